@@ -38,9 +38,9 @@ constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
 constexpr Duration kModprobeRetry = std::chrono::minutes(1);
 // By then a kubelet that accepts a registration has registered its node.
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
-// Another writer's change of the Node is corrected after this time: one request of an idle agent.
-constexpr Duration kNodeLook = std::chrono::minutes(5);
-constexpr Duration kReleaseLook = std::chrono::seconds(1);
+// Interval of the only request of an idle agent, which corrects other writers' changes of the Node.
+constexpr Duration kNodeCheckInterval = std::chrono::minutes(5);
+constexpr Duration kReleaseCheckDelay = std::chrono::seconds(1);
 // After a repair the engine has a minute to serve again.
 constexpr Duration kEngineDeadline = std::chrono::minutes(2);
 constexpr std::string_view kXidFile = "xids";
@@ -78,8 +78,8 @@ class Agent::Impl {
 
  private:
   void StartPlugins();
-  void LookAtNodeSoon();
-  void KeepLookingAtNode();
+  void ScheduleNodeCheck();
+  void KeepCheckingNode();
   void StartInventory();
   Status StartGrants();
   std::unique_ptr<Pods> MakePods(TaskRunner* runner) const;
@@ -184,7 +184,7 @@ void Agent::Impl::StartPlugins() {
                           .dev_root = options_.dev_root,
                           .dev_root_ctr_path = options_.dev_root_ctr_path};
   plugins.kubelet_socket = options_.kubelet_socket;
-  plugins.on_registered = [this] { LookAtNodeSoon(); };
+  plugins.on_registered = [this] { ScheduleNodeCheck(); };
   plugins_ = std::make_unique<Plugins>(runner_, plugins, &*signer_, &devices_, &metrics_.kubelet);
 }
 
@@ -232,16 +232,16 @@ Status Agent::Impl::StartGrants() {
   return grants_->Start();
 }
 
-void Agent::Impl::KeepLookingAtNode() {
-  runner_->PostDelayed(kNodeLook, [this, weak = weak_.Get()] {
+void Agent::Impl::KeepCheckingNode() {
+  runner_->PostDelayed(kNodeCheckInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     publisher_->Recheck();
-    KeepLookingAtNode();
+    KeepCheckingNode();
   });
 }
 
 // A kubelet that registers its node again sets resources that it does not know to 0.
-void Agent::Impl::LookAtNodeSoon() {
+void Agent::Impl::ScheduleNodeCheck() {
   runner_->PostDelayed(kNodeRegistered, [this, weak = weak_.Get()] {
     if (weak && publisher_) publisher_->Recheck();
   });
@@ -306,7 +306,7 @@ void Agent::Impl::StartPublisher() {
     grants_->SetIsolationDisabled(LabelOf(node, names::kLabelCgpuDisableIsolation) == "true");
   });
   Publish();
-  KeepLookingAtNode();
+  KeepCheckingNode();
 }
 
 // Device nodes are made now, while the driver reports no GPU, when the GPUs change, and when a node
@@ -430,7 +430,7 @@ void Agent::Impl::SetDriverReleased(bool released) {
       {{"file", ReleaseFile(options_)}});
   inventory_->PollNow();
   // The second check sees a session that was being opened at the first.
-  for (const Duration delay : {kReleaseLook, 4 * kReleaseLook}) {
+  for (const Duration delay : {kReleaseCheckDelay, 4 * kReleaseCheckDelay}) {
     runner_->PostDelayed(delay, [this, weak = weak_.Get()] {
       if (!weak) return;
       if (grants_) grants_->RefreshDriver();

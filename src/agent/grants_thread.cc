@@ -45,18 +45,18 @@ GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* pr
   return service;
 }
 
-bool HasEnded(const Pods* pods, const ContainerRef& who) {
+bool HasEnded(const Pods* pods, const ContainerRef& holder) {
   if (pods == nullptr) return false;
-  const auto pod = pods->pods().find(who.pod_uid);
+  const auto pod = pods->pods().find(holder.pod_uid);
   return pod != pods->pods().end() &&
-         (pod->second->ended || pod->second->ended_containers.contains(who.container));
+         (pod->second->ended || pod->second->ended_containers.contains(holder.container));
 }
 
 ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pods* pods) {
   return {.limits_dir = options.service.limits_dir,
           .find = {.proc_root = options.proc_root},
           .stop_bypass = options.limits_stop_bypass,
-          .has_ended = [pods](const ContainerRef& who) { return HasEnded(pods, who); }};
+          .has_ended = [pods](const ContainerRef& holder) { return HasEnded(pods, holder); }};
 }
 
 }  // namespace
@@ -82,8 +82,8 @@ struct GrantsThread::State {
               &caller,
               {.on_uses = [this, then = grants->options_.on_container_uses](
                               const auto& uses) { then(ControlCompute(*uses)); },
-               .on_event = [this](const ContainerRef& who,
-                                  const PodEvent& event) { RecordEvent(who, event); }}),
+               .on_event = [this](const ContainerRef& holder,
+                                  const PodEvent& event) { RecordEvent(holder, event); }}),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
                [this](const grant::Request& request, GrantServer::Reply reply) {
@@ -110,11 +110,11 @@ struct GrantsThread::State {
     return std::make_shared<const ContainerUses>(std::move(uses));
   }
 
-  void RecordEvent(const ContainerRef& who, const PodEvent& event) {
+  void RecordEvent(const ContainerRef& holder, const PodEvent& event) {
     Log(event.warning ? Severity::kWarning : Severity::kInfo, event.message,
-        {{"pod", who.PodText()}, {"reason", event.reason}});
+        {{"pod", holder.PodText()}, {"reason", event.reason}});
     if (pods == nullptr) return;
-    const auto pod = pods->pods().find(who.pod_uid);
+    const auto pod = pods->pods().find(holder.pod_uid);
     if (pod != pods->pods().end()) pods->Record(*pod->second, event);
   }
 

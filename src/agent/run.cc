@@ -36,7 +36,7 @@ Result<Fd> LockState(const std::string& dir) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(path, errno).Annotate("--state-dir");
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  Log(Severity::kWarning, "waiting for another tessera-agent to leave", {{"lock", path}});
+  Log(Severity::kWarning, "waiting for another tessera-agent to stop", {{"lock", path}});
   while (::flock(fd.get(), LOCK_EX) != 0) {
     if (errno != EINTR) return Status::FromErrno(path, errno);
   }

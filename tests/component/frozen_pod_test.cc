@@ -22,11 +22,11 @@ namespace {
 using namespace std::chrono_literals;
 
 // Of this process alone: the tests of this file run side by side.
-std::string Uid() { return fmt::format("fd3b355a-665c-4c95-8e7f-{:012x}", ::getpid()); }
+std::string UidText() { return fmt::format("fd3b355a-665c-4c95-8e7f-{:012x}", ::getpid()); }
 
 // The folder of a pod as the kubelet's two cgroup drivers name it.
 std::string FolderOf(bool systemd) {
-  std::string uid = Uid();
+  std::string uid = UidText();
   if (!systemd) return "pod" + uid;
   std::ranges::replace(uid, '-', '_');
   return fmt::format("kubepods-burstable-pod{}.slice", uid);
@@ -106,7 +106,7 @@ class PodInCgroup {
   bool made_ = false;
 };
 
-std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(Uid(), {}); }
+std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(UidText(), {}); }
 
 // True: systemd.
 class FrozenPodTest : public ::testing::TestWithParam<bool> {};

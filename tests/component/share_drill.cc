@@ -274,7 +274,7 @@ class Drill {
     grants_->GetHoldings([&](const agent::Holdings& now) {
       holds.set_value(std::any_of(
           now.containers.begin(), now.containers.end(),
-          [&](const auto& container) { return !api_->pods().contains(container.who.pod_uid); }));
+          [&](const auto& container) { return !api_->pods().contains(container.holder.pod_uid); }));
     });
     return holds.get_future().get();
   }

@@ -26,7 +26,7 @@ class ManagerStateTest : public ::testing::Test {
     holdings_.accounts.Add(fmt::format("GPU-{}", gpu),
                            {.pod_uid = kPodUid, .compute = MilliGpu(milli), .memory = memory});
     return holdings_.containers.emplace_back(
-        HeldContainer{.who = {kPodUid, "default", "nginx", container},
+        HeldContainer{.holder = {kPodUid, "default", "nginx", container},
                       .shares = {{fmt::format("GPU-{}", gpu), MilliGpu(milli), memory}},
                       .engine_id = ""});
   }

@@ -20,7 +20,7 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
   const HeldContainer* only = nullptr;
   size_t count = 0;
   for (const HeldContainer& container : holdings.containers) {
-    if (container.who.pod_uid != owner.pod_uid) continue;
+    if (container.holder.pod_uid != owner.pod_uid) continue;
     if (!container.engine_id.empty() && container.engine_id == owner.container_id) {
       return &container;
     }
@@ -32,10 +32,10 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
 
 // The limits of one container.
 ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
-  ManagedContainer managed{.pod_uid = held.who.pod_uid,
-                           .ns = held.who.pod_namespace,
-                           .pod = held.who.pod_name,
-                           .container = held.who.container};
+  ManagedContainer managed{.pod_uid = held.holder.pod_uid,
+                           .ns = held.holder.pod_namespace,
+                           .pod = held.holder.pod_name,
+                           .container = held.holder.container};
   for (const device::DeviceShare& share : held.shares) {
     const device::Gpu* gpu = inventory.Find(share.uuid);
     managed.milli += share.compute.count();

@@ -42,7 +42,7 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
   }
   bool taken = false;
   for (const auto& [name, shares] : held.containers) {
-    const device::ContainerRequest& container = *FindAsking(*pod.request, name);
+    const device::ContainerRequest& container = *FindContainerRequest(*pod.request, name);
     GrantLedger::Entry entry{.holder = {pod.uid, pod.ns, pod.name, name},
                              .phase = container.phase,
                              .dialect = container.dialect,

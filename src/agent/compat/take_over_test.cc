@@ -74,7 +74,7 @@ class TakeOverTest : public GrantsFixture {
   std::optional<TakeOver> take_over_;
 };
 
-TEST_F(TakeOverTest, WhatTheAnnotationsOfRunningPodsSayIsInTheLedger) {
+TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "1"),
          OfGpuManager("c", "200", "0", "0,3")});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
@@ -84,7 +84,7 @@ TEST_F(TakeOverTest, WhatTheAnnotationsOfRunningPodsSayIsInTheLedger) {
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(10));
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
   ASSERT_EQ(shown.containers.size(), 3u);
-  EXPECT_EQ(shown.containers[1].who.pod_name, "b");
+  EXPECT_EQ(shown.containers[1].holder.pod_name, "b");
   EXPECT_EQ(shown.containers[1].engine_id, "1") << "by which its processes are found";
   // No GPU is granted twice, however it is requested.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
@@ -115,7 +115,7 @@ TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
   EXPECT_EQ(GpuOf("a", {}), "GPU-2");
 }
 
-TEST_F(TakeOverTest, WithoutATokenNobodyElseGetsAnything) {
+TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
   Begin({OfGpushare("a", 10, 2)});
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
   EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound);
@@ -124,7 +124,7 @@ TEST_F(TakeOverTest, WithoutATokenNobodyElseGetsAnything) {
   EXPECT_EQ(Ask("a", {}, "other").status().code(), Code::kNotFound);
 }
 
-TEST_F(TakeOverTest, WhatIsTakenOverStaysUntilThePodIsGone) {
+TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
   Begin({OfGpushare("a", 10, 2), OfGpushare("b", 12, 0), OfGpushare("c", 12, 1),
          OfGpushare("d", 12, 3)});
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "8"}}}}));
@@ -141,11 +141,11 @@ TEST_F(TakeOverTest, WhatIsTakenOverStaysUntilThePodIsGone) {
   EXPECT_EQ(GpuOf("new", {Token(kMem, 8)}), "GPU-2");
 }
 
-TEST_F(TakeOverTest, CheckpointsKnowBetterThanAnnotationsAndThePodIsTold) {
+TEST_F(TakeOverTest, CheckpointsWinOverAnnotationsAndCorrectThem) {
   given_before_ = {{{"uid-a", "main"}, {3}}, {{"uid-b", "main"}, {1}}, {{"uid-gone", "main"}, {0}}};
   Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "")});
   EXPECT_EQ(HeldBy("a"), "GPU-3 0m 10240M") << "swapped with a pod of the same size";
-  EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "nobody had written it on the pod";
+  EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "no annotation had it";
   EXPECT_EQ(ledger_->entries().size(), 2u);
   EXPECT_EQ(pods_.written["a"].at("ALIYUN_COM_GPU_MEM_IDX"), "3");
   EXPECT_EQ(pods_.written["b"].at("tencent.com/predicate-gpu-idx-0"), "1");
@@ -156,7 +156,7 @@ TEST_F(TakeOverTest, CheckpointsKnowBetterThanAnnotationsAndThePodIsTold) {
   EXPECT_EQ(said->containers.at("main").at(0).uuid, "GPU-3");
 }
 
-TEST_F(TakeOverTest, CheckpointThatDoesNotSuitThePodIsNotBelieved) {
+TEST_F(TakeOverTest, IgnoresACheckpointThatContradictsThePod) {
   given_before_ = {{{"uid-a", "main"}, {9}}, {{"uid-b", "main"}, {0, 1}}, {{"uid-c", "main"}, {1}}};
   PodInfo none = Running(FakeApiPods::Make("c", {{"main", {}}}));
   Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", ""), none});
@@ -165,13 +165,13 @@ TEST_F(TakeOverTest, CheckpointThatDoesNotSuitThePodIsNotBelieved) {
   EXPECT_EQ(HeldBy("c"), "nothing") << "it asks for none";
 }
 
-TEST_F(TakeOverTest, WhatWasSoldTwiceStaysCountedAndIsSoldToNobodyElse) {
+TEST_F(TakeOverTest, CountsAnOversubscribedGpuAndGrantsItNoFurther) {
   Begin({OfGpushare("a", 10, 2), OfGpushare("b", 10, 2)});
   EXPECT_EQ(ledger_->entries().size(), 1u);
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(20));
 }
 
-TEST_F(TakeOverTest, PodsThatNobodyStartedYetOrThatEndedAreLeftAlone) {
+TEST_F(TakeOverTest, IgnoresPodsThatDidNotStartOrHaveEnded) {
   PodInfo waiting = OfGpushare("a", 10, 2);
   waiting.container_ids.clear();
   PodInfo ended = OfGpushare("b", 10, 1);
@@ -193,7 +193,7 @@ TEST_F(TakeOverTest, WaitsForTheDriver) {
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
 }
 
-TEST_F(TakeOverTest, ForgedAnnotationGivesNoMoreThanThePodAsksFor) {
+TEST_F(TakeOverTest, ForgedAnnotationGivesNoMoreThanThePodRequests) {
   PodInfo pod = OfGpushare("a", 1, 2);
   pod.annotations["ALIYUN_COM_GPU_MEM_POD"] = "16";
   Begin({pod});
@@ -220,7 +220,7 @@ class CheckpointFilesTest : public ::testing::Test {
   std::string logged_;
 };
 
-TEST_F(CheckpointFilesTest, MissingOnesSayNothing) {
+TEST_F(CheckpointFilesTest, MissingFilesAreNoError) {
   EXPECT_TRUE(Read(Path("x"), "").empty());
   EXPECT_TRUE(Read("", Path("no/such")).empty());
   EXPECT_EQ(logged_, "");
@@ -228,7 +228,7 @@ TEST_F(CheckpointFilesTest, MissingOnesSayNothing) {
   EXPECT_EQ(logged_, "");
 }
 
-TEST_F(CheckpointFilesTest, WrongOnesAreNamedWithThePlaceAndTheOtherIsRead) {
+TEST_F(CheckpointFilesTest, LogsAnInvalidFileWithItsPlaceAndReadsTheOther) {
   MustWrite("kubelet", R"({"Data":{"PodDeviceEntries":[{"PodUID":"u",)");
   EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
   EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;
@@ -240,7 +240,7 @@ TEST_F(CheckpointFilesTest, WrongOnesAreNamedWithThePlaceAndTheOtherIsRead) {
   EXPECT_NE(logged_.find(dir_.path()), std::string::npos) << logged_;
 }
 
-TEST_F(CheckpointFilesTest, LargeOneIsRefused) {
+TEST_F(CheckpointFilesTest, RejectsALargeFile) {
   MustWrite("kubelet", std::string(device::kMaxCheckpointBytes + 1, ' '));
   EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
   EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;

@@ -38,13 +38,13 @@ bool MayPass(const Status& status) {
          status.code() == Code::kResourceExhausted;
 }
 
-void LogGiven(const std::string& resource, const ContainerRef& who,
+void LogGiven(const std::string& resource, const ContainerRef& ref,
               const Result<grant::Grant>& grant) {
   if (!grant.ok()) return;
   Log(Severity::kInfo, "allocated",
-      {{"pod", who.PodText()},
-       {"uid", who.pod_uid},
-       {"container", who.container},
+      {{"pod", ref.PodText()},
+       {"uid", ref.pod_uid},
+       {"container", ref.container},
        {"resource", resource},
        {"gpus", grant->env.at(std::string(names::kEnvVisibleDevices))}});
 }
@@ -56,8 +56,8 @@ struct AllocationGrants::Call {
   std::vector<std::string> ids;
   MonotonicTime began;
   MonotonicTime until;
-  Duration waited{};  // for the kubelet's list, and between attempts
-  Result<PodDevices> listed = Status(Code::kUnavailable, "not asked");
+  Duration waited{};  // for the kubelet's list and in pauses
+  Result<PodDevices> listed = Status(Code::kUnavailable, "not listed");
   GrantService::Reply reply;
 };
 
@@ -65,7 +65,8 @@ Claim NewClaim(const std::string& resource, const std::vector<std::string>& ids,
   return {grant::NewNonce(now), resource, KeptIds(resource, ids)};
 }
 
-bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std::string>& ids) {
+bool IsClaimFor(const Claim& claim, const std::string& resource,
+                const std::vector<std::string>& ids) {
   if (claim.resource != resource) return false;
   const std::vector<std::string> kept = KeptIds(resource, ids);
   return std::is_permutation(kept.begin(), kept.end(), claim.ids.begin(), claim.ids.end());
@@ -87,7 +88,7 @@ void AllocationGrants::Allocate(const std::string& resource, const std::vector<s
   const auto call = std::make_shared<Call>(Call{.resource = resource,
                                                 .ids = ids,
                                                 .began = now,
-                                                .until = now + kPatience,
+                                                .until = now + kUnknownPodWait,
                                                 .reply = std::move(reply)});
   pods_ == nullptr ? GiveByIds(call) : ListPods(call);
 }
@@ -136,12 +137,13 @@ bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
   const auto entry = ledger_->entries().find({pod.uid, container.name});
   const bool known = entry != ledger_->entries().end();
   if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
-  const auto asks = AsksOf(container, unit_);
-  const auto ask = asks.find(call.resource);
+  const auto requested = RequestedUnits(container, unit_);
+  const auto units = requested.find(call.resource);
   // Memory beside whole GPUs decides nothing, so its amount does not matter.
   const bool beside = container.dialect == device::Dialect::kVcuda && container.exclusive &&
                       call.resource == names::kResourceVcudaMemory;
-  if (!beside && (ask == asks.end() || ask->second != static_cast<int64_t>(call.ids.size()))) {
+  if (!beside &&
+      (units == requested.end() || units->second != static_cast<int64_t>(call.ids.size()))) {
     return false;
   }
   return !call.listed.ok() || !Holds(*call.listed, pod, container.name, call.resource);
@@ -181,20 +183,20 @@ Status AllocationGrants::BrokenRequest(const Call& call) const {
 
 void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
   unpaired_claim_.reset();
-  service_->Decide({.who = to.who,
+  service_->Decide({.requester = to.ref,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
                     .guessed = to.guessed,
                     .waited = {call, &call->waited},
-                    .reply = [this, call, who = to.who](const Result<grant::Grant>& grant) {
-                      Answer(call, who, grant);
+                    .reply = [this, call, ref = to.ref](const Result<grant::Grant>& grant) {
+                      Answer(call, ref, grant);
                     }});
 }
 
-// The kubelet rejects a pod for good after an error.
-void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
+// Retries errors that may pass, because the kubelet rejects a pod for good after an error.
+void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& ref,
                               const Result<grant::Grant>& grant) {
   if (MayPass(grant.status()) && RetryAfter(call, kLongPause, &AllocationGrants::ListPods)) return;
-  LogGiven(call->resource, who, grant);
+  LogGiven(call->resource, ref, grant);
   Reply(call, grant);
 }
 
@@ -212,12 +214,12 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
       return Reply(call, grant::Grant());
     }
   }
-  const ContainerRef who{"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container};
-  service_->Decide({.who = who,
+  const ContainerRef placeholder{"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container};
+  service_->Decide({.requester = placeholder,
                     .claims = claims,
                     .guessed = true,
-                    .reply = [this, call, who](const Result<grant::Grant>& grant) {
-                      LogGiven(call->resource, who, grant);
+                    .reply = [this, call, placeholder](const Result<grant::Grant>& grant) {
+                      LogGiven(call->resource, placeholder, grant);
                       Reply(call, grant);
                     }});
 }

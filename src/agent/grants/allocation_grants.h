@@ -5,10 +5,10 @@
 //
 //   listed          The kubelet admits one pod at a time, and lists it from then on. The container
 //                   is in a listed pod, requests as many units, and has been given none.
-//   guessed         Where the kubelet does not answer, the container that came first.
-//   owner unknown   The agent waits for an unknown pod for kPatience, while the kubelet's admission
-//                   waits. Then the IDs alone choose the GPUs, and start_checks.h finds the owner.
-//                   The same holds without access to the API server.
+//   guessed         If the kubelet does not answer, the container that came to the node first.
+//   owner unknown   The agent waits for an unknown pod for kUnknownPodWait, while the kubelet's
+//                   admission waits. Then the IDs alone choose the GPUs, and start_checks.h finds
+//                   the owner. The same holds without access to the API server.
 //
 // The same code chooses the GPUs as with late binding (grant_service.h). The ledger records them
 // before Allocate is answered. Threads: lives on `runner`, the grants' runner.
@@ -34,7 +34,8 @@ inline constexpr std::string_view kUnknownContainer = "?";
 
 class AllocationGrants {
  public:
-  static constexpr Duration kPatience = std::chrono::seconds(2);
+  // How long Allocate waits for the pod of the call, and for an error that may pass.
+  static constexpr Duration kUnknownPodWait = std::chrono::seconds(2);
   static constexpr Duration kPause = std::chrono::milliseconds(10);
   // Pause before the kubelet's pods are listed again: it rejects more than 100 lists a second.
   static constexpr Duration kLongPause = std::chrono::milliseconds(50);
@@ -56,14 +57,14 @@ class AllocationGrants {
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
   struct Candidate {
-    ContainerRef who;
+    ContainerRef ref;
     bool guessed = false;
   };
 
   void Reply(const CallPtr& call, const Result<grant::Grant>& grant) const;
   void ListPods(const CallPtr& call);
   void Find(const CallPtr& call);
-  // Retries the step after the pause, until kPatience is over.
+  // Retries the step after the pause; false when kUnknownPodWait is over.
   bool RetryAfter(const CallPtr& call, Duration pause,
                   void (AllocationGrants::*step)(const CallPtr&));
   // `again`: only containers whose units the kubelet has forgotten.
@@ -73,7 +74,7 @@ class AllocationGrants {
   // The error of a listed pod whose request is invalid.
   Status BrokenRequest(const Call& call) const;
   void Give(const CallPtr& call, const Candidate& to);
-  void Answer(const CallPtr& call, const ContainerRef& who, const Result<grant::Grant>& grant);
+  void Answer(const CallPtr& call, const ContainerRef& ref, const Result<grant::Grant>& grant);
   void GiveByIds(const CallPtr& call);
 
   TaskRunner* const runner_;
@@ -90,6 +91,7 @@ class AllocationGrants {
 // Makes the claim under which the ledger keeps the IDs of one Allocate call.
 Claim NewClaim(const std::string& resource, const std::vector<std::string>& ids, WallTime now);
 // Whether the claim is for these IDs, in any order.
-bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std::string>& ids);
+bool IsClaimFor(const Claim& claim, const std::string& resource,
+                const std::vector<std::string>& ids);
 
 }  // namespace tessera::agent

@@ -87,7 +87,7 @@ TEST_F(AllocationGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   EXPECT_EQ(Visible(**answer), "GPU-2");
 }
 
-TEST_F(AllocationGrantsTest, PodThatCamePastTheSchedulerGetsTheTightestGpuAndSaysSo) {
+TEST_F(AllocationGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsAnnotated) {
   AssignMem("first", 10, "GPU-2");
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}));
   kubelet_.Admit("a");
@@ -97,7 +97,7 @@ TEST_F(AllocationGrantsTest, PodThatCamePastTheSchedulerGetsTheTightestGpuAndSay
   EXPECT_TRUE(pods_.written["a"].contains(names::kAnnotationAssignment));
 }
 
-TEST_F(AllocationGrantsTest, WhoIsNotKnownIsFoundOutWhenItStarts) {
+TEST_F(AllocationGrantsTest, FindsAnUnknownOwnerAtItsStart) {
   kubelet_.Admit("a");
   const Ids ids = NewIds(6);
   EXPECT_EQ(Allocate(kMem, ids), "GPU-0") << "by the ids alone, after all patience";
@@ -117,7 +117,7 @@ TEST_F(AllocationGrantsTest, WhoIsNotKnownIsFoundOutWhenItStarts) {
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
-TEST_F(AllocationGrantsTest, WhoTurnsOutToBeAssignedAnotherGpuDoesNotStart) {
+TEST_F(AllocationGrantsTest, AnOwnerWithAnotherAssignmentDoesNotStart) {
   kubelet_.Admit("a");
   const Ids ids = NewIds(6);
   EXPECT_EQ(Allocate(kMem, ids), "GPU-0");
@@ -132,7 +132,7 @@ TEST_F(AllocationGrantsTest, WhoTurnsOutToBeAssignedAnotherGpuDoesNotStart) {
 }
 
 // Without the kubelet's list Allocate can only go by the order.
-TEST_F(AllocationGrantsTest, PodsThatHaveEachOthersGpusDoNotStart) {
+TEST_F(AllocationGrantsTest, PodsWithSwappedGpusDoNotStart) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
   kubelet_.trouble = Status(Code::kUnavailable, "connection refused");
@@ -153,7 +153,7 @@ TEST_F(AllocationGrantsTest, PodsThatHaveEachOthersGpusDoNotStart) {
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(AllocationGrantsTest, WhoHasTheGpusOfAPodThatIsGoneDoesNotStartEither) {
+TEST_F(AllocationGrantsTest, APodWithTheGpusOfAGonePodDoesNotStart) {
   for (const std::string name : {"a", "b"}) {
     Assign(FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}}),
            {{"main", {name == "a" ? "GPU-1" : "GPU-2"}}});
@@ -171,7 +171,7 @@ TEST_F(AllocationGrantsTest, WhoHasTheGpusOfAPodThatIsGoneDoesNotStartEither) {
       << "the kubelet names what it was assigned, and Allocate named another";
 }
 
-TEST_F(AllocationGrantsTest, AKubeletThatListsNobodyForLongMakesNobodyLoseWhatItHas) {
+TEST_F(AllocationGrantsTest, AnEmptyListOfTheKubeletReleasesNothing) {
   AssignMem("a", 8, "GPU-1");
   const Ids ids = NewIds(8);
   EXPECT_EQ(AdmitMem("a", ids), "GPU-1");
@@ -201,7 +201,7 @@ TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
   EXPECT_TRUE(PreStart(kMem, third).ok());
 }
 
-TEST_F(AllocationGrantsTest, PodMadeAgainUnderItsNameBeforeWeSawItGoDoesNotStart) {
+TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
   AssignMem("web-0", 8, "GPU-1");
   const Ids ids = NewIds(8);
   EXPECT_EQ(AdmitMem("web-0", ids), "GPU-1") << "of the pod that was there before";
@@ -227,7 +227,7 @@ TEST_F(AllocationGrantsTest, IdsThatTwoContainersHaveDoNotKeepEitherFromStarting
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition) << "it could be either";
 }
 
-TEST_F(AllocationGrantsTest, InitContainersStartWhereAllocateLeftNoDoubt) {
+TEST_F(AllocationGrantsTest, InitContainersStartIfAllocateKnewThem) {
   const auto make = [](const std::string& name) {
     return FakeApiPods::Make(name, {{"init", {{kMem, "4"}}}, {"main", {{kMem, "2"}}}});
   };
@@ -251,10 +251,10 @@ TEST_F(AllocationGrantsTest, InitContainersStartWhereAllocateLeftNoDoubt) {
   RestartAll();
   const Status status = PreStart(kMem, guessed);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("does not say that it is this container's"));
+  EXPECT_THAT(status.message(), HasSubstr("does not list them for this container"));
 }
 
-TEST_F(AllocationGrantsTest, IllGpuIsRefusedAtAllocateAndAtEachStart) {
+TEST_F(AllocationGrantsTest, RejectsAnUnhealthyGpuAtAllocateAndAtEachStart) {
   AssignMem("a", 8, "GPU-1");
   const Ids ids = NewIds(8);
   EXPECT_EQ(AdmitMem("a", ids), "GPU-1");
@@ -279,7 +279,7 @@ TEST_F(AllocationGrantsTest, AKubeletThatHasForgottenItsDevicesGetsTheSameAnswer
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
-TEST_F(AllocationGrantsTest, WithoutAnApiServerIdsSayWhatIsAskedFor) {
+TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
   RestartAll(false);
   kubelet_.Admit("a");
   const Ids blocks = NewIds(20), core = NewIds(30), mem = NewIds(15);
@@ -306,7 +306,7 @@ TEST_F(AllocationGrantsTest, WithoutAnApiServerIdsSayWhatIsAskedFor) {
   EXPECT_EQ(ledger_->entries().size(), 2u);
 }
 
-TEST_F(AllocationGrantsTest, WhatNobodyStartedIsReleasedWhenTheKubeletHasItNoMore) {
+TEST_F(AllocationGrantsTest, ReleasesAGrantThatNeverStartedWhenTheKubeletForgetsIt) {
   RestartAll(false);
   AdmitMem("a", NewIds(8));
   runner_.AdvanceTimeAndRun(10min);
@@ -363,7 +363,7 @@ TEST_F(AllocationGrantsTest, MemoryBesideAnothersWholeGpuStartsNothing) {
   EXPECT_EQ(PreStart(kBlocks, other).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(AllocationGrantsTest, TheKubeletsShareOfAnAllocateIsNotOurs) {
+TEST_F(AllocationGrantsTest, TheKubeletsPartOfAnAllocateIsNotMeasured) {
   allocation_.emplace(&runner_, &*service_, &*ledger_, &pods_, device::MemoryUnit::kGiB, &metrics_);
   AssignMem("a", 8, "GPU-0");
   kubelet_.Admit("a");
@@ -388,10 +388,10 @@ TEST_F(AllocationGrantsTest, CoreWithoutMemoryDoesNotStart) {
   Hold("a", kCore, core);
   const Status status = PreStart(kCore, core);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("nothing to its ids of tencent.com/vcuda-core"));
+  EXPECT_THAT(status.message(), HasSubstr("no grant for its IDs of tencent.com/vcuda-core"));
 }
 
-TEST_F(AllocationGrantsTest, WholeGpusOfAPluginBeforeUsAreTakenIntoTheLedger) {
+TEST_F(AllocationGrantsTest, WholeGpusOfAnEarlierPluginEnterTheLedger) {
   PodInfo old = FakeApiPods::Make("old", {{"main", {{kGpu, "1"}}}});
   pods_.Set(old);
   kubelet_.Admit("old");
@@ -408,7 +408,7 @@ TEST_F(AllocationGrantsTest, WholeGpusOfAPluginBeforeUsAreTakenIntoTheLedger) {
   EXPECT_EQ(ledger_->entries().size(), 1u);
 }
 
-TEST_F(AllocationGrantsTest, AKubeletThatIsTooBusyIsAskedAgainAndNotGuessedFor) {
+TEST_F(AllocationGrantsTest, RetriesABusyKubeletInsteadOfGuessing) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
   kubelet_.trouble = Status(Code::kResourceExhausted, "rejected by rate limit");
@@ -422,7 +422,7 @@ TEST_F(AllocationGrantsTest, AKubeletThatIsTooBusyIsAskedAgainAndNotGuessedFor) 
   EXPECT_EQ(Visible(**answer), "GPU-2");
 }
 
-TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForAKubeletThatIsTooBusy) {
+TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForABusyKubelet) {
   AssignMem("a", 8, "GPU-1");
   const Ids ids = NewIds(8);
   ASSERT_EQ(AdmitMem("a", ids), "GPU-1");
@@ -433,7 +433,7 @@ TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForAKubeletThatIsTooBusy) {
   };
   kubelet_.trouble = Status(Code::kResourceExhausted, "rejected by rate limit");
   const auto given_up = check();
-  runner_.AdvanceTimeAndRun(StartChecks::kPatience - StartChecks::kPause);
+  runner_.AdvanceTimeAndRun(StartChecks::kPodListWait - StartChecks::kPause);
   EXPECT_FALSE(given_up->has_value());
   runner_.AdvanceTimeAndRun(StartChecks::kPause);
   ASSERT_TRUE(given_up->has_value());
@@ -466,7 +466,7 @@ TEST_F(AllocationGrantsTest, WaitsForAPodThatStillEnds) {
   EXPECT_EQ(Visible(**answer), "GPU-1");
 }
 
-TEST_F(AllocationGrantsTest, PodThatBreaksARuleIsToldWhich) {
+TEST_F(AllocationGrantsTest, AnInvalidRequestIsReported) {
   pods_.Set(FakeApiPods::Make("bad", {{"main", {{kCore, "150"}}}}));
   kubelet_.Admit("bad");
   EXPECT_THAT(Allocate(kCore, NewIds(150)), HasSubstr("pod default/bad"));

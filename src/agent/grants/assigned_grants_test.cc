@@ -48,7 +48,7 @@ TEST_F(AssignedGrantsTest, GrantCarriesTheLimits) {
   EXPECT_EQ(grant->devices[0].bytes, GiB(5).count());
 }
 
-TEST_F(AssignedGrantsTest, OldImagesFindWhatGpushareToldThem) {
+TEST_F(AssignedGrantsTest, SetsTheVariablesOfGpushareForOldImages) {
   service_->SetIsolationDisabled(true);
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "2"}}}}),
          {{"main", {"GPU-3"}}, {"side", {"GPU-3"}}});
@@ -85,7 +85,8 @@ TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
   pods_.Set(pod);
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
   ASSERT_EQ(shown.containers.size(), 1u);
-  EXPECT_EQ(shown.containers[0].who.container, "main") << "it holds its GPUs while its pod lives";
+  EXPECT_EQ(shown.containers[0].holder.container, "main")
+      << "it holds its GPUs while its pod lives";
 }
 
 TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged) {
@@ -99,7 +100,7 @@ TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged)
   EXPECT_EQ(GpuOf("a", {token}), "GPU-1");
 }
 
-TEST_F(AssignedGrantsTest, ForgedAssignmentGivesNoMoreThanThePodAsksFor) {
+TEST_F(AssignedGrantsTest, ForgedAssignmentGivesNoMoreThanThePodRequests) {
   PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "1"}}}});
   device::Assignment forged;
   forged.containers["main"] = {{.uuid = "GPU-1", .compute = kWholeGpu, .memory = GiB(16)}};
@@ -123,7 +124,7 @@ TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
 }
 
-TEST_F(AssignedGrantsTest, AnotherPodsNewsAnswersNoQuestionAndEachIsAnsweredOnce) {
+TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachIsAnsweredOnce) {
   int answers = 0;
   service_->Handle({.pod_uid = "uid-a",
                     .pod_namespace = "default",
@@ -139,7 +140,7 @@ TEST_F(AssignedGrantsTest, AnotherPodsNewsAnswersNoQuestionAndEachIsAnsweredOnce
   EXPECT_EQ(answers, 0);
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
-  runner_.AdvanceTimeAndRun(2 * GrantService::kPodPatience);
+  runner_.AdvanceTimeAndRun(2 * GrantService::kPodWait);
   EXPECT_EQ(answers, 1);
 }
 
@@ -179,16 +180,16 @@ TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodTh
   EXPECT_EQ(GpuOf("e", {Token(kMem, 16)}), was_of_c);
 }
 
-TEST_F(AssignedGrantsTest, PodThatStaysUnknownIsRefusedWithTheReason) {
+TEST_F(AssignedGrantsTest, RejectsAPodThatStaysUnknownWithTheReason) {
   pods_.trouble_ = Status(Code::kUnavailable, "connection refused");
   const auto answer = Start("a", {Token(kMem, 8)});
-  runner_.AdvanceTimeAndRun(GrantService::kPodPatience);
+  runner_.AdvanceTimeAndRun(GrantService::kPodWait);
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
   EXPECT_NE((*answer)->status().message().find("connection refused"), std::string::npos);
 }
 
-TEST_F(AssignedGrantsTest, PodThatCamePastTheSchedulerGetsTheTightestGpuAndSaysSo) {
+TEST_F(AssignedGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsAnnotated) {
   Assign(FakeApiPods::Make("first", {{"main", {{kMem, "10"}}}}), {{"main", {"GPU-2"}}});
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "1"}}}}));
   EXPECT_EQ(GpuOf("a", {Token(kMem, 6)}), "GPU-0") << "6 and 1 do not fit beside 10";
@@ -245,7 +246,7 @@ TEST_F(AssignedGrantsTest, AContainerHasItsInitContainersGpuAlsoWhereAnotherPodW
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
 }
 
-TEST_F(AssignedGrantsTest, AContainerThatAsksForFewerHasSomeOfTheInitContainersGpus) {
+TEST_F(AssignedGrantsTest, AContainerThatRequestsFewerHasSomeOfTheInitContainersGpus) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}}));
   const grant::Token three{
       grant::TokenVariable(kGpu),
@@ -255,7 +256,7 @@ TEST_F(AssignedGrantsTest, AContainerThatAsksForFewerHasSomeOfTheInitContainersG
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-0").idle());
 }
 
-TEST_F(AssignedGrantsTest, AContainerThatAsksForMoreHasTheInitContainersGpusAndOthers) {
+TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreHasTheInitContainersGpusAndOthers) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}}));
   const grant::Token last{grant::TokenVariable(kGpu),
                           signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
@@ -323,7 +324,7 @@ TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-3");
 }
 
-TEST_F(AssignedGrantsTest, RefusesWhatDoesNotFitUntilOthersEnd) {
+TEST_F(AssignedGrantsTest, RejectsAPodUntilOthersEnd) {
   pods_.Sync();
   for (const std::string name : {"a", "b", "c", "d"}) {
     pods_.Set(FakeApiPods::Make(name, {{"main", {{kMem, "10"}}}}));
@@ -347,7 +348,7 @@ TEST_F(AssignedGrantsTest, RefusesWhatDoesNotFitUntilOthersEnd) {
   EXPECT_TRUE(Ask("e", {token}).ok());
 }
 
-TEST_F(AssignedGrantsTest, UseIsToldWhenPodsComeAndGo) {
+TEST_F(AssignedGrantsTest, PublishesUsageWhenPodsStartAndEnd) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-1"}}});
   kubelet_.Admit("a");
@@ -362,7 +363,7 @@ TEST_F(AssignedGrantsTest, UseIsToldWhenPodsComeAndGo) {
   EXPECT_TRUE(use_->accounts.UseOf("GPU-1").idle());
 }
 
-TEST_F(AssignedGrantsTest, PodMadeAgainUnderItsNameFollowsItsOwnAssignment) {
+TEST_F(AssignedGrantsTest, ARecreatedPodFollowsItsOwnAssignment) {
   pods_.Sync();
   Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}, "uid-old"), {{"main", {"GPU-1"}}});
   kubelet_.Admit("web-0");

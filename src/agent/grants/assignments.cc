@@ -24,11 +24,12 @@ Assignments::Assigned Read(const PodInfo& pod, const DeviceSet& set) {
   }
   if (!*read) return assigned;
   for (auto& [name, shares] : (*read)->containers) {
-    const device::ContainerRequest* container = FindAsking(*pod.request, name);
+    const device::ContainerRequest* container = FindContainerRequest(*pod.request, name);
     const Status status =
-        container == nullptr ? Error(Code::kInvalidArgument,
-                                     "container \"{}\" asks for no GPU, and is assigned some", name)
-                             : device::CheckShares(*container, shares, set.inventory());
+        container == nullptr
+            ? Error(Code::kInvalidArgument,
+                    "container \"{}\" requests no GPU, but has an assignment", name)
+            : device::CheckShares(*container, shares, set.inventory());
     if (status.ok()) {
       assigned.assignment.containers.emplace(name, std::move(shares));
     } else if (assigned.status.ok()) {
@@ -47,8 +48,8 @@ const Assignments::Assigned& Assignments::Of(const std::shared_ptr<const PodInfo
   return known.assigned;
 }
 
-const device::ContainerRequest* FindAsking(const device::Request& request,
-                                           std::string_view container) {
+const device::ContainerRequest* FindContainerRequest(const device::Request& request,
+                                                     std::string_view container) {
   const auto found =
       std::find_if(request.containers.begin(), request.containers.end(),
                    [&](const auto& one) { return one.name == container && one.count > 0; });

@@ -41,8 +41,8 @@ class Assignments {
   std::map<std::string, Known> known_;
 };
 
-// Null where the request has no such container, or the container requests no device.
-const device::ContainerRequest* FindAsking(const device::Request& request,
-                                           std::string_view container);
+// Null if the request has no such container, or the container requests no device.
+const device::ContainerRequest* FindContainerRequest(const device::Request& request,
+                                                     std::string_view container);
 
 }  // namespace tessera::agent

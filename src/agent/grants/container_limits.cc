@@ -34,20 +34,20 @@ std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key) {
   return JoinPath(JoinPath(JoinPath(dir, key.first), key.second), limiter::kLimitsFile);
 }
 
-Result<std::string> ContainerLimits::Write(const ContainerRef& who,
+Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
                                            const std::vector<grant::GrantedDevice>& devices) {
   if (std::ranges::all_of(devices, [](const auto& device) { return device.bytes == 0; }))
     return std::string();
-  RETURN_IF_ERROR(CheckName(who.pod_uid));
-  RETURN_IF_ERROR(CheckName(who.container));
-  const std::string dir = JoinPath(JoinPath(dir_, who.pod_uid), who.container);
+  RETURN_IF_ERROR(CheckName(holder.pod_uid));
+  RETURN_IF_ERROR(CheckName(holder.container));
+  const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid), holder.container);
   // Only root can enter the first folder; containers must be able to read what is mounted.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));
   RETURN_IF_ERROR(MakeDirs(dir));
   const std::string path = JoinPath(dir, limiter::kLimitsFile);
   limiter::LimitsFile file;
   if (const int error = file.Open(path.c_str()); error != 0) return LimitsError(path, error);
-  file.SetFailOpen(FailsOpen(who));
+  file.SetFailOpen(FailsOpen(holder));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
     // The compute control may raise the rate. 0 and 1000 thousandths are not limited.

@@ -45,9 +45,9 @@ class ContainerLimits {
   // Writes the limits of the container's GPUs and returns its folder; "" if no GPU is limited.
   // Running processes follow at once. INVALID_ARGUMENT: a pod UID or container name that
   // cannot be a file name.
-  Result<std::string> Write(const ContainerRef& who,
+  Result<std::string> Write(const ContainerRef& holder,
                             const std::vector<grant::GrantedDevice>& devices);
-  bool FailsOpen(const ContainerRef& who) const { return fail_open_.Contains(who.pod_namespace); }
+  bool FailsOpen(const ContainerRef& holder) const { return fail_open_.Contains(holder.pod_namespace); }
   // Removes the folders of containers that are not among `entries`.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 

@@ -80,20 +80,20 @@ void EndedPods::StartList() {
   });
 }
 
-void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who,
+void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef requester,
                         Resolved done) {
   const MonotonicTime asked = runner_->clock().Now();
-  List([this, asked, conflicts = std::move(conflicts), who = std::move(who),
+  List([this, asked, conflicts = std::move(conflicts), requester = std::move(requester),
         done = std::move(done)](const Result<PodDevices>& listed) {
     const Duration asking = runner_->clock().Now() - asked;
     // Pods end together, so one list of the kubelet's pods serves all of them.
     bool listed_still = false;
     Keys gone = EndedAndUnlisted(listed, &listed_still);
-    const Status can_judge = CanJudge(conflicts, who, listed);
+    const Status can_judge = CanJudge(conflicts, requester, listed);
     for (const GrantLedger::Conflict& conflict : conflicts) {
       const auto found = ledger_->entries().find(conflict.key);
       if (!can_judge.ok() || found == ledger_->entries().end()) continue;
-      if (IsGone(found->second, *listed, who)) gone.insert(conflict.key);
+      if (IsGone(found->second, *listed, requester)) gone.insert(conflict.key);
     }
     ReleaseLeft(std::move(gone), [this, conflicts, done, can_judge, asking] {
       const bool held = std::any_of(conflicts.begin(), conflicts.end(), [&](const auto& conflict) {
@@ -105,27 +105,28 @@ void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerR
 }
 
 Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
-                           const ContainerRef& who, const Result<PodDevices>& listed) const {
+                           const ContainerRef& requester, const Result<PodDevices>& listed) const {
   if (conflicts.empty()) return Status::Ok();
   const GrantLedger::Conflict& first = conflicts.front();
   const std::string held = first.uuid + " is still held by container " + first.holder.container +
                            " of pod " + first.holder.PodText();
   if (!listed.ok()) {
-    return Error(Code::kUnavailable, "{}, and the kubelet could not be asked whether it lives: {}",
-                 held, listed.status().message());
+    return Error(Code::kUnavailable, "{}, and the kubelet did not list its pods: {}", held,
+                 listed.status().message());
   }
   // A kubelet that has just started lists no pod, and the requesting pod certainly exists.
-  if (who.owner_known() ? !listed->Lists(who.pod_namespace, who.pod_name) : listed->pods.empty()) {
+  if (requester.owner_known() ? !listed->Lists(requester.pod_namespace, requester.pod_name)
+                              : listed->pods.empty()) {
     return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
-                 who.PodText());
+                 requester.PodText());
   }
   return Status::Ok();
 }
 
 bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
-                       const ContainerRef& who) const {
-  // A pod with the name of the requesting pod is its dead predecessor.
-  const bool predecessor = who.owner_known() && entry.holder.PodText() == who.PodText();
+                       const ContainerRef& requester) const {
+  // A holder with the name of the requesting pod is its dead predecessor.
+  const bool predecessor = requester.owner_known() && entry.holder.PodText() == requester.PodText();
   if (pods_ == nullptr) return predecessor || !Holds(listed, entry);
   if (LivesByApi(entry.holder)) return false;
   return predecessor || !IsListed(listed, entry) || NamesakeKnown(entry.holder);
@@ -209,9 +210,10 @@ EndedPods::Keys EndedPods::EndedAndUnlisted(const Result<PodDevices>& listed,
   Keys gone;
   for (const auto& [key, entry] : ledger_->entries()) {
     if (!EndedByApi(entry.holder)) continue;
-    const bool there = !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
-    *listed_still |= there;
-    if (!there) gone.insert(key);
+    const bool still_listed =
+        !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
+    *listed_still |= still_listed;
+    if (!still_listed) gone.insert(key);
   }
   return gone;
 }
@@ -236,9 +238,9 @@ void EndedPods::Judge(const Keys& gone, const ProcessSightings& seen) {
     const auto found = ledger_->entries().find(key);
     if (found == ledger_->entries().end()) continue;
     const GrantLedger::Entry& entry = found->second;
-    std::string remains =
-        seen.status.ok() ? seen.RemainsOf(entry.holder.pod_uid, entry.shares)
-                         : "maybe a process of it is still there (" + seen.status.message() + ")";
+    std::string remains = seen.status.ok()
+                              ? seen.RemainsOf(entry.holder.pod_uid, entry.shares)
+                              : "its processes are unknown (" + seen.status.message() + ")";
     if (remains.empty()) {
       released |= Release(key);
     } else {
@@ -273,7 +275,7 @@ void EndedPods::Remain(const GrantLedger::Key& key, const GrantLedger::Entry& en
   Leaving& leaving = found->second;
   leaving.remains = std::move(remains);
   if (is_new) {
-    Log(Severity::kInfo, "a pod is gone, but its processes are not: its GPUs wait",
+    Log(Severity::kInfo, "the GPUs of a pod that is gone wait for its processes to end",
         {{"pod", entry.holder.PodText()},
          {"uid", entry.holder.pod_uid},
          {"remains", leaving.remains}});
@@ -281,7 +283,7 @@ void EndedPods::Remain(const GrantLedger::Key& key, const GrantLedger::Entry& en
   if (leaving.withheld || now - leaving.since < options_.bound) return;
   leaving.withheld = true;
   if (options_.metrics != nullptr) options_.metrics->release_bounds_exceeded.Add();
-  Log(Severity::kWarning, "processes of a pod that is gone do not end: its GPUs are withheld",
+  Log(Severity::kWarning, "withheld the GPUs of a pod that is gone: its processes do not end",
       {{"pod", entry.holder.PodText()},
        {"uid", entry.holder.pod_uid},
        {"remains", leaving.remains}});

@@ -66,12 +66,12 @@ class EndedPods {
   // Lists the kubelet's pods by a call that starts now or later, because a call that is under way
   // may have read the list before the requesting pod was admitted.
   void List(PodsDone done);
-  // Releases the conflicts whose pods are gone and have left. UNAVAILABLE while that cannot be
-  // known; after OK the conflicts of living and leaving pods remain. `asking`: how long the kubelet
-  // took.
-  using Resolved = std::function<void(const Status&, Duration asking)>;
-  void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who, Resolved done);
-  // Why the first leaving pod of the conflicts still holds its GPU; nothing where none is leaving.
+  // Releases the conflicts whose pods are gone and have left. UNAVAILABLE while that is unknown;
+  // after OK the conflicts of living and leaving pods remain. `list_time`: the kubelet's time to
+  // list its pods.
+  using Resolved = std::function<void(const Status&, Duration list_time)>;
+  void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef requester, Resolved done);
+  // Why the first leaving pod of the conflicts still holds its GPU; nullopt if none is leaving.
   std::optional<std::string> WhyLeaving(const std::vector<GrantLedger::Conflict>& conflicts) const;
   // To be called when the API server reports the end of pods. Checks soon, then again until the
   // kubelet agrees and their processes have left.
@@ -91,14 +91,14 @@ class EndedPods {
   void CheckAfter(Duration pause);
   void Check();
   void Prune(const Result<PodDevices>& listed);
-  // UNAVAILABLE where this list does not show whether the holders of the conflicts live.
-  Status CanJudge(const std::vector<GrantLedger::Conflict>& conflicts, const ContainerRef& who,
-                  const Result<PodDevices>& listed) const;
-  // Entries of pods that have ended by the API server and that the kubelet does not list. Sets
-  // `listed_still` where the kubelet lists some of them, or does not answer.
+  // UNAVAILABLE if this list does not show whether the holders of the conflicts live.
+  Status CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
+                  const ContainerRef& requester, const Result<PodDevices>& listed) const;
+  // Entries of pods that the API server reports as ended and the kubelet does not list. Sets
+  // `listed_still` if the kubelet lists such a pod, or does not answer.
   Keys EndedAndUnlisted(const Result<PodDevices>& listed, bool* listed_still) const;
   bool IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
-              const ContainerRef& who) const;
+              const ContainerRef& requester) const;
   bool EndedByApi(const ContainerRef& holder) const;
   bool LivesByApi(const ContainerRef& holder) const;
   bool NamesakeKnown(const ContainerRef& holder) const;

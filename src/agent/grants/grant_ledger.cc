@@ -12,11 +12,11 @@ namespace {
 // Records of history from which the journal is rewritten.
 constexpr size_t kMinGrantHistory = 256;
 
-// FNV-1a. No protection by itself: a token is valid only with its seal, and an attacker would have
-// to choose the UID of a pod, which the API server does.
-uint64_t Fingerprint(const ContainerRef& who) {
+// FNV-1a. It gives no protection by itself: a token is valid only with its seal, and the API
+// server, not an attacker, chooses the UID of a pod.
+uint64_t Fingerprint(const ContainerRef& ref) {
   uint64_t hash = 14695981039346656037u;
-  for (const std::string* text : {&who.pod_uid, &who.container}) {
+  for (const std::string* text : {&ref.pod_uid, &ref.container}) {
     for (const char c : *text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
     hash = (hash ^ 0xff) * 1099511628211u;
   }
@@ -61,7 +61,7 @@ bool GrantLedger::Apply(const std::string& text) {
   if (const auto bound = bound_.find(record->nonce); bound != bound_.end()) {
     Drop(bound->second, record->nonce);
   }
-  spent_[record->nonce] = record->who;
+  spent_[record->nonce] = record->fingerprint;
   return true;
 }
 
@@ -83,9 +83,9 @@ void GrantLedger::ApplyEntry(Entry entry) {
     if (!HasToken(known, claim.nonce)) known.claims.push_back(std::move(claim));
   }
   for (device::DeviceShare& share : entry.shares) {
-    const bool there = std::any_of(known.shares.begin(), known.shares.end(),
-                                   [&](const auto& one) { return one.uuid == share.uuid; });
-    if (!there) known.shares.push_back(std::move(share));
+    const bool has_share = std::any_of(known.shares.begin(), known.shares.end(),
+                                       [&](const auto& one) { return one.uuid == share.uuid; });
+    if (!has_share) known.shares.push_back(std::move(share));
   }
 }
 
@@ -100,10 +100,10 @@ void GrantLedger::Forget(const Key& key) {
   const auto found = live_.find(key);
   if (found == live_.end()) return;
   accounts_.reset();
-  const uint64_t who = Fingerprint(found->second.holder);
+  const uint64_t fingerprint = Fingerprint(found->second.holder);
   for (const Claim& claim : found->second.claims) {
     bound_.erase(claim.nonce);
-    spent_[claim.nonce] = who;
+    spent_[claim.nonce] = fingerprint;
   }
   live_.erase(found);
   const auto next = live_.lower_bound({key.first, ""});
@@ -128,8 +128,9 @@ Status GrantLedger::Compact() {
     if (const auto* chosen = ChosenFor(key.first)) record.chosen = *chosen;
     all.push_back(EncodeRecord(record));
   }
-  for (const auto& [nonce, who] : spent_) {
-    all.push_back(EncodeRecord({.kind = LedgerRecord::Kind::kSpent, .nonce = nonce, .who = who}));
+  for (const auto& [nonce, fingerprint] : spent_) {
+    all.push_back(EncodeRecord(
+        {.kind = LedgerRecord::Kind::kSpent, .nonce = nonce, .fingerprint = fingerprint}));
   }
   RETURN_IF_ERROR(log_->Replace(all));
   records_ = all.size();
@@ -137,27 +138,28 @@ Status GrantLedger::Compact() {
   return Status::Ok();
 }
 
-Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& who, WallTime now) const {
+Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& requester,
+                          WallTime now) const {
   if (const auto found = bound_.find(nonce); found != bound_.end()) {
-    if (found->second == KeyOf(who)) return Status::Ok();
+    if (found->second == KeyOf(requester)) return Status::Ok();
     const ContainerRef& holder = live_.at(found->second).holder;
     return Error(Code::kPermissionDenied,
                  "the token belongs to container {} of pod {} (uid {}), not to {} of {} (uid {})",
-                 holder.container, holder.PodText(), holder.pod_uid, who.container, who.PodText(),
-                 who.pod_uid);
+                 holder.container, holder.PodText(), holder.pod_uid, requester.container,
+                 requester.PodText(), requester.pod_uid);
   }
   if (const auto found = spent_.find(nonce); found != spent_.end()) {
-    // The pod was held to be gone and is not: it gets its devices again if they are free.
-    if (found->second == Fingerprint(who)) return Status::Ok();
+    // The pod counted as gone and is not: it gets its GPUs again if they are free.
+    if (found->second == Fingerprint(requester)) return Status::Ok();
     return Error(Code::kPermissionDenied,
-                 "the token was used by a container that is gone, and does not pass on to {} of {}",
-                 who.container, who.PodText());
+                 "the token was used by a container that is gone, and is not valid for {} of {}",
+                 requester.container, requester.PodText());
   }
   if (now - grant::CreationTime(nonce) > kTokenLifetime) {
     return Error(Code::kFailedPrecondition,
                  "the token of container {} of pod {} was never used and is older than {} days: "
                  "delete the pod and create it again",
-                 who.container, who.PodText(),
+                 requester.container, requester.PodText(),
                  std::chrono::duration_cast<std::chrono::hours>(kTokenLifetime).count() / 24);
   }
   return Status::Ok();
@@ -171,9 +173,10 @@ std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(
     if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOfEntry(wanted, share))) continue;
     for (const auto& [key, entry] : live_) {
       if (key.first == wanted.holder.pod_uid) continue;
-      const bool there = std::any_of(entry.shares.begin(), entry.shares.end(),
-                                     [&](const auto& other) { return other.uuid == share.uuid; });
-      if (there) conflicts.push_back({key, share.uuid, entry.holder});
+      const bool shares_gpu =
+          std::any_of(entry.shares.begin(), entry.shares.end(),
+                      [&](const auto& other) { return other.uuid == share.uuid; });
+      if (shares_gpu) conflicts.push_back({key, share.uuid, entry.holder});
     }
   }
   return conflicts;
@@ -202,18 +205,18 @@ Status GrantLedger::Bind(const Entry& wanted, const device::Assignment* chosen,
   return Status::Ok();
 }
 
-Status GrantLedger::SetHolder(const Key& key, const ContainerRef& who,
+Status GrantLedger::SetHolder(const Key& key, const ContainerRef& holder,
                               const device::Assignment* chosen) {
   const auto found = live_.find(key);
   if (found == live_.end()) return Status(Code::kNotFound, "no such grant");
   LedgerRecord record{.entry = found->second};
-  record.entry.holder = who;
+  record.entry.holder = holder;
   record.entry.guessed = false;
   if (chosen != nullptr) record.chosen = *chosen;
   RETURN_IF_ERROR(
       Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
   ApplyEntry(std::move(record.entry));
-  if (chosen != nullptr) chosen_[who.pod_uid] = *chosen;
+  if (chosen != nullptr) chosen_[holder.pod_uid] = *chosen;
   return Status::Ok();
 }
 
@@ -229,7 +232,7 @@ Status GrantLedger::CheckRoom(const Entry& wanted, const device::DeviceShare& sh
   const std::vector<Conflict> conflicts = ConflictsOf(one, gpus);
   if (conflicts.empty()) {
     return Error(Code::kFailedPrecondition,
-                 "{} has not as much memory as is asked for: {} of {} MiB", share.uuid,
+                 "{} has too little memory: {} MiB are requested of {} MiB", share.uuid,
                  ToMiB(share.memory), ToMiB(gpu->memory));
   }
   return Error(Code::kFailedPrecondition, "{} is still held by container {} of pod {} (uid {}){}",
@@ -249,8 +252,8 @@ Status GrantLedger::Release(const Key& key) {
   return Status::Ok();
 }
 
-const GrantLedger::Entry* GrantLedger::Find(const ContainerRef& who) const {
-  const auto found = live_.find(KeyOf(who));
+const GrantLedger::Entry* GrantLedger::Find(const ContainerRef& holder) const {
+  const auto found = live_.find(KeyOf(holder));
   return found == live_.end() ? nullptr : &found->second;
 }
 

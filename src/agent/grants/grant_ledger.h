@@ -51,7 +51,7 @@ class GrantLedger {
 
   // OK: `requester` may use the token; nothing is written. PERMISSION_DENIED: the token is bound to
   // another container. FAILED_PRECONDITION: the token is too old.
-  Status Check(const grant::Nonce& nonce, const ContainerRef& who, WallTime now) const;
+  Status Check(const grant::Nonce& nonce, const ContainerRef& requester, WallTime now) const;
   // Live entries of other pods that leave no room for the shares of `wanted`.
   std::vector<Conflict> ConflictsOf(const Entry& wanted, const device::NodeInventory& gpus) const;
 
@@ -61,10 +61,10 @@ class GrantLedger {
   // and errors of the log; after an error nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
-  // Sets the holder of an entry whose owner was unknown. `chosen` as above. NOT_FOUND; errors of
-  // the log.
-  Status SetHolder(const Key& key, const ContainerRef& who, const device::Assignment* chosen);
-  // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk,
+  // Sets the holder of an entry whose owner was unknown. `chosen` is that of Bind. NOT_FOUND;
+  // errors of the log.
+  Status SetHolder(const Key& key, const ContainerRef& holder, const device::Assignment* chosen);
+  // Removes an entry whose pod is gone. NOT_FOUND; errors of the log. Does not wait for the disk,
   // because pods end in crowds and containers that start meanwhile would wait for all of them. A
   // power cut may undo a release, which is then repeated; a later grant flushes the releases on
   // which it relies.

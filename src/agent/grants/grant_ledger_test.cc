@@ -56,8 +56,8 @@ class MemoryLog : public grant::RecordLog {
 
 // Whole GPUs, as the kubelet named them.
 GrantLedger::Entry Whole(const grant::Nonce& nonce, const std::vector<std::string>& ids,
-                         const ContainerRef& who) {
-  GrantLedger::Entry entry{.holder = who, .claims = {{nonce, kGpuResource, ids}}};
+                         const ContainerRef& holder) {
+  GrantLedger::Entry entry{.holder = holder, .claims = {{nonce, kGpuResource, ids}}};
   for (const std::string& id : ids) {
     entry.shares.push_back({.uuid = id, .compute = kWholeGpu, .memory = GiB(16)});
   }
@@ -65,8 +65,8 @@ GrantLedger::Entry Whole(const grant::Nonce& nonce, const std::vector<std::strin
 }
 
 GrantLedger::Entry Share(const grant::Nonce& nonce, const std::string& gpu, int milli, int gib,
-                         const ContainerRef& who, device::Phase phase = device::Phase::kMain) {
-  return {.holder = who,
+                         const ContainerRef& holder, device::Phase phase = device::Phase::kMain) {
+  return {.holder = holder,
           .phase = phase,
           .dialect = device::Dialect::kVcuda,
           .shares = {{.uuid = gpu, .compute = MilliGpu(milli), .memory = GiB(gib)}},
@@ -87,13 +87,15 @@ const device::NodeInventory& Gpus() {
 
 class GrantLedgerTest : public ::testing::Test {
  protected:
-  Status Bind(const grant::Nonce& nonce, std::vector<std::string> ids, const ContainerRef& who) {
-    return Bind(Whole(nonce, ids, who));
+  Status Bind(const grant::Nonce& nonce, std::vector<std::string> ids, const ContainerRef& holder) {
+    return Bind(Whole(nonce, ids, holder));
   }
   Status Bind(const GrantLedger::Entry& entry) {
     return ledger_->Bind(entry, nullptr, Gpus(), now_);
   }
-  Status Release(const ContainerRef& who) { return ledger_->Release(GrantLedger::KeyOf(who)); }
+  Status Release(const ContainerRef& holder) {
+    return ledger_->Release(GrantLedger::KeyOf(holder));
+  }
   void Restart() {
     ledger_.emplace(&log_, log_.records, &skipped_);
     EXPECT_EQ(skipped_, 0u);
@@ -105,7 +107,7 @@ class GrantLedgerTest : public ::testing::Test {
   std::optional<GrantLedger> ledger_{std::in_place, &log_, std::vector<std::string>{}, &skipped_};
 };
 
-TEST_F(GrantLedgerTest, SameQuestionIsOkAgainAndWritesOnce) {
+TEST_F(GrantLedgerTest, RepeatedRequestIsOkAndWritesOnce) {
   const grant::Nonce nonce = NewNonce(now_);
   EXPECT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
   EXPECT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
@@ -280,7 +282,7 @@ TEST_F(GrantLedgerTest, AChoiceIsForgottenWithTheLastContainerOfItsPodWhateverOt
   EXPECT_NE(ledger_->ChosenFor("uid-2"), nullptr);
 }
 
-TEST_F(GrantLedgerTest, SenselessRecordsAreSkippedAndCounted) {
+TEST_F(GrantLedgerTest, InvalidRecordsAreSkippedAndCounted) {
   ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(1)).ok());
   log_.records.insert(log_.records.begin(), {"", "{}", "[1]", R"({"do":"bind"})",
                                              R"({"do":"dance","nonce":"00"})", "\xff"});
@@ -314,11 +316,11 @@ TEST_F(GrantLedgerTest, InitContainerLeavesItsShareToTheMainOnes) {
 }
 
 TEST_F(GrantLedgerTest, ContainerKeepsItsShareWhateverItsNextTokenSays) {
-  const ContainerRef who = Container(1);
-  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, who)).ok());
-  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-2", 300, 5, who)).ok());
+  const ContainerRef holder = Container(1);
+  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, holder)).ok());
+  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-2", 300, 5, holder)).ok());
   Restart();
-  const GrantLedger::Entry* entry = ledger_->Find(who);
+  const GrantLedger::Entry* entry = ledger_->Find(holder);
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->claims.size(), 2u);
   ASSERT_EQ(entry->shares.size(), 1u);
@@ -424,17 +426,18 @@ class LedgerHistory {
   }
 
   Token NewToken() {
-    ContainerRef who = Container(next_pod_++ % 50);
-    who.pod_uid += "-" + std::to_string(next_pod_);
+    ContainerRef holder = Container(next_pod_++ % 50);
+    holder.pod_uid += "-" + std::to_string(next_pod_);
     const grant::Nonce nonce = NewNonce(kStart);
     if (random_() % 2 == 0) {
       return Share(nonce, "GPU-" + std::to_string(random_() % 8),
-                   static_cast<int>(random_() % 1000), 1 + static_cast<int>(random_() % 16), who);
+                   static_cast<int>(random_() % 1000), 1 + static_cast<int>(random_() % 16),
+                   holder);
     }
     std::set<std::string> ids;
     const int count = 1 + static_cast<int>(random_() % 3);
     for (int i = 0; i < count; ++i) ids.insert("GPU-" + std::to_string(random_() % 8));
-    return Whole(nonce, {ids.begin(), ids.end()}, who);
+    return Whole(nonce, {ids.begin(), ids.end()}, holder);
   }
 
   // One binding, and perhaps a crash in the middle of writing it.

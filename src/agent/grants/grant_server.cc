@@ -63,12 +63,12 @@ void GrantServer::OnConnection(Fd fd) {
       peer.uid != limits_.uid) {
     metrics_->grants.Add("PERMISSION_DENIED");
     return Send(fd.get(),
-                Error(Code::kPermissionDenied, "uid {} may not ask for grants", peer.uid));
+                Error(Code::kPermissionDenied, "uid {} may not request grants", peer.uid));
   }
   const uint64_t id = next_id_++;
   const int raw = fd.get();
   connections_[id].fd = std::move(fd);
-  connections_[id].came = runner_->clock().Now();
+  connections_[id].accepted = runner_->clock().Now();
   runner_->WatchReadable(raw, [this, id] { Read(id); });
   runner_->PostDelayed(limits_.request, [this, id, weak = weak_.Get()] {
     if (!weak) return;
@@ -86,7 +86,7 @@ void GrantServer::MakeRoom() {
                                    [](const auto& each) { return !each.second.handling; });
   // An answer closes its connection, which makes room.
   if (oldest == connections_.end()) return;
-  const Duration rest = oldest->second.came + limits_.stalled - runner_->clock().Now();
+  const Duration rest = oldest->second.accepted + limits_.stalled - runner_->clock().Now();
   if (rest <= Duration::zero()) {
     return Answer(oldest->first, Status(Code::kResourceExhausted, "too many requests at once"));
   }

@@ -51,7 +51,7 @@ class GrantServer {
     size_t wanted = grant::kFrameHeaderSize;
     bool header_done = false;
     bool handling = false;
-    MonotonicTime came{};
+    MonotonicTime accepted{};
     MonotonicTime asked{};
   };
 

@@ -129,10 +129,10 @@ TEST_F(GrantServerTest, StalledClientsDoNotKeepOthersOut) {
 
 TEST_F(GrantServerTest, MoreRequestsThanConnectionsWaitForTheirTurn) {
   hold_ = true;
-  std::vector<Fd> asking;
+  std::vector<Fd> clients;
   for (int i = 0; i < 4; ++i) {
-    asking.push_back(Connect());
-    Send(asking.back(), Ping());
+    clients.push_back(Connect());
+    Send(clients.back(), Ping());
   }
   const Fd fifth = Connect();
   Send(fifth, Ping());
@@ -140,7 +140,7 @@ TEST_F(GrantServerTest, MoreRequestsThanConnectionsWaitForTheirTurn) {
   EXPECT_EQ(Answer(fifth), "");
   EXPECT_FALSE(Closed(fifth));
   for (const auto& reply : std::exchange(waiting_, {})) reply(grant::Grant{.agent_version = "ok"});
-  for (const Fd& fd : asking) EXPECT_NE(Answer(fd).find("ok"), std::string::npos);
+  for (const Fd& fd : clients) EXPECT_NE(Answer(fd).find("ok"), std::string::npos);
   runner_.RunUntilIdle();
   for (const auto& reply : waiting_) reply(grant::Grant{.agent_version = "ok"});
   EXPECT_NE(Answer(fifth).find("ok"), std::string::npos);
@@ -162,8 +162,8 @@ TEST_F(GrantServerTest, ClientThatGoesAwayLeavesNothing) {
   hold_ = true;
   {
     const Fd silent = Connect();
-    const Fd asking = Connect();
-    Send(asking, Ping());
+    const Fd client = Connect();
+    Send(client, Ping());
   }
   runner_.RunUntilIdle();
   waiting_.at(0)(grant::Grant());

@@ -33,11 +33,12 @@ std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
   return contested;
 }
 
-// Entries of all other pods, which are released if their pods are gone.
-std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const ContainerRef& who) {
+// Entries of all other pods, as conflicts that are released if their pods are gone.
+std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger,
+                                             const ContainerRef& requester) {
   std::vector<GrantLedger::Conflict> all;
   for (const auto& [key, entry] : ledger.entries()) {
-    if (key.first == who.pod_uid || entry.shares.empty()) continue;
+    if (key.first == requester.pod_uid || entry.shares.empty()) continue;
     all.push_back({key, entry.shares.front().uuid, entry.holder});
   }
   return all;
@@ -90,38 +91,39 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
     return reply(std::move(pong));
   }
   Question question{
-      .who = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+      .requester = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
       .variables = request.variables,
-      .until = runner_->clock().Now() + kPodPatience,
+      .until = runner_->clock().Now() + kPodWait,
       .reply = std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
   if (!claims.ok()) return question.reply(claims.status());
   question.claims = *std::move(claims);
   for (const Claim& claim : question.claims) {
-    const Status status = ledger_->Check(claim.nonce, question.who, runner_->clock().WallNow());
+    const Status status =
+        ledger_->Check(claim.nonce, question.requester, runner_->clock().WallNow());
     if (!status.ok()) return question.reply(status);
   }
   Decide(std::move(question));
 }
 
 void GrantService::Decide(Question question) {
-  const bool known = pods_ == nullptr || !question.who.owner_known() ||
-                     pods_->pods().contains(question.who.pod_uid) ||
-                     ledger_->Find(question.who) != nullptr;
+  const bool known = pods_ == nullptr || !question.requester.owner_known() ||
+                     pods_->pods().contains(question.requester.pod_uid) ||
+                     ledger_->Find(question.requester) != nullptr;
   if (known) return Answer(std::move(question));
   Wait(std::move(question));
 }
 
-Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& who) {
+Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& holder) {
   const GrantLedger::Entry* entry = ledger_->Find(unknown);
   if (entry == nullptr) return Status(Code::kNotFound, "no such grant");
   device::Assignment chosen;
-  if (const auto* before = ledger_->ChosenFor(who.pod_uid)) chosen = *before;
+  if (const auto* before = ledger_->ChosenFor(holder.pod_uid)) chosen = *before;
   chosen.containers.erase(unknown.container);
-  chosen.containers[who.container] = entry->shares;
-  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(unknown), who, &chosen));
+  chosen.containers[holder.container] = entry->shares;
+  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(unknown), holder, &chosen));
   ScheduleUsage();
-  PublishAssignment(who.pod_uid);
+  PublishAssignment(holder.pod_uid);
   return Status::Ok();
 }
 
@@ -159,12 +161,12 @@ void GrantService::Answer(Question question) {
   }
   const Result<PlannedGrant> planned = PlanFor(question, set);
   if (planned.status().code() == Code::kResourceExhausted) {
-    auto others = AllOthers(*ledger_, question.who);
+    auto others = AllOthers(*ledger_, question.requester);
     if (others.empty()) return question.reply(planned.status());
     return AnswerAfterRelease(std::move(question), std::move(others));
   }
   if (!planned.ok()) return question.reply(planned.status());
-  auto conflicts = ledger_->Find(question.who) != nullptr
+  auto conflicts = ledger_->Find(question.requester) != nullptr
                        ? std::vector<GrantLedger::Conflict>()
                        : ledger_->ConflictsOf(planned->entry, set->inventory());
   if (conflicts.empty()) return question.reply(Bind(question, *planned, *set));
@@ -173,62 +175,64 @@ void GrantService::Answer(Question question) {
 
 void GrantService::AnswerAfterRelease(Question question,
                                       std::vector<GrantLedger::Conflict> conflicts) {
-  const auto asked = std::make_shared<Question>(std::move(question));
+  const auto pending = std::make_shared<Question>(std::move(question));
   ended_.Resolve(
-      conflicts, asked->who, [this, asked, conflicts](const Status& status, Duration asking) {
-        if (asked->waited != nullptr) *asked->waited += asking;
+      conflicts, pending->requester,
+      [this, pending, conflicts](const Status& status, Duration list_time) {
+        if (pending->waited != nullptr) *pending->waited += list_time;
         const std::shared_ptr<const DeviceSet> set = devices_->Get();
-        if (!status.ok()) return asked->reply(status);
-        const Result<PlannedGrant> planned = PlanFor(*asked, set);
+        if (!status.ok()) return pending->reply(status);
+        const Result<PlannedGrant> planned = PlanFor(*pending, set);
         const Result<grant::Grant> grant =
-            planned.ok() ? Bind(*asked, *planned, *set) : Result<grant::Grant>(planned.status());
+            planned.ok() ? Bind(*pending, *planned, *set) : Result<grant::Grant>(planned.status());
         const bool held = grant.status().code() == Code::kFailedPrecondition ||
                           grant.status().code() == Code::kResourceExhausted;
         const auto leaving = held ? ended_.WhyLeaving(conflicts) : std::nullopt;
-        if (!leaving) return asked->reply(grant);
-        if (runner_->clock().Now() >= asked->until) {
-          return asked->reply(Error(Code::kUnavailable, "{}; the kubelet tries again", *leaving));
+        if (!leaving) return pending->reply(grant);
+        if (runner_->clock().Now() >= pending->until) {
+          return pending->reply(Error(Code::kUnavailable, "{}; the kubelet retries", *leaving));
         }
-        runner_->PostDelayed(kLeavingPause, [this, asked, weak = weak_.Get()] {
-          if (weak) Answer(std::move(*asked));
+        runner_->PostDelayed(kLeavingPause, [this, pending, weak = weak_.Get()] {
+          if (weak) Answer(std::move(*pending));
         });
       });
 }
 
 Result<GrantService::PlannedGrant> GrantService::PlanFor(
     const Question& question, const std::shared_ptr<const DeviceSet>& set) {
-  const ContainerRef& who = question.who;
-  const GrantLedger::Entry* entry = ledger_->Find(who);
+  const ContainerRef& requester = question.requester;
+  const GrantLedger::Entry* entry = ledger_->Find(requester);
   if (question.claims.empty() && (entry == nullptr || !entry->claims.empty())) {
-    return Error(Code::kNotFound,
-                 "container {} of pod {} was given nothing before, and shows no token",
-                 who.container, who.PodText());
+    return Error(Code::kNotFound, "container {} of pod {} has no token and no earlier grant",
+                 requester.container, requester.PodText());
   }
   if (entry != nullptr) {
     PlannedGrant again{*entry, {}};
     again.entry.claims = question.claims;
     return again;
   }
-  if (pods_ == nullptr || !who.owner_known()) {
-    ASSIGN_OR_RETURN(const device::Request request,
-                     RequestOfTokens(who.container, question.claims, set->shares().gpu_mem_unit()));
+  if (pods_ == nullptr || !requester.owner_known()) {
+    ASSIGN_OR_RETURN(
+        const device::Request request,
+        RequestOfTokens(requester.container, question.claims, set->shares().gpu_mem_unit()));
     return PlanLocally(question, request, set);
   }
-  const std::shared_ptr<const PodInfo>* found = occupancy_.Find(who.pod_uid);
+  const std::shared_ptr<const PodInfo>* found = occupancy_.Find(requester.pod_uid);
   if (found == nullptr) {
-    return Error(Code::kFailedPrecondition, "pod {} (uid {}) has been deleted", who.PodText(),
-                 who.pod_uid);
+    return Error(Code::kFailedPrecondition, "pod {} (uid {}) has been deleted", requester.PodText(),
+                 requester.pod_uid);
   }
   const PodInfo& pod = **found;
   if (!pod.request.ok()) return pod.request.status().Annotate("pod " + pod.Text());
-  const device::ContainerRequest* container = FindAsking(*pod.request, who.container);
+  const device::ContainerRequest* container =
+      FindContainerRequest(*pod.request, requester.container);
   if (container == nullptr) {
     return Error(Code::kInvalidArgument,
-                 "container {} of pod {} asks for no GPU, but shows a token", who.container,
+                 "container {} of pod {} requests no GPU, but shows a token", requester.container,
                  pod.Text());
   }
-  const device::Assignment assignment = occupancy_.AssignmentOf(who.pod_uid, set);
-  const auto shares = assignment.containers.find(who.container);
+  const device::Assignment assignment = occupancy_.AssignmentOf(requester.pod_uid, set);
+  const auto shares = assignment.containers.find(requester.container);
   if (shares != assignment.containers.end()) {
     return PlanOf(question, *pod.request, *container, shares->second, *set);
   }
@@ -243,7 +247,7 @@ GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
                                                 const std::vector<device::DeviceShare>& shares,
                                                 const DeviceSet& set) const {
   PlannedGrant planned;
-  planned.entry.holder = question.who;
+  planned.entry.holder = question.requester;
   planned.entry.phase = container.phase;
   planned.entry.dialect = container.dialect;
   planned.entry.shares = shares;
@@ -260,26 +264,27 @@ GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
 Result<GrantService::PlannedGrant> GrantService::PlanLocally(
     const Question& question, const device::Request& request,
     const std::shared_ptr<const DeviceSet>& set) {
-  LocalQuestion local{.pod_uid = question.who.pod_uid,
+  LocalQuestion local{.pod_uid = question.requester.pod_uid,
                       .request = &request,
-                      .container = question.who.container,
-                      .phases_known = pods_ != nullptr && question.who.owner_known(),
+                      .container = question.requester.container,
+                      .phases_known = pods_ != nullptr && question.requester.owner_known(),
                       .named = NamedGpus(question.claims),
-                      .contested = ContestedGpus(*ledger_, question.who.pod_uid)};
+                      .contested = ContestedGpus(*ledger_, question.requester.pod_uid)};
   // An unhealthy or missing GPU that the kubelet named is the more useful error.
   for (const std::string& uuid : local.named) {
     RETURN_IF_ERROR(
         DescribeDevice(options_.description, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
   }
-  local.assigned = occupancy_.AssignmentOf(question.who.pod_uid, set);
+  local.assigned = occupancy_.AssignmentOf(question.requester.pod_uid, set);
   ASSIGN_OR_RETURN(device::Assignment chosen, ChooseLocally(local, *set, occupancy_.Accounts(set)));
-  const device::ContainerRequest* container = FindAsking(request, question.who.container);
-  if (container == nullptr || !chosen.containers.contains(question.who.container)) {
-    return Error(Code::kInvalidArgument, "container {} of pod {} asks for no GPU of this agent",
-                 question.who.container, question.who.PodText());
+  const device::ContainerRequest* container =
+      FindContainerRequest(request, question.requester.container);
+  if (container == nullptr || !chosen.containers.contains(question.requester.container)) {
+    return Error(Code::kInvalidArgument, "container {} of pod {} requests no GPU of this agent",
+                 question.requester.container, question.requester.PodText());
   }
   PlannedGrant planned = PlanOf(question, request, *container,
-                                chosen.containers.find(question.who.container)->second, *set);
+                                chosen.containers.find(question.requester.container)->second, *set);
   planned.chosen = std::move(chosen);
   return planned;
 }
@@ -289,7 +294,7 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
   // This rejects unhealthy GPUs, so it precedes the entry.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, planned.entry.shares));
-  const GrantLedger::Entry* before = ledger_->Find(question.who);
+  const GrantLedger::Entry* before = ledger_->Find(question.requester);
   ASSIGN_OR_RETURN(grant.limits_dir,
                    WriteLimits(before != nullptr ? *before : planned.entry, grant.devices));
   const bool fresh = before == nullptr;
@@ -302,8 +307,8 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
     }
     ended_.PruneLater();
     ScheduleUsage();
-    // After the answer, because the container waits for the answer and not for annotations.
-    runner_->Post([this, uid = question.who.pod_uid, weak = weak_.Get()] {
+    // This follows the answer, because the container does not wait for annotations.
+    runner_->Post([this, uid = question.requester.pod_uid, weak = weak_.Get()] {
       if (!weak) return;
       PublishAssignment(uid);
       const auto* pod = pods_ != nullptr ? occupancy_.Find(uid) : nullptr;
@@ -337,15 +342,15 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
 void GrantService::Wait(Question question) {
   const auto waiting = std::make_shared<Question>(std::move(question));
   waiting_.push_back(waiting);
-  runner_->PostDelayed(kPodPatience, [this, waiting, weak = weak_.Get()] {
+  runner_->PostDelayed(kPodWait, [this, waiting, weak = weak_.Get()] {
     if (!weak || std::erase(waiting_, waiting) == 0) return;
     const Status trouble = pods_->trouble();
-    waiting->reply(Error(
-        Code::kUnavailable,
-        "pod {} (uid {}) is not known to the agent of this node yet, so neither is what it was "
-        "assigned: {}",
-        waiting->who.PodText(), waiting->who.pod_uid,
-        trouble.ok() ? "the API server has not shown it" : trouble.message()));
+    waiting->reply(
+        Error(Code::kUnavailable,
+              "pod {} (uid {}) is not known to the agent of this node yet, so its assignment is "
+              "unknown: {}",
+              waiting->requester.PodText(), waiting->requester.pod_uid,
+              trouble.ok() ? "the API server has not listed it" : trouble.message()));
   });
 }
 
@@ -372,7 +377,7 @@ void GrantService::OnPod(const std::string& uid) {
   }
   std::vector<std::shared_ptr<Question>> ready;
   std::erase_if(waiting_, [&](const auto& question) {
-    if (gone || question->who.pod_uid != uid) return false;
+    if (gone || question->requester.pod_uid != uid) return false;
     ready.push_back(question);
     return true;
   });

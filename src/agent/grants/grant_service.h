@@ -54,7 +54,7 @@ struct GrantOptions {
   std::string node_name;
   std::string limits_dir;         // for the limits of containers; "": no container is limited
   NamespaceSet limits_fail_open;  // as of ContainerLimits
-  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of one aliyun.com/gpu-mem
   ReleaseOptions release;                                      // its metrics are those below
   // Called when the containers change that two checks in a row found running without their GPUs
   // (unredeemed.h). Null: no checks. `here_since`: older pods may belong to another plugin.
@@ -68,9 +68,9 @@ struct GrantOptions {
 
 class GrantService final : public Pods::Listener {
  public:
-  // The runtime waits for longer.
-  static constexpr Duration kPodPatience = std::chrono::seconds(5);
-  // Between checks whether a pod that is gone has left a GPU that the request needs.
+  // How long a request waits for its pod and for leaving pods; the runtime waits longer.
+  static constexpr Duration kPodWait = std::chrono::seconds(5);
+  // Pause between checks whether leaving pods have left the GPUs that a request needs.
   static constexpr Duration kLeavingPause = std::chrono::milliseconds(100);
   static constexpr Duration kUsagePause = std::chrono::milliseconds(50);
   static constexpr Duration kTokenInterval = std::chrono::minutes(1);
@@ -88,7 +88,7 @@ class GrantService final : public Pods::Listener {
 
   // A request of a container with the IDs that the kubelet gave it, as far as they are known.
   struct Question {
-    ContainerRef who;
+    ContainerRef requester;
     std::vector<Claim> claims;
     device::Variables variables;       // of the container, which lower its limits
     bool guessed = false;              // the requester may be wrong
@@ -101,8 +101,8 @@ class GrantService final : public Pods::Listener {
   void Handle(const grant::Request& request, Reply reply);
   // Decides the request of a caller without tokens.
   void Decide(Question question);
-  // Sets the holder of the grant whose owner was unknown until now. Errors of the ledger.
-  Status SetHolder(const ContainerRef& unknown, const ContainerRef& who);
+  // Makes `holder` the holder of the grant of `unknown`. Errors of the ledger.
+  Status SetHolder(const ContainerRef& unknown, const ContainerRef& holder);
 
   NodeOccupancy& occupancy() { return occupancy_; }
   EndedPods& ended() { return ended_; }

@@ -106,10 +106,10 @@ TEST_F(GrantServiceTest, GivesTheGpusOfTheToken) {
   EXPECT_EQ(grant->devices[0].host_path, "/drv/dev/dev/nvidia2");
   EXPECT_EQ(grant->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2,GPU-1");
   EXPECT_EQ(grant->driver_root, "/drv");
-  EXPECT_EQ(pods_.calls, 0) << "the kubelet is asked only where there is doubt";
+  EXPECT_EQ(pods_.calls, 0) << "only a conflict needs the kubelet";
 }
 
-TEST_F(GrantServiceTest, SameQuestionSameAnswer) {
+TEST_F(GrantServiceTest, RepeatsTheGrantOfARepeatedRequest) {
   const std::string token = Allocate({"GPU-1"});
   const auto first = Ask("a", token);
   const auto second = Ask("a", token);
@@ -148,7 +148,7 @@ TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
 }
 
-TEST_F(GrantServiceTest, UnhealthyGpuIsRefusedWithItsReasonAndTakenByNobody) {
+TEST_F(GrantServiceTest, RejectsAnUnhealthyGpuAndRecordsNoHolder) {
   SetHealth(1, device::Health::Unhealthy("XID 79: GPU has fallen off the bus"));
   const auto grant = Ask("a", Allocate({"GPU-0", "GPU-1"}));
   EXPECT_EQ(grant.status().code(), Code::kUnavailable);
@@ -198,13 +198,13 @@ TEST_F(GrantServiceTest, NamesakeWithThatIdOfAnotherResourceDoesNotHoldTheGpu) {
   EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
 }
 
-TEST_F(GrantServiceTest, KubeletThatListsNobodyYetIsNotBelieved) {
+TEST_F(GrantServiceTest, DoesNotTrustAKubeletThatListsNoPod) {
   ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
   EXPECT_EQ(Ask("b", Allocate({"GPU-1"})).status().code(), Code::kUnavailable);
   EXPECT_EQ(ledger_.entries().size(), 1u);
 }
 
-TEST_F(GrantServiceTest, DoubtStaysARefusalWhileTheKubeletIsAway) {
+TEST_F(GrantServiceTest, RejectsAConflictWhileTheKubeletIsAway) {
   ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
   pods_.answer = Status(Code::kUnavailable, "connection refused");
   const auto grant = Ask("b", Allocate({"GPU-1"}));
@@ -219,7 +219,7 @@ TEST_F(GrantServiceTest, FullDiskIsRefused) {
   EXPECT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
 }
 
-TEST_F(GrantServiceTest, QuestionsThatNeedTheKubeletWaitForAFreshAnswer) {
+TEST_F(GrantServiceTest, RequestsThatNeedTheKubeletWaitForAFreshList) {
   ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
   pods_.hold = true;
   (void)Ask("b", Allocate({"GPU-1"}));
@@ -254,7 +254,7 @@ TEST_F(GrantServiceTest, EndedPodsAreReleasedWhenTheyWereMissingTwice) {
   EXPECT_EQ(ledger_.entries().size(), 0u);
 }
 
-TEST_F(GrantServiceTest, KubeletIsLeftAloneWhileNothingIsGranted) {
+TEST_F(GrantServiceTest, MakesNoCallOfTheKubeletWithoutGrants) {
   runner_.AdvanceTimeAndRun(1h);
   EXPECT_EQ(pods_.calls, 0);
 }

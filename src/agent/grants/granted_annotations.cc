@@ -42,12 +42,12 @@ device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assi
     if (has_flag) wanted[std::string(key)] = "true";
   }
   for (auto entry = wanted.begin(); entry != wanted.end();) {
-    const auto there = pod.annotations.find(entry->first);
+    const auto current = pod.annotations.find(entry->first);
     // The time differs at each call; the first one stays.
     const bool is_time = entry->first == names::kAnnotationGpuMemAssumeTime ||
                          entry->first == names::kAnnotationPredicateTime;
-    const bool same =
-        there != pod.annotations.end() && (there->second == entry->second || (known && is_time));
+    const bool same = current != pod.annotations.end() &&
+                      (current->second == entry->second || (known && is_time));
     entry = same ? wanted.erase(entry) : std::next(entry);
   }
   return wanted;

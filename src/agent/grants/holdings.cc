@@ -5,15 +5,15 @@ namespace tessera::agent {
 namespace {
 
 // Null for an unknown pod.
-const PodInfo* PodOf(const Pods* pods, const ContainerRef& who) {
+const PodInfo* PodOf(const Pods* pods, const ContainerRef& holder) {
   if (pods == nullptr) return nullptr;
-  const auto pod = pods->pods().find(who.pod_uid);
+  const auto pod = pods->pods().find(holder.pod_uid);
   return pod == pods->pods().end() ? nullptr : pod->second.get();
 }
 
 // The ID of "containerd://<id>", which names the cgroup.
-std::string EngineIdOf(const PodInfo& pod, const ContainerRef& who) {
-  const auto id = pod.container_ids.find(who.container);
+std::string EngineIdOf(const PodInfo& pod, const ContainerRef& holder) {
+  const auto id = pod.container_ids.find(holder.container);
   if (id == pod.container_ids.end()) return "";
   const size_t scheme = id->second.find("://");
   return scheme == std::string::npos ? id->second : id->second.substr(scheme + 3);

@@ -12,7 +12,7 @@
 namespace tessera::agent {
 
 struct HeldContainer {
-  ContainerRef who;
+  ContainerRef holder;
   std::vector<device::DeviceShare> shares;
   std::string engine_id;  // the container's ID at the engine; "": unknown
 };

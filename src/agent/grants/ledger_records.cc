@@ -140,7 +140,8 @@ bool DecodeSpent(const Json& json, LedgerRecord* record) {
   if (!nonce || !bytes.ok() || bytes->size() != 8) return false;
   record->kind = LedgerRecord::Kind::kSpent;
   record->nonce = *nonce;
-  for (const char c : *bytes) record->who = record->who << 8 | static_cast<uint8_t>(c);
+  for (const char c : *bytes)
+    record->fingerprint = record->fingerprint << 8 | static_cast<uint8_t>(c);
   return true;
 }
 
@@ -151,7 +152,7 @@ std::string EncodeRecord(const LedgerRecord& record) {
   if (record.kind == LedgerRecord::Kind::kSpent) {
     json.Set("do", Json::String(kSpent));
     json.Set("nonce", Json::String(grant::NonceText(record.nonce)));
-    json.Set("who", Json::String(fmt::format("{:016x}", record.who)));
+    json.Set("who", Json::String(fmt::format("{:016x}", record.fingerprint)));
     return json.Serialize();
   }
   const bool grant = record.kind == LedgerRecord::Kind::kGrant;

@@ -5,7 +5,7 @@
 //    "tokens":[{"nonce":…,"resource":…,"ids":[…]}],"shares":[{"gpu":…,"milli":…,"bytes":…}],
 //    "env":{…},"guessed":true,"chosen":"{…}"}
 //                     env: further variables of the container; guessed: the kubelet has not
-//                     confirmed the container; chosen: tessera.dev/assignment, where the agent
+//                     confirmed the container; chosen: tessera.dev/assignment, if the agent
 //                     chose
 //   {"do":"release","uid":…,"container":…}
 //   {"do":"spent","nonce":…,"who":…}        in a rewritten journal
@@ -32,7 +32,7 @@ struct LedgerRecord {
   GrantEntry entry;                          // kGrant; kRelease: the holder's UID and container
   std::optional<device::Assignment> chosen;  // kGrant
   grant::Nonce nonce{};                      // kSpent
-  uint64_t who = 0;                          // kSpent
+  uint64_t fingerprint = 0;                  // kSpent
 };
 
 std::string EncodeRecord(const LedgerRecord& record);

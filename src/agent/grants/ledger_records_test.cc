@@ -14,7 +14,9 @@ LedgerRecord SomeGrant() {
   return record;
 }
 LedgerRecord SomeSpent() {
-  return {.kind = LedgerRecord::Kind::kSpent, .nonce = grant::Nonce{2}, .who = 0x0123456789abcdef};
+  return {.kind = LedgerRecord::Kind::kSpent,
+          .nonce = grant::Nonce{2},
+          .fingerprint = 0x0123456789abcdef};
 }
 
 // Whether the record reads once `what` is `other` in it.
@@ -34,7 +36,7 @@ TEST(LedgerRecordsTest, ReadBackAsTheyWere) {
   const auto spent = DecodeRecord(EncodeRecord(SomeSpent()));
   ASSERT_TRUE(spent.has_value());
   EXPECT_EQ(spent->nonce, SomeSpent().nonce);
-  EXPECT_EQ(spent->who, SomeSpent().who);
+  EXPECT_EQ(spent->fingerprint, SomeSpent().fingerprint);
 }
 
 TEST(LedgerRecordsTest, AGrantLacksNoPartOfItsSharesAndTokens) {

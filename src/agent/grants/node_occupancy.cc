@@ -8,10 +8,12 @@
 #include "src/agent/grants/local_choice.h"
 
 namespace tessera::agent {
-std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerRequest& container,
-                                                   device::MemoryUnit unit) {
-  std::map<std::string, int64_t, std::less<>> asks;
-  const auto set = [&](std::string_view resource, int64_t units) { asks.emplace(resource, units); };
+std::map<std::string, int64_t, std::less<>> RequestedUnits(
+    const device::ContainerRequest& container, device::MemoryUnit unit) {
+  std::map<std::string, int64_t, std::less<>> requested;
+  const auto set = [&](std::string_view resource, int64_t units) {
+    requested.emplace(resource, units);
+  };
   switch (container.dialect) {
     case device::Dialect::kNvidiaGpu:
       set(names::kResourceGpu, container.count);
@@ -29,7 +31,7 @@ std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerReques
     default:
       break;
   }
-  return asks;
+  return requested;
 }
 
 const std::shared_ptr<const PodInfo>* NodeOccupancy::Find(const std::string& uid) const {
@@ -55,7 +57,7 @@ GpuAccounts NodeOccupancy::Accounts(const SetPtr& set) {
     if (pod->ended || !pod->request.ok()) continue;
     const device::Assignment assignment = AssignmentOf(uid, set);
     for (const auto& [name, shares] : assignment.containers) {
-      const device::ContainerRequest* container = FindAsking(*pod->request, name);
+      const device::ContainerRequest* container = FindContainerRequest(*pod->request, name);
       if (container == nullptr || ledger_->entries().contains({uid, name})) continue;
       for (const device::DeviceShare& share : shares) {
         accounts.Add(share.uuid, HoldOf(uid, *container, share));
@@ -70,18 +72,18 @@ std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
   if (pods_ == nullptr) return pods;
   // The kubelet has the same watch, and sorts pods that come together by age.
   struct Turn {
-    uint64_t came;
+    uint64_t arrival;
     WallTime created;
     const std::shared_ptr<const PodInfo>* pod;
   };
   std::vector<Turn> turns;
   for (const auto& [uid, pod] : pods_->pods()) {
     if (pod->ended || !pod->request.ok()) continue;
-    const auto came = came_.find(uid);
-    turns.push_back({came == came_.end() ? 0 : came->second, pod->created, &pod});
+    const auto arrival = arrivals_.find(uid);
+    turns.push_back({arrival == arrivals_.end() ? 0 : arrival->second, pod->created, &pod});
   }
   std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
-    return std::tie(a.came, a.created) < std::tie(b.came, b.created);
+    return std::tie(a.arrival, a.created) < std::tie(b.arrival, b.created);
   });
   pods.reserve(turns.size());
   for (const Turn& turn : turns) pods.push_back(*turn.pod);
@@ -89,12 +91,12 @@ std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
 }
 
 void NodeOccupancy::OnPodAdded(const std::string& uid) {
-  if (!came_.contains(uid)) came_[uid] = pods_->synced() ? ++last_came_ : 0;
+  if (!arrivals_.contains(uid)) arrivals_[uid] = pods_->synced() ? ++last_arrival_ : 0;
 }
 
 void NodeOccupancy::Forget(const std::string& uid) {
   assignments_.Forget(uid);
-  came_.erase(uid);
+  arrivals_.erase(uid);
 }
 
 std::vector<AdmissionOrder::Waiting> NodeOccupancy::Waiting(const SetPtr& set,
@@ -110,7 +112,7 @@ std::vector<AdmissionOrder::Waiting> NodeOccupancy::Waiting(const SetPtr& set,
         continue;
       }
       waiting.push_back(
-          {pod->uid, container.name, AsksOf(container, gpu_mem_unit), shares->second});
+          {pod->uid, container.name, RequestedUnits(container, gpu_mem_unit), shares->second});
     }
   }
   return waiting;

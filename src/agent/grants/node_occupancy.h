@@ -53,15 +53,15 @@ class NodeOccupancy {
   const GrantLedger* const ledger_;
   const Pods* const pods_;
   Assignments assignments_;
-  std::map<std::string, uint64_t, std::less<>> came_;  // by UID; 0: before all were known
-  uint64_t last_came_ = 0;
+  std::map<std::string, uint64_t, std::less<>> arrivals_;  // by UID; 0: before all were known
+  uint64_t last_arrival_ = 0;
   std::set<std::string, std::less<>> ids_;
   std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container
 };
 
 // Units of each resource that the kubelet allocates for the container. Without vcuda memory beside
 // whole GPUs, which decides nothing.
-std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerRequest& container,
-                                                   device::MemoryUnit gpu_mem_unit);
+std::map<std::string, int64_t, std::less<>> RequestedUnits(
+    const device::ContainerRequest& container, device::MemoryUnit gpu_mem_unit);
 
 }  // namespace tessera::agent

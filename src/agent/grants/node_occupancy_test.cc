@@ -12,7 +12,7 @@ namespace {
 
 const std::string kMemName(names::kResourceGpuMem);
 
-TEST(NodeOccupancyTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
+TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   const auto set = FourGpus();
   FakeApiPods pods;
   size_t skipped = 0;
@@ -44,7 +44,7 @@ TEST(NodeOccupancyTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
   ASSERT_EQ(waiting.size(), 2u);
   EXPECT_EQ(waiting[0].pod_uid, "uid-old");
   EXPECT_EQ(waiting[1].pod_uid, "uid-young");
-  EXPECT_EQ(waiting[0].asks.at(kMemName), 8);
+  EXPECT_EQ(waiting[0].units.at(kMemName), 8);
   EXPECT_EQ(occupancy.Accounts(set).UseOf("GPU-3").memory, GiB(8));
   // From here on the kubelet sees them come as we do.
   pods.Start(&listener);

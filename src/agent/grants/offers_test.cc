@@ -101,7 +101,7 @@ TEST(OffersTest, GpuInMigModeIsNotShared) {
   EXPECT_EQ(Healthy(names::kResourceGpuMem, DeviceSet(inventory)), 80);
 }
 
-TEST(OffersTest, IllGpuTakesItsUnitsWithIt) {
+TEST(OffersTest, UnitsOfAnUnhealthyGpuAreUnhealthy) {
   auto inventory = std::make_shared<device::NodeInventory>(Node({16, 80})->inventory());
   inventory->gpus[1].health = device::Health::Unhealthy("XID 79");
   const DeviceSet set(inventory);
@@ -109,7 +109,7 @@ TEST(OffersTest, IllGpuTakesItsUnitsWithIt) {
   EXPECT_EQ(OffersOf(names::kResourceGpuMem, set, {}).size(), 96u) << "capacity counts them";
 }
 
-TEST(OffersTest, WholeGpuIsWithdrawnFromAllWhoShare) {
+TEST(OffersTest, AWholeGpuIsWithdrawnFromSharedResources) {
   const auto set = Node({16, 80});
   NodeUse use;
   use.accounts.Add("GPU-1", {.pod_uid = "a", .compute = kWholeGpu, .memory = GiB(80)});
@@ -120,7 +120,7 @@ TEST(OffersTest, WholeGpuIsWithdrawnFromAllWhoShare) {
   EXPECT_EQ(Healthy(names::kResourceVcudaMemory, *set, use), 64);
 }
 
-TEST(OffersTest, ShareLeavesTheOthersWhatItLeaves) {
+TEST(OffersTest, AShareWithdrawsOnlyItsPartFromOthers) {
   const auto set = Node({16, 80});
   NodeUse use;
   use.accounts.Add(
@@ -159,7 +159,7 @@ TEST(OffersTest, IdsThatPodsHaveStayHealthy) {
   }
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 16);
   const auto whole = OffersOf(names::kResourceGpu, *set, use);
-  EXPECT_FALSE(whole[0].healthy) << "nobody has this id, and no GPU is free for it";
+  EXPECT_FALSE(whole[0].healthy) << "no pod has this ID, and no GPU is free for it";
   EXPECT_TRUE(whole[1].healthy);
 }
 

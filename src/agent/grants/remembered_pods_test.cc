@@ -81,7 +81,7 @@ class RememberedPodsTest : public ::testing::Test {
                       .tokens = {{grant::TokenVariable(kMem),
                                   signer_.Sign(kMem, {"m0000", "+7"}, runner_.clock().WallNow())}}},
                      [&](Result<grant::Grant> reply) { answer = std::move(reply); });
-    runner_.AdvanceTimeAndRun(GrantService::kPodPatience);
+    runner_.AdvanceTimeAndRun(GrantService::kPodWait);
     return answer ? *answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
   }
 
@@ -114,7 +114,7 @@ TEST_F(RememberedPodsTest, PodOfTheSameNameIsAnother) {
   EXPECT_EQ(Ask("web-0").status().code(), Code::kUnavailable);
 }
 
-TEST_F(RememberedPodsTest, TheServersWordGoesFirstAndWhoItDoesNotKnowIsForgotten) {
+TEST_F(RememberedPodsTest, TheServersStateWinsAndUnlistedPodsAreForgotten) {
   Assign("a", "GPU-2");
   Assign("b", "GPU-1");
   Restart();
@@ -128,7 +128,7 @@ TEST_F(RememberedPodsTest, TheServersWordGoesFirstAndWhoItDoesNotKnowIsForgotten
   EXPECT_EQ(pods_->pods().size(), 1u);
 }
 
-TEST_F(RememberedPodsTest, OnlyWhatAsksForDevicesAndLivesIsWrittenDownAndOnlyOnce) {
+TEST_F(RememberedPodsTest, RecordsOnlyLivePodsThatRequestDevicesOnce) {
   api_->Set(FakeApiPods::Make("cpu", {{"main", {}}}));
   EXPECT_TRUE(disk_.records.empty());
   Assign("a", "GPU-2");

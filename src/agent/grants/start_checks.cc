@@ -29,8 +29,8 @@ bool SamePod(const ContainerRef& a, const ContainerRef& b) {
   return a.pod_namespace == b.pod_namespace && a.pod_name == b.pod_name;
 }
 
-std::string TextOf(const ContainerRef& who) {
-  return "container " + who.container + " of pod " + who.PodText();
+std::string TextOf(const ContainerRef& owner) {
+  return "container " + owner.container + " of pod " + owner.PodText();
 }
 
 }  // namespace
@@ -53,22 +53,22 @@ StartChecks::StartChecks(TaskRunner* runner, GrantService* service, GrantLedger*
 
 void StartChecks::Check(const std::string& resource, const std::vector<std::string>& ids,
                         Checked done) {
-  Ask(std::make_shared<Call>(Call{.resource = resource,
-                                  .ids = ids,
-                                  .until = runner_->clock().Now() + kPatience,
-                                  .done = std::move(done)}));
+  ListPods(std::make_shared<Call>(Call{.resource = resource,
+                                       .ids = ids,
+                                       .until = runner_->clock().Now() + kPodListWait,
+                                       .done = std::move(done)}));
 }
 
-void StartChecks::Ask(const CallPtr& call) {
+void StartChecks::ListPods(const CallPtr& call) {
   service_->ended().List([this, call](const Result<PodDevices>& listed) {
     if (listed.ok()) return Verify(call, *listed);
     if (runner_->clock().Now() >= call->until) {
-      return Finish(call, Error(Code::kUnavailable,
-                                "the kubelet could not be asked which container has {}: {}",
-                                call->resource, listed.status().message()));
+      return Finish(call,
+                    Error(Code::kUnavailable, "the kubelet did not list which container has {}: {}",
+                          call->resource, listed.status().message()));
     }
     runner_->PostDelayed(kPause, [this, call, weak = weak_.Get()] {
-      if (weak) Ask(call);
+      if (weak) ListPods(call);
     });
   });
 }
@@ -78,8 +78,8 @@ void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
   const Entry* entry = EntryOf(*call);
   if (entry == nullptr) return CheckUngranted(call, holders);
   if (!entry->holder.owner_known()) {
-    const Result<ContainerRef> who = FindOwner(*entry, holders);
-    return who.ok() ? Grant(call, *who) : Finish(call, who.status());
+    const Result<ContainerRef> owner = FindOwner(*entry, holders);
+    return owner.ok() ? Grant(call, *owner) : Finish(call, owner.status());
   }
   const Status status = Compare(*entry, holders, listed);
   return status.ok() ? Grant(call, ContainerRef(entry->holder)) : Finish(call, status);
@@ -87,28 +87,28 @@ void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
 
 Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                             const PodDevices& listed) const {
-  const ContainerRef& meant = entry.holder;
+  const ContainerRef& expected = entry.holder;
   for (const Holder& holder : holders) {
     // The kubelet gives the IDs of an init container to a later container of its pod.
-    const bool same = holder.exact && holder.who.container == meant.container;
-    if (SamePod(holder.who, meant) && (same || entry.phase == device::Phase::kInit)) continue;
-    return MismatchError(holder.who, UuidsOf(entry.shares),
-                         "which Allocate gave it for " + TextOf(meant));
+    const bool same = holder.exact && holder.ref.container == expected.container;
+    if (SamePod(holder.ref, expected) && (same || entry.phase == device::Phase::kInit)) continue;
+    return MismatchError(holder.ref, UuidsOf(entry.shares),
+                         "which Allocate gave it for " + TextOf(expected));
   }
   if (pods_ != nullptr) {
-    ASSIGN_OR_RETURN(const ContainerRef known, WithUid(meant));
-    if (known.pod_uid != meant.pod_uid) {
+    ASSIGN_OR_RETURN(const ContainerRef known, WithUid(expected));
+    if (known.pod_uid != expected.pod_uid) {
       return MismatchError(known, UuidsOf(entry.shares),
                            "which Allocate gave it for a pod of that name before it");
     }
   }
   if (!holders.empty()) return Status::Ok();
-  if (!listed.Lists(meant.pod_namespace, meant.pod_name)) {
-    return Error(Code::kUnavailable, "the kubelet does not list pod {} yet", meant.PodText());
+  if (!listed.Lists(expected.pod_namespace, expected.pod_name)) {
+    return Error(Code::kUnavailable, "the kubelet does not list pod {} yet", expected.PodText());
   }
   if (entry.phase == device::Phase::kInit && !entry.guessed) return Status::Ok();
-  return MismatchError(meant, UuidsOf(entry.shares),
-                       "and the kubelet does not say that it is this container's");
+  return MismatchError(expected, UuidsOf(entry.shares),
+                       "and the kubelet does not list them for this container");
 }
 
 Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& holders) {
@@ -117,77 +117,78 @@ Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& h
   if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
     return MismatchError(unknown, UuidsOf(entry.shares),
-                         "and the kubelet does not say whose they are");
+                         "and the kubelet does not list them for one container");
   }
-  ContainerRef who = holders[0].who;
+  ContainerRef owner = holders[0].ref;
   if (pods_ == nullptr) {
-    who.pod_uid = unknown.pod_uid;
+    owner.pod_uid = unknown.pod_uid;
   } else {
-    ASSIGN_OR_RETURN(who, WithUid(std::move(who)));
-    const PodInfo& pod = **service_->occupancy().Find(who.pod_uid);
+    ASSIGN_OR_RETURN(owner, WithUid(std::move(owner)));
+    const PodInfo& pod = **service_->occupancy().Find(owner.pod_uid);
     RETURN_IF_ERROR(pod.request.status().Annotate("pod " + pod.Text()));
   }
   const std::vector<std::string> has = UuidsOf(entry.shares);
-  const std::vector<std::string> assigned = AssignedTo(who);
+  const std::vector<std::string> assigned = AssignedTo(owner);
   if (!assigned.empty() && !SameIds(assigned, has)) {
-    return MismatchError(who, has, "chosen before its assignment was known");
+    return MismatchError(owner, has, "chosen before its assignment was known");
   }
-  RETURN_IF_ERROR(service_->SetHolder(unknown, who));
-  return who;
+  RETURN_IF_ERROR(service_->SetHolder(unknown, owner));
+  return owner;
 }
 
 void StartChecks::CheckUngranted(const CallPtr& call, const Holders& holders) {
   if (holders.size() != 1 || !holders[0].exact) {
     return Finish(call, Error(Code::kUnavailable,
-                              "nothing was given to these ids of {}, and the kubelet does not say "
-                              "which container has them: if it stays so, delete the pod",
+                              "these IDs of {} have no grant, and the kubelet does not list "
+                              "the container that has them: if the error stays, delete the pod",
                               call->resource));
   }
-  const ContainerRef& who = holders[0].who;
-  // GPUs of another device plugin, and vcuda-memory beside whole GPUs, which does not choose a GPU.
+  const ContainerRef& owner = holders[0].ref;
+  // The GPUs came from another device plugin, or the IDs are vcuda-memory beside whole GPUs, which
+  // does not choose a GPU.
   for (const auto& [key, entry] : ledger_->entries()) {
     const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
     if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&
-        SamePod(entry.holder, who) && entry.holder.container == who.container) {
+        SamePod(entry.holder, owner) && entry.holder.container == owner.container) {
       return Grant(call, ContainerRef(entry.holder));
     }
   }
-  if (call->resource == names::kResourceGpu && HasRun(who)) return Adopt(call, who);
+  if (call->resource == names::kResourceGpu && HasRun(owner)) return Adopt(call, owner);
   Finish(call,
-         MismatchError(who, {}, "as this agent has given nothing to its ids of " + call->resource));
+         MismatchError(owner, {}, "as this agent made no grant for its IDs of " + call->resource));
 }
 
 bool StartChecks::HasRun(const ContainerRef& holder) const {
   if (pods_ == nullptr) return false;
-  const Result<ContainerRef> who = WithUid(holder);
-  return who.ok() && pods_->pods().at(who->pod_uid)->container_ids.contains(holder.container);
+  const Result<ContainerRef> owner = WithUid(holder);
+  return owner.ok() && pods_->pods().at(owner->pod_uid)->container_ids.contains(holder.container);
 }
 
 // A container that has run holds the GPUs of its IDs; a rejected container does not.
 void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
-  const ContainerRef who = *WithUid(holder);
+  const ContainerRef owner = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
-  const std::vector<std::string> assigned = AssignedTo(who);
-  const std::string why = "by a plugin that knew nothing of its assignment";
+  const std::vector<std::string> assigned = AssignedTo(owner);
+  const std::string why = "by a device plugin that did not know its assignment";
   if (!assigned.empty() && !SameIds(assigned, call->ids)) {
-    return Finish(call, MismatchError(who, call->ids, why));
+    return Finish(call, MismatchError(owner, call->ids, why));
   }
-  service_->Decide({.who = who,
+  service_->Decide({.requester = owner,
                     .claims = {claim},
-                    .reply = [this, call, who, why](const Result<grant::Grant>& grant) {
+                    .reply = [this, call, owner, why](const Result<grant::Grant>& grant) {
                       if (!grant.ok()) return Finish(call, grant.status());
-                      const Entry* entry = ledger_->Find(who);
+                      const Entry* entry = ledger_->Find(owner);
                       if (entry != nullptr && SameIds(UuidsOf(entry->shares), call->ids)) {
                         return Finish(call, Status::Ok());
                       }
-                      const Status released = ledger_->Release(GrantLedger::KeyOf(who));
-                      Finish(call, released.ok() ? MismatchError(who, call->ids, why) : released);
+                      const Status released = ledger_->Release(GrantLedger::KeyOf(owner));
+                      Finish(call, released.ok() ? MismatchError(owner, call->ids, why) : released);
                     }});
 }
 
-void StartChecks::Grant(const CallPtr& call, const ContainerRef& who) {
-  const Entry* entry = ledger_->Find(who);
-  service_->Decide({.who = who,
+void StartChecks::Grant(const CallPtr& call, const ContainerRef& owner) {
+  const Entry* entry = ledger_->Find(owner);
+  service_->Decide({.requester = owner,
                     .claims = entry == nullptr ? std::vector<Claim>() : entry->claims,
                     .reply = [this, call](const auto& grant) { Finish(call, grant.status()); }});
 }
@@ -209,8 +210,8 @@ StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& 
   }
   const std::set<std::string> wanted(call.ids.begin(), call.ids.end());
   Holders exact, some;
-  for (const auto& [who, ids] : has) {
-    const auto& [pod_namespace, pod, container] = who;
+  for (const auto& [owner, ids] : has) {
+    const auto& [pod_namespace, pod, container] = owner;
     const Holder holder{{"", pod_namespace, pod, container}, ids == wanted};
     if (holder.exact) exact.push_back(holder);
     const bool any = std::any_of(ids.begin(), ids.end(),
@@ -226,7 +227,7 @@ const GrantLedger::Entry* StartChecks::EntryOf(const Call& call) const {
   grant::Nonce made{};
   for (const auto& [key, entry] : ledger_->entries()) {
     for (const Claim& claim : entry.claims) {
-      if (!IsOf(claim, call.resource, call.ids)) continue;
+      if (!IsClaimFor(claim, call.resource, call.ids)) continue;
       if (last != nullptr && claim.nonce < made) continue;
       last = &entry;
       made = claim.nonce;
@@ -235,39 +236,40 @@ const GrantLedger::Entry* StartChecks::EntryOf(const Call& call) const {
   return last;
 }
 
-Result<ContainerRef> StartChecks::WithUid(ContainerRef who) const {
+Result<ContainerRef> StartChecks::WithUid(ContainerRef owner) const {
   for (const auto& [uid, pod] : pods_->pods()) {
-    if (pod->ended || pod->ns != who.pod_namespace || pod->name != who.pod_name) continue;
-    who.pod_uid = uid;
-    return who;
+    if (pod->ended || pod->ns != owner.pod_namespace || pod->name != owner.pod_name) continue;
+    owner.pod_uid = uid;
+    return owner;
   }
   const Status trouble = pods_->trouble();
   return Error(Code::kUnavailable,
-               "pod {} is not known to the agent of this node, so neither is what it was assigned: "
+               "pod {} is not known to the agent of this node, so its assignment is unknown: "
                "{}",
-               who.PodText(), trouble.ok() ? "the API server has not shown it" : trouble.message());
+               owner.PodText(),
+               trouble.ok() ? "the API server has not listed it" : trouble.message());
 }
 
-std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& who) const {
+std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& owner) const {
   const auto set = devices_->Get();
   if (set == nullptr) return {};
-  const device::Assignment assignment = service_->occupancy().AssignmentOf(who.pod_uid, set);
-  const auto shares = assignment.containers.find(who.container);
+  const device::Assignment assignment = service_->occupancy().AssignmentOf(owner.pod_uid, set);
+  const auto shares = assignment.containers.find(owner.container);
   return shares == assignment.containers.end() ? std::vector<std::string>()
                                                : UuidsOf(shares->second);
 }
 
-Status StartChecks::MismatchError(const ContainerRef& who, const std::vector<std::string>& has,
+Status StartChecks::MismatchError(const ContainerRef& owner, const std::vector<std::string>& has,
                                   const std::string& why) const {
   std::vector<std::string> assigned;
-  Result<ContainerRef> known = pods_ == nullptr || !who.owner_known() ? who : WithUid(who);
+  Result<ContainerRef> known = pods_ == nullptr || !owner.owner_known() ? owner : WithUid(owner);
   if (known.ok()) assigned = AssignedTo(*known);
   return Error(Code::kFailedPrecondition,
                "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "
                "controller makes a new one",
-               TextOf(who), has.empty() ? "nothing" : fmt::format("{}", fmt::join(has, ", ")), why,
-               assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")),
-               who.PodText());
+               TextOf(owner), has.empty() ? "nothing" : fmt::format("{}", fmt::join(has, ", ")),
+               why, assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")),
+               owner.PodText());
 }
 
 }  // namespace tessera::agent

@@ -31,8 +31,9 @@ namespace tessera::agent {
 
 class StartChecks {
  public:
-  // The kubelet waits for 30 s; its list is limited to 100 calls a second.
-  static constexpr Duration kPatience = std::chrono::seconds(5);
+  // How long a check waits for the kubelet's list of pods. The kubelet allows 100 lists a second,
+  // and waits 30 s for the check.
+  static constexpr Duration kPodListWait = std::chrono::seconds(5);
   static constexpr Duration kPause = std::chrono::milliseconds(100);
   using Checked = std::function<void(Status)>;
 
@@ -53,12 +54,12 @@ class StartChecks {
   using Entry = GrantLedger::Entry;
   // A container that the kubelet lists with some or all of the IDs.
   struct Holder {
-    ContainerRef who;    // without UID
-    bool exact = false;  // these IDs and no others of the resource
+    ContainerRef ref;    // without UID
+    bool exact = false;  // it holds these IDs and no others of the resource
   };
   using Holders = std::vector<Holder>;
 
-  void Ask(const CallPtr& call);
+  void ListPods(const CallPtr& call);
   void Verify(const CallPtr& call, const PodDevices& listed);
   // OK if the entry belongs to the container that holds the IDs.
   Status Compare(const Entry& entry, const Holders& holders, const PodDevices& listed) const;
@@ -68,18 +69,18 @@ class StartChecks {
   void CheckUngranted(const CallPtr& call, const Holders& holders);
   void Adopt(const CallPtr& call, const ContainerRef& holder);
   // Answers with the container's grant, as late binding does, unless a GPU of it is unhealthy.
-  void Grant(const CallPtr& call, const ContainerRef& who);
+  void Grant(const CallPtr& call, const ContainerRef& owner);
   void Finish(const CallPtr& call, const Status& status) const;
 
   static Holders HoldersOf(const Call& call, const PodDevices& listed);
   // The latest entry with these IDs, or null.
   const Entry* EntryOf(const Call& call) const;
-  // The same with the pod's UID. UNAVAILABLE while the pod is unknown.
-  Result<ContainerRef> WithUid(ContainerRef who) const;
+  // Returns `owner` with its pod's UID. UNAVAILABLE while the pod is unknown.
+  Result<ContainerRef> WithUid(ContainerRef owner) const;
   bool HasRun(const ContainerRef& holder) const;
-  std::vector<std::string> AssignedTo(const ContainerRef& who) const;
+  std::vector<std::string> AssignedTo(const ContainerRef& owner) const;
   // FAILED_PRECONDITION with a text for users.
-  Status MismatchError(const ContainerRef& who, const std::vector<std::string>& has,
+  Status MismatchError(const ContainerRef& owner, const std::vector<std::string>& has,
                        const std::string& why) const;
 
   TaskRunner* const runner_;

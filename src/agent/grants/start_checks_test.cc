@@ -64,7 +64,7 @@ TEST_F(StartChecksTest, IdsThatNoContainerHoldsStartNoUnknownOne) {
   const Ids ids = AllocateToUnknown(5);
   const Status status = PreStart(kMem, ids);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("the kubelet does not say whose they are"));
+  EXPECT_THAT(status.message(), HasSubstr("the kubelet does not list them for one container"));
 }
 
 TEST_F(StartChecksTest, IdsThatTwoContainersShareStartNoUnknownOne) {

@@ -22,8 +22,8 @@ void AdmissionOrder::Set(std::vector<Waiting> waiting) {
 const AdmissionOrder::Waiting* AdmissionOrder::Find(std::string_view resource,
                                                     int64_t units) const {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
-    const auto ask = one.asks.find(resource);
-    return ask != one.asks.end() && ask->second == units &&
+    const auto requested = one.units.find(resource);
+    return requested != one.units.end() && requested->second == units &&
            !given_.contains({one.pod_uid, one.container, std::string(resource)});
   });
   return found == waiting_.end() ? nullptr : &*found;

@@ -26,7 +26,7 @@ class AdmissionOrder {
   struct Waiting {
     std::string pod_uid;
     std::string container;
-    std::map<std::string, int64_t, std::less<>> asks;  // units by resource
+    std::map<std::string, int64_t, std::less<>> units;  // by resource
     std::vector<device::DeviceShare> shares;
 
     bool operator==(const Waiting&) const = default;

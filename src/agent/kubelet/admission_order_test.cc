@@ -16,12 +16,12 @@ const std::string kMemName(names::kResourceGpuMem);
 AdmissionOrder::Waiting Container(const std::string& pod, int64_t gpus,
                                   std::vector<std::string> uuids) {
   AdmissionOrder::Waiting waiting{.pod_uid = pod, .container = "main"};
-  waiting.asks[kGpuName] = gpus;
+  waiting.units[kGpuName] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;
 }
 
-TEST(AdmissionOrderTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {
+TEST(AdmissionOrderTest, NextIsTheOldestContainerWithThisRequestAndNoUnits) {
   AdmissionOrder order;
   order.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
   ASSERT_EQ(order.Next(kGpuName, 1)->pod_uid, "b");
@@ -44,7 +44,7 @@ TEST(AdmissionOrderTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
   ASSERT_TRUE(allocator.Allocate(*set, {"GPU-3", "GPU-1"}).ok());
   EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-0", "GPU-2"}));
   EXPECT_EQ(allocator.Prefer(*set, {"GPU-0", "GPU-1"}, {}, 2)->size(), 2u)
-      << "what is not there to be had is not named";
+      << "an unavailable ID is not preferred";
   EXPECT_EQ(allocator.Prefer(*set, all, {}, 1)->size(), 1u);
 }
 

@@ -27,10 +27,10 @@ DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
 }
 
 device::NodeInventory DeviceSet::PublishedInventory() const {
-  device::NodeInventory told = *inventory_;
-  // First of the notes, of which only some are kept.
-  if (!shares_.note().empty()) told.notes.insert(told.notes.begin(), shares_.note());
-  return told;
+  device::NodeInventory published = *inventory_;
+  // This note comes first, because only some notes are kept.
+  if (!shares_.note().empty()) published.notes.insert(published.notes.begin(), shares_.note());
+  return published;
 }
 
 const device::Gpu* DeviceSet::Find(std::string_view id) const {

@@ -82,6 +82,16 @@ class RegistrarTest : public ::testing::Test {
     registrar_.OnKubeletSocketAppeared();
   }
 
+  // Enough ended streams for the pause to reach its maximum.
+  void EndManyStreams() {
+    for (int i = 0; i < 12; ++i) {
+      CloseStream();
+      runner_.AdvanceTimeAndRun(1s);
+      kubelet_.Answer(Status::Ok());
+      OpenStream();
+    }
+  }
+
   FakeTaskRunner runner_;
   FakeRegistry kubelet_;
   FakeEndpoint endpoint_;
@@ -90,13 +100,13 @@ class RegistrarTest : public ::testing::Test {
                        &metrics_, nullptr};
 };
 
-TEST_F(RegistrarTest, RegistersAtOnceWhereTheKubeletIsThere) {
+TEST_F(RegistrarTest, RegistersAtOnceIfTheKubeletListens) {
   BecomeRegistered();
   EXPECT_EQ(kubelet_.calls, 1);
   EXPECT_EQ(endpoint_.listened, 1);
 }
 
-TEST_F(RegistrarTest, WaitsWithoutPollingWhereThereIsNoKubelet) {
+TEST_F(RegistrarTest, WaitsWithoutPollingForAMissingKubelet) {
   registrar_.Start();
   runner_.AdvanceTimeAndRun(1h);
   EXPECT_EQ(kubelet_.calls, 0);
@@ -105,7 +115,7 @@ TEST_F(RegistrarTest, WaitsWithoutPollingWhereThereIsNoKubelet) {
   EXPECT_EQ(kubelet_.calls, 1);
 }
 
-TEST_F(RegistrarTest, TriesEveryTenMillisecondsWhileTheKubeletStarts) {
+TEST_F(RegistrarTest, RetriesEveryTenMillisecondsWhileTheKubeletStarts) {
   registrar_.Start();
   kubelet_.identity = "1";
   kubelet_.listens = false;
@@ -117,7 +127,7 @@ TEST_F(RegistrarTest, TriesEveryTenMillisecondsWhileTheKubeletStarts) {
   EXPECT_TRUE(kubelet_.pending != nullptr);
 }
 
-TEST_F(RegistrarTest, TriesOnceASecondAtASocketThatWasLeftBehind) {
+TEST_F(RegistrarTest, RetriesOnceASecondAtAStaleSocket) {
   kubelet_.identity = "1";
   kubelet_.listens = false;
   registrar_.Start();
@@ -128,7 +138,7 @@ TEST_F(RegistrarTest, TriesOnceASecondAtASocketThatWasLeftBehind) {
   EXPECT_GE(kubelet_.calls - before, 59);
 }
 
-TEST_F(RegistrarTest, RegistersAgainWithAKubeletThatRestarted) {
+TEST_F(RegistrarTest, RegistersAgainWithARestartedKubelet) {
   BecomeRegistered();
   for (int i = 2; i < 102; ++i) {
     RestartKubelet(std::to_string(i));
@@ -151,7 +161,7 @@ TEST_F(RegistrarTest, LateEventOfTheSameSocketDoesNotRegisterTwice) {
   EXPECT_EQ(endpoint_.closed, 0);
 }
 
-TEST_F(RegistrarTest, EventOfTheSameSocketWhileAskingDoesNotAskTwice) {
+TEST_F(RegistrarTest, EventOfTheSameSocketDuringARegistrationDoesNotRegisterTwice) {
   kubelet_.identity = "1";
   registrar_.Start();
   registrar_.OnKubeletSocketAppeared();
@@ -172,7 +182,7 @@ TEST_F(RegistrarTest, NewKubeletDoesNotWaitForTheAnswerOfTheOldOne) {
   EXPECT_TRUE(registrar_.registered());
 }
 
-TEST_F(RegistrarTest, RegistersAgainWhenTheStreamEndsThoughTheKubeletLives) {
+TEST_F(RegistrarTest, RegistersAgainWhenTheStreamEnds) {
   BecomeRegistered();
   CloseStream();
   EXPECT_FALSE(registrar_.registered());
@@ -185,12 +195,7 @@ TEST_F(RegistrarTest, RegistersAgainWhenTheStreamEndsThoughTheKubeletLives) {
 
 TEST_F(RegistrarTest, PausesGrowWhileStreamsKeepEnding) {
   BecomeRegistered();
-  for (int i = 0; i < 12; ++i) {
-    CloseStream();
-    runner_.AdvanceTimeAndRun(1s);
-    kubelet_.Answer(Status::Ok());
-    OpenStream();
-  }
+  EndManyStreams();
   const int before = kubelet_.calls;
   CloseStream();
   runner_.AdvanceTimeAndRun(999ms);
@@ -199,14 +204,9 @@ TEST_F(RegistrarTest, PausesGrowWhileStreamsKeepEnding) {
   EXPECT_EQ(kubelet_.calls, before + 1);
 }
 
-TEST_F(RegistrarTest, PauseIsShortAgainAfterAStreamHasHeld) {
+TEST_F(RegistrarTest, PauseIsShortAgainAfterASettledStream) {
   BecomeRegistered();
-  for (int i = 0; i < 12; ++i) {
-    CloseStream();
-    runner_.AdvanceTimeAndRun(1s);
-    kubelet_.Answer(Status::Ok());
-    OpenStream();
-  }
+  EndManyStreams();
   runner_.AdvanceTimeAndRun(Registrar::kSettled);
   const int before = kubelet_.calls;
   CloseStream();
@@ -223,7 +223,7 @@ TEST_F(RegistrarTest, OneOfTwoStreamsMayEnd) {
   EXPECT_EQ(kubelet_.calls, 1);
 }
 
-TEST_F(RegistrarTest, RegistersAgainWhereNoStreamFollows) {
+TEST_F(RegistrarTest, RegistersAgainIfNoStreamFollows) {
   kubelet_.identity = "1";
   registrar_.Start();
   kubelet_.Answer(Status::Ok());
@@ -232,7 +232,7 @@ TEST_F(RegistrarTest, RegistersAgainWhereNoStreamFollows) {
   EXPECT_EQ(kubelet_.calls, 2);
 }
 
-TEST_F(RegistrarTest, StreamThatCameAndWentBeforeTheAnswerIsNoticedSoon) {
+TEST_F(RegistrarTest, RegistersAgainSoonIfTheStreamEndedBeforeTheAnswer) {
   kubelet_.identity = "1";
   registrar_.Start();
   OpenStream();
@@ -242,7 +242,7 @@ TEST_F(RegistrarTest, StreamThatCameAndWentBeforeTheAnswerIsNoticedSoon) {
   EXPECT_EQ(kubelet_.calls, 2);
 }
 
-TEST_F(RegistrarTest, ErrorOfTheKubeletIsTriedAgain) {
+TEST_F(RegistrarTest, RetriesAfterAnErrorOfTheKubelet) {
   kubelet_.identity = "1";
   registrar_.Start();
   kubelet_.Answer(Status(Code::kInternal, "no"));
@@ -251,7 +251,7 @@ TEST_F(RegistrarTest, ErrorOfTheKubeletIsTriedAgain) {
   EXPECT_EQ(metrics_.registrations.values().at("INTERNAL"), 1u);
 }
 
-TEST_F(RegistrarTest, RemovedSocketIsMadeAgainAndTheStreamGoesOn) {
+TEST_F(RegistrarTest, RecreatesARemovedSocketAndKeepsTheStream) {
   BecomeRegistered();
   endpoint_.present = false;
   registrar_.OnPluginSocketVanished();
@@ -263,24 +263,24 @@ TEST_F(RegistrarTest, RemovedSocketIsMadeAgainAndTheStreamGoesOn) {
   EXPECT_EQ(metrics_.socket_repairs.value(), 1u);
 }
 
-TEST_F(RegistrarTest, OwnRenameIsNoRemoval) {
+TEST_F(RegistrarTest, IgnoresAnEventWhileItsSocketIsPresent) {
   BecomeRegistered();
   registrar_.OnPluginSocketVanished();
   EXPECT_EQ(endpoint_.listened, 1);
 }
 
-TEST_F(RegistrarTest, ListensLaterWhereTheFolderIsMissing) {
+TEST_F(RegistrarTest, ListensLaterIfTheFolderIsMissing) {
   endpoint_.listen_status = Status(Code::kNotFound, "no folder");
   kubelet_.identity = "1";
   registrar_.Start();
   runner_.AdvanceTimeAndRun(3s);
-  EXPECT_EQ(kubelet_.calls, 0) << "nobody could dial back";
+  EXPECT_EQ(kubelet_.calls, 0) << "the kubelet could not dial back";
   endpoint_.listen_status = Status::Ok();
   runner_.AdvanceTimeAndRun(2s);
   EXPECT_EQ(kubelet_.calls, 1);
 }
 
-TEST_F(RegistrarTest, LookFindsAKubeletWhoseEventWasLost) {
+TEST_F(RegistrarTest, RescanFindsAKubeletAfterALostEvent) {
   BecomeRegistered();
   endpoint_.present = false;
   --endpoint_.streams;
@@ -290,7 +290,7 @@ TEST_F(RegistrarTest, LookFindsAKubeletWhoseEventWasLost) {
   EXPECT_EQ(kubelet_.calls, 2);
 }
 
-TEST_F(RegistrarTest, StreamsOfTheOldKubeletAreClosedBeforeTheNewOneIsAsked) {
+TEST_F(RegistrarTest, ClosesStreamsOfTheOldKubeletBeforeItRegistersWithTheNewOne) {
   BecomeRegistered();
   kubelet_.identity = "2";
   registrar_.OnKubeletSocketAppeared();
@@ -298,7 +298,7 @@ TEST_F(RegistrarTest, StreamsOfTheOldKubeletAreClosedBeforeTheNewOneIsAsked) {
   EXPECT_EQ(kubelet_.calls, 2);
 }
 
-TEST_F(RegistrarTest, DoesNothingAfterItIsGone) {
+TEST_F(RegistrarTest, DoesNothingAfterItIsDestroyed) {
   kubelet_.identity = "1";
   {
     Registrar gone(&runner_, &kubelet_, &endpoint_, {"tessera-gpu.sock", "nvidia.com/gpu"},

@@ -70,9 +70,9 @@ Status Link(const std::string& dev, const std::string& name, std::string* link, 
   *number = node.st_rdev;
   *link = fmt::format("{}/char/{}:{}", dev, major(node.st_rdev), minor(node.st_rdev));
   if (!S_ISCHR(node.st_mode) || IsNode(*link, node.st_rdev, true)) return Status::Ok();
-  struct stat there;
-  if (::lstat(link->c_str(), &there) == 0) {
-    if (!S_ISLNK(there.st_mode)) {
+  struct stat old;
+  if (::lstat(link->c_str(), &old) == 0) {
+    if (!S_ISLNK(old.st_mode)) {
       return Error(Code::kFailedPrecondition,
                    "{} is no symbolic link: remove it, then tessera-agent makes it", *link);
     }

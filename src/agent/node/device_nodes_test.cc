@@ -88,7 +88,7 @@ TEST_F(DeviceNodesTest, MakesWhatIsMissingAndTouchesNothingElse) {
   EXPECT_EQ(info.st_ino, inode);
 }
 
-TEST_F(DeviceNodesTest, TakesAwayWhatItMadeForGpusThatAreGoneAndNothingElse) {
+TEST_F(DeviceNodesTest, RemovesOnlyItsOwnNodesOfGpusThatAreGone) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   AddGpu("0000:0f:00.0", "Device Minor: 1\n");
@@ -102,17 +102,17 @@ TEST_F(DeviceNodesTest, TakesAwayWhatItMadeForGpusThatAreGoneAndNothingElse) {
   EXPECT_EQ(Create().removed,
             (std::vector<std::string>{Dev("char/195:1"), Dev("char/195:2"), Dev("nvidia2")}));
   EXPECT_TRUE(PathExists(Dev("nvidia0")));
-  EXPECT_TRUE(PathExists(Dev("nvidia1"))) << "somebody else made it";
+  EXPECT_TRUE(PathExists(Dev("nvidia1"))) << "another process made it";
 
   AddGpu("0000:07:00.0", "Device Minor: ?????\n");
-  EXPECT_TRUE(Create().removed.empty()) << "it may well be there";
+  EXPECT_TRUE(Create().removed.empty()) << "the GPU may be present";
   RemoveGpu("0000:07:00.0");
   EXPECT_EQ(Create().removed.size(), 10u) << "no driver";
   EXPECT_EQ(*ListDir(dir_.path() + "/dev"), (std::vector<std::string>{"char", "nvidia1"}));
   EXPECT_TRUE(ListDir(Dev("char"))->empty());
 }
 
-TEST_F(DeviceNodesTest, ANodeThatSomebodyReplacedIsTheirs) {
+TEST_F(DeviceNodesTest, KeepsANodeThatAnotherProcessReplaced) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);

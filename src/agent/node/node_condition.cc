@@ -80,11 +80,11 @@ NodeCondition ConditionOf(const device::NodeInventory& inventory) {
 std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& condition,
                                       WallTime now) {
   const std::string status = condition.ready ? "True" : "False";
-  const Json* there = FindCondition(node);
+  const Json* current = FindCondition(node);
   const auto old = [&](std::string_view key) {
-    return there != nullptr ? there->StringAt(key).value_or("") : "";
+    return current != nullptr ? current->StringAt(key).value_or("") : "";
   };
-  if (there != nullptr && old("status") == status && old("reason") == condition.reason &&
+  if (current != nullptr && old("status") == status && old("reason") == condition.reason &&
       old("message") == condition.message) {
     return std::nullopt;
   }
@@ -107,9 +107,9 @@ std::optional<Json> GpuCountPatchFor(const Json& node, size_t count) {
   Json changes = Json::MakeObject();
   for (const std::string_view part : {"capacity", "allocatable"}) {
     const Json* resources = status != nullptr ? status->Find(part) : nullptr;
-    const std::string there =
+    const std::string current =
         resources != nullptr ? resources->StringAt(names::kResourceGpuCount).value_or("0") : "0";
-    if (there == wanted) continue;
+    if (current == wanted) continue;
     changes.Set(part,
                 Json::MakeObject({{std::string(names::kResourceGpuCount), Json::String(wanted)}}));
   }

@@ -29,7 +29,7 @@ struct NodeEvent {
 std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>& before,
                                      const device::NodeInventory& now);
 
-// The inventory in annotation tessera.dev/devices of `node`; nothing where it cannot be read.
+// The inventory in annotation tessera.dev/devices of `node`; nullopt if it cannot be read.
 std::optional<device::NodeInventory> InventoryOn(const Json& node);
 
 // The Event object; its name differs for different `now`. Events on nodes are in this namespace.

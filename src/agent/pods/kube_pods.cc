@@ -90,7 +90,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   }
   void OnTrouble(const Status& status, Duration retry_in) override {
     if (problem.ok()) {
-      Log(Severity::kWarning, "cannot follow the pods of this node, trying again",
+      Log(Severity::kWarning, "cannot watch the pods of this node, retrying",
           {{"error", status.ToString()},
            {"in_s", std::chrono::duration_cast<std::chrono::seconds>(retry_in).count()}});
     }
@@ -103,7 +103,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     const auto known = pods.find(uid);
     if (known != pods.end() &&
         (known->second->ns != now.meta.ns || known->second->name != now.meta.name)) {
-      Log(Severity::kWarning, "two pods claim to be one static pod: the second is passed over",
+      Log(Severity::kWarning, "two pods claim to be one static pod: the second is ignored",
           {{"pod", known->second->Text()}, {"second", now.meta.ns + "/" + now.meta.name}});
       return;
     }
@@ -142,7 +142,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
       if (what->second.empty()) wanted.erase(what);
     }
     if (!status.ok() && status.code() != Code::kNotFound) {
-      Log(Severity::kWarning, "cannot write on a pod which GPUs it has, trying again",
+      Log(Severity::kWarning, "cannot annotate a pod with its GPUs, retrying",
           {{"uid", uid}, {"error", status.ToString()}});
     }
   }

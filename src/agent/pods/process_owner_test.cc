@@ -19,7 +19,7 @@ TEST(ProcessOwnerTest, ReadsTheFilesOfBothCgroupVersions) {
   EXPECT_EQ(ParseProcessOwner("12:pids:/\n4:memory:" + path + "\n"), owner);
 }
 
-TEST(ProcessOwnerTest, OtherProcessesAreNobodys) {
+TEST(ProcessOwnerTest, OtherProcessesHaveNoOwner) {
   for (const char* text :
        {"", "0::/\n", "0::/system.slice/containerd.service\n", "0::/user.slice/podman-1234.scope\n",
         "0::/machine/pod-of-mine/x\n", "nonsense", "1:a", "0::/kubepods/pod../x"}) {
@@ -27,7 +27,7 @@ TEST(ProcessOwnerTest, OtherProcessesAreNobodys) {
   }
 }
 
-TEST(ProcessOwnerTest, AProcessThatIsGoneIsNobodys) {
+TEST(ProcessOwnerTest, AProcessThatIsGoneHasNoOwner) {
   EXPECT_EQ(OwnerOf("/proc", 1 << 30), std::nullopt);
 }
 

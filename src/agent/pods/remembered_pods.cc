@@ -206,7 +206,7 @@ void RememberedPods::Write(const std::string& record) {
   }
   if (!status.ok() && !rewrite_) {
     Log(Severity::kWarning,
-        "cannot write down which pods are here: an agent that is started while "
+        "cannot record the pods of this node: an agent that starts while "
         "the API server is away will not know them",
         {{"error", status.ToString()}});
   }
