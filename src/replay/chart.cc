@@ -11,9 +11,9 @@
 namespace tessera::replay {
 namespace {
 
-// Okabe and Ito's colours, which people with any colour vision tell apart, without the yellow.
-constexpr std::array<std::string_view, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                                      "#e69f00", "#56b4e9", "#6b4c9a", "#7f7f7f"};
+// Colors of Okabe and Ito without yellow, which people with any color vision can distinguish.
+constexpr std::array<std::string_view, 8> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                     "#e69f00", "#56b4e9", "#6b4c9a", "#7f7f7f"};
 
 constexpr std::string_view kStyle =
     "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;"
@@ -25,7 +25,7 @@ constexpr std::string_view kStyle =
     ".line{fill:none;stroke-width:2;stroke-linejoin:round}.band{stroke:none;opacity:.14}"
     ".diagonal{stroke:#999;stroke-width:1.2;stroke-dasharray:4 4}";
 
-std::string_view ColourOf(size_t number) { return kColours[number % kColours.size()]; }
+std::string_view ColorOf(size_t number) { return kColors[number % kColors.size()]; }
 
 std::string Escaped(std::string_view text) {
   std::string escaped;
@@ -91,21 +91,21 @@ void Chart::Text(double x, double y, std::string_view style, std::string_view te
   Put(&out_, "<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style, x, y, Escaped(text));
 }
 
-void Chart::Legend(double x, double y, const std::vector<Line>& lines) {
+void Chart::Legend(double x, double y, const std::vector<ChartLine>& lines) {
   for (size_t n = 0; n < lines.size(); ++n) {
     Put(&out_,
         "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>"
         "<text x=\"{}\" y=\"{}\">{}</text>",
-        x, y - 4, x + 20, y - 4, ColourOf(n), x + 26, y, Escaped(lines[n].name));
+        x, y - 4, x + 20, y - 4, ColorOf(n), x + 26, y, Escaped(lines[n].name));
     x += 52 + 7.2 * static_cast<double>(lines[n].name.size());
   }
 }
 
-void Chart::Panel(const PanelOptions& options, const std::vector<Line>& lines) {
+void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lines) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double least = options.from_zero ? 0 : kInfinity, most = -kInfinity;
   double left = kInfinity, right = -kInfinity;
-  for (const Line& line : lines) {
+  for (const ChartLine& line : lines) {
     for (const LinePoint& point : line.points) {
       least = std::min(least, point.least);
       most = std::max(most, point.most);
@@ -164,7 +164,7 @@ void Chart::Diagonal(std::string_view name, const Scale& scale) {
       scale.Y(top) + 12, Escaped(name));
 }
 
-void Chart::Draw(const Line& line, size_t number, const Scale& scale) {
+void Chart::Draw(const ChartLine& line, size_t number, const Scale& scale) {
   if (line.points.empty()) return;
   std::string band, path;
   const auto add = [&](std::string* to, double x, double y) {
@@ -180,11 +180,11 @@ void Chart::Draw(const Line& line, size_t number, const Scale& scale) {
   Put(&out_,
       "<path class=\"band\" fill=\"{0}\" d=\"{1}Z\"/><path class=\"line\" stroke=\"{0}\" "
       "d=\"{2}\"/>",
-      ColourOf(number), band, path);
+      ColorOf(number), band, path);
 }
 
-// Values beside the ends of the lines, moved apart where lines end close together.
-void Chart::Values(const PanelOptions& options, const std::vector<Line>& lines,
+// Writes values beside the ends of the lines, moved apart where lines end close together.
+void Chart::Values(const PanelOptions& options, const std::vector<ChartLine>& lines,
                    const Scale& scale) {
   constexpr double kApart = 13;
   struct Label {
@@ -206,7 +206,7 @@ void Chart::Values(const PanelOptions& options, const std::vector<Line>& lines,
   }
   for (const Label& label : labels) {
     Put(&out_, "<text class=\"value\" x=\"{}\" y=\"{:.1f}\" style=\"fill:{}\">{:.{}f}</text>",
-        scale.box.x + scale.box.width + 6, label.y, ColourOf(label.line),
+        scale.box.x + scale.box.width + 6, label.y, ColorOf(label.line),
         lines[label.line].points.back().y, options.decimals);
   }
 }
@@ -214,8 +214,8 @@ void Chart::Values(const PanelOptions& options, const std::vector<Line>& lines,
 std::string Chart::Finish() { return std::move(out_) + "</svg>\n"; }
 
 std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
-                     const std::vector<Line>& left_lines, PanelOptions right,
-                     const std::vector<Line>& right_lines) {
+                     const std::vector<ChartLine>& left_lines, PanelOptions right,
+                     const std::vector<ChartLine>& right_lines) {
   constexpr double kWidth = 1040, kHeight = 486;
   left.box = {.x = 64, .y = 120, .width = 400, .height = 296};
   right.box = {.x = 580, .y = 120, .width = 400, .height = 296};

@@ -19,7 +19,7 @@ struct LinePoint {
   double least = 0, most = 0;  // bounds of the band
 };
 
-struct Line {
+struct ChartLine {
   std::string name;
   std::vector<LinePoint> points;
 };
@@ -42,10 +42,10 @@ class Chart {
 
   // `style` is title or note.
   void Text(double x, double y, std::string_view style, std::string_view text);
-  // A line of names in the colours of the lines.
-  void Legend(double x, double y, const std::vector<Line>& lines);
+  // Names in the colors of their lines.
+  void Legend(double x, double y, const std::vector<ChartLine>& lines);
   // REQUIRES: a line with points.
-  void Panel(const PanelOptions& options, const std::vector<Line>& lines);
+  void Panel(const PanelOptions& options, const std::vector<ChartLine>& lines);
 
   std::string Finish();
 
@@ -54,8 +54,8 @@ class Chart {
 
   void Axes(const PanelOptions& options, const Scale& scale);
   void Diagonal(std::string_view name, const Scale& scale);
-  void Draw(const Line& line, size_t number, const Scale& scale);
-  void Values(const PanelOptions& options, const std::vector<Line>& lines, const Scale& scale);
+  void Draw(const ChartLine& line, size_t number, const Scale& scale);
+  void Values(const PanelOptions& options, const std::vector<ChartLine>& lines, const Scale& scale);
 
   std::string out_;
   int clips_ = 0;
@@ -64,7 +64,7 @@ class Chart {
 // Two panels side by side with the same lines, each line the mean of `seeds` seeds. Sets the
 // panels' boxes.
 std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
-                     const std::vector<Line>& left_lines, PanelOptions right,
-                     const std::vector<Line>& right_lines);
+                     const std::vector<ChartLine>& left_lines, PanelOptions right,
+                     const std::vector<ChartLine>& right_lines);
 
 }  // namespace tessera::replay

@@ -59,8 +59,8 @@ class RowReader {
     return false;
   }
 
-  Status Wrong(size_t line, std::string_view what) const {
-    return Error(Code::kInvalidArgument, "{}:{}: {}", file_, line, what);
+  Status Wrong(size_t line, std::string_view problem) const {
+    return Error(Code::kInvalidArgument, "{}:{}: {}", file_, line, problem);
   }
 
  private:
@@ -159,7 +159,7 @@ Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
       for (auto at = csv.columns_.begin(); at != csv.columns_.end(); ++at) {
         if (at->empty()) return reader.Wrong(reader.line(), "a column has no name");
         if (std::find(csv.columns_.begin(), at, *at) != at) {
-          return reader.Wrong(reader.line(), fmt::format("there are two columns {}", Quote(*at)));
+          return reader.Wrong(reader.line(), fmt::format("duplicate column {}", Quote(*at)));
         }
       }
       continue;
@@ -187,13 +187,13 @@ size_t Csv::Find(std::string_view column) const {
 Result<size_t> Csv::Column(std::string_view column) const {
   const size_t found = Find(column);
   if (found != kMissing) return found;
-  std::string there;
+  std::string existing;
   for (const std::string_view name : columns_) {
-    if (there.size() > 200) break;
-    there += (there.empty() ? "" : ", ") + Quote(name);
+    if (existing.size() > 200) break;
+    existing += (existing.empty() ? "" : ", ") + Quote(name);
   }
   return Error(Code::kInvalidArgument, "{}:1: column {} is missing; there are {}", file_, column,
-               there);
+               existing);
 }
 
 Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t most) const {
@@ -203,7 +203,7 @@ Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t mo
   if (!number.ok() && !LooksLikeHuge(text)) {
     return Wrong(row, column,
                  fmt::format("{} is {}", Quote(text),
-                             LooksLikeFraction(text) ? "no whole number" : "no number"));
+                             LooksLikeFraction(text) ? "not a whole number" : "not a number"));
   }
   const bool negative = number.ok() ? *number < 0 : text.starts_with('-');
   if (negative && least >= 0) {
@@ -215,8 +215,9 @@ Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t mo
   return *number;
 }
 
-Status Csv::Wrong(size_t row, size_t column, std::string_view what) const {
-  return Error(Code::kInvalidArgument, "{}:{}: {}: {}", file_, lines_[row], columns_[column], what);
+Status Csv::Wrong(size_t row, size_t column, std::string_view problem) const {
+  return Error(Code::kInvalidArgument, "{}:{}: {}: {}", file_, lines_[row], columns_[column],
+               problem);
 }
 
 }  // namespace tessera::replay

@@ -38,8 +38,8 @@ class Csv {
   }
   // INVALID_ARGUMENT for an empty field, a number that is not whole, or one outside the limits.
   Result<int64_t> Number(size_t row, size_t column, int64_t least, int64_t most) const;
-  // INVALID_ARGUMENT: "pods.csv:17: gpu_milli: what".
-  Status Wrong(size_t row, size_t column, std::string_view what) const;
+  // INVALID_ARGUMENT: "pods.csv:17: gpu_milli: <problem>".
+  Status Wrong(size_t row, size_t column, std::string_view problem) const;
 
  private:
   std::string file_;

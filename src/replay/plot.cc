@@ -21,9 +21,9 @@ std::span<const RunResult> RunsOf(const Study& study, size_t policy) {
   return std::span(study.runs).subspan(policy * seeds, seeds);
 }
 
-Line LineOf(const Study& study, size_t policy, Field field, int first) {
-  const Mean& mean = study.means[policy];
-  Line line{.name = mean.policy};
+ChartLine LineOf(const Study& study, size_t policy, Field field, int first) {
+  const PolicyMean& mean = study.means[policy];
+  ChartLine line{.name = mean.policy};
   for (size_t i = static_cast<size_t>(first); i < mean.points.size(); ++i) {
     double least = mean.points[i].*field, most = least;
     for (const RunResult& run : RunsOf(study, policy)) {
@@ -38,8 +38,8 @@ Line LineOf(const Study& study, size_t policy, Field field, int first) {
   return line;
 }
 
-std::vector<Line> LinesOf(const Study& study, Field field, int first) {
-  std::vector<Line> lines;
+std::vector<ChartLine> LinesOf(const Study& study, Field field, int first) {
+  std::vector<ChartLine> lines;
   for (size_t n = 0; n < study.means.size(); ++n) {
     lines.push_back(LineOf(study, n, field, first));
   }
@@ -48,7 +48,7 @@ std::vector<Line> LinesOf(const Study& study, Field field, int first) {
 
 int LastLoad(const Study& study) {
   int last = 0;
-  for (const Mean& mean : study.means) last = std::max(last, mean.points.back().load);
+  for (const PolicyMean& mean : study.means) last = std::max(last, mean.points.back().load);
   return last;
 }
 

@@ -24,15 +24,14 @@ constexpr size_t kPolicies = 6;
 constexpr std::array<const char*, kPolicies> kNames = {"Random",     "DotProd", "GpuClustering",
                                                        "GpuPacking", "BestFit", "FGD"};
 
-// Means of ten seeds at 100 and at 130, and the standard deviation of one of them, the larger of
-// both.
-struct Figure {
+// Means of ten seeds at loads 100 and 130, and the larger standard deviation of a single seed.
+struct PublishedFigure {
   double at_100, at_130, deviation;
 };
 
 struct Published {
   const char* trace;
-  std::array<Figure, kPolicies> policies;
+  std::array<PublishedFigure, kPolicies> policies;
 };
 
 constexpr std::array<Published, 5> kPublished = {{
@@ -107,10 +106,9 @@ std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::st
   return RunStudy(*nodes, list->pods, options, SystemClock());
 }
 
-// 0.3 points, but no less than three standard errors of the difference between a mean of ten of
-// their draws and a mean of ours: policies that differ by half a point from seed to seed cannot be
-// held to less.
-double Tolerance(const Figure& figure) {
+// 0.3 points, but at least three standard errors of the difference between the published mean of
+// ten seeds and ours: a policy whose seeds differ by half a point has no tighter bound.
+double Tolerance(const PublishedFigure& figure) {
   const double variance = figure.deviation * figure.deviation;
   return std::max(0.3, 3 * std::sqrt(variance / 10 + variance / static_cast<double>(kSeeds)));
 }
@@ -122,7 +120,7 @@ TEST_P(PublishedTest, AllocationIsMet) {
   if (!study.has_value()) GTEST_SKIP() << kNoTraces;
   ASSERT_TRUE(study->ok()) << study->status().ToString();
   for (size_t policy = 0; policy < kPolicies; ++policy) {
-    const Figure& figure = GetParam().policies[policy];
+    const PublishedFigure& figure = GetParam().policies[policy];
     const std::vector<Point>& points = (*study)->means[policy].points;
     EXPECT_NEAR(points[100].allocation, figure.at_100, Tolerance(figure)) << kNames[policy];
     EXPECT_NEAR(points[130].allocation, figure.at_130, Tolerance(figure)) << kNames[policy];
@@ -132,19 +130,19 @@ TEST_P(PublishedTest, AllocationIsMet) {
 INSTANTIATE_TEST_SUITE_P(Openb, PublishedTest, ::testing::ValuesIn(kPublished),
                          [](const auto& trace) { return std::string(trace.param.trace); });
 
-// What our default policy gained over FGD on the same seeds when it was chosen, in points at 80,
-// 90, 100 and 130 percent, less a twentieth.
-struct Gain {
+// The gain of our default policy over FGD on equal seeds when it was chosen, in points at 80, 90,
+// 100 and 130 percent, less a twentieth.
+struct PolicyGain {
   const char* trace;
   std::array<double, 4> least;
 };
-constexpr std::array<Gain, 5> kGains = {{{"default", {-0.05, -0.05, 0.80, 0.70}},
-                                         {"cpu100", {-0.05, -0.05, 0.88, 0.81}},
-                                         {"gpushare40", {-0.05, -0.05, 0.65, 0.60}},
-                                         {"gpuspec20", {2.67, 3.10, 1.28, 1.16}},
-                                         {"multigpu20", {-0.05, -0.05, 0.96, 0.89}}}};
+constexpr std::array<PolicyGain, 5> kGains = {{{"default", {-0.05, -0.05, 0.80, 0.70}},
+                                               {"cpu100", {-0.05, -0.05, 0.88, 0.81}},
+                                               {"gpushare40", {-0.05, -0.05, 0.65, 0.60}},
+                                               {"gpuspec20", {2.67, 3.10, 1.28, 1.16}},
+                                               {"multigpu20", {-0.05, -0.05, 0.96, 0.89}}}};
 
-class DefaultPolicyTest : public ::testing::TestWithParam<Gain> {};
+class DefaultPolicyTest : public ::testing::TestWithParam<PolicyGain> {};
 
 TEST_P(DefaultPolicyTest, GainsOverFgd) {
   const auto study = StudyOf(GetParam().trace, {"Tessera", "FGD"});

@@ -25,7 +25,7 @@ Json PointsToJson(const std::vector<Point>& points) {
 Json RefusedToJson(const std::vector<Point>& points) {
   Json refused = Json::MakeObject();
   for (size_t n = 0; n < kSizes; ++n) {
-    refused.Set(NameOf(static_cast<Size>(n)),
+    refused.Set(NameOf(static_cast<PodSize>(n)),
                 Json::NumberText(fmt::format("{:.3f}", points.back().refused[n])));
   }
   return refused;
@@ -41,7 +41,7 @@ void AppendCsv(std::string_view policy, const std::string& seed, const std::vect
 
 std::vector<int> LoadsOf(const Study& study) {
   int most = 0;
-  for (const Mean& mean : study.means) most = std::max(most, mean.points.back().load);
+  for (const PolicyMean& mean : study.means) most = std::max(most, mean.points.back().load);
   std::vector<int> loads;
   for (const int load : {80, 90, 100}) {
     if (load < most) loads.push_back(load);
@@ -50,7 +50,7 @@ std::vector<int> LoadsOf(const Study& study) {
   return loads;
 }
 
-const Point* PointAt(const Mean& mean, int load) {
+const Point* PointAt(const PolicyMean& mean, int load) {
   const auto index = static_cast<size_t>(load);
   return index < mean.points.size() ? &mean.points[index] : nullptr;
 }
@@ -60,7 +60,7 @@ template <typename CellOf>
 void AddTable(const Study& study, std::string_view title, const std::vector<std::string>& columns,
               CellOf&& cell_of, std::string* out) {
   std::vector<TextRow> rows;
-  for (const Mean& mean : study.means) {
+  for (const PolicyMean& mean : study.means) {
     rows.push_back({.name = mean.policy});
     for (size_t n = 0; n < columns.size(); ++n) rows.back().cells.push_back(cell_of(mean, n));
   }
@@ -96,7 +96,7 @@ std::string ToJson(const Study& study) {
                                      {"points", PointsToJson(run.points)},
                                      {"refused", RefusedToJson(run.points)}}));
   }
-  for (const Mean& mean : study.means) {
+  for (const PolicyMean& mean : study.means) {
     means.push_back(Json::MakeObject({{"policy", Json::String(mean.policy)},
                                       {"points", PointsToJson(mean.points)},
                                       {"refused", RefusedToJson(mean.points)}}));
@@ -111,7 +111,7 @@ std::string ToCsv(const Study& study) {
   for (const RunResult& run : study.runs) {
     AppendCsv(run.policy, std::to_string(run.seed), run.points, &out);
   }
-  for (const Mean& mean : study.means) AppendCsv(mean.policy, "mean", mean.points, &out);
+  for (const PolicyMean& mean : study.means) AppendCsv(mean.policy, "mean", mean.points, &out);
   return out;
 }
 
@@ -121,21 +121,21 @@ std::string ToTable(const Study& study) {
   std::vector<std::string> at, sizes;
   for (const int load : loads) at.push_back(fmt::format("{} %", load));
   const auto add_percents = [&](std::string_view title, double Point::*field) {
-    const auto cell = [&](const Mean& mean, size_t n) {
+    const auto cell = [&](const PolicyMean& mean, size_t n) {
       const Point* point = PointAt(mean, loads[n]);
       return point != nullptr ? fmt::format("{:.2f}", point->*field) : std::string("-");
     };
     AddTable(study, title, at, cell, &out);
   };
   add_percents("Allocated, % of all GPUs, when pods for so many had arrived", &Point::allocation);
-  add_percents("Fragmented, % of all GPUs: idle, and of no use to the typical pods",
+  add_percents("Fragmented, % of all GPUs: idle, and useless to typical pods",
                &Point::fragmentation);
   add_percents("Fragmented, % of the idle GPUs", &Point::idle_fragmented);
   for (size_t n = 0; n < kSizes; ++n) {
-    sizes.emplace_back(NameOf(static_cast<Size>(n)));
+    sizes.emplace_back(NameOf(static_cast<PodSize>(n)));
   }
   const int until = std::min(100, loads.back());
-  const auto refused = [&](const Mean& mean, size_t n) {
+  const auto refused = [&](const PolicyMean& mean, size_t n) {
     const Point* point = PointAt(mean, until);
     return point != nullptr ? fmt::format("{:.1f}", point->refused[n]) : std::string("-");
   };
@@ -147,7 +147,7 @@ std::string ToTable(const Study& study) {
   AddTable(
       study, "Time of a decision in microseconds, and of a run in seconds",
       {"p50", "p99", "max", "deciding", "learning"},
-      [](const Mean& mean, size_t n) { return SpeedCell(mean.speed, n); }, &out);
+      [](const PolicyMean& mean, size_t n) { return SpeedCell(mean.speed, n); }, &out);
   return out;
 }
 

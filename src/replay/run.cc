@@ -14,7 +14,7 @@ namespace {
 class Runner {
  public:
   Runner(const std::vector<TracePod>& pods, const RunOptions& options, const Clock& clock,
-         Loaded loaded)
+         LoadedTrace loaded)
       : pods_(pods),
         options_(options),
         clock_(clock),
@@ -92,7 +92,7 @@ class Runner {
   const std::vector<TracePod>& pods_;
   const RunOptions& options_;
   const Clock& clock_;
-  Loaded loaded_;
+  LoadedTrace loaded_;
   const int64_t capacity_;
   std::optional<FragmentationMeter> meter_;
   std::unique_ptr<placement::Policy> policy_;
@@ -103,22 +103,22 @@ class Runner {
 
 }  // namespace
 
-Size SizeOf(const TracePod& pod) {
-  if (pod.gpus == 0) return Size::kNoGpu;
-  if (pod.gpus == 1) return pod.per_gpu < kWholeGpu ? Size::kShare : Size::kOne;
+PodSize SizeOf(const TracePod& pod) {
+  if (pod.gpus == 0) return PodSize::kNoGpu;
+  if (pod.gpus == 1) return pod.per_gpu < kWholeGpu ? PodSize::kShare : PodSize::kOne;
   switch (pod.gpus) {
     case 2:
-      return Size::kTwo;
+      return PodSize::kTwo;
     case 4:
-      return Size::kFour;
+      return PodSize::kFour;
     case 8:
-      return Size::kEight;
+      return PodSize::kEight;
     default:
-      return Size::kOther;
+      return PodSize::kOther;
   }
 }
 
-std::string_view NameOf(Size size) {
+std::string_view NameOf(PodSize size) {
   static constexpr std::array<std::string_view, kSizes> kNames = {"none", "share", "1",    "2",
                                                                   "4",    "8",     "other"};
   return kNames[static_cast<size_t>(size)];
@@ -130,7 +130,7 @@ Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<Tra
   if (capacity == 0) return Error(Code::kInvalidArgument, "the nodes have no GPUs");
   Random random(options.seed);
   const std::vector<uint32_t> arrivals = Arrivals(pods, capacity, options.load, random);
-  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, pods, options.share_of, random));
+  ASSIGN_OR_RETURN(LoadedTrace loaded, Load(nodes, pods, options.share_of, random));
   return Runner(pods, options, clock, std::move(loaded)).Run(arrivals);
 }
 

@@ -18,11 +18,11 @@
 
 namespace tessera::replay {
 
-// Pods by what they ask for.
-enum class Size : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
+// Pods by their requested GPUs.
+enum class PodSize : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
 inline constexpr size_t kSizes = 7;
-Size SizeOf(const TracePod& pod);
-std::string_view NameOf(Size size);
+PodSize SizeOf(const TracePod& pod);
+std::string_view NameOf(PodSize size);
 
 // The state when the GPUs requested by all arrived pods first reached `load` percent of capacity;
 // for the last point, when all pods had arrived.

@@ -15,7 +15,7 @@ namespace {
 constexpr double kLifeBlur = 0.1;
 
 // Uniform between -1/2 and 1/2.
-double Centred(Random& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5; }
+double Centered(Random& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5; }
 
 int64_t CutLife(const TracePod& pod) { return std::min(pod.deleted - pod.created, kLongestLife); }
 
@@ -67,8 +67,8 @@ Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Ran
   std::vector<double> places;  // fractions of the observed time
   double work = 0;
   for (const uint32_t i : Arrivals(pods, capacity, 100 * kTurnovers, random)) {
-    const double life = static_cast<double>(CutLife(pods[i])) * (1 + kLifeBlur * Centred(random));
-    double place = std::abs(positions[i] + kBlur * Centred(random));
+    const double life = static_cast<double>(CutLife(pods[i])) * (1 + kLifeBlur * Centered(random));
+    double place = std::abs(positions[i] + kBlur * Centered(random));
     if (place > 1) place = 2 - place;
     places.push_back(place);
     sample.arrivals.push_back({.pod = i, .life = std::lround(life)});

@@ -30,8 +30,8 @@ Speed SpeedOf(std::span<const RunResult> runs) {
   return speed;
 }
 
-Mean MeanOf(std::span<const RunResult> runs) {
-  Mean mean{.policy = runs.front().policy, .speed = SpeedOf(runs)};
+PolicyMean MeanOf(std::span<const RunResult> runs) {
+  PolicyMean mean{.policy = runs.front().policy, .speed = SpeedOf(runs)};
   size_t points = SIZE_MAX;
   for (const RunResult& run : runs) points = std::min(points, run.points.size());
   mean.points.resize(points);

@@ -32,15 +32,15 @@ struct Speed {
   Duration decisions{}, learning{};  // per run: deciding, and learning from arrivals
 };
 
-struct Mean {
+struct PolicyMean {
   std::string policy;
   Speed speed;
   std::vector<Point> points;  // up to the lowest load that any run reached
 };
 
 struct Study {
-  std::vector<RunResult> runs;  // by policy, then by seed, in the order asked for
-  std::vector<Mean> means;
+  std::vector<RunResult> runs;  // by policy, then by seed, in the order of the options
+  std::vector<PolicyMean> means;
 };
 
 // The error of the first failed run in this order.

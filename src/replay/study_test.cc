@@ -28,23 +28,23 @@ TracePod PodOf(std::string name, int64_t cpu_milli, int gpus, int milli) {
       .name = std::move(name), .cpu_milli = cpu_milli, .gpus = gpus, .per_gpu = MilliGpu(milli)};
 }
 
-// Half of the GPUs are on a node without enough CPU for the pods.
-struct Trace {
+// Half of the GPUs are on a node with too little CPU for the pods.
+struct SmallTrace {
   std::vector<TraceNode> nodes = {NodeOf("large", 100'000, 4), NodeOf("small", 500, 4)};
   std::vector<TracePod> pods;
-  Trace() {
+  SmallTrace() {
     for (int i = 0; i < 16; ++i) pods.push_back(PodOf(fmt::format("p{:02}", i), 1000, 1, 500));
   }
 };
 
-RunResult RunOf(const Trace& trace, const RunOptions& options) {
+RunResult RunOf(const SmallTrace& trace, const RunOptions& options) {
   const FakeClock clock;
   auto result = Run(trace.nodes, trace.pods, options, clock);
   EXPECT_TRUE(result.ok()) << result.status().ToString();
   return *std::move(result);
 }
 
-Study StudyOf(const Trace& trace, int jobs) {
+Study StudyOf(const SmallTrace& trace, int jobs) {
   const FakeClock clock;
   auto study = RunStudy(
       trace.nodes, trace.pods,
@@ -53,37 +53,37 @@ Study StudyOf(const Trace& trace, int jobs) {
   return *std::move(study);
 }
 
-TEST(RunTest, AllocationFollowsWhatArrivedUntilItNoLongerFits) {
-  const RunResult run = RunOf(Trace(), {.policy = "BestFit", .load = 100});
+TEST(RunTest, AllocationFollowsArrivalsUntilPodsNoLongerFit) {
+  const RunResult run = RunOf(SmallTrace(), {.policy = "BestFit", .load = 100});
   ASSERT_EQ(run.points.size(), 101u);
   EXPECT_EQ(run.points[0].allocation, 0);
   EXPECT_DOUBLE_EQ(run.points[25].allocation, 25);
   EXPECT_DOUBLE_EQ(run.points[50].allocation, 50);
   EXPECT_DOUBLE_EQ(run.points[100].load, 100);
   EXPECT_DOUBLE_EQ(run.points[100].allocation, 50);
-  EXPECT_DOUBLE_EQ(run.points[100].refused[static_cast<size_t>(Size::kShare)], 4);
+  EXPECT_DOUBLE_EQ(run.points[100].refused[static_cast<size_t>(PodSize::kShare)], 4);
 }
 
 TEST(RunTest, FragmentationIsIdleGpuThatNoTypicalPodCanUse) {
-  const RunResult run = RunOf(Trace(), {.policy = "BestFit", .load = 100});
-  // The node without CPU from the beginning; at the end it is all that is idle.
+  const RunResult run = RunOf(SmallTrace(), {.policy = "BestFit", .load = 100});
+  // The node without CPU is fragmented from the start; at the end it has all idle GPUs.
   EXPECT_DOUBLE_EQ(run.points[0].fragmentation, 50);
   EXPECT_DOUBLE_EQ(run.points[100].fragmentation, 50);
   EXPECT_DOUBLE_EQ(run.points[100].idle_fragmented, 100);
 }
 
 TEST(RunTest, APodLargerThanTheClusterIsRefusedAndCounts) {
-  Trace trace;
+  SmallTrace trace;
   trace.pods = {PodOf("huge", 1000, 100, 1000), PodOf("more", 1'000'000, 1, 1000)};
   const RunResult run = RunOf(trace, {.policy = "FGD", .load = 100'000});
   EXPECT_EQ(run.points.back().allocation, 0);
-  EXPECT_GT(run.points.back().refused[static_cast<size_t>(Size::kOther)] +
-                run.points.back().refused[static_cast<size_t>(Size::kOne)],
+  EXPECT_GT(run.points.back().refused[static_cast<size_t>(PodSize::kOther)] +
+                run.points.back().refused[static_cast<size_t>(PodSize::kOne)],
             0);
 }
 
 TEST(RunTest, ACpuPodTakesPart) {
-  Trace trace;
+  SmallTrace trace;
   trace.pods = {PodOf("cpu", 99'500, 0, 0), PodOf("gpu", 1000, 1, 1000)};
   trace.nodes.pop_back();
   int refused = 0;
@@ -97,7 +97,7 @@ TEST(RunTest, ACpuPodTakesPart) {
 }
 
 TEST(RunTest, RefusesAClusterWithoutGpus) {
-  Trace trace;
+  SmallTrace trace;
   trace.nodes = {NodeOf("cpu", 1000, 0)};
   const FakeClock clock;
   EXPECT_THAT(replay::Run(trace.nodes, trace.pods, {.policy = "FGD"}, clock).status().message(),
@@ -105,7 +105,7 @@ TEST(RunTest, RefusesAClusterWithoutGpus) {
 }
 
 TEST(StudyTest, HasRunsByPolicyThenSeedAndTheirMeans) {
-  const Study study = StudyOf(Trace(), 1);
+  const Study study = StudyOf(SmallTrace(), 1);
   ASSERT_EQ(study.runs.size(), 6u);
   EXPECT_EQ(study.runs[3].policy, "Random");
   EXPECT_EQ(study.runs[4].seed, 2u);
@@ -116,14 +116,14 @@ TEST(StudyTest, HasRunsByPolicyThenSeedAndTheirMeans) {
 }
 
 TEST(StudyTest, IsTheSameOnAnyNumberOfThreads) {
-  const Trace trace;
+  const SmallTrace trace;
   const std::string json = ToJson(StudyOf(trace, 1));
   EXPECT_EQ(ToJson(StudyOf(trace, 4)), json);
   EXPECT_EQ(ToJson(StudyOf(trace, 1)), json);
 }
 
 TEST(ReportTest, JsonHasRunsAndMeansWithPointsByPercent) {
-  const auto json = ParseJson(ToJson(StudyOf(Trace(), 1)));
+  const auto json = ParseJson(ToJson(StudyOf(SmallTrace(), 1)));
   ASSERT_TRUE(json.ok());
   const Json& run = json->Find("runs")->items()[1];
   EXPECT_EQ(*run.StringAt("policy"), "FGD");
@@ -139,7 +139,7 @@ TEST(ReportTest, JsonHasRunsAndMeansWithPointsByPercent) {
 }
 
 TEST(ReportTest, CsvHasALineForEachPoint) {
-  const std::string csv = ToCsv(StudyOf(Trace(), 1));
+  const std::string csv = ToCsv(StudyOf(SmallTrace(), 1));
   EXPECT_EQ(csv.substr(0, csv.find('\n')),
             "policy,seed,load,allocation,fragmentation,idle_fragmented");
   EXPECT_THAT(csv, HasSubstr("\nFGD,1,50,50.0000,"));
@@ -148,14 +148,14 @@ TEST(ReportTest, CsvHasALineForEachPoint) {
 }
 
 TEST(ReportTest, TableShowsALoadThatWasNotReachedAsSuch) {
-  Study study = StudyOf(Trace(), 1);
+  Study study = StudyOf(SmallTrace(), 1);
   study.means[1].points.resize(95);
   EXPECT_THAT(ToTable(study), HasSubstr("       90 %      100 %      125 %"));
   EXPECT_THAT(ToTable(study), HasSubstr("          -          -\n"));
 }
 
 TEST(PlotTest, NamesPoliciesAndUnits) {
-  const std::string svg = Plot(StudyOf(Trace(), 1));
+  const std::string svg = Plot(StudyOf(SmallTrace(), 1));
   EXPECT_THAT(svg, ::testing::StartsWith("<svg "));
   for (const char* text : {"FGD", "Random", "Allocated, % of all GPUs", "mean of 3 seeds"}) {
     EXPECT_THAT(svg, HasSubstr(text));

@@ -61,7 +61,7 @@ class Averages {
 
 class Timeline {
  public:
-  Timeline(const std::vector<TracePod>& pods, Sample sample, Loaded loaded, bool moves)
+  Timeline(const std::vector<TracePod>& pods, Sample sample, LoadedTrace loaded, bool moves)
       : pods_(pods),
         arrivals_(std::move(sample.arrivals)),
         loaded_(std::move(loaded)),
@@ -83,7 +83,7 @@ class Timeline {
     pod_ids_.resize(arrivals_.size());
     result_.policy = policy;
     result_.seed = seed;
-    FindKinds();
+    MakeQueues();
     RETURN_IF_ERROR(Simulate());
     Finish();
     return std::move(result_);
@@ -92,15 +92,15 @@ class Timeline {
  private:
   static constexpr uint32_t kImpossible = UINT32_MAX;
 
-  struct End {
+  struct PodEnd {
     int64_t time;
     uint32_t arrival;
-    bool operator>(const End& other) const {
+    bool operator>(const PodEnd& other) const {
       return std::pair(time, arrival) > std::pair(other.time, other.arrival);
     }
   };
-  // Pods that demand the same. Between events no kind that waits fits anywhere.
-  struct Kind {
+  // Waiting pods of one shape. Between events no shape with waiting pods fits on any node.
+  struct ShapeQueue {
     Demand demand;
     std::deque<uint32_t> waiting;  // arrivals
   };
@@ -121,9 +121,9 @@ class Timeline {
     return {};
   }
 
-  // What fits nowhere on empty nodes would wait for ever.
-  void FindKinds() {
-    kind_of_.assign(pods_.size(), kImpossible);
+  // Pods that fit on no empty node would wait forever.
+  void MakeQueues() {
+    queue_of_.assign(pods_.size(), kImpossible);
     std::unordered_map<Demand, uint32_t, placement::DemandHash> known;
     for (size_t i = 0; i < pods_.size(); ++i) {
       const auto& demand = loaded_.demands[i];
@@ -131,11 +131,11 @@ class Timeline {
       const auto [at, is_new] = known.try_emplace(*demand, kImpossible);
       for (NodeId node = 0; node < cluster_.size() && is_new; ++node) {
         if (!Fits(cluster_.node(node), *demand)) continue;
-        at->second = static_cast<uint32_t>(kinds_.size());
-        kinds_.push_back({.demand = *demand});
+        at->second = static_cast<uint32_t>(queues_.size());
+        queues_.push_back({.demand = *demand});
         break;
       }
-      kind_of_[i] = at->second;
+      queue_of_[i] = at->second;
     }
   }
 
@@ -159,21 +159,21 @@ class Timeline {
   }
 
   Status Arrive(uint32_t arrival) {
-    const uint32_t kind = kind_of_[arrivals_[arrival].pod];
-    if (kind == kImpossible) {
+    const uint32_t queue = queue_of_[arrivals_[arrival].pod];
+    if (queue == kImpossible) {
       ++result_.never;
       return {};
     }
-    ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(kinds_[kind].demand));
+    ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(queues_[queue].demand));
     policy_->Arrived(shape);
-    std::deque<uint32_t>& waiting = kinds_[kind].waiting;
+    std::deque<uint32_t>& waiting = queues_[queue].waiting;
     if (waiting.empty()) {
       ASSIGN_OR_RETURN(const bool placed, Start(arrival, shape));
       if (placed) return {};
     }
     ++result_.blocked.waited;
     if (waiting.empty() && TryMoves(arrival, shape)) return Retry();
-    if (waiting.empty()) waiting_kinds_.insert(kind);
+    if (waiting.empty()) waiting_queues_.insert(queue);
     waiting.push_back(arrival);
     waiting_milli_ += PodOf(arrival).milli();
     return {};
@@ -189,26 +189,26 @@ class Timeline {
   // that does not fit is not tried again.
   Status Retry() {
     if (freed_.empty()) return {};
-    std::set<std::pair<uint32_t, uint32_t>> hopeful;  // first arrival, kind
-    for (const uint32_t kind : waiting_kinds_) {
-      if (FitsWhatWasFreed(kinds_[kind].demand)) {
-        hopeful.emplace(kinds_[kind].waiting.front(), kind);
+    std::set<std::pair<uint32_t, uint32_t>> hopeful;  // first arrival, queue
+    for (const uint32_t queue : waiting_queues_) {
+      if (FitsWhatWasFreed(queues_[queue].demand)) {
+        hopeful.emplace(queues_[queue].waiting.front(), queue);
       }
     }
     while (!hopeful.empty()) {
       const auto [arrival, number] = *hopeful.begin();
       hopeful.erase(hopeful.begin());
-      Kind& kind = kinds_[number];
-      if (!FitsWhatWasFreed(kind.demand)) continue;
-      ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(kind.demand));
+      ShapeQueue& queue = queues_[number];
+      if (!FitsWhatWasFreed(queue.demand)) continue;
+      ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(queue.demand));
       ASSIGN_OR_RETURN(const bool placed, Start(arrival, shape));
       if (!placed) continue;
       waiting_milli_ -= PodOf(arrival).milli();
-      kind.waiting.pop_front();
-      if (kind.waiting.empty()) {
-        waiting_kinds_.erase(number);
+      queue.waiting.pop_front();
+      if (queue.waiting.empty()) {
+        waiting_queues_.erase(number);
       } else {
-        hopeful.emplace(kind.waiting.front(), number);
+        hopeful.emplace(queue.waiting.front(), number);
       }
     }
     freed_.clear();
@@ -280,7 +280,7 @@ class Timeline {
 
   const std::vector<TracePod>& pods_;
   const std::vector<Arrival> arrivals_;
-  Loaded loaded_;
+  LoadedTrace loaded_;
   placement::Cluster& cluster_;
   const bool moves_;
   FragmentationMeter meter_;
@@ -289,13 +289,13 @@ class Timeline {
   int64_t now_ = begin_;
   std::unique_ptr<placement::Policy> policy_;
   std::unique_ptr<Mover> mover_;
-  std::vector<uint32_t> kind_of_;  // by pod of the list
-  std::vector<Kind> kinds_;
-  std::set<uint32_t> waiting_kinds_;
-  std::set<NodeId> freed_;                       // since all that wait were tried
+  std::vector<uint32_t> queue_of_;  // by pod of the list
+  std::vector<ShapeQueue> queues_;
+  std::set<uint32_t> waiting_queues_;
+  std::set<NodeId> freed_;                       // nodes with freed resources since the last Retry
   std::vector<PodId> pod_ids_;                   // by arrival, while it runs
-  std::unordered_map<PodId, uint32_t> running_;  // the other way round
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::unordered_map<PodId, uint32_t> running_;  // the inverse
+  std::priority_queue<PodEnd, std::vector<PodEnd>, std::greater<>> ends_;
   int64_t waiting_milli_ = 0;
   double started_milli_ = 0, waits_by_milli_ = 0;
   TimelineResult result_;
@@ -305,7 +305,7 @@ Result<TimelineResult> RunOne(const std::vector<TraceNode>& nodes, const PodList
                               const TimelineOptions& options, const std::string& policy,
                               uint64_t seed) {
   Random random(seed);
-  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, list.pods, ShareOf::kCompute, random));
+  ASSIGN_OR_RETURN(LoadedTrace loaded, Load(nodes, list.pods, ShareOf::kCompute, random));
   Sample sample = options.as_recorded ? AsRecorded(list.pods)
                                       : Steady(list.pods, CapacityOf(nodes), options.load, random);
   return Timeline(list.pods, std::move(sample), std::move(loaded), options.moves).Run(policy, seed);

@@ -32,12 +32,11 @@ inline constexpr int kTimelinePoints = 200;
 
 // Pods that fit on no node when they arrived. Moves are tried only if no pod of the same shape
 // waits.
-struct Blocked {
-  uint64_t waited = 0;       // all that had to wait
-  uint64_t enough_idle = 0;  // of those, while enough GPU was idle in all
-  uint64_t room_by_moves =
-      0;               // of those, where moving a few running pods would have helped, or did
-  uint64_t moved = 0;  // pods that would have been moved for them, or were
+struct BlockedPods {
+  uint64_t waited = 0;         // all pods that had to wait
+  uint64_t enough_idle = 0;    // of these, while enough GPU was idle in total
+  uint64_t room_by_moves = 0;  // of these, if a few moves would have helped, or did
+  uint64_t moved = 0;          // pods that were, or would have been, moved for them
 };
 
 struct TimelineResult {
@@ -51,11 +50,11 @@ struct TimelineResult {
   double gpu_hours = 0;    // allocated in the observed time
   double allocation = 0;   // the same in percent of capacity
   double fragmentation = 0;
-  double mean_wait = 0;  // seconds, of pods that started, weighted by the GPUs that they ask for
-  double last_end = 0;   // seconds since the beginning
-  uint64_t never = 0;    // pods that fit on none of the nodes, even when it is empty
-  Blocked blocked;
-  std::array<std::vector<int64_t>, kSizes> waits;  // seconds, ascending, of pods that started
+  double mean_wait = 0;  // seconds, of started pods, weighted by their GPUs
+  double last_end = 0;   // seconds since the start
+  uint64_t never = 0;    // pods that fit on no node, even on an empty one
+  BlockedPods blocked;
+  std::array<std::vector<int64_t>, kSizes> waits;  // seconds, ascending, of started pods
   std::vector<TimelinePoint> points;
 };
 

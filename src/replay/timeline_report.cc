@@ -64,16 +64,17 @@ Json WaitsToJson(const TimelineResult& result) {
   Json waiting = Json::MakeObject();
   for (size_t n = 0; n < kSizes; ++n) {
     const WaitStats stats = StatsOf(result.waits[n]);
-    waiting.Set(NameOf(static_cast<Size>(n)), Json::MakeObject({{"pods", Count(stats.pods)},
-                                                                {"mean", Number(stats.mean, 1)},
-                                                                {"p50", Number(stats.p50, 0)},
-                                                                {"p99", Number(stats.p99, 0)},
-                                                                {"max", Number(stats.most, 0)}}));
+    waiting.Set(NameOf(static_cast<PodSize>(n)),
+                Json::MakeObject({{"pods", Count(stats.pods)},
+                                  {"mean", Number(stats.mean, 1)},
+                                  {"p50", Number(stats.p50, 0)},
+                                  {"p99", Number(stats.p99, 0)},
+                                  {"max", Number(stats.most, 0)}}));
   }
   return waiting;
 }
 
-Json BlockedToJson(const Blocked& blocked) {
+Json BlockedToJson(const BlockedPods& blocked) {
   return Json::MakeObject({{"waited", Count(blocked.waited)},
                            {"enough_idle", Count(blocked.enough_idle)},
                            {"room_by_moves", Count(blocked.room_by_moves)},
@@ -118,17 +119,16 @@ void AddWork(const std::vector<Results>& groups, std::string* out) {
                               cell([](auto& r) { return r.last_end / kHour; })}});
   }
   AppendTable(
-      "Work in the time that is looked at: GPU-hours given out, the same in % of all, GPUs that\n"
-      "are idle and of no use to the typical pods in % of all; the mean wait in hours, weighted "
-      "by\n"
-      "the GPUs that pods ask for; and the hour in which the last pod ended",
+      "Work in the observed time: GPU-hours allocated, the same in % of all, GPUs that are idle\n"
+      "and useless to typical pods in % of all; the mean wait in hours, weighted by the GPUs of\n"
+      "the pods; and the hour in which the last pod ended",
       {"GPU-hours", "allocated", "fragmented", "wait", "last hour"}, rows, out);
 }
 
 void AddWaits(const std::vector<Results>& groups, std::string_view title, double WaitStats::*field,
               std::string* out) {
   std::vector<std::string> columns;
-  for (size_t n = 0; n < kSizes; ++n) columns.emplace_back(NameOf(static_cast<Size>(n)));
+  for (size_t n = 0; n < kSizes; ++n) columns.emplace_back(NameOf(static_cast<PodSize>(n)));
   std::vector<TextRow> rows;
   for (const Results& group : groups) {
     rows.push_back({.name = group[0].policy});
@@ -148,24 +148,23 @@ void AddWaits(const std::vector<Results>& groups, std::string_view title, double
 void AddBlocked(const std::vector<Results>& groups, std::string* out) {
   std::vector<TextRow> rows;
   for (const Results& group : groups) {
-    const auto cell = [&](uint64_t Blocked::*field) {
+    const auto cell = [&](uint64_t BlockedPods::*field) {
       return fmt::format("{:.1f}", MeanOf(group, [&](auto& r) { return r.blocked.*field; }));
     };
     rows.push_back({.name = group[0].policy,
-                    .cells = {cell(&Blocked::waited), cell(&Blocked::enough_idle),
-                              cell(&Blocked::room_by_moves), cell(&Blocked::moved)}});
+                    .cells = {cell(&BlockedPods::waited), cell(&BlockedPods::enough_idle),
+                              cell(&BlockedPods::room_by_moves), cell(&BlockedPods::moved)}});
   }
   AppendTable(
-      "Pods of a run that waited; that did while enough GPU was idle in all; for which moving a "
-      "few\n"
-      "running pods makes room, so that nobody is evicted; and pods moved for them",
+      "Pods of a run that waited; that waited while enough GPU was idle in total; that fit after\n"
+      "moving a few running pods, without eviction; and the number of pods moved for them",
       {"waited", "enough idle", "room by moves", "moved"}, rows, out);
 }
 
-std::vector<Line> LinesOf(const std::vector<Results>& groups, double TimelinePoint::*field) {
-  std::vector<Line> lines;
+std::vector<ChartLine> LinesOf(const std::vector<Results>& groups, double TimelinePoint::*field) {
+  std::vector<ChartLine> lines;
   for (const Results& group : groups) {
-    Line line{.name = group[0].policy};
+    ChartLine line{.name = group[0].policy};
     for (size_t i = 0; i < group[0].points.size(); ++i) {
       LinePoint point{.x = group[0].points[i].seconds / kHour};
       point.y = MeanOf(group, [&](auto& r) { return r.points[i].*field; });
@@ -223,7 +222,7 @@ std::string ToTable(const std::vector<TimelineResult>& results) {
 
 std::string Plot(const std::vector<TimelineResult>& results) {
   const std::vector<Results> groups = ByPolicy(results);
-  const std::vector<Line> allocation = LinesOf(groups, &TimelinePoint::allocation);
+  const std::vector<ChartLine> allocation = LinesOf(groups, &TimelinePoint::allocation);
   return PlotPair("How the GPUs were used over time", groups[0].size(),
                   {.title = "Allocated, % of all GPUs", .x_label = "hours", .from_zero = true},
                   allocation,

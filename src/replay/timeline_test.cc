@@ -40,26 +40,26 @@ TimelineResult TimelineOf(const std::vector<TraceNode>& nodes, std::vector<Trace
   return results->front();
 }
 
-std::vector<int64_t> WaitsOf(const TimelineResult& result, Size size) {
+std::vector<int64_t> WaitsOf(const TimelineResult& result, PodSize size) {
   return result.waits[static_cast<size_t>(size)];
 }
 
 TEST(TimelineTest, PodsStartAtOnceWhereThereIsRoom) {
   const auto result = TimelineOf({NodeOf("n", 2)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 20)});
-  EXPECT_THAT(WaitsOf(result, Size::kOne), ElementsAre(0, 0));
+  EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 0));
   EXPECT_EQ(result.last_end, 100);
   EXPECT_EQ(result.blocked.waited, 0u);
 }
 
 TEST(TimelineTest, APodThatDoesNotFitWaitsAndThenRunsForItsWholeLife) {
   const auto result = TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 50)});
-  EXPECT_THAT(WaitsOf(result, Size::kOne), ElementsAre(0, 90));
+  EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 90));
   EXPECT_EQ(result.last_end, 140);
   EXPECT_EQ(result.blocked.waited, 1u);
   EXPECT_EQ(result.blocked.enough_idle, 0u);
 }
 
-TEST(TimelineTest, GpuHoursAreThoseGivenOutInTheTimeOfTheTrace) {
+TEST(TimelineTest, GpuHoursCountAllocationsDuringTheTrace) {
   const auto result =
       TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 3600, 7200), PodOf("b", 1, 3600, 14400, 500)});
   // a and then b; half a GPU for an hour and a half is after the end of the trace. b comes first if
@@ -72,18 +72,18 @@ TEST(TimelineTest, GpuHoursAreThoseGivenOutInTheTimeOfTheTrace) {
   EXPECT_NEAR(result.points.back().allocation, 50, 1e-6);
 }
 
-TEST(TimelineTest, WhatIsFreedGoesToTheLongestWaitingThatFitsIt) {
+TEST(TimelineTest, FreedGpusGoToTheLongestWaitingPodThatFits) {
   const auto result =
       TimelineOf({NodeOf("n", 2)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 0, 200),
                                     PodOf("large", 2, 10, 20), PodOf("small", 1, 20, 40)});
-  // At 100 one GPU is freed: too little for the first in the queue.
-  EXPECT_THAT(WaitsOf(result, Size::kOne), ElementsAre(0, 0, 80));
-  EXPECT_THAT(WaitsOf(result, Size::kTwo), ElementsAre(190));
+  // At 100 one GPU is freed, which is too few for the first pod in the queue.
+  EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 0, 80));
+  EXPECT_THAT(WaitsOf(result, PodSize::kTwo), ElementsAre(190));
 }
 
-TEST(TimelineTest, APodOfNoLengthComesAndGoes) {
+TEST(TimelineTest, APodWithoutDurationArrivesAndLeaves) {
   const auto result = TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 5, 5), PodOf("b", 1, 5, 9)});
-  EXPECT_THAT(WaitsOf(result, Size::kOne), ElementsAre(0, 0));
+  EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 0));
 }
 
 TEST(TimelineTest, PodsThatNoEmptyNodeCouldTakeAreLeftOut) {
@@ -101,16 +101,16 @@ std::vector<TracePod> Scattered() {
 
 TEST(TimelineTest, CountsPodsForWhichMovesWouldMakeRoom) {
   const auto result = TimelineOf({NodeOf("m", 2), NodeOf("n", 2)}, Scattered());
-  EXPECT_THAT(WaitsOf(result, Size::kTwo), ElementsAre(80));
+  EXPECT_THAT(WaitsOf(result, PodSize::kTwo), ElementsAre(80));
   EXPECT_EQ(result.blocked.waited, 1u);
   EXPECT_EQ(result.blocked.enough_idle, 1u);
   EXPECT_EQ(result.blocked.room_by_moves, 1u);
   EXPECT_EQ(result.blocked.moved, 1u);
 }
 
-TEST(TimelineTest, MovesPodsWhereItMay) {
+TEST(TimelineTest, MovesPodsIfAllowed) {
   const auto result = TimelineOf({NodeOf("m", 2), NodeOf("n", 2)}, Scattered(), true);
-  EXPECT_THAT(WaitsOf(result, Size::kTwo), ElementsAre(0));
+  EXPECT_THAT(WaitsOf(result, PodSize::kTwo), ElementsAre(0));
   EXPECT_EQ(result.blocked.moved, 1u);
   EXPECT_EQ(result.last_end, 100);  // a moved pod keeps its end
 }
@@ -147,17 +147,17 @@ TEST(TimelineTest, JsonHasWaitingBySizeAndPointsOverTime) {
   ASSERT_TRUE(json.ok());
   const Json& timeline = json->Find("timelines")->items()[0];
   EXPECT_EQ(*timeline.StringAt("policy"), "BestFit");
-  const Json* one = timeline.Find("waiting")->Find("1");
-  EXPECT_EQ(*one->IntAt("pods"), 2);
-  EXPECT_EQ(one->Find("mean")->number_text(), "45.0");
-  EXPECT_EQ(*one->IntAt("max"), 90);
+  const Json* waits = timeline.Find("waiting")->Find("1");
+  EXPECT_EQ(*waits->IntAt("pods"), 2);
+  EXPECT_EQ(waits->Find("mean")->number_text(), "45.0");
+  EXPECT_EQ(*waits->IntAt("max"), 90);
   EXPECT_EQ(timeline.Find("points")->items().size(), static_cast<size_t>(kTimelinePoints));
 }
 
-TEST(TimelineTest, NobodyOvertakesAnEqualOne) {
+TEST(TimelineTest, PodsOfOneShapeStartInTheirOrder) {
   const auto result = TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 50),
                                                     PodOf("c", 1, 20, 30), PodOf("d", 1, 20, 90)});
-  EXPECT_THAT(WaitsOf(result, Size::kOne), ElementsAre(0, 90, 120, 130));
+  EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 90, 120, 130));
 }
 
 TEST(TimelineTest, TheMeanWaitCountsAPodForItsGpus) {
@@ -187,7 +187,7 @@ TEST(SampleTest, AsRecordedIsEachPodOnceInOrder) {
   EXPECT_EQ(sample.end, 30);
 }
 
-TEST(SampleTest, PeakIsWhatRunsAtATime) {
+TEST(SampleTest, PeakIsTheLargestConcurrentDemand) {
   const std::vector<TracePod> pods = {PodOf("a", 2, 0, 10), PodOf("b", 1, 10, 20),
                                       PodOf("c", 1, 15, 30)};
   EXPECT_EQ(PeakMilli(pods, AsRecorded(pods).arrivals), 2000);

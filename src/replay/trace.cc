@@ -83,7 +83,7 @@ Result<std::vector<TraceNode>> ParseNodes(std::string_view text, std::string_vie
     TraceNode& node = nodes[row];
     RETURN_IF_ERROR(ReadHost(csv, columns, row, &node));
     if (!names.insert(csv.Text(row, columns.name)).second) {
-      return csv.Wrong(row, columns.name, fmt::format("there is another node {}", node.name));
+      return csv.Wrong(row, columns.name, fmt::format("duplicate node {}", node.name));
     }
     constexpr int64_t kMost = placement::kMaxGpusPerNode;
     ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, gpu, 0, kMost));

@@ -65,7 +65,7 @@ TEST(TraceTest, FindsColumnsByNameInAnyOrder) {
   EXPECT_EQ(pod.deleted, 90);
 }
 
-TEST(TraceTest, TakesWhatSpreadsheetsWrite) {
+TEST(TraceTest, ReadsFilesOfSpreadsheets) {
   const auto nodes =
       ParseNodes("\xEF\xBB\xBFsn,cpu_milli,memory_mib,gpu,model\r\na, 1 ,2,1,T4\r\n\r\n", "n.csv");
   ASSERT_TRUE(nodes.ok()) << nodes.status().ToString();
@@ -92,7 +92,7 @@ TEST(TraceTest, CountsTheLinesInsideQuotes) {
   EXPECT_EQ(PodError("\"a\nb\",-1,1,0,0\n"), "pods.csv:2: cpu_milli: \"-1\" is negative");
 }
 
-TEST(TraceTest, SaysWhichQuoteIsWrong) {
+TEST(TraceTest, NamesTheInvalidQuote) {
   EXPECT_EQ(PodError("p,1,1,0,0\n\"q,1,1,0,0\nr,1,1,0,0\n"),
             "pods.csv:3: field 1: its quote is not closed");
   EXPECT_EQ(PodError("p,\"1\"2,1,0,0\n"), "pods.csv:2: field 2: \"2\" behind its closing quote");
@@ -100,14 +100,14 @@ TEST(TraceTest, SaysWhichQuoteIsWrong) {
       PodError("p\"q\",1,1,0,0\n"),
       "pods.csv:2: field 1: a quote inside \"p\\\"q\\\"\", which does not begin with one: quote "
       "all of it and double those inside");
-  EXPECT_EQ(PodError("p,1,\" 1\",0,0\n"), "pods.csv:2: memory_mib: \" 1\" is no number");
+  EXPECT_EQ(PodError("p,1,\" 1\",0,0\n"), "pods.csv:2: memory_mib: \" 1\" is not a number");
 }
 
 TEST(TraceTest, NamesFileLineColumnAndReasonOfAWrongNumber) {
   EXPECT_EQ(PodError("p,1,1,0,0\nq,-5,1,0,0\n"), "pods.csv:3: cpu_milli: \"-5\" is negative");
-  EXPECT_EQ(PodError("p,1,1,1,0.5\n"), "pods.csv:2: gpu_milli: \"0.5\" is no whole number");
+  EXPECT_EQ(PodError("p,1,1,1,0.5\n"), "pods.csv:2: gpu_milli: \"0.5\" is not a whole number");
   EXPECT_EQ(PodError("p,1,,0,0\n"), "pods.csv:2: memory_mib: a number is missing");
-  EXPECT_EQ(PodError("p,1,x,0,0\n"), "pods.csv:2: memory_mib: \"x\" is no number");
+  EXPECT_EQ(PodError("p,1,x,0,0\n"), "pods.csv:2: memory_mib: \"x\" is not a number");
   EXPECT_EQ(PodError("p,1,1,99999999999999999999999,1000\n"),
             "pods.csv:2: num_gpu: \"99999999999999999999999\" is not in 0 … 1000000");
   EXPECT_EQ(PodError("p,1,1,1,1001\n"), "pods.csv:2: gpu_milli: \"1001\" is not in 0 … 1000");
@@ -123,7 +123,7 @@ TEST(TraceTest, RefusesGpusWithoutAShareAndAShareWithoutGpus) {
   EXPECT_EQ(PodError("p,1,1,0,500\n"), "pods.csv:2: gpu_milli: 500 thousandths of each of 0 GPUs");
 }
 
-TEST(TraceTest, TakesAPodThatIsLargerThanAnyNode) {
+TEST(TraceTest, AcceptsAPodLargerThanAnyNode) {
   EXPECT_EQ(PodError("p,1000000,1,1000,1000\n"), "no error");
 }
 
@@ -134,15 +134,15 @@ TEST(TraceTest, RefusesAPodThatEndsBeforeItBegins) {
   EXPECT_EQ(list.status().message(), "pods.csv:2: deletion_time: 8 is before its creation at 9");
 }
 
-TEST(TraceTest, NamesTheLineWithMoreModelsThanThereMayBe) {
+TEST(TraceTest, NamesTheLineThatExceedsTheModels) {
   std::string text = "sn,cpu_milli,memory_mib,gpu,model\n";
   for (int i = 0; i < 300; ++i) text += fmt::format("n{},1,1,1,M{}\n", i, i);
   EXPECT_EQ(ParseNodes(text, "n.csv").status().message(),
             "n.csv:257: model: more than 255 models of GPUs in one list");
 }
 
-TEST(TraceTest, RefusesTwoNodesOfOneName) {
-  EXPECT_EQ(NodeError("a,1,1,0,\na,1,1,0,\n"), "nodes.csv:3: sn: there is another node a");
+TEST(TraceTest, RefusesDuplicateNodeNames) {
+  EXPECT_EQ(NodeError("a,1,1,0,\na,1,1,0,\n"), "nodes.csv:3: sn: duplicate node a");
 }
 
 TEST(TraceTest, RefusesRowsThatDoNotMatchTheFirstLine) {
@@ -155,7 +155,7 @@ TEST(TraceTest, NamesAColumnThatIsMissing) {
       "pods.csv:1: column gpu_milli is missing; there are \"name\", \"cpu_milli\", "
       "\"memory_mib\", \"num_gpu\"");
   EXPECT_EQ(ParseNodes("sn,sn\na,b\n", "n.csv").status().message(),
-            "n.csv:1: there are two columns \"sn\"");
+            "n.csv:1: duplicate column \"sn\"");
 }
 
 TEST(TraceTest, RefusesAListWithoutRows) {

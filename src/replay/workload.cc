@@ -145,9 +145,9 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
   return unknown;
 }
 
-Result<Loaded> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
-                    ShareOf share_of, Random& random) {
-  Loaded loaded;
+Result<LoadedTrace> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
+                         ShareOf share_of, Random& random) {
+  LoadedTrace loaded;
   loaded.cluster = std::make_unique<Cluster>();
   std::vector<uint32_t> order(nodes.size());
   std::iota(order.begin(), order.end(), 0u);

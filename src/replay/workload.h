@@ -2,7 +2,7 @@
 // The arrivals of one run, and the cluster built from a trace: the protocol of the FGD experiments
 // (docs/tasks/replay.md). All random choices derive from the seed of the run.
 //
-// Threads: pure functions; a Loaded belongs to its cluster's thread.
+// Threads: pure functions; a LoadedTrace belongs to its cluster's thread.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,8 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
 // device memory, like a request in GiB, and no compute is requested.
 enum class ShareOf : uint8_t { kCompute, kMemory };
 
-// A cluster with the nodes of a trace, and what its pods demand there.
-struct Loaded {
+// A cluster with the nodes of a trace, and the demands of its pods in it.
+struct LoadedTrace {
   std::unique_ptr<placement::Cluster> cluster;
   // By position in the list; empty if a pod requests more GPUs than any node may have.
   std::vector<std::optional<placement::Demand>> demands;
@@ -60,7 +60,7 @@ struct Loaded {
 
 // Adds nodes in a random order, so that ties, which go to the lowest id, are resolved randomly.
 // RESOURCE_EXHAUSTED for too many GPU models.
-Result<Loaded> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
-                    ShareOf share_of, Random& random);
+Result<LoadedTrace> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
+                         ShareOf share_of, Random& random);
 
 }  // namespace tessera::replay

@@ -98,7 +98,7 @@ TEST(LoadTest, AddsNodesInAnOrderThatTheSeedDecides) {
   EXPECT_EQ(first_node(3), first_node(3));
 }
 
-TEST(LoadTest, LeavesModelsThatNoNodeHasOutUnlessThereAreNoOthers) {
+TEST(LoadTest, OmitsUnknownModelsUnlessAllAreUnknown) {
   const std::vector<TraceNode> nodes = {{.name = "n", .cpu_milli = 10, .gpus = 1, .model = "T4"}};
   std::vector<TracePod> pods(2, MakePod("p", 1, 1, 1000));
   pods[0].models = {"A10", "T4"};
@@ -113,7 +113,7 @@ TEST(LoadTest, LeavesModelsThatNoNodeHasOutUnlessThereAreNoOthers) {
   EXPECT_THAT(unknown.models, ElementsAre("A10"));
 }
 
-TEST(UnknownModelsTest, ShowsSomeOfThemAndNothingThatATerminalObeys) {
+TEST(UnknownModelsTest, ShowsSomeNamesWithoutTerminalControlCodes) {
   EXPECT_EQ((UnknownModels{.pods = 1, .models = {"A\x1b[2J", "B"}}.Text()),
             "\"A\\u001b[2J\", \"B\"");
   const std::string many =

@@ -37,9 +37,10 @@ void NoteUnknownModels(const std::vector<replay::TraceNode>& nodes,
                        const std::vector<replay::TracePod>& pods) {
   const replay::UnknownModels unknown = replay::FindUnknownModels(nodes, pods);
   if (unknown.pods == 0) return;
-  fmt::print(stderr,
-             "note: {} pods fit nowhere, as they want GPUs of models that no node has: {}\n",
-             unknown.pods, unknown.Text());
+  fmt::print(
+      stderr,
+      "note: {} pods fit nowhere, because no node has the GPU models that they request: {}\n",
+      unknown.pods, unknown.Text());
 }
 
 // Called before the replay, so that an unwritable path fails at once.
@@ -95,7 +96,7 @@ Status Replay(const ReplayFlags& flags) {
                                     clock));
   if (study.means.front().points.size() <= 1) {
     fmt::print(stderr,
-               "note: no pod arrived: none of the list asks for a GPU, or each asks for more than "
+               "note: no pod arrived: none of the list requests a GPU, or each requests more than "
                "--load percent of all\n");
   }
   return Print(flags, plot, study);

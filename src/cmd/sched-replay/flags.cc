@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostSeeds = 10'000;
+constexpr int64_t kMaxSeeds = 10'000;
 
 std::string PolicyHelp() {
   std::string help = "names with commas, or all:";
@@ -22,9 +22,10 @@ std::string PolicyHelp() {
 std::string ExitHelp() {
   const auto of = [](Code code) { return InfoOf(code).exit_code; };
   return fmt::format(
-      "Exit status: 0 done; {} wrong options, or a file that is no list of nodes or pods, or has "
-      "no GPUs;\n{} no such file; {} not allowed to read or write it; {} --timeline for a list "
-      "without times;\n{} no room for what is written.",
+      "Exit status: 0 done; {} invalid options, or a file that is not a list of nodes or pods, or "
+      "has "
+      "no GPUs;\n{} no such file; {} no permission to read or write it; {} --timeline for a list "
+      "without times;\n{} no space for the output.",
       of(Code::kInvalidArgument), of(Code::kNotFound), of(Code::kPermissionDenied),
       of(Code::kFailedPrecondition), of(Code::kResourceExhausted));
 }
@@ -42,15 +43,17 @@ CLI::Validator Checked(Parse parse) {
 void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
   CLI::Option* timeline = app->add_flag(
       "--timeline", flags->timeline,
-      "let pods come in time, wait while they fit nowhere, and go: a steady load on all nodes, "
-      "made from the list. --load is then what they ask for at a time in the mean");
+      "let pods arrive over time, wait while they fit nowhere, and end: a steady load on "
+      "all nodes, sampled from the list. --load is then the mean request of the pods at a "
+      "time");
   timeline->excludes("--shares-by-memory");
   app->add_flag("--as-recorded", flags->as_recorded,
-                "with --timeline: each pod of the list once, at its own time, whatever the load is")
+                "with --timeline: replay each pod of the list once, at its own time, and ignore "
+                "--load")
       ->needs(timeline);
   app->add_flag("--moves", flags->moves,
-                "with --timeline: move running pods where that makes room for one that waits, "
-                "instead of only counting where it would")
+                "with --timeline: move running pods if that makes room for a waiting one, instead "
+                "of only counting such moves")
       ->needs(timeline);
 }
 
@@ -61,7 +64,7 @@ void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
       ->required()
       ->type_name("FILE");
   app->add_option("--pods", flags->pods,
-                  "CSV file: name, cpu_milli, memory_mib, num_gpu, gpu_milli and, where there are, "
+                  "CSV file: name, cpu_milli, memory_mib, num_gpu, gpu_milli and, optionally, "
                   "gpu_spec, creation_time, deletion_time")
       ->required()
       ->type_name("FILE");
@@ -73,14 +76,15 @@ void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
       ->type_name("LIST")
       ->check(Checked(ParseSeeds))
       ->capture_default_str();
-  app->add_option("--load", flags->load, "pods arrive that ask for so many percent of all GPUs")
+  app->add_option("--load", flags->load,
+                  "total GPU requests of the arriving pods, in percent of all GPUs")
       ->type_name("PERCENT")
       ->check(CLI::Range(1, 1000).description(""))
       ->default_str("130, with --timeline 100");
   app->add_flag("--shares-by-memory", flags->shares_by_memory,
-                "take gpu_milli of shares as thousandths of a GPU's device memory, and not of its "
+                "read gpu_milli of shares as thousandths of a GPU's device memory instead of its "
                 "compute; not with --timeline");
-  app->add_option("--jobs", flags->jobs, "runs at a time; 0: as many as there are cores")
+  app->add_option("--jobs", flags->jobs, "parallel runs; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024).description(""))
       ->capture_default_str();
@@ -114,10 +118,10 @@ Result<std::vector<uint64_t>> ParseSeeds(const std::string& text) {
     const auto ends = Split(part, '-');
     const Result<int64_t> first = ParseInt(ends.front()), last = ParseInt(ends.back());
     if (ends.size() > 2 || !first.ok() || !last.ok() || *last < *first ||
-        *last - *first >= kMostSeeds - static_cast<int64_t>(seeds.size())) {
+        *last - *first >= kMaxSeeds - static_cast<int64_t>(seeds.size())) {
       return Error(Code::kInvalidArgument,
-                   "\"{}\" is no seed and no range like 42-51 (at most {} in all)", part,
-                   kMostSeeds);
+                   "invalid seeds \"{}\": want a number or a range like 42-51, at most {} in all",
+                   part, kMaxSeeds);
     }
     for (int64_t seed = *first; seed <= *last; ++seed) {
       seeds.push_back(static_cast<uint64_t>(seed));
