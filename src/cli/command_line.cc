@@ -13,9 +13,8 @@ namespace {
 
 constexpr const char* kInspectName = "kubectl-inspect-gpushare";
 constexpr const char* kFooter =
-    "Exit codes: 0 answered; 64 a mistake in the command; 65 the quota is none; 66 no such node or "
-    "pod; 69 the API server does not answer;\n75 not in time; 77 not allowed to; 78 no kubeconfig. "
-    "Colours only on a "
+    "Exit codes: 0 success; 64 usage error; 65 invalid quota; 66 no such node or pod; 69 the API "
+    "server does not answer;\n75 timeout; 77 no permission; 78 no kubeconfig. Colors only on a "
     "terminal, and not with NO_COLOR.";
 
 const std::map<std::string, Format>& Formats() {
@@ -30,7 +29,7 @@ const std::map<std::string, Format>& Formats() {
 std::string ToFormat(std::string& text) {
   const auto found = Formats().find(ToLower(text));
   if (found == Formats().end()) {
-    return fmt::format("\"{}\" is none of table, wide, json and yaml", text);
+    return fmt::format("invalid format \"{}\": want table, wide, json or yaml", text);
   }
   text = std::to_string(static_cast<int>(found->second));
   return "";
@@ -39,7 +38,8 @@ std::string ToFormat(std::string& text) {
 void AddCluster(CLI::App* app, CommandLine* line) {
   app->add_option("--kubeconfig", line->kubeconfig,
                   "default: $KUBECONFIG, ~/.kube/config, the pod's service account");
-  app->add_option("--context", line->context, "of the kubeconfig; default: its current one");
+  app->add_option("--context", line->context,
+                  "context of the kubeconfig; default: the current one");
   app->add_option("--timeout", line->timeout_s, "seconds to wait for the cluster")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
@@ -52,7 +52,7 @@ void AddOutput(CLI::App* app, CommandLine* line) {
 }
 
 void AddWatch(CLI::App* app, CommandLine* line) {
-  app->add_flag("-w,--watch", line->watch, "go on, and print again when something has changed");
+  app->add_flag("-w,--watch", line->watch, "keep running, and print again after each change");
 }
 
 void AddNamespace(CLI::App* app, CommandLine* line, const char* otherwise) {
@@ -60,7 +60,7 @@ void AddNamespace(CLI::App* app, CommandLine* line, const char* otherwise) {
 }
 
 void AddInspect(CLI::App* app, CommandLine* line) {
-  app->add_flag("-d,--details", line->details, "which pod has how much of which GPU");
+  app->add_flag("-d,--details", line->details, "show each pod's share of each GPU");
   app->add_option("NODE", line->node, "only this node");
   AddWatch(app, line);
   AddCluster(app, line);
@@ -73,21 +73,22 @@ CLI::App* AddVerb(CLI::App* app, const char* name, const char* help, Verb verb, 
 }
 
 void AddLimit(CLI::App* app, CommandLine* line) {
-  CLI::App* limit = AddVerb(app, "limit",
-                            "lower what a pod's containers may use of their GPUs, while "
-                            "they run",
+  CLI::App* limit = AddVerb(app, "limit", "lower the GPU limits of a running pod's containers",
                             Verb::kLimit, line);
   limit->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
   limit
-      ->add_option("--memory", line->memory,
-                   "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, "
-                   "GPU_UUID=8Gi, or a list of them; \"none\": all that was granted")
+      ->add_option(
+          "--memory", line->memory,
+          "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, "
+          "GPU_UUID=8Gi, or a list of them, which replaces the one before; \"none\": no limit "
+          "below the grant")
       ->option_text("AMOUNT");
   limit
-      ->add_option("--compute", line->compute,
-                   "hundredths of each GPU's time, likewise: 20, CONTAINER=20, GPU_UUID=20")
+      ->add_option(
+          "--compute", line->compute,
+          "hundredths of each GPU's time, in the same format: 20, CONTAINER=20, GPU_UUID=20")
       ->option_text("AMOUNT");
-  AddNamespace(limit, line, "default: that of the context");
+  AddNamespace(limit, line, "default: the context's namespace");
   AddCluster(limit, line);
 }
 
@@ -95,38 +96,36 @@ void AddVerbs(CLI::App* app, CommandLine* line) {
   CLI::App* nodes =
       AddVerb(app, "nodes", "what each node has, and what is free", Verb::kNodes, line);
   CLI::App* gpus =
-      AddVerb(app, "gpus", "each GPU: who holds it, what is free, how it is", Verb::kGpus, line);
-  gpus->add_option("NODE", line->node, "only those of this node");
+      AddVerb(app, "gpus", "each GPU: holders, free capacity, health", Verb::kGpus, line);
+  gpus->add_option("NODE", line->node, "only this node");
   CLI::App* pods =
-      AddVerb(app, "pods", "what pods ask for, and which GPUs they have", Verb::kPods, line);
-  AddNamespace(pods, line, "default: that of the context");
-  pods->add_flag("-A,--all-namespaces", line->all_namespaces, "of all namespaces");
+      AddVerb(app, "pods", "GPU requests of pods, and the GPUs they hold", Verb::kPods, line);
+  AddNamespace(pods, line, "default: the context's namespace");
+  pods->add_flag("-A,--all-namespaces", line->all_namespaces, "all namespaces");
   CLI::App* explain =
-      AddVerb(app, "explain", "why a pod is where it is, or why it waits", Verb::kExplain, line);
+      AddVerb(app, "explain", "why a pod is on its node, or why it waits", Verb::kExplain, line);
   explain->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
-  AddNamespace(explain, line, "default: that of the context");
-  explain->add_option("--policy", line->policy, "the scheduler's policy, as its --policy says")
-      ->capture_default_str();
+  AddNamespace(explain, line, "default: the context's namespace");
+  explain->add_option("--policy", line->policy, "the scheduler's --policy")->capture_default_str();
   CLI::App* quota =
       AddVerb(app, "quota", "GPUs by namespace and model: used, left, limit", Verb::kQuota, line);
-  AddNamespace(quota, line, "default: all of them");
-  CLI::App* top = AddVerb(app, "top",
-                          "what containers with a share use of their GPUs, as their "
-                          "agents say",
+  AddNamespace(quota, line, "default: all namespaces");
+  CLI::App* top = AddVerb(app, "top", "GPU usage of containers with a share, from the agents",
                           Verb::kTop, line);
-  AddNamespace(top, line, "default: that of the context");
-  top->add_flag("-A,--all-namespaces", line->all_namespaces, "of all namespaces");
-  top->add_flag("--no-headers", line->no_headers, "only rows");
+  AddNamespace(top, line, "default: the context's namespace");
+  top->add_flag("-A,--all-namespaces", line->all_namespaces, "all namespaces");
+  top->add_flag("--no-headers", line->no_headers, "omit the header");
   for (CLI::App* sub : {nodes, gpus, pods, quota, top}) AddWatch(sub, line);
   for (CLI::App* sub : {nodes, gpus, pods, explain, quota, top}) {
     AddOutput(sub, line);
     AddCluster(sub, line);
   }
   AddLimit(app, line);
-  AddInspect(AddVerb(app, "inspect-gpushare",
-                     "GPU memory by node, as \"kubectl inspect gpushare\" of gpushare printed it",
-                     Verb::kInspectGpushare, line),
-             line);
+  AddInspect(
+      AddVerb(app, "inspect-gpushare",
+              "device memory by node, in the format of gpushare's \"kubectl inspect gpushare\"",
+              Verb::kInspectGpushare, line),
+      line);
 }
 
 }  // namespace
@@ -138,8 +137,8 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, CommandLi
                             : name == "kubectl-tessera" ? "kubectl tessera"
                                                         : "tessera";
   CLI::App app{inspect
-                   ? "Shows the GPU memory of the cluster's nodes, and how much pods have of it."
-                   : "Shows the GPUs of a Kubernetes cluster, who holds them, and why.",
+                   ? "Shows the device memory of the cluster's nodes, and the pods that hold it."
+                   : "Shows the GPUs of a Kubernetes cluster, their holders, and why pods wait.",
                shown};
   app.set_version_flag("--version", TESSERA_VERSION);
   app.footer(kFooter);

@@ -26,7 +26,7 @@ std::optional<int> ExitOf(std::vector<const char*> words) {
   return code;
 }
 
-TEST(CommandLineTest, VerbsTakeTheirOptions) {
+TEST(CommandLineTest, VerbsAcceptTheirOptions) {
   const CommandLine pods = Parsed({"tessera", "pods", "-A", "-o", "wide"});
   EXPECT_EQ(pods.verb, Verb::kPods);
   EXPECT_TRUE(pods.all_namespaces);
@@ -40,7 +40,7 @@ TEST(CommandLineTest, VerbsTakeTheirOptions) {
   EXPECT_EQ(Parsed({"kubectl-tessera", "gpus", "n1"}).node, "n1");
 }
 
-TEST(CommandLineTest, TheProgramsNameMakesItGpusharesPlugin) {
+TEST(CommandLineTest, ProgramNameSelectsGpusharesPlugin) {
   const CommandLine line = Parsed({"/usr/bin/kubectl-inspect-gpushare", "-d", "n1"});
   EXPECT_EQ(line.verb, Verb::kInspectGpushare);
   EXPECT_TRUE(line.details);
@@ -48,17 +48,18 @@ TEST(CommandLineTest, TheProgramsNameMakesItGpusharesPlugin) {
   EXPECT_EQ(Parsed({"tessera", "inspect-gpushare", "-d"}).verb, Verb::kInspectGpushare);
 }
 
-TEST(CommandLineTest, AnUnknownOutputNamesTheChoices) {
+TEST(CommandLineTest, ErrorForAnUnknownFormatListsTheFormats) {
   CommandLine line;
   const char* const words[] = {"tessera", "nodes", "-o", "foo"};
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(ParseCommandLine(4, words, &line), 64);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("\"foo\" is none of table, wide, json and yaml"), std::string::npos) << said;
+  EXPECT_NE(said.find("invalid format \"foo\": want table, wide, json or yaml"), std::string::npos)
+      << said;
   EXPECT_EQ(Parsed({"tessera", "nodes", "-o", "YAML"}).format, Format::kYaml);
 }
 
-TEST(CommandLineTest, MistakesEndWithTheCodeOfSysexits) {
+TEST(CommandLineTest, UsageErrorsHaveSysexitsCodes) {
   EXPECT_EQ(ExitOf({"tessera"}), 64);
   EXPECT_EQ(ExitOf({"tessera", "gpsu"}), 64);
   EXPECT_EQ(ExitOf({"tessera", "nodes", "-o", "xml"}), 64);

@@ -20,7 +20,7 @@ enum class Format : uint8_t { kTable, kWide, kJson, kYaml };
 
 struct Style {
   Format format = Format::kTable;
-  bool colour = false;
+  bool color = false;
 
   bool wide() const { return format == Format::kWide; }
   bool for_machines() const { return format == Format::kJson || format == Format::kYaml; }

@@ -9,16 +9,16 @@
 namespace tessera::cli {
 namespace {
 
-using testing::MadeUpCluster;
+using testing::FakeCluster;
 using testing::PodIn;
 
 class CommandsTest : public ::testing::Test {
  protected:
   CommandsTest() { FillSample(cluster_); }
-  MadeUpCluster cluster_;
+  FakeCluster cluster_;
 };
 
-TEST_F(CommandsTest, NodesShowWhatIsUsedAndWhatIsFree) {
+TEST_F(CommandsTest, NodesShowUsedAndFree) {
   EXPECT_EQ(ShowNodes(cluster_.view(), {}),
             R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   STATUS
 big    A100    4      1      1.3/4     96/320 GiB   4      Ready
@@ -37,7 +37,7 @@ old    A100    2      1      0/2       0/32 GiB     0      -      550.163.01   1
 )");
 }
 
-TEST_F(CommandsTest, GpusSayWhoHoldsThem) {
+TEST_F(CommandsTest, GpusShowTheirHolders) {
   EXPECT_EQ(
       ShowGpus(cluster_.view(), "", {}).value(),
       R"(NODE   GPU   MODEL   COMPUTE   MEMORY      HELD BY                                            STATUS
@@ -51,7 +51,7 @@ old    1     A100    0         0/16 GiB    -                                    
 )");
 }
 
-TEST_F(CommandsTest, PodsShowSharesInTheUnitsOfTheirUsers) {
+TEST_F(CommandsTest, PodsShowSharesInTheUnitsOfTheirRequests) {
   cluster_.Add(PodIn("ml", "late", {{names::kResourceGpu, "8"}}));
   EXPECT_EQ(ShowPods(cluster_.view(), "", {}),
             R"(NAMESPACE   NAME        ASKS FOR                           NODE   GPUS   STATUS
@@ -81,7 +81,7 @@ web         NVIDIA A100-SXM4-80GB   0.038   -      -       public,spare
 )");
 }
 
-TEST_F(CommandsTest, LimitsThatAreNotKnownAreNotShownAsNone) {
+TEST_F(CommandsTest, UnknownLimitsAreNotShownAsNone) {
   const Status problem(Code::kDataLoss, "ConfigMap kube-system/gpuquota: \033 is no JSON");
   EXPECT_EQ(ShowQuota(cluster_.view(), "ml", problem, {}),
             R"(NAMESPACE   MODEL                   USED   LEFT   LIMIT   POOLS
@@ -105,7 +105,7 @@ TEST_F(CommandsTest, JsonAndYamlHaveTheSameExactNumbers) {
   EXPECT_EQ(gpu.Find("heldBy")->items()[0].StringAt("name").value(), "nginx");
 }
 
-TEST_F(CommandsTest, SlicesStandInThePlaceOfTheirGpu) {
+TEST_F(CommandsTest, SlicesReplaceTheirGpu) {
   cluster_.AddChanged(ledger::testing::GpuNode("sliced", 2), 1, [](device::Gpu& gpu) {
     gpu.mig = {{.uuid = "MIG-a", .profile = "1g.10gb", .gpu_instance = 7, .memory = GiB(10)},
                {.uuid = "MIG-b", .profile = "3g.40gb", .gpu_instance = 9, .memory = GiB(40)}};
@@ -118,7 +118,7 @@ sliced   1:9   A100 3g.40gb   0         0/40 GiB   -         Healthy
 )");
 }
 
-TEST_F(CommandsTest, AnUnknownNodeIsAnsweredWithItsNeighbours) {
+TEST_F(CommandsTest, ErrorForAnUnknownNodeListsSimilarNames) {
   const auto answer = ShowGpus(cluster_.view(), "bog", {});
   EXPECT_EQ(answer.status().code(), Code::kNotFound);
   EXPECT_EQ(answer.status().message(), "there is no node \"bog\": did you mean big?");
@@ -141,15 +141,15 @@ TEST_F(CommandsTest, HostileReasonsDoNotReachTheTerminal) {
   }
 }
 
-TEST_F(CommandsTest, ColoursComeOnlyWhereTheyAreAskedFor) {
+TEST_F(CommandsTest, ColorsOnlyOnRequest) {
   EXPECT_EQ(ShowNodes(cluster_.view(), {}).find('\033'), std::string::npos);
-  EXPECT_NE(ShowNodes(cluster_.view(), {.colour = true}).find("\033[31m"), std::string::npos);
+  EXPECT_NE(ShowNodes(cluster_.view(), {.color = true}).find("\033[31m"), std::string::npos);
 }
 
-TEST(CommandsOnNothingTest, SayThatThereIsNothing) {
-  MadeUpCluster cluster;
+TEST(CommandsOnEmptyClusterTest, SayThatThereIsNothing) {
+  FakeCluster cluster;
   EXPECT_TRUE(ShowNodes(cluster.view(), {}).starts_with("No node has GPUs."));
-  EXPECT_EQ(ShowPods(cluster.view(), "", {}), "No pod asks for GPUs.\n");
+  EXPECT_EQ(ShowPods(cluster.view(), "", {}), "No pod requests GPUs.\n");
   EXPECT_EQ(ShowQuota(cluster.view(), "", {}, {}),
             "No namespace has a GPU quota, and none uses GPUs.\n");
   EXPECT_EQ(ShowPods(cluster.view(), "", {.format = Format::kYaml}), "pods: []\n");

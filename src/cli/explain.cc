@@ -47,73 +47,73 @@ std::vector<GpuUse> UsesOf(const ledger::PodEntry& pod, const ClusterUses& all) 
   return uses;
 }
 
-// OK where the agent of its node has answered.
-Status WhyNoUses(const Result<ClusterUses>& uses) {
+// Why the usage is unknown; OK if the agent of the node has answered.
+Status UsageProblem(const Result<ClusterUses>& uses) {
   if (!uses.ok()) return uses.status();
   return uses->problems.empty() ? Status::Ok() : uses->problems.begin()->second;
 }
 
-class Speaker {
+class ExplanationWriter {
  public:
-  Speaker(const Explanation& found, bool colour, const Result<ClusterUses>* uses)
-      : found_(found), uses_(uses), paper_(colour) {}
+  ExplanationWriter(const Explanation& found, bool color, const Result<ClusterUses>* uses)
+      : found_(found), uses_(uses), paper_(color) {}
 
-  std::string Say() {
+  std::string Write() {
     const ledger::PodEntry& pod = found_.pod;
     const std::string name = "Pod " + pod.ask.Text();
     switch (found_.finding) {
       case Finding::kEnded:
-        paper_.Line(name + " has ended: it holds no GPU any more.");
+        paper_.Line(name + " has ended: it no longer holds a GPU.");
         break;
       case Finding::kUnreadable:
         paper_.Line(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
         paper_.Line("  " + found_.unreadable);
         break;
       case Finding::kNoGpus:
-        paper_.Line(name + " asks for no GPU: Tessera has no part in where it runs.");
+        paper_.Line(name + " requests no GPU: Tessera does not place it.");
         break;
       case Finding::kPlaced:
-        SayPlaced(name);
+        WritePlaced(name);
         break;
       case Finding::kWaits:
-        SayWaits(name);
+        WriteWaits(name);
         break;
     }
     return paper_.Take();
   }
 
  private:
-  void SayPlaced(const std::string& name) {
+  void WritePlaced(const std::string& name) {
     const ledger::PodEntry& pod = found_.pod;
-    paper_.Line(fmt::format("{} asks for {} and is on node {}{}.", name, found_.asks, pod.node,
-                            pod.deleting ? ", which it is leaving" : ""),
+    paper_.Line(fmt::format("{} requests {} and is on node {}{}.", name, found_.asks, pod.node,
+                            pod.deleting ? ", terminating" : ""),
                 Tone::kHead);
     if (!pod.problem.empty()) paper_.Line("  " + pod.problem, Tone::kBad);
     if (pod.guessed()) {
       paper_.Line(
-          "  It was bound by somebody who does not say which GPUs it has; these are set "
-          "aside until the node's agent says.");
+          "  It bypassed the scheduler, so its GPUs are unknown; these are set aside until the "
+          "node's agent reports them.");
     }
-    SayDevices();
-    SayUse();
-    SayCandidates(fmt::format("How nodes score for it now, by policy {}, as if it were not there:",
-                              found_.policy));
-    SayQuota();
+    WriteDevices();
+    WriteUsage();
+    WriteCandidates(
+        fmt::format("Current scores of nodes by policy {}, without this pod:", found_.policy));
+    WriteQuota();
   }
 
-  void SayWaits(const std::string& name) {
-    paper_.Line(fmt::format("{} asks for {} and waits.", name, found_.asks), Tone::kHead);
+  void WriteWaits(const std::string& name) {
+    paper_.Line(fmt::format("{} requests {} and waits.", name, found_.asks), Tone::kHead);
     for (const std::string& gate : found_.gates) {
       paper_.Line(
-          fmt::format("  It is held back by scheduling gate {}: nobody looks for a node "
-                      "until that is taken away.",
+          fmt::format("  Scheduling gate {} holds it back: no node is chosen until the gate is "
+                      "removed.",
                       gate));
     }
     if (!found_.nominated_node.empty()) {
       paper_.Line(
-          fmt::format("  kube-scheduler works on placing it on node {}, where the scheduler holds "
-                      "GPUs for it: it waits there for other pods of its group, for volumes, or "
-                      "for evicted pods to end.",
+          fmt::format("  kube-scheduler is placing it on node {}, where the scheduler holds GPUs "
+                      "for it: it waits for other pods of its group, for volumes, or for evicted "
+                      "pods to end.",
                       found_.nominated_node));
     }
     if (found_.nodes == 0) {
@@ -123,22 +123,22 @@ class Speaker {
     paper_.Line("  " + found_.summary + ".");
     if (found_.refused_by_quota > 0) {
       paper_.Line(
-          fmt::format("  The quota refuses {} node{} with room: {}", found_.refused_by_quota,
+          fmt::format("  The quota rejects {} node{} with room: {}", found_.refused_by_quota,
                       Plural(found_.refused_by_quota), fmt::join(found_.quota_refusals, "; ")),
           Tone::kBad);
     }
     if (found_.fitting > 0) {
-      SayCandidates(fmt::format(
-          "{} node{} would do for its GPUs. What keeps it from them is kube-scheduler's to say "
-          "(CPU, memory, taints, node selector, affinity): kubectl describe pod.",
+      WriteCandidates(fmt::format(
+          "{} node{} with room for its GPUs. If it still waits, see kube-scheduler's "
+          "reasons (CPU, memory, taints, node selector, affinity): kubectl describe pod.",
           found_.fitting, Plural(found_.fitting)));
     } else {
-      SayNearest();
+      WriteNearest();
     }
-    SayQuota();
+    WriteQuota();
   }
 
-  void SayDevices() {
+  void WriteDevices() {
     Table table({"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"});
     for (const auto& [container, shares] : found_.pod.assignment.containers) {
       for (const device::DeviceShare& share : shares) {
@@ -149,7 +149,7 @@ class Speaker {
                    known ? device::ShortModel(device->gpu->model) : "-",
                    share.compute == kWholeGpu
                        ? "whole"
-                       : fmt::format("{} GPU, {}", CardsText(share.compute.count()),
+                       : fmt::format("{} GPU, {}", GpuCountText(share.compute.count()),
                                      MemoryText(share.memory)),
                    share.uuid});
       }
@@ -159,28 +159,27 @@ class Speaker {
     paper_.Add(table, 2);
   }
 
-  void SayUse() {
+  void WriteUsage() {
     if (uses_ == nullptr || !HasShares(found_.pod)) return;
-    const auto problem = WhyNoUses(*uses_);
+    const auto problem = UsageProblem(*uses_);
     if (!problem.ok()) {
       paper_.Space();
-      paper_.Line("What it uses of its shares is not known: " + problem.message());
+      paper_.Line("The usage of its shares is unknown: " + problem.message());
       return;
     }
     const std::vector<GpuUse> uses = UsesOf(found_.pod, **uses_);
     if (uses.empty()) return;
     paper_.Space();
-    paper_.Line("What its containers use of their shares:");
+    paper_.Line("Usage of its shares by container:");
     paper_.Add(UsesTable(uses), 2);
     if (std::ranges::all_of(uses, &GpuUse::limited)) return;
     paper_.Line(
-        fmt::format("  Nothing holds a container to its share that is not limited: isolation was "
-                    "off on node {} "
-                    "when it started (tessera-agent --limits-dir, node label {}).",
+        fmt::format("  A container that is not limited can exceed its share: isolation was off on "
+                    "node {} when it started (tessera-agent --limits-dir, node label {}).",
                     found_.pod.node, names::kLabelCgpuDisableIsolation));
   }
 
-  void SayCandidates(const std::string& heading) {
+  void WriteCandidates(const std::string& heading) {
     if (found_.candidates.empty()) return;
     paper_.Space();
     paper_.Line(heading);
@@ -195,21 +194,21 @@ class Speaker {
     paper_.Add(table, 2);
   }
 
-  void SayNearest() {
+  void WriteNearest() {
     if (found_.nearest.empty()) return;
     paper_.Space();
-    paper_.Line("The nearest to having room:");
+    paper_.Line("Nodes closest to having room:");
     for (const Misfit& misfit : found_.nearest) {
       paper_.Line(fmt::format("  {}: {}", misfit.node, misfit.reason));
       Table table({"GPU", "WHY NOT"});
       for (const auto& [gpu, why] : misfit.gpus) {
-        table.Add({gpu, why.empty() ? Cell("would do", Tone::kGood) : Cell(why)});
+        table.Add({gpu, why.empty() ? Cell("fits", Tone::kGood) : Cell(why)});
       }
       if (!table.empty()) paper_.Add(table, 4);
     }
   }
 
-  void SayQuota() {
+  void WriteQuota() {
     if (found_.quota.empty()) return;
     paper_.Space();
     paper_.Line(fmt::format("Quota of namespace {}, without this pod:", found_.pod.ask.ns));
@@ -305,14 +304,14 @@ std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const k
   const Explanation found = ExplanationOf(ledger, facts, pod);
   if (style.for_machines()) {
     Json json = JsonOfExplanation(View(ledger, facts), found);
-    if (uses != nullptr && found.finding == Finding::kPlaced && WhyNoUses(*uses).ok()) {
+    if (uses != nullptr && found.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
       for (const GpuUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
       json.Set("uses", std::move(list));
     }
     return Serialize(json, style);
   }
-  return Speaker(found, style.colour, uses).Say();
+  return ExplanationWriter(found, style.color, uses).Write();
 }
 
 }  // namespace tessera::cli

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 namespace {
 
-using testing::MadeUpCluster;
+using testing::FakeCluster;
 using testing::PodIn;
 
 class ExplainTest : public ::testing::Test {
@@ -18,20 +18,20 @@ class ExplainTest : public ::testing::Test {
     EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "asking changes nothing";
     return text;
   }
-  MadeUpCluster cluster_;
+  FakeCluster cluster_;
 };
 
-TEST_F(ExplainTest, SaysWhereAPodIsAndHowNodesScore) {
+TEST_F(ExplainTest, ShowsThePodsGpusAndTheScoresOfNodes) {
   const std::string text = Explained(cluster_.Place(
       PodIn("default", "web",
             {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "20"}}),
       "big", 3, 300, GiB(5)));
-  EXPECT_EQ(text, R"(Pod default/web asks for vcuda-core: 30, vcuda-memory: 20 and is on node big.
+  EXPECT_EQ(text, R"(Pod default/web requests vcuda-core: 30, vcuda-memory: 20 and is on node big.
 
   CONTAINER   GPU   MODEL   SHARE            UUID
   main        3     A100    0.3 GPU, 5 GiB   GPU-big-3
 
-How nodes score for it now, by policy Tessera, as if it were not there:
+Current scores of nodes by policy Tessera, without this pod:
   RANK   NODE             SCORE   MADE OF
   1/3    big (here)       300     waste avoided 300
   2/3    mini             -687    waste avoided -687
@@ -39,36 +39,36 @@ How nodes score for it now, by policy Tessera, as if it were not there:
 )");
 }
 
-TEST_F(ExplainTest, SaysWhyAPodWaitsGpuByGpu) {
+TEST_F(ExplainTest, ShowsPerGpuWhyAPodWaits) {
   const std::string text =
       Explained(cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "2"}})));
-  EXPECT_EQ(text, R"(Pod ml/two asks for gpu: 2 and waits.
+  EXPECT_EQ(text, R"(Pod ml/two requests gpu: 2 and waits.
   0/3 nodes have room: 1 too few GPUs, 1 insufficient free GPUs, 1 unhealthy GPUs.
 
-The nearest to having room:
+Nodes closest to having room:
   big: 2 GPUs wanted, 1 of 4 free: 1 held whole, 2 shared
     GPU   WHY NOT
     0     held whole by a pod (ml/train)
     1     a whole GPU wanted, but pods have parts of it; 0.7 GPU free (default/nginx)
     2     a whole GPU wanted, but pods have parts of it; 1 GPU free (default/binpack-1, web/binpack-2)
-    3     would do
+    3     fits
   old: 2 GPUs wanted, 1 of 2 free: 1 unhealthy
     GPU   WHY NOT
-    0     would do
+    0     fits
     1     unhealthy: XID 79: GPU has fallen off the bus
   mini: 2 GPUs wanted, 1 of 1 free
     GPU   WHY NOT
-    0     would do
+    0     fits
 )");
 }
 
-TEST_F(ExplainTest, SaysWhatTheQuotaHasLeft) {
+TEST_F(ExplainTest, ShowsTheRemainingQuota) {
   cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":1}}})").value());
   const std::string text =
       Explained(cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}})));
-  EXPECT_EQ(text, R"(Pod ml/next asks for gpu: 1 and waits.
+  EXPECT_EQ(text, R"(Pod ml/next requests gpu: 1 and waits.
   3/3 nodes have room.
-  The quota refuses 3 nodes with room: namespace "ml" may use 1 GPUs of model A100: 1 used, 0 left, 1 wanted
+  The quota rejects 3 nodes with room: namespace "ml" may use 1 GPUs of model A100: 1 used, 0 left, 1 wanted
 
 Quota of namespace ml, without this pod:
   NAMESPACE   MODEL   USED   LEFT   LIMIT   POOLS
@@ -76,26 +76,26 @@ Quota of namespace ml, without this pod:
 )");
 }
 
-TEST_F(ExplainTest, SaysOfAllModelsWhyTheQuotaRefusesThem) {
+TEST_F(ExplainTest, ShowsForEachModelWhyTheQuotaRejectsIt) {
   kube::NodeObject other = ledger::testing::GpuNode("other", 1);
   other.meta.labels[std::string(names::kLabelLegacyGpuModel)] = "T4";
   cluster_.Add(other);
   cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":1}}})").value());
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}}));
   const std::string text = Explained(pod);
-  EXPECT_NE(text.find("refuses 4 nodes with room: "), std::string::npos) << text;
+  EXPECT_NE(text.find("rejects 4 nodes with room: "), std::string::npos) << text;
   EXPECT_NE(text.find("A100: 1 used, 0 left, 1 wanted"), std::string::npos) << text;
-  EXPECT_NE(text.find("GPU model \"T4\": it has some for A100; namespace"), std::string::npos)
+  EXPECT_NE(text.find("GPU model \"T4\": it has a quota for A100; namespace"), std::string::npos)
       << text;
 }
 
-TEST_F(ExplainTest, SaysWhichNodesWouldDo) {
+TEST_F(ExplainTest, ShowsNodesThatFit) {
   const std::string text =
       Explained(cluster_.Add(PodIn("ml", "one", {{names::kResourceGpu, "1"}})));
-  EXPECT_EQ(text, R"(Pod ml/one asks for gpu: 1 and waits.
+  EXPECT_EQ(text, R"(Pod ml/one requests gpu: 1 and waits.
   3/3 nodes have room.
 
-3 nodes would do for its GPUs. What keeps it from them is kube-scheduler's to say (CPU, memory, taints, node selector, affinity): kubectl describe pod.
+3 nodes with room for its GPUs. If it still waits, see kube-scheduler's reasons (CPU, memory, taints, node selector, affinity): kubectl describe pod.
   RANK   NODE             SCORE   MADE OF
   1/3    big              0
   2/3    mini             0
@@ -103,36 +103,36 @@ TEST_F(ExplainTest, SaysWhichNodesWouldDo) {
 )");
 }
 
-TEST_F(ExplainTest, LeavesPodsWithoutGpusAlone) {
+TEST_F(ExplainTest, ReportsPodsWithoutGpus) {
   kube::PodObject plain = PodIn("default", "plain", {{"cpu", "1"}});
   plain.node_name = "cpu-only";
   EXPECT_EQ(Explained(cluster_.Add(plain)),
-            "Pod default/plain asks for no GPU: Tessera has no part in where it runs.\n");
+            "Pod default/plain requests no GPU: Tessera does not place it.\n");
 }
 
-TEST_F(ExplainTest, KnowsPodsThatHaveEndedOrAskWrongly) {
+TEST_F(ExplainTest, ReportsEndedPodsAndInvalidRequests) {
   kube::PodObject ended = PodIn("default", "done", {{names::kResourceGpu, "1"}});
   ended.phase = kube::PodPhase::kSucceeded;
   EXPECT_EQ(Explained(cluster_.Add(ended)),
-            "Pod default/done has ended: it holds no GPU any more.\n");
+            "Pod default/done has ended: it no longer holds a GPU.\n");
   const std::string wrong =
       Explained(cluster_.Add(PodIn("default", "wrong", {{names::kResourceVcudaCore, "150"}})));
   EXPECT_NE(wrong.find("its request cannot be met anywhere"), std::string::npos) << wrong;
   EXPECT_NE(wrong.find("150"), std::string::npos) << wrong;
 }
 
-TEST_F(ExplainTest, SpeaksOfGatesThatHoldAPodBack) {
+TEST_F(ExplainTest, ReportsSchedulingGates) {
   kube::PodObject gated = PodIn("default", "gated", {{names::kResourceGpu, "1"}});
   gated.gates = {"example.com/quota"};
-  EXPECT_NE(Explained(cluster_.Add(gated)).find("scheduling gate example.com/quota"),
+  EXPECT_NE(Explained(cluster_.Add(gated)).find("Scheduling gate example.com/quota"),
             std::string::npos);
 }
 
-TEST_F(ExplainTest, NamesTheNodeThatKubeSchedulerWorksOn) {
+TEST_F(ExplainTest, ReportsTheNominatedNode) {
   kube::PodObject held = PodIn("default", "held", {{names::kResourceGpu, "1"}});
   held.nominated_node = "big";
   const kube::PodObject& pod = cluster_.Add(held);
-  EXPECT_NE(Explained(pod).find("kube-scheduler works on placing it on node big, where the "
+  EXPECT_NE(Explained(pod).find("kube-scheduler is placing it on node big, where the "
                                 "scheduler holds GPUs for it"),
             std::string::npos);
   const std::string json =
@@ -140,7 +140,7 @@ TEST_F(ExplainTest, NamesTheNodeThatKubeSchedulerWorksOn) {
   EXPECT_EQ(ParseJson(json)->StringAt("nominatedNode").value(), "big");
 }
 
-TEST_F(ExplainTest, SpeaksJson) {
+TEST_F(ExplainTest, WritesJson) {
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
   const Json json =
       ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = Format::kJson}))

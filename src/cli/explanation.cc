@@ -17,8 +17,8 @@ using placement::Lack;
 constexpr size_t kCandidatesShown = 5;
 constexpr size_t kNearestShown = 3;
 
-// How far a node is from having room: what goes away by itself before what never does.
-int ClassOf(Lack lack) {
+// Orders lacks from temporary to permanent.
+int PermanenceOf(Lack lack) {
   switch (lack) {
     case Lack::kNothing:
       return 0;
@@ -66,7 +66,7 @@ class Explainer {
   Explanation Explain();
 
  private:
-  void AskAll();
+  void QueryLedger();
   void Judge(ClusterLedger::Question& question);
   void Rank(const ClusterLedger::Question& question, const std::set<std::string_view>& fitting);
   void FindNearest(const ClusterLedger::Question& question);
@@ -98,7 +98,7 @@ Explanation Explainer::Explain() {
   const auto known = ledger_.pods().find(object_.meta.uid);
   if (known != ledger_.pods().end()) found_.pod = known->second;
   found_.pod.ask = *ask;
-  found_.asks = AskText(ask->request, ledger_.options().gpu_mem_unit);
+  found_.asks = RequestText(ask->request, ledger_.options().gpu_mem_unit);
   if (!ask->request.asks_for_devices()) {
     found_.finding = Finding::kNoGpus;
     return std::move(found_);
@@ -112,12 +112,12 @@ Explanation Explainer::Explain() {
     for (DeviceView& device : found_.devices) device.holders.clear();
   }
   ledger_.RemovePod(object_.meta.uid);
-  AskAll();
+  QueryLedger();
   ledger_.SetPod(object_);
   return std::move(found_);
 }
 
-void Explainer::AskAll() {
+void Explainer::QueryLedger() {
   for (const QuotaLine& line : QuotaLines(ledger_, object_.meta.ns)) {
     if (line.limit_milli || !line.pools.empty()) found_.quota.push_back(line);
   }
@@ -189,7 +189,7 @@ void Explainer::FindNearest(const ClusterLedger::Question& question) {
     const placement::NodeLack lack = placement::WhyNot(view, demand);
     if (lack.ok()) continue;
     near.push_back(
-        {{ClassOf(lack.lack), lack.wanted - lack.free, GapOf(view, demand, lack)}, &node});
+        {{PermanenceOf(lack.lack), lack.wanted - lack.free, GapOf(view, demand, lack)}, &node});
   }
   const size_t shown = std::min(near.size(), kNearestShown);
   std::partial_sort(near.begin(), near.begin() + static_cast<ptrdiff_t>(shown), near.end(),

@@ -13,10 +13,10 @@
 
 namespace tessera::cli::testing {
 
-class MadeUpCluster {
+class FakeCluster {
  public:
-  MadeUpCluster() { ledger_ = ledger::ClusterLedger::Make({}, &clock_).value(); }
-  // Pods that a test keeps for Explain stay valid.
+  FakeCluster() { ledger_ = ledger::ClusterLedger::Make({}, &clock_).value(); }
+  // References to added pods stay valid.
   kube::PodObject& Add(kube::PodObject pod) {
     kube::PodObject& kept = pods_[pod.meta.ns + "/" + pod.meta.name];
     kept = std::move(pod);
@@ -71,8 +71,8 @@ inline kube::PodObject PodIn(const std::string& ns, const std::string& name,
   return pod;
 }
 
-// Three nodes: "big" is in use in every way, "old" has an ill GPU, "mini" is empty.
-inline void FillSample(MadeUpCluster& cluster) {
+// Three nodes: "big" is in use in every way, "old" has an unhealthy GPU, "mini" is empty.
+inline void FillSample(FakeCluster& cluster) {
   kube::NodeObject big = ledger::testing::GpuNode("big", 4);
   big.internal_ip = "10.0.0.1";
   cluster.Add(big);

@@ -51,7 +51,7 @@ class FollowerTest : public ::testing::Test {
   std::unique_ptr<Follower> follower_;
 };
 
-TEST_F(FollowerTest, SaysNothingWhileItFollows) {
+TEST_F(FollowerTest, ReportsNothingWhileItFollows) {
   runner_.RunFor(std::chrono::milliseconds(300));
   server_.EndWatches();
   runner_.RunFor(std::chrono::milliseconds(700));
@@ -59,7 +59,7 @@ TEST_F(FollowerTest, SaysNothingWhileItFollows) {
   EXPECT_EQ(loads_, 0);
 }
 
-TEST_F(FollowerTest, AnOutageIsSaidAndSoIsItsEnd) {
+TEST_F(FollowerTest, ReportsAnOutageAndItsEnd) {
   server_.Refuse("nodes", 503);
   ASSERT_TRUE(Until([&] {
     server_.EndWatches();
@@ -77,7 +77,7 @@ TEST_F(FollowerTest, AnOutageIsSaidAndSoIsItsEnd) {
   EXPECT_EQ(loads_, 0);
 }
 
-TEST_F(FollowerTest, AServerThatHangsIsSaidAndSoIsItsReturn) {
+TEST_F(FollowerTest, ReportsAHangingServerAndItsReturn) {
   bool hangs = true;
   std::vector<net::HttpServer::Reply> held;
   server_.SetHang([&](const net::HttpServer::Reply& reply) {
@@ -92,7 +92,7 @@ TEST_F(FollowerTest, AServerThatHangsIsSaidAndSoIsItsReturn) {
   EXPECT_TRUE(Until([&] { return !Stale(); }));
 }
 
-TEST_F(FollowerTest, AnOutageIsNoticedOnceWhateverItsErrors) {
+TEST_F(FollowerTest, NotifiesOncePerOutage) {
   server_.Refuse("nodes", 503);
   std::vector<std::string> lines;
   std::vector<std::string> notices;
@@ -123,7 +123,7 @@ TEST_F(FollowerTest, AnOutageIsNoticedOnceWhateverItsErrors) {
   EXPECT_EQ(notices[1], "follows the cluster again");
 }
 
-TEST_F(FollowerTest, ALoginElsewhereCounts) {
+TEST_F(FollowerTest, LoginInAnotherTerminalTakesEffect) {
   server_.RequireToken("new");
   SetNodes({"n1", "n2"});
   ASSERT_TRUE(Until([&] {

@@ -15,7 +15,7 @@ constexpr size_t kHoldersShown = 3;
 std::string HolderText(const Holding& holding) {
   std::string share = holding.whole() ? "whole" : "";
   if (!holding.whole() && holding.share.compute > MilliGpu(0)) {
-    share = CardsText(holding.share.compute.count());
+    share = GpuCountText(holding.share.compute.count());
   }
   if (!holding.whole() && holding.share.memory > Bytes(0)) {
     if (!share.empty()) share += ", ";
@@ -43,7 +43,7 @@ std::vector<Cell> RowOf(const NodeView& node, const DeviceView& device, Style st
   std::vector<Cell> row{node.entry->node.name,
                         device.name,
                         model.empty() ? "-" : model,
-                        CardsText(device.used_milli),
+                        GpuCountText(device.used_milli),
                         MemoryText(device.used, device.memory),
                         HoldersText(device, style.wide())};
   if (style.wide()) {
@@ -124,7 +124,7 @@ Result<std::string> ShowGpus(const View& view, std::string_view node, Style styl
   for (const NodeView& each : nodes) {
     for (const DeviceView& device : each.devices) table.Add(RowOf(each, device, style));
   }
-  Paper paper(style.colour);
+  Paper paper(style.color);
   if (table.empty()) {
     paper.Line(node.empty() ? "No node has GPUs: see \"tessera nodes\"."
                             : fmt::format("Node {} has no GPUs that are known.", node));

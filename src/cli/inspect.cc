@@ -44,7 +44,7 @@ class Inspection {
   static bool IsPending(const ledger::PodEntry& pod) {
     return pod.guessed() || pod.assignment.containers.empty();
   }
-  int64_t AskOf(const NodeView& node, const ledger::PodEntry& pod) const;
+  int64_t RequestOf(const NodeView& node, const ledger::PodEntry& pod) const;
   std::optional<int64_t> PendingOf(const NodeView& node) const;
   int64_t HeldOf(const NodeView& node, const ledger::PodEntry& pod, int index) const;
   std::string RowsOf(const NodeView& node, const std::vector<GpuUsage>& gpus, bool pending) const;
@@ -83,7 +83,7 @@ std::vector<GpuUsage> Inspection::GpusOf(const NodeView& node) const {
   return gpus;
 }
 
-int64_t Inspection::AskOf(const NodeView& node, const ledger::PodEntry& pod) const {
+int64_t Inspection::RequestOf(const NodeView& node, const ledger::PodEntry& pod) const {
   const device::Request& request = pod.ask.request;
   Bytes sum = request.OneGpuShare().memory;
   for (const device::ContainerRequest& container : request.containers) {
@@ -99,7 +99,7 @@ int64_t Inspection::AskOf(const NodeView& node, const ledger::PodEntry& pod) con
 std::optional<int64_t> Inspection::PendingOf(const NodeView& node) const {
   std::optional<int64_t> pending;
   for (const ledger::PodEntry* pod : node.pods) {
-    if (IsPending(*pod)) pending = pending.value_or(0) + AskOf(node, *pod);
+    if (IsPending(*pod)) pending = pending.value_or(0) + RequestOf(node, *pod);
   }
   return pending;
 }
@@ -164,7 +164,7 @@ std::string Inspection::RowsOf(const NodeView& node, const std::vector<GpuUsage>
     for (const GpuUsage& gpu : gpus) {
       rows += fmt::format("{}\t", waits ? 0 : HeldOf(node, *pod, gpu.index));
     }
-    if (pending) rows += fmt::format("{}\t", waits ? AskOf(node, *pod) : 0);
+    if (pending) rows += fmt::format("{}\t", waits ? RequestOf(node, *pod) : 0);
     rows += "\n";
   }
   return rows;

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 namespace {
 
-using testing::MadeUpCluster;
+using testing::FakeCluster;
 using testing::PodIn;
 
 class InspectTest : public ::testing::Test {
@@ -15,10 +15,10 @@ class InspectTest : public ::testing::Test {
   std::string Inspect(InspectOptions options = {}) {
     return InspectGpushare(cluster_.view(), options).value();
   }
-  MadeUpCluster cluster_;
+  FakeCluster cluster_;
 };
 
-TEST_F(InspectTest, SummaryHasTheColumnsAndTheFooterOfTheOriginal) {
+TEST_F(InspectTest, SummaryHasTheOriginalColumnsAndFooter) {
   EXPECT_EQ(
       Inspect(),
       R"(NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  GPU3(Allocated/Total)  GPU Memory(GiB)
@@ -50,7 +50,7 @@ Allocated/Total GPU Memory In Cluster:  96/320 (30%)
 )");
 }
 
-TEST_F(InspectTest, APodWithoutAKnownGpuIsPending) {
+TEST_F(InspectTest, PodWithUnknownGpusIsPending) {
   kube::PodObject stray = PodIn("default", "stray", {{names::kResourceGpuMem, "2"}});
   stray.node_name = "mini";
   cluster_.Add(stray);
@@ -76,15 +76,15 @@ Allocated/Total GPU Memory In Cluster:  2/16 (12%)
 )");
 }
 
-TEST_F(InspectTest, GpusOfDifferentSizeAreShownAsTheyAre) {
+TEST_F(InspectTest, ShowsTheSizeOfEachGpu) {
   cluster_.AddChanged(ledger::testing::GpuNode("mixed", 2), 1,
                       [](device::Gpu& gpu) { gpu.memory = MiB(15109); });
   EXPECT_NE(Inspect({.node = "mixed"}).find("0/80                   0/14 "), std::string::npos)
       << Inspect({.node = "mixed"});
 }
 
-TEST(InspectUnitTest, TheUnitIsWhatANodeOffersMoreOfThanItHasGib) {
-  MadeUpCluster cluster;
+TEST(InspectUnitTest, UnitIsMibIfANodeOffersMoreThanItsGib) {
+  FakeCluster cluster;
   cluster.Add(ledger::testing::GpuNode("h200", 1, "141Gi"));
   EXPECT_EQ(MemoryUnitOf(cluster.ledger(), cluster.facts()), device::MemoryUnit::kGiB);
   cluster.SetGpuMem("h200", 141);

@@ -31,7 +31,7 @@ struct MemoryKind {
   static constexpr std::string_view kFlag = "--memory";
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
   static auto Parse(std::string_view text) { return device::ParseMemoryLimits(text); }
-  static Bytes MostOf(const ledger::PodEntry&, const device::DeviceShare& share) {
+  static Bytes MaxOf(const ledger::PodEntry&, const device::DeviceShare& share) {
     return share.memory;
   }
   static std::string Text(Bytes memory) { return MemoryText(memory); }
@@ -41,7 +41,7 @@ struct ComputeKind {
   static constexpr std::string_view kFlag = "--compute";
   static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
   static auto Parse(std::string_view text) { return device::ParseComputeLimits(text); }
-  static MilliGpu MostOf(const ledger::PodEntry& pod, const device::DeviceShare& share) {
+  static MilliGpu MaxOf(const ledger::PodEntry& pod, const device::DeviceShare& share) {
     if (share.compute == MilliGpu(0)) return share.compute;
     return std::max(share.compute, pod.ask.request.elastic_limit.value_or(MilliGpu(0)));
   }
@@ -54,20 +54,19 @@ template <typename Kind, typename Amount>
 Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
                   const device::DeviceShare& share, Amount limit) {
   if (share.compute == kWholeGpu) {
-    return Error(Code::kInvalidArgument,
-                 "container {} has all of {}: only shares of a GPU are limited", container,
-                 share.uuid);
+    return Error(Code::kInvalidArgument, "container {} has all of {}: only shares can be limited",
+                 container, share.uuid);
   }
-  const Amount most = Kind::MostOf(pod, share);
+  const Amount most = Kind::MaxOf(pod, share);
   if (most == Amount(0)) {
     return Error(Code::kInvalidArgument,
-                 "container {} has a share of the memory of {} alone: its compute is not limited",
+                 "container {} has a share of the memory of {} only: its compute has no limit",
                  container, share.uuid);
   }
   if (limit <= most) return Status::Ok();
   return Error(Code::kInvalidArgument,
-               "container {} may have at most {} of {}, and a limit only lowers that: make the pod "
-               "anew with a larger request",
+               "container {} was granted at most {} of {}, and a limit can only lower that: create "
+               "the pod again with a larger request",
                container, Kind::Text(most), share.uuid);
 }
 
@@ -108,7 +107,7 @@ template <typename Kind>
 std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
                    const device::DeviceShare& share, const std::string& text) {
   const auto limits = Kind::Parse(text == kNone ? "" : text);
-  const auto most = Kind::MostOf(pod, share);
+  const auto most = Kind::MaxOf(pod, share);
   if (text.empty() || !limits.ok() || most.count() == 0) return "";
   return Kind::Text(device::LimitFor(*limits, container, share.uuid).value_or(most));
 }
@@ -144,7 +143,7 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits) {
     }
   }
   if (pod.assignment.containers.empty()) {
-    paper.Line("The limit will hold when the pod is placed.");
+    paper.Line("The limit takes effect when the pod is placed.");
   } else if (!any) {
     paper.Line("Nothing changes: no container of the pod has such a limit.");
   }

@@ -24,10 +24,10 @@ class LimitTest : public ::testing::Test {
     EXPECT_EQ(patch.status().code(), Code::kInvalidArgument) << memory << compute;
     return patch.status().message();
   }
-  testing::MadeUpCluster cluster_;
+  testing::FakeCluster cluster_;
 };
 
-TEST_F(LimitTest, WritesTheAnnotationOnThisVeryPod) {
+TEST_F(LimitTest, PatchesTheAnnotationOfThePodsUid) {
   const auto patch = LimitPatch(Entry("nginx"), {"4Gi", ""});
   ASSERT_TRUE(patch.ok()) << patch.status().ToString();
   EXPECT_EQ(
@@ -47,21 +47,21 @@ TEST_F(LimitTest, WritesTheAnnotationOnThisVeryPod) {
 TEST_F(LimitTest, RejectsWhatTheAgentWouldReject) {
   EXPECT_EQ(
       Error("nginx", "6Gi"),
-      "--memory: container main may have at most 5 GiB of GPU-big-1, and a limit only lowers that: "
-      "make the pod anew with a larger request");
+      "--memory: container main was granted at most 5 GiB of GPU-big-1, and a limit can only lower "
+      "that: create the pod again with a larger request");
   EXPECT_NE(Error("train", "6Gi").find("has all of GPU-big-0"), std::string::npos);
   EXPECT_NE(Error("nginx", "side=1Gi").find("\"side\" is neither a container"), std::string::npos);
   EXPECT_NE(Error("nginx", "8 Gi").find("--memory: \"8 Gi\""), std::string::npos);
   EXPECT_NE(Error("nginx", "").find("want an amount"), std::string::npos);
   EXPECT_EQ(
       Error("nginx", "", "40"),
-      "--compute: container main may have at most 30 hundredths of the time of GPU-big-1, and "
-      "a limit only lowers that: make the pod anew with a larger request");
+      "--compute: container main was granted at most 30 hundredths of the time of GPU-big-1, and "
+      "a limit can only lower that: create the pod again with a larger request");
   EXPECT_NE(Error("nginx", "4Gi", "0").find("--compute: \"0\""), std::string::npos);
-  EXPECT_NE(Error("binpack-1", "", "10").find("its compute is not limited"), std::string::npos);
+  EXPECT_NE(Error("binpack-1", "", "10").find("its compute has no limit"), std::string::npos);
 }
 
-TEST_F(LimitTest, LowersComputeAlsoTogetherWithMemory) {
+TEST_F(LimitTest, LowersComputeAloneAndWithMemory) {
   const auto patch = LimitPatch(Entry("nginx"), {"4Gi", "main=20"});
   ASSERT_TRUE(patch.ok()) << patch.status().ToString();
   EXPECT_EQ(patch->Serialize(),

@@ -60,12 +60,12 @@ std::string ShowNodes(const View& view, Style style) {
     for (const NodeView& node : nodes) list.Append(JsonOfNode(node));
     return Serialize(Json::MakeObject({{"nodes", std::move(list)}}), style);
   }
-  Paper paper(style.colour);
+  Paper paper(style.color);
   if (nodes.empty()) {
     paper.Line(
-        "No node has GPUs. Where GPUs are, tessera-agent says so in annotation "
-        "tessera.dev/devices of its Node: kubectl get pods -A -l app.kubernetes.io/name="
-        "tessera-agent");
+        "No node has GPUs. tessera-agent writes GPUs to annotation tessera.dev/devices of its "
+        "Node: "
+        "check the agents: kubectl get pods -A -l app.kubernetes.io/name=tessera-agent");
     return paper.Take();
   }
   std::vector<std::string> columns{"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"};
@@ -73,13 +73,14 @@ std::string ShowNodes(const View& view, Style style) {
   columns.emplace_back("STATUS");
   Table table(std::move(columns));
   for (const NodeView& node : nodes) {
-    std::vector<Cell> row{node.entry->node.name,
-                          OrDash(node.model),
-                          fmt::format("{}", node.devices.size()),
-                          fmt::format("{}", node.idle()),
-                          fmt::format("{}/{}", CardsText(node.used_milli()), node.devices.size()),
-                          MemoryText(node.used(), node.memory()),
-                          fmt::format("{}", node.pods.size())};
+    std::vector<Cell> row{
+        node.entry->node.name,
+        OrDash(node.model),
+        fmt::format("{}", node.devices.size()),
+        fmt::format("{}", node.idle()),
+        fmt::format("{}/{}", GpuCountText(node.used_milli()), node.devices.size()),
+        MemoryText(node.used(), node.memory()),
+        fmt::format("{}", node.pods.size())};
     if (style.wide()) {
       row.emplace_back(OrDash(node.entry->node.pool));
       row.emplace_back(OrDash(node.entry->node.inventory->driver_version));

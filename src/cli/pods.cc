@@ -25,8 +25,8 @@ Json JsonOfPod(const View& view, const PodEntry& pod) {
   Json containers = Json::MakeArray();
   for (const device::ContainerRequest& container : pod.ask.request.containers) {
     if (container.dialect == device::Dialect::kNone) continue;
-    Json json = Json::MakeObject(
-        {{"name", Json::String(container.name)}, {"asks", Json::String(AskText(container, unit))}});
+    Json json = Json::MakeObject({{"name", Json::String(container.name)},
+                                  {"asks", Json::String(RequestText(container, unit))}});
     Json shares = Json::MakeArray();
     const auto has = pod.assignment.containers.find(container.name);
     if (has != pod.assignment.containers.end()) {
@@ -58,10 +58,10 @@ std::string ShowPods(const View& view, std::string_view ns, Style style) {
     for (const PodEntry* pod : pods) list.Append(JsonOfPod(view, *pod));
     return Serialize(Json::MakeObject({{"pods", std::move(list)}}), style);
   }
-  Paper paper(style.colour);
+  Paper paper(style.color);
   if (pods.empty()) {
-    paper.Line(ns.empty() ? "No pod asks for GPUs."
-                          : fmt::format("No pod in namespace {} asks for GPUs; -A shows all "
+    paper.Line(ns.empty() ? "No pod requests GPUs."
+                          : fmt::format("No pod in namespace {} requests GPUs; -A shows all "
                                         "namespaces.",
                                         ns));
     return paper.Take();
@@ -76,7 +76,7 @@ std::string ShowPods(const View& view, std::string_view ns, Style style) {
     std::vector<Cell> row;
     if (ns.empty()) row.emplace_back(pod->ask.ns);
     row.emplace_back(pod->ask.name);
-    row.emplace_back(AskText(pod->ask.request, view.ledger().options().gpu_mem_unit));
+    row.emplace_back(RequestText(pod->ask.request, view.ledger().options().gpu_mem_unit));
     row.emplace_back(pod->node.empty() ? "-" : pod->node);
     const std::vector<DeviceView> devices = view.DevicesOf(*pod);
     std::string names, uuids;

@@ -21,7 +21,7 @@ std::string PoolsText(const std::vector<std::string>& pools) {
 
 // A limit, or its remainder. "?": unknown; "-": no limit.
 std::string AmountText(std::optional<int64_t> milli, bool known) {
-  if (milli) return CardsText(*milli);
+  if (milli) return GpuCountText(*milli);
   return known ? "-" : "?";
 }
 
@@ -83,8 +83,9 @@ Table QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
     std::optional<int64_t> left;
     if (line.limit_milli) left = *line.limit_milli - line.used_milli;
     const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
-    table.Add({line.ns, line.model, CardsText(line.used_milli), Cell(AmountText(left, known), tone),
-               AmountText(line.limit_milli, known), PoolsText(line.pools)});
+    table.Add({line.ns, line.model, GpuCountText(line.used_milli),
+               Cell(AmountText(left, known), tone), AmountText(line.limit_milli, known),
+               PoolsText(line.pools)});
   }
   return table;
 }
@@ -98,7 +99,7 @@ std::string ShowQuota(const View& view, std::string_view ns, const Status& probl
     if (!problem.ok()) answer.Set("problem", Json::String(problem.message()));
     return Serialize(answer, style);
   }
-  Paper paper(style.colour);
+  Paper paper(style.color);
   if (!lines.empty()) {
     paper.Add(QuotaTable(lines, problem.ok()));
     SayProblem(problem, &paper);

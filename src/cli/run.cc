@@ -18,12 +18,12 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kWatchEvery = std::chrono::seconds(1);
-// How long `explain` waits for an agent: what it adds is not worth a longer wait.
+constexpr Duration kWatchInterval = std::chrono::seconds(1);
+// How long `explain` waits for an agent, whose answer is optional.
 constexpr Duration kAgentPatience = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
-bool IsPerson() {
+bool UseColor() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
@@ -39,7 +39,7 @@ int Fail(const Status& status) {
 class Command {
  public:
   Command(CommandLine line, std::string default_namespace)
-      : line_(std::move(line)), style_{line_.format, IsPerson()} {
+      : line_(std::move(line)), style_{line_.format, UseColor()} {
     if (line_.ns.empty()) line_.ns = std::move(default_namespace);
   }
 
@@ -70,11 +70,10 @@ class Command {
     if (!status.ok()) return Quit(Fail(status));
     const Status& quota = session().quota_problem();
     if (!quota.ok()) {
-      std::fprintf(stderr, "tessera: quotas are not known: %s\n",
-                   Printable(quota.message()).c_str());
+      std::fprintf(stderr, "tessera: quotas are unknown: %s\n", Printable(quota.message()).c_str());
     }
     if (line_.verb == Verb::kLimit) return Limit();
-    if (line_.verb == Verb::kExplain) return ReadUses();
+    if (line_.verb == Verb::kExplain) return ReadUsage();
     Print();
   }
 
@@ -84,8 +83,8 @@ class Command {
     return entry == pods.end() ? nullptr : &entry->second;
   }
 
-  // What the pod uses, from the agent of its node; the rest is said also without.
-  void ReadUses() {
+  // Reads the pod's usage from the agent of its node. The explanation is printed also without it.
+  void ReadUsage() {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok() || (*pod)->node_name.empty()) return Print();
     agents_ = std::make_unique<AgentReader>(session().client(), kAgentPatience);
@@ -119,7 +118,7 @@ class Command {
   void Print() {
     Result<std::string> text = Answer();
     if (!text.ok()) return Quit(Fail(text.status()));
-    TellStale(&*text);
+    ReportStale(&*text);
     if (*text != last_) {
       if (line_.watch && on_terminal_) std::fputs(kClearScreen, stdout);
       if (line_.watch && !on_terminal_ && !last_.empty()) std::fputs("\n", stdout);
@@ -128,11 +127,12 @@ class Command {
       last_ = *text;
     }
     if (!line_.watch) return Quit(AnswerCode());
-    runner_->PostDelayed(kWatchEvery, [this] { Print(); });
+    runner_->PostDelayed(kWatchInterval, [this] { Print(); });
   }
 
-  // At the top of a terminal's screen; elsewhere on stderr, so that JSON stays JSON.
-  void TellStale(std::string* text) {
+  // Reports a stale session at the top of a terminal's screen, otherwise on stderr, so that the
+  // output stays valid JSON.
+  void ReportStale(std::string* text) {
     if (on_terminal_) {
       const std::string stale = follower_->StaleLine();
       if (!stale.empty()) text->insert(0, "*** " + stale + " ***\n\n");
@@ -228,7 +228,7 @@ int RunCli(int argc, const char* const* argv) {
   if (!config.ok()) return Fail(config.status());
   std::string ns = config->default_namespace;
   if (line.verb == Verb::kTop) {
-    return RunTop(line, {line.format, IsPerson()}, ns, *std::move(config));
+    return RunTop(line, {line.format, UseColor()}, ns, *std::move(config));
   }
   Command(std::move(line), std::move(ns)).Run(*std::move(config), load_config);
 }

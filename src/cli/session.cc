@@ -9,9 +9,9 @@
 namespace tessera::cli {
 namespace {
 
-// A server that restarts is back by then; one that is not there has said so.
-constexpr int kFailures = 3;
-// A server that answers at all answers this request from memory, to every authenticated user.
+// A restarting server is back by then; an absent one has refused the connection.
+constexpr int kMaxFailures = 3;
+// Every live server answers this request from memory, to every authenticated user.
 constexpr const char* kProbePath = "/version";
 constexpr Duration kProbePatience = std::chrono::seconds(10);
 
@@ -38,8 +38,8 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
   runner_.PostDelayed(options_.timeout, [this, weak = weak_.Get()] {
     if (!weak) return;
     Finish(Error(Code::kDeadlineExceeded,
-                 "{} has not told all nodes and pods within {} s{}{}: "
-                 "give it more with --timeout",
+                 "{} did not list all nodes and pods within {} s{}{}: "
+                 "raise --timeout",
                  options_.config.server.ToString(),
                  std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
                  last_trouble_.ok() ? "" : "; the last error was ", last_trouble_.message()));
@@ -78,7 +78,7 @@ void Session::Probe() {
 
 void Session::SetTrouble(std::string_view what, const Status& status, WallTime since) {
   Trouble& trouble = troubles_.try_emplace(std::string(what), Trouble{{}, since}).first->second;
-  trouble.status = Helpful(what, status);
+  trouble.status = WithRemedy(what, status);
 }
 
 void Session::Begin(device::MemoryUnit unit, bool with_quota) {
@@ -145,23 +145,24 @@ std::optional<Session::Trouble> Session::trouble() const {
   return first;
 }
 
-Status Session::Helpful(std::string_view what, const Status& status) const {
+Status Session::WithRemedy(std::string_view what, const Status& status) const {
   const std::string server = options_.config.server.ToString();
   switch (status.code()) {
     case Code::kUnauthenticated:
       return status.Annotate(
-          fmt::format("{} does not know who you are: log in again, or take "
+          fmt::format("{} rejects the credentials: log in again, or use "
                       "another --context",
                       server));
     case Code::kPermissionDenied:
-      return status.Annotate(fmt::format(
-          "you may not read all {} of the cluster: have an administrator give you get, list and "
-          "watch on nodes and pods (ClusterRole tessera-view)",
-          what));
+      return status.Annotate(
+          fmt::format("no permission to read all {} of the cluster: ask an administrator for get, "
+                      "list and watch "
+                      "on nodes and pods (ClusterRole tessera-view)",
+                      what));
     default:
       return status.Annotate(
-          fmt::format("{} does not answer: is it up, and is it the right one "
-                      "(--kubeconfig, --context)?",
+          fmt::format("{} does not answer: check that it is up, and that it is the right server "
+                      "(--kubeconfig, --context)",
                       server));
   }
 }
@@ -194,8 +195,8 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
   if (what != "quota" && status.code() != Code::kInvalidArgument) {
     SetTrouble(what, status, runner_.clock().WallNow());
   }
-  if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kFailures)) {
-    Finish(Helpful(what, status));
+  if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kMaxFailures)) {
+    Finish(WithRemedy(what, status));
   }
 }
 
@@ -220,8 +221,8 @@ Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std:
   Result<kube::Config> in_cluster = kube::InClusterConfig(getenv);
   if (in_cluster.ok()) return in_cluster;
   return Error(Code::kFailedPrecondition,
-               "no cluster to ask: $KUBECONFIG is not set, {} is not "
-               "there, and this is not inside of a pod: give --kubeconfig FILE",
+               "no kubeconfig: $KUBECONFIG is not set, {} does not exist, and this is not a pod: "
+               "give --kubeconfig FILE",
                own);
 }
 

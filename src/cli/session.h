@@ -76,7 +76,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
   void ProbeLater();
   void Probe();
   void SetTrouble(std::string_view what, const Status& status, WallTime since);
-  Status Helpful(std::string_view what, const Status& status) const;
+  Status WithRemedy(std::string_view what, const Status& status) const;
 
   void OnSynced() override;
   void OnQuota() override { quota_problem_ = Status::Ok(); }

@@ -64,7 +64,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<Session> session_;
 };
 
-TEST_P(SessionTest, HasTheLedgerOfTheScheduler) {
+TEST_P(SessionTest, HasTheSchedulersLedger) {
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->ledger().nodes().size(), 1u);
   EXPECT_EQ(session_->facts()("n1").internal_ip, "10.0.0.7");
@@ -82,7 +82,7 @@ TEST_P(SessionTest, ReadsMibWhereNodesOfferMib) {
   EXPECT_EQ(session_->ledger().options().gpu_mem_unit, device::MemoryUnit::kMiB);
 }
 
-TEST_P(SessionTest, WhoMayNotReadTheQuotaSeesTheRest) {
+TEST_P(SessionTest, WithoutPermissionForTheQuotaTheRestIsRead) {
   server_.Refuse("configmaps", 403);
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->ledger().nodes().size(), 1u);
@@ -90,14 +90,14 @@ TEST_P(SessionTest, WhoMayNotReadTheQuotaSeesTheRest) {
   EXPECT_NE(session_->quota_problem().message().find("refused by the test"), std::string::npos);
 }
 
-TEST_P(SessionTest, AQuotaThatIsNoneIsAProblemOfTheCluster) {
+TEST_P(SessionTest, InvalidQuotaIsAnErrorOfTheCluster) {
   SetQuota("{", "4");
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->quota_problem().code(), Code::kDataLoss);
   EXPECT_NE(session_->quota_problem().message().find("kube-system/gpuquota"), std::string::npos);
 }
 
-TEST_P(SessionTest, SaysAtOnceWhatIsNotAllowed) {
+TEST_P(SessionTest, FailsAtOnceWithoutPermission) {
   server_.Refuse("pods", 403);
   const Status status = Open();
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
@@ -105,7 +105,7 @@ TEST_P(SessionTest, SaysAtOnceWhatIsNotAllowed) {
       << status.message();
 }
 
-TEST_P(SessionTest, SaysWhoseServerDoesNotAnswer) {
+TEST_P(SessionTest, NamesTheServerThatDoesNotAnswer) {
   url_.address.port = 1;
   const Status status = Open();
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -113,7 +113,7 @@ TEST_P(SessionTest, SaysWhoseServerDoesNotAnswer) {
       << status.message();
 }
 
-TEST_P(SessionTest, AnHttpUrlOfAnHttpsServerIsAMistake) {
+TEST_P(SessionTest, HttpUrlOfAnHttpsServerIsAnError) {
   server_.SetOther([](const net::Request&) {
     return net::TextResponse(400, "Client sent an HTTP request to an HTTPS server.\n");
   });
@@ -124,7 +124,7 @@ TEST_P(SessionTest, AnHttpUrlOfAnHttpsServerIsAMistake) {
       << status.message();
 }
 
-TEST_P(SessionTest, GivesUpInTime) {
+TEST_P(SessionTest, FailsAtItsDeadline) {
   net::testing::RawServer silent([](int fd) {
     (void)net::testing::RawServer::ReadHeader(fd);
     ::sleep(2);
@@ -134,7 +134,7 @@ TEST_P(SessionTest, GivesUpInTime) {
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
 }
 
-TEST_P(SessionTest, AnUnknownPodIsAnsweredWithItsNeighbours) {
+TEST_P(SessionTest, ErrorForAnUnknownPodListsSimilarNames) {
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(NoSuchPod(session_->ledger(), "ns", "trian").message(),
             "there is no pod \"trian\" in namespace ns: did you mean train?");
@@ -142,7 +142,7 @@ TEST_P(SessionTest, AnUnknownPodIsAnsweredWithItsNeighbours) {
             "there is no pod \"train\" in namespace default, but in ns: -n ns");
 }
 
-TEST_P(SessionTest, AsksForThePodsOfOneNamespaceAlone) {
+TEST_P(SessionTest, ListsThePodsOfOneNamespaceOnly) {
   pods_ns_ = "ns";
   ASSERT_EQ(Open().ToString(), "OK");
   const std::vector<std::string> paths = server_.paths();
@@ -188,7 +188,7 @@ class ClusterConfigTest : public ::testing::Test {
   std::vector<std::string> files_;
 };
 
-TEST_F(ClusterConfigTest, FlagThenVariableThenHome) {
+TEST_F(ClusterConfigTest, PrefersFlagThenVariableThenHome) {
   env_["HOME"] = dir_;
   const Status none = Find().status();
   EXPECT_EQ(none.code(), Code::kFailedPrecondition);
@@ -203,7 +203,7 @@ TEST_F(ClusterConfigTest, FlagThenVariableThenHome) {
   EXPECT_NE(Find().status().message().find("/nowhere/at/all"), std::string::npos);
 }
 
-TEST_F(ClusterConfigTest, CertificatesThatCannotBeUsedAreMistakes) {
+TEST_F(ClusterConfigTest, UnusableCertificatesAreErrors) {
   const auto expect = [&](const std::string& fields, const std::string& user,
                           const std::string& message) {
     const std::string path = Write("config", "https://a", fields, user);

@@ -35,7 +35,7 @@ class Collector final : private kube::Watch::Delegate {
  private:
   void OnListBegin() override {
     if (std::exchange(begun_, true)) {
-      sink_.on_trouble(Error(Code::kAborted, "the list broke off and begins anew"));
+      sink_.on_trouble(Error(Code::kAborted, "the list was interrupted and restarts"));
     }
   }
   void OnListEnd() override {

@@ -29,7 +29,7 @@ std::string_view CodeOf(Tone tone) {
 }  // namespace
 
 void Paper::Append(std::string_view printable, Tone tone) {
-  if (!colour_ || tone == Tone::kPlain || printable.empty()) {
+  if (!color_ || tone == Tone::kPlain || printable.empty()) {
     text_ += printable;
     return;
   }

@@ -44,7 +44,7 @@ class Table {
 
 class Paper {
  public:
-  explicit Paper(bool colour) : colour_(colour) {}
+  explicit Paper(bool color) : color_(color) {}
 
   void Line(std::string_view text, Tone tone = Tone::kPlain);
   void Space() { text_ += '\n'; }
@@ -55,7 +55,7 @@ class Paper {
  private:
   void Append(std::string_view printable, Tone tone);
 
-  const bool colour_;
+  const bool color_;
   std::string text_;
 };
 

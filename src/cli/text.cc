@@ -92,11 +92,11 @@ std::string MemoryText(Bytes part, Bytes whole) {
                      Short(static_cast<double>(whole.count()) / unit), gib ? "GiB" : "MiB");
 }
 
-std::string CardsText(int64_t milli) {
+std::string GpuCountText(int64_t milli) {
   return fmt::format("{:.10g}", static_cast<double>(milli) / 1000);
 }
 
-std::string AskText(const device::ContainerRequest& container, device::MemoryUnit unit) {
+std::string RequestText(const device::ContainerRequest& container, device::MemoryUnit unit) {
   const device::Share& share = container.per_gpu;
   switch (container.dialect) {
     case device::Dialect::kNone:
@@ -121,10 +121,10 @@ std::string AskText(const device::ContainerRequest& container, device::MemoryUni
   return text;
 }
 
-std::string AskText(const device::Request& request, device::MemoryUnit unit) {
+std::string RequestText(const device::Request& request, device::MemoryUnit unit) {
   std::string text;
   for (const device::ContainerRequest& container : request.containers) {
-    const std::string one = AskText(container, unit);
+    const std::string one = RequestText(container, unit);
     if (one.empty()) continue;
     if (!text.empty()) text += " + ";
     text += one;

@@ -28,14 +28,14 @@ size_t WidthOf(std::string_view text);
 std::string MemoryText(Bytes bytes);
 // "120/640 GiB", both in the unit of `whole`.
 std::string MemoryText(Bytes part, Bytes whole);
-// Thousandths as a decimal without a tail of zeros: 300 is "0.3".
-std::string CardsText(int64_t milli);
+// Thousandths as a decimal without trailing zeros: 300 is "0.3".
+std::string GpuCountText(int64_t milli);
 
-// What a container asks for, as its pod says it: "gpu: 2", "gpu-mem: 8 GiB",
-// "vcuda-core: 30, vcuda-memory: 20", "mig-1g.10gb: 1". Empty for nothing.
-std::string AskText(const device::ContainerRequest& container, device::MemoryUnit unit);
-// Of all its containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "none" where it asks for nothing.
-std::string AskText(const device::Request& request, device::MemoryUnit unit);
+// A container's device request in the units of its pod: "gpu: 2", "gpu-mem: 8 GiB",
+// "vcuda-core: 30, vcuda-memory: 20", "mig-1g.10gb: 1". "" if it requests no devices.
+std::string RequestText(const device::ContainerRequest& container, device::MemoryUnit unit);
+// The requests of all containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "none" without requests.
+std::string RequestText(const device::Request& request, device::MemoryUnit unit);
 
 // "s" unless n is 1.
 inline std::string_view Plural(size_t n) { return n == 1 ? "" : "s"; }

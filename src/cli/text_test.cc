@@ -10,7 +10,7 @@
 namespace tessera::cli {
 namespace {
 
-TEST(PrintableTest, LeavesNothingThatATerminalActsOn) {
+TEST(PrintableTest, RemovesEverythingThatATerminalActsOn) {
   EXPECT_EQ(Printable("a\033[31mb"), "a\uFFFD[31mb");
   EXPECT_EQ(Printable("x\ny\r\tz\x7f"), "x\uFFFDy\uFFFD\uFFFDz\uFFFD");
   EXPECT_EQ(Printable("\u009b31m"), "\uFFFD31m") << "CSI as one character";
@@ -30,7 +30,7 @@ TEST(PrintableTest, JsonStaysTheSameValue) {
   EXPECT_EQ(ParseJson(text).value(), json);
 }
 
-TEST(TableTest, IsAsWideAsItsWidestCells) {
+TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
   Table table({"NAME", "X", "LAST"});
   table.Add({"显存", "1", "é"});
   table.Add({"a-name-of-some-length", "", "b"});
@@ -42,7 +42,7 @@ TEST(TableTest, IsAsWideAsItsWidestCells) {
             "a-name-of-some-length       b\n");
 }
 
-TEST(TableTest, ColoursAreOutsideOfTheCells) {
+TEST(TableTest, ColorsAreOutsideOfTheCells) {
   Table table({"A", "B"});
   table.Add({Cell("x\033[0m", Tone::kBad), "y"});
   Paper paper(true);
@@ -50,7 +50,7 @@ TEST(TableTest, ColoursAreOutsideOfTheCells) {
   EXPECT_EQ(paper.Take(), "\033[1mA\033[0m       \033[1mB\033[0m\n\033[31mx\uFFFD[0m\033[0m   y\n");
 }
 
-TEST(AlignTabsTest, DoesAsGosTabwriter) {
+TEST(AlignTabsTest, AlignsLikeGosTabwriter) {
   EXPECT_EQ(AlignTabs("a\tb\tc\naaa\tbbb\tccc\n"), "a    b    c\naaa  bbb  ccc\n");
   // A line without a cell ends the column.
   EXPECT_EQ(AlignTabs("aaaa\tb\n\na\tb\n"), "aaaa  b\n\na  b\n");
@@ -58,15 +58,15 @@ TEST(AlignTabsTest, DoesAsGosTabwriter) {
   EXPECT_EQ(AlignTabs("a\t\tb\n"), "a    b\n");
 }
 
-TEST(MemoryTextTest, SaysWhatPeopleSay) {
+TEST(MemoryTextTest, UsesReadableUnits) {
   EXPECT_EQ(MemoryText(GiB(5)), "5 GiB");
   EXPECT_EQ(MemoryText(MiB(40536)), "39.6 GiB");
   EXPECT_EQ(MemoryText(MiB(256)), "256 MiB");
   EXPECT_EQ(MemoryText(Bytes(0)), "0 MiB");
   EXPECT_EQ(MemoryText(GiB(120), GiB(640)), "120/640 GiB");
-  EXPECT_EQ(CardsText(300), "0.3");
-  EXPECT_EQ(CardsText(3300), "3.3");
-  EXPECT_EQ(CardsText(1000000), "1000");
+  EXPECT_EQ(GpuCountText(300), "0.3");
+  EXPECT_EQ(GpuCountText(3300), "3.3");
+  EXPECT_EQ(GpuCountText(1000000), "1000");
 }
 
 }  // namespace

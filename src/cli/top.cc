@@ -13,8 +13,8 @@
 namespace tessera::cli {
 namespace {
 
-// As often as agents look.
-constexpr Duration kEvery = std::chrono::seconds(1);
+// The sampling interval of the agents.
+constexpr Duration kRefreshInterval = std::chrono::seconds(1);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 kube::ClientOptions OptionsOf(const CommandLine& line) {
@@ -55,7 +55,7 @@ class Top {
     } else {
       exit_code_ = 0;
       for (const auto& [node, status] : uses->problems) {
-        std::fprintf(stderr, "tessera: node %s is left out: %s\n", Printable(node).c_str(),
+        std::fprintf(stderr, "tessera: node %s: %s\n", Printable(node).c_str(),
                      Printable(status.message()).c_str());
       }
       const std::string text = ShowTop(*uses, ns_, style_, !line_.no_headers);
@@ -63,7 +63,7 @@ class Top {
       last_ = text;
     }
     if (!line_.watch) return runner_.Quit();
-    runner_.PostDelayed(kEvery, [this] { Read(); });
+    runner_.PostDelayed(kRefreshInterval, [this] { Read(); });
   }
 
   bool Write(const std::string& text) {
@@ -91,10 +91,10 @@ class Top {
 Status ProblemOf(const ClusterUses& uses) {
   if (!uses.uses.empty() || uses.problems.empty()) return Status::Ok();
   const auto& [node, status] = *uses.problems.begin();
-  const std::string what = fmt::format("no agent says what containers use; that of node {}", node);
+  const std::string what = fmt::format("no agent reports usage; the one of node {}", node);
   if (status.code() != Code::kPermissionDenied) return status.Annotate(what);
   return status.Annotate(
-      "you may not ask the agents: have an administrator give you get on pods/proxy in their "
+      "no permission to read from the agents: ask an administrator for get on pods/proxy in their "
       "namespace (Role tessera-view-usage)");
 }
 

@@ -69,10 +69,10 @@ bool IsFull(const GpuUse& use) { return use.limit > Bytes(0) && use.used >= use.
 constexpr std::array<const char*, 4> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "WAITING"};
 std::array<std::string, 4> ComputeTexts(const GpuUse& use) {
   const auto cards = [](std::optional<MilliGpu> part) {
-    return part && *part != MilliGpu(0) ? CardsText(part->count()) : kUnknown;
+    return part && *part != MilliGpu(0) ? GpuCountText(part->count()) : kUnknown;
   };
   return {cards(use.compute), cards(use.compute_limit),
-          use.compute_used ? CardsText(use.compute_used->count()) : kUnknown,
+          use.compute_used ? GpuCountText(use.compute_used->count()) : kUnknown,
           use.waiting_milli ? fmt::format("{:.2f}", static_cast<double>(*use.waiting_milli) / 1000)
                             : kUnknown};
 }
@@ -169,7 +169,7 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
         Json::MakeObject({{"containers", std::move(list)}, {"problems", std::move(problems)}}),
         style);
   }
-  Paper paper(style.colour);
+  Paper paper(style.color);
   if (uses.empty()) {
     paper.Line(ns.empty() ? "No running container has a share of a GPU."
                           : fmt::format("No running container of namespace {} has a share of a "

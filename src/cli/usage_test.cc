@@ -82,7 +82,7 @@ TEST(UsageTest, WhereNoAgentMayBeAskedItSaysWhatIsMissing) {
 }
 
 TEST(UsageTest, ExplainShowsLimitsAndUse) {
-  testing::MadeUpCluster cluster;
+  testing::FakeCluster cluster;
   testing::FillSample(cluster);
   const auto pod = cluster.Place(
       testing::PodIn("default", "nginx",

@@ -92,7 +92,7 @@ DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
   }
   view.slice = inventory.FindMigSlice(spec.uuid);
   if (view.gpu == nullptr) {
-    view.unhealthy = "not on the node any more";
+    view.unhealthy = "no longer on the node";
     return view;
   }
   view.name = fmt::format("{}", view.gpu->index);

@@ -87,8 +87,8 @@ class View {
   std::unordered_map<std::string_view, std::vector<const ledger::PodEntry*>> pods_;  // by node
 };
 
-// What 1 of aliyun.com/gpu-mem is in this cluster: MiB where a node offers more of them than its
-// GPUs have GiB, by the first node that offers any. Without any: GiB.
+// The cluster's unit of aliyun.com/gpu-mem. Decided by the first node that offers any: MiB if it
+// offers more units than its GPUs have GiB. Otherwise GiB.
 device::MemoryUnit MemoryUnitOf(const ledger::ClusterLedger& ledger, const FactsOf& facts);
 
 // ": did you mean a, b?" with up to three of `names` that are similar to `wanted`, or "".

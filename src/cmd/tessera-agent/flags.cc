@@ -24,15 +24,14 @@ void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, 
 
 void AddRoots(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--driver-root,--nvidia-driver-root", &o->driver_root, "NVIDIA_DRIVER_ROOT",
-          "where the driver is installed, as the host names it");
+          "host path of the driver's root");
   AddText(app, "--driver-root-ctr-path,--container-driver-root", &o->driver_root_ctr_path,
-          "DRIVER_ROOT_CTR_PATH",
-          "the same folder as this process sees it (default: --driver-root)");
+          "DRIVER_ROOT_CTR_PATH", "path of that folder for this process (default: --driver-root)");
   AddText(app, "--dev-root,--nvidia-dev-root", &o->dev_root, "NVIDIA_DEV_ROOT",
-          "the folder that has dev/nvidia*, as the host names it (default: --driver-root, or / "
-          "where that has no dev)");
+          "host path of the folder that contains dev/nvidia* (default: --driver-root, or / if "
+          "that has no dev)");
   AddText(app, "--dev-root-ctr-path", &o->dev_root_ctr_path, "DEV_ROOT_CTR_PATH",
-          "the same folder as this process sees it");
+          "path of that folder for this process");
 }
 
 void AddSockets(CLI::App* app, agent::AgentOptions* o) {
@@ -45,23 +44,25 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   o->manager_address = ":5678";
   o->manager_checkpoint = names::kGpuManagerCheckpoint;
   AddText(app, "--kubelet-socket", &o->kubelet_socket, "KUBELET_SOCKET",
-          "where the kubelet registers device plugins; \"\" does not register");
+          "the kubelet's socket for device plugins; \"\" does not register");
   AddText(app, "--pod-resources-socket", &o->pod_resources_socket, "POD_RESOURCES_SOCKET",
-          "where the kubelet tells which pod has which device");
+          "the kubelet's pod-resources socket");
   AddText(app, "--state-dir", &o->state_dir, "STATE_DIR",
-          "keeps the journal of grants and the token key");
-  AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET", "where tessera-runtime asks");
+          "folder of the grant journal and the token key");
+  AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET",
+          "socket for tessera-runtime's requests");
   AddText(app, "--limits-dir", &o->limits_dir, "LIMITS_DIR",
-          "the host's folder for what containers may use of their GPUs, at the same path here; "
-          "\"\" limits none");
-  app->add_option("--limits-fail-open", o->limits_fail_open,
-                  "namespaces whose containers may use their GPUs without a limit where they "
-                  "cannot be limited, or * for all; elsewhere they do not get them")
+          "host folder of the containers' limits, at the same path for this process; \"\" "
+          "limits none");
+  app->add_option(
+         "--limits-fail-open", o->limits_fail_open,
+         "namespaces, or * for all, whose containers get their GPUs unlimited if they cannot "
+         "be limited; in others such containers get no GPU")
       ->delimiter(',')
       ->envname("LIMITS_FAIL_OPEN");
   app->add_option("--limits-stop-bypass", o->limits_stop_bypass,
-                  "namespaces, or * for all, in which the agent kills processes that use a GPU "
-                  "past the limiter of their container; elsewhere it reports them")
+                  "namespaces, or * for all, in which the agent kills processes that bypass the "
+                  "limiter of their container; in others it reports them")
       ->delimiter(',')
       ->envname("LIMITS_STOP_BYPASS");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
@@ -79,18 +80,19 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   o->resource = names::kResourceGpu;
   app->add_option(
          "--binding", flags->binding,
-         "late: tessera-runtime asks for the grant; allocate: Allocate names the GPUs, and "
-         "PreStartContainer checks whose they are, for engines with NVIDIA's runtime")
+         "late: tessera-runtime requests the grant; allocate: Allocate names the GPUs, and "
+         "PreStartContainer checks their owner, for engines with NVIDIA's runtime")
       ->envname("BINDING")
       ->check(CLI::IsMember({"late", "allocate"}))
       ->capture_default_str();
-  app->add_option("--shared-resources", flags->shared_resources,
-                  "by what pods may share GPUs beside asking for whole ones; gpu-mem,vcuda or none")
+  app->add_option(
+         "--shared-resources", flags->shared_resources,
+         "resources by which pods may share GPUs, beside whole GPUs: gpu-mem,vcuda or none")
       ->delimiter(',')
       ->envname("SHARED_RESOURCES")
       ->check(CLI::IsMember({"gpu-mem", "vcuda", "none"}))
       ->capture_default_str();
-  app->add_option("--memory-unit", flags->memory_unit, "what 1 of aliyun.com/gpu-mem is")
+  app->add_option("--memory-unit", flags->memory_unit, "the unit of aliyun.com/gpu-mem")
       ->envname("MEMORY_UNIT")
       ->check(CLI::IsMember({"GiB", "MiB"}))
       ->capture_default_str();
@@ -98,29 +100,30 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   app->add_flag("--pass-device-specs", o->pass_device_specs,
                 "with --binding=allocate: list device nodes in the answer")
       ->envname("PASS_DEVICE_SPECS");
-  app->add_flag("--create-device-nodes", o->create_device_nodes, "make missing /dev/nvidia* nodes")
+  app->add_flag("--create-device-nodes", o->create_device_nodes,
+                "create missing /dev/nvidia* nodes")
       ->envname("CREATE_DEVICE_NODES");
   app->add_flag("--supervise", flags->supervise,
-                "run in a child process and start it again at once when it is killed")
+                "run in a child process and restart it at once if it is killed")
       ->envname("SUPERVISE");
-  app->add_option(
-         "--release-timeout", flags->release_timeout_s,
-         "seconds that the GPUs of a pod that is gone wait for its processes to end; "
-         "after that they are withheld, with the process as the reason, until it has ended")
+  app->add_option("--release-timeout", flags->release_timeout_s,
+                  "seconds to wait for the processes of a deleted pod to exit; after that its GPUs "
+                  "are withheld until they have, and the process is reported as the reason")
       ->envname("RELEASE_TIMEOUT")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
-  app->add_option("--engine", o->engine,
-                  "the container engine whose configuration is watched: whether it still starts "
-                  "containers through tessera-runtime; default: none is")
+  app->add_option(
+         "--engine", o->engine,
+         "the container engine to watch: whether its configuration still starts containers "
+         "through tessera-runtime; default: none")
       ->envname("ENGINE")
       ->check(CLI::IsMember({"containerd", "docker", "crio"}));
   AddText(app, "--engine-host-root", &o->engine_host_root, "ENGINE_HOST_ROOT",
-          "where the host's root, or its folders of the engine, are mounted");
+          "folder where the host's root, or the engine's folders of it, are mounted");
   app->add_flag(
          "--repair-engine", o->repair_engine,
-         "configure the engine again where its configuration was changed, which restarts it; "
-         "at most every ten minutes")
+         "configure the engine again if its configuration was changed, which restarts it; at "
+         "most every ten minutes")
       ->envname("REPAIR_ENGINE");
   AddSockets(app, o);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
@@ -147,7 +150,7 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
   options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),
                                        EnvOr("DP_ENABLE_HEALTHCHECKS", ""));
   for (const std::string& word : options.xids.warnings()) {
-    Log(Severity::kWarning, "DP_*_HEALTHCHECKS: not understood", {{"word", word}});
+    Log(Severity::kWarning, "unknown word in DP_*_HEALTHCHECKS is ignored", {{"word", word}});
   }
   return options;
 }

@@ -14,9 +14,9 @@ int main(int argc, char** argv) {
   CLI::App app{"Offers the GPUs of this node to Kubernetes, whole and shared.", "tessera-agent"};
   app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
   app.footer(
-      "DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS choose XIDs as NVIDIA's device plugin "
-      "does."
-      "\nSIGHUP looks at all GPUs at once; SIGTERM leaves the kubelet, pods that run go on.");
+      "DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS select XIDs as in NVIDIA's "
+      "device plugin.\nSIGHUP rescans all GPUs at once; SIGTERM unregisters from the "
+      "kubelet, running pods continue.");
   tessera::AgentFlags flags;
   tessera::AddAgentFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;

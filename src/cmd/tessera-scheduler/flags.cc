@@ -36,12 +36,12 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
   o->metrics_address = ":9411";
   AddText(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
   AddText(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
-          "serve them with this certificate, read again when it is replaced; default: the replicas "
-          "make the certificates of both sides, for kube-scheduler in Secret "
+          "serve them with this certificate, reloaded when it is replaced; default: the "
+          "replicas create the certificates of both sides, kube-scheduler's in Secret "
           "tessera-scheduler-client");
   AddText(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
   AddText(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
-          "refuse callers without a certificate of this authority");
+          "reject callers without a certificate of this authority");
   app->add_flag("--insecure-plain-http", o->plain_http,
                 "serve them over plain HTTP: every caller that reaches the port can bind any pod "
                 "and hold any GPU")
@@ -50,7 +50,7 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
           "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
   flags->max_request_mib = o->max_request_bytes >> 20;
   app->add_option("--max-request-mib", flags->max_request_mib,
-                  "larger requests are refused; 5,000 whole nodes take about 45")
+                  "larger requests are rejected; 5,000 whole nodes take about 45")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 }
@@ -69,38 +69,37 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
       ->check(CLI::IsMember(policies, CLI::ignore_case))
       ->capture_default_str();
   app->add_option("--memory-unit", flags->memory_unit,
-                  "what 1 of aliyun.com/gpu-mem is, as the agents have it: GiB or MiB")
+                  "the unit of aliyun.com/gpu-mem, the same as for the agents: GiB or MiB")
       ->envname("MEMORY_UNIT")
       ->check(CLI::IsMember({"GiB", "MiB"}))
       ->capture_default_str();
   AddText(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
           "NAMESPACE/NAME of the quotas");
-  AddText(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY", "where in it");
+  AddText(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY", "key in the ConfigMap");
   AddText(app, "--gpu-model-label", &o->ledger.labels.model, "GPU_MODEL_LABEL",
-          "node label by which quotas know models");
+          "node label with the GPU model for quotas");
   AddText(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
-          "node label by which quotas know pools");
+          "node label with the pool for quotas");
   AddSeconds(app, "--hold", &flags->hold_s,
-             "how long a node's GPUs are held from its choice to its binding for a pod that failed "
-             "before, unless its nominatedNodeName shows that kube-scheduler goes on with it");
-  AddSeconds(
-      app, "--hold-limit", &flags->hold_limit_s,
-      "how long at most they are held while kube-scheduler keeps a pod in Permit or PreBind");
+             "how long GPUs are held between filter and bind for a pod that failed before, "
+             "unless its nominatedNodeName shows that kube-scheduler still places it");
+  AddSeconds(app, "--hold-limit", &flags->hold_limit_s,
+             "maximum hold time while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
 void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   AddText(app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
-          "serves the admission webhook over HTTPS, with certificates that it makes itself; \"\" "
-          "does not");
-  app->add_option(
-         "--webhook-names", o->webhook_names,
-         "more host names and addresses by which API servers call it, for a clientConfig.url")
+          "serves the admission webhook over HTTPS, with certificates of its own; \"\" does "
+          "not");
+  app->add_option("--webhook-names", o->webhook_names,
+                  "more host names and addresses under which API servers call it, for a "
+                  "clientConfig.url")
       ->delimiter(',')
       ->envname("WEBHOOK_NAMES");
   AddText(app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
-          "RuntimeClass for pods that ask for GPUs and name none, where tessera-runtime is not the "
-          "engine's default");
+          "RuntimeClass for pods that request GPUs and name none, if tessera-runtime is not "
+          "the engine's default");
 }
 
 void AddElection(CLI::App* app, SchedulerFlags* flags) {
@@ -109,19 +108,18 @@ void AddElection(CLI::App* app, SchedulerFlags* flags) {
   flags->renew_s = SecondsOf(o->election.renew_deadline);
   flags->retry_s = SecondsOf(o->election.retry_period);
   app->add_flag("--leader-elect,!--no-leader-elect", o->leader_elect,
-                "lead only while holding the Lease; off for one replica alone")
+                "lead only while holding the Lease; off for a single replica")
       ->envname("LEADER_ELECT");
   AddText(app, "--leader-elect-resource-namespace", &o->lease_ns, "LEASE_NAMESPACE",
           "namespace of the Lease (default: our own)");
-  AddText(
-      app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
-      "IP address to which Service tessera-scheduler of our own namespace shall lead while this "
-      "replica decides; \"\": the Service is not ours to lead");
+  AddText(app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
+          "IP address to publish as the endpoint of Service tessera-scheduler, in our own "
+          "namespace, while this replica leads; \"\": do not publish one");
   AddSeconds(app, "--leader-elect-lease-duration", &flags->lease_s,
-             "after so long without a renewal another replica may lead");
+             "time without a renewal after which another replica may lead");
   AddSeconds(app, "--leader-elect-renew-deadline", &flags->renew_s,
-             "a leader that could not renew for so long stops");
-  AddSeconds(app, "--leader-elect-retry-period", &flags->retry_s, "between two tries");
+             "time without a renewal after which a leader stops");
+  AddSeconds(app, "--leader-elect-retry-period", &flags->retry_s, "interval between attempts");
 }
 
 }  // namespace
@@ -143,7 +141,8 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   scheduler::SchedulerOptions options = flags.options;
   const auto parts = Split(flags.quota_config_map, '/');
   if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
-    return Error(Code::kInvalidArgument, "--quota-configmap: \"{}\" is not NAMESPACE/NAME",
+    return Error(Code::kInvalidArgument,
+                 "--quota-configmap: invalid value \"{}\": want NAMESPACE/NAME",
                  flags.quota_config_map);
   }
   options.feed.quota_ns = parts[0];
@@ -152,10 +151,11 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
     return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
   }
   if (options.tls.ca.file.empty() != options.tls.certificate.file.empty()) {
-    return Error(Code::kInvalidArgument,
-                 "--tls-cert-file and --client-ca-file go together, because every caller that is "
-                 "not asked for a certificate can bind pods: give both, or neither to have "
-                 "certificates made");
+    return Error(
+        Code::kInvalidArgument,
+        "--tls-cert-file and --client-ca-file go together, because without a client certificate "
+        "every caller can bind pods: give both, or neither to have certificates "
+        "created");
   }
   if (options.plain_http && !options.tls.certificate.file.empty()) {
     return Error(Code::kInvalidArgument,
@@ -169,7 +169,7 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   }
   if (!options.default_runtime_class.empty() && !IsDnsName(options.default_runtime_class)) {
     return Error(Code::kInvalidArgument,
-                 "--default-runtime-class: \"{}\" is no name of a RuntimeClass: it has lower-case "
+                 "--default-runtime-class: invalid RuntimeClass name \"{}\": use lower-case "
                  "letters, digits, '-' and '.'",
                  options.default_runtime_class);
   }
