@@ -127,7 +127,21 @@ Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
                                       {"annotations", std::move(annotations)}})}});
 }
 
-std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits) {
+Status CheckLimited(const std::vector<GpuUse>& uses) {
+  for (const GpuUse& use : uses) {
+    if (use.limited) continue;
+    return Error(
+        Code::kFailedPrecondition,
+        "container {} has no limiter on {}, so no limit can hold: isolation is off on node "
+        "{}, was off when the container started, or its namespace fails open: see "
+        "docs/concepts/isolation.md",
+        use.container, use.uuid, use.node);
+  }
+  return Status::Ok();
+}
+
+std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
+                      const std::vector<GpuUse>& uses) {
   Paper paper(false);
   bool any = false;
   for (const auto& [container, shares] : pod.assignment.containers) {
@@ -140,6 +154,16 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits) {
       paper.Line(fmt::format("Container {} may use {}{}{} of {}.", container, memory, between,
                              compute, share.uuid));
       any = true;
+      const auto use = std::ranges::find_if(uses, [&, &name = container](const GpuUse& each) {
+        return each.container == name && each.uuid == share.uuid;
+      });
+      const auto parsed = MemoryKind::Parse(limits.memory == kNone ? "" : limits.memory);
+      if (memory.empty() || !parsed.ok() || use == uses.end()) continue;
+      const Bytes most =
+          device::LimitFor(*parsed, container, share.uuid).value_or(MemoryKind::MaxOf(pod, share));
+      if (use->used <= most) continue;
+      paper.Line(fmt::format("It holds {} now: its allocations fail until it holds less.",
+                             MemoryText(use->used)));
     }
   }
   if (pod.assignment.containers.empty()) {

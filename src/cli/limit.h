@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/base/status.h"
+#include "src/cli/usage.h"
 #include "src/cli/view.h"
 #include "src/formats/json.h"
 
@@ -21,7 +22,10 @@ struct NewLimits {
 // The patch of the pod. INVALID_ARGUMENT, with the remedy: no limit is given, a limit is invalid,
 // exceeds the grant, or names a container or GPU that the pod does not have.
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
-// What the patch means, for people.
-std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits);
+// FAILED_PRECONDITION: a container of the pod, whose uses the agent reports, has no limiter.
+Status CheckLimited(const std::vector<GpuUse>& uses);
+// Describes the patch for the user, and which containers of `uses` hold more than they may then.
+std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
+                      const std::vector<GpuUse>& uses = {});
 
 }  // namespace tessera::cli

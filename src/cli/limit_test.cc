@@ -75,5 +75,24 @@ TEST_F(LimitTest, LowersComputeAloneAndWithMemory) {
             "Container main may use 30 hundredths of the time of GPU-big-1.\n");
 }
 
+TEST_F(LimitTest, TellsWhatAContainerHoldsBeyondItsNewLimit) {
+  const GpuUse use{.container = "main", .uuid = "GPU-big-1", .used = Bytes(int64_t{3} << 30)};
+  EXPECT_EQ(LimitText(Entry("nginx"), {"2Gi", ""}, {use}),
+            "Container main may use 2 GiB of GPU-big-1.\n"
+            "It holds 3 GiB now: its allocations fail until it holds less.\n");
+  EXPECT_EQ(LimitText(Entry("nginx"), {"4Gi", ""}, {use}),
+            "Container main may use 4 GiB of GPU-big-1.\n");
+}
+
+TEST_F(LimitTest, NoLimitIsWrittenForAContainerWithoutLimiter) {
+  const GpuUse limited{.node = "n1", .container = "main", .uuid = "GPU-1"};
+  EXPECT_TRUE(CheckLimited({limited}).ok());
+  GpuUse unlimited = limited;
+  unlimited.limited = false;
+  const Status status = CheckLimited({limited, unlimited});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_NE(status.message().find("container main has no limiter on GPU-1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera::cli

@@ -105,12 +105,42 @@ class Command {
     const NewLimits limits{line_.memory, line_.compute};
     const Result<Json> patch = LimitPatch(*entry, limits);
     if (!patch.ok()) return Quit(Fail(patch.status()));
+    if ((*pod)->node_name.empty()) return PatchLimits(**pod, *patch, ClusterUses());
+    // The agent knows whether the limits can hold.
+    agents_ = std::make_unique<AgentReader>(session().client(), kAgentPatience);
+    agents_->Read((*pod)->node_name, [this, pod = **pod, patch = *patch](Result<ClusterUses> uses) {
+      PatchLimits(pod, patch, std::move(uses));
+    });
+  }
+
+  void PatchLimits(const kube::PodObject& pod, const Json& patch, Result<ClusterUses> uses) {
+    std::vector<GpuUse> of_pod;
+    Status unchecked =
+        uses.ok() && !uses->problems.empty() ? uses->problems.begin()->second : uses.status();
+    if (uses.ok()) {
+      std::ranges::copy_if(uses->uses, std::back_inserter(of_pod), [&](const GpuUse& use) {
+        return use.ns == pod.meta.ns && use.pod == pod.meta.name;
+      });
+    }
+    const Status limited = CheckLimited(of_pod);
+    if (!limited.ok()) return Quit(Fail(limited));
+    const ledger::PodEntry* entry = EntryOf(pod);
+    std::string text;
+    if (entry != nullptr) text = LimitText(*entry, {line_.memory, line_.compute}, of_pod);
     patching_ = session().client().Patch(
-        kube::Pod((*pod)->meta.ns, (*pod)->meta.name), kube::PatchKind::kMerge, *patch,
+        kube::Pod(pod.meta.ns, pod.meta.name), kube::PatchKind::kMerge, patch,
         {.field_manager = "tessera"},
-        [this, text = LimitText(*entry, limits)](const Result<Json>& answer) {
+        [this, text = std::move(text), unchecked](const Result<Json>& answer) {
           if (!answer.ok()) return Quit(Fail(answer.status()));
           std::fputs(text.c_str(), stdout);
+          if (unchecked.ok()) return Quit(0);
+          if (unchecked.code() != Code::kPermissionDenied) {
+            return Quit(Fail(unchecked.Annotate("the limit is recorded and does not hold yet")));
+          }
+          std::fputs(
+              "tessera: without the right to ask the agents (Role tessera-view-usage) it is "
+              "not checked that the limit holds\n",
+              stderr);
           Quit(0);
         });
   }
