@@ -58,6 +58,19 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   return dir;
 }
 
+bool ContainerLimits::HasMemoryLimits(const ContainerRef& holder,
+                                      const std::vector<grant::GrantedDevice>& devices) const {
+  limiter::LimitsFile file;
+  const std::string path = LimitsPath(dir_, GrantLedger::KeyOf(holder));
+  if (!PathExists(path) || file.Open(path.c_str()) != 0) return false;
+  return std::ranges::all_of(devices, [&](const grant::GrantedDevice& device) {
+    if (device.bytes == 0) return true;
+    const int index = file.Find(device.uuid.c_str());
+    return index >= 0 &&
+           file.limits().gpus[index].memory.load() == static_cast<uint64_t>(device.bytes);
+  });
+}
+
 void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -47,7 +47,12 @@ class ContainerLimits {
   // cannot be a file name.
   Result<std::string> Write(const ContainerRef& holder,
                             const std::vector<grant::GrantedDevice>& devices);
-  bool FailsOpen(const ContainerRef& holder) const { return fail_open_.Contains(holder.pod_namespace); }
+  // Whether the container's file limits the device memory of `devices` as they say.
+  bool HasMemoryLimits(const ContainerRef& holder,
+                       const std::vector<grant::GrantedDevice>& devices) const;
+  bool FailsOpen(const ContainerRef& holder) const {
+    return fail_open_.Contains(holder.pod_namespace);
+  }
   // Removes the folders of containers that are not among `entries`.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 

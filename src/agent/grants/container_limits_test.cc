@@ -203,6 +203,44 @@ TEST_F(LimitedGrantsTest, ComputeIsLoweredWhileAPodRuns) {
   EXPECT_EQ(floor, static_cast<uint32_t>(0.3 * limiter::kOne));
 }
 
+TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
+  pods_.Sync();
+  PodInfo pod = FakeApiPods::Make("a", {{"main", {{kCore, "20"}, {kBlocks, "20"}}}});
+  pod.request->elastic_limit = MilliGpu(1000);
+  Assign(pod, {{"main", {kUuid}}});
+  ASSERT_TRUE(Ask("a", {Token(kBlocks, 20), Token(kCore, 20)}).ok());
+  SetLimit("a", "low", names::kAnnotationComputeClass);
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.message,
+            std::string("container main may use 5120 MiB and 20 hundredths (up to 100 while others "
+                        "leave it idle), class low of ") +
+                kUuid);
+  SetLimit("a", "bogus", names::kAnnotationComputeClass);
+  SetLimit("a", "worse", names::kAnnotationComputeClass);
+  ASSERT_EQ(pods_.events.size(), 4u);
+  EXPECT_EQ(pods_.events[3].second.reason, names::kReasonLimitRejected)
+      << "from one invalid class to another nothing changes";
+}
+
+TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
+  pods_.Sync();
+  AssignShare("a");
+  const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
+  const auto restart = [&] {
+    Restart();
+    pods_.Set(PodInfo(*pods_.pods().at("uid-a")));
+  };
+  restart();
+  EXPECT_TRUE(pods_.events.empty()) << "nothing has changed";
+  limiter::LimitsFile file;
+  ASSERT_EQ(file.Open((dir + "/limits").c_str()), 0);
+  ASSERT_EQ(file.SetMemory(kUuid, uint64_t(2 * kGiB)), 0);
+  restart();
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.message,
+            std::string("container main may use 6144 MiB of ") + kUuid);
+}
+
 TEST_F(LimitedGrantsTest, AComputeClassThatThereIsNotIsReported) {
   pods_.Sync();
   AssignShare("a");

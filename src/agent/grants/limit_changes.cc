@@ -138,11 +138,24 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
   return problems;
 }
 
-std::string TextOf(const grant::GrantedDevice& device) {
+// "4096 MiB and 20 hundredths (up to 50 while others leave it idle), class low"
+std::string TextOf(const PodInfo& pod, const std::string& container,
+                   const grant::GrantedDevice& device) {
   std::vector<std::string> limits;
   if (MemoryKind::IsLimited(device)) limits.push_back(MemoryKind::Text(MemoryKind::Of(device)));
-  if (ComputeKind::IsLimited(device)) limits.push_back(ComputeKind::Text(ComputeKind::Of(device)));
-  return fmt::format("{}", fmt::join(limits, " and "));
+  if (!ComputeKind::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
+  std::string compute = ComputeKind::Text(ComputeKind::Of(device));
+  const auto lowered = ComputeKind::Parse(TextOf(pod, ComputeKind::kAnnotation));
+  const MilliGpu most = lowered.ok() ? device::LimitFor(*lowered, container, device.uuid)
+                                           .value_or(ComputeKind::MostOf(pod, device))
+                                     : ComputeKind::MostOf(pod, device);
+  if (most > ComputeKind::Of(device)) {
+    compute += fmt::format(" (up to {} while others leave it idle)", most.count() / 10);
+  }
+  limits.push_back(std::move(compute));
+  const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
+  const bool is_class = !priority.empty() && device::ParseComputeClass(priority).ok();
+  return fmt::format("{}{}", fmt::join(limits, " and "), is_class ? ", class " + priority : "");
 }
 
 }  // namespace
@@ -157,18 +170,30 @@ LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const Grant
                            Pods* pods)
     : dir_(std::move(dir)), limits_(limits), ledger_(ledger), pods_(pods) {}
 
+LimitChanges::Annotations LimitChanges::AnnotationsOf(const PodInfo& pod) {
+  Annotations all;
+  const auto add = [&](std::string_view annotation, auto is_valid) {
+    const std::string text = TextOf(pod, annotation);
+    all.text += text + ";";
+    all.valid += (is_valid(text) ? text : "") + ";";
+  };
+  add(MemoryKind::kAnnotation, [](const auto& text) { return MemoryKind::Parse(text).ok(); });
+  add(ComputeKind::kAnnotation, [](const auto& text) { return ComputeKind::Parse(text).ok(); });
+  add(names::kAnnotationComputeClass,
+      [](const auto& text) { return device::ParseComputeClass(text).ok(); });
+  return all;
+}
+
 void LimitChanges::OnPod(const PodInfo& pod) {
-  const std::string text = TextOf(pod, MemoryKind::kAnnotation) + ";" +
-                           TextOf(pod, ComputeKind::kAnnotation) + ";" +
-                           TextOf(pod, names::kAnnotationComputeClass);
-  const auto [seen, is_new] = seen_.try_emplace(pod.uid, text);
-  if (!is_new && seen->second == text) return;
-  seen->second = text;
+  Annotations annotations = AnnotationsOf(pod);
+  const auto [seen, is_new] = seen_.try_emplace(pod.uid, annotations);
+  if (!is_new && seen->second.text == annotations.text) return;
+  const bool changed = !is_new && seen->second.valid != annotations.valid;
+  seen->second = std::move(annotations);
   // At the agent's start all pods are new, and their problems were recorded before.
-  const bool tell = !is_new || pods_->synced();
-  if (tell) RecordProblems(pod);
-  // Also for a new pod: its annotations may have changed while there was no agent.
-  Write(pod, !is_new);
+  if (!is_new || pods_->synced()) RecordProblems(pod);
+  // Also for a new pod: its annotations may have changed while no agent ran.
+  Write(pod, changed);
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {
@@ -190,13 +215,14 @@ void LimitChanges::RecordProblems(const PodInfo& pod) {
   }
 }
 
-void LimitChanges::Write(const PodInfo& pod, bool tell) {
+void LimitChanges::Write(const PodInfo& pod, bool changed) {
   std::vector<std::string> changes;
   for (const auto& [key, entry] : ledger_->entries()) {
     // Containers that are not limited have no file.
     if (key.first != pod.uid || dir_.empty() || !PathExists(LimitsPath(dir_, key))) continue;
     std::vector<grant::GrantedDevice> devices = DevicesOf(entry);
     ApplyLimits(&pod, entry, &devices);
+    const bool has_news = changed || !limits_->HasMemoryLimits(entry.holder, devices);
     const auto written = limits_->Write(entry.holder, devices);
     if (!written.ok()) {
       Log(Severity::kError, "cannot change the limits of a container",
@@ -204,12 +230,12 @@ void LimitChanges::Write(const PodInfo& pod, bool tell) {
       continue;
     }
     for (const grant::GrantedDevice& device : devices) {
-      if (device.bytes == 0) continue;
-      changes.push_back(
-          fmt::format("container {} may use {} of {}", key.second, TextOf(device), device.uuid));
+      if (device.bytes == 0 || !has_news) continue;
+      changes.push_back(fmt::format("container {} may use {} of {}", key.second,
+                                    TextOf(pod, key.second, device), device.uuid));
     }
   }
-  if (!tell || changes.empty()) return;
+  if (changes.empty()) return;
   pods_->Record(pod, {.reason = names::kReasonLimitChanged,
                       .message = fmt::format("{}", fmt::join(changes, "; "))});
 }

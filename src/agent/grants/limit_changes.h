@@ -39,15 +39,22 @@ class LimitChanges {
   void Forget(const std::string& uid) { seen_.erase(uid); }
 
  private:
+  // Annotations of a pod: as they are, and with "" for invalid ones.
+  struct Annotations {
+    std::string text, valid;
+  };
+  static Annotations AnnotationsOf(const PodInfo& pod);
+
   void RecordProblems(const PodInfo& pod);
-  // Writes the limits of all limited containers of the pod.
-  void Write(const PodInfo& pod, bool tell);
+  // Writes the limits of all limited containers of the pod, and records an Event about those that
+  // `changed`, or whose memory limit was another.
+  void Write(const PodInfo& pod, bool changed);
 
   const std::string dir_;
   ContainerLimits* const limits_;
   const GrantLedger* const ledger_;
   Pods* const pods_;
-  std::map<std::string, std::string> seen_;  // the annotations, by UID
+  std::map<std::string, Annotations> seen_;
 };
 
 }  // namespace tessera::agent
