@@ -79,7 +79,7 @@ std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUs
                                     .usage = one.usage};
       const auto use = std::ranges::find_if(
           uses, [&](const ContainerGpuUse& each) { return IsUseOf(each, member); });
-      if (use != uses.end()) member.utilization = use->utilization;
+      if (use != uses.end() && use->is_read) member.utilization = use->utilization;
       members.push_back(std::move(member));
     }
   }

@@ -82,6 +82,20 @@ ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options
       callbacks_(std::move(callbacks)) {}
 ContainerUsage::~ContainerUsage() = default;
 
+void ContainerUsage::Start() {
+  started_ = runner_->clock().Now();
+  Watch();
+  ContainerUses unread;
+  for (const auto& [key, watched] : watched_) {
+    for (const device::DeviceShare& share : watched->shares) {
+      if (share.compute != kWholeGpu)
+        unread.push_back({.who = watched->who, .uuid = share.uuid, .is_read = false});
+    }
+  }
+  if (!unread.empty()) Publish(std::move(unread));
+  Tick();
+}
+
 void ContainerUsage::Tick() {
   runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
     if (weak) Tick();
@@ -262,7 +276,9 @@ void ContainerUsage::Finish(const Round& round) {
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
       ContainerGpuUse use = Account(watched.get(), share, round);
-      if (is_known) uses.push_back(std::move(use));
+      // A container that is not found soon does not run.
+      use.is_read = is_known;
+      if (is_known || runner_->clock().Now() < started_ + kDeadline) uses.push_back(std::move(use));
     }
     if (watched->readable) watched->from_before = false;
     // It may start again at once.
@@ -321,7 +337,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   }
   use.unaccounted = gpu.unaccounted.Get(now);
   use.held = after.held;
-  use.peak = after.peak;
+  use.peak = std::max(after.peak, use.used());
   use.refused = after.refused;
   if (index < 0) return use;
   (void)limits.SetUnaccounted(share.uuid.c_str(), static_cast<uint64_t>(use.unaccounted.count()));

@@ -59,6 +59,7 @@ struct ContainerGpuUse {
   uint64_t refused = 0;                   // allocations, since the container started
   int processes = 0;                      // that hold memory or, by the driver, use the GPU
   int bypassing = 0;                      // processes that use the GPU without a limiter
+  bool is_read = true;  // false: the agent has just started and has not found the container yet
 
   Bytes used() const { return held + unaccounted; }
 };
@@ -94,7 +95,7 @@ class ContainerUsage {
   ContainerUsage(const ContainerUsage&) = delete;
   ContainerUsage& operator=(const ContainerUsage&) = delete;
 
-  void Start() { Tick(); }
+  void Start();
 
   // For an arbiter of compute: both files of each container that is watched. `limits` may be
   // written and `usage` read with pread (usage_file.h) on any thread, as long as they are held;
@@ -152,6 +153,7 @@ class ContainerUsage {
   const Callbacks callbacks_;
   std::map<GrantLedger::Key, std::shared_ptr<Watched>> watched_;
   ContainerUses unlimited_;
+  MonotonicTime started_{};
   bool first_ = true;  // nothing was watched before
   bool busy_ = false;  // a round is under way; jobs have the regions
   bool published_ = false;

@@ -141,6 +141,25 @@ TEST_F(ContainerUsageTest, PublishesWhatAContainerHoldsOfItsLimit) {
   EXPECT_TRUE(events_.empty());
 }
 
+TEST_F(ContainerUsageTest, AContainerIsPublishedAsUnreadUntilItIsFoundAfterAStart) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  Start();
+  EXPECT_FALSE(Use().is_read);
+  Seconds(3);
+  EXPECT_TRUE(Use().is_read);
+}
+
+TEST_F(ContainerUsageTest, ThePeakIncludesUnaccountedMemory) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
+  Start();
+  Seconds(10);
+  EXPECT_GT(Use().unaccounted, Bytes(0));
+  EXPECT_EQ(Use().peak, Use().used());
+}
+
 TEST_F(ContainerUsageTest, WhatOnlyTheDriverSeesCountsAgainstTheLimit) {
   AddProcess(71, "aa");
   AddProcess(72, "bb");  // another container of the pod

@@ -64,10 +64,13 @@ void WriteContainerUses(const ContainerUses& all, MetricsText* text) {
   text->Family("tessera_container_gpu_limited", "gauge",
                "1: the limiter holds the container to its share of the GPU. 0: isolation was off "
                "when it started.");
-  WriteSamples(all, "tessera_container_gpu_limited", text,
-               [](const Use& use) { return use.limited ? 1u : 0u; });
+  for (const Use& use : all) {
+    if (use.is_read)
+      text->Sample("tessera_container_gpu_limited", LabelsOf(use), uint64_t{use.limited ? 1u : 0u});
+  }
   ContainerUses uses;
-  std::ranges::copy_if(all, std::back_inserter(uses), &Use::limited);
+  std::ranges::copy_if(all, std::back_inserter(uses),
+                       [](const Use& use) { return use.limited && use.is_read; });
   text->Family("tessera_container_gpu_memory_limit_bytes", "gauge",
                "Device memory that a container with a share may use of a GPU.");
   WriteSamples(uses, "tessera_container_gpu_memory_limit_bytes", text,
@@ -127,6 +130,7 @@ Json JsonOfUses(const std::string& node, const ContainerUses& uses,
                 const device::NodeInventory& inventory) {
   Json containers = Json::MakeArray();
   for (const ContainerGpuUse& use : uses) {
+    if (!use.is_read) continue;
     Json json = Json::MakeObject({{"namespace", Json::String(use.who.pod_namespace)},
                                   {"pod", Json::String(use.who.pod_name)},
                                   {"container", Json::String(use.who.container)},
@@ -139,7 +143,10 @@ Json JsonOfUses(const std::string& node, const ContainerUses& uses,
     json.Set("memory", std::move(memory));
     containers.Append(std::move(json));
   }
-  return Json::MakeObject({{"node", Json::String(node)}, {"containers", std::move(containers)}});
+  const bool complete = std::ranges::all_of(uses, &ContainerGpuUse::is_read);
+  return Json::MakeObject({{"node", Json::String(node)},
+                           {"containers", std::move(containers)},
+                           {"complete", Json::Bool(complete)}});
 }
 
 }  // namespace tessera::agent

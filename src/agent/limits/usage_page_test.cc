@@ -45,21 +45,32 @@ TEST(UsagePageTest, JsonHasExactBytes) {
       R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
       R"("uuid":"GPU-1","index":3,"limited":true,"milli":300,)"
       R"("refused":7,"processes":2,"without_limiter":1,"memory":{"granted":8589934592,)"
-      R"("limit":4294967296,"used":3221225472,"unaccounted":1073741824,"peak":3221225472}}]})");
+      R"("limit":4294967296,"used":3221225472,"unaccounted":1073741824,"peak":3221225472}}],"complete":true})");
 }
 
 TEST(UsagePageTest, OfAContainerThatIsNotLimitedOnlyTheGrantIsKnown) {
   ContainerUses uses = OneUse();
   uses[0].limited = false;
-  EXPECT_EQ(JsonOfUses("n1", uses, {}).Serialize(),
-            R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
-            R"("uuid":"GPU-1","limited":false,"milli":300,"memory":{"granted":8589934592}}]})");
+  EXPECT_EQ(
+      JsonOfUses("n1", uses, {}).Serialize(),
+      R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
+      R"("uuid":"GPU-1","limited":false,"milli":300,"memory":{"granted":8589934592}}],"complete":true})");
   MetricsText text;
   WriteContainerUses(uses, &text);
   const std::string page = text.Take();
   EXPECT_THAT(page, HasSubstr("tessera_container_gpu_limited{namespace=\"ml\",pod=\"train\","
                               "container=\"main\",uuid=\"GPU-1\"} 0\n"));
   EXPECT_THAT(page, Not(HasSubstr("limit_bytes{")));
+}
+
+TEST(UsagePageTest, AContainerThatIsNotReadYetLeavesThePageIncomplete) {
+  ContainerUses uses = OneUse();
+  uses[0].is_read = false;
+  EXPECT_EQ(JsonOfUses("n1", uses, {}).Serialize(),
+            R"({"node":"n1","containers":[],"complete":false})");
+  MetricsText text;
+  WriteContainerUses(uses, &text);
+  EXPECT_THAT(text.Take(), Not(HasSubstr("{namespace")));
 }
 
 TEST(UsagePageTest, TheClassIsShownWhereComputeIsLimited) {
