@@ -388,28 +388,33 @@ void ContainerUsage::HandleBypass(const Watched& watched,
                 "hold ({}); restart the container, and leave that file alone",
                 watched.pids.status().message())
           : "";
-  const auto outcome = std::make_shared<std::string>();
+  struct Outcome {
+    std::string text;
+    int killed = 0;
+  };
+  const auto outcome = std::make_shared<Outcome>();
   const auto work = [processes, damage, stops, outcome, root = options_.find.proc_root] {
     const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
-    *outcome = !damage.empty() ? damage : DescribeBypass(maps.value_or(""));
+    outcome->text = !damage.empty() ? damage : DescribeBypass(maps.value_or(""));
     if (!stops) return;
-    int killed = 0;
     Status problem;
     for (const ReportedProcess& process : processes) {
       const Status status = KillProcessOf(process.owner, root, process.pid);
-      killed += status.ok() ? 1 : 0;
+      outcome->killed += status.ok() ? 1 : 0;
       if (!status.ok() && status.code() != Code::kNotFound) problem = status;
     }
-    *outcome += problem.ok() ? fmt::format(". --limits-stop-bypass: {} killed", killed)
-                             : fmt::format(". --limits-stop-bypass: {}", problem.message());
+    outcome->text += problem.ok()
+                         ? fmt::format(". --limits-stop-bypass: {} killed", outcome->killed)
+                         : fmt::format(". --limits-stop-bypass: {}", problem.message());
   };
   RunJob("usage-bypass", work, [this, who, with_event, uuid, outcome, first = processes[0]] {
     const std::string message = fmt::format(
         "process {} ({}) of container {} uses {} without the limiter, so its share does not hold: "
         "{}",
-        first.pid, first.name, who.container, uuid, *outcome);
+        first.pid, first.name, who.container, uuid, outcome->text);
     if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
-    Log(Severity::kWarning, message, {{"pod", who.PodText()}});
+    // A kernel on which no process can be killed is in each Event, not in each round's log line.
+    if (outcome->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
   });
 }
 
