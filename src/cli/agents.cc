@@ -6,23 +6,15 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/kube/api_error.h"
+#include "src/cli/pod_page.h"
 #include "src/kube/objects.h"
 
 namespace tessera::cli {
 namespace {
 
-// More than 1,000 containers on 16 GPUs each.
-constexpr size_t kMaxPage = 16 << 20;
-
 bool ComesBefore(const GpuUse& a, const GpuUse& b) {
   return std::tie(a.ns, a.pod, a.container, a.node, a.gpu, a.uuid) <
          std::tie(b.ns, b.pod, b.container, b.node, b.gpu, b.uuid);
-}
-
-std::string ProxyPath(const std::string& pod) {
-  return kube::PathOf({kube::kPods, pod, std::string(names::kSystemNamespace), ""}) + ":" +
-         std::string(names::kAgentMetricsPort) + "/proxy" + std::string(names::kContainersPath);
 }
 
 }  // namespace
@@ -32,7 +24,7 @@ AgentReader::AgentReader(kube::Client& client, Duration patience)
 AgentReader::~AgentReader() = default;
 
 void AgentReader::Read(std::string node, Done done) {
-  asked_.clear();
+  requests_.clear();
   agents_.clear();
   uses_ = {};
   node_ = std::move(node);
@@ -62,62 +54,39 @@ void AgentReader::TakePage(const Result<kube::ListPage>& page) {
                         node_.empty() ? "in this cluster" : "on node " + node_,
                         names::kSystemNamespace));
   }
-  AskNext();
+  RequestNext();
 }
 
-void AgentReader::AskNext() {
-  while (!agents_.empty() && asked_.size() < kParallel) {
+void AgentReader::RequestNext() {
+  while (!agents_.empty() && requests_.size() < kParallel) {
     const Agent agent = agents_.front();
     agents_.pop_front();
-    Ask(agent);
+    RequestUsage(agent);
   }
-  if (!asked_.empty()) return;
+  if (!requests_.empty()) return;
   std::ranges::sort(uses_.uses, ComesBefore);
   Finish(std::move(uses_));
 }
 
-// As a stream, which is not retried: an agent that is away answers 503 through the API server, and
-// that is no reason to think that the API server is away.
-void AgentReader::Ask(const Agent& agent) {
-  struct Page {
-    int status = 0;
-    std::string body;
-  };
-  const auto page = std::make_shared<Page>();
-  net::StreamHandler handler;
-  handler.on_head = [page](const net::Response& head) { page->status = head.status; };
-  handler.on_data = [page](std::string_view piece) {
-    if (page->body.size() <= kMaxPage) page->body += piece;
-  };
-  handler.on_end = [this, page, agent](const Status& status) {
-    Answer(agent, page->status, status, page->body);
-  };
-  asked_[agent.pod] = client_.Stream(ProxyPath(agent.pod), kube::Encoding::kJson,
-                                     {.connect = patience_, .header = patience_, .body = patience_},
-                                     std::move(handler));
+void AgentReader::RequestUsage(const Agent& agent) {
+  requests_[agent.pod] =
+      ReadPodPage(client_, agent.pod, names::kAgentMetricsPort, names::kContainersPath, patience_,
+                  [this, agent](const Result<std::string>& page) { OnPage(agent, page); });
 }
 
-void AgentReader::Answer(const Agent& agent, int http_status, const Status& status,
-                         const std::string& body) {
-  Result<std::vector<GpuUse>> uses = std::vector<GpuUse>();
-  if (!status.ok()) {
-    uses = status;
-  } else if (http_status != 200) {
-    net::Response response;
-    response.status = http_status;
-    response.body = body;
-    uses = kube::ErrorOf(response);
-  } else {
-    uses = DecodeUses(body);
+void AgentReader::OnPage(const Agent& agent, const Result<std::string>& page) {
+  const Result<UsagePage> usage = page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status());
+  Status problem = usage.status();
+  if (usage.ok()) uses_.uses.insert(uses_.uses.end(), usage->uses.begin(), usage->uses.end());
+  if (usage.ok() && !usage->complete) {
+    problem = Status(Code::kUnavailable,
+                     "has just started; rows are missing until it has found "
+                     "all containers, a second or two");
   }
-  if (uses.ok()) {
-    uses_.uses.insert(uses_.uses.end(), uses->begin(), uses->end());
-  } else {
-    uses_.problems[agent.node] = uses.status().Annotate("agent " + agent.pod);
-  }
+  if (!problem.ok()) uses_.problems[agent.node] = problem.Annotate("agent " + agent.pod);
   client_.runner().Post([this, pod = agent.pod, weak = weak_.Get()] {
-    if (!weak || asked_.erase(pod) == 0) return;
-    AskNext();
+    if (!weak || requests_.erase(pod) == 0) return;
+    RequestNext();
   });
 }
 

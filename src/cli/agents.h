@@ -1,7 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Asks the agents what limited containers use of their GPUs: each serves it on its metrics port,
-// which the API server leads to (pods/proxy). So no port of a node need be open to people, and who
-// may see it is RBAC's: `get` on pods/proxy in the namespace of the agents.
+// SPDX-License-Identifier: Apache-2.0 Reads the GPU usage of containers from the metrics port of
+// each agent (pod_page.h). That needs the right `get` on pods/proxy in the namespace of the agents.
 //
 // An agent that does not answer is reported as a problem of its node, not as an error. Threads,
 // callbacks: the client's runner. Ownership: the client outlives it. Bounds: kParallel requests at
@@ -42,17 +40,17 @@ class AgentReader {
   };
   void List(std::string continue_token);
   void TakePage(const Result<kube::ListPage>& page);
-  void AskNext();
-  void Ask(const Agent& agent);
-  void Answer(const Agent& agent, int http_status, const Status& status, const std::string& body);
+  void RequestNext();
+  void RequestUsage(const Agent& agent);
+  void OnPage(const Agent& agent, const Result<std::string>& page);
   void Finish(Result<ClusterUses> uses);
 
   kube::Client& client_;
   const Duration patience_;
   std::string node_;
   Done done_;
-  std::deque<Agent> agents_;                      // still to be asked
-  std::map<std::string, kube::Operation> asked_;  // by pod
+  std::deque<Agent> agents_;                         // not requested yet
+  std::map<std::string, kube::Operation> requests_;  // by pod
   kube::Operation listing_;
   ClusterUses uses_;
   WeakPtrFactory<AgentReader> weak_{this};

@@ -71,7 +71,7 @@ class AgentsTest : public ::testing::Test {
   std::unique_ptr<kube::Client> client_;
 };
 
-TEST_F(AgentsTest, AsksEveryAgentThroughTheApiServer) {
+TEST_F(AgentsTest, ReadsEveryAgentThroughTheApiServer) {
   for (int i = 10; i < 60; ++i) AddAgent(fmt::format("n{}", i), i != 30);
   const auto uses = Read();
   ASSERT_TRUE(uses.ok()) << uses.status().ToString();
@@ -82,14 +82,14 @@ TEST_F(AgentsTest, AsksEveryAgentThroughTheApiServer) {
   EXPECT_EQ(uses->problems.at("n30").code(), Code::kUnavailable);
 }
 
-TEST_F(AgentsTest, OfOneNodeOnlyItsAgentIsListed) {
+TEST_F(AgentsTest, ListsOnlyTheAgentOfTheNode) {
   AddAgent("n1", true);
   ASSERT_TRUE(Read("n1").ok());
   EXPECT_NE(targets_.front().find("fieldSelector=spec.nodeName%3Dn1"), std::string::npos)
       << targets_.front();
 }
 
-TEST_F(AgentsTest, WithoutAgentsItSaysWhereToLook) {
+TEST_F(AgentsTest, ErrorWithoutAgentsNamesACommand) {
   const auto uses = Read();
   EXPECT_EQ(uses.status().code(), Code::kNotFound);
   EXPECT_NE(uses.status().message().find("kubectl -n tessera-system get pods"), std::string::npos);

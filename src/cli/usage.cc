@@ -18,7 +18,7 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   GpuUse use{.node = node};
   const Json* memory = json.Find("memory");
   if (memory == nullptr || !memory->is_object()) {
-    return Error(Code::kInvalidArgument, "a container without \"memory\"");
+    return Error(Code::kInvalidArgument, "container without \"memory\"");
   }
   for (const auto& [key, text] :
        {std::pair("namespace", &use.ns), std::pair("pod", &use.pod),
@@ -61,6 +61,7 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   }
   ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
+  use.without_limiter = json.IntAt("without_limiter").value_or(0);
   return use;
 }
 
@@ -84,7 +85,9 @@ void AddMemoryCells(const GpuUse& use, std::string limit, std::vector<Cell>* row
     return;
   }
   row->emplace_back(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain);
-  row->emplace_back(std::move(limit));
+  const bool bypassed = use.without_limiter > 0;
+  row->emplace_back(bypassed ? limit + ", bypassed" : std::move(limit),
+                    bypassed ? Tone::kBad : Tone::kPlain);
   row->emplace_back(MemoryText(use.peak));
   row->emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
 }
@@ -110,19 +113,22 @@ std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
 
 }  // namespace
 
-Result<std::vector<GpuUse>> DecodeUses(std::string_view text) {
+Result<UsagePage> DecodeUses(std::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   ASSIGN_OR_RETURN(const std::string node, json.StringAt("node"));
   const Json* containers = json.Find("containers");
   if (containers == nullptr || !containers->is_array()) {
-    return Error(Code::kInvalidArgument, "no list of \"containers\"");
+    return Error(Code::kInvalidArgument, "\"containers\" is not a list");
   }
-  std::vector<GpuUse> uses;
+  UsagePage page;
   for (const Json& container : containers->items()) {
     ASSIGN_OR_RETURN(GpuUse use, DecodeUse(container, node));
-    uses.push_back(std::move(use));
+    page.uses.push_back(std::move(use));
   }
-  return uses;
+  // Older agents omit it.
+  const Json* complete = json.Find("complete");
+  page.complete = complete == nullptr || complete->bool_value();
+  return page;
 }
 
 Json JsonOfUse(const GpuUse& use) {
@@ -150,6 +156,7 @@ Json JsonOfUse(const GpuUse& use) {
   if (!use.limited) return json;
   json.Set("refused", Json::Int(use.refused));
   json.Set("processes", Json::Int(use.processes));
+  json.Set("without_limiter", Json::Int(use.without_limiter));
   return json;
 }
 

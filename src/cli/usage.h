@@ -31,6 +31,13 @@ struct GpuUse {
   std::optional<Bytes> driver;  // as the driver reports it, contexts included
   int64_t refused = 0;          // allocations
   int64_t processes = 0;
+  int64_t without_limiter = 0;  // processes that bypass the limiter
+};
+
+// What one agent reports.
+struct UsagePage {
+  std::vector<GpuUse> uses;
+  bool complete = true;  // false: the agent has just started and has not found all containers
 };
 
 struct ClusterUses {
@@ -38,8 +45,8 @@ struct ClusterUses {
   std::map<std::string, Status> problems;  // by node: why its agent did not answer
 };
 
-// The page /containers of an agent. INVALID_ARGUMENT: it is another one.
-Result<std::vector<GpuUse>> DecodeUses(std::string_view text);
+// Decodes the page /containers of an agent. INVALID_ARGUMENT: it is not that page.
+Result<UsagePage> DecodeUses(std::string_view text);
 
 // The table of `tessera top` for one namespace, or for all if `ns` is "".
 std::string ShowTop(const ClusterUses& uses, std::string_view ns, Style style, bool header);

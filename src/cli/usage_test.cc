@@ -24,9 +24,9 @@ constexpr const char* kNotLimitedPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
     R"("uuid":"GPU-big-1","index":1,"limited":false,"milli":300,"memory":{"granted":5368709120}}]})";
 
-ClusterUses Uses() { return {.uses = DecodeUses(kPage).value(), .problems = {}}; }
+ClusterUses Uses() { return {.uses = DecodeUses(kPage).value().uses, .problems = {}}; }
 
-TEST(UsageTest, TopShowsWhatContainersUseOfTheirLimits) {
+TEST(UsageTest, TopShowsUsageAndLimits) {
   EXPECT_EQ(
       ShowTop(Uses(), "", {}, true),
       R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING
@@ -42,7 +42,7 @@ web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0     
       "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");
 }
 
-TEST(UsageTest, JsonOfTopHasExactBytesAndWhoDidNotAnswer) {
+TEST(UsageTest, JsonHasExactBytesAndProblems) {
   ClusterUses uses = Uses();
   uses.uses.pop_back();
   uses.problems["n2"] = Status(Code::kUnavailable, "away");
@@ -52,11 +52,12 @@ TEST(UsageTest, JsonOfTopHasExactBytesAndWhoDidNotAnswer) {
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
       R"("used_milli":290,"waiting_milli":1250,"memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
-      R"("driver":4831838208},"refused":7,"processes":2}],"problems":{"n2":"away"}})");
+      R"("driver":4831838208},"refused":7,"processes":2,"without_limiter":0}],)"
+      R"("problems":{"n2":"away"}})");
 }
 
-TEST(UsageTest, AContainerThatIsNotLimitedIsShownAsSuch) {
-  const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value(), .problems = {}};
+TEST(UsageTest, ShowsContainersThatAreNotLimited) {
+  const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
   EXPECT_EQ(ShowTop(uses, "default", {}, false),
             "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -\n");
   EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))
@@ -65,14 +66,14 @@ TEST(UsageTest, AContainerThatIsNotLimitedIsShownAsSuch) {
             std::string::npos);
 }
 
-TEST(UsageTest, APageOfSomethingElseIsAnError) {
+TEST(UsageTest, AnotherPageIsAnError) {
   for (const char* page :
        {"", "ok", "{}", R"({"node":"n"})", R"({"node":"n","containers":[{}]})"}) {
     EXPECT_FALSE(DecodeUses(page).ok()) << page;
   }
 }
 
-TEST(UsageTest, WhereNoAgentMayBeAskedItSaysWhatIsMissing) {
+TEST(UsageTest, ErrorWithoutPermissionNamesTheRole) {
   EXPECT_TRUE(ProblemOf(Uses()).ok());
   EXPECT_TRUE(ProblemOf({}).ok()) << "no container is limited";
   ClusterUses none;
@@ -91,26 +92,26 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
   const Result<ClusterUses> uses = Uses();
   const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses);
   EXPECT_NE(text.find(R"(
-What its containers use of their shares:
+Usage of its shares by container:
   CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING   CLASS   UNACCOUNTED
   main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         0.3     0.6     0.29      1.25      high    1 GiB
 
-How nodes)"),
+Current scores)"),
             std::string::npos)
       << text;
   const Result<ClusterUses> off =
-      ClusterUses{.uses = DecodeUses(kNotLimitedPage).value(), .problems = {}};
+      ClusterUses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
   EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &off)
-                .find("Nothing holds a container to its share that is not limited: isolation was "
+                .find("A container that is not limited can exceed its share: isolation was "
                       "off on node big"),
             std::string::npos);
   const Result<ClusterUses> none = Status(Code::kUnavailable, "agent x is away");
   EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &none)
-                .find("What it uses of its shares is not known: agent x is away\n"),
+                .find("The usage of its shares is unknown: agent x is away\n"),
             std::string::npos);
   const auto whole = cluster.Place(testing::PodIn("ml", "train", {{names::kResourceGpu, "1"}}),
                                    "big", 0, 1000, GiB(80));
-  EXPECT_EQ(Explain(cluster.ledger(), cluster.facts(), whole, {}, &none).find("What it uses"),
+  EXPECT_EQ(Explain(cluster.ledger(), cluster.facts(), whole, {}, &none).find("sage of its shares"),
             std::string::npos)
       << "whole GPUs are not limited";
 }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a page that a pod of tessera-system serves over HTTP, through the API server (pods/proxy).
+// So no port of a pod need be open to people; RBAC decides who may read it. Private to this room.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/kube/client.h"
+
+namespace tessera::cli {
+
+// Calls `on_done` once on the client's runner, unless the operation is destroyed before. The pod
+// has `patience` to answer. Not retried: a pod that is down answers 503 through the API server.
+kube::Operation ReadPodPage(kube::Client& client, const std::string& pod, std::string_view port,
+                            std::string_view path, Duration patience,
+                            std::function<void(Result<std::string>)> on_done);
+
+}  // namespace tessera::cli
