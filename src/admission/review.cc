@@ -67,7 +67,8 @@ Result<AdmissionRequest> ParseAdmissionReview(std::string_view body) {
     return Error(Code::kInvalidArgument, "the AdmissionReview has no request");
   }
   AdmissionRequest out;
-  ASSIGN_OR_RETURN(out.uid, request->StringAt("uid"));
+  ASSIGN_OR_RETURN(std::string uid, request->StringAt("uid"));
+  out.uid = Uid(std::move(uid));
   ASSIGN_OR_RETURN(out.operation, request->StringAt("operation"));
   const Json* resource = request->Find("resource");
   if (resource == nullptr || !resource->is_object()) {
@@ -85,9 +86,9 @@ Result<AdmissionRequest> ParseAdmissionReview(std::string_view body) {
   return out;
 }
 
-std::string SerializeAdmissionReview(const std::string& uid, const AdmissionAnswer& answer) {
-  Json response =
-      Json::MakeObject({{"uid", Json::String(uid)}, {"allowed", Json::Bool(answer.refusal.ok())}});
+std::string SerializeAdmissionReview(const Uid& uid, const AdmissionAnswer& answer) {
+  Json response = Json::MakeObject(
+      {{"uid", Json::String(uid.view())}, {"allowed", Json::Bool(answer.refusal.ok())}});
   if (!answer.refusal.ok()) response.Set("status", StatusOf(answer.refusal));
   if (answer.refusal.ok() && !answer.patch.empty()) {
     response.Set("patchType", Json::String("JSONPatch"));

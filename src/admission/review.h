@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/formats/json.h"
 
 namespace tessera::admission {
@@ -21,7 +22,7 @@ namespace tessera::admission {
 inline constexpr size_t kMaxAdmissionBody = 8 << 20;
 
 struct AdmissionRequest {
-  std::string uid;
+  Uid uid;
   std::string operation;  // "CREATE", "UPDATE", "DELETE", "CONNECT"
   std::string group;      // of the resource; "" is the core group
   std::string resource;   // "pods"
@@ -39,6 +40,6 @@ struct AdmissionAnswer {
   Json::Array patch;                  // operations of RFC 6902
 };
 // Cuts long warnings and drops surplus ones, as the API server would do.
-std::string SerializeAdmissionReview(const std::string& uid, const AdmissionAnswer& answer);
+std::string SerializeAdmissionReview(const Uid& uid, const AdmissionAnswer& answer);
 
 }  // namespace tessera::admission

@@ -14,7 +14,7 @@ using testing::PodJson;
 using testing::ReviewOf;
 
 Json AnswerOf(const AdmissionAnswer& answer) {
-  const Json review = ParseJson(SerializeAdmissionReview("u-1", answer)).value();
+  const Json review = ParseJson(SerializeAdmissionReview(Uid("u-1"), answer)).value();
   EXPECT_EQ(review.StringAt("apiVersion").value(), "admission.k8s.io/v1");
   EXPECT_EQ(review.StringAt("kind").value(), "AdmissionReview");
   const Json response = *review.Find("response");
@@ -27,7 +27,7 @@ TEST(AdmissionReviewTest, ARequestIsReadAsItWasSent) {
   sent.subresource = "status";
   const auto read = ParseAdmissionReview(ReviewOf(sent));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
-  EXPECT_EQ(read->uid, "u-1");
+  EXPECT_EQ(read->uid, Uid("u-1"));
   EXPECT_EQ(read->operation, "CREATE");
   EXPECT_EQ(read->resource, "pods");
   EXPECT_EQ(read->subresource, "status");

@@ -67,7 +67,7 @@ inline kube::PodObject PodIn(const std::string& ns, const std::string& name,
                              const std::map<std::string_view, std::string>& limits) {
   kube::PodObject pod = ledger::testing::GpuPod(name, limits);
   pod.meta.ns = ns;
-  pod.meta.uid = "uid-" + ns + "-" + name;
+  pod.meta.uid = Uid("uid-" + ns + "-" + name);
   return pod;
 }
 

@@ -67,7 +67,7 @@ std::vector<Cell> RowOf(const NodeView& node, const DeviceView& device, Style st
 Json JsonOfHolding(const Holding& holding) {
   Json json = Json::MakeObject({{"namespace", Json::String(holding.pod->ask.ns)},
                                 {"name", Json::String(holding.pod->ask.name)},
-                                {"uid", Json::String(holding.pod->ask.uid)},
+                                {"uid", Json::String(holding.pod->ask.uid.view())},
                                 {"whole", Json::Bool(holding.whole())},
                                 {"milli", Json::Int(holding.share.compute.count())},
                                 {"bytes", Json::Int(holding.share.memory.count())}});

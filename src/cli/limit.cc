@@ -123,7 +123,7 @@ Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
                  MemoryKind::kFlag, ComputeKind::kFlag);
   }
   return Json::MakeObject(
-      {{"metadata", Json::MakeObject({{"uid", Json::String(pod.ask.uid)},
+      {{"metadata", Json::MakeObject({{"uid", Json::String(pod.ask.uid.view())},
                                       {"annotations", std::move(annotations)}})}});
 }
 

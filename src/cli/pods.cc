@@ -41,7 +41,7 @@ Json JsonOfPod(const View& view, const PodEntry& pod) {
   }
   Json json = Json::MakeObject({{"namespace", Json::String(pod.ask.ns)},
                                 {"name", Json::String(pod.ask.name)},
-                                {"uid", Json::String(pod.ask.uid)},
+                                {"uid", Json::String(pod.ask.uid.view())},
                                 {"placed", Json::Bool(pod.standing != Standing::kWaiting)},
                                 {"node", Json::String(pod.node)},
                                 {"containers", std::move(containers)}});

@@ -96,7 +96,7 @@ TEST_F(ClientTest, SuggestsToCheckTheAgentOnlyIfItIsUnreachable) {
 }
 
 TEST_F(ClientTest, SendsALargeRequestToAnAgentThatReadsLate) {
-  Request request{.pod_uid = "u", .pod_namespace = "ns", .pod_name = "p", .container = "c"};
+  Request request{.pod_uid = Uid("u"), .pod_namespace = "ns", .pod_name = "p", .container = "c"};
   for (const char* variable : {"A", "B", "C", "D"}) {
     request.tokens.push_back({variable, std::string(60 << 10, 'x')});
   }

@@ -185,7 +185,7 @@ std::string EncodeRequest(const Request& request) {
   const bool ping = request.kind == Request::Kind::kPing;
   json.Set("kind", Json::String(ping ? kKindPing : kKindGrant));
   if (ping) return json.Serialize();
-  json.Set("pod_uid", Json::String(request.pod_uid));
+  json.Set("pod_uid", Json::String(request.pod_uid.view()));
   json.Set("pod_namespace", Json::String(request.pod_namespace));
   json.Set("pod_name", Json::String(request.pod_name));
   json.Set("container", Json::String(request.container));
@@ -216,7 +216,8 @@ Result<Request> DecodeRequest(std::string_view text) {
   if (kind != kKindGrant) {
     return Error(Code::kUnimplemented, "grant request: unknown kind \"{:.32}\"", kind);
   }
-  ASSIGN_OR_RETURN(request.pod_uid, NonEmptyName(json, "pod_uid"));
+  ASSIGN_OR_RETURN(std::string pod_uid, NonEmptyName(json, "pod_uid"));
+  request.pod_uid = Uid(std::move(pod_uid));
   ASSIGN_OR_RETURN(request.pod_namespace, NonEmptyName(json, "pod_namespace"));
   ASSIGN_OR_RETURN(request.pod_name, NonEmptyName(json, "pod_name"));
   ASSIGN_OR_RETURN(request.container, NonEmptyName(json, "container"));

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 
 namespace tessera::grant {
 
@@ -43,7 +44,7 @@ struct Request {
     kPing,   // returns an empty grant; needs none of the members below
   };
   Kind kind = Kind::kGrant;
-  std::string pod_uid;
+  Uid pod_uid;
   std::string pod_namespace;
   std::string pod_name;
   std::string container;

@@ -7,7 +7,7 @@ namespace tessera::grant {
 namespace {
 
 Request SomeRequest() {
-  return {.pod_uid = "0d9e1c5e-8b3c-4b52-9e40-1f2f3a4b5c6d",
+  return {.pod_uid = Uid("0d9e1c5e-8b3c-4b52-9e40-1f2f3a4b5c6d"),
           .pod_namespace = "default",
           .pod_name = "cuda-vector-add",
           .container = "main",
@@ -70,7 +70,7 @@ TEST(MessageTest, IgnoresUnknownMembers) {
 
 TEST(MessageTest, NamesTheMissingMember) {
   Request request = SomeRequest();
-  request.pod_uid.clear();
+  request.pod_uid = Uid();
   const auto decoded = DecodeRequest(EncodeRequest(request));
   EXPECT_EQ(decoded.status().code(), Code::kInvalidArgument);
   EXPECT_NE(decoded.status().message().find("pod_uid"), std::string::npos);

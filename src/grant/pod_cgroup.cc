@@ -21,18 +21,18 @@ bool IsHex(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// "podfd3b355a-665c-…", or "kubepods-besteffort-podfd3b355a_665c_….slice": systemd takes '-' for a
-// level of its own, so the kubelet writes '_'.
-std::string PodUidOf(std::string_view segment) {
+// "podfd3b355a-665c-…", or "kubepods-besteffort-podfd3b355a_665c_….slice": '-' separates levels
+// of systemd slices, so the kubelet writes '_'.
+Uid PodUidOf(std::string_view segment) {
   segment = WithoutSuffix(segment, ".slice");
   const size_t at = segment.rfind("pod");
-  if (at == std::string_view::npos || (at > 0 && segment[at - 1] != '-')) return "";
+  if (at == std::string_view::npos || (at > 0 && segment[at - 1] != '-')) return Uid();
   std::string uid(segment.substr(at + 3));
   std::ranges::replace(uid, '_', '-');
   std::string digits = uid;
   std::erase(digits, '-');
   const bool is_uid = uid.size() == kUidLength || uid.size() == kStaticPodLength;
-  return is_uid && digits.size() == kStaticPodLength && IsHex(digits) ? uid : "";
+  return is_uid && digits.size() == kStaticPodLength && IsHex(digits) ? Uid(std::move(uid)) : Uid();
 }
 
 // "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope", "docker-<id>.scope".
@@ -50,7 +50,7 @@ std::optional<PodCgroup> ParsePodCgroup(std::string_view path) {
   if (colon != std::string_view::npos) path = path.substr(0, colon + 6);
   const std::vector<std::string_view> segments = Split(path, '/');
   for (size_t i = 0; i < segments.size(); ++i) {
-    std::string uid = PodUidOf(segments[i]);
+    Uid uid = PodUidOf(segments[i]);
     if (uid.empty()) continue;
     return PodCgroup{std::move(uid), i + 1 < segments.size() ? ContainerIdOf(segments[i + 1]) : ""};
   }

@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/uid.h"
+
 namespace tessera::grant {
 
 struct PodCgroup {
-  std::string pod_uid;       // "fd3b355a-665c-4c95-8e7f-61fd2111689f"; 32 digits for a static pod
-  std::string container_id;  // "" for the pod itself, and where the path names no container
+  Uid pod_uid;               // "fd3b355a-665c-4c95-8e7f-61fd2111689f"; 32 digits for a static pod
+  std::string container_id;  // "" if the path names no container
   bool operator==(const PodCgroup&) const = default;
 };
 

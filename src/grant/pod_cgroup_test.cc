@@ -20,17 +20,17 @@ TEST(PodCgroupTest, ParsesContainerNamesOfEveryEngine) {
            "/kubelet.slice/kubelet-kubepods.slice/" + kSlice + "/docker-" + kId + ".scope",
            "/../../../" + kSlice + "/cri-containerd-" + kId + ".scope",
        }) {
-    EXPECT_EQ(ParsePodCgroup(path), (PodCgroup{kUid, kId})) << path;
+    EXPECT_EQ(ParsePodCgroup(path), (PodCgroup{Uid(kUid), kId})) << path;
   }
 }
 
 TEST(PodCgroupTest, ParsesTheCgroupsPathOfTheSystemdDriver) {
-  EXPECT_EQ(ParsePodCgroup(kSlice + ":cri-containerd:" + kId), (PodCgroup{kUid, ""}));
+  EXPECT_EQ(ParsePodCgroup(kSlice + ":cri-containerd:" + kId), (PodCgroup{Uid(kUid), ""}));
 }
 
 TEST(PodCgroupTest, ParsesStaticPods) {
   EXPECT_EQ(ParsePodCgroup("/kubepods/burstable/pod0123456789abcdef0123456789abcdef/" + kId),
-            (PodCgroup{"0123456789abcdef0123456789abcdef", kId}));
+            (PodCgroup{Uid("0123456789abcdef0123456789abcdef"), kId}));
 }
 
 TEST(PodCgroupTest, OtherPathsBelongToNoPod) {

@@ -179,15 +179,15 @@ TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
   const auto made = Make(pod, text);
   ASSERT_TRUE(made.ok()) << made.status().ToString();
   ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
-  const auto bind = [&](const std::string& uid) {
+  const auto bind = [&](const Uid& uid) {
     std::optional<Status> done;
     const Operation operation = BindPod(*client_, {"default", name_, uid, name_, {{"a/b", "c"}}},
                                         [&](const Status& s) { done = s; });
     EXPECT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));
     return *done;
   };
-  EXPECT_EQ(bind("00000000-0000-4000-8000-000000000000").code(), Code::kAborted);
-  const std::string uid = made->Find("metadata")->StringAt("uid").value();
+  EXPECT_EQ(bind(Uid("00000000-0000-4000-8000-000000000000")).code(), Code::kAborted);
+  const Uid uid(made->Find("metadata")->StringAt("uid").value());
   EXPECT_TRUE(bind(uid).ok());
   const auto bound = Wait([&](auto f) { return client_->Get(pod, f); });
   const auto object = Decode<PodObject>(RawObject(bound.value())).value();

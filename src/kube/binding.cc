@@ -9,7 +9,7 @@ Operation BindPod(Client& client, const PodBinding& binding,
                   std::function<void(const Status&)> on_done, BeforeSend before_send) {
   Json metadata = Json::MakeObject({{"name", Json::String(binding.pod)},
                                     {"namespace", Json::String(binding.ns)},
-                                    {"uid", Json::String(binding.uid)}});
+                                    {"uid", Json::String(binding.uid.view())}});
   Json annotations = Json::MakeObject();
   for (const auto& [key, value] : binding.annotations) annotations.Set(key, Json::String(value));
   if (!binding.annotations.empty()) metadata.Set("annotations", std::move(annotations));

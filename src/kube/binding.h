@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "src/base/uid.h"
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
 
@@ -12,7 +13,7 @@ namespace tessera::kube {
 struct PodBinding {
   std::string ns;
   std::string pod;
-  std::string uid;  // of the pod that was decided about; another of its name is refused
+  Uid uid;  // of the pod that was decided about; another of its name is refused
   std::string node;
   // Written to the pod in the same step as its node: there is no moment with the one and not the
   // other.

@@ -223,7 +223,7 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
 Operation Client::Delete(const ObjectRef& object, const Preconditions& preconditions,
                          OnObject on_done) {
   Json held = Json::MakeObject();
-  if (!preconditions.uid.empty()) held.Set("uid", Json::String(preconditions.uid));
+  if (!preconditions.uid.empty()) held.Set("uid", Json::String(preconditions.uid.view()));
   if (!preconditions.resource_version.empty()) {
     held.Set("resourceVersion", Json::String(preconditions.resource_version));
   }

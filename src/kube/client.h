@@ -29,6 +29,7 @@
 
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/base/uid.h"
 #include "src/formats/json.h"
 #include "src/kube/api_transport.h"
 #include "src/kube/config.h"
@@ -73,7 +74,7 @@ struct ListPage {
 
 // A delete that holds only for this very object.
 struct Preconditions {
-  std::string uid;
+  Uid uid;
   std::string resource_version;
 };
 

@@ -127,7 +127,7 @@ TEST_F(ClientTest, CreatesReplacesAndDeletes) {
   binding.subresource = "binding";
   Wait([&](auto f) { return client().Create(binding, body, f); }).value();
   Wait([&](auto f) { return client().Replace(Pod("ns", "p"), body, f); }).value();
-  Wait([&](auto f) { return client().Delete(Pod("ns", "p"), {.uid = "u"}, f); }).value();
+  Wait([&](auto f) { return client().Delete(Pod("ns", "p"), {.uid = Uid("u")}, f); }).value();
   ASSERT_EQ(seen_.size(), 4u);
   EXPECT_EQ(seen_[0].method + seen_[0].target, "POST/api/v1/namespaces/ns/pods");
   EXPECT_EQ(seen_[1].target, "/api/v1/namespaces/ns/pods/p/binding");

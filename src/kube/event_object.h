@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/base/clock.h"
+#include "src/base/uid.h"
 #include "src/formats/json.h"
 
 namespace tessera::kube {
@@ -21,7 +22,7 @@ struct InvolvedObject {
   std::string kind;
   std::string ns;  // "" where the type has none: the event then stands in "default"
   std::string name;
-  std::string uid;
+  Uid uid;
 
   std::string EventNamespace() const { return ns.empty() ? "default" : ns; }
 };

@@ -32,7 +32,7 @@ class EventsTest : public ::testing::Test {
         [this](const Status& status) { error_ = status; });
   }
   void Say(const std::string& message, const std::string& pod = "p") {
-    recorder_->Record({.kind = "Pod", .ns = "n", .name = pod, .uid = "u"}, EventKind::kWarning,
+    recorder_->Record({.kind = "Pod", .ns = "n", .name = pod, .uid = Uid("u")}, EventKind::kWarning,
                       "NoGpu", message);
   }
   // What the server has after `count` writes.
@@ -110,8 +110,8 @@ TEST_F(EventsTest, FailuresAreTold) {
 
 TEST_F(EventsTest, ABindingCarriesUidNodeAndAnnotations) {
   std::optional<Status> done;
-  const Operation operation =
-      BindPod(*client_, {"n", "p", "u", "node", {{"a", "b"}}}, [&](const Status& s) { done = s; });
+  const Operation operation = BindPod(*client_, {"n", "p", Uid("u"), "node", {{"a", "b"}}},
+                                      [&](const Status& s) { done = s; });
   ASSERT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));
   EXPECT_TRUE(done->ok());
   EXPECT_EQ(lines_[0], "POST /api/v1/namespaces/n/pods/p/binding");

@@ -101,7 +101,7 @@ class InformerTest : public ::testing::Test {
 
 TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
   Start(1);
-  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = "1"}};
+  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
   Follow();
   ASSERT_TRUE(runner_.RunUntil([&] { return mirror_.synced == 1; })) << mirror_.trouble;
@@ -119,13 +119,13 @@ TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
 
 TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
   Start(1);
-  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = "1"}};
+  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
   Follow();
   UntilEqual();
   int removed = 0;
   mirror_.on_removed = [&] { ++removed; };
-  pod.meta.uid = "2";
+  pod.meta.uid = Uid("2");
   server_->Put(pod);
   UntilEqual();
   EXPECT_EQ(removed, 1);
@@ -135,34 +135,35 @@ TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
 class OutlineMirror : public Mirror {
  public:
   void OnOutline(const PodObject& now) override { names[now.meta.uid] = KeyOf(now.meta); }
-  void OnOutlineRemoved(const UidDigest& uid) override {
-    EXPECT_EQ(std::erase_if(names, [&](const auto& name) { return UidDigest::Of(name.first) == uid; }),
-              1u);
+  void OnOutlineRemoved(const UidDigest& digest) override {
+    EXPECT_EQ(
+        std::erase_if(names, [&](const auto& name) { return UidDigest::Of(name.first) == digest; }),
+        1u);
   }
-  std::map<std::string, std::string> names;  // of outlines, by UID
+  std::map<Uid, std::string> names;  // of outlines
 };
 
 TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
   Start(1);
-  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = "1"}};
+  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
-  server_->Put({.meta = {.name = "no-namespace", .uid = "7"}});
+  server_->Put({.meta = {.name = "no-namespace", .uid = Uid("7")}});
   OutlineMirror mirror;
   Informer<PodObject> informer(*client_, ListQuery{.limit = 7}, Keep{}, mirror, Watch::Options{},
                                [](const PodObject& object) { return object.node_name.empty(); });
-  using Outlines = std::map<std::string, std::string>;
+  using Outlines = std::map<Uid, std::string>;
   const auto until = [&](const Outlines& expected) {
     return runner_.RunUntil([&] { return mirror.names == expected; });
   };
-  EXPECT_TRUE(until({{"1", "n/a"}, {"7", "no-namespace"}}));
+  EXPECT_TRUE(until({{Uid("1"), "n/a"}, {Uid("7"), "no-namespace"}}));
   EXPECT_EQ(informer.Find("n/a"), nullptr);
   EXPECT_EQ(informer.size(), 2u);
   server_->Remove("n/a");
-  pod.meta.uid = "2";  // another one
+  pod.meta.uid = Uid("2");  // another one
   server_->Put(pod);
-  EXPECT_TRUE(until({{"2", "n/a"}, {"7", "no-namespace"}}));
+  EXPECT_TRUE(until({{Uid("2"), "n/a"}, {Uid("7"), "no-namespace"}}));
   server_->Remove("no-namespace");
-  EXPECT_TRUE(until({{"2", "n/a"}}));
+  EXPECT_TRUE(until({{Uid("2"), "n/a"}}));
   pod.node_name = "node";  // no outline any more
   server_->Put(pod);
   EXPECT_TRUE(runner_.RunUntil([&] { return mirror.objects.contains("n/a"); }));
@@ -170,7 +171,7 @@ TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
   ASSERT_NE(informer.Find("n/a"), nullptr);
   pod.node_name.clear();
   server_->Put(pod);
-  EXPECT_TRUE(until({{"2", "n/a"}}));
+  EXPECT_TRUE(until({{Uid("2"), "n/a"}}));
   EXPECT_TRUE(mirror.objects.empty());
   EXPECT_EQ(mirror.trouble, "");
 }
@@ -180,7 +181,8 @@ TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
   const auto set = [&](const std::vector<std::string>& uids) {
     std::vector<std::string> messages;
     for (const std::string& uid : uids) {
-      messages.push_back(testing::MessageOf(PodObject{.meta = {.name = "p" + uid, .uid = uid}}));
+      messages.push_back(
+          testing::MessageOf(PodObject{.meta = {.name = "p" + uid, .uid = Uid(uid)}}));
     }
     server.Set("pods", "Pod", std::move(messages));
   };
@@ -189,23 +191,23 @@ TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
   OutlineMirror mirror;
   const Informer<PodObject> informer(client, ListQuery{}, Keep{}, mirror, Watch::Options{},
                                      [](const PodObject&) { return true; });
-  const auto until = [&](const std::map<std::string, std::string>& expected) {
+  const auto until = [&](const std::map<Uid, std::string>& expected) {
     return runner_.RunUntil([&] { return mirror.names == expected; });
   };
-  EXPECT_TRUE(until({{"1", "p1"}, {"2", "p2"}}));
+  EXPECT_TRUE(until({{Uid("1"), "p1"}, {Uid("2"), "p2"}}));
   set({"2", "3"});
   server.Refuse("pods", 410);  // what it has is too old
   server.EndWatches();
   runner_.RunFor(milliseconds(50));
   server.Allow("pods");
-  EXPECT_TRUE(until({{"2", "p2"}, {"3", "p3"}}));
+  EXPECT_TRUE(until({{Uid("2"), "p2"}, {Uid("3"), "p3"}}));
   EXPECT_EQ(informer.size(), 2u);
 }
 
 TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
   Start(1);
-  server_->Put({.meta = {.name = "a", .uid = "1"}});
-  server_->Put({.meta = {.name = "b", .uid = "2"}});
+  server_->Put({.meta = {.name = "a", .uid = Uid("1")}});
+  server_->Put({.meta = {.name = "b", .uid = Uid("2")}});
   Follow();
   UntilEqual();
   mirror_.on_removed = [&] { informer_.reset(); };

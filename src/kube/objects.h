@@ -19,6 +19,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/kube/raw_object.h"
 #include "src/kube/resources.h"
 
@@ -38,7 +39,7 @@ struct Keep {
 struct ObjectMeta {
   std::string name;
   std::string ns;  // "" where the type has none
-  std::string uid;
+  Uid uid;
   std::string resource_version;
   StringMap labels;
   StringMap annotations;

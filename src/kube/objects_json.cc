@@ -109,7 +109,7 @@ void ReadMeta(Fields& object, const Keep& keep, ObjectMeta* out) {
   Fields meta = object.Object("metadata");
   out->name = meta.Text("name");
   out->ns = meta.Text("namespace");
-  out->uid = meta.Text("uid");
+  out->uid = Uid(meta.Text("uid"));
   out->resource_version = meta.Text("resourceVersion");
   meta.Map("labels", keep.label, &out->labels);
   meta.Map("annotations", keep.annotation, &out->annotations);

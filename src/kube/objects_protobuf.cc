@@ -76,7 +76,7 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
         out->ns = reader.Bytes();
         break;
       case 5:
-        out->uid = reader.Bytes();
+        out->uid = Uid(reader.Bytes());
         break;
       case 6:
         out->resource_version = reader.Bytes();

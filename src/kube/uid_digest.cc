@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/uid_digest.h"
 
+#include <string_view>
+
 namespace tessera::kube {
 namespace {
 
@@ -18,10 +20,11 @@ int HexDigit(char c) {
 
 }  // namespace
 
-UidDigest UidDigest::Of(std::string_view text) {
+UidDigest UidDigest::Of(const Uid& uid) {
+  const std::string_view text = uid.view();
   const UidDigest hash{HashOf(text, 0xCBF29CE484222325), HashOf(text, 0x84222325CBF29CE4)};
   if (text.size() != 36) return hash;
-  UidDigest uid;
+  UidDigest digest;
   for (size_t i = 0; i < text.size(); ++i) {
     if (i == 8 || i == 13 || i == 18 || i == 23) {
       if (text[i] != '-') return hash;
@@ -29,10 +32,10 @@ UidDigest UidDigest::Of(std::string_view text) {
     }
     const int digit = HexDigit(text[i]);
     if (digit < 0) return hash;
-    uid.high = uid.high << 4 | uid.low >> 60;
-    uid.low = uid.low << 4 | static_cast<uint64_t>(digit);
+    digest.high = digest.high << 4 | digest.low >> 60;
+    digest.low = digest.low << 4 | static_cast<uint64_t>(digit);
   }
-  return uid;
+  return digest;
 }
 
 }  // namespace tessera::kube

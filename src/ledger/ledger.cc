@@ -116,7 +116,7 @@ void ClusterLedger::Install(NodeEntry& entry) {
   }
   // Those that waited for the node, or for a GPU that has come back; also what is assumed, because
   // its binding may be on its way.
-  for (const std::string& uid : PodsOn(entry.node.name)) {
+  for (const Uid& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
     if (!pod.ask.request.asks_for_devices()) continue;
     if (!pod.problem.empty()) Settle(pod);
@@ -126,7 +126,7 @@ void ClusterLedger::Install(NodeEntry& entry) {
 void ClusterLedger::RemoveNode(std::string_view name) {
   const auto known = nodes_.find(name);
   if (known == nodes_.end()) return;
-  for (const std::string& uid : PodsOn(known->first)) {
+  for (const Uid& uid : PodsOn(known->first)) {
     PodEntry& pod = pods_.find(uid)->second;
     Release(pod);
     pod.problem = "its node is gone";

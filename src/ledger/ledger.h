@@ -43,6 +43,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/device/assignment.h"
 #include "src/device/dialects.h"
 #include "src/device/node.h"
@@ -132,9 +133,9 @@ class ClusterLedger {
   void SetNode(const kube::NodeObject& node);
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
-  void RemovePod(std::string_view uid);
-  // The same for a pod without GPUs, of which only the UID is known.
-  void RemovePlainPod(const kube::UidDigest& uid) { plain_pods_->Remove(uid); }
+  void RemovePod(const Uid& uid);
+  // The same for a pod without GPUs, of which only the UID's digest is known.
+  void RemovePlainPod(const kube::UidDigest& digest) { plain_pods_->Remove(digest); }
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
 
@@ -167,7 +168,7 @@ class ClusterLedger {
   // All there is to say about one node. NOT_FOUND for a node without GPUs.
   Result<placement::NodeReport> Report(const Question& question, std::string_view node);
   struct Eviction {
-    std::vector<std::string> uids;
+    std::vector<Uid> uids;
     int64_t pdb_violations = 0;  // how many of these evictions violate a PodDisruptionBudget
     bool operator==(const Eviction&) const = default;
   };
@@ -202,15 +203,15 @@ class ClusterLedger {
   };
   Result<Assumed> Assume(const Question& question, std::string_view node, Duration hold);
   // The decision came to nothing. Of a pod that is bound nothing changes.
-  void Forget(std::string_view uid);
+  void Forget(const Uid& uid);
   // What the pod was assumed to have is held for `hold` from now.
-  void Extend(std::string_view uid, Duration hold);
+  void Extend(const Uid& uid, Duration hold);
   // Gives back what was assumed and has run out; gives their names, ns/name.
   std::vector<std::string> Expire();
 
   // --- Readers.
   using Nodes = std::map<std::string, NodeEntry, std::less<>>;
-  using Pods = std::map<std::string, PodEntry, std::less<>>;
+  using Pods = std::map<Uid, PodEntry>;
   const Nodes& nodes() const { return nodes_; }
   // Null where there is none.
   const NodeEntry* FindNode(std::string_view name) const { return by_name_.Find(name); }
@@ -269,7 +270,7 @@ class ClusterLedger {
   // Takes the pod off its node; its entry stays.
   void Release(PodEntry& pod);
   void Leave(PodEntry& pod);
-  const std::set<std::string>& PodsOn(const std::string& node) const;
+  const std::set<Uid>& PodsOn(const std::string& node) const;
   void MoveTo(PodEntry& pod, const std::string& node);
   void Arrived(PodEntry& pod, placement::ShapeId shape);
 
@@ -284,10 +285,10 @@ class ClusterLedger {
   Nodes nodes_;
   NodeIndex by_name_;  // views of the keys of nodes_
   Pods pods_;
-  std::optional<PlainPods> plain_pods_;                             // empty until there is a policy
-  std::unordered_map<std::string, std::set<std::string>> pods_of_;  // UIDs by node
-  std::set<std::string> assumed_;                                   // UIDs
-  std::unordered_map<std::string, std::set<std::string>> nominated_;  // UIDs by node
+  std::optional<PlainPods> plain_pods_;                     // empty until there is a policy
+  std::unordered_map<std::string, std::set<Uid>> pods_of_;  // by node
+  std::set<Uid> assumed_;
+  std::unordered_map<std::string, std::set<Uid>> nominated_;  // by node
   Budgets budgets_;
 };
 

@@ -69,8 +69,8 @@ std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry&
   return shares;
 }
 
-const std::set<std::string>& ClusterLedger::PodsOn(const std::string& node) const {
-  static const std::set<std::string> kNone;
+const std::set<Uid>& ClusterLedger::PodsOn(const std::string& node) const {
+  static const std::set<Uid> kNone;
   const auto found = pods_of_.find(node);
   return found == pods_of_.end() ? kNone : found->second;
 }
@@ -108,7 +108,7 @@ void ClusterLedger::Leave(PodEntry& pod) {
   assumed_.erase(pod.ask.uid);
 }
 
-void ClusterLedger::RemovePod(std::string_view uid) {
+void ClusterLedger::RemovePod(const Uid& uid) {
   RemovePlainPod(kube::UidDigest::Of(uid));
   const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
@@ -322,7 +322,7 @@ void ClusterLedger::MoveGuesses(const PodEntry& told, const NodeEntry& node) {
     if (!IsOverassigned(gpus[i])) contested &= ~(uint64_t{1} << i);
   }
   if (contested == 0) return;
-  for (const std::string& uid : PodsOn(node.node.name)) {
+  for (const Uid& uid : PodsOn(node.node.name)) {
     PodEntry& other = pods_.find(uid)->second;
     if (&other == &told || !other.place || !other.guessed()) continue;
     const uint64_t guessed = cluster_->Find(*other.place)->pick.all() & ~AssignedPick(other).all();
@@ -330,7 +330,7 @@ void ClusterLedger::MoveGuesses(const PodEntry& told, const NodeEntry& node) {
   }
 }
 
-void ClusterLedger::Forget(std::string_view uid) {
+void ClusterLedger::Forget(const Uid& uid) {
   const auto known = pods_.find(uid);
   if (known == pods_.end() || known->second.standing != Standing::kAssumed) return;
   PodEntry& pod = known->second;
@@ -341,19 +341,20 @@ void ClusterLedger::Forget(std::string_view uid) {
   if (!pod.seen) pods_.erase(known);
 }
 
-void ClusterLedger::Extend(std::string_view uid, Duration hold) {
+void ClusterLedger::Extend(const Uid& uid, Duration hold) {
   const auto known = pods_.find(uid);
   if (known == pods_.end() || known->second.standing != Standing::kAssumed) return;
   known->second.assumed_until = clock_->Now() + hold;
 }
 
 std::vector<std::string> ClusterLedger::Expire() {
-  std::vector<std::string> expired, names;
+  std::vector<Uid> expired;
+  std::vector<std::string> names;
   const MonotonicTime now = clock_->Now();
-  for (const std::string& uid : assumed_) {
+  for (const Uid& uid : assumed_) {
     if (pods_.find(uid)->second.assumed_until <= now) expired.push_back(uid);
   }
-  for (const std::string& uid : expired) {
+  for (const Uid& uid : expired) {
     names.push_back(pods_.find(uid)->second.ask.Text());
     Forget(uid);
   }

@@ -58,7 +58,7 @@ TEST_F(LedgerPodsTest, AHoldLastsUntilItsExtensionEnds) {
   ASSERT_TRUE(Assume(pod, 10s).ok());
   clock_.Advance(9s);
   ledger_->Extend(pod.meta.uid, 10s);
-  ledger_->Extend("unknown", 10s);
+  ledger_->Extend(Uid("unknown"), 10s);
   clock_.Advance(9s);
   EXPECT_TRUE(ledger_->Expire().empty());
   clock_.Advance(1s);
@@ -68,7 +68,7 @@ TEST_F(LedgerPodsTest, AHoldLastsUntilItsExtensionEnds) {
 TEST_F(LedgerPodsTest, AnUnknownPodCanBeForgotten) {
   ledger_->SetNode(GpuNode("n", 1));
   ASSERT_TRUE(Assume(Whole("a")).ok());
-  ledger_->Forget("unknown");
+  ledger_->Forget(Uid("unknown"));
   EXPECT_FALSE(Fits(Whole("b")));
 }
 
@@ -85,12 +85,12 @@ TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject a = Whole("a"), other = Whole("a");
   other.meta.ns = "other";
-  other.meta.uid = "uid-0";  // before the first
+  other.meta.uid = Uid("uid-0");  // before the first
   ledger_->SetPod(other);
   ledger_->SetPod(Whole("0"));
   ledger_->SetPod(a);
   ASSERT_NE(ledger_->FindPod("ns", "a"), nullptr);
-  EXPECT_EQ(ledger_->FindPod("ns", "a")->ask.uid, "uid-a");
+  EXPECT_EQ(ledger_->FindPod("ns", "a")->ask.uid, Uid("uid-a"));
   EXPECT_EQ(ledger_->FindPod("ns", "b"), nullptr);
   EXPECT_EQ(ledger_->FindPod("none", "a"), nullptr);
 }
@@ -238,7 +238,7 @@ TEST_F(LedgerPodsTest, AWaitingPodOfTooManyKindsOfRequestsHasAProblem) {
   ledger_->SetPod(pod);
   EXPECT_NE(Entry(pod).problem, "");
   pod.containers.pop_back();
-  pod.meta.uid = "uid-b";
+  pod.meta.uid = Uid("uid-b");
   ledger_->SetPod(pod);
   EXPECT_EQ(Entry(pod).problem, "");
 }

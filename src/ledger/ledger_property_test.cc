@@ -131,7 +131,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
           {{names::kResourceVcudaCore, "200"}},
           {}};
       kube::PodObject pod = GpuPod(name, kAsks[random_.Below(kAsks.size())]);
-      pod.meta.uid = fmt::format("uid-{}", next_uid_++);
+      pod.meta.uid = Uid(fmt::format("uid-{}", next_uid_++));
       world_.Put(std::move(pod));
       return;
     }

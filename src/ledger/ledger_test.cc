@@ -173,7 +173,7 @@ TEST_F(LedgerTest, AnotherPodOfTheSameNameIsAnotherPod) {
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
   kube::PodObject again = pod;
-  again.meta.uid = "another";
+  again.meta.uid = Uid("another");
   EXPECT_TRUE(Fits(again, "n"));
   ledger_->SetPod(BoundPod(again, "n", Assume(again, "n").value().annotations));
   EXPECT_EQ(Free(), 0);

@@ -29,7 +29,7 @@ std::vector<const PodEntry*> ClusterLedger::NominatedBefore(const PodAsk& ask,
   std::vector<const PodEntry*> pods;
   const auto found = nominated_.find(node);
   if (found == nominated_.end()) return pods;
-  for (const std::string& uid : found->second) {
+  for (const Uid& uid : found->second) {
     const PodEntry& pod = pods_.find(uid)->second;
     // What is assumed holds its GPUs already.
     if (uid == ask.uid || pod.standing != Standing::kWaiting) continue;
@@ -51,7 +51,7 @@ void ClusterLedger::AddTo(NodeTrial* trial, const PodEntry& pod) const {
 
 NodeTrial ClusterLedger::TrialOf(const NodeEntry& node, const PodFilter& stays) const {
   NodeTrial trial(*cluster_, node.id);
-  for (const std::string& uid : PodsOn(node.node.name)) {
+  for (const Uid& uid : PodsOn(node.node.name)) {
     const PodEntry& pod = pods_.find(uid)->second;
     if (stays(pod)) AddTo(&trial, pod);
   }

@@ -32,7 +32,7 @@ placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
 // that are only guessed.
 void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const {
   std::vector<const PodEntry*> pods;
-  for (const std::string& uid : PodsOn(node.node.name)) {
+  for (const Uid& uid : PodsOn(node.node.name)) {
     const PodEntry& pod = pods_.find(uid)->second;
     if (pod.place && pod.standing == Standing::kBound && !pod.deleting &&
         AssignedPick(pod).all() != 0) {

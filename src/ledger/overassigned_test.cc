@@ -66,7 +66,7 @@ TEST_F(OverassignedTest, TheNewerBindingIsInExcessWhateverCameFirst) {
   Bind("newer", 9, {});
   Bind("older", 8, {});
   EXPECT_THAT(Found(), ElementsAre("newer after older on GPU-n-0"));
-  ledger_->RemovePod("uid-newer");
+  ledger_->RemovePod(Uid("uid-newer"));
   EXPECT_THAT(Found(), IsEmpty());
 }
 

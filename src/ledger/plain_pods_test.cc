@@ -64,10 +64,10 @@ TEST_F(PlainPodsTest, CountWhenTheirNodeGetsGpusAndWhenItReturns) {
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(Taken("n").first, 5000);
   ledger_->RemoveNode("n");
-  ledger_->RemovePod("uid-a");
+  ledger_->RemovePod(Uid("uid-a"));
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(Taken("n").first, 3000);
-  ledger_->RemovePod("uid-b");
+  ledger_->RemovePod(Uid("uid-b"));
   EXPECT_EQ(Taken("n").first, 0);
 }
 
@@ -98,7 +98,7 @@ TEST_F(PlainPodsTest, AddUpOverRandomHistories) {
         break;
       case 2:
       case 3:
-        ledger_->RemovePod("uid-" + name);
+        ledger_->RemovePod(Uid("uid-" + name));
         pods.erase(name);
         break;
       default: {

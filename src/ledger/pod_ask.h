@@ -10,6 +10,7 @@
 #include <string>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/base/units.h"
 #include "src/device/dialects.h"
 #include "src/device/node.h"
@@ -20,7 +21,8 @@
 namespace tessera::ledger {
 
 struct PodAsk {
-  std::string uid, ns, name;
+  Uid uid;
+  std::string ns, name;
   int32_t priority = 0;
   device::Request request;
   // Of all containers together, as kube-scheduler counts: the most that run at one time.

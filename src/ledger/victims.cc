@@ -12,7 +12,7 @@ namespace {
 
 // A pod that could be evicted.
 struct Holder {
-  const std::string* uid;
+  const Uid* uid;
   const PodEntry* pod;
   bool proposed = false;
   bool violates = false;  // a PodDisruptionBudget
@@ -38,7 +38,7 @@ void SortBySparing(std::vector<Holder>* holders) {
   std::sort(holders->begin(), holders->end(), [](const Holder& a, const Holder& b) {
     const auto rank = [](const Holder& holder) {
       return std::tuple(holder.pod->deleting, !holder.violates, -int64_t{holder.pod->ask.priority},
-                        holder.proposed, std::string_view(*holder.uid));
+                        holder.proposed, holder.uid->view());
     };
     return rank(a) < rank(b);
   });
@@ -53,7 +53,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& qu
   if (known == nodes_.end() || known->second.id == placement::kNoNode) return std::nullopt;
   const NodeEntry& node = known->second;
   Eviction eviction;  // at first pods that go for other reasons than GPUs
-  for (const std::string& uid : proposed.uids) {
+  for (const Uid& uid : proposed.uids) {
     const auto pod = pods_.find(uid);
     if (pod == pods_.end() || !pod->second.ask.request.asks_for_devices()) {
       eviction.uids.push_back(uid);
@@ -65,7 +65,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& qu
     if (!pod.place || pod.standing != Standing::kBound) return false;
     return is_proposed || (budgets_.known() && pod.ask.priority < question.ask.priority);
   };
-  for (const std::string& uid : PodsOn(known->first)) {
+  for (const Uid& uid : PodsOn(known->first)) {
     const PodEntry& pod = pods_.find(uid)->second;
     const bool is_proposed =
         std::find(proposed.uids.begin(), proposed.uids.end(), uid) != proposed.uids.end();

@@ -17,7 +17,7 @@ using testing::GpuPod;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 using Eviction = ClusterLedger::Eviction;
-using Uids = std::vector<std::string>;
+using Uids = std::vector<Uid>;
 
 class VictimsTest : public ::testing::Test {
  protected:
@@ -66,8 +66,8 @@ class VictimsTest : public ::testing::Test {
 
 TEST_F(VictimsTest, TheFewestOfLowerPriorityLeave) {
   ledger_->SetNode(GpuNode("n", 2));
-  const std::string low = Run(Whole("low", 1)).meta.uid;
-  const std::string middle = Run(Whole("middle", 5)).meta.uid;
+  const Uid low = Run(Whole("low", 1)).meta.uid;
+  const Uid middle = Run(Whole("middle", 5)).meta.uid;
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->uids, Uids{low});
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {low, middle}})->uids,
             Uids{low});
@@ -96,8 +96,8 @@ TEST_F(VictimsTest, AskingChangesNothing) {
 
 TEST_F(VictimsTest, APodUnderABudgetIsEvictedLast) {
   ledger_->SetNode(GpuNode("n", 2));
-  const std::string guarded = Run(Whole("guarded", 1)).meta.uid;
-  const std::string free = Run(Whole("free", 5)).meta.uid;
+  const Uid guarded = Run(Whole("guarded", 1)).meta.uid;
+  const Uid free = Run(Whole("free", 5)).meta.uid;
   SetBudget("one", "app", "guarded", 0);
   // Although its priority is the lower one.
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {guarded}}),
@@ -111,18 +111,19 @@ TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
   ledger_->SetNode(GpuNode("n", 4));
   for (const char* name : {"a", "b", "c", "d"}) Run(Whole(name, 1));
   SetBudget("team", "team", "a", 1);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 3)), "n", {.uids = {"uid-a"}})->pdb_violations,
-            2);
-  // What kube-scheduler counted for pods that stay does not count.
   EXPECT_EQ(
-      ledger_
-          ->Victims(Ask(Whole("wants", 10)), "n", {.uids = {"uid-a", "uid-b"}, .pdb_violations = 1})
-          ->pdb_violations,
-      0);
+      ledger_->Victims(Ask(Whole("wants", 10, 3)), "n", {.uids = {Uid("uid-a")}})->pdb_violations,
+      2);
+  // What kube-scheduler counted for pods that stay does not count.
+  EXPECT_EQ(ledger_
+                ->Victims(Ask(Whole("wants", 10)), "n",
+                          {.uids = {Uid("uid-a"), Uid("uid-b")}, .pdb_violations = 1})
+                ->pdb_violations,
+            0);
   // A pod without GPUs, of which only kube-scheduler knows.
   EXPECT_EQ(ledger_
                 ->Victims(Ask(Whole("wants", 10)), "n",
-                          {.uids = {"uid-a", "uid-plain"}, .pdb_violations = 1})
+                          {.uids = {Uid("uid-a"), Uid("uid-plain")}, .pdb_violations = 1})
                 ->pdb_violations,
             1);
   SetBudget("other-team", "team", "b", 0);
@@ -138,7 +139,7 @@ TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusAreThoseThatNoneWithGpusExplains)
   SetBudget("team", "team", "a", 0);
   EXPECT_EQ(ledger_
                 ->Victims(Ask(Whole("wants", 10)), "n",
-                          {.uids = {"uid-a", "uid-plain"}, .pdb_violations = 2})
+                          {.uids = {Uid("uid-a"), Uid("uid-plain")}, .pdb_violations = 2})
                 ->pdb_violations,
             2);
 }
@@ -162,7 +163,7 @@ TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
 TEST_F(VictimsTest, WithoutTheBudgetsNoOtherPodIsNamed) {
   ledger_ = ClusterLedger::Make({}, &clock_).value();
   ledger_->SetNode(GpuNode("n", 2));
-  const std::string low = Run(Whole("low", 1)).meta.uid;
+  const Uid low = Run(Whole("low", 1)).meta.uid;
   Run(Whole("middle", 5));
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {low}, .pdb_violations = 1}),
             (Eviction{{low}, 1}));
@@ -189,7 +190,7 @@ TEST_F(VictimsTest, GpusOfANominatedPodAreNotForALowerOne) {
   // Nor does it help to evict others: the nominated pod is not there to be evicted.
   Run(Whole("old", 0));
   EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1, 2)), "n", {}), std::nullopt);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1)), "n", {})->uids, Uids{"uid-old"});
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1)), "n", {})->uids, Uids{Uid("uid-old")});
 }
 
 TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {

@@ -30,7 +30,7 @@ std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   Identity identity;
   const std::string type = First(document, {names::kCriContainerType, names::kCrioContainerType});
   identity.is_sandbox = type == "sandbox";
-  identity.pod_uid = First(document, {names::kCriSandboxUid, names::kCrioPodUid});
+  identity.pod_uid = Uid(First(document, {names::kCriSandboxUid, names::kCrioPodUid}));
   if (identity.pod_uid.empty() && is_of_kubelet) {
     if (auto cgroup = grant::ParsePodCgroup(path)) identity.pod_uid = std::move(cgroup->pod_uid);
   }

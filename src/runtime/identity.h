@@ -7,13 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/uid.h"
 #include "src/oci/config_document.h"
 
 namespace tessera::runtime {
 
 struct Identity {
-  bool is_sandbox = false;  // the pod's own container; it gets nothing
-  std::string pod_uid;
+  bool is_sandbox = false;  // the pod's sandbox (pause) container
+  Uid pod_uid;
   std::string pod_namespace;
   std::string pod_name;
   std::string container;

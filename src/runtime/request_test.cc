@@ -63,7 +63,7 @@ TEST(Identity, ReadsContainerdsAnnotations) {
       R"("io.kubernetes.cri.sandbox-namespace":"n","io.kubernetes.cri.container-name":"c"}})"));
   ASSERT_TRUE(identity);
   EXPECT_FALSE(identity->is_sandbox);
-  EXPECT_EQ(identity->pod_uid, "u");
+  EXPECT_EQ(identity->pod_uid, Uid("u"));
   EXPECT_EQ(identity->pod_name, "p");
   EXPECT_EQ(identity->pod_namespace, "n");
   EXPECT_EQ(identity->container, "c");
@@ -75,7 +75,7 @@ TEST(Identity, ReadsCriosAnnotationsOfASandbox) {
                             R"("io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}})"));
   ASSERT_TRUE(identity);
   EXPECT_TRUE(identity->is_sandbox);
-  EXPECT_EQ(identity->pod_uid, "u");
+  EXPECT_EQ(identity->pod_uid, Uid("u"));
   EXPECT_EQ(identity->container, "c");
 }
 
@@ -92,7 +92,7 @@ TEST(Identity, ReadsThePodUidFromTheCgroupForOldEngines) {
   const std::string uid = "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11";
   const auto uid_at = [](const std::string& path) {
     const auto identity = FindIdentity(Document(R"({"linux":{"cgroupsPath":")" + path + R"("}})"));
-    return identity ? identity->pod_uid : "no pod";
+    return identity ? identity->pod_uid.str() : "no pod";
   };
   EXPECT_EQ(uid_at("/kubepods/burstable/pod" + uid + "/abc"), uid);
   EXPECT_EQ(uid_at("kubepods-besteffort-pod0f5a1c86_1c4f_4d0e_9b3c_0d6f6a9b1a11.slice:"

@@ -37,7 +37,7 @@ Binder::Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& cloc
 Binder::~Binder() = default;
 
 void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done) {
-  const std::string& uid = pod.meta.uid;
+  const Uid& uid = pod.meta.uid;
   const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
   if (const std::string why = Unsettled(uid); !why.empty()) {
     return done(Status(Code::kAborted, who + " " + why));
@@ -68,7 +68,7 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
       [this, uid, done = std::move(done)](const Status& status) { OnAnswer(uid, status, done); });
 }
 
-Status Binder::BeforeSend(const std::string& uid) {
+Status Binder::BeforeSend(const Uid& uid) {
   if (!may_write_()) return Error(Code::kUnavailable, "this replica does not lead any more");
   // The entry is missing if the feed was faster; then the API server decides.
   if (const auto found = pending_.find(uid); found != pending_.end()) {
@@ -78,11 +78,11 @@ Status Binder::BeforeSend(const std::string& uid) {
   return Status::Ok();
 }
 
-void Binder::OnAnswer(const std::string& uid, const Status& status, const Done& done) {
-  // Gone where the feed was faster.
+void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
+  // The entry is missing if the feed was faster.
   const auto found = pending_.find(uid);
-  const Done tell = done;  // the operation that holds it may go
-  const std::string id = uid;
+  const Done tell = done;  // the operation that owns `done` may be destroyed
+  const Uid id = uid;
   if (found != pending_.end()) {
     Pending& pending = found->second;
     if (status.ok()) {
@@ -99,7 +99,7 @@ void Binder::OnAnswer(const std::string& uid, const Status& status, const Done& 
   tell(status);
 }
 
-void Binder::GiveUp(const std::string& uid) {
+void Binder::GiveUp(const Uid& uid) {
   pending_.erase(uid);
   ledger_.Forget(uid);
 }
@@ -110,7 +110,7 @@ size_t Binder::unanswered() const {
   }));
 }
 
-std::string Binder::Unsettled(std::string_view uid) const {
+std::string Binder::Unsettled(const Uid& uid) const {
   const auto found = pending_.find(uid);
   if (found == pending_.end()) return "";
   const Pending& pending = found->second;
@@ -140,15 +140,15 @@ void Binder::Tick() {
   }
 }
 
-void Binder::Check(const std::string& uid, Pending& pending) {
+void Binder::Check(const Uid& uid, Pending& pending) {
   pending.asked = clock_.Now();
   pending.next_check = pending.asked + options_.recheck;
   pending.operation =
       api_.Read(pending.ns, pending.name,
-                [this, uid](const Result<kube::PodObject>& pod) { OnRead(std::string(uid), pod); });
+                [this, uid](const Result<kube::PodObject>& pod) { OnRead(Uid(uid), pod); });
 }
 
-void Binder::OnRead(const std::string& uid, const Result<kube::PodObject>& pod) {
+void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
   const auto found = pending_.find(uid);
   if (found == pending_.end()) return;
   Pending& pending = found->second;

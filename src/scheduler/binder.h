@@ -20,6 +20,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/kube/binding.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/wire.h"
@@ -68,16 +69,16 @@ class Binder {
   // the leader. Else the API server's error, with "unclear" if the outcome is unknown.
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
-  // "" where anything may be decided about the pod; else why not now.
-  std::string Unsettled(std::string_view uid) const;
+  // Why no decision about the pod is allowed now; "" if one is.
+  std::string Unsettled(const Uid& uid) const;
   size_t under_way() const { return pending_.size(); }
   // Bindings under way that the API server has not answered: they may still take effect.
   size_t unanswered() const;
 
   // The feed has news of the pod.
   void OnPod(const kube::PodObject& pod);
-  void OnPodGone(std::string_view uid) { pending_.erase(std::string(uid)); }
-  // Asks what became of those that are unclear. Call it every second or so.
+  void OnPodGone(const Uid& uid) { pending_.erase(uid); }
+  // Reads pods whose binding is unclear or not shown by the feed. Call it every second or so.
   void Tick();
 
  private:
@@ -94,18 +95,18 @@ class Binder {
   static bool HasAnswer(const Pending& pending) {
     return pending.state == State::kUnclear || pending.state == State::kBound;
   }
-  Status BeforeSend(const std::string& uid);
-  void OnAnswer(const std::string& uid, const Status& status, const Done& done);
-  void Check(const std::string& uid, Pending& pending);
-  void OnRead(const std::string& uid, const Result<kube::PodObject>& pod);
-  void GiveUp(const std::string& uid);
+  Status BeforeSend(const Uid& uid);
+  void OnAnswer(const Uid& uid, const Status& status, const Done& done);
+  void Check(const Uid& uid, Pending& pending);
+  void OnRead(const Uid& uid, const Result<kube::PodObject>& pod);
+  void GiveUp(const Uid& uid);
 
   ledger::ClusterLedger& ledger_;
   BindingApi& api_;
   const Clock& clock_;
   const MayWrite may_write_;
   const BinderOptions options_;
-  std::map<std::string, Pending, std::less<>> pending_;  // by UID
+  std::map<Uid, Pending> pending_;
 };
 
 }  // namespace tessera::scheduler

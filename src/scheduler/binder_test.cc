@@ -55,7 +55,7 @@ TEST_F(BinderTest, RefusesAPodThatNobodyKnowsOrAnotherOfItsName) {
   EXPECT_EQ(d.BindAsKubeScheduler(pod, "n1")->code(), Code::kNotFound);
   d.AddPod(pod);
   kube::PodObject other = pod;
-  other.meta.uid = "uid-other";
+  other.meta.uid = Uid("uid-other");
   const auto status = d.BindAsKubeScheduler(other, "n1");
   EXPECT_EQ(status->code(), Code::kNotFound);
   EXPECT_THAT(status->message(), HasSubstr("another"));
@@ -157,7 +157,7 @@ TEST_F(BinderTest, AnotherPodOfTheNameEndsAnUnclearBinding) {
   d.api.SetFate(Fate::kLost);
   EXPECT_FALSE(d.Bind(pod, "n1")->ok());
   kube::PodObject another = pod;
-  another.meta.uid = "uid-another";
+  another.meta.uid = Uid("uid-another");
   d.api.Put(another);
   d.Advance(2s);
   EXPECT_TRUE(RoomFor(Whole("b")));

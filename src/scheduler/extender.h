@@ -19,6 +19,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/kube/events.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/binder.h"
@@ -100,9 +101,9 @@ class Extender {
   const Tell tell_;
   const ExtenderOptions options_;
   Holds holds_;
-  // Bindings of pods that kube-scheduler knows and our feed does not yet.
-  std::map<std::string, Early, std::less<>> early_;  // by UID
-  std::map<std::string, Told, std::less<>> told_;    // by UID
+  // Bindings of pods that kube-scheduler has observed and our feed has not yet.
+  std::map<Uid, Early> early_;
+  std::map<Uid, Told> told_;
 };
 
 }  // namespace tessera::scheduler

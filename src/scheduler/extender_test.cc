@@ -274,12 +274,13 @@ TEST(ExtenderTest, PreemptionNamesThosePodsThatMakeRoom) {
   high.priority = 1000;
   PreemptionArgs args;
   args.pod = high;
-  args.victims["n1"] = {.uids = {"uid-low1"}, .pdb_violations = 1};
+  args.victims["n1"] = {.uids = {Uid("uid-low1")}, .pdb_violations = 1};
   args.victims["n2"] = {.uids = {}};
   d.ledger->budgets().SetKnown();
   const Victims victims = d.extender->Preempt(args);
   ASSERT_THAT(victims, SizeIs(1));
-  EXPECT_THAT(victims.at("n1").uids, ::testing::UnorderedElementsAre("uid-low1", "uid-low2"));
+  EXPECT_THAT(victims.at("n1").uids,
+              ::testing::UnorderedElementsAre(Uid("uid-low1"), Uid("uid-low2")));
   // Counted for these very pods, of which no budget speaks.
   EXPECT_EQ(victims.at("n1").pdb_violations, 0);
 }
@@ -302,7 +303,7 @@ TEST(ExtenderTest, PreemptionNamesNoNodeWithoutVictims) {
   args.victims["full"] = {};
   const Victims victims = d.extender->Preempt(args);
   ASSERT_THAT(victims, SizeIs(1));
-  EXPECT_THAT(victims.at("full").uids, ElementsAre("uid-low"));
+  EXPECT_THAT(victims.at("full").uids, ElementsAre(Uid("uid-low")));
   args.victims.clear();
   EXPECT_THAT(d.extender->Preempt(args), IsEmpty());
 }

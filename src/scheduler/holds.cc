@@ -32,7 +32,7 @@ void Holds::Name(const kube::PodObject& pod, std::vector<bool> fits) {
   pods_.insert_or_assign(pod.meta.uid, Pod{.named = clock_.Now(), .fits = std::move(fits)});
 }
 
-bool Holds::Named(std::string_view uid, std::string_view name) const {
+bool Holds::Named(const Uid& uid, std::string_view name) const {
   const auto found = pods_.find(uid);
   const ledger::NodeEntry* node = ledger_.FindNode(name);
   return found != pods_.end() && node != nullptr && node->id < found->second.fits.size() &&
@@ -64,7 +64,7 @@ void Holds::Take(const kube::PodObject& pod, const Pod& held) {
   if (question.ok()) (void)ledger_.Assume(*question, held.node, TimeFor(held));
 }
 
-void Holds::Drop(std::string_view uid) {
+void Holds::Drop(const Uid& uid) {
   if (const auto found = pods_.find(uid); found != pods_.end()) pods_.erase(found);
 }
 

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/base/uid.h"
 #include "src/kube/objects.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/binder.h"
@@ -53,10 +54,10 @@ class Holds {
   // Filter named the nodes whose NodeId is set in `fits`; earlier answers about the pod are void.
   void Name(const kube::PodObject& pod, std::vector<bool> fits);
   // Whether filter named the node, and neither was the pod bound since nor its attempt given up.
-  bool Named(std::string_view uid, std::string_view node) const;
+  bool Named(const Uid& uid, std::string_view node) const;
   // Holds the node's GPUs for a pod for which it was named. `pod` as kube-scheduler has it.
   void Hold(const kube::PodObject& pod, const Question& question, std::string_view node);
-  void Drop(std::string_view uid);
+  void Drop(const Uid& uid);
 
   // The feed has news of the pod.
   void OnPod(const kube::PodObject& pod);
@@ -73,7 +74,7 @@ class Holds {
     uint64_t shown_failure = 0;
     std::string nominated;  // as the watch shows it
   };
-  using Pods = std::map<std::string, Pod, std::less<>>;  // by UID
+  using Pods = std::map<Uid, Pod>;
 
   // The feed's pod of this name and UID, where it still waits for a node.
   const kube::PodObject* Waiting(const kube::PodObject& pod) const;

@@ -123,7 +123,7 @@ TEST_F(HoldsTest, APodThatIsGoneHoldsNothing) {
 TEST_F(HoldsTest, AUidThatNoPodHasHoldsNothing) {
   d.AddPod(Whole("a"));
   kube::PodObject invented = Whole("a");
-  invented.meta.uid = "invented";
+  invented.meta.uid = Uid("invented");
   EXPECT_THAT(d.extender->Filter(d.Args(invented)).fitting, SizeIs(1));
   EXPECT_THAT(d.extender->Filter(d.Args(Whole("unheard-of"))).fitting, SizeIs(1));
   EXPECT_TRUE(IsFree());

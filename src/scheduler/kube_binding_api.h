@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/uid.h"
 #include "src/scheduler/binder.h"
 #include "src/scheduler/repair.h"
 
@@ -29,7 +30,7 @@ class KubeEvictionApi final : public EvictionApi {
   KubeEvictionApi(kube::Client& client, kube::BeforeSend before_send)
       : client_(client), before_send_(std::move(before_send)) {}
 
-  kube::Operation Evict(const std::string& ns, const std::string& name, const std::string& uid,
+  kube::Operation Evict(const std::string& ns, const std::string& name, const Uid& uid,
                         std::function<void(const Status&)> on_done) override;
 
  private:

@@ -23,6 +23,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/kube/client.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/extender.h"
@@ -35,8 +36,7 @@ class EvictionApi {
   virtual ~EvictionApi() = default;
   // Of the pod with this UID alone. RESOURCE_EXHAUSTED: a PodDisruptionBudget forbids it now.
   // Callbacks as those of BindingApi.
-  virtual kube::Operation Evict(const std::string& ns, const std::string& name,
-                                const std::string& uid,
+  virtual kube::Operation Evict(const std::string& ns, const std::string& name, const Uid& uid,
                                 std::function<void(const Status&)> on_done) = 0;
 };
 
@@ -73,7 +73,7 @@ class Repair {
   SchedulerMetrics& metrics_;
   const Extender::Tell tell_;
   const RepairOptions options_;
-  std::map<std::string, Case> cases_;  // by UID of the pod in excess
+  std::map<Uid, Case> cases_;  // by the pod in excess
   MonotonicTime next_eviction_{};
   kube::Operation eviction_;
   bool evicting_ = false;

@@ -21,13 +21,13 @@ using ::testing::SizeIs;
 
 class FakeEvictions final : public EvictionApi {
  public:
-  kube::Operation Evict(const std::string&, const std::string&, const std::string& uid,
+  kube::Operation Evict(const std::string&, const std::string&, const Uid& uid,
                         std::function<void(const Status&)> on_done) override {
     evicted.push_back(uid);
     answer = std::move(on_done);
     return {};
   }
-  std::vector<std::string> evicted;
+  std::vector<Uid> evicted;
   std::function<void(const Status&)> answer;
 };
 
@@ -69,7 +69,7 @@ TEST_F(RepairTest, TheOlderBindingWins) {
   Bind("b-older", 1);
   Bind("a-newer", 2);
   Advance(30s);
-  EXPECT_THAT(api_.evicted, ElementsAre("uid-a-newer"));
+  EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-a-newer")));
   ASSERT_THAT(told_, SizeIs(2));
   EXPECT_THAT(told_[0], HasSubstr("b-older GPUOverassigned: GPU GPU-n-0 of node n"));
   EXPECT_THAT(told_[1], HasSubstr("a-newer GPUOverassigned"));
@@ -120,19 +120,19 @@ TEST_F(RepairTest, BetweenEvictionsIsAPauseAndALongerOneForTheSamePod) {
   Bind("b", 2);
   Bind("c", 3);
   Advance(11s);
-  ASSERT_THAT(api_.evicted, ElementsAre("uid-b"));
+  ASSERT_THAT(api_.evicted, ElementsAre(Uid("uid-b")));
   api_.answer(Status(Code::kResourceExhausted, "a budget forbids it"));
   Advance(4s);
   EXPECT_THAT(api_.evicted, SizeIs(1));
   Advance(1s);
-  ASSERT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c"));
+  ASSERT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c")));
   api_.answer(Status(Code::kNotFound, "it is gone"));
-  ledger_->RemovePod("uid-c");
+  ledger_->RemovePod(Uid("uid-c"));
   EXPECT_EQ(metrics_.repairs.values().at("evicted"), 1u);
   Advance(24s);
   EXPECT_THAT(api_.evicted, SizeIs(2));
   Advance(1s);
-  EXPECT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c", "uid-b"));
+  EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c"), Uid("uid-b")));
 }
 
 TEST_F(RepairTest, EvictionsGoOneByOneAndAreRetried) {
@@ -140,15 +140,15 @@ TEST_F(RepairTest, EvictionsGoOneByOneAndAreRetried) {
   Bind("b", 2);
   Bind("c", 3);
   Advance(30s);
-  ASSERT_THAT(api_.evicted, ElementsAre("uid-b"));  // no answer yet
+  ASSERT_THAT(api_.evicted, ElementsAre(Uid("uid-b")));  // no answer yet
   api_.answer(Status(Code::kResourceExhausted, "a budget forbids it"));
   Advance(1s);
-  EXPECT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c"));
+  EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c")));
   api_.answer(Status::Ok());
-  ledger_->RemovePod("uid-c");
+  ledger_->RemovePod(Uid("uid-c"));
   EXPECT_EQ(metrics_.repairs.values().at("evicted"), 1u);
   Advance(20s);
-  EXPECT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c", "uid-b"));
+  EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c"), Uid("uid-b")));
 }
 
 }  // namespace

@@ -278,19 +278,22 @@ Result<BindingArgs> ParseBindingArgs(std::string_view body) {
   BindingArgs args;
   std::string_view key;
   for (reader.BeginObject(); reader.NextMember(&key);) {
+    if (Is(key, "PodUID")) {
+      args.uid = Uid(reader.String());
+      continue;
+    }
     std::string* to = Is(key, "PodName")        ? &args.pod
                       : Is(key, "PodNamespace") ? &args.ns
-                      : Is(key, "PodUID")       ? &args.uid
                       : Is(key, "Node")         ? &args.node
                                                 : nullptr;
     to != nullptr ? void(*to = reader.String()) : void(reader.Skip());
   }
   RETURN_IF_ERROR(reader.Finish());
-  for (const auto& [value, name] : {std::pair(&args.pod, "PodName"),
-                                    {&args.ns, "PodNamespace"},
-                                    {&args.uid, "PodUID"},
-                                    {&args.node, "Node"}}) {
-    if (value->empty()) return Error(Code::kInvalidArgument, "{} is missing", name);
+  for (const auto& [value, name] : {std::pair(std::string_view(args.pod), "PodName"),
+                                    {args.ns, "PodNamespace"},
+                                    {args.uid.view(), "PodUID"},
+                                    {args.node, "Node"}}) {
+    if (value.empty()) return Error(Code::kInvalidArgument, "{} is missing", name);
   }
   return args;
 }
@@ -325,9 +328,9 @@ std::string SerializeVictims(const Victims& victims) {
   for (const auto& [node, of_node] : victims) {
     AppendKey(node, &out);
     out += "{\"Pods\":[";
-    for (const std::string& uid : of_node.uids) {
+    for (const Uid& uid : of_node.uids) {
       out += "{\"UID\":";
-      AppendJsonString(uid, &out);
+      AppendJsonString(uid.view(), &out);
       out += "},";
     }
     if (out.back() == ',') out.pop_back();

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/kube/objects.h"
 
 namespace tessera::scheduler {
@@ -62,7 +63,9 @@ inline constexpr int kMaxHostScore = 10;
 std::string SerializePriorities(const ExtenderArgs& args, const std::vector<int>& scores);
 
 struct BindingArgs {
-  std::string pod, ns, uid, node;
+  std::string pod, ns;
+  Uid uid;
+  std::string node;
 };
 // Every field must be there.
 Result<BindingArgs> ParseBindingArgs(std::string_view body);
@@ -71,7 +74,7 @@ std::string SerializeBindingResult(std::string_view error);
 
 // ExtenderPreemptionArgs and -Result: by node the pods (UIDs) that shall go.
 struct NodeVictims {
-  std::vector<std::string> uids;
+  std::vector<Uid> uids;
   int64_t pdb_violations = 0;
 };
 using Victims = std::map<std::string, NodeVictims, std::less<>>;

@@ -28,7 +28,7 @@ TEST(WireTest, ReadsNamesInAnyCaseOfKeys) {
     ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
     EXPECT_THAT(args.names, ElementsAre("n1", "n2"));
     EXPECT_FALSE(args.has_nodes);
-    EXPECT_EQ(args.pod.meta.uid, "u1");
+    EXPECT_EQ(args.pod.meta.uid, Uid("u1"));
     EXPECT_EQ(args.pod.containers.at(0).limits.at("nvidia.com/gpu"), "2");
   }
 }
@@ -48,7 +48,7 @@ TEST(WireTest, ReadsOneRequestAfterTheOtherIntoTheSamePlace) {
   const std::string second = body("u2", "", R"("NodeNames":["n1"])");
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(ParseExtenderArgs(second, &args).ok());
-    EXPECT_EQ(args.pod.meta.uid, "u2");
+    EXPECT_EQ(args.pod.meta.uid, Uid("u2"));
     EXPECT_THAT(args.pod.meta.annotations, IsEmpty());
     EXPECT_THAT(args.names, ElementsAre("n1"));
     EXPECT_THAT(args.quoted, ElementsAre("\"n1\""));
@@ -59,7 +59,7 @@ TEST(WireTest, ReadsOneRequestAfterTheOtherIntoTheSamePlace) {
   EXPECT_FALSE(
       ParseExtenderArgs(R"({"Pod":{"metadata":{"name":"b"}},"NodeNames":[]})", &args).ok());
   ASSERT_TRUE(ParseExtenderArgs(second, &args).ok());
-  EXPECT_EQ(args.pod.meta.uid, "u2");
+  EXPECT_EQ(args.pod.meta.uid, Uid("u2"));
 }
 
 TEST(WireTest, NamesGoBackAsTheyStood) {
@@ -162,7 +162,7 @@ TEST(WireTest, ALongPodIsReadAnew) {
   ASSERT_TRUE(ParseExtenderArgs(body("u1"), &args).ok());
   EXPECT_TRUE(args.pod_text.empty());
   ASSERT_TRUE(ParseExtenderArgs(body("u2"), &args).ok());
-  EXPECT_EQ(args.pod.meta.uid, "u2");
+  EXPECT_EQ(args.pod.meta.uid, Uid("u2"));
 }
 
 TEST(WireTest, ANodeWithoutNameIsToldByItsPlace) {
@@ -210,7 +210,7 @@ TEST(WireTest, ReadsBindings) {
   ASSERT_TRUE(args.ok());
   EXPECT_EQ(args->pod, "a");
   EXPECT_EQ(args->ns, "ns");
-  EXPECT_EQ(args->uid, "u1");
+  EXPECT_EQ(args->uid, Uid("u1"));
   EXPECT_EQ(args->node, "n1");
   const auto missing = ParseBindingArgs(R"({"PodName":"a","PodNamespace":"ns","Node":"n1"})");
   EXPECT_THAT(missing.status().message(), HasSubstr("PodUID"));
@@ -239,8 +239,8 @@ TEST(WireTest, OfVictimsOnlyTheirOwnUidsCount) {
       Body(R"("NodeNameToVictims":{"n1":{"Podz":[{"UID":"no"}],"Pods":[{"spec":{"uid":"no"},)"
            R"("metadata":{"name":"no","uid":"v1","labels":{"uid":"no"}}}]}})"));
   ASSERT_TRUE(args.ok()) << args.status().ToString();
-  EXPECT_EQ(args->pod.meta.uid, "u1");
-  EXPECT_THAT(args->victims.at("n1").uids, ElementsAre("v1"));
+  EXPECT_EQ(args->pod.meta.uid, Uid("u1"));
+  EXPECT_THAT(args->victims.at("n1").uids, ElementsAre(Uid("v1")));
   EXPECT_FALSE(ParsePreemptionArgs(R"({"NodeNameToVictims":{}})").ok());
 }
 

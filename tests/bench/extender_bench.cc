@@ -188,7 +188,7 @@ kube::PodObject PodOf(Random& random, int number) {
   kube::PodObject pod = kube::testing::SamplePod(random, number);
   pod.meta.name = fmt::format("new-{}", number);
   pod.meta.ns = "ns";
-  pod.meta.uid = fmt::format("uid-new-{}", number);
+  pod.meta.uid = Uid(fmt::format("uid-new-{}", number));
   pod.meta.annotations.clear();
   pod.meta.deleting = false;
   pod.node_name.clear();

@@ -47,8 +47,8 @@ std::string_view ExtenderCaller::Prioritize(std::string_view pod, std::string_vi
                                 "{\"Pod\":", pod, ",\"Nodes\":null,\"NodeNames\":", names, "}"});
 }
 
-std::string_view ExtenderCaller::Bind(std::string_view ns, std::string_view name,
-                                      std::string_view uid, std::string_view node) {
+std::string_view ExtenderCaller::Bind(std::string_view ns, std::string_view name, const Uid& uid,
+                                      std::string_view node) {
   const std::string body = fmt::format(
       R"({{"PodName":"{}","PodNamespace":"{}","PodUID":"{}","Node":"{}"}})", name, ns, uid, node);
   return Post("bind", std::array<std::string_view, 1>{body});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/file.h"
+#include "src/base/uid.h"
 #include "src/net/address.h"
 
 namespace tessera::bench {
@@ -22,7 +23,7 @@ class ExtenderCaller {
   // The body of the answer, valid until the next call. `pod` and `names` are JSON.
   std::string_view Filter(std::string_view pod, std::string_view names);
   std::string_view Prioritize(std::string_view pod, std::string_view names);
-  std::string_view Bind(std::string_view ns, std::string_view name, std::string_view uid,
+  std::string_view Bind(std::string_view ns, std::string_view name, const Uid& uid,
                         std::string_view node);
   std::string_view Get(std::string_view path);
 

@@ -68,8 +68,8 @@ int BornIn(int generation, int number) {
 }
 
 // As the API server makes them.
-std::string UidOf(int generation, int number) {
-  return fmt::format("{:08x}-7c1d-4e2f-9b3a-{:012x}", BornIn(generation, number), number);
+Uid UidOf(int generation, int number) {
+  return Uid(fmt::format("{:08x}-7c1d-4e2f-9b3a-{:012x}", BornIn(generation, number), number));
 }
 
 kube::PodObject PodOf(const Size& size, int generation, int number) {

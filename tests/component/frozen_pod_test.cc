@@ -106,7 +106,7 @@ class PodInCgroup {
   bool made_ = false;
 };
 
-std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(UidText(), {}); }
+std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(Uid(UidText()), {}); }
 
 // True: systemd.
 class FrozenPodTest : public ::testing::TestWithParam<bool> {};

@@ -56,12 +56,12 @@ class GrantsTest : public ::testing::Test {
   }
   Result<grant::Grant> Ask(const std::string& pod, const std::string& token) {
     return grant::RequestGrant(socket_,
-                      {.pod_uid = "uid-" + pod,
-                       .pod_namespace = "default",
-                       .pod_name = pod,
-                       .container = "main",
-                       .tokens = {{grant::TokenVariable(kGpu), token}}},
-                      kPatience);
+                               {.pod_uid = Uid("uid-" + pod),
+                                .pod_namespace = "default",
+                                .pod_name = pod,
+                                .container = "main",
+                                .tokens = {{grant::TokenVariable(kGpu), token}}},
+                               kPatience);
   }
   std::string journal() const { return dir_.path() + "/grants.journal"; }
 

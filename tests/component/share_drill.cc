@@ -36,7 +36,7 @@ double MicrosSince(Clock::time_point start) {
 
 struct Pod {
   std::string name;
-  std::string uid;
+  Uid uid;
   int gpu = 0;
   std::vector<std::string> ids;
   std::string token;
@@ -135,7 +135,7 @@ class Drill {
     for (int gpu = 0; gpu < options_.gpus; ++gpu) places.insert(places.end(), room_[gpu], gpu);
     random_.Shuffle(places);
     for (const int gpu : places) {
-      Pod pod{.uid = "uid-" + std::to_string(next_uid_++), .gpu = gpu};
+      Pod pod{.uid = Uid("uid-" + std::to_string(next_uid_++)), .gpu = gpu};
       --room_[gpu];
       if (names_.empty()) {
         pod.name = "pod-" + std::to_string(next_name_++);

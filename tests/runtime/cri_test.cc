@@ -183,7 +183,7 @@ find etc -type f)",
     EXPECT_THAT(result->out, HasSubstr("\nthat is all\netc/config.toml\n"));
     EXPECT_TRUE(asked.has_value()) << "the runtime did not ask for the grant";
     if (!asked) return result->out;
-    EXPECT_EQ(asked->pod_uid, "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11");
+    EXPECT_EQ(asked->pod_uid, Uid("0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"));
     EXPECT_EQ(asked->container, "main");
     return result->out;
   }

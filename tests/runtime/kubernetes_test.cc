@@ -110,7 +110,7 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
               HasSubstr("env NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222\n"));
   const auto asked = agent.Finish();
   ASSERT_TRUE(asked.has_value());
-  EXPECT_EQ(asked->pod_uid, "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11");
+  EXPECT_EQ(asked->pod_uid, Uid("0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"));
   EXPECT_EQ(asked->container, "main");
   ASSERT_EQ(asked->tokens.size(), 1u);
   EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");

@@ -97,7 +97,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   }
   void OnSynced() override { listener_->OnPodsSynced(); }
 
-  void Write(const std::string& uid) {
+  void Write(const Uid& uid) {
     const device::Annotations now = wanted_[uid];
     server_.Call(
         // What was sent arrives also where the sender is dead.
@@ -120,7 +120,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   const std::string node_;
   agent::Pods::Listener* listener_ = nullptr;
   Map pods_;
-  std::map<std::string, device::Annotations> wanted_;  // to be written, by UID
+  std::map<Uid, device::Annotations> wanted_;  // to be written, by pod
   std::optional<ApiServer::Feed> feed_;
   const Life life_ = Born();
 };

@@ -76,19 +76,20 @@ net::Response ApiServer::HandlePod(const net::Request& request,
   }
   const Json body = ParseJson(request.body).value();
   if (path[7] == "eviction") {
-    return Evict(name, body.Find("deleteOptions")->Find("preconditions")->StringAt("uid").value());
+    return Evict(name,
+                 Uid(body.Find("deleteOptions")->Find("preconditions")->StringAt("uid").value()));
   }
   const Json* metadata = body.Find("metadata");
   kube::PodBinding binding{.ns = path[4],
                            .pod = name,
-                           .uid = metadata->StringAt("uid").value(),
+                           .uid = Uid(metadata->StringAt("uid").value()),
                            .node = body.Find("target")->StringAt("name").value()};
   if (const Json* annotations = metadata->Find("annotations")) {
     for (const auto& [key, value] : annotations->members()) {
       binding.annotations[key] = value.string_value();
     }
   }
-  if (!may_write) world_.Note("a former leader's binding comes: " + binding.uid);
+  if (!may_write) world_.Note("a former leader's binding comes: " + binding.uid.str());
   const Status status = Bind(binding);
   if (status.ok() && !may_write) stale_.insert(binding.uid);
   if (status.ok() && on_its_way > 1s) late_.insert(binding.uid);
@@ -96,12 +97,12 @@ net::Response ApiServer::HandlePod(const net::Request& request,
   return status.code() == Code::kNotFound ? Refusal(404, "NotFound") : Refusal(409, "Conflict");
 }
 
-net::Response ApiServer::Evict(const std::string& name, const std::string& uid) {
+net::Response ApiServer::Evict(const std::string& name, const Uid& uid) {
   const auto known = pods_.find(name);
   if (known == pods_.end()) return Refusal(404, "NotFound");
   if (known->second.meta.uid != uid) return Refusal(409, "Conflict");
   if (world_.Chance(20)) return Refusal(429, "TooManyRequests");  // a budget forbids it now
-  world_.Note("evicted " + uid);
+  world_.Note("evicted " + uid.str());
   kube::PodObject pod = known->second;
   pod.meta.deleting = true;
   Put(std::move(pod));
@@ -196,8 +197,9 @@ const std::string& ApiServer::FrameOf(Kind kind, size_t version) {
 }
 
 void ApiServer::SetQuota(const std::string& text) {
-  quota_ = {.meta = {.name = "gpuquota", .ns = "kube-system", .uid = "q", .resource_version = "1"},
-            .data = {{"gpu_quota", text}}};
+  quota_ = {
+      .meta = {.name = "gpuquota", .ns = "kube-system", .uid = Uid("q"), .resource_version = "1"},
+      .data = {{"gpu_quota", text}}};
 }
 
 }  // namespace tessera::simulation

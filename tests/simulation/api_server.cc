@@ -10,7 +10,7 @@ namespace tessera::simulation {
 
 using namespace std::chrono_literals;
 
-const kube::PodObject* ApiServer::Find(const std::string& uid) const {
+const kube::PodObject* ApiServer::Find(const Uid& uid) const {
   for (const auto& [name, pod] : pods_) {
     if (pod.meta.uid == uid) return &pod;
   }
@@ -83,7 +83,7 @@ Status ApiServer::Bind(const kube::PodBinding& binding) {
   return {};
 }
 
-Status ApiServer::Annotate(const std::string& uid, const kube::StringMap& annotations) {
+Status ApiServer::Annotate(const Uid& uid, const kube::StringMap& annotations) {
   const kube::PodObject* known = Find(uid);
   if (known == nullptr) return Error(Code::kNotFound, "pod {} is gone", uid);
   kube::PodObject pod = *known;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/kube/binding.h"
 #include "src/kube/objects.h"
 #include "src/net/http.h"
@@ -27,7 +28,7 @@ class ApiServer {
   // --- The objects, as they are now.
   const std::map<std::string, kube::NodeObject>& nodes() const { return nodes_; }
   const std::map<std::string, kube::PodObject>& pods() const { return pods_; }  // by name
-  const kube::PodObject* Find(const std::string& uid) const;
+  const kube::PodObject* Find(const Uid& uid) const;
   // Grows with every change.
   size_t version() const { return log_.size(); }
   // Grows with every change of what pods have: bindings and annotations.
@@ -42,7 +43,7 @@ class ApiServer {
   using Done = std::function<void(const Status&)>;
   void Call(const Life& life, std::function<Status()> effect, Done done);
   Status Bind(const kube::PodBinding& binding);
-  Status Annotate(const std::string& uid, const kube::StringMap& annotations);
+  Status Annotate(const Uid& uid, const kube::StringMap& annotations);
 
   // --- Requests over HTTP, and their faults. `may_write`: whether their sender still leads. What
   // takes effect although it does not is remembered as stale. `on_its_way`: for how long.
@@ -51,10 +52,10 @@ class ApiServer {
   bool calm() const { return calm_; }
   Duration TimeOfRequest();
   Duration TimeOfNews();
-  // Pods (UIDs) that were bound by a replica that did not lead any more.
-  const std::set<std::string>& stale() const { return stale_; }
+  // Pods that were bound by a replica that did not lead any more.
+  const std::set<Uid>& stale() const { return stale_; }
   // Those whose binding was on its way for so long that the cluster was another one when it came.
-  const std::set<std::string>& late() const { return late_; }
+  const std::set<Uid>& late() const { return late_; }
   // Where the EndpointSlice leads to; "" where it leads nowhere.
   std::string Leader() const;
 
@@ -125,7 +126,7 @@ class ApiServer {
   net::Response HandlePod(const net::Request& request, const std::vector<std::string>& path,
                           bool may_write, Duration on_its_way);
   net::Response HandleObject(const net::Request& request);
-  net::Response Evict(const std::string& name, const std::string& uid);
+  net::Response Evict(const std::string& name, const Uid& uid);
 
   World& world_;
   std::map<std::string, kube::NodeObject> nodes_;
@@ -138,7 +139,7 @@ class ApiServer {
   size_t assignments_ = 0;
   kube::ConfigMapObject quota_;
   std::vector<kube::PodDisruptionBudgetObject> budgets_;
-  std::set<std::string> stale_, late_;
+  std::set<Uid> stale_, late_;
   bool down_ = false;
   bool calm_ = false;
 };

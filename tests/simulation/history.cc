@@ -31,7 +31,7 @@ class History {
     }
     server_.SetQuota(fmt::format(R"({{"ns":{{"quota":{{"A100":{}}}}}}})", kQuota));
     kube::PodDisruptionBudgetObject budget{
-        .meta = {.name = "guarded", .ns = "ns", .uid = "b", .resource_version = "1"}};
+        .meta = {.name = "guarded", .ns = "ns", .uid = Uid("b"), .resource_version = "1"}};
     budget.selector.emplace().requirements.push_back(
         {"guarded", kube::LabelSelector::Operator::kExists, {}});
     server_.Put(std::move(budget));
@@ -115,7 +115,7 @@ class History {
         {{names::kResourceVcudaCore, "100"}}};
     kube::PodObject pod =
         ledger::testing::GpuPod(name, kLimits[world_.random().Below(kLimits.size())]);
-    pod.meta.uid = fmt::format("u{}", next_uid_++);
+    pod.meta.uid = Uid(fmt::format("u{}", next_uid_++));
     pod.meta.controlled = true;
     pod.meta.created = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
     if (world_.Chance(20)) pod.meta.labels["guarded"] = "yes";
@@ -199,7 +199,7 @@ class History {
   void ExpectEverythingRuns() {
     for (const auto& node : nodes_) {
       for (const std::string& container : node->stuck()) {
-        const std::string uid = container.substr(0, container.find('/'));
+        const Uid uid(container.substr(0, container.find('/')));
         const kube::PodObject* pod = server_.Find(uid);
         const bool asked = !kube_scheduler_->bound_past_us().contains(uid);
         if (pod != nullptr && !asked && !WouldFit(*pod)) continue;
@@ -399,7 +399,7 @@ class History {
   }
 
   static std::string NominationOf(const kube::PodObject& pod) {
-    return pod.meta.uid + " on " + pod.nominated_node;
+    return pod.meta.uid.str() + " on " + pod.nominated_node;
   }
 
   // A pod of lower priority is not bound where that takes what a nominated pod would get, once the
@@ -457,8 +457,8 @@ class History {
   int next_uid_ = 0;
   size_t looked_at_ = 0;                                  // of the API server's assignments
   std::map<std::string, MonotonicTime> left_;             // nodes that were deleted, the last time
-  std::map<std::string, MonotonicTime> bound_;            // first seen so, by UID
-  std::map<std::string, MonotonicTime> leaving_since_;    // the same of deletion
+  std::map<Uid, MonotonicTime> bound_;                    // first seen so
+  std::map<Uid, MonotonicTime> leaving_since_;            // the same of deletion
   std::map<std::string, MonotonicTime> nominated_since_;  // by "UID on node"
 };
 

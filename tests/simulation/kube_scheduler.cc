@@ -29,7 +29,7 @@ Replica* KubeScheduler::Leader() {
   return nullptr;
 }
 
-void KubeScheduler::Again(const std::string& uid) {
+void KubeScheduler::Again(const Uid& uid) {
   const auto found = waiting_.find(uid);
   if (found == waiting_.end()) return;
   Waiting& waiting = found->second;
@@ -139,7 +139,7 @@ KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
     if (world_.Chance(10)) args.victims[other.node_name].uids.push_back(other.meta.uid);
   }
   for (const auto& [node, victim] : lowest) {
-    std::vector<std::string>& uids = args.victims[node].uids;
+    std::vector<Uid>& uids = args.victims[node].uids;
     if (std::find(uids.begin(), uids.end(), victim->meta.uid) == uids.end()) {
       uids.push_back(victim->meta.uid);
     }
@@ -148,7 +148,7 @@ KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
   const scheduler::Victims victims = extender.Preempt(args);
   for (const auto& [node, of_node] : victims) {
     if (of_node.uids.empty()) world_.Fail("preempt named node " + node + " without victims");
-    for (const std::string& uid : of_node.uids) {
+    for (const Uid& uid : of_node.uids) {
       const kube::PodObject* victim = server_.Find(uid);
       if (victim != nullptr && victim->priority >= pod.priority) {
         world_.Fail(fmt::format("{} would evict {} of no lower priority", pod.meta.uid, uid));
@@ -165,12 +165,12 @@ KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
 void KubeScheduler::OnDecision(const kube::PodObject& pod, const Decision& decision) {
   if (decision.node.empty() || !decision.victims.empty()) {
     if (decision.node != pod.nominated_node) Nominate(pod.meta.uid, decision.node);
-    for (const std::string& uid : decision.victims) {
+    for (const Uid& uid : decision.victims) {
       server_.Call(
           life_,
           [this, uid] {
             if (const kube::PodObject* known = server_.Find(uid); known && !known->meta.deleting) {
-              world_.Note("preempted " + uid);
+              world_.Note("preempted " + uid.str());
               ++preemptions_;
               kube::PodObject victim = *known;
               victim.meta.deleting = true;
@@ -185,7 +185,7 @@ void KubeScheduler::OnDecision(const kube::PodObject& pod, const Decision& decis
   BindSoon(pod, decision.node);
 }
 
-void KubeScheduler::Nominate(const std::string& uid, const std::string& node) {
+void KubeScheduler::Nominate(const Uid& uid, const std::string& node) {
   server_.Call(
       life_,
       [this, uid, node] {
@@ -206,7 +206,7 @@ void KubeScheduler::BindSoon(const kube::PodObject& pod, const std::string& node
         const auto answered = std::make_shared<bool>(false);
         const auto once = [this, answered, uid = pod.meta.uid](const Status& status) {
           if (std::exchange(*answered, true)) return;
-          if (!status.ok()) world_.Note("not bound: " + uid + ": " + status.message());
+          if (!status.ok()) world_.Note("not bound: " + uid.str() + ": " + status.message());
           Again(uid);
         };
         Replica* leader = Leader();

@@ -108,7 +108,7 @@ void Node::Publish() {
       });
 }
 
-Node::Pod* Node::Find(const std::string& uid) {
+Node::Pod* Node::Find(const Uid& uid) {
   const auto found = pods_.find(uid);
   return found == pods_.end() ? nullptr : found->second.get();
 }
@@ -240,7 +240,7 @@ void Node::Ask(Pod& pod, size_t number) {
 void Node::Run(Pod& pod, size_t number, const grant::Grant& grant) {
   Container& container = pod.containers[number];
   container.refusal.clear();
-  const std::string uid = pod.object.meta.uid;
+  const Uid uid = pod.object.meta.uid;
   const kube::PodObject* now = server_.Find(uid);
   truth_.Starts(now != nullptr ? *now : pod.object, container.spec->name, grant);
   if (container.spec->kind == kube::ContainerKind::kInit) {
@@ -266,7 +266,7 @@ void Node::OnPodGone(const kube::PodObject& last) {
   Stop(last.meta.uid);
 }
 
-void Node::Stop(const std::string& uid) {
+void Node::Stop(const Uid& uid) {
   Pod* pod = Find(uid);
   if (pod == nullptr) {
     if (!seen_.contains(uid)) seen_.insert(uid);
@@ -286,7 +286,7 @@ void Node::Stop(const std::string& uid) {
   });
 }
 
-void Node::Delete(const std::string& uid) {
+void Node::Delete(const Uid& uid) {
   server_.Call(
       life_,
       [this, uid] {
@@ -298,7 +298,7 @@ void Node::Delete(const std::string& uid) {
       });
 }
 
-void Node::SetPhase(const std::string& uid, kube::PodPhase phase) {
+void Node::SetPhase(const Uid& uid, kube::PodPhase phase) {
   server_.Call(
       life_,
       [this, uid, phase] {
@@ -348,7 +348,7 @@ std::vector<std::string> Node::stuck() const {
   for (const auto& [uid, pod] : pods_) {
     for (const Container& container : pod->containers) {
       if (!container.ran)
-        all.push_back(uid + "/" + container.spec->name + ": " + container.refusal);
+        all.push_back(uid.str() + "/" + container.spec->name + ": " + container.refusal);
     }
   }
   return all;

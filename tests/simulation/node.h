@@ -15,6 +15,7 @@
 
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet.h"
+#include "src/base/uid.h"
 #include "tests/simulation/agent.h"
 #include "tests/simulation/api_server.h"
 #include "tests/simulation/truth.h"
@@ -76,10 +77,10 @@ class Node final : private ApiServer::Listener,
   void StartNext(Pod& pod);
   void Ask(Pod& pod, size_t number);
   void Run(Pod& pod, size_t number, const grant::Grant& grant);
-  void Stop(const std::string& uid);
-  void SetPhase(const std::string& uid, kube::PodPhase phase);
-  void Delete(const std::string& uid);
-  Pod* Find(const std::string& uid);
+  void Stop(const Uid& uid);
+  void SetPhase(const Uid& uid, kube::PodPhase phase);
+  void Delete(const Uid& uid);
+  Pod* Find(const Uid& uid);
 
   World& world_;
   ApiServer& server_;
@@ -91,8 +92,8 @@ class Node final : private ApiServer::Listener,
   std::map<std::string, std::vector<std::string>>
       healthy_;  // ids by resource, once they are needed
   std::shared_ptr<const agent::NodeUse> use_ = std::make_shared<const agent::NodeUse>();
-  std::map<std::string, std::unique_ptr<Pod>> pods_;  // admitted, by UID
-  std::set<std::string> seen_;                        // UIDs that were looked at
+  std::map<Uid, std::unique_ptr<Pod>> pods_;  // admitted
+  std::set<Uid> seen_;                        // that were looked at
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<ApiServer::Feed> feed_;
   const Life life_ = Born();

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/kube/client.h"
 #include "src/kube/leader_election.h"
 #include "src/kube/lease.h"
@@ -84,8 +85,8 @@ class KubeScheduler {
   KubeScheduler(World& world, ApiServer& server, std::vector<std::unique_ptr<Replica>>& replicas,
                 int past_us);
 
-  // Pods (UIDs) that it bound itself, without an assignment.
-  const std::set<std::string>& bound_past_us() const { return bound_past_us_; }
+  // Pods that it bound itself, without an assignment.
+  const std::set<Uid>& bound_past_us() const { return bound_past_us_; }
   size_t preemptions() const { return preemptions_; }
 
  private:
@@ -97,7 +98,7 @@ class KubeScheduler {
   };
   struct Decision {
     std::string node;
-    std::vector<std::string> victims;  // UIDs, to be evicted from `node`
+    std::vector<Uid> victims;  // to be evicted from `node`
   };
 
   void Cycle();
@@ -105,19 +106,19 @@ class KubeScheduler {
   Decision Decide(scheduler::Extender& extender, const kube::PodObject& pod);
   Decision Preempt(scheduler::Extender& extender, const kube::PodObject& pod);
   void OnDecision(const kube::PodObject& pod, const Decision& decision);
-  void Nominate(const std::string& uid, const std::string& node);
+  void Nominate(const Uid& uid, const std::string& node);
   void BindSoon(const kube::PodObject& pod, const std::string& node);
   void BindPastUs(const kube::PodObject& pod, Waiting& waiting);
-  void Again(const std::string& uid);
+  void Again(const Uid& uid);
   Replica* Leader();
 
   World& world_;
   ApiServer& server_;
   std::vector<std::unique_ptr<Replica>>& replicas_;
   const int past_us_;
-  std::unordered_map<std::string, Waiting> waiting_;  // by UID
+  std::unordered_map<Uid, Waiting> waiting_;
   uint64_t cycle_ = 0;
-  std::set<std::string> bound_past_us_;
+  std::set<Uid> bound_past_us_;
   size_t preemptions_ = 0;
   const Life life_ = Born();
 };

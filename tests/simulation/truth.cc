@@ -10,7 +10,7 @@ namespace tessera::simulation {
 
 void Truth::Starts(const kube::PodObject& pod, const std::string& container,
                    const grant::Grant& grant) {
-  const std::string& uid = pod.meta.uid;
+  const Uid& uid = pod.meta.uid;
   std::string uuids;
   for (const grant::GrantedDevice& device : grant.devices) uuids += " " + device.uuid;
   world_.Note(fmt::format("runs {}/{} on{}", uid, container, uuids));
@@ -27,7 +27,7 @@ void Truth::Starts(const kube::PodObject& pod, const std::string& container,
   }
 }
 
-void Truth::Ends(const std::string& uid, const std::string& container) {
+void Truth::Ends(const Uid& uid, const std::string& container) {
   if (running_.erase({uid, container}) > 0) world_.Note(fmt::format("ends {}/{}", uid, container));
 }
 
@@ -55,7 +55,7 @@ void Truth::CheckAssigned(const kube::PodObject& pod, const std::string& contain
   const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
   if (text == pod.meta.annotations.end()) return;  // came past the scheduler
   const Result<device::Assignment> assignment = device::DecodeAssignment(text->second);
-  if (!assignment.ok()) return world_.Fail("assignment of " + pod.meta.uid);
+  if (!assignment.ok()) return world_.Fail("assignment of " + pod.meta.uid.str());
   const auto shares = assignment->containers.find(container);
   if (shares == assignment->containers.end()) return;
   bool same = shares->second.size() == grant.devices.size();

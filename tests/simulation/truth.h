@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/grant/message.h"
 #include "src/kube/objects.h"
 #include "tests/simulation/world.h"
@@ -23,22 +24,22 @@ class Truth {
   // whole one excludes all others, the container has the GPUs that its pod was bound with and as
   // much of them, and a container that starts again has what it had.
   void Starts(const kube::PodObject& pod, const std::string& container, const grant::Grant& grant);
-  void Ends(const std::string& uid, const std::string& container);
+  void Ends(const Uid& uid, const std::string& container);
   // The pod is gone for good.
-  void Forget(const std::string& uid) { had_.erase(uid); }
+  void Forget(const Uid& uid) { had_.erase(uid); }
 
   size_t running() const { return running_.size(); }
   size_t started() const { return started_; }
 
  private:
-  using Key = std::pair<std::string, std::string>;  // UID, container
+  using Key = std::pair<Uid, std::string>;  // pod, container
   void CheckGpu(const std::string& uuid);
   void CheckAssigned(const kube::PodObject& pod, const std::string& container,
                      const grant::Grant& grant);
 
   World& world_;
   std::map<Key, std::vector<grant::GrantedDevice>> running_;
-  std::map<std::string, std::map<std::string, std::vector<grant::GrantedDevice>>> had_;  // by UID
+  std::map<Uid, std::map<std::string, std::vector<grant::GrantedDevice>>> had_;  // by container
   size_t started_ = 0;
 };
 

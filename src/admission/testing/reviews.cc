@@ -29,7 +29,7 @@ Json PodJson(const Texts& limits, const Texts& annotations) {
 }
 
 AdmissionRequest CreateOf(Json pod) {
-  return {.uid = "u-1",
+  return {.uid = Uid("u-1"),
           .operation = "CREATE",
           .resource = "pods",
           .ns = "ml",
@@ -46,7 +46,7 @@ AdmissionRequest UpdateOf(Json before, Json after) {
 
 std::string ReviewOf(const AdmissionRequest& request) {
   Json body = Json::MakeObject(
-      {{"uid", Json::String(request.uid)},
+      {{"uid", Json::String(request.uid.view())},
        {"operation", Json::String(request.operation)},
        {"resource", Json::MakeObject({{"group", Json::String(request.group)},
                                       {"version", Json::String("v1")},

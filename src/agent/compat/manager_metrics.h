@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/base/units.h"
 #include "src/formats/json.h"
 
@@ -32,7 +33,7 @@ struct ManagedGpu {
 };
 
 struct ManagedContainer {
-  std::string pod_uid;
+  Uid pod_uid;
   std::string ns;
   std::string pod;
   std::string container;

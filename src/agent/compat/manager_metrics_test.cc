@@ -24,9 +24,9 @@ class ManagerStateTest : public ::testing::Test {
   }
   HeldContainer& Hold(const std::string& container, int gpu, int64_t milli, Bytes memory) {
     holdings_.accounts.Add(fmt::format("GPU-{}", gpu),
-                           {.pod_uid = kPodUid, .compute = MilliGpu(milli), .memory = memory});
+                           {.pod_uid = Uid(kPodUid), .compute = MilliGpu(milli), .memory = memory});
     return holdings_.containers.emplace_back(
-        HeldContainer{.holder = {kPodUid, "default", "nginx", container},
+        HeldContainer{.holder = {Uid(kPodUid), "default", "nginx", container},
                       .shares = {{fmt::format("GPU-{}", gpu), MilliGpu(milli), memory}},
                       .engine_id = ""});
   }
@@ -70,7 +70,7 @@ TEST_F(ManagerStateTest, ProcessesCountForTheContainerOfTheirCgroup) {
   Hold("side", 0, 200, GiB(2)).engine_id = "bb";
   report_.gpus[0].processes = {
       {10, MiB(100), 20}, {11, MiB(50), 5}, {12, MiB(7), 1}, {13, MiB(9), 9}};
-  owners_ = {{10, {kPodUid, "aa"}}, {11, {kPodUid, "aa"}}, {12, {kPodUid, "bb"}}};
+  owners_ = {{10, {Uid(kPodUid), "aa"}}, {11, {Uid(kPodUid), "aa"}}, {12, {Uid(kPodUid), "bb"}}};
   const ManagerState state = State();
   EXPECT_EQ(state.containers[0].gpus[0].used, MiB(150));
   EXPECT_EQ(state.containers[0].gpus[0].percent, 25);
@@ -82,7 +82,7 @@ TEST_F(ManagerStateTest, ProcessesCountForTheContainerOfTheirCgroup) {
 TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoEngineId) {
   Hold("nginx", 0, 300, GiB(5));
   report_.gpus[0].processes = {{10, MiB(100), 20}};
-  owners_ = {{10, {kPodUid, "aa"}}};
+  owners_ = {{10, {Uid(kPodUid), "aa"}}};
   EXPECT_EQ(State().containers[0].gpus[0].used, MiB(100));
   Hold("side", 0, 200, GiB(2));
   EXPECT_EQ(State().containers[0].gpus[0].used, Bytes(0)) << "now it could be either's";
@@ -91,7 +91,7 @@ TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoEngineId) {
 TEST_F(ManagerStateTest, AnotherContainerOfThePodIsNotTakenForTheOneWithGpus) {
   Hold("nginx", 0, 300, GiB(5)).engine_id = "aa";
   report_.gpus[0].processes = {{10, MiB(100), 20}};
-  owners_ = {{10, {kPodUid, "bb"}}};
+  owners_ = {{10, {Uid(kPodUid), "bb"}}};
   EXPECT_EQ(State().containers[0].gpus[0].used, Bytes(0));
 }
 
@@ -114,7 +114,7 @@ TEST_F(ManagerStateTest, UseThatIsNotKnownIsNotZero) {
 TEST_F(ManagerStateTest, UsageAndGraphAreInGpuManagersJson) {
   Hold("nginx", 0, 300, GiB(5));
   report_.gpus[0].processes = {{10, MiB(100), 20}};
-  owners_ = {{10, {kPodUid, "aa"}}};
+  owners_ = {{10, {Uid(kPodUid), "aa"}}};
   EXPECT_EQ(
       ManagerUsage(State()).Serialize(),
       R"({"usage":{"fd3b355a-665c-4c95-8e7f-61fd2111689f":{"stat":{"nginx":{"dev":[{"id":"0000:00:00.0","card_idx":"0","gpu":20,"mem":100,"pids":[10],"device_mem":16384}]}},"project":"default","spec":{"nginx":{"gpu":0.3,"mem":5120}}}}})");

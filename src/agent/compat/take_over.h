@@ -17,6 +17,7 @@
 
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/other_plugin_grants.h"
+#include "src/base/uid.h"
 #include "src/device/dialects/plugin_checkpoints.h"
 
 namespace tessera::agent {
@@ -29,7 +30,7 @@ class TakeOver final : public OtherPluginGrants {
 
   bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
              const DialectSettings& settings, WallTime now) override;
-  void Forget(const std::string& uid) override { logged_.erase(uid); }
+  void Forget(const Uid& uid) override { logged_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,
@@ -43,7 +44,7 @@ class TakeOver final : public OtherPluginGrants {
 
   const device::GivenMinors given_;
   GrantLedger* const ledger_;
-  std::set<std::string> logged_;  // UIDs of pods whose problem is logged
+  std::set<Uid> logged_;  // pods whose problem is logged
 };
 
 // Reads both files, each of which may be "" or missing. An invalid part is logged with its place,

@@ -60,7 +60,7 @@ class TakeOverTest : public GrantsFixture {
     runner_.AdvanceTimeAndRun(1s);
   }
   std::string HeldBy(const std::string& pod, const std::string& container = "main") {
-    const auto found = ledger_->entries().find({"uid-" + pod, container});
+    const auto found = ledger_->entries().find({Uid("uid-" + pod), container});
     if (found == ledger_->entries().end()) return "nothing";
     std::string held;
     for (const auto& share : found->second.shares) {
@@ -109,8 +109,8 @@ TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
   EXPECT_EQ(again->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
   EXPECT_EQ(again->env.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "10");
   EXPECT_EQ(again->devices.at(0).bytes, GiB(10).count());
-  // Also where the agent was started anew, and the API server is away.
-  pods_.Remove("uid-a");
+  // The same holds after a restart of the agent without the API server.
+  pods_.Remove(Uid("uid-a"));
   Restart();
   EXPECT_EQ(GpuOf("a", {}), "GPU-2");
 }
@@ -134,7 +134,7 @@ TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
   EXPECT_EQ(ledger_->entries().size(), 4u);
   Restart();
   EXPECT_EQ(ledger_->entries().size(), 4u);
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   kubelet_.End("a");
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(HeldBy("a"), "nothing");
@@ -142,7 +142,9 @@ TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
 }
 
 TEST_F(TakeOverTest, CheckpointsWinOverAnnotationsAndCorrectThem) {
-  given_before_ = {{{"uid-a", "main"}, {3}}, {{"uid-b", "main"}, {1}}, {{"uid-gone", "main"}, {0}}};
+  given_before_ = {{{Uid("uid-a"), "main"}, {3}},
+                   {{Uid("uid-b"), "main"}, {1}},
+                   {{Uid("uid-gone"), "main"}, {0}}};
   Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "")});
   EXPECT_EQ(HeldBy("a"), "GPU-3 0m 10240M") << "swapped with a pod of the same size";
   EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "no annotation had it";
@@ -157,7 +159,9 @@ TEST_F(TakeOverTest, CheckpointsWinOverAnnotationsAndCorrectThem) {
 }
 
 TEST_F(TakeOverTest, IgnoresACheckpointThatContradictsThePod) {
-  given_before_ = {{{"uid-a", "main"}, {9}}, {{"uid-b", "main"}, {0, 1}}, {{"uid-c", "main"}, {1}}};
+  given_before_ = {{{Uid("uid-a"), "main"}, {9}},
+                   {{Uid("uid-b"), "main"}, {0, 1}},
+                   {{Uid("uid-c"), "main"}, {1}}};
   PodInfo none = Running(FakeApiPods::Make("c", {{"main", {}}}));
   Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", ""), none});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M") << "as its annotations say";

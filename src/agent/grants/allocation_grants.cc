@@ -214,7 +214,8 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
       return Reply(call, grant::Grant());
     }
   }
-  const ContainerRef placeholder{"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container};
+  const ContainerRef placeholder{Uid("unnamed-" + grant::NonceText(claims[0].nonce)), "", "",
+                                 container};
   service_->Decide({.requester = placeholder,
                     .claims = claims,
                     .guessed = true,

@@ -108,12 +108,12 @@ TEST_F(AllocationGrantsTest, FindsAnUnknownOwnerAtItsStart) {
   RestartAll();
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}));
   EXPECT_TRUE(PreStart(kMem, ids).ok());
-  EXPECT_EQ(ledger_->entries().begin()->first, GrantLedger::Key("uid-a", "main"));
+  EXPECT_EQ(ledger_->entries().begin()->first, GrantLedger::Key(Uid("uid-a"), "main"));
   EXPECT_TRUE(pods_.written["a"].contains(names::kAnnotationAssignment));
   const auto entries = ledger_->entries();
   RestartAll();
   EXPECT_EQ(ledger_->entries(), entries);
-  EXPECT_NE(ledger_->ChosenFor("uid-a"), nullptr);
+  EXPECT_NE(ledger_->ChosenFor(Uid("uid-a")), nullptr);
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
@@ -164,7 +164,7 @@ TEST_F(AllocationGrantsTest, APodWithTheGpusOfAGonePodDoesNotStart) {
   Hold("b", kGpu, {"GPU-2"});
   kubelet_.trouble = Status::Ok();
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_TRUE(ledger_->entries().empty());
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition)
@@ -194,8 +194,8 @@ TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition);
   // b is deleted and made again.
   kubelet_.End("b");
-  pods_.Remove("uid-b");
-  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "8"}}}}, "uid-b2"), {{"main", {"GPU-2"}}});
+  pods_.Remove(Uid("uid-b"));
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "8"}}}}, Uid("uid-b2")), {{"main", {"GPU-2"}}});
   const Ids third = first;  // its ids are free
   EXPECT_EQ(AdmitMem("b", third), "GPU-2");
   EXPECT_TRUE(PreStart(kMem, third).ok());
@@ -205,9 +205,10 @@ TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
   AssignMem("web-0", 8, "GPU-1");
   const Ids ids = NewIds(8);
   EXPECT_EQ(AdmitMem("web-0", ids), "GPU-1") << "of the pod that was there before";
-  pods_.Remove("uid-web-0");
+  pods_.Remove(Uid("uid-web-0"));
   EXPECT_EQ(PreStart(kMem, ids).code(), Code::kUnavailable);
-  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "8"}}}}, "uid-new"), {{"main", {"GPU-2"}}});
+  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "8"}}}}, Uid("uid-new")),
+         {{"main", {"GPU-2"}}});
   const Status status = PreStart(kMem, ids);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr("for a pod of that name before it"));
@@ -455,7 +456,7 @@ TEST_F(AllocationGrantsTest, AContainerWithMoreThanTheseIdsIsNotTheOneThatStarts
 TEST_F(AllocationGrantsTest, WaitsForAPodThatStillEnds) {
   AssignMem("old", 16, "GPU-1");
   AdmitMem("old", NewIds(16));
-  pods_.Remove("uid-old");
+  pods_.Remove(Uid("uid-old"));
   AssignMem("new", 16, "GPU-1");
   kubelet_.Admit("new");
   const auto answer = Start(kMem, NewIds(16));
@@ -472,7 +473,7 @@ TEST_F(AllocationGrantsTest, AnInvalidRequestIsReported) {
   EXPECT_THAT(Allocate(kCore, NewIds(150)), HasSubstr("pod default/bad"));
   EXPECT_TRUE(ledger_->entries().empty());
   // Once it runs, by whatever plugin, it is not the one that is being admitted.
-  PodInfo runs = *pods_.pods().at("uid-bad");
+  PodInfo runs = *pods_.pods().at(Uid("uid-bad"));
   runs.container_ids["main"] = "containerd://1";
   pods_.Set(runs);
   kubelet_.Admit("unknown");

@@ -80,7 +80,7 @@ TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
   ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "init").ok());
   EXPECT_EQ(HoldingsOf(*ledger_, &pods_).containers.size(), 1u);
   ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
-  pod = *pods_.pods().at("uid-a");
+  pod = *pods_.pods().at(Uid("uid-a"));
   pod.ended_containers = {"init", "main"};
   pods_.Set(pod);
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
@@ -126,7 +126,7 @@ TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
 
 TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachIsAnsweredOnce) {
   int answers = 0;
-  service_->Handle({.pod_uid = "uid-a",
+  service_->Handle({.pod_uid = Uid("uid-a"),
                     .pod_namespace = "default",
                     .pod_name = "a",
                     .container = "main",
@@ -150,7 +150,7 @@ TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsWrittenOver) {
   pods_.Sync();
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
   const auto assignment = [&] {
-    return pods_.pods().at("uid-a")->annotations.at(std::string(names::kAnnotationAssignment));
+    return pods_.pods().at(Uid("uid-a"))->annotations.at(std::string(names::kAnnotationAssignment));
   };
   ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}).ok());
   runner_.RunUntilIdle();
@@ -159,7 +159,7 @@ TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsWrittenOver) {
   runner_.RunUntilIdle();
   const std::string both = assignment();
   ASSERT_NE(both, older);
-  PodInfo late = *pods_.pods().at("uid-a");
+  PodInfo late = *pods_.pods().at(Uid("uid-a"));
   late.annotations[std::string(names::kAnnotationAssignment)] = older;
   pods_.Set(std::move(late));
   runner_.RunUntilIdle();
@@ -175,7 +175,8 @@ TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodTh
   }
   kubelet_.Admit("e");
   EXPECT_EQ(Ask("e", {Token(kMem, 16)}).status().code(), Code::kResourceExhausted);
-  const std::string was_of_c = ledger_->Find({"uid-c", "default", "c", "main"})->shares[0].uuid;
+  const std::string was_of_c =
+      ledger_->Find({Uid("uid-c"), "default", "c", "main"})->shares[0].uuid;
   kubelet_.End("c");
   EXPECT_EQ(GpuOf("e", {Token(kMem, 16)}), was_of_c);
 }
@@ -231,7 +232,7 @@ TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "2"}}}, {"main", {{kGpu, "2"}}}}));
   const std::string had = GpuOf("a", {Token(kGpu, 2)}, "init");
   ASSERT_EQ(had, "GPU-0,GPU-2") << "the kubelet named GPU-0 and GPU-1, and that is taken";
-  pods_.Remove("uid-b");
+  pods_.Remove(Uid("uid-b"));
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), had) << "although GPU-1 is free now";
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-1").idle());
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-3").idle());
@@ -292,7 +293,7 @@ TEST_F(AssignedGrantsTest, APodWithoutRoomForAllOfItsContainersTakesNoGpu) {
   EXPECT_EQ(Ask("a", {Token(kGpu, 1)}).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(ledger_->entries().empty());
   EXPECT_FALSE(pods_.written.contains("a"));
-  pods_.Remove("uid-b");
+  pods_.Remove(Uid("uid-b"));
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
   EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}, "second"), "GPU-0");
 }
@@ -339,7 +340,7 @@ TEST_F(AssignedGrantsTest, RejectsAPodUntilOthersEnd) {
   const auto token = Token(kMem, 10);
   const auto refused = Ask("e", {token});
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted) << refused.status().ToString();
-  pods_.Remove("uid-b");
+  pods_.Remove(Uid("uid-b"));
   runner_.RunUntilIdle();
   EXPECT_FALSE(Ask("e", {token}).ok()) << "the kubelet still has it";
   kubelet_.End("b");
@@ -358,17 +359,18 @@ TEST_F(AssignedGrantsTest, PublishesUsageWhenPodsStartAndEnd) {
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "once";
   kubelet_.End("a");
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_TRUE(use_->accounts.UseOf("GPU-1").idle());
 }
 
 TEST_F(AssignedGrantsTest, ARecreatedPodFollowsItsOwnAssignment) {
   pods_.Sync();
-  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}, "uid-old"), {{"main", {"GPU-1"}}});
+  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}, Uid("uid-old")),
+         {{"main", {"GPU-1"}}});
   kubelet_.Admit("web-0");
   Start("web-0", {Token(kMem, 16)});  // uid-web-0: not known yet
-  pods_.Remove("uid-old");
+  pods_.Remove(Uid("uid-old"));
   Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}), {{"main", {"GPU-2"}}});
   runner_.RunUntilIdle();
   EXPECT_EQ(GpuOf("web-0", {Token(kMem, 16)}), "GPU-2");

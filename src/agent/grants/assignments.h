@@ -16,6 +16,7 @@
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods/pods.h"
+#include "src/base/uid.h"
 #include "src/device/assignment.h"
 
 namespace tessera::agent {
@@ -29,8 +30,8 @@ class Assignments {
 
   const Assigned& Of(const std::shared_ptr<const PodInfo>& pod,
                      const std::shared_ptr<const DeviceSet>& set);
-  // The pod is gone.
-  void Forget(const std::string& uid) { known_.erase(uid); }
+  // To be called when the pod is gone.
+  void Forget(const Uid& uid) { known_.erase(uid); }
 
  private:
   struct Known {
@@ -38,7 +39,7 @@ class Assignments {
     std::shared_ptr<const DeviceSet> set;
     Assigned assigned;
   };
-  std::map<std::string, Known> known_;
+  std::map<Uid, Known> known_;
 };
 
 // Null if the request has no such container, or the container requests no device.

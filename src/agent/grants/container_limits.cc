@@ -31,16 +31,16 @@ Status LimitsError(const std::string& path, int error) {
 }  // namespace
 
 std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key) {
-  return JoinPath(JoinPath(JoinPath(dir, key.first), key.second), limiter::kLimitsFile);
+  return JoinPath(JoinPath(JoinPath(dir, key.first.view()), key.second), limiter::kLimitsFile);
 }
 
 Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
                                            const std::vector<grant::GrantedDevice>& devices) {
   if (std::ranges::all_of(devices, [](const auto& device) { return device.bytes == 0; }))
     return std::string();
-  RETURN_IF_ERROR(CheckName(holder.pod_uid));
+  RETURN_IF_ERROR(CheckName(holder.pod_uid.str()));
   RETURN_IF_ERROR(CheckName(holder.container));
-  const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid), holder.container);
+  const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid.view()), holder.container);
   // Only root can enter the first folder; containers must be able to read what is mounted.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));
   RETURN_IF_ERROR(MakeDirs(dir));
@@ -77,7 +77,8 @@ void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger:
   for (const fs::directory_entry& pod : fs::directory_iterator(dir_, error)) {
     std::error_code inner;
     for (const fs::directory_entry& container : fs::directory_iterator(pod.path(), inner)) {
-      if (entries.contains({pod.path().filename(), container.path().filename()})) continue;
+      if (entries.contains({Uid(pod.path().filename().string()), container.path().filename()}))
+        continue;
       fs::remove_all(container.path(), inner);
     }
     fs::remove(pod.path(), inner);  // fails if it is not empty

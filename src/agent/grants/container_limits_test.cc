@@ -19,7 +19,7 @@ constexpr char kUuid[] = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 constexpr int64_t kGiB = 1ll << 30;
 
 ContainerRef Who(const std::string& uid, const std::string& container) {
-  return {uid, "default", "pod-" + uid, container};
+  return {Uid(uid), "default", "pod-" + uid, container};
 }
 
 std::vector<grant::GrantedDevice> Device(int64_t bytes) {
@@ -66,7 +66,7 @@ TEST_F(ContainerLimitsTest, RemovesWhatNoContainerHoldsAnyMore) {
   const std::string kept = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
   const std::string side = limits_.Write(Who("u1", "side"), Device(kGiB)).value();
   const std::string gone = limits_.Write(Who("u2", "main"), Device(kGiB)).value();
-  limits_.RemoveOthers({{{"u1", "main"}, {}}});
+  limits_.RemoveOthers({{{Uid("u1"), "main"}, {}}});
   EXPECT_TRUE(PathExists(kept));
   EXPECT_FALSE(PathExists(side));
   EXPECT_FALSE(PathExists(dir_ + "/u2"));
@@ -110,7 +110,7 @@ class LimitedGrantsTest : public GrantsFixture {
   }
   void SetLimit(const std::string& pod, const std::string& text,
                 std::string_view annotation = names::kAnnotationMemoryLimit) {
-    PodInfo now = *pods_.pods().at("uid-" + pod);
+    PodInfo now = *pods_.pods().at(Uid("uid-" + pod));
     now.annotations[std::string(annotation)] = text;
     pods_.Set(std::move(now));
   }
@@ -128,7 +128,7 @@ TEST_F(LimitedGrantsTest, AShareIsGrantedWithItsLimitsAndTheyGoWithThePod) {
   Restart();
   EXPECT_EQ(Ask("a", {token})->limits_dir, grant->limits_dir)
       << "the same answer, also after a crash";
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(std::chrono::minutes(5));
   ASSERT_TRUE(ledger_->entries().empty());
   EXPECT_FALSE(PathExists(grant->limits_dir));
@@ -228,7 +228,7 @@ TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
   const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
   const auto restart = [&] {
     Restart();
-    pods_.Set(PodInfo(*pods_.pods().at("uid-a")));
+    pods_.Set(PodInfo(*pods_.pods().at(Uid("uid-a"))));
   };
   restart();
   EXPECT_TRUE(pods_.events.empty()) << "nothing has changed";

@@ -20,9 +20,9 @@ class FakeProcesses final : public PodProcesses {
     runner_->Post([this, done = std::move(done)] { done(seen); });
   }
   void Run(const std::string& pod, char state = 'S') {
-    seen.by_pod["uid-" + pod] = {{4711, state}};
+    seen.by_pod[Uid("uid-" + pod)] = {{4711, state}};
   }
-  void End(const std::string& pod) { seen.by_pod.erase("uid-" + pod); }
+  void End(const std::string& pod) { seen.by_pod.erase(Uid("uid-" + pod)); }
 
   ProcessSightings seen;
   int reads = 0;
@@ -50,7 +50,7 @@ class EndedPodsTest : public GrantsFixture {
   // Deleted by force: API server and kubelet have forgotten it, its container lives on.
   void ForceDelete(const std::string& name) {
     kubelet_.End(name);
-    pods_.Remove("uid-" + name);
+    pods_.Remove(Uid("uid-" + name));
     runner_.AdvanceTimeAndRun(1s);
   }
 
@@ -158,25 +158,25 @@ TEST_F(EndedPodsTest, APodThatTheApiServerReportsAsRunningKeepsItsGpu) {
   const auto grant = Ask("b", {Token(kGpu, 1)});
   EXPECT_EQ(grant.status().code(), Code::kFailedPrecondition);
   EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
-  EXPECT_NE(ledger_->Find({"uid-a", "default", "a", "main"}), nullptr);
+  EXPECT_NE(ledger_->Find({Uid("uid-a"), "default", "a", "main"}), nullptr);
 }
 
 TEST_F(EndedPodsTest, APodMadeAgainUnderItsNameWaitsForTheProcessesOfItsPredecessor) {
   StartOn("web-0", "GPU-1");
-  pods_.Remove("uid-web-0");
-  PodInfo second = FakeApiPods::Make("web-0", {{"main", {{kGpu, "1"}}}}, "uid-second");
+  pods_.Remove(Uid("uid-web-0"));
+  PodInfo second = FakeApiPods::Make("web-0", {{"main", {{kGpu, "1"}}}}, Uid("uid-second"));
   Assign(second, {{"main", {"GPU-1"}}});
   runner_.AdvanceTimeAndRun(1s);
-  EXPECT_NE(ledger_->Find({"uid-web-0", "default", "web-0", "main"}), nullptr);
+  EXPECT_NE(ledger_->Find({Uid("uid-web-0"), "default", "web-0", "main"}), nullptr);
   processes_.End("web-0");
   runner_.AdvanceTimeAndRun(5s);
-  EXPECT_EQ(ledger_->Find({"uid-web-0", "default", "web-0", "main"}), nullptr);
+  EXPECT_EQ(ledger_->Find({Uid("uid-web-0"), "default", "web-0", "main"}), nullptr);
 }
 
 TEST_F(EndedPodsTest, AStaticPodWhoseMirrorIsMadeAnewKeepsItsGpu) {
   StartOn("a", "GPU-1");
-  const PodInfo mirror = *pods_.pods().at("uid-a");
-  pods_.Remove("uid-a");
+  const PodInfo mirror = *pods_.pods().at(Uid("uid-a"));
+  pods_.Remove(Uid("uid-a"));
   kubelet_.End("a");
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(metrics_.leaving_containers, 1u);
@@ -191,7 +191,7 @@ TEST_F(EndedPodsTest, AStaticPodWhoseMirrorIsMadeAnewKeepsItsGpu) {
 TEST_F(EndedPodsTest, AKubeletThatStillListsAnEndedPodIsAskedAgainSoonAndThenRarely) {
   StartOn("a", "GPU-1");
   processes_.End("a");
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(700ms);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   kubelet_.End("a");
@@ -200,7 +200,7 @@ TEST_F(EndedPodsTest, AKubeletThatStillListsAnEndedPodIsAskedAgainSoonAndThenRar
 
   StartOn("b", "GPU-2");
   processes_.End("b");
-  pods_.Remove("uid-b");
+  pods_.Remove(Uid("uid-b"));
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   EXPECT_EQ(processes_.reads, 1) << "of a only";
@@ -211,7 +211,7 @@ TEST_F(EndedPodsTest, AKubeletThatStillListsAnEndedPodIsAskedAgainSoonAndThenRar
 
 TEST_F(EndedPodsTest, AnEndedPodThatTheKubeletListsKeepsItsGpu) {
   StartOn("a", "GPU-1");
-  PodInfo ended = *pods_.pods().at("uid-a");
+  PodInfo ended = *pods_.pods().at(Uid("uid-a"));
   ended.ended = true;
   pods_.Set(std::move(ended));
   processes_.End("a");
@@ -226,14 +226,14 @@ TEST_F(EndedPodsTest, AnEndedPodThatTheKubeletListsKeepsItsGpu) {
 TEST_F(EndedPodsTest, OnlyAPodOfTheSameNamespaceAndNameIsANamesake) {
   StartOn("a", "GPU-1");
   processes_.End("a");
-  PodInfo elsewhere = FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}, "uid-elsewhere");
+  PodInfo elsewhere = FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}, Uid("uid-elsewhere"));
   elsewhere.ns = "elsewhere";
   pods_.Set(std::move(elsewhere));
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}));
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(1min);
   EXPECT_EQ(ledger_->entries().size(), 1u) << "the kubelet still lists it";
-  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}, "uid-second"));
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}, Uid("uid-second")));
   runner_.AdvanceTimeAndRun(EndedPods::kLongestPause);
   EXPECT_TRUE(ledger_->entries().empty()) << "the kubelet lists its successor";
 }
@@ -251,14 +251,14 @@ TEST_F(EndedPodsTest, GpusOfSeveralPodsAreReleasedEachWhenItsOwnProcessesHaveLef
   StartOn("b", "GPU-2");
   for (const char* name : {"a", "b"}) {
     kubelet_.End(name);
-    pods_.Remove("uid-" + std::string(name));
+    pods_.Remove(Uid("uid-" + std::string(name)));
   }
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(metrics_.leaving_containers, 2u);
   processes_.End("b");
   runner_.AdvanceTimeAndRun(40s);
   EXPECT_EQ(ledger_->entries().size(), 1u);
-  EXPECT_NE(ledger_->Find({"uid-a", "default", "a", "main"}), nullptr);
+  EXPECT_NE(ledger_->Find({Uid("uid-a"), "default", "a", "main"}), nullptr);
   EXPECT_EQ(metrics_.leaving_containers, 1u);
   EXPECT_TRUE(withheld_.contains("GPU-1"));
   EXPECT_FALSE(withheld_.contains("GPU-2"));
@@ -269,7 +269,7 @@ class UnsyncedPodsTest : public GrantsFixture {};
 TEST_F(UnsyncedPodsTest, BeforeAllPodsAreKnownNoneIsTakenForDeleted) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(1min);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   pods_.Sync();
@@ -280,7 +280,7 @@ TEST_F(UnsyncedPodsTest, BeforeAllPodsAreKnownNoneIsTakenForDeleted) {
 TEST_F(UnsyncedPodsTest, AGpuPassesOnWhereNeitherTheKubeletNorTheApiServerKnowsItsPod) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   kubelet_.Admit("b");
   kubelet_.Admit("a");

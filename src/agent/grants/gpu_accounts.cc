@@ -49,7 +49,7 @@ GpuUse GpuAccounts::Sum(std::string_view uuid, const Take& take) const {
   if (found == holds_.end()) return sum;
   std::map<std::string_view, std::vector<const Hold*>> pods;
   for (const Hold& hold : found->second) {
-    if (take(hold)) pods[hold.pod_uid].push_back(&hold);
+    if (take(hold)) pods[hold.pod_uid.view()].push_back(&hold);
   }
   for (const auto& [uid, holds] : pods) {
     const GpuUse use = PeakUse(holds);
@@ -60,7 +60,7 @@ GpuUse GpuAccounts::Sum(std::string_view uuid, const Take& take) const {
   return sum;
 }
 
-GpuUse GpuAccounts::UseOf(std::string_view uuid, std::string_view except) const {
+GpuUse GpuAccounts::UseOf(std::string_view uuid, const Uid& except) const {
   return Sum(uuid, [&](const Hold& hold) { return except.empty() || hold.pod_uid != except; });
 }
 

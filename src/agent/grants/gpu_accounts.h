@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/base/units.h"
 #include "src/device/assignment.h"
 #include "src/device/gpu.h"
@@ -21,7 +22,7 @@ namespace tessera::agent {
 
 // One container on one GPU.
 struct Hold {
-  std::string pod_uid;
+  Uid pod_uid;
   device::Phase phase = device::Phase::kMain;
   device::Dialect dialect = device::Dialect::kNvidiaGpu;
   MilliGpu compute;  // 1000: all of the GPU, whatever `memory` is
@@ -45,7 +46,7 @@ class GpuAccounts {
   void Add(const std::string& uuid, Hold hold) { holds_[uuid].push_back(std::move(hold)); }
 
   // The use by all pods but the one with UID `except`.
-  GpuUse UseOf(std::string_view uuid, std::string_view except = {}) const;
+  GpuUse UseOf(std::string_view uuid, const Uid& except = Uid()) const;
   // The use by containers of one dialect.
   GpuUse UseOfDialect(std::string_view uuid, device::Dialect dialect) const;
   // Whether `hold` fits beside the holds of other pods and those of its own pod at that time. For a

@@ -11,9 +11,11 @@ using device::Phase;
 
 const device::Gpu kGpu{.uuid = "GPU-0", .memory = GiB(80)};
 
-Hold Whole(const char* pod, Phase phase) { return {pod, phase, Dialect::kVcuda, kWholeGpu, {}}; }
+Hold Whole(const char* pod, Phase phase) {
+  return {Uid(pod), phase, Dialect::kVcuda, kWholeGpu, {}};
+}
 Hold Share(const char* pod, Phase phase, int milli) {
-  return {pod, phase, Dialect::kVcuda, MilliGpu(milli), GiB(10)};
+  return {Uid(pod), phase, Dialect::kVcuda, MilliGpu(milli), GiB(10)};
 }
 
 TEST(GpuAccountsTest, ContainersThatRunTogetherMeetOnAWholeGpu) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/device/assignment.h"
 #include "src/device/request.h"
 #include "src/grant/token.h"
@@ -15,7 +16,7 @@
 namespace tessera::agent {
 
 struct ContainerRef {
-  std::string pod_uid;
+  Uid pod_uid;
   std::string pod_namespace;
   std::string pod_name;
   std::string container;

@@ -16,8 +16,8 @@ constexpr size_t kMinGrantHistory = 256;
 // server, not an attacker, chooses the UID of a pod.
 uint64_t Fingerprint(const ContainerRef& ref) {
   uint64_t hash = 14695981039346656037u;
-  for (const std::string* text : {&ref.pod_uid, &ref.container}) {
-    for (const char c : *text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  for (const std::string_view text : {ref.pod_uid.view(), std::string_view(ref.container)}) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
     hash = (hash ^ 0xff) * 1099511628211u;
   }
   return hash;
@@ -46,7 +46,7 @@ GrantLedger::GrantLedger(grant::RecordLog* log, const std::vector<std::string>& 
 bool GrantLedger::Apply(const std::string& text) {
   std::optional<LedgerRecord> record = DecodeRecord(text);
   if (!record) return false;
-  const std::string uid = record->entry.holder.pod_uid;
+  const Uid uid = record->entry.holder.pod_uid;
   switch (record->kind) {
     case LedgerRecord::Kind::kGrant:
       ApplyEntry(std::move(record->entry));
@@ -257,7 +257,7 @@ const GrantLedger::Entry* GrantLedger::Find(const ContainerRef& holder) const {
   return found == live_.end() ? nullptr : &found->second;
 }
 
-const device::Assignment* GrantLedger::ChosenFor(const std::string& pod_uid) const {
+const device::Assignment* GrantLedger::ChosenFor(const Uid& pod_uid) const {
   const auto found = chosen_.find(pod_uid);
   return found == chosen_.end() ? nullptr : &found->second;
 }

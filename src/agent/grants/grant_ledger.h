@@ -26,6 +26,7 @@
 #include "src/agent/grants/grant_entry.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/grant/journal.h"
 
 namespace tessera::agent {
@@ -36,8 +37,8 @@ class GrantLedger {
   static constexpr Duration kTokenLifetime = std::chrono::hours(24 * 7);
 
   using Entry = GrantEntry;
-  using Key = std::pair<std::string, std::string>;  // pod UID, container
-  static Key KeyOf(const ContainerRef& who) { return {who.pod_uid, who.container}; }
+  using Key = std::pair<Uid, std::string>;  // pod, container
+  static Key KeyOf(const ContainerRef& ref) { return {ref.pod_uid, ref.container}; }
 
   struct Conflict {
     Key key;
@@ -70,11 +71,10 @@ class GrantLedger {
   // which it relies.
   Status Release(const Key& key);
 
-  // Null where the container holds nothing.
-  const Entry* Find(const ContainerRef& who) const;
-  // The agent's choice for a pod with entries; null where it made none.
-  const device::Assignment* ChosenFor(const std::string& pod_uid) const;
-  // Live entries.
+  // Null if the container holds nothing.
+  const Entry* Find(const ContainerRef& holder) const;
+  // The agent's choice for a pod with entries, or null.
+  const device::Assignment* ChosenFor(const Uid& pod_uid) const;
   const std::map<Key, Entry>& entries() const { return live_; }
   // The accounts of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
@@ -98,10 +98,10 @@ class GrantLedger {
 
   grant::RecordLog* const log_;
   std::map<Key, Entry> live_;
-  std::map<grant::Nonce, Key> bound_;                 // tokens of live_
-  std::map<std::string, device::Assignment> chosen_;  // by pod UID
-  std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of the container it was bound to
-  mutable std::optional<GpuAccounts> accounts_;  // of live_, made when asked for
+  std::map<grant::Nonce, Key> bound_;            // tokens of live_
+  std::map<Uid, device::Assignment> chosen_;     // by pod
+  std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of the holder
+  mutable std::optional<GpuAccounts> accounts_;  // of live_, made at the first use
   size_t records_ = 0;                           // in the log
   bool must_compact_ = false;  // the log has refused a record and wants a new file
 };

@@ -22,7 +22,7 @@ grant::Nonce NewNonce(WallTime made) {
 }
 
 ContainerRef Container(int pod, const std::string& name = "main") {
-  return {"uid-" + std::to_string(pod), "default", "pod-" + std::to_string(pod), name};
+  return {Uid("uid-" + std::to_string(pod)), "default", "pod-" + std::to_string(pod), name};
 }
 
 class MemoryLog : public grant::RecordLog {
@@ -276,10 +276,10 @@ TEST_F(GrantLedgerTest, AChoiceIsForgottenWithTheLastContainerOfItsPodWhateverOt
   choose(1, "second", "GPU-2");
   choose(2, "main", "GPU-3");
   ASSERT_TRUE(Release(Container(1, "first")).ok());
-  EXPECT_NE(ledger_->ChosenFor("uid-1"), nullptr);
+  EXPECT_NE(ledger_->ChosenFor(Uid("uid-1")), nullptr);
   ASSERT_TRUE(Release(Container(1, "second")).ok());
-  EXPECT_EQ(ledger_->ChosenFor("uid-1"), nullptr);
-  EXPECT_NE(ledger_->ChosenFor("uid-2"), nullptr);
+  EXPECT_EQ(ledger_->ChosenFor(Uid("uid-1")), nullptr);
+  EXPECT_NE(ledger_->ChosenFor(Uid("uid-2")), nullptr);
 }
 
 TEST_F(GrantLedgerTest, InvalidRecordsAreSkippedAndCounted) {
@@ -334,14 +334,14 @@ TEST_F(GrantLedgerTest, ChoiceForAPodLivesAsLongAsItsEntries) {
   const auto entry = Share(NewNonce(now_), "GPU-1", 0, 2, Container(1));
   ASSERT_TRUE(ledger_->Bind(entry, &chosen, Gpus(), now_).ok());
   for (int i = 0; i < 2; ++i) {
-    ASSERT_NE(ledger_->ChosenFor("uid-1"), nullptr);
-    EXPECT_EQ(*ledger_->ChosenFor("uid-1"), chosen);
+    ASSERT_NE(ledger_->ChosenFor(Uid("uid-1")), nullptr);
+    EXPECT_EQ(*ledger_->ChosenFor(Uid("uid-1")), chosen);
     Restart();
   }
   ASSERT_TRUE(Release(Container(1)).ok());
-  EXPECT_EQ(ledger_->ChosenFor("uid-1"), nullptr);
+  EXPECT_EQ(ledger_->ChosenFor(Uid("uid-1")), nullptr);
   Restart();
-  EXPECT_EQ(ledger_->ChosenFor("uid-1"), nullptr);
+  EXPECT_EQ(ledger_->ChosenFor(Uid("uid-1")), nullptr);
 }
 
 TEST_F(GrantLedgerTest, JournalOfAgentsThatKnewWholeGpusOnlyIsRead) {
@@ -387,7 +387,7 @@ class LedgerHistory {
 
   void CheckConservation() const {
     std::map<std::string, std::pair<int64_t, int64_t>> sums;  // thousandths and bytes
-    std::map<std::string, std::set<std::string>> pods, whole;
+    std::map<std::string, std::set<Uid>> pods, whole;
     for (const auto& [key, entry] : ledger_->entries()) {
       for (const device::DeviceShare& share : entry.shares) {
         sums[share.uuid].first += share.compute.count();
@@ -427,7 +427,7 @@ class LedgerHistory {
 
   Token NewToken() {
     ContainerRef holder = Container(next_pod_++ % 50);
-    holder.pod_uid += "-" + std::to_string(next_pod_);
+    holder.pod_uid = Uid(fmt::format("{}-{}", holder.pod_uid, next_pod_));
     const grant::Nonce nonce = NewNonce(kStart);
     if (random_() % 2 == 0) {
       return Share(nonce, "GPU-" + std::to_string(random_() % 8),

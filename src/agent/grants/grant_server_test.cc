@@ -83,7 +83,7 @@ TEST_F(GrantServerTest, LogsWhatWasGrantedAndWhyNot) {
     log.clear();
     const Fd client = Connect();
     Send(client, grant::Frame(grant::EncodeRequest({.kind = grant::Request::Kind::kGrant,
-                                                    .pod_uid = "u",
+                                                    .pod_uid = Uid("u"),
                                                     .pod_namespace = "ns",
                                                     .pod_name = "p",
                                                     .container = "c",

@@ -17,9 +17,8 @@
 namespace tessera::agent {
 namespace {
 
-// GPUs that other pods than `uid` hold by tokens that name them.
-std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
-                                                 const std::string& uid) {
+// GPUs that pods other than `uid` hold by tokens that name them.
+std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger, const Uid& uid) {
   std::set<std::string, std::less<>> contested;
   for (const auto& [key, entry] : ledger.entries()) {
     if (key.first == uid) continue;
@@ -361,7 +360,7 @@ void GrantService::OnDevices() {
   ScheduleUsage();
 }
 
-void GrantService::OnPod(const std::string& uid) {
+void GrantService::OnPod(const Uid& uid) {
   const auto found = pods_->pods().find(uid);
   const bool gone = found == pods_->pods().end();
   if (gone) {
@@ -388,10 +387,10 @@ void GrantService::OnPod(const std::string& uid) {
 }
 
 void GrantService::OnPodsSynced() {
-  // Grants that were made while the API server was away, also before a crash.
-  std::set<std::string> uids;
+  // These grants may be from a time without the API server, also before a crash.
+  std::set<Uid> uids;
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
-  for (const std::string& uid : uids) PublishAssignment(uid);
+  for (const Uid& uid : uids) PublishAssignment(uid);
   ended_.ScheduleCheck();
   ScheduleUsage();
 }
@@ -407,7 +406,7 @@ void GrantService::EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& 
   PublishAssignment(pod->uid);
 }
 
-void GrantService::PublishAssignment(const std::string& uid) {
+void GrantService::PublishAssignment(const Uid& uid) {
   const auto set = devices_->Get();
   if (pods_ == nullptr || set == nullptr) return;
   const auto found = pods_->pods().find(uid);

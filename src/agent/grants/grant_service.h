@@ -42,6 +42,7 @@
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/base/uid.h"
 #include "src/base/weak_ptr.h"
 #include "src/device/limit_variables.h"
 #include "src/grant/message.h"
@@ -111,7 +112,7 @@ class GrantService final : public Pods::Listener {
   // Sets the value of the node's label.
   void SetIsolationDisabled(bool disabled) { dialects_.isolation_disabled = disabled; }
 
-  void OnPod(const std::string& uid) override;
+  void OnPod(const Uid& uid) override;
   void OnPodsSynced() override;
 
  private:
@@ -136,7 +137,7 @@ class GrantService final : public Pods::Listener {
                             const DeviceSet& set);
   void Wait(Question question);
   void EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
-  void PublishAssignment(const std::string& uid);
+  void PublishAssignment(const Uid& uid);
   void UpdateAdmissionOrder();
   void ScheduleTokenCheck();
   void OnUnredeemed(std::vector<std::string> containers);

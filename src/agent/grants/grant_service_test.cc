@@ -72,8 +72,8 @@ class GrantServiceTest : public ::testing::Test {
   }
 
   Result<grant::Grant> Ask(const std::string& pod, const std::string& token,
-                           const std::string& container = "main", const std::string& uid = "") {
-    grant::Request request{.pod_uid = uid.empty() ? "uid-" + pod : uid,
+                           const std::string& container = "main", const Uid& uid = Uid()) {
+    grant::Request request{.pod_uid = uid.empty() ? Uid("uid-" + pod) : uid,
                            .pod_namespace = "default",
                            .pod_name = pod,
                            .container = container,
@@ -130,11 +130,11 @@ TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
   ASSERT_TRUE(Ask("a", token).ok());
   EXPECT_EQ(Ask("b", token).status().code(), Code::kPermissionDenied);
   EXPECT_EQ(Ask("a", token, "sidecar").status().code(), Code::kPermissionDenied);
-  EXPECT_EQ(Ask("a", token, "main", "another-uid").status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(Ask("a", token, "main", Uid("another-uid")).status().code(), Code::kPermissionDenied);
 }
 
 TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
-  grant::Request request{.pod_uid = "u",
+  grant::Request request{.pod_uid = Uid("u"),
                          .pod_namespace = "n",
                          .pod_name = "p",
                          .container = "c",
@@ -180,7 +180,7 @@ TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
 TEST_F(GrantServiceTest, PodMadeAgainUnderItsNameGetsTheGpuOfItsPredecessor) {
   ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
   pods_.Admit("web-0", {"GPU-1"});
-  EXPECT_TRUE(Ask("web-0", Allocate({"GPU-1"}), "main", "uid-of-the-second").ok());
+  EXPECT_TRUE(Ask("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());
 }
 
 TEST_F(GrantServiceTest, NamesakeOnAnotherGpuDoesNotHoldTheOldOne) {

@@ -157,7 +157,7 @@ std::string EncodeRecord(const LedgerRecord& record) {
   }
   const bool grant = record.kind == LedgerRecord::Kind::kGrant;
   json.Set("do", Json::String(grant ? kGrant : kRelease));
-  json.Set("uid", Json::String(record.entry.holder.pod_uid));
+  json.Set("uid", Json::String(record.entry.holder.pod_uid.view()));
   json.Set("container", Json::String(record.entry.holder.container));
   if (grant) EncodeGrant(record, &json);
   return json.Serialize();
@@ -169,7 +169,7 @@ std::optional<LedgerRecord> DecodeRecord(const std::string& text) {
   const std::string what = json->StringAt("do").value_or("");
   LedgerRecord record;
   record.entry.holder = {
-      json->StringAt("uid").value_or(""), json->StringAt("namespace").value_or(""),
+      Uid(json->StringAt("uid").value_or("")), json->StringAt("namespace").value_or(""),
       json->StringAt("pod").value_or(""), json->StringAt("container").value_or("")};
   bool good = false;
   if (what == kGrant) good = DecodeGrant(*json, &record);

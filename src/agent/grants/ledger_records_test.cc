@@ -8,7 +8,7 @@ namespace {
 
 LedgerRecord SomeGrant() {
   LedgerRecord record;
-  record.entry.holder = {"uid", "ns", "pod", "main"};
+  record.entry.holder = {Uid("uid"), "ns", "pod", "main"};
   record.entry.claims = {{grant::Nonce{1}, "nvidia.com/gpu", {"GPU-a"}}};
   record.entry.shares = {{"GPU-a", MilliGpu(300), GiB(5)}};
   return record;

@@ -18,6 +18,7 @@
 #include "src/agent/grants/container_limits.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/pods/pods.h"
+#include "src/base/uid.h"
 
 namespace tessera::agent {
 
@@ -36,7 +37,7 @@ class LimitChanges {
   void OnPod(const PodInfo& pod);
   // A container of the pod was granted its GPUs: limits that exceed the grant show now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
-  void Forget(const std::string& uid) { seen_.erase(uid); }
+  void Forget(const Uid& uid) { seen_.erase(uid); }
 
  private:
   // Annotations of a pod: as they are, and with "" for invalid ones.
@@ -54,7 +55,7 @@ class LimitChanges {
   ContainerLimits* const limits_;
   const GrantLedger* const ledger_;
   Pods* const pods_;
-  std::map<std::string, Annotations> seen_;
+  std::map<Uid, Annotations> seen_;
 };
 
 }  // namespace tessera::agent

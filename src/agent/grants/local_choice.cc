@@ -231,8 +231,7 @@ class Choice {
 
 }  // namespace
 
-Hold HoldOf(const std::string& pod_uid, const ContainerRequest& container,
-            const DeviceShare& share) {
+Hold HoldOf(const Uid& pod_uid, const ContainerRequest& container, const DeviceShare& share) {
   return {pod_uid, container.phase, container.dialect, share.compute, share.memory};
 }
 

@@ -12,13 +12,14 @@
 #include "src/agent/grants/gpu_accounts.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/device/assignment.h"
 #include "src/device/request.h"
 
 namespace tessera::agent {
 
 struct LocalQuestion {
-  std::string pod_uid;
+  Uid pod_uid;
   const device::Request* request = nullptr;
   std::string container;           // the starting container
   bool phases_known = true;        // false: the tokens alone are known
@@ -37,7 +38,7 @@ Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const De
                                          GpuAccounts accounts);
 
 // The hold of one container on the GPU of one share.
-Hold HoldOf(const std::string& pod_uid, const device::ContainerRequest& container,
+Hold HoldOf(const Uid& pod_uid, const device::ContainerRequest& container,
             const device::DeviceShare& share);
 
 }  // namespace tessera::agent

@@ -30,7 +30,7 @@ class LocalChoiceTest : public ::testing::Test {
   }
   std::string Choose(const PodInfo& pod) { return Choose(pod, "main", "main"); }
   void Use(const std::string& uuid, int milli, int gib) {
-    accounts_.Add(uuid, {.pod_uid = "uid-other-" + std::to_string(++others_),
+    accounts_.Add(uuid, {.pod_uid = Uid("uid-other-" + std::to_string(++others_)),
                          .dialect = device::Dialect::kVcuda,
                          .compute = MilliGpu(milli),
                          .memory = GiB(gib)});

@@ -34,13 +34,13 @@ std::map<std::string, int64_t, std::less<>> RequestedUnits(
   return requested;
 }
 
-const std::shared_ptr<const PodInfo>* NodeOccupancy::Find(const std::string& uid) const {
+const std::shared_ptr<const PodInfo>* NodeOccupancy::Find(const Uid& uid) const {
   if (pods_ == nullptr) return nullptr;
   const auto found = pods_->pods().find(uid);
   return found == pods_->pods().end() ? nullptr : &found->second;
 }
 
-device::Assignment NodeOccupancy::AssignmentOf(const std::string& uid, const SetPtr& set) {
+device::Assignment NodeOccupancy::AssignmentOf(const Uid& uid, const SetPtr& set) {
   device::Assignment assignment;
   if (const auto* chosen = ledger_->ChosenFor(uid)) assignment = *chosen;
   const auto* pod = Find(uid);
@@ -90,11 +90,11 @@ std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
   return pods;
 }
 
-void NodeOccupancy::OnPodAdded(const std::string& uid) {
+void NodeOccupancy::OnPodAdded(const Uid& uid) {
   if (!arrivals_.contains(uid)) arrivals_[uid] = pods_->synced() ? ++last_arrival_ : 0;
 }
 
-void NodeOccupancy::Forget(const std::string& uid) {
+void NodeOccupancy::Forget(const Uid& uid) {
   assignments_.Forget(uid);
   arrivals_.erase(uid);
 }

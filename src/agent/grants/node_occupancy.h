@@ -16,6 +16,7 @@
 #include "src/agent/kubelet/admission_order.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
+#include "src/base/uid.h"
 
 namespace tessera::agent {
 
@@ -26,14 +27,14 @@ class NodeOccupancy {
   // Both outlive it; `pods` may be null.
   NodeOccupancy(const GrantLedger* ledger, const Pods* pods) : ledger_(ledger), pods_(pods) {}
 
-  // Null for a pod that is not known.
-  const std::shared_ptr<const PodInfo>* Find(const std::string& uid) const;
+  // Null for an unknown pod.
+  const std::shared_ptr<const PodInfo>* Find(const Uid& uid) const;
   const Assignments::Assigned& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
                                           const SetPtr& set) {
     return assignments_.Of(pod, set);
   }
   // The agent's choice, else the assignment of the annotations. Empty for an unknown pod.
-  device::Assignment AssignmentOf(const std::string& uid, const SetPtr& set);
+  device::Assignment AssignmentOf(const Uid& uid, const SetPtr& set);
   // Grants, and assignments that are not granted yet.
   GpuAccounts Accounts(const SetPtr& set);
   // Containers with assigned GPUs to which neither the agent nor the kubelet has given any.
@@ -45,15 +46,15 @@ class NodeOccupancy {
   // The kubelet's list of the devices that it has given away.
   void SetHeld(const PodDevices& listed);
   const std::set<std::string, std::less<>>& ids() const { return ids_; }
-  // The pod was added or changed.
-  void OnPodAdded(const std::string& uid);
-  void Forget(const std::string& uid);
+  // To be called when the pod was added or changed.
+  void OnPodAdded(const Uid& uid);
+  void Forget(const Uid& uid);
 
  private:
   const GrantLedger* const ledger_;
   const Pods* const pods_;
   Assignments assignments_;
-  std::map<std::string, uint64_t, std::less<>> arrivals_;  // by UID; 0: before all were known
+  std::map<Uid, uint64_t> arrivals_;  // by pod; 0: in the first list
   uint64_t last_arrival_ = 0;
   std::set<std::string, std::less<>> ids_;
   std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container

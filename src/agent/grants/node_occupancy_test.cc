@@ -21,7 +21,7 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
     Status Replace(const std::vector<std::string>&) override { return Status::Ok(); }
   } log;
   class NoListener : public Pods::Listener {
-    void OnPod(const std::string&) override {}
+    void OnPod(const Uid&) override {}
     void OnPodsSynced() override {}
   } listener;
   GrantLedger ledger(&log, {}, &skipped);
@@ -42,17 +42,17 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   occupancy.SetHeld({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
   auto waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
   ASSERT_EQ(waiting.size(), 2u);
-  EXPECT_EQ(waiting[0].pod_uid, "uid-old");
-  EXPECT_EQ(waiting[1].pod_uid, "uid-young");
+  EXPECT_EQ(waiting[0].pod_uid, Uid("uid-old"));
+  EXPECT_EQ(waiting[1].pod_uid, Uid("uid-young"));
   EXPECT_EQ(waiting[0].units.at(kMemName), 8);
   EXPECT_EQ(occupancy.Accounts(set).UseOf("GPU-3").memory, GiB(8));
   // From here on the kubelet sees them come as we do.
   pods.Start(&listener);
   pods.Sync();
-  occupancy.OnPodAdded("uid-young");
-  occupancy.OnPodAdded("uid-old");
+  occupancy.OnPodAdded(Uid("uid-young"));
+  occupancy.OnPodAdded(Uid("uid-old"));
   waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
-  EXPECT_EQ(waiting[0].pod_uid, "uid-young");
+  EXPECT_EQ(waiting[0].pod_uid, Uid("uid-young"));
 }
 
 }  // namespace

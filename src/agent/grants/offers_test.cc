@@ -112,7 +112,7 @@ TEST(OffersTest, UnitsOfAnUnhealthyGpuAreUnhealthy) {
 TEST(OffersTest, AWholeGpuIsWithdrawnFromSharedResources) {
   const auto set = Node({16, 80});
   NodeUse use;
-  use.accounts.Add("GPU-1", {.pod_uid = "a", .compute = kWholeGpu, .memory = GiB(80)});
+  use.accounts.Add("GPU-1", {.pod_uid = Uid("a"), .compute = kWholeGpu, .memory = GiB(80)});
   use.ids = {"GPU-1"};
   EXPECT_EQ(Healthy(names::kResourceGpu, *set, use), 2) << "its own resource counts it by itself";
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 16);
@@ -123,9 +123,10 @@ TEST(OffersTest, AWholeGpuIsWithdrawnFromSharedResources) {
 TEST(OffersTest, AShareWithdrawsOnlyItsPartFromOthers) {
   const auto set = Node({16, 80});
   NodeUse use;
-  use.accounts.Add(
-      "GPU-0",
-      {.pod_uid = "a", .dialect = Dialect::kVcuda, .compute = MilliGpu(300), .memory = GiB(5)});
+  use.accounts.Add("GPU-0", {.pod_uid = Uid("a"),
+                             .dialect = Dialect::kVcuda,
+                             .compute = MilliGpu(300),
+                             .memory = GiB(5)});
   EXPECT_EQ(Healthy(names::kResourceGpu, *set, use), 1);
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 11 + 80);
   EXPECT_EQ(Healthy(names::kResourceVcudaCore, *set, use), 200);
@@ -135,8 +136,8 @@ TEST(OffersTest, AShareWithdrawsOnlyItsPartFromOthers) {
 TEST(OffersTest, GpuWithMemoryThatIsTakenCannotBeAWholeOne) {
   const auto set = Node({16});
   NodeUse use;
-  use.accounts.Add("GPU-0",
-                   {.pod_uid = "a", .dialect = Dialect::kGpuMem, .compute = {}, .memory = GiB(8)});
+  use.accounts.Add(
+      "GPU-0", {.pod_uid = Uid("a"), .dialect = Dialect::kGpuMem, .compute = {}, .memory = GiB(8)});
   EXPECT_EQ(Healthy(names::kResourceVcudaCore, *set, use), 99);
   EXPECT_EQ(Healthy(names::kResourceVcudaMemory, *set, use), 32);
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 16);
@@ -146,9 +147,9 @@ TEST(OffersTest, GpuWithMemoryThatIsTakenCannotBeAWholeOne) {
 TEST(OffersTest, IdsThatPodsHaveStayHealthy) {
   const auto set = Node({16, 16});
   NodeUse use;
-  use.accounts.Add("GPU-0", {.pod_uid = "a", .compute = kWholeGpu, .memory = GiB(16)});
-  use.accounts.Add("GPU-1",
-                   {.pod_uid = "b", .dialect = Dialect::kGpuMem, .compute = {}, .memory = GiB(8)});
+  use.accounts.Add("GPU-0", {.pod_uid = Uid("a"), .compute = kWholeGpu, .memory = GiB(16)});
+  use.accounts.Add(
+      "GPU-1", {.pod_uid = Uid("b"), .dialect = Dialect::kGpuMem, .compute = {}, .memory = GiB(8)});
   // The kubelet gave b ids of the GPU that a has, and a's own id names the GPU that b is on.
   for (const auto& offer : OffersOf(names::kResourceGpuMem, *set, {})) {
     if (use.ids.size() < 8) use.ids.insert(offer.id);

@@ -11,6 +11,7 @@
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/clock.h"
+#include "src/base/uid.h"
 
 namespace tessera::agent {
 
@@ -21,8 +22,8 @@ class OtherPluginGrants {
   // the pod's assignment by annotations. Returns whether the ledger has new entries.
   virtual bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
                      const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
-  // The pod is gone.
-  virtual void Forget(const std::string& uid) = 0;
+  // To be called when the pod is gone.
+  virtual void Forget(const Uid& uid) = 0;
 };
 
 }  // namespace tessera::agent

@@ -63,7 +63,7 @@ class RememberedPodsTest : public ::testing::Test {
     runner_.RunUntilIdle();
   }
 
-  void Assign(const std::string& name, const std::string& gpu, const std::string& uid = "") {
+  void Assign(const std::string& name, const std::string& gpu, const Uid& uid = Uid()) {
     PodInfo pod = FakeApiPods::Make(name, {{"main", {{kMem, "8"}}}}, uid);
     device::Assignment assignment;
     assignment.containers["main"] = {{.uuid = gpu, .memory = GiB(8)}};
@@ -74,7 +74,7 @@ class RememberedPodsTest : public ::testing::Test {
 
   Result<grant::Grant> Ask(const std::string& pod) {
     std::optional<Result<grant::Grant>> answer;
-    service_->Handle({.pod_uid = "uid-" + pod,
+    service_->Handle({.pod_uid = Uid("uid-" + pod),
                       .pod_namespace = "default",
                       .pod_name = pod,
                       .container = "main",
@@ -109,7 +109,7 @@ TEST_F(RememberedPodsTest, PodThatWasSeenStartsAfterARestartWithoutTheApiServer)
 }
 
 TEST_F(RememberedPodsTest, PodOfTheSameNameIsAnother) {
-  Assign("web-0", "GPU-2", "uid-old");
+  Assign("web-0", "GPU-2", Uid("uid-old"));
   Restart();
   EXPECT_EQ(Ask("web-0").status().code(), Code::kUnavailable);
 }
@@ -137,7 +137,7 @@ TEST_F(RememberedPodsTest, RecordsOnlyLivePodsThatRequestDevicesOnce) {
   PodInfo ended = FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}});
   ended.ended = true;
   api_->Set(ended);
-  api_->Remove("uid-a");
+  api_->Remove(Uid("uid-a"));
   EXPECT_EQ(disk_.records.size(), 2u);
   Restart();
   EXPECT_TRUE(pods_->pods().empty());
@@ -146,7 +146,7 @@ TEST_F(RememberedPodsTest, RecordsOnlyLivePodsThatRequestDevicesOnce) {
 TEST_F(RememberedPodsTest, HistoryDoesNotGrowForEver) {
   for (int i = 0; i < 6000; ++i) {
     Assign("a", "GPU-1");
-    api_->Remove("uid-a");
+    api_->Remove(Uid("uid-a"));
   }
   Assign("b", "GPU-1");
   EXPECT_GE(disk_.replaced, 1);

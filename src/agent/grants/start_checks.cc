@@ -212,7 +212,7 @@ StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& 
   Holders exact, some;
   for (const auto& [owner, ids] : has) {
     const auto& [pod_namespace, pod, container] = owner;
-    const Holder holder{{"", pod_namespace, pod, container}, ids == wanted};
+    const Holder holder{{Uid(), pod_namespace, pod, container}, ids == wanted};
     if (holder.exact) exact.push_back(holder);
     const bool any = std::any_of(ids.begin(), ids.end(),
                                  [&](const std::string& id) { return wanted.contains(id); });

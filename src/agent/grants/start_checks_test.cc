@@ -89,19 +89,19 @@ TEST_F(StartChecksTest, AnUnknownContainerWithMoreIdsDoesNotStart) {
 
 TEST_F(StartChecksTest, ThePodIsThatOfTheNamespaceAndNameThatHasNotEnded) {
   const Ids ids = AllocateToUnknown(6);
-  PodInfo ended = FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}, "uid-0-ended");
+  PodInfo ended = FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}, Uid("uid-0-ended"));
   ended.ended = true;
   pods_.Set(std::move(ended));
-  PodInfo elsewhere = FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}, "uid-1-elsewhere");
+  PodInfo elsewhere = FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}, Uid("uid-1-elsewhere"));
   elsewhere.ns = "elsewhere";
   pods_.Set(std::move(elsewhere));
-  pods_.Set(FakeApiPods::Make("other", {{"main", {{kMem, "6"}}}}, "uid-2-other"));
+  pods_.Set(FakeApiPods::Make("other", {{"main", {{kMem, "6"}}}}, Uid("uid-2-other")));
   kubelet_.Admit("a");
   HoldAs("a", "main", ids);
   EXPECT_EQ(PreStart(kMem, ids).code(), Code::kUnavailable);
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}));
   EXPECT_TRUE(PreStart(kMem, ids).ok());
-  EXPECT_EQ(ledger_->entries().begin()->first, GrantLedger::Key("uid-a", "main"));
+  EXPECT_EQ(ledger_->entries().begin()->first, GrantLedger::Key(Uid("uid-a"), "main"));
 }
 
 TEST_F(StartChecksTest, OfTwoGrantsToTheSameIdsTheLaterOneCounts) {
@@ -116,7 +116,7 @@ TEST_F(StartChecksTest, OfTwoGrantsToTheSameIdsTheLaterOneCounts) {
     EXPECT_TRUE(PreStart(kMem, ids).ok()) << second;
     for (const char* name : {first, second}) {
       kubelet_.End(name);
-      pods_.Remove("uid-" + std::string(name));
+      pods_.Remove(Uid("uid-" + std::string(name)));
     }
     runner_.AdvanceTimeAndRun(1min);
     ASSERT_TRUE(ledger_->entries().empty());
@@ -148,7 +148,7 @@ TEST_F(StartChecksTest, AGpuOfAPluginBeforeUsThatAnotherPodHoldsIsNotStartedTwic
   RanBefore("old", "GPU-2");
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
   EXPECT_EQ(ledger_->entries().size(), 1u);
-  EXPECT_NE(ledger_->Find({"uid-holder", "default", "holder", "main"}), nullptr);
+  EXPECT_NE(ledger_->Find({Uid("uid-holder"), "default", "holder", "main"}), nullptr);
 }
 
 }  // namespace

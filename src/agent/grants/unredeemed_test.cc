@@ -72,7 +72,7 @@ TEST_F(UnredeemedTest, TheServiceReportsWhatItSeesTwice) {
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0], (std::vector<std::string>{"default/a/main"}));
   EXPECT_EQ(metrics_.unredeemed_tokens, 1u);
-  pods_.Remove("uid-a");
+  pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(GrantService::kTokenInterval);
   EXPECT_EQ(reports.size(), 2u);
   EXPECT_TRUE(reports.back().empty());

@@ -10,7 +10,7 @@ void AdmissionOrder::Set(std::vector<Waiting> waiting) {
   const std::lock_guard lock(mutex_);
   if (waiting == waiting_) return;
   waiting_ = std::move(waiting);
-  const auto waits = [&](const std::string& uid, const std::string& container) {
+  const auto waits = [&](const Uid& uid, const std::string& container) {
     return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
       return one.pod_uid == uid && one.container == container;
     });

@@ -16,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/device/assignment.h"
 
 namespace tessera::agent {
@@ -24,7 +25,7 @@ class AdmissionOrder {
  public:
   // A container that has been assigned GPUs.
   struct Waiting {
-    std::string pod_uid;
+    Uid pod_uid;
     std::string container;
     std::map<std::string, int64_t, std::less<>> units;  // by resource
     std::vector<device::DeviceShare> shares;
@@ -41,7 +42,7 @@ class AdmissionOrder {
   void GiveNext(std::string_view resource, int64_t units);
 
  private:
-  using Given = std::tuple<std::string, std::string, std::string>;  // UID, container, resource
+  using Given = std::tuple<Uid, std::string, std::string>;  // pod, container, resource
   const Waiting* Find(std::string_view resource, int64_t units) const;
 
   // Guards all members, because calls of the kubelet do not wait for the grants' thread.

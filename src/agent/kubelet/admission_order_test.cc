@@ -15,7 +15,7 @@ const std::string kMemName(names::kResourceGpuMem);
 
 AdmissionOrder::Waiting Container(const std::string& pod, int64_t gpus,
                                   std::vector<std::string> uuids) {
-  AdmissionOrder::Waiting waiting{.pod_uid = pod, .container = "main"};
+  AdmissionOrder::Waiting waiting{.pod_uid = Uid(pod), .container = "main"};
   waiting.units[kGpuName] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;
@@ -24,10 +24,10 @@ AdmissionOrder::Waiting Container(const std::string& pod, int64_t gpus,
 TEST(AdmissionOrderTest, NextIsTheOldestContainerWithThisRequestAndNoUnits) {
   AdmissionOrder order;
   order.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
-  ASSERT_EQ(order.Next(kGpuName, 1)->pod_uid, "b");
+  ASSERT_EQ(order.Next(kGpuName, 1)->pod_uid, Uid("b"));
   order.GiveNext(kGpuName, 1);
-  EXPECT_EQ(order.Next(kGpuName, 1)->pod_uid, "c");
-  EXPECT_EQ(order.Next(kGpuName, 2)->pod_uid, "a");
+  EXPECT_EQ(order.Next(kGpuName, 1)->pod_uid, Uid("c"));
+  EXPECT_EQ(order.Next(kGpuName, 2)->pod_uid, Uid("a"));
   EXPECT_FALSE(order.Next(kGpuName, 3));
   EXPECT_FALSE(order.Next(kMemName, 1));
 }

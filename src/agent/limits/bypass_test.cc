@@ -49,12 +49,13 @@ class KillTest : public ::testing::Test {
   void SetUp() override {
     const std::string proc = fmt::format("{}/{}", temp_.path(), child_.pid());
     std::filesystem::create_directories(proc);
-    const std::string cgroup = "0::/kubepods/pod" + owner_.pod_uid + "/" + owner_.container_id;
+    const std::string cgroup =
+        "0::/kubepods/pod" + owner_.pod_uid.str() + "/" + owner_.container_id;
     ASSERT_TRUE(WriteFileAtomically(proc + "/cgroup", cgroup, 0644).ok());
   }
 
   TempDir temp_;
-  const ProcessOwner owner_{"fd3b355a-665c-4c95-8e7f-61fd2111689f", "aa"};
+  const ProcessOwner owner_{Uid("fd3b355a-665c-4c95-8e7f-61fd2111689f"), "aa"};
   PausedProcess child_;
 };
 

@@ -84,8 +84,7 @@ void ComputeControl::Update(std::vector<Member> members) {
   });
 }
 
-std::optional<ComputeUse> ComputeControl::Used(const std::string& pod_uid,
-                                               const std::string& container,
+std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::string& container,
                                                const std::string& uuid) {
   const std::lock_guard lock(mutex_);
   const auto found = meters_.find({pod_uid, container, uuid});

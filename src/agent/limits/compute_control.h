@@ -24,6 +24,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/uid.h"
 #include "src/limiter/compute/arbiter.h"
 #include "src/limiter/limits_file.h"
 
@@ -40,7 +41,8 @@ class ComputeControl {
  public:
   // One container on one GPU.
   struct Member {
-    std::string pod_uid, container, uuid;
+    Uid pod_uid;
+    std::string container, uuid;
     limiter::ComputeShare share;
     std::shared_ptr<limiter::LimitsFile> limits;
     std::shared_ptr<const Fd> usage;    // null until a process has used a GPU
@@ -56,11 +58,11 @@ class ComputeControl {
   void Update(std::vector<Member> members);
   // What a member has used since the last call for it; nothing for one that is new, or has not used
   // the GPU.
-  std::optional<ComputeUse> Used(const std::string& pod_uid, const std::string& container,
+  std::optional<ComputeUse> Used(const Uid& pod_uid, const std::string& container,
                                  const std::string& uuid);
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string>;  // pod UID, container, UUID
+  using Key = std::tuple<Uid, std::string, std::string>;  // pod, container, UUID
   struct Known {
     limiter::Arbiter::Id id = 0;
     Member member;

@@ -33,8 +33,11 @@ class Container {
                           usage_->get(), 0);
     EXPECT_NE(memory, MAP_FAILED);
     region_ = static_cast<limiter::Usage*>(memory);
-    member_ = {
-        .pod_uid = name, .container = "main", .uuid = kOneGpu, .limits = limits_, .usage = usage_};
+    member_ = {.pod_uid = Uid(name),
+               .container = "main",
+               .uuid = kOneGpu,
+               .limits = limits_,
+               .usage = usage_};
     member_.share.request = member_.share.limit = share;
   }
   ~Container() { ::munmap(region_, sizeof(limiter::Usage)); }
@@ -91,15 +94,15 @@ TEST_F(ComputeControlTest, AMemberThatWorksGetsALeaseAndRoom) {
 TEST_F(ComputeControlTest, SaysWhatAMemberHasUsedSinceItWasAsked) {
   Container container(dir_.path(), "a", 0.3);
   ComputeControl control;
-  EXPECT_EQ(control.Used("a", "main", kOneGpu), std::nullopt);
+  EXPECT_EQ(control.Used(Uid("a"), "main", kOneGpu), std::nullopt);
   control.Update({container.member()});
   container.Work(kMs);
-  EXPECT_TRUE(Soon([&] { return control.Used("a", "main", kOneGpu).has_value(); }));
+  EXPECT_TRUE(Soon([&] { return control.Used(Uid("a"), "main", kOneGpu).has_value(); }));
   const int64_t start = NowNs();
   container.Work(20 * kMs);
   container.Wait(50 * kMs);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  const auto used = control.Used("a", "main", kOneGpu);
+  const auto used = control.Used(Uid("a"), "main", kOneGpu);
   const double span = static_cast<double>(NowNs() - start);
   ASSERT_TRUE(used.has_value());
   EXPECT_NEAR(used->used, 20.0 * kMs / span, 0.1);

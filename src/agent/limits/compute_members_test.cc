@@ -13,7 +13,7 @@ using limiter::PriorityClass;
 
 // A container with 30 hundredths of GPU-1.
 ContainerUsage::Files FilesOf(const std::string& pod, int milli = 300) {
-  return {.who = {"uid-" + pod, "default", pod, "main"},
+  return {.who = {Uid("uid-" + pod), "default", pod, "main"},
           .shares = {{"GPU-1", MilliGpu(milli), GiB(4)}}};
 }
 
@@ -91,10 +91,10 @@ TEST_F(ComputeMembersTest, WholeGpusAndSharesOfMemoryAloneAreNotDivided) {
 
 TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {
   const ContainerUses uses = {
-      {.who = {"uid-b", "default", "b", "main"}, .uuid = "GPU-1", .utilization = 0.1},
-      {.who = {"uid-a", "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},
-      {.who = {"uid-a", "default", "a", "side"}, .uuid = "GPU-1", .utilization = 0.3},
-      {.who = {"uid-a", "default", "a", "main"}, .uuid = "GPU-1", .utilization = 0.4}};
+      {.who = {Uid("uid-b"), "default", "b", "main"}, .uuid = "GPU-1", .utilization = 0.1},
+      {.who = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},
+      {.who = {Uid("uid-a"), "default", "a", "side"}, .uuid = "GPU-1", .utilization = 0.3},
+      {.who = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-1", .utilization = 0.4}};
   EXPECT_EQ(ComputeMembers({FilesOf("a")}, uses, &pods_).at(0).utilization, 0.4);
 }
 

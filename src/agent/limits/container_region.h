@@ -24,6 +24,7 @@
 #include "src/agent/limits/usage_file.h"
 #include "src/base/file.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/limiter/limits_file.h"
 
 namespace tessera::agent {
@@ -33,8 +34,8 @@ struct PodProcess {
   int pid = 0;
   std::string container_id;
 };
-// By pod UID, in order of pids. Reads <proc_root>/<pid>/cgroup of all processes: some 10 µs each.
-using PodProcessMap = std::map<std::string, std::vector<PodProcess>, std::less<>>;
+// By pod, in order of pids. Reads <proc_root>/<pid>/cgroup of all processes: some 10 µs each.
+using PodProcessMap = std::map<Uid, std::vector<PodProcess>>;
 PodProcessMap ListPodProcesses(const std::string& proc_root);
 
 // A process of the container and the folder of `usage`, both open.

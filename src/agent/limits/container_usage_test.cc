@@ -28,7 +28,7 @@ class ContainerUsageTest : public ::testing::Test {
   ContainerUsageTest() {
     loader_->driver = gpu::testing::FakeDriver::WithGpus(1);
     uuid_ = loader_->driver->gpus[0].uuid;
-    GrantLedger::Entry entry{.holder = {kUid, "ml", "train", "main"},
+    GrantLedger::Entry entry{.holder = {Uid(kUid), "ml", "train", "main"},
                              .shares = {{uuid_, MilliGpu(300), Bytes(4096 * kMebi)}}};
     device::NodeInventory gpus;
     gpus.gpus.push_back({.uuid = uuid_, .memory = GiB(16)});
@@ -38,7 +38,7 @@ class ContainerUsageTest : public ::testing::Test {
 
   void WriteLimit(int64_t mib) {
     EXPECT_TRUE(limits_
-                    .Write({kUid, "ml", "train", "main"},
+                    .Write({Uid(kUid), "ml", "train", "main"},
                            {{.uuid = uuid_, .milli = 300, .bytes = mib * kMebi}})
                     .ok());
   }
@@ -50,7 +50,7 @@ class ContainerUsageTest : public ::testing::Test {
     fs::create_directories(root + "/dev/tessera/usage");
     fs::create_directories(root + "/dev/tessera/limits");
     std::error_code ignored;
-    fs::create_hard_link(LimitsPath(limits_dir_, {kUid, "main"}),
+    fs::create_hard_link(LimitsPath(limits_dir_, {Uid(kUid), "main"}),
                          root + "/dev/tessera/limits/limits", ignored);
     fs::create_directory_symlink(root, proc + "/root");
     EXPECT_TRUE(
@@ -100,7 +100,7 @@ class ContainerUsageTest : public ::testing::Test {
   }
   int64_t UnaccountedInFile() {
     limiter::LimitsFile file;
-    EXPECT_EQ(file.Open(LimitsPath(limits_dir_, {kUid, "main"}).c_str()), 0);
+    EXPECT_EQ(file.Open(LimitsPath(limits_dir_, {Uid(kUid), "main"}).c_str()), 0);
     return static_cast<int64_t>(file.limits().gpus[0].unaccounted) / kMebi;
   }
 
@@ -238,7 +238,7 @@ TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
   fs::remove(temp_.path() + "/root-aa/dev/tessera/limits/limits");
   AddProcess(72, "dd");
   fs::remove(temp_.path() + "/root-dd/dev/tessera/limits/limits");
-  fs::create_symlink(LimitsPath(limits_dir_, {kUid, "main"}),
+  fs::create_symlink(LimitsPath(limits_dir_, {Uid(kUid), "main"}),
                      temp_.path() + "/root-dd/dev/tessera/limits/limits");
   EndProcess(71);
   UsageTestFile other(UsagePath("dd"));
@@ -292,7 +292,7 @@ TEST_F(ContainerUsageTest, AContainerThatIsReleasedIsNotShown) {
   AddProcess(71, "aa");
   Start();
   Seconds(2);
-  ASSERT_TRUE(ledger_.Release({kUid, "main"}).ok());
+  ASSERT_TRUE(ledger_.Release({Uid(kUid), "main"}).ok());
   Seconds(2);
   EXPECT_TRUE(uses_->empty());
 }
@@ -407,7 +407,7 @@ TEST_F(ContainerUsageTest, AContainerThatIsNotLimitedIsShownAsSuch) {
   Seconds(2);
   EXPECT_FALSE(Use().limited);
   EXPECT_EQ(Use().granted, Bytes(4096 * kMebi));
-  ASSERT_TRUE(ledger_.Release({kUid, "main"}).ok());
+  ASSERT_TRUE(ledger_.Release({Uid(kUid), "main"}).ok());
   Seconds(1);
   EXPECT_TRUE(uses_->empty());
 }

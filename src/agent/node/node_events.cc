@@ -95,7 +95,7 @@ Json EventObject(const Json& node, const NodeEvent& event, WallTime now) {
   const auto text = [&](std::string_view key) {
     return metadata != nullptr ? metadata->StringAt(key).value_or("") : "";
   };
-  const kube::InvolvedObject about{.kind = "Node", .name = text("name"), .uid = text("uid")};
+  const kube::InvolvedObject about{.kind = "Node", .name = text("name"), .uid = Uid(text("uid"))};
   const auto kind = event.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal;
   return kube::EventObject(fmt::format("{}.{:x}", about.name, now.time_since_epoch().count()),
                            about, {kind, event.reason, event.message},

@@ -19,13 +19,13 @@ constexpr Duration kLongestWait = std::chrono::minutes(2);
 
 }  // namespace
 
-std::string NodeUidOf(const kube::ObjectMeta& pod) {
+Uid NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
   // The API server makes no such UID, so a pod can pose as no other pod that is not static.
   constexpr size_t kHashLength = 32;
   const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
                        mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
-  return is_hash ? mirror->second : pod.uid;
+  return is_hash ? Uid(mirror->second) : pod.uid;
 }
 
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit) {
@@ -55,7 +55,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
                }),
         queue(*runner, {.max_running = 4, .longest_wait = kLongestWait},
               [this](const std::string& uid, kube::KeyedQueue::Done done) {
-                Write(uid, std::move(done));
+                Write(Uid(uid), std::move(done));
               }) {}
 
   void Start(Listener* to) {
@@ -74,7 +74,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void OnAdded(const kube::PodObject& now) override { Set(now); }
   void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
   void OnRemoved(const kube::PodObject& last) override {
-    const std::string uid = NodeUidOf(last.meta);
+    const Uid uid = NodeUidOf(last.meta);
     const auto known = api_uids.find(uid);
     // The kubelet has made a new mirror of the static pod before the old mirror was gone.
     if (known == api_uids.end() || known->second != last.meta.uid) return;
@@ -99,7 +99,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
 
   void Set(const kube::PodObject& now) {
     problem = Status::Ok();
-    const std::string uid = NodeUidOf(now.meta);
+    const Uid uid = NodeUidOf(now.meta);
     const auto known = pods.find(uid);
     if (known != pods.end() &&
         (known->second->ns != now.meta.ns || known->second->name != now.meta.name)) {
@@ -113,14 +113,14 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   }
 
   // A merge patch with the UID in it fails on another pod of that name.
-  void Write(const std::string& uid, kube::KeyedQueue::Done done) {
+  void Write(const Uid& uid, kube::KeyedQueue::Done done) {
     const auto pod = pods.find(uid);
     const auto what = wanted.find(uid);
     if (pod == pods.end() || what == wanted.end()) return done(Status::Ok());
     Json annotations = Json::MakeObject();
     for (const auto& [key, value] : what->second) annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
-        {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid))},
+        {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid).view())},
                                         {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
@@ -131,7 +131,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
         });
   }
 
-  void Written(const std::string& uid, const device::Annotations& sent, const Status& status) {
+  void Written(const Uid& uid, const device::Annotations& sent, const Status& status) {
     operations.erase(uid);
     const auto what = wanted.find(uid);
     if (status.ok() && what != wanted.end()) {
@@ -152,11 +152,11 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   const device::MemoryUnit unit;
   Listener* listener = nullptr;
   Map pods;
-  std::map<std::string, std::string> api_uids;  // by the UID on the node
+  std::map<Uid, Uid> api_uids;  // by the UID on the node
   bool synced = false;
   Status problem = Status(Code::kUnavailable, "the API server has not answered yet");
-  std::map<std::string, device::Annotations> wanted;  // to be written, by UID
-  std::map<std::string, kube::Operation> operations;
+  std::map<Uid, device::Annotations> wanted;  // to be written, by pod
+  std::map<Uid, kube::Operation> operations;
   kube::EventRecorder events;
   kube::KeyedQueue queue;
   std::optional<kube::Informer<kube::PodObject>> informer;
@@ -182,7 +182,7 @@ Status KubePods::trouble() const { return impl_->problem; }
 void KubePods::Annotate(const PodInfo& pod, const device::Annotations& annotations) {
   device::Annotations& wanted = impl_->wanted[pod.uid];
   for (const auto& [key, value] : annotations) wanted[key] = value;
-  impl_->queue.Add(pod.uid);
+  impl_->queue.Add(pod.uid.str());
 }
 
 void KubePods::Record(const PodInfo& pod, const PodEvent& event) {

@@ -9,13 +9,14 @@
 
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/base/uid.h"
 #include "src/net/io_thread.h"
 
 namespace tessera::agent {
 
 // The UID by which kubelet and engine know the pod. For a static pod it differs from that of the
 // API server's copy (the mirror pod), which has it in an annotation.
-std::string NodeUidOf(const kube::ObjectMeta& pod);
+Uid NodeUidOf(const kube::ObjectMeta& pod);
 
 // What the agent needs of a pod. `unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit);

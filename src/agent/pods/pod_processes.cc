@@ -33,7 +33,7 @@ std::optional<char> StateOf(const std::string& proc_root, int pid) {
 
 }  // namespace
 
-std::string ProcessSightings::RemainsOf(const std::string& pod_uid,
+std::string ProcessSightings::RemainsOf(const Uid& pod_uid,
                                         const std::vector<device::DeviceShare>& shares) const {
   const auto pod = by_pod.find(pod_uid);
   if (pod != by_pod.end() && !pod->second.empty()) {

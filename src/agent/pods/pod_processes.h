@@ -17,6 +17,7 @@
 
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/base/uid.h"
 #include "src/base/weak_ptr.h"
 #include "src/device/assignment.h"
 #include "src/gpu/blocking_caller.h"
@@ -33,15 +34,14 @@ struct ProcessSightings {
 
   // An error if /proc cannot be read; then the rest is empty.
   Status status;
-  std::map<std::string, std::vector<Process>, std::less<>> by_pod;  // by UID, in order of pid
+  std::map<Uid, std::vector<Process>> by_pod;  // in order of pid
   // Processes that the driver lists on a GPU, by UUID, and that have left /proc.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
   // Describes for users the remaining processes of a pod with these shares: "process 4711
   // (state D) of it is still there", "2 processes of it are still there, the first is 4711 (state
   // S)"; "" if none is left.
-  std::string RemainsOf(const std::string& pod_uid,
-                        const std::vector<device::DeviceShare>& shares) const;
+  std::string RemainsOf(const Uid& pod_uid, const std::vector<device::DeviceShare>& shares) const;
 };
 
 class PodProcesses {

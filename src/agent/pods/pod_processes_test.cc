@@ -29,7 +29,7 @@ class PodProcessesTest : public ::testing::Test {
         WriteFileAtomically(dir + "/stat", fmt::format("{} {} 0\n", stat, threads), 0644).ok());
   }
   std::string Remains(const gpu::ProcessReport& gpus = {}) {
-    return SightProcesses(proc_.path(), gpus).RemainsOf(kUid, {{.uuid = "GPU-0"}});
+    return SightProcesses(proc_.path(), gpus).RemainsOf(Uid(kUid), {{.uuid = "GPU-0"}});
   }
 
   TempDir proc_;
@@ -93,7 +93,7 @@ TEST_F(PodProcessesTest, AsksDriverAndProcAndAnswersLater) {
   EXPECT_FALSE(seen);
   runner.RunUntilIdle();
   ASSERT_TRUE(seen);
-  EXPECT_EQ(seen->by_pod.at(kUid), (std::vector<ProcessSightings::Process>{{31, 'D'}}));
+  EXPECT_EQ(seen->by_pod.at(Uid(kUid)), (std::vector<ProcessSightings::Process>{{31, 'D'}}));
   EXPECT_EQ(seen->exited_on_gpu.size(), 1u);
   // A driver that is away does not keep GPUs from being released.
   loader->driver = nullptr;

@@ -13,6 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/device/dialects.h"
 #include "src/device/request.h"
 #include "src/kube/objects.h"
@@ -21,7 +22,7 @@ namespace tessera::agent {
 
 // Immutable: a change makes a new PodInfo.
 struct PodInfo {
-  std::string uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
+  Uid uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
   std::string ns;
   std::string name;
   Result<device::Request> request = device::Request();  // an error: the request is invalid
@@ -44,14 +45,14 @@ struct PodEvent {
 
 class Pods {
  public:
-  using Map = std::map<std::string, std::shared_ptr<const PodInfo>, std::less<>>;  // by UID
+  using Map = std::map<Uid, std::shared_ptr<const PodInfo>>;
 
   class Listener {
    public:
     virtual ~Listener() = default;
-    // The pod was added, changed or deleted.
-    virtual void OnPod(const std::string& uid) = 0;
-    // The first list is complete.
+    // Called when a pod was added, changed or deleted.
+    virtual void OnPod(const Uid& uid) = 0;
+    // Called when the first list is complete.
     virtual void OnPodsSynced() = 0;
   };
 

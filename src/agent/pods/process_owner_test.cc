@@ -13,7 +13,7 @@ const std::string kUid = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
 const std::string kId(64, 'a');
 
 TEST(ProcessOwnerTest, ReadsTheFilesOfBothCgroupVersions) {
-  const ProcessOwner owner{kUid, kId};
+  const ProcessOwner owner{Uid(kUid), kId};
   const std::string path = "/kubepods/burstable/pod" + kUid + "/" + kId;
   EXPECT_EQ(ParseProcessOwner("0::" + path + "\n"), owner);
   EXPECT_EQ(ParseProcessOwner("12:pids:/\n4:memory:" + path + "\n"), owner);

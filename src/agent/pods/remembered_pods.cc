@@ -90,8 +90,9 @@ std::optional<device::Request> DecodeRequest(const Json& json) {
   return request;
 }
 
-std::string GoneRecord(const std::string& uid) {
-  return Json::MakeObject({{"do", Json::String("gone")}, {"uid", Json::String(uid)}}).Serialize();
+std::string GoneRecord(const Uid& uid) {
+  return Json::MakeObject({{"do", Json::String("gone")}, {"uid", Json::String(uid.view())}})
+      .Serialize();
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ std::string EncodePod(const PodInfo& pod) {
   const auto created =
       std::chrono::duration_cast<std::chrono::nanoseconds>(pod.created.time_since_epoch());
   return Json::MakeObject({{"do", Json::String("pod")},
-                           {"uid", Json::String(pod.uid)},
+                           {"uid", Json::String(pod.uid.view())},
                            {"namespace", Json::String(pod.ns)},
                            {"pod", Json::String(pod.name)},
                            {"created", Json::Int(created.count())},
@@ -116,7 +117,7 @@ std::shared_ptr<const PodInfo> DecodePod(const std::string& record) {
   if (!json.ok() || !json->is_object() || json->StringAt("do").value_or("") != "pod") return {};
   const Json* request = json->Find("request");
   auto decoded = request != nullptr ? DecodeRequest(*request) : std::nullopt;
-  const std::string uid = json->StringAt("uid").value_or("");
+  const Uid uid(json->StringAt("uid").value_or(""));
   if (!decoded || uid.empty()) return {};
   PodInfo pod{.uid = uid,
               .ns = json->StringAt("namespace").value_or(""),
@@ -144,7 +145,7 @@ RememberedPods::RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant
     }
     const Result<Json> json = ParseJson(record);
     if (!json.ok() || !json->is_object()) continue;
-    const std::string uid = json->StringAt("uid").value_or("");
+    const Uid uid(json->StringAt("uid").value_or(""));
     written_.erase(uid);
     known_.erase(uid);
   }
@@ -155,7 +156,7 @@ void RememberedPods::Start(Pods::Listener* listener) {
   pods_->Start(this);
 }
 
-void RememberedPods::OnPod(const std::string& uid) {
+void RememberedPods::OnPod(const Uid& uid) {
   const auto found = pods_->pods().find(uid);
   if (found == pods_->pods().end()) {
     Forget(uid);
@@ -167,18 +168,18 @@ void RememberedPods::OnPod(const std::string& uid) {
 }
 
 void RememberedPods::OnPodsSynced() {
-  std::vector<std::string> gone;
+  std::vector<Uid> gone;
   for (const auto& [uid, pod] : known_) {
     if (!pods_->pods().contains(uid)) gone.push_back(uid);
   }
-  for (const std::string& uid : gone) {
+  for (const Uid& uid : gone) {
     Forget(uid);
     listener_->OnPod(uid);
   }
   listener_->OnPodsSynced();
 }
 
-void RememberedPods::Forget(const std::string& uid) {
+void RememberedPods::Forget(const Uid& uid) {
   known_.erase(uid);
   if (written_.erase(uid) > 0) Write(GoneRecord(uid));
 }

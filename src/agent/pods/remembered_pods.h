@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "src/agent/pods/pods.h"
+#include "src/base/uid.h"
 #include "src/grant/journal.h"
 
 namespace tessera::agent {
@@ -41,10 +42,10 @@ class RememberedPods final : public Pods, private Pods::Listener {
   void Record(const PodInfo& pod, const PodEvent& event) override { pods_->Record(pod, event); }
 
  private:
-  void OnPod(const std::string& uid) override;
+  void OnPod(const Uid& uid) override;
   void OnPodsSynced() override;
 
-  void Forget(const std::string& uid);
+  void Forget(const Uid& uid);
   void Remember(const PodInfo& pod);
   void Write(const std::string& record);
   Status Rewrite();
@@ -53,9 +54,9 @@ class RememberedPods final : public Pods, private Pods::Listener {
   const std::unique_ptr<grant::RecordLog> log_;
   Pods::Listener* listener_ = nullptr;
   Map known_;
-  std::map<std::string, size_t> written_;  // hash of the record of each pod that is in the log
-  size_t records_ = 0;                     // in the log
-  bool rewrite_ = false;                   // the log has rejected a record and needs a new list
+  std::map<Uid, size_t> written_;  // hash of the record of each pod that is in the log
+  size_t records_ = 0;             // in the log
+  bool rewrite_ = false;           // the log has rejected a record and needs a new list
 };
 
 // Pure. Decoding returns nullopt for a record of another kind or of a later version.

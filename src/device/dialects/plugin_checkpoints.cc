@@ -125,7 +125,7 @@ Status AddEntry(const Json& entry, GivenMinors* given) {
   ASSIGN_OR_RETURN(const std::string bytes, Base64Decode(text).Annotate("AllocResp"));
   ASSIGN_OR_RETURN(std::vector<int> minors, MinorsOfAnswer(bytes, resource).Annotate("AllocResp"));
   if (!minors.empty()) {
-    given->try_emplace({std::move(uid), std::move(container)}, std::move(minors));
+    given->try_emplace({Uid(std::move(uid)), std::move(container)}, std::move(minors));
   }
   return {};
 }
@@ -182,7 +182,7 @@ Status AddGpuManagerCheckpoint(std::string_view text, GivenMinors* given) {
       Result<std::vector<int>> minors = MinorsOfDevices(container);
       problems.Add(minors.status().Annotate(
           fmt::format("{}, container \"{}\"", pod, name.substr(0, kMaxQuote))));
-      if (minors.ok() && !minors->empty()) given->try_emplace({uid, name}, *std::move(minors));
+      if (minors.ok() && !minors->empty()) given->try_emplace({Uid(uid), name}, *std::move(minors));
     }
   }
   return problems.status();

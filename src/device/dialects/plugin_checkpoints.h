@@ -23,13 +23,14 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 
 namespace tessera::device {
 
 inline constexpr size_t kMaxCheckpointBytes = 32u << 20;
 
-// Minor numbers, none twice, by pod UID and container. Who has none is not in it.
-using GivenMinors = std::map<std::pair<std::string, std::string>, std::vector<int>>;
+// Distinct minor numbers by pod and container; containers without any are left out.
+using GivenMinors = std::map<std::pair<Uid, std::string>, std::vector<int>>;
 
 // Both add only containers that are not yet in `given`.
 Status AddKubeletCheckpoint(std::string_view text, GivenMinors* given);

@@ -58,7 +58,7 @@ TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
       Entry("u1", "main", "tencent.com/vcuda-core", R"({"-1":["tencent.com/vcuda-core-0"]})",
             kTwoGpus) +
       "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"({"0":["GPU-x-_-1"],"1":[]})", kSecondGpu);
-  const GivenMinors wanted = {{{"u1", "main"}, {1, 3}}, {{"u2", "main"}, {2}}};
+  const GivenMinors wanted = {{{Uid("u1"), "main"}, {1, 3}}, {{Uid("u2"), "main"}, {2}}};
   for (const std::string& text :
        {fmt::format(R"({{"PodDeviceEntries":[{}],"RegisteredDevices":null,"Checksum":1}})", lists),
         fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}},"Checksum":1}})", lists),
@@ -80,7 +80,7 @@ TEST(KubeletCheckpointTest, EachPluginNamesGpusInItsOwnWayAlone) {
                                        Entry("u2", "main", "aliyun.com/gpu-mem", "[]", both)),
                            &given);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(given, (GivenMinors{{{"u1", "main"}, {4095}}, {{"u2", "main"}, {2}}}));
+  EXPECT_EQ(given, (GivenMinors{{{Uid("u1"), "main"}, {4095}}, {{Uid("u2"), "main"}, {2}}}));
 }
 
 TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
@@ -138,15 +138,16 @@ TEST(KubeletCheckpointTest, RefusesInvalidInput) {
 }
 
 TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
-  GivenMinors given = {{{"u2", "main"}, {7}}};
+  GivenMinors given = {{{Uid("u2"), "main"}, {7}}};
   const Status status = AddGpuManagerCheckpoint(
       R"({"PodGPUMapping":{"u1":{"main":{"Devices":["/dev/nvidia0"],"Cores":50,"Memory":8053063680},)"
       R"("side":{"Devices":["/dev/nvidia2","/dev/nvidia10"],"Cores":200,"Memory":0}},)"
       R"("u2":{"main":{"Devices":["/dev/nvidia1"],"Cores":100,"Memory":0}}}})",
       &given);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(given,
-            (GivenMinors{{{"u1", "main"}, {0}}, {{"u1", "side"}, {2, 10}}, {{"u2", "main"}, {7}}}))
+  EXPECT_EQ(given, (GivenMinors{{{Uid("u1"), "main"}, {0}},
+                                {{Uid("u1"), "side"}, {2, 10}},
+                                {{Uid("u2"), "main"}, {7}}}))
       << "what is known already stays";
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":null})", &given).ok());
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &given).ok());

@@ -39,7 +39,7 @@ WallTime SampleTime(Random& random, Duration unit) {
 ObjectMeta SampleMeta(Random& random, std::string_view kind, int number, bool namespaced) {
   return {.name = fmt::format("{}-{}", kind, number),
           .ns = namespaced ? fmt::format("team-{}", number % 17) : "",
-          .uid = fmt::format("00000000-0000-4000-8000-{:012}", number),
+          .uid = Uid(fmt::format("00000000-0000-4000-8000-{:012}", number)),
           .resource_version = fmt::format("{}", 1000 + number),
           .labels = SampleMap(random, "app.example/l", 6),
           .annotations = SampleMap(random, "tessera.dev/a", 4),
@@ -66,7 +66,7 @@ const std::string& ManagedFields() {
 
 Json JsonOfMeta(const ObjectMeta& meta) {
   Json out = Json::MakeObject({{"name", Json::String(meta.name)},
-                               {"uid", Json::String(meta.uid)},
+                               {"uid", Json::String(meta.uid.view())},
                                {"resourceVersion", Json::String(meta.resource_version)},
                                {"creationTimestamp", Json::String(Rfc3339(meta.created))}});
   if (!meta.ns.empty()) out.Set("namespace", Json::String(meta.ns));
@@ -95,7 +95,7 @@ std::string MessageOfTime(WallTime time) {
 
 std::string MessageOfMeta(const ObjectMeta& meta) {
   WireWriter out;
-  out.Bytes(1, meta.name).Bytes(2, "").Bytes(3, meta.ns).Bytes(4, "").Bytes(5, meta.uid);
+  out.Bytes(1, meta.name).Bytes(2, "").Bytes(3, meta.ns).Bytes(4, "").Bytes(5, meta.uid.view());
   out.Bytes(6, meta.resource_version).Varint(7, 3).Bytes(8, MessageOfTime(meta.created));
   if (meta.deleting) out.Bytes(9, MessageOfTime(meta.created));
   for (const auto& [key, value] : meta.labels) out.Entry(11, key, value);

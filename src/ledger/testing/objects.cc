@@ -24,7 +24,7 @@ kube::NodeObject GpuNode(const std::string& name, int gpus, std::string_view gpu
                               .memory = device::ParseMemory(gpu_memory).value()});
   }
   inventory.links = device::LinkMatrix(inventory.gpus.size());
-  kube::NodeObject node{.meta = {.name = name, .uid = "uid-" + name}, .ready = true};
+  kube::NodeObject node{.meta = {.name = name, .uid = Uid("uid-" + name)}, .ready = true};
   node.meta.annotations[std::string(names::kAnnotationDevices)] =
       device::EncodeNodeInventory(inventory).value();
   node.allocatable = {{"cpu", std::string(cpu)}, {"memory", "1Ti"}};
@@ -34,7 +34,7 @@ kube::NodeObject GpuNode(const std::string& name, int gpus, std::string_view gpu
 
 kube::PodObject GpuPod(const std::string& name,
                        const std::map<std::string_view, std::string>& limits) {
-  kube::PodObject pod{.meta = {.name = name, .ns = "ns", .uid = "uid-" + name},
+  kube::PodObject pod{.meta = {.name = name, .ns = "ns", .uid = Uid("uid-" + name)},
                       .phase = kube::PodPhase::kPending};
   kube::Container container{.name = "main"};
   for (const auto& [resource, amount] : limits) {

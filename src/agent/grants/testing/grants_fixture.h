@@ -128,7 +128,7 @@ class GrantsFixture : public ::testing::Test {
       const std::string& pod, std::vector<grant::Token> tokens,
       const std::string& container = "main") {
     auto answer = std::make_shared<std::optional<Result<grant::Grant>>>();
-    service_->Handle({.pod_uid = "uid-" + pod,
+    service_->Handle({.pod_uid = Uid("uid-" + pod),
                       .pod_namespace = "default",
                       .pod_name = pod,
                       .container = container,

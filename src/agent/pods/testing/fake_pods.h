@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/agent/pods/pods.h"
+#include "src/base/uid.h"
 #include "src/device/pod_annotations.h"
 
 namespace tessera::agent {
@@ -34,7 +35,7 @@ class FakeApiPods final : public Pods {
   // Containers by name in the order of the spec; those named "init…" are init containers.
   static PodInfo Make(const std::string& name,
                       const std::vector<std::pair<std::string, Limits>>& containers,
-                      const std::string& uid = "") {
+                      const Uid& uid = Uid()) {
     device::PodSpec spec;
     for (const auto& [container, limits] : containers) {
       const bool init = container.starts_with("init");
@@ -42,17 +43,17 @@ class FakeApiPods final : public Pods {
                                  .phase = init ? device::Phase::kInit : device::Phase::kMain,
                                  .limits = limits});
     }
-    return {.uid = uid.empty() ? "uid-" + name : uid,
+    return {.uid = uid.empty() ? Uid("uid-" + name) : uid,
             .ns = "default",
             .name = name,
             .request = device::ParseRequest(spec, {})};
   }
   void Set(PodInfo pod) {
-    const std::string uid = pod.uid;
+    const Uid uid = pod.uid;
     pods_[uid] = std::make_shared<const PodInfo>(std::move(pod));
     if (listener_ != nullptr) listener_->OnPod(uid);
   }
-  void Remove(const std::string& uid) {
+  void Remove(const Uid& uid) {
     pods_.erase(uid);
     listener_->OnPod(uid);
   }
