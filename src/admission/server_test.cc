@@ -6,7 +6,7 @@
 
 #include "src/admission/testing/reviews.h"
 #include "src/formats/base64.h"
-#include "src/kube/testing/object_store.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
@@ -51,7 +51,7 @@ class AdmissionServerTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::ObjectStore store_{io_, runner_};
+  kube::testing::FakeApiServer store_{io_, runner_};
   kube::Client client_{io_, runner_, store_.config(), {}};
   const ledger::ClusterLedger* ledger_ = nullptr;
   std::unique_ptr<AdmissionServer> server_;

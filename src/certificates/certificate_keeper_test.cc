@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/formats/base64.h"
-#include "src/kube/testing/object_store.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::certificates {
@@ -67,7 +67,7 @@ class CertificateKeeperTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::ObjectStore store_{io_, runner_};
+  kube::testing::FakeApiServer store_{io_, runner_};
 };
 
 TEST_F(CertificateKeeperTest, CreatesASecretAndPatchesEveryWebhook) {

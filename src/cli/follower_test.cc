@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
-#include "src/kube/testing/standing_api_server.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/testing/loopback.h"
 
@@ -35,7 +35,7 @@ class FollowerTest : public ::testing::Test {
       node.meta.resource_version = fmt::format("{}", 1);
       messages.push_back(MessageOf(node));
     }
-    server_.Set("nodes", "Node", messages);
+    server_.SetCollection("nodes", "Node", messages);
   }
   bool Until(const std::function<bool()>& done) {
     return runner_.RunUntil(done, std::chrono::seconds(20));
@@ -45,7 +45,7 @@ class FollowerTest : public ::testing::Test {
   static constexpr Duration kProbe = std::chrono::milliseconds(500);
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::StandingApiServer server_{io_, runner_};
+  kube::testing::FakeApiServer server_{io_, runner_};
   kube::Config config_{.server = server_.url()};
   int loads_ = 0;
   std::unique_ptr<Follower> follower_;
@@ -80,7 +80,7 @@ TEST_F(FollowerTest, ReportsAnOutageAndItsEnd) {
 TEST_F(FollowerTest, ReportsAHangingServerAndItsReturn) {
   bool hangs = true;
   std::vector<net::HttpServer::Reply> held;
-  server_.SetHang([&](const net::HttpServer::Reply& reply) {
+  server_.SetFault([&](const net::Request&, const net::HttpServer::Reply& reply) {
     if (hangs) held.push_back(reply);
     return hangs;
   });

@@ -10,8 +10,8 @@
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/cli/commands.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
-#include "src/kube/testing/standing_api_server.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/testing/loopback.h"
 
@@ -31,16 +31,19 @@ class SessionTest : public ::testing::TestWithParam<bool> {
     SetNode(node);
     kube::PodObject pod = ledger::testing::GpuPod("train", {{names::kResourceGpuMem, "8"}});
     pod.meta.resource_version = "2";
-    server_.Set("pods", "Pod", {MessageOf(pod)});
+    server_.SetCollection("pods", "Pod", {MessageOf(pod)});
     SetQuota(R"({"ns":{"quota":{"A100":1}}})", "3");
   }
   void SetQuota(const std::string& text, const std::string& version) {
-    server_.Set("configmaps", "ConfigMap",
-                {MessageOf(kube::ConfigMapObject{
-                    .meta = {.name = "gpuquota", .ns = "kube-system", .resource_version = version},
-                    .data = {{"gpu_quota", text}}})});
+    server_.SetCollection(
+        "configmaps", "ConfigMap",
+        {MessageOf(kube::ConfigMapObject{
+            .meta = {.name = "gpuquota", .ns = "kube-system", .resource_version = version},
+            .data = {{"gpu_quota", text}}})});
   }
-  void SetNode(const kube::NodeObject& node) { server_.Set("nodes", "Node", {MessageOf(node)}); }
+  void SetNode(const kube::NodeObject& node) {
+    server_.SetCollection("nodes", "Node", {MessageOf(node)});
+  }
 
   Status Open(Duration timeout = std::chrono::seconds(10)) {
     std::optional<Status> ready;
@@ -58,7 +61,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
   const std::string gpu_mem_ = "160";
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::StandingApiServer server_{io_, runner_};
+  kube::testing::FakeApiServer server_{io_, runner_};
   net::Url url_ = server_.url();
   std::string pods_ns_;
   std::unique_ptr<Session> session_;
@@ -101,7 +104,7 @@ TEST_P(SessionTest, FailsAtOnceWithoutPermission) {
   server_.Refuse("pods", 403);
   const Status status = Open();
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
-  EXPECT_TRUE(status.message().starts_with("you may not read all pods of the cluster"))
+  EXPECT_TRUE(status.message().starts_with("no permission to read all pods of the cluster"))
       << status.message();
 }
 
@@ -114,8 +117,9 @@ TEST_P(SessionTest, NamesTheServerThatDoesNotAnswer) {
 }
 
 TEST_P(SessionTest, HttpUrlOfAnHttpsServerIsAnError) {
-  server_.SetOther([](const net::Request&) {
-    return net::TextResponse(400, "Client sent an HTTP request to an HTTPS server.\n");
+  server_.SetFault([](const net::Request&, const net::HttpServer::Reply& reply) {
+    reply(net::TextResponse(400, "Client sent an HTTP request to an HTTPS server.\n"));
+    return true;
   });
   const Status status = Open();
   EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();

@@ -5,9 +5,9 @@
 
 #include <map>
 
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/faulty_api_server.h"
 #include "src/kube/testing/samples.h"
-#include "src/kube/testing/standing_api_server.h"
 
 namespace tessera::kube {
 namespace {
@@ -177,14 +177,14 @@ TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
 }
 
 TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
-  testing::StandingApiServer server(io_, runner_);
+  testing::FakeApiServer server(io_, runner_);
   const auto set = [&](const std::vector<std::string>& uids) {
     std::vector<std::string> messages;
     for (const std::string& uid : uids) {
       messages.push_back(
           testing::MessageOf(PodObject{.meta = {.name = "p" + uid, .uid = Uid(uid)}}));
     }
-    server.Set("pods", "Pod", std::move(messages));
+    server.SetCollection("pods", "Pod", std::move(messages));
   };
   set({"1", "2"});
   Client client(io_, runner_, Config{.server = server.url()}, ClientOptions{});

@@ -7,7 +7,7 @@
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/formats/base64.h"
-#include "src/kube/testing/object_store.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/scheduler.h"
@@ -73,7 +73,7 @@ class ExtenderCertificatesTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::ObjectStore store_{io_, runner_};
+  kube::testing::FakeApiServer store_{io_, runner_};
 };
 
 TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddresses) {
@@ -186,6 +186,7 @@ class ExtenderPortTest : public ExtenderCertificatesTest {
 TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   std::vector<std::string> logged;
   const ScopedLogSinkForTest sink([&](std::string_view line) { logged.emplace_back(line); });
+  store_.Refuse("nodes", 503);  // a scheduler that does not know the cluster does not decide
   Start({});
   // Before there is any certificate nobody is.
   EXPECT_FALSE(BindOverTls({.skip_verify = true}).ok());

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/kube/testing/object_store.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::scheduler {
@@ -53,7 +53,7 @@ class LeaderEndpointTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::ObjectStore store_{io_, runner_};
+  kube::testing::FakeApiServer store_{io_, runner_};
   kube::Client client_{io_, runner_, store_.config(), {.max_attempts = 1}};
   Status trouble_;
 };

@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "src/base/file.h"
-#include "src/kube/testing/object_store.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
-#include "src/kube/testing/standing_api_server.h"
 #include "src/kube/times.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/http_client.h"
@@ -26,13 +25,8 @@ constexpr char kSlice[] =
 class ReplicaTest : public ::testing::Test {
  protected:
   ReplicaTest() {
-    cluster_.Set("nodes", "Node", {kube::testing::MessageOf(ledger::testing::GpuNode("n1", 2))});
-    cluster_.SetOther([this](const net::Request& request) -> std::optional<net::Response> {
-      const bool stored = request.path().find("/leases") != std::string::npos ||
-                          request.path().find("/endpointslices") != std::string::npos;
-      if (stored && away_) return net::TextResponse(503, "the API server is away\n");
-      return stored ? std::optional(store_.Answer(request)) : std::nullopt;
-    });
+    server_.SetCollection("nodes", "Node",
+                          {kube::testing::MessageOf(ledger::testing::GpuNode("n1", 2))});
     options_.plain_http = true;
     options_.election.identity = "us";
     options_.address = "127.0.0.1:0";
@@ -40,7 +34,7 @@ class ReplicaTest : public ::testing::Test {
   }
 
   void Start() {
-    ASSERT_TRUE(WriteFileAtomically(options_.kubeconfig, cluster_.Kubeconfig("ns"), 0600).ok());
+    ASSERT_TRUE(WriteFileAtomically(options_.kubeconfig, server_.Kubeconfig("ns"), 0600).ok());
     scheduler_ = std::make_unique<Scheduler>(&runner_, &io_, options_);
     const Status status = scheduler_->Start();
     ASSERT_TRUE(status.ok()) << status.ToString();
@@ -71,25 +65,23 @@ class ReplicaTest : public ::testing::Test {
     return false;
   }
   std::string Holder() const {
-    const Json* lease = store_.Find(kLease);
+    const Json* lease = server_.Find(kLease);
     return lease == nullptr ? "no Lease"
                             : lease->Find("spec")->StringAt("holderIdentity").value_or("");
   }
   void HaveLease(const std::string& holder) {
     const std::string now = kube::Rfc3339Micros(runner_.clock().WallNow());
-    store_.Put(kLease,
-               ParseJson(fmt::format(R"({{"metadata":{{"name":"tessera-scheduler"}},"spec":{{)"
-                                     R"("holderIdentity":"{}","leaseDurationSeconds":15,)"
-                                     R"("acquireTime":"{}","renewTime":"{}"}}}})",
-                                     holder, now, now))
-                   .value());
+    server_.Put(kLease,
+                ParseJson(fmt::format(R"({{"metadata":{{"name":"tessera-scheduler"}},"spec":{{)"
+                                      R"("holderIdentity":"{}","leaseDurationSeconds":15,)"
+                                      R"("acquireTime":"{}","renewTime":"{}"}}}})",
+                                      holder, now, now))
+                    .value());
   }
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  kube::testing::ObjectStore store_{io_, runner_};
-  kube::testing::StandingApiServer cluster_{io_, runner_};
-  bool away_ = false;  // for Leases and EndpointSlices
+  kube::testing::FakeApiServer server_{io_, runner_};
   TempDir dir_;
   SchedulerOptions options_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -97,23 +89,23 @@ class ReplicaTest : public ::testing::Test {
 
 TEST_F(ReplicaTest, ALeaderDecidesOnceItKnowsTheCluster) {
   options_.advertise_address = "10.1.2.3";
-  cluster_.Refuse("nodes", 503);
+  server_.Refuse("nodes", 503);
   Start();
   EXPECT_TRUE(Becomes(503, "the cluster is not known yet"));
   EXPECT_EQ(Filter().status, 503);
   std::string page = Send("GET", "/metrics").body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_leading 1\n"));
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 0\n"));
-  EXPECT_EQ(store_.Find(kSlice), nullptr);
-  cluster_.Allow("nodes");
+  EXPECT_EQ(server_.Find(kSlice), nullptr);
+  server_.Allow("nodes");
   EXPECT_TRUE(Becomes(200, "ok"));
   EXPECT_THAT(Filter().body, HasSubstr(R"("NodeNames":["n1"])"));
   page = Send("GET", "/metrics").body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 1\n"));
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_gpu_nodes 1\n"));
   EXPECT_EQ(Holder(), "us");
-  ASSERT_TRUE(runner_.RunUntil([&] { return store_.Find(kSlice) != nullptr; }));
-  EXPECT_THAT(store_.Find(kSlice)->Serialize(), HasSubstr(R"("addresses":["10.1.2.3"])"));
+  ASSERT_TRUE(runner_.RunUntil([&] { return server_.Find(kSlice) != nullptr; }));
+  EXPECT_THAT(server_.Find(kSlice)->Serialize(), HasSubstr(R"("addresses":["10.1.2.3"])"));
 }
 
 TEST_F(ReplicaTest, AStandbyIsReadyAndNamesTheLeader) {
@@ -132,12 +124,12 @@ TEST_F(ReplicaTest, AHolderThatCannotRenewTheLeaseSaysSo) {
   options_.election.retry_period = std::chrono::milliseconds(100);
   Start();
   EXPECT_TRUE(Becomes(200, "ok"));
-  away_ = true;
+  for (const char* resource : {"leases", "endpointslices"}) server_.Refuse(resource, 503);
   ASSERT_TRUE(runner_.RunUntil([&] { return Send("GET", "/readyz").status == 503; }));
   EXPECT_THAT(Send("GET", "/readyz").body,
               ::testing::MatchesRegex(
                   "this replica holds the Lease but cannot act until it renews it: .+\n"));
-  away_ = false;
+  for (const char* resource : {"leases", "endpointslices"}) server_.Allow(resource);
   EXPECT_TRUE(Becomes(200, "ok"));
 }
 
@@ -148,7 +140,7 @@ TEST_F(ReplicaTest, WithoutElectionItDecidesAndWritesNoLease) {
   EXPECT_EQ(Filter().status, 200);
   EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 1\n"));
   EXPECT_EQ(Holder(), "no Lease");
-  EXPECT_EQ(store_.Find(kSlice), nullptr);
+  EXPECT_EQ(server_.Find(kSlice), nullptr);
   bool stopped = false;
   scheduler_->Stop([&] { stopped = true; });
   EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
@@ -157,13 +149,13 @@ TEST_F(ReplicaTest, WithoutElectionItDecidesAndWritesNoLease) {
 TEST_F(ReplicaTest, AReplicaThatStopsWithdrawsAndGivesTheLeaseBack) {
   options_.advertise_address = "10.1.2.3";
   Start();
-  ASSERT_TRUE(runner_.RunUntil([&] { return store_.Find(kSlice) != nullptr; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return server_.Find(kSlice) != nullptr; }));
   bool stopped = false;
   scheduler_->Stop([&] { stopped = true; });
   EXPECT_EQ(Send("GET", "/readyz").body, "this replica is leaving\n");
   EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
   EXPECT_EQ(Holder(), "");
-  EXPECT_THAT(store_.Find(kSlice)->Serialize(), HasSubstr(R"("endpoints":[])"));
+  EXPECT_THAT(server_.Find(kSlice)->Serialize(), HasSubstr(R"("endpoints":[])"));
 }
 
 TEST_F(ReplicaTest, AStandbyThatStopsLeavesTheLeaseAlone) {
@@ -182,7 +174,7 @@ TEST_F(ReplicaTest, AnInvalidQuotaIsLoggedAsSuch) {
   quota.meta.ns = "kube-system";
   quota.meta.name = "gpuquota";
   quota.data["gpu_quota"] = R"({"ml":{"quota":)";
-  cluster_.Set("configmaps", "ConfigMap", {kube::testing::MessageOf(quota)});
+  server_.SetCollection("configmaps", "ConfigMap", {kube::testing::MessageOf(quota)});
   ::testing::internal::CaptureStderr();
   Start();
   EXPECT_TRUE(Becomes(200, "ok"));

@@ -22,8 +22,8 @@
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/device/assignment.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
-#include "src/kube/testing/standing_api_server.h"
 #include "src/ledger/testing/objects.h"
 
 namespace tessera {
@@ -130,9 +130,9 @@ bool Measure(const std::vector<std::string>& words, const std::string& kubeconfi
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;
   net::IoThread io;
-  kube::testing::StandingApiServer server(io, runner);
-  server.Set("nodes", "Node", Nodes(size));
-  server.Set("pods", "Pod", Pods(size));
+  kube::testing::FakeApiServer server(io, runner);
+  server.SetCollection("nodes", "Node", Nodes(size));
+  server.SetCollection("pods", "Pod", Pods(size));
   (void)WriteFileAtomically(kubeconfig, server.Kubeconfig("team-0"), 0600);
   (void)WriteFd(ready.get(), "ready");
   runner.Run();

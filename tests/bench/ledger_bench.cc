@@ -24,8 +24,8 @@
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
-#include "src/kube/testing/standing_api_server.h"
 #include "src/ledger/feed.h"
 #include "src/ledger/testing/objects.h"
 
@@ -103,18 +103,18 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;
   net::IoThread io;
-  kube::testing::StandingApiServer server(io, runner);
+  kube::testing::FakeApiServer server(io, runner);
   int generation = 0;
   const auto set_pods = [&] {
     std::vector<std::string> messages;
     for (int i = 0; i < size.pods(); ++i) {
       messages.push_back(kube::testing::MessageOf(PodOf(size, generation, i)));
     }
-    server.Set("pods", "Pod", std::move(messages));
+    server.SetCollection("pods", "Pod", std::move(messages));
   };
   std::vector<std::string> nodes;
   for (int i = 0; i < size.nodes; ++i) nodes.push_back(kube::testing::MessageOf(NodeOf(i)));
-  server.Set("nodes", "Node", std::move(nodes));
+  server.SetCollection("nodes", "Node", std::move(nodes));
   set_pods();
   (void)WriteFd(tell.get(), server.url().ToString());
   std::thread reader([&] {

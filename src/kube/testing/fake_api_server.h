@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests and benches: an HTTP API server with two kinds of content and a layer of faults.
+//
+// Collections are set by the test and only read by clients: lists in pages, watches that stream the
+// list and then stay silent. Objects are written by tests and clients, with versions and conflicts.
+// It is a fake because a test decides here what happens between two requests of a client, and which
+// request fails. faulty_api_server.h cuts and garbles bytes; all other tests use a real API server.
+//
+// Threads: made, used and destroyed on `runner`'s thread, where it also answers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/formats/json.h"
+#include "src/kube/config.h"
+#include "src/net/http_server.h"
+
+namespace tessera::kube::testing {
+
+class FakeApiServer {
+ public:
+  FakeApiServer(net::IoThread& io, TaskRunner& runner);
+
+  net::Url url() const;
+  Config config() const { return {.server = url()}; }
+  // A kubeconfig for this server; the namespace of its context is `ns`.
+  std::string Kubeconfig(const std::string& ns = "default") const;
+
+  // --- Collections. `plural` as in paths ("nodes"), `kind` ("Node"); messages as MessageOf
+  // (samples.h) makes them. Collections that were not set are empty.
+  void SetCollection(const std::string& plural, std::string kind,
+                     std::vector<std::string> messages);
+  // Ends all watches, as a server does when their time is over.
+  void EndWatches();
+
+  // --- Objects, by path; each has a metadata.resourceVersion. Null if there is none.
+  const Json* Find(const std::string& path) const;
+  void Put(const std::string& path, Json object);
+  void Remove(const std::string& path) { objects_.erase(path); }
+  // Writes of clients.
+  int writes() const { return writes_; }
+
+  // --- What clients do, and faults.
+  // Called before a request is answered.
+  void OnRequest(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
+  // Paths of all requests so far.
+  const std::vector<std::string>& paths() const { return paths_; }
+  // Answers requests in place of the server, or keeps the reply, and returns true for them.
+  using Fault = std::function<bool(const net::Request&, const net::HttpServer::Reply&)>;
+  void SetFault(Fault fault) { fault_ = std::move(fault); }
+  // Answers requests for this resource with that HTTP status, until Allow.
+  void Refuse(const std::string& plural, int status) { refused_[plural] = status; }
+  void Allow(const std::string& plural) { refused_.erase(plural); }
+  // Answers 401 to every request without this token.
+  void RequireToken(std::string token) { token_ = std::move(token); }
+
+ private:
+  struct Collection {
+    std::string kind;
+    std::vector<std::string> messages;
+  };
+  struct Target;  // what a path names
+
+  void Answer(const net::Request& request, const net::HttpServer::Reply& reply);
+  void AnswerCollection(const net::Request& request, const Target& target,
+                        const net::HttpServer::Reply& reply);
+  net::Response AnswerObject(const net::Request& request);
+  net::Response Create(const net::Request& request);
+  net::Response Apply(const net::Request& request);
+  net::Response Patch(const net::Request& request, Json object);
+  net::Response Write(const std::string& path, Json object);
+
+  std::map<std::string, Collection> collections_;
+  std::vector<net::HttpServer::Reply> watches_;  // have sent their list
+  std::map<std::string, Json> objects_;
+  int64_t version_ = 1;
+  int writes_ = 0;
+  std::function<void(const net::Request&)> hook_;
+  std::vector<std::string> paths_;
+  Fault fault_;
+  std::map<std::string, int> refused_;
+  std::string token_;
+  std::unique_ptr<net::HttpServer> server_;
+};
+
+}  // namespace tessera::kube::testing
