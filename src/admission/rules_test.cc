@@ -60,9 +60,9 @@ TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
                 AllOf(HasSubstr(test.says), HasSubstr("container \"main\"")));
   }
   EXPECT_THAT(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/policy", "best"}})),
-              HasSubstr("\"best\" is no policy"));
+              HasSubstr("\"best\" is not a policy"));
   EXPECT_THAT(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-models", " , "}})),
-              HasSubstr("names nothing"));
+              HasSubstr("is empty"));
 }
 
 TEST_F(AdmissionTest, GoodRequestsPassWithoutAWord) {

@@ -226,7 +226,7 @@ TEST(ExtenderTest, RefusalOfAModelWithoutQuotaSaysWhatIsLeftOfTheOthers) {
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":2}}})").value());
   EXPECT_THAT(d.Filter(Whole("a")).fitting, IsEmpty());
   ASSERT_THAT(d.told, SizeIs(1));
-  EXPECT_THAT(d.told[0], HasSubstr("it has some for A100 (A100: 0 used, 2 left)"));
+  EXPECT_THAT(d.told[0], HasSubstr("it has a quota for A100 (A100: 0 used, 2 left)"));
 }
 
 TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {

@@ -41,17 +41,18 @@ Status ReadPod(std::string_view text, kube::PodObject* out) {
 std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* kept,
                               std::string_view* quoted) {
   JsonReader reader(node, kept);
-  std::string_view key, name;
+  std::string_view key;
   for (reader.BeginObject(); reader.NextMember(&key);) {
     if (key != "metadata") {
       reader.Skip();
       continue;
     }
     for (reader.BeginObject(); reader.NextMember(&key);) {
-      key == "name" ? void(name = reader.String(quoted)) : void(reader.Skip());
+      if (key == "name") return reader.String(quoted);
+      reader.Skip();
     }
   }
-  return reader.Finish().ok() ? name : std::string_view();
+  return {};
 }
 
 Status TooMany() {

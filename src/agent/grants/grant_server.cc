@@ -74,7 +74,7 @@ void GrantServer::OnConnection(Fd fd) {
     if (!weak) return;
     const auto found = connections_.find(id);
     if (found == connections_.end() || found->second.handling) return;
-    Answer(id, Status(Code::kDeadlineExceeded, "the request did not come in time"));
+    Answer(id, Status(Code::kDeadlineExceeded, "timed out before the request was complete"));
   });
   MakeRoom();
 }

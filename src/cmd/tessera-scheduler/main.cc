@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Chooses nodes and GPUs for pods, as an extender of kube-scheduler.",
                "tessera-scheduler"};
   app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
-  app.footer("SIGTERM lets bindings end and gives the Lease back.");
+  app.footer("SIGTERM completes current bindings and releases the Lease.");
   tessera::SchedulerFlags flags;
   tessera::AddSchedulerFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
