@@ -60,6 +60,13 @@ struct MigSlice {
   bool operator==(const MigSlice&) const = default;
 };
 
+// The part of a multi-node NVLink fabric to which a GPU belongs.
+struct FabricClique {
+  std::string cluster_uuid;  // "7b968a6d-c8aa-45e1-9e07-e1e51be99c31"
+  uint32_t clique = 0;       // GPUs of one clique reach each other over NVLink
+  auto operator<=>(const FabricClique&) const = default;
+};
+
 struct Gpu {
   std::string uuid;              // "GPU-…"; identifies the GPU everywhere
   int index = 0;                 // in the driver's order, which is PCI order
@@ -70,7 +77,9 @@ struct Gpu {
   std::optional<int> numa_node;  // none on machines without NUMA
   std::optional<ComputeCapability> compute_capability;
   Health health;
-  // None while MIG is off. While it is on the GPU itself is not offered, also without any slice.
+  bool mig_capable = false;            // the driver reports a MIG mode for this GPU, on or off
+  std::optional<FabricClique> fabric;  // once the fabric manager has registered the GPU
+  // Empty while MIG is off. While MIG is on, the GPU itself is not offered, even without slices.
   std::optional<std::vector<MigSlice>> mig;
 
   bool operator==(const Gpu&) const = default;

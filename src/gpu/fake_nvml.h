@@ -61,6 +61,21 @@ class FakeCaller final : public BlockingCaller {
   std::vector<std::shared_ptr<Job>> overdue_;
 };
 
+// What a GPU answers to questions for metrics.
+struct FakeTelemetry {
+  int sm_mhz = 1410;
+  int memory_mhz = 1593;
+  int celsius = 40;
+  int milliwatts = 62123;
+  UtilizationRates utilization{.gpu = 50, .memory = 20};
+  int encoder_percent = 0;
+  int decoder_percent = 0;
+  MemoryUse memory{.total = GiB(80), .free = GiB(70), .used = GiB(9), .reserved = GiB(1)};
+  int64_t pcie_replays = 0;
+  std::map<unsigned, double> fields;  // by NVML's number
+  std::map<unsigned, double> gpm;     // likewise; empty: a GPU before Hopper
+};
+
 struct FakeGpu {
   std::string uuid;
   int minor = 0;
@@ -70,6 +85,9 @@ struct FakeGpu {
   std::vector<GpuProcess> processes;
   std::vector<ProcessLoad> loads;
   bool mig = false;
+  // Outer nullopt: the GPU has no fabric; inner nullopt: not registered yet.
+  std::optional<std::optional<device::FabricClique>> fabric;
+  FakeTelemetry telemetry;
 };
 
 struct Fault {
@@ -155,6 +173,11 @@ class FakeNvml final : public Nvml {
     return Answer(NvmlCall::kMigMode, IndexOf(device),
                   index < driver_->gpus.size() && driver_->gpus[index].mig);
   }
+  Result<std::optional<device::FabricClique>> Fabric(NvmlDevice device) override {
+    const auto& fabric = Gpu(device).fabric;
+    if (!fabric) return Error(Code::kUnimplemented, "nvmlDeviceGetGpuFabricInfo: not supported");
+    return Answer(NvmlCall::kFabricInfo, IndexOf(device), std::optional(*fabric));
+  }
   Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override {
     const bool near = IndexOf(a) / 2 == IndexOf(b) / 2;
     return Answer(NvmlCall::kCommonAncestor, IndexOf(a),
@@ -189,6 +212,71 @@ class FakeNvml final : public Nvml {
   Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime) override {
     return Answer(NvmlCall::kProcessUtilization, IndexOf(device), Gpu(device).loads);
   }
+  Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) override {
+    const FakeTelemetry& telemetry = Gpu(device).telemetry;
+    return Answer(NvmlCall::kClockInfo, IndexOf(device),
+                  domain == ClockDomain::kSm ? int{telemetry.sm_mhz} : int{telemetry.memory_mhz});
+  }
+  Result<int> TemperatureCelsius(NvmlDevice device) override {
+    return Answer(NvmlCall::kTemperature, IndexOf(device), int{Gpu(device).telemetry.celsius});
+  }
+  Result<int> PowerMilliwatts(NvmlDevice device) override {
+    return Answer(NvmlCall::kPowerUsage, IndexOf(device), int{Gpu(device).telemetry.milliwatts});
+  }
+  Result<UtilizationRates> Utilization(NvmlDevice device) override {
+    return Answer(NvmlCall::kUtilization, IndexOf(device),
+                  UtilizationRates(Gpu(device).telemetry.utilization));
+  }
+  Result<int> EncoderPercent(NvmlDevice device) override {
+    return Answer(NvmlCall::kEncoderUtilization, IndexOf(device),
+                  int{Gpu(device).telemetry.encoder_percent});
+  }
+  Result<int> DecoderPercent(NvmlDevice device) override {
+    return Answer(NvmlCall::kDecoderUtilization, IndexOf(device),
+                  int{Gpu(device).telemetry.decoder_percent});
+  }
+  Result<MemoryUse> Memory(NvmlDevice device) override {
+    return Answer(NvmlCall::kMemoryInfoV2, IndexOf(device),
+                  MemoryUse(Gpu(device).telemetry.memory));
+  }
+  Result<int64_t> PcieReplays(NvmlDevice device) override {
+    return Answer(NvmlCall::kPcieReplays, IndexOf(device),
+                  int64_t{Gpu(device).telemetry.pcie_replays});
+  }
+  Result<std::vector<std::optional<double>>> FieldValues(
+      NvmlDevice device, std::span<const FieldQuery> queries) override {
+    std::vector<std::optional<double>> values;
+    for (const FieldQuery& query : queries) {
+      values.push_back(Lookup(Gpu(device).telemetry.fields, query.field));
+    }
+    return Answer(NvmlCall::kFieldValues, IndexOf(device), std::move(values));
+  }
+  Result<std::unique_ptr<GpmSample>> TakeGpmSample(NvmlDevice device) override {
+    if (Gpu(device).telemetry.gpm.empty()) {
+      return Error(Code::kUnimplemented, "nvmlGpmQueryDeviceSupport: not supported");
+    }
+    auto sample = std::make_unique<FakeGpmSample>();
+    sample->metrics = Gpu(device).telemetry.gpm;
+    return Answer(NvmlCall::kGpmSampleGet, IndexOf(device),
+                  std::unique_ptr<GpmSample>(std::move(sample)));
+  }
+  Result<std::vector<std::optional<double>>> GpmMetrics(
+      const GpmSample&, const GpmSample& later, std::span<const unsigned> metrics) override {
+    std::vector<std::optional<double>> values;
+    for (const unsigned metric : metrics) {
+      values.push_back(Lookup(static_cast<const FakeGpmSample&>(later).metrics, metric));
+    }
+    return Answer(NvmlCall::kGpmMetrics, -1, std::move(values));
+  }
+  Result<std::string> Serial(NvmlDevice device) override {
+    return Answer(NvmlCall::kSerial, IndexOf(device), fmt::format("{:013}", IndexOf(device)));
+  }
+  Result<std::string> VbiosVersion(NvmlDevice device) override {
+    return Answer(NvmlCall::kVbiosVersion, IndexOf(device), std::string("92.00.45.00.03"));
+  }
+  Result<std::string> NvmlVersion() override {
+    return Answer(NvmlCall::kNvmlVersion, -1, std::string("12.550.163.01"));
+  }
   Result<XidEvent> WaitForXid(NvmlEventSet, Duration) override {
     RETURN_IF_ERROR(Enter(NvmlCall::kEventSetWait));
     if (driver_->events.empty()) return Status(Code::kDeadlineExceeded, "timeout");
@@ -198,6 +286,13 @@ class FakeNvml final : public Nvml {
   }
 
  private:
+  struct FakeGpmSample final : GpmSample {
+    std::map<unsigned, double> metrics;
+  };
+  static std::optional<double> Lookup(const std::map<unsigned, double>& values, unsigned number) {
+    const auto found = values.find(number);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  }
   static int IndexOf(NvmlDevice device) {
     return static_cast<int>(reinterpret_cast<long>(device) - 0x1000L);
   }

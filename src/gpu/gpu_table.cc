@@ -18,6 +18,8 @@ void Update(const device::Gpu& report, device::Gpu* gpu) {
     gpu->numa_node = report.numa_node;
   }
   if (report.compute_capability) gpu->compute_capability = report.compute_capability;
+  gpu->mig_capable |= report.mig_capable;
+  gpu->fabric = report.fabric;
 }
 
 int DirectLinks(const LinkReport& from, const device::Gpu& to) {
@@ -77,6 +79,7 @@ GpuTable::Record* GpuTable::OnIdentified(int index, const GpuReport& report, Mon
   Update(report.gpu, &record.gpu);
   if (report.handle != nullptr) record.handle = report.handle;
   record.polls_memory = report.polls_memory;
+  record.polls_fabric = report.polls_fabric;
   if (report.status.ok()) record.health.OnMigMode(report.mig);
   record.health.OnAnswer(report.status, std::nullopt, now);
   return &record;

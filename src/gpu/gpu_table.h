@@ -25,7 +25,8 @@ class GpuTable {
     device::Gpu gpu;  // without its health
     NvmlDevice handle = nullptr;
     bool polls_memory = true;
-    bool present = false;  // at gpu.index
+    bool polls_fabric = false;
+    bool present = false;  // the driver reports it at gpu.index
     HealthTracker health;
     std::optional<LinkReport> links;
   };

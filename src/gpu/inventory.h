@@ -45,7 +45,9 @@ struct InventoryOptions {
   // Below this root a driver may bring its own proc/ and sys/; see driver_files.h.
   std::string driver_root;
   XidPolicy xids;
-  // Remembers which XIDs wait for a repair; "": forgets them when the agent ends.
+  // Called for each XID that the driver reports, whatever it does to health; "": an unknown GPU.
+  std::function<void(const std::string& uuid, uint64_t code)> on_xid = nullptr;
+  // Remembers which XIDs need a repair; "": remembers none after the agent ends.
   std::string xid_file;
 
   Duration poll_interval = std::chrono::seconds(10);

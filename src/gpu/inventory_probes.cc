@@ -65,8 +65,10 @@ void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
   queries_[index].busy = true;
   jobs_->Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
-      [nvml = nvml_, handle = record.handle, memory = record.polls_memory](
-          CallSite* site, PollReport* report) { PollGpu(*nvml, handle, memory, site, report); },
+      [nvml = nvml_, handle = record.handle, memory = record.polls_memory,
+       fabric = record.polls_fabric](CallSite* site, PollReport* report) {
+        PollGpu(*nvml, handle, memory, fabric, site, report);
+      },
       [this, index](PollReport& report, Jobs::AnswerState state) {
         if (!state.current) return;
         if (state.late) --queries_[index].stuck;
@@ -86,6 +88,7 @@ void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
   record->health.OnAnswer(report.status, report.recovery, runner_->clock().Now());
   if (report.status.ok()) {
     record->health.OnMigMode(report.mig);
+    if (report.knows_fabric) record->gpu.fabric = report.fabric;
     if (report.knows_recovery && report.recovery == RecoveryAction::kNone) {
       record->health.OnNoRecoveryAction();
     }
@@ -169,6 +172,7 @@ Duration Inventory::Impl::NextBackoff(GpuQueryState* query_state) {
 void Inventory::Impl::OnXid(const XidEvent& event) {
   GpuTable::Record* record = table_.FindHandle(event.device);
   ++stats_.xids[{record == nullptr ? "" : record->gpu.uuid, event.xid}];
+  if (options_.on_xid) options_.on_xid(record == nullptr ? "" : record->gpu.uuid, event.xid);
   const XidEffect effect = options_.xids.EffectOf(event.xid);
   const bool critical = options_.xids.IsCritical(event.xid);
   Log(critical ? Severity::kError : Severity::kWarning, DescribeXid(event.xid),

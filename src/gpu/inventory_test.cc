@@ -183,7 +183,20 @@ TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenOneBeginsAnot
   EXPECT_EQ(f.node().healthy_count(), 2u) << "the reset that it was closed for";
 }
 
-TEST(InventoryTest, AGpuInMigModeIsWithdrawnWhileItIs) {
+TEST(InventoryTest, AGpuJoinsItsCliqueOnceTheFabricManagerHasRegisteredIt) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.driver().gpus[1].fabric.emplace();
+  f.Start();
+  EXPECT_EQ(f.node().gpus[1].fabric, std::nullopt);
+  const device::FabricClique clique{"7b968a6d-c8aa-45e1-9e07-e1e51be99c31", 3};
+  f.driver().gpus[1].fabric = std::optional(clique);
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.node().gpus[1].fabric, clique);
+  EXPECT_EQ(f.node().gpus[0].fabric, std::nullopt);
+  EXPECT_TRUE(f.inventory->stats().nvml_errors.empty());
+}
+
+TEST(InventoryTest, AGpuIsWithdrawnDuringMigMode) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.driver().gpus[1].mig = true;
   f.Start();

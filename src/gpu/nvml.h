@@ -15,6 +15,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +55,24 @@ enum class NvmlCall : uint8_t {
   kComputeProcesses,
   kProcessUtilization,
   kMigMode,
+  kFabricInfo,
+  kClockInfo,  // made only for metrics, from here on
+  kTemperature,
+  kPowerUsage,
+  kUtilization,
+  kEncoderUtilization,
+  kDecoderUtilization,
+  kMemoryInfoV2,
+  kPcieReplays,
+  kFieldValues,
+  kGpmSupport,
+  kGpmSampleGet,
+  kGpmMetrics,
+  kSerial,
+  kVbiosVersion,
+  kNvmlVersion,
 };
-inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kMigMode) + 1;
+inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kNvmlVersion) + 1;
 
 // "nvmlDeviceGetName", the symbol in the library.
 std::string_view NvmlCallName(NvmlCall call);
@@ -84,6 +102,35 @@ struct ProcessLoad {
   int percent = 0;  // of the GPU's multiprocessors, over the driver's last sampling period
 };
 
+enum class ClockDomain { kSm, kMemory };
+
+struct UtilizationRates {
+  int gpu = 0;  // percent
+  int memory = 0;
+};
+
+struct MemoryUse {
+  Bytes total;
+  Bytes free;
+  Bytes used;                     // includes `reserved` where that is unknown
+  std::optional<Bytes> reserved;  // by the driver; unknown before driver 510
+};
+
+// A field of nvmlDeviceGetFieldValues, by NVML's number.
+struct FieldQuery {
+  unsigned field = 0;
+  unsigned scope = 0;
+};
+// The scope that sums over all NVLinks.
+inline constexpr unsigned kAllLinks = ~0u;
+
+// The counters of a GPU at one moment. Freed on destruction, which must come before the Shutdown of
+// the Nvml that made it.
+class GpmSample {
+ public:
+  virtual ~GpmSample() = default;
+};
+
 class Nvml {
  public:
   virtual ~Nvml() = default;
@@ -105,6 +152,8 @@ class Nvml {
   virtual Result<RecoveryAction> Recovery(NvmlDevice device) = 0;
   // Whether MIG mode is on now. UNIMPLEMENTED if the GPU does not support MIG.
   virtual Result<bool> MigEnabled(NvmlDevice device) = 0;
+  // Empty until the fabric manager has registered the GPU. UNIMPLEMENTED without a fabric.
+  virtual Result<std::optional<device::FabricClique>> Fabric(NvmlDevice device) = 0;
 
   virtual Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) = 0;
   // INVALID_ARGUMENT for a link number that the GPU does not have.
@@ -119,6 +168,29 @@ class Nvml {
   virtual Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) = 0;
   // Load of each process that was active after `since`.
   virtual Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) = 0;
+
+  // How a GPU does now, for metrics.
+  virtual Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) = 0;
+  virtual Result<int> TemperatureCelsius(NvmlDevice device) = 0;
+  virtual Result<int> PowerMilliwatts(NvmlDevice device) = 0;
+  virtual Result<UtilizationRates> Utilization(NvmlDevice device) = 0;
+  virtual Result<int> EncoderPercent(NvmlDevice device) = 0;
+  virtual Result<int> DecoderPercent(NvmlDevice device) = 0;
+  virtual Result<MemoryUse> Memory(NvmlDevice device) = 0;
+  virtual Result<int64_t> PcieReplays(NvmlDevice device) = 0;
+  // All fields in one call, in the order of `queries`; nothing for a field that the GPU or the
+  // driver lacks.
+  virtual Result<std::vector<std::optional<double>>> FieldValues(
+      NvmlDevice device, std::span<const FieldQuery> queries) = 0;
+  // UNIMPLEMENTED before Hopper.
+  virtual Result<std::unique_ptr<GpmSample>> TakeGpmSample(NvmlDevice device) = 0;
+  // Metrics between two samples of one GPU, at least 100 ms apart, by NVML's numbers; nothing for
+  // one that the GPU lacks.
+  virtual Result<std::vector<std::optional<double>>> GpmMetrics(
+      const GpmSample& earlier, const GpmSample& later, std::span<const unsigned> metrics) = 0;
+  virtual Result<std::string> Serial(NvmlDevice device) = 0;
+  virtual Result<std::string> VbiosVersion(NvmlDevice device) = 0;
+  virtual Result<std::string> NvmlVersion() = 0;
 
   // Blocks for up to `timeout`.
   virtual Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) = 0;

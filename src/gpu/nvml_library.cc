@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -52,6 +53,23 @@ class Symbols {
          "nvmlDeviceGetComputeRunningProcesses_v2");
     find(process_utilization, "nvmlDeviceGetProcessUtilization");
     find(mig_mode, "nvmlDeviceGetMigMode");
+    find(fabric_info, "nvmlDeviceGetGpuFabricInfo");
+    find(clock_info, "nvmlDeviceGetClockInfo");
+    find(temperature, "nvmlDeviceGetTemperature");
+    find(power_usage, "nvmlDeviceGetPowerUsage");
+    find(utilization, "nvmlDeviceGetUtilizationRates");
+    find(encoder_utilization, "nvmlDeviceGetEncoderUtilization");
+    find(decoder_utilization, "nvmlDeviceGetDecoderUtilization");
+    find(memory_info_v2, "nvmlDeviceGetMemoryInfo_v2");
+    find(pcie_replays, "nvmlDeviceGetPcieReplayCounter");
+    find(gpm_support, "nvmlGpmQueryDeviceSupport");
+    find(gpm_sample_alloc, "nvmlGpmSampleAlloc");
+    find(gpm_sample_free, "nvmlGpmSampleFree");
+    find(gpm_sample_get, "nvmlGpmSampleGet");
+    find(gpm_metrics, "nvmlGpmMetricsGet");
+    find(serial, "nvmlDeviceGetSerial");
+    find(vbios_version, "nvmlDeviceGetVbiosVersion");
+    find(nvml_version, "nvmlSystemGetNVMLVersion");
   }
   ~Symbols() { ::dlclose(handle_); }
   Symbols(const Symbols&) = delete;
@@ -82,6 +100,23 @@ class Symbols {
   nvml::fn::nvmlDeviceGetComputeRunningProcesses_v3 processes;
   nvml::fn::nvmlDeviceGetProcessUtilization process_utilization;
   nvml::fn::nvmlDeviceGetMigMode mig_mode;
+  nvml::fn::nvmlDeviceGetGpuFabricInfo fabric_info;
+  nvml::fn::nvmlDeviceGetClockInfo clock_info;
+  nvml::fn::nvmlDeviceGetTemperature temperature;
+  nvml::fn::nvmlDeviceGetPowerUsage power_usage;
+  nvml::fn::nvmlDeviceGetUtilizationRates utilization;
+  nvml::fn::nvmlDeviceGetEncoderUtilization encoder_utilization;
+  nvml::fn::nvmlDeviceGetDecoderUtilization decoder_utilization;
+  nvml::fn::nvmlDeviceGetMemoryInfo_v2 memory_info_v2;
+  nvml::fn::nvmlDeviceGetPcieReplayCounter pcie_replays;
+  nvml::fn::nvmlGpmQueryDeviceSupport gpm_support;
+  nvml::fn::nvmlGpmSampleAlloc gpm_sample_alloc;
+  nvml::fn::nvmlGpmSampleFree gpm_sample_free;
+  nvml::fn::nvmlGpmSampleGet gpm_sample_get;
+  nvml::fn::nvmlGpmMetricsGet gpm_metrics;
+  nvml::fn::nvmlDeviceGetSerial serial;
+  nvml::fn::nvmlDeviceGetVbiosVersion vbios_version;
+  nvml::fn::nvmlSystemGetNVMLVersion nvml_version;
 
  private:
   void* const handle_;
@@ -122,6 +157,18 @@ device::PcieLevel LevelOf(unsigned level) {
       return device::PcieLevel::kUnknown;
   }
 }
+
+class LibraryGpmSample final : public GpmSample {
+ public:
+  LibraryGpmSample(nvml::GpmSample sample, nvml::fn::nvmlGpmSampleFree free)
+      : sample_(sample), free_(free) {}
+  ~LibraryGpmSample() override { (void)free_(sample_); }
+  nvml::GpmSample get() const { return sample_; }
+
+ private:
+  const nvml::GpmSample sample_;
+  const nvml::fn::nvmlGpmSampleFree free_;
+};
 
 class NvmlLibrary final : public Nvml {
  public:
@@ -188,6 +235,7 @@ class NvmlLibrary final : public Nvml {
         Call(NvmlCall::kMigMode, symbols_.mig_mode, Handle(device), &current, &pending));
     return current == nvml::kFeatureEnabled;
   }
+  Result<std::optional<device::FabricClique>> Fabric(NvmlDevice device) override;
 
   Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override {
     unsigned level = ~0u;
@@ -228,7 +276,67 @@ class NvmlLibrary final : public Nvml {
   Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) override;
   Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) override;
 
+  Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) override {
+    unsigned mhz = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kClockInfo, symbols_.clock_info, Handle(device),
+                         domain == ClockDomain::kSm ? nvml::kClockSm : nvml::kClockMem, &mhz));
+    return static_cast<int>(mhz);
+  }
+  Result<int> TemperatureCelsius(NvmlDevice device) override {
+    unsigned celsius = 0;
+    RETURN_IF_ERROR(
+        Call(NvmlCall::kTemperature, symbols_.temperature, Handle(device), 0u, &celsius));
+    return static_cast<int>(celsius);
+  }
+  Result<int> PowerMilliwatts(NvmlDevice device) override {
+    unsigned milliwatts = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kPowerUsage, symbols_.power_usage, Handle(device), &milliwatts));
+    return static_cast<int>(milliwatts);
+  }
+  Result<UtilizationRates> Utilization(NvmlDevice device) override {
+    nvml::Utilization rates{};
+    RETURN_IF_ERROR(Call(NvmlCall::kUtilization, symbols_.utilization, Handle(device), &rates));
+    return UtilizationRates{static_cast<int>(rates.gpu), static_cast<int>(rates.memory)};
+  }
+  Result<int> EncoderPercent(NvmlDevice device) override {
+    return CodecPercent(NvmlCall::kEncoderUtilization, symbols_.encoder_utilization, device);
+  }
+  Result<int> DecoderPercent(NvmlDevice device) override {
+    return CodecPercent(NvmlCall::kDecoderUtilization, symbols_.decoder_utilization, device);
+  }
+  Result<MemoryUse> Memory(NvmlDevice device) override;
+  Result<int64_t> PcieReplays(NvmlDevice device) override {
+    unsigned count = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kPcieReplays, symbols_.pcie_replays, Handle(device), &count));
+    return int64_t{count};
+  }
+  Result<std::vector<std::optional<double>>> FieldValues(
+      NvmlDevice device, std::span<const FieldQuery> queries) override;
+  Result<std::unique_ptr<GpmSample>> TakeGpmSample(NvmlDevice device) override;
+  Result<std::vector<std::optional<double>>> GpmMetrics(const GpmSample& earlier,
+                                                        const GpmSample& later,
+                                                        std::span<const unsigned> metrics) override;
+  Result<std::string> Serial(NvmlDevice device) override {
+    return Text<nvml::kSerialBufferSize>(NvmlCall::kSerial, symbols_.serial, device);
+  }
+  Result<std::string> VbiosVersion(NvmlDevice device) override {
+    return Text<nvml::kVersionBufferSize>(NvmlCall::kVbiosVersion, symbols_.vbios_version, device);
+  }
+  Result<std::string> NvmlVersion() override {
+    std::array<char, nvml::kVersionBufferSize> text{};
+    RETURN_IF_ERROR(Call(NvmlCall::kNvmlVersion, symbols_.nvml_version, text.data(),
+                         static_cast<unsigned>(text.size())));
+    return std::string(text.data());
+  }
+
  private:
+  template <typename Function>
+  Result<int> CodecPercent(NvmlCall call, Function function, NvmlDevice device) {
+    unsigned percent = 0;
+    unsigned period_us = 0;
+    RETURN_IF_ERROR(Call(call, function, Handle(device), &percent, &period_us));
+    return static_cast<int>(percent);
+  }
   template <unsigned kSize, typename Function>
   Result<std::string> Text(NvmlCall call, Function function, NvmlDevice device) {
     std::array<char, kSize> text{};
@@ -246,6 +354,28 @@ Result<RecoveryAction> NvmlLibrary::Recovery(NvmlDevice device) {
   RETURN_IF_ERROR(NvmlStatus(NvmlCall::kRecoveryAction, static_cast<int>(field.result)));
   if (field.value.ui > nvml::kRecoveryDrainAndReset) return RecoveryAction::kResetGpu;
   return static_cast<RecoveryAction>(field.value.ui);
+}
+
+Result<std::optional<device::FabricClique>> NvmlLibrary::Fabric(NvmlDevice device) {
+  nvml::FabricInfo info{};
+  RETURN_IF_ERROR(Call(NvmlCall::kFabricInfo, symbols_.fabric_info, Handle(device), &info));
+  const auto& uuid = info.cluster_uuid;
+  const bool has_cluster =
+      std::any_of(std::begin(uuid), std::end(uuid), [](unsigned char byte) { return byte != 0; });
+  if (info.state == nvml::kFabricNotSupported) {
+    return NvmlStatus(NvmlCall::kFabricInfo, static_cast<int>(nvml::Return::kNotSupported));
+  }
+  // A completed registration without a cluster belongs to a single node.
+  if (info.state != nvml::kFabricCompleted || !has_cluster) {
+    return std::optional<device::FabricClique>();
+  }
+  RETURN_IF_ERROR(NvmlStatus(NvmlCall::kFabricInfo, static_cast<int>(info.status)));
+  std::string text;
+  for (size_t i = 0; i < std::size(uuid); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", uuid[i]);
+  }
+  return std::optional(device::FabricClique{text, info.clique_id});
 }
 
 Status NvmlLibrary::RegisterXidEvents(NvmlDevice device, NvmlEventSet set) {
@@ -337,7 +467,104 @@ Result<XidEvent> NvmlLibrary::WaitForXid(NvmlEventSet set, Duration timeout) {
   return XidEvent{.device = data.device, .xid = data.event_data};
 }
 
-// Identity of a file, so that one put in its place is seen as another one.
+Result<MemoryUse> NvmlLibrary::Memory(NvmlDevice device) {
+  const auto bytes = [](std::uint64_t count) { return Bytes(static_cast<int64_t>(count)); };
+  nvml::MemoryV2 memory{.version = nvml::VersionOf<nvml::MemoryV2>(2)};
+  const Status status =
+      Call(NvmlCall::kMemoryInfoV2, symbols_.memory_info_v2, Handle(device), &memory);
+  if (status.ok()) {
+    return MemoryUse{bytes(memory.total), bytes(memory.free), bytes(memory.used),
+                     bytes(memory.reserved)};
+  }
+  if (status.code() != Code::kUnimplemented) return status;
+  nvml::Memory older{};
+  RETURN_IF_ERROR(Call(NvmlCall::kMemoryInfo, symbols_.memory_info, Handle(device), &older));
+  return MemoryUse{bytes(older.total), bytes(older.free), bytes(older.used), std::nullopt};
+}
+
+double NumberOf(const nvml::FieldValue& field) {
+  // Driver 545 reports a wrong type for this field.
+  if (field.field_id == nvml::kFieldMemoryTemp) return field.value.ui;
+  switch (field.value_type) {
+    case nvml::kValueDouble:
+      return field.value.d;
+    case nvml::kValueUnsignedInt:
+      return field.value.ui;
+    case nvml::kValueUnsignedLong:
+      return static_cast<double>(field.value.ul);
+    case nvml::kValueUnsignedLongLong:
+      return static_cast<double>(field.value.ull);
+    case nvml::kValueSignedLongLong:
+      return static_cast<double>(field.value.sll);
+    case nvml::kValueSignedInt:
+      return field.value.si;
+    case nvml::kValueUnsignedShort:
+      return field.value.us;
+    default:
+      return NAN;
+  }
+}
+
+Result<std::vector<std::optional<double>>> NvmlLibrary::FieldValues(
+    NvmlDevice device, std::span<const FieldQuery> queries) {
+  std::vector<nvml::FieldValue> fields(queries.size());
+  for (size_t i = 0; i < queries.size(); ++i) {
+    fields[i].field_id = queries[i].field;
+    fields[i].scope_id = queries[i].scope;
+  }
+  RETURN_IF_ERROR(Call(NvmlCall::kFieldValues, symbols_.field_values, Handle(device),
+                       static_cast<int>(fields.size()), fields.data()));
+  std::vector<std::optional<double>> values(queries.size());
+  for (size_t i = 0; i < fields.size(); ++i) {
+    // A GPU that is lost says so for each field.
+    const Status status = NvmlStatus(NvmlCall::kFieldValues, static_cast<int>(fields[i].result));
+    if (status.code() == Code::kDataLoss) return status;
+    const double number = NumberOf(fields[i]);
+    if (status.ok() && !std::isnan(number)) values[i] = number;
+  }
+  return values;
+}
+
+Result<std::unique_ptr<GpmSample>> NvmlLibrary::TakeGpmSample(NvmlDevice device) {
+  nvml::GpmSupport support{.version = 1};
+  RETURN_IF_ERROR(Call(NvmlCall::kGpmSupport, symbols_.gpm_support, Handle(device), &support));
+  const bool complete = symbols_.gpm_sample_free != nullptr && symbols_.gpm_sample_get != nullptr;
+  if (support.is_supported == 0 || !complete) {
+    return NvmlStatus(NvmlCall::kGpmSupport, static_cast<int>(nvml::Return::kNotSupported));
+  }
+  nvml::GpmSample raw = nullptr;
+  RETURN_IF_ERROR(Call(NvmlCall::kGpmSampleGet, symbols_.gpm_sample_alloc, &raw));
+  auto sample = std::make_unique<LibraryGpmSample>(raw, symbols_.gpm_sample_free);
+  RETURN_IF_ERROR(Call(NvmlCall::kGpmSampleGet, symbols_.gpm_sample_get, Handle(device), raw));
+  return std::unique_ptr<GpmSample>(std::move(sample));
+}
+
+Result<std::vector<std::optional<double>>> NvmlLibrary::GpmMetrics(
+    const GpmSample& earlier, const GpmSample& later, std::span<const unsigned> metrics) {
+  // The library's struct has room for all metrics of its version, at most so many.
+  constexpr size_t kMostMetrics = 512;
+  TESSERA_CHECK(metrics.size() <= kMostMetrics);
+  std::vector<std::uint64_t> memory(
+      (offsetof(nvml::GpmMetrics, metrics) + kMostMetrics * sizeof(nvml::GpmMetric)) /
+      sizeof(std::uint64_t));
+  auto* request = reinterpret_cast<nvml::GpmMetrics*>(memory.data());
+  nvml::GpmMetric* entries = request->metrics;
+  request->version = 1;
+  request->count = static_cast<unsigned>(metrics.size());
+  request->earlier = static_cast<const LibraryGpmSample&>(earlier).get();
+  request->later = static_cast<const LibraryGpmSample&>(later).get();
+  for (size_t i = 0; i < metrics.size(); ++i) entries[i].id = metrics[i];
+  RETURN_IF_ERROR(Call(NvmlCall::kGpmMetrics, symbols_.gpm_metrics, request));
+  std::vector<std::optional<double>> values(metrics.size());
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    if (entries[i].result == nvml::Return::kSuccess && std::isfinite(entries[i].value)) {
+      values[i] = entries[i].value;
+    }
+  }
+  return values;
+}
+
+// Identifies a file, so that a replaced file is recognized.
 std::string IdentityOf(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return "";

@@ -34,6 +34,22 @@ constexpr std::array<std::string_view, kNvmlCallCount> kCallNames = {
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetProcessUtilization",
     "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetGpuFabricInfo",
+    "nvmlDeviceGetClockInfo",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetEncoderUtilization",
+    "nvmlDeviceGetDecoderUtilization",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetPcieReplayCounter",
+    "nvmlDeviceGetFieldValues",
+    "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleGet",
+    "nvmlGpmMetricsGet",
+    "nvmlDeviceGetSerial",
+    "nvmlDeviceGetVbiosVersion",
+    "nvmlSystemGetNVMLVersion",
 };
 
 struct ReturnInfo {

@@ -36,10 +36,12 @@ void Take(Result<T> answer, Field* field, Status* status) {
   }
 }
 
-// A GPU that cannot, or a driver that fails on this alone, has MIG off.
-bool AskMig(TrackedNvml* tracked, NvmlDevice handle) {
-  return tracked->Call(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); })
-      .value_or(false);
+Result<bool> AskMig(TrackedNvml* tracked, NvmlDevice handle) {
+  return tracked->Call(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); });
+}
+
+Result<std::optional<device::FabricClique>> AskFabric(TrackedNvml* tracked, NvmlDevice handle) {
+  return tracked->Call(NvmlCall::kFabricInfo, [&](Nvml& nvml) { return nvml.Fabric(handle); });
 }
 
 void Describe(TrackedNvml* tracked, GpuReport* report) {
@@ -54,7 +56,13 @@ void Describe(TrackedNvml* tracked, GpuReport* report) {
   Take(tracked->Call(NvmlCall::kComputeCapability,
                      [&](Nvml& nvml) { return nvml.Capability(handle); }),
        &gpu.compute_capability, &report->status);
-  report->mig = AskMig(tracked, handle);
+  const Result<bool> mig = AskMig(tracked, handle);
+  gpu.mig_capable = mig.ok();
+  // MIG counts as off if the GPU does not support it or only this query fails.
+  report->mig = mig.value_or(false);
+  const auto fabric = AskFabric(tracked, handle);
+  report->polls_fabric = fabric.ok();
+  gpu.fabric = fabric.value_or(std::nullopt);
 }
 
 }  // namespace
@@ -120,7 +128,8 @@ void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* s
   Describe(&tracked, report);
 }
 
-void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollReport* report) {
+void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, bool fabric, CallSite* site,
+             PollReport* report) {
   TrackedNvml tracked{nvml, *site, report->errors};
   if (memory) {
     report->status = tracked.Call(NvmlCall::kMemoryInfo,
@@ -135,7 +144,11 @@ void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollRep
       tracked.Call(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
   report->knows_recovery = recovery.ok();
   report->recovery = recovery.value_or(RecoveryAction::kNone);
-  report->mig = AskMig(&tracked, handle);
+  report->mig = AskMig(&tracked, handle).value_or(false);
+  if (!fabric) return;
+  const auto clique = AskFabric(&tracked, handle);
+  report->knows_fabric = clique.ok();
+  report->fabric = clique.value_or(std::nullopt);
 }
 
 namespace {

@@ -78,8 +78,9 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
 struct GpuReport {
   Status status;  // the first error that keeps it from being offered
   NvmlDevice handle = nullptr;
-  bool identified = false;    // gpu.uuid is right
-  bool polls_memory = false;  // TotalMemory is known to this GPU
+  bool identified = false;    // gpu.uuid is valid
+  bool polls_memory = false;  // the GPU supports TotalMemory
+  bool polls_fabric = false;  // the GPU supports Fabric
   bool mig = false;           // MIG mode is on
   device::Gpu gpu;
   NvmlErrors errors;
@@ -93,9 +94,13 @@ struct PollReport {
   RecoveryAction recovery = RecoveryAction::kNone;
   bool knows_recovery = false;  // the driver supports recovery actions
   bool mig = false;             // MIG mode is on
+  bool knows_fabric = false;    // `fabric` is set from the driver's answer
+  std::optional<device::FabricClique> fabric;
   NvmlErrors errors;
 };
-void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollReport* report);
+// `memory`, `fabric`: whether the GPU supports these queries.
+void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, bool fabric, CallSite* site,
+             PollReport* report);
 
 // The links that one GPU reports.
 struct LinkReport {
