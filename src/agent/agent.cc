@@ -14,9 +14,9 @@
 #include "src/agent/metrics.h"
 #include "src/agent/node/device_nodes.h"
 #include "src/agent/node/engine_watch.h"
-#include "src/agent/node/gpu_hardware.h"
 #include "src/agent/node/kernel_module.h"
 #include "src/agent/node/kube_node_api.h"
+#include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_publisher.h"
 #include "src/agent/plugins.h"
 #include "src/agent/pods/kube_pods.h"
@@ -300,7 +300,8 @@ void Agent::Impl::StartPublisher() {
   }
   node_api_ = std::move(*api);
   publisher_ = std::make_unique<NodePublisher>(runner_, node_api_.get(), &metrics_.node, [this] {
-    return HasGpuHardware(gpu::SysRootOf(options_.driver_root_ctr_path));
+    return ReadNodeHardware(gpu::SysRootOf(options_.driver_root_ctr_path),
+                            options_.machine_type_file);
   });
   publisher_->OnNode([this](const Json& node) {
     grants_->SetIsolationDisabled(LabelOf(node, names::kLabelCgpuDisableIsolation) == "true");

@@ -45,6 +45,7 @@ struct AgentOptions {
   std::string manager_checkpoint;            // file that gpu-manager left; "": none
   std::string node_name;                     // "": do not write the node
   std::string kubeconfig;                    // "": the pod's service account
+  std::string machine_type_file = "/sys/class/dmi/id/product_name";  // for nvidia.com/gpu.machine
 
   std::string engine;                  // the container engine to watch; "": none
   std::string engine_host_root = "/";  // root of its files

@@ -18,19 +18,6 @@ bool IsAlphanumeric(char c) {
 
 std::vector<std::string_view> Words(std::string_view text) { return SplitList(text, ' '); }
 
-// Keeps what a label value may hold; its ends must be letters or digits.
-std::string LabelValue(std::string_view text) {
-  std::string label;
-  for (const char c : text) {
-    if (IsAlphanumeric(c) || c == '-' || c == '_' || c == '.') label += c;
-    if (c == ' ') label += '-';
-  }
-  label.erase(0, std::find_if(label.begin(), label.end(), IsAlphanumeric) - label.begin());
-  label.resize(std::min(label.size(), kMaxLabelLength));
-  while (!label.empty() && !IsAlphanumeric(label.back())) label.pop_back();
-  return label;
-}
-
 bool IsBrand(std::string_view word) {
   constexpr std::array<std::string_view, 5> kBrands = {"nvidia", "tesla", "geforce", "quadro",
                                                        "grid"};
@@ -54,6 +41,23 @@ bool IsVariant(std::string_view word) {
 }
 
 }  // namespace
+
+// The ends of a label value must be letters or digits.
+std::string LabelValue(std::string_view text) {
+  std::string label;
+  for (const std::string_view word : Words(text)) {
+    const size_t before = label.size();
+    if (!label.empty()) label += '-';
+    for (const char c : word) {
+      if (IsAlphanumeric(c) || c == '-' || c == '_' || c == '.') label += c;
+    }
+    if (label.size() == before + 1 && before > 0) label.pop_back();
+  }
+  label.erase(0, std::find_if(label.begin(), label.end(), IsAlphanumeric) - label.begin());
+  label.resize(std::min(label.size(), kMaxLabelLength));
+  while (!label.empty() && !IsAlphanumeric(label.back())) label.pop_back();
+  return label;
+}
 
 std::string ShortModel(std::string_view product) {
   std::string spaced(product);

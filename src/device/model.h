@@ -13,7 +13,11 @@ namespace tessera::device {
 // "L40S". A valid label value; empty only for an empty product.
 std::string ShortModel(std::string_view product);
 
-// The product as GPU feature discovery writes it into nvidia.com/gpu.product:
+// Converts text into a label value like GPU feature discovery: drops characters that labels may not
+// contain and joins words by "-". Empty if nothing is left.
+std::string LabelValue(std::string_view text);
+
+// The value of nvidia.com/gpu.product as GPU feature discovery writes it:
 // "NVIDIA-A100-SXM4-80GB". A valid label value.
 std::string ProductLabel(std::string_view product);
 

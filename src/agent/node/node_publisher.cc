@@ -16,28 +16,6 @@ void Set(NodeFacts* facts, std::string_view name, std::optional<std::string> val
   (*facts)[std::string(name)] = std::move(value);
 }
 
-// The model with most GPUs; the first by name among equals.
-struct Group {
-  std::string model;
-  int count = 0;
-  Bytes memory;
-};
-
-Group LargestGroup(const device::NodeInventory& inventory) {
-  std::map<std::string, Group> groups;
-  for (const device::Gpu& gpu : inventory.gpus) {
-    Group& group = groups[gpu.model];
-    group.model = gpu.model;
-    group.memory = std::max(group.memory, gpu.memory);
-    ++group.count;
-  }
-  Group largest;
-  for (const auto& [model, group] : groups) {
-    if (group.count > largest.count) largest = group;
-  }
-  return largest;
-}
-
 std::string TextOf(const NodeState& state) {
   std::string text;
   for (const NodeFacts* facts : {&state.labels, &state.annotations}) {
@@ -75,15 +53,15 @@ bool IsAnothers(const Json& node, std::string_view label) {
   });
 }
 
-// The differences between what is there and what is wanted; nothing where there are none.
-std::optional<Json> Differences(const Json* there, const NodeFacts& wanted) {
+// A merge patch from `current` to `wanted`; nothing if they are equal.
+std::optional<Json> MergePatchFor(const Json* current, const NodeFacts& wanted) {
   Json changes = Json::MakeObject();
   for (const auto& [name, value] : wanted) {
-    const Json* current = there != nullptr ? there->Find(name) : nullptr;
-    if (value && current != nullptr && current->is_string() && current->string_value() == *value) {
+    const Json* found = current != nullptr ? current->Find(name) : nullptr;
+    if (value && found != nullptr && found->is_string() && found->string_value() == *value) {
       continue;
     }
-    if (!value && (current == nullptr || current->is_null())) continue;
+    if (!value && (found == nullptr || found->is_null())) continue;
     changes.Set(name, value ? Json::String(*value) : Json());
   }
   if (changes.members().empty()) return std::nullopt;
@@ -92,7 +70,7 @@ std::optional<Json> Differences(const Json* there, const NodeFacts& wanted) {
 
 }  // namespace
 
-NodeState StateOf(const device::NodeInventory& inventory, bool has_hardware) {
+NodeState StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware) {
   NodeState state;
   state.condition = ConditionOf(inventory);
   Result<std::string> annotation = device::EncodeNodeInventory(inventory);
@@ -103,34 +81,27 @@ NodeState StateOf(const device::NodeInventory& inventory, bool has_hardware) {
         {{"error", annotation.status().ToString()}});
   }
   const bool problem = !inventory.problem.empty();
-  if (problem && has_hardware) return state;
-  // GPUs that a driver told of before it went are not known to be here.
-  const Group group = problem ? Group() : LargestGroup(inventory);
-  const bool any = group.count > 0;
-  const auto when = [](bool holds, std::string value) {
-    return holds && !value.empty() ? std::optional(std::move(value)) : std::nullopt;
-  };
-  Set(&state.labels, names::kLabelGpuPresent, when(any, "true"));
-  Set(&state.labels, names::kLabelGpuCount, when(any, std::to_string(group.count)));
-  Set(&state.labels, names::kLabelGpuProduct, when(any, device::ProductLabel(group.model)));
-  // Left out where the driver does not tell the memory, as on integrated GPUs.
-  const bool memory = any && group.memory > Bytes(0);
-  Set(&state.labels, names::kLabelGpuMemory, when(memory, std::to_string(ToMiB(group.memory))));
-  Set(&state.labels, names::kLabelLegacyGpuModel, when(any, LegacyModelOf(inventory)));
+  if (problem && hardware.HasGpu()) return state;
+  // GPUs that a lost driver reported may be gone.
+  const device::NodeInventory present = problem ? device::NodeInventory() : inventory;
+  state.labels = FeatureLabels(present, hardware);
+  std::string legacy_model = LegacyModelOf(present);
+  Set(&state.labels, names::kLabelLegacyGpuModel,
+      legacy_model.empty() ? std::nullopt : std::optional(std::move(legacy_model)));
   return state;
 }
 
 std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
-  const Json* there = node.Find("metadata");
+  const Json* current = node.Find("metadata");
   const auto find = [&](std::string_view key) {
-    return there != nullptr ? there->Find(key) : nullptr;
+    return current != nullptr ? current->Find(key) : nullptr;
   };
   Json metadata = Json::MakeObject();
   NodeFacts wanted = state.labels;
   if (IsAnothers(node, names::kLabelLegacyGpuModel))
     wanted.erase(std::string(names::kLabelLegacyGpuModel));
-  if (auto labels = Differences(find("labels"), wanted)) metadata.Set("labels", *labels);
-  if (auto annotations = Differences(find("annotations"), state.annotations)) {
+  if (auto labels = MergePatchFor(find("labels"), wanted)) metadata.Set("labels", *labels);
+  if (auto annotations = MergePatchFor(find("annotations"), state.annotations)) {
     metadata.Set("annotations", *annotations);
   }
   if (metadata.members().empty()) return std::nullopt;
@@ -140,14 +111,14 @@ std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
 }
 
 NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics,
-                             HasHardware has_hardware)
-    : runner_(runner), api_(api), metrics_(metrics), has_hardware_(std::move(has_hardware)) {}
+                             ReadHardware read_hardware)
+    : runner_(runner), api_(api), metrics_(metrics), read_hardware_(std::move(read_hardware)) {}
 
 NodePublisher::~NodePublisher() = default;
 
 void NodePublisher::Publish(const device::NodeInventory& inventory) {
   wanted_ = inventory;
-  state_ = StateOf(inventory, !inventory.problem.empty() && has_hardware_());
+  state_ = StateOf(inventory, read_hardware_());
   changed_ = busy_;
   if (!busy_) Work();
 }
@@ -175,7 +146,7 @@ void NodePublisher::PlanFor(const Json& node) {
   plan_.text = TextOf(state_);
   plan_.metadata = PatchFor(node, state_);
   const bool lacks_gpu = !wanted_->problem.empty() || wanted_->gpus.empty();
-  if (lacks_gpu && !WasGpuNode(node) && !has_hardware_()) return;
+  if (lacks_gpu && !WasGpuNode(node) && !read_hardware_().HasGpu()) return;
   const WallTime now = runner_->clock().WallNow();
   plan_.status = ConditionPatchFor(node, state_.condition, now);
   // Without a driver the number of GPUs is unknown.
@@ -223,7 +194,7 @@ void NodePublisher::WriteEvents() {
   api_->CreateEvent(event, [this, weak = weak_.Get()](const Result<Json>& created) {
     if (!weak) return;
     if (!created.ok()) {
-      Log(Severity::kWarning, "cannot write an Event on the node, leaving it out",
+      Log(Severity::kWarning, "cannot record an Event on the Node, dropping it",
           {{"error", created.status().ToString()}});
     }
     WriteEvents();
@@ -262,7 +233,7 @@ bool NodePublisher::MayWriteEvent() {
     event_tokens_at_ = now;
   }
   if (event_tokens_ == 0) {
-    Log(Severity::kWarning, "too many Events on the node, leaving one out");
+    Log(Severity::kWarning, "too many Events on the Node, dropping one");
     return false;
   }
   --event_tokens_;
@@ -270,7 +241,7 @@ bool NodePublisher::MayWriteEvent() {
 }
 
 void NodePublisher::TryLater(const Status& status) {
-  Log(Severity::kWarning, "cannot write what the node says of its GPUs, trying again",
+  Log(Severity::kWarning, "cannot publish the GPUs on the Node, retrying",
       {{"error", status.ToString()},
        {"in_s", std::chrono::duration_cast<std::chrono::seconds>(pause_).count()}});
   runner_->PostDelayed(pause_, [this, weak = weak_.Get()] {

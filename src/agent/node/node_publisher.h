@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Publishes this node's GPUs: labels nvidia.com/gpu.{present,count,product,memory} as GPU feature
-// discovery writes them, annotation tessera.dev/devices, condition GPUReady, the number of GPUs as
-// aliyun.com/gpu-count, and Events when a GPU changes. Writes after a change of the inventory or
-// one that Recheck finds, and retries with growing pauses. An unreachable API server has no other
-// effect. An Event that cannot be written is lost.
+// Publishes this node's GPUs: the labels of GPU feature discovery (feature_labels.h), annotation
+// tessera.dev/devices, condition GPUReady, the number of GPUs as aliyun.com/gpu-count, and Events
+// when a GPU changes. Writes after a change of the inventory or one that Recheck finds, and retries
+// with growing pauses. An unreachable API server has no other effect. An Event that cannot be
+// written is lost.
 //
 // Also publishes gaia.tencent.com/gpu-model, by which gpu-admission and node selectors of
 // gpu-manager know the model: as gpu-manager wrote it, or the chip's name where gpu-manager wrote
@@ -19,14 +19,15 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "src/agent/node/feature_labels.h"
 #include "src/agent/node/node_condition.h"
 #include "src/agent/node/node_events.h"
+#include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_metrics.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
@@ -50,18 +51,15 @@ class NodeApi {
   virtual void CreateEvent(const Json& event, Done done) = 0;
 };
 
-// Nothing stands for "no such label".
-using NodeFacts = std::map<std::string, std::optional<std::string>, std::less<>>;
-
 struct NodeState {
   NodeFacts labels;
   NodeFacts annotations;
   NodeCondition condition;
 };
 
-// The state to publish. `has_hardware`: the PCI bus shows a GPU, whatever the driver says. Pure.
-NodeState StateOf(const device::NodeInventory& inventory, bool has_hardware);
-// The merge patch that brings the metadata of `node` to `state`; nothing where `node` has it.
+// The state to publish. Pure.
+NodeState StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware);
+// The merge patch that brings the metadata of `node` to `state`; nullopt if `node` has it.
 std::optional<Json> PatchFor(const Json& node, const NodeState& state);
 
 class NodePublisher {
@@ -73,11 +71,10 @@ class NodePublisher {
   static constexpr int kMaxEventBurst = 32;
   static constexpr Duration kEventInterval = std::chrono::seconds(30);
 
-  // Whether the node has GPU hardware, whatever the driver says. May look at sysfs.
-  using HasHardware = std::function<bool()>;
+  using ReadHardware = std::function<NodeHardware()>;
 
   // `api` outlives it.
-  NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics, HasHardware has_hardware);
+  NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics, ReadHardware read_hardware);
   ~NodePublisher();
   NodePublisher(const NodePublisher&) = delete;
   NodePublisher& operator=(const NodePublisher&) = delete;
@@ -113,7 +110,7 @@ class NodePublisher {
   TaskRunner* const runner_;
   NodeApi* const api_;
   NodeMetrics* const metrics_;
-  const HasHardware has_hardware_;
+  const ReadHardware read_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
   NodeState state_;      // of wanted_

@@ -25,6 +25,10 @@ device::NodeInventory Node(int gpus, const std::string& model = "NVIDIA A100-SXM
   return inventory;
 }
 
+NodeHardware OneGpuOnTheBus() {
+  return {.nvidia_devices = {{.bus_id = "0000:07:00.0", .pci_class = "0x030200"}}};
+}
+
 class FakeNodeApi : public NodeApi {
  public:
   void Get(Done done) override {
@@ -37,9 +41,9 @@ class FakeNodeApi : public NodeApi {
     runner->Post([this, done, patch] {
       if (!status.ok()) return done(status);
       for (const auto& [part, changes] : patch.Find("metadata")->members()) {
-        Json& there = **node.Find("metadata")->ObjectAt(part);
+        Json& object = **node.Find("metadata")->ObjectAt(part);
         for (const auto& [name, value] : changes.members()) {
-          value.is_null() ? there.Erase(name) : (void)there.Set(name, value);
+          value.is_null() ? object.Erase(name) : (void)object.Set(name, value);
         }
       }
       done(node);
@@ -66,9 +70,9 @@ class FakeNodeApi : public NodeApi {
   }
   // "False GPUUnhealthy"; "-" where there is no condition.
   std::string Condition() const {
-    const Json* there = node.Find("status");
-    if (there == nullptr) return "-";
-    const Json& condition = there->Find("conditions")->items().at(0);
+    const Json* status_json = node.Find("status");
+    if (status_json == nullptr) return "-";
+    const Json& condition = status_json->Find("conditions")->items().at(0);
     return *condition.StringAt("status") + " " + *condition.StringAt("reason");
   }
   std::string Label(const std::string& name) const { return AnyLabel("nvidia.com/gpu." + name); }
@@ -124,7 +128,7 @@ class NodePublisherTest : public ::testing::Test {
   FakeTaskRunner runner_;
   FakeNodeApi api_;
   NodeMetrics metrics_;
-  bool hardware_ = false;
+  NodeHardware hardware_;
   NodePublisher publisher_{&runner_, &api_, &metrics_, [this] { return hardware_; }};
 };
 
@@ -139,7 +143,7 @@ TEST_F(NodePublisherTest, WritesLabelsAsGpuFeatureDiscoveryDoes) {
   EXPECT_EQ(*device::DecodeNodeInventory(*annotations.StringAt("tessera.dev/devices")), Node(8));
 }
 
-TEST_F(NodePublisherTest, SaysHowManyGpusThereAreAndSaysItAgainWhereSomebodyElseWrote) {
+TEST_F(NodePublisherTest, PublishesTheGpuCountAndRestoresIt) {
   Publish(Node(8));
   const auto count = [&](std::string_view part) {
     return *api_.node.Find("status")->Find(part)->StringAt("aliyun.com/gpu-count");
@@ -152,12 +156,12 @@ TEST_F(NodePublisherTest, SaysHowManyGpusThereAreAndSaysItAgainWhereSomebodyElse
   runner_.RunUntilIdle();
   EXPECT_EQ(count("capacity"), "8");
   Publish(Broken());
-  EXPECT_EQ(count("capacity"), "8") << "without a driver nobody knows";
+  EXPECT_EQ(count("capacity"), "8") << "without a driver the count is unknown";
   Publish(Node(7));
   EXPECT_EQ(count("capacity"), "7");
 }
 
-TEST_F(NodePublisherTest, OverrulesWhoeverWroteOverTheAnnotation) {
+TEST_F(NodePublisherTest, RestoresAnOverwrittenAnnotation) {
   Publish(Node(8));
   Json* annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
   annotations->Set("tessera.dev/devices", Json::String("{bad"));
@@ -178,14 +182,14 @@ TEST_F(NodePublisherTest, WritesOnChangeOnly) {
 
 TEST_F(NodePublisherTest, WritesNothingWhereTheNodeSaysItAlready) {
   Publish(Node(8));
-  NodePublisher after_restart(&runner_, &api_, &metrics_, [] { return true; });
+  NodePublisher after_restart(&runner_, &api_, &metrics_, OneGpuOnTheBus);
   after_restart.Publish(Node(8));
   runner_.RunUntilIdle();
   EXPECT_EQ(api_.patches, 1);
   EXPECT_EQ(api_.status_patches, 1);
 }
 
-TEST_F(NodePublisherTest, WhatTheNodeIsLabelledIsToldBeforeItIsWritten) {
+TEST_F(NodePublisherTest, ReportsTheNodeBeforeItIsWritten) {
   std::string zone;
   publisher_.OnNode(
       [&](const Json& node) { zone = LabelOf(node, "zone") + LabelOf(node, "none"); });
@@ -200,7 +204,7 @@ TEST_F(NodePublisherTest, PatchHoldsOnlyWhatDiffers) {
   EXPECT_EQ(api_.last_patch.Find("metadata")->Find("labels"), nullptr);
 }
 
-TEST_F(NodePublisherTest, TriesAgainWithGrowingPauses) {
+TEST_F(NodePublisherTest, RetriesWithGrowingPauses) {
   api_.status = Status(Code::kUnavailable, "connection refused");
   Publish(Node(8));
   runner_.AdvanceTimeAndRun(1h);
@@ -220,7 +224,7 @@ TEST_F(NodePublisherTest, LatestOfSeveralChangesWins) {
 }
 
 TEST_F(NodePublisherTest, LabelsStayWhileTheDriverHasAProblemAndTheGpusAreThere) {
-  hardware_ = true;
+  hardware_ = OneGpuOnTheBus();
   Publish(Node(8));
   Publish(Broken());
   EXPECT_EQ(api_.Label("present"), "true");
@@ -257,11 +261,11 @@ TEST_F(NodePublisherTest, ModelIsSaidAsGpuManagerSaidItAndGoesWithTheGpus) {
   EXPECT_EQ(api_.AnyLabel(label), "-");
 }
 
-TEST_F(NodePublisherTest, ModelThatSomebodyElseSaidStays) {
+TEST_F(NodePublisherTest, KeepsTheModelLabelOfAnotherWriter) {
   const std::string label = "gaia.tencent.com/gpu-model";
   (*api_.node.Find("metadata")->ObjectAt("labels"))->Set(label, Json::String("fast"));
   Publish(Node(8));
-  EXPECT_EQ(api_.AnyLabel(label), "fast") << "nobody knows whose";
+  EXPECT_EQ(api_.AnyLabel(label), "fast") << "the owner is unknown";
   api_.Own(label, "kubectl-label");
   Publish(Node(7));
   EXPECT_EQ(api_.AnyLabel(label), "fast");
@@ -301,7 +305,7 @@ TEST_F(NodePublisherTest, ANodeThatNeverHadAGpuGetsNoCondition) {
 }
 
 TEST_F(NodePublisherTest, AGpuOnTheBusWithoutADriverIsSaid) {
-  hardware_ = true;
+  hardware_ = OneGpuOnTheBus();
   Publish(Broken());
   EXPECT_EQ(api_.Condition(), "False DriverNotReady");
   EXPECT_EQ(api_.events, std::vector<std::string>{"DriverNotReady"});
@@ -309,7 +313,7 @@ TEST_F(NodePublisherTest, AGpuOnTheBusWithoutADriverIsSaid) {
 
 TEST_F(NodePublisherTest, ARestartedAgentSaysWhatHappenedMeanwhileAndRepeatsNothing) {
   Publish(Ill(8, 3));
-  NodePublisher after_restart(&runner_, &api_, &metrics_, [] { return true; });
+  NodePublisher after_restart(&runner_, &api_, &metrics_, OneGpuOnTheBus);
   auto now = Ill(8, 3);
   now.gpus[5].health = device::Health::Unhealthy("XID 48");
   after_restart.Publish(now);
@@ -348,21 +352,14 @@ TEST_F(NodePublisherTest, AFlappingGpuDoesNotFloodTheServerWithEvents) {
   EXPECT_EQ(api_.events.size(), size_t{NodePublisher::kMaxEventBurst} + 1);
 }
 
-TEST(NodeStateTest, LargestGroupOfModelsIsNamed) {
+TEST(NodeStateTest, SeveralModelsHaveNoModelForQuotas) {
   auto mixed = Node(2, "Tesla T4");
   const auto more = Node(3, "NVIDIA H100");
   mixed.gpus.insert(mixed.gpus.end(), more.gpus.begin(), more.gpus.end());
-  const NodeState state = StateOf(mixed, true);
+  const NodeState state = StateOf(mixed, OneGpuOnTheBus());
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.product"), "NVIDIA-H100");
-  EXPECT_EQ(state.labels.at("nvidia.com/gpu.count"), "3");
   EXPECT_EQ(state.labels.at("gaia.tencent.com/gpu-model"), std::nullopt)
-      << "quotas would take all of them for one";
-}
-
-TEST(NodeStateTest, UnknownMemoryIsLeftOut) {
-  auto node = Node(1);
-  node.gpus[0].memory = Bytes(0);
-  EXPECT_EQ(StateOf(node, true).labels.at("nvidia.com/gpu.memory"), std::nullopt);
+      << "quotas would count all GPUs as one of the models";
 }
 
 }  // namespace

@@ -128,6 +128,8 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   AddSockets(app, o);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\" writes no labels and no annotation");
+  AddText(app, "--machine-type-file", &o->machine_type_file, "MACHINE_TYPE_FILE",
+          "file with the machine's name, for the label nvidia.com/gpu.machine");
   AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG", "default: the pod's service account");
   app->add_option("--log-format", flags->log_format, "text or json")
       ->envname("LOG_FORMAT")

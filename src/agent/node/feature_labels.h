@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node labels of NVIDIA's GPU feature discovery (gpu-feature-discovery v0.20.0): same names,
+// same values, without its DaemonSet and without node feature discovery. Written for MIG strategy
+// "none", because slices are not offered yet. Left out is nvidia.com/gfd.timestamp, the only label
+// that would change without a change of the node.
+//
+// A node with several models gets the labels of the largest group of equal GPUs, or of the first
+// name among equals. GPU feature discovery takes any of them, and perhaps another after a restart.
+//
+// Pure; any thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "src/agent/node/node_hardware.h"
+#include "src/device/gpu.h"
+
+namespace tessera::agent {
+
+// Labels or annotations by name. Nullopt: no such label.
+using NodeFacts = std::map<std::string, std::optional<std::string>, std::less<>>;
+
+// Returns every feature label; a label that does not apply has no value. Without a GPU no label has
+// a value.
+NodeFacts FeatureLabels(const device::NodeInventory& inventory, const NodeHardware& hardware);
+
+}  // namespace tessera::agent
