@@ -31,7 +31,8 @@ AGENT_LEVELS = {
     "agent/kubelet": 0, "agent/pods": 0, "agent/node": 0,
     "agent/grants": 1,
     "agent/limits": 2, "agent/compat": 2,
-    "agent": 3,
+    "agent/exporter": 3,
+    "agent": 4,
 }
 SAME_LEVEL = {("device", "formats"), ("gpu", "oci")}
 # What the simulated driver may use; it is used by its own programs in cmd and by tests.

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of dcgm-exporter's fields: name, type and help as in its default-counters.csv, and
+// where NVML has the value. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tessera::agent {
+
+enum class Source : uint8_t {
+  kNone,  // a field of DCGM for which the exporter has no value
+  kSmClock,
+  kMemoryClock,
+  kTemperature,
+  kPower,  // milliwatts
+  kGpuPercent,
+  kMemoryPercent,
+  kEncoderPercent,
+  kDecoderPercent,
+  kMemoryTotal,  // bytes
+  kMemoryFree,
+  kMemoryUsed,
+  kMemoryReserved,
+  kMemoryUsedRatio,
+  kPcieReplays,
+  kField,          // `id` is the number of nvmlDeviceGetFieldValues
+  kFieldPair,      // the sum of fields `id` and `id` + 1, over all links
+  kGpm,            // `id` is the number of nvmlGpmMetricsGet
+  kLastXid,        // XIDs come from the driver's events
+  kXidTotal,       // one series for each code
+  kXidInWindow,    // likewise
+  kDriverVersion,  // a text, from here on
+  kNvmlVersion,
+  kSerial,
+  kVbiosVersion,
+};
+
+inline bool IsText(Source source) { return source >= Source::kDriverVersion; }
+
+struct Field {
+  std::string_view name;
+  std::string_view type;  // of Prometheus, or "label"
+  Source source = Source::kNone;
+  unsigned id = 0;
+  double factor = 1;        // from the source's unit to the metric's
+  bool is_real = false;     // DCGM has a double: printed with six decimals
+  bool by_default = false;  // active in default-counters.csv
+  std::string_view help;
+  std::string_view newer_name = {};  // since DCGM 4.6; "": the same
+};
+
+// In the order of default-counters.csv.
+std::span<const Field> AllFields();
+// By either name. Null for a name that DCGM does not have; for a field of DCGM that is not in the
+// table it gives a Field without a name and a source.
+const Field* FindField(std::string_view name);
+
+}  // namespace tessera::agent
