@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/exporter/holders.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tessera::agent {
+namespace {
+
+ContainerName NameOf(const ContainerRef& who) {
+  return {.pod_namespace = who.pod_namespace, .pod = who.pod_name, .container = who.container};
+}
+
+std::optional<double> PercentOf(const ContainerGpuUse& use) {
+  if (use.utilization) return 100 * *use.utilization;
+  if (use.compute_use) return 100 * use.compute_use->used;
+  return std::nullopt;
+}
+
+std::optional<double> BytesOf(const ContainerGpuUse& use) {
+  if (use.reported) return static_cast<double>(use.reported->count());
+  if (use.limited) return static_cast<double>(use.used().count());
+  return std::nullopt;
+}
+
+}  // namespace
+
+HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
+  HoldersByUuid holders;
+  std::map<std::string, int, std::less<>> counts;
+  for (const HeldContainer& container : holdings.containers) {
+    for (const device::DeviceShare& share : container.shares) {
+      ++counts[share.uuid];
+      const bool is_whole = share.compute == kWholeGpu && container.holder.owner_known();
+      if (is_whole) holders[share.uuid].whole = NameOf(container.holder);
+    }
+  }
+  for (auto& [uuid, holder] : holders) {
+    if (counts[uuid] > 1) holder.whole.reset();
+  }
+  if (uses == nullptr) return holders;
+  for (const ContainerGpuUse& use : *uses) {
+    GpuHolders& holder = holders[use.uuid];
+    if (holder.whole) continue;
+    holder.shares.push_back(
+        {.who = NameOf(use.who), .percent = PercentOf(use), .bytes = BytesOf(use)});
+  }
+  for (auto& [uuid, holder] : holders) {
+    std::ranges::stable_sort(holder.shares, {}, &SharedUse::who);
+    const auto repeated = std::ranges::unique(holder.shares, {}, &SharedUse::who);
+    holder.shares.erase(repeated.begin(), repeated.end());
+  }
+  return holders;
+}
+
+std::vector<int64_t> Divide(int64_t device, std::vector<int64_t> parts) {
+  device = std::max<int64_t>(device, 0);
+  for (int64_t& part : parts) part = std::max<int64_t>(part, 0);
+  const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  if (sum > device) {
+    for (int64_t& part : parts) {
+      part = static_cast<int64_t>(static_cast<__int128>(part) * device / sum);
+    }
+  }
+  const int64_t given = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  parts.push_back(device - given);
+  return parts;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which container holds which GPU, and how a GPU's use divides among containers that share it, so
+// that the sum over containers equals the device. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/agent/grants/holdings.h"
+#include "src/agent/limits/container_usage.h"
+
+namespace tessera::agent {
+
+struct ContainerName {
+  std::string pod_namespace;
+  std::string pod;
+  std::string container;
+  auto operator<=>(const ContainerName&) const = default;
+};
+
+// A container with a share of a GPU.
+struct SharedUse {
+  ContainerName who;
+  std::optional<double> percent;  // of the GPU's time
+  std::optional<double> bytes;    // of its memory
+};
+
+struct GpuHolders {
+  std::optional<ContainerName> whole;  // the only container of the GPU holds all of it
+  std::vector<SharedUse> shares;       // by name; each once
+};
+using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
+
+// A GPU that several containers hold whole, as a pod's init container and its main one, has neither
+// a `whole` nor shares. `uses` may be null.
+HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);
+
+// The parts, then the rest of `device`: whole numbers, none negative, which add up to `device`.
+// Parts that exceed it together, because they were read at another moment, are scaled down.
+std::vector<int64_t> Divide(int64_t device, std::vector<int64_t> parts);
+
+}  // namespace tessera::agent

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of dcgm-exporter's metrics, in the order of the counters, then of the GPUs. Labels and
+// numbers are those of dcgm-exporter:
+//
+//   gpu,UUID,pci_bus_id,device,modelName,hostname, fields of type label by name, then by name
+//   container, err_code, err_msg, namespace, pod, window_size_in_ms, xid where they apply
+//
+// Label values are escaped. Pure. Cost: about 0.1 µs for each series.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/agent/exporter/counters.h"
+#include "src/agent/exporter/gpu_sample.h"
+#include "src/agent/exporter/holders.h"
+
+namespace tessera::agent {
+
+// XIDs of a GPU since the agent started.
+struct XidCounts {
+  uint64_t last = 0;  // 0: none
+  std::map<uint64_t, uint64_t> total;
+  std::map<uint64_t, uint64_t> in_window;  // as `total`, of the window
+};
+using XidsByUuid = std::map<std::string, XidCounts, std::less<>>;
+
+// Options of dcgm-exporter on how labels look.
+struct LabelStyle {
+  bool no_hostname = false;
+  bool old_names = false;       // uuid, pod_name, pod_namespace, container_name
+  bool replace_blanks = false;  // in the name of the model, by -
+};
+
+struct PageOptions {
+  std::shared_ptr<const CounterSpecs> counters;
+  LabelStyle style;
+  std::string hostname;    // "": no label
+  bool knows_xids = true;  // false: XIDs are not watched, and their series are absent
+  int64_t xid_window_ms = 0;
+};
+
+// GPUs without a sample are left out by the caller. A family without a value is left out.
+std::string RenderPage(const PageOptions& options,
+                       const std::vector<std::shared_ptr<const GpuSample>>& gpus,
+                       const HoldersByUuid& holders, const XidsByUuid& xids);
+
+}  // namespace tessera::agent

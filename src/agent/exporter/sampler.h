@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads all GPUs every `interval`, each on a thread of its own, so that a GPU that hangs delays no
+// other. It has a session with the driver of its own, which is opened again when the driver was
+// replaced or the session died, and closed when the driver has gone.
+//
+// A round ends when all GPUs have answered, and for those that take longer after kPatience; a late
+// answer ends a round of its own. Threads: lives on `runner`. Cost: a thread that lives for one
+// reading, for each GPU and round.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/agent/exporter/gpu_sample.h"
+#include "src/base/clock.h"
+#include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
+#include "src/gpu/blocking_caller.h"
+
+namespace tessera::agent {
+
+class Sampler {
+ public:
+  static constexpr Duration kPatience = std::chrono::milliseconds(100);
+  // After this time without an answer a GPU has no sample.
+  static constexpr Duration kDeadline = std::chrono::seconds(2);
+  static constexpr Duration kSessionDeadline = std::chrono::seconds(60);
+  // Between two looks whether the driver is still the same.
+  static constexpr Duration kSessionInterval = std::chrono::seconds(1);
+
+  struct Gpu {
+    std::shared_ptr<const GpuSample> sample;  // null: it does not answer
+    MonotonicTime answered_at{};              // or first asked
+    uint64_t late = 0;                        // readings that were not back by the deadline
+    bool is_asked = false;                    // a reading is under way
+  };
+
+  // All outlive it; `loader` is used on other threads. `on_round` is called on the runner.
+  Sampler(TaskRunner* runner, std::shared_ptr<gpu::NvmlLoader> loader, gpu::BlockingCaller* caller,
+          std::shared_ptr<const CounterSpecs> counters, Duration interval,
+          std::function<void()> on_round);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  void Start() { Tick(); }
+  // The driver may be gone: closes the session, without waiting for the next round.
+  void RefreshDriver() { CheckSession(); }
+  // By index; empty while there is no session.
+  const std::vector<Gpu>& gpus() const { return gpus_; }
+
+ private:
+  struct Session;
+
+  void Tick();
+  void StartRound();
+  void CheckSession();
+  void UseSession(std::shared_ptr<Session> session);
+  void Close(std::shared_ptr<Session> session);
+  void ReadGpu(size_t index);
+  void OnRead(uint64_t generation, uint64_t round, size_t index, const Result<GpuSample>& sample);
+  void OnOverdue(uint64_t generation, uint64_t round, size_t index);
+  void OnAnswered(uint64_t round);
+
+  TaskRunner* const runner_;
+  const std::shared_ptr<gpu::NvmlLoader> loader_;
+  gpu::BlockingCaller* const caller_;
+  const std::shared_ptr<const CounterSpecs> counters_;
+  const Duration interval_;
+  const std::function<void()> on_round_;
+
+  std::shared_ptr<Session> session_;
+  bool checking_session_ = false;
+  MonotonicTime next_check_{};
+  std::string session_problem_;
+  uint64_t generation_ = 0;  // of sessions: answers to earlier ones do not count
+  std::vector<Gpu> gpus_;
+  uint64_t round_ = 0;
+  size_t awaited_ = 0;  // answers to this round
+  WeakPtrFactory<Sampler> weak_{this};
+};
+
+}  // namespace tessera::agent
