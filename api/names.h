@@ -100,6 +100,7 @@ inline constexpr std::string_view kReasonMemoryLimitBelowUse =
     "GPUMemoryLimitBelowUse";  // a container holds more than its new limit
 inline constexpr std::string_view kReasonLimiterBypassed =
     "GPULimiterBypassed";  // a process of a limited container uses a GPU without the limiter
+inline constexpr std::string_view kReasonXid = "GPUXid";  // a GPU of the pod reported an XID
 
 // The namespace of Tessera's own pods, and those of them that are agents: where they serve what
 // containers use of their GPUs, for `tessera top`.

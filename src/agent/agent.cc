@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <array>
 #include <optional>
 #include <utility>
 
 #include "api/names.h"
 #include "src/agent/compat/manager_page.h"
 #include "src/agent/compat/take_over.h"
+#include "src/agent/exporter/exporter.h"
 #include "src/agent/grants_thread.h"
 #include "src/agent/metrics.h"
 #include "src/agent/node/device_nodes.h"
@@ -56,6 +58,11 @@ std::vector<std::string_view> EngineFolders(std::string_view engine) {
   return {"/etc/containerd", "/etc/containerd/conf.d"};
 }
 
+std::string HostName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 }  // namespace
 
 class Agent::Impl {
@@ -84,6 +91,7 @@ class Agent::Impl {
   Status StartGrants();
   std::unique_ptr<Pods> MakePods(TaskRunner* runner) const;
   Status StartStatusPage();
+  Status StartExporter();
   void StartManagerPage();
   void StartPublisher();
   void StartDeviceNodes();
@@ -128,6 +136,7 @@ class Agent::Impl {
   std::unique_ptr<Worker> modprobe_;  // made when it is needed
   MonotonicTime next_modprobe_{};
   std::unique_ptr<gpu::ThreadCaller> caller_;
+  std::unique_ptr<Exporter> exporter_;
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
   std::unique_ptr<ManagerPage> manager_page_;
@@ -144,7 +153,8 @@ class Agent::Impl {
 
 Status Agent::Impl::Start() {
   caller_ = std::make_unique<gpu::ThreadCaller>(runner_);
-  // First the steps that can fail, so that an agent that does not start leaves nothing behind.
+  // The steps that can fail come first, so that an agent that does not start leaves nothing behind.
+  RETURN_IF_ERROR(StartExporter());
   RETURN_IF_ERROR(StartStatusPage());
   StartManagerPage();
   RETURN_IF_ERROR(MakeDirs(options_.state_dir, 0700));
@@ -153,6 +163,7 @@ Status Agent::Impl::Start() {
   // Device nodes come first, because without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
   driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
+  if (exporter_) exporter_->Start();
   StartInventory();
   RETURN_IF_ERROR(StartGrants());
   StartDriverRelease();
@@ -165,6 +176,10 @@ void Agent::Impl::StartInventory() {
   gpu::InventoryOptions inventory;
   inventory.xids = options_.xids;
   inventory.xid_file = JoinPath(options_.state_dir, kXidFile);
+  inventory.on_xid = [this](const std::string& uuid, uint64_t code) {
+    if (exporter_) exporter_->OnXid(uuid, code);
+    if (grants_) grants_->OnXid(uuid, code);
+  };
   const std::string& root = options_.driver_root_ctr_path;
   inventory.driver_root = root;
   inventory_ = std::make_unique<gpu::Inventory>(
@@ -225,7 +240,9 @@ Status Agent::Impl::StartGrants() {
   };
   grants.on_container_uses = [this, weak = weak_.Get()](std::shared_ptr<const ContainerUses> uses) {
     runner_->Post([this, weak, uses = std::move(uses)] {
-      if (weak) container_uses_ = uses;
+      if (!weak) return;
+      container_uses_ = uses;
+      if (exporter_) exporter_->SetContainerUses(uses);
     });
   };
   grants_ = std::make_unique<GrantsThread>(grants, &devices_, &*signer_, &metrics_.grants);
@@ -265,6 +282,27 @@ Status Agent::Impl::StartStatusPage() {
                    StatusPage::Start(
                        io_, runner_, options_.metrics_address, [this] { return CurrentStatus(); },
                        [this](TaskRunner::Task task) { grants_->Post(std::move(task)); }));
+  return Status::Ok();
+}
+
+Status Agent::Impl::StartExporter() {
+  if (options_.metrics_address.empty() || options_.collect_interval == Duration::zero()) {
+    return Status::Ok();
+  }
+  ExporterOptions exporter;
+  ASSIGN_OR_RETURN(exporter.counters, LoadCounters(options_.collectors));
+  exporter.hostname = options_.node_name.empty() ? HostName() : options_.node_name;
+  exporter.style = options_.metric_labels;
+  exporter.interval = options_.collect_interval;
+  exporter.knows_xids = options_.xids.watches_any();
+  exporter.xid_window = options_.xid_window;
+  Exporter::Sources sources;
+  sources.loader = MakeLoader();
+  sources.caller = caller_.get();
+  sources.holdings = [this](std::function<void(Holdings)> then) {
+    if (grants_) grants_->GetHoldings(std::move(then));
+  };
+  exporter_ = std::make_unique<Exporter>(runner_, std::move(exporter), std::move(sources));
   return Status::Ok();
 }
 
@@ -436,6 +474,7 @@ void Agent::Impl::SetDriverReleased(bool released) {
       if (!weak) return;
       if (grants_) grants_->RefreshDriver();
       if (manager_page_) manager_page_->RefreshDriver();
+      if (exporter_) exporter_->RefreshDriver();
     });
   }
 }
@@ -515,6 +554,7 @@ AgentStatus Agent::Impl::CurrentStatus() const {
   status.devices = devices_.Get();
   status.node = options_.node_name;
   status.container_uses = container_uses_;
+  status.exporter = exporter_.get();
   status.inventory = &inventory_->stats();
   status.registers = plugins_ != nullptr;
   status.registered = status.registers && plugins_->registered();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/agent/exporter/page.h"
 #include "src/agent/kubelet/plugin_answers.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
@@ -41,10 +42,14 @@ struct AgentOptions {
   std::set<std::string> limits_fail_open;    // namespaces, or "*" (container_limits.h)
   std::set<std::string> limits_stop_bypass;  // the same (limits/container_usage.h)
   std::string metrics_address;               // "": no HTTP
-  std::string manager_address;               // of gpu-manager's old page; "": none
-  std::string manager_checkpoint;            // file that gpu-manager left; "": none
-  std::string node_name;                     // "": do not write the node
-  std::string kubeconfig;                    // "": the pod's service account
+  std::string collectors;  // file of dcgm-exporter's counters (exporter/counters.h); "": built in
+  Duration collect_interval = std::chrono::seconds(1);  // of dcgm-exporter's metrics; 0: none
+  LabelStyle metric_labels;                             // of dcgm-exporter's metrics
+  Duration xid_window = std::chrono::minutes(5);        // of DCGM_EXP_XID_ERRORS_COUNT
+  std::string manager_address;                          // of gpu-manager's page; "": none
+  std::string manager_checkpoint;                       // file that gpu-manager left; "": none
+  std::string node_name;                                // "": do not write the node
+  std::string kubeconfig;                               // "": the pod's service account
   std::string machine_type_file = "/sys/class/dmi/id/product_name";  // for nvidia.com/gpu.machine
 
   std::string engine;                  // the container engine to watch; "": none

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/agent/compat/take_over.h"
+#include "src/agent/exporter/xid_events.h"
 #include "src/agent/grants/allocation_grants.h"
 #include "src/agent/grants/grant_server.h"
 #include "src/agent/grants/start_checks.h"
@@ -141,6 +142,7 @@ struct GrantsThread::State {
   ComputeControl control;
   ContainerUsage usage;
   StartChecks checks;
+  XidEvents xid_events;
   GrantServer server;
   DirWatcher watcher;
   const std::string socket;
@@ -195,6 +197,17 @@ void GrantsThread::OnDevices() {
 void GrantsThread::RefreshDriver() {
   runner_.Post([this] {
     if (state_ != nullptr) state_->gpu_processes.Refresh();
+  });
+}
+
+void GrantsThread::OnXid(const std::string& uuid, uint64_t code) {
+  runner_.Post([this, uuid, code] {
+    if (state_ == nullptr) return;
+    const Holdings holdings = HoldingsOf(state_->ledger, state_->pods.get());
+    for (const auto& [who, event] :
+         state_->xid_events.OnXid(holdings, uuid, code, runner_.clock().Now())) {
+      state_->RecordEvent(who, event);
+    }
   });
 }
 

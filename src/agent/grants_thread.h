@@ -63,7 +63,9 @@ class GrantsThread final : public KubeletGrants {
   void OnDevices();
   // The driver may be gone; see ProcessReader. Any thread.
   void RefreshDriver();
-  // By the node's label. Any thread.
+  // Records Events on the pods that hold the GPU. Any thread.
+  void OnXid(const std::string& uuid, uint64_t code);
+  // Sets the value of the node's label. Any thread.
   void SetIsolationDisabled(bool disabled);
   // Passes the holdings of containers to `then` on the grants' thread. Any thread.
   void GetHoldings(std::function<void(Holdings)> then);

@@ -105,7 +105,9 @@ std::string MetricsPage(const AgentStatus& status) {
   if (status.inventory != nullptr) WriteInventory(*status.inventory, &text);
   WriteMetrics(*status.metrics, status.resource, &text);
   if (status.container_uses != nullptr) WriteContainerUses(*status.container_uses, &text);
-  return text.Take();
+  if (status.exporter == nullptr) return text.Take();
+  status.exporter->WriteState(&text);
+  return text.Take().append(status.exporter->text());
 }
 
 std::string NotReadyReason(const AgentStatus& status) {
@@ -135,6 +137,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
       return reply(std::move(response));
     }
     if (request.path() == "/containers") return reply(ContainersPage(get_status()));
+    if (request.path() == "/health") return reply(net::TextResponse(200, "OK"));
     if (request.path() == "/healthz") {
       // The answer shows that this thread runs, too.
       return post_elsewhere([reply] { reply(net::TextResponse(200, "ok\n")); });
@@ -144,7 +147,8 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
       return reply(reason.empty() ? net::TextResponse(200, "ok\n")
                                   : net::TextResponse(503, reason + "\n"));
     }
-    reply(net::TextResponse(404, "there are /metrics, /containers, /healthz and /readyz\n"));
+    reply(
+        net::TextResponse(404, "there are /metrics, /containers, /health, /healthz and /readyz\n"));
   };
   auto page = std::unique_ptr<StatusPage>(new StatusPage());
   ASSIGN_OR_RETURN(page->server_,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "src/agent/exporter/exporter.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/limits/container_usage.h"
 #include "src/agent/metrics.h"
@@ -28,6 +29,7 @@ struct AgentStatus {
   bool registered = false;
   std::string node;
   std::shared_ptr<const ContainerUses> container_uses;  // null: unknown
+  const Exporter* exporter = nullptr;                   // null: off
 };
 
 // The text of /metrics.

@@ -70,7 +70,41 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
           "serves /metric, /usage and /graph as TKEStack's gpu-manager did; \"\" does not");
   AddText(app, "--gpu-manager-checkpoint", &o->manager_checkpoint, "GPU_MANAGER_CHECKPOINT",
-          "what gpu-manager wrote down of the containers that it gave GPUs, to take them over");
+          "gpu-manager's checkpoint, to take over the containers that it gave GPUs");
+}
+
+std::string CheckInterval(const std::string& text) {
+  const std::string problem = CLI::Range(int64_t{100}, int64_t{3600000})(text);
+  return text == "0" ? "" : problem;
+}
+
+// Under the names of dcgm-exporter.
+void AddExporter(CLI::App* app, AgentFlags* flags) {
+  AddText(
+      app, "-f,--collectors", &flags->options.collectors, "DCGM_EXPORTER_COLLECTORS",
+      "CSV file with the fields of dcgm-exporter's metrics, as dcgm-exporter reads it; default: "
+      "those of its default-counters.csv");
+  app->add_option("-c,--collect-interval", flags->collect_interval_ms,
+                  "milliseconds between two readings of the GPUs for dcgm-exporter's metrics; 0 "
+                  "serves none")
+      ->envname("DCGM_EXPORTER_INTERVAL")
+      ->check(CheckInterval, "100 - 3600000, or 0")
+      ->capture_default_str();
+  app->add_flag("-n,--no-hostname", flags->options.metric_labels.no_hostname,
+                "dcgm-exporter's metrics have no label hostname")
+      ->envname("DCGM_EXPORTER_NO_HOSTNAME");
+  app->add_flag("-o,--use-old-namespace", flags->options.metric_labels.old_names,
+                "dcgm-exporter's metrics have the labels uuid, pod_name, pod_namespace and "
+                "container_name")
+      ->envname("DCGM_EXPORTER_USE_OLD_NAMESPACE");
+  app->add_flag("--replace-blanks-in-model-name", flags->options.metric_labels.replace_blanks,
+                "label modelName of dcgm-exporter's metrics has - for blanks")
+      ->envname("DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME");
+  app->add_option("-x,--xid-count-window-size", flags->xid_window_ms,
+                  "milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back")
+      ->envname("DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE")
+      ->check(CLI::Range(int64_t{1}, int64_t{86400000}))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -126,6 +160,7 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
          "most every ten minutes")
       ->envname("REPAIR_ENGINE");
   AddSockets(app, o);
+  AddExporter(app, flags);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\" writes no labels and no annotation");
   AddText(app, "--machine-type-file", &o->machine_type_file, "MACHINE_TYPE_FILE",
@@ -149,6 +184,8 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
   options.binding =
       flags.binding == "late" ? agent::BindingMode::kLate : agent::BindingMode::kAllocate;
   options.release_timeout = std::chrono::seconds(flags.release_timeout_s);
+  options.collect_interval = std::chrono::milliseconds(flags.collect_interval_ms);
+  options.xid_window = std::chrono::milliseconds(flags.xid_window_ms);
   options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),
                                        EnvOr("DP_ENABLE_HEALTHCHECKS", ""));
   for (const std::string& word : options.xids.warnings()) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct AgentFlags {
   std::string memory_unit = "GiB";
   std::string log_format = "text";
   int release_timeout_s = 30;
+  int64_t collect_interval_ms = 1000;
+  int64_t xid_window_ms = 300000;
   bool supervise = false;
 };
 

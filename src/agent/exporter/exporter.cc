@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/exporter/exporter.h"
+
+#include <utility>
+#include <vector>
+
+namespace tessera::agent {
+namespace {
+
+PageOptions PageOptionsOf(const ExporterOptions& options) {
+  return {.counters = std::make_shared<const CounterSpecs>(options.counters),
+          .style = options.style,
+          .hostname = options.hostname,
+          .knows_xids = options.knows_xids,
+          .xid_window_ms =
+              std::chrono::duration_cast<std::chrono::milliseconds>(options.xid_window).count()};
+}
+
+}  // namespace
+
+Exporter::Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources)
+    : runner_(runner),
+      page_(PageOptionsOf(options)),
+      xid_window_(options.xid_window),
+      sources_(std::move(sources)),
+      sampler_(runner, sources_.loader, sources_.caller, page_.counters, options.interval,
+               [this] { OnRound(); }) {}
+
+void Exporter::OnXid(const std::string& uuid, uint64_t code) {
+  XidCounts& counts = xids_[uuid];
+  counts.last = code;
+  ++counts.total[code];
+  ++counts.in_window[code];
+  recent_xids_.push_back({.at = runner_->clock().Now(), .uuid = uuid, .code = code});
+  Render();
+}
+
+void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
+  uses_ = std::move(uses);
+}
+
+// Holders are those of the round before, so that no round waits for the grants' thread.
+void Exporter::OnRound() {
+  AskHoldings();
+  ForgetOldXids();
+  Render();
+}
+
+void Exporter::AskHoldings() {
+  if (sources_.holdings == nullptr || asks_holdings_) return;
+  asks_holdings_ = true;
+  // They come on another thread; whether we still live is looked at on ours.
+  sources_.holdings([this, runner = runner_, weak = weak_.Get()](Holdings holdings) {
+    runner->Post([this, weak, holdings = std::move(holdings)]() mutable {
+      if (!weak) return;
+      asks_holdings_ = false;
+      holdings_ = std::move(holdings);
+    });
+  });
+}
+
+void Exporter::ForgetOldXids() {
+  const MonotonicTime now = runner_->clock().Now();
+  while (!recent_xids_.empty() && now - recent_xids_.front().at >= xid_window_) {
+    const Xid& old = recent_xids_.front();
+    --xids_[old.uuid].in_window[old.code];
+    recent_xids_.pop_front();
+  }
+}
+
+void Exporter::Render() {
+  const MonotonicTime began = runner_->clock().Now();
+  std::vector<std::shared_ptr<const GpuSample>> samples;
+  for (const Sampler::Gpu& gpu : sampler_.gpus()) {
+    if (gpu.sample != nullptr) samples.push_back(gpu.sample);
+  }
+  text_ = RenderPage(page_, samples, HoldersOf(holdings_, uses_.get()), xids_);
+  render_time_ = runner_->clock().Now() - began;
+}
+
+void Exporter::WriteState(MetricsText* text) const {
+  const MonotonicTime now = runner_->clock().Now();
+  const auto seconds = [](Duration duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  const auto label = [](size_t index) { return MetricLabel("gpu", std::to_string(index)); };
+  const std::vector<Sampler::Gpu>& gpus = sampler_.gpus();
+  text->Family("tessera_exporter_sample_age_seconds", "gauge",
+               "Time since a GPU last answered all questions for dcgm-exporter's metrics.");
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    text->Sample("tessera_exporter_sample_age_seconds", label(i),
+                 seconds(now - gpus[i].answered_at));
+  }
+  text->Family(
+      "tessera_exporter_late_samples_total", "counter",
+      "Readings of a GPU that did not come back in time; its series are absent meanwhile.");
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    text->Sample("tessera_exporter_late_samples_total", label(i), gpus[i].late);
+  }
+  text->Family("tessera_exporter_render_seconds", "gauge",
+               "Time that the last text of dcgm-exporter's metrics took to make.");
+  text->Sample("tessera_exporter_render_seconds", "", seconds(render_time_));
+}
+
+}  // namespace tessera::agent

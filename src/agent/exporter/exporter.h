@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// dcgm-exporter's metrics of this node's GPUs, from NVML, ready as text. A sampler (sampler.h)
+// reads the GPUs, and after each round the text is made anew (page.h). A scrape copies it, so it
+// never waits for the driver.
+//
+// Series of a GPU that does not answer are absent; tessera_exporter_sample_age_seconds says for how
+// long. Threads: lives on `runner`.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/agent/exporter/page.h"
+#include "src/agent/exporter/sampler.h"
+#include "src/base/metrics.h"
+
+namespace tessera::agent {
+
+struct ExporterOptions {
+  CounterSpecs counters;
+  std::string hostname;  // "": no label
+  LabelStyle style;
+  Duration interval = std::chrono::seconds(1);
+  bool knows_xids = true;
+  Duration xid_window = std::chrono::minutes(5);  // of DCGM_EXP_XID_ERRORS_COUNT
+};
+
+class Exporter {
+ public:
+  struct Sources {
+    std::shared_ptr<gpu::NvmlLoader> loader;
+    gpu::BlockingCaller* caller = nullptr;  // outlives the exporter
+    // Calls `then` once, on any thread, or never where the grants are destroyed.
+    std::function<void(std::function<void(Holdings)> then)> holdings;
+  };
+
+  Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources);
+
+  void Start() { sampler_.Start(); }
+  // The driver reported an XID. It is in the text when this returns.
+  void OnXid(const std::string& uuid, uint64_t code);
+  void SetContainerUses(std::shared_ptr<const ContainerUses> uses);
+  // The driver may be gone; see Sampler.
+  void RefreshDriver() { sampler_.RefreshDriver(); }
+
+  // The text as of the last round.
+  const std::string& text() const { return text_; }
+  // The exporter's own families.
+  void WriteState(MetricsText* text) const;
+
+ private:
+  struct Xid {
+    MonotonicTime at{};
+    std::string uuid;
+    uint64_t code = 0;
+  };
+
+  void OnRound();
+  void AskHoldings();
+  void ForgetOldXids();
+  void Render();
+
+  TaskRunner* const runner_;
+  const PageOptions page_;
+  const Duration xid_window_;
+  const Sources sources_;
+  bool asks_holdings_ = false;
+  Holdings holdings_;
+  std::shared_ptr<const ContainerUses> uses_;  // null: none
+  XidsByUuid xids_;
+  std::deque<Xid> recent_xids_;
+  std::string text_;
+  Duration render_time_{};
+  Sampler sampler_;
+  WeakPtrFactory<Exporter> weak_{this};
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events on pods whose GPU reported an XID. The driver names the GPU and not the process, so of a
+// GPU that containers share each of their pods gets the Event. Threads: one; pure but for memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "src/agent/grants/holdings.h"
+#include "src/agent/pods/pods.h"
+#include "src/base/clock.h"
+#include "src/base/uid.h"
+
+namespace tessera::agent {
+
+struct ContainerEvent {
+  ContainerRef who;
+  PodEvent event;
+};
+
+class XidEvents {
+ public:
+  // Between two Events of one XID about one container on one GPU: some XIDs come in floods.
+  static constexpr Duration kPause = std::chrono::minutes(5);
+
+  std::vector<ContainerEvent> OnXid(const Holdings& holdings, const std::string& uuid,
+                                    uint64_t code, MonotonicTime now);
+
+ private:
+  // Pod UID, container, UUID, code.
+  std::map<std::tuple<Uid, std::string, std::string, uint64_t>, MonotonicTime> recorded_;
+};
+
+}  // namespace tessera::agent

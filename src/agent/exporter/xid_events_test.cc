@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/exporter/xid_events.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::agent {
+namespace {
+
+using std::chrono::minutes;
+
+class XidEventsTest : public ::testing::Test {
+ protected:
+  void Hold(const std::string& pod, const std::string& uuid, int64_t milli) {
+    holdings_.containers.push_back({.holder = {Uid("uid-" + pod), "ml", pod, "main"},
+                                    .shares = {{uuid, MilliGpu(milli), GiB(1)}},
+                                    .engine_id = ""});
+  }
+  std::vector<ContainerEvent> OnXid(const std::string& uuid, uint64_t code) {
+    return events_.OnXid(holdings_, uuid, code, now_);
+  }
+
+  Holdings holdings_;
+  XidEvents events_;
+  MonotonicTime now_{};
+};
+
+TEST_F(XidEventsTest, TheHolderOfTheGpuGetsAnEvent) {
+  Hold("a", "GPU-0", 1000);
+  Hold("b", "GPU-1", 1000);
+  const auto events = OnXid("GPU-1", 31);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].who.pod_name, "b");
+  EXPECT_TRUE(events[0].event.warning);
+  EXPECT_EQ(events[0].event.reason, "GPUXid");
+  EXPECT_EQ(events[0].event.message,
+            "GPU-1 of container main reported XID 31: GPU memory page fault; to do: restart the "
+            "application");
+}
+
+TEST_F(XidEventsTest, OfASharedGpuEachPodGetsIt) {
+  Hold("a", "GPU-0", 300);
+  Hold("b", "GPU-0", 300);
+  Hold("", "GPU-0", 300);
+  const auto events = OnXid("GPU-0", 4242);
+  ASSERT_EQ(events.size(), 2u) << "the owner of the third is unknown";
+  EXPECT_EQ(events[1].event.message,
+            "GPU-0 of container main reported XID 4242 (3 containers share this GPU, and any of "
+            "them may be the cause)");
+}
+
+TEST_F(XidEventsTest, AFloodIsOneEvent) {
+  Hold("a", "GPU-0", 1000);
+  EXPECT_EQ(OnXid("GPU-0", 31).size(), 1u);
+  EXPECT_EQ(OnXid("GPU-0", 31).size(), 0u);
+  EXPECT_EQ(OnXid("GPU-0", 43).size(), 1u) << "another XID";
+  now_ += minutes(5);
+  EXPECT_EQ(OnXid("GPU-0", 31).size(), 1u);
+  EXPECT_EQ(OnXid("GPU-9", 31).size(), 0u) << "no container holds it";
+}
+
+}  // namespace
+}  // namespace tessera::agent
