@@ -92,9 +92,19 @@ void AddLimit(CLI::App* app, CommandLine* line) {
   AddCluster(limit, line);
 }
 
+void AddStatus(CLI::App* app, CommandLine* line) {
+  CLI::App* status = AddVerb(app, "status", "whether each component works, and what to do if not",
+                             Verb::kStatus, line);
+  status->add_flag("--wait", line->wait, "wait until all of them work, at most --timeout");
+  AddOutput(status, line);
+  AddCluster(status, line);
+  status->footer(
+      "Exit codes: 0 all works; 1 something does not; 75 it still does not after --wait.");
+}
+
 void AddVerbs(CLI::App* app, CommandLine* line) {
-  CLI::App* nodes =
-      AddVerb(app, "nodes", "what each node has, and what is free", Verb::kNodes, line);
+  AddStatus(app, line);
+  CLI::App* nodes = AddVerb(app, "nodes", "GPUs of each node, used and free", Verb::kNodes, line);
   CLI::App* gpus =
       AddVerb(app, "gpus", "each GPU: holders, free capacity, health", Verb::kGpus, line);
   gpus->add_option("NODE", line->node, "only this node");

@@ -19,6 +19,7 @@ enum class Verb : uint8_t {
   kQuota,
   kTop,
   kLimit,
+  kStatus,
   kInspectGpushare
 };
 
@@ -31,6 +32,7 @@ struct CommandLine {
   std::string pod;   // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
   bool details = false;
   bool watch = false;
+  bool wait = false;            // status
   bool no_headers = false;      // top
   std::string memory, compute;  // limit
   std::string kubeconfig;

@@ -12,6 +12,7 @@
 #include "src/cli/follower.h"
 #include "src/cli/limit.h"
 #include "src/cli/session.h"
+#include "src/cli/status.h"
 #include "src/cli/text.h"
 #include "src/cli/top.h"
 
@@ -259,6 +260,9 @@ int RunCli(int argc, const char* const* argv) {
   std::string ns = config->default_namespace;
   if (line.verb == Verb::kTop) {
     return RunTop(line, {line.format, UseColor()}, ns, *std::move(config));
+  }
+  if (line.verb == Verb::kStatus) {
+    return RunStatus(line, {line.format, UseColor()}, *std::move(config));
   }
   Command(std::move(line), std::move(ns)).Run(*std::move(config), load_config);
 }

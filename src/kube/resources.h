@@ -22,6 +22,8 @@ inline constexpr ResourceType kConfigMaps{"", "v1", "configmaps", true};
 inline constexpr ResourceType kSecrets{"", "v1", "secrets", true};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases", true};
 inline constexpr ResourceType kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices", true};
+inline constexpr ResourceType kDaemonSets{"apps", "v1", "daemonsets", true};
+inline constexpr ResourceType kDeployments{"apps", "v1", "deployments", true};
 inline constexpr ResourceType kPodDisruptionBudgets{"policy", "v1", "poddisruptionbudgets", true};
 inline constexpr ResourceType kMutatingWebhooks{"admissionregistration.k8s.io", "v1",
                                                 "mutatingwebhookconfigurations", false};

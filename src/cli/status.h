@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera status`: whether each component of an installation works, and what to do if it does not.
+// StatusOf judges objects of the API; RunStatus reads them and prints one screen. Unlike other
+// commands it needs no account of the cluster.
+//
+// Threads: StatusOf and ShowStatus are pure. Private to this room.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/cli/command_line.h"
+#include "src/cli/commands.h"
+#include "src/formats/json.h"
+#include "src/kube/config.h"
+
+namespace tessera::cli {
+
+// One component, or one node with a problem.
+struct StatusLine {
+  std::string name;
+  bool works = true;
+  std::string detail;
+  std::string fix;  // what a person can do; "" if it works
+};
+
+struct InstallationStatus {
+  std::vector<StatusLine> components;
+  std::vector<StatusLine> nodes;  // those with a problem, by name
+
+  bool works() const;
+};
+
+// Objects as the API server has them. NOT_FOUND: there is none.
+struct InstallationObjects {
+  Result<Json> agent_daemonset = Status(Code::kNotFound, "");
+  Result<Json> scheduler_deployment = Status(Code::kNotFound, "");
+  Result<Json> scheduler_endpoints = Status(Code::kNotFound, "");
+  Result<Json> webhook = Status(Code::kNotFound, "");
+  // The metrics page of the scheduler's leader; an error if it cannot be read.
+  Result<std::string> leader_metrics = Status(Code::kNotFound, "");
+  std::vector<Json> pods;   // of the system namespace
+  std::vector<Json> nodes;  // metadata and status of all nodes
+};
+
+InstallationStatus StatusOf(const InstallationObjects& objects);
+// Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
+std::string LeaderOf(const InstallationObjects& objects);
+
+std::string ShowStatus(const InstallationStatus& status, Style style);
+
+// Gives the exit code: 0 if all works, 1 if something does not; with --wait 75 if it does not
+// within
+// --timeout.
+int RunStatus(const CommandLine& line, Style style, kube::Config config);
+
+}  // namespace tessera::cli
