@@ -176,7 +176,16 @@ func (c *Cluster) Env() []string {
 
 // KubectlCommand prepares kubectl; the caller sets its streams and runs it.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.BinDir(), "kubectl"), args...)
+	return c.clientCommand(ctx, "kubectl", args)
+}
+
+// HelmCommand prepares helm; the caller sets its streams and runs it.
+func (c *Cluster) HelmCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return c.clientCommand(ctx, "helm", args)
+}
+
+func (c *Cluster) clientCommand(ctx context.Context, program string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.BinDir(), program), args...)
 	cmd.Env = append(os.Environ(), "HTTPS_PROXY=", "https_proxy=", "HTTP_PROXY=", "http_proxy=")
 	cmd.Env = append(cmd.Env, c.Env()...)
 	return cmd
@@ -185,6 +194,11 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 // Kubectl runs kubectl and returns its standard output. The error holds its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return output(c.KubectlCommand(ctx, args...), "kubectl "+strings.Join(args, " "))
+}
+
+// Helm runs helm and returns its standard output. The error holds its standard error.
+func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
+	return output(c.HelmCommand(ctx, args...), "helm "+strings.Join(args, " "))
 }
 
 // Apply hands YAML or JSON to kubectl apply.

@@ -15,7 +15,7 @@ import (
 )
 
 var commands = map[string]func(context.Context, *options, []string) error{
-	"up": up, "down": down, "status": status, "wait": wait, "env": env, "kubectl": kubectl,
+	"up": up, "down": down, "status": status, "wait": wait, "env": env, "kubectl": kubectl, "helm": helm,
 	"exec": execute, "load-image": loadImage, "restart": restart, "stop": stop, "start": start,
 	"logs": logs, "save-logs": saveLogs, "configure-scheduler": configureScheduler,
 }
@@ -93,6 +93,14 @@ func kubectl(ctx context.Context, o *options, args []string) error {
 		return err
 	}
 	return become(c.KubectlCommand(ctx, args...))
+}
+
+func helm(ctx context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	return become(c.HelmCommand(ctx, args...))
 }
 
 func execute(ctx context.Context, o *options, args []string) error {

@@ -20,7 +20,7 @@ import (
 
 const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
 
-  build                             build Kubernetes, containerd and the pause program into the cache
+  build                             build Kubernetes, containerd, Helm and the pause program into the cache
   build crio                        build CRI-O into the cache, for tests of engines
   up [--nodes N] [--services]       start a cluster, or find it already running; see up --help
   down                              end it and remove every trace
@@ -28,6 +28,7 @@ const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
   wait                              until the API server answers and every node is Ready
   env                               lines for the shell: eval "$(testcluster env)"
   kubectl [--] ARGUMENT...          run kubectl against it
+  helm [--] ARGUMENT...             run Helm against it
   exec [--node I] [--] COMMAND...   run a command inside node I (1 if not given; 0 is the control plane)
   load-image [--node I] FILE...     import image archives into node I, or into all
   configure-scheduler FILE          restart kube-scheduler with this KubeSchedulerConfiguration
@@ -94,7 +95,7 @@ type options struct {
 	follow bool
 }
 
-// parse accepts flags before and after arguments, but leaves what kubectl and exec run as it is.
+// parse accepts flags before and after arguments, but leaves what kubectl, helm and exec run as it is.
 func (o *options) parse(command string, args []string) ([]string, error) {
 	flags := flag.NewFlagSet("testcluster "+command, flag.ContinueOnError)
 	flags.StringVar(&o.Name, "name", "", "name of the cluster; its folder is "+cluster.DefaultRoot+"/NAME")
@@ -112,7 +113,7 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 	case "exec", "load-image", "restart", "stop", "start", "logs":
 		flags.IntVar(&o.node, "node", -1, "node, from 1; 0 is the control plane")
 	}
-	verbatim := command == "kubectl" || command == "exec"
+	verbatim := command == "kubectl" || command == "helm" || command == "exec"
 	var rest []string
 	for len(args) > 0 {
 		if err := flags.Parse(args); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package parts builds the programs that a cluster is made of, Kubernetes, containerd and the pause
-// program, and keeps them in a cache outside the source tree. The cache is safe to lose. A part is
+// program, and Helm, and keeps them in a cache outside the source tree. The cache is safe to lose. A part is
 // named by the content of all that goes into it, so a change of its sources makes a new one, and two
 // trees with the same sources share one. Builds of one part exclude each other between processes.
 package parts
@@ -37,6 +37,7 @@ type Parts struct {
 	Kubernetes string // one program; its first argument names the component
 	Containerd string // folder with containerd, containerd-shim-runc-v2, ctr and cri-run
 	Pause      string // static program
+	Helm       string // program
 	Cache      string // the folder that holds them all
 	Tree       string // the source tree
 }
@@ -63,6 +64,18 @@ func all() []part {
 			name: "containerd", expect: "the first build takes about two minutes on two cores",
 			sources: []string{"containerd/go.mod", "containerd/go.sum", "containerd/cri-run/*.go"}, dir: "containerd",
 			argv: func(out string) []string { return []string{"go", "build", "-o", out + "/", "tool", "./cri-run"} },
+		},
+		{
+			name: "helm", expect: "the first build takes about two minutes on two cores",
+			sources: []string{"helm/go.mod", "helm/go.sum"}, dir: "helm",
+			argv: func(out string) []string {
+				// What "helm template", which asks no API server, assumes.
+				const version = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
+				major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
+				minor, _, _ = strings.Cut(minor, ".")
+				flags := fmt.Sprintf("-s -w -X %sMajor=%s -X %sMinor=%s", version, major, version, minor)
+				return []string{"go", "build", "-ldflags=" + flags, "-o", out + "/helm", "tool"}
+			},
 		},
 		{
 			name: "pause", expect: "seconds", sources: []string{"pause/*.c"}, dir: "pause",
@@ -110,6 +123,7 @@ func Build(ctx context.Context, log io.Writer) (*Parts, error) {
 		Kubernetes: filepath.Join(paths["kubernetes"], "kubernetes"),
 		Containerd: paths["containerd"],
 		Pause:      filepath.Join(paths["pause"], "pause"),
+		Helm:       filepath.Join(paths["helm"], "helm"),
 		Cache:      cache,
 		Tree:       filepath.Join(source, "..", ".."),
 	}, nil
