@@ -59,7 +59,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     // Made by the controller manager, too, but later than we need it.
     (void)Send("POST", fmt::format("/api/v1/namespaces/{}/serviceaccounts", ns_),
                MetaOf("v1", "ServiceAccount", "default").Serialize());
-    Install("21-assignments.yaml");
+    Install("assignments-policy.yaml");
   }
 
   void TearDown() override {
@@ -149,7 +149,7 @@ class AdmissionApiServerTest : public ::testing::Test {
                                             {kube::kValidatingWebhooks, name, "", ""}},
                          .period = milliseconds(100)}};
     server_ = AdmissionServer::Start(io_, *client_, options, [] { return nullptr; }).value();
-    Install("60-webhook.yaml");
+    Install("webhook.yaml");
     // The cluster may have a deployed webhook as well, so an answer does not say that it was ours.
     const auto both = [this] {
       const int64_t before = server_->counts().allowed;

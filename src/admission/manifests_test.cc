@@ -18,7 +18,7 @@ using testing::ManifestText;
 using testing::ReadManifest;
 
 TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationThatSaysAnAssignment) {
-  const std::string text = ManifestText("21-assignments.yaml");
+  const std::string text = ManifestText("assignments-policy.yaml");
   for (const std::string_view key :
        {names::kAnnotationAssignment, names::kAnnotationGpushareAllocation,
         names::kAnnotationGpuAssigned, names::kAnnotationGpuMemPrefix,
@@ -28,7 +28,7 @@ TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationThatSaysAnAssignment)
 }
 
 TEST(AdmissionManifestsTest, TheAgentMayMakeEveryEventOfItsOwnAboutPods) {
-  const std::string text = ManifestText("20-admission.yaml");
+  const std::string text = ManifestText("agent-policies.yaml");
   for (const std::string_view reason :
        {names::kReasonCudaOutOfMemory, names::kReasonLimitChanged, names::kReasonLimitRejected,
         names::kReasonMemoryLimitBelowUse, names::kReasonLimiterBypassed}) {
@@ -50,14 +50,15 @@ void ExpectSubResourceIsGuarded(const Json& part) {
 
 // CEL fails with "no such key" where a request has no subresource, and a policy that fails denies.
 TEST(AdmissionManifestsTest, PoliciesCompareTheSubresourceOnlyWhereThereIsOne) {
-  for (const char* manifest : {"20-admission.yaml", "21-assignments.yaml", "22-privileged.yaml"}) {
+  for (const char* manifest :
+       {"agent-policies.yaml", "assignments-policy.yaml", "privileged-policy.yaml"}) {
     SCOPED_TRACE(manifest);
     for (const Json& object : ReadManifest(manifest)) ExpectSubResourceIsGuarded(object);
   }
 }
 
 TEST(AdmissionManifestsTest, TheWebhookIsAskedAboutEveryResourceAndAnnotation) {
-  const std::string text = ManifestText("60-webhook.yaml");
+  const std::string text = ManifestText("webhook.yaml");
   for (const std::string_view name :
        {names::kResourceGpu, names::kResourceMigPrefix, names::kResourceGpuMem,
         names::kResourceGpuCount, names::kAnnotationPrefix, names::kAnnotationGpuModels,
@@ -69,7 +70,7 @@ TEST(AdmissionManifestsTest, TheWebhookIsAskedAboutEveryResourceAndAnnotation) {
 
 TEST(AdmissionManifestsTest, WebhooksLockNobodyOut) {
   int webhooks = 0;
-  for (const Json& object : ReadManifest("60-webhook.yaml")) {
+  for (const Json& object : ReadManifest("webhook.yaml")) {
     const Json* list = object.Find("webhooks");
     if (list == nullptr) continue;
     for (const Json& webhook : list->items()) {
@@ -89,7 +90,7 @@ TEST(AdmissionManifestsTest, WebhooksLockNobodyOut) {
 }
 
 TEST(AdmissionManifestsTest, RightsAreForOurOwnObjectsAlone) {
-  for (const Json& object : ReadManifest("60-webhook.yaml")) {
+  for (const Json& object : ReadManifest("webhook.yaml")) {
     const Json* rules = object.Find("rules");
     if (rules == nullptr) continue;
     for (const Json& rule : rules->items()) {
@@ -105,7 +106,7 @@ TEST(SchedulerManifestsTest, SecretsAreThoseThatTheSchedulerFills) {
       Json::Strings({std::string(names::kAuthoritySecret), std::string(names::kClientSecret)});
   std::vector<std::string> secrets;
   bool granted = false;
-  for (const Json& object : ReadManifest("50-scheduler.yaml")) {
+  for (const Json& object : ReadManifest("scheduler.yaml")) {
     if (object.StringAt("kind").value() == "Secret") {
       secrets.push_back(object.Find("metadata")->StringAt("name").value());
       EXPECT_EQ(object.Find("data"), nullptr);  // an apply would write over what is in it
@@ -124,7 +125,7 @@ TEST(SchedulerManifestsTest, SecretsAreThoseThatTheSchedulerFills) {
 }
 
 TEST(SchedulerManifestsTest, KubeSchedulerShowsACertificate) {
-  const Json sample = ReadManifest("../samples/kube-scheduler.yaml").at(0);
+  const Json sample = ReadManifest("../../samples/kube-scheduler.yaml").at(0);
   const Json& extender = sample.Find("extenders")->items().at(0);
   EXPECT_THAT(extender.StringAt("urlPrefix").value(), HasSubstr("https://"));
   EXPECT_EQ(*extender.Find("enableHTTPS"), Json::Bool(true));

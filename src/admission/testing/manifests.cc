@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "src/base/file.h"
+#include "src/base/strings.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::admission::testing {
@@ -11,7 +12,13 @@ namespace tessera::admission::testing {
 std::string ManifestText(const std::string& name) {
   const char* root = std::getenv("TESSERA_SOURCE_DIR");
   if (root == nullptr) root = TESSERA_BUILT_FROM;
-  return ReadFile(fmt::format("{}/deploy/manifests/{}", root, name), size_t{1} << 20).value();
+  const std::string path = fmt::format("{}/deploy/chart/templates/{}", root, name);
+  const std::string text = ReadFile(path, size_t{1} << 20).value();
+  std::string without_actions;
+  for (const std::string_view line : Split(text, '\n')) {
+    if (!Trim(line).starts_with("{{")) without_actions.append(line) += '\n';
+  }
+  return without_actions;
 }
 
 std::vector<Json> ReadManifest(const std::string& name) {

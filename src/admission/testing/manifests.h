@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deploy/manifests, for tests. The tree is the one that the test was built from, or the folder that
-// TESSERA_SOURCE_DIR names where the test runs on another machine.
+// Templates of the chart (deploy/chart/templates) whose objects depend on no value, for tests. The
+// tree is the one that the test was built from, or the folder that TESSERA_SOURCE_DIR names if the
+// test runs on another machine.
 #pragma once
 
 #include <string>

@@ -126,7 +126,7 @@ func deploy(nodes []GPUs) error {
 	if err := loadImages(); err != nil {
 		return err
 	}
-	if err := applyManifests(); err != nil {
+	if err := installChart(); err != nil {
 		return err
 	}
 	_, err := Shared.Kubectl(ctx, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
@@ -146,25 +146,22 @@ func deploy(nodes []GPUs) error {
 	return nil
 }
 
-// forTests changes what tests would wait for: agents with other options come to all nodes at once, and GPUs
-// of a pod whose processes do not end are withdrawn sooner.
-var forTests = map[string]string{
-	"maxUnavailable: 10%": "maxUnavailable: 100%",
-	"- name: NODE_NAME":   "- {name: RELEASE_TIMEOUT, value: \"10\"}\n        - name: NODE_NAME",
+// HelmArgs are those of "helm upgrade --install" for this cluster. They shorten what tests would wait for:
+// agents with other options come to all nodes at once, and GPUs of a pod whose processes do not end are
+// withdrawn sooner.
+func HelmArgs() []string {
+	return []string{
+		"--namespace", "tessera-system", "--create-namespace",
+		"--values", filepath.Join(Root, "deploy/simulated/values.yaml"),
+		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%",
+		"--set-json", `agent.env=[{"name":"RELEASE_TIMEOUT","value":"10"}]`,
+	}
 }
 
-func applyManifests() error {
-	text, err := Shared.Kubectl(ctx, "kustomize", filepath.Join(Root, "deploy/simulated"))
-	if err != nil {
-		return err
-	}
-	for old, changed := range forTests {
-		if strings.Count(text, old) != 1 {
-			return fmt.Errorf("deploy/simulated has %q %d times, not once", old, strings.Count(text, old))
-		}
-		text = strings.Replace(text, old, changed, 1)
-	}
-	return Shared.Apply(ctx, text)
+func installChart() error {
+	_, err := Shared.Helm(ctx, append([]string{"upgrade", "--install", "tessera", filepath.Join(Root, "deploy/chart")},
+		HelmArgs()...)...)
+	return err
 }
 
 func loadImages() error {
