@@ -24,8 +24,9 @@ Replica::~Replica() { Stop(); }
 
 std::unique_ptr<kube::Client> Replica::ClientFor(size_t in_flight, Duration deadline) {
   const auto term = [leading = leading_] { return leading->term(); };
+  const kube::Config config;  // a temporary makes GCC 12 warn of uninitialized members
   return std::make_unique<kube::Client>(
-      *process_, std::make_unique<Connection>(world_, server_, *process_, term), kube::Config{},
+      *process_, std::make_unique<Connection>(world_, server_, *process_, term), config,
       kube::ClientOptions{
           .deadline = deadline, .max_in_flight = in_flight, .seed = world_.random().Next()});
 }
