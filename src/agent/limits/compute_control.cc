@@ -91,13 +91,11 @@ std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::st
   if (found == meters_.end()) return std::nullopt;
   Meter& meter = found->second;
   const int64_t span = meter.at - std::exchange(meter.told_at, meter.at);
-  const int64_t used = meter.metered - std::exchange(meter.told_metered, meter.metered);
+  const double used = meter.used - std::exchange(meter.told_used, meter.used);
   const int64_t waited = meter.waited - std::exchange(meter.told_waited, meter.waited);
   if (span <= 0 || span == meter.at) return std::nullopt;
-  const auto part = [span](int64_t time) {
-    return std::max(0.0, static_cast<double>(time) / static_cast<double>(span));
-  };
-  return ComputeUse{std::min(part(used), 1.0), part(waited),
+  const auto part = [span](double time) { return std::max(0.0, time / static_cast<double>(span)); };
+  return ComputeUse{std::min(part(used), 1.0), part(static_cast<double>(waited)),
                     std::chrono::nanoseconds(meter.waited)};
 }
 
@@ -178,6 +176,8 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
     readings.push_back(std::move(*reading));
     const std::lock_guard lock(mutex_);
     Meter& meter = meters_[key];
+    // The sum falls when a process ends.
+    if (metered > meter.metered) meter.used += meter.bias * double(metered - meter.metered);
     meter.metered = metered;
     meter.waited = read->waited;
     meter.at = now;
@@ -189,6 +189,11 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
   };
   std::ranges::for_each(outcome.grants, write);
   std::ranges::for_each(outcome.parts, write);
+  const std::lock_guard lock(mutex_);
+  for (const Arbiter::Grant& grant : outcome.grants) {
+    const auto meter = meters_.find(gpu->members.at(grant.id)->first);
+    if (meter != meters_.end()) meter->second.bias = double(grant.bias) / limiter::kOne;
+  }
   gpu->next = outcome.next;
 }
 

@@ -74,8 +74,11 @@ class ComputeControl {
     std::map<limiter::Arbiter::Id, const std::pair<const Key, Known>*> members;  // of `known_`
   };
   struct Meter {
-    int64_t metered = 0, waited = 0, at = 0;                 // as the thread has read it
-    int64_t told_metered = 0, told_waited = 0, told_at = 0;  // at the last call of Used
+    int64_t metered = 0, waited = 0, at = 0;  // as the thread has read it
+    double bias = 1;                          // the arbiter's correction of `metered`
+    double used = 0;                          // GPU time in ns, corrected
+    double told_used = 0;                     // told_*: at the last call of Used
+    int64_t told_waited = 0, told_at = 0;
   };
 
   void Run();

@@ -110,6 +110,28 @@ TEST_F(ComputeControlTest, SaysWhatAMemberHasUsedSinceItWasAsked) {
   EXPECT_EQ(used->waited_for, std::chrono::milliseconds(50));
 }
 
+// The limiter measures 0.6 of the GPU, of which the driver confirms half.
+TEST_F(ComputeControlTest, UseIsCorrectedByTheDriversUtilization) {
+  Container container(dir_.path(), "a", 0.9);
+  ComputeControl control;
+  ComputeControl::Member member = container.member();
+  control.Update({member});
+  member.utilization = 0.3;
+  int64_t last = NowNs();
+  double shown = 0;
+  for (int step = 0; step < 60 && (shown < 0.2 || shown > 0.4); ++step) {
+    // A step has many ticks, because its last reading is old by up to one.
+    for (int i = 0; i < 30; ++i) {
+      const int64_t now = NowNs();
+      container.Work((now - std::exchange(last, now)) * 6 / 10);
+      std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    }
+    control.Update({member});
+    if (const auto use = control.Used(Uid("a"), "main", kOneGpu)) shown = use->used;
+  }
+  EXPECT_NEAR(shown, 0.3, 0.1);
+}
+
 TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrants) {
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;
