@@ -93,6 +93,7 @@ class Agent::Impl {
   Status StartStatusPage();
   Status StartExporter();
   void StartManagerPage();
+  void GetHoldings(std::function<void(Holdings)> then);
   void StartPublisher();
   void StartDeviceNodes();
   void MakeDeviceNodes();
@@ -299,11 +300,15 @@ Status Agent::Impl::StartExporter() {
   Exporter::Sources sources;
   sources.loader = MakeLoader();
   sources.caller = caller_.get();
-  sources.holdings = [this](std::function<void(Holdings)> then) {
-    if (grants_) grants_->GetHoldings(std::move(then));
-  };
+  sources.holdings = [this](std::function<void(Holdings)> then) { GetHoldings(std::move(then)); };
   exporter_ = std::make_unique<Exporter>(runner_, std::move(exporter), std::move(sources));
   return Status::Ok();
+}
+
+// Calls `then` in any case: its caller waits for it.
+void Agent::Impl::GetHoldings(std::function<void(Holdings)> then) {
+  if (grants_) return grants_->GetHoldings(std::move(then));
+  then({});
 }
 
 // An error of the page does not stop the agent: a gpu-manager that is still on the node keeps the
@@ -314,9 +319,7 @@ void Agent::Impl::StartManagerPage() {
   sources.devices = &devices_;
   sources.loader = MakeLoader();
   sources.caller = caller_.get();
-  sources.holdings = [this](std::function<void(Holdings)> then) {
-    if (grants_) grants_->GetHoldings(std::move(then));
-  };
+  sources.holdings = [this](std::function<void(Holdings)> then) { GetHoldings(std::move(then)); };
   auto page = ManagerPage::Start(io_, runner_, options_.manager_address, options_.node_name,
                                  std::move(sources));
   if (!page.ok()) {

@@ -213,7 +213,7 @@ void GrantsThread::OnXid(const std::string& uuid, uint64_t code) {
 
 void GrantsThread::GetHoldings(std::function<void(Holdings)> then) {
   runner_.Post([this, then = std::move(then)] {
-    if (state_ != nullptr) then(HoldingsOf(state_->ledger, state_->pods.get()));
+    then(state_ != nullptr ? HoldingsOf(state_->ledger, state_->pods.get()) : Holdings());
   });
 }
 

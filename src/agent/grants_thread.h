@@ -67,7 +67,8 @@ class GrantsThread final : public KubeletGrants {
   void OnXid(const std::string& uuid, uint64_t code);
   // Sets the value of the node's label. Any thread.
   void SetIsolationDisabled(bool disabled);
-  // Passes the holdings of containers to `then` on the grants' thread. Any thread.
+  // Passes the holdings of containers, or none while the thread starts or ends, to `then` on the
+  // grants' thread. Any thread.
   void GetHoldings(std::function<void(Holdings)> then);
   // Runs on the grants' thread.
   void Post(TaskRunner::Task task) { runner_.Post(std::move(task)); }

@@ -35,7 +35,7 @@ class ManagerPage {
     const DeviceSetHolder* devices = nullptr;  // outlives the page, as does the caller
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;
-    // Calls `then` once, on any thread, or never if the grants are destroyed.
+    // Calls `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
     OwnerOfPid owner_of = [](int pid) { return OwnerOf("/proc", pid); };
   };

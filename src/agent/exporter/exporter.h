@@ -32,7 +32,7 @@ class Exporter {
   struct Sources {
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;  // outlives the exporter
-    // Calls `then` once, on any thread, or never where the grants are destroyed.
+    // Calls `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
   };
 
