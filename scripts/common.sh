@@ -79,6 +79,18 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
 }
 
+# Debian's Prometheus, unpacked beside the caches: installing the package would start a server.
+PROMETHEUS=$TESSERA_CACHE/prometheus/usr/bin
+unpack_prometheus() {
+  [ ! -x "$PROMETHEUS/prometheus" ] || { say "nothing to do"; return 0; }
+  local folder
+  folder=$(mktemp -d "$TESSERA_CACHE/prometheus.XXXXXX")
+  (cd "$folder" && { apt-get download prometheus || { apt-get update && apt-get download prometheus; }; } && dpkg -x prometheus_*.deb . && rm prometheus_*.deb) ||
+    { rm -rf "$folder"; return 1; }
+  rm -rf "$TESSERA_CACHE/prometheus"
+  mv "$folder" "$TESSERA_CACHE/prometheus"
+}
+
 # build PRESET [TARGET...]
 build() {
   local preset=$1
