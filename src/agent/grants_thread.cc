@@ -53,11 +53,22 @@ bool HasEnded(const Pods* pods, const ContainerRef& holder) {
          (pod->second->ended || pod->second->ended_containers.contains(holder.container));
 }
 
+// The API server says "containerd://<ID>".
+std::string ContainerIdOf(const Pods* pods, const ContainerRef& holder) {
+  if (pods == nullptr) return "";
+  const auto pod = pods->pods().find(holder.pod_uid);
+  if (pod == pods->pods().end()) return "";
+  const auto id = pod->second->container_ids.find(holder.container);
+  if (id == pod->second->container_ids.end()) return "";
+  return id->second.substr(id->second.rfind('/') + 1);
+}
+
 ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pods* pods) {
   return {.limits_dir = options.service.limits_dir,
           .find = {.proc_root = options.proc_root},
           .stop_bypass = options.limits_stop_bypass,
-          .has_ended = [pods](const ContainerRef& holder) { return HasEnded(pods, holder); }};
+          .has_ended = [pods](const ContainerRef& holder) { return HasEnded(pods, holder); },
+          .container_id_of = [pods](const auto& holder) { return ContainerIdOf(pods, holder); }};
 }
 
 }  // namespace

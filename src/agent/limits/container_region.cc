@@ -6,6 +6,7 @@
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,6 +57,23 @@ Fd UsageFolderOf(const Fd& process, const struct stat& limits, bool require_tmpf
   return Fd();
 }
 
+// Whether a memory map, the text of /proc/<pid>/maps, has the file. A line is "<addresses> <rights>
+// <offset> <major>:<minor> <inode> <path>".
+bool HasMapped(const std::string& maps, const struct stat& file) {
+  const std::string mark = fmt::format(" {:02x}:{:02x} {} ", major(file.st_dev), minor(file.st_dev),
+                                       static_cast<uint64_t>(file.st_ino));
+  return maps.find(mark) != std::string::npos;
+}
+
+// Whether the folder in the place of `limits` is the agent's own, which was removed on the host and
+// made anew. No container can write to that file system.
+bool IsReplaced(const Fd& root, const std::string& folder, const struct stat& limits) {
+  const Fd seen = OpenBelow(root.get(), folder, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+  struct stat info {};
+  return seen.valid() && ::fstat(seen.get(), &info) == 0 && info.st_dev == limits.st_dev &&
+         info.st_nlink == 0;
+}
+
 Status NotFound() { return Status(Code::kNotFound, "no process of the container is known"); }
 
 }  // namespace
@@ -89,6 +107,23 @@ Result<FoundContainer> FindContainer(const std::string& limits,
     return FoundContainer{candidate.container_id, std::move(process), std::move(folder)};
   }
   return Error(Code::kNotFound, "no process sees {}", limits);
+}
+
+LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& options) {
+  struct stat file {};
+  const std::string process = fmt::format("{}/{}", options.proc_root, pid);
+  const Fd root(::open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid() || ::stat(limits.c_str(), &file) != 0) return LimitsSight::kUnknown;
+  for (const std::string place : kPlaces) {
+    const Fd seen = OpenBelow(root.get(), place + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
+    if (!seen.valid() && (errno == ENOSYS || errno == EPERM)) return LimitsSight::kUnknown;
+    if (seen.valid() && IsSame(seen.get(), file)) return LimitsSight::kSeen;
+    if (IsReplaced(root, place + "/limits", file)) return LimitsSight::kUnknown;
+  }
+  const Result<std::string> maps = ReadFile(process + "/maps");
+  // A process that ends meanwhile has no map any more.
+  if (!maps.ok() || maps->empty()) return LimitsSight::kUnknown;
+  return HasMapped(*maps, file) ? LimitsSight::kSeen : LimitsSight::kHidden;
 }
 
 Result<std::unique_ptr<ContainerRegion>> ContainerRegion::Open(const std::string& limits) {

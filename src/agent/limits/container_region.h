@@ -55,6 +55,16 @@ Result<FoundContainer> FindContainer(const std::string& limits,
                                      const std::vector<PodProcess>& processes,
                                      const FindOptions& options);
 
+// Whether a process can read the limits that the agent wrote for its container.
+enum class LimitsSight {
+  kSeen,     // it sees or has mapped that file
+  kHidden,   // another file or none is in the file's place: it was unmounted or covered
+  kUnknown,  // the process has ended, the kernel has no openat2, or the agent's file was replaced
+};
+// Looks at process `pid` as FindContainer does. A process that has changed its root after its
+// limiter was loaded still has the file mapped. May hang.
+LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& options);
+
 class ContainerRegion {
  public:
   // `limits`: path on the host. Errors of LimitsFile::Open as a Status; NOT_FOUND: not limited.

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
 
@@ -136,6 +137,37 @@ TEST_F(ContainerRegionTest, AFolderThatIsNoTmpfsIsNotOpened) {
     GTEST_SKIP() << "the folder for temporary files is a tmpfs";
   }
   EXPECT_EQ(FindContainer(limits_, {{pid_, "aa"}}, {}).status().code(), Code::kNotFound);
+}
+
+TEST_F(ContainerRegionTest, ACoveredFileIsHidden) {
+  const bool started = Start([] {
+    ::signal(SIGUSR1, [](int) {
+      (void)Mount("tmpfs", "/run/tessera/limits", "tmpfs", 0);
+      (void)!::open("/run/tessera/usage/done", O_CREAT | O_WRONLY, 0600);
+    });
+  });
+  if (!started) GTEST_SKIP() << "this process may not mount";
+  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kSeen);
+  ::kill(pid_, SIGUSR1);
+  const std::string done = fmt::format("/proc/{}/root/run/tessera/usage/done", pid_);
+  for (int i = 0; i < 1000 && !fs::exists(done); ++i) ::usleep(10000);
+  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kHidden);
+  End();
+  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kUnknown) << "it has ended";
+}
+
+TEST_F(ContainerRegionTest, AFolderThatWasMadeAnewOnTheHostIsNoHiddenFile) {
+  if (!Start([] {})) GTEST_SKIP() << "this process may not mount";
+  fs::remove_all(temp_.path() + "/host");
+  fs::create_directories(temp_.path() + "/host");
+  limiter::LimitsFile limits;
+  ASSERT_EQ(limits.Open(limits_.c_str()), 0);
+  struct stat info {};
+  const std::string seen = fmt::format("/proc/{}/root/run/tessera/limits", pid_);
+  if (::stat(seen.c_str(), &info) != 0 || info.st_nlink != 0) {
+    GTEST_SKIP() << "the file system counts no links of folders";
+  }
+  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kUnknown);
 }
 
 }  // namespace

@@ -44,6 +44,14 @@ struct ContainerUsage::Watched {
   Result<std::vector<int>> pids = std::vector<int>();  // with a limiter, as they know themselves
   bool readable = false;
   std::string container_id;  // as the jobs knew it in this round
+  // The engine's ID, from the region or from the API server. "" and `is_alone`: the pod has no other
+  // container with GPUs, so each process of the pod that uses one is of this container.
+  std::string owner_id;
+  bool is_alone = false;
+
+  // The last check of which processes cannot see `limits`, and the one that is under way.
+  std::set<int> hidden;  // pids
+  std::optional<MonotonicTime> checking_since;
 
   std::optional<FoundContainer> newly_found;
   bool searching = false;
@@ -61,6 +69,7 @@ struct ContainerUsage::ReportedProcess {
   ProcessOwner owner;
   std::optional<int> own_pid;
   std::string name;
+  bool is_hidden = false;  // it cannot see the limits of its container
 };
 
 struct ContainerUsage::Round {
@@ -261,7 +270,50 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
       }
     }
   };
-  RunJob("usage-after", work, [this, round] { Finish(*round); });
+  RunJob("usage-after", work, [this, round] {
+    FindOwners(*round);
+    Finish(*round);
+    CheckSight(*round);
+  });
+}
+
+// Tells whose processes the driver reports, of a container that no search has found, too.
+void ContainerUsage::FindOwners(const Round& round) const {
+  std::map<Uid, int> with_gpus;
+  for (const auto& [key, entry] : ledger_->entries()) ++with_gpus[key.first];
+  for (const auto& watched : round.all) {
+    watched->owner_id = watched->container_id;
+    if (watched->owner_id.empty() && options_.container_id_of)
+      watched->owner_id = options_.container_id_of(watched->who);
+    watched->is_alone = with_gpus[watched->who.pod_uid] == 1;
+  }
+}
+
+// Which of the reported processes cannot see the limits of their container. Looking at files below
+// the root of a container may hang, so each container has a job of its own; the answer counts in the
+// next round.
+void ContainerUsage::CheckSight(const Round& round) {
+  for (const auto& watched : round.all) {
+    if (watched->checking_since) continue;
+    std::set<int> pids;
+    for (const auto& [pid, process] : round.reported) {
+      if (IsOwn(*watched, process.owner)) pids.insert(pid);
+    }
+    if (pids.empty()) watched->hidden.clear();
+    if (pids.empty()) continue;
+    watched->checking_since = runner_->clock().Now();
+    const auto hidden = std::make_shared<std::set<int>>();
+    const auto work = [pids, hidden, find = options_.find,
+                       limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
+      for (const int pid : pids) {
+        if (SightOf(limits, pid, find) == LimitsSight::kHidden) hidden->insert(pid);
+      }
+    };
+    RunJob("usage-sight", work, [watched, hidden] {
+      watched->checking_since.reset();
+      watched->hidden = *hidden;
+    });
+  }
 }
 
 void ContainerUsage::Finish(const Round& round) {
@@ -290,20 +342,32 @@ void ContainerUsage::Finish(const Round& round) {
   Publish(std::move(uses));
 }
 
+bool ContainerUsage::IsOwn(const Watched& watched, const ProcessOwner& owner) {
+  if (owner.pod_uid != watched.who.pod_uid) return false;
+  return watched.owner_id.empty() ? watched.is_alone : owner.container_id == watched.owner_id;
+}
+
 std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(const Watched& watched,
                                                                        const std::string& uuid,
-                                                                       const Round& round) {
-  const ProcessOwner self{watched.who.pod_uid, watched.container_id};
+                                                                       const Round& round) const {
   const auto& gpus = round.report->gpus;
   const auto gpu = std::ranges::find(gpus, uuid, &gpu::ProcessReport::Gpu::uuid);
   if (gpu == gpus.end()) return std::nullopt;
   std::vector<gpu::ProcessUse> own;
   for (const gpu::ProcessUse& process : gpu->processes) {
     const auto reported = round.reported.find(process.pid);
-    const bool is_own = reported != round.reported.end() && reported->second.owner == self;
-    if (is_own && !self.container_id.empty()) own.push_back(process);
+    if (reported == round.reported.end() || !IsOwn(watched, reported->second.owner)) continue;
+    if (!watched.container_id.empty() || IsHidden(watched, process.pid)) own.push_back(process);
   }
   return own;
+}
+
+// A check that does not return looks at a file system that the container has mounted there, and
+// tells nothing of a container that is found.
+bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
+  const bool is_stuck =
+      watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
+  return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 
 ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceShare& share,
@@ -357,12 +421,14 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
   const Status& status = watched.pids.status();
   const bool counts_none =
       status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
-  if (!status.ok() && !counts_none) return;
   const std::vector<int> counted = status.ok() ? *watched.pids : std::vector<int>();
   std::vector<ReportedProcess> bypassing;
   for (const gpu::ProcessUse& process : processes) {
-    const ReportedProcess& reported = round.reported.at(process.pid);
-    if (!reported.own_pid || std::ranges::count(counted, *reported.own_pid) != 0) continue;
+    ReportedProcess reported = round.reported.at(process.pid);
+    reported.is_hidden = IsHidden(watched, process.pid);
+    const bool is_uncounted = (status.ok() || counts_none) && reported.own_pid &&
+                              std::ranges::count(counted, *reported.own_pid) == 0;
+    if (!reported.is_hidden && !is_uncounted) continue;
     gpu->without_limiter.insert(process.pid);
     if (before.contains(process.pid)) bypassing.push_back(reported);
   }
@@ -376,26 +442,36 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
   HandleBypass(watched, bypassing, with_event, use->uuid);
 }
 
+// Why the process has no limiter, where the container's files say so; "": its memory map may.
+std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
+  if (process.is_hidden) {
+    return fmt::format(
+        "the limits of the container are not visible to process {}: /dev/tessera/limits is "
+        "unmounted or covered; leave what is mounted below /dev/tessera alone, or take the "
+        "capability CAP_SYS_ADMIN from the container",
+        process.pid);
+  }
+  if (counted.code() != Code::kFailedPrecondition) return "";
+  return fmt::format(
+      "the container has damaged the file in which its processes count what they hold ({}); "
+      "restart the container, and leave that file alone",
+      counted.message());
+}
+
 void ContainerUsage::HandleBypass(const Watched& watched,
                                   const std::vector<ReportedProcess>& processes, bool with_event,
                                   const std::string& uuid) {
   const ContainerRef& who = watched.who;
   const bool stops = options_.stop_bypass.Contains(who.pod_namespace);
-  const std::string damage =
-      watched.pids.status().code() == Code::kFailedPrecondition
-          ? fmt::format(
-                "the container has damaged the file in which its processes count what they "
-                "hold ({}); restart the container, and leave that file alone",
-                watched.pids.status().message())
-          : "";
+  const std::string cause = CauseOf(processes[0], watched.pids.status());
   struct Outcome {
     std::string text;
     int killed = 0;
   };
   const auto outcome = std::make_shared<Outcome>();
-  const auto work = [processes, damage, stops, outcome, root = options_.find.proc_root] {
+  const auto work = [processes, cause, stops, outcome, root = options_.find.proc_root] {
     const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
-    outcome->text = !damage.empty() ? damage : DescribeBypass(maps.value_or(""));
+    outcome->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
     if (!stops) return;
     Status problem;
     for (const ReportedProcess& process : processes) {

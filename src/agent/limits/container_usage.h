@@ -4,7 +4,10 @@
 // writes the difference into the container's `limits` (unaccounted.h), where the limiters add it to
 // what they hold. It publishes the numbers, and an Event where an allocation was refused, where a
 // container has more than a limit that was lowered, and where a process uses a GPU without a
-// limiter (bypass.h). In namespaces that `stop_bypass` names it kills such a process.
+// limiter (bypass.h). In namespaces that `stop_bypass` names it kills such a process. A process has
+// no limiter if it is not counted in the container's `usage`, or if it cannot read the container's
+// `limits`. The second is found out also for a container that no search finds, because it has
+// unmounted or covered its files: its processes are then known by their cgroup.
 //
 // A container that lives for less than a second or two may end unseen. Containers that have ended
 // are not published.
@@ -72,6 +75,9 @@ struct ContainerUsageOptions {
   FindOptions find;
   NamespaceSet stop_bypass;  // whose processes are killed if they use a GPU without a limiter
   std::function<bool(const ContainerRef&)> has_ended;  // null: no container has
+  // The engine's ID of a running container, without "containerd://"; "" while it is not known.
+  // Null: never known.
+  std::function<std::string(const ContainerRef&)> container_id_of;
 };
 
 class ContainerUsage {
@@ -131,13 +137,19 @@ class ContainerUsage {
   void ReadBefore();
   void Search(const Round& round);
   void ReadAfter(const std::shared_ptr<Round>& round);
+  void FindOwners(const Round& round) const;
+  void CheckSight(const Round& round);
   void Finish(const Round& round);
+  static bool IsOwn(const Watched& watched, const ProcessOwner& owner);
   // The processes of the container that NVML reports on the GPU; nothing where that is not known.
-  static std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
-                                                const Round& round);
+  // Of a container that is not found, those that cannot see its limits: it may be starting.
+  std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
+                                         const Round& round) const;
   ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
+  bool IsHidden(const Watched& watched, int pid) const;
   void CheckBypass(const Watched& watched, const ProcessUses& processes, const Round& round,
                    OnGpu* gpu, ContainerGpuUse* use);
+  static std::string CauseOf(const ReportedProcess& process, const Status& counted);
   void HandleBypass(const Watched& watched, const std::vector<ReportedProcess>& processes,
                     bool with_event, const std::string& uuid);
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading, OnGpu* gpu);

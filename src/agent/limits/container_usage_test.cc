@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <filesystem>
 
 #include "api/names.h"
@@ -66,6 +69,15 @@ class ContainerUsageTest : public ::testing::Test {
         WriteFileAtomically(proc + "/maps", "1-2 r-xp 0 0:1 7  /opt/own/libcuda.so.1\n", 0644)
             .ok());
   }
+  // The process has a file of its own, or none, where the container's limits were.
+  void CoverLimits(const std::string& id, bool with_own_file) {
+    const std::string path = temp_.path() + "/root-" + id + "/dev/tessera/limits/limits";
+    fs::remove(path);
+    if (with_own_file) {
+      limiter::LimitsFile forged;
+      EXPECT_EQ(forged.Open(path.c_str()), 0);
+    }
+  }
   // By which the process of a container knows itself.
   static int OwnPid(int pid) { return pid - 70; }
   void EndProcess(int pid) { fs::remove_all(temp_.path() + "/proc/" + std::to_string(pid)); }
@@ -81,6 +93,9 @@ class ContainerUsageTest : public ::testing::Test {
     options.limits_dir = limits_dir_;
     options.find = {temp_.path() + "/proc", false};
     options.stop_bypass = stop_bypass_;
+    options.container_id_of = [this](const ContainerRef& who) {
+      return known_ids_.contains(who.container) ? known_ids_.at(who.container) : "";
+    };
     options.has_ended = [this](const ContainerRef& who) { return ended_.contains(who.container); };
     usage_.emplace(
         &runner_, options, &ledger_, &reader_, &caller_,
@@ -117,6 +132,7 @@ class ContainerUsageTest : public ::testing::Test {
   GrantLedger ledger_{&log_, {}, &skipped_};
   NamespaceSet stop_bypass_;
   std::set<std::string> ended_;
+  std::map<std::string, std::string> known_ids_;  // to the API server, by container
   std::optional<ContainerUsage> usage_;
   std::shared_ptr<const ContainerUses> uses_;
   std::vector<PodEvent> events_;
@@ -360,6 +376,110 @@ TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
       << events_[0].message;
 }
 
+// The container is never found: none of its processes sees its limits.
+TEST_F(ContainerUsageTest, AContainerThatCoversItsLimitsIsReported) {
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/true);
+  UsageTestFile forged(UsagePath("aa"));
+  forged.Hold(0, 64 * kMebi);
+  forged.usage().pids[0] = OwnPid(71);
+  Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
+  Start();
+  Seconds(1);
+  EXPECT_TRUE(events_.empty()) << "one round alone is no evidence";
+  Seconds(9);
+  EXPECT_TRUE(Use().is_read);
+  EXPECT_EQ(Use().bypassing, 1);
+  EXPECT_EQ(Use().processes, 1);
+  EXPECT_EQ(Use().reported, Bytes(3536 * kMebi));
+  EXPECT_EQ(Use().unaccounted, Bytes(3024 * kMebi));
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_NE(events_[0].message.find("the limits of the container are not visible to process 71: "
+                                    "/dev/tessera/limits is unmounted or covered"),
+            std::string::npos)
+      << events_[0].message;
+  Report({});
+  Seconds(2);
+  EXPECT_EQ(Use().bypassing, 0);
+}
+
+TEST_F(ContainerUsageTest, AContainerThatUnmountsItsLimitsIsReported) {
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/false);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 1);
+  EXPECT_EQ(events_.size(), 1u);
+}
+
+// Another process of the container sees the limits, and this one counts in the true usage file.
+TEST_F(ContainerUsageTest, AProcessThatCoversTheLimitsForItselfIsReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  file.usage().pids[0] = OwnPid(71);
+  Start();
+  Seconds(3);
+  AddProcess(72, "aa");
+  fs::create_directories(temp_.path() + "/root-own");
+  fs::remove(temp_.path() + "/proc/72/root");
+  fs::create_directory_symlink(temp_.path() + "/root-own", temp_.path() + "/proc/72/root");
+  file.Hold(1, 64 * kMebi);
+  file.usage().pids[1] = OwnPid(72);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 72, .memory = Bytes(400 * kMebi)}});
+  Seconds(4);
+  EXPECT_EQ(Use().bypassing, 1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("not visible to process 72"), std::string::npos);
+}
+
+// It has called chroot after its limiter was loaded.
+TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  file.usage().pids[0] = OwnPid(71);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(3);
+  struct stat info {};
+  ASSERT_EQ(::stat(LimitsPath(limits_dir_, {Uid(kUid), "main"}).c_str(), &info), 0);
+  CoverLimits("aa", /*with_own_file=*/false);
+  const std::string line =
+      fmt::format("7f00-7f01 r--s 00000000 {:02x}:{:02x} {}   /dev/tessera/limits/limits\n",
+                  major(info.st_dev), minor(info.st_dev), info.st_ino);
+  ASSERT_TRUE(WriteFileAtomically(temp_.path() + "/proc/71/maps", line, 0644).ok());
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 0);
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ContainerUsageTest, OfTwoContainersOfAPodTheOneThatCoversItsLimitsIsReported) {
+  GrantLedger::Entry entry{.holder = {Uid(kUid), "ml", "train", "side"},
+                           .shares = {{uuid_, MilliGpu(300), Bytes(4096 * kMebi)}}};
+  device::NodeInventory gpus;
+  gpus.gpus.push_back({.uuid = uuid_, .memory = GiB(16)});
+  ASSERT_TRUE(ledger_.Bind(entry, nullptr, gpus, {}).ok());
+  ASSERT_TRUE(
+      limits_.Write(entry.holder, {{.uuid = uuid_, .milli = 300, .bytes = 4096 * kMebi}}).ok());
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/false);
+  AddProcess(72, "bb");
+  UsageTestFile file(UsagePath("bb"));
+  file.Hold(0, 64 * kMebi);
+  file.usage().pids[0] = OwnPid(72);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 72, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty()) << "it is not known which container that is";
+  known_ids_["side"] = "aa";
+  Seconds(5);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("process 71 (python) of container side"), std::string::npos);
+}
+
 // A process of the container that has no limiter.
 class StopBypassTest : public ContainerUsageTest {
  protected:
@@ -375,6 +495,17 @@ class StopBypassTest : public ContainerUsageTest {
 
 TEST_F(StopBypassTest, KillsProcessesWithoutALimiterWhereThePolicySaysSo) {
   stop_bypass_ = std::set<std::string>{"other", "ml"};
+  Start();
+  Seconds(5);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find(". --limits-stop-bypass: 1 killed"), std::string::npos)
+      << events_[0].message;
+  EXPECT_EQ(child_.Signal(), SIGKILL);
+}
+
+TEST_F(StopBypassTest, KillsProcessesOfAContainerThatCoversItsLimits) {
+  CoverLimits("aa", /*with_own_file=*/true);
+  stop_bypass_ = std::set<std::string>{"ml"};
   Start();
   Seconds(5);
   ASSERT_EQ(events_.size(), 1u);
