@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -182,6 +183,39 @@ func TestAProcessWithoutTheLimiterIsReported(t *testing.T) {
 		message := bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "jsonpath={.items[*].message}")
 		return strings.Contains(message, "it calls /dev/tessera/real/libcuda past the limiter")
 	})
+}
+
+// A container with CAP_SYS_ADMIN covers its limits with a file of its own before its program starts. The limiter in it
+// takes that file for the agent's, so the report is what is left.
+func TestAContainerThatCoversItsLimitsIsReported(t *testing.T) {
+	const gib = 1 << 30
+	pod := bed.Pod{Name: "cover", Containers: []bed.Container{{
+		Name: "main", Image: "attacker", AddCaps: []string{"SYS_ADMIN"},
+		Args:   []string{"-cover", "/dev/tessera/limits", "/usr/bin/vectoradd", "--bytes", fmt.Sprint(6 * gib), "--hold", "600"},
+		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+	}}}.Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	bed.Eventually(t, bed.PodTimeout, "an Event GPULimiterBypassed with its cause", func() bool {
+		message := bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "jsonpath={.items[*].message}")
+		return strings.Contains(message, "/dev/tessera/limits is unmounted or covered")
+	})
+	if log := bed.Logs(t, pod); !strings.Contains(log, "Test PASSED") {
+		t.Errorf("the forged limit holds no more, and this test proves less: %s", log)
+	}
+	bed.Eventually(t, bed.PodTimeout, "tessera top shows the bypass", func() bool {
+		text, err := exec.Command(bed.Tool("tessera"), "top", "--kubeconfig", bed.Shared.Kubeconfig()).CombinedOutput()
+		return err == nil && strings.Contains(lineOf(string(text), pod), "bypassed")
+	})
+}
+
+// lineOf is the line of a table that begins with a name.
+func lineOf(text, name string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, name+" ") {
+			return line
+		}
+	}
+	return ""
 }
 
 // A limit is lowered below what a running pod holds: nothing is stopped, what it allocates afterwards is refused, and

@@ -182,6 +182,7 @@ func loadImages() error {
 	}
 	variants := map[string][]string{
 		"probe":     nil,
+		"attacker":  {"--elf", filepath.Join(Root, "build/release/bin/vectoradd") + ":/usr/bin/vectoradd", "--ldcache"},
 		"probe-all": {"--env", "NVIDIA_VISIBLE_DEVICES=all", "--env", "NVIDIA_DRIVER_CAPABILITIES=all"},
 	}
 	for name, extra := range variants {

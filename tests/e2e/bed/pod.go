@@ -20,6 +20,7 @@ type Container struct {
 	Args       []string
 	Env        map[string]string
 	Privileged bool
+	AddCaps    []string // capabilities beyond the engine's own
 }
 
 // Pod is a pod of the namespace "default".
@@ -50,6 +51,9 @@ func (c Container) manifest(readOnly bool) Object {
 	}
 	m := Object{"name": c.Name, "image": image, "imagePullPolicy": "Never", "args": c.Args,
 		"securityContext": Object{"readOnlyRootFilesystem": readOnly, "privileged": c.Privileged}}
+	if len(c.AddCaps) > 0 {
+		m["securityContext"].(Object)["capabilities"] = Object{"add": c.AddCaps}
+	}
 	limits := Object{}
 	for resource, count := range c.Limits {
 		limits[resource] = count

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -34,7 +35,11 @@ func main() {
 	fail := flag.Bool("fail", false, "end with exit code 1")
 	whom := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does, or a URL to post it to")
 	question := flag.String("question", "", "what to ask there")
+	covered := flag.String("cover", "", "a folder of limits to cover with one without a limit; then run the arguments")
 	flag.Parse()
+	if *covered != "" {
+		panic(coverLimits(*covered, flag.Args()))
+	}
 
 	report := Report{Environment: map[string]string{}, OpenErrors: map[string]string{}, LdCache: -1}
 	report.Devices, _ = filepath.Glob("/dev/nvidia*")
@@ -71,6 +76,25 @@ func main() {
 	if *fail {
 		os.Exit(1)
 	}
+}
+
+// coverLimits puts a tmpfs over the folder, with the file "limits" as it was but for the memory of its first GPU, and
+// becomes another program, which takes that file for the agent's.
+func coverLimits(folder string, argv []string) error {
+	// gpus[0].memory of Limits in src/limiter/region.h.
+	const memory = 80
+	text, err := os.ReadFile(filepath.Join(folder, "limits"))
+	if err != nil {
+		return err
+	}
+	copy(text[memory:], make([]byte, 8))
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "limits"), text, 0o644); err != nil {
+		return err
+	}
+	return syscall.Exec(argv[0], argv, os.Environ())
 }
 
 // ask sends a question behind its length, and returns the answer without it, or what went wrong.
