@@ -21,7 +21,7 @@ int MakeFile(const char* path) {
   const int fd = ::open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return errno;
   // Every user of the container reads the file.
-  int error = FillNewFile(fd, sizeof(Limits), kLimitsMagic, 0644);
+  int error = FillNewFile(fd, kLimitsLayout, 0644);
   if (error == 0 && ::rename(temporary, path) != 0) error = errno;
   ::close(fd);
   return error;
@@ -47,7 +47,7 @@ int LimitsFile::Open(const char* path) {
   const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno;
   void* mapped = nullptr;
-  const int error = MapFile(fd, sizeof(Limits), kLimitsMagic, /*writable=*/true, &mapped);
+  const int error = MapFile(fd, kLimitsLayout, /*writable=*/true, &mapped);
   ::close(fd);
   if (error == 0) limits_ = static_cast<Limits*>(mapped);
   return error;

@@ -8,8 +8,14 @@
 //            the host or of another container
 //
 // Layout. Both files start with a Header. All numbers are little endian and naturally aligned.
-// Fields are only ever added in reserved space; a change that an older reader would misread
-// increments kVersion. The size of a file never changes.
+// An upgrade leaves running containers with files and limiters of another version, so:
+//   - A new field is in reserved space or at the end of the file, and 0 means that it is not set.
+//     It increments kVersion; older readers ignore it.
+//   - A change that older readers would misread also raises kOldestReader, which is written into
+//     each file. Containers that run keep their files, which older readers understand.
+//   - If the program cannot read files of an older version any more, because a field has moved, it
+//     raises kOldestFile. Containers that run are then shown as not limited until they start anew.
+// `limits` and `usage` have the same version.
 //
 // Trust. A process of the container can write anything into `usage`, so readers outside of it check
 // every value. Damage harms only the container itself: its own limits are computed from the file.
@@ -37,7 +43,9 @@ namespace tessera::limiter {
 
 inline constexpr uint32_t kLimitsMagic = 0x494d4c54;  // "TLMI"
 inline constexpr uint32_t kUsageMagic = 0x53554c54;   // "TLUS"
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kOldestReader = 2;
+inline constexpr uint16_t kOldestFile = 2;
 
 // Most words of the region need no order; code that needs another order names it.
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -51,9 +59,11 @@ inline constexpr char kUsageFile[] = "usage";
 
 struct Header {
   uint32_t magic;
-  uint32_t version;
-  uint64_t size;  // bytes of the file
+  uint16_t version;        // of the program that has created the file
+  uint16_t oldest_reader;  // the oldest program that understands the file
+  uint64_t size;           // bytes of the file when it was created
 };
+static_assert(sizeof(Header) == 16);
 
 // The agent is the only writer. 64 bytes, so that two GPUs share no cache line.
 struct GpuLimit {

@@ -199,9 +199,9 @@ func TestAContainerThatCoversItsLimitsIsReported(t *testing.T) {
 		message := bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "jsonpath={.items[*].message}")
 		return strings.Contains(message, "/dev/tessera/limits is unmounted or covered")
 	})
-	if log := bed.Logs(t, pod); !strings.Contains(log, "Test PASSED") {
-		t.Errorf("the forged limit holds no more, and this test proves less: %s", log)
-	}
+	bed.Eventually(t, bed.PodTimeout, "the program computes with more than its limit", func() bool {
+		return strings.Contains(bed.Logs(t, pod), "Test PASSED")
+	})
 	bed.Eventually(t, bed.PodTimeout, "tessera top shows the bypass", func() bool {
 		text, err := exec.Command(bed.Tool("tessera"), "top", "--kubeconfig", bed.Shared.Kubeconfig()).CombinedOutput()
 		return err == nil && strings.Contains(lineOf(string(text), pod), "bypassed")

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "src/limiter/region.h"
+#include "src/limiter/region/region_file.h"
 
 namespace tessera::agent {
 namespace {
@@ -72,7 +72,7 @@ Result<size_t> ReadHeader(int fd) {
       !ReadAt(fd, offsetof(Usage, slots_used), &slots, 1)) {
     return Cut();
   }
-  if (header.magic != limiter::kUsageMagic || header.version != limiter::kVersion) {
+  if (!limiter::CanRead(limiter::kUsageLayout, header)) {
     return Status(Code::kFailedPrecondition,
                   "the container's usage file is of another kind or version");
   }

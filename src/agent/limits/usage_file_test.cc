@@ -55,8 +55,21 @@ TEST_F(UsageFileTest, AFileThatTheContainerHasCutIsAnError) {
   }
 }
 
-TEST_F(UsageFileTest, AnotherVersionIsNotRead) {
+// The limiter of a container is newer than the agent after a downgrade.
+TEST_F(UsageFileTest, ANewerVersionThatAllowsItIsRead) {
+  file_.Hold(0, 100);
   file_.usage().header.version = limiter::kVersion + 1;
+  file_.usage().header.oldest_reader = limiter::kVersion;
+  const auto read = ReadUsage(file_.fd(), 1);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->front().held, Bytes(100));
+}
+
+TEST_F(UsageFileTest, AVersionThatExcludesThisAgentIsNotRead) {
+  file_.usage().header.version = limiter::kVersion + 1;
+  file_.usage().header.oldest_reader = limiter::kVersion + 1;
+  EXPECT_EQ(ReadUsage(file_.fd(), 1).status().code(), Code::kFailedPrecondition);
+  file_.usage().header.version = limiter::kOldestFile - 1;
   EXPECT_EQ(ReadUsage(file_.fd(), 1).status().code(), Code::kFailedPrecondition);
 }
 

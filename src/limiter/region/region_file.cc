@@ -6,27 +6,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/limiter/region.h"
-
 namespace tessera::limiter {
 
-int FillNewFile(int fd, size_t size, uint32_t magic, mode_t mode) {
-  const Header header{magic, kVersion, size};
-  const bool filled = ::fchmod(fd, mode) == 0 && ::ftruncate(fd, off_t(size)) == 0 &&
+int FillNewFile(int fd, const Layout& layout, mode_t mode) {
+  const Header header{layout.magic, layout.version, layout.oldest_reader, layout.size};
+  const bool filled = ::fchmod(fd, mode) == 0 && ::ftruncate(fd, off_t(layout.size)) == 0 &&
                       ::pwrite(fd, &header, sizeof(header), 0) == ssize_t(sizeof(header));
   return filled ? 0 : errno;
 }
 
-int MapFile(int fd, size_t size, uint32_t magic, bool writable, void** mapped) {
+int MapFile(int fd, const Layout& layout, bool writable, void** mapped) {
+  Header header{};
+  if (::pread(fd, &header, sizeof(header), 0) != ssize_t(sizeof(header))) return EPROTO;
   // lseek instead of fstat, which older C libraries do not export.
-  if (::lseek(fd, 0, SEEK_END) < off_t(size)) return EPROTO;
+  const off_t length = ::lseek(fd, 0, SEEK_END);
+  if (!CanRead(layout, header) || length < off_t(header.size)) return EPROTO;
+  const bool is_short = length < off_t(layout.size);
+  if (is_short && writable && ::ftruncate(fd, off_t(layout.size)) != 0) return errno;
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* address = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (!is_short || writable) {
+    void* address = ::mmap(nullptr, layout.size, protection, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) return errno;
+    *mapped = address;
+    return 0;
+  }
+  // Pages behind the end of a file cannot be read, so pages of zeros are there instead.
+  void* address = ::mmap(nullptr, layout.size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) return errno;
-  const auto* header = static_cast<const Header*>(address);
-  if (header->magic != magic || header->version != kVersion || header->size < size) {
-    ::munmap(address, size);
-    return EPROTO;
+  if (::mmap(address, size_t(length), protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(address, layout.size);
+    return error;
   }
   *mapped = address;
   return 0;

@@ -1,18 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and maps the files of the region (region.h). The limiter uses it too, so it calls only
-// functions that old C libraries have. Threads: any. Functions return 0 or an errno.
+// Creates and maps the files of the region (region.h), also those of another version. The limiter
+// uses it too, so it calls only functions that old C libraries have. Threads: any. Functions return
+// 0 or an errno.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "src/limiter/region.h"
+
 namespace tessera::limiter {
 
-// Gives an empty file its size, its header and `mode`, whatever the umask is.
-int FillNewFile(int fd, size_t size, uint32_t magic, mode_t mode);
+// One kind of file as a program knows it. Tests set versions.
+struct Layout {
+  uint32_t magic;
+  size_t size;
+  uint16_t version = kVersion;
+  uint16_t oldest_reader = kOldestReader;
+  uint16_t oldest_file = kOldestFile;
+};
+inline constexpr Layout kLimitsLayout{kLimitsMagic, sizeof(Limits)};
+inline constexpr Layout kUsageLayout{kUsageMagic, sizeof(Usage)};
 
-// Maps the first `size` bytes. EPROTO: the file is shorter, or its magic number or version differs.
-int MapFile(int fd, size_t size, uint32_t magic, bool writable, void** mapped);
+// Whether a program with this layout understands a file with this header.
+constexpr bool CanRead(const Layout& layout, const Header& header) {
+  if (header.magic != layout.magic || header.size < sizeof(Header)) return false;
+  if (header.version < layout.version) return header.version >= layout.oldest_file;
+  if (header.size < layout.size) return false;
+  return header.version == layout.version || header.oldest_reader <= layout.version;
+}
+
+// Gives an empty file its size, its header and `mode`, whatever the umask is.
+int FillNewFile(int fd, const Layout& layout, mode_t mode);
+
+// Maps as many bytes as the layout has. What an older file lacks is 0: a writable file grows, and
+// keeps the version of its header, which its other readers check. EPROTO: the file is cut, of
+// another kind, or of a version that this program or the file excludes.
+int MapFile(int fd, const Layout& layout, bool writable, void** mapped);
 
 }  // namespace tessera::limiter

@@ -38,8 +38,8 @@ class Fd {
   int fd_;
 };
 
-int Map(const Fd& file, size_t size, uint32_t magic, bool writable, void** mapped) {
-  return file.get() < 0 ? errno : MapFile(file.get(), size, magic, writable, mapped);
+int Map(const Fd& file, const Layout& layout, bool writable, void** mapped) {
+  return file.get() < 0 ? errno : MapFile(file.get(), layout, writable, mapped);
 }
 
 // `type` is F_WRLCK or F_UNLCK.
@@ -130,7 +130,7 @@ void RaiseSlotsUsed(Usage* usage, uint32_t count) {
 int MapLimits(const char* path, const Limits** limits) {
   const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
   void* mapped = nullptr;
-  const int error = Map(file, sizeof(Limits), kLimitsMagic, /*writable=*/false, &mapped);
+  const int error = Map(file, kLimitsLayout, /*writable=*/false, &mapped);
   if (error == 0) *limits = static_cast<const Limits*>(mapped);
   return error;
 }
@@ -138,7 +138,7 @@ int MapLimits(const char* path, const Limits** limits) {
 int MapUsage(const char* path, Usage** usage) {
   const Fd file(::open(path, O_RDWR | O_CLOEXEC));
   void* mapped = nullptr;
-  const int error = Map(file, sizeof(Usage), kUsageMagic, /*writable=*/true, &mapped);
+  const int error = Map(file, kUsageLayout, /*writable=*/true, &mapped);
   if (error == 0) *usage = static_cast<Usage*>(mapped);
   return error;
 }
@@ -146,8 +146,7 @@ int MapUsage(const char* path, Usage** usage) {
 int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
   const Fd file(::open(path, O_RDWR | O_CLOEXEC));
   void* mapped = nullptr;
-  if (const int error = Map(file, sizeof(Usage), kUsageMagic, /*writable=*/true, &mapped);
-      error != 0) {
+  if (const int error = Map(file, kUsageLayout, /*writable=*/true, &mapped); error != 0) {
     return error;
   }
   auto* region = static_cast<Usage*>(mapped);
@@ -189,7 +188,7 @@ int MakeUsage(const char* path) {
   const Fd file(fd);
   if (fd < 0) return EEXIST;
   // Processes of all users of the container write the file.
-  int error = FillNewFile(fd, sizeof(Usage), kUsageMagic, 0666);
+  int error = FillNewFile(fd, kUsageLayout, 0666);
   if (error == 0 && ::link(temporary, path) != 0 && errno != EEXIST) error = errno;
   ::unlink(temporary);
   return error;

@@ -22,7 +22,8 @@ class UsageTestFile {
     if (::ftruncate(fd_.get(), sizeof(limiter::Usage)) != 0) return;
     usage_ = static_cast<limiter::Usage*>(
         ::mmap(nullptr, sizeof(limiter::Usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
-    usage_->header = {limiter::kUsageMagic, limiter::kVersion, sizeof(limiter::Usage)};
+    usage_->header = {limiter::kUsageMagic, limiter::kVersion, limiter::kOldestReader,
+                      sizeof(limiter::Usage)};
   }
   ~UsageTestFile() { ::munmap(usage_, sizeof(limiter::Usage)); }
   UsageTestFile(const UsageTestFile&) = delete;
