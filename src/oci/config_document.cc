@@ -261,6 +261,12 @@ Status ConfigDocument::AddGroup(uint32_t gid) {
   return Status::Ok();
 }
 
+Status ConfigDocument::SetUnified(std::string_view file, std::string_view value) {
+  ASSIGN_OR_RETURN(Json * unified, MakePath(&json_, {"linux", "resources", "unified"}));
+  if (unified->Find(file) == nullptr) unified->Set(file, Json::String(std::string(value)));
+  return Status::Ok();
+}
+
 Status ConfigDocument::Save() const { return ReplaceFile(path_, json_.Serialize()); }
 
 }  // namespace tessera::oci

@@ -85,6 +85,8 @@ class ConfigDocument {
   // Forbids this device after a rule that allows all devices.
   Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
+  // Sets a file of the container's cgroup v2, such as "memory.high", unless the engine has set it.
+  Status SetUnified(std::string_view file, std::string_view value);
 
   const Json& json() const { return json_; }
   // Replaces the file. Errors as from ReplaceFile.

@@ -204,5 +204,16 @@ TEST(ConfigDocument, ErasesOnlyTheGpusOfTheEngine) {
             R"({"linux":{"devices":[{"path":"/dev/nvidiactl"},{"path":"/dev/fuse"}]}})");
 }
 
+TEST(ConfigDocumentTest, AFileOfTheCgroupIsSetUnlessTheEngineHasSetIt) {
+  auto document = ConfigDocument::Parse(
+      R"({"linux":{"resources":{"unified":{"memory.high":"1","dmem.max":"x 1"}}}})", "/b");
+  ASSERT_TRUE(document.ok());
+  ASSERT_TRUE(document->SetUnified("dmem.max", "y 2").ok());
+  ASSERT_TRUE(document->SetUnified("io.weight", "7").ok());
+  EXPECT_EQ(document->json().Serialize(),
+            R"({"linux":{"resources":{"unified":{"memory.high":"1","dmem.max":"x 1",)"
+            R"("io.weight":"7"}}}})");
+}
+
 }  // namespace
 }  // namespace tessera::oci

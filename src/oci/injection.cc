@@ -129,6 +129,9 @@ class Injector {
     document_.EraseMountsFrom(stage_.path());
     RETURN_IF_ERROR(WithholdGpus(injection_.withheld, &document_));
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
+    if (!injection_.dmem_max.empty()) {
+      RETURN_IF_ERROR(document_.SetUnified("dmem.max", injection_.dmem_max));
+    }
     RETURN_IF_ERROR(CollectTree());
     ASSIGN_OR_RETURN(std::string how, MountTree());
     for (const Mount& mount : on_tree_) RETURN_IF_ERROR(document_.AddMount(mount));

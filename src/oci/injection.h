@@ -11,6 +11,8 @@
 //                                it in lib, and is mounted over copies in the image
 //                                (image_libraries.h)
 //   /dev/tessera/limits, usage   in a limited container: the files of the limiter
+//   dmem.max                     in a limited container, in linux.resources.unified: the kernel's own
+//                                limit, where it has one (dmem.h)
 //   /etc/ld.so.cache             a merged cache, written to a writable root or mounted over the
 //                                file of a read-only one; else LD_LIBRARY_PATH
 //   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables
@@ -60,6 +62,7 @@ struct Injection {
       withheld;  // other GPUs, to be denied in a cgroup that allows every device
   DriverFiles driver;
   std::optional<Limiter> limiter;
+  std::string dmem_max;       // for the container's cgroup (dmem.h); empty: not set
   std::vector<Mount> mounts;  // of the grant; those below /dev/tessera move with the driver files
   std::vector<std::pair<std::string, std::string>> env;
   // The host's folder for shared trees of driver files; empty: no shared trees.

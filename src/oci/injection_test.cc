@@ -465,5 +465,18 @@ TEST(RootedDirReplaceFile, MakesAndReplacesFilesAndFollowsNoLink) {
   EXPECT_EQ(info.st_uid, 56u);
 }
 
+TEST_F(InjectionTest, TheKernelsLimitIsSetOnlyWhereThereIsOne) {
+  const auto unified = [](const ConfigDocument& document) {
+    const Json* resources = document.json().Find("linux")->Find("resources");
+    const Json* found = resources == nullptr ? nullptr : resources->Find("unified");
+    return found == nullptr ? "none" : found->Serialize();
+  };
+  EXPECT_EQ(unified(Injected(Document(OwnDev()))), "none");
+  injection_.dmem_max = "drm/0000:03:00.0/vram0 9663676416";
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  EXPECT_EQ(unified(document), R"({"dmem.max":"drm/0000:03:00.0/vram0 9663676416"})");
+  EXPECT_EQ(unified(Injected(document)), unified(document)) << "a bundle that starts again";
+}
+
 }  // namespace
 }  // namespace tessera::oci

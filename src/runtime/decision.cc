@@ -9,6 +9,7 @@
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/grant/client.h"
+#include "src/oci/dmem.h"
 #include "src/runtime/env_protocol.h"
 #include "src/runtime/gpu_models.h"
 #include "src/runtime/identity.h"
@@ -26,6 +27,7 @@ struct SelectedGpu {
   std::string path;  // in the container
   std::string host_path;
   std::optional<std::pair<uint32_t, uint32_t>> expected;  // granted major and minor
+  Bytes memory;                                           // that was granted; 0: all
 };
 
 struct GpuSelection {
@@ -127,6 +129,18 @@ Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver
   return facts;
 }
 
+// The kernel's limit for a container with shares of GPUs; "" where the kernel has none.
+std::string FindDmemMax(const GpuSelection& selection) {
+  const auto regions = oci::ReadDmemRegions(std::string(oci::kCgroupRoot));
+  if (regions.empty()) return "";
+  std::vector<oci::DmemShare> shares;
+  for (const oci::ProcGpu& gpu : oci::ListGpus(selection.driver_root).value_or({})) {
+    const auto granted = std::ranges::find(selection.gpus, gpu.uuid, &SelectedGpu::uuid);
+    if (granted != selection.gpus.end()) shares.push_back({gpu.bus_id, granted->memory});
+  }
+  return oci::ChooseDmemMax(regions, shares);
+}
+
 Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -163,6 +177,7 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
   injection.env = std::move(selection.env);
   if (!selection.limits_dir.empty()) {
     ASSIGN_OR_RETURN(injection.limiter, FindLimiter(selection.limits_dir));
+    injection.dmem_max = FindDmemMax(selection);
   }
   injection.tree_dir = options.driver_tree_dir;
   decision.injection = std::move(injection);
@@ -180,8 +195,11 @@ GpuSelection FromGrant(grant::Grant&& grant, const Options& options) {
   selection.driver_root = grant.driver_root.empty() ? options.driver_root : grant.driver_root;
   selection.dev_root = grant.dev_root.empty() ? options.dev_root : grant.dev_root;
   for (grant::GrantedDevice& device : grant.devices) {
-    SelectedGpu gpu{
-        std::move(device.uuid), std::move(device.path), std::move(device.host_path), {}};
+    SelectedGpu gpu{std::move(device.uuid),
+                    std::move(device.path),
+                    std::move(device.host_path),
+                    {},
+                    Bytes(device.bytes)};
     if (gpu.path.empty()) gpu.path = fmt::format("/dev/nvidia{}", device.minor);
     if (gpu.host_path.empty()) gpu.host_path = JoinPath(selection.dev_root, gpu.path);
     if (device.major_number != 0) gpu.expected = {device.major_number, device.minor_number};
@@ -272,7 +290,7 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
                      gpu.bus_id, names::kEnvVisibleDevices);
       }
       const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
-      selection.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}});
+      selection.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}, Bytes(0)});
     }
   }
   // A runtime inside this container must not give more GPUs than the container has.
