@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/limits/bypass.h"
+#include "src/agent/limits/container_usage_state.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/base/strings.h"
@@ -33,52 +33,6 @@ bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
 }
 
 }  // namespace
-
-// Between rounds the runner's; `region` and `readings` are the jobs' while a round is under way.
-struct ContainerUsage::Watched {
-  ContainerRef who;
-  std::vector<device::DeviceShare> shares;
-  device::Variables env;
-  std::shared_ptr<ContainerRegion> region;
-  std::vector<UsageReading> before, after;
-  Result<std::vector<int>> pids = std::vector<int>();  // with a limiter, as they know themselves
-  bool readable = false;
-  std::string container_id;  // as the jobs knew it in this round
-  // The engine's ID, from the region or from the API server. "" and `is_alone`: the pod has no other
-  // container with GPUs, so each process of the pod that uses one is of this container.
-  std::string owner_id;
-  bool is_alone = false;
-
-  // The last check of which processes cannot see `limits`, and the one that is under way.
-  std::set<int> hidden;  // pids
-  std::optional<MonotonicTime> checking_since;
-
-  std::optional<FoundContainer> newly_found;
-  bool searching = false;
-  bool searched = false;  // at least once: before that it is not known whether it runs
-  MonotonicTime next_search{};
-  Duration pause = kInterval;
-  bool from_before = false;           // what it was refused was before us
-  std::map<std::string, OnGpu> gpus;  // by UUID
-  std::shared_ptr<const Fd> usage;
-};
-
-// A process that the driver reports.
-struct ContainerUsage::ReportedProcess {
-  int pid = 0;
-  ProcessOwner owner;
-  std::optional<int> own_pid;
-  std::string name;
-  bool is_hidden = false;  // it cannot see the limits of its container
-};
-
-struct ContainerUsage::Round {
-  std::vector<std::shared_ptr<Watched>> all;
-  std::set<const Watched*> missing;  // to be searched for
-  PodProcessMap processes;           // where something is missing
-  std::shared_ptr<const gpu::ProcessReport> report;
-  std::map<int, ReportedProcess> reported;  // by pid
-};
 
 ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options,
                                const GrantLedger* ledger, gpu::ProcessReader* gpus,
@@ -277,45 +231,6 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
   });
 }
 
-// Tells whose processes the driver reports, of a container that no search has found, too.
-void ContainerUsage::FindOwners(const Round& round) const {
-  std::map<Uid, int> with_gpus;
-  for (const auto& [key, entry] : ledger_->entries()) ++with_gpus[key.first];
-  for (const auto& watched : round.all) {
-    watched->owner_id = watched->container_id;
-    if (watched->owner_id.empty() && options_.container_id_of)
-      watched->owner_id = options_.container_id_of(watched->who);
-    watched->is_alone = with_gpus[watched->who.pod_uid] == 1;
-  }
-}
-
-// Which of the reported processes cannot see the limits of their container. Looking at files below
-// the root of a container may hang, so each container has a job of its own; the answer counts in the
-// next round.
-void ContainerUsage::CheckSight(const Round& round) {
-  for (const auto& watched : round.all) {
-    if (watched->checking_since) continue;
-    std::set<int> pids;
-    for (const auto& [pid, process] : round.reported) {
-      if (IsOwn(*watched, process.owner)) pids.insert(pid);
-    }
-    if (pids.empty()) watched->hidden.clear();
-    if (pids.empty()) continue;
-    watched->checking_since = runner_->clock().Now();
-    const auto hidden = std::make_shared<std::set<int>>();
-    const auto work = [pids, hidden, find = options_.find,
-                       limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
-      for (const int pid : pids) {
-        if (SightOf(limits, pid, find) == LimitsSight::kHidden) hidden->insert(pid);
-      }
-    };
-    RunJob("usage-sight", work, [watched, hidden] {
-      watched->checking_since.reset();
-      watched->hidden = *hidden;
-    });
-  }
-}
-
 void ContainerUsage::Finish(const Round& round) {
   busy_ = false;
   ContainerUses uses;
@@ -342,11 +257,6 @@ void ContainerUsage::Finish(const Round& round) {
   Publish(std::move(uses));
 }
 
-bool ContainerUsage::IsOwn(const Watched& watched, const ProcessOwner& owner) {
-  if (owner.pod_uid != watched.who.pod_uid) return false;
-  return watched.owner_id.empty() ? watched.is_alone : owner.container_id == watched.owner_id;
-}
-
 std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(const Watched& watched,
                                                                        const std::string& uuid,
                                                                        const Round& round) const {
@@ -360,14 +270,6 @@ std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(const Wat
     if (!watched.container_id.empty() || IsHidden(watched, process.pid)) own.push_back(process);
   }
   return own;
-}
-
-// A check that does not return looks at a file system that the container has mounted there, and
-// tells nothing of a container that is found.
-bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
-  const bool is_stuck =
-      watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
-  return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 
 ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceShare& share,
@@ -410,88 +312,6 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   CheckRefusals(use, after, &gpu);
   CheckLimit(use, &gpu);
   return use;
-}
-
-// A process has its limiter before the driver knows it, and may end between the two readings. So it
-// counts when two rounds have seen it.
-void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
-                                 const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
-  const std::set<int> before = std::exchange(gpu->without_limiter, {});
-  // A file that is missing or damaged counts no process. Any other error says nothing about them.
-  const Status& status = watched.pids.status();
-  const bool counts_none =
-      status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
-  const std::vector<int> counted = status.ok() ? *watched.pids : std::vector<int>();
-  std::vector<ReportedProcess> bypassing;
-  for (const gpu::ProcessUse& process : processes) {
-    ReportedProcess reported = round.reported.at(process.pid);
-    reported.is_hidden = IsHidden(watched, process.pid);
-    const bool is_uncounted = (status.ok() || counts_none) && reported.own_pid &&
-                              std::ranges::count(counted, *reported.own_pid) == 0;
-    if (!reported.is_hidden && !is_uncounted) continue;
-    gpu->without_limiter.insert(process.pid);
-    if (before.contains(process.pid)) bypassing.push_back(reported);
-  }
-  use->bypassing = static_cast<int>(bypassing.size());
-  const MonotonicTime now = runner_->clock().Now();
-  const bool with_event =
-      gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
-  const bool stops = options_.stop_bypass.Contains(watched.who.pod_namespace);
-  if (bypassing.empty() || (!with_event && !stops)) return;
-  if (with_event) gpu->next_bypass_event = now + kEventPause;
-  HandleBypass(watched, bypassing, with_event, use->uuid);
-}
-
-// Why the process has no limiter, where the container's files say so; "": its memory map may.
-std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
-  if (process.is_hidden) {
-    return fmt::format(
-        "the limits of the container are not visible to process {}: /dev/tessera/limits is "
-        "unmounted or covered; leave what is mounted below /dev/tessera alone, or take the "
-        "capability CAP_SYS_ADMIN from the container",
-        process.pid);
-  }
-  if (counted.code() != Code::kFailedPrecondition) return "";
-  return fmt::format(
-      "the container has damaged the file in which its processes count what they hold ({}); "
-      "restart the container, and leave that file alone",
-      counted.message());
-}
-
-void ContainerUsage::HandleBypass(const Watched& watched,
-                                  const std::vector<ReportedProcess>& processes, bool with_event,
-                                  const std::string& uuid) {
-  const ContainerRef& who = watched.who;
-  const bool stops = options_.stop_bypass.Contains(who.pod_namespace);
-  const std::string cause = CauseOf(processes[0], watched.pids.status());
-  struct Outcome {
-    std::string text;
-    int killed = 0;
-  };
-  const auto outcome = std::make_shared<Outcome>();
-  const auto work = [processes, cause, stops, outcome, root = options_.find.proc_root] {
-    const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
-    outcome->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
-    if (!stops) return;
-    Status problem;
-    for (const ReportedProcess& process : processes) {
-      const Status status = KillProcessOf(process.owner, root, process.pid);
-      outcome->killed += status.ok() ? 1 : 0;
-      if (!status.ok() && status.code() != Code::kNotFound) problem = status;
-    }
-    outcome->text += problem.ok()
-                         ? fmt::format(". --limits-stop-bypass: {} killed", outcome->killed)
-                         : fmt::format(". --limits-stop-bypass: {}", problem.message());
-  };
-  RunJob("usage-bypass", work, [this, who, with_event, uuid, outcome, first = processes[0]] {
-    const std::string message = fmt::format(
-        "process {} ({}) of container {} uses {} without the limiter, so its share does not hold: "
-        "{}",
-        first.pid, first.name, who.container, uuid, outcome->text);
-    if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
-    // A kernel on which no process can be killed is in each Event, not in each round's log line.
-    if (outcome->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
-  });
 }
 
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,

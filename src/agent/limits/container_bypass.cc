@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that use a GPU without a limiter: which they are, and what follows.
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/limits/bypass.h"
+#include "src/agent/limits/container_usage_state.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+
+// Tells whose processes the driver reports, of a container that no search has found, too.
+void ContainerUsage::FindOwners(const Round& round) const {
+  std::map<Uid, int> with_gpus;
+  for (const auto& [key, entry] : ledger_->entries()) ++with_gpus[key.first];
+  for (const auto& watched : round.all) {
+    watched->owner_id = watched->container_id;
+    if (watched->owner_id.empty() && options_.container_id_of)
+      watched->owner_id = options_.container_id_of(watched->who);
+    watched->is_alone = with_gpus[watched->who.pod_uid] == 1;
+  }
+}
+
+// Which of the reported processes cannot see the limits of their container. Looking at files below
+// the root of a container may hang, so each container has a job of its own; the answer counts in the
+// next round.
+void ContainerUsage::CheckSight(const Round& round) {
+  for (const auto& watched : round.all) {
+    if (watched->checking_since) continue;
+    std::set<int> pids;
+    for (const auto& [pid, process] : round.reported) {
+      if (IsOwn(*watched, process.owner)) pids.insert(pid);
+    }
+    if (pids.empty()) watched->hidden.clear();
+    if (pids.empty()) continue;
+    watched->checking_since = runner_->clock().Now();
+    const auto hidden = std::make_shared<std::set<int>>();
+    const auto work = [pids, hidden, find = options_.find,
+                       limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
+      for (const int pid : pids) {
+        if (SightOf(limits, pid, find) == LimitsSight::kHidden) hidden->insert(pid);
+      }
+    };
+    RunJob("usage-sight", work, [watched, hidden] {
+      watched->checking_since.reset();
+      watched->hidden = *hidden;
+    });
+  }
+}
+
+bool ContainerUsage::IsOwn(const Watched& watched, const ProcessOwner& owner) {
+  if (owner.pod_uid != watched.who.pod_uid) return false;
+  return watched.owner_id.empty() ? watched.is_alone : owner.container_id == watched.owner_id;
+}
+
+// A check that does not return looks at a file system that the container has mounted there, and
+// tells nothing of a container that is found.
+bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
+  const bool is_stuck =
+      watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
+  return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
+}
+
+// A process has its limiter before the driver knows it, and may end between the two readings. So it
+// counts when two rounds have seen it.
+void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
+                                 const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
+  const std::set<int> before = std::exchange(gpu->without_limiter, {});
+  // A file that is missing or damaged counts no process. Any other error says nothing about them.
+  const Status& status = watched.pids.status();
+  const bool counts_none =
+      status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
+  const std::vector<int> counted = status.ok() ? *watched.pids : std::vector<int>();
+  std::vector<ReportedProcess> bypassing;
+  for (const gpu::ProcessUse& process : processes) {
+    ReportedProcess reported = round.reported.at(process.pid);
+    reported.is_hidden = IsHidden(watched, process.pid);
+    const bool is_uncounted = (status.ok() || counts_none) && reported.own_pid &&
+                              std::ranges::count(counted, *reported.own_pid) == 0;
+    if (!reported.is_hidden && !is_uncounted) continue;
+    gpu->without_limiter.insert(process.pid);
+    if (before.contains(process.pid)) bypassing.push_back(reported);
+  }
+  use->bypassing = static_cast<int>(bypassing.size());
+  const MonotonicTime now = runner_->clock().Now();
+  const bool with_event =
+      gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
+  const bool stops = options_.stop_bypass.Contains(watched.who.pod_namespace);
+  if (bypassing.empty() || (!with_event && !stops)) return;
+  if (with_event) gpu->next_bypass_event = now + kEventPause;
+  HandleBypass(watched, bypassing, with_event, use->uuid);
+}
+
+// Why the process has no limiter, where the container's files say so; "": its memory map may.
+std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
+  if (process.is_hidden) {
+    return fmt::format(
+        "the limits of the container are not visible to process {}: /dev/tessera/limits is "
+        "unmounted or covered; leave what is mounted below /dev/tessera alone, or take the "
+        "capability CAP_SYS_ADMIN from the container",
+        process.pid);
+  }
+  if (counted.code() != Code::kFailedPrecondition) return "";
+  return fmt::format(
+      "the container has damaged the file in which its processes count what they hold ({}); "
+      "restart the container, and leave that file alone",
+      counted.message());
+}
+
+void ContainerUsage::HandleBypass(const Watched& watched,
+                                  const std::vector<ReportedProcess>& processes, bool with_event,
+                                  const std::string& uuid) {
+  const ContainerRef& who = watched.who;
+  const bool stops = options_.stop_bypass.Contains(who.pod_namespace);
+  const std::string cause = CauseOf(processes[0], watched.pids.status());
+  struct Outcome {
+    std::string text;
+    int killed = 0;
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  const auto work = [processes, cause, stops, outcome, root = options_.find.proc_root] {
+    const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
+    outcome->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
+    if (!stops) return;
+    Status problem;
+    for (const ReportedProcess& process : processes) {
+      const Status status = KillProcessOf(process.owner, root, process.pid);
+      outcome->killed += status.ok() ? 1 : 0;
+      if (!status.ok() && status.code() != Code::kNotFound) problem = status;
+    }
+    outcome->text += problem.ok()
+                         ? fmt::format(". --limits-stop-bypass: {} killed", outcome->killed)
+                         : fmt::format(". --limits-stop-bypass: {}", problem.message());
+  };
+  RunJob("usage-bypass", work, [this, who, with_event, uuid, outcome, first = processes[0]] {
+    const std::string message = fmt::format(
+        "process {} ({}) of container {} uses {} without the limiter, so its share does not hold: "
+        "{}",
+        first.pid, first.name, who.container, uuid, outcome->text);
+    if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
+    // A kernel on which no process can be killed is in each Event, not in each round's log line.
+    if (outcome->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
+  });
+}
+
+}  // namespace tessera::agent
