@@ -16,6 +16,7 @@
 #include "src/agent/grants/start_checks.h"
 #include "src/agent/kubelet/kubelet_client.h"
 #include "src/agent/limits/compute_members.h"
+#include "src/agent/limits/share_history.h"
 #include "src/agent/pods/pod_processes.h"
 #include "src/agent/pods/remembered_pods.h"
 #include "src/base/dir_watcher.h"
@@ -92,8 +93,10 @@ struct GrantsThread::State {
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
         usage(&grants->runner_, UsageOptions(grants->options_, pods.get()), &ledger, &gpu_processes,
               &caller,
-              {.on_uses = [this, then = grants->options_.on_container_uses](
-                              const auto& uses) { then(ControlCompute(*uses)); },
+              {.on_uses =
+                   [this, grants, then = grants->options_.on_container_uses](const auto& uses) {
+                     then(ControlCompute(grants->runner_.clock().Now(), *uses));
+                   },
                .on_event = [this](const ContainerRef& holder,
                                   const PodEvent& event) { RecordEvent(holder, event); }}),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
@@ -108,7 +111,7 @@ struct GrantsThread::State {
         socket(grants->options_.socket) {}
 
   // Passes the containers to the control of compute, and adds its figures to the uses.
-  std::shared_ptr<const ContainerUses> ControlCompute(ContainerUses uses) {
+  std::shared_ptr<const ContainerUses> ControlCompute(MonotonicTime now, ContainerUses uses) {
     std::vector<ComputeControl::Member> members = ComputeMembers(usage.files(), uses, pods.get());
     for (ContainerGpuUse& use : uses) {
       const auto member =
@@ -118,6 +121,7 @@ struct GrantsThread::State {
       use.compute_limit = MilliGpu(std::lround(member->share.limit * 1000));
       use.compute_use = control.Used(member->pod_uid, member->container, member->uuid);
     }
+    share_histories.Update(now, &uses);
     control.Update(std::move(members));
     return std::make_shared<const ContainerUses>(std::move(uses));
   }
@@ -151,6 +155,7 @@ struct GrantsThread::State {
   GrantService service;
   AllocationGrants allocation;
   ComputeControl control;
+  ShareHistories share_histories;
   ContainerUsage usage;
   StartChecks checks;
   XidEvents xid_events;

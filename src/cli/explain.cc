@@ -172,6 +172,10 @@ class ExplanationWriter {
     paper_.Space();
     paper_.Line("Usage of its shares by container:");
     paper_.Add(UsesTable(uses), 2);
+    for (const GpuUse& use : uses) {
+      const std::string sentence = ShareSentence(use);
+      if (!sentence.empty()) paper_.Line("  " + sentence);
+    }
     if (std::ranges::all_of(uses, &GpuUse::limited)) return;
     paper_.Line(
         fmt::format("  A container that is not limited can exceed its share: isolation was off on "

@@ -59,6 +59,10 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   if (json.Find("waiting_milli") != nullptr) {
     ASSIGN_OR_RETURN(use.waiting_milli, json.IntAt("waiting_milli"));
   }
+  if (json.Find("mean_milli") != nullptr) {
+    ASSIGN_OR_RETURN(use.mean_milli, json.IntAt("mean_milli"));
+    ASSIGN_OR_RETURN(use.error_milli, json.IntAt("worst_error_milli"));
+  }
   ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
   use.without_limiter = json.IntAt("without_limiter").value_or(0);
@@ -152,6 +156,8 @@ Json JsonOfUse(const GpuUse& use) {
   if (use.compute_limit) json.Set("limit_milli", Json::Int(use.compute_limit->count()));
   if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
   if (use.waiting_milli) json.Set("waiting_milli", Json::Int(*use.waiting_milli));
+  if (use.mean_milli) json.Set("mean_milli", Json::Int(*use.mean_milli));
+  if (use.error_milli) json.Set("worst_error_milli", Json::Int(*use.error_milli));
   json.Set("memory", std::move(memory));
   if (!use.limited) return json;
   json.Set("refused", Json::Int(use.refused));
@@ -198,6 +204,18 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
   table.ShowHeader(header);
   paper.Add(table);
   return paper.Take();
+}
+
+std::string ShareSentence(const GpuUse& use) {
+  if (!use.mean_milli || !use.error_milli) return "";
+  const int64_t error = *use.error_milli;
+  const std::string worst =
+      error == 0  ? "no second beyond its limit, and none in which it waited below its share"
+      : error > 0 ? fmt::format("at worst {} beyond its limit in a second", GpuCountText(error))
+                  : fmt::format("at worst {} below its share in a second, while it waited",
+                                GpuCountText(-error));
+  return fmt::format("{} on GPU {} in the last minute: {} on average, {}", use.container, use.gpu,
+                     GpuCountText(*use.mean_milli), worst);
 }
 
 Table UsesTable(const std::vector<GpuUse>& uses) {

@@ -26,7 +26,10 @@ struct GpuUse {
   std::optional<MilliGpu> compute_limit;  // nullopt: not limited
   std::optional<MilliGpu> compute_used;   // in the last second; nullopt: not measured
   std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
-  std::string compute_class;              // "": compute is not limited
+  std::optional<int64_t> mean_milli;      // thousandths of the GPU, in the last minute
+  std::optional<int64_t> error_milli;  // the worst of a second in the last minute: above 0 beyond
+                                       // the limit, below 0 less than its share while it waited
+  std::string compute_class;           // "": compute is not limited
   Bytes granted, limit, used, unaccounted, peak;
   std::optional<Bytes> driver;  // as the driver reports it, contexts included
   int64_t refused = 0;          // allocations
@@ -52,6 +55,8 @@ Result<UsagePage> DecodeUses(std::string_view text);
 std::string ShowTop(const ClusterUses& uses, std::string_view ns, Style style, bool header);
 // The usage part of `explain` for one pod.
 Table UsesTable(const std::vector<GpuUse>& uses);
+// How well a share of compute held in the last minute, as a sentence; "" if that is not known.
+std::string ShareSentence(const GpuUse& use);
 Json JsonOfUse(const GpuUse& use);
 
 }  // namespace tessera::cli

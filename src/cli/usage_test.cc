@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
     R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
-    R"("memory":{"granted":5368709120,"limit":4294967296,)"
+    R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,"limit":4294967296,)"
     R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
     R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
     R"("uuid":"GPU-big-2","milli":0,"memory":{"granted":3221225472,"limit":3221225472,"used":0,)"
@@ -50,7 +50,8 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
       ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))->Serialize(),
       R"({"containers":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
-      R"("used_milli":290,"waiting_milli":1250,"memory":{"granted":5368709120,)"
+      R"("used_milli":290,"waiting_milli":1250,)"
+      R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
       R"("driver":4831838208},"refused":7,"processes":2,"without_limiter":0}],)"
       R"("problems":{"n2":"away"}})");
@@ -64,6 +65,27 @@ TEST(UsageTest, ShowsContainersThatAreNotLimited) {
                 ->Serialize()
                 .find(R"("limited":false,"milli":300,"memory":{"granted":5368709120}}])"),
             std::string::npos);
+}
+
+TEST(UsageTest, ASentenceSaysHowWellTheShareHeld) {
+  GpuUse use{.container = "main", .gpu = "1"};
+  EXPECT_EQ(ShareSentence(use), "") << "an older agent";
+  use.mean_milli = 290;
+  use.error_milli = -32;
+  EXPECT_EQ(
+      ShareSentence(use),
+      "main on GPU 1 in the last minute: 0.29 on average, at worst 0.032 below its share in a "
+      "second, while it waited");
+  use.error_milli = 20;
+  EXPECT_EQ(
+      ShareSentence(use),
+      "main on GPU 1 in the last minute: 0.29 on average, at worst 0.02 beyond its limit in a "
+      "second");
+  use.error_milli = 0;
+  EXPECT_EQ(
+      ShareSentence(use),
+      "main on GPU 1 in the last minute: 0.29 on average, no second beyond its limit, and none "
+      "in which it waited below its share");
 }
 
 TEST(UsageTest, AnotherPageIsAnError) {
@@ -95,6 +117,7 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
 Usage of its shares by container:
   CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING   CLASS   UNACCOUNTED
   main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         0.3     0.6     0.29      1.25      high    1 GiB
+  main on GPU 1 in the last minute: 0.295 on average, at worst 0.03 below its share in a second, while it waited
 
 Current scores)"),
             std::string::npos)

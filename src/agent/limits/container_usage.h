@@ -43,6 +43,13 @@
 
 namespace tessera::agent {
 
+// How well a share of compute has held in the last minute (share_history.h). Parts of the GPU.
+struct ShareRecord {
+  double mean = 0;   // of what the container used
+  double worst = 0;  // the largest error of a second: above 0 beyond the limit, below 0 too little
+  bool operator==(const ShareRecord&) const = default;
+};
+
 // One container with a share of one GPU.
 struct ContainerGpuUse {
   ContainerRef who;
@@ -59,10 +66,11 @@ struct ContainerGpuUse {
   MilliGpu compute_limit;             // what its limiters let it use at most; 0: not limited
   limiter::PriorityClass compute_class = limiter::PriorityClass::kNormal;
   std::optional<ComputeUse> compute_use;  // by its limiters, in the last second
-  uint64_t refused = 0;                   // allocations, since the container started
-  int processes = 0;                      // that hold memory or, by the driver, use the GPU
-  int bypassing = 0;                      // processes that use the GPU without a limiter
-  bool is_read = true;  // false: the agent has just started and has not found the container yet
+  std::optional<ShareRecord> share_record;
+  uint64_t refused = 0;  // allocations, since the container started
+  int processes = 0;     // that hold memory or, by the driver, use the GPU
+  int bypassing = 0;     // processes that use the GPU without a limiter
+  bool is_read = true;   // false: the agent has just started and has not found the container yet
 
   Bytes used() const { return held + unaccounted; }
 };

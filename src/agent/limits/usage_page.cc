@@ -52,6 +52,10 @@ void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
     json->Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
     json->Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
   }
+  if (use.share_record) {
+    json->Set("mean_milli", Json::Int(std::lround(1000 * use.share_record->mean)));
+    json->Set("worst_error_milli", Json::Int(std::lround(1000 * use.share_record->worst)));
+  }
   json->Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
   json->Set("processes", Json::Int(use.processes));
   json->Set("without_limiter", Json::Int(use.bypassing));
@@ -111,6 +115,15 @@ void WriteContainerUses(const ContainerUses& all, MetricsText* text) {
   for (const Use& use : uses) {
     if (!use.compute_use) continue;
     text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), use.compute_use->used);
+  }
+  text->Family("tessera_container_gpu_compute_share_error_ratio", "gauge",
+               "The largest error of a container's share of a GPU's compute in a second of the "
+               "last minute: above 0 beyond its limit, below 0 less than its share while its "
+               "threads waited; missing where its compute is not limited.");
+  for (const Use& use : uses) {
+    if (!use.share_record) continue;
+    text->Sample("tessera_container_gpu_compute_share_error_ratio", LabelsOf(use),
+                 use.share_record->worst);
   }
   text->Family("tessera_container_gpu_compute_wait_seconds_total", "counter",
                "Time that threads of a container waited for its share of a GPU's compute since it "

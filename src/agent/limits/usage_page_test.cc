@@ -80,5 +80,17 @@ TEST(UsagePageTest, TheClassIsShownWhereComputeIsLimited) {
   EXPECT_THAT(JsonOfUses("n1", uses, {}).Serialize(), HasSubstr(R"("class":"low")"));
 }
 
+TEST(UsagePageTest, HowWellTheShareHeldIsInMetricsAndJson) {
+  ContainerUses uses = OneUse();
+  uses[0].share_record = {.mean = 0.2904, .worst = -0.0316};
+  EXPECT_THAT(JsonOfUses("n1", uses, {}).Serialize(),
+              HasSubstr(R"("mean_milli":290,"worst_error_milli":-32,)"));
+  MetricsText text;
+  WriteContainerUses(uses, &text);
+  EXPECT_THAT(text.Take(), HasSubstr("tessera_container_gpu_compute_share_error_ratio{namespace="
+                                     "\"ml\",pod=\"train\",container=\"main\",uuid=\"GPU-1\"} "
+                                     "-0.0316\n"));
+}
+
 }  // namespace
 }  // namespace tessera::agent

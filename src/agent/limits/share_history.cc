@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/share_history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tessera::agent {
+namespace {
+
+double ErrorOf(const ShareHistory::Sample& sample) {
+  if (sample.used > sample.limit) return sample.used - sample.limit;
+  const double missing = std::min(sample.share, sample.limit) - sample.used;
+  return -std::clamp(missing, 0.0, std::max(0.0, sample.waiting));
+}
+
+}  // namespace
+
+void ShareHistory::Add(MonotonicTime now, const Sample& sample) {
+  samples_.push_back({now, sample.used, ErrorOf(sample)});
+  while (now - samples_.front().at >= kWindow) samples_.pop_front();
+}
+
+std::optional<ShareRecord> ShareHistory::Get(MonotonicTime now) const {
+  ShareRecord record;
+  int count = 0;
+  for (const Timed& sample : samples_) {
+    if (now - sample.at >= kWindow) continue;
+    ++count;
+    record.mean += sample.used;
+    if (std::abs(sample.error) > std::abs(record.worst)) record.worst = sample.error;
+  }
+  if (count == 0) return std::nullopt;
+  record.mean /= count;
+  return record;
+}
+
+void ShareHistories::Update(MonotonicTime now, ContainerUses* uses) {
+  std::map<Key, ShareHistory> kept;
+  for (ContainerGpuUse& use : *uses) {
+    if (use.compute_limit == MilliGpu(0)) continue;
+    const Key key(use.who.pod_uid, use.who.container, use.uuid);
+    ShareHistory history = std::move(histories_[key]);
+    if (use.compute_use) {
+      history.Add(now, {.used = use.compute_use->used,
+                        .waiting = use.compute_use->waiting,
+                        .share = static_cast<double>(use.compute.count()) / 1000,
+                        .limit = static_cast<double>(use.compute_limit.count()) / 1000});
+    }
+    use.share_record = history.Get(now);
+    kept[key] = std::move(history);
+  }
+  histories_ = std::move(kept);
+}
+
+}  // namespace tessera::agent

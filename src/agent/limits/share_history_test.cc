@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/share_history.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+MonotonicTime At(int seconds) { return MonotonicTime{} + std::chrono::seconds(seconds); }
+
+double WorstOf(const ShareHistory::Sample& sample) {
+  ShareHistory history;
+  history.Add(At(1), sample);
+  return history.Get(At(1))->worst;
+}
+
+TEST(ShareHistoryTest, TheErrorIsWhatIsAboveTheLimitOrMissesWhileItWaits) {
+  EXPECT_NEAR(WorstOf({.used = 0.33, .waiting = 0.8, .share = 0.3, .limit = 0.3}), 0.03, 1e-9);
+  EXPECT_NEAR(WorstOf({.used = 0.26, .waiting = 0.8, .share = 0.3, .limit = 0.3}), -0.04, 1e-9);
+  EXPECT_EQ(WorstOf({.used = 0.1, .waiting = 0, .share = 0.3, .limit = 0.3}), 0)
+      << "it wants no more";
+  EXPECT_NEAR(WorstOf({.used = 0.1, .waiting = 0.05, .share = 0.3, .limit = 0.3}), -0.05, 1e-9)
+      << "its waits explain no more";
+  EXPECT_EQ(WorstOf({.used = 0.5, .waiting = 0.4, .share = 0.3, .limit = 0.6}), 0)
+      << "what others leave";
+  EXPECT_EQ(WorstOf({.used = 0.2, .waiting = 0.8, .share = 0.3, .limit = 0.2}), 0)
+      << "the limit was lowered below the share";
+}
+
+TEST(ShareHistoryTest, KeepsTheWorstAndTheMeanOfAMinute) {
+  ShareHistory history;
+  EXPECT_EQ(history.Get(At(0)), std::nullopt);
+  history.Add(At(0), {.used = 0.5, .waiting = 0, .share = 0.3, .limit = 0.3});
+  for (int second = 1; second < 60; ++second) {
+    history.Add(At(second), {.used = 0.3, .waiting = 0.8, .share = 0.3, .limit = 0.3});
+  }
+  EXPECT_NEAR(history.Get(At(59))->worst, 0.2, 1e-9);
+  EXPECT_NEAR(history.Get(At(59))->mean, 0.3 + 0.2 / 60, 1e-9);
+  EXPECT_NEAR(history.Get(At(60))->worst, 0, 1e-9) << "a minute ago";
+  EXPECT_NEAR(history.Get(At(60))->mean, 0.3, 1e-9);
+  EXPECT_EQ(history.Get(At(119)), std::nullopt);
+}
+
+TEST(ShareHistoryTest, AContainerThatEndsIsForgotten) {
+  ShareHistories histories;
+  ContainerUses uses(1);
+  uses[0].who.container = "main";
+  uses[0].compute = uses[0].compute_limit = MilliGpu(300);
+  uses[0].compute_use = {.used = 0.5};
+  histories.Update(At(1), &uses);
+  EXPECT_NEAR(uses[0].share_record->worst, 0.2, 1e-9);
+  uses[0].compute_use.reset();
+  histories.Update(At(2), &uses);
+  EXPECT_NEAR(uses[0].share_record->worst, 0.2, 1e-9) << "it idles";
+  ContainerUses none;
+  histories.Update(At(3), &none);
+  histories.Update(At(4), &uses);
+  EXPECT_EQ(uses[0].share_record, std::nullopt);
+  uses[0].compute_limit = MilliGpu(0);
+  uses[0].compute_use = {.used = 0.5};
+  histories.Update(At(5), &uses);
+  EXPECT_EQ(uses[0].share_record, std::nullopt) << "its compute is not limited";
+}
+
+}  // namespace
+}  // namespace tessera::agent
