@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+const mib = 1 << 20
+
+// tessera runs the command line tool.
+func tessera(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...).CombinedOutput()
+	if err != nil {
+		t.Errorf("tessera %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// limitedPods are pods of which two want all of a GPU's compute and have 30 and 70 of it, and one holds 4 of 5 GiB.
+type limitedPods struct{ small, large, holder string }
+
+func createLimitedPods(t *testing.T) limitedPods {
+	busy := func(name string, cores int) string {
+		return bed.Pod{Name: name, Containers: []bed.Container{{
+			Name: "main", Args: []string{"--busy", "1200"},
+			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
+			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
+		}}}.Create(t)
+	}
+	holder := bed.Pod{Name: "limits-memory", Containers: []bed.Container{{
+		Name: "main", Args: []string{"--bytes", fmt.Sprint(4096 * mib), "--hold", "1200"},
+		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+	}}}.Create(t)
+	pods := limitedPods{busy("limits-30", 30), busy("limits-70", 70), holder}
+	for _, pod := range []string{pods.small, pods.large, pods.holder} {
+		bed.WaitPhase(t, pod, "Running")
+	}
+	bed.Eventually(t, bed.PodTimeout, "the pod holds its memory", func() bool {
+		return strings.Contains(bed.Logs(t, pods.holder), "Test PASSED")
+	})
+	return pods
+}
+
+// uses waits until a pod uses so many hundredths of its GPU, in the mean of five seconds.
+func uses(t *testing.T, pod string, cores int, when string) {
+	t.Helper()
+	used := computeUsed(t)
+	bed.Eventually(t, bed.PodTimeout, fmt.Sprintf("%s %s uses %d hundredths", when, pod, cores), func() bool {
+		sum := 0
+		for range 5 {
+			time.Sleep(time.Second)
+			sum += used(pod)
+		}
+		return sum/5 > cores*10-30 && sum/5 < cores*10+30
+	})
+}
+
+// allocates starts a second process in the container of a pod.
+func allocates(t *testing.T, pod string, bytes int) error {
+	t.Helper()
+	_, err := bed.TryKubectl("exec", pod, "--", "vectoradd", "--bytes", fmt.Sprint(bytes))
+	return err
+}
+
+func (pods limitedPods) hold(t *testing.T, when string) {
+	t.Helper()
+	uses(t, pods.small, 30, when)
+	uses(t, pods.large, 70, when)
+	err := allocates(t, pods.holder, 2048*mib)
+	if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
+		t.Errorf("%s a process got memory beyond the limit of its container: %v", when, err)
+	}
+	if err := allocates(t, pods.holder, 900*mib); err != nil {
+		t.Errorf("%s a process got no memory within the limit: %v", when, err)
+	}
+	for _, pod := range []string{pods.small, pods.large, pods.holder} {
+		if status := bed.ReadPod(t, pod).Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s %s was touched: %+v", when, pod, status)
+		}
+	}
+}
+
+// followLimits changes limits and takes them back.
+func (pods limitedPods) followLimits(t *testing.T, when string) {
+	t.Helper()
+	tessera(t, "limit", pods.large, "--compute", "20")
+	uses(t, pods.large, 20, when)
+	tessera(t, "limit", pods.large, "--compute", "none")
+	tessera(t, "limit", pods.holder, "--memory", "4608Mi")
+	bed.Eventually(t, bed.PodTimeout, when+" a lower limit of memory holds", func() bool {
+		err := allocates(t, pods.holder, 900*mib)
+		return err != nil && strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY")
+	})
+	tessera(t, "limit", pods.holder, "--memory", "none")
+	bed.Eventually(t, bed.PodTimeout, when+" the grant holds again", func() bool {
+		return allocates(t, pods.holder, 900*mib) == nil
+	})
+}
+
+func TestLimitsHoldThroughAKilledAgentAndAnUpgrade(t *testing.T) {
+	pods := createLimitedPods(t)
+	pods.hold(t, "at first")
+
+	old := agentPID(t)
+	onNode(t, "kill", "-9", old)
+	bed.Eventually(t, time.Minute, "another agent", func() bool { now := agentPID(t); return now != "" && now != old })
+	pods.hold(t, "after the agent was killed")
+	pods.followLimits(t, "after the agent was killed")
+
+	upgrade := func(flags ...string) {
+		helm(t, append(append([]string{"upgrade", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...), flags...)...)
+	}
+	t.Cleanup(func() { upgrade() })
+	upgrade("--set", "agent.extraArgs={--log-format=json}")
+	if now := agentPID(t); now == old {
+		t.Error("the upgrade started no other agent")
+	}
+	pods.hold(t, "after an upgrade")
+	if text := tessera(t, "explain", pods.small); !strings.Contains(text, "main on GPU ") || !strings.Contains(text, " in the last minute: ") {
+		t.Errorf("tessera explain does not say how well the share held: %s", text)
+	}
+	pods.followLimits(t, "after an upgrade")
+}
+
+// The pods of the articles that share a GPU, as deploy/samples has them.
+func TestTheSharedSamplesAreLimited(t *testing.T) {
+	var files []string
+	for _, name := range []string{"binpack-1", "nginx", "over-limit"} {
+		files = append(files, "-f", filepath.Join(bed.Root, "deploy/samples", name+".yaml"))
+	}
+	t.Cleanup(func() {
+		bed.Kubectl(t, append([]string{"delete", "--ignore-not-found", "--grace-period=0"}, files...)...)
+	})
+	bed.Kubectl(t, append([]string{"apply"}, files...)...)
+	bed.Kubectl(t, "rollout", "status", "deployment/binpack-1", "--timeout=60s")
+	bed.WaitPhase(t, "nginx", "Running")
+	for what, want := range map[string]string{"deployment/binpack-1": "8192 MiB", "pod/nginx": "5120 MiB"} {
+		got := bed.Kubectl(t, "exec", what, "--", "nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader")
+		if strings.TrimSpace(got) != want {
+			t.Errorf("nvidia-smi in %s shows %q, not %s", what, got, want)
+		}
+	}
+	bed.Eventually(t, bed.PodTimeout, "tessera top shows the limits", func() bool {
+		return limitOf(t, "binpack-1-") == 8192*mib && limitOf(t, "nginx") == 5120*mib
+	})
+	bed.WaitPhase(t, "over-limit", "Failed")
+	log := bed.Logs(t, "over-limit")
+	for _, want := range []string{"CUDA_ERROR_OUT_OF_MEMORY", "this container may use 2048 MiB of GPU-", "an allocation of 1024.0 MiB is refused"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log of over-limit lacks %q: %s", want, log)
+		}
+	}
+}
+
+// limitOf is the memory that a limited pod may use, by the first letters of its name; 0 if tessera top has none, or an
+// agent that has just started has not found all containers.
+func limitOf(t *testing.T, prefix string) int64 {
+	t.Helper()
+	text, err := exec.Command(bed.Tool("tessera"), "top", "--output", "json", "--kubeconfig", bed.Shared.Kubeconfig()).Output()
+	if err != nil {
+		return 0
+	}
+	var page struct {
+		Containers []struct {
+			Pod     string
+			Limited bool
+			Memory  struct{ Limit int64 }
+		}
+	}
+	if json.Unmarshal(text, &page) != nil {
+		t.Fatalf("tessera top: %s", text)
+	}
+	for _, container := range page.Containers {
+		if strings.HasPrefix(container.Pod, prefix) && container.Limited {
+			return container.Memory.Limit
+		}
+	}
+	return 0
+}
