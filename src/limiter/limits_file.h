@@ -19,8 +19,8 @@ class LimitsFile {
 
   // Maps the file at `path`, and creates it atomically if it is missing. An existing file keeps its
   // contents: a container that restarts, or runs while the agent starts, goes on with its limits.
-  // So does one that another version of the agent wrote. EPROTO: this version cannot read it, or the
-  // file excludes it.
+  // So does one that another version of the agent wrote. EPROTO: this version cannot read it, or
+  // the file excludes it.
   int Open(const char* path);
 
   // True: processes that cannot be limited use the GPUs without a limit.

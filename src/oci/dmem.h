@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's own limit of device memory, the cgroup v2 controller "dmem" (Linux 6.14), as a second
-// line behind the limiter. A driver that takes part registers a region for each of its memories,
-// named by the PCI address of the GPU: "drm/0000:03:00.0/vram0". Without such a kernel or driver
-// there are no regions, and no limit is chosen.
+// The kernel's own limit of device memory, the cgroup v2 controller "dmem" (Linux 6.14), as a
+// second line behind the limiter. A driver that takes part registers a region for each of its
+// memories, named by the PCI address of the GPU: "drm/0000:03:00.0/vram0". Without such a kernel or
+// driver there are no regions, and no limit is chosen.
 //
 // Threads: any. ReadDmemRegions reads three small files.
 #pragma once
@@ -17,8 +17,8 @@ namespace tessera::oci {
 
 inline constexpr std::string_view kCgroupRoot = "/sys/fs/cgroup";
 
-// For contexts of processes, which the kernel counts and a share does not include: eight of 512 MiB.
-// The limit is a backstop, and must not stop a program that its limiter lets run.
+// For contexts of processes, which the kernel counts and a share does not include: eight of 512
+// MiB. The limit is a backstop, and must not stop a program that its limiter lets run.
 inline constexpr Bytes kDmemAllowance{int64_t{4} << 30};
 
 struct DmemRegion {
@@ -35,9 +35,9 @@ struct DmemShare {
 // Parses dmem.capacity of the root cgroup: a line "<region> <bytes>" for each region. Skips others.
 std::vector<DmemRegion> ParseDmemCapacity(std::string_view text);
 
-// The regions of a node whose containers have the controller: `cgroup_root` is a cgroup v2 hierarchy
-// in which "dmem" is turned on below the root. Else none, and a low-level runtime would reject
-// "dmem.max".
+// The regions of a node whose containers have the controller: `cgroup_root` is a cgroup v2
+// hierarchy in which "dmem" is turned on below the root. Otherwise none, because a low-level
+// runtime would reject "dmem.max".
 std::vector<DmemRegion> ReadDmemRegions(const std::string& cgroup_root);
 
 // The value of "dmem.max": a line "<region> <bytes>" for each region of memory of these GPUs. A

@@ -24,8 +24,8 @@ void ContainerUsage::FindOwners(const Round& round) const {
 }
 
 // Which of the reported processes cannot see the limits of their container. Looking at files below
-// the root of a container may hang, so each container has a job of its own; the answer counts in the
-// next round.
+// the root of a container may hang, so each container has a job of its own; the answer counts in
+// the next round.
 void ContainerUsage::CheckSight(const Round& round) {
   for (const auto& watched : round.all) {
     if (watched->checking_since) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ContainerUsage knows of its containers. For container_usage.cc and container_bypass.cc alone.
+// What ContainerUsage knows of its containers; only for container_usage.cc and container_bypass.cc.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct ContainerUsage::Watched {
   Result<std::vector<int>> pids = std::vector<int>();  // with a limiter, as they know themselves
   bool readable = false;
   std::string container_id;  // as the jobs knew it in this round
-  // The engine's ID, from the region or from the API server. "" and `is_alone`: the pod has no other
-  // container with GPUs, so each process of the pod that uses one is of this container.
+  // The engine's ID, from the region or from the API server. "" and `is_alone`: the pod has no
+  // other container with GPUs, so each process of the pod that uses one is of this container.
   std::string owner_id;
   bool is_alone = false;
 

@@ -7,8 +7,8 @@
 //                         although its threads waited for so much GPU time at least
 //   worst   the error that is farthest from 0
 //
-// `share` is what the container is due while others want the GPU, `limit` what it may use at most. A
-// container that wants less than its share has no error.
+// `share` is what the container is due while others want the GPU, `limit` what it may use at most.
+// A container that wants less than its share has no error.
 //
 // Pure; threads: one.
 #pragma once
