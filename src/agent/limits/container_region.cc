@@ -57,6 +57,21 @@ Fd UsageFolderOf(const Fd& process, const struct stat& limits, bool require_tmpf
   return Fd();
 }
 
+Fd OpenRoot(const std::string& process) {
+  return Fd(::open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+// A process whose first thread has ended shows its root and its memory map only below another
+// thread. `process`: /proc/<pid>.
+std::string LivingThread(const std::string& process) {
+  if (OpenRoot(process).valid()) return process;
+  for (const std::string& thread : ListDir(process + "/task").value_or({})) {
+    std::string path = fmt::format("{}/task/{}", process, thread);
+    if (OpenRoot(path).valid()) return path;
+  }
+  return process;
+}
+
 // Whether a memory map, the text of /proc/<pid>/maps, has the file. A line is "<addresses> <rights>
 // <offset> <major>:<minor> <inode> <path>".
 bool HasMapped(const std::string& maps, const struct stat& file) {
@@ -99,7 +114,7 @@ Result<FoundContainer> FindContainer(const std::string& limits,
   struct stat file {};
   if (::stat(limits.c_str(), &file) != 0) return Status::FromErrno(limits, errno);
   for (const PodProcess& candidate : processes) {
-    const std::string path = fmt::format("{}/{}", options.proc_root, candidate.pid);
+    const std::string path = LivingThread(fmt::format("{}/{}", options.proc_root, candidate.pid));
     Fd process(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!process.valid()) continue;
     Fd folder = UsageFolderOf(process, file, options.require_tmpfs);
@@ -111,8 +126,8 @@ Result<FoundContainer> FindContainer(const std::string& limits,
 
 LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& options) {
   struct stat file {};
-  const std::string process = fmt::format("{}/{}", options.proc_root, pid);
-  const Fd root(::open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string process = LivingThread(fmt::format("{}/{}", options.proc_root, pid));
+  const Fd root = OpenRoot(process);
   if (!root.valid() || ::stat(limits.c_str(), &file) != 0) return LimitsSight::kUnknown;
   for (const std::string place : kPlaces) {
     const Fd seen = OpenBelow(root.get(), place + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);

@@ -41,7 +41,7 @@ PodProcessMap ListPodProcesses(const std::string& proc_root);
 // A process of the container and the folder of `usage`, both open.
 struct FoundContainer {
   std::string container_id;
-  Fd process;       // /proc/<pid>
+  Fd process;       // /proc/<pid>, or /proc/<pid>/task/<tid> if its first thread has ended
   Fd usage_folder;  // O_PATH; keeps the tmpfs, and nothing else of the container
 };
 

@@ -8,10 +8,12 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "src/agent/limits/testing/usage_test_file.h"
 #include "src/limiter/limits_file.h"
@@ -154,6 +156,22 @@ TEST_F(ContainerRegionTest, ACoveredFileIsHidden) {
   EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kHidden);
   End();
   EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kUnknown) << "it has ended";
+}
+
+TEST_F(ContainerRegionTest, AProcessWhoseFirstThreadHasEndedIsLookedAt) {
+  const bool started = Start([] {
+    std::thread([] {
+      for (;;) ::pause();
+    }).detach();
+    ::signal(SIGUSR1, [](int) { ::syscall(SYS_exit, 0); });
+  });
+  if (!started) GTEST_SKIP() << "this process may not mount";
+  ASSERT_EQ(::syscall(SYS_tgkill, pid_, pid_, SIGUSR1), 0);
+  const std::string root = fmt::format("/proc/{}/root/", pid_);
+  for (int i = 0; i < 1000 && ::access(root.c_str(), F_OK) == 0; ++i) ::usleep(10000);
+  EXPECT_NE(::access(root.c_str(), F_OK), 0);
+  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kSeen);
+  EXPECT_TRUE(FindContainer(limits_, {{pid_, "aa"}}, {}).ok());
 }
 
 TEST_F(ContainerRegionTest, AFolderThatWasMadeAnewOnTheHostIsNoHiddenFile) {
