@@ -60,6 +60,8 @@ enum class Result : int {
 
 using Device = int;
 using DevicePtr = std::uint64_t;
+// Addresses in functions of CUDA 3.1 and before.
+using DevicePtrV1 = std::uint32_t;
 
 struct ContextTag;
 struct ModuleTag;
@@ -177,6 +179,81 @@ struct Memcpy3D {
   std::size_t width, height, depth;
 };
 static_assert(sizeof(Memcpy3D) == 200);
+
+// The descriptors of cuMemcpy2D and cuMemcpy3D, which later versions (_v2) widened.
+struct Memcpy2DV1 {
+  unsigned src_x, src_y;
+  MemoryType src_type;
+  const void* src_host;
+  DevicePtrV1 src_device;
+  Array src_array;
+  unsigned src_pitch;
+  unsigned dst_x, dst_y;
+  MemoryType dst_type;
+  void* dst_host;
+  DevicePtrV1 dst_device;
+  Array dst_array;
+  unsigned dst_pitch;
+  unsigned width, height;
+};
+static_assert(sizeof(Memcpy2DV1) == 96);
+
+struct Memcpy3DV1 {
+  unsigned src_x, src_y, src_z, src_level;
+  MemoryType src_type;
+  const void* src_host;
+  DevicePtrV1 src_device;
+  Array src_array;
+  void* src_reserved;
+  unsigned src_pitch, src_height;
+  unsigned dst_x, dst_y, dst_z, dst_level;
+  MemoryType dst_type;
+  void* dst_host;
+  DevicePtrV1 dst_device;
+  Array dst_array;
+  void* dst_reserved;
+  unsigned dst_pitch, dst_height;
+  unsigned width, height, depth;
+};
+static_assert(sizeof(Memcpy3DV1) == 144);
+
+// One side of a copy in a batch.
+struct BatchSide3D {
+  unsigned type;  // kBatchPointer, kBatchArray
+  union {
+    struct {
+      DevicePtr pointer;
+      std::size_t row_length, layer_height;  // in elements; 0: without gaps
+      int location[2];
+    } linear;
+    struct {
+      Array array;
+      std::size_t x, y, z;
+    } of_array;
+  };
+};
+static_assert(sizeof(BatchSide3D) == 40);
+// CUmemcpy3DOperandType
+inline constexpr unsigned kBatchPointer = 1, kBatchArray = 2;
+
+// A copy of cuMemcpy3DBatchAsync. The extent is in elements if a side is an array, else in bytes.
+struct BatchCopy3D {
+  BatchSide3D from, to;
+  std::size_t width, height, depth;
+  unsigned order, flags;
+};
+static_assert(sizeof(BatchCopy3D) == 112);
+
+// A buffer of cuMemBatchDecompressAsync.
+struct DecompressParameters {
+  std::size_t from_bytes, to_bytes;
+  unsigned* written_bytes;
+  const void* from;
+  void* to;
+  unsigned algorithm;
+  unsigned char reserved[20];
+};
+static_assert(sizeof(DecompressParameters) == 64);
 
 // CUarray_format: those of one number for each channel. There are more, of images and videos.
 inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint32 = 0x03,

@@ -137,7 +137,17 @@ class Driver {
   Result ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module);
   uint64_t NextId() { return ++last_id_; }
 
+  // While one exists in a thread, the thread's new memory has addresses of 32 bits.
+  class NarrowAddresses {
+   public:
+    NarrowAddresses() { narrow_addresses = true; }
+    ~NarrowAddresses() { narrow_addresses = false; }
+    NarrowAddresses(const NarrowAddresses&) = delete;
+    NarrowAddresses& operator=(const NarrowAddresses&) = delete;
+  };
+
  private:
+  static inline thread_local bool narrow_addresses = false;
   Driver() = default;
   Result FindGpus();
   Result Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer);

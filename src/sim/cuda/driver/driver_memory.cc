@@ -68,8 +68,11 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
 
 // Maps one block more than needed at first, so that the range can begin at a block's border.
 DevicePtr Driver::FindAddresses(uint64_t bytes) {
-  void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+#ifdef MAP_32BIT
+  if (narrow_addresses) flags |= MAP_32BIT;
+#endif
+  void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory == MAP_FAILED) return 0;
   const auto begin = reinterpret_cast<uint64_t>(memory);
   const uint64_t base = RoundUp(begin, kBlockBytes);
