@@ -1,62 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that give work to the GPU, wait for it, or change the current context.
-#include "src/limiter/compute/throttle.h"
+#include "src/limiter/compute/launch.h"
 #include "src/limiter/compute/tuning.h"
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/graph_memory.h"
 #include "src/limiter/process/process.h"
+
+namespace tessera::limiter {
+
+constinit thread_local ThrottledThread thread;
+
+}  // namespace tessera::limiter
 
 namespace tessera::cuda {
 namespace {
 
 using limiter::Books;
 using limiter::driver;
+using limiter::IsFree;
+using limiter::Launch;
+using limiter::LaunchSlowly;
 using limiter::LaunchStream;
 using limiter::Meter;
 using limiter::PriceKey;
 using limiter::Process;
+using limiter::thread;
 using limiter::Throttle;
-
-constinit thread_local limiter::ThrottledThread thread;
 
 // Price of a kernel until a launch is timed.
 constexpr int64_t kKernelGuess = 20 * limiter::kMicrosecond;
-// Minimum bytes that a GPU moves within its memory in a nanosecond.
-constexpr uint64_t kBytesPerNanosecond = 500;
-
-// True, the usual case: the launch may be made at once. `key` is called only if the GPU is limited.
-template <typename Key>
-[[gnu::always_inline]] inline bool IsFree(Key key) {
-  if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
-    return false;
-  Meter* const meter = thread.meter;
-  if (meter == nullptr) return true;
-  const uint32_t epoch = meter->gate.books().epoch();
-  return epoch == 0 || meter->gate.books().Spend(&thread.books, key(), epoch);
-}
-
-template <typename Call>
-Result LaunchSlowly(uint64_t key, int64_t guess, LaunchStream stream, Call call) {
-  Throttle& throttle = Throttle::Get();
-  Meter* const meter = throttle.Find(&thread);
-  if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
-  if (throttle.IsCaptured(stream)) return call();
-  const uintptr_t id = stream.handle != nullptr ? reinterpret_cast<uintptr_t>(stream.handle)
-                       : stream.per_thread      ? kStreamPerThread
-                                                : 0;
-  int mark = Books::kNoMark;
-  throttle.Wait(&thread, {key, guess, id}, stream, &mark);
-  if (mark == Books::kNoMark) return call();
-  const bool begun = meter->gate.Begin(mark, stream);
-  const Result result = call();
-  meter->gate.End(mark, stream, begun && result == Result::kSuccess);
-  return result;
-}
-
-template <typename Key, typename Call>
-Result Launch(Key key, int64_t guess, LaunchStream stream, Call call) {
-  return IsFree(key) ? call() : LaunchSlowly(key(), guess, stream, call);
-}
 
 uint64_t KernelKey(Function function, uint64_t x, uint64_t y, uint64_t z) {
   return PriceKey(reinterpret_cast<uintptr_t>(function), x, y, z);
@@ -81,52 +53,6 @@ Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   const Result result = launch();
   limiter::RefreshGraphMemory(graph);
   return result;
-}
-
-// Copies and sets within device memory. Sizes within an eighth of a power of two have one price.
-template <typename Call>
-Result Move(uint64_t bytes, LaunchStream stream, Call call) {
-  const int bits = 64 - __builtin_clzll(bytes | 8);
-  const auto key = [=] { return PriceKey(bytes >> (bits - 4), 0x6d6f7665, uint64_t(bits)); };
-  return Launch(key, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
-}
-
-uint64_t BytesOf(const Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
-uint64_t BytesOf(const Memcpy3D& copy) { return uint64_t(copy.width) * copy.height * copy.depth; }
-
-// False: the GPU of this thread's context has no limit.
-bool MayBeLimited() {
-  if (!Throttle::Get().IsCurrent(thread)) return true;
-  return thread.meter != nullptr && thread.meter->gate.books().epoch() != 0;
-}
-
-// Calls the driver, so it is used only if the GPU is limited.
-bool IsInDeviceMemory(DevicePtr pointer) {
-  constexpr int kPointerMemoryType = 2;
-  MemoryType type = {};
-  return driver.cuPointerGetAttribute(&type, kPointerMemoryType, pointer) == Result::kSuccess &&
-         type == MemoryType::kDevice;
-}
-
-bool IsOnDevice(MemoryType type, DevicePtr pointer) {
-  return type == MemoryType::kDevice || type == MemoryType::kArray ||
-         (type == MemoryType::kUnified && IsInDeviceMemory(pointer));
-}
-
-// A copy of rows or planes, which is charged if both sides are in device memory.
-template <typename Copy, typename Call>
-Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
-  const bool within = copy != nullptr && MayBeLimited() &&
-                      IsOnDevice(copy->src_type, copy->src_device) &&
-                      IsOnDevice(copy->dst_type, copy->dst_device);
-  return within ? Move(BytesOf(*copy), stream, call) : call();
-}
-
-// A copy whose sides are known only by their addresses.
-template <typename Call>
-Result MoveUnified(DevicePtr to, DevicePtr from, uint64_t bytes, LaunchStream stream, Call call) {
-  const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
-  return within ? Move(bytes, stream, call) : call();
 }
 
 // A call that waits for work of all streams, or of one stream.
@@ -241,120 +167,6 @@ LIMITER_EXPORT Result cuLibraryUnload(Library library) {
   if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
   return driver.cuLibraryUnload(library);
 }
-
-// `width` is the size of an element.
-#define SET(name, type, width, ...)                                    \
-  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count) { \
-    return Move(uint64_t(count) * width, LaunchStream{__VA_ARGS__},    \
-                [&] { return driver.name(to, value, count); });        \
-  }
-SET(cuMemsetD8_v2, unsigned char, 1)
-SET(cuMemsetD16_v2, unsigned short, 2)
-SET(cuMemsetD32_v2, unsigned, 4)
-SET(cuMemsetD8_v2_ptds, unsigned char, 1, nullptr, true)
-SET(cuMemsetD16_v2_ptds, unsigned short, 2, nullptr, true)
-SET(cuMemsetD32_v2_ptds, unsigned, 4, nullptr, true)
-#undef SET
-
-#define SET(name, type, width, per_thread_stream)                                     \
-  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count, Stream stream) { \
-    return Move(uint64_t(count) * width, {stream, per_thread_stream},                 \
-                [&] { return driver.name(to, value, count, stream); });               \
-  }
-SET(cuMemsetD8Async, unsigned char, 1, false)
-SET(cuMemsetD16Async, unsigned short, 2, false)
-SET(cuMemsetD32Async, unsigned, 4, false)
-SET(cuMemsetD8Async_ptsz, unsigned char, 1, true)
-SET(cuMemsetD16Async_ptsz, unsigned short, 2, true)
-SET(cuMemsetD32Async_ptsz, unsigned, 4, true)
-#undef SET
-
-#define SET(name, type, width, per_thread_stream)                                    \
-  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, \
-                             size_t rows) {                                          \
-    return Move(uint64_t(columns) * rows * width, {nullptr, per_thread_stream},      \
-                [&] { return driver.name(to, pitch, value, columns, rows); });       \
-  }
-SET(cuMemsetD2D8_v2, unsigned char, 1, false)
-SET(cuMemsetD2D16_v2, unsigned short, 2, false)
-SET(cuMemsetD2D32_v2, unsigned, 4, false)
-SET(cuMemsetD2D8_v2_ptds, unsigned char, 1, true)
-SET(cuMemsetD2D16_v2_ptds, unsigned short, 2, true)
-SET(cuMemsetD2D32_v2_ptds, unsigned, 4, true)
-#undef SET
-
-#define SET(name, type, width, per_thread_stream)                                                 \
-  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, size_t rows, \
-                             Stream stream) {                                                     \
-    return Move(uint64_t(columns) * rows * width, {stream, per_thread_stream},                    \
-                [&] { return driver.name(to, pitch, value, columns, rows, stream); });            \
-  }
-SET(cuMemsetD2D8Async, unsigned char, 1, false)
-SET(cuMemsetD2D16Async, unsigned short, 2, false)
-SET(cuMemsetD2D32Async, unsigned, 4, false)
-SET(cuMemsetD2D8Async_ptsz, unsigned char, 1, true)
-SET(cuMemsetD2D16Async_ptsz, unsigned short, 2, true)
-SET(cuMemsetD2D32Async_ptsz, unsigned, 4, true)
-#undef SET
-
-LIMITER_EXPORT Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, size_t bytes) {
-  return Move(bytes, {}, [&] { return driver.cuMemcpyDtoD_v2(to, from, bytes); });
-}
-LIMITER_EXPORT Result cuMemcpyDtoD_v2_ptds(DevicePtr to, DevicePtr from, size_t bytes) {
-  return Move(bytes, {nullptr, true}, [&] { return driver.cuMemcpyDtoD_v2_ptds(to, from, bytes); });
-}
-LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes,
-                                           Stream stream) {
-  return Move(bytes, {stream, false},
-              [&] { return driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream); });
-}
-LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2_ptsz(DevicePtr to, DevicePtr from, size_t bytes,
-                                                Stream stream) {
-  return Move(bytes, {stream, true},
-              [&] { return driver.cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, stream); });
-}
-
-#define COPY(name, per_thread_stream)                                             \
-  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes) {        \
-    return MoveUnified(to, from, bytes, LaunchStream{nullptr, per_thread_stream}, \
-                       [&] { return driver.name(to, from, bytes); });             \
-  }
-COPY(cuMemcpy, false)
-COPY(cuMemcpy_ptds, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                     \
-  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) { \
-    return MoveUnified(to, from, bytes, LaunchStream{stream, per_thread_stream},          \
-                       [&] { return driver.name(to, from, bytes, stream); });             \
-  }
-COPY(cuMemcpyAsync, false)
-COPY(cuMemcpyAsync_ptsz, true)
-#undef COPY
-
-#define COPY(name, type, per_thread_stream)                        \
-  LIMITER_EXPORT Result name(const type* copy) {                   \
-    return MoveBox(copy, LaunchStream{nullptr, per_thread_stream}, \
-                   [&] { return driver.name(copy); });             \
-  }
-COPY(cuMemcpy2D_v2, Memcpy2D, false)
-COPY(cuMemcpy2D_v2_ptds, Memcpy2D, true)
-COPY(cuMemcpy2DUnaligned_v2, Memcpy2D, false)
-COPY(cuMemcpy2DUnaligned_v2_ptds, Memcpy2D, true)
-COPY(cuMemcpy3D_v2, Memcpy3D, false)
-COPY(cuMemcpy3D_v2_ptds, Memcpy3D, true)
-#undef COPY
-
-#define COPY(name, type, per_thread_stream)                       \
-  LIMITER_EXPORT Result name(const type* copy, Stream stream) {   \
-    return MoveBox(copy, LaunchStream{stream, per_thread_stream}, \
-                   [&] { return driver.name(copy, stream); });    \
-  }
-COPY(cuMemcpy2DAsync_v2, Memcpy2D, false)
-COPY(cuMemcpy2DAsync_v2_ptsz, Memcpy2D, true)
-COPY(cuMemcpy3DAsync_v2, Memcpy3D, false)
-COPY(cuMemcpy3DAsync_v2_ptsz, Memcpy3D, true)
-#undef COPY
 
 LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {
   return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize(stream); });

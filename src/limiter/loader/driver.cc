@@ -28,7 +28,7 @@ constexpr uint32_t kWrapped = 0
 #undef LIMITER_WRAPPED
 
 // Replacements by the driver's address. Open addressing, at most a quarter full.
-constexpr uint32_t kPlaces = 512;
+constexpr uint32_t kPlaces = 1024;
 static_assert(kWrapped * 4 <= kPlaces);
 struct Replacement {
   void* of_driver;
@@ -37,9 +37,9 @@ struct Replacement {
 Replacement replacements[kPlaces];
 
 uint32_t PlaceOf(const void* address) {
-  return uint32_t(reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 55);
+  return uint32_t(reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 54);
 }
-static_assert(1u << (64 - 55) == kPlaces);
+static_assert(1u << (64 - 54) == kPlaces);
 
 void Replace(void* of_driver, void* of_limiter) {
   if (of_driver == nullptr) return;

@@ -16,8 +16,8 @@ using limiter::Throttle;
 
 // `allocate` calls the driver, which writes `pointer`. Afterwards `taken` returns the bytes that
 // the driver allocated, which may be a little more than `bytes`.
-template <typename Allocate, typename Taken>
-Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
+template <typename Pointer, typename Allocate, typename Taken>
+Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
   Process& process = Process::Get();
   const Contexts::Known context = process.CurrentContext();
   const uint64_t reserved = RoundToBlocks(bytes);
@@ -33,6 +33,18 @@ Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Tak
   driver.cuMemFree_v2(*pointer);
   *pointer = 0;
   return Result::kOutOfMemory;
+}
+
+// The driver chooses the length of a row, on all devices so far a multiple of 512 bytes.
+template <typename Pointer, typename Size, typename Allocate>
+Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t height,
+                       Allocate allocate) {
+  constexpr size_t kRow = 512;
+  const size_t row = (width + kRow - 1) / kRow * kRow;
+  size_t bytes = 0;
+  if (pitch == nullptr || row < width || __builtin_mul_overflow(row, height, &bytes))
+    return allocate();
+  return AllocateLinear(pointer, bytes, allocate, [&] { return uint64_t(*pitch) * height; });
 }
 
 // Only after the call is it known whether the pool served the allocation from memory that it
@@ -73,6 +85,35 @@ MemPool CurrentPool() {
   return driver.cuDeviceGetMemPool(&pool, device) == Result::kSuccess ? pool : nullptr;
 }
 
+template <typename Size>
+Result MemInfo(Result (*of_driver)(Size*, Size*), Size* free, Size* total) {
+  Size device_free = 0, device_total = 0;
+  const Result result = of_driver(&device_free, &device_total);
+  if (result != Result::kSuccess) return result;
+  Process& process = Process::Get();
+  const int gpu = process.CurrentContext().gpu;
+  const uint64_t limit = process.LimitOf(gpu);
+  if (limit != 0) {
+    const uint64_t held = process.accounts().HeldByLiving(gpu);
+    const uint64_t left = held < limit ? limit - held : 0;
+    if (left < device_free) device_free = Size(left);
+    if (limit < device_total) device_total = Size(limit);
+  }
+  if (free != nullptr) *free = device_free;
+  if (total != nullptr) *total = device_total;
+  return Result::kSuccess;
+}
+
+template <typename Size>
+Result TotalMem(Result (*of_driver)(Size*, Device), Size* bytes, Device device) {
+  const Result result = of_driver(bytes, device);
+  if (result != Result::kSuccess || bytes == nullptr) return result;
+  Process& process = Process::Get();
+  const uint64_t limit = process.LimitOf(process.GpuOf(device));
+  if (limit != 0 && limit < *bytes) *bytes = Size(limit);
+  return Result::kSuccess;
+}
+
 }  // namespace
 
 LIMITER_EXPORT Result cuMemAlloc_v2(DevicePtr* pointer, size_t bytes) {
@@ -86,18 +127,27 @@ LIMITER_EXPORT Result cuMemAllocManaged(DevicePtr* pointer, size_t bytes, unsign
       [&] { return bytes; });
 }
 
-// The driver chooses the length of a row, on all devices so far a multiple of 512 bytes.
+LIMITER_EXPORT Result cuMemAlloc(DevicePtrV1* pointer, unsigned bytes) {
+  return AllocateLinear(
+      pointer, bytes, [&] { return driver.cuMemAlloc(pointer, bytes); }, [&] { return bytes; });
+}
+
 LIMITER_EXPORT Result cuMemAllocPitch_v2(DevicePtr* pointer, size_t* pitch, size_t width,
                                          size_t height, unsigned element) {
-  constexpr size_t kRow = 512;
-  const auto allocate = [&] {
+  return AllocatePitched(pointer, pitch, width, height, [&] {
     return driver.cuMemAllocPitch_v2(pointer, pitch, width, height, element);
-  };
-  const size_t row = (width + kRow - 1) / kRow * kRow;
-  size_t bytes = 0;
-  if (pitch == nullptr || row < width || __builtin_mul_overflow(row, height, &bytes))
-    return allocate();
-  return AllocateLinear(pointer, bytes, allocate, [&] { return *pitch * height; });
+  });
+}
+
+LIMITER_EXPORT Result cuMemAllocPitch(DevicePtrV1* pointer, unsigned* pitch, unsigned width,
+                                      unsigned height, unsigned element) {
+  return AllocatePitched(pointer, pitch, width, height, [&] {
+    return driver.cuMemAllocPitch(pointer, pitch, width, height, element);
+  });
+}
+
+LIMITER_EXPORT Result cuMemFree(DevicePtrV1 pointer) {
+  return Process::Get().Release(pointer, [&] { return driver.cuMemFree(pointer); });
 }
 
 LIMITER_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
@@ -170,31 +220,20 @@ LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
 }
 
 LIMITER_EXPORT Result cuMemGetInfo_v2(size_t* free, size_t* total) {
-  size_t device_free = 0, device_total = 0;
-  const Result result = driver.cuMemGetInfo_v2(&device_free, &device_total);
-  if (result != Result::kSuccess) return result;
-  Process& process = Process::Get();
-  const int gpu = process.CurrentContext().gpu;
-  const uint64_t limit = process.LimitOf(gpu);
-  if (limit != 0) {
-    const uint64_t held = process.accounts().HeldByLiving(gpu);
-    const uint64_t left = held < limit ? limit - held : 0;
-    if (left < device_free) device_free = left;
-    if (limit < device_total) device_total = limit;
-  }
-  if (free != nullptr) *free = device_free;
-  if (total != nullptr) *total = device_total;
-  return Result::kSuccess;
+  return MemInfo(driver.cuMemGetInfo_v2, free, total);
+}
+
+// The driver clamps the values to 32 bits.
+LIMITER_EXPORT Result cuMemGetInfo(unsigned* free, unsigned* total) {
+  return MemInfo(driver.cuMemGetInfo, free, total);
 }
 
 LIMITER_EXPORT Result cuDeviceTotalMem_v2(size_t* bytes, Device device) {
-  const Result result = driver.cuDeviceTotalMem_v2(bytes, device);
-  if (result != Result::kSuccess || bytes == nullptr) return result;
-  Process& process = Process::Get();
-  const int gpu = process.GpuOf(device);
-  const uint64_t limit = process.LimitOf(gpu);
-  if (limit != 0 && limit < *bytes) *bytes = limit;
-  return Result::kSuccess;
+  return TotalMem(driver.cuDeviceTotalMem_v2, bytes, device);
+}
+
+LIMITER_EXPORT Result cuDeviceTotalMem(unsigned* bytes, Device device) {
+  return TotalMem(driver.cuDeviceTotalMem, bytes, device);
 }
 
 }  // namespace tessera::cuda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prices of copies and sets within device memory, for copies.cc and narrow_copies.cc.
+#pragma once
+
+#include "src/limiter/compute/launch.h"
+#include "src/limiter/loader/driver.h"
+
+namespace tessera::limiter {
+
+// Minimum bytes that a GPU moves within its memory in a nanosecond.
+inline constexpr uint64_t kBytesPerNanosecond = 500;
+
+// Copies and sets within device memory. Sizes within an eighth of a power of two have one price.
+template <typename Call>
+cuda::Result Move(uint64_t bytes, LaunchStream stream, Call call) {
+  const int bits = 64 - __builtin_clzll(bytes | 8);
+  const auto key = [=] { return PriceKey(bytes >> (bits - 4), 0x6d6f7665, uint64_t(bits)); };
+  return Launch(key, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
+}
+
+inline uint64_t BytesOf(const cuda::Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
+inline uint64_t BytesOf(const cuda::Memcpy3D& copy) {
+  return uint64_t(copy.width) * copy.height * copy.depth;
+}
+
+inline uint64_t BytesOf(const cuda::Memcpy2DV1& copy) { return uint64_t(copy.width) * copy.height; }
+inline uint64_t BytesOf(const cuda::Memcpy3DV1& copy) {
+  return uint64_t(copy.width) * copy.height * copy.depth;
+}
+
+// False: the GPU of this thread's context has no limit.
+inline bool MayBeLimited() {
+  if (!Throttle::Get().IsCurrent(thread)) return true;
+  return thread.meter != nullptr && thread.meter->gate.books().epoch() != 0;
+}
+
+// Calls the driver, so it is used only if the GPU is limited.
+inline bool IsInDeviceMemory(cuda::DevicePtr pointer) {
+  constexpr int kPointerMemoryType = 2;
+  cuda::MemoryType type = {};
+  return driver.cuPointerGetAttribute(&type, kPointerMemoryType, pointer) ==
+             cuda::Result::kSuccess &&
+         type == cuda::MemoryType::kDevice;
+}
+
+inline bool IsOnDevice(cuda::MemoryType type, cuda::DevicePtr pointer) {
+  return type == cuda::MemoryType::kDevice || type == cuda::MemoryType::kArray ||
+         (type == cuda::MemoryType::kUnified && IsInDeviceMemory(pointer));
+}
+
+// A copy of rows or planes, which is charged if both sides are in device memory.
+template <typename Copy, typename Call>
+cuda::Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
+  const bool within = copy != nullptr && MayBeLimited() &&
+                      IsOnDevice(copy->src_type, copy->src_device) &&
+                      IsOnDevice(copy->dst_type, copy->dst_device);
+  return within ? Move(BytesOf(*copy), stream, call) : call();
+}
+
+// A copy whose sides are known only by their addresses.
+template <typename Call>
+cuda::Result MoveUnified(cuda::DevicePtr to, cuda::DevicePtr from, uint64_t bytes,
+                         LaunchStream stream, Call call) {
+  const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
+  return within ? Move(bytes, stream, call) : call();
+}
+
+}  // namespace tessera::limiter

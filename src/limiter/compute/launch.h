@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes a driver call that gives work to the GPU at once, or when the compute limit permits it.
+// For the functions of launch.cc and copies.cc. Threads: any. Cost: a few nanoseconds if the launch
+// need not wait.
+#pragma once
+
+#include "src/limiter/compute/throttle.h"
+
+namespace tessera::limiter {
+
+extern constinit thread_local ThrottledThread thread;
+
+// True, the usual case: the launch may be made at once. `key` is called only if the GPU is limited.
+template <typename Key>
+[[gnu::always_inline]] inline bool IsFree(Key key) {
+  if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
+    return false;
+  Meter* const meter = thread.meter;
+  if (meter == nullptr) return true;
+  const uint32_t epoch = meter->gate.books().epoch();
+  return epoch == 0 || meter->gate.books().Spend(&thread.books, key(), epoch);
+}
+
+template <typename Call>
+cuda::Result LaunchSlowly(uint64_t key, int64_t guess, LaunchStream stream, Call call) {
+  Throttle& throttle = Throttle::Get();
+  Meter* const meter = throttle.Find(&thread);
+  if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
+  if (throttle.IsCaptured(stream)) return call();
+  const uintptr_t id = stream.handle != nullptr ? reinterpret_cast<uintptr_t>(stream.handle)
+                       : stream.per_thread      ? cuda::kStreamPerThread
+                                                : 0;
+  int mark = Books::kNoMark;
+  throttle.Wait(&thread, {key, guess, id}, stream, &mark);
+  if (mark == Books::kNoMark) return call();
+  const bool begun = meter->gate.Begin(mark, stream);
+  const cuda::Result result = call();
+  meter->gate.End(mark, stream, begun && result == cuda::Result::kSuccess);
+  return result;
+}
+
+template <typename Key, typename Call>
+cuda::Result Launch(Key key, int64_t guess, LaunchStream stream, Call call) {
+  return IsFree(key) ? call() : LaunchSlowly(key(), guess, stream, call);
+}
+
+}  // namespace tessera::limiter
