@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every driver function that allocates, frees or reports device memory, gives work to the GPU or
+// waits for it is replaced, or exempted with a reason.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace tessera::limiter {
+namespace {
+
+using ::testing::IsEmpty;
+
+#define LIMITER_REASON(name, text) constexpr std::string_view name = text;
+#define LIMITER_EXEMPT(symbol, reason)
+#include "src/limiter/loader/exemptions.inc"
+#undef LIMITER_EXEMPT
+#undef LIMITER_REASON
+
+const std::set<std::string> kReplaced = {
+#define LIMITER_WRAPPED(symbol, type) #symbol,
+#define LIMITER_CALLED(symbol, type)
+#include "src/limiter/loader/functions.inc"
+#undef LIMITER_CALLED
+#undef LIMITER_WRAPPED
+};
+
+const std::map<std::string, std::string_view> kExempt = {
+#define LIMITER_REASON(name, text)
+#define LIMITER_EXEMPT(symbol, reason) {#symbol, reason},
+#include "src/limiter/loader/exemptions.inc"
+#undef LIMITER_EXEMPT
+#undef LIMITER_REASON
+};
+
+const std::map<std::string, std::string_view> kClasses = {
+#define CUDA_SYMBOL(symbol, since, class_) {#symbol, #class_},
+#define CUDA_DEBUGGER_SYMBOL(symbol)
+#include "api/cuda_symbols.inc"
+#undef CUDA_DEBUGGER_SYMBOL
+#undef CUDA_SYMBOL
+};
+
+TEST(ExemptionsTest, EveryFunctionThatConcernsTheLimiterIsReplacedOrExempt) {
+  std::set<std::string> missing, both;
+  for (const auto& [symbol, class_of] : kClasses) {
+    if (class_of == "Pass") continue;
+    const bool replaced = kReplaced.contains(symbol), exempt = kExempt.contains(symbol);
+    if (!replaced && !exempt) missing.insert(symbol);
+    if (replaced && exempt) both.insert(symbol);
+  }
+  EXPECT_THAT(missing, IsEmpty())
+      << "add each to functions.inc, or with a reason to exemptions.inc";
+  EXPECT_THAT(both, IsEmpty()) << "the limiter replaces these: remove them from exemptions.inc";
+}
+
+TEST(ExemptionsTest, ExemptionsAreOfFunctionsThatConcernTheLimiter) {
+  std::set<std::string> wrong;
+  for (const auto& [symbol, reason] : kExempt) {
+    const auto found = kClasses.find(symbol);
+    if (found == kClasses.end() || found->second == "Pass" || reason.empty()) wrong.insert(symbol);
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+// A program for per-thread default streams gets the function of the other mode if one is forgotten.
+TEST(ExemptionsTest, FunctionsAreReplacedForBothStreamModes) {
+  std::set<std::string> missing;
+  for (const std::string& symbol : kReplaced) {
+    for (const char* mode : {"_ptsz", "_ptds"}) {
+      const std::string other = symbol + mode;
+      if (kClasses.contains(other) && !kReplaced.contains(other)) missing.insert(other);
+    }
+  }
+  EXPECT_THAT(missing, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tessera::limiter
