@@ -172,7 +172,8 @@ struct Usage {
   uint32_t reserved[11];
   // By slot: the process id of the owner in its pid namespace (0: not owned), and the start of the
   // owner in clock ticks since boot (field 22 of /proc/PID/stat), which tells it from a later
-  // process with the same id.
+  // process with the same id. The upper 24 bits are of the address of its stack (field 28), which
+  // tells it from a later program of the same process; 0: not known, as with other users' programs.
   std::atomic<int32_t> pids[kMaxSlots];
   std::atomic<uint64_t> starts[kMaxSlots];
   // By slot: bit i is set if the owner writes its line in compute[i].

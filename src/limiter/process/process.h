@@ -7,9 +7,13 @@
 // Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
 // page with the state in every child, whichever system call created it, so the child starts anew.
 //
-// Failure. If the region cannot be used, one line on standard error gives the reason, and cuInit
-// returns CUDA_ERROR_NOT_PERMITTED; with the flag kFailOpen the process runs without a limit. The
-// limiter never ends the process and installs no signal handler.
+// Failure. If the region cannot be used, or kMaxSlots processes of the container already use it,
+// one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800);
+// with the flag kFailOpen the process runs without a limit. The limiter never ends the process and
+// installs no signal handler.
+//
+// Exec. The kernel closes the lock and the driver's files. The next process that needs memory
+// clears the slot, as it does after the end of a process.
 //
 // Threads: any.
 #pragma once

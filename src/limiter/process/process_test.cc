@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limited processes on the simulated driver: at one limit, forked, killed, without a region.
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "src/base/subprocess.h"
+#include "src/limiter/region/slots.h"
 #include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
@@ -103,6 +105,55 @@ TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
   for (int end : {held[0], held[1], looked[0], looked[1]}) ::close(end);
 }
 
+// The end of `gone` closes when the process has called exec.
+TEST_F(LimiterTest, ExecOfALimitedProgramFreesItsSlot) {
+  LimitedNode node({100 * kMiB});
+  int gone[2];
+  ASSERT_EQ(::pipe2(gone, O_CLOEXEC), 0);
+  const int program = node.Start([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 80 * kMiB));
+    ::execl("/bin/sleep", "sleep", "600", nullptr);
+    FAIL() << "exec";
+  });
+  ::close(gone[1]);
+  char byte;
+  ASSERT_EQ(::read(gone[0], &byte, 1), 0);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 100 * kMiB));
+    EXPECT_EQ(node.Held(0), 100 * kMiB);
+  }));
+  ::kill(program, SIGKILL);
+  int status;
+  ::waitpid(program, &status, 0);
+  ::close(gone[0]);
+}
+
+TEST_F(LimiterTest, AVforkedProgramLeavesItsParentsMemoryCharged) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0, other = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 60 * kMiB));
+    const pid_t child = ::vfork();
+    if (child == 0) {
+      ::execl("/bin/true", "true", nullptr);
+      ::_exit(127);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    node.Sweep();
+    EXPECT_EQ(node.Held(0), 60 * kMiB);
+    EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&other, 60 * kMiB), Result::kOutOfMemory);
+    EXPECT_OK(CU(cuda, cuMemFree_v2)(pointer));
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&other, 60 * kMiB));
+  }));
+}
+
 TEST_F(LimiterTest, AStaticProgramThatOpensTheLibraryIsLimited) {
 #ifndef LIMITER_STATIC_CLIENT
   GTEST_SKIP() << "sanitizers do not link statically";
@@ -154,6 +205,27 @@ TEST_F(LimiterTest, AProgramWithoutARegionGetsNoGpu) {
                 "tessera: cannot read the limits of this container at /run/tessera/limits/limits: "
                 "No such file"),
             std::string::npos);
+}
+
+TEST_F(LimiterTest, TheProcessBeyondTheLastSlotGetsNoGpu) {
+  constexpr char kUsageFile[] = "/run/tessera/usage/usage";
+  LimitedNode node({100 * kMiB});
+  Usage* usage = nullptr;
+  uint32_t own = 0;
+  ASSERT_EQ(ClaimSlot(kUsageFile, &usage, &own), 0);
+  // A slot belongs to its process while that runs, with or without the lock.
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    usage->starts[i].store(usage->starts[own].load());
+    usage->pids[i].store(usage->pids[own].load());
+  }
+  ::testing::internal::CaptureStderr();
+  const bool refused = node.Run(
+      [&](const CudaLibrary& cuda) { EXPECT_EQ(CU(cuda, cuInit)(0), Result::kNotPermitted); });
+  const std::string message = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(refused) << message;
+  EXPECT_NE(message.find("4096 processes of this container use it"), std::string::npos) << message;
+  usage->pids[kMaxSlots - 1].store(0);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) { MakeContext(cuda); }));
 }
 
 TEST_F(LimiterTest, WithFailOpenAnUncountedProgramGetsTheGpu) {

@@ -54,7 +54,20 @@ bool SetLock(const Fd& file, uint32_t slot, short type) {
 bool LockSlot(const Fd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
 void UnlockSlot(const Fd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
 
-// Reads state and start of a process from /proc/PID/stat. False: no such process.
+// The lower bits of Usage::starts hold the start of the process, the upper ones its stack.
+constexpr int kStartBits = 40;
+constexpr uint64_t kStartMask = (uint64_t(1) << kStartBits) - 1;
+
+const char* SkipFields(const char* field, int count) {
+  for (; count > 0 && field != nullptr; --count) {
+    field = ::strchr(field + 1, ' ');
+    if (field != nullptr) ++field;
+  }
+  return field;
+}
+
+// Reads state and start of a process from /proc/PID/stat, the start as Usage::starts has it. False:
+// no such process.
 bool ReadStat(const char* pid, char* state, uint64_t* start) {
   char path[64];
   ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);
@@ -69,11 +82,12 @@ bool ReadStat(const char* pid, char* state, uint64_t* start) {
   if (field == nullptr || field[1] == 0) return false;
   field += 2;
   *state = *field;
-  for (int number = 3; number < 22 && field != nullptr; ++number) {
-    field = ::strchr(field + 1, ' ');
-    if (field != nullptr) ++field;
-  }
-  *start = field != nullptr ? ::strtoull(field, nullptr, 10) : 0;
+  field = SkipFields(field, 22 - 3);
+  *start = field != nullptr ? ::strtoull(field, nullptr, 10) & kStartMask : 0;
+  field = SkipFields(field, 28 - 22);
+  // Aligned to 16 bytes.
+  const uint64_t stack = field != nullptr ? ::strtoull(field, nullptr, 10) : 0;
+  *start |= stack >> 4 << kStartBits;
   return true;
 }
 
@@ -84,7 +98,12 @@ bool IsGone(int32_t pid, uint64_t start) {
   uint64_t found = 0;
   if (!ReadStat(text, &state, &found)) return true;
   // A process in state Z or X has closed its files; another start means another process.
-  return state == 'Z' || state == 'X' || (start != 0 && found != start);
+  if (state == 'Z' || state == 'X' || (start != 0 && ((found ^ start) & kStartMask) != 0))
+    return true;
+  // Another stack means another program in the same process: exec has closed the files before the
+  // new stack is known.
+  const uint64_t stack = found >> kStartBits, before = start >> kStartBits;
+  return stack != 0 && before != 0 && stack != before;
 }
 
 bool IsEmpty(const Usage& usage, uint32_t slot) {

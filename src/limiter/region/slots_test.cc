@@ -72,6 +72,16 @@ TEST_F(SlotsTest, EachProcessGetsASlotOfItsOwn) {
   Kill(second);
 }
 
+TEST_F(SlotsTest, AThousandProcessesHoldSlotsAtOnce) {
+  std::vector<pid_t> holders;
+  for (int i = 0; i < 1000; ++i) holders.push_back(StartHolder(1));
+  EXPECT_EQ(Held(), 1000u);
+  EXPECT_EQ(Sweep(), 0);
+  for (const pid_t holder : holders) Kill(holder);
+  EXPECT_EQ(Sweep(), 1000);
+  EXPECT_EQ(Held(), 0u);
+}
+
 TEST_F(SlotsTest, TheSlotOfAKilledProcessIsClearedAndOthersStay) {
   const pid_t dead = StartHolder(100), alive = StartHolder(30);
   Kill(dead);
