@@ -49,7 +49,9 @@ Step Program::Next() {
   ++launches_;
   in_burst_ += length;
   stream_ = (stream_ + 1) % uint64_t(load_.streams);
-  return {Step::kLaunch, std::max<int64_t>(1'000, int64_t(length)), which, int(stream_)};
+  const int64_t nanoseconds = std::max<int64_t>(1'000, int64_t(length));
+  longest_ = std::max(longest_, nanoseconds);
+  return {Step::kLaunch, nanoseconds, which, int(stream_)};
 }
 
 std::vector<Load> AllLoads() {

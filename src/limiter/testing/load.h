@@ -36,11 +36,14 @@ class Program {
  public:
   Program(const Load& load, uint64_t seed) : load_(load), random_(seed) {}
   Step Next();
+  // Length of the longest launch so far, in nanoseconds.
+  int64_t longest() const { return longest_; }
 
  private:
   const Load load_;
   std::mt19937_64 random_;
   int launches_ = 0;
+  int64_t longest_ = 0;
   uint64_t stream_ = 0;
   double in_burst_ = 0;
   bool thinks_ = false;

@@ -80,7 +80,7 @@ std::vector<double> Mix::Expected(const SharedGpu& gpu) const {
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < most.size(); ++i) {
-      const double got = gpu.Of(i).mean / 100;
+      const double got = gpu.InOwnWindows(i).mean / 100;
       if (missed[i] || got >= shares[i] - kTolerance) continue;
       most[i] = got;
       missed[i] = changed = true;

@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000;
 constexpr int64_t kOvershoot = 60'000;
 constexpr int64_t kSamplePeriod = 100'000'000;
+// A share holds in windows of this many times the longest kernel.
+constexpr int64_t kLongestInWindow = 50;
 constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -277,6 +279,26 @@ void SharedGpu::Run() {
         process->next_poll = process->gate.Poll() ? now_ + kMillisecond : INT64_MAX;
       if (process->wake <= now_) Handle(process);
     }
+  }
+}
+
+int64_t SharedGpu::WindowOf(size_t tenant) const {
+  int64_t longest = 0;
+  for (const Process* process : tenants_[tenant]->processes) {
+    longest = std::max(longest, process->program.longest());
+  }
+  const int64_t window = std::max<int64_t>(1'000'000'000, kLongestInWindow * longest);
+  return (window + kSamplePeriod - 1) / kSamplePeriod * kSamplePeriod;
+}
+
+// A longer run may find longer kernels.
+void SharedGpu::RunWindows(int64_t from, int count) {
+  for (;;) {
+    int64_t window = 0;
+    for (size_t i = 0; i < tenants_.size(); ++i) window = std::max(window, WindowOf(i));
+    if (now_ >= from + count * window) return;
+    options_.length = from + count * window;
+    Run();
   }
 }
 

@@ -41,12 +41,21 @@ class SharedGpu {
   explicit SharedGpu(const SharedGpuOptions& options);
   ~SharedGpu();
   void Run();
+  // Runs until every tenant has had `count` of its windows since `from`.
+  void RunWindows(int64_t from, int count);
 
   // The part of the GPU that a tenant used in windows that slide by 100 ms.
   struct Figures {
     double mean = 0, deviation = 0, most = 0;
   };
   Figures Of(size_t tenant, int64_t from = 1'000'000'000, int64_t window = 1'000'000'000) const;
+  // The window in which a share holds: max(1 s, 50 K) for kernels of length K. K is the longest
+  // kernel that the tenant has launched.
+  int64_t WindowOf(size_t tenant) const;
+  // Over windows of WindowOf.
+  Figures InOwnWindows(size_t tenant, int64_t from = 1'000'000'000) const {
+    return Of(tenant, from, WindowOf(tenant));
+  }
   double bias(size_t tenant) const;
   int64_t ticks() const { return ticks_; }
   // For each stretch of work of the high class: nanoseconds until no other tenant ran.
@@ -64,7 +73,7 @@ class SharedGpu {
   int64_t NextTime() const;
   void WatchDrain();
 
-  const SharedGpuOptions options_;
+  SharedGpuOptions options_;
   GpuModel gpu_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Tenant>> tenants_;
