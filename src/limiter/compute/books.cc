@@ -9,6 +9,9 @@ namespace {
 
 constexpr int64_t kPoolPause = 250 * kMicrosecond, kStopPause = 100 * kMicrosecond;
 constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
+// An allowance that no launch has advanced for longer gains no more. At least the longest kernel,
+// which may delay the next launch; with a rate of 1,000 GPUs, the product still fits.
+constexpr int64_t kMostGrowth = 100 * kSecond;
 
 // Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
 uint32_t Random(uint32_t* state) {
@@ -73,7 +76,7 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
     return;
   }
   if (now > at && charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
-    charge.allowance.fetch_add(Min(now - at, kSecond) * rate / kOne, kRelaxed);
+    charge.allowance.fetch_add(Min(now - at, kMostGrowth) * rate / kOne, kRelaxed);
   }
   // A process that waits during a long kernel of another process may save up as much.
   const int64_t most = charge.charged.load(kRelaxed) + Max(kBucket, Min(longest_, kSecond / 5));

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "src/limiter/compute/tuning.h"
 #include "src/limiter/testing/mix.h"
 #include "src/limiter/testing/shared_gpu.h"
 
@@ -117,6 +118,24 @@ TEST(ComputeModelTest, AProgramThatWaitsForShortBatchesGetsItsShare) {
   std::vector<double> wanted(9, 9.8);
   wanted.front() = 20;
   Expect("20 in batches of 125 us, 8 others", options, wanted);
+}
+
+// A kernel cannot be cut short, so the use of its container swings by its length. The use since any
+// moment stays that close to the share of the time.
+TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
+  for (const double length : {200 * kMs, 2000 * kMs}) {
+    for (const double limit : {10, 30, 50, 70, 90}) {
+      SharedGpu gpu({.tenants = {Hard(limit / 100, Steady(length))}});
+      gpu.RunWindows(kSeconds, 4);
+      EXPECT_EQ(gpu.WindowOf(0), int64_t(50 * length));
+      const auto figures = gpu.InOwnWindows(0);
+      const double swing = gpu.SwingOf(0, limit / 100) / kMs;
+      std::printf("%2.0f alone, kernels of %4.0f ms: %.2f / %.2f, swing %.0f ms\n", limit,
+                  length / kMs, figures.mean, figures.deviation, swing);
+      EXPECT_TRUE(Holds(figures, limit)) << figures.mean << " / " << figures.deviation;
+      EXPECT_LE(swing, (double(kBucket) + length) / kMs);
+    }
+  }
 }
 
 // A program that leaves the GPU idle while it launches and waits cannot use a large share. Its

@@ -320,6 +320,17 @@ SharedGpu::Figures SharedGpu::Of(size_t index, int64_t from, int64_t window) con
   return figures;
 }
 
+double SharedGpu::SwingOf(size_t index, double share, int64_t from) const {
+  const std::vector<int64_t>& used = tenants_[index]->used;
+  double least = 1e18, most = -1e18;
+  for (auto i = size_t(from / kSamplePeriod); i < used.size(); ++i) {
+    const double ahead = double(used[i]) - share * double(i) * double(kSamplePeriod);
+    least = std::min(least, ahead);
+    most = std::max(most, ahead);
+  }
+  return most - least;
+}
+
 double DemandOf(const Load& load) {
   SharedGpu gpu({.tenants = {{.processes = {load}, .limited = false}}, .length = 2'000'000'000});
   gpu.Run();

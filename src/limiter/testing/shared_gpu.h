@@ -56,6 +56,9 @@ class SharedGpu {
   Figures InOwnWindows(size_t tenant, int64_t from = 1'000'000'000) const {
     return Of(tenant, from, WindowOf(tenant));
   }
+  // The largest difference, in nanoseconds of GPU time, between what a tenant used within a stretch
+  // of time and `share` of that time, over all stretches since `from`.
+  double SwingOf(size_t tenant, double share, int64_t from = 1'000'000'000) const;
   double bias(size_t tenant) const;
   int64_t ticks() const { return ticks_; }
   // For each stretch of work of the high class: nanoseconds until no other tenant ran.
