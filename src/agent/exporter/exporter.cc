@@ -23,6 +23,7 @@ Exporter::Exporter(TaskRunner* runner, const ExporterOptions& options, Sources s
       page_(PageOptionsOf(options)),
       xid_window_(options.xid_window),
       sources_(std::move(sources)),
+      meter_(options.interval + Sampler::kDeadline),
       sampler_(runner, sources_.loader, sources_.caller, page_.counters, options.interval,
                [this] { OnRound(); }) {}
 
@@ -37,13 +38,24 @@ void Exporter::OnXid(const std::string& uuid, uint64_t code) {
 
 void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
   uses_ = std::move(uses);
+  if (uses_ != nullptr) meter_.AddUses(*uses_);
 }
 
 // Holders are those of the round before, so that no round waits for the grants' thread.
 void Exporter::OnRound() {
+  Meter();
   AskHoldings();
   ForgetOldXids();
   Render();
+}
+
+void Exporter::Meter() {
+  for (const Sampler::Gpu& gpu : sampler_.gpus()) {
+    if (gpu.sample == nullptr) continue;
+    meter_.AddReading(gpu.sample->uuid, {.at = gpu.answered_at,
+                                         .energy_mj = gpu.sample->energy_mj,
+                                         .use = gpu.sample->busy_fraction});
+  }
 }
 
 void Exporter::AskHoldings() {
@@ -55,6 +67,7 @@ void Exporter::AskHoldings() {
       if (!weak) return;
       asks_holdings_ = false;
       holdings_ = std::move(holdings);
+      meter_.SetHolders(runner_->clock().Now(), holdings_);
     });
   });
 }
@@ -79,6 +92,7 @@ void Exporter::Render() {
 }
 
 void Exporter::WriteState(MetricsText* text) const {
+  meter_.Write(text);
   const MonotonicTime now = runner_->clock().Now();
   const auto seconds = [](Duration duration) {
     return std::chrono::duration<double>(duration).count();

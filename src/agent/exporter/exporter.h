@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "src/agent/exporter/container_meter.h"
 #include "src/agent/exporter/page.h"
 #include "src/agent/exporter/sampler.h"
 #include "src/base/metrics.h"
@@ -47,7 +48,7 @@ class Exporter {
 
   // The text as of the last round.
   const std::string& text() const { return text_; }
-  // The exporter's own families.
+  // The exporter's own families, and those of containers.
   void WriteState(MetricsText* text) const;
 
  private:
@@ -58,6 +59,7 @@ class Exporter {
   };
 
   void OnRound();
+  void Meter();
   void AskHoldings();
   void ForgetOldXids();
   void Render();
@@ -68,6 +70,7 @@ class Exporter {
   const Sources sources_;
   bool asks_holdings_ = false;
   Holdings holdings_;
+  ContainerMeter meter_;
   std::shared_ptr<const ContainerUses> uses_;  // null: none
   XidsByUuid xids_;
   std::deque<Xid> recent_xids_;

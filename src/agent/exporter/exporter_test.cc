@@ -71,6 +71,25 @@ TEST_F(ExporterTest, UsesOfSharesAreDivided) {
   EXPECT_THAT(exporter_->text(), HasSubstr("modelName=\"NVIDIA Fake\"} 30\n"));
 }
 
+TEST_F(ExporterTest, TimeAndEnergyOfContainersAreMetered) {
+  ContainerUses uses = {{.who = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
+  uses[0].utilization = 0.2;
+  holdings_.containers = {
+      {.holder = uses[0].who, .shares = {{Uuid(0), MilliGpu(300), GiB(1)}}, .engine_id = ""}};
+  loader_->driver->gpus[0].telemetry.fields = {{83, 1000}};
+  runner_.AdvanceTimeAndRun(seconds(2));
+  exporter_->SetContainerUses(std::make_shared<const ContainerUses>(uses));
+  loader_->driver->gpus[0].telemetry.fields = {{83, 6000}};
+  runner_.AdvanceTimeAndRun(seconds(1));
+  const std::string labels =
+      "{namespace=\"ml\",pod=\"a\",container=\"main\",uuid=\"" + Uuid(0) + "\"}";
+  EXPECT_THAT(State(), HasSubstr("gpu_energy_joules_total" + labels + " 1\n"));
+  EXPECT_THAT(State(), HasSubstr("gpu_energy_joules_total{uuid=\"" + Uuid(0) + "\"} 4\n"));
+  EXPECT_THAT(State(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
+  EXPECT_THAT(State(), HasSubstr("gpu_idle_seconds_total" + labels + " 0\n"));
+  EXPECT_THAT(State(), Not(HasSubstr("energy_joules_total{uuid=\"" + Uuid(1)))) << "no counter";
+}
+
 TEST_F(ExporterTest, AnXidIsInTheTextAtOnceAndLeavesTheWindow) {
   exporter_->OnXid(Uuid(1), 79);
   EXPECT_THAT(exporter_->text(), HasSubstr("err_code=\"79\""));

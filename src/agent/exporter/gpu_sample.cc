@@ -40,6 +40,9 @@ GpuReader::GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSp
     }
     if (field.source == Source::kGpm) gpm_metrics_.push_back(field.id);
   }
+  // Behind those of the counters.
+  field_queries_.push_back({.field = nvml::kFieldTotalEnergy});
+  sources_.insert(Source::kGpuPercent);
 }
 
 template <typename T>
@@ -76,7 +79,7 @@ Result<GpuSample> GpuReader::Read() {
   GpuSample sample = identity_;
   sample.numbers.resize(counters_->size());
   ReadMemory(&sample.numbers);
-  ReadFields(&sample.numbers);
+  ReadFields(&sample);
   ReadGpm(&sample.numbers);
   std::optional<gpu::UtilizationRates> rates;
   if (Wants(Source::kGpuPercent) || Wants(Source::kMemoryPercent)) {
@@ -86,6 +89,7 @@ Result<GpuSample> GpuReader::Read() {
       sources_.erase(Source::kMemoryPercent);
     }
   }
+  if (rates) sample.busy_fraction = rates->gpu / 100.0;
   for (size_t i = 0; i < counters_->size(); ++i) {
     const Field& field = *(*counters_)[i].field;
     std::optional<double>& number = sample.numbers[i];
@@ -160,7 +164,7 @@ void GpuReader::ReadMemory(std::vector<std::optional<double>>* numbers) {
   }
 }
 
-void GpuReader::ReadFields(std::vector<std::optional<double>>* numbers) {
+void GpuReader::ReadFields(GpuSample* sample) {
   if (field_queries_.empty()) return;
   const auto values = Take(nvml_->FieldValues(device_, field_queries_));
   if (unsupported_) field_queries_.clear();
@@ -169,7 +173,7 @@ void GpuReader::ReadFields(std::vector<std::optional<double>>* numbers) {
   size_t next = 0;
   for (size_t i = 0; i < counters_->size(); ++i) {
     const Field& field = *(*counters_)[i].field;
-    std::optional<double>& number = (*numbers)[i];
+    std::optional<double>& number = sample->numbers[i];
     if (field.source == Source::kField) {
       number = (*values)[next++];
       const bool is_heat = field.id == nvml::kFieldMemoryTemp;
@@ -179,6 +183,8 @@ void GpuReader::ReadFields(std::vector<std::optional<double>>* numbers) {
       if (first && second) number = *first + *second;
     }
   }
+  const std::optional<double> energy = values->back();
+  if (energy) sample->energy_mj = static_cast<uint64_t>(*energy);
 }
 
 void GpuReader::ReadGpm(std::vector<std::optional<double>>* numbers) {

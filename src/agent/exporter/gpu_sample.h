@@ -4,6 +4,7 @@
 // Threads: a GpuReader is used by one thread at a time. Any call may block for ever.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,6 +25,9 @@ struct GpuSample {
   // By position in the counters; nothing where the GPU has no value. In the metric's unit.
   std::vector<std::optional<double>> numbers;
   std::vector<std::string> texts;  // likewise; "" where there is none
+  // For ContainerMeter, whatever the counters are.
+  std::optional<uint64_t> energy_mj;    // since the driver was loaded
+  std::optional<double> busy_fraction;  // of the time, by NVML
 };
 
 class GpuReader {
@@ -38,7 +42,7 @@ class GpuReader {
  private:
   Status Identify();
   void ReadMemory(std::vector<std::optional<double>>* numbers);
-  void ReadFields(std::vector<std::optional<double>>* numbers);
+  void ReadFields(GpuSample* sample);
   void ReadGpm(std::vector<std::optional<double>>* numbers);
   std::optional<double> ReadOne(Source source);
   std::string ReadText(Source source);
@@ -50,7 +54,7 @@ class GpuReader {
   gpu::Nvml* const nvml_;
   const int index_;
   const std::shared_ptr<const CounterSpecs> counters_;
-  std::set<Source> sources_;  // that some counter has and the GPU supports
+  std::set<Source> sources_;  // that are read and that the GPU supports
   std::vector<gpu::FieldQuery> field_queries_;
   std::vector<unsigned> gpm_metrics_;
 

@@ -82,6 +82,19 @@ TEST_F(GpuReaderTest, WhatAGpuLacksIsAbsentAndNotZero) {
   EXPECT_EQ(driver_->calls[gpu::NvmlCall::kUtilization], 1);
 }
 
+TEST_F(GpuReaderTest, EnergyAndUseAreReadWhateverTheCountersAre) {
+  Use("DCGM_FI_DEV_GPU_TEMP, gauge, C");
+  telemetry().fields = {{83, 1234567}};
+  const auto sample = reader_->Read();
+  ASSERT_TRUE(sample.ok());
+  EXPECT_EQ(sample->energy_mj, 1234567u);
+  EXPECT_EQ(sample->busy_fraction, 0.5);
+  Fail(gpu::NvmlCall::kUtilization, Code::kUnimplemented);
+  telemetry().fields.clear();
+  EXPECT_EQ(reader_->Read()->energy_mj, std::nullopt);
+  EXPECT_EQ(reader_->Read()->busy_fraction, std::nullopt);
+}
+
 TEST_F(GpuReaderTest, AMemoryTemperatureThatCannotBeIsAbsent) {
   Use("DCGM_FI_DEV_MEMORY_TEMP, gauge, C");
   telemetry().fields = {{82, 65535}};
@@ -116,6 +129,8 @@ TEST_F(GpuReaderTest, AGpuThatAnswersNothingHasNoSample) {
   ASSERT_TRUE(reader_->Read().ok());
   Fail(gpu::NvmlCall::kTemperature, Code::kDataLoss);
   Fail(gpu::NvmlCall::kPowerUsage, Code::kDataLoss);
+  Fail(gpu::NvmlCall::kUtilization, Code::kDataLoss);
+  Fail(gpu::NvmlCall::kFieldValues, Code::kDataLoss);
   EXPECT_EQ(reader_->Read().status().code(), Code::kDataLoss);
 }
 

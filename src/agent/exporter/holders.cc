@@ -7,6 +7,14 @@
 namespace tessera::agent {
 namespace {
 
+std::optional<double> BytesOf(const ContainerGpuUse& use) {
+  if (use.reported) return static_cast<double>(use.reported->count());
+  if (use.limited) return static_cast<double>(use.used().count());
+  return std::nullopt;
+}
+
+}  // namespace
+
 ContainerName NameOf(const ContainerRef& who) {
   return {.pod_namespace = who.pod_namespace, .pod = who.pod_name, .container = who.container};
 }
@@ -16,14 +24,6 @@ std::optional<double> PercentOf(const ContainerGpuUse& use) {
   if (use.compute_use) return 100 * use.compute_use->used;
   return std::nullopt;
 }
-
-std::optional<double> BytesOf(const ContainerGpuUse& use) {
-  if (use.reported) return static_cast<double>(use.reported->count());
-  if (use.limited) return static_cast<double>(use.used().count());
-  return std::nullopt;
-}
-
-}  // namespace
 
 HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
   HoldersByUuid holders;

@@ -35,6 +35,10 @@ struct GpuHolders {
 };
 using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
 
+ContainerName NameOf(const ContainerRef& who);
+// The percentage of the GPU's time that a share used; nothing where it is unknown.
+std::optional<double> PercentOf(const ContainerGpuUse& use);
+
 // A GPU that several containers hold whole, as a pod's init container and its main one, has neither
 // a `whole` nor shares. `uses` may be null.
 HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);

@@ -87,6 +87,7 @@ TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
   ASSERT_EQ(shown.containers.size(), 1u);
   EXPECT_EQ(shown.containers[0].holder.container, "main")
       << "it holds its GPUs while its pod lives";
+  EXPECT_TRUE(shown.containers[0].ended);
 }
 
 TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged) {

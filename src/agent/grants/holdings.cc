@@ -31,8 +31,12 @@ Holdings HoldingsOf(const GrantLedger& ledger, const Pods* pods) {
         pod->ended_containers.contains(entry.holder.container)) {
       continue;
     }
-    holdings.containers.push_back(
-        {entry.holder, entry.shares, pod != nullptr ? EngineIdOf(*pod, entry.holder) : ""});
+    HeldContainer held{.holder = entry.holder, .shares = entry.shares, .engine_id = ""};
+    if (pod != nullptr) {
+      held.engine_id = EngineIdOf(*pod, entry.holder);
+      held.ended = pod->ended || pod->ended_containers.contains(entry.holder.container);
+    }
+    holdings.containers.push_back(std::move(held));
   }
   return holdings;
 }

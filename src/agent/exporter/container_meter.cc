@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/exporter/container_meter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace tessera::agent {
+namespace {
+
+double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+double JoulesOf(uint64_t millijoules) { return static_cast<double>(millijoules) / 1000; }
+
+// The fraction of the GPU's time that the container used since the last reading.
+std::optional<double> UseOf(const ContainerMeter::Account& account, const ContainerMeter::Gpu& gpu,
+                            const ContainerMeter::Reading& reading) {
+  if (account.reports > 0) return account.use_sum / account.reports;
+  if (account.use) return account.use;
+  return gpu.containers.size() == 1 ? reading.use : std::nullopt;
+}
+
+std::string LabelsOf(const ContainerName& who, const std::string& uuid) {
+  return MetricLabel("namespace", who.pod_namespace) + "," + MetricLabel("pod", who.pod) + "," +
+         MetricLabel("container", who.container) + "," + MetricLabel("uuid", uuid);
+}
+
+template <typename Value>
+void WriteAccounts(const std::map<std::string, ContainerMeter::Gpu>& gpus, std::string_view name,
+                   MetricsText* text, const Value& value_of) {
+  for (const auto& [uuid, gpu] : gpus) {
+    for (const auto& [who, account] : gpu.containers) {
+      const std::optional<double> value = value_of(account);
+      if (value) text->Sample(name, LabelsOf(who, uuid), *value);
+    }
+  }
+}
+
+}  // namespace
+
+void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
+  std::map<std::string, std::map<ContainerName, Account>> held;
+  for (const HeldContainer& container : holdings.containers) {
+    if (container.ended || !container.holder.owner_known()) continue;
+    const ContainerName who = NameOf(container.holder);
+    for (const device::DeviceShare& share : container.shares) {
+      held[share.uuid].try_emplace(who, Account{.since = now, .until = now});
+    }
+  }
+  for (auto& [uuid, gpu] : gpus_) {
+    auto& next = held[uuid];
+    for (auto& [who, account] : gpu.containers) {
+      const auto still = next.find(who);
+      if (still == next.end()) continue;
+      account.until = std::max(account.until, now);
+      still->second = account;
+    }
+  }
+  for (auto& [uuid, containers] : held) gpus_[uuid].containers = std::move(containers);
+  std::erase_if(
+      gpus_, [](const auto& gpu) { return gpu.second.containers.empty() && !gpu.second.read_at; });
+}
+
+void ContainerMeter::AddUses(const ContainerUses& uses) {
+  for (auto& [uuid, gpu] : gpus_) {
+    for (auto& [who, account] : gpu.containers) account.use.reset();
+  }
+  for (const ContainerGpuUse& use : uses) {
+    const auto gpu = gpus_.find(use.uuid);
+    if (gpu == gpus_.end()) continue;
+    const auto account = gpu->second.containers.find(NameOf(use.who));
+    const std::optional<double> percent = PercentOf(use);
+    if (account == gpu->second.containers.end() || !percent) continue;
+    account->second.use = *percent / 100;
+    account->second.use_sum += *percent / 100;
+    ++account->second.reports;
+    // The driver counts in whole percents.
+    account->second.ran |= *percent > 0 || (use.compute_use && use.compute_use->used > 0);
+  }
+}
+
+void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading) {
+  Gpu& gpu = gpus_[uuid];
+  if (gpu.read_at && reading.at <= *gpu.read_at) return;
+  for (auto& [who, account] : gpu.containers) account.until = std::max(account.until, reading.at);
+  AddIdle(reading, &gpu);
+  if (reading.energy_mj) {
+    const uint64_t before = gpu.energy_mj.value_or(*reading.energy_mj);
+    const bool began_again = *reading.energy_mj < before;
+    if (!gpu.rest_mj) gpu.rest_mj = 0;
+    DivideEnergy(*reading.energy_mj - (began_again ? 0 : before), reading, &gpu);
+    gpu.energy_mj = reading.energy_mj;
+  }
+  for (auto& [who, account] : gpu.containers) {
+    account.use_sum = account.reports = 0;
+    account.ran = false;
+  }
+  gpu.read_at = reading.at;
+}
+
+void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading, Gpu* gpu) const {
+  std::vector<Account*> users;
+  std::vector<int64_t> parts;
+  for (auto& [who, account] : gpu->containers) {
+    const std::optional<double> use = UseOf(account, *gpu, reading);
+    if (!use) continue;
+    users.push_back(&account);
+    parts.push_back(std::llround(*use * static_cast<double>(energy_mj)));
+  }
+  parts = Divide(static_cast<int64_t>(energy_mj), std::move(parts));
+  for (size_t i = 0; i < users.size(); ++i) {
+    users[i]->energy_mj = users[i]->energy_mj.value_or(0) + static_cast<uint64_t>(parts[i]);
+  }
+  *gpu->rest_mj += static_cast<uint64_t>(parts.back());
+}
+
+void ContainerMeter::AddIdle(const Reading& reading, Gpu* gpu) const {
+  for (auto& [who, account] : gpu->containers) {
+    // On a GPU that ran nothing no container ran anything.
+    std::optional<double> use = UseOf(account, *gpu, reading);
+    if (!use && reading.use == 0) use = 0;
+    if (!use) continue;
+    if (!account.idle) account.idle = Duration::zero();
+    const bool is_known = gpu->read_at && reading.at - *gpu->read_at <= longest_gap_;
+    if (*use > 0 || account.ran || !is_known) continue;
+    *account.idle += reading.at - std::max(*gpu->read_at, std::min(account.since, reading.at));
+  }
+}
+
+void ContainerMeter::Write(MetricsText* text) const {
+  const auto seconds = [](std::optional<Duration> time) {
+    return time ? std::optional(SecondsOf(*time)) : std::nullopt;
+  };
+  text->Family("tessera_container_gpu_allocated_seconds_total", "counter",
+               "Time that a container has held a GPU, or a share of it.");
+  WriteAccounts(gpus_, "tessera_container_gpu_allocated_seconds_total", text,
+                [&](const Account& account) { return seconds(account.allocated()); });
+  text->Family("tessera_container_gpu_idle_seconds_total", "counter",
+               "Time that a container has held a GPU and ran no kernel on it; missing where its "
+               "use is unknown.");
+  WriteAccounts(gpus_, "tessera_container_gpu_idle_seconds_total", text,
+                [&](const Account& account) { return seconds(account.idle); });
+  text->Family("tessera_container_gpu_energy_joules_total", "counter",
+               "Energy of a GPU, divided by the GPU's time that each container used. The series "
+               "without a pod has the rest. Missing where the GPU has no energy counter.");
+  WriteAccounts(
+      gpus_, "tessera_container_gpu_energy_joules_total", text, [](const Account& account) {
+        return account.energy_mj ? std::optional(JoulesOf(*account.energy_mj)) : std::nullopt;
+      });
+  for (const auto& [uuid, gpu] : gpus_) {
+    if (!gpu.rest_mj) continue;
+    text->Sample("tessera_container_gpu_energy_joules_total", MetricLabel("uuid", uuid),
+                 JoulesOf(*gpu.rest_mj));
+  }
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/exporter/container_meter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tessera::agent {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr MilliGpu kThird = MilliGpu(300);
+
+class ContainerMeterTest : public ::testing::Test {
+ protected:
+  void Hold(const std::string& pod, const std::string& uuid, MilliGpu compute = kWholeGpu) {
+    holdings_.containers.push_back({.holder = {Uid("uid-" + pod), "ml", pod, "main"},
+                                    .shares = {{uuid, compute, GiB(1)}},
+                                    .engine_id = ""});
+    meter_.SetHolders(now_, holdings_);
+  }
+  void Release(const std::string& pod) {
+    std::erase_if(holdings_.containers,
+                  [&](const HeldContainer& one) { return one.holder.pod_name == pod; });
+    meter_.SetHolders(now_, holdings_);
+  }
+  static ContainerGpuUse UseBy(const std::string& pod, const std::string& uuid, double fraction) {
+    ContainerGpuUse use{
+        .who = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = kThird};
+    use.utilization = fraction;
+    return use;
+  }
+  void Read(const std::string& uuid, std::optional<uint64_t> energy, std::optional<double> use) {
+    meter_.AddReading(uuid, {.at = now_, .energy_mj = energy, .use = use});
+  }
+  void Pass(Duration by) { now_ += by; }
+  const ContainerMeter::Account& Of(const std::string& pod, const std::string& uuid) const {
+    return meter_.gpus().at(uuid).containers.at({"ml", pod, "main"});
+  }
+  std::string Text() const {
+    MetricsText text;
+    meter_.Write(&text);
+    return text.Take();
+  }
+
+  MonotonicTime now_{seconds(1000)};
+  Holdings holdings_;
+  ContainerMeter meter_{seconds(3)};
+};
+
+TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
+  Hold("a", "GPU-0");
+  Read("GPU-0", 5000, 0);
+  Pass(seconds(1));
+  Read("GPU-0", 5100, 0);
+  Pass(seconds(1));
+  Read("GPU-0", 5500, 0.75);
+  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(2));
+  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
+  EXPECT_EQ(Of("a", "GPU-0").energy_mj, 300u);
+  EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 200u) << "what it drew while idle has no pod";
+  const std::string labels = "{namespace=\"ml\",pod=\"a\",container=\"main\",uuid=\"GPU-0\"}";
+  EXPECT_THAT(Text(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
+  EXPECT_THAT(Text(), HasSubstr("gpu_idle_seconds_total" + labels + " 1\n"));
+  EXPECT_THAT(Text(), HasSubstr("gpu_energy_joules_total" + labels + " 0.3\n"));
+  EXPECT_THAT(Text(), HasSubstr("gpu_energy_joules_total{uuid=\"GPU-0\"} 0.2\n"));
+}
+
+TEST_F(ContainerMeterTest, SharesDivideTheEnergyByWhatTheyUsed) {
+  Hold("a", "GPU-0", kThird);
+  Hold("b", "GPU-0", kThird);
+  Hold("c", "GPU-0", kThird);
+  Read("GPU-0", 0, 0.5);
+  for (const double fraction : {0.1, 0.3}) {
+    Pass(milliseconds(500));
+    meter_.AddUses({UseBy("a", "GPU-0", fraction), UseBy("b", "GPU-0", 0)});
+  }
+  Read("GPU-0", 1000, 0.5);
+  EXPECT_EQ(Of("a", "GPU-0").energy_mj, 200u) << "the mean of all reports";
+  EXPECT_EQ(Of("b", "GPU-0").energy_mj, 0u);
+  EXPECT_EQ(Of("b", "GPU-0").idle, seconds(1));
+  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(0));
+  EXPECT_FALSE(Of("c", "GPU-0").energy_mj) << "no report of its use";
+  EXPECT_FALSE(Of("c", "GPU-0").idle);
+  EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 800u);
+  EXPECT_THAT(Text(), Not(HasSubstr("energy_joules_total{namespace=\"ml\",pod=\"c\"")));
+}
+
+TEST_F(ContainerMeterTest, AShareThatRanLessThanAPercentIsNotIdle) {
+  Hold("a", "GPU-0", kThird);
+  Read("GPU-0", {}, 0);
+  ContainerGpuUse use = UseBy("a", "GPU-0", 0);
+  use.compute_use = ComputeUse{.used = 0.004};
+  meter_.AddUses({use});
+  Pass(seconds(1));
+  Read("GPU-0", {}, 0);
+  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(0));
+  meter_.AddUses({UseBy("a", "GPU-0", 0)});
+  Pass(seconds(1));
+  Read("GPU-0", {}, 0);
+  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
+}
+
+TEST_F(ContainerMeterTest, WhatNvmlCannotGiveIsAbsent) {
+  Hold("a", "GPU-0");
+  for (int i = 0; i < 3; ++i) {
+    Read("GPU-0", {}, {});
+    Pass(seconds(1));
+  }
+  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(2));
+  EXPECT_THAT(Text(), Not(HasSubstr("gpu_idle_seconds_total{")));
+  EXPECT_THAT(Text(), Not(HasSubstr("gpu_energy_joules_total{")));
+}
+
+TEST_F(ContainerMeterTest, ContainersThatHoldAGpuWholeTogetherAreIdleTogether) {
+  Hold("a", "GPU-0");
+  Hold("b", "GPU-0");
+  Read("GPU-0", 0, 0);
+  Pass(seconds(1));
+  Read("GPU-0", 100, 0);
+  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
+  Pass(seconds(1));
+  Read("GPU-0", 300, 0.5);
+  EXPECT_EQ(Of("b", "GPU-0").idle, seconds(1));
+  EXPECT_FALSE(Of("b", "GPU-0").energy_mj) << "which of them ran is unknown";
+  EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 300u);
+}
+
+TEST_F(ContainerMeterTest, TheTimeOfAGpuThatDidNotAnswerIsNotIdle) {
+  Hold("a", "GPU-0");
+  Read("GPU-0", 0, 0);
+  Pass(seconds(10));
+  Read("GPU-0", 100, 0);
+  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(0));
+  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(10));
+}
+
+TEST_F(ContainerMeterTest, SeriesEndWithTheContainer) {
+  Hold("a", "GPU-0");
+  Hold("b", "MIG-1", kThird);
+  Read("GPU-0", 0, 1);
+  holdings_.containers[0].ended = true;
+  Pass(seconds(1));
+  meter_.SetHolders(now_, holdings_);
+  EXPECT_TRUE(meter_.gpus().at("GPU-0").containers.empty()) << "its pod still has the GPU";
+  Release("b");
+  EXPECT_FALSE(meter_.gpus().contains("MIG-1"));
+  Hold("a", "GPU-0");
+  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(0)) << "counts anew";
+}
+
+TEST_F(ContainerMeterTest, TimeCountsFromTheContainersBegin) {
+  Read("GPU-0", 0, 0);
+  Pass(milliseconds(700));
+  Hold("a", "GPU-0");
+  Pass(milliseconds(300));
+  Read("GPU-0", 100, 0);
+  EXPECT_EQ(Of("a", "GPU-0").allocated(), milliseconds(300));
+  EXPECT_EQ(Of("a", "GPU-0").idle, milliseconds(300));
+}
+
+TEST_F(ContainerMeterTest, ACounterThatFellBeganAnew) {
+  Hold("a", "GPU-0");
+  Read("GPU-0", 1000000, 1);
+  Pass(seconds(1));
+  Read("GPU-0", 50, 1);
+  Read("GPU-0", 90, 1);
+  EXPECT_EQ(Of("a", "GPU-0").energy_mj, 50u) << "the last reading is not newer";
+}
+
+// Containers come and go, and report too much, too little or nothing.
+TEST_F(ContainerMeterTest, ContainersAndTheRestGainWhatTheDeviceGains) {
+  std::mt19937_64 random(11);
+  const auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
+  for (int history = 0; history < 60; ++history) {
+    meter_ = ContainerMeter(seconds(3));
+    holdings_ = {};
+    uint64_t device = random() % 1'000'000, gained = 0, ended = 0;
+    Read("GPU-0", device, 0);
+    for (int step = 0; step < 200; ++step) {
+      Pass(milliseconds(random() % 1500));
+      const std::string pod = std::string(1, static_cast<char>('a' + random() % 5));
+      const bool holds = meter_.gpus().at("GPU-0").containers.contains({"ml", pod, "main"});
+      if (chance(30)) {
+        if (holds) ended += Of(pod, "GPU-0").energy_mj.value_or(0);
+        holds ? Release(pod) : Hold(pod, "GPU-0", chance(30) ? kWholeGpu : kThird);
+      } else if (chance(50)) {
+        meter_.AddUses({UseBy(pod, "GPU-0", static_cast<double>(random() % 150) / 100)});
+      } else {
+        const bool began_again = chance(3);
+        const uint64_t more = random() % 70'000;
+        device = began_again ? random() % (device + 1) : device + more;
+        gained += began_again ? device : more;
+        Pass(milliseconds(1));
+        Read("GPU-0", device, static_cast<double>(random() % 101) / 100);
+      }
+      uint64_t sum = *meter_.gpus().at("GPU-0").rest_mj + ended;
+      for (const auto& [who, account] : meter_.gpus().at("GPU-0").containers) {
+        sum += account.energy_mj.value_or(0);
+        ASSERT_LE(account.idle.value_or(Duration::zero()), account.allocated());
+      }
+      ASSERT_EQ(sum, gained) << "history " << history << ", step " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::agent
