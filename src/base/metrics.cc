@@ -12,6 +12,23 @@ std::string Seconds(Duration duration) {
   return fmt::format("{}", std::chrono::duration<double>(duration).count());
 }
 
+template <const auto& bounds>
+void WriteBuckets(std::string_view name, std::string_view labels,
+                  const Histogram<bounds>& histogram, MetricsText* text) {
+  const std::string before = labels.empty() ? "" : std::string(labels) + ",";
+  uint64_t count = 0;
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    count += histogram.bucket(i);
+    text->Sample(fmt::format("{}_bucket", name), before + MetricLabel("le", Seconds(bounds[i])),
+                 count);
+  }
+  count += histogram.bucket(bounds.size());
+  text->Sample(fmt::format("{}_bucket", name), before + MetricLabel("le", "+Inf"), count);
+  text->Sample(fmt::format("{}_sum", name), labels,
+               std::chrono::duration<double>(histogram.sum()).count());
+  text->Sample(fmt::format("{}_count", name), labels, count);
+}
+
 }  // namespace
 
 void LabelledCounter::Add(std::string_view label_value, uint64_t n) {
@@ -27,13 +44,6 @@ void LabelledCounter::Add(std::string_view label_value, uint64_t n) {
 std::map<std::string, uint64_t> LabelledCounter::values() const {
   const std::lock_guard lock(mutex_);
   return {values_.begin(), values_.end()};
-}
-
-void LatencyHistogram::Observe(Duration took) {
-  size_t i = 0;
-  while (i < kBounds.size() && took > kBounds[i]) ++i;
-  buckets_[i].Add();
-  sum_nanos_.Add(static_cast<uint64_t>(took.count()));
 }
 
 void MetricsText::Family(std::string_view name, std::string_view type, std::string_view help) {
@@ -82,18 +92,12 @@ void WriteLabelled(std::string_view name, std::string_view help, std::string_vie
 
 void WriteHistogram(std::string_view name, std::string_view labels,
                     const LatencyHistogram& histogram, MetricsText* text) {
-  const std::string before = labels.empty() ? "" : std::string(labels) + ",";
-  uint64_t count = 0;
-  for (size_t i = 0; i < LatencyHistogram::kBounds.size(); ++i) {
-    count += histogram.bucket(i);
-    text->Sample(fmt::format("{}_bucket", name),
-                 before + MetricLabel("le", Seconds(LatencyHistogram::kBounds[i])), count);
-  }
-  count += histogram.bucket(LatencyHistogram::kBounds.size());
-  text->Sample(fmt::format("{}_bucket", name), before + MetricLabel("le", "+Inf"), count);
-  text->Sample(fmt::format("{}_sum", name), labels,
-               std::chrono::duration<double>(histogram.sum()).count());
-  text->Sample(fmt::format("{}_count", name), labels, count);
+  WriteBuckets(name, labels, histogram, text);
+}
+
+void WriteHistogram(std::string_view name, std::string_view labels, const WaitHistogram& histogram,
+                    MetricsText* text) {
+  WriteBuckets(name, labels, histogram, text);
 }
 
 }  // namespace tessera

@@ -38,25 +38,37 @@ class LabelledCounter {
   std::map<std::string, uint64_t, std::less<>> values_;
 };
 
-// Durations of calls.
-class LatencyHistogram {
- public:
-  static constexpr std::array<Duration, 9> kBounds = {
-      std::chrono::microseconds(50),  std::chrono::microseconds(100),
-      std::chrono::microseconds(250), std::chrono::microseconds(500),
-      std::chrono::milliseconds(1),   std::chrono::microseconds(2500),
-      std::chrono::milliseconds(10),  std::chrono::milliseconds(100),
-      std::chrono::seconds(1)};
+inline constexpr std::array<Duration, 9> kLatencyBounds = {
+    std::chrono::microseconds(50),  std::chrono::microseconds(100), std::chrono::microseconds(250),
+    std::chrono::microseconds(500), std::chrono::milliseconds(1),   std::chrono::microseconds(2500),
+    std::chrono::milliseconds(10),  std::chrono::milliseconds(100), std::chrono::seconds(1)};
+inline constexpr std::array<Duration, 11> kWaitBounds = {
+    std::chrono::seconds(1),  std::chrono::seconds(2),  std::chrono::seconds(5),
+    std::chrono::seconds(10), std::chrono::seconds(30), std::chrono::minutes(1),
+    std::chrono::minutes(5),  std::chrono::minutes(15), std::chrono::hours(1),
+    std::chrono::hours(4),    std::chrono::hours(24)};
 
-  void Observe(Duration took);
+template <const auto& bounds>
+class Histogram {
+ public:
+  static constexpr const auto& kBounds = bounds;
+
+  void Observe(Duration took) {
+    size_t i = 0;
+    while (i < kBounds.size() && took > kBounds[i]) ++i;
+    buckets_[i].Add();
+    sum_nanos_.Add(static_cast<uint64_t>(took.count()));
+  }
   // Not cumulative; the last bucket is beyond all bounds.
   uint64_t bucket(size_t i) const { return buckets_[i].value(); }
   Duration sum() const { return Duration(static_cast<int64_t>(sum_nanos_.value())); }
 
  private:
-  std::array<Counter, kBounds.size() + 1> buckets_;
+  std::array<Counter, bounds.size() + 1> buckets_;
   Counter sum_nanos_;
 };
+using LatencyHistogram = Histogram<kLatencyBounds>;  // of calls
+using WaitHistogram = Histogram<kWaitBounds>;        // of pods
 
 // Appends families in the text format of Prometheus.
 class MetricsText {
@@ -82,5 +94,7 @@ void WriteLabelled(std::string_view name, std::string_view help, std::string_vie
 // Writes the samples of a family whose header the caller has written.
 void WriteHistogram(std::string_view name, std::string_view labels,
                     const LatencyHistogram& histogram, MetricsText* text);
+void WriteHistogram(std::string_view name, std::string_view labels, const WaitHistogram& histogram,
+                    MetricsText* text);
 
 }  // namespace tessera

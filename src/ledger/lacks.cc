@@ -48,7 +48,8 @@ void Lacks::LookAt(NodeId node, const placement::Demand& demand, OfShape* known)
   const auto [reason, is_new] = known->reasons.try_emplace(lack);
   if (is_new) {
     reason->second = {.unresolvable = lack.unresolvable,
-                      .text = placement::TextOf(lack, demand, cluster_)};
+                      .text = placement::TextOf(lack, demand, cluster_),
+                      .kind = placement::IdOf(lack.lack)};
   }
   known->of_nodes[node] = &reason->second;
 }

@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/placement/cluster.h"
@@ -26,6 +27,7 @@ class Lacks {
   struct Reason {
     bool unresolvable = false;
     std::string text;
+    std::string_view kind;  // placement::IdOf
   };
 
   explicit Lacks(const placement::Cluster& cluster) : cluster_(cluster) {}

@@ -202,20 +202,25 @@ const Status& ClusterLedger::CheckQuota(Question& question, const NodeEntry& nod
 
 Verdict ClusterLedger::Judge(Question& question, const NodeEntry* known) {
   if (!question.asks_for_gpus()) return {.fits = true};
-  if (known == nullptr) return {.reason = "the node is not known yet"};
+  if (known == nullptr) {
+    return {.reason = "the node is not known yet", .kind = Verdict::kUnknownNode};
+  }
   const NodeEntry& node = *known;
   if (node.id == placement::kNoNode || !node.problem.empty()) {
     return {.unresolvable = true,
             .reason = node.problem.empty() ? std::string_view("the node has no GPUs")
-                                           : std::string_view(node.problem)};
+                                           : std::string_view(node.problem),
+            .kind = node.problem.empty() ? Verdict::kNoGpus : Verdict::kNodeProblem};
   }
   if (const Lacks::Reason* lack = lacks_.Of(question.gpus_only, node.id)) {
-    return {.unresolvable = lack->unresolvable, .reason = lack->text};
+    return {.unresolvable = lack->unresolvable, .reason = lack->text, .kind = lack->kind};
   }
   const Status& allowed = CheckQuota(question, node);
-  if (!allowed.ok()) return {.unresolvable = true, .reason = allowed.message()};
+  if (!allowed.ok()) {
+    return {.unresolvable = true, .reason = allowed.message(), .kind = Verdict::kQuota};
+  }
   const std::string_view reserved = ReservedReason(question, node);
-  if (!reserved.empty()) return {.reason = reserved};
+  if (!reserved.empty()) return {.reason = reserved, .kind = Verdict::kReserved};
   return {.fits = true};
 }
 

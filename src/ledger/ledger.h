@@ -96,6 +96,7 @@ struct PodEntry {
   std::string nominated;    // the node for which kube-scheduler evicts other pods, for this one
   kube::StringMap labels;   // of a pod that asks for GPUs
   WallTime bound_at;        // by the API server's clock; the epoch while it waits
+  WallTime created;         // likewise; the epoch where it is unknown
   bool controlled = false;  // has a controller, which replaces it when it is evicted
   std::string problem;      // why it asks for GPUs, is bound, and yet holds none here
   // For the ledger itself.
@@ -119,6 +120,14 @@ struct Verdict {
   bool unresolvable = false;  // nobody who leaves makes room there
   // For people; empty where it fits. Valid until the ledger changes or is asked about another pod.
   std::string_view reason;
+  // The kind of the reason for metrics: placement::IdOf a lack, or one of the kinds below.
+  std::string_view kind;
+
+  static constexpr std::string_view kUnknownNode = "unknown-node";
+  static constexpr std::string_view kNodeProblem = "node-problem";
+  static constexpr std::string_view kNoGpus = "no-gpus";
+  static constexpr std::string_view kQuota = "quota";
+  static constexpr std::string_view kReserved = "reserved";
 };
 
 class ClusterLedger {

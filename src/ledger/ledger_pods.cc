@@ -126,6 +126,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   pod.seen = true;
   pod.deleting = object.meta.deleting;
   pod.controlled = object.meta.controlled;
+  pod.created = object.meta.created;
   if (!object.node_name.empty()) {
     pod.bound_at = object.scheduled == WallTime{} ? object.meta.created : object.scheduled;
   }
@@ -168,6 +169,7 @@ void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& w
   PodEntry& pod = pods_[object.meta.uid];
   pod.ask = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
   pod.seen = true;
+  pod.created = object.meta.created;
   pod.deleting = object.meta.deleting;
   pod.problem = why.message();
   pod.standing = object.node_name.empty() ? Standing::kWaiting : Standing::kBound;

@@ -121,8 +121,10 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
   result.fitting.reserve(nodes.size());
   std::vector<bool> fits;  // by NodeId
   ReasonKeeper reasons(&result);
+  VerdictKinds kinds;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const ledger::Verdict verdict = ledger_.Judge(*question, nodes[i]);
+    kinds.Add(verdict);
     if (verdict.fits) {
       result.fitting.push_back(i);
       if (question->asks_for_gpus()) Mark(nodes[i]->id, &fits);
@@ -130,6 +132,9 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
       (verdict.unresolvable ? result.unresolvable : result.failed)
           .emplace_back(i, reasons.Keep(verdict.reason));
     }
+  }
+  if (question->asks_for_gpus()) {
+    wait_reasons_.Note(args.pod.meta.uid, kinds.Reason(), clock_.Now());
   }
   holds_.Name(args.pod, std::move(fits));
   if (result.fitting.empty()) {
@@ -255,7 +260,14 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
                       key, args.node));
   }
   const kube::PodObject copy = *pod;
-  binder_.Bind(copy, args.node, std::move(done));
+  binder_.Bind(copy, args.node,
+               [metrics = &metrics_, clock = &clock_, created = copy.meta.created,
+                done = std::move(done)](const Status& status) {
+                 if (status.ok() && created != WallTime{}) {
+                   metrics->pod_wait.Observe(std::max(clock->WallNow() - created, Duration()));
+                 }
+                 done(status);
+               });
   holds_.Drop(args.uid);
 }
 
@@ -296,6 +308,7 @@ void Extender::Tick() {
   metrics_.expired.Add(ledger_.Expire().size());
   const MonotonicTime now = clock_.Now();
   holds_.Tick();
+  wait_reasons_.Tidy(ledger_, now);
   std::erase_if(early_, [&](auto& entry) {
     const auto& [args, done, at] = entry.second;
     if (now - at < kUnseen) return false;

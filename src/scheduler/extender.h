@@ -25,6 +25,7 @@
 #include "src/scheduler/binder.h"
 #include "src/scheduler/holds.h"
 #include "src/scheduler/metrics.h"
+#include "src/scheduler/wait_reasons.h"
 #include "src/scheduler/wire.h"
 
 namespace tessera::scheduler {
@@ -66,6 +67,8 @@ class Extender {
   // not show yet is waited for, half a second at most.
   void Bind(const BindingArgs& args, Binder::Done done);
 
+  const WaitReasons& wait_reasons() const { return wait_reasons_; }
+
   // The feed has news of the pod.
   void OnPod(const kube::PodObject& pod);
   void OnPodGone(const kube::PodObject& last);
@@ -104,6 +107,7 @@ class Extender {
   // Bindings of pods that kube-scheduler has observed and our feed has not yet.
   std::map<Uid, Early> early_;
   std::map<Uid, Told> told_;
+  WaitReasons wait_reasons_;
 };
 
 }  // namespace tessera::scheduler

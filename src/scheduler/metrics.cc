@@ -5,6 +5,7 @@
 
 #include "src/admission/server.h"
 #include "src/base/version.h"
+#include "src/scheduler/cluster_metrics.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -87,6 +88,9 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
   WriteLabelled("tessera_scheduler_repairs_total",
                 "Evictions of pods that were assigned a GPU of an older pod.", "result",
                 metrics.repairs, &text);
+  constexpr std::string_view kWait = "tessera_scheduler_pod_wait_seconds";
+  text.Family(kWait, "histogram", "Time from the creation of a pod to its binding.");
+  WriteHistogram(kWait, "", metrics.pod_wait, &text);
   WriteGauge("tessera_scheduler_bindings_under_way",
              "Bindings that were asked for and not seen yet.", state.bindings_under_way, &text);
   if (state.caller_certificate_ends) {
@@ -98,7 +102,14 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
                &text);
   }
   if (state.admission != nullptr) WriteAdmission(*state.admission, &text);
-  if (state.ledger != nullptr) WriteLedger(*state.ledger, &text);
+  if (state.ledger == nullptr) return text.Take();
+  WriteLedger(*state.ledger, &text);
+  WriteAllocation(*state.ledger, &text);
+  WriteFragmentation(*state.ledger, &text);
+  WriteQuota(state.ledger->quota(), &text);
+  if (state.wait_reasons != nullptr) {
+    WriteWaitingPods(*state.ledger, *state.wait_reasons, state.now, &text);
+  }
   return text.Take();
 }
 

@@ -11,6 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/metrics.h"
 #include "src/ledger/ledger.h"
+#include "src/scheduler/wait_reasons.h"
 
 namespace tessera::admission {
 struct AdmissionCounts;  // server.h
@@ -31,6 +32,7 @@ struct SchedulerMetrics {
   Counter expired;                // held for a pod, and not bound in time
   LabelledCounter feed_troubles;  // by what
   LabelledCounter repairs;        // evictions because of over-assigned GPUs, by result
+  WaitHistogram pod_wait;         // from the creation of a pod to its binding
 
   LatencyHistogram& of(Verb verb) { return latency[static_cast<size_t>(verb)]; }
 };
@@ -43,6 +45,8 @@ struct SchedulerState {
   const ledger::ClusterLedger* ledger = nullptr;          // null while it does not lead
   const admission::AdmissionCounts* admission = nullptr;  // null without a webhook
   std::optional<WallTime> caller_certificate_ends{};      // what the last caller showed
+  const WaitReasons* wait_reasons = nullptr;              // null while it does not lead
+  WallTime now{};
 };
 
 std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state);

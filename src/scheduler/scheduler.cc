@@ -295,6 +295,8 @@ SchedulerState Scheduler::Impl::StateNow() const {
   state.synced = term_->synced();
   state.bindings_under_way = term_->bindings_under_way();
   state.ledger = &term_->ledger();
+  state.wait_reasons = &term_->extender().wait_reasons();
+  state.now = runner_.clock().WallNow();
   return state;
 }
 

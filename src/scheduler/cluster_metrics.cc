@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/cluster_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "src/placement/fragmentation.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using device::Dialect;
+using ledger::ClusterLedger;
+using ledger::PodEntry;
+
+constexpr std::array kDialects = {Dialect::kNvidiaGpu, Dialect::kNvidiaMig, Dialect::kGpuMem,
+                                  Dialect::kVcuda};
+constexpr std::string_view kInvalid = "invalid";
+constexpr std::array<int64_t, 4> kAgesInSeconds = {60, 600, 3600, 86400};
+
+double InGpus(MilliGpu milli) {
+  return static_cast<double>(milli.count()) / static_cast<double>(kWholeGpu.count());
+}
+
+Dialect DialectOf(const device::Request& request) {
+  for (const device::ContainerRequest& container : request.containers) {
+    if (container.dialect != Dialect::kNone) return container.dialect;
+  }
+  return Dialect::kNone;
+}
+
+struct Allocated {
+  size_t whole = 0;
+  std::unordered_set<std::string_view> shared;  // UUIDs of GPUs with shares, and of slices
+  MilliGpu compute{0};
+
+  void Add(const PodEntry& pod) {
+    for (const placement::QuotaCharge& charge : pod.charges) compute += charge.amount;
+    for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
+      if (share.compute == kWholeGpu) {
+        ++whole;
+      } else {
+        shared.insert(uuid);
+      }
+    }
+  }
+};
+
+std::vector<placement::MixEntry> MixOf(const ClusterLedger& ledger) {
+  std::unordered_map<placement::ShapeId, double> counts;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (!pod.place) continue;
+    const placement::Pod* placed = ledger.cluster().Find(*pod.place);
+    if (placed != nullptr) ++counts[placed->shape];
+  }
+  std::vector<placement::MixEntry> mix;
+  for (const auto& [shape, count] : counts) mix.push_back({shape, count});
+  std::ranges::sort(mix, [](const auto& a, const auto& b) {
+    return std::pair(-a.weight, a.shape) < std::pair(-b.weight, b.shape);
+  });
+  if (mix.size() > kMostShapes) mix.resize(kMostShapes);
+  return mix;
+}
+
+struct Waiting {
+  std::map<std::string_view, size_t> by_size;
+  int64_t oldest_seconds = 0;
+  std::array<size_t, kAgesInSeconds.size()> older{};
+};
+using WaitingByReason = std::map<std::string_view, Waiting>;
+
+WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reasons, WallTime now) {
+  WaitingByReason all;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (pod.standing != ledger::Standing::kWaiting || pod.deleting) continue;
+    const std::string_view untried = pod.problem.empty() ? WaitReasons::kNotTried : kInvalid;
+    Waiting& waiting = all[reasons.Find(uid).value_or(untried)];
+    ++waiting.by_size[SizeOf(pod.ask.request)];
+    if (pod.created == WallTime{}) continue;
+    const int64_t age = std::chrono::floor<std::chrono::seconds>(now - pod.created).count();
+    waiting.oldest_seconds = std::max(waiting.oldest_seconds, age);
+    for (size_t i = 0; i < kAgesInSeconds.size(); ++i) waiting.older[i] += age > kAgesInSeconds[i];
+  }
+  return all;
+}
+
+}  // namespace
+
+void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
+  std::map<Dialect, Allocated> allocated;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (pod.place) allocated[DialectOf(pod.ask.request)].Add(pod);
+  }
+  const auto write = [&](std::string_view name, const auto& value_of) {
+    for (const Dialect dialect : kDialects) {
+      text->Sample(name, MetricLabel("dialect", device::NameOf(dialect)),
+                   value_of(allocated[dialect]));
+    }
+  };
+  text->Family(
+      "tessera_scheduler_allocated_devices", "gauge",
+      "GPUs and MIG slices that pods hold or share, by the dialect of the pods; a GPU that "
+      "pods of two dialects share counts for each.");
+  write("tessera_scheduler_allocated_devices",
+        [](const Allocated& one) { return static_cast<uint64_t>(one.whole + one.shared.size()); });
+  text->Family("tessera_scheduler_allocated_gpus", "gauge",
+               "Compute that pods hold, in GPUs, by the dialect of the pods. A pod that requests "
+               "device memory alone counts with its part of the memory.");
+  write("tessera_scheduler_allocated_gpus",
+        [](const Allocated& one) { return InGpus(one.compute); });
+}
+
+double FragmentationOf(const ClusterLedger& ledger) {
+  const placement::Cluster& cluster = ledger.cluster();
+  const std::vector<placement::MixEntry> mix = MixOf(ledger);
+  if (mix.empty()) return 0;
+  placement::Fragmentation fragmentation(cluster, mix);
+  double useless = 0, free = 0;
+  for (placement::NodeId id = 0; id < cluster.size(); ++id) {
+    const placement::NodeView node = cluster.node(id);
+    if (!node->present || !node->schedulable) continue;
+    for (const placement::GpuState& gpu : node.gpus) free += std::max<int>(gpu.slack, 0);
+    useless += fragmentation.Of(node);
+  }
+  return free > 0 ? std::clamp(useless / free, 0.0, 1.0) : 0;
+}
+
+void WriteFragmentation(const ClusterLedger& ledger, MetricsText* text) {
+  text->Family("tessera_scheduler_fragmentation_ratio", "gauge",
+               "The part of the free compute that a typical pod cannot use: the mean over the pods "
+               "that hold GPUs now. 0: each of them could use all of it.");
+  text->Sample("tessera_scheduler_fragmentation_ratio", "", FragmentationOf(ledger));
+}
+
+void WriteQuota(const placement::Quota& quota, MetricsText* text) {
+  const auto write = [&](std::string_view name, const auto& value_of) {
+    for (const auto& [ns, limits] : quota.config()) {
+      if (!limits.lines) continue;
+      for (const placement::QuotaLimit& line : *limits.lines) {
+        text->Sample(name, MetricLabel("namespace", ns) + "," + MetricLabel("model", line.model),
+                     value_of(ns, line));
+      }
+    }
+  };
+  text->Family("tessera_scheduler_quota_limit_gpus", "gauge",
+               "GPUs of a model that a namespace may hold.");
+  write("tessera_scheduler_quota_limit_gpus",
+        [](const std::string&, const placement::QuotaLimit& line) {
+          return static_cast<uint64_t>(line.gpus);
+        });
+  text->Family("tessera_scheduler_quota_used_gpus", "gauge",
+               "GPUs of a model that the pods of a namespace with a quota hold.");
+  write("tessera_scheduler_quota_used_gpus",
+        [&](const std::string& ns, const placement::QuotaLimit& line) {
+          return InGpus(quota.Used(ns, line.model));
+        });
+}
+
+std::string_view SizeOf(const device::Request& request) {
+  const std::vector<std::vector<size_t>> groups = request.Groups();
+  if (groups.empty()) return "unknown";
+  int gpus = 0;
+  bool is_whole = true;
+  for (const std::vector<size_t>& group : groups) {
+    int most = 0;
+    for (const size_t i : group) {
+      const device::ContainerRequest& container = request.containers[i];
+      if (container.dialect == Dialect::kNvidiaMig) return "slice";
+      most = std::max(most, container.count);
+      is_whole &= container.per_gpu.compute == kWholeGpu;
+    }
+    gpus += most;
+  }
+  if (!is_whole) return gpus == 1 ? "share" : "other";
+  constexpr std::array<std::string_view, 9> kNames = {"other", "1",     "2",     "other", "4",
+                                                      "other", "other", "other", "8"};
+  return static_cast<size_t>(gpus) < kNames.size() ? kNames[static_cast<size_t>(gpus)] : "other";
+}
+
+void WriteWaitingPods(const ClusterLedger& ledger, const WaitReasons& reasons, WallTime now,
+                      MetricsText* text) {
+  const WaitingByReason all = WaitingOf(ledger, reasons, now);
+  text->Family("tessera_scheduler_waiting_pods", "gauge",
+               "Pods with GPUs that are not bound, by the reason at their last attempt and by the "
+               "number of GPUs they request.");
+  for (const auto& [reason, waiting] : all) {
+    for (const auto& [size, count] : waiting.by_size) {
+      text->Sample("tessera_scheduler_waiting_pods",
+                   MetricLabel("reason", reason) + "," + MetricLabel("size", size),
+                   uint64_t{count});
+    }
+  }
+  text->Family("tessera_scheduler_oldest_waiting_pod_seconds", "gauge",
+               "Age of the oldest pod that waits for a reason.");
+  for (const auto& [reason, waiting] : all) {
+    text->Sample("tessera_scheduler_oldest_waiting_pod_seconds", MetricLabel("reason", reason),
+                 static_cast<uint64_t>(waiting.oldest_seconds));
+  }
+  text->Family("tessera_scheduler_waiting_pods_by_age", "gauge",
+               "Pods that wait for a reason and are older than this.");
+  for (const auto& [reason, waiting] : all) {
+    for (size_t i = 0; i < kAgesInSeconds.size(); ++i) {
+      text->Sample("tessera_scheduler_waiting_pods_by_age",
+                   MetricLabel("reason", reason) + "," +
+                       MetricLabel("older_than_seconds", std::to_string(kAgesInSeconds[i])),
+                   uint64_t{waiting.older[i]});
+    }
+  }
+}
+
+}  // namespace tessera::scheduler

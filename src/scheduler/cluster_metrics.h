@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics about the whole cluster, from the ledger: allocation, fragmentation, quota and waiting
+// pods. Pure. Cost of a page: a pass over the pods, and one over the nodes for the fragmentation.
+#pragma once
+
+#include "src/base/clock.h"
+#include "src/base/metrics.h"
+#include "src/ledger/ledger.h"
+#include "src/placement/quota.h"
+#include "src/scheduler/wait_reasons.h"
+
+namespace tessera::scheduler {
+
+void WriteAllocation(const ledger::ClusterLedger& ledger, MetricsText* text);
+
+// The part of the free compute that a typical pod cannot use: F_n(M) of placement/fragmentation.h,
+// summed over all nodes and divided by all idle thousandths. The mix M is that of the pods that
+// hold GPUs, limited to the kMostShapes most frequent shapes. It is 0 if nothing is free or held.
+inline constexpr size_t kMostShapes = 32;
+double FragmentationOf(const ledger::ClusterLedger& ledger);
+void WriteFragmentation(const ledger::ClusterLedger& ledger, MetricsText* text);
+
+void WriteQuota(const placement::Quota& quota, MetricsText* text);
+
+// "share", "slice", "1" … "8" or "other" GPUs; "unknown" for a request that cannot be read.
+std::string_view SizeOf(const device::Request& request);
+void WriteWaitingPods(const ledger::ClusterLedger& ledger, const WaitReasons& reasons, WallTime now,
+                      MetricsText* text);
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/wait_reasons.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace tessera::scheduler {
+
+using ledger::Verdict;
+
+void VerdictKinds::Add(const Verdict& verdict) {
+  fits_ |= verdict.fits;
+  if (verdict.fits) return;
+  const auto is_it = [&](const Count& count) {
+    return count.kind.data() == verdict.kind.data() && count.unresolvable == verdict.unresolvable;
+  };
+  if (last_ >= counts_.size() || !is_it(counts_[last_])) {
+    last_ = static_cast<size_t>(std::ranges::find_if(counts_, is_it) - counts_.begin());
+  }
+  if (last_ == counts_.size()) counts_.push_back({verdict.kind, verdict.unresolvable, 0});
+  ++counts_[last_].nodes;
+}
+
+int VerdictKinds::RankOf(const Count& count) {
+  if (count.kind == Verdict::kQuota || count.kind == Verdict::kReserved) return 0;
+  const bool has_no_gpus = count.kind == Verdict::kNoGpus || count.kind == Verdict::kUnknownNode ||
+                           count.kind == Verdict::kNodeProblem;
+  if (has_no_gpus) return 3;
+  return count.unresolvable ? 2 : 1;
+}
+
+std::string_view VerdictKinds::Reason() const {
+  if (fits_) return WaitReasons::kNotBound;
+  if (counts_.empty()) return Verdict::kNoGpus;
+  const auto order = [](const Count& count) {
+    return std::tuple(RankOf(count), -static_cast<int64_t>(count.nodes), count.kind);
+  };
+  return std::ranges::min(counts_, {}, order).kind;
+}
+
+std::optional<std::string_view> WaitReasons::Find(const Uid& uid) const {
+  const auto found = reasons_.find(uid);
+  if (found == reasons_.end()) return std::nullopt;
+  return found->second.reason;
+}
+
+void WaitReasons::Tidy(const ledger::ClusterLedger& ledger, MonotonicTime now) {
+  if (now < next_tidy_) return;
+  next_tidy_ = now + kPatience;
+  std::erase_if(reasons_, [&](const auto& entry) {
+    const auto pod = ledger.pods().find(entry.first);
+    if (pod == ledger.pods().end()) return now - entry.second.at >= kPatience;
+    return pod->second.standing == ledger::Standing::kBound;
+  });
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why pods wait, for metrics: one reason for each pod, from the answers of its last filter.
+//
+//   not-tried   kube-scheduler has not filtered for the pod in this term
+//   not-bound   some node fits, and the pod is not bound: another plugin rejects it, or binding
+//               fails
+//   quota, reserved, and placement::IdOf a lack   no node fits
+//
+// Threads: one. Cost: some 2 ns a node of a filter, 100 bytes a pod.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/uid.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::scheduler {
+
+// Counts why the nodes of one filter do not fit a pod.
+class VerdictKinds {
+ public:
+  void Add(const ledger::Verdict& verdict);
+  // The kind closest to a fit: GPUs are free but not for this pod (quota, reserved); other pods can
+  // free GPUs; no pod can free GPUs; the node has no GPUs. Among these the most frequent one.
+  std::string_view Reason() const;
+
+ private:
+  struct Count {
+    std::string_view kind;
+    bool unresolvable = false;
+    size_t nodes = 0;
+  };
+  static int RankOf(const Count& count);
+
+  bool fits_ = false;
+  std::vector<Count> counts_;
+  size_t last_ = 0;
+};
+
+class WaitReasons {
+ public:
+  static constexpr std::string_view kNotTried = "not-tried";
+  static constexpr std::string_view kNotBound = "not-bound";
+  // A pod that the watch does not show after this time is forgotten.
+  static constexpr Duration kPatience = std::chrono::minutes(1);
+
+  // `reason` is a constant.
+  void Note(const Uid& uid, std::string_view reason, MonotonicTime now) {
+    reasons_.insert_or_assign(uid, Noted{reason, now});
+  }
+  // Nothing for a pod that was not tried.
+  std::optional<std::string_view> Find(const Uid& uid) const;
+  // Forgets pods that do not wait any more. Looks at all of them once in kPatience.
+  void Tidy(const ledger::ClusterLedger& ledger, MonotonicTime now);
+  size_t size() const { return reasons_.size(); }
+
+ private:
+  struct Noted {
+    std::string_view reason;
+    MonotonicTime at{};
+  };
+  std::map<Uid, Noted> reasons_;
+  MonotonicTime next_tidy_{};
+};
+
+}  // namespace tessera::scheduler
