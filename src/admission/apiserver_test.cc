@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The webhook and the policies of the chart against a real API server, which must reach
-// ports of this program on 127.0.0.1: TESSERA_TEST_WEBHOOK_KUBECONFIG names a kubeconfig of it,
-// with all rights. Makes a namespace, and the objects of the manifests under names of its own;
-// removes them.
+// Tests the webhook and the policies of the chart with a real API server, which must reach this
+// program's ports on 127.0.0.1. TESSERA_TEST_WEBHOOK_KUBECONFIG names a kubeconfig of an
+// administrator. Creates and removes a namespace, and the objects of the manifests under unique
+// names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ constexpr char kAgent[] = "system:serviceaccount:tessera-system:tessera-agent";
 
 struct User {
   std::string name;
-  std::string node;  // of a token that is bound to one
+  std::string node;  // of a token that is bound to a node
 };
 
 struct Answer {
@@ -52,11 +52,11 @@ class AdmissionApiServerTest : public ::testing::Test {
     client_ = std::make_unique<kube::Client>(io_, runner_, *config_, kube::ClientOptions{});
     http_ = std::make_unique<net::HttpClient>(
         io_, runner_, net::HttpClient::Options{.server = config_->server, .tls = config_->tls});
-    // A namespace takes a while to go; the next test needs another one.
+    // Deleting a namespace takes a while, so each test uses a new one.
     static int count = 0;
     ns_ = fmt::format("tessera-test-{}-{}", ::getpid(), ++count);
     Must("POST", "/api/v1/namespaces", MetaOf("v1", "Namespace", ns_));
-    // Made by the controller manager, too, but later than we need it.
+    // The controller manager creates it too, but too late.
     (void)Send("POST", fmt::format("/api/v1/namespaces/{}/serviceaccounts", ns_),
                MetaOf("v1", "ServiceAccount", "default").Serialize());
     Install("assignments-policy.yaml");
@@ -102,7 +102,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     ASSERT_TRUE(answer.status == 200 || answer.status == 201) << target << ": " << answer.text;
   }
 
-  // The cluster-wide objects of a manifest, under names that end with our namespace's.
+  // Creates the cluster-wide objects of a manifest, with the namespace as suffix of their names.
   void Install(const std::string& manifest) {
     for (Json object : testing::ReadManifest(manifest)) {
       const std::string kind = object.StringAt("kind").value();
@@ -133,7 +133,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     }
   }
 
-  // Until the API server calls both of its paths.
+  // Returns once the API server calls both paths.
   void StartWebhook(Duration lifetime, Duration overlap) {
     const std::string name = fmt::format("{}-{}", names::kWebhook, ns_);
     AdmissionServerOptions options{
@@ -150,7 +150,8 @@ class AdmissionApiServerTest : public ::testing::Test {
                          .period = milliseconds(100)}};
     server_ = AdmissionServer::Start(io_, *client_, options, [] { return nullptr; }).value();
     Install("webhook.yaml");
-    // The cluster may have a deployed webhook as well, so an answer does not say that it was ours.
+    // The cluster may have a deployed webhook as well, so a response does not prove that this one
+    // was called.
     const auto both = [this] {
       const int64_t before = server_->counts().allowed;
       (void)DryRun(PodJson({{"nvidia.com/gpu", "1"}}));
@@ -168,7 +169,7 @@ class AdmissionApiServerTest : public ::testing::Test {
   static Json Wrong() {
     return PodJson({{"tencent.com/vcuda-core", "150"}, {"tencent.com/vcuda-memory", "1"}});
   }
-  // Nobody schedules it.
+  // A pod that is never scheduled.
   static Json Waiting(Json pod, const std::string& name) {
     pod.Find("metadata")->Set("name", Json::String(name));
     pod.Find("spec")->Set("schedulerName", Json::String("nobody"));
@@ -233,7 +234,7 @@ TEST_F(AdmissionApiServerTest, TheWebhookRefusesAndTakesAway) {
   const Answer kept = Send("GET", Pods() + "/forged", "");
   const Json annotations = *ParseJson(kept.text)->Find("metadata")->Find("annotations");
   EXPECT_EQ(annotations.Serialize(), R"({"mine/own":"stays"})");
-  // Later, what it asks for may change, within the rules.
+  // A later change of the request within the rules is allowed.
   EXPECT_EQ(Annotate("forged", {{"tessera.dev/policy", "spread"}}).status, 200);
   EXPECT_EQ(Annotate("forged", {{"tessera.dev/policy", "best"}}).status, 422);
 }
@@ -248,7 +249,7 @@ TEST_F(AdmissionApiServerTest, PodsThatHaveNothingToDoWithGpusDoNotCome) {
   EXPECT_EQ(server_->counts().allowed, before.allowed + 2);
   EXPECT_EQ(Annotate("gpu", {{"mine/own", "y"}}).status, 200);
   EXPECT_EQ(server_->counts().allowed, before.allowed + 2);
-  // Nor those of kube-system.
+  // Also in kube-system.
   EXPECT_EQ(
       Send("POST", "/api/v1/namespaces/kube-system/pods?dryRun=All", Wrong().Serialize()).status,
       201);
@@ -257,7 +258,7 @@ TEST_F(AdmissionApiServerTest, PodsThatHaveNothingToDoWithGpusDoNotCome) {
 TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRefused) {
   const Answer made = Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), "p"));
   ASSERT_EQ(made.status, 201) << made.text;
-  // Policies count from some moment after they were made.
+  // Policies take effect some time after their creation.
   const Texts forged{{"tessera.dev/assignment", "x"}};
   for (int i = 0; i < 100 && DryRun(PodJson({}, forged)).status == 201; ++i) {
     runner_.RunFor(milliseconds(200));
@@ -267,15 +268,15 @@ TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRefused) {
                         "tencent.com/gpu-assigned"};
   for (const char* key : keys) {
     const Answer created = DryRun(PodJson({}, {{key, "x"}}));
-    EXPECT_THAT(created.text, HasSubstr("are written by Tessera alone: " + std::string(key)));
+    EXPECT_THAT(created.text, HasSubstr("are written only by Tessera: " + std::string(key)));
     EXPECT_EQ(created.status, 403);
     EXPECT_EQ(Annotate("p", {{key, "x"}}).status, 403) << key;
     EXPECT_EQ(Annotate("p", {{key, "x"}}, {"alice", ""}, "/status").status, 403) << key;
   }
   EXPECT_EQ(Annotate("p", {{"mine/own", "x"}}).status, 200);
-  // A kubelet may write the status of its pods, and nothing of this.
+  // A kubelet may write the status of its pods, but not these annotations.
   EXPECT_EQ(Annotate("p", forged, {"system:node:n1", ""}, "/status").status, 403);
-  EXPECT_EQ(Annotate("p", forged, {kAgent, "n1"}).status, 403) << "it is on no node yet";
+  EXPECT_EQ(Annotate("p", forged, {kAgent, "n1"}).status, 403) << "the pod is not on a node yet";
 }
 
 TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
@@ -293,7 +294,7 @@ TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
   EXPECT_EQ(Bind("q", {"alice", ""}, legacy).status, 403);
   const Answer bound = Bind("p", {kScheduler, ""}, binding);
   EXPECT_EQ(bound.status, 201) << bound.text;
-  // From now on the agent of that node may correct it, and nobody else: not even take it away.
+  // From now on only the agent of that node may correct it; others may not even remove it.
   EXPECT_EQ(Annotate("p", {{"tessera.dev/assignment", "y"}}).status, 403);
   EXPECT_EQ(Annotate("p", {{"tessera.dev/assignment", ""}}).status, 403);
   EXPECT_EQ(Annotate("p", {{"tessera.dev/assignment", "y"}}, {kAgent, "n2"}).status, 403);
@@ -313,8 +314,8 @@ TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsTh
   std::set<std::string> certificates;
   const auto end = runner_.clock().Now() + std::chrono::seconds(30);
   while (runner_.clock().Now() < end && (certificates.size() < 5 || asked <= 100)) {
-    // A webhook that is not trusted is passed over (failurePolicy: Ignore), and the pod gets in,
-    // unless a deployed one refuses it too: so what counts is that ours did.
+    // An untrusted webhook is skipped (failurePolicy: Ignore) and the pod is created, unless a
+    // deployed webhook rejects it too. So the test counts this webhook's rejections.
     for (int i = 0; i < 10; ++i, ++asked) {
       const int64_t refused = server_->counts().refused;
       const int status = DryRun(Wrong()).status;

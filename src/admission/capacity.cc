@@ -34,11 +34,11 @@ void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
   capacity->most_on_node = std::max(capacity->most_on_node, all);
 }
 
-// What the pod may get of the cluster, by its own constraints.
+// The part of the cluster that the pod's constraints allow.
 struct Allowed {
   Bytes largest;
   int most_on_node = 0;
-  bool all = false;  // it has no constraint on models
+  bool all = false;  // no constraint on models
 };
 
 std::optional<Allowed> AllowedOf(const device::Constraints& constraints,
@@ -52,7 +52,7 @@ std::optional<Allowed> AllowedOf(const device::Constraints& constraints,
     if (!allowed.all && std::ranges::none_of(constraints.models, means)) continue;
     any = true;
     allowed.largest = std::max(allowed.largest, model.largest);
-    // They may stand in different nodes: no node has more, and some less.
+    // An upper bound: the GPUs of different models may be on different nodes.
     allowed.most_on_node += model.most_on_node;
   }
   if (!any) return std::nullopt;
@@ -70,31 +70,32 @@ std::string ModelsText(const ClusterCapacity& capacity) {
   return text;
 }
 
-// In GiB where whole ones are wanted; what a GPU has is rounded down, as its node's offer is.
+// In GiB if `wanted` is whole GiB. A GPU's memory is rounded down, like its node's offer.
 std::string MemoryText(Bytes memory, Bytes wanted) {
   const bool gib = wanted.count() % GiB(1).count() == 0;
   return fmt::format("{} {}", ToMiB(memory) >> (gib ? 10 : 0), gib ? "GiB" : "MiB");
 }
 
-void AddMemory(const device::Request& request, const Allowed& allowed,
+void AddMemory(const device::DeviceRequest& request, const Allowed& allowed,
                std::vector<std::string>* lines) {
   const std::string_view which = allowed.all ? "of the cluster" : "of the models that it allows";
   const Bytes one_gpu = request.OneGpuShare().memory;
   if (one_gpu > allowed.largest) {
-    lines->push_back(fmt::format("{} of the pod are {} of one GPU, and the largest GPU {} has {}",
-                                 NameOf(Dialect::kGpuMem), MemoryText(one_gpu, one_gpu), which,
-                                 MemoryText(allowed.largest, one_gpu)));
+    lines->push_back(
+        fmt::format("{} of the pod require {} of one GPU, and the largest GPU {} has {}",
+                    NameOf(Dialect::kGpuMem), MemoryText(one_gpu, one_gpu), which,
+                    MemoryText(allowed.largest, one_gpu)));
   }
   for (const ContainerRequest& container : request.containers) {
     const Bytes memory = container.per_gpu.memory;
     if (container.dialect != Dialect::kVcuda || memory <= allowed.largest) continue;
     lines->push_back(fmt::format(
-        "container \"{}\": its {} are of one GPU, and the largest GPU {} has {}", container.name,
-        MemoryText(memory, memory), which, MemoryText(allowed.largest, memory)));
+        "container \"{}\": its {} must be on one GPU, and the largest GPU {} has {}",
+        container.name, MemoryText(memory, memory), which, MemoryText(allowed.largest, memory)));
   }
 }
 
-void AddWhole(const device::Request& request, const Allowed& allowed,
+void AddWhole(const device::DeviceRequest& request, const Allowed& allowed,
               std::vector<std::string>* lines) {
   int most = 0;
   for (const auto& stage : request.Stages()) {
@@ -105,12 +106,12 @@ void AddWhole(const device::Request& request, const Allowed& allowed,
     most = std::max(most, count);
   }
   if (most <= allowed.most_on_node) return;
-  lines->push_back(fmt::format("the pod asks for {} whole GPUs, and no node has more than {}{}",
+  lines->push_back(fmt::format("the pod requests {} whole GPUs, and no node has more than {}{}",
                                most, allowed.most_on_node,
                                allowed.all ? "" : " of the models that it allows"));
 }
 
-void AddMig(const device::Request& request, const ClusterCapacity& capacity,
+void AddMig(const device::DeviceRequest& request, const ClusterCapacity& capacity,
             std::vector<std::string>* lines) {
   for (const ContainerRequest& container : request.containers) {
     if (container.mig_profile.empty() || capacity.mig_profiles.contains(container.mig_profile)) {
@@ -128,8 +129,9 @@ void AddUuids(const device::Constraints& constraints, const ClusterCapacity& cap
   lines->push_back(fmt::format("the cluster has no GPU {}", fmt::join(constraints.uuids, ", ")));
 }
 
-// The most compute that the pod holds at a time; MIG slices count by their GPU, which is not known.
-MilliGpu ComputeOf(const device::Request& request) {
+// The most compute that the pod holds at one time; MIG slices are omitted, because their GPU is
+// unknown.
+MilliGpu ComputeOf(const device::DeviceRequest& request) {
   MilliGpu most{0};
   for (const auto& stage : request.Stages()) {
     MilliGpu sum{0};
@@ -145,21 +147,21 @@ MilliGpu ComputeOf(const device::Request& request) {
 bool Allows(const device::Constraints& constraints, const std::string& model) {
   if (constraints.models.empty()) return true;
   return std::ranges::any_of(constraints.models, [&](const std::string& wanted) {
-    // A label has the short name of what the pod may have named in full.
+    // A label may have the short name of a model that the pod names in full.
     return device::MatchesModel(model, wanted) || device::MatchesModel(wanted, model);
   });
 }
 
-void AddQuota(const ledger::PodAsk& ask, const ClusterCapacity& capacity,
+void AddQuota(const ledger::PodRequest& ask, const ClusterCapacity& capacity,
               std::vector<std::string>* lines) {
   const auto own = capacity.quota.config().find(ask.ns);
   if (own == capacity.quota.config().end()) return;
   placement::Quota unused;
   unused.SetConfig({*own});
-  const MilliGpu amount = ComputeOf(ask.request);
-  std::set<std::string> refusals;  // of all models: raising one quota would do
+  const MilliGpu amount = ComputeOf(ask.devices);
+  std::set<std::string> refusals;  // of all models: raising one of the quotas would suffice
   for (const auto& [model, pool] : capacity.charged) {
-    if (!Allows(ask.request.constraints, model)) continue;
+    if (!Allows(ask.devices.constraints, model)) continue;
     const placement::QuotaCharge charge{ask.ns, model, pool, amount};
     if (unused.Check(charge).ok()) return;
     refusals.insert(capacity.quota.Check(charge).message());
@@ -176,10 +178,10 @@ ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger) {
   return capacity;
 }
 
-std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapacity& capacity) {
+std::vector<std::string> NeverFits(const ledger::PodRequest& ask, const ClusterCapacity& capacity) {
   std::vector<std::string> lines;
-  const device::Request& request = ask.request;
-  if (!request.asks_for_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
+  const device::DeviceRequest& request = ask.devices;
+  if (!request.requests_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
     return lines;
   }
   AddMig(request, capacity, &lines);

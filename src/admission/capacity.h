@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The most that a cluster could ever give to one pod, whatever is held now. Admission warns by it
-// of pods that would wait for ever. Not for what is free (src/ledger), so it changes with nodes and
-// quotas alone.
+// The most that an empty cluster could give to one pod. Admission uses it to warn of pods that
+// would wait forever. Independent of what is held or free (src/ledger), so it changes only with
+// nodes and quotas.
 //
 // Threads: values and pure functions. Cost of CapacityOf: a pass over all GPUs.
 #pragma once
@@ -16,14 +16,14 @@
 
 #include "src/base/units.h"
 #include "src/ledger/ledger.h"
-#include "src/ledger/pod_ask.h"
+#include "src/ledger/pod_request.h"
 #include "src/placement/quota.h"
 
 namespace tessera::admission {
 
 struct ClusterCapacity {
   struct Model {
-    Bytes largest;         // of GPUs that are not in MIG mode
+    Bytes largest;         // largest memory of GPUs that are not in MIG mode
     int most_on_node = 0;  // of these GPUs
   };
   std::map<std::string, Model, std::less<>> models;  // by product name
@@ -32,13 +32,13 @@ struct ClusterCapacity {
   std::unordered_set<std::string> uuids;  // of GPUs
   // The keys of quotas: the model of a node's label or of its GPUs, and the node's pool.
   std::set<std::pair<std::string, std::string>> charged;
-  placement::Quota quota;  // with what is used, for the text of a warning
+  placement::Quota quota;  // includes the usage, for the text of warnings
 };
 
 ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);
 
 // One line for each reason why the pod could not be placed even on an empty cluster. Empty while
 // the cluster has no known GPU.
-std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapacity& capacity);
+std::vector<std::string> NeverFits(const ledger::PodRequest& ask, const ClusterCapacity& capacity);
 
 }  // namespace tessera::admission

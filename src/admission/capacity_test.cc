@@ -26,7 +26,7 @@ class CapacityTest : public ::testing::Test {
     pod.meta.ns = "ml";
     if (!models.empty()) pod.meta.annotations["tessera.dev/gpu-models"] = models;
     if (!uuids.empty()) pod.meta.annotations["tessera.dev/gpu-uuids"] = uuids;
-    return NeverFits(ledger::PodAskOf(pod, {}).value(), CapacityOf(*ledger_));
+    return NeverFits(ledger::PodRequestOf(pod, {}).value(), CapacityOf(*ledger_));
   }
   void SetQuota(std::string_view json) { ledger_->SetQuota(placement::ParseQuota(json).value()); }
 
@@ -75,7 +75,7 @@ TEST_F(CapacityTest, GpusOfDifferentModelsDoNotAddUpAcrossNodes) {
   capacity.models["NVIDIA A100-SXM4-80GB"] = {.largest = GiB(80), .most_on_node = 4};
   capacity.models["Tesla T4"] = {.largest = GiB(15), .most_on_node = 3};
   const auto lines = [&](const char* gpus) {
-    return NeverFits(ledger::PodAskOf(GpuPod("p", {{"nvidia.com/gpu", gpus}}), {}).value(),
+    return NeverFits(ledger::PodRequestOf(GpuPod("p", {{"nvidia.com/gpu", gpus}}), {}).value(),
                      capacity);
   };
   EXPECT_THAT(lines("4"), IsEmpty());
@@ -138,8 +138,8 @@ TEST_F(CapacityTest, AQuotaThatIsUsedUpIsNotForAdmission) {
   SetQuota(R"({"ml":{"quota":{"A100":2}}})");
   kube::PodObject pod = GpuPod("running", {{"nvidia.com/gpu", "2"}});
   pod.meta.ns = "ml";
-  const auto question = ledger_->Ask(pod);
-  ASSERT_TRUE(ledger_->Assume(*question, "a", std::chrono::seconds(30)).ok());
+  const auto query = ledger_->MakeQuery(pod);
+  ASSERT_TRUE(ledger_->Assume(*query, "a", std::chrono::seconds(30)).ok());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
   // What could never be placed is warned of, with what is used now.
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "3"}}),

@@ -48,7 +48,7 @@ void ExpectSubResourceIsGuarded(const Json& part) {
   }
 }
 
-// CEL fails with "no such key" where a request has no subresource, and a policy that fails denies.
+// CEL fails with "no such key" if a request has no subresource, and a failing policy denies.
 TEST(AdmissionManifestsTest, PoliciesCompareTheSubresourceOnlyWhereThereIsOne) {
   for (const char* manifest :
        {"agent-policies.yaml", "assignments-policy.yaml", "privileged-policy.yaml"}) {
@@ -100,7 +100,7 @@ TEST(AdmissionManifestsTest, RightsAreForOurOwnObjectsAlone) {
   }
 }
 
-// Of the extender's port: the scheduler may write the Secrets that it fills, and no others.
+// The scheduler may write only the Secrets of the extender's port.
 TEST(SchedulerManifestsTest, SecretsAreThoseThatTheSchedulerFills) {
   const Json wanted =
       Json::Strings({std::string(names::kAuthoritySecret), std::string(names::kClientSecret)});
@@ -109,7 +109,7 @@ TEST(SchedulerManifestsTest, SecretsAreThoseThatTheSchedulerFills) {
   for (const Json& object : ReadManifest("scheduler.yaml")) {
     if (object.StringAt("kind").value() == "Secret") {
       secrets.push_back(object.Find("metadata")->StringAt("name").value());
-      EXPECT_EQ(object.Find("data"), nullptr);  // an apply would write over what is in it
+      EXPECT_EQ(object.Find("data"), nullptr);  // an apply would overwrite its content
     }
     const Json* rules = object.Find("rules");
     if (rules == nullptr) continue;
@@ -134,7 +134,7 @@ TEST(SchedulerManifestsTest, KubeSchedulerShowsACertificate) {
     EXPECT_THAT(tls->StringAt(field).value(), HasSubstr("/etc/kubernetes/tessera/"));
   }
   EXPECT_EQ(tls->StringAt("serverName").value(), "tessera-scheduler.tessera-system.svc");
-  // Of each profile, which counts before the one for all.
+  // The setting of a profile, which overrides the one for all profiles.
   for (const Json& profile : sample.Find("profiles")->items()) {
     EXPECT_EQ(profile.IntAt("percentageOfNodesToScore").value(), 100);
   }

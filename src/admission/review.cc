@@ -11,12 +11,11 @@ namespace {
 
 constexpr std::string_view kVersion = "admission.k8s.io/v1";
 constexpr std::string_view kKind = "AdmissionReview";
-// The API server drops what is beyond 4 KiB of warnings altogether, and cuts each at 256
-// characters.
+// The API server drops warnings beyond 4 KiB in total, and truncates each at 256 characters.
 constexpr size_t kMaxWarningBytes = 256;
 constexpr size_t kMaxWarnings = 12;
 
-// "" where it is missing or null.
+// "" if it is missing or null.
 Result<std::string> OptionalText(const Json& object, std::string_view key) {
   const Json* found = object.Find(key);
   if (found == nullptr || found->is_null()) return std::string();
@@ -30,14 +29,14 @@ Json ObjectOrNull(const Json& request, std::string_view key) {
 
 Status CheckType(const Json& review) {
   if (!review.is_object()) {
-    return Error(Code::kInvalidArgument, "{} where an AdmissionReview is wanted",
+    return Error(Code::kInvalidArgument, "{} instead of an AdmissionReview",
                  KindName(review.kind()));
   }
   ASSIGN_OR_RETURN(const std::string version, OptionalText(review, "apiVersion"));
   ASSIGN_OR_RETURN(const std::string kind, OptionalText(review, "kind"));
   if (kind == kKind && version == kVersion) return Status::Ok();
   return Error(Code::kInvalidArgument,
-               "\"{}\" of \"{}\" is not understood: send {} of {} (admissionReviewVersions: [v1])",
+               "unsupported kind \"{}\" of \"{}\": send {} of {} (admissionReviewVersions: [v1])",
                CutText(kind, 64), CutText(version, 64), kKind, kVersion);
 }
 
@@ -49,7 +48,7 @@ std::string WarningText(std::string text) {
 }
 
 Json StatusOf(const Status& refusal) {
-  // What breaks a rule is "Invalid", as a field that the API server itself refuses.
+  // A violated rule has reason Invalid, like a field that the API server itself rejects.
   const bool invalid = refusal.code() == Code::kInvalidArgument;
   return Json::MakeObject({{"status", Json::String("Failure")},
                            {"code", Json::Int(invalid ? 422 : InfoOf(refusal.code()).http_status)},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdmissionReview of admission.k8s.io/v1: the API server's request to a webhook, and the answer to
-// it.
-// Not for deciding (rules.h).
+// Encodes and decodes AdmissionReview of admission.k8s.io/v1: the API server's request to a
+// webhook, and the response. Does not decide (rules.h).
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the
 // invalid part of the body.
@@ -17,8 +16,8 @@
 
 namespace tessera::admission {
 
-// Twice the largest object that the API server accepts, because an update has the old one, too, and
-// the rest of the review.
+// Room for two objects of the largest size that the API server accepts, because an update includes
+// the old one, and for the rest of the review.
 inline constexpr size_t kMaxAdmissionBody = 8 << 20;
 
 struct AdmissionRequest {
@@ -36,7 +35,7 @@ Result<AdmissionRequest> ParseAdmissionReview(std::string_view body);
 
 struct AdmissionAnswer {
   Status refusal;                     // OK: allowed
-  std::vector<std::string> warnings;  // kubectl prints them, also with a refusal
+  std::vector<std::string> warnings;  // kubectl prints them, also with a rejection
   Json::Array patch;                  // operations of RFC 6902
 };
 // Cuts long warnings and drops surplus ones, as the API server would do.

@@ -43,7 +43,7 @@ TEST(AdmissionReviewTest, WhatIsNoReviewIsRefusedWithTheReason) {
     const char* says;
   } cases[] = {
       {"", "not valid JSON at byte 0"},
-      {"[]", "where an AdmissionReview is wanted"},
+      {"[]", "instead of an AdmissionReview"},
       {"{}", "admissionReviewVersions: [v1]"},
       {R"({"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"})", "v1beta1"},
       {R"({"apiVersion":"v1","kind":"Pod"})", "\"Pod\""},

@@ -18,7 +18,7 @@ namespace {
 using device::ContainerRequest;
 using device::Dialect;
 
-// What people may say to the scheduler in annotations of a pod.
+// Annotations of a pod that are requests to the scheduler.
 constexpr std::array kRequestAnnotations = {
     names::kAnnotationGpuModels, names::kAnnotationGpuUuids, names::kAnnotationGpuUuidsExcluded,
     names::kAnnotationPolicy, names::kAnnotationVcudaCoreLimit};
@@ -29,7 +29,7 @@ bool IsRequestAnnotation(std::string_view key) {
   return std::ranges::find(kRequestAnnotations, key) != kRequestAnnotations.end();
 }
 
-// An object member of an object; null where there is none.
+// A member that is an object; null if there is none.
 const Json* Member(const Json* object, std::string_view key) {
   const Json* found = object == nullptr ? nullptr : object->Find(key);
   return found != nullptr && found->is_object() ? found : nullptr;
@@ -45,14 +45,14 @@ std::optional<std::string> SkipReason(const AdmissionRequest& request) {
     return std::nullopt;
   }
   return fmt::format(
-      "tessera looks at pods that are created or updated, not at {} of {}{}{}: mend the webhook's "
+      "tessera checks pods that are created or updated, not {} of {}{}{}: correct the webhook's "
       "rules",
       CutText(request.operation, 16), CutText(request.resource, 32),
       request.subresource.empty() ? "" : "/", CutText(request.subresource, 16));
 }
 
-// The mirror pod of a static pod. The kubelet compares it with the file on its node, so nothing may
-// be changed, and rejecting it would only hide the pod.
+// Whether this is the mirror pod of a static pod. It must not be changed, because the kubelet
+// compares it with the file on its node, and a rejection would only hide the pod.
 bool IsMirror(const AdmissionRequest& request) {
   const Json* annotations = AnnotationsOf(request.object);
   return request.user.starts_with(kNodeUser) && annotations != nullptr &&
@@ -87,15 +87,15 @@ void RemoveAssignments(const AdmissionRequest& request, AdmissionAnswer* answer)
   }
   if (removed.empty()) return;
   answer->warnings.push_back(
-      fmt::format("annotations that say what a pod was given are written by Tessera; removed: {}",
+      fmt::format("annotations that assign GPUs are written only by Tessera; removed: {}",
                   fmt::join(removed, ", ")));
 }
 
-Result<ledger::PodAsk> AskOf(const Json& object, const AdmissionRequest& request,
-                             const AdmissionOptions& options) {
+Result<ledger::PodRequest> AskOf(const Json& object, const AdmissionRequest& request,
+                                 const AdmissionOptions& options) {
   ASSIGN_OR_RETURN(kube::PodObject pod, kube::Decode<kube::PodObject>(kube::RawObject(object)));
   if (pod.meta.ns.empty()) pod.meta.ns = request.ns;
-  return ledger::PodAskOf(pod, {.gpu_mem_unit = options.gpu_mem_unit});
+  return ledger::PodRequestOf(pod, {.gpu_mem_unit = options.gpu_mem_unit});
 }
 
 // The annotations that request GPUs (IsRequestAnnotation), by key.
@@ -118,7 +118,7 @@ Status CheckSize(const Asks& asks) {
     if (bytes <= kMaxAskBytes) continue;
     return Error(
         Code::kInvalidArgument,
-        "annotation {}: {} bytes, and all that say which GPUs will do may have {} together", key,
+        "annotation {}: {} bytes, but all annotations that request GPUs may have {} together", key,
         value.size(), kMaxAskBytes);
   }
   return Status::Ok();
@@ -134,16 +134,16 @@ void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::str
   WarnOfMistake(names::kAnnotationComputeClass, parsed, warnings);
   if (parsed.ok() && !shares) {
     warnings->push_back(
-        fmt::format("annotation {} has no effect: no container asks for {} below 100",
+        fmt::format("annotation {} has no effect: no container requests {} below 100",
                     names::kAnnotationComputeClass, names::kResourceVcudaCore));
   }
 }
 
-void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& ask,
+void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest& ask,
                        std::vector<std::string>* warnings) {
   const Json* annotations = AnnotationsOf(request.object);
   if (annotations == nullptr) return;
-  const auto& containers = ask.request.containers;
+  const auto& containers = ask.devices.containers;
   const bool shares = std::ranges::any_of(containers, [](const ContainerRequest& container) {
     return container.dialect == Dialect::kVcuda && !container.exclusive;
   });
@@ -158,33 +158,34 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsRequestAnnotation(key) &&
                !device::IsAssignmentKey(key)) {
       warnings->push_back(fmt::format(
-          "annotation {} means nothing to Tessera; those of pods are: {}, {}, {}, {}",
+          "unknown annotation {}; Tessera reads these annotations of pods: {}, {}, {}, {}",
           CutText(key, 64), fmt::join(kRequestAnnotations, ", "), names::kAnnotationMemoryLimit,
           names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
-    } else if (IsRequestAnnotation(key) && !ask.request.asks_for_devices()) {
+    } else if (IsRequestAnnotation(key) && !ask.devices.requests_devices()) {
       warnings->push_back(
-          fmt::format("annotation {} has no effect: no container asks for GPUs", key));
+          fmt::format("annotation {} has no effect: no container requests GPUs", key));
     } else if (key == names::kAnnotationVcudaCoreLimit && !shares) {
       warnings->push_back(
-          fmt::format("annotation {} has no effect: no container asks for {} below 100", key,
+          fmt::format("annotation {} has no effect: no container requests {} below 100", key,
                       names::kResourceVcudaCore));
     }
   }
-  const auto& limit = ask.request.elastic_limit;
+  const auto& limit = ask.devices.elastic_limit;
   for (const ContainerRequest& container : containers) {
     if (!limit || container.dialect != Dialect::kVcuda || container.exclusive) continue;
     const MilliGpu core = container.per_gpu.compute;
     if (*limit >= core) continue;
-    warnings->push_back(fmt::format(
-        "container \"{}\": annotation {}: {} is less than the {} of {}, which it gets all the same",
-        container.name, names::kAnnotationVcudaCoreLimit,
-        limit->count() / device::kVcudaCore.count(), core.count() / device::kVcudaCore.count(),
-        names::kResourceVcudaCore));
+    warnings->push_back(
+        fmt::format("container \"{}\": annotation {}: {} is less than the {} of {}, which the "
+                    "container still gets",
+                    container.name, names::kAnnotationVcudaCoreLimit,
+                    limit->count() / device::kVcudaCore.count(),
+                    core.count() / device::kVcudaCore.count(), names::kResourceVcudaCore));
   }
 }
 
-// Memory beside whole GPUs, which come with all of theirs; what only nodes have; and GPUs that a
-// container wants by its environment, which gives none here.
+// Warns of memory beside whole GPUs, which include all their memory; of resources that only nodes
+// have; and of GPUs requested by environment variables, which have no effect.
 void WarnOfContainer(const Json& container, const ContainerRequest& ask,
                      std::vector<std::string>* warnings) {
   const Json* limits = Member(Member(&container, "resources"), "limits");
@@ -195,8 +196,8 @@ void WarnOfContainer(const Json& container, const ContainerRequest& ask,
   }
   if (limits != nullptr && limits->Find(names::kResourceGpuCount) != nullptr) {
     warnings->push_back(fmt::format(
-        "container \"{}\": {} says how many GPUs a node has, and gives a pod none: ask "
-        "for {} or {}",
+        "container \"{}\": {} is the number of GPUs of a node and gives a pod none: "
+        "request {} or {}",
         ask.name, names::kResourceGpuCount, names::kResourceGpu, names::kResourceGpuMem));
   }
   const Json* env = container.Find("env");
@@ -209,20 +210,20 @@ void WarnOfContainer(const Json& container, const ContainerRequest& ask,
     const std::string value = variable.StringAt("value").value_or("");
     if (value.empty() || value == "void" || value == "none") continue;
     warnings->push_back(
-        fmt::format("container \"{}\": {} gives no GPU: ask for one in resources.limits", ask.name,
+        fmt::format("container \"{}\": {} gives no GPU: request one in resources.limits", ask.name,
                     names::kEnvVisibleDevices));
   }
 }
 
-void WarnOfContainers(const Json& pod, const ledger::PodAsk& ask,
+void WarnOfContainers(const Json& pod, const ledger::PodRequest& ask,
                       std::vector<std::string>* warnings) {
   const Json* spec = Member(&pod, "spec");
-  auto next = ask.request.containers.begin();
+  auto next = ask.devices.containers.begin();
   for (const char* key : {"initContainers", "containers"}) {
     const Json* list = spec == nullptr ? nullptr : spec->Find(key);
     if (list == nullptr || !list->is_array()) continue;
     for (const Json& container : list->items()) {
-      if (next == ask.request.containers.end()) return;
+      if (next == ask.devices.containers.end()) return;
       WarnOfContainer(container, *next++, warnings);
     }
   }
@@ -244,8 +245,8 @@ AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   if (options_.runtime_class.empty()) return answer;
   const Json* spec = Member(&request.object, "spec");
   const auto ask = AskOf(request.object, request, options_);
-  // What breaks a rule is refused by Validate.
-  if (spec == nullptr || !ask.ok() || !ask->request.asks_for_devices()) return answer;
+  // Validate rejects an invalid request.
+  if (spec == nullptr || !ask.ok() || !ask->devices.requests_devices()) return answer;
   const Json* named = spec->Find("runtimeClassName");
   if (named != nullptr && !named->is_null()) return answer;
   answer.patch.push_back(Json::MakeObject({{"op", Json::String("add")},
@@ -262,7 +263,8 @@ AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const 
   }
   if (IsMirror(request)) return answer;
   if (request.operation == "UPDATE") {
-    // Nothing else of a request can change. A pod on its way out must be let go, whatever it says.
+    // Nothing else of a request can change. A pod that is being deleted must not be blocked by an
+    // invalid request.
     const Json* metadata = Member(&request.object, "metadata");
     if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr) return answer;
     if (AsksOf(request.object) == AsksOf(request.old_object)) return answer;

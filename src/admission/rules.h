@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Validates and mutates the GPU request of a new pod. docs/reference/admission.md has the rules.
 //
-//   Mutate    removes annotations that say what a pod was given. A new pod was given nothing, so
-//             they are forged, or copied from another pod. Sets a RuntimeClass, if configured.
+//   Mutate    removes annotations that assign GPUs: a new pod has none, so they are forged, or copied
+//             from another pod. Sets a RuntimeClass, if configured.
 //   Validate  rejects what breaks a rule of its dialect; warns of what has no effect or can never
 //             be placed.
 //
-// Mutate changes nothing a second time. A ValidatingAdmissionPolicy says who may write those
-// annotations later, and holds while the scheduler is away. A quota that is used up does not reject
-// a pod: the pod waits.
+// Mutate is idempotent. A ValidatingAdmissionPolicy restricts who may write those annotations
+// later, also while the scheduler is down. An exhausted quota does not reject a pod: the pod waits.
 //
 // Threads: one. Ownership: `capacity` is called for each review; null means that the cluster is
-// unknown, and there are no warnings about it.
+// unknown, which gives no warnings about it.
 #pragma once
 
 #include <functional>
@@ -25,8 +24,8 @@ namespace tessera::admission {
 
 struct AdmissionOptions {
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
-  // For pods that request GPUs and name no RuntimeClass. Empty: they stay without, which is right
-  // where tessera-runtime is the engine's default.
+  // For pods that request GPUs and name no RuntimeClass. Empty: the pods are not changed, which is
+  // correct if tessera-runtime is the engine's default.
   std::string runtime_class;
 };
 
@@ -38,7 +37,8 @@ class AdmissionRules {
   using Capacity = std::function<const ClusterCapacity*()>;
   AdmissionRules(AdmissionOptions options, Capacity capacity);
 
-  // Requests for other objects than pods pass with a warning that the webhook is misconfigured.
+  // Requests for other objects than pods are allowed, with a warning that the webhook is
+  // misconfigured.
   AdmissionAnswer Mutate(const AdmissionRequest& request) const;
   AdmissionAnswer Validate(const AdmissionRequest& request) const;
 

@@ -40,7 +40,7 @@ class AdmissionTest : public ::testing::Test {
   const ClusterCapacity* capacity_ = nullptr;
 };
 
-// Every rule of docs/reference/admission.md, with the words that a person gets.
+// Every rule of docs/reference/admission.md, with the messages that users get.
 TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
   const struct {
     Texts limits;
@@ -98,7 +98,7 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
       WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}, {"tencent.com/vcuda-memory", "5"}})),
       ElementsAre(HasSubstr("vcuda-memory has no effect beside whole GPUs")));
   EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-model", "A100"}})),
-              ElementsAre(HasSubstr("tessera.dev/gpu-model means nothing")));
+              ElementsAre(HasSubstr("unknown annotation tessera.dev/gpu-model")));
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8 Gi"}})),
       ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: \"8 Gi\"")));
@@ -115,27 +115,27 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
   EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "low"}})), IsEmpty());
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-class", "low"}})),
-      ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
+      ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
   EXPECT_THAT(WarningsOf(PodJson({}, {{"tessera.dev/gpu-models", "A100"}})),
-              ElementsAre(HasSubstr("no container asks for GPUs")));
+              ElementsAre(HasSubstr("no container requests GPUs")));
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tencent.com/vcuda-core-limit", "50"}})),
-      ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
+      ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
   const Texts share{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
               ElementsAre(HasSubstr("20 is less than the 30 of tencent.com/vcuda-core")));
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-count", "1"}})),
-              ElementsAre(HasSubstr("aliyun.com/gpu-count says how many GPUs a node has")));
+              ElementsAre(HasSubstr("aliyun.com/gpu-count is the number of GPUs of a node")));
 }
 
 TEST_F(AdmissionTest, ALimitOfSharesHasNoEffectOnOtherRequests) {
   const Texts limit{{"tencent.com/vcuda-core-limit", "50"}};
   const auto no_effect = ElementsAre(
-      HasSubstr("annotation tencent.com/vcuda-core-limit has no effect: no container asks for"));
+      HasSubstr("annotation tencent.com/vcuda-core-limit has no effect: no container requests"));
   EXPECT_THAT(WarningsOf(PodJson({{"tencent.com/vcuda-core", "200"}}, limit)), no_effect);
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, limit)), no_effect);
-  // Less than whole GPUs have, or than a share by memory: it is not compared with these.
+  // The limit is not compared with whole GPUs or with shares by memory.
   const Texts low{{"tencent.com/vcuda-core-limit", "1"}};
   EXPECT_THAT(WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}}, low)), no_effect);
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, low)), no_effect);
@@ -151,7 +151,7 @@ TEST_F(AdmissionTest, AnEnvironmentThatGivesNoGpuIsSaid) {
   };
   EXPECT_THAT(WarningsOf(with_env(PodJson({}), "all")), ElementsAre(HasSubstr("gives no GPU")));
   EXPECT_THAT(WarningsOf(with_env(PodJson({}), "void")), IsEmpty());
-  // The sample of gpushare does both; its GPU comes from the limit.
+  // gpushare's sample does both; its GPU comes from the limit.
   EXPECT_THAT(WarningsOf(with_env(PodJson({{"aliyun.com/gpu-mem", "8"}}), "all")), IsEmpty());
 }
 
@@ -180,7 +180,7 @@ TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
   mirror.user = "system:node:n1";
   EXPECT_TRUE(Make().Mutate(mirror).patch.empty());
   EXPECT_TRUE(Make().Validate(mirror).refusal.ok());
-  // Anybody may write that annotation; only a kubelet is believed.
+  // Any user may write that annotation; it counts only from a kubelet.
   EXPECT_FALSE(Make().Mutate(CreateOf(pod)).patch.empty());
   EXPECT_FALSE(Make().Validate(CreateOf(pod)).refusal.ok());
 }
@@ -191,7 +191,7 @@ TEST_F(AdmissionTest, AnUpdateIsJudgedByWhatItChanges) {
   EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).refusal.ok());
   EXPECT_FALSE(Make().Validate(UpdateOf(good, bad)).refusal.ok());
   EXPECT_TRUE(Make().Validate(UpdateOf(bad, good)).refusal.ok());
-  // It came here before the webhook did: its finalizers and labels must go on changing.
+  // The pod is older than the webhook: changes of its finalizers and labels must be allowed.
   EXPECT_TRUE(Make().Validate(UpdateOf(bad, bad)).refusal.ok());
   Json leaving = bad;
   leaving.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
@@ -227,7 +227,7 @@ TEST_F(AdmissionTest, WhatIsNoPodPasses) {
   request.group = "apps";
   for (const AdmissionAnswer& answer : {Make().Mutate(request), Make().Validate(request)}) {
     EXPECT_TRUE(answer.refusal.ok() && answer.patch.empty());
-    EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("mend the webhook's rules")));
+    EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("correct the webhook's rules")));
   }
   request = CreateOf(PodJson({}));
   request.subresource = "status";
@@ -237,7 +237,7 @@ TEST_F(AdmissionTest, WhatIsNoPodPasses) {
   EXPECT_TRUE(Make().Mutate(request).patch.empty());
 }
 
-// Webhooks are called again after others, and the API server may come twice.
+// The API server calls webhooks again after others, and may retry.
 TEST_F(AdmissionTest, APatchAppliedTwiceIsThePatchAppliedOnce) {
   const AdmissionRules rules = Make({.runtime_class = "nvidia"});
   const char* keys[] = {"tessera.dev/assignment",

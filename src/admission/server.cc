@@ -8,9 +8,9 @@
 namespace tessera::admission {
 namespace {
 
-// Warnings may be this much behind the cluster; all GPUs are looked at to make them.
+// Maximum age of the capacity, which is computed in a pass over all GPUs.
 constexpr Duration kCapacityAge = std::chrono::seconds(1);
-// The API server keeps connections open, and there may be several of them.
+// API servers keep connections open, and there may be several servers.
 constexpr size_t kConnections = 256;
 
 }  // namespace
@@ -27,7 +27,7 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
   std::unique_ptr<AdmissionServer> self(
       new AdmissionServer(client, std::move(options.admission), std::move(ledger)));
   ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
-  tls.ca = {};  // API servers show no certificate
+  tls.ca = {};  // API servers send no client certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
   http.limits.body_bytes = kMaxAdmissionBody;
   http.limits.connections = kConnections;
@@ -46,7 +46,8 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
 net::Response AdmissionServer::Answer(const net::Request& request) {
   const bool mutate = request.path() == kMutatePath;
   if (!mutate && request.path() != kValidatePath) {
-    return net::TextResponse(404, fmt::format("there are {} and {}\n", kMutatePath, kValidatePath));
+    return net::TextResponse(
+        404, fmt::format("unknown page; known pages: {} and {}\n", kMutatePath, kValidatePath));
   }
   if (request.method != "POST") {
     net::Response response = net::TextResponse(405, "POST an AdmissionReview\n");
@@ -63,8 +64,8 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
   if (!answer.patch.empty()) ++counts_.changed;
   net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
   response.headers.Set("Content-Type", "application/json");
-  // An API server sends all its reviews over the connections that it has. Its next one goes through
-  // the Service and may reach the replica that knows the cluster.
+  // An API server reuses its connections for all reviews. A new one goes through the Service and
+  // may reach the leader.
   response.close = ledger_() == nullptr;
   return response;
 }
@@ -89,7 +90,8 @@ void AdmissionServer::OnProgress(const std::string& what) {
 }
 
 void AdmissionServer::OnTrouble(const Status& status) {
-  Log(Severity::kWarning, "webhook: tried again", {{"error", status.ToString()}});
+  Log(Severity::kWarning, "webhook: cannot keep the certificate, retrying",
+      {{"error", status.ToString()}});
 }
 
 }  // namespace tessera::admission

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admission webhook as a server of its own, over TLS alone, with certificates that it makes and
-// renews itself. Every replica of the scheduler serves it, leader or not, because two replicas
-// decide alike. Warnings about the cluster need the ledger, which the leader alone has: a replica
-// without it answers, too, and closes the connection after each answer, until the API server
-// connects to the leader.
+// The admission webhook as a separate server, only over TLS, with certificates that it creates and
+// renews itself. Every replica of the scheduler serves it, because all replicas decide equally.
+// Warnings about the cluster need the ledger, which only the leader has: a standby answers without
+// them, and closes the connection after each response, until the API server connects to the leader.
 //
 //   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 for an invalid one
 //
@@ -38,26 +37,26 @@ struct AdmissionServerOptions {
 
 struct AdmissionCounts {
   int64_t allowed = 0;
-  int64_t changed = 0;  // of the allowed ones
+  int64_t changed = 0;  // those of `allowed` with a patch
   int64_t refused = 0;
   int64_t unreadable = 0;  // invalid AdmissionReview: 400
 };
 
 class AdmissionServer : private certificates::CertificateKeeper::Delegate {
  public:
-  // null while the ledger is incomplete; then answers have no warnings about the cluster, and close
-  // their connection.
+  // null while the ledger is incomplete; then responses have no warnings about the cluster, and
+  // close their connection.
   using Ledger = std::function<const ledger::ClusterLedger*()>;
 
-  // Listens when it returns, with a certificate that no caller trusts until the keeper has one.
-  // Errors of net::HttpServer::Start.
+  // Listens when it returns. Until the keeper has a certificate, no caller trusts the one in use.
+  // Errors: see net::HttpServer::Start.
   static Result<std::unique_ptr<AdmissionServer>> Start(net::IoThread& io, kube::Client& client,
                                                         AdmissionServerOptions options,
                                                         Ledger ledger);
 
-  // With the port that the system chose.
+  // The listening address, with the port that the system chose.
   const net::Address& address() const { return server_->address(); }
-  // Whether it shows a certificate that API servers will trust.
+  // Whether it has a certificate that API servers trust.
   bool ready() const { return ready_; }
   const AdmissionCounts& counts() const { return counts_; }
 

@@ -71,7 +71,7 @@ TEST_F(AdmissionServerTest, AnswersByThePath) {
   EXPECT_EQ(server_->counts().changed, 1);
   EXPECT_EQ(Post(kMutatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
   EXPECT_EQ(server_->counts().allowed, 2);
-  EXPECT_EQ(server_->counts().changed, 1) << "nothing of the second pod";
+  EXPECT_EQ(server_->counts().changed, 1) << "the second pod was not changed";
   EXPECT_EQ(server_->counts().refused, 1);
 }
 
@@ -86,7 +86,7 @@ TEST_F(AdmissionServerTest, WarnsOfPodsThatNoNodeCouldEverHave) {
   ledger_ = ledger.get();
   EXPECT_THAT(post(), ::testing::HasSubstr("the pod will wait"));
   ledger->SetNode(ledger::testing::GpuNode("large", 1, "80Gi"));
-  // Nodes are read again after a second.
+  // The capacity is computed again after a second.
   runner_.RunFor(std::chrono::milliseconds(1100));
   EXPECT_THAT(post(), ::testing::Not(::testing::HasSubstr("the pod will wait")));
 }

@@ -101,7 +101,7 @@ struct GrantsThread::State {
                                   const PodEvent& event) { RecordEvent(holder, event); }}),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
-               [this](const grant::Request& request, GrantServer::Reply reply) {
+               [this](const grant::GrantRequest& request, GrantServer::Reply reply) {
                  service.Handle(request, std::move(reply));
                }),
         watcher(&grants->runner_, DirName(grants->options_.socket),

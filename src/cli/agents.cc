@@ -12,7 +12,7 @@
 namespace tessera::cli {
 namespace {
 
-bool ComesBefore(const GpuUse& a, const GpuUse& b) {
+bool ComesBefore(const ContainerUse& a, const ContainerUse& b) {
   return std::tie(a.ns, a.pod, a.container, a.node, a.gpu, a.uuid) <
          std::tie(b.ns, b.pod, b.container, b.node, b.gpu, b.uuid);
 }

@@ -17,11 +17,11 @@ constexpr const char* kFooter =
     "server does not answer;\n75 timeout; 77 no permission; 78 no kubeconfig. Colors only on a "
     "terminal, and not with NO_COLOR.";
 
-const std::map<std::string, Format>& Formats() {
-  static const std::map<std::string, Format> formats{{"table", Format::kTable},
-                                                     {"wide", Format::kWide},
-                                                     {"json", Format::kJson},
-                                                     {"yaml", Format::kYaml}};
+const std::map<std::string, OutputFormat>& Formats() {
+  static const std::map<std::string, OutputFormat> formats{{"table", OutputFormat::kTable},
+                                                           {"wide", OutputFormat::kWide},
+                                                           {"json", OutputFormat::kJson},
+                                                           {"yaml", OutputFormat::kYaml}};
   return formats;
 }
 
@@ -35,7 +35,7 @@ std::string ToFormat(std::string& text) {
   return "";
 }
 
-void AddCluster(CLI::App* app, CommandLine* line) {
+void AddClusterOptions(CLI::App* app, CliOptions* line) {
   app->add_option("--kubeconfig", line->kubeconfig,
                   "default: $KUBECONFIG, ~/.kube/config, the pod's service account");
   app->add_option("--context", line->context,
@@ -45,36 +45,37 @@ void AddCluster(CLI::App* app, CommandLine* line) {
       ->capture_default_str();
 }
 
-void AddOutput(CLI::App* app, CommandLine* line) {
+void AddOutputOption(CLI::App* app, CliOptions* line) {
   app->add_option("-o,--output", line->format, "table, wide, json or yaml")
       ->transform(CLI::Validator(ToFormat, ""))
       ->option_text("FORMAT");
 }
 
-void AddWatch(CLI::App* app, CommandLine* line) {
+void AddWatchOption(CLI::App* app, CliOptions* line) {
   app->add_flag("-w,--watch", line->watch, "keep running, and print again after each change");
 }
 
-void AddNamespace(CLI::App* app, CommandLine* line, const char* otherwise) {
-  app->add_option("-n,--namespace", line->ns, otherwise);
+void AddNamespaceOptions(CLI::App* app, CliOptions* line, const char* default_help) {
+  app->add_option("-n,--namespace", line->ns, default_help);
 }
 
-void AddInspect(CLI::App* app, CommandLine* line) {
+void AddInspectOptions(CLI::App* app, CliOptions* line) {
   app->add_flag("-d,--details", line->details, "show each pod's share of each GPU");
   app->add_option("NODE", line->node, "only this node");
-  AddWatch(app, line);
-  AddCluster(app, line);
+  AddWatchOption(app, line);
+  AddClusterOptions(app, line);
 }
 
-CLI::App* AddVerb(CLI::App* app, const char* name, const char* help, Verb verb, CommandLine* line) {
+CLI::App* AddVerb(CLI::App* app, const char* name, const char* help, CliVerb verb,
+                  CliOptions* line) {
   CLI::App* sub = app->add_subcommand(name, help);
   sub->callback([verb, line] { line->verb = verb; });
   return sub;
 }
 
-void AddLimit(CLI::App* app, CommandLine* line) {
+void AddLimit(CLI::App* app, CliOptions* line) {
   CLI::App* limit = AddVerb(app, "limit", "lower the GPU limits of a running pod's containers",
-                            Verb::kLimit, line);
+                            CliVerb::kLimit, line);
   limit->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
   limit
       ->add_option(
@@ -88,59 +89,60 @@ void AddLimit(CLI::App* app, CommandLine* line) {
           "--compute", line->compute,
           "hundredths of each GPU's time, in the same format: 20, CONTAINER=20, GPU_UUID=20")
       ->option_text("AMOUNT");
-  AddNamespace(limit, line, "default: the context's namespace");
-  AddCluster(limit, line);
+  AddNamespaceOptions(limit, line, "default: the context's namespace");
+  AddClusterOptions(limit, line);
 }
 
-void AddStatus(CLI::App* app, CommandLine* line) {
+void AddStatus(CLI::App* app, CliOptions* line) {
   CLI::App* status = AddVerb(app, "status", "whether each component works, and what to do if not",
-                             Verb::kStatus, line);
+                             CliVerb::kStatus, line);
   status->add_flag("--wait", line->wait, "wait until all of them work, at most --timeout");
-  AddOutput(status, line);
-  AddCluster(status, line);
+  AddOutputOption(status, line);
+  AddClusterOptions(status, line);
   status->footer(
       "Exit codes: 0 all works; 1 something does not; 75 it still does not after --wait.");
 }
 
-void AddVerbs(CLI::App* app, CommandLine* line) {
+void AddVerbs(CLI::App* app, CliOptions* line) {
   AddStatus(app, line);
-  CLI::App* nodes = AddVerb(app, "nodes", "GPUs of each node, used and free", Verb::kNodes, line);
+  CLI::App* nodes =
+      AddVerb(app, "nodes", "GPUs of each node, used and free", CliVerb::kNodes, line);
   CLI::App* gpus =
-      AddVerb(app, "gpus", "each GPU: holders, free capacity, health", Verb::kGpus, line);
+      AddVerb(app, "gpus", "each GPU: holders, free capacity, health", CliVerb::kGpus, line);
   gpus->add_option("NODE", line->node, "only this node");
   CLI::App* pods =
-      AddVerb(app, "pods", "GPU requests of pods, and the GPUs they hold", Verb::kPods, line);
-  AddNamespace(pods, line, "default: the context's namespace");
+      AddVerb(app, "pods", "GPU requests of pods, and the GPUs they hold", CliVerb::kPods, line);
+  AddNamespaceOptions(pods, line, "default: the context's namespace");
   pods->add_flag("-A,--all-namespaces", line->all_namespaces, "all namespaces");
   CLI::App* explain =
-      AddVerb(app, "explain", "why a pod is on its node, or why it waits", Verb::kExplain, line);
+      AddVerb(app, "explain", "why a pod is on its node, or why it waits", CliVerb::kExplain, line);
   explain->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
-  AddNamespace(explain, line, "default: the context's namespace");
+  AddNamespaceOptions(explain, line, "default: the context's namespace");
   explain->add_option("--policy", line->policy, "the scheduler's --policy")->capture_default_str();
-  CLI::App* quota =
-      AddVerb(app, "quota", "GPUs by namespace and model: used, left, limit", Verb::kQuota, line);
-  AddNamespace(quota, line, "default: all namespaces");
+  CLI::App* quota = AddVerb(app, "quota", "GPUs by namespace and model: used, left, limit",
+                            CliVerb::kQuota, line);
+  AddNamespaceOptions(quota, line, "default: all namespaces");
   CLI::App* top = AddVerb(app, "top", "GPU usage of containers with a share, from the agents",
-                          Verb::kTop, line);
-  AddNamespace(top, line, "default: the context's namespace");
+                          CliVerb::kTop, line);
+  AddNamespaceOptions(top, line, "default: the context's namespace");
   top->add_flag("-A,--all-namespaces", line->all_namespaces, "all namespaces");
   top->add_flag("--no-headers", line->no_headers, "omit the header");
-  for (CLI::App* sub : {nodes, gpus, pods, quota, top}) AddWatch(sub, line);
+  for (CLI::App* sub : {nodes, gpus, pods, quota, top}) AddWatchOption(sub, line);
   for (CLI::App* sub : {nodes, gpus, pods, explain, quota, top}) {
-    AddOutput(sub, line);
-    AddCluster(sub, line);
+    AddOutputOption(sub, line);
+    AddClusterOptions(sub, line);
   }
   AddLimit(app, line);
-  AddInspect(
+  AddInspectOptions(
       AddVerb(app, "inspect-gpushare",
               "device memory by node, in the format of gpushare's \"kubectl inspect gpushare\"",
-              Verb::kInspectGpushare, line),
+              CliVerb::kInspectGpushare, line),
       line);
 }
 
 }  // namespace
 
-std::optional<int> ParseCommandLine(int argc, const char* const* argv, CommandLine* line) {
+std::optional<int> ParseCommandLine(int argc, const char* const* argv, CliOptions* line) {
   const std::string name = argc > 0 ? BaseName(argv[0]) : "tessera";
   const bool inspect = name == kInspectName;
   const std::string shown = inspect                     ? "kubectl inspect gpushare"
@@ -153,8 +155,8 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, CommandLi
   app.set_version_flag("--version", TESSERA_VERSION);
   app.footer(kFooter);
   if (inspect) {
-    line->verb = Verb::kInspectGpushare;
-    AddInspect(&app, line);
+    line->verb = CliVerb::kInspectGpushare;
+    AddInspectOptions(&app, line);
   } else {
     AddVerbs(&app, line);
     app.require_subcommand(1);

@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-enum class Verb : uint8_t {
+enum class CliVerb : uint8_t {
   kNodes,
   kGpus,
   kPods,
@@ -23,9 +23,9 @@ enum class Verb : uint8_t {
   kInspectGpushare
 };
 
-struct CommandLine {
-  Verb verb = Verb::kNodes;
-  Format format = Format::kTable;
+struct CliOptions {
+  CliVerb verb = CliVerb::kNodes;
+  OutputFormat format = OutputFormat::kTable;
   std::string ns;  // "": the namespace of the kubeconfig's context
   bool all_namespaces = false;
   std::string node;  // gpus, inspect; "": all nodes
@@ -42,6 +42,6 @@ struct CommandLine {
 };
 
 // Fills `line`. Returns an exit code if the program must end: after help, version or a usage error.
-std::optional<int> ParseCommandLine(int argc, const char* const* argv, CommandLine* line);
+std::optional<int> ParseCommandLine(int argc, const char* const* argv, CliOptions* line);
 
 }  // namespace tessera::cli

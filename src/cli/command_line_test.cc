@@ -8,8 +8,8 @@
 namespace tessera::cli {
 namespace {
 
-CommandLine Parsed(std::vector<const char*> words) {
-  CommandLine line;
+CliOptions Parsed(std::vector<const char*> words) {
+  CliOptions line;
   const std::optional<int> done =
       ParseCommandLine(static_cast<int>(words.size()), words.data(), &line);
   EXPECT_FALSE(done.has_value());
@@ -17,7 +17,7 @@ CommandLine Parsed(std::vector<const char*> words) {
 }
 
 std::optional<int> ExitOf(std::vector<const char*> words) {
-  CommandLine line;
+  CliOptions line;
   ::testing::internal::CaptureStderr();
   ::testing::internal::CaptureStdout();
   const auto code = ParseCommandLine(static_cast<int>(words.size()), words.data(), &line);
@@ -27,36 +27,35 @@ std::optional<int> ExitOf(std::vector<const char*> words) {
 }
 
 TEST(CommandLineTest, VerbsAcceptTheirOptions) {
-  const CommandLine pods = Parsed({"tessera", "pods", "-A", "-o", "wide"});
-  EXPECT_EQ(pods.verb, Verb::kPods);
+  const CliOptions pods = Parsed({"tessera", "pods", "-A", "-o", "wide"});
+  EXPECT_EQ(pods.verb, CliVerb::kPods);
   EXPECT_TRUE(pods.all_namespaces);
-  EXPECT_EQ(pods.format, Format::kWide);
-  const CommandLine explain =
-      Parsed({"/opt/bin/tessera", "explain", "nginx", "-n", "ml", "-ojson"});
-  EXPECT_EQ(explain.verb, Verb::kExplain);
+  EXPECT_EQ(pods.format, OutputFormat::kWide);
+  const CliOptions explain = Parsed({"/opt/bin/tessera", "explain", "nginx", "-n", "ml", "-ojson"});
+  EXPECT_EQ(explain.verb, CliVerb::kExplain);
   EXPECT_EQ(explain.pod, "nginx");
   EXPECT_EQ(explain.ns, "ml");
-  EXPECT_EQ(explain.format, Format::kJson);
+  EXPECT_EQ(explain.format, OutputFormat::kJson);
   EXPECT_EQ(Parsed({"kubectl-tessera", "gpus", "n1"}).node, "n1");
 }
 
 TEST(CommandLineTest, ProgramNameSelectsGpusharesPlugin) {
-  const CommandLine line = Parsed({"/usr/bin/kubectl-inspect-gpushare", "-d", "n1"});
-  EXPECT_EQ(line.verb, Verb::kInspectGpushare);
+  const CliOptions line = Parsed({"/usr/bin/kubectl-inspect-gpushare", "-d", "n1"});
+  EXPECT_EQ(line.verb, CliVerb::kInspectGpushare);
   EXPECT_TRUE(line.details);
   EXPECT_EQ(line.node, "n1");
-  EXPECT_EQ(Parsed({"tessera", "inspect-gpushare", "-d"}).verb, Verb::kInspectGpushare);
+  EXPECT_EQ(Parsed({"tessera", "inspect-gpushare", "-d"}).verb, CliVerb::kInspectGpushare);
 }
 
 TEST(CommandLineTest, ErrorForAnUnknownFormatListsTheFormats) {
-  CommandLine line;
+  CliOptions line;
   const char* const words[] = {"tessera", "nodes", "-o", "foo"};
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(ParseCommandLine(4, words, &line), 64);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("invalid format \"foo\": want table, wide, json or yaml"), std::string::npos)
       << said;
-  EXPECT_EQ(Parsed({"tessera", "nodes", "-o", "YAML"}).format, Format::kYaml);
+  EXPECT_EQ(Parsed({"tessera", "nodes", "-o", "YAML"}).format, OutputFormat::kYaml);
 }
 
 TEST(CommandLineTest, UsageErrorsHaveSysexitsCodes) {

@@ -16,27 +16,30 @@
 
 namespace tessera::cli {
 
-enum class Format : uint8_t { kTable, kWide, kJson, kYaml };
+enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml };
 
 struct Style {
-  Format format = Format::kTable;
+  OutputFormat format = OutputFormat::kTable;
   bool color = false;
 
-  bool wide() const { return format == Format::kWide; }
-  bool for_machines() const { return format == Format::kJson || format == Format::kYaml; }
+  bool wide() const { return format == OutputFormat::kWide; }
+  bool for_machines() const {
+    return format == OutputFormat::kJson || format == OutputFormat::kYaml;
+  }
 };
 
 // Serializes as JSON or YAML. REQUIRES: style.for_machines().
 std::string Serialize(const Json& json, Style style);
 
-std::string ShowNodes(const View& view, Style style);
+std::string ShowNodes(const ClusterView& view, Style style);
 // Shows one node, or all if `node` is "".
-Result<std::string> ShowGpus(const View& view, std::string_view node, Style style);
+Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, Style style);
 // Shows one namespace, or all if `ns` is "".
-std::string ShowPods(const View& view, std::string_view ns, Style style);
+std::string ShowPods(const ClusterView& view, std::string_view ns, Style style);
 // Shows one namespace, or all with limits or usage if `ns` is "". If limits are unknown, `problem`
 // is the reason, and is shown instead of them.
-std::string ShowQuota(const View& view, std::string_view ns, const Status& problem, Style style);
+std::string ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
+                      Style style);
 
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does, a
 // placed pod as if it were not placed; then restores the ledger. `uses`: the GPU usage of its
@@ -50,6 +53,6 @@ struct InspectOptions {
   std::string node;  // "": all
 };
 // Prints as Alibaba's gpushare plugin for kubectl did, with sorted rows.
-Result<std::string> InspectGpushare(const View& view, const InspectOptions& options);
+Result<std::string> InspectGpushare(const ClusterView& view, const InspectOptions& options);
 
 }  // namespace tessera::cli

@@ -29,7 +29,7 @@ old    A100    2      1      0/2       0/32 GiB     0      Ready,Cordoned,1 unhe
 
 TEST_F(CommandsTest, WideNodesAddPoolDriverAndAddress) {
   EXPECT_EQ(
-      ShowNodes(cluster_.view(), {.format = Format::kWide}),
+      ShowNodes(cluster_.view(), {.format = OutputFormat::kWide}),
       R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   POOL   DRIVER       INTERNAL-IP   STATUS
 big    A100    4      1      1.3/4     96/320 GiB   4      -      550.163.01   10.0.0.1      Ready
 mini   A100    1      1      0/1       0/16 GiB     0      -      550.163.01   -             Ready
@@ -90,15 +90,16 @@ Limits are not known: ConfigMap kube-system/gpuquota: � is no JSON
 )");
   EXPECT_NE(ShowQuota(cluster_.view(), "none", problem, {}).find("Limits are not known"),
             std::string::npos);
-  const std::string json = ShowQuota(cluster_.view(), "", problem, {.format = Format::kJson});
+  const std::string json = ShowQuota(cluster_.view(), "", problem, {.format = OutputFormat::kJson});
   EXPECT_EQ(ParseJson(json)->StringAt("problem").value(), problem.message());
 }
 
 TEST_F(CommandsTest, JsonAndYamlHaveTheSameExactNumbers) {
   const Json json =
-      ParseJson(ShowGpus(cluster_.view(), "big", {.format = Format::kJson}).value()).value();
-  EXPECT_EQ(ParseYaml(ShowGpus(cluster_.view(), "big", {.format = Format::kYaml}).value()).value(),
-            json);
+      ParseJson(ShowGpus(cluster_.view(), "big", {.format = OutputFormat::kJson}).value()).value();
+  EXPECT_EQ(
+      ParseYaml(ShowGpus(cluster_.view(), "big", {.format = OutputFormat::kYaml}).value()).value(),
+      json);
   const Json& gpu = json.Find("gpus")->items()[1];
   EXPECT_EQ(gpu.Find("bytes")->Find("used")->ToInt().value(), GiB(5).count());
   EXPECT_EQ(gpu.Find("milli")->Find("used")->ToInt().value(), 300);
@@ -129,7 +130,8 @@ TEST_F(CommandsTest, HostileReasonsDoNotReachTheTerminal) {
     gpu.health = device::Health::Unhealthy("\033]0;owned\007\u009b31m\nFAKE");
     gpu.model = "GPU \033[2J";
   });
-  for (const Format format : {Format::kTable, Format::kWide, Format::kJson, Format::kYaml}) {
+  for (const OutputFormat format :
+       {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson, OutputFormat::kYaml}) {
     const Style style{.format = format};
     const std::string all = ShowNodes(cluster_.view(), style) +
                             ShowGpus(cluster_.view(), "", style).value() +
@@ -152,7 +154,7 @@ TEST(CommandsOnEmptyClusterTest, SayThatThereIsNothing) {
   EXPECT_EQ(ShowPods(cluster.view(), "", {}), "No pod requests GPUs.\n");
   EXPECT_EQ(ShowQuota(cluster.view(), "", {}, {}),
             "No namespace has a GPU quota, and none uses GPUs.\n");
-  EXPECT_EQ(ShowPods(cluster.view(), "", {.format = Format::kYaml}), "pods: []\n");
+  EXPECT_EQ(ShowPods(cluster.view(), "", {.format = OutputFormat::kYaml}), "pods: []\n");
 }
 
 }  // namespace

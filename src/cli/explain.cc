@@ -39,10 +39,10 @@ bool HasShares(const ledger::PodEntry& pod) {
   });
 }
 
-std::vector<GpuUse> UsesOf(const ledger::PodEntry& pod, const ClusterUses& all) {
-  std::vector<GpuUse> uses;
-  for (const GpuUse& use : all.uses) {
-    if (use.ns == pod.ask.ns && use.pod == pod.ask.name) uses.push_back(use);
+std::vector<ContainerUse> UsesOf(const ledger::PodEntry& pod, const ClusterUses& all) {
+  std::vector<ContainerUse> uses;
+  for (const ContainerUse& use : all.uses) {
+    if (use.ns == pod.request.ns && use.pod == pod.request.name) uses.push_back(use);
   }
   return uses;
 }
@@ -56,21 +56,21 @@ Status UsageProblem(const Result<ClusterUses>& uses) {
 class ExplanationWriter {
  public:
   ExplanationWriter(const Explanation& found, bool color, const Result<ClusterUses>* uses)
-      : found_(found), uses_(uses), paper_(color) {}
+      : explanation_(found), uses_(uses), output_(color) {}
 
   std::string Write() {
-    const ledger::PodEntry& pod = found_.pod;
-    const std::string name = "Pod " + pod.ask.Text();
-    switch (found_.finding) {
+    const ledger::PodEntry& pod = explanation_.pod;
+    const std::string name = "Pod " + pod.request.Text();
+    switch (explanation_.finding) {
       case Finding::kEnded:
-        paper_.Line(name + " has ended: it no longer holds a GPU.");
+        output_.Line(name + " has ended: it no longer holds a GPU.");
         break;
       case Finding::kUnreadable:
-        paper_.Line(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
-        paper_.Line("  " + found_.unreadable);
+        output_.Line(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
+        output_.Line("  " + explanation_.unreadable);
         break;
       case Finding::kNoGpus:
-        paper_.Line(name + " requests no GPU: Tessera does not place it.");
+        output_.Line(name + " requests no GPU: Tessera does not place it.");
         break;
       case Finding::kPlaced:
         WritePlaced(name);
@@ -79,59 +79,61 @@ class ExplanationWriter {
         WriteWaits(name);
         break;
     }
-    return paper_.Take();
+    return output_.Take();
   }
 
  private:
   void WritePlaced(const std::string& name) {
-    const ledger::PodEntry& pod = found_.pod;
-    paper_.Line(fmt::format("{} requests {} and is on node {}{}.", name, found_.asks, pod.node,
-                            pod.deleting ? ", terminating" : ""),
-                Tone::kHead);
-    if (!pod.problem.empty()) paper_.Line("  " + pod.problem, Tone::kBad);
+    const ledger::PodEntry& pod = explanation_.pod;
+    output_.Line(fmt::format("{} requests {} and is on node {}{}.", name, explanation_.request_text,
+                             pod.node, pod.deleting ? ", terminating" : ""),
+                 Tone::kHead);
+    if (!pod.problem.empty()) output_.Line("  " + pod.problem, Tone::kBad);
     if (pod.guessed()) {
-      paper_.Line(
+      output_.Line(
           "  It bypassed the scheduler, so its GPUs are unknown; these are set aside until the "
           "node's agent reports them.");
     }
     WriteDevices();
     WriteUsage();
-    WriteCandidates(
-        fmt::format("Current scores of nodes by policy {}, without this pod:", found_.policy));
+    WriteCandidates(fmt::format("Current scores of nodes by policy {}, without this pod:",
+                                explanation_.policy));
     WriteQuota();
   }
 
   void WriteWaits(const std::string& name) {
-    paper_.Line(fmt::format("{} requests {} and waits.", name, found_.asks), Tone::kHead);
-    for (const std::string& gate : found_.gates) {
-      paper_.Line(
+    output_.Line(fmt::format("{} requests {} and waits.", name, explanation_.request_text),
+                 Tone::kHead);
+    for (const std::string& gate : explanation_.gates) {
+      output_.Line(
           fmt::format("  Scheduling gate {} holds it back: no node is chosen until the gate is "
                       "removed.",
                       gate));
     }
-    if (!found_.nominated_node.empty()) {
-      paper_.Line(
+    if (!explanation_.nominated_node.empty()) {
+      output_.Line(
           fmt::format("  kube-scheduler is placing it on node {}, where the scheduler holds GPUs "
                       "for it: it waits for other pods of its group, for volumes, or for evicted "
                       "pods to end.",
-                      found_.nominated_node));
+                      explanation_.nominated_node));
     }
-    if (found_.nodes == 0) {
-      paper_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
+    if (explanation_.nodes == 0) {
+      output_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
       return;
     }
-    paper_.Line("  " + found_.summary + ".");
-    if (found_.refused_by_quota > 0) {
-      paper_.Line(
-          fmt::format("  The quota rejects {} node{} with room: {}", found_.refused_by_quota,
-                      Plural(found_.refused_by_quota), fmt::join(found_.quota_refusals, "; ")),
+    output_.Line("  " + explanation_.summary + ".");
+    if (explanation_.rejected_by_quota > 0) {
+      output_.Line(
+          fmt::format("  The quota rejects {} node{} with room: {}", explanation_.rejected_by_quota,
+                      Plural(explanation_.rejected_by_quota),
+                      fmt::join(explanation_.quota_rejections, "; ")),
           Tone::kBad);
     }
-    if (found_.fitting > 0) {
+    if (explanation_.fitting > 0) {
       WriteCandidates(fmt::format(
           "{} node{} with room for its GPUs. If it still waits, see kube-scheduler's "
           "reasons (CPU, memory, taints, node selector, affinity): kubectl describe pod.",
-          found_.fitting, Plural(found_.fitting)));
+          explanation_.fitting, Plural(explanation_.fitting)));
     } else {
       WriteNearest();
     }
@@ -139,12 +141,12 @@ class ExplanationWriter {
   }
 
   void WriteDevices() {
-    Table table({"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"});
-    for (const auto& [container, shares] : found_.pod.assignment.containers) {
+    TextTable table({"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"});
+    for (const auto& [container, shares] : explanation_.pod.assignment.containers) {
       for (const device::DeviceShare& share : shares) {
         const auto same = [&](const DeviceView& device) { return device.uuid == share.uuid; };
-        const auto device = std::ranges::find_if(found_.devices, same);
-        const bool known = device != found_.devices.end() && device->gpu != nullptr;
+        const auto device = std::ranges::find_if(explanation_.devices, same);
+        const bool known = device != explanation_.devices.end() && device->gpu != nullptr;
         table.Add({container, known ? device->name : "-",
                    known ? device::ShortModel(device->gpu->model) : "-",
                    share.compute == kWholeGpu
@@ -155,76 +157,77 @@ class ExplanationWriter {
       }
     }
     if (table.empty()) return;
-    paper_.Space();
-    paper_.Add(table, 2);
+    output_.Space();
+    output_.Add(table, 2);
   }
 
   void WriteUsage() {
-    if (uses_ == nullptr || !HasShares(found_.pod)) return;
+    if (uses_ == nullptr || !HasShares(explanation_.pod)) return;
     const auto problem = UsageProblem(*uses_);
     if (!problem.ok()) {
-      paper_.Space();
-      paper_.Line("The usage of its shares is unknown: " + problem.message());
+      output_.Space();
+      output_.Line("The usage of its shares is unknown: " + problem.message());
       return;
     }
-    const std::vector<GpuUse> uses = UsesOf(found_.pod, **uses_);
+    const std::vector<ContainerUse> uses = UsesOf(explanation_.pod, **uses_);
     if (uses.empty()) return;
-    paper_.Space();
-    paper_.Line("Usage of its shares by container:");
-    paper_.Add(UsesTable(uses), 2);
-    for (const GpuUse& use : uses) {
+    output_.Space();
+    output_.Line("Usage of its shares by container:");
+    output_.Add(UsesTable(uses), 2);
+    for (const ContainerUse& use : uses) {
       const std::string sentence = ShareSentence(use);
-      if (!sentence.empty()) paper_.Line("  " + sentence);
+      if (!sentence.empty()) output_.Line("  " + sentence);
     }
-    if (std::ranges::all_of(uses, &GpuUse::limited)) return;
-    paper_.Line(
+    if (std::ranges::all_of(uses, &ContainerUse::limited)) return;
+    output_.Line(
         fmt::format("  A container that is not limited can exceed its share: isolation was off on "
                     "node {} when it started (tessera-agent --limits-dir, node label {}).",
-                    found_.pod.node, names::kLabelCgpuDisableIsolation));
+                    explanation_.pod.node, names::kLabelCgpuDisableIsolation));
   }
 
   void WriteCandidates(const std::string& heading) {
-    if (found_.candidates.empty()) return;
-    paper_.Space();
-    paper_.Line(heading);
-    Table table({"RANK", "NODE", "SCORE", "MADE OF"});
-    for (const Candidate& candidate : found_.candidates) {
-      const bool here = candidate.node == found_.pod.node;
-      table.Add({fmt::format("{}/{}", candidate.rank, found_.fitting),
+    if (explanation_.candidates.empty()) return;
+    output_.Space();
+    output_.Line(heading);
+    TextTable table({"RANK", "NODE", "SCORE", "MADE OF"});
+    for (const Candidate& candidate : explanation_.candidates) {
+      const bool here = candidate.node == explanation_.pod.node;
+      table.Add({fmt::format("{}/{}", candidate.rank, explanation_.fitting),
                  Cell(candidate.node + candidate.note + (here ? " (here)" : ""),
                       here ? Tone::kGood : Tone::kPlain),
                  ScoreText(candidate.score), TermsText(candidate)});
     }
-    paper_.Add(table, 2);
+    output_.Add(table, 2);
   }
 
   void WriteNearest() {
-    if (found_.nearest.empty()) return;
-    paper_.Space();
-    paper_.Line("Nodes closest to having room:");
-    for (const Misfit& misfit : found_.nearest) {
-      paper_.Line(fmt::format("  {}: {}", misfit.node, misfit.reason));
-      Table table({"GPU", "WHY NOT"});
+    if (explanation_.nearest.empty()) return;
+    output_.Space();
+    output_.Line("Nodes closest to having room:");
+    for (const Misfit& misfit : explanation_.nearest) {
+      output_.Line(fmt::format("  {}: {}", misfit.node, misfit.reason));
+      TextTable table({"GPU", "WHY NOT"});
       for (const auto& [gpu, why] : misfit.gpus) {
         table.Add({gpu, why.empty() ? Cell("fits", Tone::kGood) : Cell(why)});
       }
-      if (!table.empty()) paper_.Add(table, 4);
+      if (!table.empty()) output_.Add(table, 4);
     }
   }
 
   void WriteQuota() {
-    if (found_.quota.empty()) return;
-    paper_.Space();
-    paper_.Line(fmt::format("Quota of namespace {}, without this pod:", found_.pod.ask.ns));
-    paper_.Add(QuotaTable(found_.quota), 2);
+    if (explanation_.quota.empty()) return;
+    output_.Space();
+    output_.Line(
+        fmt::format("Quota of namespace {}, without this pod:", explanation_.pod.request.ns));
+    output_.Add(QuotaTable(explanation_.quota), 2);
   }
 
-  const Explanation& found_;
+  const Explanation& explanation_;
   const Result<ClusterUses>* const uses_;
-  Paper paper_;
+  TextOutput output_;
 };
 
-std::string_view IdOf(Finding finding) {
+std::string_view FindingId(Finding finding) {
   switch (finding) {
     case Finding::kEnded:
       return "ended";
@@ -272,10 +275,10 @@ Json JsonOfNearest(const Explanation& found) {
   return list;
 }
 
-Json JsonOfExplanation(const View& view, const Explanation& found) {
-  Json json = Json::MakeObject({{"finding", Json::String(IdOf(found.finding))},
+Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
+  Json json = Json::MakeObject({{"finding", Json::String(FindingId(found.finding))},
                                 {"pod", JsonOfPod(view, found.pod)},
-                                {"asks", Json::String(found.asks)},
+                                {"asks", Json::String(found.request_text)},
                                 {"policy", Json::String(found.policy)}});
   if (!found.unreadable.empty()) json.Set("problem", Json::String(found.unreadable));
   if (!found.gates.empty()) json.Set("gates", Json::Strings(found.gates));
@@ -286,13 +289,14 @@ Json JsonOfExplanation(const View& view, const Explanation& found) {
     json.Set("summary", Json::String(found.summary));
     json.Set("nodes", Json::MakeObject({{"withGpus", JsonOf(found.nodes)},
                                         {"fitting", JsonOf(found.fitting)},
-                                        {"refusedByQuota", JsonOf(found.refused_by_quota)}}));
+                                        {"refusedByQuota", JsonOf(found.rejected_by_quota)}}));
     json.Set("candidates", JsonOfCandidates(found));
   }
   if (!found.nearest.empty()) json.Set("nearest", JsonOfNearest(found));
-  if (!found.quota_refusals.empty()) {
+  if (!found.quota_rejections.empty()) {
     Json refusals = Json::MakeArray();
-    for (const std::string& refusal : found.quota_refusals) refusals.Append(Json::String(refusal));
+    for (const std::string& refusal : found.quota_rejections)
+      refusals.Append(Json::String(refusal));
     json.Set("quotaRefusals", std::move(refusals));
   }
   Json quota = Json::MakeArray();
@@ -307,10 +311,10 @@ std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const k
                     Style style, const Result<ClusterUses>* uses) {
   const Explanation found = ExplanationOf(ledger, facts, pod);
   if (style.for_machines()) {
-    Json json = JsonOfExplanation(View(ledger, facts), found);
+    Json json = JsonOfExplanation(ClusterView(ledger, facts), found);
     if (uses != nullptr && found.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
-      for (const GpuUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
+      for (const ContainerUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
       json.Set("uses", std::move(list));
     }
     return Serialize(json, style);

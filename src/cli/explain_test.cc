@@ -136,14 +136,14 @@ TEST_F(ExplainTest, ReportsTheNominatedNode) {
                                 "scheduler holds GPUs for it"),
             std::string::npos);
   const std::string json =
-      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = Format::kJson});
+      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson});
   EXPECT_EQ(ParseJson(json)->StringAt("nominatedNode").value(), "big");
 }
 
 TEST_F(ExplainTest, WritesJson) {
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
   const Json json =
-      ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = Format::kJson}))
+      ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}))
           .value();
   EXPECT_EQ(json.StringAt("finding").value(), "waits");
   EXPECT_EQ(json.Find("nodes")->Find("fitting")->ToInt().value(), 0);

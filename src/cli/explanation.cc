@@ -12,45 +12,45 @@ namespace tessera::cli {
 namespace {
 
 using ledger::ClusterLedger;
-using placement::Lack;
+using placement::UnfitReason;
 
 constexpr size_t kCandidatesShown = 5;
 constexpr size_t kNearestShown = 3;
 
-// Orders lacks from temporary to permanent.
-int PermanenceOf(Lack lack) {
-  switch (lack) {
-    case Lack::kNothing:
+// Orders reasons from temporary to permanent.
+int PermanenceOf(UnfitReason shortfall) {
+  switch (shortfall) {
+    case UnfitReason::kNothing:
       return 0;
-    case Lack::kTogether:
+    case UnfitReason::kNotAllContainers:
       return 1;
-    case Lack::kBusy:
-    case Lack::kHeldWhole:
-    case Lack::kShared:
-    case Lack::kCompute:
-    case Lack::kGpuMemory:
+    case UnfitReason::kBusy:
+    case UnfitReason::kHeldWhole:
+    case UnfitReason::kShared:
+    case UnfitReason::kCompute:
+    case UnfitReason::kGpuMemory:
       return 2;
-    case Lack::kUnhealthy:
-    case Lack::kCordoned:
+    case UnfitReason::kUnhealthy:
+    case UnfitReason::kCordoned:
       return 3;
-    case Lack::kTooSmall:
-    case Lack::kTooFew:
+    case UnfitReason::kTooSmall:
+    case UnfitReason::kTooFew:
       return 4;
-    case Lack::kOtherGpu:
-    case Lack::kOtherModel:
+    case UnfitReason::kOtherGpu:
+    case UnfitReason::kOtherModel:
       return 5;
     default:
       return 6;
   }
 }
 
-// The smallest lack of any GPU, as a fraction of the demand on it.
-double GapOf(const placement::NodeView& node, const placement::Demand& demand,
-             const placement::NodeLack& lack) {
+// The smallest shortfall of any GPU on the node: (wanted - free) / wanted.
+double SmallestShortfall(const placement::NodeView& node, const placement::Demand& demand,
+                         const placement::NodeShortfall& shortfall) {
   double least = std::numeric_limits<double>::infinity();
-  const placement::GpuAsk& ask = demand.asks[lack.ask];
+  const placement::GpuDemand& gpu_demand = demand.gpu_demands[shortfall.gpu_demand_index];
   for (const placement::GpuState& gpu : node.gpus) {
-    const placement::GpuLack one = placement::WhyNot(gpu, ask, demand);
+    const placement::GpuShortfall one = placement::WhyNot(gpu, gpu_demand, demand);
     if (one.wanted <= 0) continue;
     least = std::min(least,
                      static_cast<double>(one.wanted - one.free) / static_cast<double>(one.wanted));
@@ -67,93 +67,92 @@ class Explainer {
 
  private:
   void QueryLedger();
-  void Judge(ClusterLedger::Question& question);
-  void Rank(const ClusterLedger::Question& question, const std::set<std::string_view>& fitting);
-  void FindNearest(const ClusterLedger::Question& question);
-  Misfit Describe(const ClusterLedger::Question& question, const ledger::NodeEntry& node);
+  void Evaluate(ClusterLedger::Query& query);
+  void Rank(const ClusterLedger::Query& query, const std::set<std::string_view>& fitting);
+  void FindNearest(const ClusterLedger::Query& query);
+  Misfit Describe(const ClusterLedger::Query& query, const ledger::NodeEntry& node);
 
   ClusterLedger& ledger_;
   const FactsOf& facts_;
   const kube::PodObject& object_;
-  Explanation found_;
+  Explanation explanation_;
 };
 
 Explanation Explainer::Explain() {
-  found_.pod.ask.ns = object_.meta.ns;
-  found_.pod.ask.name = object_.meta.name;
-  found_.pod.node = object_.node_name;
-  found_.gates = object_.gates;
-  found_.nominated_node = object_.nominated_node;
+  explanation_.pod.request.ns = object_.meta.ns;
+  explanation_.pod.request.name = object_.meta.name;
+  explanation_.pod.node = object_.node_name;
+  explanation_.gates = object_.gates;
+  explanation_.nominated_node = object_.nominated_node;
   if (object_.ended()) {
-    found_.finding = Finding::kEnded;
-    return std::move(found_);
+    explanation_.finding = Finding::kEnded;
+    return std::move(explanation_);
   }
-  const Result<ledger::PodAsk> ask =
-      ledger::PodAskOf(object_, {.gpu_mem_unit = ledger_.options().gpu_mem_unit});
-  if (!ask.ok()) {
-    found_.finding = Finding::kUnreadable;
-    found_.unreadable = ask.status().message();
-    return std::move(found_);
+  const Result<ledger::PodRequest> request =
+      ledger::PodRequestOf(object_, {.gpu_mem_unit = ledger_.options().gpu_mem_unit});
+  if (!request.ok()) {
+    explanation_.finding = Finding::kUnreadable;
+    explanation_.unreadable = request.status().message();
+    return std::move(explanation_);
   }
   const auto known = ledger_.pods().find(object_.meta.uid);
-  if (known != ledger_.pods().end()) found_.pod = known->second;
-  found_.pod.ask = *ask;
-  found_.asks = RequestText(ask->request, ledger_.options().gpu_mem_unit);
-  if (!ask->request.asks_for_devices()) {
-    found_.finding = Finding::kNoGpus;
-    return std::move(found_);
+  if (known != ledger_.pods().end()) explanation_.pod = known->second;
+  explanation_.pod.request = *request;
+  explanation_.request_text = RequestText(request->devices, ledger_.options().gpu_mem_unit);
+  if (!request->devices.requests_devices()) {
+    explanation_.finding = Finding::kNoGpus;
+    return std::move(explanation_);
   }
-  found_.policy =
-      ask->request.policy ? std::string(NameOf(*ask->request.policy)) : ledger_.options().policy;
-  found_.finding = object_.node_name.empty() ? Finding::kWaits : Finding::kPlaced;
-  if (found_.finding == Finding::kPlaced) {
+  explanation_.policy = request->devices.policy ? std::string(NameOf(*request->devices.policy))
+                                                : ledger_.options().policy;
+  explanation_.finding = object_.node_name.empty() ? Finding::kWaits : Finding::kPlaced;
+  if (explanation_.finding == Finding::kPlaced) {
     // Read before the pod is removed from the ledger below.
-    found_.devices = View(ledger_, facts_).DevicesOf(found_.pod);
-    for (DeviceView& device : found_.devices) device.holders.clear();
+    explanation_.devices = ClusterView(ledger_, facts_).DevicesOf(explanation_.pod);
+    for (DeviceView& device : explanation_.devices) device.holders.clear();
   }
   ledger_.RemovePod(object_.meta.uid);
   QueryLedger();
   ledger_.SetPod(object_);
-  return std::move(found_);
+  return std::move(explanation_);
 }
 
 void Explainer::QueryLedger() {
   for (const QuotaLine& line : QuotaLines(ledger_, object_.meta.ns)) {
-    if (line.limit_milli || !line.pools.empty()) found_.quota.push_back(line);
+    if (line.limit_milli || !line.pools.empty()) explanation_.quota.push_back(line);
   }
-  Result<ClusterLedger::Question> question = ledger_.Ask(object_);
-  if (!question.ok()) {
-    found_.finding = Finding::kUnreadable;
-    found_.unreadable = question.status().message();
+  Result<ClusterLedger::Query> query = ledger_.MakeQuery(object_);
+  if (!query.ok()) {
+    explanation_.finding = Finding::kUnreadable;
+    explanation_.unreadable = query.status().message();
     return;
   }
-  found_.summary = ledger_.Summary(*question);
-  Judge(*question);
-  if (found_.finding == Finding::kWaits) FindNearest(*question);
+  explanation_.summary = ledger_.Summary(*query);
+  Evaluate(*query);
+  if (explanation_.finding == Finding::kWaits) FindNearest(*query);
 }
 
-void Explainer::Judge(ClusterLedger::Question& question) {
+void Explainer::Evaluate(ClusterLedger::Query& query) {
   std::set<std::string_view> fitting;
-  const placement::Demand& demand = ledger_.cluster().demand(question.gpus_only);
+  const placement::Demand& demand = ledger_.cluster().demand(query.gpus_only);
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
-    ++found_.nodes;
+    ++explanation_.nodes;
     if (!placement::WhyNot(ledger_.cluster().node(node.id), demand).ok()) continue;
-    const ledger::Verdict verdict = ledger_.Judge(question, name);
+    const ledger::Verdict verdict = ledger_.Evaluate(query, name);
     if (verdict.fits) {
       fitting.insert(name);
     } else {
-      ++found_.refused_by_quota;
-      found_.quota_refusals.emplace(verdict.reason);
+      ++explanation_.rejected_by_quota;
+      explanation_.quota_rejections.emplace(verdict.reason);
     }
   }
-  found_.fitting = fitting.size();
-  Rank(question, fitting);
+  explanation_.fitting = fitting.size();
+  Rank(query, fitting);
 }
 
-void Explainer::Rank(const ClusterLedger::Question& question,
-                     const std::set<std::string_view>& fitting) {
-  const std::span<const float> scores = ledger_.Scores(question);
+void Explainer::Rank(const ClusterLedger::Query& query, const std::set<std::string_view>& fitting) {
+  const std::span<const float> scores = ledger_.Scores(query);
   std::vector<Candidate> all;
   for (const std::string_view name : fitting) {
     const ledger::NodeEntry& node = ledger_.nodes().find(name)->second;
@@ -168,16 +167,16 @@ void Explainer::Rank(const ClusterLedger::Question& question,
     all[i].rank = i + 1;
     if (i >= kCandidatesShown && all[i].node != object_.node_name) continue;
     // The score is -inf if CPU or memory are short; the report ignores both.
-    const Result<placement::NodeReport> report = ledger_.Report(question, all[i].node);
+    const Result<placement::NodeReport> report = ledger_.Report(query, all[i].node);
     if (report.ok()) {
       for (const auto& [term, value] : report->terms) all[i].terms.emplace_back(term, value);
     }
-    found_.candidates.push_back(all[i]);
+    explanation_.candidates.push_back(all[i]);
   }
 }
 
-void Explainer::FindNearest(const ClusterLedger::Question& question) {
-  const placement::Demand& demand = ledger_.cluster().demand(question.gpus_only);
+void Explainer::FindNearest(const ClusterLedger::Query& query) {
+  const placement::Demand& demand = ledger_.cluster().demand(query.gpus_only);
   struct Near {
     std::tuple<int, int64_t, double> distance;
     const ledger::NodeEntry* node;
@@ -186,10 +185,11 @@ void Explainer::FindNearest(const ClusterLedger::Question& question) {
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
     const placement::NodeView view = ledger_.cluster().node(node.id);
-    const placement::NodeLack lack = placement::WhyNot(view, demand);
-    if (lack.ok()) continue;
-    near.push_back(
-        {{PermanenceOf(lack.lack), lack.wanted - lack.free, GapOf(view, demand, lack)}, &node});
+    const placement::NodeShortfall shortfall = placement::WhyNot(view, demand);
+    if (shortfall.ok()) continue;
+    near.push_back({{PermanenceOf(shortfall.reason), shortfall.wanted - shortfall.free,
+                     SmallestShortfall(view, demand, shortfall)},
+                    &node});
   }
   const size_t shown = std::min(near.size(), kNearestShown);
   std::partial_sort(near.begin(), near.begin() + static_cast<ptrdiff_t>(shown), near.end(),
@@ -197,23 +197,24 @@ void Explainer::FindNearest(const ClusterLedger::Question& question) {
                       return std::tie(a.distance, a.node->node.name) <
                              std::tie(b.distance, b.node->node.name);
                     });
-  for (size_t i = 0; i < shown; ++i) found_.nearest.push_back(Describe(question, *near[i].node));
+  for (size_t i = 0; i < shown; ++i) explanation_.nearest.push_back(Describe(query, *near[i].node));
 }
 
-Misfit Explainer::Describe(const ClusterLedger::Question& question, const ledger::NodeEntry& node) {
+Misfit Explainer::Describe(const ClusterLedger::Query& query, const ledger::NodeEntry& node) {
   Misfit misfit{.node = node.node.name};
-  const Result<placement::NodeReport> report = ledger_.Report(question, node.node.name);
+  const Result<placement::NodeReport> report = ledger_.Report(query, node.node.name);
   if (!report.ok()) return misfit;
   misfit.reason = report->text;
-  const Result<NodeView> view = View(ledger_, facts_).Node(node.node.name);
-  const std::vector<placement::GpuLack>& lacks = report->asks[report->lack.ask];
-  for (size_t i = 0; view.ok() && i < view->devices.size() && i < lacks.size(); ++i) {
+  const Result<NodeRow> view = ClusterView(ledger_, facts_).Node(node.node.name);
+  const std::vector<placement::GpuShortfall>& shortfalls =
+      report->gpu_demands[report->shortfall.gpu_demand_index];
+  for (size_t i = 0; view.ok() && i < view->devices.size() && i < shortfalls.size(); ++i) {
     const DeviceView& device = view->devices[i];
-    std::string why = placement::TextOf(lacks[i]);
-    if (lacks[i].lack == Lack::kUnhealthy) why += ": " + device.unhealthy;
+    std::string why = placement::TextOf(shortfalls[i]);
+    if (shortfalls[i].reason == UnfitReason::kUnhealthy) why += ": " + device.unhealthy;
     std::string holders;
     for (const Holding& holding : device.holders) {
-      holders += (holders.empty() ? " (" : ", ") + holding.pod->ask.Text();
+      holders += (holders.empty() ? " (" : ", ") + holding.pod->request.Text();
     }
     if (!why.empty() && !holders.empty()) why += holders + ")";
     misfit.gpus.emplace_back(device.name, why);

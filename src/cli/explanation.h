@@ -38,7 +38,7 @@ struct Misfit {
 struct Explanation {
   Finding finding = Finding::kWaits;
   ledger::PodEntry pod;  // in its current state
-  std::string asks;
+  std::string request_text;
   std::string unreadable;          // kUnreadable: the reason
   std::vector<std::string> gates;  // scheduling gates that hold it back
   std::string nominated_node;      // where kube-scheduler is placing it
@@ -52,8 +52,8 @@ struct Explanation {
   std::vector<Candidate> candidates;  // the best ones first, and its own node
   std::vector<Misfit> nearest;        // the nearest first
   // Nodes with room that the namespace's quota rejects, and its reasons.
-  size_t refused_by_quota = 0;
-  std::set<std::string> quota_refusals;
+  size_t rejected_by_quota = 0;
+  std::set<std::string> quota_rejections;
   std::vector<QuotaLine> quota;  // lines that limit the namespace
 };
 

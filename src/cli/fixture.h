@@ -51,15 +51,15 @@ class FakeCluster {
   FactsOf facts() const {
     return [this](const std::string& name) {
       const auto found = facts_.find(name);
-      return found == facts_.end() ? NodeFacts() : found->second;
+      return found == facts_.end() ? NodeExtras() : found->second;
     };
   }
-  View view() const { return View(*ledger_, facts()); }
+  ClusterView view() const { return ClusterView(*ledger_, facts()); }
 
  private:
   FakeClock clock_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::map<std::string, NodeFacts> facts_;
+  std::map<std::string, NodeExtras> facts_;
   std::map<std::string, kube::PodObject> pods_;
 };
 

@@ -26,8 +26,8 @@ void Follower::CheckLater() {
 }
 
 void Follower::Check() {
-  const auto trouble = session_->trouble();
-  if (next_ || !trouble || trouble->status.code() != Code::kUnauthenticated) return;
+  const auto outage = session_->outage();
+  if (next_ || !outage || outage->status.code() != Code::kUnauthenticated) return;
   Result<kube::Config> config = load_config_();
   if (!config.ok()) return;  // it may be half written
   options_.config = *std::move(config);
@@ -41,18 +41,18 @@ void Follower::OnNextReady(const Status& status) {
 }
 
 std::string Follower::StaleLine() const {
-  const auto trouble = session_->trouble();
-  if (!trouble) return "";
+  const auto outage = session_->outage();
+  if (!outage) return "";
   return Printable(
-      fmt::format("stale since {}: {}", Rfc3339(trouble->since), trouble->status.message()));
+      fmt::format("stale since {}: {}", Rfc3339(outage->since), outage->status.message()));
 }
 
 std::string Follower::StaleNotice() {
-  const auto trouble = session_->trouble();
+  const auto outage = session_->outage();
   std::optional<bool> rejected;
-  if (trouble) rejected = trouble->status.code() == Code::kUnauthenticated;
+  if (outage) rejected = outage->status.code() == Code::kUnauthenticated;
   if (std::exchange(noticed_, rejected) == rejected) return "";
-  return trouble ? StaleLine() : "follows the cluster again";
+  return outage ? StaleLine() : "follows the cluster again";
 }
 
 }  // namespace tessera::cli

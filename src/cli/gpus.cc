@@ -21,7 +21,7 @@ std::string HolderText(const Holding& holding) {
     if (!share.empty()) share += ", ";
     share += MemoryText(holding.share.memory);
   }
-  return fmt::format("{} ({}{})", holding.pod->ask.Text(), share,
+  return fmt::format("{} ({}{})", holding.pod->request.Text(), share,
                      holding.pod->guessed() ? ", not confirmed" : "");
 }
 
@@ -37,7 +37,7 @@ std::string HoldersText(const DeviceView& device, bool all) {
   return text.empty() ? "-" : text;
 }
 
-std::vector<Cell> RowOf(const NodeView& node, const DeviceView& device, Style style) {
+std::vector<Cell> RowOf(const NodeRow& node, const DeviceView& device, Style style) {
   std::string model = device.gpu != nullptr ? device::ShortModel(device.gpu->model) : "";
   if (device.slice != nullptr) model += " " + device.slice->profile;
   std::vector<Cell> row{node.entry->node.name,
@@ -65,9 +65,9 @@ std::vector<Cell> RowOf(const NodeView& node, const DeviceView& device, Style st
 }  // namespace
 
 Json JsonOfHolding(const Holding& holding) {
-  Json json = Json::MakeObject({{"namespace", Json::String(holding.pod->ask.ns)},
-                                {"name", Json::String(holding.pod->ask.name)},
-                                {"uid", Json::String(holding.pod->ask.uid.view())},
+  Json json = Json::MakeObject({{"namespace", Json::String(holding.pod->request.ns)},
+                                {"name", Json::String(holding.pod->request.name)},
+                                {"uid", Json::String(holding.pod->request.uid.view())},
                                 {"whole", Json::Bool(holding.whole())},
                                 {"milli", Json::Int(holding.share.compute.count())},
                                 {"bytes", Json::Int(holding.share.memory.count())}});
@@ -95,17 +95,17 @@ Json JsonOfDevice(const DeviceView& device) {
   return json;
 }
 
-Result<std::string> ShowGpus(const View& view, std::string_view node, Style style) {
-  std::vector<NodeView> nodes;
+Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, Style style) {
+  std::vector<NodeRow> nodes;
   if (node.empty()) {
     nodes = view.Nodes();
   } else {
-    ASSIGN_OR_RETURN(NodeView one, view.Node(node));
+    ASSIGN_OR_RETURN(NodeRow one, view.Node(node));
     nodes.push_back(std::move(one));
   }
   if (style.for_machines()) {
     Json list = Json::MakeArray();
-    for (const NodeView& each : nodes) {
+    for (const NodeRow& each : nodes) {
       for (const DeviceView& device : each.devices) {
         Json json = JsonOfDevice(device);
         json.Set("node", Json::String(each.entry->node.name));
@@ -120,18 +120,18 @@ Result<std::string> ShowGpus(const View& view, std::string_view node, Style styl
   std::vector<std::string> columns{"NODE", "GPU", "MODEL", "COMPUTE", "MEMORY", "HELD BY"};
   if (style.wide()) columns.insert(columns.end(), {"UUID", "PCI", "NUMA"});
   columns.emplace_back("STATUS");
-  Table table(std::move(columns));
-  for (const NodeView& each : nodes) {
+  TextTable table(std::move(columns));
+  for (const NodeRow& each : nodes) {
     for (const DeviceView& device : each.devices) table.Add(RowOf(each, device, style));
   }
-  Paper paper(style.color);
+  TextOutput output(style.color);
   if (table.empty()) {
-    paper.Line(node.empty() ? "No node has GPUs: see \"tessera nodes\"."
-                            : fmt::format("Node {} has no GPUs that are known.", node));
+    output.Line(node.empty() ? "No node has GPUs: see \"tessera nodes\"."
+                             : fmt::format("Node {} has no GPUs that are known.", node));
   } else {
-    paper.Add(table);
+    output.Add(table);
   }
-  return paper.Take();
+  return output.Take();
 }
 
 }  // namespace tessera::cli

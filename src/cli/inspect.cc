@@ -6,7 +6,6 @@
 
 #include "src/base/strings.h"
 #include "src/cli/commands.h"
-#include "src/cli/tab_text.h"
 #include "src/cli/text.h"
 
 namespace tessera::cli {
@@ -18,15 +17,15 @@ struct Usage {
 };
 
 // One GPU of a node; the sum of its slices if it has MIG slices.
-struct GpuUsage : Usage {
+struct GpuColumn : Usage {
   int index = 0;
 };
 
 class Inspection {
  public:
-  Inspection(const View& view, std::vector<NodeView> nodes) : nodes_(std::move(nodes)) {
+  Inspection(const ClusterView& view, std::vector<NodeRow> nodes) : nodes_(std::move(nodes)) {
     unit_ = view.ledger().options().gpu_mem_unit;
-    std::erase_if(nodes_, [](const NodeView& node) { return node.memory() == Bytes(0); });
+    std::erase_if(nodes_, [](const NodeRow& node) { return node.memory() == Bytes(0); });
   }
 
   std::string Summary() const;
@@ -39,15 +38,15 @@ class Inspection {
   }
   int64_t Down(Bytes bytes) const { return bytes.count() / SizeOf(unit_).count(); }
 
-  std::vector<GpuUsage> GpusOf(const NodeView& node) const;
+  std::vector<GpuColumn> GpusOf(const NodeRow& node) const;
   // Whether the pod's GPUs on its node are unknown.
   static bool IsPending(const ledger::PodEntry& pod) {
     return pod.guessed() || pod.assignment.containers.empty();
   }
-  int64_t RequestOf(const NodeView& node, const ledger::PodEntry& pod) const;
-  std::optional<int64_t> PendingOf(const NodeView& node) const;
-  int64_t HeldOf(const NodeView& node, const ledger::PodEntry& pod, int index) const;
-  std::string RowsOf(const NodeView& node, const std::vector<GpuUsage>& gpus, bool pending) const;
+  int64_t RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const;
+  std::optional<int64_t> PendingOf(const NodeRow& node) const;
+  int64_t HeldOf(const NodeRow& node, const ledger::PodEntry& pod, int index) const;
+  std::string RowsOf(const NodeRow& node, const std::vector<GpuColumn>& gpus, bool pending) const;
   static std::string Line(size_t length) { return std::string(length, '-') + "\n"; }
   static std::string Share(const Usage& usage) {
     return fmt::format("{}/{} ({}%)", usage.used, usage.total, Percent(usage));
@@ -55,16 +54,16 @@ class Inspection {
   static int64_t Percent(const Usage& usage) {
     return usage.total == 0 ? 0 : usage.used * 100 / usage.total;
   }
-  static std::string AddressOf(const NodeView& node) {
+  static std::string AddressOf(const NodeRow& node) {
     return node.facts.internal_ip.empty() ? "unknown" : Printable(node.facts.internal_ip);
   }
 
-  std::vector<NodeView> nodes_;
+  std::vector<NodeRow> nodes_;
   device::MemoryUnit unit_;
 };
 
-std::vector<GpuUsage> Inspection::GpusOf(const NodeView& node) const {
-  std::vector<GpuUsage> gpus;
+std::vector<GpuColumn> Inspection::GpusOf(const NodeRow& node) const {
+  std::vector<GpuColumn> gpus;
   std::map<int, std::pair<Bytes, Bytes>> sums;  // used and total
   for (const DeviceView& device : node.devices) {
     if (device.gpu == nullptr) continue;
@@ -83,8 +82,8 @@ std::vector<GpuUsage> Inspection::GpusOf(const NodeView& node) const {
   return gpus;
 }
 
-int64_t Inspection::RequestOf(const NodeView& node, const ledger::PodEntry& pod) const {
-  const device::Request& request = pod.ask.request;
+int64_t Inspection::RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const {
+  const device::DeviceRequest& request = pod.request.devices;
   Bytes sum = request.OneGpuShare().memory;
   for (const device::ContainerRequest& container : request.containers) {
     if (container.dialect == device::Dialect::kNone) continue;
@@ -96,7 +95,7 @@ int64_t Inspection::RequestOf(const NodeView& node, const ledger::PodEntry& pod)
   return Up(sum);
 }
 
-std::optional<int64_t> Inspection::PendingOf(const NodeView& node) const {
+std::optional<int64_t> Inspection::PendingOf(const NodeRow& node) const {
   std::optional<int64_t> pending;
   for (const ledger::PodEntry* pod : node.pods) {
     if (IsPending(*pod)) pending = pending.value_or(0) + RequestOf(node, *pod);
@@ -104,7 +103,7 @@ std::optional<int64_t> Inspection::PendingOf(const NodeView& node) const {
   return pending;
 }
 
-int64_t Inspection::HeldOf(const NodeView& node, const ledger::PodEntry& pod, int index) const {
+int64_t Inspection::HeldOf(const NodeRow& node, const ledger::PodEntry& pod, int index) const {
   Bytes sum;
   for (const DeviceView& device : node.devices) {
     if (device.gpu == nullptr || device.gpu->index != index) continue;
@@ -120,8 +119,8 @@ int64_t Inspection::HeldOf(const NodeView& node, const ledger::PodEntry& pod, in
 std::string Inspection::Summary() const {
   size_t columns = 0;
   bool any_pending = false;
-  for (const NodeView& node : nodes_) {
-    for (const GpuUsage& gpu : GpusOf(node)) {
+  for (const NodeRow& node : nodes_) {
+    for (const GpuColumn& gpu : GpusOf(node)) {
       columns = std::max(columns, static_cast<size_t>(gpu.index) + 1);
     }
     any_pending = any_pending || PendingOf(node).has_value();
@@ -132,10 +131,10 @@ std::string Inspection::Summary() const {
   text += fmt::format("GPU Memory({})\n", NameOf(unit_));
   Usage cluster;
   size_t line = 0;
-  for (const NodeView& node : nodes_) {
+  for (const NodeRow& node : nodes_) {
     std::vector<std::string> cells(columns, "0/0");
     Usage sum;
-    for (const GpuUsage& gpu : GpusOf(node)) {
+    for (const GpuColumn& gpu : GpusOf(node)) {
       cells[static_cast<size_t>(gpu.index)] = fmt::format("{}/{}", gpu.used, gpu.total);
       sum.used += gpu.used;
       sum.total += gpu.total;
@@ -155,13 +154,13 @@ std::string Inspection::Summary() const {
   return AlignTabs(text);
 }
 
-std::string Inspection::RowsOf(const NodeView& node, const std::vector<GpuUsage>& gpus,
+std::string Inspection::RowsOf(const NodeRow& node, const std::vector<GpuColumn>& gpus,
                                bool pending) const {
   std::string rows;
   for (const ledger::PodEntry* pod : node.pods) {
-    rows += fmt::format("{}\t{}\t", Printable(pod->ask.name), Printable(pod->ask.ns));
+    rows += fmt::format("{}\t{}\t", Printable(pod->request.name), Printable(pod->request.ns));
     const bool waits = IsPending(*pod);
-    for (const GpuUsage& gpu : gpus) {
+    for (const GpuColumn& gpu : gpus) {
       rows += fmt::format("{}\t", waits ? 0 : HeldOf(node, *pod, gpu.index));
     }
     if (pending) rows += fmt::format("{}\t", waits ? RequestOf(node, *pod) : 0);
@@ -174,13 +173,13 @@ std::string Inspection::Details() const {
   std::string text;
   Usage cluster;
   size_t line = 0;
-  for (const NodeView& node : nodes_) {
-    const std::vector<GpuUsage> gpus = GpusOf(node);
+  for (const NodeRow& node : nodes_) {
+    const std::vector<GpuColumn> gpus = GpusOf(node);
     const std::optional<int64_t> pending = PendingOf(node);
     text += fmt::format("\nNAME:\t{}\nIPADDRESS:\t{}\n\nNAME\tNAMESPACE\t", node.entry->node.name,
                         AddressOf(node));
     Usage sum{.used = pending.value_or(0)};
-    for (const GpuUsage& gpu : gpus) {
+    for (const GpuColumn& gpu : gpus) {
       text += fmt::format("GPU{}(Allocated)\t", gpu.index);
       sum.used += gpu.used;
       sum.total += gpu.total;
@@ -199,47 +198,12 @@ std::string Inspection::Details() const {
 
 }  // namespace
 
-std::string AlignTabs(std::string_view text) {
-  constexpr size_t kPadding = 2;
-  struct Line {
-    std::vector<std::string_view> cells;
-    std::vector<size_t> widths;
-    bool Ends(size_t column) const { return column + 1 < cells.size(); }
-  };
-  std::vector<Line> lines;
-  size_t columns = 0;
-  for (const std::string_view line : Split(text, '\n')) {
-    lines.push_back({Split(line, '\t'), {}});
-    lines.back().widths.resize(lines.back().cells.size());
-    columns = std::max(columns, lines.back().cells.size());
-  }
-  for (size_t column = 0; column < columns; ++column) {
-    for (size_t first = 0, end = 0; first < lines.size(); first = std::max(end, first + 1)) {
-      size_t width = 0;
-      for (end = first; end < lines.size() && lines[end].Ends(column); ++end) {
-        width = std::max(width, WidthOf(lines[end].cells[column]) + kPadding);
-      }
-      for (size_t n = first; n < end; ++n) lines[n].widths[column] = width;
-    }
-  }
-  std::string out;
-  for (size_t n = 0; n < lines.size(); ++n) {
-    if (n > 0) out += '\n';
-    const auto& [cells, widths] = lines[n];
-    for (size_t column = 0; column < cells.size(); ++column) {
-      out += cells[column];
-      if (lines[n].Ends(column)) out.append(widths[column] - WidthOf(cells[column]), ' ');
-    }
-  }
-  return out;
-}
-
-Result<std::string> InspectGpushare(const View& view, const InspectOptions& options) {
-  std::vector<NodeView> nodes;
+Result<std::string> InspectGpushare(const ClusterView& view, const InspectOptions& options) {
+  std::vector<NodeRow> nodes;
   if (options.node.empty()) {
     nodes = view.Nodes();
   } else {
-    ASSIGN_OR_RETURN(NodeView node, view.Node(options.node));
+    ASSIGN_OR_RETURN(NodeRow node, view.Node(options.node));
     nodes.push_back(std::move(node));
   }
   const Inspection inspection(view, std::move(nodes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON objects that several commands share. Private to this room.
+// JSON objects that several commands share. Included only in src/cli.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,6 @@ Json JsonOfDevice(const DeviceView& device);
 // namespace, name, uid, and its share of the device.
 Json JsonOfHolding(const Holding& holding);
 // A pod of `tessera pods -o json`.
-Json JsonOfPod(const View& view, const ledger::PodEntry& pod);
+Json JsonOfPod(const ClusterView& view, const ledger::PodEntry& pod);
 
 }  // namespace tessera::cli

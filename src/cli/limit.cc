@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kNone = "none";
 
 bool HasContainer(const ledger::PodEntry& pod, const std::string& name) {
-  return std::ranges::any_of(pod.ask.request.containers, [&](const auto& container) {
+  return std::ranges::any_of(pod.request.devices.containers, [&](const auto& container) {
     return container.name == name && container.dialect != device::Dialect::kNone;
   });
 }
@@ -27,7 +27,7 @@ bool HasGpu(const ledger::PodEntry& pod, const std::string& uuid) {
 }
 
 // One kind of limit: its flag, its annotation, and the maximum for a share.
-struct MemoryKind {
+struct MemoryLimitKind {
   static constexpr std::string_view kFlag = "--memory";
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
   static auto Parse(std::string_view text) { return device::ParseMemoryLimits(text); }
@@ -37,13 +37,13 @@ struct MemoryKind {
   static std::string Text(Bytes memory) { return MemoryText(memory); }
 };
 
-struct ComputeKind {
+struct ComputeLimitKind {
   static constexpr std::string_view kFlag = "--compute";
   static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
   static auto Parse(std::string_view text) { return device::ParseComputeLimits(text); }
   static MilliGpu MaxOf(const ledger::PodEntry& pod, const device::DeviceShare& share) {
     if (share.compute == MilliGpu(0)) return share.compute;
-    return std::max(share.compute, pod.ask.request.elastic_limit.value_or(MilliGpu(0)));
+    return std::max(share.compute, pod.request.devices.elastic_limit.value_or(MilliGpu(0)));
   }
   static std::string Text(MilliGpu compute) {
     return fmt::format("{} hundredths of the time", compute.count() / 10);
@@ -78,7 +78,7 @@ Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limit
         Code::kInvalidArgument,
         "\"{}\" is neither a container of pod {} with GPUs nor the UUID of one of them: see "
         "\"tessera explain\"",
-        limit.only, pod.ask.Text());
+        limit.only, pod.request.Text());
   }
   for (const auto& [container, shares] : pod.assignment.containers) {
     for (const device::DeviceShare& share : shares) {
@@ -116,19 +116,19 @@ std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
 
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
   Json annotations = Json::MakeObject();
-  RETURN_IF_ERROR(SetAnnotation<MemoryKind>(pod, limits.memory, &annotations));
-  RETURN_IF_ERROR(SetAnnotation<ComputeKind>(pod, limits.compute, &annotations));
+  RETURN_IF_ERROR(SetAnnotation<MemoryLimitKind>(pod, limits.memory, &annotations));
+  RETURN_IF_ERROR(SetAnnotation<ComputeLimitKind>(pod, limits.compute, &annotations));
   if (annotations.members().empty()) {
     return Error(Code::kInvalidArgument, "want an amount, such as {} 8Gi or {} 20, or \"none\"",
-                 MemoryKind::kFlag, ComputeKind::kFlag);
+                 MemoryLimitKind::kFlag, ComputeLimitKind::kFlag);
   }
   return Json::MakeObject(
-      {{"metadata", Json::MakeObject({{"uid", Json::String(pod.ask.uid.view())},
+      {{"metadata", Json::MakeObject({{"uid", Json::String(pod.request.uid.view())},
                                       {"annotations", std::move(annotations)}})}});
 }
 
-Status CheckLimited(const std::vector<GpuUse>& uses) {
-  for (const GpuUse& use : uses) {
+Status CheckLimited(const std::vector<ContainerUse>& uses) {
+  for (const ContainerUse& use : uses) {
     if (use.limited) continue;
     return Error(
         Code::kFailedPrecondition,
@@ -141,37 +141,37 @@ Status CheckLimited(const std::vector<GpuUse>& uses) {
 }
 
 std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
-                      const std::vector<GpuUse>& uses) {
-  Paper paper(false);
+                      const std::vector<ContainerUse>& uses) {
+  TextOutput output(false);
   bool any = false;
   for (const auto& [container, shares] : pod.assignment.containers) {
     for (const device::DeviceShare& share : shares) {
       if (share.compute == kWholeGpu) continue;
-      const std::string memory = TextOf<MemoryKind>(pod, container, share, limits.memory);
-      const std::string compute = TextOf<ComputeKind>(pod, container, share, limits.compute);
+      const std::string memory = TextOf<MemoryLimitKind>(pod, container, share, limits.memory);
+      const std::string compute = TextOf<ComputeLimitKind>(pod, container, share, limits.compute);
       if (memory.empty() && compute.empty()) continue;
       const char* between = memory.empty() || compute.empty() ? "" : " and ";
-      paper.Line(fmt::format("Container {} may use {}{}{} of {}.", container, memory, between,
-                             compute, share.uuid));
+      output.Line(fmt::format("Container {} may use {}{}{} of {}.", container, memory, between,
+                              compute, share.uuid));
       any = true;
-      const auto use = std::ranges::find_if(uses, [&, &name = container](const GpuUse& each) {
+      const auto use = std::ranges::find_if(uses, [&, &name = container](const ContainerUse& each) {
         return each.container == name && each.uuid == share.uuid;
       });
-      const auto parsed = MemoryKind::Parse(limits.memory == kNone ? "" : limits.memory);
+      const auto parsed = MemoryLimitKind::Parse(limits.memory == kNone ? "" : limits.memory);
       if (memory.empty() || !parsed.ok() || use == uses.end()) continue;
-      const Bytes most =
-          device::LimitFor(*parsed, container, share.uuid).value_or(MemoryKind::MaxOf(pod, share));
+      const Bytes most = device::LimitFor(*parsed, container, share.uuid)
+                             .value_or(MemoryLimitKind::MaxOf(pod, share));
       if (use->used <= most) continue;
-      paper.Line(fmt::format("It holds {} now: its allocations fail until it holds less.",
-                             MemoryText(use->used)));
+      output.Line(fmt::format("It holds {} now: its allocations fail until it holds less.",
+                              MemoryText(use->used)));
     }
   }
   if (pod.assignment.containers.empty()) {
-    paper.Line("The limit takes effect when the pod is placed.");
+    output.Line("The limit takes effect when the pod is placed.");
   } else if (!any) {
-    paper.Line("Nothing changes: no container of the pod has such a limit.");
+    output.Line("Nothing changes: no container of the pod has such a limit.");
   }
-  return paper.Take();
+  return output.Take();
 }
 
 }  // namespace tessera::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera limit`: changes the GPU limits of a pod's containers by annotations, which the agent of
 // the node applies (src/device/limit_annotations.h). They are written with the user's credentials.
-// Pure. Private to this room.
+// Pure. Included only in src/cli.
 #pragma once
 
 #include <string>
@@ -23,9 +23,9 @@ struct NewLimits {
 // exceeds the grant, or names a container or GPU that the pod does not have.
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
 // FAILED_PRECONDITION: a container of the pod, whose uses the agent reports, has no limiter.
-Status CheckLimited(const std::vector<GpuUse>& uses);
+Status CheckLimited(const std::vector<ContainerUse>& uses);
 // Describes the patch for the user, and which containers of `uses` hold more than they may then.
 std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
-                      const std::vector<GpuUse>& uses = {});
+                      const std::vector<ContainerUse>& uses = {});
 
 }  // namespace tessera::cli

@@ -13,7 +13,7 @@ class LimitTest : public ::testing::Test {
   LimitTest() { FillSample(cluster_); }
   const ledger::PodEntry& Entry(const std::string& name) {
     for (const auto& [uid, pod] : cluster_.ledger().pods()) {
-      if (pod.ask.name == name) return pod;
+      if (pod.request.name == name) return pod;
     }
     ADD_FAILURE() << name;
     return cluster_.ledger().pods().begin()->second;
@@ -76,7 +76,7 @@ TEST_F(LimitTest, LowersComputeAloneAndWithMemory) {
 }
 
 TEST_F(LimitTest, TellsWhatAContainerHoldsBeyondItsNewLimit) {
-  const GpuUse use{.container = "main", .uuid = "GPU-big-1", .used = Bytes(int64_t{3} << 30)};
+  const ContainerUse use{.container = "main", .uuid = "GPU-big-1", .used = Bytes(int64_t{3} << 30)};
   EXPECT_EQ(LimitText(Entry("nginx"), {"2Gi", ""}, {use}),
             "Container main may use 2 GiB of GPU-big-1.\n"
             "It holds 3 GiB now: its allocations fail until it holds less.\n");
@@ -85,9 +85,9 @@ TEST_F(LimitTest, TellsWhatAContainerHoldsBeyondItsNewLimit) {
 }
 
 TEST_F(LimitTest, NoLimitIsWrittenForAContainerWithoutLimiter) {
-  const GpuUse limited{.node = "n1", .container = "main", .uuid = "GPU-1"};
+  const ContainerUse limited{.node = "n1", .container = "main", .uuid = "GPU-1"};
   EXPECT_TRUE(CheckLimited({limited}).ok());
-  GpuUse unlimited = limited;
+  ContainerUse unlimited = limited;
   unlimited.limited = false;
   const Status status = CheckLimited({limited, unlimited});
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);

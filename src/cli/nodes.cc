@@ -8,20 +8,20 @@
 namespace tessera::cli {
 namespace {
 
-Cell StatusOf(const NodeView& node) {
+Cell StatusOf(const NodeRow& node) {
   const ledger::NodeEntry& entry = *node.entry;
   std::string text = entry.ready ? "Ready" : "NotReady";
   if (entry.unschedulable) text += ",Cordoned";
   if (node.unhealthy() > 0) text += fmt::format(",{} unhealthy", node.unhealthy());
   const std::string& why = entry.problem.empty() ? entry.node.inventory->problem : entry.problem;
   if (!why.empty()) text += ": " + why;
-  const bool well = entry.ready && node.unhealthy() == 0 && why.empty();
-  return {text, !well ? Tone::kBad : entry.unschedulable ? Tone::kPlain : Tone::kGood};
+  const bool healthy = entry.ready && node.unhealthy() == 0 && why.empty();
+  return {text, !healthy ? Tone::kBad : entry.unschedulable ? Tone::kPlain : Tone::kGood};
 }
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
-Json JsonOfNode(const NodeView& node) {
+Json JsonOfNode(const NodeRow& node) {
   const ledger::NodeEntry& entry = *node.entry;
   Json json = Json::MakeObject({
       {"name", Json::String(entry.node.name)},
@@ -50,29 +50,30 @@ Json JsonOfNode(const NodeView& node) {
 }  // namespace
 
 std::string Serialize(const Json& json, Style style) {
-  return style.format == Format::kYaml ? WriteYaml(json) : PrintableJson(json.Pretty()) + "\n";
+  return style.format == OutputFormat::kYaml ? WriteYaml(json)
+                                             : PrintableJson(json.Pretty()) + "\n";
 }
 
-std::string ShowNodes(const View& view, Style style) {
-  const std::vector<NodeView> nodes = view.Nodes();
+std::string ShowNodes(const ClusterView& view, Style style) {
+  const std::vector<NodeRow> nodes = view.Nodes();
   if (style.for_machines()) {
     Json list = Json::MakeArray();
-    for (const NodeView& node : nodes) list.Append(JsonOfNode(node));
+    for (const NodeRow& node : nodes) list.Append(JsonOfNode(node));
     return Serialize(Json::MakeObject({{"nodes", std::move(list)}}), style);
   }
-  Paper paper(style.color);
+  TextOutput output(style.color);
   if (nodes.empty()) {
-    paper.Line(
+    output.Line(
         "No node has GPUs. tessera-agent writes GPUs to annotation tessera.dev/devices of its "
         "Node: "
         "check the agents: kubectl get pods -A -l app.kubernetes.io/name=tessera-agent");
-    return paper.Take();
+    return output.Take();
   }
   std::vector<std::string> columns{"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"};
   if (style.wide()) columns.insert(columns.end(), {"POOL", "DRIVER", "INTERNAL-IP"});
   columns.emplace_back("STATUS");
-  Table table(std::move(columns));
-  for (const NodeView& node : nodes) {
+  TextTable table(std::move(columns));
+  for (const NodeRow& node : nodes) {
     std::vector<Cell> row{
         node.entry->node.name,
         OrDash(node.model),
@@ -89,8 +90,8 @@ std::string ShowNodes(const View& view, Style style) {
     row.push_back(StatusOf(node));
     table.Add(std::move(row));
   }
-  paper.Add(table);
-  return paper.Take();
+  output.Add(table);
+  return output.Take();
 }
 
 }  // namespace tessera::cli

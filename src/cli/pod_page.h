@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a page that a pod of tessera-system serves over HTTP, through the API server (pods/proxy).
-// So no port of a pod need be open to people; RBAC decides who may read it. Private to this room.
+// So no port of a pod need be open to people; RBAC decides who may read it. Included only in
+// src/cli.
 #pragma once
 
 #include <functional>

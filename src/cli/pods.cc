@@ -7,23 +7,23 @@
 namespace tessera::cli {
 namespace {
 
+using ledger::BindingState;
 using ledger::PodEntry;
-using ledger::Standing;
 
 Cell StatusOf(const PodEntry& pod) {
-  std::string text = pod.standing == Standing::kWaiting ? "Waiting" : "Placed";
+  std::string text = pod.binding_state == BindingState::kWaiting ? "Waiting" : "Placed";
   if (pod.deleting) text = "Leaving";
   if (!pod.problem.empty()) return {text + ": " + pod.problem, Tone::kBad};
   if (pod.guessed()) return {text + ": the agent has not said which GPUs", Tone::kPlain};
-  return {text, pod.standing == Standing::kWaiting ? Tone::kPlain : Tone::kGood};
+  return {text, pod.binding_state == BindingState::kWaiting ? Tone::kPlain : Tone::kGood};
 }
 
 }  // namespace
 
-Json JsonOfPod(const View& view, const PodEntry& pod) {
+Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
   const device::MemoryUnit unit = view.ledger().options().gpu_mem_unit;
   Json containers = Json::MakeArray();
-  for (const device::ContainerRequest& container : pod.ask.request.containers) {
+  for (const device::ContainerRequest& container : pod.request.devices.containers) {
     if (container.dialect == device::Dialect::kNone) continue;
     Json json = Json::MakeObject({{"name", Json::String(container.name)},
                                   {"asks", Json::String(RequestText(container, unit))}});
@@ -39,10 +39,10 @@ Json JsonOfPod(const View& view, const PodEntry& pod) {
     json.Set("gpus", std::move(shares));
     containers.Append(std::move(json));
   }
-  Json json = Json::MakeObject({{"namespace", Json::String(pod.ask.ns)},
-                                {"name", Json::String(pod.ask.name)},
-                                {"uid", Json::String(pod.ask.uid.view())},
-                                {"placed", Json::Bool(pod.standing != Standing::kWaiting)},
+  Json json = Json::MakeObject({{"namespace", Json::String(pod.request.ns)},
+                                {"name", Json::String(pod.request.name)},
+                                {"uid", Json::String(pod.request.uid.view())},
+                                {"placed", Json::Bool(pod.binding_state != BindingState::kWaiting)},
                                 {"node", Json::String(pod.node)},
                                 {"containers", std::move(containers)}});
   if (pod.deleting) json.Set("deleting", Json::Bool(true));
@@ -51,32 +51,32 @@ Json JsonOfPod(const View& view, const PodEntry& pod) {
   return json;
 }
 
-std::string ShowPods(const View& view, std::string_view ns, Style style) {
+std::string ShowPods(const ClusterView& view, std::string_view ns, Style style) {
   const std::vector<const PodEntry*> pods = view.Pods(ns);
   if (style.for_machines()) {
     Json list = Json::MakeArray();
     for (const PodEntry* pod : pods) list.Append(JsonOfPod(view, *pod));
     return Serialize(Json::MakeObject({{"pods", std::move(list)}}), style);
   }
-  Paper paper(style.color);
+  TextOutput output(style.color);
   if (pods.empty()) {
-    paper.Line(ns.empty() ? "No pod requests GPUs."
-                          : fmt::format("No pod in namespace {} requests GPUs; -A shows all "
-                                        "namespaces.",
-                                        ns));
-    return paper.Take();
+    output.Line(ns.empty() ? "No pod requests GPUs."
+                           : fmt::format("No pod in namespace {} requests GPUs; -A shows all "
+                                         "namespaces.",
+                                         ns));
+    return output.Take();
   }
   std::vector<std::string> columns;
   if (ns.empty()) columns.emplace_back("NAMESPACE");
   columns.insert(columns.end(), {"NAME", "ASKS FOR", "NODE", "GPUS"});
   if (style.wide()) columns.insert(columns.end(), {"PRIORITY", "UUIDS"});
   columns.emplace_back("STATUS");
-  Table table(std::move(columns));
+  TextTable table(std::move(columns));
   for (const PodEntry* pod : pods) {
     std::vector<Cell> row;
-    if (ns.empty()) row.emplace_back(pod->ask.ns);
-    row.emplace_back(pod->ask.name);
-    row.emplace_back(RequestText(pod->ask.request, view.ledger().options().gpu_mem_unit));
+    if (ns.empty()) row.emplace_back(pod->request.ns);
+    row.emplace_back(pod->request.name);
+    row.emplace_back(RequestText(pod->request.devices, view.ledger().options().gpu_mem_unit));
     row.emplace_back(pod->node.empty() ? "-" : pod->node);
     const std::vector<DeviceView> devices = view.DevicesOf(*pod);
     std::string names, uuids;
@@ -87,14 +87,14 @@ std::string ShowPods(const View& view, std::string_view ns, Style style) {
     }
     row.emplace_back(names.empty() ? "-" : names);
     if (style.wide()) {
-      row.emplace_back(fmt::format("{}", pod->ask.priority));
+      row.emplace_back(fmt::format("{}", pod->request.priority));
       row.emplace_back(uuids.empty() ? "-" : uuids);
     }
     row.push_back(StatusOf(*pod));
     table.Add(std::move(row));
   }
-  paper.Add(table);
-  return paper.Take();
+  output.Add(table);
+  return output.Take();
 }
 
 }  // namespace tessera::cli

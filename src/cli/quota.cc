@@ -25,9 +25,9 @@ std::string AmountText(std::optional<int64_t> milli, bool known) {
   return known ? "-" : "?";
 }
 
-void SayProblem(const Status& problem, Paper* paper) {
+void SayProblem(const Status& problem, TextOutput* output) {
   if (problem.ok()) return;
-  paper->Line("Limits are not known: " + Printable(problem.message()));
+  output->Line("Limits are not known: " + Printable(problem.message()));
 }
 
 }  // namespace
@@ -77,8 +77,8 @@ Json JsonOfLine(const QuotaLine& line) {
   return json;
 }
 
-Table QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
-  Table table({"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"});
+TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
+  TextTable table({"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"});
   for (const QuotaLine& line : lines) {
     std::optional<int64_t> left;
     if (line.limit_milli) left = *line.limit_milli - line.used_milli;
@@ -90,7 +90,8 @@ Table QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
   return table;
 }
 
-std::string ShowQuota(const View& view, std::string_view ns, const Status& problem, Style style) {
+std::string ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
+                      Style style) {
   const std::vector<QuotaLine> lines = QuotaLines(view.ledger(), ns);
   if (style.for_machines()) {
     Json list = Json::MakeArray();
@@ -99,19 +100,19 @@ std::string ShowQuota(const View& view, std::string_view ns, const Status& probl
     if (!problem.ok()) answer.Set("problem", Json::String(problem.message()));
     return Serialize(answer, style);
   }
-  Paper paper(style.color);
+  TextOutput output(style.color);
   if (!lines.empty()) {
-    paper.Add(QuotaTable(lines, problem.ok()));
-    SayProblem(problem, &paper);
-    return paper.Take();
+    output.Add(QuotaTable(lines, problem.ok()));
+    SayProblem(problem, &output);
+    return output.Take();
   }
   if (!problem.ok()) {
-    SayProblem(problem, &paper);
-    return paper.Take();
+    SayProblem(problem, &output);
+    return output.Take();
   }
-  paper.Line(ns.empty() ? "No namespace has a GPU quota, and none uses GPUs."
-                        : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns));
-  return paper.Take();
+  output.Line(ns.empty() ? "No namespace has a GPU quota, and none uses GPUs."
+                         : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns));
+  return output.Take();
 }
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quota usage and remainder by namespace. Private to this room.
+// Quota usage and remainder by namespace. Included only in src/cli.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct QuotaLine {
 // Lines of one namespace, or of all with limits or usage if `ns` is "".
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns);
 // If limits are not `known`, shows "?" for them.
-Table QuotaTable(const std::vector<QuotaLine>& lines, bool known = true);
+TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool known = true);
 Json JsonOfLine(const QuotaLine& line);
 
 }  // namespace tessera::cli

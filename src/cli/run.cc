@@ -39,7 +39,7 @@ int Fail(const Status& status) {
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
 class Command {
  public:
-  Command(CommandLine line, std::string default_namespace)
+  Command(CliOptions line, std::string default_namespace)
       : line_(std::move(line)), style_{line_.format, UseColor()} {
     if (line_.ns.empty()) line_.ns = std::move(default_namespace);
   }
@@ -73,8 +73,8 @@ class Command {
     if (!quota.ok()) {
       std::fprintf(stderr, "tessera: quotas are unknown: %s\n", Printable(quota.message()).c_str());
     }
-    if (line_.verb == Verb::kLimit) return Limit();
-    if (line_.verb == Verb::kExplain) return ReadUsage();
+    if (line_.verb == CliVerb::kLimit) return Limit();
+    if (line_.verb == CliVerb::kExplain) return ReadUsage();
     Print();
   }
 
@@ -115,11 +115,11 @@ class Command {
   }
 
   void PatchLimits(const kube::PodObject& pod, const Json& patch, Result<ClusterUses> uses) {
-    std::vector<GpuUse> of_pod;
+    std::vector<ContainerUse> of_pod;
     Status unchecked =
         uses.ok() && !uses->problems.empty() ? uses->problems.begin()->second : uses.status();
     if (uses.ok()) {
-      std::ranges::copy_if(uses->uses, std::back_inserter(of_pod), [&](const GpuUse& use) {
+      std::ranges::copy_if(uses->uses, std::back_inserter(of_pod), [&](const ContainerUse& use) {
         return use.ns == pod.meta.ns && use.pod == pod.meta.name;
       });
     }
@@ -177,19 +177,19 @@ class Command {
 
   Result<std::string> Answer() {
     ledger::ClusterLedger& ledger = session().ledger();
-    if (line_.verb == Verb::kExplain) {
+    if (line_.verb == CliVerb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
       return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr);
     }
-    const View view(ledger, session().facts());
+    const ClusterView view(ledger, session().facts());
     switch (line_.verb) {
-      case Verb::kNodes:
+      case CliVerb::kNodes:
         return ShowNodes(view, style_);
-      case Verb::kGpus:
+      case CliVerb::kGpus:
         return ShowGpus(view, line_.node, style_);
-      case Verb::kPods:
+      case CliVerb::kPods:
         return ShowPods(view, line_.all_namespaces ? "" : line_.ns, style_);
-      case Verb::kQuota:
+      case CliVerb::kQuota:
         return ShowQuota(view, quota_namespace_, session().quota_problem(), style_);
       default:
         return InspectGpushare(view, {line_.details, line_.node});
@@ -198,17 +198,17 @@ class Command {
 
   // Unknown quotas are an error only for `tessera quota`.
   int AnswerCode() const {
-    if (line_.verb != Verb::kQuota) return 0;
+    if (line_.verb != CliVerb::kQuota) return 0;
     return InfoOf(session().quota_problem().code()).exit_code;
   }
 
   // Only `pods` can omit other namespaces: the GPUs and quotas of a cluster depend on all pods.
   std::string PodsNamespace() const {
-    return line_.verb == Verb::kPods && !line_.all_namespaces ? line_.ns : "";
+    return line_.verb == CliVerb::kPods && !line_.all_namespaces ? line_.ns : "";
   }
 
   std::string ExplainedPod() const {
-    const bool one = line_.verb == Verb::kExplain || line_.verb == Verb::kLimit;
+    const bool one = line_.verb == CliVerb::kExplain || line_.verb == CliVerb::kLimit;
     return one ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
@@ -234,7 +234,7 @@ class Command {
     runner_->Quit();
   }
 
-  CommandLine line_;
+  CliOptions line_;
   const std::string quota_namespace_ = line_.ns;  // as given, without the default
   const Style style_;
   EpollTaskRunner* runner_ = nullptr;
@@ -250,7 +250,7 @@ class Command {
 }  // namespace
 
 int RunCli(int argc, const char* const* argv) {
-  CommandLine line;
+  CliOptions line;
   if (const std::optional<int> done = ParseCommandLine(argc, argv, &line)) return *done;
   const auto load_config = [kubeconfig = line.kubeconfig, context = line.context] {
     return FindClusterConfig(kubeconfig, context, ::getenv);
@@ -258,10 +258,10 @@ int RunCli(int argc, const char* const* argv) {
   Result<kube::Config> config = load_config();
   if (!config.ok()) return Fail(config.status());
   std::string ns = config->default_namespace;
-  if (line.verb == Verb::kTop) {
+  if (line.verb == CliVerb::kTop) {
     return RunTop(line, {line.format, UseColor()}, ns, *std::move(config));
   }
-  if (line.verb == Verb::kStatus) {
+  if (line.verb == CliVerb::kStatus) {
     return RunStatus(line, {line.format, UseColor()}, *std::move(config));
   }
   Command(std::move(line), std::move(ns)).Run(*std::move(config), load_config);

@@ -15,6 +15,13 @@ constexpr int kMaxFailures = 3;
 constexpr const char* kProbePath = "/version";
 constexpr Duration kProbePatience = std::chrono::seconds(10);
 
+Result<kube::Config> WithUsableCertificates(Result<kube::Config> config) {
+  if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config));
+  return config;
+}
+
+}  // namespace
+
 kube::ClientOptions ClientOptionsOf(Duration timeout) {
   kube::ClientOptions options;
   options.user_agent = "tessera-cli";
@@ -22,13 +29,6 @@ kube::ClientOptions ClientOptionsOf(Duration timeout) {
   options.max_attempts = 2;
   return options;
 }
-
-Result<kube::Config> WithUsableCertificates(Result<kube::Config> config) {
-  if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config));
-  return config;
-}
-
-}  // namespace
 
 Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, OnReady on_ready)
     : runner_(runner),
@@ -42,7 +42,7 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
                  "raise --timeout",
                  options_.config.server.ToString(),
                  std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
-                 last_trouble_.ok() ? "" : "; the last error was ", last_trouble_.message()));
+                 last_error_.ok() ? "" : "; the last error was ", last_error_.message()));
   });
   Begin(device::MemoryUnit::kGiB, true);
   if (options_.follow) ProbeLater();
@@ -70,15 +70,15 @@ void Session::Probe() {
            [this, sent](const Status& status) {
              // All other errors end the watches too.
              if (status.code() == Code::kDeadlineExceeded) {
-               SetTrouble(kProbePath, status.Annotate(fmt::format("GET {}", kProbePath)), sent);
+               SetOutage(kProbePath, status.Annotate(fmt::format("GET {}", kProbePath)), sent);
              }
              ProbeLater();
            }});
 }
 
-void Session::SetTrouble(std::string_view what, const Status& status, WallTime since) {
-  Trouble& trouble = troubles_.try_emplace(std::string(what), Trouble{{}, since}).first->second;
-  trouble.status = WithRemedy(what, status);
+void Session::SetOutage(std::string_view what, const Status& status, WallTime since) {
+  Outage& outage = outages_.try_emplace(std::string(what), Outage{{}, since}).first->second;
+  outage.status = WithRemedy(what, status);
 }
 
 void Session::Begin(device::MemoryUnit unit, bool with_quota) {
@@ -122,7 +122,7 @@ FactsOf Session::facts() const {
   return [this](const std::string& name) {
     if (snapshot_) return snapshot_->FactsOfNode(name);
     const kube::NodeObject* node = feed_->FindNode(name);
-    return node == nullptr ? NodeFacts{} : FactsIn(*node);
+    return node == nullptr ? NodeExtras{} : FactsIn(*node);
   };
 }
 
@@ -137,10 +137,10 @@ void Session::OnSynced() {
   Finish(Status::Ok());
 }
 
-std::optional<Session::Trouble> Session::trouble() const {
-  std::optional<Trouble> first;
-  for (const auto& [what, trouble] : troubles_) {
-    if (!first || trouble.since < first->since) first = trouble;
+std::optional<Session::Outage> Session::outage() const {
+  std::optional<Outage> first;
+  for (const auto& [what, outage] : outages_) {
+    if (!first || outage.since < first->since) first = outage;
   }
   return first;
 }
@@ -167,8 +167,8 @@ Status Session::WithRemedy(std::string_view what, const Status& status) const {
   }
 }
 
-void Session::OnTrouble(std::string_view what, const Status& status) {
-  last_trouble_ = status;
+void Session::OnError(std::string_view what, const Status& status) {
+  last_error_ = status;
   if (status.code() == Code::kAborted) {
     return BeginLater(ledger_->options().gpu_mem_unit, with_quota_);
   }
@@ -193,7 +193,7 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
   }
   // INVALID_ARGUMENT: one object is invalid.
   if (what != "quota" && status.code() != Code::kInvalidArgument) {
-    SetTrouble(what, status, runner_.clock().WallNow());
+    SetOutage(what, status, runner_.clock().WallNow());
   }
   if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kMaxFailures)) {
     Finish(WithRemedy(what, status));
@@ -231,8 +231,9 @@ Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,
   std::vector<std::string> here;
   std::string elsewhere;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.ask.ns == ns) here.push_back(pod.ask.name);
-    if (pod.ask.ns != ns && pod.ask.name == name && elsewhere.empty()) elsewhere = pod.ask.ns;
+    if (pod.request.ns == ns) here.push_back(pod.request.name);
+    if (pod.request.ns != ns && pod.request.name == name && elsewhere.empty())
+      elsewhere = pod.request.ns;
   }
   if (!elsewhere.empty()) {
     return Error(Code::kNotFound, "there is no pod \"{}\" in namespace {}, but in {}: -n {}", name,

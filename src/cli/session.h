@@ -61,12 +61,12 @@ class Session final : private ledger::ClusterFeed::Delegate {
   const Status& quota_problem() const { return quota_problem_; }
 
   // Why the ledger no longer follows the cluster: the server rejects us or is unreachable.
-  struct Trouble {
+  struct Outage {
     Status status;  // with the remedy
     WallTime since;
   };
   // nullopt while it follows.
-  std::optional<Trouble> trouble() const;
+  std::optional<Outage> outage() const;
 
  private:
   // Reads the cluster from the start, with or without quotas.
@@ -75,13 +75,13 @@ class Session final : private ledger::ClusterFeed::Delegate {
   void Finish(Status status);
   void ProbeLater();
   void Probe();
-  void SetTrouble(std::string_view what, const Status& status, WallTime since);
+  void SetOutage(std::string_view what, const Status& status, WallTime since);
   Status WithRemedy(std::string_view what, const Status& status) const;
 
   void OnSynced() override;
   void OnQuota() override { quota_problem_ = Status::Ok(); }
-  void OnTrouble(std::string_view what, const Status& status) override;
-  void OnRecovered(std::string_view what) override { troubles_.erase(std::string(what)); }
+  void OnError(std::string_view what, const Status& status) override;
+  void OnRecovered(std::string_view what) override { outages_.erase(std::string(what)); }
 
   TaskRunner& runner_;
   const SessionOptions options_;
@@ -90,14 +90,17 @@ class Session final : private ledger::ClusterFeed::Delegate {
   int failures_ = 0;
   bool with_quota_ = true;
   Status quota_problem_;
-  Status last_trouble_;
-  std::map<std::string, Trouble> troubles_;  // by nodes, pods and the probe
+  Status last_error_;
+  std::map<std::string, Outage> outages_;  // by nodes, pods and the probe
   kube::Operation probe_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;
   std::unique_ptr<ledger::ClusterFeed> feed_;  // replaces snapshot_ if it follows
   WeakPtrFactory<Session> weak_{this};
 };
+
+// Options of a command's client, which retries once.
+kube::ClientOptions ClientOptionsOf(Duration timeout);
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the
 // pod's service account. FAILED_PRECONDITION lists the places searched.

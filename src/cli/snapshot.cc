@@ -15,15 +15,15 @@ namespace {
 
 // Passes each object of a collection to a sink, once.
 template <typename T>
-class Collector final : private kube::Watch::Delegate {
+class ListCollector final : private kube::Watch::Delegate {
  public:
   struct Sink {
     std::function<void(T)> on_object;
     std::function<void()> on_end;
-    std::function<void(const Status&)> on_trouble;
+    std::function<void(const Status&)> on_error;
   };
 
-  Collector(kube::Client& client, kube::ListQuery what, kube::Keep keep, Sink sink)
+  ListCollector(kube::Client& client, kube::ListQuery what, kube::Keep keep, Sink sink)
       : keep_(std::move(keep)), sink_(std::move(sink)) {
     what.type = T::kType;
     what.encoding = kube::Encoding::kProtobuf;
@@ -35,7 +35,7 @@ class Collector final : private kube::Watch::Delegate {
  private:
   void OnListBegin() override {
     if (std::exchange(begun_, true)) {
-      sink_.on_trouble(Error(Code::kAborted, "the list was interrupted and restarts"));
+      sink_.on_error(Error(Code::kAborted, "the list was interrupted and restarts"));
     }
   }
   void OnListEnd() override {
@@ -45,11 +45,11 @@ class Collector final : private kube::Watch::Delegate {
   void OnObject(const kube::RawObject& raw) override {
     T object;
     const Status status = kube::DecodeObject(raw, keep_, &object);
-    if (!status.ok()) return sink_.on_trouble(status);
+    if (!status.ok()) return sink_.on_error(status);
     sink_.on_object(std::move(object));
   }
   void OnDeleted(const kube::RawObject&) override {}
-  void OnTrouble(const Status& status, Duration) override { sink_.on_trouble(status); }
+  void OnError(const Status& status, Duration) override { sink_.on_error(status); }
 
   const kube::Keep keep_;
   const Sink sink_;
@@ -59,8 +59,8 @@ class Collector final : private kube::Watch::Delegate {
 
 }  // namespace
 
-NodeFacts FactsIn(const kube::NodeObject& node) {
-  NodeFacts facts{.internal_ip = node.internal_ip};
+NodeExtras FactsIn(const kube::NodeObject& node) {
+  NodeExtras facts{.internal_ip = node.internal_ip};
   const auto offered = node.allocatable.find(names::kResourceGpuMem);
   if (offered == node.allocatable.end()) return facts;
   const Result<int64_t> count = device::ParseWholeQuantity(offered->second);
@@ -71,40 +71,40 @@ NodeFacts FactsIn(const kube::NodeObject& node) {
 struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
       : ledger(ledger), options(std::move(o)), delegate(delegate) {
-    nodes.emplace(
-        client, kube::ListQuery{}, ledger::KeepOfNodes(ledger.options().labels),
-        Collector<kube::NodeObject>::Sink{[this](const kube::NodeObject& node) { TakeNode(node); },
-                                          [this] { EndPart(); }, TroubleWith("nodes")});
-    pods.emplace(
-        client, kube::ListQuery{.ns = options.feed.pods_ns}, ledger::KeepOfPods(),
-        Collector<kube::PodObject>::Sink{[this](kube::PodObject pod) { TakePod(std::move(pod)); },
-                                         [this] { EndPart(); }, TroubleWith("pods")});
+    nodes.emplace(client, kube::ListQuery{}, ledger::KeepOfNodes(ledger.options().labels),
+                  ListCollector<kube::NodeObject>::Sink{
+                      [this](const kube::NodeObject& node) { TakeNode(node); },
+                      [this] { EndList(); }, ErrorHandlerFor("nodes")});
+    pods.emplace(client, kube::ListQuery{.ns = options.feed.pods_ns}, ledger::KeepOfPods(),
+                 ListCollector<kube::PodObject>::Sink{
+                     [this](kube::PodObject pod) { TakePod(std::move(pod)); },
+                     [this] { EndList(); }, ErrorHandlerFor("pods")});
     if (options.feed.quota_name.empty()) {
-      EndPart();
+      EndList();
       return;
     }
     quota.emplace(client,
                   kube::ListQuery{.ns = options.feed.quota_ns,
                                   .field_selector = "metadata.name=" + options.feed.quota_name},
                   kube::Keep{},
-                  Collector<kube::ConfigMapObject>::Sink{
+                  ListCollector<kube::ConfigMapObject>::Sink{
                       [this](const kube::ConfigMapObject& map) { TakeQuota(map); },
-                      [this] { EndPart(); }, TroubleWith("quota")});
+                      [this] { EndList(); }, ErrorHandlerFor("quota")});
   }
 
-  std::function<void(const Status&)> TroubleWith(std::string_view what) {
-    return [this, what](const Status& status) { delegate.OnTrouble(what, status); };
+  std::function<void(const Status&)> ErrorHandlerFor(std::string_view what) {
+    return [this, what](const Status& status) { delegate.OnError(what, status); };
   }
 
-  void EndPart() {
-    if (--parts == 0) delegate.OnSynced();
+  void EndList() {
+    if (--pending_lists == 0) delegate.OnSynced();
   }
 
   void TakeNode(const kube::NodeObject& node) {
     facts.insert_or_assign(node.meta.name, FactsIn(node));
     ledger.SetNode(node);
     const std::string& problem = ledger.FindNode(node.meta.name)->problem;
-    if (!problem.empty()) delegate.OnTrouble("nodes", Status(Code::kInvalidArgument, problem));
+    if (!problem.empty()) delegate.OnError("nodes", Status(Code::kInvalidArgument, problem));
   }
 
   void TakePod(kube::PodObject object) {
@@ -114,7 +114,7 @@ struct Snapshot::State {
 
   void TakeQuota(const kube::ConfigMapObject& map) {
     const Result<placement::QuotaConfig> config = ledger::QuotaIn(map, options.feed.quota_key);
-    if (!config.ok()) return delegate.OnTrouble("quota", config.status());
+    if (!config.ok()) return delegate.OnError("quota", config.status());
     ledger.SetQuota(*config);
     delegate.OnQuota();
   }
@@ -122,12 +122,12 @@ struct Snapshot::State {
   ledger::ClusterLedger& ledger;
   const Options options;
   Delegate& delegate;
-  int parts = 3;  // lists that have not ended
-  std::unordered_map<std::string, NodeFacts> facts;
+  int pending_lists = 3;  // lists that have not ended
+  std::unordered_map<std::string, NodeExtras> facts;
   std::optional<kube::PodObject> pod;
-  std::optional<Collector<kube::NodeObject>> nodes;
-  std::optional<Collector<kube::PodObject>> pods;
-  std::optional<Collector<kube::ConfigMapObject>> quota;
+  std::optional<ListCollector<kube::NodeObject>> nodes;
+  std::optional<ListCollector<kube::PodObject>> pods;
+  std::optional<ListCollector<kube::ConfigMapObject>> quota;
 };
 
 Snapshot::Snapshot(kube::Client& client, ledger::ClusterLedger& ledger, Options options,
@@ -139,9 +139,9 @@ const kube::PodObject* Snapshot::FindPod(const std::string& key) const {
   return state_->pod && kube::KeyOf(state_->pod->meta) == key ? &*state_->pod : nullptr;
 }
 
-NodeFacts Snapshot::FactsOfNode(const std::string& name) const {
+NodeExtras Snapshot::FactsOfNode(const std::string& name) const {
   const auto found = state_->facts.find(name);
-  return found == state_->facts.end() ? NodeFacts{} : found->second;
+  return found == state_->facts.end() ? NodeExtras{} : found->second;
 }
 
 }  // namespace tessera::cli

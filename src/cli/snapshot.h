@@ -22,7 +22,7 @@ class Snapshot {
     ledger::FeedOptions feed;
     std::string pod;  // "ns/name" of the pod to keep for FindPod
   };
-  // OnSynced ends the snapshot. OnTrouble with ABORTED: a list has restarted, and the ledger may
+  // OnSynced ends the snapshot. OnError with ABORTED: a list has restarted, and the ledger may
   // have deleted objects.
   using Delegate = ledger::ClusterFeed::Delegate;
 
@@ -33,7 +33,7 @@ class Snapshot {
   Snapshot& operator=(const Snapshot&) = delete;
 
   const kube::PodObject* FindPod(const std::string& key) const;
-  NodeFacts FactsOfNode(const std::string& name) const;
+  NodeExtras FactsOfNode(const std::string& name) const;
 
  private:
   struct State;
@@ -41,6 +41,6 @@ class Snapshot {
 };
 
 // The facts of a Node object that the ledger does not keep.
-NodeFacts FactsIn(const kube::NodeObject& node);
+NodeExtras FactsIn(const kube::NodeObject& node);
 
 }  // namespace tessera::cli

@@ -237,15 +237,15 @@ Json JsonOfLines(const std::vector<StatusLine>& lines) {
   return list;
 }
 
-void AddLines(const std::vector<StatusLine>& lines, std::string_view header, Paper* paper) {
-  Table table({std::string(header), "STATUS", "DETAIL"});
+void AddLines(const std::vector<StatusLine>& lines, std::string_view header, TextOutput* output) {
+  TextTable table({std::string(header), "STATUS", "DETAIL"});
   for (const StatusLine& line : lines) {
     table.Add({line.name,
                {line.works ? "ok" : "problem", line.works ? Tone::kGood : Tone::kBad},
                line.detail});
     if (!line.fix.empty()) table.Add({"", "", {"fix: " + line.fix, Tone::kQuiet}});
   }
-  paper->Add(table);
+  output->Add(table);
 }
 
 }  // namespace
@@ -305,13 +305,13 @@ std::string ShowStatus(const InstallationStatus& status, Style style) {
                                        {"nodes", JsonOfLines(status.nodes)}}),
                      style);
   }
-  Paper paper(style.color);
-  AddLines(status.components, "COMPONENT", &paper);
+  TextOutput output(style.color);
+  AddLines(status.components, "COMPONENT", &output);
   if (!status.nodes.empty()) {
-    paper.Space();
-    AddLines(status.nodes, "NODE", &paper);
+    output.Space();
+    AddLines(status.nodes, "NODE", &output);
   }
-  return paper.Take();
+  return output.Take();
 }
 
 }  // namespace tessera::cli

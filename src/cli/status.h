@@ -3,7 +3,7 @@
 // StatusOf judges objects of the API; RunStatus reads them and prints one screen. Unlike other
 // commands it needs no account of the cluster.
 //
-// Threads: StatusOf and ShowStatus are pure. Private to this room.
+// Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
 #pragma once
 
 #include <optional>
@@ -54,6 +54,6 @@ std::string ShowStatus(const InstallationStatus& status, Style style);
 // Gives the exit code: 0 if all works, 1 if something does not; with --wait 75 if it does not
 // within
 // --timeout.
-int RunStatus(const CommandLine& line, Style style, kube::Config config);
+int RunStatus(const CliOptions& line, Style style, kube::Config config);
 
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "src/cli/session.h"
 #include "src/cli/status.h"
 #include "src/cli/status_reader.h"
 #include "src/cli/text.h"
@@ -13,21 +14,14 @@ namespace {
 constexpr Duration kPause = std::chrono::seconds(1);
 constexpr int kExitProblem = 1;
 
-kube::ClientOptions ClientOptionsOf(const CommandLine& line) {
-  kube::ClientOptions options;
-  options.user_agent = "tessera-cli";
-  options.deadline = std::chrono::seconds(line.timeout_s);
-  options.max_attempts = 2;
-  return options;
-}
-
 class StatusCommand {
  public:
-  StatusCommand(const CommandLine& line, Style style, kube::Config config)
+  StatusCommand(const CliOptions& line, Style style, kube::Config config)
       : line_(line),
         style_(style),
         end_(runner_.clock().Now() + std::chrono::seconds(line.timeout_s)),
-        client_(io_, runner_, std::move(config), ClientOptionsOf(line)),
+        client_(io_, runner_, std::move(config),
+                ClientOptionsOf(std::chrono::seconds(line.timeout_s))),
         reader_(client_) {}
 
   int Run() {
@@ -63,7 +57,7 @@ class StatusCommand {
     runner_.Quit();
   }
 
-  const CommandLine& line_;
+  const CliOptions& line_;
   const Style style_;
   EpollTaskRunner runner_;
   const MonotonicTime end_;
@@ -75,7 +69,7 @@ class StatusCommand {
 
 }  // namespace
 
-int RunStatus(const CommandLine& line, Style style, kube::Config config) {
+int RunStatus(const CliOptions& line, Style style, kube::Config config) {
   return StatusCommand(line, style, std::move(config)).Run();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the objects that `tessera status` judges. Threads, callbacks: the client's runner.
-// Ownership: the client outlives it. Private to this room.
+// Ownership: the client outlives it. Included only in src/cli.
 #pragma once
 
 #include <functional>

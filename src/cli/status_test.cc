@@ -44,16 +44,16 @@ class InstallationStatusTest : public ::testing::Test {
                      PodOf("tessera-scheduler", "scheduler-a", kReady)};
     objects_.nodes = {NodeOf("n1", kHealthy), NodeOf("no-gpu", "")};
   }
-  InstallationStatus Judge() const { return StatusOf(objects_); }
+  InstallationStatus Evaluate() const { return StatusOf(objects_); }
   StatusLine Component(const std::string& name) const {
-    for (const StatusLine& line : Judge().components) {
+    for (const StatusLine& line : Evaluate().components) {
       if (line.name == name) return line;
     }
     ADD_FAILURE() << "no line " << name;
     return {};
   }
   StatusLine OnlyNode() const {
-    const InstallationStatus status = Judge();
+    const InstallationStatus status = Evaluate();
     EXPECT_FALSE(status.works());
     EXPECT_EQ(status.nodes.size(), 1u);
     return status.nodes.empty() ? StatusLine() : status.nodes[0];
@@ -63,11 +63,11 @@ class InstallationStatusTest : public ::testing::Test {
 };
 
 TEST_F(InstallationStatusTest, SaysThatAllWorks) {
-  EXPECT_TRUE(Judge().works());
+  EXPECT_TRUE(Evaluate().works());
   EXPECT_EQ(Component("scheduler").detail, "2 of 2 replicas ready, scheduler-a leads");
   EXPECT_EQ(Component("GPUs").detail, "1 of 1 nodes with GPUs have all of them healthy");
   EXPECT_EQ(Component("kube-scheduler").detail, "connected: it has asked the leader about 12 pods");
-  EXPECT_EQ(ShowStatus(Judge(), {}).find("fix:"), std::string::npos);
+  EXPECT_EQ(ShowStatus(Evaluate(), {}).find("fix:"), std::string::npos);
 }
 
 TEST_F(InstallationStatusTest, NamesWhatIsNotInstalled) {
@@ -133,13 +133,13 @@ TEST_F(InstallationStatusTest, NamesASchedulerWithoutLeaderOrCertificate) {
 TEST_F(InstallationStatusTest, TellsThatKubeSchedulerIsNotConnected) {
   objects_.leader_metrics =
       std::string("tessera_scheduler_request_duration_seconds_count{verb=\"filter\"} 0\n");
-  EXPECT_TRUE(Judge().works());
+  EXPECT_TRUE(Evaluate().works());
   EXPECT_THAT(Component("kube-scheduler").fix, HasSubstr("connect-kube-scheduler.md"));
 }
 
 TEST_F(InstallationStatusTest, JsonHasEachLine) {
   objects_.nodes[0] = NodeOf("n1", kHealthy, "False");
-  const Json json = Object(ShowStatus(Judge(), {.format = Format::kJson}));
+  const Json json = Object(ShowStatus(Evaluate(), {.format = OutputFormat::kJson}));
   EXPECT_EQ(*json.Find("works"), Json::Bool(false));
   EXPECT_EQ(json.Find("components")->items().size(), 5u);
   EXPECT_EQ(json.Find("nodes")->items().at(0).StringAt("name").value(), "n1");

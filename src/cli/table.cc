@@ -28,7 +28,7 @@ std::string_view CodeOf(Tone tone) {
 
 }  // namespace
 
-void Paper::Append(std::string_view printable, Tone tone) {
+void TextOutput::Append(std::string_view printable, Tone tone) {
   if (!color_ || tone == Tone::kPlain || printable.empty()) {
     text_ += printable;
     return;
@@ -36,12 +36,12 @@ void Paper::Append(std::string_view printable, Tone tone) {
   text_.append(CodeOf(tone)).append(printable).append("\033[0m");
 }
 
-void Paper::Line(std::string_view text, Tone tone) {
+void TextOutput::Line(std::string_view text, Tone tone) {
   Append(Printable(text), tone);
   text_ += '\n';
 }
 
-void Paper::Add(const Table& table, size_t indent) {
+void TextOutput::Add(const TextTable& table, size_t indent) {
   std::vector<std::vector<Cell>> rows(table.header() ? 1 : 0);
   for (const std::string& column : table.columns()) {
     if (table.header()) rows[0].emplace_back(column, Tone::kHead);
@@ -54,14 +54,14 @@ void Paper::Add(const Table& table, size_t indent) {
     for (size_t n = 0; n < row.size(); ++n) widths[n] = std::max(widths[n], WidthOf(row[n].text));
   }
   for (const std::vector<Cell>& row : rows) {
-    size_t owed = indent;
+    size_t pending_spaces = indent;
     for (size_t n = 0; n < row.size(); ++n) {
       if (!row[n].text.empty()) {
-        text_.append(owed, ' ');
+        text_.append(pending_spaces, ' ');
         Append(row[n].text, row[n].tone);
-        owed = 0;
+        pending_spaces = 0;
       }
-      owed += widths[n] - WidthOf(row[n].text) + kGap;
+      pending_spaces += widths[n] - WidthOf(row[n].text) + kGap;
     }
     text_ += '\n';
   }

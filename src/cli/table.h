@@ -25,9 +25,9 @@ struct Cell {
   Tone tone = Tone::kPlain;
 };
 
-class Table {
+class TextTable {
  public:
-  explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
+  explicit TextTable(std::vector<std::string> columns) : columns_(std::move(columns)) {}
   // REQUIRES: a cell for each column.
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   void ShowHeader(bool show) { header_ = show; }
@@ -42,14 +42,14 @@ class Table {
   bool header_ = true;
 };
 
-class Paper {
+class TextOutput {
  public:
-  explicit Paper(bool color) : color_(color) {}
+  explicit TextOutput(bool color) : color_(color) {}
 
   void Line(std::string_view text, Tone tone = Tone::kPlain);
   void Space() { text_ += '\n'; }
   // Columns are as wide as their widest cell, separated by three spaces, without trailing spaces.
-  void Add(const Table& table, size_t indent = 0);
+  void Add(const TextTable& table, size_t indent = 0);
   std::string Take() { return std::exchange(text_, {}); }
 
  private:

@@ -121,7 +121,7 @@ std::string RequestText(const device::ContainerRequest& container, device::Memor
   return text;
 }
 
-std::string RequestText(const device::Request& request, device::MemoryUnit unit) {
+std::string RequestText(const device::DeviceRequest& request, device::MemoryUnit unit) {
   std::string text;
   for (const device::ContainerRequest& container : request.containers) {
     const std::string one = RequestText(container, unit);
@@ -130,6 +130,41 @@ std::string RequestText(const device::Request& request, device::MemoryUnit unit)
     text += one;
   }
   return text.empty() ? "none" : text;
+}
+
+std::string AlignTabs(std::string_view text) {
+  constexpr size_t kPadding = 2;
+  struct Line {
+    std::vector<std::string_view> cells;
+    std::vector<size_t> widths;
+    bool Ends(size_t column) const { return column + 1 < cells.size(); }
+  };
+  std::vector<Line> lines;
+  size_t columns = 0;
+  for (const std::string_view line : Split(text, '\n')) {
+    lines.push_back({Split(line, '\t'), {}});
+    lines.back().widths.resize(lines.back().cells.size());
+    columns = std::max(columns, lines.back().cells.size());
+  }
+  for (size_t column = 0; column < columns; ++column) {
+    for (size_t first = 0, end = 0; first < lines.size(); first = std::max(end, first + 1)) {
+      size_t width = 0;
+      for (end = first; end < lines.size() && lines[end].Ends(column); ++end) {
+        width = std::max(width, WidthOf(lines[end].cells[column]) + kPadding);
+      }
+      for (size_t n = first; n < end; ++n) lines[n].widths[column] = width;
+    }
+  }
+  std::string out;
+  for (size_t n = 0; n < lines.size(); ++n) {
+    if (n > 0) out += '\n';
+    const auto& [cells, widths] = lines[n];
+    for (size_t column = 0; column < cells.size(); ++column) {
+      out += cells[column];
+      if (lines[n].Ends(column)) out.append(widths[column] - WidthOf(cells[column]), ' ');
+    }
+  }
+  return out;
 }
 
 }  // namespace tessera::cli

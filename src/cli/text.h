@@ -24,6 +24,11 @@ std::string PrintableJson(std::string json);
 // The number of terminal columns. REQUIRES: Printable.
 size_t WidthOf(std::string_view text);
 
+// Aligns tab-separated text as Go's text/tabwriter does with padding 2: a cell ends with a tab, and
+// the cells of a column in adjacent lines are equally wide. REQUIRES: Printable, except for tabs
+// and line ends.
+std::string AlignTabs(std::string_view text);
+
 // "5 GiB", "39.6 GiB", "256 MiB", "100 bytes".
 std::string MemoryText(Bytes bytes);
 // "120/640 GiB", both in the unit of `whole`.
@@ -35,7 +40,7 @@ std::string GpuCountText(int64_t milli);
 // "vcuda-core: 30, vcuda-memory: 20", "mig-1g.10gb: 1". "" if it requests no devices.
 std::string RequestText(const device::ContainerRequest& container, device::MemoryUnit unit);
 // The requests of all containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "none" without requests.
-std::string RequestText(const device::Request& request, device::MemoryUnit unit);
+std::string RequestText(const device::DeviceRequest& request, device::MemoryUnit unit);
 
 // "s" unless n is 1.
 inline std::string_view Plural(size_t n) { return n == 1 ? "" : "s"; }

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "src/cli/tab_text.h"
 #include "src/cli/table.h"
 #include "src/formats/json.h"
 
@@ -31,23 +30,24 @@ TEST(PrintableTest, JsonStaysTheSameValue) {
 }
 
 TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
-  Table table({"NAME", "X", "LAST"});
+  TextTable table({"NAME", "X", "LAST"});
   table.Add({"显存", "1", "é"});
   table.Add({"a-name-of-some-length", "", "b"});
-  Paper paper(false);
-  paper.Add(table);
-  EXPECT_EQ(paper.Take(),
+  TextOutput output(false);
+  output.Add(table);
+  EXPECT_EQ(output.Take(),
             "NAME                    X   LAST\n"
             "显存                    1   é\n"
             "a-name-of-some-length       b\n");
 }
 
 TEST(TableTest, ColorsAreOutsideOfTheCells) {
-  Table table({"A", "B"});
+  TextTable table({"A", "B"});
   table.Add({Cell("x\033[0m", Tone::kBad), "y"});
-  Paper paper(true);
-  paper.Add(table);
-  EXPECT_EQ(paper.Take(), "\033[1mA\033[0m       \033[1mB\033[0m\n\033[31mx\uFFFD[0m\033[0m   y\n");
+  TextOutput output(true);
+  output.Add(table);
+  EXPECT_EQ(output.Take(),
+            "\033[1mA\033[0m       \033[1mB\033[0m\n\033[31mx\uFFFD[0m\033[0m   y\n");
 }
 
 TEST(AlignTabsTest, AlignsLikeGosTabwriter) {

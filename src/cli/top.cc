@@ -17,7 +17,7 @@ namespace {
 constexpr Duration kRefreshInterval = std::chrono::seconds(1);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
-kube::ClientOptions OptionsOf(const CommandLine& line) {
+kube::ClientOptions OptionsOf(const CliOptions& line) {
   kube::ClientOptions options;
   options.user_agent = "tessera-cli";
   options.deadline = std::chrono::seconds(line.timeout_s);
@@ -27,7 +27,7 @@ kube::ClientOptions OptionsOf(const CommandLine& line) {
 
 class Top {
  public:
-  Top(CommandLine line, Style style, std::string ns, kube::Config config)
+  Top(CliOptions line, Style style, std::string ns, kube::Config config)
       : line_(std::move(line)),
         style_(style),
         ns_(line_.all_namespaces ? ""
@@ -75,7 +75,7 @@ class Top {
     return std::fflush(stdout) == 0;
   }
 
-  const CommandLine line_;
+  const CliOptions line_;
   const Style style_;
   const std::string ns_;  // "": all
   EpollTaskRunner runner_;
@@ -98,7 +98,7 @@ Status ProblemOf(const ClusterUses& uses) {
       "namespace (Role tessera-view-usage)");
 }
 
-int RunTop(const CommandLine& line, Style style, const std::string& ns, kube::Config config) {
+int RunTop(const CliOptions& line, Style style, const std::string& ns, kube::Config config) {
   return Top(line, style, ns, std::move(config)).Run();
 }
 

@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kUnknown = "-";  // instead of a number
 constexpr const char* kNotLimited = "not limited";
 
-Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
-  GpuUse use{.node = node};
+Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
+  ContainerUse use{.node = node};
   const Json* memory = json.Find("memory");
   if (memory == nullptr || !memory->is_object()) {
     return Error(Code::kInvalidArgument, "container without \"memory\"");
@@ -69,10 +69,10 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   return use;
 }
 
-bool IsFull(const GpuUse& use) { return use.limit > Bytes(0) && use.used >= use.limit; }
+bool IsFull(const ContainerUse& use) { return use.limit > Bytes(0) && use.used >= use.limit; }
 
 constexpr std::array<const char*, 4> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "WAITING"};
-std::array<std::string, 4> ComputeTexts(const GpuUse& use) {
+std::array<std::string, 4> ComputeTexts(const ContainerUse& use) {
   const auto cards = [](std::optional<MilliGpu> part) {
     return part && *part != MilliGpu(0) ? GpuCountText(part->count()) : kUnknown;
   };
@@ -83,7 +83,7 @@ std::array<std::string, 4> ComputeTexts(const GpuUse& use) {
 }
 
 // Adds the columns MEMORY, LIMIT, PEAK and REFUSED.
-void AddMemoryCells(const GpuUse& use, std::string limit, std::vector<Cell>* row) {
+void AddMemoryCells(const ContainerUse& use, std::string limit, std::vector<Cell>* row) {
   if (!use.limited) {
     row->insert(row->end(), {kUnknown, Cell(kNotLimited, Tone::kBad), kUnknown, kUnknown});
     return;
@@ -96,7 +96,7 @@ void AddMemoryCells(const GpuUse& use, std::string limit, std::vector<Cell>* row
   row->emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
 }
 
-std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
+std::vector<Cell> RowOf(const ContainerUse& use, bool all_namespaces, bool wide) {
   std::vector<Cell> row;
   if (all_namespaces) row.emplace_back(use.ns);
   row.emplace_back(use.pod);
@@ -126,7 +126,7 @@ Result<UsagePage> DecodeUses(std::string_view text) {
   }
   UsagePage page;
   for (const Json& container : containers->items()) {
-    ASSIGN_OR_RETURN(GpuUse use, DecodeUse(container, node));
+    ASSIGN_OR_RETURN(ContainerUse use, DecodeUse(container, node));
     page.uses.push_back(std::move(use));
   }
   // Older agents omit it.
@@ -135,7 +135,7 @@ Result<UsagePage> DecodeUses(std::string_view text) {
   return page;
 }
 
-Json JsonOfUse(const GpuUse& use) {
+Json JsonOfUse(const ContainerUse& use) {
   Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())}});
   if (use.limited) {
     memory.Set("limit", Json::Int(use.limit.count()));
@@ -167,13 +167,13 @@ Json JsonOfUse(const GpuUse& use) {
 }
 
 std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bool header) {
-  std::vector<const GpuUse*> uses;
-  for (const GpuUse& use : all.uses) {
+  std::vector<const ContainerUse*> uses;
+  for (const ContainerUse& use : all.uses) {
     if (ns.empty() || use.ns == ns) uses.push_back(&use);
   }
   if (style.for_machines()) {
     Json list = Json::MakeArray();
-    for (const GpuUse* use : uses) list.Append(JsonOfUse(*use));
+    for (const ContainerUse* use : uses) list.Append(JsonOfUse(*use));
     Json problems = Json::MakeObject();
     for (const auto& [node, status] : all.problems) {
       problems.Set(node, Json::String(status.message()));
@@ -182,13 +182,13 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
         Json::MakeObject({{"containers", std::move(list)}, {"problems", std::move(problems)}}),
         style);
   }
-  Paper paper(style.color);
+  TextOutput output(style.color);
   if (uses.empty()) {
-    paper.Line(ns.empty() ? "No running container has a share of a GPU."
-                          : fmt::format("No running container of namespace {} has a share of a "
-                                        "GPU; -A shows all namespaces.",
-                                        ns));
-    return paper.Take();
+    output.Line(ns.empty() ? "No running container has a share of a GPU."
+                           : fmt::format("No running container of namespace {} has a share of a "
+                                         "GPU; -A shows all namespaces.",
+                                         ns));
+    return output.Take();
   }
   std::vector<std::string> columns;
   if (ns.empty()) columns.emplace_back("NAMESPACE");
@@ -199,14 +199,14 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
     columns.insert(columns.end(),
                    {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
   }
-  Table table(std::move(columns));
-  for (const GpuUse* use : uses) table.Add(RowOf(*use, ns.empty(), style.wide()));
+  TextTable table(std::move(columns));
+  for (const ContainerUse* use : uses) table.Add(RowOf(*use, ns.empty(), style.wide()));
   table.ShowHeader(header);
-  paper.Add(table);
-  return paper.Take();
+  output.Add(table);
+  return output.Take();
 }
 
-std::string ShareSentence(const GpuUse& use) {
+std::string ShareSentence(const ContainerUse& use) {
   if (!use.mean_milli || !use.error_milli) return "";
   const int64_t error = *use.error_milli;
   const std::string worst =
@@ -218,12 +218,12 @@ std::string ShareSentence(const GpuUse& use) {
                      GpuCountText(*use.mean_milli), worst);
 }
 
-Table UsesTable(const std::vector<GpuUse>& uses) {
+TextTable UsesTable(const std::vector<ContainerUse>& uses) {
   std::vector<std::string> columns{"CONTAINER", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"};
   columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   columns.insert(columns.end(), {"CLASS", "UNACCOUNTED"});
-  Table table(columns);
-  for (const GpuUse& use : uses) {
+  TextTable table(columns);
+  for (const ContainerUse& use : uses) {
     std::string limit =
         use.limit < use.granted
             ? fmt::format("{} of {} granted", MemoryText(use.limit), MemoryText(use.granted))

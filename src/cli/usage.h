@@ -18,7 +18,7 @@
 namespace tessera::cli {
 
 // One container on one GPU.
-struct GpuUse {
+struct ContainerUse {
   std::string node, ns, pod, container, uuid;
   std::string gpu;                        // its index; "-" if it is gone
   bool limited = true;                    // false: isolation is off; only the grant is known
@@ -39,12 +39,12 @@ struct GpuUse {
 
 // What one agent reports.
 struct UsagePage {
-  std::vector<GpuUse> uses;
+  std::vector<ContainerUse> uses;
   bool complete = true;  // false: the agent has just started and has not found all containers
 };
 
 struct ClusterUses {
-  std::vector<GpuUse> uses;                // by namespace, pod, container, node, GPU
+  std::vector<ContainerUse> uses;          // by namespace, pod, container, node, GPU
   std::map<std::string, Status> problems;  // by node: why its agent did not answer
 };
 
@@ -54,9 +54,9 @@ Result<UsagePage> DecodeUses(std::string_view text);
 // The table of `tessera top` for one namespace, or for all if `ns` is "".
 std::string ShowTop(const ClusterUses& uses, std::string_view ns, Style style, bool header);
 // The usage part of `explain` for one pod.
-Table UsesTable(const std::vector<GpuUse>& uses);
+TextTable UsesTable(const std::vector<ContainerUse>& uses);
 // How well a share of compute held in the last minute, as a sentence; "" if that is not known.
-std::string ShareSentence(const GpuUse& use);
-Json JsonOfUse(const GpuUse& use);
+std::string ShareSentence(const ContainerUse& use);
+Json JsonOfUse(const ContainerUse& use);
 
 }  // namespace tessera::cli

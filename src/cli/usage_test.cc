@@ -33,7 +33,7 @@ TEST(UsageTest, TopShowsUsageAndLimits) {
 default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      1.25
 web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -
 )");
-  EXPECT_EQ(ShowTop(Uses(), "default", {.format = Format::kWide}, false),
+  EXPECT_EQ(ShowTop(Uses(), "default", {.format = OutputFormat::kWide}, false),
             "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   high   "
             "5 GiB   1 GiB   4.5 GiB   2   "
             "GPU-big-1\n");
@@ -47,7 +47,7 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
   uses.uses.pop_back();
   uses.problems["n2"] = Status(Code::kUnavailable, "away");
   EXPECT_EQ(
-      ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))->Serialize(),
+      ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}, true))->Serialize(),
       R"({"containers":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
       R"("used_milli":290,"waiting_milli":1250,)"
@@ -61,7 +61,7 @@ TEST(UsageTest, ShowsContainersThatAreNotLimited) {
   const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
   EXPECT_EQ(ShowTop(uses, "default", {}, false),
             "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -\n");
-  EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))
+  EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}, true))
                 ->Serialize()
                 .find(R"("limited":false,"milli":300,"memory":{"granted":5368709120}}])"),
             std::string::npos);

@@ -15,8 +15,8 @@ using ledger::NodeEntry;
 using ledger::PodEntry;
 
 bool ByName(const PodEntry* a, const PodEntry* b) {
-  return std::tie(a->ask.ns, a->ask.name, a->ask.uid) <
-         std::tie(b->ask.ns, b->ask.name, b->ask.uid);
+  return std::tie(a->request.ns, a->request.name, a->request.uid) <
+         std::tie(b->request.ns, b->request.name, b->request.uid);
 }
 
 size_t Distance(std::string_view a, std::string_view b) {
@@ -34,35 +34,35 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-size_t NodeView::idle() const {
+size_t NodeRow::idle() const {
   return static_cast<size_t>(std::ranges::count_if(
       devices, [](const DeviceView& d) { return d.idle() && d.unhealthy.empty(); }));
 }
-size_t NodeView::unhealthy() const {
+size_t NodeRow::unhealthy() const {
   return static_cast<size_t>(
       std::ranges::count_if(devices, [](const DeviceView& d) { return !d.unhealthy.empty(); }));
 }
-int64_t NodeView::used_milli() const {
+int64_t NodeRow::used_milli() const {
   int64_t sum = 0;
   for (const DeviceView& device : devices) sum += device.used_milli;
   return sum;
 }
-Bytes NodeView::memory() const {
+Bytes NodeRow::memory() const {
   Bytes sum;
   for (const DeviceView& device : devices) sum += device.memory;
   return sum;
 }
-Bytes NodeView::used() const {
+Bytes NodeRow::used() const {
   Bytes sum;
   for (const DeviceView& device : devices) sum += device.used;
   return sum;
 }
 
-View::View(const ledger::ClusterLedger& ledger, FactsOf facts)
+ClusterView::ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts)
     : ledger_(ledger), facts_(std::move(facts)) {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.ask.request.asks_for_devices() && !pod.node.empty()) pods.push_back(&pod);
+    if (pod.request.devices.requests_devices() && !pod.node.empty()) pods.push_back(&pod);
   }
   std::ranges::sort(pods, ByName);
   for (const PodEntry* pod : pods) {
@@ -71,7 +71,7 @@ View::View(const ledger::ClusterLedger& ledger, FactsOf facts)
   }
 }
 
-DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
+DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const {
   const placement::GpuSpec& spec = ledger_.cluster().spec(entry.id).gpus[position];
   const placement::GpuState& state = ledger_.cluster().node(entry.id).gpus[position];
   const device::NodeInventory& inventory = *entry.node.inventory;
@@ -107,8 +107,8 @@ DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
   return view;
 }
 
-NodeView View::Describe(const NodeEntry& entry) const {
-  NodeView view{.entry = &entry, .facts = facts_(entry.node.name)};
+NodeRow ClusterView::Describe(const NodeEntry& entry) const {
+  NodeRow view{.entry = &entry, .facts = facts_(entry.node.name)};
   std::string_view before;  // mostly all GPUs of a node have one model
   for (const device::Gpu& gpu : entry.node.inventory->gpus) {
     if (!view.model.empty() && gpu.model == before) continue;
@@ -125,8 +125,8 @@ NodeView View::Describe(const NodeEntry& entry) const {
   return view;
 }
 
-std::vector<NodeView> View::Nodes() const {
-  std::vector<NodeView> nodes;
+std::vector<NodeRow> ClusterView::Nodes() const {
+  std::vector<NodeRow> nodes;
   for (const auto& [name, entry] : ledger_.nodes()) {
     const bool has_gpus = entry.id != placement::kNoNode;
     if (!has_gpus && entry.problem.empty() && entry.node.inventory->problem.empty()) continue;
@@ -135,7 +135,7 @@ std::vector<NodeView> View::Nodes() const {
   return nodes;
 }
 
-Result<NodeView> View::Node(std::string_view name) const {
+Result<NodeRow> ClusterView::Node(std::string_view name) const {
   const auto found = ledger_.nodes().find(name);
   if (found != ledger_.nodes().end()) return Describe(found->second);
   std::vector<std::string> known;
@@ -143,18 +143,18 @@ Result<NodeView> View::Node(std::string_view name) const {
   return Error(Code::kNotFound, "there is no node \"{}\"{}", name, DidYouMean(name, known));
 }
 
-std::vector<const PodEntry*> View::Pods(std::string_view ns) const {
+std::vector<const PodEntry*> ClusterView::Pods(std::string_view ns) const {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger_.pods()) {
     // An invalid pod requested something, or it would have no problem.
-    const bool about_gpus = pod.ask.request.asks_for_devices() || !pod.problem.empty();
-    if (about_gpus && (ns.empty() || pod.ask.ns == ns)) pods.push_back(&pod);
+    const bool about_gpus = pod.request.devices.requests_devices() || !pod.problem.empty();
+    if (about_gpus && (ns.empty() || pod.request.ns == ns)) pods.push_back(&pod);
   }
   std::ranges::sort(pods, ByName);
   return pods;
 }
 
-std::vector<DeviceView> View::DevicesOf(const PodEntry& pod) const {
+std::vector<DeviceView> ClusterView::DevicesOf(const PodEntry& pod) const {
   std::vector<DeviceView> devices;
   const auto node = ledger_.nodes().find(pod.node);
   if (node == ledger_.nodes().end() || node->second.id == placement::kNoNode) return devices;
@@ -167,7 +167,7 @@ std::vector<DeviceView> View::DevicesOf(const PodEntry& pod) const {
   return devices;
 }
 
-std::string View::DeviceNames(const PodEntry& pod) const {
+std::string ClusterView::DeviceNames(const PodEntry& pod) const {
   std::string names;
   for (const DeviceView& device : DevicesOf(pod)) {
     if (!names.empty()) names += ',';

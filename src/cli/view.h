@@ -17,11 +17,11 @@
 namespace tessera::cli {
 
 // Facts of a Node that the ledger does not keep.
-struct NodeFacts {
+struct NodeExtras {
   std::string internal_ip;         // "" if unknown
   std::optional<int64_t> gpu_mem;  // allocatable aliyun.com/gpu-mem
 };
-using FactsOf = std::function<NodeFacts(const std::string& node)>;
+using FactsOf = std::function<NodeExtras(const std::string& node)>;
 
 // A pod's share of one device; compute is 1000 for a whole device.
 struct Holding {
@@ -47,9 +47,9 @@ struct DeviceView {
   bool idle() const { return holders.empty(); }
 };
 
-struct NodeView {
+struct NodeRow {
   const ledger::NodeEntry* entry = nullptr;
-  NodeFacts facts;
+  NodeExtras facts;
   std::string model;  // short name of its GPUs' model, or "mixed"
   std::vector<DeviceView> devices;
   std::vector<const ledger::PodEntry*> pods;  // with GPU requests; by namespace and name
@@ -61,15 +61,15 @@ struct NodeView {
   Bytes used() const;
 };
 
-class View {
+class ClusterView {
  public:
-  View(const ledger::ClusterLedger& ledger, FactsOf facts);
+  ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts);
 
   const ledger::ClusterLedger& ledger() const { return ledger_; }
   // Nodes with GPUs, or with a reported reason why they have none; by name.
-  std::vector<NodeView> Nodes() const;
+  std::vector<NodeRow> Nodes() const;
   // NOT_FOUND with similar names.
-  Result<NodeView> Node(std::string_view name) const;
+  Result<NodeRow> Node(std::string_view name) const;
   // Pods that request GPUs, by namespace and name; all namespaces if `ns` is "".
   std::vector<const ledger::PodEntry*> Pods(std::string_view ns) const;
   // The pod's devices: "3", "0,1", "3:7".
@@ -78,7 +78,7 @@ class View {
   std::vector<DeviceView> DevicesOf(const ledger::PodEntry& pod) const;
 
  private:
-  NodeView Describe(const ledger::NodeEntry& entry) const;
+  NodeRow Describe(const ledger::NodeEntry& entry) const;
   DeviceView Describe(const ledger::NodeEntry& entry, size_t position) const;
 
   const ledger::ClusterLedger& ledger_;

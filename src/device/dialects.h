@@ -63,7 +63,7 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 
 // Parses all containers and the pod's annotations: allowed and excluded models and UUIDs, the
 // policy, the elastic limit.
-Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options);
+Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& options);
 
 // Parses cards as typed into a web form: a natural number, or 0.1 to 1 with at most two decimals.
 // Returns units of tencent.com/vcuda-core: "0.3" is 30, "6" is 600; "1.5" is rejected.

@@ -170,7 +170,7 @@ TEST(DialectsTest, RequestsMustBeLimits) {
 }
 
 TEST(DialectsTest, APodSharesOneGpuIfAnyContainerAsksForGpuMem) {
-  const Request request = *ParseRequest(
+  const DeviceRequest request = *ParseRequest(
       {.containers = {{.name = "warm", .phase = Phase::kInit, .limits = {{"nvidia.com/gpu", "1"}}},
                       {.name = "a", .limits = {{"aliyun.com/gpu-mem", "8"}}},
                       {.name = "b", .limits = {{"aliyun.com/gpu-mem", "4"}}},
@@ -178,9 +178,9 @@ TEST(DialectsTest, APodSharesOneGpuIfAnyContainerAsksForGpuMem) {
       {});
   ASSERT_EQ(request.containers.size(), 4u);
   EXPECT_TRUE(request.one_gpu);
-  EXPECT_TRUE(request.asks_for_devices());
+  EXPECT_TRUE(request.requests_devices());
   EXPECT_EQ(request.OneGpuShare().memory, GiB(12));
-  EXPECT_FALSE(ParseRequest({.containers = {{.name = "c"}}}, {})->asks_for_devices());
+  EXPECT_FALSE(ParseRequest({.containers = {{.name = "c"}}}, {})->requests_devices());
 }
 
 TEST(DialectsTest, APodOfWholeGpusAloneNeedNotBeOnOneGpu) {
@@ -196,7 +196,7 @@ PodSpec OneGpuPod(Annotations annotations) {
 }
 
 TEST(DialectsTest, AnnotationsConstrainThePod) {
-  const Request request =
+  const DeviceRequest request =
       *ParseRequest(OneGpuPod({{"tessera.dev/gpu-models", "A100, h100"},
                                {"tessera.dev/gpu-uuids", "GPU-a"},
                                {"tessera.dev/gpu-uuids-excluded", "GPU-b,GPU-c"},

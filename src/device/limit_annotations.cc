@@ -36,7 +36,7 @@ Result<GpuLimits<Amount>> ParseLimits(std::string_view text,
       return Error(Code::kInvalidArgument,
                    "\"{}\": want a container or the UUID of a GPU before \"=\"", entry);
     }
-    GpuLimit<Amount>& limit = limits.emplace_back();
+    AnnotatedLimit<Amount>& limit = limits.emplace_back();
     if (named) limit.only = entry.substr(0, equals);
     ASSIGN_OR_RETURN(
         limit.amount,

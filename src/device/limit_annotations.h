@@ -21,13 +21,13 @@
 namespace tessera::device {
 
 template <typename Amount>  // Bytes or MilliGpu
-struct GpuLimit {
+struct AnnotatedLimit {
   std::string only;  // a container or the UUID of a GPU; "": all
   Amount amount;
-  bool operator==(const GpuLimit&) const = default;
+  bool operator==(const AnnotatedLimit&) const = default;
 };
 template <typename Amount>
-using GpuLimits = std::vector<GpuLimit<Amount>>;
+using GpuLimits = std::vector<AnnotatedLimit<Amount>>;
 
 // "" means no limit. INVALID_ARGUMENT names the entry.
 Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text);
@@ -38,7 +38,7 @@ template <typename Amount>
 std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view container,
                                std::string_view uuid) {
   std::optional<Amount> amount;
-  for (const GpuLimit<Amount>& limit : limits) {
+  for (const AnnotatedLimit<Amount>& limit : limits) {
     if (limit.only.empty() || limit.only == container || limit.only == uuid) amount = limit.amount;
   }
   return amount;

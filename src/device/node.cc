@@ -7,7 +7,7 @@
 namespace tessera::device {
 namespace {
 
-std::string ValueOr(const NodeObject::Map& map, std::string_view key, std::string_view other) {
+std::string ValueOr(const NodeFields::Map& map, std::string_view key, std::string_view other) {
   const auto found = map.find(key);
   return found == map.end() ? std::string(other) : found->second;
 }
@@ -23,7 +23,7 @@ std::string CommonModel(const NodeInventory& inventory) {
   return common;
 }
 
-Result<Node> Parse(const NodeObject& object, const NodeLabelKeys& keys) {
+Result<Node> Parse(const NodeFields& object, const NodeLabelKeys& keys) {
   Node node{.name = object.name};
   Result<MilliCpu> cpu = ParseCpu(ValueOr(object.allocatable, "cpu", "0"));
   if (!cpu.ok()) return cpu.status().Annotate("allocatable cpu");
@@ -46,7 +46,7 @@ Result<Node> Parse(const NodeObject& object, const NodeLabelKeys& keys) {
 
 }  // namespace
 
-Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys) {
+Result<Node> ParseNode(const NodeFields& object, const NodeLabelKeys& keys) {
   return Parse(object, keys).Annotate(fmt::format("node {}", object.name));
 }
 

@@ -32,7 +32,7 @@ struct Node {
 };
 
 // The parts of a Node object that ParseNode reads.
-struct NodeObject {
+struct NodeFields {
   using Map = std::map<std::string, std::string, std::less<>>;
   std::string name;
   Map allocatable;  // status.allocatable: quantities by resource; missing ones are 0
@@ -46,6 +46,6 @@ struct NodeLabelKeys {
   std::string model{names::kLabelLegacyGpuModel};
 };
 
-Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys = {});
+Result<Node> ParseNode(const NodeFields& object, const NodeLabelKeys& keys = {});
 
 }  // namespace tessera::device

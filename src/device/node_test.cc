@@ -8,7 +8,7 @@
 namespace tessera::device {
 namespace {
 
-NodeObject SpecOf(const NodeInventory& inventory) {
+NodeFields SpecOf(const NodeInventory& inventory) {
   return {.name = "gpu-1",
           .allocatable = {{"cpu", "7910m"}, {"memory", "32Gi"}, {"nvidia.com/gpu", "2"}},
           .annotations = {{"tessera.dev/devices", *EncodeNodeInventory(inventory)}}};
@@ -19,7 +19,7 @@ TEST(NodeTest, IsReadFromItsObject) {
   inventory.gpus = {{.uuid = "GPU-a", .index = 0, .model = "Tesla T4", .memory = MiB(15360)},
                     {.uuid = "GPU-b", .index = 1, .model = "Tesla T4", .memory = MiB(15360)}};
   inventory.links = LinkMatrix(2);
-  NodeObject spec = SpecOf(inventory);
+  NodeFields spec = SpecOf(inventory);
   spec.labels = {{"gaia.tencent.com/gpu-pool", "public"}};
   Result<Node> node = ParseNode(spec);
   ASSERT_TRUE(node.ok()) << node.status().ToString();

@@ -15,7 +15,7 @@ namespace {
 using dialects::RefuseAnnotation;
 
 // The main containers, which the older systems count.
-std::vector<const ContainerRequest*> MainContainers(const Request& request) {
+std::vector<const ContainerRequest*> MainContainers(const DeviceRequest& request) {
   std::vector<const ContainerRequest*> main;
   for (const ContainerRequest& container : request.containers) {
     if (container.phase == Phase::kMain) main.push_back(&container);
@@ -24,7 +24,8 @@ std::vector<const ContainerRequest*> MainContainers(const Request& request) {
 }
 
 // Checks that each container has exactly what it requests, and no unknown container has a device.
-Status Check(const Request& request, const Assignment& assignment, const NodeInventory& inventory) {
+Status Check(const DeviceRequest& request, const Assignment& assignment,
+             const NodeInventory& inventory) {
   static const std::vector<DeviceShare> kNothing;
   size_t found = 0;
   const std::string* one_gpu = nullptr;
@@ -56,7 +57,7 @@ Result<int> MinorOf(const NodeInventory& inventory, std::string_view uuid) {
                names::kAnnotationGpuMemIndex);
 }
 
-Status AddGpushare(const Request& request, const Assignment& assignment,
+Status AddGpushare(const DeviceRequest& request, const Assignment& assignment,
                    const NodeInventory& inventory, const Binding& binding,
                    Annotations* annotations) {
   const std::vector<const ContainerRequest*> main = MainContainers(request);
@@ -75,7 +76,7 @@ Status AddGpushare(const Request& request, const Assignment& assignment,
   return Status::Ok();
 }
 
-Status AddGpuManager(const Request& request, const Assignment& assignment,
+Status AddGpuManager(const DeviceRequest& request, const Assignment& assignment,
                      const NodeInventory& inventory, const Binding& binding,
                      Annotations* annotations) {
   GpuManagerAnnotations gpu_manager{
@@ -99,8 +100,8 @@ Result<const Gpu*> GpuAt(const NodeInventory& inventory, std::string_view key, i
   return RefuseAnnotation(key, "the node has no GPU with minor number {}", minor);
 }
 
-Result<Assignment> FromGpuManager(const GpuManagerAnnotations& gpu_manager, const Request& request,
-                                  const NodeInventory& inventory) {
+Result<Assignment> FromGpuManager(const GpuManagerAnnotations& gpu_manager,
+                                  const DeviceRequest& request, const NodeInventory& inventory) {
   const std::vector<const ContainerRequest*> main = MainContainers(request);
   Assignment assignment;
   for (const auto& [position, minors] : gpu_manager.minors) {
@@ -124,7 +125,7 @@ Result<Assignment> FromGpuManager(const GpuManagerAnnotations& gpu_manager, cons
   return assignment;
 }
 
-Result<Assignment> FromGpushare(const GpushareAnnotations& gpushare, const Request& request,
+Result<Assignment> FromGpushare(const GpushareAnnotations& gpushare, const DeviceRequest& request,
                                 const NodeInventory& inventory) {
   ASSIGN_OR_RETURN(const Gpu* gpu,
                    GpuAt(inventory, names::kAnnotationGpuMemIndex, gpushare.gpu_minor));
@@ -137,8 +138,9 @@ Result<Assignment> FromGpushare(const GpushareAnnotations& gpushare, const Reque
   return assignment;
 }
 
-Result<Assignment> FromAllocation(const GpushareAllocation& allocation, const Request& request,
-                                  const NodeInventory& inventory, MemoryUnit unit) {
+Result<Assignment> FromAllocation(const GpushareAllocation& allocation,
+                                  const DeviceRequest& request, const NodeInventory& inventory,
+                                  MemoryUnit unit) {
   constexpr std::string_view kKey = names::kAnnotationGpushareAllocation;
   const std::vector<const ContainerRequest*> main = MainContainers(request);
   Assignment assignment;
@@ -210,7 +212,7 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
   return Status::Ok();
 }
 
-Result<Annotations> AnnotationsFor(const Request& request, const Assignment& assignment,
+Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
                                    const NodeInventory& inventory, const Binding& binding) {
   RETURN_IF_ERROR(Check(request, assignment, inventory));
   Annotations annotations;
@@ -222,7 +224,7 @@ Result<Annotations> AnnotationsFor(const Request& request, const Assignment& ass
 }
 
 Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
-                                                 const Request& request,
+                                                 const DeviceRequest& request,
                                                  const NodeInventory& inventory,
                                                  MemoryUnit gpu_mem_unit) {
   constexpr std::string_view kOurs = names::kAnnotationAssignment;

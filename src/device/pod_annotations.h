@@ -44,7 +44,7 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
 // systems. Only ours contains init containers, which the other systems ignore. INVALID_ARGUMENT if
 // `assignment` does not match `request` for each container, on devices of `inventory`;
 // FAILED_PRECONDITION if an annotation needs the minor number of a GPU that has none.
-Result<Annotations> AnnotationsFor(const Request& request, const Assignment& assignment,
+Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
                                    const NodeInventory& inventory, const Binding& binding);
 
 // The pod's devices on the node of `inventory`: by our annotation, else by the older ones, of which
@@ -53,7 +53,7 @@ Result<Annotations> AnnotationsFor(const Request& request, const Assignment& ass
 // malformed, or if an older one names a GPU that the node does not have or another number of GPUs
 // than `request`.
 Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
-                                                 const Request& request,
+                                                 const DeviceRequest& request,
                                                  const NodeInventory& inventory,
                                                  MemoryUnit gpu_mem_unit);
 

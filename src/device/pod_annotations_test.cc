@@ -24,7 +24,7 @@ ContainerSpec Container(std::string name, std::string resource, std::string amou
   return spec;
 }
 
-Request RequestOf(std::vector<ContainerSpec> containers) {
+DeviceRequest RequestOf(std::vector<ContainerSpec> containers) {
   return *ParseRequest({.containers = std::move(containers)}, {});
 }
 
@@ -33,10 +33,10 @@ const Binding kBinding{.node = "gpu-1", .time_ns = 1700000000000000000};
 TEST(PodAnnotationsTest, GpushareSeesItsPod) {
   ContainerSpec init = Container("init", "aliyun.com/gpu-mem", "2");
   init.phase = Phase::kInit;
-  const Request request = RequestOf({init,
-                                     Container("a", "aliyun.com/gpu-mem", "8"),
-                                     {.name = "b"},
-                                     Container("c", "aliyun.com/gpu-mem", "4")});
+  const DeviceRequest request = RequestOf({init,
+                                           Container("a", "aliyun.com/gpu-mem", "8"),
+                                           {.name = "b"},
+                                           Container("c", "aliyun.com/gpu-mem", "4")});
   const Assignment assignment{{{"init", {{"GPU-a", MilliGpu(0), GiB(2)}}},
                                {"a", {{"GPU-a", MilliGpu(0), GiB(8)}}},
                                {"c", {{"GPU-a", MilliGpu(0), GiB(4)}}}}};
@@ -54,7 +54,7 @@ TEST(PodAnnotationsTest, GpushareSeesItsPod) {
 }
 
 TEST(PodAnnotationsTest, GpuManagerSeesItsPod) {
-  const Request request = RequestOf(
+  const DeviceRequest request = RequestOf(
       {{.name = "none"},
        Container("whole", "tencent.com/vcuda-core", "200"),
        {.name = "part",
@@ -73,7 +73,7 @@ TEST(PodAnnotationsTest, GpuManagerSeesItsPod) {
 }
 
 TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSlices) {
-  const Request request = RequestOf(
+  const DeviceRequest request = RequestOf(
       {Container("gpu", "nvidia.com/gpu", "1"), Container("mig", "nvidia.com/mig-1g.10gb", "1")});
   const Assignment assignment{
       {{"gpu", {{"GPU-d", kWholeGpu, GiB(80)}}}, {"mig", {{"MIG-1", kWholeGpu, MiB(9728)}}}}};
@@ -89,7 +89,7 @@ TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSl
 }
 
 TEST(PodAnnotationsTest, ReadsGpusharesAllocationBeforeItsFive) {
-  const Request request = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
+  const DeviceRequest request = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
   const Annotations annotations{
       {"scheduler.framework.gpushare.allocation", R"({"0":{"0":5,"3":3,"1":0}})"},
       {"ALIYUN_COM_GPU_MEM_IDX", "1"},
@@ -104,10 +104,10 @@ TEST(PodAnnotationsTest, ReadsGpusharesAllocationBeforeItsFive) {
 }
 
 TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
-  const Request mem = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
-  const Request core = RequestOf({Container("a", "tencent.com/vcuda-core", "200")});
+  const DeviceRequest mem = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
+  const DeviceRequest core = RequestOf({Container("a", "tencent.com/vcuda-core", "200")});
   const struct {
-    const Request& request;
+    const DeviceRequest& request;
     Annotations annotations;
     const char* message;
   } kCases[] = {
@@ -145,12 +145,12 @@ TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
 }
 
 TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
-  const Request two = RequestOf(
+  const DeviceRequest two = RequestOf(
       {Container("a", "aliyun.com/gpu-mem", "8"), Container("b", "aliyun.com/gpu-mem", "8")});
-  const Request mig = RequestOf({Container("a", "nvidia.com/mig-2g.20gb", "1")});
+  const DeviceRequest mig = RequestOf({Container("a", "nvidia.com/mig-2g.20gb", "1")});
   const DeviceShare share{"GPU-a", MilliGpu(0), GiB(8)};
   const struct {
-    const Request& request;
+    const DeviceRequest& request;
     Assignment assignment;
     const char* message;
   } kCases[] = {
@@ -187,7 +187,7 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
 }
 
 TEST(PodAnnotationsTest, AssignmentsAreDistinguishedFromRequests) {
-  const Request request = RequestOf(
+  const DeviceRequest request = RequestOf(
       {Container("a", "aliyun.com/gpu-mem", "8"), Container("b", "tencent.com/vcuda-core", "100")});
   const Assignment assignment{
       {{"a", {{"GPU-a", MilliGpu(0), GiB(8)}}}, {"b", {{"GPU-b", kWholeGpu, GiB(80)}}}}};

@@ -129,12 +129,12 @@ bool Constraints::Allow(const Gpu& gpu, const MigSlice& slice) const {
          !Contains(excluded_uuids, slice.uuid);
 }
 
-bool Request::asks_for_devices() const {
+bool DeviceRequest::requests_devices() const {
   return std::any_of(containers.begin(), containers.end(),
                      [](const ContainerRequest& container) { return container.count > 0; });
 }
 
-std::vector<std::vector<size_t>> Request::Stages() const {
+std::vector<std::vector<size_t>> DeviceRequest::Stages() const {
   std::vector<std::vector<size_t>> stages;
   std::vector<size_t> running;  // sidecars first, then also the main containers
   for (size_t i = 0; i < containers.size(); ++i) {
@@ -150,7 +150,7 @@ std::vector<std::vector<size_t>> Request::Stages() const {
   return stages;
 }
 
-std::vector<std::vector<size_t>> Request::Groups() const {
+std::vector<std::vector<size_t>> DeviceRequest::Groups() const {
   const auto on_one_gpu = [&](const ContainerRequest& container) {
     return one_gpu && container.dialect == Dialect::kGpuMem;
   };
@@ -179,7 +179,7 @@ std::vector<std::vector<size_t>> Request::Groups() const {
   return positions;
 }
 
-Share Request::OneGpuShare() const {
+Share DeviceRequest::OneGpuShare() const {
   Share most;
   if (!one_gpu) return most;
   for (const std::vector<size_t>& stage : Stages()) {

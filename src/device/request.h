@@ -85,7 +85,7 @@ enum class PackingPolicy : uint8_t {
 std::string_view NameOf(PackingPolicy policy);
 std::optional<PackingPolicy> PackingPolicyFromName(std::string_view name);
 
-struct Request {
+struct DeviceRequest {
   // All containers of the pod in the order of its spec, init containers first, including containers
   // without devices: older annotations count all of spec.containers, which have phase kMain.
   std::vector<ContainerRequest> containers;
@@ -98,7 +98,7 @@ struct Request {
   std::optional<MilliGpu> elastic_limit;
   std::optional<PackingPolicy> policy;
 
-  bool asks_for_devices() const;
+  bool requests_devices() const;
   // Groups of containers with devices that run at the same time, by position. A pod fits where each
   // group fits: Kubernetes computes max(each init container with the sidecars before it, all
   // sidecars and main containers). A sidecar keeps its devices from group to group; an init
@@ -113,7 +113,7 @@ struct Request {
   // such containers.
   Share OneGpuShare() const;
 
-  bool operator==(const Request&) const = default;
+  bool operator==(const DeviceRequest&) const = default;
 };
 
 }  // namespace tessera::device

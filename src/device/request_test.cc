@@ -18,7 +18,7 @@ ContainerRequest GpuMem(Phase phase, int64_t gib) {
 using Stages = std::vector<std::vector<size_t>>;
 
 TEST(RequestTest, MainContainersRunTogether) {
-  Request request;
+  DeviceRequest request;
   request.containers = {GpuMem(Phase::kMain, 3), GpuMem(Phase::kMain, 0), GpuMem(Phase::kMain, 4)};
   request.one_gpu = true;
   EXPECT_EQ(request.Stages(), (Stages{{0, 2}}));
@@ -26,7 +26,7 @@ TEST(RequestTest, MainContainersRunTogether) {
 }
 
 TEST(RequestTest, InitContainersRunOneAfterTheOtherBesideTheSidecarsBeforeThem) {
-  Request request;
+  DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 9), GpuMem(Phase::kSidecar, 1),
                         GpuMem(Phase::kInit, 7), GpuMem(Phase::kSidecar, 2),
                         GpuMem(Phase::kInit, 0), GpuMem(Phase::kMain, 4)};
@@ -38,10 +38,10 @@ TEST(RequestTest, InitContainersRunOneAfterTheOtherBesideTheSidecarsBeforeThem) 
 }
 
 TEST(RequestTest, APodThatAsksForNothingHasNoStages) {
-  Request request;
+  DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 0), GpuMem(Phase::kMain, 0)};
   EXPECT_TRUE(request.Stages().empty());
-  EXPECT_FALSE(request.asks_for_devices());
+  EXPECT_FALSE(request.requests_devices());
   EXPECT_EQ(request.OneGpuShare(), Share{});
   // An init container alone is enough.
   request.containers[0] = GpuMem(Phase::kInit, 1);
@@ -60,7 +60,7 @@ ContainerRequest Whole(Phase phase, int count) {
 using Groups = std::vector<std::vector<size_t>>;
 
 TEST(RequestTest, AnInitContainerJoinsTheGroupThatGrowsLeast) {
-  Request request;
+  DeviceRequest request;
   request.containers = {Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 2), Whole(Phase::kInit, 3),
                         {.name = "none"},       Whole(Phase::kMain, 1),    Whole(Phase::kMain, 2)};
   EXPECT_EQ(request.Groups(), (Groups{{1}, {4}, {5, 0, 2}}));
@@ -77,7 +77,7 @@ ContainerRequest Vcuda(Phase phase, int milli, int64_t gib) {
 }
 
 TEST(RequestTest, AnInitContainerAddsTheLeastComputeAndMemory) {
-  Request request;
+  DeviceRequest request;
   request.containers = {Vcuda(Phase::kInit, 500, 40), Vcuda(Phase::kMain, 500, 10),
                         Vcuda(Phase::kMain, 100, 40)};
   EXPECT_EQ(request.Groups(), (Groups{{1, 0}, {2}})) << "30 GiB are less than 400 thousandths";
@@ -87,20 +87,20 @@ TEST(RequestTest, AnInitContainerAddsTheLeastComputeAndMemory) {
 }
 
 TEST(RequestTest, AGroupEnlargedForOneInitContainerServesTheNext) {
-  Request request;
+  DeviceRequest request;
   request.containers = {Vcuda(Phase::kInit, 300, 40), Vcuda(Phase::kInit, 300, 40),
                         Vcuda(Phase::kMain, 300, 20), Vcuda(Phase::kMain, 300, 10)};
   EXPECT_EQ(request.Groups(), (Groups{{2, 0, 1}, {3}}));
 }
 
 TEST(RequestTest, AnInitContainerSharesEvenWithoutSavings) {
-  Request request;
+  DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 8), Whole(Phase::kMain, 1)};
   EXPECT_EQ(request.Groups(), (Groups{{1, 0}}));
 }
 
 TEST(RequestTest, AnInitContainerWithoutAMatchingGroupHasItsOwnGpus) {
-  Request request;
+  DeviceRequest request;
   request.containers = {Whole(Phase::kInit, 1), Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 1)};
   EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not those of a sidecar";
   ContainerRequest slice = Whole(Phase::kMain, 1);
@@ -110,7 +110,7 @@ TEST(RequestTest, AnInitContainerWithoutAMatchingGroupHasItsOwnGpus) {
 }
 
 TEST(RequestTest, ContainersOfTheOneGpuAreOneGroup) {
-  Request request;
+  DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 9), GpuMem(Phase::kSidecar, 1), Whole(Phase::kInit, 1),
                         GpuMem(Phase::kMain, 4)};
   request.one_gpu = true;
@@ -118,7 +118,7 @@ TEST(RequestTest, ContainersOfTheOneGpuAreOneGroup) {
 }
 
 TEST(RequestTest, OnlyGpuMemCountsOnTheOneGpu) {
-  Request request;
+  DeviceRequest request;
   request.containers = {
       GpuMem(Phase::kMain, 3),
       {.name = "v", .dialect = Dialect::kVcuda, .count = 1, .per_gpu = {MilliGpu(300), GiB(5)}}};
@@ -128,7 +128,7 @@ TEST(RequestTest, OnlyGpuMemCountsOnTheOneGpu) {
 }
 
 TEST(RequestTest, SumsOfTheLargestPodFitInSixtyFourBits) {
-  Request request;
+  DeviceRequest request;
   request.containers.assign(kMaxContainers,
                             GpuMem(Phase::kMain, kMaxShareMemory.count() / GiB(1).count()));
   request.one_gpu = true;

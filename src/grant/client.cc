@@ -102,7 +102,7 @@ Result<std::string> Exchange(const std::string& path, std::string_view frame, Mo
 
 }  // namespace
 
-Result<Grant> RequestGrant(const std::string& socket_path, const Request& request,
+Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& request,
                            Duration deadline) {
   const MonotonicTime end = Now() + deadline;
   const std::string frame = Frame(EncodeRequest(request));
@@ -122,8 +122,8 @@ Result<Grant> RequestGrant(const std::string& socket_path, const Request& reques
 }
 
 Status Ping(const std::string& socket_path, Duration deadline) {
-  Request request;
-  request.kind = Request::Kind::kPing;
+  GrantRequest request;
+  request.kind = GrantRequest::Kind::kPing;
   return RequestGrant(socket_path, request, deadline).status();
 }
 

@@ -16,7 +16,7 @@ namespace tessera::grant {
 
 // Returns the agent's error if it rejects the request. UNAVAILABLE: no process listened on
 // `socket_path` until the deadline; the message names the path. DEADLINE_EXCEEDED: no answer.
-Result<Grant> RequestGrant(const std::string& socket_path, const Request& request,
+Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& request,
                            Duration deadline);
 
 // OK if an agent answers. Errors as above.

@@ -68,7 +68,7 @@ class ClientTest : public ::testing::Test {
 
 TEST_F(ClientTest, ReturnsTheAgentsAnswer) {
   const FakeAgent agent(socket_, {Answer});
-  const auto reply = RequestGrant(socket_, {.kind = Request::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {.kind = GrantRequest::Kind::kPing}, 5s);
   ASSERT_TRUE(reply.ok()) << reply.status().ToString();
   EXPECT_EQ(reply->agent_version, "1");
 }
@@ -80,7 +80,7 @@ TEST_F(ClientTest, ReturnsTheAgentsErrorUnchanged) {
                               EncodeReply(Status(Code::kPermissionDenied, "replayed"));
                           ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
                         }});
-  const auto reply = RequestGrant(socket_, {.kind = Request::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {.kind = GrantRequest::Kind::kPing}, 5s);
   EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
 }
 
@@ -96,7 +96,8 @@ TEST_F(ClientTest, SuggestsToCheckTheAgentOnlyIfItIsUnreachable) {
 }
 
 TEST_F(ClientTest, SendsALargeRequestToAnAgentThatReadsLate) {
-  Request request{.pod_uid = Uid("u"), .pod_namespace = "ns", .pod_name = "p", .container = "c"};
+  GrantRequest request{
+      .pod_uid = Uid("u"), .pod_namespace = "ns", .pod_name = "p", .container = "c"};
   for (const char* variable : {"A", "B", "C", "D"}) {
     request.tokens.push_back({variable, std::string(60 << 10, 'x')});
   }
@@ -125,7 +126,7 @@ TEST_F(ClientTest, ReassemblesAnAnswerInPieces) {
                             std::this_thread::sleep_for(100us);
                           }
                         }});
-  const auto reply = RequestGrant(socket_, {.kind = Request::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {.kind = GrantRequest::Kind::kPing}, 5s);
   ASSERT_TRUE(reply.ok()) << reply.status().ToString();
   EXPECT_EQ(reply->agent_version, "in pieces");
 }

@@ -180,9 +180,9 @@ Result<Grant> DecodeGrant(const Json& json) {
 
 }  // namespace
 
-std::string EncodeRequest(const Request& request) {
+std::string EncodeRequest(const GrantRequest& request) {
   Json json = Json::MakeObject();
-  const bool ping = request.kind == Request::Kind::kPing;
+  const bool ping = request.kind == GrantRequest::Kind::kPing;
   json.Set("kind", Json::String(ping ? kKindPing : kKindGrant));
   if (ping) return json.Serialize();
   json.Set("pod_uid", Json::String(request.pod_uid.view()));
@@ -204,13 +204,13 @@ std::string EncodeRequest(const Request& request) {
   return json.Serialize();
 }
 
-Result<Request> DecodeRequest(std::string_view text) {
+Result<GrantRequest> DecodeRequest(std::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text, kLimits).Annotate("grant request"));
   if (!json.is_object()) return Status(Code::kInvalidArgument, "grant request: not an object");
-  Request request;
+  GrantRequest request;
   ASSIGN_OR_RETURN(const std::string kind, json.StringAt("kind"));
   if (kind == kKindPing) {
-    request.kind = Request::Kind::kPing;
+    request.kind = GrantRequest::Kind::kPing;
     return request;
   }
   if (kind != kKindGrant) {

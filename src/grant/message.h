@@ -38,7 +38,7 @@ struct Token {
   bool operator==(const Token&) const = default;
 };
 
-struct Request {
+struct GrantRequest {
   enum class Kind {
     kGrant,  // returns the container's grant
     kPing,   // returns an empty grant; needs none of the members below
@@ -52,7 +52,7 @@ struct Request {
   // The container's variables with kLimitVariablePrefix; some of them lower its limits
   // (device/limit_variables.h).
   std::map<std::string, std::string> variables;
-  bool operator==(const Request&) const = default;
+  bool operator==(const GrantRequest&) const = default;
 };
 
 // One GPU. Control nodes (nvidiactl, nvidia-uvm, ...) are not listed, because they depend on the
@@ -93,9 +93,9 @@ struct Grant {
   bool operator==(const Grant&) const = default;
 };
 
-std::string EncodeRequest(const Request& request);
+std::string EncodeRequest(const GrantRequest& request);
 // INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the member.
-Result<Request> DecodeRequest(std::string_view json);
+Result<GrantRequest> DecodeRequest(std::string_view json);
 
 // An error is encoded as its code and message, and decoded as the same Status.
 std::string EncodeReply(const Result<Grant>& reply);

@@ -6,7 +6,7 @@
 namespace tessera::grant {
 namespace {
 
-Request SomeRequest() {
+GrantRequest SomeRequest() {
   return {.pod_uid = Uid("0d9e1c5e-8b3c-4b52-9e40-1f2f3a4b5c6d"),
           .pod_namespace = "default",
           .pod_name = "cuda-vector-add",
@@ -39,7 +39,7 @@ TEST(MessageTest, RequestRoundTrips) {
 TEST(MessageTest, PingNeedsNothingElse) {
   const auto decoded = DecodeRequest(R"({"kind":"ping"})");
   ASSERT_TRUE(decoded.ok());
-  EXPECT_EQ(decoded->kind, Request::Kind::kPing);
+  EXPECT_EQ(decoded->kind, GrantRequest::Kind::kPing);
 }
 
 TEST(MessageTest, GrantRoundTrips) {
@@ -69,7 +69,7 @@ TEST(MessageTest, IgnoresUnknownMembers) {
 }
 
 TEST(MessageTest, NamesTheMissingMember) {
-  Request request = SomeRequest();
+  GrantRequest request = SomeRequest();
   request.pod_uid = Uid();
   const auto decoded = DecodeRequest(EncodeRequest(request));
   EXPECT_EQ(decoded.status().code(), Code::kInvalidArgument);
@@ -77,19 +77,19 @@ TEST(MessageTest, NamesTheMissingMember) {
 }
 
 TEST(MessageTest, ContainerMayHaveNoToken) {
-  Request request = SomeRequest();
+  GrantRequest request = SomeRequest();
   request.tokens.clear();
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
 }
 
 TEST(MessageTest, CarriesTheVariablesThatLowerLimits) {
-  Request request = SomeRequest();
+  GrantRequest request = SomeRequest();
   request.variables = {{"CUDA_DEVICE_MEMORY_LIMIT", "3g"}, {"CUDA_DEVICE_SM_LIMIT", ""}};
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
 }
 
 TEST(MessageTest, RejectsRequestsAboveTheLimits) {
-  Request request = SomeRequest();
+  GrantRequest request = SomeRequest();
   for (size_t i = 0; i <= kMaxVariables; ++i) request.variables.emplace(fmt::format("v{}", i), "");
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
   request = SomeRequest();
@@ -104,7 +104,7 @@ TEST(MessageTest, RejectsRequestsAboveTheLimits) {
 }
 
 TEST(MessageTest, AcceptsRequestsAtTheLimits) {
-  Request request = SomeRequest();
+  GrantRequest request = SomeRequest();
   request.pod_name.assign(kMaxNameLength, 'x');
   request.tokens.resize(kMaxTokens, request.tokens[0]);
   const auto decoded = DecodeRequest(EncodeRequest(request));

@@ -9,7 +9,7 @@
 namespace tessera::kube {
 namespace {
 
-// The beginning of what a proxy in between may have sent.
+// Length of a proxy's text that is quoted in an error.
 constexpr size_t kMaxForeignWords = 200;
 
 // Servers written in Go answer plain HTTP on a TLS port with this.
@@ -76,7 +76,7 @@ Status ErrorOf(const net::Response& response) {
   const bool wants_tls = response.status == 400 && words.starts_with(kWantsTls);
   const Code code = wants_tls ? Code::kFailedPrecondition : CodeOf(response.status, "");
   return Error(code, "{} (HTTP {} {})",
-               words.empty() ? "the answer is not from the API server" : words, response.status,
+               words.empty() ? "the response is not from the API server" : words, response.status,
                net::ReasonPhrase(response.status));
 }
 

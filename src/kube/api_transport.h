@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How requests reach the API server. A client uses HTTP (net::HttpClient); a simulation brings a
-// network of its own and runs the same client under virtual time.
+// Transports requests to the API server. A client uses HTTP (net::HttpClient); a simulation
+// provides its own network and runs the same client under virtual time.
 //
-// Threads: made, used and destroyed on the client's runner; callbacks run there, never inside the
-// call that asked for them, and never after the Operation or the transport is gone.
+// Threads: created, used and destroyed on the client's runner. Callbacks run there, never inside
+// the call that registered them, and never after the Operation or the transport is destroyed.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@
 
 namespace tessera::kube {
 
-// A request under way, its waits included. Dropping it cancels: the callback is not called any more
-// (the server may have acted all the same).
+// A pending request, including its waits. Destroying it cancels the request: the callback is no
+// longer called, but the server may have processed it.
 class [[nodiscard]] Operation {
  public:
   Operation() = default;
@@ -38,16 +38,16 @@ class ApiTransport {
   using OnResponse = std::function<void(Result<net::Response>)>;
 
   virtual ~ApiTransport() = default;
-  // Errors are those of net/http_client.h: what kept the request from an answer.
+  // Errors are those of net/http_client.h, if no response was received.
   virtual Operation Send(net::Request request, const net::HttpClient::CallOptions& options,
                          OnResponse on_done) = 0;
   virtual Operation Stream(net::Request request, const net::Deadlines& deadlines,
                            net::StreamHandler handler) = 0;
-  // The client certificate of connections from now on (PEM).
+  // Sets the client certificate (PEM) of new connections.
   virtual void SetCertificate(const std::string& certificate, const std::string& key) = 0;
 };
 
-// Over HTTP, to `config.server`.
+// The HTTP transport to `config.server`.
 std::unique_ptr<ApiTransport> MakeHttpTransport(net::IoThread& io, TaskRunner& runner,
                                                 const Config& config, size_t max_idle_connections);
 

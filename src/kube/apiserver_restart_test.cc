@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against a real API server that is killed and comes back without its past: TESSERA_TEST_KUBECONFIG
-// as in apiserver_test.cc, and TESSERA_TEST_RESTART is a shell command that has etcd make a new
-// version and forget all older ones, restarts the server, and returns when it is done.
+// Tests against a real API server that is restarted after a compaction. TESSERA_TEST_KUBECONFIG as
+// in apiserver_test.cc. TESSERA_TEST_RESTART is a shell command that creates a new version in etcd,
+// compacts all older ones, restarts the server, and returns when the server is back.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,9 +23,9 @@ class Log : public Informer<ConfigMapObject>::Handler {
   void OnChanged(const ConfigMapObject&, const ConfigMapObject&) override {}
   void OnRemoved(const ConfigMapObject&) override { ++removed; }
   void OnSynced() override {}
-  void OnTrouble(const Status& status, Duration) override { trouble += status.ToString() + "\n"; }
+  void OnError(const Status& status, Duration) override { error += status.ToString() + "\n"; }
   int removed = 0;
-  std::string trouble;
+  std::string error;
 };
 
 TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
@@ -59,7 +59,7 @@ TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
   };
   for (int round = 0; round < 2; ++round) {
     apply(2 * round);
-    ASSERT_TRUE(runner.RunUntil([&] { return seen(2 * round); })) << log.trouble;
+    ASSERT_TRUE(runner.RunUntil([&] { return seen(2 * round); })) << log.error;
     std::atomic<bool> restarted{false};
     std::thread killer([&] {
       const auto ended = RunProgram({"sh", "-c", restart}, std::chrono::minutes(2));
@@ -68,18 +68,18 @@ TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
     });
     EXPECT_TRUE(runner.RunUntil([&] { return restarted.load(); }, std::chrono::minutes(2)));
     killer.join();
-    // One write, however long the server needs: it is the client that waits.
+    // One write: the client waits for the server.
     apply(2 * round + 1);
     EXPECT_TRUE(runner.RunUntil([&] { return seen(2 * round + 1); }, std::chrono::seconds(60)))
-        << log.trouble;
+        << log.error;
   }
   EXPECT_EQ(log.removed, 0);
-  // The versions that it watched from were gone.
-  EXPECT_NE(log.trouble.find("OUT_OF_RANGE"), std::string::npos) << log.trouble;
+  // The watched versions were compacted.
+  EXPECT_NE(log.error.find("OUT_OF_RANGE"), std::string::npos) << log.error;
   std::optional<Status> gone;
   const Operation operation =
       client.Delete(map, {}, [&](const Result<Json>& answer) { gone = answer.status(); });
-  EXPECT_TRUE(runner.RunUntil([&] { return gone && log.removed == 1; })) << log.trouble;
+  EXPECT_TRUE(runner.RunUntil([&] { return gone && log.removed == 1; })) << log.error;
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against a real API server: TESSERA_TEST_KUBECONFIG names a kubeconfig of a cluster that may be
-// written to, such as `testcluster up` prints. Makes Node and ConfigMap objects of its own and
-// removes them.
+// Tests against a real API server: TESSERA_TEST_KUBECONFIG names the kubeconfig of a test cluster,
+// such as `testcluster up` prints. Creates Node and ConfigMap objects and removes them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -65,7 +64,7 @@ class ApiServerTest : public ::testing::Test, public Watch::Delegate {
   void OnListEnd() override { listed_ = true; }
   void OnObject(const RawObject& object) override { Note(object, false); }
   void OnDeleted(const RawObject& object) override { Note(object, true); }
-  void OnTrouble(const Status& status, Duration) override { trouble_ = status; }
+  void OnError(const Status& status, Duration) override { error_ = status; }
   void Note(const RawObject& raw, bool deleted) {
     const auto object = Decode<ConfigMapObject>(raw).value();
     if (object.meta.name != name_) return;
@@ -82,7 +81,7 @@ class ApiServerTest : public ::testing::Test, public Watch::Delegate {
   bool listed_ = false;
   bool deleted_ = false;
   std::string seen_;
-  Status trouble_;
+  Status error_;
 };
 
 TEST_F(ApiServerTest, EveryKindOfPatchWritesALabel) {
@@ -158,7 +157,7 @@ TEST_F(ApiServerTest, BothEncodingsOfEveryObjectGiveTheSame) {
     }
     int compared = 0;
     for (const auto& [key, object] : both[0]) {
-      if (!both[1].contains(key)) continue;  // it has changed in between
+      if (!both[1].contains(key)) continue;  // the object has changed meanwhile
       EXPECT_TRUE(object == both[1][key]) << key;
       ++compared;
     }
@@ -204,7 +203,7 @@ TEST_F(ApiServerTest, EventsAreCountedUp) {
   int64_t count = 0;
   const ListQuery query{.type = kEvents,
                         .ns = "default",
-                        // The node controller has Events about new nodes, too.
+                        // The node controller records Events about new nodes, too.
                         .field_selector = "reason=Tested,involvedObject.name=" + name_};
   for (int i = 0; i < 2; ++i) {
     recorder.Record({.kind = "Node", .name = name_}, EventKind::kNormal, "Tested", "words");
@@ -230,7 +229,7 @@ class Candidate : public LeaderElector::Delegate {
   void OnStartedLeading() override { leads = true; }
   void OnStoppedLeading(const Status&) override { leads = false; }
   void OnLeader(const std::string& identity) override { leader = identity; }
-  void OnTrouble(const Status& status) override { trouble = status; }
+  void OnError(const Status& status) override { error = status; }
 
  private:
   KubeLease lease_;
@@ -239,26 +238,26 @@ class Candidate : public LeaderElector::Delegate {
   LeaderElector elector;
   bool leads = false;
   std::string leader;
-  Status trouble;
+  Status error;
 };
 
 TEST_F(ApiServerTest, OneLeadsAndTheNextWhenItLetsGo) {
   made_.push_back({kLeases, name_, "default", ""});
   Candidate a(runner_, *client_, name_, "a");
-  ASSERT_TRUE(runner_.RunUntil([&] { return a.leads; })) << a.trouble.ToString();
+  ASSERT_TRUE(runner_.RunUntil([&] { return a.leads; })) << a.error.ToString();
   Candidate b(runner_, *client_, name_, "b");
-  runner_.RunFor(std::chrono::seconds(6));  // longer than a lease
+  runner_.RunFor(std::chrono::seconds(6));  // longer than the lease duration
   EXPECT_TRUE(a.leads);
   EXPECT_FALSE(b.leads);
   EXPECT_EQ(b.leader, "a");
-  EXPECT_TRUE(a.trouble.ok()) << a.trouble.ToString();
+  EXPECT_TRUE(a.error.ok()) << a.error.ToString();
   bool released = false;
   a.elector.Release([&] { released = true; });
   EXPECT_FALSE(a.leads);
   EXPECT_TRUE(runner_.RunUntil([&] { return released && b.leads; }));
 }
 
-// Everything at first by list or by stream, objects in JSON or in protobuf.
+// Runs with initial lists and streams, and with JSON and protobuf.
 class ApiServerWatchTest : public ApiServerTest,
                            public ::testing::WithParamInterface<std::pair<bool, Encoding>> {};
 
@@ -276,7 +275,7 @@ TEST_P(ApiServerWatchTest, SeesChangesAndDeletion) {
   const ObjectRef map{kConfigMaps, name_, "default", ""};
   Watch watch(*client_, {.type = kConfigMaps, .ns = "default", .limit = 1, .encoding = encoding},
               *this, {.stream_initial = stream_initial});
-  ASSERT_TRUE(runner_.RunUntil([&] { return listed_; })) << trouble_.ToString();
+  ASSERT_TRUE(runner_.RunUntil([&] { return listed_; })) << error_.ToString();
   const auto text = fmt::format(
       R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{}"}},"data":{{"k":"1"}}}})",
       name_);
@@ -289,7 +288,7 @@ TEST_P(ApiServerWatchTest, SeesChangesAndDeletion) {
   ASSERT_TRUE(Wait([&](auto f) { return client_->Delete(map, {}, f); }).ok());
   EXPECT_TRUE(runner_.RunUntil([&] { return deleted_; }));
   EXPECT_EQ(lists_, 1);
-  EXPECT_TRUE(trouble_.ok()) << trouble_.ToString();
+  EXPECT_TRUE(error_.ok()) << error_.ToString();
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long to wait before the next try: doubles from `first` to `most`, and a random half of it is
-// taken off, so that a thousand agents do not come back in the same millisecond. Threads: one.
+// Waits between retries: they double from `first` to `most`, and up to half is subtracted at
+// random, so that a thousand agents do not retry in the same millisecond. Threads: one.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace tessera::kube {
 
-// The wait after so many failures in a row before this one: in [w/2, w] for w = first * 2^failures,
-// at most `most`.
+// The wait after a failure that follows `failures` consecutive ones: random in [w/2, w] with w =
+// min(most, first * 2^failures).
 template <typename Generator>
 Duration JitteredWait(Duration first, Duration most, int failures, Generator& random) {
   const Duration whole = std::min(most, first * (int64_t{1} << std::min(failures, 20)));
@@ -22,13 +22,13 @@ Duration JitteredWait(Duration first, Duration most, int failures, Generator& ra
 
 class Backoff {
  public:
-  // kFirst <= kMost; kMost stays below the two minutes in which an operator gets impatient.
+  // kFirst <= kMost. kMost stays below two minutes, so that recovery after an outage is quick.
   static constexpr Duration kFirst = std::chrono::milliseconds(200);
   static constexpr Duration kMost = std::chrono::seconds(30);
 
   explicit Backoff(uint64_t seed = std::random_device{}()) : random_(seed) {}
 
-  // Counts a failure and gives the wait.
+  // Counts a failure and returns the wait.
   Duration Next() { return JitteredWait(kFirst, kMost, failures_++, random_); }
   void Reset() { failures_ = 0; }
   int failures() const { return failures_; }

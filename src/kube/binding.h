@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds a pod to a node, as schedulers do: once for all, by the pod's binding subresource.
+// Binds a pod to a node through the pod's binding subresource, as schedulers do. A binding is
+// final.
 #pragma once
 
 #include <string>
@@ -13,16 +14,15 @@ namespace tessera::kube {
 struct PodBinding {
   std::string ns;
   std::string pod;
-  Uid uid;  // of the pod that was decided about; another of its name is refused
+  Uid uid;  // of the pod that was scheduled; another pod of the same name is rejected
   std::string node;
-  // Written to the pod in the same step as its node: there is no moment with the one and not the
-  // other.
+  // Written to the pod atomically with its node.
   StringMap annotations;
 };
 
-// ABORTED: the pod is bound already, is being deleted, or is another one than `uid`. NOT_FOUND: it
-// is gone. UNAVAILABLE or DEADLINE_EXCEEDED leave open whether it happened: what a watch says next
-// does not.
+// ABORTED: the pod is already bound, is being deleted, or has another UID. NOT_FOUND: it was
+// deleted. After UNAVAILABLE or DEADLINE_EXCEEDED the pod may be bound; the next watch event shows
+// its state.
 Operation BindPod(Client& client, const PodBinding& binding,
                   std::function<void(const Status&)> on_done, BeforeSend before_send = nullptr);
 

@@ -29,7 +29,7 @@ std::string_view ContentTypeOf(PatchKind kind) {
   CheckFailed(__FILE__, __LINE__, "unknown patch kind");
 }
 
-// Builds "a=b&c=d" of what is not empty.
+// Builds "a=b&c=d" and skips empty values.
 class QueryBuilder {
  public:
   QueryBuilder& Add(std::string_view key, std::string_view value) {
@@ -81,10 +81,10 @@ Result<ListPage> JsonPage(Result<Json> body) {
   Json* items = body->Find("items");
   const Json* metadata = body->Find("metadata");
   if (metadata == nullptr || !metadata->is_object()) {
-    return Error(Code::kInvalidArgument, "the answer is not a list");
+    return Error(Code::kInvalidArgument, "the response is not a list");
   }
   ListPage page;
-  // A list without entries may come as null.
+  // An empty list may be null.
   if (items != nullptr && items->is_array()) {
     page.items.reserve(items->items().size());
     for (Json& item : items->items()) page.items.emplace_back(std::move(item));
@@ -134,7 +134,7 @@ std::string QueryString(const ListQuery& query) {
   builder.Add("labelSelector", query.label_selector).Add("fieldSelector", query.field_selector);
   builder.Add("continue", query.continue_token);
   if (query.limit > 0) builder.Add("limit", std::to_string(query.limit));
-  // The token holds the version of the first page; the server refuses both together.
+  // The token contains the version of the first page; the server rejects both together.
   if (query.continue_token.empty()) builder.Add("resourceVersion", query.resource_version);
   return builder.text();
 }
@@ -237,7 +237,7 @@ Operation Client::Delete(const ObjectRef& object, const Preconditions& precondit
 Operation Client::Stream(const std::string& target, Encoding encoding,
                          const net::Deadlines& deadlines, net::StreamHandler handler) {
   net::Request request = MakeRequest("GET", target, encoding);
-  // The events, unlike the objects in them, have a type of their own.
+  // Watch events have their own media type, unlike the objects in them.
   if (encoding == Encoding::kProtobuf) {
     request.headers.Set("Accept", fmt::format("{};stream=watch, {}", kProtobufType, kJsonType));
   }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Talks to one API server: get, list, create, replace, patch, delete. JSON in and out; lists also
-// in protobuf. Watches are in watch.h. Not for: knowing what is inside an object, or deciding what
-// to do about a conflict.
+// A client of one API server: get, list, create, replace, patch, delete. Objects are JSON; lists
+// can also be protobuf. Watches are in watch.h. Does not interpret objects and does not resolve
+// conflicts.
 //
-// Trouble is handled here once for all callers, with growing, jittered waits. While the server
-// cannot be reached (broken connections, 502, 503), one request goes ahead and the others wait for
-// it. A priority level that the server rejects (429 of API Priority and Fairness) holds back the
-// requests of that level. Any other 429, and Retry-After, hold back the request that got them.
-// Requests that may not be sent twice (create, JSON patch) are retried only when the server refused
-// them unread. A 401 is retried once, with the token read anew.
+// The client retries for all its callers, with growing, jittered waits. While the server is
+// unreachable (broken connections, 502, 503), one request probes it and the others wait. If the
+// server rejects a priority level (429 of API Priority and Fairness), the requests of that level
+// wait. Any other 429, and Retry-After, delay only that request. Requests that must not be sent
+// twice (create, JSON patch) are retried only if the server rejected them unprocessed. A 401 is
+// retried once, with a token that was read again.
 //
-// Threads: made, used and destroyed on `runner`'s thread; callbacks run there, later, and never
-// after the Operation or the client is gone. Bounds: `max_in_flight` requests at once,
+// Threads: created, used and destroyed on `runner`'s thread. Callbacks run there, later, and never
+// after the Operation or the client is destroyed. Bounds: `max_in_flight` concurrent requests, and
 // `max_waiting` more in the queue. Idle cost: none.
 //
-// Errors: those of api_error.h for what the server answered; of net/http_client.h for what kept us
-// from an answer; DEADLINE_EXCEEDED after `deadline`, sent or not; RESOURCE_EXHAUSTED where the
-// queue is full. Each begins with the verb and the path.
+// Errors: api_error.h for responses of the server; net/http_client.h if no response was received;
+// DEADLINE_EXCEEDED after `deadline`, sent or not; RESOURCE_EXHAUSTED if the queue is full. Each
+// message begins with the verb and the path.
 #pragma once
 
 #include <functional>
@@ -40,39 +40,39 @@
 
 namespace tessera::kube {
 
-// Called right before each time that a request is sent, retries included. Anything but OK ends the
-// operation with that Status, unsent. Not called for a request that expired in the queue.
+// Called immediately before a request is sent, and before each retry. If it fails, the operation
+// ends with that Status and nothing is sent. Not called for a request that expires in the queue.
 using BeforeSend = std::function<Status()>;
 
 enum class PatchKind { kJson, kMerge, kStrategicMerge, kApply };
 
 struct PatchOptions {
   std::string field_manager;  // required for kApply
-  bool force = false;         // kApply: take fields over from other managers
+  bool force = false;         // kApply: take over fields from other managers
   bool dry_run = false;
   BeforeSend before_send = nullptr;
 };
 
 struct ListQuery {
   ResourceType type;
-  std::string ns;  // "" is all of them
+  std::string ns;  // "": all namespaces
   std::string label_selector;
   std::string field_selector;
-  std::string resource_version;  // "" is the newest
-  std::string continue_token;    // of the page before
+  std::string resource_version;  // "": the newest
+  std::string continue_token;    // of the previous page
   int limit = 500;
-  Encoding encoding = Encoding::kJson;  // asked for; the server may answer in JSON all the same
+  Encoding encoding = Encoding::kJson;  // requested; the server may still answer in JSON
 };
 
 struct ListPage {
-  // Without apiVersion and kind, as the server sends them. Those in protobuf are views, valid
-  // during the callback.
+  // The server omits apiVersion and kind in lists. Protobuf items are views, valid during the
+  // callback.
   std::vector<RawObject> items;
   std::string resource_version;
   std::string continue_token;  // "" on the last page
 };
 
-// A delete that holds only for this very object.
+// Deletes the object only if these match.
 struct Preconditions {
   Uid uid;
   std::string resource_version;
@@ -81,14 +81,14 @@ struct Preconditions {
 struct ClientOptions {
   std::string user_agent = "tessera";
   int max_attempts = 6;                          // 1: no retries
-  Duration deadline = std::chrono::seconds(60);  // of an operation, its waits included
+  Duration deadline = std::chrono::seconds(60);  // of an operation, including its waits
   size_t max_in_flight = 8;
   size_t max_waiting = 256;
   size_t max_body = 64 << 20;
-  std::optional<uint64_t> seed;  // of the jitter of waits; else the system's chance
+  std::optional<uint64_t> seed;  // of the jitter of waits; nullopt: random
 };
 
-// Those of a program that servers log as "<program>/<version>".
+// Options with the user agent "<program>/<version>", which servers log.
 ClientOptions OptionsOf(std::string_view program);
 
 class Client {
@@ -99,7 +99,7 @@ class Client {
   using Options = ClientOptions;
 
   Client(net::IoThread& io, TaskRunner& runner, Config config, Options options);
-  // Over another transport than HTTP, for simulations.
+  // With another transport than HTTP, for simulations.
   Client(TaskRunner& runner, std::unique_ptr<ApiTransport> transport, Config config,
          Options options);
   ~Client();
@@ -108,7 +108,7 @@ class Client {
 
   Operation Get(const ObjectRef& object, OnObject on_done);
   Operation List(const ListQuery& query, OnPage on_done);
-  // `object.name` may be empty where the body has a name or generateName.
+  // `object.name` may be empty if the body has a name or generateName.
   Operation Create(const ObjectRef& object, const Json& body, OnObject on_done,
                    BeforeSend before_send = nullptr);
   Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
@@ -116,13 +116,13 @@ class Client {
                   const PatchOptions& options, OnObject on_done);
   Operation Delete(const ObjectRef& object, const Preconditions& preconditions, OnObject on_done);
 
-  // For watch.h: one streamed GET, neither queued nor retried.
+  // For watch.h: one streamed GET, which is neither queued nor retried.
   Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
 
   TaskRunner& runner();
   const Config& config() const;
-  // For the jitter of what uses this client.
+  // A seed for the jitter of this client's users.
   uint64_t NextSeed();
 
  private:
@@ -133,7 +133,7 @@ class Client {
   std::shared_ptr<Core> core_;
 };
 
-// "limit=500&labelSelector=..." with what the query says.
+// The query string: "limit=500&labelSelector=...".
 std::string QueryString(const ListQuery& query);
 
 }  // namespace tessera::kube

@@ -22,7 +22,7 @@ net::Response JsonAnswer(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body)};
 }
 
-// An API server that answers what the test has queued, then 200 with an empty object.
+// An API server that sends the queued responses, then 200 with an empty object.
 class ClientTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -91,7 +91,7 @@ TEST_F(ClientTest, ActsAsTheUserItIsTold) {
       .user = "jane", .uid = "7", .groups = {"dev", "ops"}, .extra = {{"acme.com/why", "audit"}}};
   answers_ = {JsonAnswer(503, "{}")};
   EXPECT_TRUE(GetNode().ok());
-  ASSERT_EQ(seen_.size(), 2u);  // the second attempt says it once, too
+  ASSERT_EQ(seen_.size(), 2u);  // the second attempt has it once, too
   std::multimap<std::string, std::string> said;
   for (const auto& [name, value] : seen_[1].headers) {
     if (name.starts_with("Impersonate-")) said.emplace(name, value);
@@ -172,7 +172,7 @@ TEST_F(ClientTest, WaitsWhenTheServerAsksForPatience) {
   busy.headers.Set("Retry-After", "1");
   answers_ = {busy};
   const MonotonicTime began = runner_.clock().Now();
-  // Even a create is sent again: 429 means unread.
+  // Even a create is retried, because 429 means that it was not processed.
   EXPECT_TRUE(
       Wait([&](auto f) { return client().Create(Pod("ns", ""), Json::MakeObject(), f); }).ok());
   EXPECT_GE(runner_.clock().Now() - began, seconds(1));
@@ -223,13 +223,13 @@ TEST_F(ClientTest, RefreshesItsTokenOnce) {
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   EXPECT_TRUE(answer->ok());
   EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer new");
-  // With the same token again there is nothing to hope for.
+  // A retry with the same token is useless.
   answers_ = {JsonAnswer(401, "{}")};
   EXPECT_EQ(GetNode().status().code(), Code::kUnauthenticated);
   EXPECT_EQ(seen_.size(), 3u);
 }
 
-// A plugin that answers with one more digit each time it runs.
+// A plugin whose token gets one more digit with each run.
 ExecPlugin CountingPlugin(const TempDir& dir, const std::string& more = "") {
   const std::string script =
       fmt::format(R"(printf 1 >> {0}; echo "{{\"apiVersion\":\"client.authentication.k8s.io/v1\",)"
@@ -325,7 +325,7 @@ TEST_F(ClientTest, AsksRightBeforeSendingWhetherARequestMayBeSent) {
         [&](const Result<Json>& answer) { results.push_back(answer.status()); }, before_send));
   }
   ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
-  EXPECT_EQ(asked, 1);  // not about the one that waits in the queue
+  EXPECT_EQ(asked, 1);  // not called for the queued request
   may_send = false;
   held_(JsonAnswer(201, "{}"));
   ASSERT_TRUE(runner_.RunUntil([&] { return results.size() == 2; }));
@@ -333,7 +333,7 @@ TEST_F(ClientTest, AsksRightBeforeSendingWhetherARequestMayBeSent) {
   EXPECT_EQ(results[1].code(), Code::kFailedPrecondition);
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(seen_.size(), 1u);
-  // It says nothing about the server: nobody waits.
+  // It does not concern the server, so no other request waits.
   hold_ = false;
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());

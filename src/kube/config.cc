@@ -35,7 +35,7 @@ std::string Text(const Json& object, std::string_view key) {
   return value != nullptr && value->is_string() ? value->string_value() : "";
 }
 
-// One kubeconfig file while it is read.
+// Parser of one kubeconfig file.
 class KubeconfigFile {
  public:
   KubeconfigFile(std::string path, Json root) : path_(std::move(path)), root_(std::move(root)) {}
@@ -45,7 +45,7 @@ class KubeconfigFile {
 
   Status Bad(std::string_view why) const { return Bad(root_, why); }
 
-  // kubeconfig keeps lists of {name, <kind>: {...}}. Null where this one has none of that name.
+  // Finds an entry in a list of {name, <kind>: {...}}. Null if the file has no entry of that name.
   Result<const Json*> Entry(std::string_view list, std::string_view kind,
                             const std::string& name) const {
     const Json* entries = root_.Find(list);
@@ -70,7 +70,7 @@ class KubeconfigFile {
     if (!config->server.tls || config->tls.skip_verify || !config->tls.ca.empty()) {
       return Status::Ok();
     }
-    // As in kubectl: the server's certificate may be of a public authority.
+    // Like kubectl: a public authority may have signed the server's certificate.
     auto roots = net::SystemRoots(::getenv);
     if (!roots.ok()) {
       return Bad(cluster, "certificate-authority is missing, and " + roots.status().message());
@@ -89,7 +89,7 @@ class KubeconfigFile {
     ASSIGN_OR_RETURN(config->tls.certificate, Pem(user, "client-certificate"));
     ASSIGN_OR_RETURN(config->tls.key, Pem(user, "client-key"));
     if (config->tls.certificate.empty() != config->tls.key.empty()) {
-      return Bad(user, "client-certificate and client-key go together");
+      return Bad(user, "client-certificate and client-key require each other");
     }
     config->token_file = File(Text(user, "tokenFile"));
     if (config->token_file.empty()) config->token = Text(user, "token");
@@ -103,7 +103,7 @@ class KubeconfigFile {
     return Status::Ok();
   }
 
-  // What the cluster's entry says to plugins.
+  // The cluster's extension for exec plugins.
   static Json ExecExtension(const Json& cluster) {
     const Json* extensions = cluster.Find("extensions");
     if (extensions == nullptr || !extensions->is_array()) return {};
@@ -128,7 +128,7 @@ class KubeconfigFile {
       return Status::Ok();
     }
     if (!config->server.tls) {
-      return Bad(cluster, "proxy-url is supported for https servers alone");
+      return Bad(cluster, "proxy-url is supported only for https servers");
     }
     auto proxy = ParseProxy(url);
     if (!proxy.ok()) return Bad(cluster, "proxy-url: " + proxy.status().message());
@@ -149,7 +149,7 @@ class KubeconfigFile {
       }
     }
     if (as->user.empty() && !(as->uid.empty() && as->groups.empty() && as->extra.empty())) {
-      return Bad(user, "as-uid, as-groups and as-user-extra need a user to act as: add \"as\"");
+      return Bad(user, "as-uid, as-groups and as-user-extra require a user: add \"as\"");
     }
     return Status::Ok();
   }
@@ -170,11 +170,11 @@ class KubeconfigFile {
     const Json* value = object.Find(key);
     if (value == nullptr) return false;
     if (value->kind() != Json::Kind::kBool)
-      return Bad(*value, fmt::format("{} is true or false", key));
+      return Bad(*value, fmt::format("{} must be true or false", key));
     return value->bool_value();
   }
 
-  // A pair such as certificate-authority and certificate-authority-data; the data wins, as in
+  // Reads a pair such as certificate-authority and certificate-authority-data; the data wins, as in
   // kubectl.
   Result<net::PemSource> Pem(const Json& object, const std::string& key) const {
     if (const std::string data = Text(object, key + "-data"); !data.empty()) {
@@ -199,22 +199,23 @@ class KubeconfigFile {
                                    plugin.api_version, kGroup));
     }
     if (Text(exec, "interactiveMode") == "Always") {
-      return Bad(exec, "exec: interactiveMode Always needs a person at a terminal");
+      return Bad(exec, "exec: interactiveMode Always requires a terminal");
     }
     const std::string command = Text(exec, "command");
     if (command.empty()) return Bad(exec, "exec: command is missing");
-    // As kubectl has it: a path counts from the file's folder, a bare name from PATH.
+    // Like kubectl: a path is relative to the kubeconfig's directory, a bare name is looked up in
+    // PATH.
     plugin.argv = {command.find('/') == std::string::npos ? command : File(command)};
     const Json* args = exec.Find("args");
     for (size_t i = 0; args != nullptr && args->is_array() && i < args->items().size(); ++i) {
-      if (!args->items()[i].is_string()) return Bad(args->items()[i], "exec: args are texts");
+      if (!args->items()[i].is_string()) return Bad(args->items()[i], "exec: args must be strings");
       plugin.argv.push_back(args->items()[i].string_value());
     }
     const Json* env = exec.Find("env");
     for (size_t i = 0; env != nullptr && env->is_array() && i < env->items().size(); ++i) {
       const Json& entry = env->items()[i];
       const std::string name = entry.is_object() ? Text(entry, "name") : "";
-      if (name.empty()) return Bad(entry, "exec: env is a list of name and value");
+      if (name.empty()) return Bad(entry, "exec: env must be a list of name and value");
       plugin.env.push_back(name + "=" + Text(entry, "value"));
     }
     ASSIGN_OR_RETURN(plugin.provide_cluster_info, Flag(exec, "provideClusterInfo"));
@@ -225,8 +226,8 @@ class KubeconfigFile {
   Json root_;
 };
 
-// Files that complement each other: of each entry, and of the current context, the first that has
-// it counts, as in kubectl.
+// Merged kubeconfig files: the first file that has an entry, or the current context, wins, as in
+// kubectl.
 class Kubeconfig {
  public:
   explicit Kubeconfig(std::vector<KubeconfigFile> files) : files_(std::move(files)) {}
@@ -291,12 +292,14 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
   const std::string host = EnvOr(getenv, "KUBERNETES_SERVICE_HOST");
   const std::string port = EnvOr(getenv, "KUBERNETES_SERVICE_PORT");
   if (host.empty() || port.empty()) {
-    return Error(Code::kFailedPrecondition,
-                 "KUBERNETES_SERVICE_HOST and _PORT are not set: not in a pod; give a kubeconfig");
+    return Error(
+        Code::kFailedPrecondition,
+        "KUBERNETES_SERVICE_HOST and _PORT are not set, so this is not a pod: give a kubeconfig");
   }
   ASSIGN_OR_RETURN(const int64_t number, ParseInt(port));
   if (number < 1 || number > 65535) {
-    return Error(Code::kInvalidArgument, "KUBERNETES_SERVICE_PORT={} is not a port", port);
+    return Error(Code::kInvalidArgument, "invalid KUBERNETES_SERVICE_PORT={}: want 1 to 65535",
+                 port);
   }
   Config config;
   config.server.tls = true;
@@ -330,7 +333,7 @@ Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& cont
     ASSIGN_OR_RETURN(KubeconfigFile file, ParseFile(*text, std::string(path)));
     files.push_back(std::move(file));
   }
-  if (files.empty()) return Error(Code::kNotFound, "$KUBECONFIG: there is no file {}", paths);
+  if (files.empty()) return Error(Code::kNotFound, "$KUBECONFIG: no such file: {}", paths);
   return Kubeconfig(std::move(files)).Load(context);
 }
 
@@ -352,7 +355,7 @@ Status CheckCertificates(const Config& config) {
 
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
   const std::string from_env = EnvOr(getenv, "KUBECONFIG");
-  // Where an option takes its default from the variable, both are the same.
+  // An option whose default comes from the variable has the same value.
   if (!kubeconfig.empty() && kubeconfig != from_env) return LoadKubeconfig(kubeconfig);
   if (!from_env.empty()) return LoadKubeconfigs(from_env);
   return InClusterConfig(getenv);

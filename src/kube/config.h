@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the API server is and who we are there. Read from the pod's service account or from a
-// kubeconfig file: client certificates, tokens and exec plugins, impersonation, proxies (proxy.h).
-// Users with an auth-provider or a password (both gone from Kubernetes) and plugins that want to
-// talk to a person are rejected by name. Threads: functions are safe from any; a Config is a value.
+// Address and credentials of the API server, from the pod's service account or a kubeconfig file:
+// client certificates, tokens, exec plugins, impersonation, proxies (proxy.h). Users with an
+// auth-provider or a password (both removed from Kubernetes) and interactive plugins are rejected
+// with their name. Threads: any; a Config is a value.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,12 @@
 
 namespace tessera::kube {
 
-// The user to act as (as, as-uid, as-groups and as-user-extra of a kubeconfig).
+// The impersonated user (as, as-uid, as-groups and as-user-extra of a kubeconfig).
 struct Impersonation {
-  std::string user;  // "": oneself
+  std::string user;  // "": no impersonation
   std::string uid;
   std::vector<std::string> groups;
-  std::vector<std::pair<std::string, std::string>> extra;  // a key may come several times
+  std::vector<std::pair<std::string, std::string>> extra;  // keys may repeat
 };
 
 struct Config {
@@ -32,10 +32,10 @@ struct Config {
   net::TlsOptions tls;
   std::optional<net::Proxy> proxy;
   Impersonation impersonation;
-  // At most one of the two. The file is re-read when the kubelet rotates it.
+  // At most one of the two. The file is read again when the kubelet rotates it.
   std::string token;
   std::string token_file;
-  std::optional<ExecPlugin> exec;  // instead of a token
+  std::optional<ExecPlugin> exec;  // replaces a token
   std::string default_namespace = "default";
 };
 
@@ -46,37 +46,37 @@ inline constexpr const char* kServiceAccountDir = "/var/run/secrets/kubernetes.i
 // From KUBERNETES_SERVICE_HOST and _PORT and the files in `dir`. FAILED_PRECONDITION outside a pod.
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kServiceAccountDir);
 
-// Both also take the proxy of the environment.
+// Both use the proxy of the environment.
 
-// The context of that name, or the current one. Relative file names count from the file's folder.
-// An https server without certificate-authority is checked with the system's (net/tls.h).
-// INVALID_ARGUMENT names the file, the entry and what is wrong with it.
+// Reads the named context, or the current one. File names are relative to the kubeconfig's
+// directory. An https server without certificate-authority is verified with the system's roots
+// (net/tls.h). INVALID_ARGUMENT names the file, the entry and the reason.
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "");
 
-// The same of a file that was read; `path` is for messages and relative names.
+// Parses a kubeconfig; `path` is for messages and relative names.
 Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
                                const std::string& context = "");
 
-// The same from files joined by ':', as $KUBECONFIG has them. Each adds what those before it do not
-// have; those that are not there are passed over. NOT_FOUND where none is.
+// Merges the files of a list separated by ':', as in $KUBECONFIG. The first file that has an entry
+// wins; missing files are skipped. NOT_FOUND if no file exists.
 Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "");
 
-// Whether the certificates and the key that a kubeconfig gives for an https server can be used.
-// INVALID_ARGUMENT names the field and the reason.
+// Checks the certificates and the key that a kubeconfig has for an https server. INVALID_ARGUMENT
+// names the field and the reason.
 Status CheckCertificates(const Config& config);
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else the pod's service account.
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv);
-// With the environment of this process.
+// FindConfig with the environment of this process.
 Result<Config> FindConfig(const std::string& kubeconfig);
 
-// The bearer token to send now. Looks at the file each time and reads it when it was replaced, so a
-// rotated token is used with the next request. Threads: one.
+// Provides the bearer token of the next request. Checks the file each time and reads it again if it
+// was replaced, so a rotated token is used at once. Threads: one.
 class TokenSource {
  public:
   explicit TokenSource(const Config& config);
 
-  // "" where the configuration has no token. Once read, a token outlives its file.
+  // "" if the configuration has no token. The last token stays in use if the file is missing.
   Result<std::string> Get();
 
  private:

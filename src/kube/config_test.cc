@@ -49,7 +49,7 @@ TEST_F(ConfigTest, ARotatedTokenIsReadWithTheNextRequest) {
   EXPECT_EQ(tokens.Get().value(), "t1");
   Write("token", "t2");
   EXPECT_EQ(tokens.Get().value(), "t2");
-  // While the kubelet moves files about, the last one holds.
+  // The last token stays valid while the kubelet replaces the files.
   ASSERT_EQ(::remove(JoinPath(dir_.path(), "token").c_str()), 0);
   EXPECT_EQ(tokens.Get().value(), "t2");
 }
@@ -148,7 +148,7 @@ TEST_F(ConfigTest, ReadsWhomToActAs) {
   EXPECT_EQ(as.groups, (std::vector<std::string>{"dev", "ops"}));
   EXPECT_EQ(as.extra, (std::vector<std::pair<std::string, std::string>>{{"reason", "audit"},
                                                                         {"reason", "review"}}));
-  // It would silently be oneself.
+  // Without "as" the request would silently use the user's own identity.
   const Status status =
       ParseKubeconfig(KubeconfigOf("\"http://a\"", "as-groups: [dev]"), "f").status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
@@ -204,7 +204,7 @@ TEST_F(ConfigTest, SaysWhereAKubeconfigIsWrong) {
 clusters: [{name: a, cluster: {server: "http://a", insecure-skip-tls-verify: tru}}]
 contexts: [{name: a, context: {cluster: a}}])");
   EXPECT_EQ(LoadKubeconfig(flag).status().message(),
-            flag + ":2: insecure-skip-tls-verify is true or false");
+            flag + ":2: insecure-skip-tls-verify must be true or false");
   EXPECT_EQ(LoadKubeconfig(Write("list", "- a"), "").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(LoadKubeconfig("/nonexistent").status().code(), Code::kNotFound);
 }
@@ -263,7 +263,7 @@ contexts: [{name: other, context: {cluster: a, user: u}}]
   EXPECT_NE(LoadKubeconfigs(paths, "lost").status().message().find(second + ":" + third),
             std::string::npos);
   EXPECT_EQ(LoadKubeconfigs("/nowhere/a:/nowhere/b").status().code(), Code::kNotFound);
-  // A file that is there and no kubeconfig is no reason to guess.
+  // An existing file that is not a kubeconfig is an error, not skipped.
   EXPECT_EQ(LoadKubeconfigs(Write("list", "- a") + ":" + third).status().code(),
             Code::kInvalidArgument);
 }

@@ -34,15 +34,16 @@ struct CredentialSource::Core {
     return current;
   }
 
-  bool Refused(const Credential& credential) {
+  bool Reject(const Credential& credential) {
     if (!plugin) return FromConfig().ok() && current.generation != credential.generation;
     if (credential.generation == current.generation) have = false;
     return true;
   }
 
-  // The thread outlives us where the plugin hangs: it reaches us through `door` alone.
+  // The worker thread outlives this object if the plugin hangs, so it refers to it only through
+  // `door`.
   struct Door {
-    std::mutex mutex;  // The worker's thread posts while ours may close.
+    std::mutex mutex;  // The worker's thread posts while the runner's thread may close the door.
     Core* core = nullptr;
   };
 
@@ -55,7 +56,7 @@ struct CredentialSource::Core {
       const std::lock_guard lock(door->mutex);
       if (door->core == nullptr) return;
       door->core->runner.Post([door, answer = std::move(answer)]() mutable {
-        // Closing happens on this thread: no lock.
+        // Closing happens on this thread, so no lock is needed.
         if (door->core != nullptr) door->core->OnAnswer(std::move(answer));
       });
     });
@@ -73,7 +74,7 @@ struct CredentialSource::Core {
     const auto held = door;
     for (const OnReady& on_ready : ready) {
       on_ready(result);
-      if (held->core == nullptr) return;  // The callback has destroyed us.
+      if (held->core == nullptr) return;  // The callback has destroyed this object.
     }
   }
 
@@ -91,9 +92,9 @@ struct CredentialSource::Core {
   TokenSource tokens;
   OnCertificate on_certificate;
   Credential current;
-  bool have = false;  // `current` holds until `expires`; of plugins
+  bool have = false;  // plugins only: `current` is valid until `expires`
   std::optional<WallTime> expires;
-  std::vector<OnReady> waiting;  // for the plugin that runs
+  std::vector<OnReady> waiting;  // callers that wait for the running plugin
   std::shared_ptr<Door> door;
   std::unique_ptr<Worker> worker;
 };
@@ -108,6 +109,6 @@ void CredentialSource::Get(OnReady on_ready) {
   held->Get(std::move(on_ready));
 }
 
-bool CredentialSource::Refused(const Credential& credential) { return core_->Refused(credential); }
+bool CredentialSource::Reject(const Credential& credential) { return core_->Reject(credential); }
 
 }  // namespace tessera::kube

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: what to show the API server with the next request. A fixed token, a file that
-// the kubelet rotates, or an exec plugin, which runs on a thread of its own when its last answer
-// has expired or was refused. Callers that ask meanwhile wait for that one run. Threads: the
-// runner's.
+// Provides the credentials of the next request: a fixed token, a file that the kubelet rotates, or
+// an exec plugin. A plugin runs on its own thread when its last result has expired or was rejected;
+// callers wait for that one run. Included only in src/kube. Threads: the runner's.
 #pragma once
 
 #include <functional>
@@ -19,21 +18,22 @@ namespace tessera::kube {
 class CredentialSource {
  public:
   struct Credential {
-    std::string token;  // "": none to send
+    std::string token;  // "": send none
     int generation = 0;
   };
   using OnReady = std::function<void(Result<Credential>)>;
   using OnCertificate = std::function<void(const std::string& certificate, const std::string& key)>;
 
-  // `on_certificate` is called before the first request that shall show it.
+  // `on_certificate` is called before the first request that uses the certificate.
   CredentialSource(TaskRunner& runner, const Config& config, OnCertificate on_certificate);
-  // Does not wait for a plugin that runs.
+  // Does not wait for a running plugin.
   ~CredentialSource();
 
-  // Called at once where the answer is known, later otherwise, and not after we are gone.
+  // Calls `on_ready` at once if the credential is known, else later, and not after this object is
+  // destroyed.
   void Get(OnReady on_ready);
-  // The server said 401. Whether another credential may be had from Get.
-  bool Refused(const Credential& credential);
+  // The server answered 401. Returns whether Get may provide another credential.
+  bool Reject(const Credential& credential);
 
  private:
   struct Core;

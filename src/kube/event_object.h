@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Event as the API wants it. Not for deciding whether it is worth one: events.h does that for
-// programs that talk much. Pure.
+// Builds an Event object of the API. events.h aggregates and limits Events. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +15,11 @@ namespace tessera::kube {
 // The API's limit for the message of an Event.
 inline constexpr size_t kMaxEventMessage = 1024;
 
-// What an event is about.
+// The object that an Event is about.
 struct InvolvedObject {
   std::string api_version = "v1";
   std::string kind;
-  std::string ns;  // "" where the type has none: the event then stands in "default"
+  std::string ns;  // "" if the type has none: the Event is then created in "default"
   std::string name;
   Uid uid;
 
@@ -31,14 +30,14 @@ enum class EventKind : uint8_t { kNormal, kWarning };
 
 struct EventReporter {
   std::string_view component;  // "tessera-agent"
-  std::string_view instance;   // of it: the pod's or node's name
-  std::string_view host;       // "" where it does not matter
+  std::string_view instance;   // the component's pod or node
+  std::string_view host;       // "" if irrelevant
 };
 
 struct EventText {
   EventKind kind = EventKind::kNormal;
-  std::string_view reason;   // a word in camel case that people may filter by
-  std::string_view message;  // cut at the API's limit
+  std::string_view reason;   // a word in camel case for filters
+  std::string_view message;  // truncated at the API's limit
 };
 
 // `name` is unique in its namespace.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: events out of the bytes of a watch, wherever these are cut. JSON has an event
-// per line; protobuf has a length in four bytes, then WatchEvent around the object in its envelope.
-// Threads: one.
+// Parses watch events from a stream that is split at arbitrary bytes. JSON has one event per line.
+// In protobuf four bytes of length precede each WatchEvent, which contains the object in its
+// envelope. Included only in src/kube. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class EventType : uint8_t { kAdded, kModified, kDeleted, kBookmark, kError 
 
 struct WatchEvent {
   EventType type;
-  RawObject object;  // a Status where the type is kError
+  RawObject object;  // a Status if the type is kError
 };
 
 class EventReader {
@@ -26,8 +26,9 @@ class EventReader {
   EventReader(Encoding encoding, size_t max_event) : encoding_(encoding), max_event_(max_event) {}
 
   void Put(std::string_view bytes);
-  // The next whole event, valid until Put; nothing: more bytes are needed. After an error the
-  // stream is lost. INVALID_ARGUMENT: no event; RESOURCE_EXHAUSTED: longer than `max_event`.
+  // The next complete event, valid until Put; nullopt if more bytes are needed. After an error the
+  // stream is unusable. INVALID_ARGUMENT: not an event; RESOURCE_EXHAUSTED: longer than
+  // `max_event`.
   Result<std::optional<WatchEvent>> Next();
 
  private:
@@ -38,11 +39,11 @@ class EventReader {
   const Encoding encoding_;
   const size_t max_event_;
   std::string buffer_;
-  size_t begin_ = 0;    // of what is not yet given out
-  size_t scanned_ = 0;  // no line ends before
+  size_t begin_ = 0;    // start of the unread bytes
+  size_t scanned_ = 0;  // no line ends before this position
 };
 
-// Of ReadStatus or ReadStatusMessage, whichever fits.
+// Reads the Status of a kError event in either encoding.
 ServerStatus StatusOf(const WatchEvent& event);
 
 }  // namespace tessera::kube

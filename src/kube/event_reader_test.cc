@@ -20,7 +20,7 @@ std::string Line(const std::string& type, const std::string& version) {
       version);
 }
 
-// "ADDED 1, BOOKMARK 2": what comes out when the stream is put in pieces.
+// Reads a stream that is put in pieces: "ADDED 1, BOOKMARK 2".
 std::string Read(Encoding encoding, const std::vector<std::string_view>& pieces,
                  size_t max_event = 1000) {
   constexpr const char* kNames[] = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"};
@@ -64,7 +64,7 @@ TEST(EventReaderTest, AnEventMayNotBeLongerThanItsLimit) {
   EXPECT_EQ(Read(Encoding::kJson, {line}, 50), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(Read(Encoding::kJson, {std::string_view(line).substr(0, 60)}, 50),
             "RESOURCE_EXHAUSTED");
-  // The length alone is enough to refuse it: nothing is kept.
+  // The length alone suffices to reject it: nothing is buffered.
   EXPECT_EQ(Read(Encoding::kProtobuf, {"\x7f\xff\xff\xff"}, 50), "RESOURCE_EXHAUSTED");
 }
 

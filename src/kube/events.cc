@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kCombined = "(combined from similar events): ";
 
-// A map that drops the entry that was used longest ago.
+// A map that drops the least recently used entry.
 template <typename V>
 class LruMap {
  public:
@@ -41,19 +41,19 @@ class LruMap {
   std::unordered_map<std::string, typename std::list<std::pair<std::string, V>>::iterator> places_;
 };
 
-// Of one object and reason: which messages came lately.
+// Recent messages of one object and reason.
 struct SimilarEvents {
   MonotonicTime since{};
   std::set<std::string> messages;
 };
 // An event on the server.
 struct Known {
-  std::string name;  // "": none yet
+  std::string name;  // "": not created yet
   int64_t count = 0;
 };
 // A token bucket for the Events of one object.
 struct TokenBucket {
-  double left = -1;  // below 0: not used before
+  double left = -1;  // below 0: unused
   MonotonicTime at{};
 };
 
@@ -83,7 +83,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     return true;
   }
 
-  // Whether there were so many similar Events that this one is aggregated with them.
+  // Whether this Event is aggregated, because there were too many similar ones.
   bool Combines(const std::string& about, const std::string& message) {
     SimilarEvents& recent = similar[about];
     if (recent.messages.empty() || Now() - recent.since > options.window) {
@@ -106,7 +106,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     std::string key = about + "\n" + message;
     if (Combines(about, message)) {
       message = CutText(std::string(kCombined) + message, kMaxEventMessage);
-      key = about;  // all of them count up one event
+      key = about;  // all of them increment one Event
     }
     Known& event = known[key];
     ++event.count;
@@ -139,7 +139,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
         {{"count", Json::Int(event.count)},
          {"message", Json::String(message)},
          {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
-    // The API server keeps an Event for an hour. An expired Event is made again.
+    // The API server deletes an Event after an hour. Creates it again.
     Json anew = ObjectOf(event, message, object, kind, reason);
     const int64_t number = ++operations_made;
     operations[number] =

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events for people: what `kubectl describe` shows below an object. The same thing said again
-// counts up the event that is there; many alike about one object become one "(combined from similar
-// events)"; an object that says too much is cut off, so that a loop cannot flood the server.
+// Records Events, which `kubectl describe` shows below an object. Repeated Events increase the
+// count of the existing one; many similar Events about one object are aggregated as "(combined from
+// similar events)"; Events about one object are rate limited, so that a loop cannot flood the
+// server.
 //
-// Not for state: an event may be lost, and is after an hour. Failures to write one are told to
-// `on_error` and not tried again beyond what the client does.
-// Threads: the client's runner. Ownership: the client must outlive it. Bounds: `max_objects`
-// remembered things, those of longest ago are forgotten. Idle cost: none.
+// Not for state: an Event may be lost, and expires after an hour. Failed writes are reported to
+// `on_error` and not retried beyond the client's own retries. Threads: the client's runner.
+// Ownership: the client outlives the recorder. Bounds: `max_objects` remembered Events and objects;
+// the least recently used ones are dropped. Idle cost: none.
 #pragma once
 
 #include <functional>
@@ -25,12 +26,12 @@ class EventRecorder {
  public:
   struct Options {
     std::string component;  // "tessera-scheduler"
-    std::string instance;   // of it: the pod's or node's name
-    // More different messages than that of one reason about one object within `window` are
-    // combined.
+    std::string instance;   // the component's pod or node
+    // More different messages than this, with one reason and object within `window`, are
+    // aggregated.
     int max_similar = 10;
     Duration window = std::chrono::minutes(10);
-    // Of one object: so many at once, then one per `refill`.
+    // Events about one object: this many at once, then one per `refill`.
     int burst = 25;
     Duration refill = std::chrono::minutes(5);
     size_t max_objects = 4096;
@@ -42,8 +43,7 @@ class EventRecorder {
   EventRecorder(const EventRecorder&) = delete;
   EventRecorder& operator=(const EventRecorder&) = delete;
 
-  // `reason` is a word in camel case that people may filter by. The message is cut at the API's
-  // 1024 bytes.
+  // `reason` is a word in camel case for filters. The message is truncated at the API's 1024 bytes.
   void Record(const InvolvedObject& object, EventKind kind, std::string_view reason,
               std::string_view message);
 

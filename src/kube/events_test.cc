@@ -10,7 +10,7 @@
 namespace tessera::kube {
 namespace {
 
-// A server that remembers what was written to it.
+// A server that records writes.
 class EventsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class EventsTest : public ::testing::Test {
     recorder_->Record({.kind = "Pod", .ns = "n", .name = pod, .uid = Uid("u")}, EventKind::kWarning,
                       "NoGpu", message);
   }
-  // What the server has after `count` writes.
+  // Waits for `count` writes.
   void Until(size_t count) {
     ASSERT_TRUE(runner_.RunUntil([&] { return bodies_.size() >= count; }));
     runner_.RunFor(std::chrono::milliseconds(20));

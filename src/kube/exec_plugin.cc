@@ -10,7 +10,7 @@
 namespace tessera::kube {
 namespace {
 
-constexpr size_t kMaxWords = 500;  // of a plugin that failed
+constexpr size_t kMaxWords = 500;  // of a failed plugin's output
 
 Result<Json> ClusterInfo(const ExecPlugin& plugin, const net::Url& server,
                          const net::TlsOptions& tls) {
@@ -43,7 +43,7 @@ Result<std::string> ExecInfo(const ExecPlugin& plugin, const net::Url& server,
 
 Result<ExecCredential> ParseExecCredential(std::string_view text, std::string_view api_version) {
   const auto root = ParseJson(text);
-  // The parser's words may quote a token.
+  // The parser's message may quote a token.
   if (!root.ok() || !root->is_object()) {
     return Error(Code::kInvalidArgument, "its output is not a JSON object");
   }
@@ -59,7 +59,8 @@ Result<ExecCredential> ParseExecCredential(std::string_view text, std::string_vi
                             .certificate = status->StringAt("clientCertificateData").value_or(""),
                             .key = status->StringAt("clientKeyData").value_or("")};
   if (credential.certificate.empty() != credential.key.empty()) {
-    return Error(Code::kInvalidArgument, "clientCertificateData and clientKeyData go together");
+    return Error(Code::kInvalidArgument,
+                 "clientCertificateData and clientKeyData require each other");
   }
   if (credential.token.empty() && credential.key.empty()) {
     return Error(Code::kInvalidArgument, "its status has neither a token nor a certificate");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that a kubeconfig names to get credentials from (client.authentication.k8s.io): clouds'
-// logins. It is told about the cluster in KUBERNETES_EXEC_INFO and prints an ExecCredential.
+// Runs a credential plugin of a kubeconfig (client.authentication.k8s.io), such as a cloud's login.
+// The plugin gets the cluster in KUBERNETES_EXEC_INFO and prints an ExecCredential.
 //
-// Not for: when to ask again (credentials.h). Plugins that need a terminal are refused.
-// Threads: RunExecPlugin blocks, up to its deadline: call it on a Worker. The rest is pure.
+// credentials.h decides when to run it. Plugins that require a terminal are rejected. Threads:
+// RunExecPlugin blocks, up to its deadline: call it on a Worker. The rest is pure.
 #pragma once
 
 #include <optional>
@@ -21,14 +21,14 @@ namespace tessera::kube {
 
 struct ExecPlugin {
   std::string api_version;        // of the protocol: client.authentication.k8s.io/v1 or /v1beta1
-  std::vector<std::string> argv;  // the program is looked up in PATH unless it has a slash
+  std::vector<std::string> argv;  // a program without a slash is looked up in PATH
   std::vector<std::string> env;   // "NAME=value"
-  std::string install_hint;       // for people who do not have the program
+  std::string install_hint;       // shown if the program is missing
   bool provide_cluster_info = false;
-  Json cluster_config;  // of the cluster's extension; null: none
+  Json cluster_config;  // the cluster's extension; null: none
 };
 
-// What a plugin answers: a token, a client's certificate with its key, or both.
+// A plugin's output: a token, a client certificate with its key, or both.
 struct ExecCredential {
   std::string token;
   std::string certificate;  // PEM
@@ -36,8 +36,9 @@ struct ExecCredential {
   std::optional<WallTime> expires;
 };
 
-// Runs it. UNAUTHENTICATED: it failed, or answered nonsense; its words are in the message.
-// NOT_FOUND: no such program; the message has the hint. DEADLINE_EXCEEDED: it was killed.
+// Runs the plugin. UNAUTHENTICATED: it failed or its output is invalid; the message contains its
+// output. NOT_FOUND: no such program; the message contains the hint. DEADLINE_EXCEEDED: it was
+// killed.
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,
                                      const net::TlsOptions& tls, Duration deadline);
 
@@ -45,7 +46,7 @@ Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& s
 Result<std::string> ExecInfo(const ExecPlugin& plugin, const net::Url& server,
                              const net::TlsOptions& tls);
 
-// What the plugin printed. INVALID_ARGUMENT says what is wrong, without the secrets in it.
+// Parses a plugin's output. INVALID_ARGUMENT states the reason without secrets.
 Result<ExecCredential> ParseExecCredential(std::string_view text, std::string_view api_version);
 
 }  // namespace tessera::kube

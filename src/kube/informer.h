@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of a collection of objects that follows the API server, and tells what changes in it. The
-// struct T (objects.h) says what is kept of each object: what nobody reads costs nothing.
+// A local copy of a collection of the API server, kept current by a watch, with callbacks for each
+// change. The struct T (objects.h) defines which fields are kept, so unused fields cost nothing.
 //
 //   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
 //
-// An object of which only arrival and end matter can be kept as the digest of its UID, an outline.
+// Outline: an object of which only the digest of its UID is kept, because only its arrival and
+// deletion matter.
 //
-// Not for deciding what to do about a change: put a key into a KeyedQueue (keyed_queue.h).
-// Threads, callbacks: the client's runner. Ownership: client and handler must outlive it; a handler
-// may destroy the informer inside any call. The store already has the new state when a handler is
-// called. An object that cannot be read is told as trouble; what was known of it stays.
-// Cost: an object, or 60 bytes for an outline. Idle cost: that of a Watch.
+// Does not schedule work for changes: put a key into a KeyedQueue (keyed_queue.h). Threads,
+// callbacks: the client's runner. Ownership: client and handler outlive the informer; a handler may
+// destroy the informer inside any call. The store is updated before a handler is called. An
+// unreadable object is reported as an error, and its last known state is kept. Cost: an object, or
+// 60 bytes for an outline. Idle cost: that of a Watch.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@
 
 namespace tessera::kube {
 
-// "ns/name", or "name" where there is no namespace.
+// "ns/name", or "name" without a namespace.
 inline std::string KeyOf(std::string_view ns, std::string_view name) {
   std::string key(ns);
   if (!key.empty()) key += '/';
@@ -45,24 +46,23 @@ class Informer final : private Watch::Delegate {
     virtual ~Handler() = default;
     virtual void OnAdded(const T& now) = 0;
     virtual void OnChanged(const T& before, const T& now) = 0;
-    // Also for one that was replaced by another of its name (uid): OnAdded follows.
+    // Also called for an object that was replaced by another of its name (by UID); OnAdded follows.
     virtual void OnRemoved(const T& last) = 0;
-    // An object that is kept as an outline was added, has changed, or was listed once more.
+    // An object that is kept as an outline was added, changed or listed again.
     virtual void OnOutline(const T& now) { (void)now; }
     virtual void OnOutlineRemoved(const UidDigest& digest) { (void)digest; }
-    // The store holds everything: after the start, and each time that a list was due again.
+    // The store is complete: after the first list, and after each later one.
     virtual void OnSynced() = 0;
     // For logs and metrics.
-    virtual void OnTrouble(const Status& status, Duration retry_in) = 0;
-    // The copy follows the server again.
+    virtual void OnError(const Status& status, Duration retry_in) = 0;
+    // The watch works again.
     virtual void OnRecovered() {}
   };
 
-  // Whether an object is kept as an outline. An object may become one, or cease to be.
+  // Whether an object is kept as an outline. The result may change with the object.
   using IsOutline = bool (*)(const T& object);
 
-  // `what` says namespace and selectors; type and encoding are those of T. `is_outline` may be
-  // null.
+  // `what` has namespace and selectors; type and encoding are those of T. `is_outline` may be null.
   Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {},
            IsOutline is_outline = nullptr)
       : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {
@@ -72,10 +72,10 @@ class Informer final : private Watch::Delegate {
                                      options);
   }
 
-  // Whether everything has come once.
+  // Whether the first list is complete.
   bool synced() const { return synced_; }
   size_t size() const { return entries_.size() + outlines_.size(); }
-  // Valid until the object changes or goes. Null for an outline.
+  // Valid until the object changes or is removed. Null for an outline.
   const T* Find(const std::string& key) const {
     const auto found = entries_.find(key);
     return found == entries_.end() ? nullptr : &found->second.object;
@@ -89,19 +89,19 @@ class Informer final : private Watch::Delegate {
  private:
   struct Entry {
     T object;
-    uint64_t round;  // of the list that it was last seen in
+    uint64_t generation;  // list_generation_ when it was last listed or changed
   };
 
-  void OnListBegin() override { ++round_; }
+  void OnListBegin() override { ++list_generation_; }
 
   void OnListEnd() override {
     std::vector<std::string> gone;
     for (const auto& [key, entry] : entries_) {
-      if (entry.round != round_) gone.push_back(key);
+      if (entry.generation != list_generation_) gone.push_back(key);
     }
     std::vector<UidDigest> outlines_gone;
-    for (const auto& [digest, round] : outlines_) {
-      if (round != round_) outlines_gone.push_back(digest);
+    for (const auto& [digest, generation] : outlines_) {
+      if (generation != list_generation_) outlines_gone.push_back(digest);
     }
     const auto weak = weak_.Get();
     for (const std::string& key : gone) {
@@ -121,11 +121,11 @@ class Informer final : private Watch::Delegate {
     const Status status = DecodeObject(raw, keep_, &now);
     const std::string key = KeyOf(now.meta);
     const auto found = entries_.find(key);
-    if (found != entries_.end()) found->second.round = round_;
+    if (found != entries_.end()) found->second.generation = list_generation_;
     if (!status.ok()) {
       const auto outline = outlines_.find(UidDigest::Of(now.meta.uid));
-      if (outline != outlines_.end()) outline->second = round_;
-      return handler_.OnTrouble(status, Duration::zero());
+      if (outline != outlines_.end()) outline->second = list_generation_;
+      return handler_.OnError(status, Duration::zero());
     }
     const auto weak = weak_.Get();
     if (is_outline_ != nullptr) {
@@ -133,7 +133,7 @@ class Informer final : private Watch::Delegate {
       if (is_outline_(now)) {
         Remove(key);
         if (!weak) return;
-        outlines_[digest] = round_;
+        outlines_[digest] = list_generation_;
         return handler_.OnOutline(now);
       }
       RemoveOutline(digest);
@@ -154,20 +154,20 @@ class Informer final : private Watch::Delegate {
   void OnDeleted(const RawObject& raw) override {
     ObjectMeta meta;
     const Status status = DecodeMeta(raw, &meta);
-    if (!status.ok()) return handler_.OnTrouble(status, Duration::zero());
+    if (!status.ok()) return handler_.OnError(status, Duration::zero());
     const auto weak = weak_.Get();
     Remove(KeyOf(meta));
     if (weak) RemoveOutline(UidDigest::Of(meta.uid));
   }
 
-  void OnTrouble(const Status& status, Duration retry_in) override {
-    handler_.OnTrouble(status, retry_in);
+  void OnError(const Status& status, Duration retry_in) override {
+    handler_.OnError(status, retry_in);
   }
 
   void OnRecovered() override { handler_.OnRecovered(); }
 
   void Insert(const std::string& key, T object) {
-    const auto at = entries_.emplace(key, Entry{std::move(object), round_}).first;
+    const auto at = entries_.emplace(key, Entry{std::move(object), list_generation_}).first;
     handler_.OnAdded(at->second.object);
   }
 
@@ -187,8 +187,8 @@ class Informer final : private Watch::Delegate {
   Handler& handler_;
   const IsOutline is_outline_;
   std::unordered_map<std::string, Entry> entries_;
-  std::unordered_map<UidDigest, uint64_t, UidDigest::Hash> outlines_;  // the round of each
-  uint64_t round_ = 0;
+  std::unordered_map<UidDigest, uint64_t, UidDigest::Hash> outlines_;  // generation of each
+  uint64_t list_generation_ = 0;
   bool synced_ = false;
   std::unique_ptr<Watch> watch_;
   WeakPtrFactory<Informer> weak_{this};

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::FaultyApiServer;
 
-// Waits between tries are forty times shorter, so that thousands of faults fit into seconds.
+// A runner with forty times shorter waits, so that thousands of faults fit into seconds.
 class HastyRunner : public net::testing::TestRunner {
  public:
   static constexpr int kHaste = 40;
@@ -33,7 +33,7 @@ class HastyRunner : public net::testing::TestRunner {
   HastyClock hasty_;
 };
 
-// Holds what it was told against what the informer holds.
+// Compares the callbacks with the informer's store.
 class Mirror : public Informer<PodObject>::Handler {
  public:
   void OnAdded(const PodObject& now) override {
@@ -49,17 +49,17 @@ class Mirror : public Informer<PodObject>::Handler {
     if (on_removed) on_removed();
   }
   void OnSynced() override { ++synced; }
-  void OnTrouble(const Status& status, Duration) override { trouble += status.ToString() + "\n"; }
+  void OnError(const Status& status, Duration) override { error += status.ToString() + "\n"; }
 
   std::map<std::string, PodObject> objects;
   std::function<void()> on_removed;
   int synced = 0;
-  std::string trouble;
+  std::string error;
 };
 
 class InformerTest : public ::testing::Test {
  protected:
-  // Real time: short enough to notice silence soon, long enough for an answer under load.
+  // In real time: short enough to detect a stall soon, long enough for a response under load.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static constexpr milliseconds kPatience{3000};
 #else
@@ -68,7 +68,7 @@ class InformerTest : public ::testing::Test {
 
   void Start(uint64_t seed, bool stream_initial = true) {
     server_ = std::make_unique<FaultyApiServer>(seed);
-    // The connection counts real time, and the client's queue the runner's.
+    // Connections use real time, and the client's queue uses the runner's.
     client_ = std::make_unique<Client>(
         io_, runner_, Config{.server = server_->url()},
         ClientOptions{.max_attempts = 2, .deadline = kPatience * HastyRunner::kHaste});
@@ -78,12 +78,12 @@ class InformerTest : public ::testing::Test {
     informer_ = std::make_unique<Informer<PodObject>>(
         *client_, ListQuery{.limit = 7}, Keep{}, mirror_,
         Watch::Options{
-            .stall = kPatience, .max_event = 64 << 10, .stream_initial = stream_initial_});
+            .stall_timeout = kPatience, .max_event = 64 << 10, .stream_initial = stream_initial_});
   }
   bool UntilEqual() {
     const bool equal = runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); },
                                         std::chrono::seconds(60));
-    EXPECT_TRUE(equal) << mirror_.trouble;
+    EXPECT_TRUE(equal) << mirror_.error;
     EXPECT_EQ(informer_->size(), mirror_.objects.size());
     informer_->ForEach(
         [&](const PodObject& pod) { EXPECT_EQ(mirror_.objects[KeyOf(pod.meta)], pod); });
@@ -104,7 +104,7 @@ TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
   PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
   Follow();
-  ASSERT_TRUE(runner_.RunUntil([&] { return mirror_.synced == 1; })) << mirror_.trouble;
+  ASSERT_TRUE(runner_.RunUntil([&] { return mirror_.synced == 1; })) << mirror_.error;
   EXPECT_TRUE(informer_->synced());
   ASSERT_NE(informer_->Find("n/a"), nullptr);
   pod.node_name = "node";
@@ -114,7 +114,7 @@ TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
   server_->Remove("n/a");
   UntilEqual();
   EXPECT_EQ(informer_->Find("n/a"), nullptr);
-  EXPECT_EQ(mirror_.trouble, "");
+  EXPECT_EQ(mirror_.error, "");
 }
 
 TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
@@ -140,7 +140,7 @@ class OutlineMirror : public Mirror {
         std::erase_if(names, [&](const auto& name) { return UidDigest::Of(name.first) == digest; }),
         1u);
   }
-  std::map<Uid, std::string> names;  // of outlines
+  std::map<Uid, std::string> names;  // names of outlines
 };
 
 TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
@@ -159,12 +159,12 @@ TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
   EXPECT_EQ(informer.Find("n/a"), nullptr);
   EXPECT_EQ(informer.size(), 2u);
   server_->Remove("n/a");
-  pod.meta.uid = Uid("2");  // another one
+  pod.meta.uid = Uid("2");  // another pod
   server_->Put(pod);
   EXPECT_TRUE(until({{Uid("2"), "n/a"}, {Uid("7"), "no-namespace"}}));
   server_->Remove("no-namespace");
   EXPECT_TRUE(until({{Uid("2"), "n/a"}}));
-  pod.node_name = "node";  // no outline any more
+  pod.node_name = "node";  // no longer an outline
   server_->Put(pod);
   EXPECT_TRUE(runner_.RunUntil([&] { return mirror.objects.contains("n/a"); }));
   EXPECT_TRUE(mirror.names.empty());
@@ -173,7 +173,7 @@ TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
   server_->Put(pod);
   EXPECT_TRUE(until({{Uid("2"), "n/a"}}));
   EXPECT_TRUE(mirror.objects.empty());
-  EXPECT_EQ(mirror.trouble, "");
+  EXPECT_EQ(mirror.error, "");
 }
 
 TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
@@ -196,7 +196,7 @@ TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
   };
   EXPECT_TRUE(until({{Uid("1"), "p1"}, {Uid("2"), "p2"}}));
   set({"2", "3"});
-  server.Refuse("pods", 410);  // what it has is too old
+  server.Refuse("pods", 410);  // its version is too old
   server.EndWatches();
   runner_.RunFor(milliseconds(50));
   server.Allow("pods");
@@ -216,8 +216,8 @@ TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
   runner_.RunFor(milliseconds(20));
 }
 
-// Random changes while everything goes wrong that can: afterwards the copy is the original, and
-// what handlers were told adds up to it.
+// Makes random changes under all faults. Afterwards the store equals the server's objects, and so
+// does the sum of all callbacks.
 class FaultsTest : public InformerTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(FaultsTest, TheCopyIsTheOriginalWhateverGoesWrong) {
@@ -243,15 +243,15 @@ TEST_P(FaultsTest, TheCopyIsTheOriginalWhateverGoesWrong) {
     change();
     runner_.RunFor(milliseconds(random.Below(12)));
   }
-  // How many faults a change meets depends on the machine's speed. One at a time: thousands that
-  // are late would take longer to be told, byte by byte, than anybody waits.
+  // The number of faults for each change depends on the machine's speed. Changes are made one at a
+  // time, because thousands of late changes would take too long to send byte by byte.
   for (int i = 0; i < 1000 && faults() < 6; ++i) {
     change();
     runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); }, milliseconds(500));
   }
   server_->SetFaults(0);
   UntilEqual();
-  // Events alone may make the copy equal before a list has come whole.
+  // Events alone may make the store equal before a list is complete.
   runner_.RunUntil([&] { return mirror_.synced >= 1; }, std::chrono::seconds(10));
   EXPECT_GE(mirror_.synced, 1);
   EXPECT_FALSE(mirror_.objects.contains("x/never-whole"));

@@ -12,9 +12,9 @@ namespace tessera::kube {
 
 struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> {
   struct State {
-    bool due = false;  // in `order`
+    bool due = false;  // is in `order`
     bool running = false;
-    std::optional<MonotonicTime> later;  // a timer is under way
+    std::optional<MonotonicTime> later;  // time of a pending timer
     int failures = 0;
   };
 
@@ -39,7 +39,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
       const auto self = weak.lock();
       if (!self) return;
       const auto found = self->states.find(key);
-      // Otherwise another time has come before this one.
+      // Otherwise an earlier timer has replaced this one.
       if (found != self->states.end() && found->second.later == when) self->Add(key);
     });
   }
@@ -53,7 +53,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
 
   void Pump() {
     pump_posted = false;
-    // A key that is added while it runs waits in its place until it is done.
+    // A key that is added while it runs keeps its place until it is done.
     for (size_t looked = order.size(); looked > 0 && running < options.max_running; --looked) {
       std::string key = std::move(order.front());
       order.pop_front();
@@ -71,7 +71,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
   }
 
   void Start(const std::string& key) {
-    // Copies share the flag: only the first call counts.
+    // Copies of `done` share the flag, so only the first call counts.
     const auto open = std::make_shared<bool>(true);
     work(key, [weak = weak_from_this(), key, open](const Status& status) {
       if (!std::exchange(*open, false)) return;

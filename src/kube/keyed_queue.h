@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that is due for things with names, such as "ns/pod": what controllers do with what an
-// informer tells. A key that is added ten times while it waits is worked on once; a key that is
-// added while its work runs is worked on once more afterwards, never twice at a time; a key whose
-// work failed comes again after a wait that grows for this key alone.
+// A work queue of keys such as "ns/pod", like the work queues of Kubernetes controllers. A key that
+// is added several times while it waits is processed once. A key that is added while it is
+// processed is processed again afterwards, never concurrently. A key whose work failed is retried
+// after a wait that grows for this key alone.
 //
-// Not for the state of things: the work looks at that when it runs.
-// Threads: the runner's; work starts from a task of its own, never inside Add. `done` may be called
-// at once or later, after the queue is gone too, and counts once. Idle cost: none; a key that is
-// done and did not fail leaves nothing behind.
+// Does not store state: the work reads the current state when it runs. Threads: the runner's. Work
+// starts in its own task, never inside Add. `done` may be called immediately or later, also after
+// the queue is destroyed; only its first call counts. Idle cost: none; a key that was processed
+// without failure leaves no state.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class KeyedQueue {
 
   struct Options {
     size_t max_running = 1;
-    Duration first_wait = std::chrono::milliseconds(100);  // after a first failure
+    Duration first_wait = std::chrono::milliseconds(100);  // after the first failure
     Duration longest_wait = std::chrono::minutes(5);
   };
 
@@ -37,12 +37,12 @@ class KeyedQueue {
   KeyedQueue(const KeyedQueue&) = delete;
   KeyedQueue& operator=(const KeyedQueue&) = delete;
 
-  // As soon as it is its turn; a wait after a failure is over.
+  // Adds the key and ends its wait after a failure.
   void Add(const std::string& key);
-  // Not before `delay` is over. Of several times the earliest counts.
+  // Adds the key after `delay`. Of several calls the earliest time counts.
   void AddAfter(const std::string& key, Duration delay);
 
-  // Keys that are due, or come back later.
+  // Keys that are queued or delayed.
   size_t waiting() const;
   size_t running() const;
 

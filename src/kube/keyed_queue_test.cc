@@ -61,7 +61,7 @@ TEST_F(KeyedQueueTest, AKeyThatRunsComesOnceMoreAndNotAtTheSameTime) {
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a b ");
   held_[0](Status::Ok());
-  held_[0](Status::Ok());  // counts once
+  held_[0](Status::Ok());  // counts only once
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a b a ");
   EXPECT_EQ(queue().running(), 2u);
@@ -95,12 +95,12 @@ TEST_F(KeyedQueueTest, AFailedKeyWaitsLongerEachTimeAndOthersDoNot) {
   answer_ = {};
   log_.clear();
   queue().Add("b");
-  queue().Add("a");  // what changed is looked at at once
+  queue().Add("a");  // a change ends the wait
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "b a ");
   runner_.AdvanceTimeAndRun(seconds(60));
   EXPECT_EQ(log_, "b a ");
-  // It is forgotten that it failed.
+  // The failure count was reset.
   answer_ = Error(Code::kUnavailable, "no");
   queue().Add("a");
   runner_.RunUntilIdle();
@@ -133,8 +133,7 @@ TEST_F(KeyedQueueTest, DoneMayComeAfterTheQueueIsGone) {
   EXPECT_EQ(log_, "a ");
 }
 
-// Random histories: no key is ever worked on twice at a time, and each addition is followed by
-// work.
+// Random histories: no key is processed concurrently, and work follows each addition.
 TEST_F(KeyedQueueTest, EveryAdditionIsFollowedByWork) {
   Random random(5);
   std::map<std::string, int> changes;

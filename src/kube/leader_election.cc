@@ -8,21 +8,22 @@
 namespace tessera::kube {
 
 Status CheckOptions(const ElectionOptions& o) {
-  if (o.identity.empty()) return Error(Code::kInvalidArgument, "election: the identity is empty");
+  if (o.identity.empty())
+    return Error(Code::kInvalidArgument, "leader election: the identity is empty");
   if (o.retry_period <= Duration::zero() || o.renew_deadline <= 2 * o.retry_period) {
     return Error(Code::kInvalidArgument,
-                 "election: the renew deadline must be longer than two retry periods");
+                 "leader election: the renew deadline must be longer than two retry periods");
   }
   if (o.lease_duration <= o.renew_deadline) {
     return Error(Code::kInvalidArgument,
-                 "election: the lease must last longer than the renew deadline");
+                 "leader election: the lease duration must be longer than the renew deadline");
   }
   return Status::Ok();
 }
 
-// One attempt at a time: (get ->) create or update. `attempt` numbers them, so that what belongs to
-// one that was given up is not heard. Delegate calls come last: `delegate` is null afterwards where
-// they destroyed us.
+// Makes one attempt at a time: (get ->) create or update. `attempt` numbers them, so that responses
+// to abandoned attempts are ignored. Delegate calls come last: if they destroy the elector,
+// `delegate` is null afterwards.
 struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::Core> {
   Core(TaskRunner& r, LeaseApi& l, ElectionOptions o, Delegate& d, uint64_t seed)
       : runner(r), lease(l), options(std::move(o)), delegate(&d), random(seed) {}
@@ -47,33 +48,33 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   void Try() {
     ++attempt;
     After(options.renew_deadline / 2, &Core::GiveUpAttempt);
-    // Who leads knows the lease and saves the question.
-    if (leads && observed && !look_first) return Take(*observed);
+    // A leader knows the lease and skips the read.
+    if (leads && observed && !read_first) return Acquire(*observed);
     lease.Get(Answer(&Core::OnLease));
   }
 
   void GiveUpAttempt() {
     lease.Cancel();
-    look_first = true;
-    Again(Error(Code::kDeadlineExceeded, "the lease: no answer in time"));
+    read_first = true;
+    RetryLater(Error(Code::kDeadlineExceeded, "the lease: no response in time"));
   }
 
   void OnLease(const Result<LeaseObject>& answer) {
-    look_first = false;
+    read_first = false;
     if (answer.ok()) {
       const std::string holder = answer->holder;
       if (!Observe(*answer)) return;
       const bool free =
           holder.empty() || holder == options.identity || Now() >= observed_at + observed->duration;
-      if (free) return Take(*observed);
+      if (free) return Acquire(*observed);
       if (leads) return StepDown(Error(Code::kAborted, "the lease was taken by {}", holder));
-      return Again(Status::Ok());
+      return RetryLater(Status::Ok());
     }
-    if (answer.status().code() != Code::kNotFound) return Again(answer.status());
-    Take({});
+    if (answer.status().code() != Code::kNotFound) return RetryLater(answer.status());
+    Acquire({});
   }
 
-  // False: the delegate has destroyed us.
+  // Returns false if the delegate has destroyed the elector.
   bool Observe(const LeaseObject& now) {
     const auto same = [&](const LeaseObject& a) {
       return a.holder == now.holder && a.renewed == now.renewed && a.acquired == now.acquired &&
@@ -86,7 +87,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     return delegate != nullptr;
   }
 
-  void Take(const LeaseObject& from) {
+  void Acquire(const LeaseObject& from) {
     const bool ours = from.holder == options.identity;
     const WallTime wall = runner.clock().WallNow();
     LeaseObject next = from;
@@ -97,22 +98,22 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     const bool create = from.meta.resource_version.empty();
     if (!ours && !create) ++next.transitions;
     sent_at = Now();
-    if (create) return lease.Create(next, Answer(&Core::OnTaken));
-    lease.Update(next, Answer(&Core::OnTaken));
+    if (create) return lease.Create(next, Answer(&Core::OnAcquired));
+    lease.Update(next, Answer(&Core::OnAcquired));
   }
 
-  void OnTaken(const Result<LeaseObject>& answer) {
+  void OnAcquired(const Result<LeaseObject>& answer) {
     if (!answer.ok()) {
-      // Somebody else wrote it, or we did and were not told.
-      look_first = true;
-      return Again(answer.status());
+      // Another replica wrote it, or our write succeeded without a response.
+      read_first = true;
+      return RetryLater(answer.status());
     }
     valid_until = sent_at + options.renew_deadline;
-    // The answer came too late to be worth anything: the renewal after it decides.
+    // A response after the renew deadline does not start leading; the next renewal does.
     const bool starts = !leads && Now() < valid_until;
     leads = leads || starts;
     if (!Observe(*answer)) return;
-    Again(Status::Ok());
+    RetryLater(Status::Ok());
     if (delegate == nullptr || !leads) return;
     WatchDeadline();
     if (starts) delegate->OnStartedLeading();
@@ -128,20 +129,20 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
 
   void StepDown(const Status& why) {
     leads = false;
-    look_first = true;
+    read_first = true;
     lease.Cancel();
-    // What a request under way may still do is seen by asking.
-    Again(Status::Ok());
+    // A pending request may still take effect, so read the lease again.
+    RetryLater(Status::Ok());
     if (delegate != nullptr) delegate->OnStoppedLeading(why);
   }
 
-  void Again(const Status& trouble) {
+  void RetryLater(const Status& error) {
     ++attempt;
     if (released) return;
     std::uniform_real_distribution<double> jitter(1.0, 1.2);
     const double factor = leads ? 1.0 : jitter(random);
     After(std::chrono::duration_cast<Duration>(options.retry_period * factor), &Core::Try);
-    if (!trouble.ok()) delegate->OnTrouble(trouble);
+    if (!error.ok()) delegate->OnError(error);
   }
 
   void Release(std::function<void()> on_done) {
@@ -149,7 +150,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     ++attempt;
     lease.Cancel();
     const bool held = leads && observed;
-    if (leads) StepDown(Error(Code::kCancelled, "the lease is given back"));
+    if (leads) StepDown(Error(Code::kCancelled, "the lease was released"));
     if (!held || delegate == nullptr) return runner.Post(std::move(on_done));
     LeaseObject next = *observed;
     next.holder.clear();
@@ -170,12 +171,12 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   std::minstd_rand random;
   uint64_t attempt = 0;
   bool leads = false;
-  bool look_first = false;  // `observed` may be old
+  bool read_first = false;  // `observed` may be outdated
   bool released = false;
-  MonotonicTime sent_at{};      // of the write under way
-  MonotonicTime valid_until{};  // we lead until then
+  MonotonicTime sent_at{};      // of the pending write
+  MonotonicTime valid_until{};  // end of leading without a renewal
   std::optional<LeaseObject> observed;
-  MonotonicTime observed_at{};  // when it last changed before our eyes
+  MonotonicTime observed_at{};  // when a change of the lease was last observed
 };
 
 LeaderElector::LeaderElector(TaskRunner& runner, LeaseApi& lease, ElectionOptions options,

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of several replicas leads, by a Lease, as client-go has it: whoever holds it renews it; a
-// lease that was not renewed for its duration, by the watcher's own clock, may be taken.
+// Elects one leader among replicas by a Lease, with the protocol of client-go: the holder renews
+// the Lease; another replica may acquire it if it was not renewed for `lease_duration`, measured by
+// its own clock.
 //
-// Never two at a time: a leader counts `renew_deadline` from before it sent the renewal that
-// succeeded, others count the longer `lease_duration` from when they saw it. So the old leader has
-// stopped before a new one may start, whatever the network does and however wrong wall clocks are.
-// What this cannot see: a machine that stands still and goes on (suspend), where the monotonic
-// clock stands still too. Writes that must not come from a past leader ask leading() right before.
+// Two replicas never lead at the same time. A leader counts `renew_deadline` from before it sent
+// its last successful renewal; other replicas count the longer `lease_duration` from when they
+// observed that renewal. So the old leader has stopped before a new one starts, regardless of the
+// network and of wall clocks. Limitation: a machine that is suspended and resumed, because its
+// monotonic clock stops as well. Check leading() immediately before each write that only a leader
+// may make.
 //
-// Threads: the runner's. Ownership: runner, lease and delegate must outlive it; a delegate may
-// destroy it inside any call. Cost: a request per `retry_period` in each replica.
+// Threads: the runner's. Ownership: runner, lease and delegate outlive the elector; a delegate may
+// destroy it inside any call. Cost: one request per `retry_period` in each replica.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +29,12 @@ namespace tessera::kube {
 
 // lease_duration > renew_deadline > 2 * retry_period.
 struct ElectionOptions {
-  std::string identity;  // of this process, like no other's: host name and something random
+  std::string identity;  // unique to this process: host name and random text
   std::chrono::seconds lease_duration{15};
   Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
 };
-// INVALID_ARGUMENT says which of these does not hold.
+// INVALID_ARGUMENT names the violated condition.
 Status CheckOptions(const ElectionOptions& options);
 
 class LeaderElector {
@@ -41,27 +43,28 @@ class LeaderElector {
    public:
     virtual ~Delegate() = default;
     virtual void OnStartedLeading() = 0;
-    // All that leading means must have stopped when this returns.
+    // The replica must have stopped acting as leader when this returns.
     virtual void OnStoppedLeading(const Status& why) = 0;
-    // "" where nobody holds the lease. Also for ourselves.
+    // The holder has changed, possibly to this replica. "": the lease has no holder.
     virtual void OnLeader(const std::string& identity) = 0;
-    // For logs: what is tried again.
-    virtual void OnTrouble(const Status& status) = 0;
+    // For logs: an error that is retried.
+    virtual void OnError(const Status& status) = 0;
   };
 
-  // Tries at once, from a task of its own. `seed` is for the jitter. REQUIRES: CheckOptions.
+  // Tries to acquire at once, in its own task. `seed` is for the jitter. REQUIRES: CheckOptions.
   LeaderElector(TaskRunner& runner, LeaseApi& lease, ElectionOptions options, Delegate& delegate,
                 uint64_t seed = std::random_device{}());
-  // Does not say that it stopped, and does not give the lease back.
+  // Neither calls OnStoppedLeading nor releases the lease.
   ~LeaderElector();
   LeaderElector(const LeaderElector&) = delete;
   LeaderElector& operator=(const LeaderElector&) = delete;
 
-  // By the clock: false from the very moment, also before OnStoppedLeading had its turn.
+  // By the clock: false once the renew deadline has passed, even before OnStoppedLeading is called.
   bool leading() const;
 
-  // Stops leading, gives the lease back so that another may start at once, and never tries again.
-  // `on_done` follows, also where the server did not answer within `renew_deadline`.
+  // Stops leading, releases the lease so that another replica can acquire it at once, and never
+  // tries again. Calls `on_done` afterwards, also if the server does not answer within
+  // `renew_deadline`.
   void Release(std::function<void()> on_done);
 
  private:

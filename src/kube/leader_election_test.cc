@@ -31,7 +31,7 @@ struct Store {
   }
 };
 
-// A replica's way to it: requests and answers take their time, and get lost each on its own.
+// A replica's network: requests and responses are delayed and lost independently.
 class Network final : public LeaseApi {
  public:
   Network(FakeTaskRunner& runner, Store& store, Random& random)
@@ -52,7 +52,7 @@ class Network final : public LeaseApi {
     ++updates;
     Send([this, lease] { return store_.Write(lease, false); }, std::move(done));
   }
-  // What was sent may still arrive.
+  // A sent request may still arrive.
   void Cancel() override { ++call_; }
 
   int lost_percent = 0;
@@ -108,14 +108,14 @@ class Replica : public LeaderElector::Delegate {
     log += "-";
   }
   void OnLeader(const std::string& identity) override { leader = identity; }
-  void OnTrouble(const Status&) override { ++troubles; }
+  void OnError(const Status&) override { ++errors; }
 
   Network network;
   std::unique_ptr<LeaderElector> elector;
   bool leads = false;
   std::string leader;
   std::string log;
-  int troubles = 0;
+  int errors = 0;
 
  private:
   std::string name_;
@@ -153,7 +153,7 @@ TEST_F(LeaderElectionTest, TheFirstLeadsAndRenews) {
   EXPECT_EQ(store_.lease->transitions, 0);
   EXPECT_EQ(store_.lease->duration, seconds(15));
   EXPECT_LT(store_.lease->acquired, store_.lease->renewed);
-  // One write per period, and no question before it.
+  // One write per period, without a read before it.
   EXPECT_NEAR(a.network.updates, 30, 2);
 }
 
@@ -217,7 +217,7 @@ TEST_F(LeaderElectionTest, AStrangersWriteDoesNotEndTheTerm) {
   store_.lease->meta.resource_version = std::to_string(++store_.version);
   runner_.AdvanceTimeAndRun(seconds(30));
   EXPECT_EQ(a.log, "+");
-  EXPECT_EQ(a.troubles, 1);
+  EXPECT_EQ(a.errors, 1);
 }
 
 TEST_F(LeaderElectionTest, ALeaseTakenByForceEndsTheTermAtOnce) {
@@ -229,13 +229,13 @@ TEST_F(LeaderElectionTest, ALeaseTakenByForceEndsTheTermAtOnce) {
   EXPECT_EQ(a.log, "+-");
 }
 
-// Whatever is lost or late, and whoever crashes: never two, by their own word or by the clock; and
-// when the network is well again, one.
+// Under loss, delay and crashes there are never two leaders, by leading() or by callbacks; once the
+// network works again, there is one.
 TEST_F(LeaderElectionTest, NeverTwoAtATime) {
   int terms = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     replicas_.clear();
-    runner_.AdvanceTimeAndRun(std::chrono::minutes(5));  // what is on its way arrives
+    runner_.AdvanceTimeAndRun(std::chrono::minutes(5));  // pending messages arrive
     random_ = Random(seed);
     store_ = {};
     for (const char* name : {"a", "b", "c"}) Add(name);

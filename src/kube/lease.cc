@@ -41,8 +41,7 @@ void KubeLease::Create(const LeaseObject& lease, Done done) {
 }
 
 void KubeLease::Update(const LeaseObject& lease, Done done) {
-  // A merge patch leaves labels that others put there alone; with a version in it, it conflicts as
-  // a replacement does.
+  // A merge patch keeps labels of other clients; with a version it conflicts like a replacement.
   const Json patch = Json::MakeObject(
       {{"metadata",
         Json::MakeObject({{"resourceVersion", Json::String(lease.meta.resource_version)}})},

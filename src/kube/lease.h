@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One Lease, read and written: what leader_election.h stands on, as an interface so that elections
-// run under virtual time.
+// Reads and writes one Lease for leader_election.h. An interface, so that elections run under
+// virtual time.
 #pragma once
 
 #include <functional>
@@ -13,23 +13,23 @@
 
 namespace tessera::kube {
 
-// One call at a time; another drops the one before. Threads, callbacks: the owner's runner, later,
-// and not after Cancel or the end of the object.
+// One call at a time; a new call cancels the previous one. Threads, callbacks: the owner's runner,
+// later, and not after Cancel or destruction.
 class LeaseApi {
  public:
   using Done = std::function<void(const Result<LeaseObject>&)>;
 
   virtual ~LeaseApi() = default;
-  // NOT_FOUND: nobody has made it.
+  // NOT_FOUND: the Lease does not exist.
   virtual void Get(Done done) = 0;
-  // Of `lease` what is below spec. ALREADY_EXISTS: somebody was faster.
+  // Writes the spec of `lease`. ALREADY_EXISTS: another replica was faster.
   virtual void Create(const LeaseObject& lease, Done done) = 0;
-  // ABORTED: it is not the version `lease.meta.resource_version` any more.
+  // ABORTED: the version is no longer `lease.meta.resource_version`.
   virtual void Update(const LeaseObject& lease, Done done) = 0;
   virtual void Cancel() = 0;
 };
 
-// Through the API server. The client must outlive it.
+// The Lease in the API server. The client outlives this object.
 class KubeLease final : public LeaseApi {
  public:
   KubeLease(Client& client, std::string ns, std::string name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: objects.h out of each of the two encodings.
+// Decodes the structs of objects.h from both encodings. Included only in src/kube.
 #pragma once
 
 #include <string_view>
@@ -22,11 +22,11 @@ Status FromMessage(std::string_view message, const Keep& keep, ConfigMapObject* 
 Status FromMessage(std::string_view message, const Keep& keep, LeaseObject* out);
 Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudgetObject* out);
 
-// The same for both: what a text of the API stands for.
+// Texts of the API as enums, for both encodings.
 PodPhase PodPhaseOf(std::string_view text);
-// PodObject::failed_attempt. A pod whose gates are not lifted was not attempted: 0.
+// Computes PodObject::failed_attempt. 0 for a gated pod, because it was not attempted.
 uint64_t FailedAttempt(std::string_view reason, std::string_view message);
-// INVALID_ARGUMENT for one that there is not.
+// INVALID_ARGUMENT for an unknown operator.
 Result<LabelSelector::Operator> OperatorOf(std::string_view text);
 
 inline bool Keeps(const Keep::Predicate& predicate, std::string_view key) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of Pods, Nodes, ConfigMaps, Leases and PodDisruptionBudgets that decisions need, read
-// from JSON or protobuf into equal values. What nobody decides by (images, volumes, probes, managed
-// fields) is passed over without a copy, and of labels, annotations and resources only what `Keep`
-// says stays: 20,000 pods are a few tens of MiB.
+// The fields of Pods, Nodes, ConfigMaps, Leases and PodDisruptionBudgets that Tessera uses, decoded
+// from JSON or protobuf into equal values. Unused fields (images, volumes, probes, managed fields)
+// are skipped without a copy, and labels, annotations and resources are filtered by `Keep`, so
+// 20,000 pods take a few tens of MiB.
 //
-// Not for writing objects back: a patch says what changes (client.h).
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the field.
+// Not for writing objects: send a patch (client.h). Threads: values and pure functions. Errors:
+// INVALID_ARGUMENT names the field.
 #pragma once
 
 #include <cstdint>
@@ -27,25 +27,26 @@ namespace tessera::kube {
 
 using StringMap = std::map<std::string, std::string, std::less<>>;
 
-// Which entries of the maps of an object stay. Empty: all of them.
+// Which entries of an object's maps are kept. An empty predicate keeps all.
 struct Keep {
   using Predicate = std::function<bool(std::string_view key)>;
   Predicate label;
   Predicate annotation;
-  Predicate resource;           // "cpu", "nvidia.com/gpu", ...
-  bool containers_run = false;  // of pods: ids and ends, that only the node's own agent needs
+  Predicate resource;  // "cpu", "nvidia.com/gpu", ...
+  // Pods: ids and ends of containers, which only the node's agent needs.
+  bool containers_run = false;
 };
 
 struct ObjectMeta {
   std::string name;
-  std::string ns;  // "" where the type has none
+  std::string ns;  // "" if the type has none
   Uid uid;
   std::string resource_version;
   StringMap labels;
   StringMap annotations;
-  WallTime created;         // the epoch where it is not said
-  bool deleting = false;    // has a deletionTimestamp: on its way out, its resources still held
-  bool controlled = false;  // has a controller, which replaces it when it is gone
+  WallTime created;         // the epoch if unknown
+  bool deleting = false;    // has a deletionTimestamp; its resources are still held
+  bool controlled = false;  // has a controller, which replaces a deleted object
   bool operator==(const ObjectMeta&) const = default;
 };
 
@@ -55,7 +56,7 @@ enum class ContainerKind : uint8_t { kInit, kSidecar, kMain };
 struct Container {
   std::string name;
   ContainerKind kind = ContainerKind::kMain;
-  StringMap limits;  // quantities as the server writes them
+  StringMap limits;  // quantities as in the object
   StringMap requests;
   bool operator==(const Container&) const = default;
 };
@@ -67,18 +68,17 @@ struct PodObject {
   std::string scheduler_name;
   PodPhase phase = PodPhase::kUnknown;
   int32_t priority = 0;
-  std::string nominated_node;   // kube-scheduler works on placing it there, or evicts for it there
-  WallTime scheduled;           // when it was bound, by its condition PodScheduled
-  uint64_t failed_attempt = 0;  // identifies what PodScheduled=False says of the last one; 0: none
-  std::vector<std::string> gates;     // of scheduling, that are still there
-  std::vector<Container> containers;  // init containers and sidecars first, in their order
-  // By container, as the engine's client names them: "containerd://<id>". Of those that have been
-  // started, and only where Keep asks for them.
+  std::string nominated_node;         // where kube-scheduler is placing it or evicts pods for it
+  WallTime scheduled;                 // time of binding, from condition PodScheduled
+  uint64_t failed_attempt = 0;        // hash of condition PodScheduled=False; 0: none
+  std::vector<std::string> gates;     // remaining scheduling gates
+  std::vector<Container> containers;  // init containers and sidecars first, in order of the spec
+  // Ids of started containers by name: "containerd://<id>". Only with Keep::containers_run.
   StringMap container_ids;
-  // That do not run, or not again yet; likewise.
+  // Containers that have ended and are not running again. Only with Keep::containers_run.
   std::set<std::string, std::less<>> ended_containers;
 
-  // Its containers have ended for good: what it held is free.
+  // All containers have ended permanently, so the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
   bool operator==(const PodObject&) const = default;
 };
@@ -94,11 +94,11 @@ struct NodeObject {
   static constexpr ResourceType kType = kNodes;
   ObjectMeta meta;
   bool unschedulable = false;
-  bool ready = false;  // its condition Ready is True
+  bool ready = false;  // condition Ready is True
   std::vector<Taint> taints;
   StringMap capacity;
   StringMap allocatable;
-  std::string internal_ip;  // its first address of type InternalIP; "" where it has none
+  std::string internal_ip;  // first address of type InternalIP; "" if none
   bool operator==(const NodeObject&) const = default;
 };
 
@@ -112,7 +112,7 @@ struct ConfigMapObject {
 struct LeaseObject {
   static constexpr ResourceType kType = kLeases;
   ObjectMeta meta;
-  std::string holder;  // "" where it was released
+  std::string holder;  // "" if released
   std::chrono::seconds duration{0};
   WallTime acquired;
   WallTime renewed;
@@ -120,7 +120,7 @@ struct LeaseObject {
   bool operator==(const LeaseObject&) const = default;
 };
 
-// Which objects are meant, by their labels.
+// Selects objects by their labels.
 struct LabelSelector {
   enum class Operator : uint8_t { kIn, kNotIn, kExists, kDoesNotExist };
   struct Requirement {
@@ -129,9 +129,9 @@ struct LabelSelector {
     std::vector<std::string> values;
     bool operator==(const Requirement&) const = default;
   };
-  std::vector<Requirement> requirements;  // of matchLabels, too
+  std::vector<Requirement> requirements;  // including matchLabels
 
-  // All objects where it requires nothing.
+  // Without requirements all objects match.
   bool Matches(const StringMap& labels) const;
   bool operator==(const LabelSelector&) const = default;
 };
@@ -139,9 +139,9 @@ struct LabelSelector {
 struct PodDisruptionBudgetObject {
   static constexpr ResourceType kType = kPodDisruptionBudgets;
   ObjectMeta meta;
-  std::optional<LabelSelector> selector;  // none: no pod
+  std::optional<LabelSelector> selector;  // nullopt: selects no pod
   int32_t disruptions_allowed = 0;
-  // Pods whose eviction the API server has counted already, by name.
+  // Names of pods whose eviction the API server has already counted.
   std::set<std::string, std::less<>> disrupted;
   bool operator==(const PodDisruptionBudgetObject&) const = default;
 };
@@ -149,7 +149,7 @@ struct PodDisruptionBudgetObject {
 // Name, namespace, uid and version, without labels and annotations; `raw` may be of any type.
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out);
 
-// Only metadata and whichever fields the struct has; fills a fresh `out`.
+// Decodes metadata and the struct's fields. REQUIRES: `out` is default-constructed.
 Status DecodeObject(const RawObject& raw, const Keep& keep, PodObject* out);
 Status DecodeObject(const RawObject& raw, const Keep& keep, NodeObject* out);
 Status DecodeObject(const RawObject& raw, const Keep& keep, ConfigMapObject* out);

@@ -7,13 +7,13 @@
 namespace tessera::kube {
 namespace {
 
-// The members of one object by name. What is missing or null is nothing; what has the wrong type is
-// an error, kept until status().
+// Reads the members of one object by name. Missing or null members are skipped; a wrong type is an
+// error, which status() returns.
 class Fields {
  public:
   explicit Fields(const Json* object) : object_(object) {
     if (object_ == nullptr || object_->is_object()) return;
-    Fail(Error(Code::kInvalidArgument, "{} where an object is wanted", KindName(object_->kind())));
+    Fail(Error(Code::kInvalidArgument, "{} instead of an object", KindName(object_->kind())));
     object_ = nullptr;
   }
 
@@ -39,7 +39,7 @@ class Fields {
     Note(inner, key);
     return inner;
   }
-  // Texts, and numbers as the text they were written with: quantities may be either.
+  // Strings, and numbers as their original text, because quantities may be either.
   void Map(std::string_view key, const Keep::Predicate& keep, StringMap* out) {
     Fields inner = Object(key);
     if (inner.object_ == nullptr) return;

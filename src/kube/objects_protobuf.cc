@@ -31,7 +31,7 @@ Status AddText(std::string_view message, const Keep::Predicate& keep, StringMap*
   return Status::Ok();
 }
 
-// map<string, Quantity>; a Quantity is a message around its text.
+// Reads an entry of map<string, Quantity>; a Quantity is a message with a string.
 Status AddQuantity(std::string_view message, const Keep::Predicate& keep, StringMap* map) {
   MapEntry entry;
   RETURN_IF_ERROR(ReadEntry(message, &entry));
@@ -45,7 +45,7 @@ Status AddQuantity(std::string_view message, const Keep::Predicate& keep, String
   return quantity.status();
 }
 
-// Time and MicroTime. A time that was never set is an empty message.
+// Reads Time and MicroTime. An unset time is an empty message.
 Status ReadTime(std::string_view message, WallTime* time) {
   int64_t seconds = 0;
   int64_t nanos = 0;
@@ -55,7 +55,7 @@ Status ReadTime(std::string_view message, WallTime* time) {
     if (reader.field() == 2) nanos = reader.Int();
   }
   RETURN_IF_ERROR(reader.status());
-  // What 64 bits of nanoseconds hold; ParseRfc3339 has the same bounds in years.
+  // The range of 64-bit nanoseconds; ParseRfc3339 has the same bounds in years.
   constexpr int64_t kMost = 7'000'000'000;
   if (seconds < -kMost || seconds > kMost || nanos < 0 || nanos > 999'999'999) {
     return Error(Code::kInvalidArgument, "a time is out of range");
@@ -131,7 +131,7 @@ Status ReadContainer(std::string_view message, const Keep& keep, bool init, Cont
 }
 
 Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
-  std::vector<Container> main;  // init containers go first, but come last
+  std::vector<Container> main;  // init containers come first in PodObject, but last in the encoding
   WireReader reader(message);
   while (reader.Next()) {
     Status status;

@@ -103,7 +103,7 @@ TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {
   EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(json).value()), keep).value(), pod);
 }
 
-// Cutting or changing a byte gives an error or another object, and never reads beyond.
+// Truncation or a changed byte gives an error or another object, never an out-of-bounds read.
 TEST(ObjectsTest, BrokenProtobufIsAnErrorOrAnotherObject) {
   Random random(3);
   int refused = 0;

@@ -16,7 +16,7 @@
 namespace tessera::kube {
 namespace {
 
-// An IPv4 address has four bytes, an IPv6 address sixteen; what is neither has none.
+// The bytes of an IP address: four for IPv4, sixteen for IPv6, none if the text is not an address.
 struct Ip {
   std::array<uint8_t, 16> bytes{};
   size_t size = 0;
@@ -68,7 +68,7 @@ bool Names(std::string_view entry, const std::string& host, const Ip& ip, uint16
   return host == name || host.ends_with("." + name);
 }
 
-// Local resolvers also know names with underscores.
+// Local resolvers accept names with underscores.
 bool IsHost(const std::string& host) {
   const auto may_have = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
@@ -111,8 +111,7 @@ Result<net::Proxy> ParseProxy(std::string_view text) {
   }
   ASSIGN_OR_RETURN(const net::Url url, net::ParseUrl(std::string(kHttp).append(rest)));
   if (!IsHost(url.address.host)) {
-    return Error(Code::kInvalidArgument,
-                 "\"{}\" is neither a name nor an address of a proxy: want http://HOST:PORT",
+    return Error(Code::kInvalidArgument, "\"{}\" is not a valid proxy: want http://HOST:PORT",
                  url.address.host);
   }
   proxy.address = url.address;

@@ -17,22 +17,22 @@ namespace tessera::kube {
 namespace {
 
 constexpr MonotonicTime kNever = MonotonicTime::max();
-// API Priority and Fairness names the level of each request in its answer.
+// The response header in which API Priority and Fairness names the request's level.
 constexpr std::string_view kPriorityLevel = "X-Kubernetes-PF-PriorityLevel-UID";
 
 int64_t Seconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
-// The request may not have reached a server, or its proxy has none.
-bool IsOutOfReach(const Result<net::Response>& answer) {
+// Whether the server is unreachable, directly or behind its proxy.
+bool IsUnreachable(const Result<net::Response>& answer) {
   if (answer.ok()) return answer->status == 502 || answer->status == 503;
   const Code code = answer.status().code();
   return code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
          code == Code::kUnauthenticated;
 }
 
-// The server asks this request to come back later, or did not finish it.
+// Whether the server deferred this request or did not finish it.
 bool IsDeferred(const net::Response& answer) {
   return answer.status == 429 || answer.status == 504 ||
          (answer.status >= 500 && RetryAfter(answer));
@@ -47,16 +47,17 @@ struct RequestQueue::Item {
   OnAnswer on_answer;
   BeforeSend before_send;
   MonotonicTime deadline;
-  MonotonicTime not_before{};  // a wait of this request alone
+  MonotonicTime not_before{};  // wait of this request alone
   int attempts = 0;
   Status last_error;
-  CredentialSource::Credential credential;  // that was sent last
-  bool done = false;                        // answered or cancelled
+  CredentialSource::Credential credential;  // of the last attempt
+  bool done = false;
   Operation call;
   std::multimap<MonotonicTime, std::shared_ptr<Item>>::iterator timer;
 };
 
-// Items are `waiting`, or `flying` from Send until the answer. All of them are in `deadlines`.
+// Items are in `waiting`, or in `in_flight` from Send until the response. All items are in
+// `deadlines`.
 struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Core> {
   using ItemPtr = std::shared_ptr<Item>;
 
@@ -72,8 +73,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   MonotonicTime Now() const { return runner.clock().Now(); }
 
-  // Sends what may be sent now, and sets the alarm for what may be sent later. Calls no callback
-  // but before_send.
+  // Sends all requests that may be sent now, and sets the alarm for the next one. Calls no callback
+  // except before_send.
   void SendReady() {
     const MonotonicTime now = Now();
     MonotonicTime wake = deadlines.empty() ? kNever : deadlines.begin()->first;
@@ -82,8 +83,9 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       if (IsDue(**at, now, &wake) && server.clear() && LaneOf(**at) == nullptr) Send(at);
       at = next;
     }
-    // After trouble the newest goes ahead: it has the most time left for an answer. The oldest one
-    // might expire before its answer each time, and the lane would never open.
+    // After an error the newest request is the probe, because it has the most time left for a
+    // response. The oldest one might expire before its response each time, and the lane would never
+    // open.
     for (auto at = waiting.end(); at != waiting.begin();) {
       const auto item = std::prev(at);
       if (IsDue(**item, now, &wake) && MayProbe(**item, now, &wake)) {
@@ -97,7 +99,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   bool IsDue(const Item& item, MonotonicTime now, MonotonicTime* wake) const {
     if (now < item.not_before) *wake = std::min(*wake, item.not_before);
-    return now >= item.not_before && now < item.deadline && flying.size() < options.max_in_flight;
+    return now >= item.not_before && now < item.deadline &&
+           in_flight.size() < options.max_in_flight;
   }
 
   bool MayProbe(const Item& item, MonotonicTime now, MonotonicTime* wake) {
@@ -105,7 +108,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     return server.Open(now, wake) && (level == nullptr || level->Open(now, wake));
   }
 
-  // Null while the server accepts what is on the request's level.
+  // Null while the server accepts the request's priority level.
   SendLane* LaneOf(const Item& item) {
     const auto level = level_of_flow.find(item.flow);
     const auto lane = levels.find(level == level_of_flow.end() ? item.flow : level->second);
@@ -134,14 +137,15 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   Status ExpiredStatus(const Item& item) const {
     const std::string_view known = item.last_error.ok() ? "" : ": the last error was ";
     if (item.attempts > 0) {
-      return Error(Code::kDeadlineExceeded, "no answer within {} s{}{}", Seconds(options.deadline),
-                   known, item.last_error.message());
+      return Error(Code::kDeadlineExceeded, "no response within {} s{}{}",
+                   Seconds(options.deadline), known, item.last_error.message());
     }
     return Error(Code::kDeadlineExceeded, "not sent within {} s{}{}", Seconds(options.deadline),
-                 trouble.ok() ? "" : ": the API server is out of reach: ", trouble.message());
+                 unreachable_error.ok() ? "" : ": the API server is unreachable: ",
+                 unreachable_error.message());
   }
 
-  void Dress(net::Request* request, const CredentialSource::Credential& credential) const {
+  void AddCredentials(net::Request* request, const CredentialSource::Credential& credential) const {
     if (!credential.token.empty()) {
       request->headers.Set("Authorization", "Bearer " + credential.token);
     }
@@ -157,10 +161,10 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     }
   }
 
-  void Send(std::list<ItemPtr>::iterator place) {
-    const ItemPtr item = *place;
-    waiting.erase(place);
-    flying.insert(item);
+  void Send(std::list<ItemPtr>::iterator position) {
+    const ItemPtr item = *position;
+    waiting.erase(position);
+    in_flight.insert(item);
     server.OnSent(item.get());
     if (SendLane* lane = LaneOf(*item)) lane->OnSent(item.get());
     const std::weak_ptr<Item> weak_item = item;
@@ -169,19 +173,19 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       if (!held || held->done) return;
       if (!credential.ok()) return FinishLater(held, credential.status());
       held->credential = *credential;
-      SendDressed(held);
+      SendWithCredential(held);
     });
   }
 
-  void SendDressed(const ItemPtr& item) {
-    // Time may have passed since the credential was asked for. The alarm ends it.
+  void SendWithCredential(const ItemPtr& item) {
+    // The deadline may have passed while the credential was fetched; the alarm ends the request.
     if (Now() >= item->deadline) return;
     if (item->before_send) {
       if (Status allowed = item->before_send(); !allowed.ok()) return FinishLater(item, allowed);
     }
     ++item->attempts;
     net::Request request = item->request;
-    Dress(&request, item->credential);
+    AddCredentials(&request, item->credential);
     item->call = transport->Send(
         std::move(request), {.max_body = options.max_body},
         [weak = weak_from_this(), weak_item = std::weak_ptr(item)](Result<net::Response> answer) {
@@ -192,8 +196,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   }
 
   void OnAnswered(const ItemPtr& item, Result<net::Response> answer) {
-    Land(item);
-    NoteHealth(item, answer);
+    RemoveFromFlight(item);
+    UpdateLanes(item, answer);
     if (!MayRetry(item.get(), answer)) return Finish(item, std::move(answer));
     item->last_error = answer.ok() ? ErrorOf(*answer) : answer.status();
     const auto later = [&](const ItemPtr& other) { return other->deadline > item->deadline; };
@@ -201,52 +205,52 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     SendReady();
   }
 
-  // What the answer says about the way to the server, and about the request's priority level.
-  void NoteHealth(const ItemPtr& item, const Result<net::Response>& answer) {
-    if (IsOutOfReach(answer)) {
-      trouble = answer.ok() ? ErrorOf(*answer) : answer.status();
-      return server.OnTrouble(Now(), random);
+  // Updates the lanes of the server and of the request's priority level from a response.
+  void UpdateLanes(const ItemPtr& item, const Result<net::Response>& answer) {
+    if (IsUnreachable(answer)) {
+      unreachable_error = answer.ok() ? ErrorOf(*answer) : answer.status();
+      return server.OnError(Now(), random);
     }
     if (!answer.ok()) return;
-    trouble = Status();
+    unreachable_error = Status();
     server.OnSuccess();
     std::string level(answer->headers.Get(kPriorityLevel));
     if (level.empty()) level = item->flow;
     if (std::string& known = level_of_flow[item->flow]; known != level) known = level;
-    // A rejected level is answered in plain text. A Status object speaks of this request alone:
-    // an eviction that a PodDisruptionBudget forbids is a 429 too.
+    // Rejections of a priority level are plain text. A Status object concerns only this request: an
+    // eviction that a PodDisruptionBudget forbids is a 429, too.
     if (answer->status == 429 && !IsApiStatus(*answer)) {
-      return levels[level].OnTrouble(Now(), random);
+      return levels[level].OnError(Now(), random);
     }
     levels.erase(level);
   }
 
-  // Sets the request's own wait.
+  // Also sets the request's own wait.
   bool MayRetry(Item* item, const Result<net::Response>& answer) {
     if (item->attempts >= options.max_attempts) return false;
     if (answer.ok() && answer->status == 401) {
-      return item->attempts == 1 && credentials.Refused(item->credential);
+      return item->attempts == 1 && credentials.Reject(item->credential);
     }
-    const bool out_of_reach = IsOutOfReach(answer);
-    if (!out_of_reach && (!answer.ok() || !IsDeferred(*answer))) return false;
-    // Another attempt does not mend a certificate.
+    const bool unreachable = IsUnreachable(answer);
+    if (!unreachable && (!answer.ok() || !IsDeferred(*answer))) return false;
+    // A retry does not fix a certificate.
     if (answer.status().code() == Code::kUnauthenticated) return false;
-    std::optional<Duration> asked;
-    if (answer.ok()) asked = RetryAfter(*answer);
-    // 429 and Retry-After say that the request was turned away unread.
-    const bool unread = asked || (answer.ok() && answer->status == 429);
-    if (!item->repeatable && !unread) return false;
-    // While the server is out of reach its lane spaces the attempts.
+    std::optional<Duration> retry_after;
+    if (answer.ok()) retry_after = RetryAfter(*answer);
+    // 429 and Retry-After mean that the server did not process the request.
+    const bool unprocessed = retry_after || (answer.ok() && answer->status == 429);
+    if (!item->repeatable && !unprocessed) return false;
+    // While the server is unreachable its lane spaces the attempts.
     const Duration own =
-        out_of_reach ? Duration::zero()
-                     : JitteredWait(Backoff::kFirst, Backoff::kMost, item->attempts - 1, random);
-    item->not_before = Now() + std::max(own, asked.value_or(Duration::zero()));
+        unreachable ? Duration::zero()
+                    : JitteredWait(Backoff::kFirst, Backoff::kMost, item->attempts - 1, random);
+    item->not_before = Now() + std::max(own, retry_after.value_or(Duration::zero()));
     return std::max(item->not_before, server.not_before()) < item->deadline;
   }
 
-  // Not in flight any more.
-  void Land(const ItemPtr& item) {
-    flying.erase(item);
+  // Removes the item from the requests in flight.
+  void RemoveFromFlight(const ItemPtr& item) {
+    in_flight.erase(item);
     server.OnEnded(item.get());
     for (auto& [level, lane] : levels) lane.OnEnded(item.get());
   }
@@ -256,17 +260,17 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     item->call.Cancel();
     deadlines.erase(item->timer);
     std::erase(waiting, item);
-    Land(item);
+    RemoveFromFlight(item);
   }
 
   void Finish(const ItemPtr& item, const Result<net::Response>& answer) {
     const auto on_answer = std::exchange(item->on_answer, nullptr);
     Forget(item);
     SendReady();
-    on_answer(answer);  // Last: it may destroy us.
+    on_answer(answer);  // Last, because it may destroy the queue.
   }
 
-  // Never from inside Submit.
+  // Calls back later, never inside Submit.
   void FinishLater(const ItemPtr& item, Status status) {
     runner.Post([weak = weak_from_this(), item, status = std::move(status)] {
       if (const auto self = weak.lock(); self && !item->done) self->Finish(item, status);
@@ -277,8 +281,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     if (item->done) return;
     item->on_answer = nullptr;
     Forget(item);
-    // Not before the caller has returned: it may cancel all of its requests, and none of them is to
-    // be sent meanwhile.
+    // Posted, because the caller may be cancelling all its requests, and none of them may be sent
+    // meanwhile.
     runner.Post([weak = weak_from_this()] {
       if (const auto self = weak.lock(); self && !self->closed) self->SendReady();
     });
@@ -292,17 +296,17 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   TaskRunner& runner;
   const ClientOptions options;
   const Impersonation impersonation;
-  std::list<ItemPtr> waiting;  // by deadline
-  std::unordered_set<ItemPtr> flying;
+  std::list<ItemPtr> waiting;  // ordered by deadline
+  std::unordered_set<ItemPtr> in_flight;
   std::multimap<MonotonicTime, ItemPtr> deadlines;
   SendLane server;
-  std::unordered_map<std::string, SendLane> levels;  // those that the server rejects
+  std::unordered_map<std::string, SendLane> levels;  // rejected priority levels
   std::unordered_map<std::string, std::string> level_of_flow;
-  Status trouble;  // why the server is out of reach
+  Status unreachable_error;  // why the server is unreachable
   std::mt19937_64 random{options.seed.value_or(std::random_device{}())};
   MonotonicTime wake_at = kNever;
   bool closed = false;
-  std::unique_ptr<ApiTransport> transport;  // After what its calls refer to.
+  std::unique_ptr<ApiTransport> transport;  // Last member: its callbacks refer to the others.
   CredentialSource credentials;
 };
 
@@ -336,7 +340,7 @@ Operation RequestQueue::Submit(net::Request request, std::string flow, bool repe
   return operation;
 }
 
-// A stream that may have to wait for its credential first.
+// A stream that waits for its credential.
 struct StreamState {
   bool dropped = false;
   Operation call;
@@ -350,11 +354,11 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
       [core, state, request = std::move(request), deadlines, handler = std::move(handler)](
           const Result<CredentialSource::Credential>& credential) mutable {
         if (state->dropped) return;
-        // Without one it is sent all the same: the server's 401 then says what is wrong.
-        core->Dress(&request, credential.value_or({}));
+        // Sent even without a credential, because the server's 401 states the reason.
+        core->AddCredentials(&request, credential.value_or({}));
         handler.on_head = [core, used = credential.value_or({}),
                            on_head = std::move(handler.on_head)](const net::Response& head) {
-          if (head.status == 401) core->credentials.Refused(used);
+          if (head.status == 401) core->credentials.Reject(used);
           on_head(head);
         };
         state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));

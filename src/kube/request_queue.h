@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: sends requests with the token of the moment, a bounded number at once, and holds
-// them back after trouble: all of them while the server cannot be reached (then one goes ahead),
-// those of one priority level while the server rejects that level, one that the server asked to
-// come back later. Each request ends at its deadline by a timer of its own, sent or not. Threads:
-// the runner's.
+// Sends requests with the current credentials, with bounded concurrency, and delays them after
+// errors: all requests while the server is unreachable (one probes it), the requests of one
+// priority level while the server rejects that level, and single requests with Retry-After. A timer
+// ends each request at its deadline, sent or not. Included only in src/kube. Threads: the runner's.
 #pragma once
 
 #include <functional>
@@ -24,12 +23,12 @@ class RequestQueue {
                const ClientOptions& options);
   ~RequestQueue();
 
-  // `repeatable`: sending it twice does no harm. `flow`: verb and resource, such as "POST
-  // pods/eviction": the server puts all requests of a flow on one priority level. `before_send` as
-  // in client.h.
+  // `repeatable`: the request may be sent twice. `flow`: verb and resource, such as "POST
+  // pods/eviction"; the server assigns one priority level to all requests of a flow. `before_send`:
+  // see client.h.
   Operation Submit(net::Request request, std::string flow, bool repeatable, OnAnswer on_answer,
                    BeforeSend before_send = nullptr);
-  // Once, and at once where the credential is known.
+  // Sends a streamed request once, at once if the credential is known.
   Operation Stream(net::Request request, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
   TaskRunner& runner();

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A network that answers when the test says so.
+// A transport whose responses the test triggers.
 class FakeTransport : public ApiTransport {
  public:
   struct Sent {
@@ -106,8 +106,8 @@ class RequestQueueTest : public ::testing::Test {
 
 const Status kRefused = Error(Code::kUnavailable, "connection refused");
 
-// Ten bindings a second through a minute without a server: each ends at its deadline at the latest,
-// none is sent after it, and soon after the server is back all get through.
+// Sends ten bindings a second while the server is down for a minute. Each ends at its deadline at
+// the latest, none is sent after its deadline, and soon after the server is back all succeed.
 TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
   options_.deadline = seconds(5);
   Submit("/first");
@@ -117,7 +117,7 @@ TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
     if (made.contains(sent->request.target)) {
       EXPECT_LT(Now(), made[sent->request.target] + options_.deadline);
     }
-    // The connection attempt itself takes time: more than one new request comes meanwhile.
+    // A connection attempt takes time, in which more than one new request arrives.
     runner_.PostDelayed(milliseconds(300), [&down, sent] {
       if (!sent->cancelled) sent->on_done(down ? Result<net::Response>(kRefused) : Fine());
     });
@@ -138,7 +138,7 @@ TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
     ASSERT_TRUE(asked.answer.has_value()) << i;
     const MonotonicTime since = i < 0 ? MonotonicTime{} : made[fmt::format("/{}", i)];
     EXPECT_LE(asked.answered_at, since + options_.deadline) << i;
-    // The server was back for a second; the last wait was up to five.
+    // The server has been back for a second; the last wait was up to five.
     if (i >= 610) failed_late += asked.answer->ok() ? 0 : 1;
     ++i;
   }
@@ -173,10 +173,10 @@ TEST_F(RequestQueueTest, ARequestThatWasNotSentSaysWhatIsWrongWithTheServer) {
   runner_.AdvanceTimeAndRun(seconds(4));
   ASSERT_TRUE(behind.answer.has_value());
   EXPECT_EQ(behind.answer->status().message(),
-            "not sent within 4 s: the API server is out of reach: connection refused");
+            "not sent within 4 s: the API server is unreachable: connection refused");
 }
 
-// The oldest of a backlog would expire before its answer, and so would each one after it.
+// The oldest request of a backlog would expire before its response, and so would all later ones.
 TEST_F(RequestQueueTest, TheNewestOfABacklogGoesAhead) {
   options_.deadline = seconds(4);
   Submit("/1");
@@ -192,7 +192,7 @@ TEST_F(RequestQueueTest, TheNewestOfABacklogGoesAhead) {
   EXPECT_EQ(Target(2), "/old");
 }
 
-TEST_F(RequestQueueTest, ExpiredRequestsAreNotTroubleOfTheServer) {
+TEST_F(RequestQueueTest, ExpiredRequestsAreNotErrorsOfTheServer) {
   options_.deadline = seconds(5);
   options_.max_in_flight = 4;
   std::vector<const Asked*> hang;
@@ -210,7 +210,7 @@ TEST_F(RequestQueueTest, WhileTheServerIsOutOfReachOneRequestGoesAhead) {
   for (int i = 1; i < 4; ++i) Submit(fmt::format("/{}", i), "GET pods", true);
   for (int i = 1; i < 4; ++i) Answer(i, kRefused);
   EXPECT_EQ(sent(), 4u);
-  // One that hangs since before is not what the others wait for.
+  // Other requests do not wait for an earlier one that hangs.
   runner_.AdvanceTimeAndRun(milliseconds(200));
   EXPECT_EQ(sent(), 5u);
   runner_.AdvanceTimeAndRun(seconds(10));
@@ -233,7 +233,7 @@ TEST_F(RequestQueueTest, ABalancerWithoutAServerIsOutOfReach) {
     EXPECT_EQ(sent(), before + 3) << status;
     Answer(before + 2, Fine());
   }
-  // A server that did not finish one request is there.
+  // A server that did not finish one request is reachable.
   const size_t before = sent();
   Submit("/1", "GET pods", true);
   Answer(before, net::TextResponse(504, "timeout"));
@@ -253,7 +253,7 @@ TEST_F(RequestQueueTest, OnlyWhatKeepsRequestsFromTheServerClosesTheWayToIt) {
     ASSERT_EQ(sent(), before + 2);
     Answer(before + 1, Fine());
   }
-  // Another attempt does not mend a certificate.
+  // A retry does not fix a certificate.
   const size_t before = sent();
   const Asked& rejected = Submit("/3", "GET pods", true);
   Answer(before, Error(Code::kUnauthenticated, "the certificate is not accepted"));
@@ -343,7 +343,7 @@ TEST_F(RequestQueueTest, ALongRetryAfterHoldsBackItsRequestAlone) {
 
 TEST_F(RequestQueueTest, ARejectedPriorityLevelHoldsBackItsOwnRequestsAlone) {
   options_.deadline = seconds(120);
-  // Which flow is on which level is known from the answers.
+  // Responses show the level of each flow.
   Submit("/1", "POST pods/binding");
   Submit("/2", "PATCH pods/");
   Submit("/3", "PUT leases/");
@@ -356,7 +356,7 @@ TEST_F(RequestQueueTest, ARejectedPriorityLevelHoldsBackItsOwnRequestsAlone) {
   Submit("/6", "PUT leases/");
   ASSERT_EQ(sent(), 5u);
   EXPECT_EQ(Target(4), "/6");
-  // One of the level goes ahead; the one that was told to wait a second is not the first.
+  // One request of the level is the probe, but not the one with Retry-After of a second.
   runner_.AdvanceTimeAndRun(milliseconds(200));
   ASSERT_EQ(sent(), 6u);
   EXPECT_EQ(Target(5), "/5");
@@ -387,7 +387,7 @@ TEST_F(RequestQueueTest, WhetherARequestMayBeSentIsAskedWhenItIsSent) {
   EXPECT_EQ(sent(), 2u);
 }
 
-// An owner that cancels all its requests in its destructor cannot answer whether one may be sent.
+// before_send must not be called while an owner cancels all its requests in its destructor.
 TEST_F(RequestQueueTest, NothingIsSentWhileACallerCancels) {
   options_.max_in_flight = 1;
   bool cancelling = false;
@@ -407,7 +407,7 @@ TEST_F(RequestQueueTest, NothingIsSentWhileACallerCancels) {
   EXPECT_EQ(Target(1), "/3");
 }
 
-TEST_F(RequestQueueTest, AMissingCredentialIsNotTroubleOfTheServer) {
+TEST_F(RequestQueueTest, AMissingCredentialIsNotAnErrorOfTheServer) {
   config_.token_file = "/nowhere/token";
   const Asked& asked = Submit("/1", "GET pods", true);
   EXPECT_FALSE(asked.answer.has_value());

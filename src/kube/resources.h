@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which object of the API is meant, and its path. Pure; any thread.
+// Types and references of API objects, and their paths. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ inline constexpr ResourceType kValidatingWebhooks{"admissionregistration.k8s.io"
 struct ObjectRef {
   ResourceType type;
   std::string name;
-  std::string ns;  // of a namespaced type
+  std::string ns;  // for namespaced types
   std::string subresource;
 };
 

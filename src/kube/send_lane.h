@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: requests that share a fate, because they go to the same server or are on the
-// same priority level there. After trouble the lane closes for a growing, jittered time; then one
-// request goes ahead, and its answer opens the lane or closes it again. Threads: one.
+// Flow control for requests that fail together, because they go to one server or belong to one of
+// its priority levels. After an error the lane closes for a growing, jittered time; then one
+// request probes it, and its response opens or closes the lane. Included only in src/kube. Threads:
+// one.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +13,12 @@ namespace tessera::kube {
 
 class SendLane {
  public:
-  // Half of the renew deadline of leader election (10 s): a leader whose server is back renews in
-  // time.
+  // Half of the renew deadline of leader election (10 s), so that a leader renews in time once its
+  // server is back.
   static constexpr Duration kMostWait = std::chrono::seconds(5);
 
   bool clear() const { return failures_ == 0; }
-  // Whether a request may be sent now. Where only time keeps the lane closed, lowers `*wake` to
-  // when it opens.
+  // Whether a request may be sent now. If the lane opens at a known time, lowers `*wake` to it.
   bool Open(MonotonicTime now, MonotonicTime* wake) const {
     if (failures_ == 0) return true;
     if (probe_ != nullptr) return false;
@@ -34,9 +34,9 @@ class SendLane {
   void OnEnded(const void* request) {
     if (probe_ == request) probe_ = nullptr;
   }
-  // Of several requests that fail together only the first counts.
+  // Of several concurrent failures only the first counts.
   template <typename Generator>
-  void OnTrouble(MonotonicTime now, Generator& random) {
+  void OnError(MonotonicTime now, Generator& random) {
     if (now < not_before_) return;
     not_before_ = now + JitteredWait(Backoff::kFirst, kMostWait, failures_++, random);
   }

@@ -9,7 +9,7 @@
 namespace tessera::kube {
 namespace {
 
-// Takes pieces off the front of a text.
+// Parses a text from its front.
 class Cursor {
  public:
   explicit Cursor(std::string_view text) : text_(text) {}
@@ -29,7 +29,7 @@ class Cursor {
     text_.remove_prefix(1);
     return true;
   }
-  // "Y-M-D" and "h:m:s": three numbers with a sign between them.
+  // Parses "Y-M-D" or "h:m:s": three numbers with separators.
   bool Three(size_t first_digits, char sign, int* a, int* b, int* c) {
     const auto x = Digits(first_digits);
     const bool between = Take(sign);
@@ -42,7 +42,7 @@ class Cursor {
     *c = *z;
     return true;
   }
-  // ".123": nanoseconds; 0 without a point.
+  // Parses ".123" as nanoseconds; 0 without a point.
   std::optional<int64_t> Fraction() {
     if (!Take('.')) return 0;
     int64_t nanos = 0;
@@ -55,7 +55,7 @@ class Cursor {
     if (digits == 0) return std::nullopt;
     return nanos;
   }
-  // "Z", "+08:00": what to take away to get to UTC.
+  // Parses "Z" or "+08:00": the offset to subtract to get UTC.
   std::optional<std::chrono::minutes> Offset() {
     if (Take('Z') || Take('z')) return std::chrono::minutes(0);
     const int sign = Take('+') ? 1 : Take('-') ? -1 : 0;
@@ -82,7 +82,7 @@ std::optional<WallTime> Parse(std::string_view text) {
   const std::chrono::year_month_day date{std::chrono::year(year),
                                          std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
-  // A nanosecond count of 64 bits holds the years 1678 to 2261.
+  // 64-bit nanoseconds cover the years 1678 to 2261.
   if (!date.ok() || year < 1700 || year > 2200 || hour > 23 || minute > 59 || second > 60) {
     return std::nullopt;
   }

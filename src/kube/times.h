@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times as the API writes them in JSON. base's Rfc3339 writes whole seconds. Pure.
+// Times in the JSON of the API. Rfc3339 in base formats whole seconds. Pure.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace tessera::kube {
 
-// "2026-01-31T23:59:59Z", with fractions and offsets ("+08:00") where there are any. Finer than a
-// nanosecond is cut. INVALID_ARGUMENT quotes the text.
+// Parses "2026-01-31T23:59:59Z", with optional fractions and offsets ("+08:00"). Digits below a
+// nanosecond are dropped. INVALID_ARGUMENT quotes the text.
 Result<WallTime> ParseRfc3339(std::string_view text);
 
 // "2026-01-31T23:59:59.123456Z", the form of a Lease.

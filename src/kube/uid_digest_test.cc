@@ -19,7 +19,7 @@ TEST(UidDigestTest, AnyOtherTextIsAHash) {
   EXPECT_EQ(of_hash, UidDigest::Of(Uid("uid-a")));
   EXPECT_NE(of_hash, UidDigest::Of(Uid("uid-b")));
   EXPECT_NE(of_hash, UidDigest::Of(Uid("")));
-  // Each of these would be the UUID if the place of the difference did not count.
+  // Each of these differs from the UUID in one position.
   for (size_t i = 0; i < kUuid.size(); ++i) {
     for (const char c : {'g', 'A', '-', '/', ':', '`', '1'}) {
       std::string other(kUuid);

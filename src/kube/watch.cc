@@ -14,20 +14,20 @@ namespace tessera::kube {
 namespace {
 
 constexpr size_t kMaxErrorBody = 64 << 10;
-// Beyond this, pages no longer grow: an answer stays well below the client's limit.
+// The largest page size; responses stay well below the client's limit.
 constexpr int kMaxPage = 8000;
 
 }  // namespace
 
-// (Listing | streaming everything) -> streaming changes -> waiting -> one of the two again. Each
-// delegate call may destroy the Watch: `delegate` is null afterwards.
+// States: (listing | streaming initial objects) -> streaming changes -> waiting -> one of them
+// again. A delegate call may destroy the Watch; `delegate` is null afterwards.
 struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Core(Client& c, ListQuery query, Delegate& d, Options o)
       : client(c), what(std::move(query)), delegate(&d), options(o) {}
 
   MonotonicTime Now() const { return client.runner().clock().Now(); }
 
-  // Binds a member function to us, as long as the Watch lives.
+  // Binds a member function; the callback does nothing after the Watch is destroyed.
   template <typename... Args>
   auto Weakly(void (Core::*method)(Args...)) {
     return [weak = weak_from_this(), method](auto&&... args) {
@@ -46,14 +46,14 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
 
   void OnPage(Result<ListPage> page) {
     if (!page.ok()) {
-      // A token that expired between pages: from the start, in fewer and larger ones, so that a
-      // collection that is slow to read comes to its end before its tokens do.
+      // The continue token expired between pages. Start again with larger pages, so that a slow
+      // list completes before its tokens expire.
       const bool late = page.status().code() == Code::kOutOfRange && !what.continue_token.empty();
       if (late) what.limit = std::min(kMaxPage, what.limit * 4);
       what.continue_token.clear();
       return Retry(page.status(), Duration::zero());
     }
-    if (!Recovered()) return;
+    if (!ReportRecovered()) return;
     if (what.continue_token.empty()) delegate->OnListBegin();
     for (size_t i = 0; delegate && i < page->items.size(); ++i) delegate->OnObject(page->items[i]);
     if (!delegate) return;
@@ -69,11 +69,12 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     ListQuery query = what;
     query.limit = 0;
     query.resource_version = version;
-    std::uniform_int_distribution<int64_t> jitter(0, options.round.count());
-    const auto round =
-        std::chrono::duration_cast<std::chrono::seconds>(options.round + Duration(jitter(random)));
+    std::uniform_int_distribution<int64_t> jitter(0, options.watch_timeout.count());
+    const auto watch_timeout = std::chrono::duration_cast<std::chrono::seconds>(
+        options.watch_timeout + Duration(jitter(random)));
     return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
-                       CollectionPath(what.type, what.ns), std::max<int64_t>(1, round.count()),
+                       CollectionPath(what.type, what.ns),
+                       std::max<int64_t>(1, watch_timeout.count()),
                        initial ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" : "",
                        QueryString(query));
   }
@@ -84,27 +85,26 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     reader.reset();
     ++streams;
     stream = client.Stream(StreamTarget(), what.encoding,
-                           {.header = std::min(net::Deadlines().header, options.stall),
+                           {.header = std::min(net::Deadlines().header, options.stall_timeout),
                             .body = Duration::zero(),
-                            .stall = options.stall},
+                            .stall = options.stall_timeout},
                            {.on_head = Weakly(&Core::OnHead),
                             .on_data = Weakly(&Core::OnData),
                             .on_end = Weakly(&Core::OnEnd)});
     progress_at = Now();
-    if (initial) CheckProgressIn(options.initial);
+    if (initial) CheckProgressIn(options.initial_stall);
   }
 
-  // A large collection may take minutes, as long as it moves.
+  // A large collection may take minutes, as long as data arrives.
   void CheckProgressIn(Duration wait) {
     client.runner().PostDelayed(wait, [weak = weak_from_this(), number = streams] {
       const auto self = weak.lock();
       if (!self || !self->delegate || !self->initial || self->streams != number) return;
-      const Duration left = self->progress_at + self->options.initial - self->Now();
+      const Duration left = self->progress_at + self->options.initial_stall - self->Now();
       if (left > Duration::zero()) return self->CheckProgressIn(left);
-      self->pages_until = self->Now() + self->options.pages;
-      self->Break(
-          Error(Code::kDeadlineExceeded,
-                "the stream of everything stopped before its end: asking for pages instead"));
+      self->pages_until = self->Now() + self->options.paging_period;
+      self->Break(Error(Code::kDeadlineExceeded,
+                        "the stream of initial objects stalled: listing in pages instead"));
     });
   }
 
@@ -112,12 +112,12 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     head = response;
     if (head.status != 200) return;
     reader.emplace(EncodingOf(head.headers.Get("Content-Type")), options.max_event);
-    if (Recovered() && initial) delegate->OnListBegin();
+    if (ReportRecovered() && initial) delegate->OnListBegin();
   }
 
-  // False: the delegate has destroyed us.
-  bool Recovered() {
-    if (std::exchange(in_trouble, false)) delegate->OnRecovered();
+  // Returns false if the delegate has destroyed the Watch.
+  bool ReportRecovered() {
+    if (std::exchange(error_reported, false)) delegate->OnRecovered();
     return delegate != nullptr;
   }
 
@@ -132,12 +132,12 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       auto event = reader->Next();
       if (!event.ok()) return Break(event.status());
       if (!event->has_value()) return;
-      if ((*event)->type == EventType::kError) return OnError(StatusOf(**event));
+      if ((*event)->type == EventType::kError) return OnErrorEvent(StatusOf(**event));
       OnEvent(**event);
     }
   }
 
-  void OnError(const ServerStatus& said) {
+  void OnErrorEvent(const ServerStatus& said) {
     stream.Cancel();
     Retry(ErrorOf(said, 500), RetryAfter(said).value_or(Duration::zero()));
   }
@@ -145,7 +145,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   void OnEvent(const WatchEvent& event) {
     backoff.Reset();
     const bool bookmark = event.type == EventType::kBookmark;
-    // The objects at the beginning have versions of long ago and in no order.
+    // Initial objects have old versions in no order.
     if (!initial || (bookmark && event.object.EndsInitialEvents())) {
       if (std::string fresh = event.object.ResourceVersion(); !fresh.empty()) {
         version = std::move(fresh);
@@ -167,14 +167,14 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (head.status != 200) {
       const Status refused = ErrorOf(head);
       if (initial && refused.code() == Code::kInvalidArgument) {
-        // Not by this server.
-        pages_until = Now() + options.pages;
+        // This server does not support initial streams.
+        pages_until = Now() + options.paging_period;
         return ListNextPage();
       }
       return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
     }
-    // The round is over. The short wait keeps a server that ends each stream at once from spinning
-    // us.
+    // The watch timed out as planned. The short wait prevents a busy loop if the server ends each
+    // stream at once.
     RunLater(backoff.Next());
   }
 
@@ -184,37 +184,37 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   }
 
   void Retry(const Status& status, Duration at_least) {
-    ++streams;  // of the past: its deadline does not count any more
+    ++streams;  // invalidates the deadline of the previous stream
     if (status.code() == Code::kOutOfRange) {
-      // A server that was away has come back: whoever follows it should not be the last to hear.
+      // The server answers again, possibly after a restart: retry soon.
       if (!version.empty()) backoff.Reset();
-      // Only a new list brings a version that the server still has.
+      // Only a new list has a version that the server still knows.
       version.clear();
     }
     const Duration wait = std::max(at_least, backoff.Next());
     RunLater(wait);
-    in_trouble = true;
-    delegate->OnTrouble(status, wait);
+    error_reported = true;
+    delegate->OnError(status, wait);
   }
 
   void RunLater(Duration wait) { client.runner().PostDelayed(wait, Weakly(&Core::Next)); }
 
   Client& client;
-  ListQuery what;  // continue_token holds the place between pages
+  ListQuery what;  // continue_token is the position between pages
   Delegate* delegate;
   Options options;
   std::mt19937_64 random{client.NextSeed()};
   Backoff backoff{client.NextSeed()};
-  std::string version;   // of the last thing seen; empty: everything is due
-  bool initial = false;  // the stream has not come to the end of everything
-  bool in_trouble = false;
+  std::string version;   // of the last event; empty: list everything
+  bool initial = false;  // the stream still delivers initial objects
+  bool error_reported = false;
   int streams = 0;
-  MonotonicTime progress_at{};  // of the stream
-  MonotonicTime pages_until{};  // lists are asked for in pages until then
+  MonotonicTime progress_at{};  // time of the stream's last data
+  MonotonicTime pages_until{};  // list in pages until then
   Operation list;
   Operation stream;
   net::Response head;
-  std::optional<EventReader> reader;  // of a stream that was not refused
+  std::optional<EventReader> reader;  // of an accepted stream
 };
 
 Watch::Watch(Client& client, ListQuery what, Delegate& delegate, Options options)

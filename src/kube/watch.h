@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a collection of objects: gets all of them, then watches from there, with bookmarks; after
-// a broken stream it goes on where it was, after 410 (the version is gone) it begins again. Never
-// gives up: it waits longer and longer, with jitter, and says why.
+// Follows a collection: receives all its objects, then watches for changes from that version on,
+// with bookmarks. Resumes after a broken stream; starts again after 410 (the version is too old).
+// Retries forever with growing, jittered waits, and reports the errors.
 //
-// All of them come in one stream where the server can do that (sendInitialEvents, on by default
-// since Kubernetes 1.34), which costs it megabytes less than a list; else in pages.
+// The initial objects come in one stream if the server supports it (sendInitialEvents, on by
+// default since Kubernetes 1.34), which costs the server megabytes less than a list; else in pages.
 //
-// Not for: keeping the objects (informer.h). Threads, callbacks: the client's runner; never after
-// the Watch is gone. Ownership: the client and the delegate must outlive it. A delegate may destroy
-// the Watch from inside a call. Idle cost: what the server sends, a bookmark a minute.
+// Does not store objects (informer.h). Threads, callbacks: the client's runner; never after the
+// Watch is destroyed. Ownership: client and delegate outlive the Watch. A delegate may destroy the
+// Watch inside a call. Idle cost: the server's events, with one bookmark a minute.
 #pragma once
 
 #include <memory>
@@ -24,35 +24,36 @@ class Watch {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // Objects follow as OnObject; where that breaks off, another OnListBegin. Those known from
-    // before that are not among them until OnListEnd do not exist any more.
+    // A list begins: its objects follow as OnObject. If the list is interrupted, OnListBegin is
+    // called again. At OnListEnd, objects that were known before but not listed since OnListBegin
+    // no longer exist.
     virtual void OnListBegin() = 0;
     virtual void OnListEnd() = 0;
-    // Added or changed; may come more than once for the same version.
+    // The object was added or changed. May be called more than once for the same version.
     virtual void OnObject(const RawObject& object) = 0;
     virtual void OnDeleted(const RawObject& last_state) = 0;
-    // For logs and metrics; nothing needs to be done.
-    virtual void OnTrouble(const Status& status, Duration retry_in) = 0;
-    // The server answers again, after OnTrouble.
+    // For logs and metrics; the Watch retries by itself.
+    virtual void OnError(const Status& status, Duration retry_in) = 0;
+    // The Watch works again after OnError.
     virtual void OnRecovered() {}
   };
 
   struct Options {
-    // The server ends a watch after this long, plus up to as much again (jitter).
-    Duration round = std::chrono::minutes(5);
-    // A stream that is silent for longer is taken for dead. Bookmarks come each minute or so.
-    Duration stall = std::chrono::minutes(3);
+    // The server ends a watch after a random time between this and twice this.
+    Duration watch_timeout = std::chrono::minutes(5);
+    // A stream that is silent for longer is considered dead. Bookmarks come about once a minute.
+    Duration stall_timeout = std::chrono::minutes(3);
     size_t max_event = 8 << 20;
-    // Asks for everything in one stream. A server that rejects this, or that is silent for
-    // `initial` before the end (before 1.27 servers ignore the parameter and wait for changes), is
-    // asked for lists in pages, and for a stream again once `pages` has passed: it may have been
-    // upgraded.
+    // Requests the initial objects in one stream. If the server rejects this, or is silent for
+    // `initial_stall` before their end (servers before 1.27 ignore the parameter and wait for
+    // changes), the Watch lists in pages. After `paging_period` it tries a stream again, because
+    // the server may have been upgraded.
     bool stream_initial = true;
-    Duration initial = std::chrono::minutes(1);
-    Duration pages = std::chrono::minutes(30);
+    Duration initial_stall = std::chrono::minutes(1);
+    Duration paging_period = std::chrono::minutes(30);
   };
 
-  // Starts at once. `what` says type, namespace, selectors, page size and encoding.
+  // Starts at once. `what` has type, namespace, selectors, page size and encoding.
   Watch(Client& client, ListQuery what, Delegate& delegate, Options options);
   ~Watch();
   Watch(const Watch&) = delete;

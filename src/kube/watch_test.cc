@@ -34,8 +34,8 @@ std::string Chunk(const std::string& data) {
 }
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Answers requests in the order of the script, on whatever connection they come; afterwards it
-// holds connections open in silence. An answer that ends in "CLOSE" closes the connection.
+// Answers requests in the order of the script, on any connection; afterwards it keeps connections
+// open without answering. A response that ends in "CLOSE" closes the connection.
 class FaultServer {
  public:
   explicit FaultServer(std::vector<std::string> script) : script_(std::move(script)) {}
@@ -54,7 +54,7 @@ class FaultServer {
       std::string answer = Next(header);
       const bool close = answer.ends_with("CLOSE");
       if (close) answer.resize(answer.size() - 5);
-      // Byte by byte where it is short: frames are split everywhere.
+      // Sends short responses in small pieces, so that frames are split everywhere.
       const size_t step = answer.size() > 4096 ? answer.size() : 7;
       for (size_t at = 0; at < answer.size(); at += step) {
         RawServer::Write(fd, std::string_view(answer).substr(at, step));
@@ -77,7 +77,7 @@ class FaultServer {
 
 class WatchTest : public ::testing::Test, public Watch::Delegate {
  protected:
-  // Lists first, as servers before 1.34 have it.
+  // Starts with lists, like servers before 1.34.
   void Start(std::vector<std::string> script, Watch::Options options = {}) {
     options.stream_initial = false;
     Follow({.type = kPods}, std::move(script), options);
@@ -99,7 +99,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
   void OnListEnd() override { log_ += "] "; }
   void OnObject(const RawObject& object) override { Note("+", object); }
   void OnDeleted(const RawObject& object) override { Note("-", object); }
-  void OnTrouble(const Status& status, Duration retry_in) override {
+  void OnError(const Status& status, Duration retry_in) override {
     waits_.push_back(retry_in);
     log_ += fmt::format("!{} ", InfoOf(status.code()).name);
   }
@@ -112,7 +112,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
   net::testing::TestRunner runner_;
   net::IoThread io_;
   std::string log_;
-  std::vector<Duration> waits_;  // as troubles told
+  std::vector<Duration> waits_;  // of reported errors
   int recoveries_ = 0;
   int notes_ = 0;
   int destroy_after_ = -1;
@@ -172,11 +172,11 @@ TEST_F(WatchTest, ListsWhereTheStreamOfEverythingHasNoEnd) {
   Follow({.type = kPods},
          {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))),
           ListOf(5, Object("a", 1)), std::string(kStreamHead)},
-         {.initial = milliseconds(50)});
+         {.initial_stall = milliseconds(50)});
   Until("[+a !DEADLINE_EXCEEDED [+a ] ");
 }
 
-// Its answer to the first request comes in pieces, each after a pause.
+// The response to the first request comes in pieces with pauses.
 TEST_F(WatchTest, AStreamOfEverythingMayTakeLongAsLongAsItMoves) {
   RawServer server([](int fd) {
     if (RawServer::ReadHeader(fd).empty()) return;
@@ -190,7 +190,7 @@ TEST_F(WatchTest, AStreamOfEverythingMayTakeLongAsLongAsItMoves) {
   });
   client_ = std::make_unique<Client>(io_, runner_, Config{.server = server.url()}, ClientOptions{});
   watch_ = std::make_unique<Watch>(*client_, ListQuery{.type = kPods}, *this,
-                                   Watch::Options{.initial = milliseconds(1000)});
+                                   Watch::Options{.initial_stall = milliseconds(1000)});
   Until("[+a +b +c +d +e ] ");
   watch_.reset();
   client_.reset();
@@ -203,7 +203,7 @@ TEST_F(WatchTest, PagesAreNotPermanent) {
       {.type = kPods},
       {refusal, ListOf(5, Object("a", 1)), gone,
        std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) + Chunk(EndOfInitial(7))},
-      {.pages = milliseconds(1)});
+      {.paging_period = milliseconds(1)});
   Until("[+a ] !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(recoveries_, 1);
   EXPECT_NE(WatchTarget(3).find("sendInitialEvents"), std::string::npos);
@@ -306,14 +306,14 @@ TEST_F(WatchTest, StartsTheListAnewWhenItsTokenExpiresBetweenPages) {
          ListOf(6, Object("b", 2)), std::string(kStreamHead)});
   Until("[+a !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(WatchTarget(2).find("continue"), std::string::npos);
-  // In larger pages: these came too slowly.
+  // Larger pages, because the first ones came too slowly.
   EXPECT_NE(WatchTarget(2).find("limit=2000"), std::string::npos);
 }
 
 TEST_F(WatchTest, ASilentStreamIsTakenForDead) {
   Start({ListOf(5, ""), std::string(kStreamHead),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))},
-        {.stall = milliseconds(100)});
+        {.stall_timeout = milliseconds(100)});
   Until("[] !DEADLINE_EXCEEDED +x ");
 }
 
@@ -325,7 +325,7 @@ TEST_F(WatchTest, WaitsWhenToldSo) {
   EXPECT_GE(runner_.clock().Now() - began, std::chrono::seconds(1));
 }
 
-TEST_F(WatchTest, NonsenseIsTroubleAndNotTheEnd) {
+TEST_F(WatchTest, AnInvalidResponseIsAnErrorThatIsRetried) {
   Start({"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nbad", ListOf(5, ""),
          std::string(kStreamHead) + Chunk("not json\n"),
          std::string(kStreamHead) + Chunk("{\"type\":\"ADDED\"}\n"),

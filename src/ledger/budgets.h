@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: the cluster's PodDisruptionBudgets, and which evictions they allow.
+// The PodDisruptionBudgets of the cluster, and which evictions violate them. Included only in
+// src/ledger.
+//
 // Threads: one.
 #pragma once
 
@@ -18,8 +20,8 @@ class Budgets {
  public:
   void Set(kube::PodDisruptionBudgetObject budget);
   void Remove(std::string_view ns, std::string_view name);
-  // All of them have come. Until then no pod is evicted that kube-scheduler, which knows them, did
-  // not propose.
+  // Every budget is known. Before that, only evictions that kube-scheduler proposed are allowed,
+  // because kube-scheduler knows the budgets.
   void SetKnown() { known_ = true; }
   bool known() const { return known_; }
 
@@ -27,10 +29,10 @@ class Budgets {
     std::string_view ns, name;
     const kube::StringMap* labels;
   };
-  // For each of `pods`, whether its eviction violates a budget, were those before it evicted, too.
-  // A budget that the API server has charged for a pod already does not count for it. As
-  // kube-scheduler counts, but that an empty selector means all pods of the namespace, which is
-  // what the API says.
+  // For each of `pods`, in this order: whether its eviction violates a budget, if the pods before
+  // it are evicted as well. A pod that the API server has already charged to a budget does not
+  // count for that budget. The count is kube-scheduler's, with one difference: an empty selector
+  // selects all pods of the namespace, as the API defines it.
   std::vector<bool> Violated(std::span<const Pod> pods) const;
 
  private:

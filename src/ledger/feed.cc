@@ -16,12 +16,12 @@ struct ClusterFeed::State {
   State(kube::Client& client, ClusterLedger& ledger, FeedOptions options, Delegate& delegate)
       : client(client), ledger(ledger), options(std::move(options)), delegate(delegate) {}
 
-  // Each informer's part in it.
+  // Each informer's handler.
   struct Nodes : kube::Informer<kube::NodeObject>::Handler {
     explicit Nodes(State& state) : state(state) {}
     void OnAdded(const kube::NodeObject& now) override { Set(now); }
     void OnChanged(const kube::NodeObject& before, const kube::NodeObject& now) override {
-      // The kubelet writes the status every few minutes, mostly with nothing new in it.
+      // The kubelet writes the status every few minutes, mostly without a change.
       kube::NodeObject same = before;
       same.meta.resource_version = now.meta.resource_version;
       if (same != now) Set(now);
@@ -30,8 +30,8 @@ struct ClusterFeed::State {
       state.ledger.RemoveNode(last.meta.name);
     }
     void OnSynced() override { state.FollowPods(); }
-    void OnTrouble(const Status& status, Duration) override {
-      state.delegate.OnTrouble("nodes", status);
+    void OnError(const Status& status, Duration) override {
+      state.delegate.OnError("nodes", status);
     }
     void OnRecovered() override { state.delegate.OnRecovered("nodes"); }
     void Set(const kube::NodeObject& now) {
@@ -40,7 +40,7 @@ struct ClusterFeed::State {
       state.ledger.SetNode(now);
       const std::string& problem = state.ledger.FindNode(now.meta.name)->problem;
       if (problem.empty() || problem == known) return;
-      // It names the node.
+      // The problem names the node.
       state.delegate.OnInvalid("nodes", Status(Code::kInvalidArgument, problem));
     }
     State& state;
@@ -56,11 +56,11 @@ struct ClusterFeed::State {
     }
     void OnOutline(const kube::PodObject& now) override { state.ledger.SetPod(now); }
     void OnOutlineRemoved(const kube::UidDigest& digest) override {
-      state.ledger.RemovePlainPod(digest);
+      state.ledger.RemoveCpuPod(digest);
     }
     void OnSynced() override { state.OnPart(&state.pods_synced); }
-    void OnTrouble(const Status& status, Duration) override {
-      state.delegate.OnTrouble("pods", status);
+    void OnError(const Status& status, Duration) override {
+      state.delegate.OnError("pods", status);
     }
     void OnRecovered() override { state.delegate.OnRecovered("pods"); }
     void Set(const kube::PodObject& now) {
@@ -78,8 +78,8 @@ struct ClusterFeed::State {
     }
     void OnRemoved(const kube::ConfigMapObject&) override { Take({}); }
     void OnSynced() override { state.OnPart(&state.quota_synced); }
-    void OnTrouble(const Status& status, Duration) override {
-      state.delegate.OnTrouble("quota", status);
+    void OnError(const Status& status, Duration) override {
+      state.delegate.OnError("quota", status);
     }
     void Set(const kube::ConfigMapObject& now) {
       Result<placement::QuotaConfig> config = QuotaIn(now, state.options.quota_key);
@@ -102,8 +102,8 @@ struct ClusterFeed::State {
       state.ledger.budgets().Remove(last.meta.ns, last.meta.name);
     }
     void OnSynced() override { state.ledger.budgets().SetKnown(); }
-    void OnTrouble(const Status& status, Duration) override {
-      state.delegate.OnTrouble("budgets", status);
+    void OnError(const Status& status, Duration) override {
+      state.delegate.OnError("budgets", status);
     }
     State& state;
   };
@@ -127,11 +127,11 @@ struct ClusterFeed::State {
                         .field_selector = "metadata.name=" + options.quota_name},
         kube::Keep{}, quota_handler);
   }
-  // Pods that have ended hold nothing. A watch with this selector says of a pod that ends that it
-  // is gone.
+  // Pods that have ended hold nothing. A watch with this selector reports a pod that ends as
+  // deleted.
   static constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 
-  // Once the nodes are there.
+  // Called once all nodes are known.
   void FollowPods() {
     if (pods) return;
     const bool all = options.all_pods;

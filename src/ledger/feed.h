@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills a ClusterLedger from the API server and keeps it so: Nodes, Pods, PodDisruptionBudgets, and
-// the quota's ConfigMap.
+// Fills a ClusterLedger from the API server and keeps it current: Nodes, Pods,
+// PodDisruptionBudgets, and the quota's ConfigMap.
 //
-// Pods are followed once all nodes are there, so that each finds its node at once. Until synced()
-// the ledger is not whole and nothing may be decided by it. While the API server is away the ledger
-// stays as it was, and so do decisions: bindings made with it will fail there.
+// Pods are watched once all nodes are known, so that each pod finds its node at once. Until
+// synced() the ledger is incomplete and must not be used for decisions. While the API server is
+// unreachable the ledger keeps its last state and decisions continue; the API server rejects
+// bindings that are based on outdated state.
 //
-// PodDisruptionBudgets matter to preemption alone, so nothing waits for them.
+// Only preemption uses PodDisruptionBudgets, so synced() does not wait for them.
 //
-// A quota that cannot be read is told as trouble, and the last good one stays; without the
+// An unreadable quota is reported as an error, and the last valid quota stays in force. Without the
 // ConfigMap nothing is limited.
 //
-// Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive it.
+// Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive the feed.
 #pragma once
 
 #include <memory>
@@ -26,17 +27,17 @@ namespace tessera::ledger {
 
 struct FeedOptions {
   std::string quota_ns = "kube-system";
-  std::string quota_name = "gpuquota";  // "": quotas are not followed
+  std::string quota_name = "gpuquota";  // "": quotas are not watched
   std::string quota_key = "gpu_quota";
   std::string pods_ns;  // "": pods of all namespaces
-  // Whether FindPod finds pods without GPUs and pods that have ended, too. They are most pods of a
-  // cluster, and nothing is decided by them.
+  // Whether FindPod also finds pods without GPUs and pods that have ended. They are most pods of a
+  // cluster, and no decision depends on them.
   bool all_pods = false;
-  // Whether PodDisruptionBudgets and the labels of pods are followed, for ClusterLedger::Victims.
+  // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
   bool budgets = false;
 };
 
-// An empty config where the map has no such key. INVALID_ARGUMENT names map and key.
+// An empty config if the map does not have the key. INVALID_ARGUMENT names map and key.
 Result<placement::QuotaConfig> QuotaIn(const kube::ConfigMapObject& map, std::string_view key);
 
 class ClusterFeed {
@@ -44,20 +45,20 @@ class ClusterFeed {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // Everything has come once.
+    // All nodes, pods and the quota have been received once.
     virtual void OnSynced() = 0;
-    // The ledger has changed by a pod, after it was synced; `pod` is what the API server has now.
-    // Pods that FindPod does not find are not reported.
+    // The ledger has changed because a pod changed, after it was synced. `pod` is the API server's
+    // current object. Pods that FindPod does not find are not reported.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
-    // It is gone or, without FeedOptions::all_pods, has ended.
+    // The pod was deleted or, without FeedOptions::all_pods, has ended.
     virtual void OnPodGone(const kube::PodObject& last) { (void)last; }
-    // The ledger has what the quota's ConfigMap says; this ends its trouble.
+    // The ledger has the current quota of the ConfigMap; this ends an error of "quota".
     virtual void OnQuota() {}
     // For logs and metrics. `what` is "nodes", "pods", "quota" or "budgets".
-    virtual void OnTrouble(std::string_view what, const Status& status) = 0;
-    // Like OnTrouble, about an object that the API server has: it is invalid, and ignored until it
-    // is corrected. `status` names it.
-    virtual void OnInvalid(std::string_view what, const Status& status) { OnTrouble(what, status); }
+    virtual void OnError(std::string_view what, const Status& status) = 0;
+    // Like OnError, for an object of the API server that is invalid: it is ignored until it is
+    // corrected. `status` names it.
+    virtual void OnInvalid(std::string_view what, const Status& status) { OnError(what, status); }
     // The API server answers again.
     virtual void OnRecovered(std::string_view what) { (void)what; }
   };
@@ -68,7 +69,7 @@ class ClusterFeed {
   ClusterFeed& operator=(const ClusterFeed&) = delete;
 
   bool synced() const;
-  // As the API server has it; null where there is none. Key: "ns/name".
+  // The API server's object; null if there is none. Key: "ns/name".
   const kube::PodObject* FindPod(const std::string& key) const;
   const kube::NodeObject* FindNode(const std::string& name) const;
 

@@ -20,9 +20,9 @@ std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
   return found == node.meta.labels.end() ? std::string() : found->second;
 }
 
-// What a label says of a node's GPUs, where it says more than they do: a quota may know them by any
-// of their names, of which the label is only one.
-std::string SaidModel(std::string label, const device::NodeInventory& inventory) {
+// The node's model label, if its GPUs do not match it; else "". A quota can use any name of a
+// model, and a label that matches the GPUs is only one of these names.
+std::string UnmatchedModelLabel(std::string label, const device::NodeInventory& inventory) {
   const bool known =
       std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
                   [&](const device::Gpu& gpu) { return device::MatchesModel(gpu.model, label); });
@@ -36,7 +36,7 @@ Result<std::unique_ptr<ClusterLedger>> ClusterLedger::Make(LedgerOptions options
   std::unique_ptr<ClusterLedger> ledger(new ClusterLedger(std::move(options), clock));
   ASSIGN_OR_RETURN(ledger->policy_,
                    placement::MakePolicy(ledger->options_.policy, *ledger->cluster_, {}));
-  ledger->plain_pods_.emplace(*ledger->cluster_, *ledger->policy_);
+  ledger->cpu_pods_.emplace(*ledger->cluster_, *ledger->policy_);
   return ledger;
 }
 
@@ -44,12 +44,13 @@ ClusterLedger::ClusterLedger(LedgerOptions options, const Clock* clock)
     : options_(std::move(options)),
       clock_(clock),
       cluster_(std::make_unique<placement::Cluster>()),
-      lacks_(*cluster_) {}
+      unfit_reasons_(*cluster_) {}
 ClusterLedger::~ClusterLedger() = default;
 
 placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
   const device::NodeInventory& inventory = *entry.node.inventory;
-  // Whether a pod may go to a cordoned node is kube-scheduler's to judge: some tolerate it.
+  // Cordoned nodes stay schedulable here: kube-scheduler checks them, because some pods tolerate
+  // it.
   placement::NodeSpec spec{.name = entry.node.name,
                            .cpu_milli = entry.node.cpu.count(),
                            .memory = entry.node.memory,
@@ -61,14 +62,14 @@ placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
           {.uuid = gpu.uuid, .model = gpu.model, .memory = gpu.memory, .healthy = gpu.health.ok()});
       continue;
     }
-    linked = false;  // positions are no longer those of the inventory
+    linked = false;  // positions of slices differ from those in the inventory
     for (const device::MigSlice& slice : *gpu.mig) {
       spec.gpus.push_back({.uuid = slice.uuid,
                            .model = gpu.model,
                            .memory = slice.memory,
                            .mig_profile = slice.profile,
                            .healthy = gpu.health.ok() && slice.health.ok(),
-                           .cut_from = gpu.uuid});
+                           .parent_uuid = gpu.uuid});
     }
   }
   if (linked && spec.gpus.size() > 1)
@@ -89,13 +90,14 @@ void ClusterLedger::SetNode(const kube::NodeObject& object) {
   if (parsed.ok()) {
     entry.node = *parsed;
   } else {
-    // What is known of its GPUs stays: pods are on them.
+    // Keep the last known GPUs, because pods hold them.
     entry.node = known->second.node;
     entry.node.name = object.meta.name;
     if (!entry.node.inventory) entry.node.inventory = std::make_shared<device::NodeInventory>();
     entry.problem = parsed.status().message();
   }
-  entry.model_label = SaidModel(LabelOf(object, options_.labels.model), *entry.node.inventory);
+  entry.model_label =
+      UnmatchedModelLabel(LabelOf(object, options_.labels.model), *entry.node.inventory);
   known->second = std::move(entry);
   Install(known->second);
 }
@@ -112,14 +114,14 @@ void ClusterLedger::Install(NodeEntry& entry) {
       return;
     }
     entry.id = *added;
-    plain_pods_->OnNodeAdded(entry.node.name, entry.id);
+    cpu_pods_->OnNodeAdded(entry.node.name, entry.id);
   }
-  // Those that waited for the node, or for a GPU that has come back; also what is assumed, because
-  // its binding may be on its way.
+  // Retry pods that waited for the node or for a GPU that has returned. Assumed pods are included,
+  // because their binding may be in flight.
   for (const Uid& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
-    if (!pod.ask.request.asks_for_devices()) continue;
-    if (!pod.problem.empty()) Settle(pod);
+    if (!pod.request.devices.requests_devices()) continue;
+    if (!pod.problem.empty()) TakeGpus(pod);
   }
 }
 
@@ -129,62 +131,62 @@ void ClusterLedger::RemoveNode(std::string_view name) {
   for (const Uid& uid : PodsOn(known->first)) {
     PodEntry& pod = pods_.find(uid)->second;
     Release(pod);
-    pod.problem = "its node is gone";
+    pod.problem = "its node was deleted";
   }
   if (known->second.id != placement::kNoNode) (void)cluster_->RemoveNode(known->second.id);
-  plain_pods_->OnNodeRemoved(known->first);
+  cpu_pods_->OnNodeRemoved(known->first);
   by_name_.Erase(known->first);
   nodes_.erase(known);
 }
 
-Result<placement::PodDemand> ClusterLedger::DemandOf(const PodAsk& ask) {
-  return placement::DemandOf(ask.request, ask.cpu.count(), ask.memory, *cluster_);
+Result<placement::PodDemand> ClusterLedger::DemandOf(const PodRequest& request) {
+  return placement::DemandOf(request.devices, request.cpu.count(), request.memory, *cluster_);
 }
 
-placement::Policy& ClusterLedger::PolicyFor(const PodAsk& ask) {
+placement::Policy& ClusterLedger::PolicyFor(const PodRequest& request) {
   const auto named = [this](std::unique_ptr<placement::Policy>& policy, const char* name) {
     if (!policy) policy = placement::MakePolicy(name, *cluster_, {}).value();
     return policy.get();
   };
-  if (!ask.request.policy) return *policy_;
-  return *ask.request.policy == device::PackingPolicy::kBinpack
+  if (!request.devices.policy) return *policy_;
+  return *request.devices.policy == device::PackingPolicy::kBinpack
              ? *named(binpack_, "NodeBinpackGpuBinpack")
              : *named(spread_, "NodeSpreadGpuSpread");
 }
 
-Result<ClusterLedger::Question> ClusterLedger::Ask(const kube::PodObject& pod) {
-  Question question;
-  ASSIGN_OR_RETURN(question.ask, PodAskOf(pod, {options_.gpu_mem_unit}));
+Result<ClusterLedger::Query> ClusterLedger::MakeQuery(const kube::PodObject& pod) {
+  Query query;
+  ASSIGN_OR_RETURN(query.request, PodRequestOf(pod, {options_.gpu_mem_unit}));
   Forget(pod.meta.uid);
-  RETURN_IF_ERROR(FillDemand(&question));
-  return question;
+  RETURN_IF_ERROR(FillDemand(&query));
+  return query;
 }
 
-Status ClusterLedger::FillDemand(Question* question) {
-  ASSIGN_OR_RETURN(question->demand, DemandOf(question->ask));
-  ASSIGN_OR_RETURN(question->shape, cluster_->Intern(question->demand.demand));
-  Demand gpus_only = question->demand.demand;
+Status ClusterLedger::FillDemand(Query* query) {
+  ASSIGN_OR_RETURN(query->demand, DemandOf(query->request));
+  ASSIGN_OR_RETURN(query->shape, cluster_->Intern(query->demand.demand));
+  Demand gpus_only = query->demand.demand;
   gpus_only.cpu_milli = 0;
   gpus_only.memory = Bytes(0);
-  ASSIGN_OR_RETURN(question->gpus_only, cluster_->Intern(gpus_only));
+  ASSIGN_OR_RETURN(query->gpus_only, cluster_->Intern(gpus_only));
   return {};
 }
 
-const Status& ClusterLedger::Allowed(Question& question, const NodeEntry& node,
-                                     const std::string& model, Bytes gpu_memory) const {
+const Status& ClusterLedger::Allowed(Query& query, const NodeEntry& node, const std::string& model,
+                                     Bytes gpu_memory) const {
   const auto [known, is_new] =
-      question.allowed.try_emplace({model, node.node.pool, gpu_memory.count()}, Status());
+      query.allowed.try_emplace({model, node.node.pool, gpu_memory.count()}, Status());
   if (is_new) {
     known->second = quota_.Check(placement::ChargeOf(
-        question.ask.ns, *cluster_, question.demand.demand, model, gpu_memory, node.node.pool));
+        query.request.ns, *cluster_, query.demand.demand, model, gpu_memory, node.node.pool));
   }
   return known->second;
 }
 
-// Before GPUs are picked: allowed where one of the node's models is.
-const Status& ClusterLedger::CheckQuota(Question& question, const NodeEntry& node) const {
+// Before GPUs are picked: allowed if the quota allows one of the node's models.
+const Status& ClusterLedger::CheckQuota(Query& query, const NodeEntry& node) const {
   static const Status kAllowed;
-  if (quota_.config().empty() || quota_.config().find(question.ask.ns) == quota_.config().end()) {
+  if (quota_.config().empty() || quota_.config().find(query.request.ns) == quota_.config().end()) {
     return kAllowed;
   }
   const Status* refusal = &kAllowed;
@@ -193,15 +195,15 @@ const Status& ClusterLedger::CheckQuota(Question& question, const NodeEntry& nod
     if (last != nullptr && last->model == gpu.model && last->memory == gpu.memory) continue;
     last = &gpu;
     const std::string& model = node.model_label.empty() ? gpu.model : node.model_label;
-    const Status& status = Allowed(question, node, model, gpu.memory);
+    const Status& status = Allowed(query, node, model, gpu.memory);
     if (status.ok()) return status;
     refusal = &status;
   }
   return *refusal;
 }
 
-Verdict ClusterLedger::Judge(Question& question, const NodeEntry* known) {
-  if (!question.asks_for_gpus()) return {.fits = true};
+Verdict ClusterLedger::Evaluate(Query& query, const NodeEntry* known) {
+  if (!query.requests_gpus()) return {.fits = true};
   if (known == nullptr) {
     return {.reason = "the node is not known yet", .kind = Verdict::kUnknownNode};
   }
@@ -212,54 +214,55 @@ Verdict ClusterLedger::Judge(Question& question, const NodeEntry* known) {
                                            : std::string_view(node.problem),
             .kind = node.problem.empty() ? Verdict::kNoGpus : Verdict::kNodeProblem};
   }
-  if (const Lacks::Reason* lack = lacks_.Of(question.gpus_only, node.id)) {
-    return {.unresolvable = lack->unresolvable, .reason = lack->text, .kind = lack->kind};
+  if (const UnfitReasons::Reason* shortfall = unfit_reasons_.Of(query.gpus_only, node.id)) {
+    return {.unresolvable = shortfall->unresolvable,
+            .reason = shortfall->text,
+            .kind = shortfall->kind};
   }
-  const Status& allowed = CheckQuota(question, node);
+  const Status& allowed = CheckQuota(query, node);
   if (!allowed.ok()) {
     return {.unresolvable = true, .reason = allowed.message(), .kind = Verdict::kQuota};
   }
-  const std::string_view reserved = ReservedReason(question, node);
+  const std::string_view reserved = ReservedReason(query, node);
   if (!reserved.empty()) return {.reason = reserved, .kind = Verdict::kReserved};
   return {.fits = true};
 }
 
-std::span<const float> ClusterLedger::Scores(const Question& question) {
-  return PolicyFor(question.ask).Scores(question.shape);
+std::span<const float> ClusterLedger::Scores(const Query& query) {
+  return PolicyFor(query.request).Scores(query.shape);
 }
 
-std::string ClusterLedger::Summary(const Question& question) const {
-  return placement::CountLacks(*cluster_, cluster_->demand(question.gpus_only)).Text();
+std::string ClusterLedger::Summary(const Query& query) const {
+  return placement::CountShortfalls(*cluster_, cluster_->demand(query.gpus_only)).Text();
 }
 
-Result<placement::NodeReport> ClusterLedger::Report(const Question& question,
-                                                    std::string_view name) {
+Result<placement::NodeReport> ClusterLedger::Report(const Query& query, std::string_view name) {
   const auto known = nodes_.find(name);
   if (known == nodes_.end() || known->second.id == placement::kNoNode) {
-    return Error(Code::kNotFound, "node \"{}\" has no GPUs that are known", name);
+    return Error(Code::kNotFound, "node \"{}\" has no known GPUs", name);
   }
-  placement::Policy& policy = PolicyFor(question.ask);
+  placement::Policy& policy = PolicyFor(query.request);
   placement::NodeReport report =
-      placement::ExplainNode(*cluster_, policy, question.shape, known->second.id);
-  // What kube-scheduler judges is not ours to refuse.
-  if (!report.lack.ok() &&
-      (report.lack.lack == placement::Lack::kCpu || report.lack.lack == placement::Lack::kMemory)) {
-    return placement::ExplainNode(*cluster_, policy, question.gpus_only, known->second.id);
+      placement::ExplainNode(*cluster_, policy, query.shape, known->second.id);
+  // kube-scheduler checks CPU and memory, so a shortage of them is not reported.
+  if (!report.shortfall.ok() && (report.shortfall.reason == placement::UnfitReason::kCpu ||
+                                 report.shortfall.reason == placement::UnfitReason::kMemory)) {
+    return placement::ExplainNode(*cluster_, policy, query.gpus_only, known->second.id);
   }
   return report;
 }
 
-std::optional<Pick> ClusterLedger::FreePick(const Question& question, NodeId id) {
-  placement::Policy& policy = PolicyFor(question.ask);
-  const std::optional<Pick> pick = policy.PickOn(question.shape, id);
-  return pick ? pick : policy.PickOn(question.gpus_only, id);
+std::optional<Pick> ClusterLedger::FreePick(const Query& query, NodeId id) {
+  placement::Policy& policy = PolicyFor(query.request);
+  const std::optional<Pick> pick = policy.PickOn(query.shape, id);
+  return pick ? pick : policy.PickOn(query.gpus_only, id);
 }
 
-std::vector<placement::QuotaCharge> ClusterLedger::ChargesOf(const PodAsk& ask,
+std::vector<placement::QuotaCharge> ClusterLedger::ChargesOf(const PodRequest& request,
                                                              const NodeEntry& node,
                                                              const Demand& demand,
                                                              const Pick& pick) const {
-  auto charges = placement::ChargesOf(ask.ns, *cluster_, node.id, demand, pick);
+  auto charges = placement::ChargesOf(request.ns, *cluster_, node.id, demand, pick);
   if (node.model_label.empty() || charges.empty()) return charges;
   MilliGpu sum{0};
   for (const placement::QuotaCharge& charge : charges) sum += charge.amount;
@@ -269,64 +272,64 @@ std::vector<placement::QuotaCharge> ClusterLedger::ChargesOf(const PodAsk& ask,
   return charges;
 }
 
-Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Question& question,
-                                                     std::string_view name, Duration hold) {
-  const PodAsk& ask = question.ask;
-  if (const auto at = pods_.find(ask.uid);
-      at != pods_.end() && at->second.standing == Standing::kBound) {
-    return Error(Code::kFailedPrecondition, "pod {} is bound to node {} already", ask.Text(),
+Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::string_view name,
+                                                     Duration hold) {
+  const PodRequest& request = query.request;
+  if (const auto at = pods_.find(request.uid);
+      at != pods_.end() && at->second.binding_state == BindingState::kBound) {
+    return Error(Code::kFailedPrecondition, "pod {} is already bound to node {}", request.Text(),
                  at->second.node);
   }
-  Forget(ask.uid);
+  Forget(request.uid);
   const auto known = nodes_.find(name);
-  if (known == nodes_.end()) return Error(Code::kNotFound, "there is no node \"{}\"", name);
+  if (known == nodes_.end()) return Error(Code::kNotFound, "unknown node \"{}\"", name);
   const NodeEntry& node = known->second;
   Assumed assumed;
-  if (!question.asks_for_gpus()) return assumed;
+  if (!query.requests_gpus()) return assumed;
   if (node.id == placement::kNoNode || !node.problem.empty()) {
-    return Error(Code::kFailedPrecondition, "node {} has no GPUs that can be given out{}{}", name,
+    return Error(Code::kFailedPrecondition, "node {} has no usable GPUs{}{}", name,
                  node.problem.empty() ? "" : ": ", node.problem);
   }
-  const std::optional<NodeTrial> reserved = WithReserved(ask, node);
+  const std::optional<NodeTrial> reserved = WithReserved(request, node);
   const std::optional<Pick> pick =
-      reserved ? reserved->PickFor(GpusOnly(question.demand.demand)) : FreePick(question, node.id);
+      reserved ? reserved->PickFor(GpusOnly(query.demand.demand)) : FreePick(query, node.id);
   if (!pick && reserved) {
     return Error(Code::kFailedPrecondition,
-                 "node {}: its GPUs are reserved for a pod that is nominated to it", name);
+                 "node {}: its GPUs are reserved for a pod that is nominated to the node", name);
   }
   if (!pick) {
-    const Demand& demand = cluster_->demand(question.gpus_only);
+    const Demand& demand = cluster_->demand(query.gpus_only);
     return Error(
         Code::kFailedPrecondition, "node {}: {}", name,
         placement::TextOf(placement::WhyNot(cluster_->node(node.id), demand), demand, *cluster_));
   }
   const placement::NodeSpec& spec = cluster_->spec(node.id);
-  assumed.assignment = placement::AssignmentOf(ask.request, question.demand, *pick, spec);
+  assumed.assignment = placement::AssignmentOf(request.devices, query.demand, *pick, spec);
   ASSIGN_OR_RETURN(assumed.annotations,
-                   device::AnnotationsFor(ask.request, assumed.assignment, *node.node.inventory,
+                   device::AnnotationsFor(request.devices, assumed.assignment, *node.node.inventory,
                                           {.node = node.node.name,
                                            .time_ns = clock_->WallNow().time_since_epoch().count(),
                                            .gpu_mem_unit = options_.gpu_mem_unit}));
-  auto charges = ChargesOf(ask, node, question.demand.demand, *pick);
+  auto charges = ChargesOf(request, node, query.demand.demand, *pick);
   RETURN_IF_ERROR(quota_.Charge(charges));
-  // The pick fits but for CPU and memory, which others judge.
-  const Result<placement::PodId> place = cluster_->Adopt(question.shape, node.id, *pick);
+  // Adopt instead of Place: CPU and memory may be short, which only kube-scheduler checks.
+  const Result<placement::PodId> place = cluster_->Adopt(query.shape, node.id, *pick);
   if (!place.ok()) {
     (void)quota_.Refund(charges);
     return place.status();
   }
-  PodEntry& pod = pods_[ask.uid];
-  pod.ask = ask;
-  pod.standing = Standing::kAssumed;
+  PodEntry& pod = pods_[request.uid];
+  pod.request = request;
+  pod.binding_state = BindingState::kAssumed;
   pod.assignment = assumed.assignment;
   pod.annotations = assumed.annotations;
   pod.problem.clear();
-  pod.place = *place;
+  pod.placed_id = *place;
   pod.charges = std::move(charges);
   pod.assumed_until = clock_->Now() + hold;
   MoveTo(pod, node.node.name);
-  Arrived(pod, question.shape);
-  assumed_.insert(ask.uid);
+  Arrived(pod, query.shape);
+  assumed_.insert(request.uid);
   return assumed;
 }
 

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account of all GPUs of a cluster, kept from its Node and Pod objects: who holds which part of
-// which GPU, what is free, what namespaces have used of their quota. Made of nothing but what the
-// API server has, so whoever follows it (the scheduler, the command line, the console) has the same
-// account, and a scheduler that starts anew has the old one's.
+// Accounts for all GPUs of a cluster, computed from its Node and Pod objects: which pod holds which
+// part of which GPU, what is free, and how much of its quota each namespace uses. The only input is
+// the state of the API server, so every component that follows it (scheduler, command line)
+// computes the same account, and a restarted scheduler recovers the previous one.
 //
-//   bound     the pod has a node. Its GPUs are those of its annotations, ours or the older
-//   systems'.
-//             Without any, it came past the scheduler: GPUs that fit are taken on suspicion until
-//             the node's agent says which they are.
-//   assumed   decided here, not seen bound yet. Its GPUs are taken for as long as Assume was told;
-//             what the API server says next settles it.
-//   waiting   has no node. It holds nothing.
+//   bound     The pod has a node. Its GPUs are named by its annotations, ours or the older
+//             systems'. A pod without such annotations bypassed the scheduler: it holds guessed
+//             GPUs, that is, GPUs that fit, until the node's agent publishes the real ones.
+//   assumed   This process has decided, and the API server has not shown the pod bound yet. The
+//             pod holds its GPUs for the time given to Assume; the next state from the API server
+//             replaces the assumption.
+//   waiting   The pod has no node and holds nothing.
 //
-// A pod is known by its UID: another of the same name is another pod. It holds its GPUs until it
-// has ended or is gone, also while it is being deleted, because its processes still run.
+// A pod is identified by its UID: another pod of the same name is a different pod. It holds its
+// GPUs until it has ended or is deleted, also while it is being deleted, because its processes
+// still run.
 //
-// Conservation: Assume never gives out more of a GPU than it has. What is bound is recorded as it
-// is, also where that is too much; then nothing more fits there until it is not. Amounts are those
-// of the pod's request; annotations only say which GPUs, so a forged one takes no more than was
-// asked for.
+// Oversubscription check: Assume never gives out more of a GPU than it has. Bound pods are recorded
+// as they are, even if they hold more than the GPU has; then nothing more fits on that GPU until
+// enough of them end. Amounts come from the pod's request, and annotations only name the GPUs, so a
+// forged annotation takes no more than the pod requests.
 //
-// CPU and memory of hosts are counted, because policies price them, but never refuse: that is
-// kube-scheduler's to judge, and it has. Of a pod without GPUs nothing else is kept.
+// CPU and memory of nodes are counted, because policies price them, but never cause a rejection,
+// because kube-scheduler has already checked them. For a pod without GPUs only these two are kept.
 //
-// Not for I/O (feed.h), nor for saying how a request over the network looks (src/scheduler).
-// Threads: one. Cost: a pod or node that changes touches one node.
+// Not for I/O (feed.h) or for the extender's protocol (src/scheduler). Threads: one. Cost: a
+// changed pod or node touches one node.
 #pragma once
 
 #include <bitset>
@@ -49,10 +50,10 @@
 #include "src/device/node.h"
 #include "src/kube/objects.h"
 #include "src/ledger/budgets.h"
-#include "src/ledger/lacks.h"
+#include "src/ledger/cpu_pods.h"
 #include "src/ledger/node_index.h"
-#include "src/ledger/plain_pods.h"
-#include "src/ledger/pod_ask.h"
+#include "src/ledger/pod_request.h"
+#include "src/ledger/unfit_reasons.h"
 #include "src/placement/cluster.h"
 #include "src/placement/demand_of.h"
 #include "src/placement/explain.h"
@@ -65,19 +66,20 @@ namespace tessera::ledger {
 class NodeTrial;
 
 struct LedgerOptions {
-  std::string policy = "Tessera";  // as placement::Policies() names them
+  std::string policy = "Tessera";  // a name in placement::Policies()
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
   device::NodeLabelKeys labels;
 };
 
-enum class Standing : uint8_t { kWaiting, kAssumed, kBound };
+enum class BindingState : uint8_t { kWaiting, kAssumed, kBound };
 
 struct NodeEntry {
-  // First, in one cache line, what a look at thousands of nodes reads.
-  placement::NodeId id = placement::kNoNode;  // kNoNode where it has no GPUs that can be counted
+  // The fields that an evaluation of thousands of nodes reads come first, in one cache line.
+  placement::NodeId id = placement::kNoNode;  // kNoNode if no GPUs are known
   bool unschedulable = false;
   bool ready = false;
-  // Why its GPUs cannot be counted: no more pods go there, and those there keep what was known.
+  // Why its GPUs cannot be counted. The node gets no more pods, and its pods keep the GPUs last
+  // known.
   std::string problem;
   device::Node node;
   std::string
@@ -85,40 +87,41 @@ struct NodeEntry {
 };
 
 struct PodEntry {
-  PodAsk ask;
-  Standing standing = Standing::kWaiting;
+  PodRequest request;
+  BindingState binding_state = BindingState::kWaiting;
   bool deleting = false;
   std::string node;               // "" while it waits
   device::Assignment assignment;  // empty where it holds no GPU
-  // By position in its demand, the asks whose GPUs no annotation names: the pod bypassed the
-  // scheduler, and its containers have not started.
-  std::bitset<placement::kMaxAsks> guessed_asks;
-  std::string nominated;    // the node for which kube-scheduler evicts other pods, for this one
-  kube::StringMap labels;   // of a pod that asks for GPUs
-  WallTime bound_at;        // by the API server's clock; the epoch while it waits
-  WallTime created;         // likewise; the epoch where it is unknown
-  bool controlled = false;  // has a controller, which replaces it when it is evicted
-  std::string problem;      // why it asks for GPUs, is bound, and yet holds none here
-  // For the ledger itself.
+  // By position, the GPU demands whose GPUs no annotation names: the pod bypassed the scheduler,
+  // and these containers have not started.
+  std::bitset<placement::kMaxGpuDemands> guessed_gpu_demands;
+  std::string nominated_node;  // status.nominatedNodeName: where kube-scheduler evicts pods for it
+  kube::StringMap labels;      // only if the pod requests GPUs
+  WallTime bound_at;           // by the API server's clock; the epoch while the pod waits
+  WallTime created;            // by the same clock; the epoch if it is unknown
+  bool controlled = false;     // has a controller, which replaces an evicted pod
+  std::string problem;         // why a bound pod that requests GPUs holds none
+  // Used only by the ledger.
   device::Annotations annotations;
-  std::optional<placement::PodId> place;
+  std::optional<placement::PodId> placed_id;
   std::vector<placement::QuotaCharge> charges;
   MonotonicTime assumed_until;
-  bool arrived = false;  // the policy knows of it
-  bool seen = false;     // by the API server; else assumed before its news came
+  bool arrived = false;   // reported to the policy
+  bool received = false;  // received from the API server; else only assumed
 
-  bool guessed() const { return guessed_asks.any(); }
+  bool guessed() const { return guessed_gpu_demands.any(); }
 };
 
-// By UUID, what the pod's containers have of one device at one time: those that last together, or a
-// single init container where that has more. The UUIDs live as long as the entry.
+// By UUID, the most that the pod's containers hold of a device at one time: the sum over main
+// containers and sidecars, or a single init container if it holds more. The UUIDs live as long as
+// the entry.
 std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry& pod);
 
-// Whether a pod may have its GPUs on a node, and if not, why.
+// Whether the GPUs that a pod requests are available on a node, and if not, why.
 struct Verdict {
   bool fits = false;
-  bool unresolvable = false;  // nobody who leaves makes room there
-  // For people; empty where it fits. Valid until the ledger changes or is asked about another pod.
+  bool unresolvable = false;  // no eviction makes room there
+  // For users; empty if the pod fits. Valid until the ledger changes or is queried for another pod.
   std::string_view reason;
   // The kind of the reason for metrics: placement::IdOf a lack, or one of the kinds below.
   std::string_view kind;
@@ -132,104 +135,103 @@ struct Verdict {
 
 class ClusterLedger {
  public:
-  // INVALID_ARGUMENT for a policy that there is not. `clock` outlives it.
+  // INVALID_ARGUMENT for an unknown policy. `clock` outlives the ledger.
   static Result<std::unique_ptr<ClusterLedger>> Make(LedgerOptions options, const Clock* clock);
   ~ClusterLedger();
   ClusterLedger(const ClusterLedger&) = delete;
   ClusterLedger& operator=(const ClusterLedger&) = delete;
 
-  // --- What the API server says. In any order; pods of a node that is not known yet wait for it.
+  // --- State of the API server, in any order. Pods of a node that is not known yet wait for it.
   void SetNode(const kube::NodeObject& node);
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(const Uid& uid);
-  // The same for a pod without GPUs, of which only the UID's digest is known.
-  void RemovePlainPod(const kube::UidDigest& digest) { plain_pods_->Remove(digest); }
+  // RemovePod for a pod without GPUs, of which only the UID's digest is known.
+  void RemoveCpuPod(const kube::UidDigest& digest) { cpu_pods_->Remove(digest); }
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
 
-  // --- Questions. A Question is good until the ledger changes.
-  struct Question {
-    PodAsk ask;
-    placement::PodDemand demand;       // all that the pod asks for
-    placement::ShapeId shape = 0;      // of it
-    placement::ShapeId gpus_only = 0;  // the same without CPU and memory
+  // --- Queries. A Query is valid until the ledger changes.
+  struct Query {
+    PodRequest request;
+    placement::PodDemand demand;       // all that the pod requests
+    placement::ShapeId shape = 0;      // of `demand`
+    placement::ShapeId gpus_only = 0;  // shape of `demand` without CPU and memory
 
-    bool asks_for_gpus() const { return !demand.demand.asks.empty(); }
-    // What the quota says, by model, pool and a GPU's memory.
+    bool requests_gpus() const { return !demand.demand.gpu_demands.empty(); }
+    // Results of the quota check, by model, pool and the GPU's device memory.
     std::map<std::tuple<std::string, std::string, int64_t>, Status> allowed;
-    // By node: why GPUs that are free are kept for another pod.
+    // By node: for which nominated pod its free GPUs are reserved.
     std::map<std::string, std::string> reserved;
   };
-  // INVALID_ARGUMENT for a request that breaks a rule of its dialect. A pod that is assumed is
-  // asked about as if it held nothing: it is forgotten first.
-  Result<Question> Ask(const kube::PodObject& pod);
-  Verdict Judge(Question& question, std::string_view node) {
-    return Judge(question, FindNode(node));
-  }
-  // As FindNode gives it.
-  Verdict Judge(Question& question, const NodeEntry* node);
-  // Scores by NodeId, larger is better, placement::kUnfit where GPUs do not fit. By the policy that
-  // the pod names, else by the ledger's. Valid until the next call.
-  std::span<const float> Scores(const Question& question);
-  // In one line, over all nodes.
-  std::string Summary(const Question& question) const;
-  // All there is to say about one node. NOT_FOUND for a node without GPUs.
-  Result<placement::NodeReport> Report(const Question& question, std::string_view node);
+  // INVALID_ARGUMENT for a request that breaks a rule of its dialect. Forgets the pod first if it
+  // is assumed, so that its own GPUs count as free.
+  Result<Query> MakeQuery(const kube::PodObject& pod);
+  Verdict Evaluate(Query& query, std::string_view node) { return Evaluate(query, FindNode(node)); }
+  // `node` is the result of FindNode.
+  Verdict Evaluate(Query& query, const NodeEntry* node);
+  // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
+  // one that the pod names, else the ledger's. Valid until the next call.
+  std::span<const float> Scores(const Query& query);
+  // One line about all nodes, with the most frequent reason first.
+  std::string Summary(const Query& query) const;
+  // The full explanation of one node. NOT_FOUND for a node without GPUs.
+  Result<placement::NodeReport> Report(const Query& query, std::string_view node);
   struct Eviction {
     std::vector<Uid> uids;
-    int64_t pdb_violations = 0;  // how many of these evictions violate a PodDisruptionBudget
+    int64_t pdb_violations = 0;  // evictions that violate a PodDisruptionBudget
     bool operator==(const Eviction&) const = default;
   };
-  // Which pods must leave `node` for this one to fit: of `proposed` (kube-scheduler's choice) and,
-  // where these are not enough and the budgets are known, of other pods with lower priority there;
-  // those whose eviction violates a budget only where there is no other way. No pod is named that
-  // need not go, but for those of `proposed` without GPUs, which are there for other reasons.
-  // Nothing where no eviction helps. GPUs that are reserved for pods of the same or higher priority
-  // do not count as free.
-  std::optional<Eviction> Victims(const Question& question, std::string_view node,
+  // The pods to evict from `node` so that this pod fits. Candidates are the pods of `proposed`
+  // (kube-scheduler's victims) and, if these do not suffice and the budgets are known, other pods
+  // of lower priority on the node. Pods whose eviction violates a budget are chosen last. The
+  // result is minimal, except that it keeps the pods of `proposed` without GPUs, which
+  // kube-scheduler proposed for other resources. nullopt if no eviction helps. GPUs reserved for
+  // nominated pods of the same or higher priority do not count as free.
+  std::optional<Eviction> Victims(const Query& query, std::string_view node,
                                   const Eviction& proposed);
 
-  // A bound pod that was assigned more of a GPU than pods that were bound before it leave. Two
-  // schedulers, or a scheduler and a writer of annotations, decided without knowing of each other.
+  // A bound pod that was assigned more of a GPU than the pods bound before it left. The cause is
+  // two schedulers, or a scheduler and another writer of annotations, that decided concurrently.
   struct Overassignment {
     std::string node;
-    std::string gpu;  // UUID; one of them where there are several
+    std::string gpu;  // UUID; one of them if several are affected
     const PodEntry* excess = nullptr;
-    const PodEntry* older = nullptr;  // the first to be bound of those that hold the GPU
+    const PodEntry* older = nullptr;  // the pod bound first on that GPU
   };
-  // Valid until the ledger changes. Cost: a look at all GPUs.
+  // Valid until the ledger changes. Cost: a pass over all GPUs.
   std::vector<Overassignment> Overassigned() const;
 
-  // --- Decisions.
-  // Chooses GPUs on the node and takes them for the pod, for `hold` from now or until the feed
-  // shows it bound: who binds it holds it for as long as news of that may be late. Instead of what
-  // it was assumed to have before. FAILED_PRECONDITION says what is missing; RESOURCE_EXHAUSTED and
-  // PERMISSION_DENIED are the quota's; NOT_FOUND: no such node.
+  // Picks GPUs on the node and assumes them for the pod, until `hold` has passed or the feed shows
+  // the pod bound. The component that binds the pod must therefore hold it for as long as the watch
+  // may be late. Replaces an earlier assumption. FAILED_PRECONDITION states what is missing;
+  // RESOURCE_EXHAUSTED and PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
   struct Assumed {
     device::Assignment assignment;
-    device::Annotations annotations;  // to be bound with: ours and those of the pod's dialect
+    // To write with the binding: ours and those of the pod's dialect.
+    device::Annotations annotations;
   };
-  Result<Assumed> Assume(const Question& question, std::string_view node, Duration hold);
-  // The decision came to nothing. Of a pod that is bound nothing changes.
+  Result<Assumed> Assume(const Query& query, std::string_view node, Duration hold);
+  // Drops the assumption of the pod. Does nothing for a bound pod.
   void Forget(const Uid& uid);
-  // What the pod was assumed to have is held for `hold` from now.
+  // Sets the end of the pod's assumption to `hold` from now.
   void Extend(const Uid& uid, Duration hold);
-  // Gives back what was assumed and has run out; gives their names, ns/name.
+  // Drops all assumptions that have ended. Returns the names of their pods, "ns/name".
   std::vector<std::string> Expire();
 
   // --- Readers.
   using Nodes = std::map<std::string, NodeEntry, std::less<>>;
   using Pods = std::map<Uid, PodEntry>;
   const Nodes& nodes() const { return nodes_; }
-  // Null where there is none.
+  // Null if there is none.
   const NodeEntry* FindNode(std::string_view name) const { return by_name_.Find(name); }
-  // The same for the thousands of names of a request; `out` is as long as `names`.
+  // FindNode for each of the thousands of names of a request. REQUIRES: `out` is as long as
+  // `names`.
   void FindNodes(std::span<const std::string_view> names, std::span<const NodeEntry*> out) const {
     by_name_.Find(names, out);
   }
-  // By UID, those that ask for GPUs and those that cannot be read; pods that have ended are not
-  // there.
+  // By UID: pods that request GPUs, and pods whose request is invalid. Pods that have ended are
+  // removed.
   const Pods& pods() const { return pods_; }
   const PodEntry* FindPod(std::string_view ns, std::string_view name) const;
   const placement::Cluster& cluster() const { return *cluster_; }
@@ -239,46 +241,48 @@ class ClusterLedger {
  private:
   ClusterLedger(LedgerOptions options, const Clock* clock);
 
-  Result<placement::PodDemand> DemandOf(const PodAsk& ask);
-  Status FillDemand(Question* question);
-  placement::Policy& PolicyFor(const PodAsk& ask);
+  Result<placement::PodDemand> DemandOf(const PodRequest& request);
+  Status FillDemand(Query* query);
+  placement::Policy& PolicyFor(const PodRequest& request);
   placement::NodeSpec SpecOf(const NodeEntry& entry);
   void Install(NodeEntry& entry);
-  // Counts what a pod without GPUs takes of its node.
-  void SetPlain(const kube::PodObject& object, const PodAsk& ask);
+  // Counts the CPU and memory of a pod without GPUs.
+  void SetCpuPod(const kube::PodObject& object, const PodRequest& request);
   void SetUnreadable(const kube::PodObject& object, const Status& why);
 
-  // Of a bound pod: finds or guesses its GPUs and takes them.
-  void Settle(PodEntry& pod);
-  Result<placement::Pick> PickOf(PodEntry& pod, const Question& question, const NodeEntry& node);
-  device::Request AssignedPart(const PodEntry& pod, const NodeEntry& node) const;
-  void MoveGuesses(const PodEntry& told, const NodeEntry& node);
-  bool AssignmentIs(const PodEntry& pod) const;
-  std::optional<placement::Pick> FreePick(const Question& question, placement::NodeId id);
-  std::optional<placement::Pick> FreeBeside(const Question& question, const NodeEntry& node,
+  // For a bound pod: finds or guesses its GPUs and takes them.
+  void TakeGpus(PodEntry& pod);
+  Result<placement::Pick> PickOf(PodEntry& pod, const Query& query, const NodeEntry& node);
+  device::DeviceRequest RequestWithAnnotations(const PodEntry& pod, const NodeEntry& node) const;
+  void MoveGuessedGpus(const PodEntry& assigned, const NodeEntry& node);
+  bool MatchesAnnotations(const PodEntry& pod) const;
+  std::optional<placement::Pick> FreePick(const Query& query, placement::NodeId id);
+  std::optional<placement::Pick> FreeBeside(const Query& query, const NodeEntry& node,
                                             const placement::Pick& known) const;
-  std::vector<placement::QuotaCharge> ChargesOf(const PodAsk& ask, const NodeEntry& node,
+  std::vector<placement::QuotaCharge> ChargesOf(const PodRequest& request, const NodeEntry& node,
                                                 const placement::Demand& demand,
                                                 const placement::Pick& pick) const;
-  const Status& Allowed(Question& question, const NodeEntry& node, const std::string& model,
+  const Status& Allowed(Query& query, const NodeEntry& node, const std::string& model,
                         Bytes gpu_memory) const;
-  const Status& CheckQuota(Question& question, const NodeEntry& node) const;
+  const Status& CheckQuota(Query& query, const NodeEntry& node) const;
   using PodFilter = std::function<bool(const PodEntry&)>;
   void Nominate(PodEntry& pod, const std::string& node);
-  std::vector<const PodEntry*> NominatedBefore(const PodAsk& ask, const std::string& node) const;
+  std::vector<const PodEntry*> NominatedBefore(const PodRequest& request,
+                                               const std::string& node) const;
   void AddTo(NodeTrial* trial, const PodEntry& pod) const;
   NodeTrial TrialOf(const NodeEntry& node, const PodFilter& stays) const;
   std::vector<std::pair<placement::Demand, placement::Pick>> ReservedOn(
       const NodeEntry& node, std::span<const PodEntry* const> nominated);
-  // The node with what is reserved there before pods of this ask; nothing where nothing is.
-  std::optional<NodeTrial> WithReserved(const PodAsk& ask, const NodeEntry& node);
-  std::string_view ReservedReason(Question& question, const NodeEntry& node);
-  // The GPUs of a pod with a place that are not guessed.
+  // The node with the GPUs that are reserved for nominated pods ahead of this request; nullopt if
+  // none are.
+  std::optional<NodeTrial> WithReserved(const PodRequest& request, const NodeEntry& node);
+  std::string_view ReservedReason(Query& query, const NodeEntry& node);
+  // The GPUs of a placed pod without guessed ones.
   placement::Pick AssignedPick(const PodEntry& pod) const;
   void AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const;
-  // Takes the pod off its node; its entry stays.
+  // Frees the pod's GPUs and quota; its entry stays.
   void Release(PodEntry& pod);
-  void Leave(PodEntry& pod);
+  void RemoveFromNode(PodEntry& pod);
   const std::set<Uid>& PodsOn(const std::string& node) const;
   void MoveTo(PodEntry& pod, const std::string& node);
   void Arrived(PodEntry& pod, placement::ShapeId shape);
@@ -286,15 +290,15 @@ class ClusterLedger {
   const LedgerOptions options_;
   const Clock* const clock_;
   const std::unique_ptr<placement::Cluster> cluster_;
-  Lacks lacks_;
+  UnfitReasons unfit_reasons_;
   std::unique_ptr<placement::Policy> policy_;
-  std::unique_ptr<placement::Policy> binpack_, spread_;  // made when a pod first names them
+  std::unique_ptr<placement::Policy> binpack_, spread_;  // created when a pod first names them
   placement::LinkedGroupsCache groups_;
   placement::Quota quota_;
   Nodes nodes_;
   NodeIndex by_name_;  // views of the keys of nodes_
   Pods pods_;
-  std::optional<PlainPods> plain_pods_;                     // empty until there is a policy
+  std::optional<CpuPods> cpu_pods_;                         // empty until the policy is created
   std::unordered_map<std::string, std::set<Uid>> pods_of_;  // by node
   std::set<Uid> assumed_;
   std::unordered_map<std::string, std::set<Uid>> nominated_;  // by node

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How single pods enter, move through and leave the account.
+// Adds, updates and removes single pods.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -15,10 +15,10 @@ using placement::Demand;
 using placement::NodeId;
 using placement::Pick;
 
-// The GPUs that `assignment` names for one ask of `count`, by their positions: those of all of its
-// containers, because the agent keeps an init container's GPUs for as long as its pod lives. An
-// annotation that gives an init container GPUs beside those that last counts without it.
-Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Request& request,
+// The positions of the GPUs that `assignment` names for one GPU demand of `count`. The GPUs of all
+// its containers count, because the agent keeps an init container's GPUs until its pod ends. An
+// annotation that gives an init container other GPUs than main containers is read without them.
+Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::DeviceRequest& request,
                         const std::vector<size_t>& containers, int count,
                         const placement::NodeSpec& spec) {
   uint64_t lasting = 0, init = 0;
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry&
     return shares.emplace_back(uuid, device::Share()).second;
   };
   const auto add = [&](bool init) {
-    for (const device::ContainerRequest& container : pod.ask.request.containers) {
+    for (const device::ContainerRequest& container : pod.request.devices.containers) {
       const auto has = pod.assignment.containers.find(container.name);
       if (has == pod.assignment.containers.end()) continue;
       if ((container.phase == device::Phase::kInit) != init) continue;
@@ -79,11 +79,11 @@ void ClusterLedger::MoveTo(PodEntry& pod, const std::string& node) {
   if (pod.node == node) return;
   if (!pod.node.empty()) {
     const auto old = pods_of_.find(pod.node);
-    old->second.erase(pod.ask.uid);
+    old->second.erase(pod.request.uid);
     if (old->second.empty()) pods_of_.erase(old);
   }
   pod.node = node;
-  if (!node.empty()) pods_of_[node].insert(pod.ask.uid);
+  if (!node.empty()) pods_of_[node].insert(pod.request.uid);
 }
 
 void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
@@ -91,39 +91,40 @@ void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
 }
 
 void ClusterLedger::Release(PodEntry& pod) {
-  if (pod.place) (void)cluster_->Remove(*pod.place);
+  if (pod.placed_id) (void)cluster_->Remove(*pod.placed_id);
   if (!pod.charges.empty()) (void)quota_.Refund(pod.charges);
-  pod.place.reset();
+  pod.placed_id.reset();
   pod.charges.clear();
   pod.assignment = {};
-  pod.guessed_asks.reset();
+  pod.guessed_gpu_demands.reset();
 }
 
-void ClusterLedger::Leave(PodEntry& pod) {
-  if (pod.place && pod.arrived) {
-    if (const placement::Pod* placed = cluster_->Find(*pod.place)) policy_->Departed(placed->shape);
+void ClusterLedger::RemoveFromNode(PodEntry& pod) {
+  if (pod.placed_id && pod.arrived) {
+    if (const placement::PlacedPod* placed = cluster_->Find(*pod.placed_id))
+      policy_->Departed(placed->shape);
   }
   Release(pod);
   MoveTo(pod, "");
-  assumed_.erase(pod.ask.uid);
+  assumed_.erase(pod.request.uid);
 }
 
 void ClusterLedger::RemovePod(const Uid& uid) {
-  RemovePlainPod(kube::UidDigest::Of(uid));
+  RemoveCpuPod(kube::UidDigest::Of(uid));
   const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
   Nominate(known->second, "");
-  Leave(known->second);
+  RemoveFromNode(known->second);
   pods_.erase(known);
 }
 
 void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (object.ended()) return RemovePod(object.meta.uid);
-  Result<PodAsk> ask = PodAskOf(object, {options_.gpu_mem_unit});
-  if (!ask.ok()) return SetUnreadable(object, ask.status());
-  if (!ask->request.asks_for_devices()) return SetPlain(object, *ask);
+  Result<PodRequest> request = PodRequestOf(object, {options_.gpu_mem_unit});
+  if (!request.ok()) return SetUnreadable(object, request.status());
+  if (!request->devices.requests_devices()) return SetCpuPod(object, *request);
   PodEntry& pod = pods_[object.meta.uid];
-  pod.seen = true;
+  pod.received = true;
   pod.deleting = object.meta.deleting;
   pod.controlled = object.meta.controlled;
   pod.created = object.meta.created;
@@ -132,14 +133,14 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   }
   pod.labels = object.meta.labels;
   if (object.node_name.empty()) {
-    pod.ask.uid = object.meta.uid;
+    pod.request.uid = object.meta.uid;
     Nominate(pod, object.meta.deleting ? "" : object.nominated_node);
-    // The API server need not have seen the binding yet.
-    if (pod.standing == Standing::kAssumed) return;
-    pod.ask = *std::move(ask);
-    pod.standing = Standing::kWaiting;
+    // The API server may not have processed the binding yet.
+    if (pod.binding_state == BindingState::kAssumed) return;
+    pod.request = *std::move(request);
+    pod.binding_state = BindingState::kWaiting;
     if (pod.arrived) return;
-    const Result<placement::PodDemand> demand = DemandOf(pod.ask);
+    const Result<placement::PodDemand> demand = DemandOf(pod.request);
     if (!demand.ok()) {
       pod.problem = demand.status().message();
       return;
@@ -149,176 +150,179 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
     return;
   }
   Nominate(pod, "");
-  const bool settled = pod.standing == Standing::kBound && pod.node == object.node_name &&
-                       pod.ask == *ask && pod.annotations == object.meta.annotations;
-  if (settled) return;
+  const bool unchanged = pod.binding_state == BindingState::kBound &&
+                         pod.node == object.node_name && pod.request == *request &&
+                         pod.annotations == object.meta.annotations;
+  if (unchanged) return;
   pod.annotations = object.meta.annotations;
-  // As it was assumed: nothing moves.
-  const bool as_assumed = pod.standing == Standing::kAssumed && pod.node == object.node_name &&
-                          pod.ask.request == ask->request && AssignmentIs(pod);
+  // Bound exactly as assumed: the GPUs stay as they are.
+  const bool as_assumed = pod.binding_state == BindingState::kAssumed &&
+                          pod.node == object.node_name && pod.request.devices == request->devices &&
+                          MatchesAnnotations(pod);
   assumed_.erase(object.meta.uid);
-  pod.standing = Standing::kBound;
-  pod.ask = *std::move(ask);
+  pod.binding_state = BindingState::kBound;
+  pod.request = *std::move(request);
   MoveTo(pod, object.node_name);
-  if (!as_assumed) Settle(pod);
+  if (!as_assumed) TakeGpus(pod);
 }
 
-// The kubelet will not start what it cannot read either: the pod holds nothing.
+// The agent rejects such a pod too, so it holds nothing.
 void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& why) {
   RemovePod(object.meta.uid);
   PodEntry& pod = pods_[object.meta.uid];
-  pod.ask = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
-  pod.seen = true;
+  pod.request = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
+  pod.received = true;
   pod.created = object.meta.created;
   pod.deleting = object.meta.deleting;
   pod.problem = why.message();
-  pod.standing = object.node_name.empty() ? Standing::kWaiting : Standing::kBound;
+  pod.binding_state = object.node_name.empty() ? BindingState::kWaiting : BindingState::kBound;
   MoveTo(pod, object.node_name);
 }
 
-void ClusterLedger::SetPlain(const kube::PodObject& object, const PodAsk& ask) {
-  if (pods_.contains(ask.uid)) RemovePod(ask.uid);  // it could not be read before
-  if (object.node_name.empty()) return;             // it takes nothing yet
+void ClusterLedger::SetCpuPod(const kube::PodObject& object, const PodRequest& request) {
+  if (pods_.contains(request.uid)) RemovePod(request.uid);  // its request was invalid before
+  if (object.node_name.empty()) return;                     // a waiting pod takes nothing
   const NodeEntry* node = FindNode(object.node_name);
   const NodeId id = node == nullptr ? placement::kNoNode : node->id;
-  const Status counted = plain_pods_->Set(kube::UidDigest::Of(ask.uid), object.node_name, id,
-                                          ask.cpu.count(), ask.memory);
+  const Status counted = cpu_pods_->Set(kube::UidDigest::Of(request.uid), object.node_name, id,
+                                        request.cpu.count(), request.memory);
   if (!counted.ok()) SetUnreadable(object, counted);
 }
 
-// Whether its annotations say what it has here.
-bool ClusterLedger::AssignmentIs(const PodEntry& pod) const {
+// Whether the pod's annotations name GPUs of this node.
+bool ClusterLedger::MatchesAnnotations(const PodEntry& pod) const {
   const auto node = nodes_.find(pod.node);
-  if (node == nodes_.end() || !pod.place) return false;
-  const auto told = device::AssignmentFrom(pod.annotations, pod.ask.request,
-                                           *node->second.node.inventory, options_.gpu_mem_unit);
-  return told.ok() && *told && **told == pod.assignment;
+  if (node == nodes_.end() || !pod.placed_id) return false;
+  const auto annotated = device::AssignmentFrom(
+      pod.annotations, pod.request.devices, *node->second.node.inventory, options_.gpu_mem_unit);
+  return annotated.ok() && *annotated && **annotated == pod.assignment;
 }
 
-// The pod's request with only those containers asking for devices that its annotations name GPUs
-// for.
-device::Request ClusterLedger::AssignedPart(const PodEntry& pod, const NodeEntry& node) const {
-  device::Request part = pod.ask.request;
-  const auto told =
+// The pod's request, reduced to the containers for which its annotations name GPUs.
+device::DeviceRequest ClusterLedger::RequestWithAnnotations(const PodEntry& pod,
+                                                            const NodeEntry& node) const {
+  device::DeviceRequest part = pod.request.devices;
+  const auto annotated =
       device::AssignmentFrom(pod.annotations, part, *node.node.inventory, options_.gpu_mem_unit);
   for (device::ContainerRequest& container : part.containers) {
-    if (told.ok() && *told && (*told)->containers.contains(container.name)) continue;
+    if (annotated.ok() && *annotated && (*annotated)->containers.contains(container.name)) continue;
     container = {.name = container.name, .phase = container.phase};
   }
   return part;
 }
 
-Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, const NodeEntry& node) {
+Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const NodeEntry& node) {
   const placement::NodeSpec& spec = cluster_->spec(node.id);
-  ASSIGN_OR_RETURN(const auto told,
-                   device::AssignmentFrom(pod.annotations, pod.ask.request, *node.node.inventory,
-                                          options_.gpu_mem_unit));
+  ASSIGN_OR_RETURN(const auto annotated,
+                   device::AssignmentFrom(pod.annotations, pod.request.devices,
+                                          *node.node.inventory, options_.gpu_mem_unit));
   Pick pick;
-  const Demand& demand = question.demand.demand;
-  std::vector<size_t> unknown;  // asks whose GPUs no annotation names
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    const int count = demand.asks[n].count;
-    if (told) {
-      ASSIGN_OR_RETURN(pick.masks[n],
-                       MaskOf(*told, pod.ask.request, question.demand.containers[n], count, spec));
+  const Demand& demand = query.demand.demand;
+  std::vector<size_t> unknown;  // GPU demands whose GPUs no annotation names
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    const int count = demand.gpu_demands[n].count;
+    if (annotated) {
+      ASSIGN_OR_RETURN(pick.masks[n], MaskOf(*annotated, pod.request.devices,
+                                             query.demand.containers[n], count, spec));
     }
     if (pick.masks[n] == 0) {
       unknown.push_back(n);
     } else if (std::popcount(pick.masks[n]) != count) {
-      return Error(Code::kInvalidArgument, "it has {} GPUs where it asks for {}",
+      return Error(Code::kInvalidArgument, "its annotations name {} GPUs, but it requests {}",
                    std::popcount(pick.masks[n]), count);
     }
   }
   if (unknown.empty()) return pick;
-  const std::optional<Pick> free = unknown.size() == demand.asks.size()
-                                       ? FreePick(question, node.id)
-                                       : FreeBeside(question, node, pick);
+  const std::optional<Pick> free = unknown.size() == demand.gpu_demands.size()
+                                       ? FreePick(query, node.id)
+                                       : FreeBeside(query, node, pick);
   if (!free) {
     return Error(Code::kFailedPrecondition,
-                 "no annotation names its GPUs, and node {} has none left", spec.name);
+                 "no annotation names its GPUs, and node {} has no free ones", spec.name);
   }
   for (const size_t n : unknown) {
     pick.masks[n] = free->masks[n];
-    pod.guessed_asks.set(n);
+    pod.guessed_gpu_demands.set(n);
   }
   return pick;
 }
 
-// GPUs that are free for the asks without any in `known`, beside those of `known`.
-std::optional<Pick> ClusterLedger::FreeBeside(const Question& question, const NodeEntry& node,
+// Free GPUs for the GPU demands that have none in `known`; GPUs of `known` count as taken.
+std::optional<Pick> ClusterLedger::FreeBeside(const Query& query, const NodeEntry& node,
                                               const Pick& known) const {
-  Demand has = GpusOnly(question.demand.demand);
-  Demand lacks = has;
-  has.asks.clear();
-  lacks.asks.clear();
-  Pick of_has;
-  const auto& asks = question.demand.demand.asks;
-  for (size_t n = 0; n < asks.size(); ++n) {
+  Demand known_demand = GpusOnly(query.demand.demand);
+  Demand missing_demand = known_demand;
+  known_demand.gpu_demands.clear();
+  missing_demand.gpu_demands.clear();
+  Pick known_pick;
+  const auto& gpu_demands = query.demand.demand.gpu_demands;
+  for (size_t n = 0; n < gpu_demands.size(); ++n) {
     if (known.masks[n] == 0) {
-      lacks.asks.push_back(asks[n]);
+      missing_demand.gpu_demands.push_back(gpu_demands[n]);
     } else {
-      of_has.masks[has.asks.size()] = known.masks[n];
-      has.asks.push_back(asks[n]);
+      known_pick.masks[known_demand.gpu_demands.size()] = known.masks[n];
+      known_demand.gpu_demands.push_back(gpu_demands[n]);
     }
   }
   NodeTrial trial = TrialOf(node, [](const PodEntry&) { return true; });
-  trial.Add(has, of_has);
-  const std::optional<Pick> found = trial.PickFor(lacks);
+  trial.Add(known_demand, known_pick);
+  const std::optional<Pick> found = trial.PickFor(missing_demand);
   if (!found) return std::nullopt;
   Pick pick;
-  for (size_t n = 0, next = 0; n < asks.size(); ++n) {
+  for (size_t n = 0, next = 0; n < gpu_demands.size(); ++n) {
     if (known.masks[n] == 0) pick.masks[n] = found->masks[next++];
   }
   return pick;
 }
 
-void ClusterLedger::Settle(PodEntry& pod) {
+void ClusterLedger::TakeGpus(PodEntry& pod) {
   Release(pod);
   pod.problem.clear();
   const auto known = nodes_.find(pod.node);
   if (known == nodes_.end() || known->second.id == placement::kNoNode) {
-    pod.problem = "its node has no GPUs that are known";
+    pod.problem = "its node has no known GPUs";
     return;
   }
   const NodeEntry& node = known->second;
-  const auto settle = [&]() -> Status {
-    Question question{.ask = pod.ask};
-    RETURN_IF_ERROR(FillDemand(&question));
-    Result<Pick> pick = PickOf(pod, question, node);
+  const auto take = [&]() -> Status {
+    Query query{.request = pod.request};
+    RETURN_IF_ERROR(FillDemand(&query));
+    Result<Pick> pick = PickOf(pod, query, node);
     Status doubt;
     if (!pick.ok()) {
-      // An annotation that makes no sense does not free the GPU that the pod is on.
+      // An invalid annotation does not free the GPU that the pod uses.
       doubt = pick.status();
-      const std::optional<Pick> free = FreePick(question, node.id);
+      const std::optional<Pick> free = FreePick(query, node.id);
       if (free) {
         pick = *free;
-        for (size_t n = 0; n < question.demand.demand.asks.size(); ++n) pod.guessed_asks.set(n);
+        for (size_t n = 0; n < query.demand.demand.gpu_demands.size(); ++n)
+          pod.guessed_gpu_demands.set(n);
       } else {
-        // Some of its containers may run: what they have is not free.
-        pod.guessed_asks.reset();
-        question.ask.request = AssignedPart(pod, node);
-        if (!question.ask.request.asks_for_devices()) return doubt;
-        RETURN_IF_ERROR(FillDemand(&question));
-        pick = PickOf(pod, question, node);
+        // Some of its containers may run, so their GPUs are not free.
+        pod.guessed_gpu_demands.reset();
+        query.request.devices = RequestWithAnnotations(pod, node);
+        if (!query.request.devices.requests_devices()) return doubt;
+        RETURN_IF_ERROR(FillDemand(&query));
+        pick = PickOf(pod, query, node);
         if (!pick.ok()) return doubt;
       }
     }
-    ASSIGN_OR_RETURN(pod.place, cluster_->Adopt(question.shape, node.id, *pick));
-    pod.assignment = placement::AssignmentOf(question.ask.request, question.demand, *pick,
+    ASSIGN_OR_RETURN(pod.placed_id, cluster_->Adopt(query.shape, node.id, *pick));
+    pod.assignment = placement::AssignmentOf(query.request.devices, query.demand, *pick,
                                              cluster_->spec(node.id));
-    pod.charges = ChargesOf(pod.ask, node, question.demand.demand, *pick);
+    pod.charges = ChargesOf(pod.request, node, query.demand.demand, *pick);
     quota_.Record(pod.charges);
-    Arrived(pod, question.shape);
+    Arrived(pod, query.shape);
     return doubt;
   };
-  const Status status = settle();
+  const Status status = take();
   if (!status.ok()) pod.problem = status.message();
-  if (pod.place) MoveGuesses(pod, node);
+  if (pod.placed_id) MoveGuessedGpus(pod, node);
 }
 
-// Other pods whose GPUs were guessed before it was known what this one has: they get others.
-void ClusterLedger::MoveGuesses(const PodEntry& told, const NodeEntry& node) {
-  uint64_t contested = AssignedPick(told).all();
+// Moves guessed GPUs of other pods away from GPUs that `assigned` holds by its annotations.
+void ClusterLedger::MoveGuessedGpus(const PodEntry& assigned, const NodeEntry& node) {
+  uint64_t contested = AssignedPick(assigned).all();
   const auto gpus = cluster_->node(node.id).gpus;
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (!IsOverassigned(gpus[i])) contested &= ~(uint64_t{1} << i);
@@ -326,26 +330,27 @@ void ClusterLedger::MoveGuesses(const PodEntry& told, const NodeEntry& node) {
   if (contested == 0) return;
   for (const Uid& uid : PodsOn(node.node.name)) {
     PodEntry& other = pods_.find(uid)->second;
-    if (&other == &told || !other.place || !other.guessed()) continue;
-    const uint64_t guessed = cluster_->Find(*other.place)->pick.all() & ~AssignedPick(other).all();
-    if ((guessed & contested) != 0) Settle(other);
+    if (&other == &assigned || !other.placed_id || !other.guessed()) continue;
+    const uint64_t guessed =
+        cluster_->Find(*other.placed_id)->pick.all() & ~AssignedPick(other).all();
+    if ((guessed & contested) != 0) TakeGpus(other);
   }
 }
 
 void ClusterLedger::Forget(const Uid& uid) {
   const auto known = pods_.find(uid);
-  if (known == pods_.end() || known->second.standing != Standing::kAssumed) return;
+  if (known == pods_.end() || known->second.binding_state != BindingState::kAssumed) return;
   PodEntry& pod = known->second;
   Release(pod);
   MoveTo(pod, "");
-  assumed_.erase(pod.ask.uid);
-  pod.standing = Standing::kWaiting;
-  if (!pod.seen) pods_.erase(known);
+  assumed_.erase(pod.request.uid);
+  pod.binding_state = BindingState::kWaiting;
+  if (!pod.received) pods_.erase(known);
 }
 
 void ClusterLedger::Extend(const Uid& uid, Duration hold) {
   const auto known = pods_.find(uid);
-  if (known == pods_.end() || known->second.standing != Standing::kAssumed) return;
+  if (known == pods_.end() || known->second.binding_state != BindingState::kAssumed) return;
   known->second.assumed_until = clock_->Now() + hold;
 }
 
@@ -357,7 +362,7 @@ std::vector<std::string> ClusterLedger::Expire() {
     if (pods_.find(uid)->second.assumed_until <= now) expired.push_back(uid);
   }
   for (const Uid& uid : expired) {
-    names.push_back(pods_.find(uid)->second.ask.Text());
+    names.push_back(pods_.find(uid)->second.request.Text());
     Forget(uid);
   }
   return names;
@@ -365,7 +370,7 @@ std::vector<std::string> ClusterLedger::Expire() {
 
 const PodEntry* ClusterLedger::FindPod(std::string_view ns, std::string_view name) const {
   for (const auto& [uid, pod] : pods_) {
-    if (pod.ask.name == name && pod.ask.ns == ns) return &pod;
+    if (pod.request.name == name && pod.request.ns == ns) return &pod;
   }
   return nullptr;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds, reports, quota and what a pod is counted with.
+// Tests assumptions, reports, quotas and the amounts counted for a pod.
 #include <gtest/gtest.h>
 
 #include "api/names.h"
@@ -18,13 +18,15 @@ using testing::UuidOf;
 
 class LedgerPodsTest : public ::testing::Test {
  protected:
-  ClusterLedger::Question Ask(const kube::PodObject& pod) { return ledger_->Ask(pod).value(); }
+  ClusterLedger::Query MakeQuery(const kube::PodObject& pod) {
+    return ledger_->MakeQuery(pod).value();
+  }
   bool Fits(const kube::PodObject& pod) {
-    ClusterLedger::Question question = Ask(pod);
-    return ledger_->Judge(question, "n").fits;
+    ClusterLedger::Query query = MakeQuery(pod);
+    return ledger_->Evaluate(query, "n").fits;
   }
   Result<ClusterLedger::Assumed> Assume(const kube::PodObject& pod, Duration hold = 30s) {
-    return ledger_->Assume(Ask(pod), "n", hold);
+    return ledger_->Assume(MakeQuery(pod), "n", hold);
   }
   const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
   int64_t CpuFree() { return ledger_->cluster().node(ledger_->FindNode("n")->id)->cpu_free; }
@@ -37,7 +39,7 @@ class LedgerPodsTest : public ::testing::Test {
                       device::EncodeAssignment(assignment).value()}});
   }
   void SetQuota(std::string_view text) { ledger_->SetQuota(placement::ParseQuota(text).value()); }
-  // A node whose GPUs are as `edit` makes them.
+  // A node whose GPUs were changed by `edit`.
   template <typename Edit>
   static kube::NodeObject Edited(int gpus, Edit edit) {
     kube::NodeObject node = GpuNode("n", gpus);
@@ -75,10 +77,10 @@ TEST_F(LedgerPodsTest, AnUnknownPodCanBeForgotten) {
 TEST_F(LedgerPodsTest, APodThatIsBoundIsNotAssumedAgain) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject pod = Whole("a");
-  const auto question = Ask(pod);
+  const auto query = MakeQuery(pod);
   ledger_->SetPod(BoundPod(pod, "n", Assume(pod).value().annotations));
-  EXPECT_EQ(ledger_->Assume(question, "n", 30s).status().code(), Code::kFailedPrecondition);
-  EXPECT_EQ(Entry(pod).standing, Standing::kBound);
+  EXPECT_EQ(ledger_->Assume(query, "n", 30s).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Entry(pod).binding_state, BindingState::kBound);
 }
 
 TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
@@ -90,7 +92,7 @@ TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
   ledger_->SetPod(Whole("0"));
   ledger_->SetPod(a);
   ASSERT_NE(ledger_->FindPod("ns", "a"), nullptr);
-  EXPECT_EQ(ledger_->FindPod("ns", "a")->ask.uid, Uid("uid-a"));
+  EXPECT_EQ(ledger_->FindPod("ns", "a")->request.uid, Uid("uid-a"));
   EXPECT_EQ(ledger_->FindPod("ns", "b"), nullptr);
   EXPECT_EQ(ledger_->FindPod("none", "a"), nullptr);
 }
@@ -98,7 +100,7 @@ TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
 TEST_F(LedgerPodsTest, SharesAreWhatLastsTogetherOrAnInitContainerThatHasMore) {
   PodEntry pod;
   const auto add = [&](const char* name, device::Phase phase, int milli, int gib) {
-    pod.ask.request.containers.push_back({.name = name, .phase = phase});
+    pod.request.devices.containers.push_back({.name = name, .phase = phase});
     pod.assignment.containers[name] = {{"G", MilliGpu(milli), GiB(gib)}};
   };
   add("prepare", device::Phase::kInit, 900, 12);
@@ -155,7 +157,7 @@ TEST_F(LedgerPodsTest, AQuotaAllowsANodeOfWhichOneKindOfGpuIsAllowed) {
   SetQuota(R"({"ns":{"quota":{"T4":1}}})");
   set("Tesla T4", 80);
   EXPECT_TRUE(Fits(Whole("a")));
-  // A quarter of the larger one is left of the quota, which is half of the smaller one.
+  // A quarter of the larger GPU is left of the quota, which is half of the smaller one.
   ledger_->SetNode(Edited(2, [](std::vector<device::Gpu>& gpus) { gpus[0].memory = GiB(40); }));
   SetQuota(R"({"ns":{"quota":{"A100":1}}})");
   ASSERT_TRUE(Assume(GpuPod("b", {{names::kResourceGpuMem, "60"}})).ok());
@@ -193,18 +195,18 @@ TEST_F(LedgerPodsTest, AReportIsAboutGpusWhereCpuOrMemoryIsShort) {
   ledger_->SetNode(without);
   ledger_->SetNode(GpuNode("n", 1, "80Gi", "4"));
   kube::PodObject pod = Whole("a");
-  EXPECT_EQ(ledger_->Report(Ask(pod), "unknown").status().code(), Code::kNotFound);
-  EXPECT_EQ(ledger_->Report(Ask(pod), "without").status().code(), Code::kNotFound);
-  EXPECT_TRUE(ledger_->Report(Ask(pod), "n")->lack.ok());
+  EXPECT_EQ(ledger_->Report(MakeQuery(pod), "unknown").status().code(), Code::kNotFound);
+  EXPECT_EQ(ledger_->Report(MakeQuery(pod), "without").status().code(), Code::kNotFound);
+  EXPECT_TRUE(ledger_->Report(MakeQuery(pod), "n")->shortfall.ok());
   for (const auto& [resource, amount] : {std::pair("cpu", "64"), std::pair("memory", "2Ti")}) {
     pod.containers[0].requests = {{resource, amount}};
-    const auto report = ledger_->Report(Ask(pod), "n");
+    const auto report = ledger_->Report(MakeQuery(pod), "n");
     ASSERT_TRUE(report.ok());
-    EXPECT_TRUE(report->lack.ok()) << report->text;
+    EXPECT_TRUE(report->shortfall.ok()) << report->text;
     EXPECT_TRUE(report->pick.has_value());
   }
-  const auto two = ledger_->Report(Ask(GpuPod("b", {{names::kResourceGpu, "2"}})), "n");
-  EXPECT_FALSE(two->lack.ok());
+  const auto two = ledger_->Report(MakeQuery(GpuPod("b", {{names::kResourceGpu, "2"}})), "n");
+  EXPECT_FALSE(two->shortfall.ok());
 }
 
 TEST_F(LedgerPodsTest, APodThatIsResizedInPlaceTakesWhatItHasNow) {
@@ -226,12 +228,12 @@ TEST_F(LedgerPodsTest, ABoundPodThatIsSeenAgainChangesNothing) {
   const uint64_t version = ledger_->cluster().version();
   pod.meta.resource_version = "2";
   ledger_->SetPod(pod);
-  EXPECT_EQ(ledger_->cluster().version(), version) << "what is cached stays good";
+  EXPECT_EQ(ledger_->cluster().version(), version) << "caches stay valid";
 }
 
 TEST_F(LedgerPodsTest, AWaitingPodOfTooManyKindsOfRequestsHasAProblem) {
   kube::PodObject pod = Whole("a");
-  for (size_t i = 1; i <= placement::kMaxAsks; ++i) {
+  for (size_t i = 1; i <= placement::kMaxGpuDemands; ++i) {
     pod.containers.push_back(pod.containers[0]);
     pod.containers.back().name = fmt::format("c{}", i);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random histories of a cluster: pods come, are decided about, bound, resized away, deleted and
-// made again under their names; nodes come, change and go; news arrives late and in clumps;
-// schedulers crash and start anew, and a standby takes over. What must hold at every step: no GPU
-// is given out twice, and whoever builds the account from the objects alone gets the same one.
+// Random histories of a cluster. Pods are created, scheduled, bound, deleted and created again
+// under their names; nodes are added, changed and removed; watch events arrive late and in batches;
+// schedulers crash and restart, and a standby takes over. At every step no GPU is oversubscribed,
+// and a ledger built from the objects alone equals the one that followed the history.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -11,7 +11,7 @@
 #include "src/base/random.h"
 #include "src/device/assignment.h"
 #include "src/ledger/ledger.h"
-#include "src/ledger/testing/given_out.h"
+#include "src/ledger/testing/assigned_gpus.h"
 #include "src/ledger/testing/objects.h"
 
 namespace tessera::ledger {
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 using testing::GpuNode;
 using testing::GpuPod;
 
-// What the API server has, and the news of it.
+// The API server's objects, and its watch events.
 struct World {
   struct News {
     bool gone = false;
@@ -49,7 +49,7 @@ struct World {
     log.push_back({.gone = true, .pod = pod});
     pods.erase(pod.meta.name);
   }
-  // As the binding subresource does: all or nothing.
+  // Acts like the binding subresource: node and annotations are written together or not at all.
   bool Bind(const kube::PodObject& decided, const std::string& node,
             const device::Annotations& annotations) {
     const auto now = pods.find(decided.meta.name);
@@ -62,12 +62,12 @@ struct World {
   }
 };
 
-// One replica: a ledger that has heard of the first `heard` news.
+// One replica: a ledger that has received the first `received_` watch events.
 class Replica {
  public:
   Replica(const World& world, const Clock& clock) : world_(world), clock_(clock) { Restart(); }
 
-  // With nothing but what the API server has now.
+  // Restarts from the API server's current objects.
   void Restart() {
     ledger_ = ClusterLedger::Make({}, &clock_).value();
     for (const auto& [name, node] : world_.nodes) ledger_->SetNode(node);
@@ -93,7 +93,7 @@ class Replica {
   size_t heard_ = 0;
 };
 
-// The same GPUs are free, and the same pods hold them.
+// Compares the free GPUs and the holders of two ledgers.
 void ExpectSame(ClusterLedger& a, ClusterLedger& b) {
   EXPECT_EQ(a.cluster().free_milli(), b.cluster().free_milli());
   for (const auto& [name, node] : a.nodes()) {
@@ -145,7 +145,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
     world_.Remove(pod);
   }
 
-  // A decision: some are never bound, some bindings are lost, some fail.
+  // Makes a decision. Some decisions are never bound, some bindings are lost, some fail.
   void Decide() {
     std::vector<kube::PodObject> waiting;
     for (const auto& [name, pod] : world_.pods) {
@@ -154,14 +154,14 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
     if (waiting.empty()) return;
     const kube::PodObject pod = waiting[random_.Below(waiting.size())];
     ClusterLedger& ledger = leader().ledger();
-    const auto question = ledger.Ask(pod);
-    ASSERT_TRUE(question.ok());
+    const auto query = ledger.MakeQuery(pod);
+    ASSERT_TRUE(query.ok());
     const std::string node = NodeName(random_.Below(5));
-    ClusterLedger::Question asked = *question;
-    const bool fits = ledger.Judge(asked, node).fits;
+    ClusterLedger::Query asked = *query;
+    const bool fits = ledger.Evaluate(asked, node).fits;
     const bool expires = random_.Below(8) == 0;
-    const auto assumed = ledger.Assume(*question, node, expires ? 10s : 24h);
-    if (question->asks_for_gpus()) {
+    const auto assumed = ledger.Assume(*query, node, expires ? 10s : 24h);
+    if (query->requests_gpus()) {
       EXPECT_EQ(fits, assumed.ok());
     }
     if (!assumed.ok() || expires) return;
@@ -171,7 +171,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
   void ChangeNode() {
     const std::string name = NodeName(random_.Below(4));
     const auto known = world_.nodes.find(name);
-    // A node that is deleted takes its pods with it, as the pod garbage collector sees to.
+    // The pods of a deleted node are deleted too, as the pod garbage collector does.
     if (known == world_.nodes.end()) return world_.Put(GpuNode(name, 4));
     if (random_.Below(4) != 0) {
       kube::NodeObject node = known->second;
@@ -197,8 +197,8 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
       case 2:
         return leader().Restart();
       case 3:
-        // The standby takes over: it decides once it has heard everything, as a new leader does by
-        // reading anew what it follows.
+        // The standby takes over. It decides once it has received all events, like a new leader
+        // that lists the cluster.
         leader_ = 1 - leader_;
         return leader().Hear(leader().behind());
       case 4:
@@ -224,10 +224,10 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
 TEST_P(LedgerPropertyTest, NoGpuIsGivenTwiceAndEverybodyHasOneAccount) {
   for (int step = 0; step < 1000; ++step) {
     Step();
-    EXPECT_EQ(testing::GivenOut(world_.pods).Oversold(GiB(80)), "");
+    EXPECT_EQ(testing::AssignedGpus(world_.pods).Oversubscribed(GiB(80)), "");
     if (HasFailure()) FAIL() << "seed " << GetParam() << ", step " << step;
   }
-  // Once everything is heard and settled, history does not matter.
+  // Once all events are received and all assumptions have ended, the history does not matter.
   clock_.Advance(48h);
   Replica anew(world_, clock_);
   for (const auto& replica : replicas_) {

@@ -24,18 +24,20 @@ class LedgerTest : public ::testing::Test {
   void Restart(LedgerOptions options = {}) {
     ledger_ = ClusterLedger::Make(std::move(options), &clock_).value();
   }
-  ClusterLedger::Question Ask(const kube::PodObject& pod) { return ledger_->Ask(pod).value(); }
+  ClusterLedger::Query MakeQuery(const kube::PodObject& pod) {
+    return ledger_->MakeQuery(pod).value();
+  }
   bool Fits(const kube::PodObject& pod, std::string_view node) {
-    ClusterLedger::Question question = Ask(pod);
-    return ledger_->Judge(question, node).fits;
+    ClusterLedger::Query query = MakeQuery(pod);
+    return ledger_->Evaluate(query, node).fits;
   }
   std::string WhyNot(const kube::PodObject& pod, std::string_view node) {
-    ClusterLedger::Question question = Ask(pod);
-    return std::string(ledger_->Judge(question, node).reason);
+    ClusterLedger::Query query = MakeQuery(pod);
+    return std::string(ledger_->Evaluate(query, node).reason);
   }
   Result<ClusterLedger::Assumed> Assume(const kube::PodObject& pod, std::string_view node,
                                         Duration hold = 30s) {
-    return ledger_->Assume(Ask(pod), node, hold);
+    return ledger_->Assume(MakeQuery(pod), node, hold);
   }
   const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
   int64_t Free() { return ledger_->cluster().free_milli(); }
@@ -51,7 +53,7 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   ASSERT_TRUE(assumed.ok()) << assumed.status().ToString();
   ASSERT_EQ(assumed->assignment.containers.at("main").size(), 2u);
   EXPECT_EQ(Free(), 2000);
-  // A ledger that starts anew has the same account.
+  // A restarted ledger has the same account.
   Restart();
   ledger_->SetPod(BoundPod(pod, "n", assumed->annotations));
   EXPECT_NE(Entry(pod).problem, "");
@@ -67,12 +69,12 @@ TEST_F(LedgerTest, AnAssumedPodIsAsItWasWhenItIsSeenBound) {
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});
   ledger_->SetPod(pod);
   const auto assumed = Assume(pod, "n").value();
-  ledger_->SetPod(pod);  // news from before the binding
-  EXPECT_EQ(Entry(pod).standing, Standing::kAssumed);
-  const auto place = Entry(pod).place;
+  ledger_->SetPod(pod);  // a watch event from before the binding
+  EXPECT_EQ(Entry(pod).binding_state, BindingState::kAssumed);
+  const auto place = Entry(pod).placed_id;
   ledger_->SetPod(BoundPod(pod, "n", assumed.annotations));
-  EXPECT_EQ(Entry(pod).standing, Standing::kBound);
-  EXPECT_EQ(Entry(pod).place, place);
+  EXPECT_EQ(Entry(pod).binding_state, BindingState::kBound);
+  EXPECT_EQ(Entry(pod).placed_id, place);
   clock_.Advance(1h);
   EXPECT_TRUE(ledger_->Expire().empty());
   ledger_->RemovePod(pod.meta.uid);
@@ -91,7 +93,7 @@ TEST_F(LedgerTest, WhatIsAssumedExpires) {
   clock_.Advance(1s);
   EXPECT_EQ(ledger_->Expire(), std::vector<std::string>{"ns/a"});
   EXPECT_TRUE(Fits(other, "n"));
-  EXPECT_TRUE(ledger_->pods().empty());  // nobody but Assume knew of it
+  EXPECT_TRUE(ledger_->pods().empty());  // only Assume knew the pod
 }
 
 TEST_F(LedgerTest, AskingAgainForgetsWhatWasAssumed) {
@@ -144,7 +146,7 @@ TEST_F(LedgerTest, APodOfWhichOneContainerHasItsGpuHoldsItAndAnotherOneOnlyWhere
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
-  EXPECT_EQ(Free(), 0) << "what it has is not free, although it lacks another";
+  EXPECT_EQ(Free(), 0) << "the GPU that it holds is not free, although another one is missing";
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_NE(Entry(pod).problem, "");
   ledger_->RemovePod(pod.meta.uid);
@@ -159,7 +161,7 @@ TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanWasAskedFor) {
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(forged).value()}}));
-  EXPECT_EQ(Entry(pod).problem, "it has 2 GPUs where it asks for 1");
+  EXPECT_EQ(Entry(pod).problem, "its annotations name 2 GPUs, but it requests 1");
   EXPECT_TRUE(Entry(pod).guessed());
   EXPECT_TRUE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   EXPECT_FALSE(Fits(GpuPod("c", {{names::kResourceGpu, "2"}}), "n"));
@@ -224,7 +226,7 @@ TEST_F(LedgerTest, WhatOnlyAnInitContainerHadIsItsPodsAsLongAsThatLives) {
   ledger_->SetPod(bound);
   const device::Assignment had = Entry(pod).assignment;
   EXPECT_EQ(Free(), 1000);
-  // As after a start of the scheduler.
+  // Same order as after a restart of the scheduler.
   ledger_->RemovePod(bound.meta.uid);
   ASSERT_EQ(Free(), 3000);
   ledger_->SetPod(bound);
@@ -260,7 +262,7 @@ TEST_F(LedgerTest, ANodeThatLeavesAndReturnsHasItsPodsAgain) {
   ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
   const device::Assignment had = Entry(pod).assignment;
   ledger_->RemoveNode("n");
-  EXPECT_EQ(Entry(pod).problem, "its node is gone");
+  EXPECT_EQ(Entry(pod).problem, "its node was deleted");
   EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(Entry(pod).problem, "");
@@ -320,8 +322,8 @@ TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
   EXPECT_NE(second, first);
   EXPECT_TRUE(Entry(guessed).guessed());
   told("c", second);
-  EXPECT_NE(Entry(guessed).problem, "") << "no GPU is left for it";
-  EXPECT_FALSE(Entry(guessed).place);
+  EXPECT_NE(Entry(guessed).problem, "") << "no GPU is free for it";
+  EXPECT_FALSE(Entry(guessed).placed_id);
 }
 
 TEST_F(LedgerTest, AMigSliceMayBeNamedByTheGpuItIsCutFrom) {
@@ -383,7 +385,8 @@ TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
   EXPECT_FALSE(Fits(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"));
 }
 
-// Its binding is on its way, or was not seen yet, when the Node object is deleted and made anew.
+// The Node object is deleted and created again while the binding is in flight or was not observed
+// yet.
 TEST_F(LedgerTest, WhatIsAssumedHoldsItsGpusWhenItsNodeReturns) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});

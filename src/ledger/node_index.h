@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: nodes by name, for requests that name thousands of them. A lookup in a map waits
-// for memory three or four times; here all names of a request wait together.
+// A hash table of nodes by name, for requests with thousands of names. A lookup in a std::map
+// misses the cache three or four times; here the lookups of one request overlap their misses.
+// Included only in src/ledger.
 //
-// Threads: one. Ownership: entries stay where they are while they are in it. Cost: Erase looks at
-// all slots, because nodes go rarely.
+// Threads: one. Ownership: entries must not move while they are in the index. Cost: Erase is a pass
+// over all slots, because nodes are rarely removed.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,23 @@ struct NodeEntry;
 
 class NodeIndex {
  public:
-  // REQUIRES: no entry of that name.
+  // REQUIRES: the name is not in the index.
   void Insert(std::string_view name, const NodeEntry* entry);
   void Erase(std::string_view name);
-  // Null where there is none.
+  // Null if there is none.
   const NodeEntry* Find(std::string_view name) const;
-  // The same for each; `out` is as long as `names`.
+  // Find for each of `names`. REQUIRES: `out` is as long as `names`.
   void Find(std::span<const std::string_view> names, std::span<const NodeEntry*> out) const;
 
  private:
-  // Half of them are empty at least. A name's slot is the first one from its hash on that is free.
+  // Open addressing with linear probing; at least half of the slots are empty.
   struct Slot {
     uint64_t hash = 0;
     std::string_view name;
     const NodeEntry* entry = nullptr;
   };
-  // Eight bytes at a time: the library's takes four times as long for such names. Whoever can name
-  // nodes so that they meet here is an administrator.
+  // Hashes eight bytes at a time, four times as fast as std::hash for such names. It does not
+  // resist crafted collisions: only administrators name nodes.
   static uint64_t HashOf(std::string_view name) {
     constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;
     uint64_t hash = name.size() * kFactor, word;

@@ -13,7 +13,7 @@
 namespace tessera::ledger {
 namespace {
 
-// Against a map, over random comings and goings.
+// Compares the index with a std::map over random insertions and removals.
 TEST(NodeIndexTest, FindsWhatIsThereAndNothingElse) {
   Random random(7);
   NodeIndex index;

@@ -8,7 +8,7 @@
 namespace tessera::ledger {
 
 using placement::Demand;
-using placement::GpuAsk;
+using placement::GpuDemand;
 using placement::GpuState;
 using placement::Pick;
 
@@ -28,14 +28,15 @@ NodeTrial::NodeTrial(const placement::Cluster& cluster, placement::NodeId node) 
 }
 
 void NodeTrial::Add(const Demand& demand, const Pick& pick) {
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    const GpuAsk& ask = demand.asks[n];
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    const GpuDemand& gpu_demand = demand.gpu_demands[n];
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       GpuState& gpu = gpus_[static_cast<size_t>(std::countr_zero(left))];
-      gpu.slack = static_cast<int16_t>(std::max(0, gpu.slack - placement::SlackOf(gpu, ask)));
-      gpu.free_milli -= static_cast<int32_t>(ask.milli.count());
-      gpu.free_bytes -= ask.whole() ? gpu.total_bytes : ask.bytes.count();
-      gpu.held_whole |= ask.whole();
+      gpu.slack =
+          static_cast<int16_t>(std::max(0, gpu.slack - placement::SlackOf(gpu, gpu_demand)));
+      gpu.free_milli -= static_cast<int32_t>(gpu_demand.milli.count());
+      gpu.free_bytes -= gpu_demand.whole() ? gpu.total_bytes : gpu_demand.bytes.count();
+      gpu.held_whole |= gpu_demand.whole();
       ++gpu.pods;
     }
   }

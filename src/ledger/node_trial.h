@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: the GPUs of one node as a value, to try what would be if some pods left and
-// others came. The cluster that it was copied from does not change.
+// A copy of one node's GPUs, to evaluate hypothetical sets of pods without changing the cluster.
+// CPU and memory of the node are ignored. Included only in src/ledger.
 //
-// CPU and memory of the host do not count here. Threads: a value. Cost: a copy of the node's GPUs.
+// Threads: a value. Cost: a copy of the node's GPUs.
 #pragma once
 
 #include <optional>
@@ -13,22 +13,22 @@
 
 namespace tessera::ledger {
 
-// More is taken of it than it has.
+// Whether pods hold more of the GPU than it has.
 inline bool IsOverassigned(const placement::GpuState& gpu) {
   return gpu.free_milli < 0 || (gpu.total_bytes > 0 && gpu.free_bytes < 0);
 }
 
 class NodeTrial {
  public:
-  // The node as if no pod were on it.
+  // The node without pods.
   NodeTrial(const placement::Cluster& cluster, placement::NodeId node);
 
-  // Takes the GPUs for a pod, also where there is no room.
+  // Takes the GPUs for a pod, even if they have no room.
   void Add(const placement::Demand& demand, const placement::Pick& pick);
-  // Whether these GPUs have room for it, whatever their health.
+  // Whether the picked GPUs have room for the demand, regardless of their health.
   bool HasRoom(const placement::Demand& demand, const placement::Pick& pick) const;
   bool Fits(const placement::Demand& demand) const;
-  // GPUs for it, picked as tightly as possible; nothing where it does not fit.
+  // The tightest GPUs for the demand; nullopt if it does not fit.
   std::optional<placement::Pick> PickFor(const placement::Demand& demand) const;
 
  private:
@@ -38,7 +38,7 @@ class NodeTrial {
   std::vector<placement::GpuState> gpus_;
 };
 
-// The part of a demand that NodeTrial looks at.
+// The demand without CPU and memory.
 placement::Demand GpusOnly(placement::Demand demand);
 
 }  // namespace tessera::ledger

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs that are kept for pods for which kube-scheduler evicts others. Such a pod waits while its
-// victims end, and its status names the node (nominatedNodeName). What becomes free there is for
-// it, and not for a pod of lower priority that happens to be asked about first.
+// Reserves GPUs for nominated pods. A pod for which kube-scheduler evicts others waits while its
+// victims end, and its status names the node (nominatedNodeName). GPUs that become free there are
+// reserved for it against pods of lower priority.
 #include <algorithm>
 #include <utility>
 
@@ -14,38 +14,38 @@ using placement::Demand;
 using placement::Pick;
 
 void ClusterLedger::Nominate(PodEntry& pod, const std::string& node) {
-  if (pod.nominated == node) return;
-  if (const auto old = nominated_.find(pod.nominated); old != nominated_.end()) {
-    old->second.erase(pod.ask.uid);
+  if (pod.nominated_node == node) return;
+  if (const auto old = nominated_.find(pod.nominated_node); old != nominated_.end()) {
+    old->second.erase(pod.request.uid);
     if (old->second.empty()) nominated_.erase(old);
   }
-  pod.nominated = node;
-  if (!node.empty()) nominated_[node].insert(pod.ask.uid);
+  pod.nominated_node = node;
+  if (!node.empty()) nominated_[node].insert(pod.request.uid);
 }
 
-// Highest priority first. As kube-scheduler: those of equal priority count, too.
-std::vector<const PodEntry*> ClusterLedger::NominatedBefore(const PodAsk& ask,
+// Sorted by priority, highest first. Pods of equal priority count too, as in kube-scheduler.
+std::vector<const PodEntry*> ClusterLedger::NominatedBefore(const PodRequest& request,
                                                             const std::string& node) const {
   std::vector<const PodEntry*> pods;
   const auto found = nominated_.find(node);
   if (found == nominated_.end()) return pods;
   for (const Uid& uid : found->second) {
     const PodEntry& pod = pods_.find(uid)->second;
-    // What is assumed holds its GPUs already.
-    if (uid == ask.uid || pod.standing != Standing::kWaiting) continue;
-    if (pod.ask.priority >= ask.priority && pod.ask.request.asks_for_devices()) {
+    // Assumed pods already hold their GPUs.
+    if (uid == request.uid || pod.binding_state != BindingState::kWaiting) continue;
+    if (pod.request.priority >= request.priority && pod.request.devices.requests_devices()) {
       pods.push_back(&pod);
     }
   }
   std::stable_sort(pods.begin(), pods.end(), [](const PodEntry* a, const PodEntry* b) {
-    return a->ask.priority > b->ask.priority;
+    return a->request.priority > b->request.priority;
   });
   return pods;
 }
 
 void ClusterLedger::AddTo(NodeTrial* trial, const PodEntry& pod) const {
-  if (!pod.place) return;
-  const placement::Pod& placed = *cluster_->Find(*pod.place);
+  if (!pod.placed_id) return;
+  const placement::PlacedPod& placed = *cluster_->Find(*pod.placed_id);
   trial->Add(cluster_->demand(placed.shape), placed.pick);
 }
 
@@ -58,14 +58,14 @@ NodeTrial ClusterLedger::TrialOf(const NodeEntry& node, const PodFilter& stays) 
   return trial;
 }
 
-// A nominated pod gets what is free now; where that is too little, what is free once the pods that
-// are being deleted have ended; where its victims are not deleted yet, what is free without pods of
-// lower priority.
+// Picks GPUs for each nominated pod: from the GPUs that are free now; else from those that are free
+// once the pods being deleted have ended; else, if its victims are not deleted yet, from those that
+// are free without pods of lower priority.
 std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
     const NodeEntry& node, std::span<const PodEntry* const> nominated) {
   std::vector<std::pair<Demand, Pick>> reserved;
   for (const PodEntry* pod : nominated) {
-    const Result<placement::PodDemand> demand = DemandOf(pod->ask);
+    const Result<placement::PodDemand> demand = DemandOf(pod->request);
     if (!demand.ok()) continue;
     const Demand wanted = GpusOnly(demand->demand);
     const auto pick_where = [&](const PodFilter& stays) {
@@ -73,38 +73,39 @@ std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
       for (const auto& [other, pick] : reserved) trial.Add(other, pick);
       return trial.PickFor(wanted);
     };
-    const int32_t priority = pod->ask.priority;
+    const int32_t priority = pod->request.priority;
     std::optional<Pick> pick = pick_where([](const PodEntry&) { return true; });
     if (!pick) pick = pick_where([](const PodEntry& other) { return !other.deleting; });
     if (!pick) {
       pick = pick_where([priority](const PodEntry& other) {
-        return !other.deleting && other.ask.priority >= priority;
+        return !other.deleting && other.request.priority >= priority;
       });
     }
-    // Else the nomination is out of date: the pod does not fit there any more.
+    // Without a pick the nomination is outdated: the pod no longer fits there.
     if (pick) reserved.emplace_back(wanted, *pick);
   }
   return reserved;
 }
 
-std::optional<NodeTrial> ClusterLedger::WithReserved(const PodAsk& ask, const NodeEntry& node) {
+std::optional<NodeTrial> ClusterLedger::WithReserved(const PodRequest& request,
+                                                     const NodeEntry& node) {
   if (nominated_.empty()) return std::nullopt;
-  const std::vector<const PodEntry*> nominated = NominatedBefore(ask, node.node.name);
+  const std::vector<const PodEntry*> nominated = NominatedBefore(request, node.node.name);
   if (nominated.empty()) return std::nullopt;
   NodeTrial trial = TrialOf(node, [](const PodEntry&) { return true; });
   for (const auto& [demand, pick] : ReservedOn(node, nominated)) trial.Add(demand, pick);
   return trial;
 }
 
-std::string_view ClusterLedger::ReservedReason(Question& question, const NodeEntry& node) {
-  const std::optional<NodeTrial> trial = WithReserved(question.ask, node);
-  if (!trial || trial->Fits(GpusOnly(question.demand.demand))) return "";
-  const PodEntry& first = *NominatedBefore(question.ask, node.node.name).front();
-  return question.reserved
+std::string_view ClusterLedger::ReservedReason(Query& query, const NodeEntry& node) {
+  const std::optional<NodeTrial> trial = WithReserved(query.request, node);
+  if (!trial || trial->Fits(GpusOnly(query.demand.demand))) return "";
+  const PodEntry& first = *NominatedBefore(query.request, node.node.name).front();
+  return query.reserved
       .insert_or_assign(node.node.name,
                         fmt::format("its GPUs are reserved for pod {} of priority {}, which is "
                                     "nominated to the node",
-                                    first.ask.Text(), first.ask.priority))
+                                    first.request.Text(), first.request.priority))
       .first->second;
 }
 

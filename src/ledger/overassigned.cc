@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs of which bound pods were assigned more than they have.
+// Finds GPUs that bound pods hold beyond their capacity.
 #include <algorithm>
 #include <bit>
 #include <tuple>
@@ -20,32 +20,31 @@ std::vector<ClusterLedger::Overassignment> ClusterLedger::Overassigned() const {
 }
 
 placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
-  placement::Pick pick = cluster_->Find(*pod.place)->pick;
+  placement::Pick pick = cluster_->Find(*pod.placed_id)->pick;
   for (size_t n = 0; n < pick.masks.size(); ++n) {
-    if (pod.guessed_asks.test(n)) pick.masks[n] = 0;
+    if (pod.guessed_gpu_demands.test(n)) pick.masks[n] = 0;
   }
   return pick;
 }
 
-// The older binding wins: pods take their GPUs in the order in which they were bound, and those
-// that find no room are in excess. Pods that are being deleted do not count, and neither do GPUs
-// that are only guessed.
+// The older binding wins: pods take their GPUs in the order of their bindings, and pods that find
+// no room are in excess. Pods that are being deleted and guessed GPUs do not count.
 void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const {
   std::vector<const PodEntry*> pods;
   for (const Uid& uid : PodsOn(node.node.name)) {
     const PodEntry& pod = pods_.find(uid)->second;
-    if (pod.place && pod.standing == Standing::kBound && !pod.deleting &&
+    if (pod.placed_id && pod.binding_state == BindingState::kBound && !pod.deleting &&
         AssignedPick(pod).all() != 0) {
       pods.push_back(&pod);
     }
   }
   std::sort(pods.begin(), pods.end(), [](const PodEntry* a, const PodEntry* b) {
-    return std::tie(a->bound_at, a->ask.uid) < std::tie(b->bound_at, b->ask.uid);
+    return std::tie(a->bound_at, a->request.uid) < std::tie(b->bound_at, b->request.uid);
   });
   NodeTrial trial(*cluster_, node.id);
   std::vector<const PodEntry*> kept;
   for (const PodEntry* pod : pods) {
-    const placement::Pod& placed = *cluster_->Find(*pod->place);
+    const placement::PlacedPod& placed = *cluster_->Find(*pod->placed_id);
     const placement::Demand& demand = cluster_->demand(placed.shape);
     const placement::Pick assigned = AssignedPick(*pod);
     if (trial.HasRoom(demand, assigned)) {
@@ -58,7 +57,8 @@ void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassig
       return (AssignedPick(*other).all() & wanted) != 0;
     };
     const auto older = std::find_if(kept.begin(), kept.end(), same_gpu);
-    if (older == kept.end()) continue;  // it alone is larger than the GPU: nothing to repair
+    // The pod alone exceeds the GPU, so an eviction does not help.
+    if (older == kept.end()) continue;
     const uint64_t shared = AssignedPick(**older).all() & wanted;
     const size_t position = static_cast<size_t>(std::countr_zero(shared));
     all->push_back({.node = node.node.name,

@@ -24,7 +24,7 @@ class OverassignedTest : public ::testing::Test {
     int gib = 80;  // of 80
     int gpu = 0;
   };
-  // As it was bound at that second.
+  // Binds the pod at that second.
   kube::PodObject Bind(const std::string& name, int second, Share share) {
     const bool whole = share.gib == 80;
     kube::PodObject pod = whole
@@ -45,8 +45,8 @@ class OverassignedTest : public ::testing::Test {
     std::vector<std::string> found;
     for (const auto& one : ledger_->Overassigned()) {
       EXPECT_EQ(one.node, "n");
-      found.push_back(
-          fmt::format("{} after {} on {}", one.excess->ask.name, one.older->ask.name, one.gpu));
+      found.push_back(fmt::format("{} after {} on {}", one.excess->request.name,
+                                  one.older->request.name, one.gpu));
     }
     return found;
   }
@@ -95,7 +95,7 @@ TEST_F(OverassignedTest, PodsThatLeaveOrThatNobodyAssignedDoNotCount) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-// It bypassed the scheduler, and one of its containers has started.
+// The pod bypassed the scheduler, and one of its containers has started.
 TEST_F(OverassignedTest, OfAPodThatIsGuessedInPartTheRestCounts) {
   kube::PodObject pod = GpuPod("older", {{names::kResourceGpu, "1"}});
   pod.containers.push_back(pod.containers[0]);

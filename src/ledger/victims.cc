@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pods must leave a node for another to get its GPUs there.
+// Chooses the pods to evict so that another pod fits on a node.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -15,13 +15,13 @@ struct Holder {
   const Uid* uid;
   const PodEntry* pod;
   bool proposed = false;
-  bool violates = false;  // a PodDisruptionBudget
+  bool violates = false;  // its eviction violates a PodDisruptionBudget
 };
 
 std::vector<bool> Violated(const Budgets& budgets, const std::vector<Holder>& holders) {
   std::vector<Budgets::Pod> pods;
   for (const Holder& holder : holders) {
-    pods.push_back({holder.pod->ask.ns, holder.pod->ask.name, &holder.pod->labels});
+    pods.push_back({holder.pod->request.ns, holder.pod->request.name, &holder.pod->labels});
   }
   return budgets.Violated(pods);
 }
@@ -31,14 +31,15 @@ int64_t CountViolated(const Budgets& budgets, const std::vector<Holder>& holders
   return std::count(violated.begin(), violated.end(), true);
 }
 
-// In this order pods come back, if there is room beside the new one: as kube-scheduler does it,
-// those first whose eviction violates a budget, then the highest priority; among equals those that
-// kube-scheduler would spare. Pods that are being deleted leave anyway.
+// The order in which pods are spared if there is room beside the new pod, as in kube-scheduler:
+// first pods whose eviction violates a budget, then by priority, then pods that kube-scheduler did
+// not propose. Pods that are being deleted come last.
 void SortBySparing(std::vector<Holder>* holders) {
   std::sort(holders->begin(), holders->end(), [](const Holder& a, const Holder& b) {
     const auto rank = [](const Holder& holder) {
-      return std::tuple(holder.pod->deleting, !holder.violates, -int64_t{holder.pod->ask.priority},
-                        holder.proposed, holder.uid->view());
+      return std::tuple(holder.pod->deleting, !holder.violates,
+                        -int64_t{holder.pod->request.priority}, holder.proposed,
+                        holder.uid->view());
     };
     return rank(a) < rank(b);
   });
@@ -46,24 +47,24 @@ void SortBySparing(std::vector<Holder>* holders) {
 
 }  // namespace
 
-std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& question,
+std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query,
                                                               std::string_view name,
                                                               const Eviction& proposed) {
   const auto known = nodes_.find(name);
   if (known == nodes_.end() || known->second.id == placement::kNoNode) return std::nullopt;
   const NodeEntry& node = known->second;
-  Eviction eviction;  // at first pods that go for other reasons than GPUs
+  Eviction eviction;  // starts with proposed pods without GPUs
   for (const Uid& uid : proposed.uids) {
     const auto pod = pods_.find(uid);
-    if (pod == pods_.end() || !pod->second.ask.request.asks_for_devices()) {
+    if (pod == pods_.end() || !pod->second.request.devices.requests_devices()) {
       eviction.uids.push_back(uid);
     }
   }
   const size_t without_gpus = eviction.uids.size();
   std::vector<Holder> holders;
   const auto may_leave = [&](const PodEntry& pod, bool is_proposed) {
-    if (!pod.place || pod.standing != Standing::kBound) return false;
-    return is_proposed || (budgets_.known() && pod.ask.priority < question.ask.priority);
+    if (!pod.placed_id || pod.binding_state != BindingState::kBound) return false;
+    return is_proposed || (budgets_.known() && pod.request.priority < query.request.priority);
   };
   for (const Uid& uid : PodsOn(known->first)) {
     const PodEntry& pod = pods_.find(uid)->second;
@@ -75,10 +76,10 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& qu
     return std::none_of(holders.begin(), holders.end(),
                         [&](const Holder& holder) { return holder.pod == &pod; });
   };
-  const placement::Demand wanted = GpusOnly(question.demand.demand);
+  const placement::Demand wanted = GpusOnly(query.demand.demand);
   NodeTrial trial = TrialOf(node, stays);
-  for (const PodEntry* pod : NominatedBefore(question.ask, known->first)) {
-    const Result<placement::PodDemand> demand = DemandOf(pod->ask);
+  for (const PodEntry* pod : NominatedBefore(query.request, known->first)) {
+    const Result<placement::PodDemand> demand = DemandOf(pod->request);
     if (!demand.ok()) continue;
     const placement::Demand reserved = GpusOnly(demand->demand);
     if (const auto pick = trial.PickFor(reserved)) trial.Add(reserved, *pick);
@@ -104,7 +105,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& qu
   if (eviction.uids.empty()) return std::nullopt;
   std::erase_if(leaving, [](const Holder& holder) { return holder.pod->deleting; });
   eviction.pdb_violations = CountViolated(budgets_, leaving);
-  // Labels of pods without GPUs are not known here: what kube-scheduler counted for them stays.
+  // Labels of pods without GPUs are not known here, so kube-scheduler's count for them is kept.
   if (without_gpus > 0) {
     eviction.pdb_violations +=
         std::max<int64_t>(0, proposed.pdb_violations - CountViolated(budgets_, by_proposal));

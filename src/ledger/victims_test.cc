@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preemption: which pods leave, which budgets that violates, and for whom their GPUs are kept.
+// Tests preemption: which pods are evicted, which budgets that violates, and for which pods GPUs
+// are reserved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,10 +30,12 @@ class VictimsTest : public ::testing::Test {
     pod.meta.labels = {{"app", name}, {"team", "a"}};
     return pod;
   }
-  ClusterLedger::Question Ask(const kube::PodObject& pod) { return ledger_->Ask(pod).value(); }
-  // The pod as it is once it runs on "n".
+  ClusterLedger::Query MakeQuery(const kube::PodObject& pod) {
+    return ledger_->MakeQuery(pod).value();
+  }
+  // Makes the pod run on "n".
   kube::PodObject Run(const kube::PodObject& pod) {
-    const auto assumed = ledger_->Assume(Ask(pod), "n", std::chrono::seconds(1));
+    const auto assumed = ledger_->Assume(MakeQuery(pod), "n", std::chrono::seconds(1));
     kube::PodObject bound = BoundPod(pod, "n", assumed.value().annotations);
     ledger_->SetPod(bound);
     return bound;
@@ -45,7 +48,7 @@ class VictimsTest : public ::testing::Test {
     pod.nominated_node = node;
     ledger_->SetPod(pod);
   }
-  // Which pods' label `key` has `value`.
+  // Sets a budget that selects pods whose label `key` has `value`.
   void SetBudget(const std::string& name, const std::string& key, const std::string& value,
                  int allowed) {
     kube::PodDisruptionBudgetObject budget{.meta = {.name = name, .ns = "ns"},
@@ -55,8 +58,8 @@ class VictimsTest : public ::testing::Test {
     ledger_->budgets().Set(budget);
   }
   std::string Refusal(const kube::PodObject& pod) {
-    ClusterLedger::Question question = Ask(pod);
-    const Verdict verdict = ledger_->Judge(question, "n");
+    ClusterLedger::Query query = MakeQuery(pod);
+    const Verdict verdict = ledger_->Evaluate(query, "n");
     return verdict.fits ? "" : std::string(verdict.reason);
   }
 
@@ -68,29 +71,30 @@ TEST_F(VictimsTest, TheFewestOfLowerPriorityLeave) {
   ledger_->SetNode(GpuNode("n", 2));
   const Uid low = Run(Whole("low", 1)).meta.uid;
   const Uid middle = Run(Whole("middle", 5)).meta.uid;
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->uids, Uids{low});
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {low, middle}})->uids,
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->uids, Uids{low});
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {.uids = {low, middle}})->uids,
             Uids{low});
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 2)), "n", {.uids = {low}})->uids.size(), 2u);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 3, 2)), "n", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {low}})->uids.size(),
+            2u);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 3, 2)), "n", {}), std::nullopt);
 }
 
 TEST_F(VictimsTest, PodsOfEqualPriorityAndThoseThatAreNotBoundYetStay) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("equal", 10));
-  ASSERT_TRUE(ledger_->Assume(Ask(Whole("assumed", 1)), "n", std::chrono::seconds(9)).ok());
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {}), std::nullopt);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "unknown", {}), std::nullopt);
+  ASSERT_TRUE(ledger_->Assume(MakeQuery(Whole("assumed", 1)), "n", std::chrono::seconds(9)).ok());
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "unknown", {}), std::nullopt);
 }
 
 TEST_F(VictimsTest, AskingChangesNothing) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("low", 1));
   Run(Whole("middle", 5));
-  const ClusterLedger::Question question = Ask(Whole("wants", 10));
+  const ClusterLedger::Query query = MakeQuery(Whole("wants", 10));
   const uint64_t version = ledger_->cluster().version();
-  EXPECT_TRUE(ledger_->Victims(question, "n", {}));
-  EXPECT_EQ(ledger_->cluster().version(), version);  // what is cached stays good
+  EXPECT_TRUE(ledger_->Victims(query, "n", {}));
+  EXPECT_EQ(ledger_->cluster().version(), version);  // caches stay valid
   EXPECT_EQ(ledger_->cluster().free_milli(), 0);
 }
 
@@ -99,10 +103,10 @@ TEST_F(VictimsTest, APodUnderABudgetIsEvictedLast) {
   const Uid guarded = Run(Whole("guarded", 1)).meta.uid;
   const Uid free = Run(Whole("free", 5)).meta.uid;
   SetBudget("one", "app", "guarded", 0);
-  // Although its priority is the lower one.
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {guarded}}),
+  // Although it has the lower priority.
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {.uids = {guarded}}),
             (Eviction{{free}, 0}));
-  const auto both = ledger_->Victims(Ask(Whole("wants", 10, 2)), "n", {.uids = {free}});
+  const auto both = ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {free}});
   EXPECT_THAT(both->uids, UnorderedElementsAre(guarded, free));
   EXPECT_EQ(both->pdb_violations, 1);
 }
@@ -111,25 +115,25 @@ TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
   ledger_->SetNode(GpuNode("n", 4));
   for (const char* name : {"a", "b", "c", "d"}) Run(Whole(name, 1));
   SetBudget("team", "team", "a", 1);
-  EXPECT_EQ(
-      ledger_->Victims(Ask(Whole("wants", 10, 3)), "n", {.uids = {Uid("uid-a")}})->pdb_violations,
-      2);
-  // What kube-scheduler counted for pods that stay does not count.
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 3)), "n", {.uids = {Uid("uid-a")}})
+                ->pdb_violations,
+            2);
+  // Violations that kube-scheduler counted for spared pods are dropped.
   EXPECT_EQ(ledger_
-                ->Victims(Ask(Whole("wants", 10)), "n",
+                ->Victims(MakeQuery(Whole("wants", 10)), "n",
                           {.uids = {Uid("uid-a"), Uid("uid-b")}, .pdb_violations = 1})
                 ->pdb_violations,
             0);
-  // A pod without GPUs, of which only kube-scheduler knows.
+  // A pod without GPUs, whose labels only kube-scheduler knows.
   EXPECT_EQ(ledger_
-                ->Victims(Ask(Whole("wants", 10)), "n",
+                ->Victims(MakeQuery(Whole("wants", 10)), "n",
                           {.uids = {Uid("uid-a"), Uid("uid-plain")}, .pdb_violations = 1})
                 ->pdb_violations,
             1);
   SetBudget("other-team", "team", "b", 0);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
   ledger_->budgets().Remove("ns", "team");
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 4)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 4)), "n", {})->pdb_violations, 0);
 }
 
 TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusAreThoseThatNoneWithGpusExplains) {
@@ -138,7 +142,7 @@ TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusAreThoseThatNoneWithGpusExplains)
   Run(Whole("b", 1));
   SetBudget("team", "team", "a", 0);
   EXPECT_EQ(ledger_
-                ->Victims(Ask(Whole("wants", 10)), "n",
+                ->Victims(MakeQuery(Whole("wants", 10)), "n",
                           {.uids = {Uid("uid-a"), Uid("uid-plain")}, .pdb_violations = 2})
                 ->pdb_violations,
             2);
@@ -150,14 +154,14 @@ TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
   kube::PodDisruptionBudgetObject budget{.meta = {.name = "all", .ns = "ns"},
                                          .selector = kube::LabelSelector{}};
   ledger_->budgets().Set(budget);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 1);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 1);
   budget.disrupted = {"a"};
   ledger_->budgets().Set(budget);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
   budget.disrupted = {};
   budget.selector.reset();  // selects nothing
   ledger_->budgets().Set(budget);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
 }
 
 TEST_F(VictimsTest, WithoutTheBudgetsNoOtherPodIsNamed) {
@@ -165,9 +169,10 @@ TEST_F(VictimsTest, WithoutTheBudgetsNoOtherPodIsNamed) {
   ledger_->SetNode(GpuNode("n", 2));
   const Uid low = Run(Whole("low", 1)).meta.uid;
   Run(Whole("middle", 5));
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {low}, .pdb_violations = 1}),
-            (Eviction{{low}, 1}));
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 2)), "n", {.uids = {low}}), std::nullopt);
+  EXPECT_EQ(
+      ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {.uids = {low}, .pdb_violations = 1}),
+      (Eviction{{low}, 1}));
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {low}}), std::nullopt);
 }
 
 TEST_F(VictimsTest, PodsThatAreLeavingGoFirst) {
@@ -176,21 +181,22 @@ TEST_F(VictimsTest, PodsThatAreLeavingGoFirst) {
   kube::PodObject leaving = Run(Whole("b-leaves", 5));
   Delete(leaving);
   SetBudget("all", "team", "a", 0);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {}), (Eviction{{leaving.meta.uid}, 0}));
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {}),
+            (Eviction{{leaving.meta.uid}, 0}));
 }
 
 TEST_F(VictimsTest, GpusOfANominatedPodAreNotForALowerOne) {
   ledger_->SetNode(GpuNode("n", 2));
   Nominate(Whole("high", 100), "n");
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");  // there are two
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");  // there are two free GPUs
   EXPECT_THAT(Refusal(Whole("low", 1, 2)), HasSubstr("reserved for pod ns/high of priority 100"));
   EXPECT_THAT(Refusal(Whole("equal", 100, 2)), HasSubstr("reserved"));
   EXPECT_EQ(Refusal(Whole("higher", 101, 2)), "");
   EXPECT_EQ(Refusal(Whole("high", 100, 1)), "");
-  // Nor does it help to evict others: the nominated pod is not there to be evicted.
+  // Evictions do not help either: the nominated pod is not on the node.
   Run(Whole("old", 0));
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1, 2)), "n", {}), std::nullopt);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1)), "n", {})->uids, Uids{Uid("uid-old")});
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("low", 1, 2)), "n", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("low", 1)), "n", {})->uids, Uids{Uid("uid-old")});
 }
 
 TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {
@@ -207,7 +213,7 @@ TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {
   Nominate(high, "n");
   ledger_->RemovePod(high.meta.uid);
   EXPECT_EQ(Refusal(Whole("low", 1)), "");
-  // One that can never fit there keeps nothing from others.
+  // A nominated pod that can never fit reserves nothing.
   Nominate(Whole("huge", 100, 8), "n");
   EXPECT_EQ(Refusal(Whole("low", 1)), "");
 }
@@ -216,7 +222,7 @@ TEST_F(VictimsTest, WhatIsFreeWhileVictimsEndIsKeptToo) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject victim = Run(Whole("victim", 1));
   Nominate(Whole("high", 100, 2), "n");
-  // Before its deletion is seen, while it ends, and after.
+  // Before the deletion is observed, while the pod ends, and afterwards.
   EXPECT_NE(Refusal(Whole("low", 1)), "");
   Delete(victim);
   EXPECT_NE(Refusal(Whole("low", 1)), "");
@@ -269,11 +275,11 @@ TEST_F(VictimsTest, ANominatedShareKeepsTheGpuThatItFillsMost) {
 TEST_F(VictimsTest, ALowerPodTakesWhatTheNominatedOneLeaves) {
   ledger_->SetNode(GpuNode("n", 4));
   Nominate(Whole("high", 100, 3), "n");
-  const auto low = ledger_->Assume(Ask(Whole("low", 1)), "n", std::chrono::seconds(1));
+  const auto low = ledger_->Assume(MakeQuery(Whole("low", 1)), "n", std::chrono::seconds(1));
   ASSERT_TRUE(low.ok()) << low.status().ToString();
-  const auto second = ledger_->Assume(Ask(Whole("second", 1)), "n", std::chrono::seconds(1));
+  const auto second = ledger_->Assume(MakeQuery(Whole("second", 1)), "n", std::chrono::seconds(1));
   EXPECT_EQ(second.status().code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(ledger_->Assume(Ask(Whole("high", 100, 3)), "n", std::chrono::seconds(1)).ok());
+  EXPECT_TRUE(ledger_->Assume(MakeQuery(Whole("high", 100, 3)), "n", std::chrono::seconds(1)).ok());
 }
 
 }  // namespace

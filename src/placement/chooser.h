@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses GPUs of one node by id for a request of `size` whole GPUs: the answer to
-// GetPreferredAllocation. linked_groups.h defines the best choice and its cost. Not for choosing
+// GetPreferredAllocation. linked_groups.h defines the best choice and its cost. Does not choose
 // nodes or parts of GPUs.
 //
 // Threads: immutable after construction; callable from any thread.
@@ -35,8 +35,8 @@ class Chooser {
 
   const Topology& topology() const { return topology_; }
 
-  // The chosen ids by position. Empty, as with NVIDIA's plugin, where no such set exists: size <=
-  // 0, fewer than `size` available, more than `size` in `must_include`, or a `must_include` that is
+  // The chosen ids by position. Empty, as with NVIDIA's plugin, if no such set exists: size <= 0,
+  // fewer than `size` available, more than `size` in `must_include`, or a `must_include` that is
   // not available. NOT_FOUND for an id that is not in the topology; a repeated id counts once.
   Result<std::vector<std::string>> ChooseDevices(const std::vector<std::string>& available,
                                                  const std::vector<std::string>& must_include,

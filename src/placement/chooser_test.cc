@@ -23,7 +23,7 @@ std::vector<std::string> IdsOf(const Topology& topology, uint32_t mask) {
   return ids;
 }
 
-std::vector<int> Ask(const Chooser& chooser, uint32_t available, uint32_t must, int size) {
+std::vector<int> Choose(const Chooser& chooser, uint32_t available, uint32_t must, int size) {
   const Topology& topology = chooser.topology();
   const auto ids = chooser.ChooseDevices(IdsOf(topology, available), IdsOf(topology, must), size);
   EXPECT_TRUE(ids.ok()) << ids.status().ToString();
@@ -61,7 +61,8 @@ void ExpectEqualToReference(const Topology& topology, int questions, testing::Se
     const uint32_t available = i % 4 == 0 ? everything : random() & everything;
     const uint32_t must = random() % 3 == 0 ? random() & random() & random() & available : 0;
     const int size = 1 + random() % topology.ids.size();
-    EXPECT_EQ(MaskOf(Ask(chooser, available, must, size)), reference.Choose(available, must, size))
+    EXPECT_EQ(MaskOf(Choose(chooser, available, must, size)),
+              reference.Choose(available, must, size))
         << topology.ids.size() << " GPUs, available " << available << " must " << must << " size "
         << size;
   }
@@ -83,24 +84,24 @@ TEST(ChooserTest, EqualsASlowerExactSearchOnSixteenGpus) {
 
 TEST(ChooserTest, TwoOfEightAreAnNvLinkPair) {
   const Chooser chooser(testing::NvLinkPairs(8));
-  EXPECT_THAT(Ask(chooser, 0b11111111, 0, 2), ElementsAre(0, 1));
-  EXPECT_THAT(Ask(chooser, 0b11011010, 0, 2), ElementsAre(6, 7));
+  EXPECT_THAT(Choose(chooser, 0b11111111, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(Choose(chooser, 0b11011010, 0, 2), ElementsAre(6, 7));
 }
 
 TEST(ChooserTest, OneGpuIsTakenWhereNoPairBreaks) {
   const Chooser chooser(testing::NvLinkPairs(8));
-  EXPECT_THAT(Ask(chooser, 0b11111101, 0, 1), ElementsAre(0));
-  EXPECT_THAT(Ask(chooser, 0b10111111, 0, 1), ElementsAre(7));
-  EXPECT_THAT(Ask(chooser, 0b11001111, 0, 1), ElementsAre(6))
+  EXPECT_THAT(Choose(chooser, 0b11111101, 0, 1), ElementsAre(0));
+  EXPECT_THAT(Choose(chooser, 0b10111111, 0, 1), ElementsAre(7));
+  EXPECT_THAT(Choose(chooser, 0b11001111, 0, 1), ElementsAre(6))
       << "0-3 stay whole for a request of four";
-  EXPECT_THAT(Ask(chooser, 0b00110011, 0, 1), ElementsAre(0)) << "all remaining GPUs are equal";
+  EXPECT_THAT(Choose(chooser, 0b00110011, 0, 1), ElementsAre(0)) << "all remaining GPUs are equal";
 }
 
 TEST(ChooserTest, TwoGpusLeaveTheWholeQuadWhole) {
   const Chooser chooser(testing::NvLinkQuads(8));
-  EXPECT_THAT(Ask(chooser, 0b11110011, 0, 2), ElementsAre(0, 1));
-  EXPECT_THAT(Ask(chooser, 0b00111111, 0, 2), ElementsAre(4, 5));
-  EXPECT_THAT(Ask(chooser, 0b11111110, 0, 1), ElementsAre(1));
+  EXPECT_THAT(Choose(chooser, 0b11110011, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(Choose(chooser, 0b00111111, 0, 2), ElementsAre(4, 5));
+  EXPECT_THAT(Choose(chooser, 0b11111110, 0, 1), ElementsAre(1));
 }
 
 TEST(ChooserTest, NvSwitchCountsAsNvLinks) {
@@ -109,35 +110,35 @@ TEST(ChooserTest, NvSwitchCountsAsNvLinks) {
     if (a < 6 && b < 6) return {device::PcieLevel::kSystem, 18, true};
     return {a == 6 ? device::PcieLevel::kSingleSwitch : device::PcieLevel::kSystem, 0, false};
   });
-  EXPECT_THAT(Ask(Chooser(topology), 0xff, 0, 2), ElementsAre(0, 1));
-  EXPECT_THAT(Ask(Chooser(topology), 0xff, 0, 1), ElementsAre(6));
+  EXPECT_THAT(Choose(Chooser(topology), 0xff, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(Choose(Chooser(topology), 0xff, 0, 1), ElementsAre(6));
 }
 
 TEST(ChooserTest, UnknownLinksAreDecidedByNumaNodeAndPosition) {
   const Chooser chooser(testing::UnknownLinks(8));  // NUMA node 0: 0-3, node 1: 4-7
-  EXPECT_THAT(Ask(chooser, 0xff, 0, 3), ElementsAre(0, 1, 2));
-  EXPECT_THAT(Ask(chooser, 0b11110011, 0, 2), ElementsAre(0, 1));
-  EXPECT_THAT(Ask(chooser, 0b11111011, 0, 4), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(Ask(chooser, 0b11110011, 0, 1), ElementsAre(0)) << "node 0 is broken already";
-  EXPECT_THAT(Ask(Chooser(testing::MakeTopology(4, 0, [](int, int) { return device::Link(); })),
-                  0b1110, 0, 2),
+  EXPECT_THAT(Choose(chooser, 0xff, 0, 3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Choose(chooser, 0b11110011, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(Choose(chooser, 0b11111011, 0, 4), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(Choose(chooser, 0b11110011, 0, 1), ElementsAre(0)) << "node 0 is broken already";
+  EXPECT_THAT(Choose(Chooser(testing::MakeTopology(4, 0, [](int, int) { return device::Link(); })),
+                     0b1110, 0, 2),
               ElementsAre(1, 2));
 }
 
 TEST(ChooserTest, IncludesTheRequiredGpus) {
   const Chooser chooser(testing::NvLinkPairs(8));
-  EXPECT_THAT(Ask(chooser, 0xff, 0b101, 2), ElementsAre(0, 2));
-  EXPECT_THAT(Ask(chooser, 0xff, 0b100, 2), ElementsAre(2, 3));
+  EXPECT_THAT(Choose(chooser, 0xff, 0b101, 2), ElementsAre(0, 2));
+  EXPECT_THAT(Choose(chooser, 0xff, 0b100, 2), ElementsAre(2, 3));
 }
 
 TEST(ChooserTest, ReturnsNothingWithoutAValidSet) {
   const Chooser chooser(testing::NvLinkPairs(8));
-  EXPECT_THAT(Ask(chooser, 0xff, 0, 0), IsEmpty());
-  EXPECT_THAT(Ask(chooser, 0xff, 0, -1), IsEmpty());
-  EXPECT_THAT(Ask(chooser, 0b11, 0, 3), IsEmpty());
-  EXPECT_THAT(Ask(chooser, 0b11, 0b100, 2), IsEmpty());
-  EXPECT_THAT(Ask(chooser, 0xff, 0b111, 2), IsEmpty());
-  EXPECT_THAT(Ask(chooser, 0, 0, 1), IsEmpty());
+  EXPECT_THAT(Choose(chooser, 0xff, 0, 0), IsEmpty());
+  EXPECT_THAT(Choose(chooser, 0xff, 0, -1), IsEmpty());
+  EXPECT_THAT(Choose(chooser, 0b11, 0, 3), IsEmpty());
+  EXPECT_THAT(Choose(chooser, 0b11, 0b100, 2), IsEmpty());
+  EXPECT_THAT(Choose(chooser, 0xff, 0b111, 2), IsEmpty());
+  EXPECT_THAT(Choose(chooser, 0, 0, 1), IsEmpty());
 }
 
 TEST(ChooserTest, RefusesAnUnknownId) {
@@ -163,10 +164,10 @@ TEST(ChooserTest, OrderAndRepetitionOfIdsDoNotMatter) {
 
 TEST(ChooserTest, NodesOfMoreThanSixteenGpusGetGoodGroups) {
   const Chooser chooser(testing::NvLinkQuads(32));
-  EXPECT_THAT(Ask(chooser, 0xfffffff1, 0, 4), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(Ask(chooser, 0xffffffff, 0b1000000, 2), ElementsAre(6, 7));
-  EXPECT_EQ(Ask(chooser, 0xffffffff, 0, 32).size(), 32u);
-  EXPECT_THAT(Ask(Chooser(testing::UnknownLinks(24)), 0xfff00f, 0, 6),
+  EXPECT_THAT(Choose(chooser, 0xfffffff1, 0, 4), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(Choose(chooser, 0xffffffff, 0b1000000, 2), ElementsAre(6, 7));
+  EXPECT_EQ(Choose(chooser, 0xffffffff, 0, 32).size(), 32u);
+  EXPECT_THAT(Choose(Chooser(testing::UnknownLinks(24)), 0xfff00f, 0, 6),
               ElementsAre(12, 13, 14, 15, 16, 17));
 }
 

@@ -38,15 +38,15 @@ Result<size_t> Number(std::vector<std::string>& names, std::string_view name, si
 }  // namespace
 
 struct Cluster::PodSlot {
-  Pod pod;
+  PlacedPod pod;
   uint32_t generation = 0;
   uint32_t in_node = 0;  // position in node_pods_
   bool used = false;
 };
 
 PodClass ClassOf(const Demand& demand) {
-  if (demand.asks.empty()) return PodClass::kNoGpu;
-  if (demand.asks.size() == 1 && !demand.asks[0].whole()) return PodClass::kShare;
+  if (demand.gpu_demands.empty()) return PodClass::kNoGpu;
+  if (demand.gpu_demands.size() == 1 && !demand.gpu_demands[0].whole()) return PodClass::kShare;
   switch (demand.gpus()) {
     case 1:
       return PodClass::kOne;
@@ -163,7 +163,7 @@ NodeId Cluster::NewNodeId() {
     return id;
   }
   const NodeId id = static_cast<NodeId>(size_++);
-  if (id / kChunkNodes == chunks_.size()) chunks_.push_back(std::make_shared<NodeChunk>());
+  if (id / kChunkNodes == chunks_.size()) chunks_.push_back(std::make_unique<NodeChunk>());
   node_pods_.emplace_back();
   return id;
 }
@@ -173,28 +173,28 @@ NodeId Cluster::NewNodeId() {
 void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
   // Adds the new GPUs before dropping the old ones, so that a GPU that stays keeps its number.
   for (size_t i = 0; i < gpus.size(); ++i) {
-    gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].cut_from);
+    gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].parent_uuid);
   }
-  NodeChunk& chunk = Writable(id);
+  NodeChunk& chunk = ChunkOf(id);
   const size_t slot = id % kChunkNodes;
   const NodeState& old = chunk.nodes[slot];
   if (old.present) DropNames(*chunk.specs[slot]);
   state.first_gpu = old.first_gpu;
-  state.gpu_room = old.gpu_room;
-  if (state.gpu_room < gpus.size()) {
+  state.gpu_capacity = old.gpu_capacity;
+  if (state.gpu_capacity < gpus.size()) {
     state.first_gpu = static_cast<uint32_t>(chunk.gpus.size());
-    state.gpu_room = static_cast<uint16_t>(gpus.size());
+    state.gpu_capacity = static_cast<uint16_t>(gpus.size());
     chunk.gpus.resize(state.first_gpu + gpus.size());
   }
   std::copy(gpus.begin(), gpus.end(), chunk.gpus.begin() + state.first_gpu);
   chunk.nodes[slot] = state;
-  chunk.specs[slot] = std::make_shared<const NodeSpec>(std::move(spec));
+  chunk.specs[slot] = std::make_unique<const NodeSpec>(std::move(spec));
   CountMilli(chunk.View(slot), 1);
   Touch(id);
 }
 
 void Cluster::DropNames(const NodeSpec& spec) {
-  for (const GpuSpec& gpu : spec.gpus) gpu_names_.Drop(gpu.uuid, gpu.cut_from);
+  for (const GpuSpec& gpu : spec.gpus) gpu_names_.Drop(gpu.uuid, gpu.parent_uuid);
 }
 
 Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
@@ -228,7 +228,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   CountMilli(node(id), -1);
   Install(id, std::move(spec), state, std::move(gpus));
   for (const PodId pod : node_pods_[id]) {
-    Pod& moved = pods_[NumberOf(pod)].pod;
+    PlacedPod& moved = pods_[NumberOf(pod)].pod;
     for (uint64_t& mask : moved.pick.masks) {
       uint64_t now = 0;
       for (uint64_t left = mask; left != 0; left &= left - 1) {
@@ -247,7 +247,7 @@ Status Cluster::RemoveNode(NodeId id) {
   CountMilli(node(id), -1);
   by_name_.erase(spec(id).name);
   DropNames(spec(id));
-  NodeChunk& chunk = Writable(id);
+  NodeChunk& chunk = ChunkOf(id);
   NodeState& state = chunk.nodes[id % kChunkNodes];
   state.present = state.schedulable = false;
   state.gpu_count = 0;
@@ -315,7 +315,7 @@ Cluster::PodSlot* Cluster::SlotOf(PodId pod) {
   return slot.used && slot.generation == GenerationOf(pod) ? &slot : nullptr;
 }
 
-const Pod* Cluster::Find(PodId pod) const {
+const PlacedPod* Cluster::Find(PodId pod) const {
   const PodSlot* slot = const_cast<Cluster*>(this)->SlotOf(pod);
   return slot ? &slot->pod : nullptr;
 }
@@ -340,22 +340,22 @@ std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]
 
 // Takes (1) or frees (-1) what the pod holds. A pod with a whole GPU takes all of its memory, so
 // that freeing is exact however many adopted pods are on it.
-void Cluster::Apply(const Pod& pod, int sign) {
+void Cluster::Apply(const PlacedPod& pod, int sign) {
   const Demand& demand = this->demand(pod.shape);
-  NodeChunk& chunk = Writable(pod.node);
+  NodeChunk& chunk = ChunkOf(pod.node);
   NodeState& state = chunk.nodes[pod.node % kChunkNodes];
   state.cpu_free -= sign * demand.cpu_milli;
   state.memory_free -= sign * demand.memory.count();
   state.pods_by_class[static_cast<size_t>(ClassOf(demand))] += sign;
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    const GpuAsk& ask = demand.asks[n];
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    const GpuDemand& gpu_demand = demand.gpu_demands[n];
     for (uint64_t left = pod.pick.masks[n]; left != 0; left &= left - 1) {
       GpuState& gpu = chunk.gpus[state.first_gpu + std::countr_zero(left)];
       const int before = std::max<int>(gpu.free_milli, 0);
-      gpu.free_milli -= sign * static_cast<int32_t>(ask.milli.count());
-      gpu.free_bytes -= sign * (ask.whole() ? gpu.total_bytes : ask.bytes.count());
+      gpu.free_milli -= sign * static_cast<int32_t>(gpu_demand.milli.count());
+      gpu.free_bytes -= sign * (gpu_demand.whole() ? gpu.total_bytes : gpu_demand.bytes.count());
       gpu.pods += sign;
-      if (ask.whole()) gpu.held_whole = sign > 0;
+      if (gpu_demand.whole()) gpu.held_whole = sign > 0;
       gpu.slack = SlackNow(gpu);
       if (gpu.healthy && gpu.kind == kWholeDevice) {
         free_milli_ += std::max<int>(gpu.free_milli, 0) - before;
@@ -365,21 +365,7 @@ void Cluster::Apply(const Pod& pod, int sign) {
   Touch(pod.node);
 }
 
-// --- Readers
-
-// Copies a chunk that a snapshot holds before writing to it. A reader on another thread that
-// released the chunk did so before the count was read: `counted` is released after the count is
-// read, which orders the reader's reads before the writes that follow.
-NodeChunk& Cluster::Writable(NodeId id) {
-  std::shared_ptr<NodeChunk>& chunk = chunks_[id / kChunkNodes];
-  bool held = false;
-  {
-    const std::shared_ptr<NodeChunk> counted = chunk;
-    held = counted.use_count() > 2;
-  }
-  if (held) chunk = std::make_shared<NodeChunk>(*chunk);
-  return *chunk;
-}
+// --- Changes
 
 void Cluster::Touch(NodeId id) {
   // The log must cover a pass through the cluster; otherwise a rarely used shape rescores every
@@ -402,14 +388,6 @@ bool Cluster::ChangesSince(uint64_t version, std::vector<NodeId>* changed) const
   if (version_ - version >= log_.size()) return false;
   for (uint64_t v = version + 1; v <= version_; ++v) changed->push_back(log_[v % log_.size()]);
   return true;
-}
-
-Snapshot Cluster::GetSnapshot() const {
-  Snapshot snapshot;
-  snapshot.size_ = size_;
-  snapshot.version_ = version_;
-  snapshot.chunks_.assign(chunks_.begin(), chunks_.end());
-  return snapshot;
 }
 
 }  // namespace tessera::placement

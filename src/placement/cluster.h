@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that placement decides on: nodes, the free parts of their GPUs, and the pods that hold
-// the rest. Updated in place as pods and nodes come and go; other readers get an immutable
-// Snapshot. Not for decisions (policy.h), nor for pod identities: the caller maps names to ids.
+// the rest. Updated in place as pods and nodes are added and removed. Does not decide (policy.h)
+// and does not know pod names: the caller maps them to ids.
 //
 // Place never gives out more of a GPU or a node than it has, and a whole GPU excludes all other
-// pods. Adopt records pods that already run, even where they take too much: free amounts are then
+// pods. Adopt records pods that already run, even if they take too much: free amounts are then
 // negative, and nothing more is placed there until they recover.
 //
-// Threads: a Cluster belongs to one thread; a Snapshot may be read and dropped by any thread.
-// Cost: Place and Remove touch one node; with a snapshot alive the first change to a node copies
-// the 64 nodes around it. GetSnapshot copies one pointer for 64 nodes.
+// Threads: one. Cost: Place and Remove touch one node.
 #pragma once
 
 #include <array>
@@ -39,10 +37,10 @@ inline constexpr NodeId kNoNode = UINT32_MAX;
 struct GpuSpec {
   std::string uuid;  // empty in traces: its position identifies it
   std::string model;
-  Bytes memory;             // 0: unknown; pods that ask for an amount of memory do not fit
+  Bytes memory;             // 0: unknown; pods that request an amount of memory do not fit
   std::string mig_profile;  // "1g.10gb" for a slice; empty for a GPU
   bool healthy = true;
-  std::string cut_from;  // UUID of the slice's GPU
+  std::string parent_uuid;  // UUID of the GPU that contains the slice; empty for a GPU
 
   bool operator==(const GpuSpec&) const = default;
 };
@@ -93,15 +91,15 @@ struct NodeState {
   const LinkedGroups* groups = nullptr;  // of its NodeSpec
   uint32_t first_gpu = 0;                // in its chunk
   uint16_t gpu_count = 0;
-  uint16_t gpu_room = 0;     // GPUs for which the chunk reserves room
-  ModelId model = kNoModel;  // of all its GPUs; kNoModel without GPUs or if they differ
-  bool present = false;      // false once the node is gone
+  uint16_t gpu_capacity = 0;  // GPUs for which the chunk has space
+  ModelId model = kNoModel;   // of all its GPUs; kNoModel without GPUs or if they differ
+  bool present = false;       // false once the node is removed
   bool schedulable = false;
   bool mixed_models = false;
   std::array<uint32_t, kPodClasses> pods_by_class{};
 };
 
-// One node; valid until the cluster or snapshot that returned it changes or is destroyed.
+// One node; valid until its cluster changes or is destroyed.
 struct NodeView {
   const NodeState* state;
   std::span<const GpuState> gpus;
@@ -109,11 +107,11 @@ struct NodeView {
   const NodeState* operator->() const { return state; }
 };
 
-// 64 nodes, so that a copy is small and a snapshot of 5,000 nodes is 79 pointers.
+// Nodes are stored in chunks of 64, so that a node with more GPUs moves only its chunk's GPUs.
 inline constexpr size_t kChunkNodes = 64;
 struct NodeChunk {
   std::array<NodeState, kChunkNodes> nodes;
-  std::array<std::shared_ptr<const NodeSpec>, kChunkNodes> specs;
+  std::array<std::unique_ptr<const NodeSpec>, kChunkNodes> specs;
   std::vector<GpuState> gpus;
 
   NodeView View(size_t slot) const {
@@ -122,23 +120,7 @@ struct NodeChunk {
   }
 };
 
-class Snapshot {
- public:
-  size_t size() const { return size_; }  // node ids are below it; some may be gone
-  uint64_t version() const { return version_; }
-  NodeView node(NodeId id) const { return chunks_[id / kChunkNodes]->View(id % kChunkNodes); }
-  const NodeSpec& spec(NodeId id) const {
-    return *chunks_[id / kChunkNodes]->specs[id % kChunkNodes];
-  }
-
- private:
-  friend class Cluster;
-  size_t size_ = 0;
-  uint64_t version_ = 0;
-  std::vector<std::shared_ptr<const NodeChunk>> chunks_;
-};
-
-struct Pod {
+struct PlacedPod {
   ShapeId shape = 0;
   NodeId node = kNoNode;
   Pick pick;
@@ -162,22 +144,22 @@ class Cluster {
   std::string_view NameOfKind(KindId kind) const { return kinds_[kind]; }
   size_t model_count() const { return models_.size(); }
   // The GPU or MIG slice of this UUID and the slices of that GPU, ascending; empty if no node has
-  // it. Numbers disappear with the GPU, so look them up for each decision.
+  // it. A GpuId becomes invalid when its GPU is removed, so look it up for each decision.
   std::vector<GpuId> FindGpus(std::string_view uuid) const { return gpu_names_.Find(uuid); }
 
   // --- Nodes.
   // ALREADY_EXISTS for a name that is present; INVALID_ARGUMENT for negative or impossible numbers.
-  // Ids of removed nodes are reused, so that nodes that come and go take no memory.
+  // Ids of removed nodes are reused, so that replaced nodes take no additional memory.
   Result<NodeId> AddNode(NodeSpec spec);
-  // Replaces a node's spec: GPUs came, went or became unhealthy, or the node was cordoned. Pods
-  // stay on their GPUs, which are matched by UUID; a GPU that is gone stays listed as unhealthy
-  // while pods hold it.
+  // Replaces a node's spec, after GPUs were added, removed or became unhealthy, or the node was
+  // cordoned. Pods stay on their GPUs, which are matched by UUID. A removed GPU stays listed as
+  // unhealthy while pods hold it.
   Status UpdateNode(NodeId id, NodeSpec spec);
   // Removes the node and its pods.
   Status RemoveNode(NodeId id);
-  NodeId FindNode(std::string_view name) const;  // kNoNode where there is none
+  NodeId FindNode(std::string_view name) const;  // kNoNode if there is none
 
-  size_t size() const { return size_; }  // node ids are below it; some may be gone
+  size_t size() const { return size_; }  // node ids are below it; some may be removed
   NodeView node(NodeId id) const { return chunks_[id / kChunkNodes]->View(id % kChunkNodes); }
   const NodeSpec& spec(NodeId id) const {
     return *chunks_[id / kChunkNodes]->specs[id % kChunkNodes];
@@ -192,21 +174,20 @@ class Cluster {
   const Demand& demand(ShapeId shape) const { return shapes_.demand(shape); }
 
   // --- Pods.
-  // Gives `pick` on `node` to a pod. FAILED_PRECONDITION names what is missing, and nothing
+  // Places a pod with `pick` on `node`. FAILED_PRECONDITION names what is missing, and nothing
   // changes.
   Result<PodId> Place(ShapeId shape, NodeId node, const Pick& pick);
-  // Records a pod that already runs, whether there is room for it or not. NOT_FOUND or
-  // INVALID_ARGUMENT if the node or the GPU does not exist.
+  // Records a pod that already runs, even without room for it. NOT_FOUND or INVALID_ARGUMENT if the
+  // node or the GPU does not exist.
   Result<PodId> Adopt(ShapeId shape, NodeId node, const Pick& pick);
-  // Frees exactly what the pod took. NOT_FOUND for a pod that is gone.
+  // Frees exactly what the pod took. NOT_FOUND for an unknown pod.
   Status Remove(PodId pod);
-  const Pod* Find(PodId pod) const;
+  const PlacedPod* Find(PodId pod) const;
   // Pods of one node, unordered.
   std::span<const PodId> pods_of(NodeId node) const;
   size_t pod_count() const { return pod_count_; }
 
-  // --- Readers.
-  Snapshot GetSnapshot() const;
+  // --- Changes.
   // The version grows with every change to a node. ChangesSince(v) gives the nodes that changed
   // after version v, oldest first, possibly repeated; false if v is too old, so that all may have
   // changed.
@@ -217,21 +198,20 @@ class Cluster {
   struct PodSlot;
 
   NodeId NewNodeId();
-  NodeChunk& Writable(NodeId id);
+  NodeChunk& ChunkOf(NodeId id) { return *chunks_[id / kChunkNodes]; }
   void Touch(NodeId id);
   Status CheckSpec(const NodeSpec& spec) const;
   Status Describe(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state);
   void Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus);
   void DropNames(const NodeSpec& spec);
-  Status CheckRoom(const NodeView& view, const Demand& demand, const Pick& pick, bool any) const;
   PodId Record(ShapeId shape, NodeId node, const Pick& pick);
-  void Apply(const Pod& pod, int sign);
+  void Apply(const PlacedPod& pod, int sign);
   void CountMilli(const NodeView& view, int sign);
   PodSlot* SlotOf(PodId pod);
 
   std::vector<std::string> models_, kinds_;
   GpuNames gpu_names_;
-  std::vector<std::shared_ptr<NodeChunk>> chunks_;
+  std::vector<std::unique_ptr<NodeChunk>> chunks_;
   size_t size_ = 0;
   std::vector<NodeId> free_nodes_;  // ids of nodes that were removed
   std::unordered_map<std::string, NodeId> by_name_;

@@ -8,13 +8,14 @@ namespace tessera::placement {
 
 int Demand::gpus() const {
   int sum = 0;
-  for (const GpuAsk& ask : asks) sum += ask.count;
+  for (const GpuDemand& gpu_demand : gpu_demands) sum += gpu_demand.count;
   return sum;
 }
 
 int64_t Demand::milli() const {
   int64_t sum = 0;
-  for (const GpuAsk& ask : asks) sum += ask.milli.count() * ask.count;
+  for (const GpuDemand& gpu_demand : gpu_demands)
+    sum += gpu_demand.milli.count() * gpu_demand.count;
   return sum;
 }
 
@@ -23,22 +24,23 @@ Status Validate(const Demand& demand) {
     return Error(Code::kInvalidArgument, "invalid request of {} thousandths of CPU and {} bytes",
                  demand.cpu_milli, demand.memory.count());
   }
-  if (demand.asks.size() > kMaxAsks) {
+  if (demand.gpu_demands.size() > kMaxGpuDemands) {
     return Error(Code::kInvalidArgument, "{} GPU containers in one pod: at most {} can be placed",
-                 demand.asks.size(), kMaxAsks);
+                 demand.gpu_demands.size(), kMaxGpuDemands);
   }
   int64_t gpus = 0;
-  for (const GpuAsk& ask : demand.asks) {
-    gpus += ask.count;
-    if (ask.count < 1 || gpus > static_cast<int64_t>(kMaxGpusPerNode)) {
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    gpus += gpu_demand.count;
+    if (gpu_demand.count < 1 || gpus > static_cast<int64_t>(kMaxGpusPerNode)) {
       return Error(Code::kInvalidArgument, "{} GPUs: a pod with GPUs takes 1 to {}",
-                   ask.count < 1 ? ask.count : gpus, kMaxGpusPerNode);
+                   gpu_demand.count < 1 ? gpu_demand.count : gpus, kMaxGpusPerNode);
     }
-    if (ask.milli < MilliGpu(0) || ask.milli > kWholeGpu || ask.bytes < Bytes(0)) {
+    if (gpu_demand.milli < MilliGpu(0) || gpu_demand.milli > kWholeGpu ||
+        gpu_demand.bytes < Bytes(0)) {
       return Error(Code::kInvalidArgument,
                    "{} thousandths and {} bytes of one GPU: it has 1000 thousandths, and none is "
                    "negative",
-                   ask.milli.count(), ask.bytes.count());
+                   gpu_demand.milli.count(), gpu_demand.bytes.count());
     }
   }
   if (demand.gpu_filter.size() > kMaxFilterGpus) {
@@ -68,10 +70,10 @@ size_t DemandHash::operator()(const Demand& demand) const {
   size_t hash = 0x1234567;
   Mix(hash, static_cast<uint64_t>(demand.cpu_milli));
   Mix(hash, static_cast<uint64_t>(demand.memory.count()));
-  for (const GpuAsk& ask : demand.asks) {
-    Mix(hash, static_cast<uint64_t>(ask.count) << 32 |
-                  static_cast<uint64_t>(ask.milli.count()) << 8 | ask.kind);
-    Mix(hash, static_cast<uint64_t>(ask.bytes.count()));
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    Mix(hash, static_cast<uint64_t>(gpu_demand.count) << 32 |
+                  static_cast<uint64_t>(gpu_demand.milli.count()) << 8 | gpu_demand.kind);
+    Mix(hash, static_cast<uint64_t>(gpu_demand.bytes.count()));
   }
   if (demand.models.any()) Mix(hash, std::hash<ModelSet>()(demand.models));
   for (const GpuId gpu : demand.gpu_filter) Mix(hash, gpu);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one pod needs from the node that it will run on, as placement computes with it: host
-// resources, GPU asks and allowed models. Dialects, containers and names are left behind in
-// src/device/request.h; to a policy two pods with equal demands are the same.
+// What one pod needs from a node, in the form that placement computes with: host resources, GPU
+// demands and allowed models. It has no dialects, containers or names (src/device/request.h), so a
+// policy cannot distinguish pods with equal demands.
 //
 // Threads: values.
 #pragma once
@@ -30,40 +30,40 @@ using ModelSet = std::bitset<kMaxModels>;
 // GPUs and MIG slices, numbered by the Cluster when it adds their node.
 using GpuId = uint32_t;
 inline constexpr GpuId kNoGpu = 0;                // a GPU without a UUID
-inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // a UUID that a pod names and no node has
+inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // a UUID that a pod names but no node has
 
 // The most GPUs that one node annotation may hold; a mask of GPUs fits in one word.
 inline constexpr size_t kMaxGpusPerNode = 64;
 // The most GPU containers of one pod that get separate GPUs.
-inline constexpr size_t kMaxAsks = 16;
+inline constexpr size_t kMaxGpuDemands = 16;
 // The most GPUs that one demand may list; bounds the memory that thousands of idle demands hold.
 inline constexpr size_t kMaxFilterGpus = 1024;
 
 // `count` different GPUs, with `milli` and `bytes` on each of them. A whole GPU (milli = 1000) is
 // shared with no other pod and includes all its memory; `bytes` is then the memory that it must at
 // least have.
-struct GpuAsk {
+struct GpuDemand {
   int count = 1;
   MilliGpu milli;
   Bytes bytes;
   KindId kind = kWholeDevice;
 
   bool whole() const { return milli == kWholeGpu; }
-  bool operator==(const GpuAsk&) const = default;
+  bool operator==(const GpuDemand&) const = default;
 };
 
 struct Demand {
   int64_t cpu_milli = 0;
   Bytes memory;
-  std::vector<GpuAsk> asks;  // empty for a pod without GPUs; each ask may share GPUs with another
-  ModelSet models;           // allowed models; empty: any model
+  std::vector<GpuDemand> gpu_demands;  // empty for a pod without GPUs; two of them may share GPUs
+  ModelSet models;                     // allowed models; empty: any model
   // GPUs that the demand allows or, with `gpu_filter_excludes`, forbids. Ascending; empty: any GPU.
   std::vector<GpuId> gpu_filter;
   bool gpu_filter_excludes = false;
 
   bool operator==(const Demand&) const = default;
 
-  // GPUs and thousandths of all asks.
+  // GPUs and thousandths of all GPU demands.
   int gpus() const;
   int64_t milli() const;
   // Whether every GPU with room is allowed.
@@ -75,18 +75,17 @@ struct Demand {
   }
 };
 
-// INVALID_ARGUMENT: negative numbers, an ask without GPUs, more than 1000 thousandths, more asks or
-// GPUs than the limits above, a GPU filter that is not ascending.
+// INVALID_ARGUMENT: negative numbers, a GPU demand without GPUs, more than 1000 thousandths, more
+// GPU demands or GPUs than the limits above, a GPU filter that is not ascending.
 Status Validate(const Demand& demand);
 
 struct DemandHash {
   size_t operator()(const Demand& demand) const;
 };
 
-// The GPUs that each ask of a demand gets on one node: one mask per ask, bit i for the node's GPU
-// i.
+// The GPUs for each GPU demand on one node: one mask for each, bit i for the node's GPU i.
 struct Pick {
-  std::array<uint64_t, kMaxAsks> masks{};
+  std::array<uint64_t, kMaxGpuDemands> masks{};
 
   uint64_t all() const {
     uint64_t sum = 0;

@@ -55,34 +55,34 @@ void SetGpuFilter(const device::Constraints& constraints, const Cluster& names, 
   if (demand->gpu_filter.empty()) demand->gpu_filter.push_back(kUnknownGpu);
 }
 
-Result<GpuAsk> AskOf(const ContainerRequest& container, Cluster& names) {
-  GpuAsk ask{.count = container.count,
-             .milli = container.exclusive ? kWholeGpu : container.per_gpu.compute,
-             .bytes = container.per_gpu.memory};
-  if (container.mig_profile.empty()) return ask;
-  ask.milli = kWholeGpu;
+Result<GpuDemand> AskOf(const ContainerRequest& container, Cluster& names) {
+  GpuDemand gpu_demand{.count = container.count,
+                       .milli = container.exclusive ? kWholeGpu : container.per_gpu.compute,
+                       .bytes = container.per_gpu.memory};
+  if (container.mig_profile.empty()) return gpu_demand;
+  gpu_demand.milli = kWholeGpu;
   if (const auto known = names.FindKind(container.mig_profile)) {
-    ask.kind = *known;
+    gpu_demand.kind = *known;
   } else {
-    ASSIGN_OR_RETURN(ask.kind, names.KindOf(kUnknownProfile));
+    ASSIGN_OR_RETURN(gpu_demand.kind, names.KindOf(kUnknownProfile));
   }
-  return ask;
+  return gpu_demand;
 }
 
-// The smallest ask whose GPUs serve either of the two.
-GpuAsk LargerAsk(const GpuAsk& a, const GpuAsk& b) {
+// The smallest GPU demand that covers both.
+GpuDemand LargerGpuDemand(const GpuDemand& a, const GpuDemand& b) {
   return {std::max(a.count, b.count), std::max(a.milli, b.milli), std::max(a.bytes, b.bytes),
           a.kind};
 }
 
 }  // namespace
 
-Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, Bytes memory,
+Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_milli, Bytes memory,
                            Cluster& names) {
   PodDemand pod;
   pod.demand.cpu_milli = cpu_milli;
   pod.demand.memory = memory;
-  if (request.asks_for_devices()) {
+  if (request.requests_devices()) {
     ASSIGN_OR_RETURN(pod.demand.models, ModelsOf(request.constraints, names));
     SetGpuFilter(request.constraints, names, &pod.demand);
   }
@@ -91,21 +91,21 @@ Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, By
     const ContainerRequest& first = request.containers[group.front()];
     if (request.one_gpu && first.dialect == device::Dialect::kGpuMem) {
       const device::Share share = request.OneGpuShare();
-      pod.demand.asks.push_back({.count = 1, .milli = share.compute, .bytes = share.memory});
+      pod.demand.gpu_demands.push_back({.count = 1, .milli = share.compute, .bytes = share.memory});
       continue;
     }
-    ASSIGN_OR_RETURN(GpuAsk ask, AskOf(first, names));
+    ASSIGN_OR_RETURN(GpuDemand gpu_demand, AskOf(first, names));
     for (size_t i = 1; i < group.size(); ++i) {
-      ASSIGN_OR_RETURN(const GpuAsk other, AskOf(request.containers[group[i]], names));
-      ask = LargerAsk(ask, other);
+      ASSIGN_OR_RETURN(const GpuDemand other, AskOf(request.containers[group[i]], names));
+      gpu_demand = LargerGpuDemand(gpu_demand, other);
     }
-    pod.demand.asks.push_back(ask);
+    pod.demand.gpu_demands.push_back(gpu_demand);
   }
   RETURN_IF_ERROR(Validate(pod.demand));
   return pod;
 }
 
-device::Assignment AssignmentOf(const device::Request& request, const PodDemand& pod,
+device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodDemand& pod,
                                 const Pick& pick, const NodeSpec& spec) {
   device::Assignment assignment;
   for (size_t n = 0; n < pod.containers.size(); ++n) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts between pods and placement: a pod's request becomes a Demand, and the GPUs picked for it
 // become the Assignment that its containers are granted.
-//
-// Each group of containers that use the same GPUs (Request::Groups) becomes one ask, as large as
-// the largest of these containers.
+// Each group of containers that use the same GPUs (DeviceRequest::Groups) becomes one GpuDemand, as
+// large as the largest of these containers.
 //
 // Threads: as Cluster. Cost: allocates.
 #pragma once
@@ -23,20 +22,20 @@ namespace tessera::placement {
 
 struct PodDemand {
   Demand demand;
-  // For each ask of the demand, the containers that use its GPUs, by their position in the request.
-  // A container is in at most one ask.
+  // For each GPU demand, the containers that use its GPUs, by their position in the request. A
+  // container is in at most one group.
   std::vector<std::vector<size_t>> containers;
 };
 
 // `cpu_milli` and `memory` are the host resources of the whole pod. Models, MIG profiles and GPUs
 // are resolved to what the cluster knows now, so call it again for each decision on a waiting pod.
 // INVALID_ARGUMENT as Validate(demand), with advice on how to change the pod.
-Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, Bytes memory,
+Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_milli, Bytes memory,
                            Cluster& names);
 
 // The share of each GPU that each container gets, by position on the node. REQUIRES: `pod` is of
 // this request, and `pick` is for its demand on a node as in `spec`.
-device::Assignment AssignmentOf(const device::Request& request, const PodDemand& pod,
+device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodDemand& pod,
                                 const Pick& pick, const NodeSpec& spec);
 
 }  // namespace tessera::placement

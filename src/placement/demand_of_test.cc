@@ -46,12 +46,12 @@ class DemandOfTest : public ::testing::Test {
     spec.gpus[7].mig_profile = "1g.10gb";
     node_ = *cluster_.AddNode(spec);
   }
-  PodDemand Demanded(const device::Request& request) {
+  PodDemand Demanded(const device::DeviceRequest& request) {
     const auto pod = DemandOf(request, 4000, GiB(8), cluster_);
     EXPECT_TRUE(pod.ok()) << pod.status().ToString();
     return pod.value_or({});
   }
-  device::Assignment Assigned(const device::Request& request) {
+  device::Assignment Assigned(const device::DeviceRequest& request) {
     const PodDemand pod = Demanded(request);
     Pick pick;
     EXPECT_TRUE(PickTightest(cluster_.node(node_), pod.demand, &pick));
@@ -63,12 +63,12 @@ class DemandOfTest : public ::testing::Test {
 };
 
 TEST_F(DemandOfTest, EachContainerThatRunsBesideOthersHasItsOwnGpus) {
-  const device::Request request{
+  const device::DeviceRequest request{
       .containers = {Whole("main", 2), {.name = "proxy"}, Vcuda("side", 300, GiB(5))}};
   const PodDemand pod = Demanded(request);
   EXPECT_EQ(pod.demand.cpu_milli, 4000);
-  EXPECT_EQ(pod.demand.asks,
-            (std::vector<GpuAsk>{{2, kWholeGpu, Bytes(0)}, {1, MilliGpu(300), GiB(5)}}));
+  EXPECT_EQ(pod.demand.gpu_demands,
+            (std::vector<GpuDemand>{{2, kWholeGpu, Bytes(0)}, {1, MilliGpu(300), GiB(5)}}));
   EXPECT_EQ(pod.containers, (std::vector<std::vector<size_t>>{{0}, {2}}));
   const device::Assignment assignment = Assigned(request);
   using Shares = std::vector<device::DeviceShare>;
@@ -80,11 +80,11 @@ TEST_F(DemandOfTest, EachContainerThatRunsBesideOthersHasItsOwnGpus) {
 }
 
 TEST_F(DemandOfTest, ContainersOfGpuMemShareOneGpu) {
-  const device::Request request{.containers = {GpuMem("init", GiB(20), Phase::kInit),
-                                               GpuMem("a", GiB(8)), GpuMem("b", GiB(4))},
-                                .one_gpu = true};
+  const device::DeviceRequest request{.containers = {GpuMem("init", GiB(20), Phase::kInit),
+                                                     GpuMem("a", GiB(8)), GpuMem("b", GiB(4))},
+                                      .one_gpu = true};
   const PodDemand pod = Demanded(request);
-  EXPECT_EQ(pod.demand.asks, (std::vector<GpuAsk>{{1, MilliGpu(0), GiB(20)}}));
+  EXPECT_EQ(pod.demand.gpu_demands, (std::vector<GpuDemand>{{1, MilliGpu(0), GiB(20)}}));
   const device::Assignment assignment = Assigned(request);
   for (const auto& [name, bytes] : {std::pair("init", GiB(20)), {"a", GiB(8)}, {"b", GiB(4)}}) {
     EXPECT_EQ(assignment.containers.find(name)->second,
@@ -93,16 +93,18 @@ TEST_F(DemandOfTest, ContainersOfGpuMemShareOneGpu) {
 }
 
 TEST_F(DemandOfTest, AnInitContainerSharesGpusWithLaterContainers) {
-  device::Request request{.containers = {Whole("init", 1, Phase::kInit), Whole("main", 2)}};
-  EXPECT_EQ(Demanded(request).demand.asks, (std::vector<GpuAsk>{{2, kWholeGpu, Bytes(0)}}));
+  device::DeviceRequest request{.containers = {Whole("init", 1, Phase::kInit), Whole("main", 2)}};
+  EXPECT_EQ(Demanded(request).demand.gpu_demands,
+            (std::vector<GpuDemand>{{2, kWholeGpu, Bytes(0)}}));
   EXPECT_EQ(Assigned(request).containers.find("init")->second.size(), 1u);
   request.containers[0].count = 3;
-  EXPECT_EQ(Demanded(request).demand.asks, (std::vector<GpuAsk>{{3, kWholeGpu, Bytes(0)}}));
+  EXPECT_EQ(Demanded(request).demand.gpu_demands,
+            (std::vector<GpuDemand>{{3, kWholeGpu, Bytes(0)}}));
   EXPECT_EQ(Assigned(request).containers.find("main")->second.size(), 2u);
 }
 
 TEST_F(DemandOfTest, AnInitContainerIsNotPutOnTheGpusOfASidecar) {
-  const device::Request request{
+  const device::DeviceRequest request{
       .containers = {Whole("sidecar", 1, Phase::kSidecar), Whole("init", 1, Phase::kInit)}};
   EXPECT_EQ(Demanded(request).demand.gpus(), 2);
 }
@@ -110,14 +112,16 @@ TEST_F(DemandOfTest, AnInitContainerIsNotPutOnTheGpusOfASidecar) {
 TEST_F(DemandOfTest, AnInitContainerThatWouldMakeAllLargerGetsItsOwn) {
   ContainerRequest small = Vcuda("main", 100, GiB(1));
   small.count = 6;
-  const device::Request request{.containers = {Vcuda("init", 900, GiB(1), Phase::kInit), small}};
-  EXPECT_EQ(Demanded(request).demand.asks.size(), 2u) << "not six times 0.9";
-  const device::Request memory{.containers = {Vcuda("init", 100, GiB(70), Phase::kInit), small}};
-  EXPECT_EQ(Demanded(memory).demand.asks.size(), 2u) << "not six times 70 GiB";
+  const device::DeviceRequest request{
+      .containers = {Vcuda("init", 900, GiB(1), Phase::kInit), small}};
+  EXPECT_EQ(Demanded(request).demand.gpu_demands.size(), 2u) << "not six times 0.9";
+  const device::DeviceRequest memory{
+      .containers = {Vcuda("init", 100, GiB(70), Phase::kInit), small}};
+  EXPECT_EQ(Demanded(memory).demand.gpu_demands.size(), 2u) << "not six times 70 GiB";
 }
 
 TEST_F(DemandOfTest, ModelsAreResolvedToKnownModels) {
-  device::Request request{.containers = {Whole("main", 1)}};
+  device::DeviceRequest request{.containers = {Whole("main", 1)}};
   request.constraints.models = {"a100"};
   EXPECT_TRUE(Fits(cluster_.node(node_), Demanded(request).demand));
   for (int i = 0; i < 1000; ++i) {
@@ -141,7 +145,7 @@ TEST_F(DemandOfTest, SlicesAreAskedForByProfile) {
 }
 
 TEST_F(DemandOfTest, GpusAreAllowedAndExcludedByUuid) {
-  device::Request request{.containers = {Whole("main", 1)}};
+  device::DeviceRequest request{.containers = {Whole("main", 1)}};
   const auto uuid = [&] { return Assigned(request).containers.find("main")->second.at(0).uuid; };
   request.constraints = {.models = {"A100"}, .uuids = {"GPU-a-3", "GPU-a-5", "GPU-elsewhere"}};
   EXPECT_EQ(uuid(), "GPU-a-3");
@@ -154,7 +158,7 @@ TEST_F(DemandOfTest, GpusAreAllowedAndExcludedByUuid) {
 }
 
 TEST_F(DemandOfTest, APodThatAllowsOnlyUnknownGpusFitsOnNoNode) {
-  device::Request request{.containers = {Whole("main", 1)}};
+  device::DeviceRequest request{.containers = {Whole("main", 1)}};
   request.constraints.uuids = {"GPU-elsewhere"};
   EXPECT_FALSE(Fits(cluster_.node(node_), Demanded(request).demand));
   request.constraints = {.uuids = {"GPU-a-0"}, .excluded_uuids = {"GPU-a-0"}};
@@ -169,7 +173,7 @@ TEST_F(DemandOfTest, ASliceMatchesItsUuidAndItsGpusUuid) {
   for (int i = 0; i < 3; ++i) {
     spec.gpus[i].mig_profile = "1g.10gb";
     spec.gpus[i].uuid = fmt::format("MIG-{}", i);
-    spec.gpus[i].cut_from = i < 2 ? "GPU-b" : "GPU-c";
+    spec.gpus[i].parent_uuid = i < 2 ? "GPU-b" : "GPU-c";
   }
   node_ = *cluster_.AddNode(spec);
   const ContainerRequest slice{.name = "main",
@@ -190,40 +194,41 @@ TEST_F(DemandOfTest, ASliceMatchesItsUuidAndItsGpusUuid) {
 }
 
 TEST_F(DemandOfTest, InvalidRequestsAreRefused) {
-  const auto code = [&](const device::Request& request) {
+  const auto code = [&](const device::DeviceRequest& request) {
     return DemandOf(request, 0, Bytes(0), cluster_).status().code();
   };
   EXPECT_EQ(code({.containers = {Whole("a", 65)}}), Code::kInvalidArgument);
   EXPECT_EQ(code({.containers = std::vector(17, Whole("a", 1))}), Code::kInvalidArgument);
-  device::Request named{.containers = {Whole("a", 1)}};
+  device::DeviceRequest named{.containers = {Whole("a", 1)}};
   for (int i = 0; i < 17; ++i) {
     const NodeSpec spec = MakeNode(fmt::format("large{}", i), 64);
     for (const GpuSpec& gpu : spec.gpus) named.constraints.excluded_uuids.push_back(gpu.uuid);
     ASSERT_TRUE(cluster_.AddNode(spec).ok());
   }
   EXPECT_EQ(code(named), Code::kInvalidArgument) << "more UUIDs than a demand may keep";
-  EXPECT_TRUE(Demanded({.containers = {{.name = "none"}}}).demand.asks.empty());
+  EXPECT_TRUE(Demanded({.containers = {{.name = "none"}}}).demand.gpu_demands.empty());
 }
 
 TEST_F(DemandOfTest, SequentialContainersOnOneGpuNeedTheirMaximum) {
-  const device::Request request{
+  const device::DeviceRequest request{
       .containers = {Vcuda("init", 300, GiB(4), Phase::kInit), Vcuda("main", 200, GiB(8))}};
-  EXPECT_EQ(Demanded(request).demand.asks, (std::vector<GpuAsk>{{1, MilliGpu(300), GiB(8)}}));
+  EXPECT_EQ(Demanded(request).demand.gpu_demands,
+            (std::vector<GpuDemand>{{1, MilliGpu(300), GiB(8)}}));
 }
 
 TEST_F(DemandOfTest, OnlyContainersOfGpuMemAddUpOnOneGpu) {
-  device::Request request{.containers = {GpuMem("a", GiB(8)), Vcuda("b", 300, GiB(4))},
-                          .one_gpu = true};
-  EXPECT_EQ(Demanded(request).demand.asks,
-            (std::vector<GpuAsk>{{1, MilliGpu(300), GiB(4)}, {1, MilliGpu(0), GiB(8)}}));
+  device::DeviceRequest request{.containers = {GpuMem("a", GiB(8)), Vcuda("b", 300, GiB(4))},
+                                .one_gpu = true};
+  EXPECT_EQ(Demanded(request).demand.gpu_demands,
+            (std::vector<GpuDemand>{{1, MilliGpu(300), GiB(4)}, {1, MilliGpu(0), GiB(8)}}));
   request.one_gpu = false;
   request.containers = {GpuMem("a", GiB(8)), GpuMem("b", GiB(4))};
-  EXPECT_EQ(Demanded(request).demand.asks,
-            (std::vector<GpuAsk>{{1, MilliGpu(0), GiB(8)}, {1, MilliGpu(0), GiB(4)}}));
+  EXPECT_EQ(Demanded(request).demand.gpu_demands,
+            (std::vector<GpuDemand>{{1, MilliGpu(0), GiB(8)}, {1, MilliGpu(0), GiB(4)}}));
 }
 
 TEST_F(DemandOfTest, AnExclusiveContainerHoldsAllOfItsGpu) {
-  device::Request request{.containers = {Whole("main", 1)}};
+  device::DeviceRequest request{.containers = {Whole("main", 1)}};
   request.containers[0].per_gpu = {};
   EXPECT_EQ(Assigned(request).containers.find("main")->second,
             (std::vector<device::DeviceShare>{{"GPU-a-0", kWholeGpu, GiB(80)}}));

@@ -8,12 +8,12 @@
 namespace tessera::placement {
 namespace {
 
-struct LackInfo {
+struct ReasonInfo {
   std::string_view id;
   std::string_view phrase;   // of nodes
   std::string_view of_gpus;  // "2 held whole"
 };
-constexpr std::array<LackInfo, kLacks> kInfo{{
+constexpr std::array<ReasonInfo, kUnfitReasonCount> kInfo{{
     {"nothing", "with room", "free"},
     {"gone", "gone", ""},
     {"cordoned", "unschedulable", ""},
@@ -33,44 +33,48 @@ constexpr std::array<LackInfo, kLacks> kInfo{{
     {"compute", "insufficient GPU compute", "short of compute"},
     {"gpu-memory", "insufficient GPU memory", "short of memory"},
 }};
-static_assert(static_cast<size_t>(Lack::kGpuMemory) + 1 == kLacks);
+static_assert(static_cast<size_t>(UnfitReason::kGpuMemory) + 1 == kUnfitReasonCount);
 
-uint8_t& At(NodeLack& lack, Lack cause) { return lack.gpus[static_cast<size_t>(cause)]; }
-
-// Counts the node's GPUs by what they lack for one ask; false where enough GPUs have room.
-bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeLack* lack) {
-  const GpuAsk& ask = demand.asks[n];
-  lack->gpus = {};
-  for (const GpuState& gpu : node.gpus) ++At(*lack, WhyNot(gpu, ask, demand).lack);
-  lack->ask = static_cast<uint8_t>(n);
-  lack->wanted = ask.count;
-  lack->free = At(*lack, Lack::kNothing);
-  return lack->free < ask.count;
+uint8_t& At(NodeShortfall& shortfall, UnfitReason reason) {
+  return shortfall.gpus[static_cast<size_t>(reason)];
 }
 
-// Names the one cause of too few GPUs: the first without which enough GPUs would be left.
-void NameCause(const Demand& demand, NodeLack* lack) {
-  const GpuAsk& ask = demand.asks[lack->ask];
-  int64_t left = lack->gpu_count - At(*lack, Lack::kOtherKind);
-  lack->unresolvable = true;
-  const auto take = [&](Lack cause) {
-    left -= At(*lack, cause);
-    if (left >= ask.count) return false;
-    lack->lack = cause;
+// Counts the node's GPUs by their reason for one GPU demand; false if enough GPUs have room.
+bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeShortfall* shortfall) {
+  const GpuDemand& gpu_demand = demand.gpu_demands[n];
+  shortfall->gpus = {};
+  for (const GpuState& gpu : node.gpus) ++At(*shortfall, WhyNot(gpu, gpu_demand, demand).reason);
+  shortfall->gpu_demand_index = static_cast<uint8_t>(n);
+  shortfall->wanted = gpu_demand.count;
+  shortfall->free = At(*shortfall, UnfitReason::kNothing);
+  return shortfall->free < gpu_demand.count;
+}
+
+// Finds the cause of too few GPUs: the first reason without which enough GPUs would have room.
+void NameCause(const Demand& demand, NodeShortfall* shortfall) {
+  const GpuDemand& gpu_demand = demand.gpu_demands[shortfall->gpu_demand_index];
+  int64_t left = shortfall->gpu_count - At(*shortfall, UnfitReason::kOtherKind);
+  shortfall->unresolvable = true;
+  const auto take = [&](UnfitReason reason) {
+    left -= At(*shortfall, reason);
+    if (left >= gpu_demand.count) return false;
+    shortfall->reason = reason;
     return true;
   };
-  if (left < ask.count) {
-    lack->lack = left == 0 ? Lack::kNoGpu : Lack::kTooFew;
+  if (left < gpu_demand.count) {
+    shortfall->reason = left == 0 ? UnfitReason::kNoGpu : UnfitReason::kTooFew;
     return;
   }
-  for (const Lack cause : {Lack::kOtherModel, Lack::kOtherGpu, Lack::kTooSmall, Lack::kUnhealthy}) {
-    if (take(cause)) return;
+  for (const UnfitReason reason : {UnfitReason::kOtherModel, UnfitReason::kOtherGpu,
+                                   UnfitReason::kTooSmall, UnfitReason::kUnhealthy}) {
+    if (take(reason)) return;
   }
-  lack->unresolvable = false;
-  lack->lack = Lack::kBusy;
-  if (ask.whole()) return;
-  for (const Lack cause : {Lack::kHeldWhole, Lack::kCompute, Lack::kGpuMemory}) {
-    if (At(*lack, cause) > At(*lack, lack->lack)) lack->lack = cause;
+  shortfall->unresolvable = false;
+  shortfall->reason = UnfitReason::kBusy;
+  if (gpu_demand.whole()) return;
+  for (const UnfitReason reason :
+       {UnfitReason::kHeldWhole, UnfitReason::kCompute, UnfitReason::kGpuMemory}) {
+    if (At(*shortfall, reason) > At(*shortfall, shortfall->reason)) shortfall->reason = reason;
   }
 }
 
@@ -83,16 +87,18 @@ std::string MemoryText(int64_t bytes) {
 std::string CardsText(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
 
 // "3 GPUs", "1 GPU with 0.3 of its compute and 8 GiB", "2 1g.10gb".
-std::string AskText(const GpuAsk& ask, const Demand& demand, const Cluster& names) {
-  std::string text = ask.kind != kWholeDevice
-                         ? fmt::format("{} {}", ask.count, names.NameOfKind(ask.kind))
-                         : fmt::format("{} GPU{}", ask.count, ask.count == 1 ? "" : "s");
+std::string GpuDemandText(const GpuDemand& gpu_demand, const Demand& demand,
+                          const Cluster& cluster) {
+  std::string text =
+      gpu_demand.kind != kWholeDevice
+          ? fmt::format("{} {}", gpu_demand.count, cluster.NameOfKind(gpu_demand.kind))
+          : fmt::format("{} GPU{}", gpu_demand.count, gpu_demand.count == 1 ? "" : "s");
   if (demand.models.any()) {
     std::string_view separator = " of model ";
-    for (size_t model = 0; model < names.model_count(); ++model) {
+    for (size_t model = 0; model < cluster.model_count(); ++model) {
       if (!demand.models.test(model)) continue;
       text += separator;
-      text += names.NameOf(static_cast<ModelId>(model));
+      text += cluster.NameOf(static_cast<ModelId>(model));
       separator = " or ";
     }
   }
@@ -101,129 +107,140 @@ std::string AskText(const GpuAsk& ask, const Demand& demand, const Cluster& name
                         demand.gpu_filter.size());
   }
   std::string_view separator = " with ";
-  if (!ask.whole() && ask.milli > MilliGpu(0)) {
-    text += fmt::format(" with {} of the compute", CardsText(ask.milli.count()));
+  if (!gpu_demand.whole() && gpu_demand.milli > MilliGpu(0)) {
+    text += fmt::format(" with {} of the compute", CardsText(gpu_demand.milli.count()));
     separator = " and ";
   }
-  if (ask.bytes > Bytes(0)) text += fmt::format("{}{}", separator, MemoryText(ask.bytes.count()));
+  if (gpu_demand.bytes > Bytes(0))
+    text += fmt::format("{}{}", separator, MemoryText(gpu_demand.bytes.count()));
   return text;
 }
 
 }  // namespace
 
-std::string_view IdOf(Lack lack) { return kInfo[static_cast<size_t>(lack)].id; }
-std::string_view PhraseOf(Lack lack) { return kInfo[static_cast<size_t>(lack)].phrase; }
+std::string_view MetricLabelOf(UnfitReason shortfall) {
+  return kInfo[static_cast<size_t>(shortfall)].id;
+}
+std::string_view PhraseOf(UnfitReason shortfall) {
+  return kInfo[static_cast<size_t>(shortfall)].phrase;
+}
 
-GpuLack WhyNot(const GpuState& gpu, const GpuAsk& ask, const Demand& demand) {
-  const int64_t milli = ask.milli.count(), bytes = ask.bytes.count();
-  if (gpu.kind != ask.kind) return {Lack::kOtherKind};
-  if (!demand.AllowsModel(gpu.model)) return {Lack::kOtherModel};
-  if (!demand.AllowsGpu(gpu.id)) return {Lack::kOtherGpu};
-  if (bytes > gpu.total_bytes) return {Lack::kTooSmall, bytes, gpu.total_bytes};
-  if (!gpu.healthy) return {Lack::kUnhealthy};
-  if (gpu.held_whole) return {Lack::kHeldWhole};
-  if (ask.whole()) return gpu.idle() ? GpuLack() : GpuLack{Lack::kShared, milli, gpu.free_milli};
-  if (gpu.free_milli < milli) return {Lack::kCompute, milli, gpu.free_milli};
-  if (gpu.free_bytes < bytes) return {Lack::kGpuMemory, bytes, gpu.free_bytes};
+GpuShortfall WhyNot(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
+  const int64_t milli = gpu_demand.milli.count(), bytes = gpu_demand.bytes.count();
+  if (gpu.kind != gpu_demand.kind) return {UnfitReason::kOtherKind};
+  if (!demand.AllowsModel(gpu.model)) return {UnfitReason::kOtherModel};
+  if (!demand.AllowsGpu(gpu.id)) return {UnfitReason::kOtherGpu};
+  if (bytes > gpu.total_bytes) return {UnfitReason::kTooSmall, bytes, gpu.total_bytes};
+  if (!gpu.healthy) return {UnfitReason::kUnhealthy};
+  if (gpu.held_whole) return {UnfitReason::kHeldWhole};
+  if (gpu_demand.whole())
+    return gpu.idle() ? GpuShortfall() : GpuShortfall{UnfitReason::kShared, milli, gpu.free_milli};
+  if (gpu.free_milli < milli) return {UnfitReason::kCompute, milli, gpu.free_milli};
+  if (gpu.free_bytes < bytes) return {UnfitReason::kGpuMemory, bytes, gpu.free_bytes};
   return {};
 }
 
-NodeLack WhyNot(const NodeView& node, const Demand& demand) {
-  NodeLack lack{.gpu_count = node->gpu_count};
+NodeShortfall WhyNot(const NodeView& node, const Demand& demand) {
+  NodeShortfall shortfall{.gpu_count = node->gpu_count};
   if (!node->present || !node->schedulable) {
-    lack.lack = node->present ? Lack::kCordoned : Lack::kGone;
-    lack.unresolvable = true;
-    return lack;
+    shortfall.reason = node->present ? UnfitReason::kCordoned : UnfitReason::kGone;
+    shortfall.unresolvable = true;
+    return shortfall;
   }
   // GPUs are checked before CPU, because a GPU pod needs them most.
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    if (!CountGpus(node, demand, n, &lack)) continue;
-    NameCause(demand, &lack);
-    return lack;
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    if (!CountGpus(node, demand, n, &shortfall)) continue;
+    NameCause(demand, &shortfall);
+    return shortfall;
   }
-  const auto host = [&](Lack cause, int64_t wanted, int64_t free, int64_t total) {
+  const auto host = [&](UnfitReason reason, int64_t wanted, int64_t free, int64_t total) {
     if (wanted <= free) return false;
-    lack.lack = cause;
-    lack.unresolvable = wanted > total;
-    lack.wanted = wanted;
-    lack.free = free;
+    shortfall.reason = reason;
+    shortfall.unresolvable = wanted > total;
+    shortfall.wanted = wanted;
+    shortfall.free = free;
     return true;
   };
-  if (host(Lack::kCpu, demand.cpu_milli, node->cpu_free, node->cpu_total)) return lack;
-  if (host(Lack::kMemory, demand.memory.count(), node->memory_free, node->memory_total)) {
-    return lack;
+  if (host(UnfitReason::kCpu, demand.cpu_milli, node->cpu_free, node->cpu_total)) return shortfall;
+  if (host(UnfitReason::kMemory, demand.memory.count(), node->memory_free, node->memory_total)) {
+    return shortfall;
   }
-  if (demand.asks.size() > 1 && !Fits(node, demand)) {
-    lack.lack = Lack::kTogether;
-    lack.wanted = demand.gpus();
+  if (demand.gpu_demands.size() > 1 && !Fits(node, demand)) {
+    shortfall.reason = UnfitReason::kNotAllContainers;
+    shortfall.wanted = demand.gpus();
   }
-  return lack;
+  return shortfall;
 }
 
-std::string TextOf(const NodeLack& lack, const Demand& demand, const Cluster& names) {
-  switch (lack.lack) {
-    case Lack::kNothing:
+std::string TextOf(const NodeShortfall& shortfall, const Demand& demand, const Cluster& cluster) {
+  switch (shortfall.reason) {
+    case UnfitReason::kNothing:
       return "";
-    case Lack::kGone:
-      return "the node is gone";
-    case Lack::kCordoned:
-      return "the node takes no pods";
-    case Lack::kCpu:
-      return fmt::format("{} CPU wanted, {} free", CardsText(lack.wanted), CardsText(lack.free));
-    case Lack::kMemory:
-      return fmt::format("{} of memory wanted, {} free", MemoryText(lack.wanted),
-                         MemoryText(lack.free));
-    case Lack::kTogether:
+    case UnfitReason::kGone:
+      return "the node was removed";
+    case UnfitReason::kCordoned:
+      return "the node is not schedulable";
+    case UnfitReason::kCpu:
+      return fmt::format("{} CPU wanted, {} free", CardsText(shortfall.wanted),
+                         CardsText(shortfall.free));
+    case UnfitReason::kMemory:
+      return fmt::format("{} of memory wanted, {} free", MemoryText(shortfall.wanted),
+                         MemoryText(shortfall.free));
+    case UnfitReason::kNotAllContainers:
       return fmt::format("the {} GPU containers fit one by one, but not together",
-                         demand.asks.size());
+                         demand.gpu_demands.size());
     default:
       break;
   }
-  const GpuAsk& ask = demand.asks[lack.ask];
-  std::string text = AskText(ask, demand, names) + " wanted, ";
-  if (lack.gpu_count == 0) return text + "the node has none";
-  text += fmt::format("{} of {} {}", lack.free, lack.gpu_count, ask.whole() ? "free" : "have that");
+  const GpuDemand& gpu_demand = demand.gpu_demands[shortfall.gpu_demand_index];
+  std::string text = GpuDemandText(gpu_demand, demand, cluster) + " wanted, ";
+  if (shortfall.gpu_count == 0) return text + "the node has none";
+  text += fmt::format("{} of {} {}", shortfall.free, shortfall.gpu_count,
+                      gpu_demand.whole() ? "free" : "have that");
   std::string_view separator = ": ";
-  for (size_t i = 1; i < kLacks; ++i) {
-    if (lack.gpus[i] == 0) continue;
-    text += fmt::format("{}{} {}", separator, lack.gpus[i], kInfo[i].of_gpus);
+  for (size_t i = 1; i < kUnfitReasonCount; ++i) {
+    if (shortfall.gpus[i] == 0) continue;
+    text += fmt::format("{}{} {}", separator, shortfall.gpus[i], kInfo[i].of_gpus);
     separator = ", ";
   }
   return text;
 }
 
-std::string TextOf(const GpuLack& lack) {
-  switch (lack.lack) {
-    case Lack::kNothing:
+std::string TextOf(const GpuShortfall& shortfall) {
+  switch (shortfall.reason) {
+    case UnfitReason::kNothing:
       return "";
-    case Lack::kHeldWhole:
+    case UnfitReason::kHeldWhole:
       return "held whole by a pod";
-    case Lack::kShared:
+    case UnfitReason::kShared:
       return fmt::format("a whole GPU wanted, but pods have parts of it; {} GPU free",
-                         CardsText(lack.free));
-    case Lack::kCompute:
-      return fmt::format("{} GPU wanted, {} free", CardsText(lack.wanted), CardsText(lack.free));
-    case Lack::kGpuMemory:
-      return fmt::format("{} wanted, {} free", MemoryText(lack.wanted), MemoryText(lack.free));
-    case Lack::kTooSmall:
-      if (lack.free == 0) {
-        return fmt::format("{} wanted, how much it has is not known", MemoryText(lack.wanted));
+                         CardsText(shortfall.free));
+    case UnfitReason::kCompute:
+      return fmt::format("{} GPU wanted, {} free", CardsText(shortfall.wanted),
+                         CardsText(shortfall.free));
+    case UnfitReason::kGpuMemory:
+      return fmt::format("{} wanted, {} free", MemoryText(shortfall.wanted),
+                         MemoryText(shortfall.free));
+    case UnfitReason::kTooSmall:
+      if (shortfall.free == 0) {
+        return fmt::format("{} wanted, how much it has is not known", MemoryText(shortfall.wanted));
       }
-      return fmt::format("{} wanted, it has {}", MemoryText(lack.wanted), MemoryText(lack.free));
+      return fmt::format("{} wanted, it has {}", MemoryText(shortfall.wanted),
+                         MemoryText(shortfall.free));
     default:
-      return std::string(kInfo[static_cast<size_t>(lack.lack)].of_gpus);
+      return std::string(kInfo[static_cast<size_t>(shortfall.reason)].of_gpus);
   }
 }
 
-std::string LackCounts::Text() const {
+std::string ShortfallCounts::Text() const {
   std::vector<size_t> order;
   size_t nodes = 0;
-  for (size_t i = 0; i < kLacks; ++i) {
+  for (size_t i = 0; i < kUnfitReasonCount; ++i) {
     nodes += counts_[i];
     if (i > 0 && counts_[i] > 0) order.push_back(i);
   }
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return counts_[a] > counts_[b]; });
-  std::string text = fmt::format("{}/{} nodes have room", count(Lack::kNothing), nodes);
+  std::string text = fmt::format("{}/{} nodes have room", count(UnfitReason::kNothing), nodes);
   std::string_view separator = ": ";
   for (const size_t i : order) {
     text += fmt::format("{}{} {}", separator, counts_[i], kInfo[i].phrase);
@@ -232,8 +249,8 @@ std::string LackCounts::Text() const {
   return text;
 }
 
-LackCounts CountLacks(const Cluster& cluster, const Demand& demand) {
-  LackCounts counts;
+ShortfallCounts CountShortfalls(const Cluster& cluster, const Demand& demand) {
+  ShortfallCounts counts;
   for (NodeId node = 0; node < cluster.size(); ++node) {
     if (cluster.node(node)->present) counts.Add(WhyNot(cluster.node(node), demand));
   }
@@ -243,13 +260,13 @@ LackCounts CountLacks(const Cluster& cluster, const Demand& demand) {
 NodeReport ExplainNode(const Cluster& cluster, Policy& policy, ShapeId shape, NodeId node) {
   const Demand& demand = cluster.demand(shape);
   const NodeView view = cluster.node(node);
-  NodeReport report{.lack = WhyNot(view, demand)};
-  report.text = TextOf(report.lack, demand, cluster);
-  for (const GpuAsk& ask : demand.asks) {
-    std::vector<GpuLack>& gpus = report.asks.emplace_back();
-    for (const GpuState& gpu : view.gpus) gpus.push_back(WhyNot(gpu, ask, demand));
+  NodeReport report{.shortfall = WhyNot(view, demand)};
+  report.text = TextOf(report.shortfall, demand, cluster);
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    std::vector<GpuShortfall>& gpus = report.gpu_demands.emplace_back();
+    for (const GpuState& gpu : view.gpus) gpus.push_back(WhyNot(gpu, gpu_demand, demand));
   }
-  if (!report.lack.ok()) return report;
+  if (!report.shortfall.ok()) return report;
   report.score = policy.Scores(shape)[node];
   report.pick = policy.PickOn(shape, node);
   report.terms = policy.Explain(shape, node);

@@ -12,7 +12,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
@@ -33,43 +33,44 @@ TEST_F(ExplainTest, CountsTheGpusByWhatTheyLack) {
   NodeSpec spec = MakeNode("a", 8);
   spec.gpus[7].healthy = false;
   const NodeId node = Add(spec);
-  Hold(node, Ask(4, 1000), 0b1111);
-  Hold(node, Ask(1, 100), 0b10000);
-  EXPECT_EQ(Why(node, Ask(3, 1000)),
+  Hold(node, MakeDemand(4, 1000), 0b1111);
+  Hold(node, MakeDemand(1, 100), 0b10000);
+  EXPECT_EQ(Why(node, MakeDemand(3, 1000)),
             "3 GPUs wanted, 2 of 8 free: 1 unhealthy, 4 held whole, 1 shared");
-  EXPECT_EQ(Why(node, Ask(2, 1000)), "");
-  const NodeLack lack = WhyNot(cluster_.node(node), Ask(3, 1000));
-  EXPECT_EQ(lack.lack, Lack::kBusy);
-  EXPECT_FALSE(lack.unresolvable) << "pods that leave make room";
-  EXPECT_EQ(WhyNot(cluster_.node(node), Ask(8, 1000)).lack, Lack::kUnhealthy);
-  EXPECT_TRUE(WhyNot(cluster_.node(node), Ask(8, 1000)).unresolvable);
-  EXPECT_EQ(WhyNot(cluster_.node(node), Ask(9, 1000)).lack, Lack::kTooFew);
+  EXPECT_EQ(Why(node, MakeDemand(2, 1000)), "");
+  const NodeShortfall shortfall = WhyNot(cluster_.node(node), MakeDemand(3, 1000));
+  EXPECT_EQ(shortfall.reason, UnfitReason::kBusy);
+  EXPECT_FALSE(shortfall.unresolvable) << "pods that leave make room";
+  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(8, 1000)).reason, UnfitReason::kUnhealthy);
+  EXPECT_TRUE(WhyNot(cluster_.node(node), MakeDemand(8, 1000)).unresolvable);
+  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(9, 1000)).reason, UnfitReason::kTooFew);
 }
 
 TEST_F(ExplainTest, AGpuOfUnknownMemoryFitsNoPodThatRequestsMemory) {
   const NodeId node = Add(MakeNode("a", 1, Bytes(0)));
   const auto why = [&](const Demand& demand) {
-    return TextOf(WhyNot(cluster_.node(node).gpus[0], demand.asks[0], demand));
+    return TextOf(WhyNot(cluster_.node(node).gpus[0], demand.gpu_demands[0], demand));
   };
-  EXPECT_EQ(why(Ask(1, 300)), "");
-  EXPECT_EQ(why(Ask(1, 1000)), "");
-  EXPECT_EQ(why(Ask(1, 300, GiB(8))), "8 GiB wanted, how much it has is not known");
-  EXPECT_EQ(why(Ask(1, 1000, GiB(8))), "8 GiB wanted, how much it has is not known");
-  for (const Demand& demand : {Ask(1, 300), Ask(1, 300, GiB(8)), Ask(1, 1000, GiB(8))}) {
+  EXPECT_EQ(why(MakeDemand(1, 300)), "");
+  EXPECT_EQ(why(MakeDemand(1, 1000)), "");
+  EXPECT_EQ(why(MakeDemand(1, 300, GiB(8))), "8 GiB wanted, how much it has is not known");
+  EXPECT_EQ(why(MakeDemand(1, 1000, GiB(8))), "8 GiB wanted, how much it has is not known");
+  for (const Demand& demand :
+       {MakeDemand(1, 300), MakeDemand(1, 300, GiB(8)), MakeDemand(1, 1000, GiB(8))}) {
     EXPECT_EQ(Fits(cluster_.node(node), demand), why(demand).empty());
   }
 }
 
 TEST_F(ExplainTest, ReportsAGpuThatThePodDoesNotAllow) {
   const NodeId node = Add(MakeNode("a", 4)), other = Add(MakeNode("b", 1));
-  Demand demand = Ask(1, 1000);
+  Demand demand = MakeDemand(1, 1000);
   demand.gpu_filter = cluster_.FindGpus("GPU-a-2");
   EXPECT_EQ(Why(node, demand), "");
   EXPECT_EQ(Why(other, demand),
             "1 GPU among 1 named by UUID wanted, 0 of 1 free: 1 not allowed by UUID");
-  EXPECT_EQ(WhyNot(cluster_.node(other), demand).lack, Lack::kOtherGpu);
+  EXPECT_EQ(WhyNot(cluster_.node(other), demand).reason, UnfitReason::kOtherGpu);
   EXPECT_TRUE(WhyNot(cluster_.node(other), demand).unresolvable) << "no pod that leaves makes room";
-  EXPECT_EQ(CountLacks(cluster_, demand).Text(),
+  EXPECT_EQ(CountShortfalls(cluster_, demand).Text(),
             "1/2 nodes have room: 1 GPUs that the pod does not allow");
   Hold(node, demand, 0b100);
   EXPECT_EQ(Why(node, demand),
@@ -77,86 +78,88 @@ TEST_F(ExplainTest, ReportsAGpuThatThePodDoesNotAllow) {
   EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
   demand.gpu_filter_excludes = true;
   EXPECT_EQ(Why(node, demand), "");
-  demand.asks[0].count = 4;
+  demand.gpu_demands[0].count = 4;
   EXPECT_EQ(Why(node, demand),
             "4 GPUs, none of 1 named by UUID wanted, 3 of 4 free: 1 not allowed by UUID");
 }
 
 TEST_F(ExplainTest, ReportsTheLackingResourceOfAShare) {
   const NodeId node = Add(MakeNode("a", 2));
-  Hold(node, Ask(1, 800, GiB(1)), 0b01);
-  Hold(node, Ask(1, 0, GiB(70)), 0b10);
+  Hold(node, MakeDemand(1, 800, GiB(1)), 0b01);
+  Hold(node, MakeDemand(1, 0, GiB(70)), 0b10);
   EXPECT_EQ(
-      Why(node, Ask(1, 300, GiB(16))),
+      Why(node, MakeDemand(1, 300, GiB(16))),
       "1 GPU with 0.3 of the compute and 16 GiB wanted, 0 of 2 have that: 1 short of compute, "
       "1 short of memory");
-  const Demand demand = Ask(1, 300, GiB(16));
+  const Demand demand = MakeDemand(1, 300, GiB(16));
   const auto gpus = cluster_.node(node).gpus;
-  EXPECT_EQ(WhyNot(gpus[0], demand.asks[0], demand), (GpuLack{Lack::kCompute, 300, 200}));
-  EXPECT_EQ(TextOf(WhyNot(gpus[0], demand.asks[0], demand)), "0.3 GPU wanted, 0.2 free");
-  EXPECT_EQ(TextOf(WhyNot(gpus[1], demand.asks[0], demand)), "16 GiB wanted, 10 GiB free");
-  EXPECT_EQ(WhyNot(cluster_.node(node), Ask(1, 0, GiB(81))).lack, Lack::kTooSmall);
+  EXPECT_EQ(WhyNot(gpus[0], demand.gpu_demands[0], demand),
+            (GpuShortfall{UnfitReason::kCompute, 300, 200}));
+  EXPECT_EQ(TextOf(WhyNot(gpus[0], demand.gpu_demands[0], demand)), "0.3 GPU wanted, 0.2 free");
+  EXPECT_EQ(TextOf(WhyNot(gpus[1], demand.gpu_demands[0], demand)), "16 GiB wanted, 10 GiB free");
+  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(1, 0, GiB(81))).reason, UnfitReason::kTooSmall);
 }
 
 TEST_F(ExplainTest, NamesModelsAndSlices) {
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].mig_profile = "1g.10gb";
   const NodeId node = Add(spec);
-  Demand demand = Ask(1, 1000);
+  Demand demand = MakeDemand(1, 1000);
   demand.models.set(*cluster_.ModelOf("H100"));
   demand.models.set(*cluster_.ModelOf("H200"));
   EXPECT_EQ(Why(node, demand),
             "1 GPU of model H100 or H200 wanted, 0 of 2 free: 1 of another kind, 1 of another "
             "model");
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kOtherModel);
-  demand = Ask(2, 1000);
-  demand.asks[0].kind = *cluster_.KindOf("1g.10gb");
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kOtherModel);
+  demand = MakeDemand(2, 1000);
+  demand.gpu_demands[0].kind = *cluster_.KindOf("1g.10gb");
   EXPECT_EQ(Why(node, demand), "2 1g.10gb wanted, 1 of 2 free: 1 of another kind");
 }
 
 TEST_F(ExplainTest, ReportsTheLackingHostResource) {
   const NodeId node = Add(MakeNode("a", 1));
-  EXPECT_EQ(Why(node, Ask(1, 1000, Bytes(0), 96500)), "96.5 CPU wanted, 96 free");
-  Demand demand = Ask(0, 0);
+  EXPECT_EQ(Why(node, MakeDemand(1, 1000, Bytes(0), 96500)), "96.5 CPU wanted, 96 free");
+  Demand demand = MakeDemand(0, 0);
   demand.memory = GiB(385);
   EXPECT_EQ(Why(node, demand), "385 GiB of memory wanted, 384 GiB free");
   EXPECT_TRUE(WhyNot(cluster_.node(node), demand).unresolvable);
   NodeSpec cordoned = cluster_.spec(node);
   cordoned.schedulable = false;
   ASSERT_TRUE(cluster_.UpdateNode(node, cordoned).ok());
-  EXPECT_EQ(Why(node, Ask(1, 1000)), "the node takes no pods");
+  EXPECT_EQ(Why(node, MakeDemand(1, 1000)), "the node is not schedulable");
   ASSERT_TRUE(cluster_.RemoveNode(node).ok());
-  EXPECT_EQ(Why(node, Ask(1, 1000)), "the node is gone");
+  EXPECT_EQ(Why(node, MakeDemand(1, 1000)), "the node was removed");
 }
 
 TEST_F(ExplainTest, ContainersThatFitOnlyOneByOneAreDistinguished) {
   const NodeId node = Add(MakeNode("a", 3));
-  Demand demand = Ask(2, 1000);
-  demand.asks.push_back(demand.asks[0]);
+  Demand demand = MakeDemand(2, 1000);
+  demand.gpu_demands.push_back(demand.gpu_demands[0]);
   EXPECT_EQ(Why(node, demand), "the 2 GPU containers fit one by one, but not together");
 }
 
 TEST_F(ExplainTest, SumsUpTheClusterMostFrequentFirst) {
   for (int i = 0; i < 3; ++i) {
-    Hold(Add(MakeNode(fmt::format("a{}", i), 2)), Ask(1, 1000), 0b1);
+    Hold(Add(MakeNode(fmt::format("a{}", i), 2)), MakeDemand(1, 1000), 0b1);
   }
   Add(MakeNode("cpu", 0));
-  EXPECT_EQ(CountLacks(cluster_, Ask(2, 1000)).Text(),
+  EXPECT_EQ(CountShortfalls(cluster_, MakeDemand(2, 1000)).Text(),
             "0/4 nodes have room: 3 insufficient free GPUs, 1 no such GPU");
   ASSERT_TRUE(cluster_.RemoveNode(3).ok());
-  EXPECT_EQ(CountLacks(cluster_, Ask(1, 1000)).Text(), "3/3 nodes have room");
+  EXPECT_EQ(CountShortfalls(cluster_, MakeDemand(1, 1000)).Text(), "3/3 nodes have room");
 }
 
 TEST_F(ExplainTest, ReportsScoreAndGpusOfANode) {
   const NodeId node = Add(MakeNode("a", 2));
-  Hold(node, Ask(1, 1000), 0b1);
+  Hold(node, MakeDemand(1, 1000), 0b1);
   const auto policy = *MakePolicy("BestFit", cluster_, {});
-  const ShapeId one = *cluster_.Intern(Ask(1, 1000)), two = *cluster_.Intern(Ask(2, 1000));
+  const ShapeId one = *cluster_.Intern(MakeDemand(1, 1000)),
+                two = *cluster_.Intern(MakeDemand(2, 1000));
   const NodeReport fits = ExplainNode(cluster_, *policy, one, node);
   EXPECT_EQ(fits.text, "");
   EXPECT_TRUE(fits.score.has_value());
   EXPECT_EQ(fits.pick, PickOf(0b10));
-  EXPECT_EQ(fits.asks[0][0].lack, Lack::kHeldWhole);
+  EXPECT_EQ(fits.gpu_demands[0][0].reason, UnfitReason::kHeldWhole);
   const NodeReport not_fit = ExplainNode(cluster_, *policy, two, node);
   EXPECT_EQ(not_fit.text, "2 GPUs wanted, 1 of 2 free: 1 held whole");
   EXPECT_FALSE(not_fit.score.has_value());
@@ -177,17 +180,19 @@ TEST_F(ExplainTest, AgreesWithFitsOnRandomNodesAndDemands) {
     const NodeId node = *cluster.AddNode(spec);
     const KindId slice = *cluster.KindOf("1g.5gb");
     for (int pod = 0; pod < 6; ++pod) {
-      Demand demand = Ask(static_cast<int>(random() % 4),
-                          random() % 2 ? 1000 : static_cast<int>(random() % 900),
-                          GiB(random() % 3 ? random() % 6 : 0), random() % 40000);
-      if (!demand.asks.empty() && random() % 3 == 0) demand.asks.push_back(Ask(1, 1000).asks[0]);
-      if (!demand.asks.empty() && random() % 4 == 0) demand.asks[0].kind = slice;
+      Demand demand = MakeDemand(static_cast<int>(random() % 4),
+                                 random() % 2 ? 1000 : static_cast<int>(random() % 900),
+                                 GiB(random() % 3 ? random() % 6 : 0), random() % 40000);
+      if (!demand.gpu_demands.empty() && random() % 3 == 0)
+        demand.gpu_demands.push_back(MakeDemand(1, 1000).gpu_demands[0]);
+      if (!demand.gpu_demands.empty() && random() % 4 == 0) demand.gpu_demands[0].kind = slice;
       if (random() % 4 == 0) demand.models.set(*cluster.ModelOf("B"));
-      const NodeLack lack = WhyNot(cluster.node(node), demand);
-      ASSERT_EQ(lack.ok(), Fits(cluster.node(node), demand)) << TextOf(lack, demand, cluster);
-      ASSERT_EQ(lack.ok(), TextOf(lack, demand, cluster).empty());
+      const NodeShortfall shortfall = WhyNot(cluster.node(node), demand);
+      ASSERT_EQ(shortfall.ok(), Fits(cluster.node(node), demand))
+          << TextOf(shortfall, demand, cluster);
+      ASSERT_EQ(shortfall.ok(), TextOf(shortfall, demand, cluster).empty());
       Pick pick;
-      if (lack.ok() && PickTightest(cluster.node(node), demand, &pick)) {
+      if (shortfall.ok() && PickTightest(cluster.node(node), demand, &pick)) {
         ASSERT_TRUE(cluster.Place(*cluster.Intern(demand), node, pick).ok());
       }
     }
@@ -196,41 +201,42 @@ TEST_F(ExplainTest, AgreesWithFitsOnRandomNodesAndDemands) {
 
 TEST(LackTest, EveryLackHasAUniqueName) {
   std::set<std::string_view> ids, phrases;
-  for (size_t i = 0; i < kLacks; ++i) {
-    EXPECT_TRUE(ids.insert(IdOf(static_cast<Lack>(i))).second);
-    EXPECT_TRUE(phrases.insert(PhraseOf(static_cast<Lack>(i))).second);
+  for (size_t i = 0; i < kUnfitReasonCount; ++i) {
+    EXPECT_TRUE(ids.insert(MetricLabelOf(static_cast<UnfitReason>(i))).second);
+    EXPECT_TRUE(phrases.insert(PhraseOf(static_cast<UnfitReason>(i))).second);
   }
 }
 
 TEST_F(ExplainTest, TheFirstOfEquallyFrequentCausesIsNamed) {
   const NodeId node = Add(MakeNode("a", 2));
-  Hold(node, Ask(1, 1000), 0b01);
-  Hold(node, Ask(1, 600), 0b10);
-  EXPECT_EQ(WhyNot(cluster_.node(node), Ask(1, 500)).lack, Lack::kHeldWhole);
-  LackCounts counts;
-  counts.Add({.lack = Lack::kMemory});
-  counts.Add({.lack = Lack::kCpu});
+  Hold(node, MakeDemand(1, 1000), 0b01);
+  Hold(node, MakeDemand(1, 600), 0b10);
+  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(1, 500)).reason, UnfitReason::kHeldWhole);
+  ShortfallCounts counts;
+  counts.Add({.reason = UnfitReason::kMemory});
+  counts.Add({.reason = UnfitReason::kCpu});
   EXPECT_EQ(counts.Text(), "0/2 nodes have room: 1 insufficient cpu, 1 insufficient memory");
 }
 
 TEST_F(ExplainTest, ExactlyEnoughIsEnough) {
   const NodeId node = Add(MakeNode("a", 1));
-  Hold(node, Ask(1, 500, GiB(40)), 0b1);
-  Demand demand = Ask(1, 500, GiB(40), 95000);
+  Hold(node, MakeDemand(1, 500, GiB(40)), 0b1);
+  Demand demand = MakeDemand(1, 500, GiB(40), 95000);
   demand.memory = GiB(383);
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kNothing);
-  EXPECT_EQ(WhyNot(cluster_.node(node).gpus[0], demand.asks[0], demand).lack, Lack::kNothing);
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kNothing);
+  EXPECT_EQ(WhyNot(cluster_.node(node).gpus[0], demand.gpu_demands[0], demand).reason,
+            UnfitReason::kNothing);
 }
 
 TEST_F(ExplainTest, CpuIsNamedBeforeMemoryAndPodsThatLeaveGiveBackBoth) {
   const NodeId node = Add(MakeNode("a", 1));
-  Hold(node, Ask(0, 0), 0);
-  Demand demand = Ask(0, 0, Bytes(0), 96000);
+  Hold(node, MakeDemand(0, 0), 0);
+  Demand demand = MakeDemand(0, 0, Bytes(0), 96000);
   demand.memory = GiB(384);
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kCpu);
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kCpu);
   EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
   demand.cpu_milli = 1;
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kMemory);
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kMemory);
   EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
   demand.memory = GiB(385);
   EXPECT_TRUE(WhyNot(cluster_.node(node), demand).unresolvable);
@@ -238,12 +244,12 @@ TEST_F(ExplainTest, CpuIsNamedBeforeMemoryAndPodsThatLeaveGiveBackBoth) {
 
 TEST_F(ExplainTest, ComputeThatIsNotWantedIsNotNamed) {
   const NodeId node = Add(MakeNode("a", 0));
-  EXPECT_EQ(Why(node, Ask(1, 0, GiB(8))), "1 GPU with 8 GiB wanted, the node has none");
+  EXPECT_EQ(Why(node, MakeDemand(1, 0, GiB(8))), "1 GPU with 8 GiB wanted, the node has none");
 }
 
 TEST_F(ExplainTest, AFullChunkOfNodesIsCounted) {
   for (int i = 0; i < 64; ++i) Add(MakeNode(fmt::format("n{}", i), 1));
-  EXPECT_EQ(CountLacks(cluster_, Ask(1, 1000)).count(Lack::kNothing), 64u);
+  EXPECT_EQ(CountShortfalls(cluster_, MakeDemand(1, 1000)).count(UnfitReason::kNothing), 64u);
 }
 
 }  // namespace

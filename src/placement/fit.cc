@@ -9,26 +9,29 @@
 namespace tessera::placement {
 namespace {
 
-// Like FirstBy with the least slack. All idle GPUs have equal slack, so the first ones do for a
-// whole ask.
-uint64_t Tightest(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand& demand) {
-  if (!ask.whole()) {
-    return FirstBy(gpus, ask, demand,
+// Like FirstBy with the least slack. All idle GPUs have equal slack, so whole GPUs are the first
+// idle ones.
+uint64_t Tightest(std::span<const GpuState> gpus, const GpuDemand& gpu_demand,
+                  const Demand& demand) {
+  if (!gpu_demand.whole()) {
+    return FirstBy(gpus, gpu_demand, demand,
                    [](const GpuState& a, const GpuState& b) { return a.slack < b.slack; });
   }
-  const GpuFit fits(ask, demand);
+  const GpuFit fits(gpu_demand, demand);
   uint64_t chosen = 0;
   int found = 0;
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (!fits(gpus[i])) continue;
     chosen |= uint64_t{1} << i;
-    if (++found == ask.count) return chosen;
+    if (++found == gpu_demand.count) return chosen;
   }
   return 0;
 }
 
-// Whether links between the GPUs of the ask matter.
-bool IsGroup(const GpuAsk& ask) { return ask.whole() && ask.kind == kWholeDevice && ask.count > 1; }
+// Whether links between the picked GPUs matter.
+bool IsGroup(const GpuDemand& gpu_demand) {
+  return gpu_demand.whole() && gpu_demand.kind == kWholeDevice && gpu_demand.count > 1;
+}
 
 // The GPUs in `mask` that the demand allows by model and UUID.
 uint64_t Allowed(std::span<const GpuState> gpus, const Demand& demand, uint64_t mask) {
@@ -43,32 +46,33 @@ uint64_t Allowed(std::span<const GpuState> gpus, const Demand& demand, uint64_t 
 
 bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick) {
   if (!HostFits(*node.state, demand)) return false;
-  return PickEach(node, demand, pick, [&](std::span<const GpuState> gpus, const GpuAsk& ask) {
-    return Tightest(gpus, ask, demand);
-  });
+  return PickEach(node, demand, pick,
+                  [&](std::span<const GpuState> gpus, const GpuDemand& gpu_demand) {
+                    return Tightest(gpus, gpu_demand, demand);
+                  });
 }
 
 bool Fits(const NodeView& node, const Demand& demand) {
   if (!HostFits(*node.state, demand)) return false;
-  if (demand.asks.empty()) return true;
-  if (demand.asks.size() > 1) {
+  if (demand.gpu_demands.empty()) return true;
+  if (demand.gpu_demands.size() > 1) {
     Pick pick;
     return PickTightest(node, demand, &pick);
   }
-  const GpuAsk& ask = demand.asks[0];
-  const GpuFit fits(ask, demand);
+  const GpuDemand& gpu_demand = demand.gpu_demands[0];
+  const GpuFit fits(gpu_demand, demand);
   int found = 0;
   for (const GpuState& gpu : node.gpus) {
-    if (fits(gpu) && ++found == ask.count) return true;
+    if (fits(gpu) && ++found == gpu_demand.count) return true;
   }
   return false;
 }
 
-uint64_t RoomFor(const NodeView& node, const GpuAsk& ask, const Demand& demand) {
+uint64_t RoomFor(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand) {
   uint64_t room = 0;
   uint64_t bit = 1;
   for (const GpuState& gpu : node.gpus) {
-    if (HasRoom(gpu, ask)) room |= bit;
+    if (HasRoom(gpu, gpu_demand)) room |= bit;
     bit <<= 1;
   }
   return demand.allows_any() ? room : Allowed(node.gpus, demand, room);
@@ -76,23 +80,23 @@ uint64_t RoomFor(const NodeView& node, const GpuAsk& ask, const Demand& demand) 
 
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick) {
   if (node->groups == nullptr) return;
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    const GpuAsk& ask = demand.asks[n];
-    if (!ask.whole() || ask.kind != kWholeDevice) continue;
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    const GpuDemand& gpu_demand = demand.gpu_demands[n];
+    if (!gpu_demand.whole() || gpu_demand.kind != kWholeDevice) continue;
     uint64_t others = 0;
-    for (size_t m = 0; m < demand.asks.size(); ++m) others |= m == n ? 0 : pick->masks[m];
+    for (size_t m = 0; m < demand.gpu_demands.size(); ++m) others |= m == n ? 0 : pick->masks[m];
     const uint64_t linked =
-        node->groups->Choose(RoomFor(node, ask, demand) & ~others, 0, ask.count);
+        node->groups->Choose(RoomFor(node, gpu_demand, demand) & ~others, 0, gpu_demand.count);
     if (linked != 0) pick->masks[n] = linked;
   }
 }
 
 int LinkPoints(const NodeView& node, const Demand& demand) {
   if (node->groups == nullptr) return 0;
-  const GpuAsk* largest = nullptr;
-  for (const GpuAsk& ask : demand.asks) {
-    if (!IsGroup(ask)) continue;
-    if (largest == nullptr || ask.count > largest->count) largest = &ask;
+  const GpuDemand* largest = nullptr;
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    if (!IsGroup(gpu_demand)) continue;
+    if (largest == nullptr || gpu_demand.count > largest->count) largest = &gpu_demand;
   }
   if (largest == nullptr) return 0;
   return node->groups->BestScore(RoomFor(node, *largest, demand), largest->count);
@@ -100,35 +104,36 @@ int LinkPoints(const NodeView& node, const Demand& demand) {
 
 bool GetsJoined(const NodeView& node, const Demand& demand) {
   if (node->groups == nullptr) return false;
-  if (demand.asks.size() == 1) {
-    const GpuAsk& ask = demand.asks[0];
-    return IsGroup(ask) && node->groups->ChoosesJoined(RoomFor(node, ask, demand), ask.count);
+  if (demand.gpu_demands.size() == 1) {
+    const GpuDemand& gpu_demand = demand.gpu_demands[0];
+    return IsGroup(gpu_demand) &&
+           node->groups->ChoosesJoined(RoomFor(node, gpu_demand, demand), gpu_demand.count);
   }
   Pick pick;
-  if (std::ranges::none_of(demand.asks, IsGroup) || !PickTightest(node, demand, &pick))
+  if (std::ranges::none_of(demand.gpu_demands, IsGroup) || !PickTightest(node, demand, &pick))
     return false;
   PreferLinked(node, demand, &pick);
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    if (IsGroup(demand.asks[n]) && !node->groups->Joined(pick.masks[n])) return false;
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    if (IsGroup(demand.gpu_demands[n]) && !node->groups->Joined(pick.masks[n])) return false;
   }
   return true;
 }
 
 void SlackAfter(const NodeView& node, const Demand& demand, const Pick& pick, int16_t* after) {
   for (size_t i = 0; i < node.gpus.size(); ++i) after[i] = node.gpus[i].slack;
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       const size_t i = std::countr_zero(left);
-      after[i] -= static_cast<int16_t>(SlackOf(node.gpus[i], demand.asks[n]));
+      after[i] -= static_cast<int16_t>(SlackOf(node.gpus[i], demand.gpu_demands[n]));
     }
   }
 }
 
 Status CheckPickShape(const NodeView& node, const Demand& demand, const Pick& pick) {
-  for (size_t n = 0; n < kMaxAsks; ++n) {
-    const int wanted = n < demand.asks.size() ? demand.asks[n].count : 0;
+  for (size_t n = 0; n < kMaxGpuDemands; ++n) {
+    const int wanted = n < demand.gpu_demands.size() ? demand.gpu_demands[n].count : 0;
     if (std::popcount(pick.masks[n]) != wanted) {
-      return Error(Code::kInvalidArgument, "{} GPUs picked where ask {} is for {}",
+      return Error(Code::kInvalidArgument, "{} GPUs picked for GPU demand {}, which is for {}",
                    std::popcount(pick.masks[n]), n, wanted);
     }
     const size_t size = node.gpus.size();
@@ -146,7 +151,7 @@ Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick) {
     return Error(Code::kFailedPrecondition, "{}: {} wanted, {} free", resource, wanted, free);
   };
   if (!node->present || !node->schedulable) {
-    return Error(Code::kFailedPrecondition, "the node takes no pods");
+    return Error(Code::kFailedPrecondition, "the node is not schedulable");
   }
   if (node->cpu_free < demand.cpu_milli) {
     return missing("thousandths of CPU", demand.cpu_milli, node->cpu_free);
@@ -155,21 +160,22 @@ Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick) {
     return missing("bytes of memory", demand.memory.count(), node->memory_free);
   }
   RemainingGpus remaining(node);
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    const GpuAsk& ask = demand.asks[n];
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    const GpuDemand& gpu_demand = demand.gpu_demands[n];
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       const size_t i = std::countr_zero(left);
       const GpuState& gpu = remaining.gpus()[i];
-      if (!Fits(gpu, ask, demand)) {
+      if (!Fits(gpu, gpu_demand, demand)) {
         return Error(Code::kFailedPrecondition,
                      "GPU {}: {} thousandths and {} bytes wanted, {} and {} free{}", i,
-                     ask.milli.count(), ask.bytes.count(), gpu.free_milli, gpu.free_bytes,
+                     gpu_demand.milli.count(), gpu_demand.bytes.count(), gpu.free_milli,
+                     gpu.free_bytes,
                      !gpu.healthy                     ? ", and it is unhealthy"
                      : !demand.AllowsModel(gpu.model) ? ", and it is of another model"
                      : !demand.AllowsGpu(gpu.id)      ? ", and the pod does not allow its UUID"
                                                       : "");
       }
-      remaining.Take(i, ask);
+      remaining.Take(i, gpu_demand);
     }
   }
   return {};

@@ -13,34 +13,34 @@
 
 namespace tessera::placement {
 
-// Whether `gpu` has room now for one GPU of `ask`. Ignores the models and GPUs that the demand
-// allows.
-inline bool HasRoom(const GpuState& gpu, const GpuAsk& ask) {
-  if (!gpu.healthy || gpu.kind != ask.kind) return false;
-  if (ask.whole()) return gpu.idle() && gpu.total_bytes >= ask.bytes.count();
-  return !gpu.held_whole && gpu.free_milli >= ask.milli.count() &&
-         gpu.free_bytes >= ask.bytes.count();
+// Whether `gpu` has room now for one GPU of `gpu_demand`. Ignores the models and GPUs that the
+// demand allows.
+inline bool HasRoom(const GpuState& gpu, const GpuDemand& gpu_demand) {
+  if (!gpu.healthy || gpu.kind != gpu_demand.kind) return false;
+  if (gpu_demand.whole()) return gpu.idle() && gpu.total_bytes >= gpu_demand.bytes.count();
+  return !gpu.held_whole && gpu.free_milli >= gpu_demand.milli.count() &&
+         gpu.free_bytes >= gpu_demand.bytes.count();
 }
 
-// Tells for each GPU whether one GPU of `ask` fits on it, and computes only once whether the demand
+// Predicate: whether one GPU of `gpu_demand` fits on a GPU. Computes only once whether the demand
 // limits models or GPUs. Refers to its arguments.
 class GpuFit {
  public:
-  GpuFit(const GpuAsk& ask, const Demand& demand)
-      : ask_(ask), demand_(demand), allows_any_(demand.allows_any()) {}
+  GpuFit(const GpuDemand& gpu_demand, const Demand& demand)
+      : ask_(gpu_demand), demand_(demand), allows_any_(demand.allows_any()) {}
   bool operator()(const GpuState& gpu) const {
     return HasRoom(gpu, ask_) &&
            (allows_any_ || (demand_.AllowsModel(gpu.model) && demand_.AllowsGpu(gpu.id)));
   }
 
  private:
-  const GpuAsk& ask_;
+  const GpuDemand& ask_;
   const Demand& demand_;
   const bool allows_any_;
 };
 
-inline bool Fits(const GpuState& gpu, const GpuAsk& ask, const Demand& demand) {
-  return GpuFit(ask, demand)(gpu);
+inline bool Fits(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
+  return GpuFit(gpu_demand, demand)(gpu);
 }
 
 // Thousandths that `milli` and `bytes` take of a GPU with `device_memory` bytes: the larger of the
@@ -51,10 +51,10 @@ inline int MilliOn(int64_t device_memory, int milli, int64_t bytes) {
   return std::max(milli, static_cast<int>((bytes * 1000 + device_memory - 1) / device_memory));
 }
 
-// Thousandths of slack that one GPU of `ask` takes from `gpu`. REQUIRES: it fits.
-inline int SlackOf(const GpuState& gpu, const GpuAsk& ask) {
-  const int milli = static_cast<int>(ask.milli.count());
-  return ask.whole() ? milli : MilliOn(gpu.total_bytes, milli, ask.bytes.count());
+// Thousandths of slack that one GPU of `gpu_demand` takes from `gpu`. REQUIRES: it fits.
+inline int SlackOf(const GpuState& gpu, const GpuDemand& gpu_demand) {
+  const int milli = static_cast<int>(gpu_demand.milli.count());
+  return gpu_demand.whole() ? milli : MilliOn(gpu.total_bytes, milli, gpu_demand.bytes.count());
 }
 
 inline bool HostFits(const NodeState& node, const Demand& demand) {
@@ -62,30 +62,31 @@ inline bool HostFits(const NodeState& node, const Demand& demand) {
          node.memory_free >= demand.memory.count();
 }
 
-// Whether the demand fits. For several asks that may share GPUs the answer is that of PickTightest,
-// which places the largest first and can miss a packing that only a search would find.
+// Whether the demand fits. For several GPU demands that may share GPUs the result is that of
+// PickTightest, which places the largest first and can miss a packing that only a search would
+// find.
 bool Fits(const NodeView& node, const Demand& demand);
 
-// Gives each ask the GPUs with room that have the least slack, whole asks first; among equals the
-// lowest positions. Returns false, with `pick` undefined, where the demand does not fit.
+// Picks for each GPU demand the GPUs with room that have the least slack, whole GPUs first; among
+// equals the lowest positions. Returns false, with `pick` undefined, if the demand does not fit.
 bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick);
 
-// GPUs of `node` that have room for one GPU of `ask` now, bit i for GPU i.
-uint64_t RoomFor(const NodeView& node, const GpuAsk& ask, const Demand& demand);
+// GPUs of `node` that have room for one GPU of `gpu_demand` now, bit i for GPU i.
+uint64_t RoomFor(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand);
 
-// Where the links between the node's GPUs are known, moves whole asks to the best linked GPUs whose
-// loss harms the remaining GPUs least; an ask for one GPU takes the GPU that breaks the fewest
-// links. Every policy calls it once, for the node that it has chosen, so that all of them pick
-// whole GPUs alike. REQUIRES: the pick fits.
+// If the links between the node's GPUs are known, moves picks of whole GPUs to the best linked GPUs
+// whose loss harms the remaining GPUs least; a demand for one GPU takes the GPU that breaks the
+// fewest links. Every policy calls it once, for the node that it has chosen, so that all of them
+// pick whole GPUs alike. REQUIRES: the pick fits.
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick);
 
-// Points (device::ScoreOf) of the best linked GPUs that PreferLinked could give to the demand's
-// largest whole ask of two or more GPUs; 0 without such an ask or without known links. Compares
-// nodes when one demand shall get the best linked GPUs of the cluster. REQUIRES: the demand fits.
+// Points (device::ScoreOf) of the best linked GPUs that PreferLinked could give to the largest
+// demand for two or more whole GPUs; 0 without such a demand or without known links. Compares nodes
+// when one demand shall get the best linked GPUs of the cluster. REQUIRES: the demand fits.
 int LinkPoints(const NodeView& node, const Demand& demand);
 
-// Whether PreferLinked gives each whole ask of two or more GPUs a set in which all pairs have
-// NVLinks. False without such an ask or without known links. REQUIRES: the demand fits.
+// Whether PreferLinked gives each demand for two or more whole GPUs a set in which all pairs have
+// NVLinks. False without such a demand or without known links. REQUIRES: the demand fits.
 bool GetsJoined(const NodeView& node, const Demand& demand);
 
 // Writes the slack of each GPU of `node` after `pick` to `after`, for policies that compare a node

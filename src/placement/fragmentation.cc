@@ -12,10 +12,11 @@ namespace {
 // F of a regular pod depends only on CPU, model and thousandths, so that sums over all regular pods
 // are computed in advance.
 bool IsRegular(const Demand& demand) {
-  if (demand.asks.empty()) return true;
-  if (demand.asks.size() > 1 || !demand.gpu_filter.empty()) return false;
-  const GpuAsk& ask = demand.asks[0];
-  return ask.kind == kWholeDevice && ask.bytes <= Bytes(0) && (ask.whole() || ask.count == 1);
+  if (demand.gpu_demands.empty()) return true;
+  if (demand.gpu_demands.size() > 1 || !demand.gpu_filter.empty()) return false;
+  const GpuDemand& gpu_demand = demand.gpu_demands[0];
+  return gpu_demand.kind == kWholeDevice && gpu_demand.bytes <= Bytes(0) &&
+         (gpu_demand.whole() || gpu_demand.count == 1);
 }
 
 // Demanded memory is rounded up to thousandths, free memory down.
@@ -41,8 +42,8 @@ Fragmentation::Fragmentation(const Cluster& cluster, std::span<const MixEntry> m
     (regular ? regular_ : irregular_).push_back({demand, entry.weight / total});
     if (!regular) continue;
     regular_weight_ += static_cast<float>(entry.weight / total);
-    if (!demand.asks.empty() && !demand.asks[0].whole()) {
-      shares.insert(static_cast<int>(demand.asks[0].milli.count()));
+    if (!demand.gpu_demands.empty() && !demand.gpu_demands[0].whole()) {
+      shares.insert(static_cast<int>(demand.gpu_demands[0].milli.count()));
     }
   }
   std::sort(regular_.begin(), regular_.end(),
@@ -69,13 +70,13 @@ const Fragmentation::ModelTable& Fragmentation::TableOf(ModelId model) {
   };
   add_row();
   for (const ExpectedPod& pod : regular_) {
-    if (pod.demand.asks.empty() || !pod.demand.AllowsModel(model)) continue;
-    const GpuAsk& ask = pod.demand.asks[0];
+    if (pod.demand.gpu_demands.empty() || !pod.demand.AllowsModel(model)) continue;
+    const GpuDemand& gpu_demand = pod.demand.gpu_demands[0];
     const float weight = static_cast<float>(pod.weight);
-    if (ask.whole()) {
-      for (size_t n = static_cast<size_t>(ask.count); n < gpus; ++n) whole[n] += weight;
+    if (gpu_demand.whole()) {
+      for (size_t n = static_cast<size_t>(gpu_demand.count); n < gpus; ++n) whole[n] += weight;
     } else {
-      for (size_t r = rank_[static_cast<size_t>(ask.milli.count())]; r < width; ++r) {
+      for (size_t r = rank_[static_cast<size_t>(gpu_demand.milli.count())]; r < width; ++r) {
         share[r] += weight;
       }
     }
@@ -130,14 +131,16 @@ double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const in
 double Fragmentation::OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
                             const ExpectedPod& pod) const {
   const Demand& demand = pod.demand;
-  const auto size_of = [](const GpuAsk& ask) { return std::pair(ask.milli, ask.bytes); };
-  const auto largest = std::max_element(demand.asks.begin(), demand.asks.end(),
+  const auto size_of = [](const GpuDemand& gpu_demand) {
+    return std::pair(gpu_demand.milli, gpu_demand.bytes);
+  };
+  const auto largest = std::max_element(demand.gpu_demands.begin(), demand.gpu_demands.end(),
                                         [&](auto& a, auto& b) { return size_of(a) < size_of(b); });
   int idle = 0, useless = 0, enough = 0;
   for (size_t i = 0; i < node.gpus.size(); ++i) {
     const int left = Clamped(slack[i]);
     idle += left;
-    if (demand.asks.empty()) continue;
+    if (demand.gpu_demands.empty()) continue;
     const GpuState& gpu = node.gpus[i];
     const bool large_enough = largest->bytes <= Bytes(gpu.total_bytes);
     const bool room = left > 0 && large_enough && gpu.kind == largest->kind &&
@@ -146,7 +149,8 @@ double Fragmentation::OfOne(const NodeView& node, int64_t cpu_free, const int16_
     enough += room;
     useless += room ? 0 : left;
   }
-  const bool fits = !demand.asks.empty() && cpu_free >= demand.cpu_milli && enough >= demand.gpus();
+  const bool fits =
+      !demand.gpu_demands.empty() && cpu_free >= demand.cpu_milli && enough >= demand.gpus();
   return fits ? useless : idle;
 }
 

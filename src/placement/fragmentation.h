@@ -4,12 +4,10 @@
 // CPU, of enough GPUs with enough left, or of the model; otherwise F_n(m) is the idle thousandths
 // on GPUs that have less left than m wants of one. For a pod without GPUs it is all idle
 // thousandths. F_n(M) is the mean over the mix M.
-//
-// A pod with several asks counts as a pod with its largest ask on all its GPUs. Host memory does
-// not count.
-//
+// A pod with several GPU demands counts as a pod with its largest one on all its GPUs. Host memory
+// does not count.
 // Not for choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns a node of 8 GPUs for any
-// size of the mix, if pods ask for thousandths; each pod that asks for bytes adds 10 ns.
+// size of the mix, if pods request thousandths; each pod that requests bytes adds 10 ns.
 #pragma once
 
 #include <array>

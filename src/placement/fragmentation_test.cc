@@ -16,14 +16,14 @@ double ByDefinition(const NodeView& node, const Demand& pod) {
   double idle = 0, useless = 0;
   int enough = 0;
   for (const GpuState& gpu : node.gpus) idle += gpu.slack;
-  if (pod.asks.empty() || node->cpu_free < pod.cpu_milli) return idle;
+  if (pod.gpu_demands.empty() || node->cpu_free < pod.cpu_milli) return idle;
   for (const GpuState& gpu : node.gpus) {
-    const bool room =
-        pod.AllowsModel(gpu.model) && gpu.slack >= pod.asks[0].milli.count() && gpu.slack > 0;
+    const bool room = pod.AllowsModel(gpu.model) && gpu.slack >= pod.gpu_demands[0].milli.count() &&
+                      gpu.slack > 0;
     enough += room;
     useless += room ? 0 : gpu.slack;
   }
-  return enough < pod.asks[0].count ? idle : useless;
+  return enough < pod.gpu_demands[0].count ? idle : useless;
 }
 
 class FragmentationTest : public ::testing::Test {
@@ -33,10 +33,10 @@ class FragmentationTest : public ::testing::Test {
     demand.cpu_milli = static_cast<int64_t>(random_.Below(8)) * 1000;
     const uint64_t kind = random_.Below(4);
     if (kind == 0) return demand;
-    GpuAsk ask{.milli = kWholeGpu};
-    if (kind == 1) ask.count = 1 << random_.Below(4);
-    if (kind > 1) ask.milli = MilliGpu(static_cast<int64_t>(1 + random_.Below(999)));
-    demand.asks = {ask};
+    GpuDemand gpu_demand{.milli = kWholeGpu};
+    if (kind == 1) gpu_demand.count = 1 << random_.Below(4);
+    if (kind > 1) gpu_demand.milli = MilliGpu(static_cast<int64_t>(1 + random_.Below(999)));
+    demand.gpu_demands = {gpu_demand};
     if (random_.Below(4) == 0) demand.models.set(*cluster_.ModelOf("T4"));
     return demand;
   }
@@ -90,7 +90,7 @@ TEST_F(FragmentationTest, PodsThatAskForBytesCountByTheirShareOfEachGpu) {
   spec.gpus = {{.memory = GiB(16)}, {.memory = GiB(32)}};
   ASSERT_TRUE(cluster_.AddNode(spec).ok());
   Demand demand;
-  demand.asks = {{.bytes = GiB(24)}};
+  demand.gpu_demands = {{.bytes = GiB(24)}};
   const MixEntry entry{*cluster_.Intern(demand), 1};
   // The pod fits on the second GPU only.
   EXPECT_DOUBLE_EQ(Fragmentation(cluster_, {&entry, 1}).Of(cluster_.node(0)), 1000);
@@ -132,7 +132,7 @@ class IrregularPodTest : public ::testing::Test {
     NodeSpec spec{.name = "n", .cpu_milli = 1000};
     spec.gpus = {{.uuid = "GPU-0"}, {.uuid = "GPU-1"}};
     node_ = *cluster_.AddNode(spec);
-    const ShapeId share = *cluster_.Intern({.asks = {{.milli = MilliGpu(800)}}});
+    const ShapeId share = *cluster_.Intern({.gpu_demands = {{.milli = MilliGpu(800)}}});
     (void)*cluster_.Adopt(share, node_, {{0b10}});
   }
   double Fragmented(const Demand& demand) {
@@ -145,29 +145,30 @@ class IrregularPodTest : public ::testing::Test {
 };
 
 TEST_F(IrregularPodTest, OnlyTheRestIsUselessToARegularPod) {
-  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(500)}}}), 200);
-  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(200)}}}), 0);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(500)}}}), 200);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(200)}}}), 0);
 }
 
 TEST_F(IrregularPodTest, EachAskNeedsAGpuForTheLargest) {
-  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(300)}, {.milli = MilliGpu(500)}}}), 1200);
-  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(100)}, {.milli = MilliGpu(200)}}}), 0);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(300)}, {.milli = MilliGpu(500)}}}),
+            1200);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(100)}, {.milli = MilliGpu(200)}}}), 0);
 }
 
 TEST_F(IrregularPodTest, SharesOfSeveralGpusNeedAllOfThem) {
-  EXPECT_EQ(Fragmented({.asks = {{.count = 2, .milli = MilliGpu(300)}}}), 1200);
-  EXPECT_EQ(Fragmented({.asks = {{.count = 2, .milli = MilliGpu(200)}}}), 0);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.count = 2, .milli = MilliGpu(300)}}}), 1200);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.count = 2, .milli = MilliGpu(200)}}}), 0);
 }
 
 TEST_F(IrregularPodTest, AGpuThatThePodDoesNotAllowIsUseless) {
-  EXPECT_EQ(
-      Fragmented({.asks = {{.milli = MilliGpu(500)}}, .gpu_filter = cluster_.FindGpus("GPU-1")}),
-      1200);
+  EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(500)}},
+                        .gpu_filter = cluster_.FindGpus("GPU-1")}),
+            1200);
 }
 
 TEST_F(IrregularPodTest, WholeDevicesAreUselessToAPodThatWantsASlice) {
-  Demand slice{.asks = {{.milli = kWholeGpu}}};
-  slice.asks[0].kind = *cluster_.KindOf("1g.10gb");
+  Demand slice{.gpu_demands = {{.milli = kWholeGpu}}};
+  slice.gpu_demands[0].kind = *cluster_.KindOf("1g.10gb");
   EXPECT_EQ(Fragmented(slice), 1200);
 }
 

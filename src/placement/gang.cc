@@ -12,8 +12,8 @@
 namespace tessera::placement {
 namespace {
 
-// Decides on the next pod of a shape; nothing where it fits on no node.
-using ChoosePlace = std::function<std::optional<Decision>(ShapeId)>;
+// Decides on the next pod of a shape; nullopt if it fits on no node.
+using ChoosePlace = std::function<std::optional<Placement>(ShapeId)>;
 using NodeFilter = std::function<bool(NodeId)>;
 
 class GangPlacer {
@@ -33,7 +33,7 @@ class GangPlacer {
   // furthest. `node` is set if the attempt is limited to this node.
   bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
   void Fail(size_t member, int had_place, NodeId node);
-  std::optional<Decision> BestOf(ShapeId shape, const NodeFilter& allowed);
+  std::optional<Placement> BestOf(ShapeId shape, const NodeFilter& allowed);
   bool IsUsed(NodeId node) const;
   bool HasRoomInSum(NodeId node) const;
 
@@ -63,8 +63,8 @@ void GangPlacer::OrderMembers() {
   const auto weight = [&](size_t member) {
     const Demand& demand = cluster_.demand(gang_.members[member].shape);
     int largest = 0;
-    for (const GpuAsk& ask : demand.asks) {
-      if (ask.whole()) largest = std::max(largest, ask.count);
+    for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+      if (gpu_demand.whole()) largest = std::max(largest, gpu_demand.count);
     }
     return std::tuple(largest, demand.milli(), demand.gpus(), demand.cpu_milli, demand.memory);
   };
@@ -121,10 +121,10 @@ bool GangPlacer::OnOneNode() {
   }
   std::ranges::sort(nodes);
   for (const auto& [score, node] : nodes) {
-    const auto on_node = [&, node = node](ShapeId shape) -> std::optional<Decision> {
+    const auto on_node = [&, node = node](ShapeId shape) -> std::optional<Placement> {
       const auto pick = policy_.PickOn(shape, node);
       if (!pick) return std::nullopt;
-      return Decision{.node = node, .pick = *pick};
+      return Placement{.node = node, .pick = *pick};
     };
     if (Attempt(on_node, node)) return true;
   }
@@ -165,7 +165,7 @@ bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
   for (const size_t member : order_) {
     for (int i = 0; i < gang_.members[member].count; ++i) {
       const ShapeId shape = gang_.members[member].shape;
-      const std::optional<Decision> decision = choose(shape);
+      const std::optional<Placement> decision = choose(shape);
       if (!decision) {
         Fail(member, static_cast<int>(result_.pods.size()), node);
         for (; !result_.pods.empty(); result_.pods.pop_back()) {
@@ -173,7 +173,7 @@ bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
         }
         return false;
       }
-      // A policy never returns a place where the demand does not fit.
+      // A policy never returns a placement that does not fit.
       const PodId pod = *cluster_.Place(shape, decision->node, decision->pick);
       result_.pods.push_back({member, pod, *decision});
     }
@@ -186,16 +186,16 @@ void GangPlacer::Fail(size_t member, int had_place, NodeId node) {
   const Demand& demand = cluster_.demand(gang_.members[member].shape);
   result_.failed_member = member;
   result_.had_place = had_place;
-  const std::string lack =
-      node == kNoNode ? CountLacks(cluster_, demand).Text()
+  const std::string shortfall =
+      node == kNoNode ? CountShortfalls(cluster_, demand).Text()
                       : fmt::format("{}: {}", cluster_.spec(node).name,
                                     TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_));
-  result_.why = fmt::format("pod {} of {}: {}", had_place + 1, pods_, lack);
+  result_.why = fmt::format("pod {} of {}: {}", had_place + 1, pods_, shortfall);
 }
 
-std::optional<Decision> GangPlacer::BestOf(ShapeId shape, const NodeFilter& allowed) {
+std::optional<Placement> GangPlacer::BestOf(ShapeId shape, const NodeFilter& allowed) {
   const std::span<const float> scores = policy_.Scores(shape);
-  Decision best{.score = kUnfit};
+  Placement best{.score = kUnfit};
   for (NodeId node = 0; node < scores.size(); ++node) {
     if (scores[node] > best.score && allowed(node)) {
       best.node = node;
@@ -228,24 +228,24 @@ bool GangPlacer::HasRoomInSum(NodeId node) const {
   return cpu >= 0 && memory >= 0 && milli >= 0;
 }
 
-// The sum of all pods' demands; nothing if no single pod could ask for it.
+// The sum of all pods' demands; nullopt if no single pod could request it.
 std::optional<Demand> SumOf(const Cluster& cluster, const Gang& gang) {
   Demand all;
-  GpuAsk gpus{.count = 0, .milli = kWholeGpu};
+  GpuDemand gpus{.count = 0, .milli = kWholeGpu};
   for (const GangMember& member : gang.members) {
     const Demand& demand = cluster.demand(member.shape);
     if (&member == &gang.members.front()) all.models = demand.models;
     if (demand.models != all.models) return std::nullopt;
     all.cpu_milli += demand.cpu_milli * member.count;
     all.memory += demand.memory * member.count;
-    for (const GpuAsk& ask : demand.asks) {
-      if (!ask.whole() || ask.kind != kWholeDevice) return std::nullopt;
-      gpus.count += ask.count * member.count;
-      gpus.bytes = std::max(gpus.bytes, ask.bytes);
+    for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+      if (!gpu_demand.whole() || gpu_demand.kind != kWholeDevice) return std::nullopt;
+      gpus.count += gpu_demand.count * member.count;
+      gpus.bytes = std::max(gpus.bytes, gpu_demand.bytes);
     }
   }
   if (gpus.count == 0) return std::nullopt;
-  all.asks.push_back(gpus);
+  all.gpu_demands.push_back(gpus);
   return all;
 }
 

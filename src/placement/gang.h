@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places pods that start together or not at all: either the whole gang, or none of it and the
-// cluster stays unchanged. Not for detecting which pods form a gang, nor for quotas (quota.h).
+// cluster stays unchanged. Does not detect which pods form a gang, and does not check quotas
+// (quota.h).
 //
 // Members are placed one after the other, hardest first; the policy places each beside the earlier
-// ones. Without a search, a gang can be refused that another order would have placed.
+// ones. Without a search, a gang can be rejected that another order would have placed.
 //
 // Threads: as Cluster. Cost: one decision of the policy for each pod; with kOneNode at most one
 // attempt for each node whose free resources cover the gang's sum.
@@ -35,7 +36,7 @@ struct GangMember {
 struct Gang {
   std::vector<GangMember> members;
   GangLayout layout = GangLayout::kAnywhere;
-  bool strict = false;  // refuse the gang rather than place it in another layout
+  bool strict = false;  // reject the gang rather than place it in another layout
 };
 // More pods than one job starts; bounds the work that a gang of empty pods causes.
 inline constexpr int kMaxGangPods = 16384;
@@ -43,7 +44,7 @@ inline constexpr int kMaxGangPods = 16384;
 struct GangPod {
   size_t member = 0;
   PodId pod = 0;
-  Decision decision;
+  Placement decision;
 };
 
 struct GangResult {
@@ -58,7 +59,7 @@ struct GangResult {
 };
 
 // Places the gang by the policy's Choose, Scores and PickOn; the caller reports the arrivals
-// (ArrivalsOf). After a refusal nodes, GPUs and pods are exactly as before; only the version has
+// (ArrivalsOf). After a rejection nodes, GPUs and pods are exactly as before; only the version has
 // increased. REQUIRES: the policy is of this cluster.
 GangResult PlaceGang(Cluster& cluster, Policy& policy, const Gang& gang);
 

@@ -12,7 +12,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 using testing::PictureOf;
@@ -43,8 +43,9 @@ class GangTest : public ::testing::Test {
 TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
   AddNodes(1, 8);
   // Shares first would leave no two GPUs free beside the four.
-  const GangResult result = Place(
-      {.members = {Member(Ask(1, 600), 2), Member(Ask(4, 1000), 1), Member(Ask(2, 1000), 1)}});
+  const GangResult result =
+      Place({.members = {Member(MakeDemand(1, 600), 2), Member(MakeDemand(4, 1000), 1),
+                         Member(MakeDemand(2, 1000), 1)}});
   ASSERT_TRUE(result.placed) << result.why;
   EXPECT_EQ(cluster_.pod_count(), 4u);
   ASSERT_EQ(result.pods.size(), 4u);
@@ -58,7 +59,8 @@ TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
 TEST_F(GangTest, ARefusedGangLeavesNothingBehindAndNamesTheLack) {
   AddNodes(2, 4);
   const auto before = PictureOf(cluster_);
-  const GangResult result = Place({.members = {Member(Ask(1, 100), 1), Member(Ask(2, 1000), 5)}});
+  const GangResult result =
+      Place({.members = {Member(MakeDemand(1, 100), 1), Member(MakeDemand(2, 1000), 5)}});
   EXPECT_FALSE(result.placed);
   EXPECT_EQ(PictureOf(cluster_), before);
   EXPECT_EQ(cluster_.pod_count(), 0u);
@@ -72,7 +74,7 @@ TEST_F(GangTest, OneNodeTakesTheWholeGangIfItHasRoom) {
   AddNodes(3, 4);
   AddNodes(1, 8);
   const Gang gang{
-      .members = {Member(Ask(2, 1000), 3)}, .layout = GangLayout::kOneNode, .strict = true};
+      .members = {Member(MakeDemand(2, 1000), 3)}, .layout = GangLayout::kOneNode, .strict = true};
   EXPECT_EQ(NodesOf(Place(gang)), (std::multiset<NodeId>{3, 3, 3}));
   const auto before = PictureOf(cluster_);
   const GangResult again = Place(gang);
@@ -84,7 +86,7 @@ TEST_F(GangTest, OneNodeTakesTheWholeGangIfItHasRoom) {
 TEST_F(GangTest, OneNodeIsAPreferenceUnlessStrict) {
   AddNodes(4, 4);
   const GangResult result =
-      Place({.members = {Member(Ask(2, 1000), 4)}, .layout = GangLayout::kOneNode});
+      Place({.members = {Member(MakeDemand(2, 1000), 4)}, .layout = GangLayout::kOneNode});
   ASSERT_TRUE(result.placed);
   const auto nodes = NodesOf(result);
   EXPECT_EQ(std::set<NodeId>(nodes.begin(), nodes.end()).size(), 2u) << "on as few as will do";
@@ -95,7 +97,7 @@ TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {
   NodeSpec spec = cluster_.spec(1);
   spec.gpus[0].model = spec.gpus[1].model = "B";
   ASSERT_TRUE(cluster_.UpdateNode(1, spec).ok());
-  Demand demand = Ask(1, 1000);
+  Demand demand = MakeDemand(1, 1000);
   demand.models.set(cluster_.FindModel("B"));
   const GangResult result =
       Place({.members = {Member(demand, 3)}, .layout = GangLayout::kOneNode, .strict = true});
@@ -109,7 +111,7 @@ TEST_F(GangTest, OnePoolHoldsAllOrAnotherIsTried) {
   AddNodes(2, 2, "small");
   AddNodes(2, 4, "large");
   const Gang gang{
-      .members = {Member(Ask(2, 1000), 3)}, .layout = GangLayout::kOnePool, .strict = true};
+      .members = {Member(MakeDemand(2, 1000), 3)}, .layout = GangLayout::kOnePool, .strict = true};
   const GangResult result = Place(gang);
   ASSERT_TRUE(result.placed) << result.why;
   for (const NodeId node : NodesOf(result)) EXPECT_EQ(cluster_.spec(node).pool, "large");
@@ -123,7 +125,8 @@ TEST_F(GangTest, OnePoolHoldsAllOrAnotherIsTried) {
 
 TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
   AddNodes(3, 8);
-  Gang gang{.members = {Member(Ask(1, 1000), 3)}, .layout = GangLayout::kApart, .strict = true};
+  Gang gang{
+      .members = {Member(MakeDemand(1, 1000), 3)}, .layout = GangLayout::kApart, .strict = true};
   EXPECT_EQ(NodesOf(Place(gang)), (std::multiset<NodeId>{0, 1, 2}));
   gang.members[0].count = 4;
   EXPECT_FALSE(Place(gang).placed);
@@ -134,8 +137,9 @@ TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
 TEST_F(GangTest, ImpossibleGangsAreRefused) {
   AddNodes(1, 1);
   EXPECT_EQ(Place({}).why, "a gang of 0 pods: it has 1 to 16384");
-  EXPECT_EQ(Place({.members = {Member(Ask(0, 0), -1)}}).why, "a member of a gang has -1 pods");
-  EXPECT_EQ(Place({.members = {Member(Ask(0, 0, Bytes(0), 0), INT32_MAX)}}).why,
+  EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0), -1)}}).why,
+            "a member of a gang has -1 pods");
+  EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0, Bytes(0), 0), INT32_MAX)}}).why,
             "a gang of 2147483647 pods: it has 1 to 16384");
 }
 
@@ -155,8 +159,9 @@ TEST_F(GangTest, AllOrNothingOverRandomHistories) {
     Gang gang{.layout = static_cast<GangLayout>(random() % 4), .strict = random() % 2 == 0};
     for (size_t i = 0; i < 1 + random() % 3; ++i) {
       const int milli = random() % 2 ? 1000 : 100 * static_cast<int>(random() % 10);
-      gang.members.push_back(Member(Ask(static_cast<int>(random() % 5), milli, GiB(random() % 20)),
-                                    1 + static_cast<int>(random() % 4)));
+      gang.members.push_back(
+          Member(MakeDemand(static_cast<int>(random() % 5), milli, GiB(random() % 20)),
+                 1 + static_cast<int>(random() % 4)));
     }
     const auto before = PictureOf(cluster_);
     const int64_t free = cluster_.free_milli();
@@ -189,28 +194,30 @@ TEST_F(GangTest, AllOrNothingOverRandomHistories) {
 }
 
 TEST_F(GangTest, ArrivesAsItsPodsOrAsOnePodWithAllGpus) {
-  Gang gang{.members = {Member(Ask(2, 1000, GiB(10), 4000), 3), Member(Ask(0, 0), 1)}};
+  Gang gang{
+      .members = {Member(MakeDemand(2, 1000, GiB(10), 4000), 3), Member(MakeDemand(0, 0), 1)}};
   const ShapeId gpus = gang.members[0].shape, none = gang.members[1].shape;
   EXPECT_THAT(ArrivalsOf(cluster_, gang), ::testing::ElementsAre(gpus, gpus, gpus, none));
   gang.layout = GangLayout::kOneNode;
-  Demand all = Ask(6, 1000, GiB(10), 13000);
+  Demand all = MakeDemand(6, 1000, GiB(10), 13000);
   all.memory = GiB(4);
   EXPECT_THAT(ArrivalsOf(cluster_, gang), ::testing::ElementsAre(*cluster_.Intern(all)));
 }
 
 TEST_F(GangTest, ArrivesAsItsPodsIfNoPodCouldHoldItsSum) {
-  Gang shares{.members = {Member(Ask(1, 500), 2)}, .layout = GangLayout::kOneNode};
+  Gang shares{.members = {Member(MakeDemand(1, 500), 2)}, .layout = GangLayout::kOneNode};
   EXPECT_EQ(ArrivalsOf(cluster_, shares).size(), 2u);
-  Gang large{.members = {Member(Ask(8, 1000), 100)}, .layout = GangLayout::kOneNode};
+  Gang large{.members = {Member(MakeDemand(8, 1000), 100)}, .layout = GangLayout::kOneNode};
   EXPECT_EQ(ArrivalsOf(cluster_, large).size(), 100u);
 }
 
 TEST_F(GangTest, TheLargestAskCountsBeforeTheSumAndEqualMembersKeepTheirOrder) {
   AddNodes(1, 8);
-  Demand three = Ask(1, 1000);
-  three.asks.resize(3, three.asks[0]);
-  const GangResult result = Place({.members = {Member(three, 1), Member(Ask(2, 1000), 1),
-                                               Member(Ask(1, 1000), 1), Member(Ask(1, 1000), 1)}});
+  Demand three = MakeDemand(1, 1000);
+  three.gpu_demands.resize(3, three.gpu_demands[0]);
+  const GangResult result =
+      Place({.members = {Member(three, 1), Member(MakeDemand(2, 1000), 1),
+                         Member(MakeDemand(1, 1000), 1), Member(MakeDemand(1, 1000), 1)}});
   ASSERT_TRUE(result.placed) << result.why;
   EXPECT_EQ(result.pods[1].pod, 0u) << "pods are numbered as they are placed";
   EXPECT_EQ(result.pods[0].pod, 1u);
@@ -220,7 +227,7 @@ TEST_F(GangTest, TheLargestAskCountsBeforeTheSumAndEqualMembersKeepTheirOrder) {
 
 TEST_F(GangTest, ANodeThatAGangFillsToTheLastByteHasRoomForIt) {
   AddNodes(1, 8);
-  Demand demand = Ask(2, 1000, Bytes(0), 24000);
+  Demand demand = MakeDemand(2, 1000, Bytes(0), 24000);
   demand.memory = GiB(96);
   const Gang gang{.members = {Member(demand, 4)}, .layout = GangLayout::kOneNode, .strict = true};
   EXPECT_TRUE(Place(gang).placed);
@@ -230,11 +237,12 @@ TEST_F(GangTest, ThePoolWithTheBestNodeIsTriedFirst) {
   AddNodes(1, 4, "a");
   AddNodes(1, 4, "b");
   AddNodes(1, 4, "c");
-  ASSERT_TRUE(cluster_.Place(*cluster_.Intern(Ask(2, 1000)), 1, PickOf(0b11)).ok());
+  ASSERT_TRUE(cluster_.Place(*cluster_.Intern(MakeDemand(2, 1000)), 1, PickOf(0b11)).ok());
   const auto policy = *MakePolicy("NodeBinpackGpuBinpack", cluster_, {});
-  const GangResult result = PlaceGang(
-      cluster_, *policy,
-      {.members = {Member(Ask(1, 1000), 2)}, .layout = GangLayout::kOnePool, .strict = true});
+  const GangResult result = PlaceGang(cluster_, *policy,
+                                      {.members = {Member(MakeDemand(1, 1000), 2)},
+                                       .layout = GangLayout::kOnePool,
+                                       .strict = true});
   ASSERT_TRUE(result.placed) << result.why;
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{1, 1}));
 }
@@ -244,9 +252,10 @@ TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
   AddNodes(2, 1, "b");
   AddNodes(3, 1, "c");
   const auto policy = *MakePolicy("NodeSpreadGpuSpread", cluster_, {});
-  const GangResult result = PlaceGang(
-      cluster_, *policy,
-      {.members = {Member(Ask(1, 1000), 3)}, .layout = GangLayout::kOnePool, .strict = true});
+  const GangResult result = PlaceGang(cluster_, *policy,
+                                      {.members = {Member(MakeDemand(1, 1000), 3)},
+                                       .layout = GangLayout::kOnePool,
+                                       .strict = true});
   ASSERT_TRUE(result.placed) << result.why;
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{4, 5, 6}));
 }
@@ -254,10 +263,10 @@ TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
 TEST_F(GangTest, TheFirstOfEquallyFarAttemptsIsReported) {
   AddNodes(2, 2);
   for (NodeId node = 0; node < 2; ++node) {
-    ASSERT_TRUE(cluster_.Place(*cluster_.Intern(Ask(2, 500)), node, PickOf(0b11)).ok());
+    ASSERT_TRUE(cluster_.Place(*cluster_.Intern(MakeDemand(2, 500)), node, PickOf(0b11)).ok());
   }
-  const GangResult result =
-      Place({.members = {Member(Ask(1, 300), 3)}, .layout = GangLayout::kOneNode, .strict = true});
+  const GangResult result = Place(
+      {.members = {Member(MakeDemand(1, 300), 3)}, .layout = GangLayout::kOneNode, .strict = true});
   ASSERT_FALSE(result.placed);
   EXPECT_EQ(result.had_place, 2);
   EXPECT_NE(result.why.find("pod 3 of 3: n0: "), std::string::npos) << result.why;
@@ -268,13 +277,13 @@ TEST_F(GangTest, ALargestGangOnAFullChunkOfNodesIsPlaced) {
   Gang gang{.members = {Member(Demand{}, kMaxGangPods)}};
   EXPECT_TRUE(Place(gang).placed);
   for (const GangLayout layout : {GangLayout::kOneNode, GangLayout::kOnePool}) {
-    gang = {.members = {Member(Ask(1, 500), 2)}, .layout = layout, .strict = true};
+    gang = {.members = {Member(MakeDemand(1, 500), 2)}, .layout = layout, .strict = true};
     EXPECT_TRUE(Place(gang).placed);
   }
 }
 
 TEST_F(GangTest, ATypedGangOnOneNodeArrivesAsOneTypedPod) {
-  Demand typed = Ask(2, 1000);
+  Demand typed = MakeDemand(2, 1000);
   typed.models.set(1);
   const std::vector<ShapeId> arrivals = ArrivalsOf(
       cluster_, {.members = {Member(typed, 1), Member(typed, 1)}, .layout = GangLayout::kOneNode});

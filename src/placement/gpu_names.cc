@@ -10,12 +10,12 @@ GpuNames::Entry& GpuNames::Of(std::string_view uuid) {
   return at != entries_.end() ? at->second : entries_[std::string(uuid)];
 }
 
-GpuId GpuNames::Add(std::string_view uuid, std::string_view cut_from) {
+GpuId GpuNames::Add(std::string_view uuid, std::string_view parent_uuid) {
   if (uuid.empty()) return kNoGpu;
   Entry& entry = Of(uuid);
   if (entry.uses++ == 0) entry.own = next_++;
   const GpuId id = entry.own;
-  if (!cut_from.empty()) Of(cut_from).slices.push_back(id);
+  if (!parent_uuid.empty()) Of(parent_uuid).slices.push_back(id);
   return id;
 }
 
@@ -23,14 +23,14 @@ void GpuNames::EraseUnused(Entries::iterator at) {
   if (at->second.uses == 0 && at->second.slices.empty()) entries_.erase(at);
 }
 
-void GpuNames::Drop(std::string_view uuid, std::string_view cut_from) {
+void GpuNames::Drop(std::string_view uuid, std::string_view parent_uuid) {
   if (uuid.empty()) return;
   const auto at = entries_.find(uuid);
   const GpuId id = at->second.own;
   if (--at->second.uses == 0) at->second.own = kNoGpu;
   EraseUnused(at);
-  if (cut_from.empty()) return;
-  const auto parent = entries_.find(cut_from);
+  if (parent_uuid.empty()) return;
+  const auto parent = entries_.find(parent_uuid);
   std::vector<GpuId>& slices = parent->second.slices;
   slices.erase(std::find(slices.begin(), slices.end(), id));
   EraseUnused(parent);

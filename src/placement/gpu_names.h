@@ -2,8 +2,7 @@
 // Numbers the UUIDs of the GPUs and MIG slices of all nodes. A number names one UUID while any node
 // has it and is never reused; a GPU that disappears and returns gets a new number. Only nodes
 // create numbers, so pods that list UUIDs cannot use them up.
-//
-// Threads: one. Private to this room (Cluster). Cost: a hash of the UUID; allocates.
+// Threads: one. Included only in src/placement. Cost: a hash of the UUID; allocates.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +20,13 @@ class GpuNames {
   // How many GPUs can still be numbered.
   size_t left() const { return kUnknownGpu - next_; }
 
-  // Counts one node that has this GPU, or the slice `uuid` of GPU `cut_from`, and returns its
+  // Counts one node that has this GPU, or the slice `uuid` of GPU `parent_uuid`, and returns its
   // number; kNoGpu for an empty UUID. REQUIRES: left() > 0.
-  GpuId Add(std::string_view uuid, std::string_view cut_from);
+  GpuId Add(std::string_view uuid, std::string_view parent_uuid);
   // Reverts one Add. REQUIRES: an Add with these names.
-  void Drop(std::string_view uuid, std::string_view cut_from);
+  void Drop(std::string_view uuid, std::string_view parent_uuid);
 
-  // The GPU or slice of this UUID and the slices that were cut from it, ascending.
+  // The GPU or slice of this UUID and the slices of that GPU, ascending.
   std::vector<GpuId> Find(std::string_view uuid) const;
 
  private:
@@ -35,7 +34,7 @@ class GpuNames {
     using is_transparent = void;
   };
   struct Entry {
-    GpuId own = kNoGpu;         // kNoGpu while nodes have only its slices
+    GpuId own = kNoGpu;         // kNoGpu while nodes list only its slices
     size_t uses = 0;            // of `own`
     std::vector<GpuId> slices;  // one for each Add
   };

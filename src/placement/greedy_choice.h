@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses GPUs on nodes that have too many for the exact search. Private to this room.
+// Chooses GPUs on nodes that have too many for the exact search. Included only in src/placement.
 #pragma once
 
 #include <cstddef>

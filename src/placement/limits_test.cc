@@ -12,30 +12,30 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
 TEST(DemandTest, TheLimitsThemselvesAreAllowed) {
   Demand demand;
-  demand.asks.assign(kMaxAsks, {.count = 4, .milli = kWholeGpu});
+  demand.gpu_demands.assign(kMaxGpuDemands, {.count = 4, .milli = kWholeGpu});
   for (GpuId gpu = 1; gpu <= kMaxFilterGpus; ++gpu) demand.gpu_filter.push_back(gpu);
   EXPECT_TRUE(Validate(demand).ok());
   demand.gpu_filter.push_back(kMaxFilterGpus + 1);
   EXPECT_FALSE(Validate(demand).ok());
   demand.gpu_filter.clear();
-  demand.asks[15].count = 5;
+  demand.gpu_demands[15].count = 5;
   EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
-  demand.asks = {{.count = 1}, {.count = 64}, {.count = 1}};
+  demand.gpu_demands = {{.count = 1}, {.count = 64}, {.count = 1}};
   EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
-  demand.asks = {{.count = 64}, {.count = 1}};
+  demand.gpu_demands = {{.count = 64}, {.count = 1}};
   EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
 }
 
 TEST(FitTest, APickNamesTheGpuThatTheNodeDoesNotHave) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 4));
-  EXPECT_EQ(CheckPick(cluster.node(node), Ask(1, 1000), PickOf(1 << 5)).message(),
+  EXPECT_EQ(CheckPick(cluster.node(node), MakeDemand(1, 1000), PickOf(1 << 5)).message(),
             "GPU 5 picked on a node with 4");
 }
 
@@ -44,15 +44,15 @@ TEST(FitTest, AnUnschedulableNodeFitsNoPick) {
   NodeSpec spec = MakeNode("a", 4);
   spec.schedulable = false;
   const NodeId node = *cluster.AddNode(spec);
-  EXPECT_EQ(CheckPick(cluster.node(node), Ask(1, 1000), PickOf(1)).message(),
-            "the node takes no pods");
+  EXPECT_EQ(CheckPick(cluster.node(node), MakeDemand(1, 1000), PickOf(1)).message(),
+            "the node is not schedulable");
 }
 
 // A chunk holds 64 nodes: no policy may read past the last node.
 TEST(PoliciesTest, AllAnswerForAFullChunkOfNodes) {
   Cluster cluster;
   for (int i = 0; i < 64; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 1));
-  const ShapeId shape = *cluster.Intern(Ask(1, 1000));
+  const ShapeId shape = *cluster.Intern(MakeDemand(1, 1000));
   for (const PolicyInfo& info : Policies()) {
     const auto policy = *MakePolicy(info.name, cluster, {});
     EXPECT_EQ(policy->Scores(shape).size(), 64u) << info.name;
@@ -65,10 +65,11 @@ TEST(ShapesTest, IdsOfDemandsThatNoPodHasAreUsedAgain) {
   Cluster cluster;
   (void)*cluster.AddNode(MakeNode("a", 1));
   const auto policy = *MakePolicy("BestFit", cluster, {});
-  const ShapeId fits = *cluster.Intern(Ask(1, 1000));
+  const ShapeId fits = *cluster.Intern(MakeDemand(1, 1000));
   EXPECT_NE(policy->Scores(fits)[0], kUnfit);
   ShapeId again = fits + 1;
-  for (int i = 0; again != fits && i <= 5000; ++i) again = *cluster.Intern(Ask(2, 500, MiB(i)));
+  for (int i = 0; again != fits && i <= 5000; ++i)
+    again = *cluster.Intern(MakeDemand(2, 500, MiB(i)));
   ASSERT_EQ(again, fits);
   EXPECT_EQ(cluster.shapes().size(), Shapes::kIdleShapes);
   EXPECT_EQ(policy->Scores(again)[0], kUnfit) << "scores of the demand that had the id before";

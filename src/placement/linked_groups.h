@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses whole GPUs of one node that are well linked. GPUs are positions in a mask, so that all
-// nodes with equal links share one object. Not for names of GPUs (chooser.h) or parts of GPUs.
+// nodes with equal links share one object. Does not handle names of GPUs (chooser.h) or parts of
+// GPUs.
 //
 // Among the sets S with must_include ⊆ S ⊆ available and |S| = size, the choice is the first by
 //   1. T(S) = score(S) + the best total score into which the other available GPUs can be divided in
@@ -59,7 +60,7 @@ class LinkedGroups {
   size_t size() const { return links_.size(); }
   bool exact() const { return tables_ != nullptr; }
 
-  // 0 where no such set exists: size <= 0, fewer than `size` available, more than `size` in
+  // 0 if no such set exists: size <= 0, fewer than `size` available, more than `size` in
   // `must_include`, or a `must_include` that is not available. Positions from size() on count as
   // not available.
   uint64_t Choose(uint64_t available, uint64_t must_include, int size) const;
@@ -67,7 +68,7 @@ class LinkedGroups {
   // Points (device::ScoreOf) of all pairs in `set`: 0 for one GPU, and without known links.
   int ScoreOf(uint64_t set) const;
   // Points of the best linked `size` GPUs among `available`, regardless of the remaining GPUs;
-  // compares nodes. Greedy where Choose is greedy. 0 if fewer than `size` are available.
+  // compares nodes. Greedy if Choose is greedy. 0 if fewer than `size` are available.
   int BestScore(uint64_t available, int size) const;
 
   // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than

@@ -30,7 +30,7 @@ NodeSpec Node(std::string name, std::shared_ptr<const LinkedGroups> groups, int 
   return spec;
 }
 
-Demand Whole(int count) { return {.asks = {{.count = count, .milli = kWholeGpu}}}; }
+Demand Whole(int count) { return {.gpu_demands = {{.count = count, .milli = kWholeGpu}}}; }
 
 uint64_t Chosen(Cluster& cluster, const Demand& demand) {
   const auto policy = *MakePolicy("BestFit", cluster, {});
@@ -120,7 +120,7 @@ TEST(LinkedGroupsTest, OnlyIdleHealthyGpusOfTheRightModelAreCandidates) {
   const NodeId node = *cluster.AddNode(spec);
   Pick pick;
   pick.masks[0] = 1 << 5;
-  const ShapeId share = *cluster.Intern({.asks = {{.milli = MilliGpu(10)}}});
+  const ShapeId share = *cluster.Intern({.gpu_demands = {{.milli = MilliGpu(10)}}});
   ASSERT_TRUE(cluster.Place(share, node, pick).ok());
   Demand demand = Whole(2);
   demand.models.set(cluster.FindModel("A100"));
@@ -132,8 +132,8 @@ TEST(LinkedGroupsTest, AsksOfOnePodDoNotTakeEachOthersGpus) {
   Cluster cluster;
   ASSERT_TRUE(cluster.AddNode(Node("a", GroupsOf(testing::NvLinkQuads(8)))).ok());
   Demand demand = Whole(2);
-  demand.asks.push_back({.count = 1, .milli = MilliGpu(500)});
-  demand.asks.push_back({.count = 4, .milli = kWholeGpu});
+  demand.gpu_demands.push_back({.count = 1, .milli = MilliGpu(500)});
+  demand.gpu_demands.push_back({.count = 4, .milli = kWholeGpu});
   const ShapeId shape = *cluster.Intern(demand);
   const auto policy = *MakePolicy("BestFit", cluster, {});
   const auto decision = policy->Choose(shape);
@@ -247,11 +247,11 @@ TEST(LinkedGroupsTest, AsksForOneGpuNeedNoLinks) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(Node("a", GroupsOf(testing::NvLinkPairs(8))));
   Demand demand = Whole(1);
-  demand.asks.push_back(Whole(2).asks[0]);
+  demand.gpu_demands.push_back(Whole(2).gpu_demands[0]);
   EXPECT_TRUE(GetsJoined(cluster.node(node), demand));
-  demand.asks.push_back(Whole(3).asks[0]);
+  demand.gpu_demands.push_back(Whole(3).gpu_demands[0]);
   EXPECT_FALSE(GetsJoined(cluster.node(node), demand)) << "only pairs are linked";
-  demand.asks.resize(1);
+  demand.gpu_demands.resize(1);
   EXPECT_FALSE(GetsJoined(cluster.node(node), demand));
 }
 
@@ -259,7 +259,7 @@ TEST(LinkedGroupsTest, SharesStayWhereThePolicyPutThem) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(Node("a", GroupsOf(testing::NvLinkPairs(8))));
   Pick pick{{0b1000}};
-  PreferLinked(cluster.node(node), {.asks = {{.milli = MilliGpu(500)}}}, &pick);
+  PreferLinked(cluster.node(node), {.gpu_demands = {{.milli = MilliGpu(500)}}}, &pick);
   EXPECT_EQ(pick.masks[0], 0b1000u);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores of all sets of up to 16 GPUs, and the best totals into which each set can be divided, for
-// linked_groups.h. A set is a bit mask of positions. Private to this room.
+// linked_groups.h. A set is a bit mask of positions. Included only in src/placement.
 //
 // Threads: immutable after construction.
 #pragma once

@@ -11,7 +11,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
@@ -29,7 +29,7 @@ class PeerPolicyTest : public ::testing::Test {
   NodeId Add(const std::string& name, int gpus, Bytes memory = GiB(80)) {
     return *cluster_.AddNode(MakeNode(name, gpus, memory));
   }
-  Decision Place(std::string_view policy, const Demand& demand) {
+  Placement Place(std::string_view policy, const Demand& demand) {
     const auto made = *MakePolicy(policy, cluster_, {});
     const ShapeId shape = *cluster_.Intern(demand);
     const auto decision = made->Choose(shape);
@@ -53,43 +53,44 @@ class PeerPolicyTest : public ::testing::Test {
 
 TEST_F(PeerPolicyTest, NodesAreFilledOrSpreadOver) {
   Add("a", 4), Add("b", 4), Add("c", 4);
-  Take(1, 0b1, Ask(1, 500));
-  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(1, 100)), 1u);
-  EXPECT_EQ(NodeOf("NodeBinpackGpuSpread", Ask(1, 1000)), 1u);
-  EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", Ask(1, 100)), 0u);
-  EXPECT_EQ(NodeOf("NodeSpreadGpuSpread", Ask(1, 100)), 2u);
-  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(0, 0, Bytes(0), 1)), 1u) << "by CPU";
+  Take(1, 0b1, MakeDemand(1, 500));
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(1, 100)), 1u);
+  EXPECT_EQ(NodeOf("NodeBinpackGpuSpread", MakeDemand(1, 1000)), 1u);
+  EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", MakeDemand(1, 100)), 0u);
+  EXPECT_EQ(NodeOf("NodeSpreadGpuSpread", MakeDemand(1, 100)), 2u);
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(0, 0, Bytes(0), 1)), 1u) << "by CPU";
 }
 
 TEST_F(PeerPolicyTest, GpusAreFilledOrSpreadOver) {
   const NodeId node = Add("a", 3);
-  Take(node, 0b010, Ask(1, 500));
-  EXPECT_EQ(GpusOf("NodeBinpackGpuBinpack", Ask(1, 100)), 0b010u);
-  EXPECT_EQ(GpusOf("NodeSpreadGpuSpread", Ask(1, 100)), 0b001u);
-  EXPECT_EQ(GpusOf("NodeBinpackGpuSpread", Ask(1, 100)), 0b100u);
-  EXPECT_EQ(GpusOf("NodeSpreadGpuBinpack", Ask(1, 300)), 0b010u);
+  Take(node, 0b010, MakeDemand(1, 500));
+  EXPECT_EQ(GpusOf("NodeBinpackGpuBinpack", MakeDemand(1, 100)), 0b010u);
+  EXPECT_EQ(GpusOf("NodeSpreadGpuSpread", MakeDemand(1, 100)), 0b001u);
+  EXPECT_EQ(GpusOf("NodeBinpackGpuSpread", MakeDemand(1, 100)), 0b100u);
+  EXPECT_EQ(GpusOf("NodeSpreadGpuBinpack", MakeDemand(1, 300)), 0b010u);
 }
 
 TEST_F(PeerPolicyTest, SpreadAcceptsPodsThatOnlyBinpackFits) {
   const NodeId node = Add("a", 2);
-  Take(node, 0b01, Ask(1, 400));
-  Take(node, 0b10, Ask(1, 100));
+  Take(node, 0b01, MakeDemand(1, 400));
+  Take(node, 0b10, MakeDemand(1, 100));
   // 0.6 on the emptier GPU leaves no room for 0.4 beside 0.5.
   Demand demand;
-  for (const int milli : {600, 500, 400}) demand.asks.push_back(Ask(1, milli).asks[0]);
+  for (const int milli : {600, 500, 400})
+    demand.gpu_demands.push_back(MakeDemand(1, milli).gpu_demands[0]);
   EXPECT_EQ(GpusOf("NodeSpreadGpuSpread", demand), 0b11u);
 }
 
 TEST_F(PeerPolicyTest, GpuShareTakesTheSmallestFreeMemoryThatSuffices) {
   const NodeId node = Add("a", 4, GiB(16));
-  Take(node, 0b0001, Ask(1, 0, GiB(12)));
-  Take(node, 0b0010, Ask(1, 0, GiB(6)));
-  Take(node, 0b0100, Ask(1, 0, GiB(6)));
-  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(8))), 0b0010u) << "10 left; the lower of two";
-  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(8))), 0b0100u);
-  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(3))), 0b0001u);
-  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(3))), 0b1000u);
-  EXPECT_EQ(NodeOf("GpuShare", Ask(1, 0, GiB(14))), kNoNode);
+  Take(node, 0b0001, MakeDemand(1, 0, GiB(12)));
+  Take(node, 0b0010, MakeDemand(1, 0, GiB(6)));
+  Take(node, 0b0100, MakeDemand(1, 0, GiB(6)));
+  EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(8))), 0b0010u) << "10 left; the lower of two";
+  EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(8))), 0b0100u);
+  EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(3))), 0b0001u);
+  EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(3))), 0b1000u);
+  EXPECT_EQ(NodeOf("GpuShare", MakeDemand(1, 0, GiB(14))), kNoNode);
 }
 
 TEST_F(PeerPolicyTest, GpuAdmissionTakesTheFullestNodeThatFits) {
@@ -97,9 +98,10 @@ TEST_F(PeerPolicyTest, GpuAdmissionTakesTheFullestNodeThatFits) {
   const auto pod = [](std::vector<std::pair<int, int>> containers) {
     Demand demand;
     for (const auto& [cores, blocks] : containers) {
-      GpuAsk ask{.count = std::max(1, cores / 100), .milli = MilliGpu(std::min(cores, 100) * 10)};
-      if (cores < 100) ask.bytes = MiB(blocks * 256);
-      demand.asks.push_back(ask);
+      GpuDemand gpu_demand{.count = std::max(1, cores / 100),
+                           .milli = MilliGpu(std::min(cores, 100) * 10)};
+      if (cores < 100) gpu_demand.bytes = MiB(blocks * 256);
+      demand.gpu_demands.push_back(gpu_demand);
     }
     return demand;
   };
@@ -112,30 +114,30 @@ TEST_F(PeerPolicyTest, GpuAdmissionTakesTheFullestNodeThatFits) {
 TEST_F(PeerPolicyTest, GpuAdmissionDecidesEqualNodesByName) {
   Add("b", 2), Add("a", 2), Add("c", 2);
   const auto policy = *MakePolicy("GpuAdmission", cluster_, {});
-  const auto scores = policy->Scores(*cluster_.Intern(Ask(1, 1000)));
+  const auto scores = policy->Scores(*cluster_.Intern(MakeDemand(1, 1000)));
   EXPECT_EQ(std::vector(scores.begin(), scores.end()), (std::vector<float>{-1, 0, -2}));
-  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 1u);
+  EXPECT_EQ(NodeOf("GpuAdmission", MakeDemand(1, 1000)), 1u);
 }
 
 TEST_F(PeerPolicyTest, GpuManagerLinksSeveralGpus) {
   NodeSpec spec = MakeNode("a", 6);
   spec.groups = std::make_shared<const LinkedGroups>(SixGpus());
   const NodeId node = *cluster_.AddNode(spec);
-  const ShapeId three = *cluster_.Intern(Ask(3, 1000));
+  const ShapeId three = *cluster_.Intern(MakeDemand(3, 1000));
   const auto policy = *MakePolicy("GpuManager", cluster_, {});
   EXPECT_EQ(policy->PickOn(three, node), PickOf(0b000111));
-  Take(node, 0b000100, Ask(1, 1000));
-  EXPECT_EQ(GpusOf("GpuManager", Ask(2, 1000)), 0b000011u);
+  Take(node, 0b000100, MakeDemand(1, 1000));
+  EXPECT_EQ(GpusOf("GpuManager", MakeDemand(2, 1000)), 0b000011u);
 }
 
 TEST_F(PeerPolicyTest, GpuManagerUsesUpFragmentsAndTightShares) {
   NodeSpec spec = MakeNode("a", 6);
   spec.groups = std::make_shared<const LinkedGroups>(SixGpus());
   const NodeId node = *cluster_.AddNode(spec);
-  Take(node, 0b010000, Ask(1, 1000));
-  EXPECT_EQ(GpusOf("GpuManager", Ask(1, 1000)), 0b100000u);
-  EXPECT_EQ(GpusOf("GpuManager", Ask(1, 500, GiB(1))), 0b000001u);
-  EXPECT_EQ(GpusOf("GpuManager", Ask(1, 600, GiB(1))), 0b000010u);
+  Take(node, 0b010000, MakeDemand(1, 1000));
+  EXPECT_EQ(GpusOf("GpuManager", MakeDemand(1, 1000)), 0b100000u);
+  EXPECT_EQ(GpusOf("GpuManager", MakeDemand(1, 500, GiB(1))), 0b000001u);
+  EXPECT_EQ(GpusOf("GpuManager", MakeDemand(1, 600, GiB(1))), 0b000010u);
 }
 
 TEST(GpuTreeTest, AnswersAsGpuManagerDoesOnSixGpus) {
@@ -169,10 +171,10 @@ TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
 
 TEST_F(PeerPolicyTest, AFullerGpuMakesANodeFuller) {
   Add("a", 2), Add("b", 2);
-  Take(0, 0b01, Ask(1, 100));
-  Take(1, 0b01, Ask(1, 300));
-  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(1, 100)), 1u);
-  EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", Ask(1, 100)), 0u);
+  Take(0, 0b01, MakeDemand(1, 100));
+  Take(1, 0b01, MakeDemand(1, 300));
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(1, 100)), 1u);
+  EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", MakeDemand(1, 100)), 0u);
 }
 
 TEST_F(PeerPolicyTest, ANodeIsAsFullAsItsCpuIsWithThePod) {
@@ -181,8 +183,9 @@ TEST_F(PeerPolicyTest, ANodeIsAsFullAsItsCpuIsWithThePod) {
   large.cpu_milli = 100000;
   (void)*cluster_.AddNode(small);
   (void)*cluster_.AddNode(large);
-  Take(1, 0, Ask(0, 0, Bytes(0), 5000));
-  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(0, 0, Bytes(0), 4000)), 0u) << "40 % and 9 %";
+  Take(1, 0, MakeDemand(0, 0, Bytes(0), 5000));
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(0, 0, Bytes(0), 4000)), 0u)
+      << "40 % and 9 %";
 }
 
 TEST_F(PeerPolicyTest, GpuAdmissionSumsFreeResourcesOfHealthyGpus) {
@@ -190,23 +193,23 @@ TEST_F(PeerPolicyTest, GpuAdmissionSumsFreeResourcesOfHealthyGpus) {
   spec.gpus[2].healthy = false;
   (void)*cluster_.AddNode(spec);
   Add("b", 3);
-  Take(1, 0b001, Ask(1, 500));
-  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 500)), 0u) << "2 are free, and 2.5 of the other";
-  EXPECT_EQ(GpusOf("GpuAdmission", Ask(1, 500)), 0b001u);
+  Take(1, 0b001, MakeDemand(1, 500));
+  EXPECT_EQ(NodeOf("GpuAdmission", MakeDemand(1, 500)), 0u) << "2 are free, and 2.5 of the other";
+  EXPECT_EQ(GpusOf("GpuAdmission", MakeDemand(1, 500)), 0b001u);
 }
 
 TEST_F(PeerPolicyTest, GpuAdmissionTakesTheNodeWithTheFewestCoresThenTheLeastMemory) {
   Add("a", 2), Add("b", 2), Add("c", 2, GiB(40));
-  Take(1, 0b01, Ask(1, 500));
-  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 1u);
-  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 2u);
+  Take(1, 0b01, MakeDemand(1, 500));
+  EXPECT_EQ(NodeOf("GpuAdmission", MakeDemand(1, 1000)), 1u);
+  EXPECT_EQ(NodeOf("GpuAdmission", MakeDemand(1, 1000)), 2u);
 }
 
 // Without a mix all GPUs are equally good.
 TEST_F(PeerPolicyTest, FgdTakesTheFirstOfEquallyGoodGpus) {
   const NodeId node = Add("a", 2);
-  Take(node, 0b10, Ask(1, 500));
-  EXPECT_EQ(GpusOf("FGD", Ask(1, 100)), 0b01u);
+  Take(node, 0b10, MakeDemand(1, 500));
+  EXPECT_EQ(GpusOf("FGD", MakeDemand(1, 100)), 0b01u);
 }
 
 class FgdTest : public ::testing::Test {
@@ -220,24 +223,26 @@ class FgdTest : public ::testing::Test {
 
 TEST_F(FgdTest, GpusWithDifferentSlackAreTriedApart) {
   const NodeId node = *cluster_.AddNode(MakeNode("a", 2));
-  (void)*cluster_.Place(*cluster_.Intern(Ask(1, 500)), node, PickOf(0b10));
-  EXPECT_EQ(PickFor(Ask(1, 500), Ask(1, 1000), node), PickOf(0b10)) << "the other stays whole";
+  (void)*cluster_.Place(*cluster_.Intern(MakeDemand(1, 500)), node, PickOf(0b10));
+  EXPECT_EQ(PickFor(MakeDemand(1, 500), MakeDemand(1, 1000), node), PickOf(0b10))
+      << "the other stays whole";
 }
 
 TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedApart) {
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].memory = GiB(40);
   const NodeId node = *cluster_.AddNode(spec);
-  EXPECT_EQ(PickFor(Ask(1, 0, GiB(40)), Ask(1, 1000), node), PickOf(0b10)) << "nothing is left";
+  EXPECT_EQ(PickFor(MakeDemand(1, 0, GiB(40)), MakeDemand(1, 1000), node), PickOf(0b10))
+      << "nothing is left";
 }
 
 TEST_F(FgdTest, GpusOfDifferentModelsAreTriedApart) {
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].model = "T4";
   const NodeId node = *cluster_.AddNode(spec);
-  Demand typed = Ask(1, 1000);
+  Demand typed = MakeDemand(1, 1000);
   typed.models.set(cluster_.FindModel("A100"));
-  EXPECT_EQ(PickFor(Ask(1, 500), typed, node), PickOf(0b10)) << "typed pods need the other";
+  EXPECT_EQ(PickFor(MakeDemand(1, 500), typed, node), PickOf(0b10)) << "typed pods need the other";
 }
 
 TEST(GpuTreeTest, EqualGroupsAreComparedByMemoryThenPodsThenPosition) {

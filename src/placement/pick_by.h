@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks GPUs of one node by a preference that the caller passes in. Private to this room; fit.h has
-// the rules of what fits.
+// Picks GPUs of one node by a preference that the caller passes in. Included only in src/placement;
+// fit.h has the rules of what fits.
 //
 // Threads: pure functions.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace tessera::placement {
 
-// The node's GPUs, less what earlier asks of the same pod have taken.
+// The node's GPUs, without what earlier GPU demands of the same pod have taken.
 class RemainingGpus {
  public:
   explicit RemainingGpus(const NodeView& node) : size_(node.gpus.size()) {
@@ -27,12 +27,12 @@ class RemainingGpus {
   }
   std::span<const GpuState> gpus() const { return {gpus_.data(), size_}; }
 
-  void Take(size_t i, const GpuAsk& ask) {
+  void Take(size_t i, const GpuDemand& gpu_demand) {
     GpuState& gpu = gpus_[i];
-    gpu.slack -= static_cast<int16_t>(SlackOf(gpu, ask));
-    gpu.free_milli -= static_cast<int32_t>(ask.milli.count());
-    gpu.free_bytes -= ask.whole() ? gpu.free_bytes : ask.bytes.count();
-    gpu.held_whole |= ask.whole();
+    gpu.slack -= static_cast<int16_t>(SlackOf(gpu, gpu_demand));
+    gpu.free_milli -= static_cast<int32_t>(gpu_demand.milli.count());
+    gpu.free_bytes -= gpu_demand.whole() ? gpu.free_bytes : gpu_demand.bytes.count();
+    gpu.held_whole |= gpu_demand.whole();
     ++gpu.pods;
   }
 
@@ -41,12 +41,12 @@ class RemainingGpus {
   std::array<GpuState, kMaxGpusPerNode> gpus_;
 };
 
-// Whole asks first, then by size: the asks that are hardest to place come first.
-inline std::array<uint8_t, kMaxAsks> HardestFirst(const Demand& demand) {
-  std::array<uint8_t, kMaxAsks> order;
+// Order of placing GPU demands, hardest first: whole GPUs, then by size.
+inline std::array<uint8_t, kMaxGpuDemands> HardestFirst(const Demand& demand) {
+  std::array<uint8_t, kMaxGpuDemands> order;
   std::iota(order.begin(), order.end(), uint8_t{0});
-  std::stable_sort(order.begin(), order.begin() + demand.asks.size(), [&](int a, int b) {
-    const GpuAsk &x = demand.asks[a], &y = demand.asks[b];
+  std::stable_sort(order.begin(), order.begin() + demand.gpu_demands.size(), [&](int a, int b) {
+    const GpuDemand &x = demand.gpu_demands[a], &y = demand.gpu_demands[b];
     return std::pair(x.milli, x.bytes) > std::pair(y.milli, y.bytes);
   });
   return order;
@@ -55,11 +55,11 @@ inline std::array<uint8_t, kMaxAsks> HardestFirst(const Demand& demand) {
 // The first `count` GPUs with room in the order of `before(a, b)`, the lowest positions among
 // equals; 0 if fewer have room.
 template <typename Before>
-uint64_t FirstBy(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand& demand,
+uint64_t FirstBy(std::span<const GpuState> gpus, const GpuDemand& gpu_demand, const Demand& demand,
                  const Before& before) {
-  const GpuFit fits(ask, demand);
+  const GpuFit fits(gpu_demand, demand);
   uint64_t chosen = 0;
-  for (int n = 0; n < ask.count; ++n) {
+  for (int n = 0; n < gpu_demand.count; ++n) {
     int best = -1;
     for (size_t i = 0; i < gpus.size(); ++i) {
       if (chosen >> i & 1 || !fits(gpus[i])) continue;
@@ -71,33 +71,32 @@ uint64_t FirstBy(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand
   return chosen;
 }
 
-// Gives each ask the GPUs that `choose(gpus, ask)` returns (0 if there are too few), hardest asks
-// first. Returns false, with `pick` undefined, where an ask gets none. Checks only GPUs, not the
+// Gives each GPU demand the GPUs that `choose(gpus, gpu_demand)` returns (0 if there are too few),
+// hardest first. Returns false, with `pick` undefined, if one gets none. Checks only GPUs, not the
 // host.
 template <typename Choose>
 bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
   *pick = {};
-  if (demand.asks.size() == 1) {
-    pick->masks[0] = choose(node.gpus, demand.asks[0]);
+  if (demand.gpu_demands.size() == 1) {
+    pick->masks[0] = choose(node.gpus, demand.gpu_demands[0]);
     return pick->masks[0] != 0;
   }
-  if (demand.asks.empty()) return true;
+  if (demand.gpu_demands.empty()) return true;
   RemainingGpus remaining(node);
   const auto order = HardestFirst(demand);
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
-    const GpuAsk& ask = demand.asks[order[n]];
-    const uint64_t mask = choose(remaining.gpus(), ask);
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
+    const GpuDemand& gpu_demand = demand.gpu_demands[order[n]];
+    const uint64_t mask = choose(remaining.gpus(), gpu_demand);
     if (mask == 0) return false;
     pick->masks[order[n]] = mask;
     for (uint64_t left = mask; left != 0; left &= left - 1)
-      remaining.Take(std::countr_zero(left), ask);
+      remaining.Take(std::countr_zero(left), gpu_demand);
   }
   return true;
 }
 
-// Picks with `choose`, or like PickTightest where only PickTightest finds room for all asks, so
-// that every policy accepts exactly the demands that fit. Returns false where the demand does not
-// fit.
+// Picks with `choose`, or like PickTightest if only PickTightest finds room for all GPU demands, so
+// that every policy accepts exactly the demands that fit. Returns false if the demand does not fit.
 template <typename Choose>
 bool PickOrTightest(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
   Pick tightest;

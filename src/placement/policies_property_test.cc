@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties of every policy (policy.h) over random histories of arrivals, departures and failures:
-// it oversells nothing, refuses nothing that fits, and gives answers that depend only on the state.
+// it oversubscribes nothing, rejects nothing that fits, and its results depend only on the state.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,16 +50,17 @@ NodeSpec RandomNode(std::string name, std::mt19937* random) {
 }
 
 Demand RandomDemand(Cluster* cluster, std::mt19937* random) {
-  const auto ask = [&] {
-    GpuAsk ask{.count = 1 + static_cast<int>((*random)() % ((*random)() % 3 == 0 ? 9 : 2))};
-    ask.milli = (*random)() % 2 ? kWholeGpu : MilliGpu((*random)() % 1000);
-    ask.bytes = GiB((*random)() % 3 == 0 ? (*random)() % 20 : 0);
-    if ((*random)() % 10 == 0) ask.kind = *cluster->KindOf("1g.5gb");
-    return ask;
+  const auto gpu_demand = [&] {
+    GpuDemand gpu_demand{.count =
+                             1 + static_cast<int>((*random)() % ((*random)() % 3 == 0 ? 9 : 2))};
+    gpu_demand.milli = (*random)() % 2 ? kWholeGpu : MilliGpu((*random)() % 1000);
+    gpu_demand.bytes = GiB((*random)() % 3 == 0 ? (*random)() % 20 : 0);
+    if ((*random)() % 10 == 0) gpu_demand.kind = *cluster->KindOf("1g.5gb");
+    return gpu_demand;
   };
   Demand demand{.cpu_milli = static_cast<int64_t>((*random)() % 9000), .memory = GiB(1)};
-  const size_t asks = (*random)() % 6 == 0 ? 2 + (*random)() % 2 : (*random)() % 6 != 0;
-  for (size_t i = 0; i < asks; ++i) demand.asks.push_back(ask());
+  const size_t gpu_demands = (*random)() % 6 == 0 ? 2 + (*random)() % 2 : (*random)() % 6 != 0;
+  for (size_t i = 0; i < gpu_demands; ++i) demand.gpu_demands.push_back(gpu_demand());
   if ((*random)() % 5 == 0) demand.models.set(*cluster->ModelOf("T4"));
   if ((*random)() % 20 == 0) demand.models.set(*cluster->ModelOf("none has it"));
   if ((*random)() % 5 == 0) {
@@ -82,18 +83,18 @@ void ExpectNothingOversold(const Cluster& cluster, NodeId node) {
   std::vector<int64_t> milli(spec.gpus.size()), bytes(spec.gpus.size());
   std::vector<int> pods(spec.gpus.size()), whole(spec.gpus.size());
   for (const PodId id : cluster.pods_of(node)) {
-    const Pod& pod = *cluster.Find(id);
+    const PlacedPod& pod = *cluster.Find(id);
     const Demand& demand = cluster.demand(pod.shape);
     cpu += demand.cpu_milli;
     memory += demand.memory.count();
-    for (size_t n = 0; n < demand.asks.size(); ++n) {
+    for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
       for (uint64_t left = pod.pick.masks[n]; left != 0; left &= left - 1) {
         const size_t i = std::countr_zero(left);
-        milli[i] += demand.asks[n].milli.count();
-        bytes[i] += demand.asks[n].bytes.count();
+        milli[i] += demand.gpu_demands[n].milli.count();
+        bytes[i] += demand.gpu_demands[n].bytes.count();
         ++pods[i];
-        whole[i] += demand.asks[n].whole();
-        ASSERT_EQ(cluster.node(node).gpus[i].kind, demand.asks[n].kind);
+        whole[i] += demand.gpu_demands[n].whole();
+        ASSERT_EQ(cluster.node(node).gpus[i].kind, demand.gpu_demands[n].kind);
         ASSERT_TRUE(demand.AllowsModel(cluster.node(node).gpus[i].model));
         ASSERT_TRUE(demand.AllowsGpu(cluster.node(node).gpus[i].id));
       }
@@ -186,9 +187,9 @@ class World {
     }
     const NodeView chosen = cluster.node(decision->node);
     ASSERT_EQ(GetsJoined(chosen, demand), any);
-    for (size_t n = 0; any && n < demand.asks.size(); ++n) {
-      if (!demand.asks[n].whole() || demand.asks[n].count < 2) continue;
-      if (demand.asks[n].kind != kWholeDevice) continue;
+    for (size_t n = 0; any && n < demand.gpu_demands.size(); ++n) {
+      if (!demand.gpu_demands[n].whole() || demand.gpu_demands[n].count < 2) continue;
+      if (demand.gpu_demands[n].kind != kWholeDevice) continue;
       ASSERT_TRUE(chosen->groups->Joined(decision->pick.masks[n]));
       ++joined;
     }
@@ -379,7 +380,7 @@ class Mirror {
       if (!from.node(node)->present) continue;
       const NodeId mirror_node = cluster.FindNode(from.spec(node).name);
       for (const PodId id : from.pods_of(node)) {
-        const Pod& pod = *from.Find(id);
+        const PlacedPod& pod = *from.Find(id);
         const ShapeId shape = *cluster.Intern(Translate(from, from.demand(pod.shape)));
         EXPECT_TRUE(cluster.Adopt(shape, mirror_node, pod.pick).ok());
       }
@@ -387,7 +388,8 @@ class Mirror {
   }
 
   Demand Translate(const Cluster& from, Demand demand) {
-    for (GpuAsk& ask : demand.asks) ask.kind = *cluster.KindOf(from.NameOfKind(ask.kind));
+    for (GpuDemand& gpu_demand : demand.gpu_demands)
+      gpu_demand.kind = *cluster.KindOf(from.NameOfKind(gpu_demand.kind));
     ModelSet models;
     for (size_t model = 0; model < from.model_count(); ++model) {
       if (demand.models.test(model)) models.set(*cluster.ModelOf(from.NameOf(model)));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of all placement policies: a policy chooses the node and the GPUs of a pod. It
 // reads the cluster as it is now and changes nothing in it; the caller places the pod.
-//
-// A policy finds a place for every demand that fits, and never returns a place where it does not
-// fit. Equal histories give equal answers. Among equal scores the lowest node id wins.
+// A policy finds a placement for every demand that fits, and never returns one that does not fit.
+// Equal histories give equal results. Among equal scores the lowest node id wins.
 //
 // Threads: a policy belongs to the thread of its cluster.
 #pragma once
@@ -25,7 +24,7 @@
 
 namespace tessera::placement {
 
-struct Decision {
+struct Placement {
   NodeId node = kNoNode;
   Pick pick;
   float score = 0;
@@ -34,7 +33,7 @@ struct Decision {
 // The score of a node on which the demand does not fit.
 inline constexpr float kUnfit = -std::numeric_limits<float>::infinity();
 
-// One term of a score, for people: {"terminal waste", 12.5}.
+// One term of a score, for users: {"terminal waste", 12.5}.
 using ScoreTerm = std::pair<std::string_view, double>;
 
 class Policy {
@@ -42,22 +41,22 @@ class Policy {
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
 
-  // The best place; nothing where the demand fits on no node.
-  virtual std::optional<Decision> Choose(ShapeId shape) = 0;
-  // Scores of all nodes by id; larger is better, kUnfit where the demand does not fit. Valid until
-  // the next call.
+  // The best placement; nullopt if the demand fits on no node.
+  virtual std::optional<Placement> Choose(ShapeId shape) = 0;
+  // Scores of all nodes by id; larger is better, kUnfit if the demand does not fit. Valid until the
+  // next call.
   virtual std::span<const float> Scores(ShapeId shape) = 0;
-  // The GPUs that the pod would get on this node; nothing where the demand does not fit.
+  // The GPUs that the pod would get on this node; nullopt if the demand does not fit.
   virtual std::optional<Pick> PickOn(ShapeId shape, NodeId node) = 0;
   // The terms of a node's score: their sum is the score, up to rounding. A policy without terms
-  // returns a single one with its name. Empty where the demand does not fit.
+  // returns a single one with its name. Empty if the demand does not fit.
   virtual std::vector<ScoreTerm> Explain(ShapeId shape, NodeId node) {
     const float score = Scores(shape)[node];
     if (score == kUnfit) return {};
     return {{name(), score}};
   }
 
-  // Notify the policy of a pod that arrives (once, placed or not) and of a pod that leaves. A
+  // Notifies the policy of a pod that arrives (once, placed or not) and of a pod that leaves. A
   // policy that learns takes some ten microseconds for it here, so that Choose never waits. For a
   // cluster that already runs, the caller reports all its pods as arrivals.
   virtual void Arrived(ShapeId shape) { (void)shape; }

@@ -19,7 +19,7 @@ class PublishedPoliciesTest : public ::testing::Test {
 
   ShapeId ShapeOf(int64_t cpu_milli, int gpus, int milli = 1000) {
     Demand demand{.cpu_milli = cpu_milli};
-    if (gpus > 0) demand.asks = {{.count = gpus, .milli = MilliGpu(milli)}};
+    if (gpus > 0) demand.gpu_demands = {{.count = gpus, .milli = MilliGpu(milli)}};
     return *cluster_.Intern(demand);
   }
 

@@ -76,11 +76,13 @@ int64_t MilliOfSlice(std::string_view profile, std::string_view model) {
   return std::min<int64_t>(1000, slices * 1000 / (device::MatchesModel(model, "A30") ? 4 : 7));
 }
 
-int64_t MilliOf(const GpuAsk& ask, const Cluster& names, std::string_view model, Bytes memory) {
-  if (ask.kind != kWholeDevice) return MilliOfSlice(names.NameOfKind(ask.kind), model);
-  if (ask.milli != MilliGpu(0) || memory <= Bytes(0)) return ask.milli.count();
+int64_t MilliOf(const GpuDemand& gpu_demand, const Cluster& names, std::string_view model,
+                Bytes memory) {
+  if (gpu_demand.kind != kWholeDevice)
+    return MilliOfSlice(names.NameOfKind(gpu_demand.kind), model);
+  if (gpu_demand.milli != MilliGpu(0) || memory <= Bytes(0)) return gpu_demand.milli.count();
   // Rounded up, because many small shares would otherwise be free.
-  const int64_t share = (ask.bytes.count() * 1000 + memory.count() - 1) / memory.count();
+  const int64_t share = (gpu_demand.bytes.count() * 1000 + memory.count() - 1) / memory.count();
   return std::min(share, kWholeGpu.count());
 }
 
@@ -114,10 +116,10 @@ std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluste
                                    NodeId node, const Demand& demand, const Pick& pick) {
   const NodeSpec& spec = cluster.spec(node);
   std::map<std::string_view, int64_t> amounts;
-  for (size_t n = 0; n < demand.asks.size(); ++n) {
+  for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       const GpuSpec& gpu = spec.gpus[std::countr_zero(left)];
-      amounts[gpu.model] += MilliOf(demand.asks[n], cluster, gpu.model, gpu.memory);
+      amounts[gpu.model] += MilliOf(demand.gpu_demands[n], cluster, gpu.model, gpu.memory);
     }
   }
   std::vector<QuotaCharge> charges;
@@ -131,8 +133,8 @@ std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluste
 QuotaCharge ChargeOf(std::string_view namespace_name, const Cluster& names, const Demand& demand,
                      std::string_view model, Bytes gpu_memory, std::string_view pool) {
   int64_t amount = 0;
-  for (const GpuAsk& ask : demand.asks) {
-    amount += MilliOf(ask, names, model, gpu_memory) * ask.count;
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    amount += MilliOf(gpu_demand, names, model, gpu_memory) * gpu_demand.count;
   }
   return {std::string(namespace_name), std::string(model), std::string(pool), MilliGpu(amount)};
 }

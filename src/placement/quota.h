@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits how many GPUs of which model the pods of a namespace may hold, and on which node pools. A
 // charge lasts until it is refunded, whether the pod is bound or not, so that two concurrent
-// decisions cannot both take the last GPU. Not for tracking pods: the caller keeps its charges.
+// decisions cannot both take the last GPU. Does not track pods: the caller keeps their charges.
 //
 // A namespace without an entry is unlimited. A namespace with an entry may use a model if each
 // matching line of its quota has used + wanted ≤ GPUs × 1000. A model that matches no line is
-// refused; without "quota" models are unlimited. With a list of pools only nodes of these pools are
-// allowed.
+// rejected; without "quota" models are unlimited. With a list of pools only nodes of these pools
+// are allowed.
 //
 // Threads: one. Cost: some string compares; check once for each model and pool, not for each node.
 #pragma once
@@ -57,7 +57,7 @@ struct QuotaCharge {
 };
 
 // The charges of a pod on this node, one for each model among its GPUs. A share is charged its
-// compute or, if it asks only for memory, its fraction of the GPU's memory; a whole GPU 1000; a MIG
+// compute or, if it requests only memory, its fraction of the GPU's memory; a whole GPU 1000; a MIG
 // slice its fraction of the compute. Empty for a pod without GPUs.
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick);

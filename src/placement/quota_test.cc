@@ -11,7 +11,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 
 QuotaCharge Of(std::string name, std::string model, int64_t milli, std::string pool = "public") {
@@ -128,17 +128,18 @@ TEST(QuotaTest, APodIsChargedForItsModelsAndSlices) {
   spec.gpus[2].mig_profile = spec.gpus[3].mig_profile = "2g.20gb";
   spec.gpus[3].model = "A30";
   const NodeId node = *cluster.AddNode(spec);
-  Demand demand = Ask(2, 1000);
+  Demand demand = MakeDemand(2, 1000);
   Pick pick{{0b11}};
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, pick),
             (std::vector{Of("ml", "A100", 1000), Of("ml", "V100", 1000)}));
-  demand.asks[0].kind = *cluster.KindOf("2g.20gb");
+  demand.gpu_demands[0].kind = *cluster.KindOf("2g.20gb");
   pick.masks[0] = 0b1100;
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, pick),
             (std::vector{Of("ml", "A100", 285), Of("ml", "A30", 500)}));
   EXPECT_EQ(ChargeOf("ml", cluster, demand, "A100", GiB(80), "public"), Of("ml", "A100", 570));
-  EXPECT_TRUE(ChargesOf("ml", cluster, node, Ask(0, 0), {}).empty());
-  EXPECT_EQ(ChargeOf("ml", cluster, Ask(3, 250), "A100", GiB(80), "p").amount, MilliGpu(750));
+  EXPECT_TRUE(ChargesOf("ml", cluster, node, MakeDemand(0, 0), {}).empty());
+  EXPECT_EQ(ChargeOf("ml", cluster, MakeDemand(3, 250), "A100", GiB(80), "p").amount,
+            MilliGpu(750));
 }
 
 TEST(QuotaTest, AShareOfMemoryIsChargedItsFractionOfTheGpu) {
@@ -146,11 +147,11 @@ TEST(QuotaTest, AShareOfMemoryIsChargedItsFractionOfTheGpu) {
   NodeSpec spec = MakeNode("a", 1);
   spec.gpus[0].memory = GiB(80);
   const NodeId node = *cluster.AddNode(spec);
-  Demand demand = Ask(1, 0);
-  demand.asks[0].bytes = GiB(8);
+  Demand demand = MakeDemand(1, 0);
+  demand.gpu_demands[0].bytes = GiB(8);
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, {{0b1}})[0].amount, MilliGpu(100));
   EXPECT_EQ(ChargeOf("ml", cluster, demand, "A100", GiB(24), "p").amount, MilliGpu(334));
-  demand.asks[0].milli = MilliGpu(300);
+  demand.gpu_demands[0].milli = MilliGpu(300);
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, {{0b1}})[0].amount, MilliGpu(300));
 }
 
@@ -197,7 +198,8 @@ TEST(QuotaTest, ZeroAndTheMaximumAreValidQuotas) {
 
 TEST(QuotaTest, AShareOfAGpuOfUnknownMemoryIsChargedItsCompute) {
   const Cluster cluster;
-  EXPECT_EQ(ChargeOf("ml", cluster, Ask(1, 0, GiB(8)), "A100", Bytes(0), "p").amount, MilliGpu(0));
+  EXPECT_EQ(ChargeOf("ml", cluster, MakeDemand(1, 0, GiB(8)), "A100", Bytes(0), "p").amount,
+            MilliGpu(0));
 }
 
 }  // namespace

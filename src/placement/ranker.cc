@@ -6,27 +6,29 @@
 namespace tessera::placement {
 
 Ranker::ShapeScores& Ranker::ScoresOf(ShapeId shape) {
-  if (shape >= slot_of_.size()) slot_of_.resize(cluster_.shapes().size(), 0);
+  if (shape >= table_index_of_.size()) table_index_of_.resize(cluster_.shapes().size(), 0);
   const uint64_t serial = cluster_.shapes().serial(shape);
-  if (slot_of_[shape] == 0) {
+  if (table_index_of_[shape] == 0) {
     size_t slot = tables_.size();
     if (slot < kMaxShapes) {
       tables_.emplace_back();
     } else {
-      const auto oldest = std::min_element(tables_.begin(), tables_.end(),
-                                           [](auto& a, auto& b) { return a.used < b.used; });
+      const auto oldest = std::min_element(tables_.begin(), tables_.end(), [](auto& a, auto& b) {
+        return a.last_used < b.last_used;
+      });
       slot = static_cast<size_t>(oldest - tables_.begin());
-      std::replace(slot_of_.begin(), slot_of_.end(), static_cast<uint32_t>(slot + 1), 0u);
+      std::replace(table_index_of_.begin(), table_index_of_.end(), static_cast<uint32_t>(slot + 1),
+                   0u);
     }
-    slot_of_[shape] = static_cast<uint32_t>(slot + 1);
+    table_index_of_[shape] = static_cast<uint32_t>(slot + 1);
     tables_[slot].valid = false;
   }
-  ShapeScores& table = tables_[slot_of_[shape] - 1];
+  ShapeScores& table = tables_[table_index_of_[shape] - 1];
   if (table.serial != serial) {
     table.serial = serial;
     table.valid = false;
   }
-  table.used = ++clock_;
+  table.last_used = ++clock_;
   current_ = &table;
   return table;
 }

@@ -50,20 +50,20 @@ class Ranker {
     table.valid = true;
   }
 
-  // The node with the highest score, the lowest id among equals; kNoNode where the shape fits on no
+  // The node with the highest score, the lowest id among equals; kNoNode if the shape fits on no
   // node. REQUIRES: Refresh(shape) just before.
   NodeId Best() const;
   std::span<const float> scores() const { return current_->scores; }
   std::span<const uint16_t> groups() const { return current_->groups; }
 
-  // Drops all scores, because the policy has learned something.
+  // Drops all scores. Call when the policy's parameters have changed.
   void Invalidate();
 
  private:
   struct ShapeScores {
     uint64_t serial = 0;   // of its shape
     uint64_t version = 0;  // of the cluster at the last Refresh
-    uint64_t used = 0;
+    uint64_t last_used = 0;
     bool valid = false;
     std::vector<float> scores;
     std::vector<uint16_t> groups;
@@ -79,8 +79,8 @@ class Ranker {
   }
 
   const Cluster& cluster_;
-  std::vector<ShapeScores> tables_;  // by slot
-  std::vector<uint32_t> slot_of_;    // by ShapeId; 0 for none, else slot + 1
+  std::vector<ShapeScores> tables_;
+  std::vector<uint32_t> table_index_of_;  // by ShapeId; 0 for none, else index in tables_ + 1
   ShapeScores* current_ = nullptr;
   uint64_t clock_ = 0;
   std::vector<NodeId> changed_;

@@ -13,9 +13,9 @@ void ScoredPolicy::Refresh(ShapeId shape) {
   });
 }
 
-std::optional<Decision> ScoredPolicy::Choose(ShapeId shape) {
+std::optional<Placement> ScoredPolicy::Choose(ShapeId shape) {
   Refresh(shape);
-  Decision decision;
+  Placement decision;
   decision.node = ranker_.Best();
   if (decision.node == kNoNode) return std::nullopt;
   const NodeView view = cluster_.node(decision.node);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fragmentation of a cluster, updated node by node. Private to this room. Threads: one.
+// The fragmentation of a cluster, updated node by node. Included only in src/replay. Threads: one.
 #pragma once
 
 #include <span>

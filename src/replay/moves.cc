@@ -15,7 +15,7 @@ using placement::Cluster;
 using placement::Demand;
 using placement::NodeId;
 using placement::NodeView;
-using placement::Pod;
+using placement::PlacedPod;
 using placement::PodId;
 using placement::ShapeId;
 
@@ -39,7 +39,7 @@ struct Mover::Candidate {
   std::unique_ptr<Cluster> copy;
   ShapeId wanted = 0;               // the wanted shape in the copy
   std::vector<PodId> real, copied;  // the pods that may move, smallest first
-  std::vector<Pod> pods;            // the pods of the copy
+  std::vector<PlacedPod> pods;      // the pods of the copy
 
   // Whether the pod fits without these pods; restores the copy.
   bool FitsWithout(const std::vector<size_t>& set) {
@@ -89,7 +89,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
     };
     std::sort(pods.begin(), pods.end(), [&](PodId a, PodId b) { return size_of(a) < size_of(b); });
     for (const PodId id : pods) {
-      Pod pod = *cluster_.Find(id);
+      PlacedPod pod = *cluster_.Find(id);
       pod.shape = *copy.Intern(cluster_.demand(pod.shape));
       const PodId copied = *copy.Adopt(pod.shape, 0, pod.pick);
       if (candidate.real.size() == kMostPodsOfANode) continue;
@@ -169,7 +169,7 @@ void Mover::Undo(RoomMade* made) {
 void Mover::PutBack(RoomMade* made) {
   made->placed.reset();
   for (size_t i = 0; i < made->moved.size(); ++i) {
-    const Pod& old = made->old_places[i];
+    const PlacedPod& old = made->old_places[i];
     const PodId now = *cluster_.Place(old.shape, old.node, old.pick);
     renamed_(std::exchange(made->moved[i], now), now);
   }

@@ -3,7 +3,7 @@
 // to other GPUs. It tries sets of up to kMostMoved of the smallest pods of each node, nodes with
 // the most idle GPU first, so it may miss a solution.
 //
-// Threads: as the cluster. Private to this room.
+// Threads: as the cluster. Included only in src/replay.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 namespace tessera::replay {
 
 struct RoomMade {
-  std::optional<placement::PodId> placed;  // the pod that got the room
-  std::vector<placement::PodId> moved;     // with their new ids
-  std::vector<placement::Pod> old_places;  // of the moved pods
+  std::optional<placement::PodId> placed;        // the pod that got the room
+  std::vector<placement::PodId> moved;           // with their new ids
+  std::vector<placement::PlacedPod> old_places;  // of the moved pods
 };
 
 class Mover {

@@ -10,7 +10,7 @@
 namespace tessera::replay {
 namespace {
 
-using Field = double Point::*;
+using PointField = double Point::*;
 
 // Policies start to differ at this load.
 constexpr int kFirstLoad = 70;
@@ -21,7 +21,7 @@ std::span<const RunResult> RunsOf(const Study& study, size_t policy) {
   return std::span(study.runs).subspan(policy * seeds, seeds);
 }
 
-ChartLine LineOf(const Study& study, size_t policy, Field field, int first) {
+ChartLine LineOf(const Study& study, size_t policy, PointField field, int first) {
   const PolicyMean& mean = study.means[policy];
   ChartLine line{.name = mean.policy};
   for (size_t i = static_cast<size_t>(first); i < mean.points.size(); ++i) {
@@ -38,7 +38,7 @@ ChartLine LineOf(const Study& study, size_t policy, Field field, int first) {
   return line;
 }
 
-std::vector<ChartLine> LinesOf(const Study& study, Field field, int first) {
+std::vector<ChartLine> LinesOf(const Study& study, PointField field, int first) {
   std::vector<ChartLine> lines;
   for (size_t n = 0; n < study.means.size(); ++n) {
     lines.push_back(LineOf(study, n, field, first));

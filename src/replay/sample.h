@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrival times and lifetimes of the pods of a list with times: as recorded, or as a steady load
 // for a whole cluster, because recorded lists of large clusters often contain only a small part of
-// their pods. Private to this room. Threads: pure functions.
+// their pods. Included only in src/replay. Threads: pure functions.
 #pragma once
 
 #include <cstdint>

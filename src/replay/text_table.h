@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain-text tables: a title, column names, and rows with a name and cells. Private to this room.
+// Plain-text tables: a title, column names, and rows with a name and cells. Included only in
+// src/replay.
 #pragma once
 
 #include <string>

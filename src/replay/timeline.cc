@@ -149,7 +149,7 @@ class Timeline {
   void EndPods() {
     for (; !ends_.empty() && ends_.top().time <= now_; ends_.pop()) {
       const PodId id = pod_ids_[ends_.top().arrival];
-      const placement::Pod pod = *cluster_.Find(id);
+      const placement::PlacedPod pod = *cluster_.Find(id);
       policy_->Departed(pod.shape);
       TESSERA_CHECK(cluster_.Remove(id).ok());
       meter_.Update(pod.node);
@@ -247,7 +247,7 @@ class Timeline {
       mover_->Undo(&*made);
       return false;
     }
-    for (const placement::Pod& old : made->old_places) {
+    for (const placement::PlacedPod& old : made->old_places) {
       meter_.Update(old.node);
       freed_.insert(old.node);
     }

@@ -237,7 +237,7 @@ TEST(MoverTest, PutsEverythingBack) {
   }
   const auto shape_of = [&](int gpus) {
     placement::Demand demand;
-    demand.asks = {{.count = gpus, .milli = kWholeGpu}};
+    demand.gpu_demands = {{.count = gpus, .milli = kWholeGpu}};
     return *cluster.Intern(demand);
   };
   const auto one = shape_of(1), two = shape_of(2);

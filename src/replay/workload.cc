@@ -42,12 +42,12 @@ Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cl
   demand.cpu_milli = pod.cpu_milli;
   demand.memory = pod.memory;
   if (pod.gpus > 0) {
-    placement::GpuAsk ask{.count = pod.gpus, .milli = pod.per_gpu};
-    if (share_of == ShareOf::kMemory && !ask.whole()) {
-      ask.bytes = kThousandthOfMemory * pod.per_gpu.count();
-      ask.milli = MilliGpu(0);
+    placement::GpuDemand gpu_demand{.count = pod.gpus, .milli = pod.per_gpu};
+    if (share_of == ShareOf::kMemory && !gpu_demand.whole()) {
+      gpu_demand.bytes = kThousandthOfMemory * pod.per_gpu.count();
+      gpu_demand.milli = MilliGpu(0);
     }
-    demand.asks.push_back(ask);
+    demand.gpu_demands.push_back(gpu_demand);
     ASSIGN_OR_RETURN(demand.models, ModelsOf(pod, cluster));
   }
   return std::optional<Demand>(std::move(demand));

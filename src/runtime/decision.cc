@@ -235,10 +235,10 @@ Decision DecideWithoutGrant(const ConfigDocument& document, const Identity& iden
 Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identity& identity,
                                     const Options& options) {
   if (identity.is_sandbox) return Decision{"the pod's sandbox", {}, {}};
-  grant::Request request{.pod_uid = identity.pod_uid,
-                         .pod_namespace = identity.pod_namespace,
-                         .pod_name = identity.pod_name,
-                         .container = identity.container};
+  grant::GrantRequest request{.pod_uid = identity.pod_uid,
+                              .pod_namespace = identity.pod_namespace,
+                              .pod_name = identity.pod_name,
+                              .container = identity.container};
   for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/binder.h"
+#include "src/ledger/pod_request.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +12,7 @@ namespace {
 // The binder itself releases the GPUs it assumed.
 constexpr Duration kForever = std::chrono::hours(24 * 365);
 
-// Codes with which the API server may have bound the pod all the same.
+// Codes after which the pod may still be bound.
 bool IsUnclear(Code code) {
   switch (code) {
     case Code::kUnavailable:
@@ -43,16 +44,16 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
     return done(Status(Code::kAborted, who + " " + why));
   }
   if (!pod.node_name.empty()) {
-    return done(Error(Code::kAborted, "{} is bound to node {} already", who, pod.node_name));
+    return done(Error(Code::kAborted, "{} is already bound to node {}", who, pod.node_name));
   }
   if (pod.meta.deleting) return done(Error(Code::kAborted, "{} is being deleted", who));
-  Result<ledger::ClusterLedger::Question> question = ledger_.Ask(pod);
-  if (!question.ok()) return done(question.status().Annotate(who));
-  const auto assumed = ledger_.Assume(*question, node, kForever);
+  Result<ledger::ClusterLedger::Query> query = ledger_.MakeQuery(pod);
+  if (!query.ok()) return done(query.status().Annotate(who));
+  const auto assumed = ledger_.Assume(*query, node, kForever);
   if (!assumed.ok()) return done(assumed.status().Annotate(who));
   if (!may_write_()) {
     ledger_.Forget(uid);
-    return done(Error(Code::kUnavailable, "this replica does not lead any more"));
+    return done(Error(Code::kUnavailable, "this replica no longer leads"));
   }
   Pending& pending = pending_[uid];
   pending.ns = pod.meta.ns;
@@ -69,7 +70,7 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
 }
 
 Status Binder::BeforeSend(const Uid& uid) {
-  if (!may_write_()) return Error(Code::kUnavailable, "this replica does not lead any more");
+  if (!may_write_()) return Error(Code::kUnavailable, "this replica no longer leads");
   // The entry is missing if the feed was faster; then the API server decides.
   if (const auto found = pending_.find(uid); found != pending_.end()) {
     found->second.state = State::kSent;
@@ -81,7 +82,7 @@ Status Binder::BeforeSend(const Uid& uid) {
 void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
   // The entry is missing if the feed was faster.
   const auto found = pending_.find(uid);
-  const Done tell = done;  // the operation that owns `done` may be destroyed
+  const Done record_event = done;  // the operation that owns `done` may be destroyed
   const Uid id = uid;
   if (found != pending_.end()) {
     Pending& pending = found->second;
@@ -91,12 +92,12 @@ void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
     } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
       pending.state = State::kUnclear;
       pending.next_check = clock_.Now() + options_.recheck;
-      return tell(status.Annotate("whether it is bound is unclear"));
+      return record_event(status.Annotate("it is unclear whether the pod is bound"));
     } else {
       GiveUp(id);
     }
   }
-  tell(status);
+  record_event(status);
 }
 
 void Binder::GiveUp(const Uid& uid) {
@@ -119,9 +120,9 @@ std::string Binder::Unsettled(const Uid& uid) const {
     case State::kSent:
       return "is being bound to node " + pending.node;
     case State::kUnclear:
-      return "may be bound to node " + pending.node + ": the API server has not said yet";
+      return "may be bound to node " + pending.node + ": the API server has not confirmed it yet";
     case State::kBound:
-      return "is bound to node " + pending.node + " already";
+      return "is already bound to node " + pending.node;
   }
   return "";
 }
@@ -129,7 +130,7 @@ std::string Binder::Unsettled(const Uid& uid) const {
 void Binder::OnPod(const kube::PodObject& pod) {
   if (pod.node_name.empty()) return;
   const auto found = pending_.find(pod.meta.uid);
-  // The answer to the caller is still to come.
+  // Without an answer the entry stays, because the caller must still be answered.
   if (found != pending_.end() && HasAnswer(found->second)) pending_.erase(found);
 }
 
@@ -167,9 +168,22 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
     pending.next_check = clock_.Now() + options_.unseen;
     return;
   }
-  // The time of the read counts, not of its answer: if this process stood still, the binding may
-  // have taken effect after the API server answered.
+  // The time when the read was sent counts: if this process was suspended, the binding may have
+  // taken effect after the API server answered the read.
   if (pending.asked - pending.sent >= options_.settle) GiveUp(uid);
+}
+
+kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
+                                     std::function<void(const Status&)> on_done) {
+  return kube::BindPod(client_, binding, std::move(on_done), std::move(before_send));
+}
+
+kube::Operation KubeBindingApi::Read(const std::string& ns, const std::string& name,
+                                     std::function<void(const Result<kube::PodObject>&)> on_done) {
+  return client_.Get(kube::Pod(ns, name), [on_done = std::move(on_done)](Result<Json> json) {
+    if (!json.ok()) return on_done(json.status());
+    on_done(kube::Decode<kube::PodObject>(kube::RawObject(*std::move(json)), ledger::KeepOfPods()));
+  });
 }
 
 }  // namespace tessera::scheduler

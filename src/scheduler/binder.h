@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds pods: takes the GPUs in the ledger, then writes node and annotations to the API server in
-// one request, and keeps or frees the GPUs according to the outcome.
+// Binds pods: assumes the GPUs in the ledger, writes node and annotations to the API server in one
+// request, and keeps or frees the GPUs according to the outcome.
 //
-//   - Failed for sure (never sent; the pod is gone, replaced or bound by another component): the
-//     GPUs are free at once.
-//   - Unclear (no answer: the pod may be bound): the GPUs stay taken, and no new decision is made
-//     for the pod, until the API server shows its state.
-//   - Bound: the GPUs stay taken until the feed shows the pod, or the API server that it is gone.
+//   - Failed for certain (never sent; the pod was deleted, replaced or bound by another component):
+//     the GPUs are freed at once.
+//   - Unclear (no response: the pod may be bound): the GPUs stay assumed, and no new decision is
+//     made for the pod, until the API server shows its state.
+//   - Bound: the GPUs stay assumed until the feed shows the pod, or the API server shows that it
+//     was deleted.
 //
-// Not for choosing nodes. Threads, callbacks: the runner's. Ownership: ledger, api and clock
-// outlive it; once it is destroyed, pending bindings may still take effect. Cost: a request a pod.
+// Does not choose nodes. Threads, callbacks: the runner's. Ownership: ledger, api and clock outlive
+// the binder; after its destruction pending bindings may still take effect. Cost: a request a pod.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@
 #include "src/base/status.h"
 #include "src/base/uid.h"
 #include "src/kube/binding.h"
+#include "src/kube/client.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/wire.h"
 
@@ -32,18 +34,32 @@ namespace tessera::scheduler {
 class BindingApi {
  public:
   virtual ~BindingApi() = default;
-  // As kube::BindPod. `before_send` is called right before the request is sent, long after this
-  // call if it has to wait; if it is not OK, or is never called, the request was not sent.
+  // As kube::BindPod. `before_send` is called right before the request is sent, possibly long after
+  // this call. If it fails or is never called, the request was not sent.
   virtual kube::Operation Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
                                std::function<void(const Status&)> on_done) = 0;
-  // Reads the current pod, not a cached one. NOT_FOUND: no pod has this name.
+  // Reads the current pod from the API server. NOT_FOUND: no pod has this name.
   virtual kube::Operation Read(const std::string& ns, const std::string& name,
                                std::function<void(const Result<kube::PodObject>&)> on_done) = 0;
 };
 
+// The API server's BindingApi. The client outlives it.
+class KubeBindingApi final : public BindingApi {
+ public:
+  explicit KubeBindingApi(kube::Client& client) : client_(client) {}
+
+  kube::Operation Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
+                       std::function<void(const Status&)> on_done) override;
+  kube::Operation Read(const std::string& ns, const std::string& name,
+                       std::function<void(const Result<kube::PodObject>&)> on_done) override;
+
+ private:
+  kube::Client& client_;
+};
+
 struct BinderOptions {
-  // How long after it was sent a binding without an answer may still take effect. The API server
-  // gives up on a request after a minute, but does not begin one whose client is gone.
+  // How long after it was sent a binding without a response may still take effect. The API server
+  // cancels a request after a minute, and does not start one whose client has disconnected.
   Duration settle = std::chrono::seconds(15);
   // Time between two reads of a pod whose binding is unclear.
   Duration recheck = std::chrono::seconds(2);
@@ -54,7 +70,7 @@ struct BinderOptions {
 class Binder {
  public:
   using Done = std::function<void(const Status&)>;
-  // Whether this process may still write: asked when a binding is requested and when it is sent.
+  // Whether this process may still write. Called when a binding is requested and when it is sent.
   using MayWrite = std::function<bool()>;
 
   Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock, MayWrite may_write,
@@ -63,22 +79,22 @@ class Binder {
   Binder(const Binder&) = delete;
   Binder& operator=(const Binder&) = delete;
 
-  // `pod` as the API server had it last; `uid` is of the one that was decided about.
-  // INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, NOT_FOUND: as
-  // ClusterLedger::Assume. ABORTED: bound already, another pod, or being bound. UNAVAILABLE: not
-  // the leader. Else the API server's error, with "unclear" if the outcome is unknown.
+  // `pod` is the last known object. INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+  // PERMISSION_DENIED, NOT_FOUND: see ClusterLedger::Assume. ABORTED: already bound, another pod,
+  // or being bound. UNAVAILABLE: not the leader. Else the API server's error, with "unclear" if the
+  // outcome is unknown.
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
-  // Why no decision about the pod is allowed now; "" if one is.
+  // Why no decision about the pod is allowed now; "" if it is allowed.
   std::string Unsettled(const Uid& uid) const;
   size_t under_way() const { return pending_.size(); }
-  // Bindings under way that the API server has not answered: they may still take effect.
+  // Pending bindings without a response: they may still take effect.
   size_t unanswered() const;
 
-  // The feed has news of the pod.
+  // The feed has received a change of the pod.
   void OnPod(const kube::PodObject& pod);
   void OnPodGone(const Uid& uid) { pending_.erase(uid); }
-  // Reads pods whose binding is unclear or not shown by the feed. Call it every second or so.
+  // Reads pods whose binding is unclear or not shown by the feed. Call about once a second.
   void Tick();
 
  private:

@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 class BinderTest : public ::testing::Test {
  protected:
   void SetUp() override { d.AddNode(GpuNode("n1", 1)); }
-  // Nothing is held for it: the feed does not show it.
+  // Nothing is held for it, because the feed does not show it.
   bool RoomFor(const kube::PodObject& pod) {
     return !d.extender->Filter(d.Args(pod)).fitting.empty();
   }
@@ -36,8 +36,8 @@ TEST_F(BinderTest, WritesNodeAndAssignmentInOneRequest) {
   EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
   EXPECT_EQ(d.api.requests(), 1);
   EXPECT_EQ(d.api.Find("ns/a")->node_name, "n1");
-  EXPECT_EQ(d.GivenOut().milli().at("GPU-n1-0"), 1000);
-  // For ever, also while the feed is late.
+  EXPECT_EQ(d.AssignedGpus().milli().at("GPU-n1-0"), 1000);
+  // Without end, while the feed is late.
   d.Advance(1h);
   EXPECT_FALSE(RoomFor(Whole("b")));
   d.RemovePod(pod);
@@ -69,7 +69,7 @@ TEST_F(BinderTest, RefusesAPodThatIsBoundOrLeaves) {
   EXPECT_EQ(d.Bind(bound, "n1")->code(), Code::kAborted);
   d.Feed(bound);
   EXPECT_EQ(d.Bind(bound, "n1")->code(), Code::kAborted);
-  EXPECT_THAT(d.Filter(bound).error, HasSubstr("bound to node n1 already"));
+  EXPECT_THAT(d.Filter(bound).error, HasSubstr("already bound to node n1"));
   kube::PodObject leaving = Whole("b");
   leaving.meta.deleting = true;
   d.AddPod(leaving);
@@ -83,7 +83,7 @@ TEST_F(BinderTest, ARefusalOfTheApiServerFreesTheGpusAtOnce) {
   d.api.SetFate(Fate::kForbidden);
   EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kPermissionDenied);
   EXPECT_TRUE(RoomFor(Whole("b")));
-  // Somebody else was faster; what the question held for the other pod has run out.
+  // Another component was faster, and the hold of the query has ended.
   d.Advance(10s);
   d.api.SetFate(Fate::kBinds);
   kube::PodObject taken = pod;
@@ -100,15 +100,15 @@ TEST_F(BinderTest, WithoutAnAnswerTheGpusStayTakenUntilItIsClear) {
   const auto status = d.Bind(pod, "n1");
   EXPECT_EQ(status->code(), Code::kDeadlineExceeded);
   EXPECT_THAT(status->message(), HasSubstr("unclear"));
-  // kube-scheduler asks again; the answer must not free what the pod may already run on.
+  // kube-scheduler filters again; this must not free GPUs on which the pod may already run.
   EXPECT_THAT(d.Filter(pod).error, HasSubstr("may be bound"));
   EXPECT_FALSE(RoomFor(Whole("b")));
-  // The API server is asked, before the feed has it.
+  // The binder reads the API server before the feed shows the pod.
   d.Advance(3s);
-  EXPECT_THAT(d.Filter(pod).error, HasSubstr("bound to node n1 already"));
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("already bound to node n1"));
   d.Advance(1h);
   EXPECT_FALSE(RoomFor(Whole("b")));
-  EXPECT_THAT(d.Filter(pod).error, HasSubstr("bound to node n1 already"));
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("already bound to node n1"));
 }
 
 TEST_F(BinderTest, APodThatIsGoneBeforeTheFeedSawItHoldsNothing) {
@@ -131,7 +131,7 @@ TEST_F(BinderTest, ABoundPodThatTheFeedDoesNotShowIsReadAfterHalfAMinute) {
     d.api.SetFate(fate);
     const bool answered = d.Bind(pod, d.Choose(pod))->ok();
     EXPECT_EQ(answered, fate == Fate::kBinds);
-    if (!answered) d.Advance(2s);  // the read that makes it clear
+    if (!answered) d.Advance(2s);  // the read that settles it
     d.api.Remove("ns/a");
     d.Advance(29s);
     EXPECT_FALSE(RoomFor(Whole("b")));
@@ -148,7 +148,7 @@ TEST_F(BinderTest, AnUnclearBindingIsReadAfterTwoSeconds) {
   d.Advance(1s);
   EXPECT_THAT(d.Filter(pod).error, HasSubstr("may be bound"));
   d.Advance(1s);
-  EXPECT_THAT(d.Filter(pod).error, HasSubstr("is bound to node n1 already"));
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("is already bound to node n1"));
 }
 
 TEST_F(BinderTest, AnotherPodOfTheNameEndsAnUnclearBinding) {
@@ -204,7 +204,8 @@ TEST_F(BinderTest, AReplicaThatDoesNotLeadAnyMoreWritesNothing) {
   EXPECT_EQ(d.api.requests(), 0);
 }
 
-// As the client answers for what waited in its queue until the Lease, or its deadline, was lost.
+// The client answers like this for a request that waited in its queue until the Lease or its
+// deadline was lost.
 TEST_F(BinderTest, ABindingThatWasNeverSentFreesTheGpusAtOnce) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
@@ -230,7 +231,7 @@ TEST_F(BinderTest, LeadershipIsCheckedWhenABindingIsSent) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-// What may still take effect counts from when it was sent, not from when it was queued.
+// The settle time counts from when the request was sent, not from when it was queued.
 TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
@@ -245,7 +246,7 @@ TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-// The process stands still between question and answer. Meanwhile the binding may take effect.
+// The process is suspended between a read and its response. Meanwhile the binding may take effect.
 TEST_F(BinderTest, AnOldAnswerDoesNotSettleABinding) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
@@ -279,7 +280,7 @@ TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
 
 TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
   kube::PodObject slow = Whole("slow"), quick = Whole("quick");
-  slow.failed_attempt = 7;  // so it is not held for long
+  slow.failed_attempt = 7;  // so the hold is short
   d.AddPod(slow);
   d.AddPod(quick);
   EXPECT_EQ(d.Choose(slow), "n1");
@@ -287,13 +288,13 @@ TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
   EXPECT_EQ(d.Choose(quick), "n1");
   EXPECT_EQ(d.Bind(slow, "n1")->code(), Code::kFailedPrecondition);
   EXPECT_TRUE(d.Binds(quick, "n1"));
-  EXPECT_EQ(d.GivenOut().Oversold(GiB(80)), "");
+  EXPECT_EQ(d.AssignedGpus().Oversubscribed(GiB(80)), "");
 }
 
 TEST(BinderRaceTest, AHundredPodsForOneNodeGetWhatItHasAndNoMore) {
   Decider d;
   d.AddNode(GpuNode("n1", 8));
-  // All are chosen a node for before any is bound.
+  // Nodes are chosen for all pods before any is bound.
   std::vector<kube::PodObject> pods;
   int chosen = 0;
   for (int i = 0; i < 100; ++i) {
@@ -302,17 +303,17 @@ TEST(BinderRaceTest, AHundredPodsForOneNodeGetWhatItHasAndNoMore) {
     chosen += d.Choose(pods.back()) == "n1";
   }
   EXPECT_EQ(chosen, 8);
-  // And a caller that binds without asking.
+  // And a caller that binds without a filter.
   int bound = 0;
   for (const kube::PodObject& pod : pods) {
     bound += d.Binds(pod, "n1");
   }
   EXPECT_EQ(bound, 8);
-  EXPECT_THAT(d.GivenOut().milli(), SizeIs(8));
-  EXPECT_EQ(d.GivenOut().Oversold(GiB(80)), "");
+  EXPECT_THAT(d.AssignedGpus().milli(), SizeIs(8));
+  EXPECT_EQ(d.AssignedGpus().Oversubscribed(GiB(80)), "");
 }
 
-// Whatever is lost, late or restarted, no GPU is given out twice.
+// No GPU is oversubscribed under loss, delay and restarts.
 TEST(BinderRaceTest, NothingIsOversoldByAnyHistory) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed);
@@ -340,11 +341,12 @@ TEST(BinderRaceTest, NothingIsOversoldByAnyHistory) {
       } else if (what < 97) {
         d.Advance(std::chrono::milliseconds(random.Below(8000)));
       } else {
-        // A new leader reads the cluster as it is.
+        // A new leader lists the cluster.
         for (const kube::PodObject& known : pods) d.Feed(known);
         d.Restart();
       }
-      ASSERT_EQ(d.GivenOut().Oversold(GiB(80)), "") << "seed " << seed << " step " << step;
+      ASSERT_EQ(d.AssignedGpus().Oversubscribed(GiB(80)), "")
+          << "seed " << seed << " step " << step;
     }
   }
 }

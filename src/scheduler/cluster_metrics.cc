@@ -28,7 +28,7 @@ double InGpus(MilliGpu milli) {
   return static_cast<double>(milli.count()) / static_cast<double>(kWholeGpu.count());
 }
 
-Dialect DialectOf(const device::Request& request) {
+Dialect DialectOf(const device::DeviceRequest& request) {
   for (const device::ContainerRequest& container : request.containers) {
     if (container.dialect != Dialect::kNone) return container.dialect;
   }
@@ -55,8 +55,8 @@ struct Allocated {
 std::vector<placement::MixEntry> MixOf(const ClusterLedger& ledger) {
   std::unordered_map<placement::ShapeId, double> counts;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (!pod.place) continue;
-    const placement::Pod* placed = ledger.cluster().Find(*pod.place);
+    if (!pod.placed_id) continue;
+    const placement::PlacedPod* placed = ledger.cluster().Find(*pod.placed_id);
     if (placed != nullptr) ++counts[placed->shape];
   }
   std::vector<placement::MixEntry> mix;
@@ -78,10 +78,10 @@ using WaitingByReason = std::map<std::string_view, Waiting>;
 WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reasons, WallTime now) {
   WaitingByReason all;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.standing != ledger::Standing::kWaiting || pod.deleting) continue;
+    if (pod.binding_state != ledger::BindingState::kWaiting || pod.deleting) continue;
     const std::string_view untried = pod.problem.empty() ? WaitReasons::kNotTried : kInvalid;
     Waiting& waiting = all[reasons.Find(uid).value_or(untried)];
-    ++waiting.by_size[SizeOf(pod.ask.request)];
+    ++waiting.by_size[SizeOf(pod.request.devices)];
     if (pod.created == WallTime{}) continue;
     const int64_t age = std::chrono::floor<std::chrono::seconds>(now - pod.created).count();
     waiting.oldest_seconds = std::max(waiting.oldest_seconds, age);
@@ -95,7 +95,7 @@ WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reason
 void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
   std::map<Dialect, Allocated> allocated;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.place) allocated[DialectOf(pod.ask.request)].Add(pod);
+    if (pod.placed_id) allocated[DialectOf(pod.request.devices)].Add(pod);
   }
   const auto write = [&](std::string_view name, const auto& value_of) {
     for (const Dialect dialect : kDialects) {
@@ -162,7 +162,7 @@ void WriteQuota(const placement::Quota& quota, MetricsText* text) {
         });
 }
 
-std::string_view SizeOf(const device::Request& request) {
+std::string_view SizeOf(const device::DeviceRequest& request) {
   const std::vector<std::vector<size_t>> groups = request.Groups();
   if (groups.empty()) return "unknown";
   int gpus = 0;

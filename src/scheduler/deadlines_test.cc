@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines that hold only together with those of other programs.
+// Checks deadlines against those of other programs.
 #include <gtest/gtest.h>
 
 #include "src/admission/testing/manifests.h"

@@ -9,8 +9,8 @@
 
 namespace tessera::scheduler {
 
-// Polls `left` until it returns 0 or `patience` is over, then calls `on_done` with the last count.
-// Both are called from tasks of their own.
+// Polls `left` until it returns 0 or `patience` has passed, then calls `on_done` with the last
+// count. Both are called from their own tasks.
 void Drain(TaskRunner& runner, Duration patience, std::function<size_t()> left,
            std::function<void(size_t left)> on_done);
 

@@ -12,23 +12,24 @@
 namespace tessera::scheduler {
 namespace {
 
-// How long a binding waits for the watch to show its pod: with the deadline of its request less
-// than kube-scheduler waits for us.
-constexpr Duration kUnseen = std::chrono::milliseconds(500);
+// How long a binding waits for the watch to show its pod. Together with the deadline of the binding
+// it is shorter than kube-scheduler's timeout.
+constexpr Duration kWatchPatience = std::chrono::milliseconds(500);
 
-Status NotShown(const BindingArgs& args) {
-  return Error(Code::kUnavailable, "pod {}/{} with UID {} is not shown by the watch yet", args.ns,
-               args.pod, args.uid);
+Status NotReceived(const BindingArgs& args) {
+  return Error(Code::kUnavailable, "pod {}/{} with UID {} has not been received from the watch yet",
+               args.ns, args.pod, args.uid);
 }
 
-// What gpu-admission said, and people may look for.
+// gpu-admission's message, which users may search for.
 constexpr std::string_view kNoDevice = "no GPU device";
 
 size_t BestOf(const std::vector<float>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-// Reasons outlive the question, each once for the thousands of nodes that have it.
+// Copies reasons so that they outlive the query; each is stored once for the thousands of nodes
+// that have it.
 class ReasonKeeper {
  public:
   explicit ReasonKeeper(FilterResult* result) : result_(result) {}
@@ -50,21 +51,22 @@ void Mark(placement::NodeId id, std::vector<bool>* fits) {
   (*fits)[id] = true;
 }
 
-// Points by how many nodes are better. Few scores differ, so they are counted, not sorted.
+// Points by the number of better nodes. Few scores are distinct, so nodes are counted by score
+// instead of sorted.
 std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
   std::vector<int> points(scores.size(), 0);
   ScoreRanks ranks;
   for (const float score : scores) {
     if (score != placement::kUnfit) ranks.Add(score);
   }
-  // 9 for the second, 0 for the last.
+  // The second score gets 9 points, the last one 0.
   const size_t steps = std::max<size_t>(ranks.count(), 2) - 1;
   ranks.Rank([&](size_t better) {
     return kMaxHostScore - 1 -
            (better < 2 ? 0 : static_cast<int>((better - 1) * kMaxHostScore / steps));
   });
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (scores[i] != placement::kUnfit) points[i] = ranks.Of(scores[i]);
+    if (scores[i] != placement::kUnfit) points[i] = ranks.PointsOf(scores[i]);
   }
   points[best] = kMaxHostScore;
   return points;
@@ -73,34 +75,36 @@ std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
 }  // namespace
 
 Extender::Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& clock,
-                   SchedulerMetrics& metrics, FindPod find_pod, Tell tell, ExtenderOptions options)
+                   SchedulerMetrics& metrics, FindPod find_pod, RecordEvent record_event,
+                   ExtenderOptions options)
     : ledger_(ledger),
       binder_(binder),
       clock_(clock),
       metrics_(metrics),
       find_pod_(std::move(find_pod)),
-      tell_(std::move(tell)),
+      record_event_(std::move(record_event)),
       options_(options),
       holds_(ledger, binder, clock, find_pod_, options.hold) {}
 
 Extender::~Extender() {
-  for (auto& [uid, early] : early_) {
-    early.done(Status(Code::kUnavailable, "this replica does not lead any more"));
+  for (auto& [uid, binding] : waiting_bindings_) {
+    binding.done(Status(Code::kUnavailable, "this replica no longer leads"));
   }
 }
 
-Result<Extender::Question> Extender::Ask(const kube::PodObject& pod) {
+Result<Extender::Query> Extender::MakeQuery(const kube::PodObject& pod) {
   const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
   if (const std::string why = binder_.Unsettled(pod.meta.uid); !why.empty()) {
     return Status(Code::kAborted, who + " " + why);
   }
   const auto known = ledger_.pods().find(pod.meta.uid);
-  if (known != ledger_.pods().end() && known->second.standing == ledger::Standing::kBound) {
-    return Error(Code::kAborted, "{} is bound to node {} already", who, known->second.node);
+  if (known != ledger_.pods().end() &&
+      known->second.binding_state == ledger::BindingState::kBound) {
+    return Error(Code::kAborted, "{} is already bound to node {}", who, known->second.node);
   }
-  Result<Question> question = ledger_.Ask(pod);
-  if (!question.ok()) return question.status().Annotate(who);
-  return question;
+  Result<Query> query = ledger_.MakeQuery(pod);
+  if (!query.ok()) return query.status().Annotate(who);
+  return query;
 }
 
 std::vector<const ledger::NodeEntry*> Extender::NodesOf(const ExtenderArgs& args) const {
@@ -111,10 +115,10 @@ std::vector<const ledger::NodeEntry*> Extender::NodesOf(const ExtenderArgs& args
 
 FilterResult Extender::Filter(const ExtenderArgs& args) {
   FilterResult result;
-  Result<Question> question = Ask(args.pod);
-  if (!question.ok()) {
-    metrics_.refused.Add(InfoOf(question.status().code()).name);
-    result.error = question.status().message();
+  Result<Query> query = MakeQuery(args.pod);
+  if (!query.ok()) {
+    metrics_.rejected.Add(InfoOf(query.status().code()).name);
+    result.error = query.status().message();
     return result;
   }
   const std::vector<const ledger::NodeEntry*> nodes = NodesOf(args);
@@ -123,27 +127,27 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
   ReasonKeeper reasons(&result);
   VerdictKinds kinds;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const ledger::Verdict verdict = ledger_.Judge(*question, nodes[i]);
+    const ledger::Verdict verdict = ledger_.Evaluate(*query, nodes[i]);
     kinds.Add(verdict);
     if (verdict.fits) {
       result.fitting.push_back(i);
-      if (question->asks_for_gpus()) Mark(nodes[i]->id, &fits);
+      if (query->requests_gpus()) Mark(nodes[i]->id, &fits);
     } else {
       (verdict.unresolvable ? result.unresolvable : result.failed)
           .emplace_back(i, reasons.Keep(verdict.reason));
     }
   }
-  if (question->asks_for_gpus()) {
+  if (query->requests_gpus()) {
     wait_reasons_.Note(args.pod.meta.uid, kinds.Reason(), clock_.Now());
   }
-  holds_.Name(args.pod, std::move(fits));
+  holds_.SetFitting(args.pod, std::move(fits));
   if (result.fitting.empty()) {
     const bool any_allowed = std::ranges::any_of(
-        question->allowed, [](const auto& allowed) { return allowed.second.ok(); });
-    metrics_.refused.Add(question->allowed.empty() || any_allowed ? "no_node_fits" : "quota");
-    TellOfQuota(args.pod, *question);
-  } else if (result.fitting.size() == 1 && question->asks_for_gpus()) {
-    holds_.Hold(args.pod, *question, args.names[result.fitting[0]]);
+        query->allowed, [](const auto& allowed) { return allowed.second.ok(); });
+    metrics_.rejected.Add(query->allowed.empty() || any_allowed ? "no_node_fits" : "quota");
+    RecordQuotaRejection(args.pod, *query);
+  } else if (result.fitting.size() == 1 && query->requests_gpus()) {
+    holds_.Hold(args.pod, *query, args.names[result.fitting[0]]);
   }
   return result;
 }
@@ -161,8 +165,8 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
     return *result.reasons.emplace_back(std::make_unique<const std::string>(std::move(text)));
   };
   std::unordered_map<std::string_view, std::string_view> in_its_words;
-  for (auto* refusals : {&result.failed, &result.unresolvable}) {
-    for (auto& [position, reason] : *refusals) {
+  for (auto* rejections : {&result.failed, &result.unresolvable}) {
+    for (auto& [position, reason] : *rejections) {
       if (!HasGpus(args.names[position])) {
         reason = kNoDevice;
         continue;
@@ -175,10 +179,10 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
     }
   }
   if (result.fitting.size() < 2) return result;
-  Result<Question> question = Ask(args.pod);
-  if (!question.ok() || !question->asks_for_gpus()) return result;
-  const size_t best = BestOf(ScoresOf(args, *question));
-  holds_.Hold(args.pod, *question, args.names[best]);
+  Result<Query> query = MakeQuery(args.pod);
+  if (!query.ok() || !query->requests_gpus()) return result;
+  const size_t best = BestOf(ScoresOf(args, *query));
+  holds_.Hold(args.pod, *query, args.names[best]);
   const std::string_view other = keep(pod + " has already been matched to another node");
   for (const size_t i : result.fitting) {
     if (i != best) result.failed.emplace_back(i, other);
@@ -187,8 +191,8 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
   return result;
 }
 
-std::vector<float> Extender::ScoresOf(const ExtenderArgs& args, const Question& question) {
-  const std::span<const float> by_id = ledger_.Scores(question);
+std::vector<float> Extender::ScoresOf(const ExtenderArgs& args, const Query& query) {
+  const std::span<const float> by_id = ledger_.Scores(query);
   const std::vector<const ledger::NodeEntry*> nodes = NodesOf(args);
   std::vector<float> scores(nodes.size(), placement::kUnfit);
   for (size_t i = 0; i < scores.size(); ++i) {
@@ -199,13 +203,13 @@ std::vector<float> Extender::ScoresOf(const ExtenderArgs& args, const Question& 
 
 std::vector<int> Extender::Prioritize(const ExtenderArgs& args) {
   std::vector<int> points(args.names.size(), 0);
-  Result<Question> question = Ask(args.pod);
-  // A pod without GPUs is nothing to us; kube-scheduler's own scores decide.
-  if (!question.ok() || !question->asks_for_gpus() || points.empty()) return points;
-  const std::vector<float> scores = ScoresOf(args, *question);
+  Result<Query> query = MakeQuery(args.pod);
+  // For a pod without GPUs kube-scheduler's own scores decide.
+  if (!query.ok() || !query->requests_gpus() || points.empty()) return points;
+  const std::vector<float> scores = ScoresOf(args, *query);
   const size_t best = BestOf(scores);
   if (scores[best] == placement::kUnfit) return points;
-  holds_.Hold(args.pod, *question, args.names[best]);
+  holds_.Hold(args.pod, *query, args.names[best]);
   return PointsOf(scores, best);
 }
 
@@ -218,13 +222,13 @@ std::vector<int> Extender::PrioritizeCpuNodes(const ExtenderArgs& args) const {
 }
 
 Victims Extender::Preempt(const PreemptionArgs& args) {
-  Result<Question> question = Ask(args.pod);
-  if (!question.ok()) return {};
-  if (!question->asks_for_gpus()) return args.victims;
+  Result<Query> query = MakeQuery(args.pod);
+  if (!query.ok()) return {};
+  if (!query->requests_gpus()) return args.victims;
   Victims result;
   for (const auto& [node, proposed] : args.victims) {
     auto eviction = ledger_.Victims(
-        *question, node, {.uids = proposed.uids, .pdb_violations = proposed.pdb_violations});
+        *query, node, {.uids = proposed.uids, .pdb_violations = proposed.pdb_violations});
     if (!eviction) continue;
     result[node] = {.uids = std::move(eviction->uids), .pdb_violations = eviction->pdb_violations};
   }
@@ -234,25 +238,26 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
 void Extender::Bind(const BindingArgs& args, Binder::Done done) {
   const std::string key = args.ns + "/" + args.pod;
   const kube::PodObject* pod = find_pod_(key);
-  const bool named = holds_.Named(args.uid, args.node);
+  const bool named = holds_.IsFitting(args.uid, args.node);
   if (pod == nullptr || pod->meta.uid != args.uid) {
     if (named) {
-      early_.insert_or_assign(args.uid, Early{args, std::move(done), clock_.Now()});
+      waiting_bindings_.insert_or_assign(args.uid,
+                                         WaitingBinding{args, std::move(done), clock_.Now()});
       return;
     }
-    // Pods without GPUs are not among those that the feed keeps.
+    // The feed does not keep pods without GPUs.
     const std::string other =
-        pod == nullptr ? "is not known, or asks for no GPU" : "is another one now";
+        pod == nullptr ? "is unknown or requests no GPU" : "was replaced by another pod";
     return done(Error(Code::kNotFound, "pod {} with UID {} {}", key, args.uid, other));
   }
-  const auto ask = ledger::PodAskOf(*pod, {ledger_.options().gpu_mem_unit});
-  if (ask.ok() && !ask->request.asks_for_devices()) {
+  const auto request = ledger::PodRequestOf(*pod, {ledger_.options().gpu_mem_unit});
+  if (request.ok() && !request->devices.requests_devices()) {
     return done(Error(Code::kInvalidArgument,
-                      "pod {} asks for no GPU: kube-scheduler binds such pods itself where "
-                      "managedResources of the extender names the resources",
+                      "pod {} requests no GPU: name the GPU resources in the extender's "
+                      "managedResources, so that kube-scheduler binds such pods itself",
                       key));
   }
-  // What is being bound, or is, has a better reason.
+  // For a pod that is bound or being bound, the binder's reason is better.
   if (!named && pod->node_name.empty() && binder_.Unsettled(args.uid).empty()) {
     return done(Error(Code::kFailedPrecondition,
                       "pod {}: filter did not name node {} for it in this replica, or its attempt "
@@ -268,40 +273,40 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
                  }
                  done(status);
                });
-  holds_.Drop(args.uid);
+  holds_.EndAttempt(args.uid);
 }
 
 void Extender::OnPod(const kube::PodObject& pod) {
   holds_.OnPod(pod);
-  const auto found = early_.extract(pod.meta.uid);
+  const auto found = waiting_bindings_.extract(pod.meta.uid);
   if (!found) return;
   const auto& [args, done, at] = found.mapped();
-  clock_.Now() - at < kUnseen ? Bind(args, done) : done(NotShown(args));
+  clock_.Now() - at < kWatchPatience ? Bind(args, done) : done(NotReceived(args));
 }
 
-void Extender::OnPodGone(const kube::PodObject& last) { holds_.Drop(last.meta.uid); }
+void Extender::OnPodGone(const kube::PodObject& last) { holds_.EndAttempt(last.meta.uid); }
 
-void Extender::TellOfQuota(const kube::PodObject& pod, const Question& question) {
+void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& query) {
   std::string message;
-  bool says_what_is_left = false;
-  for (const auto& [model_and_pool, status] : question.allowed) {
+  bool names_remaining = false;
+  for (const auto& [model_and_pool, status] : query.allowed) {
     if (status.ok()) continue;
     if (!message.empty()) message += "; ";
     message += status.message();
-    says_what_is_left = says_what_is_left || status.code() == Code::kResourceExhausted;
+    names_remaining = names_remaining || status.code() == Code::kResourceExhausted;
   }
   if (message.empty()) return;
-  // Where the models of the quota have no room, only those were asked about that are not in it.
+  // If the models of the quota have no room, only models outside the quota were checked.
   const std::string lines = ledger_.quota().TextOfLines(pod.meta.ns);
-  if (!says_what_is_left && !lines.empty()) message += fmt::format(" ({})", lines);
-  const auto told = told_.find(pod.meta.uid);
+  if (!names_remaining && !lines.empty()) message += fmt::format(" ({})", lines);
+  const auto recorded = recorded_events_.find(pod.meta.uid);
   const MonotonicTime now = clock_.Now();
-  if (told != told_.end() && told->second.message == message &&
-      now - told->second.at < options_.repeat_event) {
+  if (recorded != recorded_events_.end() && recorded->second.message == message &&
+      now - recorded->second.at < options_.repeat_event) {
     return;
   }
-  told_.insert_or_assign(pod.meta.uid, Told{message, now});
-  tell_(pod, kube::EventKind::kWarning, names::kReasonQuotaExceeded, message);
+  recorded_events_.insert_or_assign(pod.meta.uid, RecordedEvent{message, now});
+  record_event_(pod, kube::EventKind::kWarning, names::kReasonQuotaExceeded, message);
 }
 
 void Extender::Tick() {
@@ -309,13 +314,13 @@ void Extender::Tick() {
   const MonotonicTime now = clock_.Now();
   holds_.Tick();
   wait_reasons_.Tidy(ledger_, now);
-  std::erase_if(early_, [&](auto& entry) {
+  std::erase_if(waiting_bindings_, [&](auto& entry) {
     const auto& [args, done, at] = entry.second;
-    if (now - at < kUnseen) return false;
-    done(NotShown(args));
+    if (now - at < kWatchPatience) return false;
+    done(NotReceived(args));
     return true;
   });
-  std::erase_if(told_,
+  std::erase_if(recorded_events_,
                 [&](const auto& entry) { return now - entry.second.at > options_.repeat_event; });
 }
 

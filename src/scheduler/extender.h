@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of a scheduler extender as decisions on the ledger: which nodes fit, how good they are,
-// which pods preemption must evict. Nothing is written to the API server here; binder.h binds.
+// The verbs of a scheduler extender as decisions on the ledger: which nodes fit, their scores, and
+// which pods preemption must evict. Does not write to the API server; binder.h binds.
 //
 // kube-scheduler filters for the next pod before it has bound the previous pod. Therefore GPUs of
 // the best node are held (holds.h) for a pod as soon as the node is known: by prioritize, or by
-// filter if only one node fits, because kube-scheduler then skips prioritize. Another request about
-// the pod, its binding, the end of kube-scheduler's attempt, or a time limit releases them.
+// filter if only one node fits, because kube-scheduler then skips prioritize. They are released by
+// another request about the pod, its binding, the end of kube-scheduler's attempt, or a time limit.
 //
-// Not for HTTP (verbs.h). Threads: the runner's. Ownership: ledger, binder, clock and metrics
-// outlive it. Cost: filter and prioritize are a pass over the nodes of the request.
+// Does not handle HTTP (verbs.h). Threads: the runner's. Ownership: ledger, binder, clock and
+// metrics outlive the extender. Cost: filter and prioritize are a pass over the nodes of the
+// request.
 #pragma once
 
 #include <functional>
@@ -32,19 +33,20 @@ namespace tessera::scheduler {
 
 struct ExtenderOptions {
   HoldOptions hold;
-  // The same rejection of the same pod is recorded as an Event once in this time.
+  // An equal rejection of the same pod is recorded as an Event once in this time.
   Duration repeat_event = std::chrono::minutes(1);
 };
 
 class Extender {
  public:
   // Records an Event about a pod.
-  using Tell = std::function<void(const kube::PodObject& pod, kube::EventKind kind,
-                                  std::string_view reason, const std::string& message)>;
+  using RecordEvent = std::function<void(const kube::PodObject& pod, kube::EventKind kind,
+                                         std::string_view reason, const std::string& message)>;
   using FindPod = Holds::FindPod;
 
   Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& clock,
-           SchedulerMetrics& metrics, FindPod find_pod, Tell tell, ExtenderOptions options);
+           SchedulerMetrics& metrics, FindPod find_pod, RecordEvent record_event,
+           ExtenderOptions options);
   // Bindings that wait for the watch are answered with UNAVAILABLE.
   ~Extender();
   Extender(const Extender&) = delete;
@@ -61,52 +63,52 @@ class Extender {
   // Returns the nodes on which the pod fits once these victims are evicted, without nodes on which
   // no eviction helps. Never a node without victims: kube-scheduler then drops the whole answer.
   Victims Preempt(const PreemptionArgs& args);
-  // As Binder::Bind, for a pod that asks for GPUs and a node that Filter named for it, both in this
-  // term: INVALID_ARGUMENT or FAILED_PRECONDITION else. kube-scheduler then asks anew, which it
-  // also does when another replica has begun to lead since its filter. A pod that the watch does
-  // not show yet is waited for, half a second at most.
+  // Binds a pod that requests GPUs to a node that Filter named in this term of leading; otherwise
+  // INVALID_ARGUMENT or FAILED_PRECONDITION, and kube-scheduler filters again. The same happens if
+  // another replica has become the leader since the filter. Waits at most half a second for the
+  // watch to show the pod. Other errors: see Binder::Bind.
   void Bind(const BindingArgs& args, Binder::Done done);
 
   const WaitReasons& wait_reasons() const { return wait_reasons_; }
 
-  // The feed has news of the pod.
+  // The feed has received a change of the pod.
   void OnPod(const kube::PodObject& pod);
   void OnPodGone(const kube::PodObject& last);
-  // Releases GPUs held for too long. Call it every second or so.
+  // Releases GPUs held for too long. Call about once a second.
   void Tick();
 
  private:
-  using Question = ledger::ClusterLedger::Question;
-  struct Early {
+  using Query = ledger::ClusterLedger::Query;
+  struct WaitingBinding {
     BindingArgs args;
     Binder::Done done;
     MonotonicTime at;
   };
-  struct Told {
+  struct RecordedEvent {
     std::string message;
     MonotonicTime at;
   };
 
   // Fails if no decision about the pod is allowed now.
-  Result<Question> Ask(const kube::PodObject& pod);
-  void TellOfQuota(const kube::PodObject& pod, const Question& question);
+  Result<Query> MakeQuery(const kube::PodObject& pod);
+  void RecordQuotaRejection(const kube::PodObject& pod, const Query& query);
   // By position; null for unknown names.
   std::vector<const ledger::NodeEntry*> NodesOf(const ExtenderArgs& args) const;
   bool HasGpus(std::string_view node) const;
   // Scores by position; kUnfit if the pod does not fit or the node is unknown.
-  std::vector<float> ScoresOf(const ExtenderArgs& args, const Question& question);
+  std::vector<float> ScoresOf(const ExtenderArgs& args, const Query& query);
 
   ledger::ClusterLedger& ledger_;
   Binder& binder_;
   const Clock& clock_;
   SchedulerMetrics& metrics_;
   const FindPod find_pod_;
-  const Tell tell_;
+  const RecordEvent record_event_;
   const ExtenderOptions options_;
   Holds holds_;
   // Bindings of pods that kube-scheduler has observed and our feed has not yet.
-  std::map<Uid, Early> early_;
-  std::map<Uid, Told> told_;
+  std::map<Uid, WaitingBinding> waiting_bindings_;
+  std::map<Uid, RecordedEvent> recorded_events_;
   WaitReasons wait_reasons_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 using Found = certificates::SharedSecret::Found;
 
-// Keys of the authorities' Secret, and of kube-scheduler's, which is of the form kubernetes.io/tls.
+// Keys of the authorities' Secret, and of kube-scheduler's Secret of type kubernetes.io/tls.
 constexpr char kAuthority[] = "ca.crt", kAuthorityKey[] = "ca.key";
 constexpr char kOlder[] = "older.crt", kOlderKey[] = "older.key";
 constexpr char kBundle[] = "ca.crt", kCertificate[] = "tls.crt", kKey[] = "tls.key";
@@ -49,7 +49,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
         authority_secret(c, options.ns, options.authority_secret),
         client_secret(c, options.ns, options.client_secret) {}
 
-  // A callback that does nothing once the keeper is gone.
+  // A callback that does nothing once the object is destroyed.
   template <typename F>
   auto Alive(F f) {
     return [weak = weak_from_this(), f = std::move(f)](auto&&... args) {
@@ -62,10 +62,10 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
     runner.PostDelayed(time, Alive([](Core& self) { self.Begin(); }));
   }
   void Fail(const Status& status) {
-    delegate.OnCertificateTrouble(status);
+    delegate.OnCertificateError(status);
     Sleep(std::min<Duration>(backoff.Next(), options.period));
   }
-  // After a write that failed or conflicted with a faster replica.
+  // Retries after a write that failed or conflicted with a faster replica.
   void Retry(const Status& status) {
     certificates::IsWriteConflict(status) ? Sleep(backoff.Next()) : Fail(status);
   }
@@ -82,17 +82,18 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
     if (!next.ok()) return Fail(next.status());
     if (!*next) return Adopt(now);
     const certificates::Authorities& made = **next;
-    operation = authority_secret.Write(
-        found,
-        {{kAuthority, made.newest.certificate},
-         {kAuthorityKey, made.newest.key},
-         {kOlder, made.older.certificate},
-         {kOlderKey, made.older.key}},
-        Alive([made](Core& self, const Status& status) {
-          if (!status.ok()) return self.Retry(status);
-          self.delegate.OnCertificateProgress("made an authority of the extender's certificates");
-          self.Adopt(made);
-        }));
+    operation =
+        authority_secret.Write(found,
+                               {{kAuthority, made.newest.certificate},
+                                {kAuthorityKey, made.newest.key},
+                                {kOlder, made.older.certificate},
+                                {kOlderKey, made.older.key}},
+                               Alive([made](Core& self, const Status& status) {
+                                 if (!status.ok()) return self.Retry(status);
+                                 self.delegate.OnCertificateProgress(
+                                     "created an authority for the extender's certificates");
+                                 self.Adopt(made);
+                               }));
   }
 
   void Adopt(const certificates::Authorities& now) {
@@ -102,7 +103,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
                              if (answer.ok()) self.addresses = AddressesOf(*answer);
                              // The Service's names are enough for a client that expects one.
                              if (!answer.ok() && answer.status().code() != Code::kNotFound) {
-                               self.delegate.OnCertificateTrouble(answer.status());
+                               self.delegate.OnCertificateError(answer.status());
                              }
                              self.Serve();
                            }));
@@ -159,9 +160,9 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
   kube::Backoff backoff;
   kube::Operation operation;
   certificates::Authorities authorities;
-  std::vector<std::string> addresses;  // the Service's
+  std::vector<std::string> addresses;  // addresses of the Service
   net::CertificatePair serving;
-  std::string trusted;  // the bundle served last
+  std::string trusted;  // the CA bundle served last
 };
 
 ExtenderCertificates::ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,

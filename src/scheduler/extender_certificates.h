@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the certificates of the extender's port (authority_plan.h): the authorities in a Secret
 // that all replicas share, kube-scheduler's certificate in a Secret for the administrator, and this
-// replica's own certificate in memory.
+// replica's certificate in memory.
 //
-// No leader is needed (shared_secret.h). Threads, callbacks: the client's runner; none after it is
-// gone. Ownership: the client and the delegate outlive it; a delegate must not destroy it inside a
-// call. Cost: three GETs every `period`. Errors are reported and retried, sooner than that.
+// Works in every replica, without a leader (shared_secret.h). Threads, callbacks: the client's
+// runner; none after destruction. Ownership: client and delegate outlive it; the delegate must not
+// destroy it inside a call. Cost: three GETs every `period`. Errors are reported and retried,
+// sooner than that.
 #pragma once
 
 #include <memory>
@@ -21,9 +22,9 @@ namespace tessera::scheduler {
 
 struct ExtenderCertificateOptions {
   std::string ns;
-  std::string service;            // kube-scheduler calls its names and cluster addresses
+  std::string service;            // kube-scheduler connects to its names and cluster addresses
   std::vector<std::string> more;  // other addresses of this replica
-  std::string authority_secret;   // holds private keys of authorities: for replicas alone
+  std::string authority_secret;   // holds private keys of authorities: only for replicas
   std::string client_secret;      // ca.crt, tls.crt and tls.key for kube-scheduler
   certificates::AuthorityOptions authority;
   Duration period = std::chrono::seconds(30);
@@ -38,10 +39,10 @@ class ExtenderCertificates {
     virtual void OnTls(const net::TlsOptions& tls) = 0;
     // For logs.
     virtual void OnCertificateProgress(const std::string& what) = 0;
-    virtual void OnCertificateTrouble(const Status& status) = 0;
+    virtual void OnCertificateError(const Status& status) = 0;
   };
 
-  // Starts at once, from a task of its own.
+  // Starts at once, in its own task.
   ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,
                        Delegate& delegate);
   ~ExtenderCertificates();

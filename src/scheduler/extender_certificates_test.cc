@@ -30,11 +30,11 @@ struct Replica : ExtenderCertificates::Delegate {
       : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
   void OnTls(const net::TlsOptions& tls) override { shown.push_back(tls); }
   void OnCertificateProgress(const std::string& what) override { done.push_back(what); }
-  void OnCertificateTrouble(const Status& status) override { troubles.push_back(status); }
+  void OnCertificateError(const Status& status) override { errors.push_back(status); }
 
   std::vector<net::TlsOptions> shown;
   std::vector<std::string> done;
-  std::vector<Status> troubles;
+  std::vector<Status> errors;
   kube::Client client;
   ExtenderCertificates keeper;
 };
@@ -93,18 +93,18 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   EXPECT_TRUE(net::CheckServerPair({Text("client", "tls.crt"), Text("client", "tls.key")},
                                    Text("client", "ca.crt"), {})
                   .ok());
-  // kube-scheduler's Secret does not let it sign.
+  // kube-scheduler's Secret has no key to sign with.
   EXPECT_EQ(Text("client", "ca.key"), "");
   EXPECT_NE(Text("authority", "ca.key"), "");
-  // Nothing is left to do.
+  // No further writes are needed.
   const int writes = store_.writes();
   runner_.RunFor(milliseconds(200));
   EXPECT_EQ(store_.writes(), writes);
   EXPECT_EQ(a->shown.size(), 1u);
-  EXPECT_TRUE(a->troubles.empty()) << a->troubles[0].ToString();
+  EXPECT_TRUE(a->errors.empty()) << a->errors[0].ToString();
 }
 
-TEST_F(ExtenderCertificatesTest, AServiceThatIsNotThereOrHasNoAddressIsNoTrouble) {
+TEST_F(ExtenderCertificatesTest, AMissingServiceOrOneWithoutAddressIsNoError) {
   for (const char* service : {"", R"({"metadata":{"name":"tessera-scheduler"}})",
                               R"({"metadata":{"name":"tessera-scheduler"},"spec":{}})"}) {
     if (*service != 0) store_.Put(kService, ParseJson(service).value());
@@ -112,7 +112,7 @@ TEST_F(ExtenderCertificatesTest, AServiceThatIsNotThereOrHasNoAddressIsNoTrouble
     ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); })) << service;
     EXPECT_TRUE(Serves(replica->shown.back(), {"tessera-scheduler.ns.svc", "10.1.0.1"}).ok());
     runner_.RunFor(milliseconds(50));
-    EXPECT_TRUE(replica->troubles.empty()) << replica->troubles[0].ToString();
+    EXPECT_TRUE(replica->errors.empty()) << replica->errors[0].ToString();
   }
 }
 
@@ -125,7 +125,7 @@ TEST_F(ExtenderCertificatesTest, ASecretThatIsEmptiedAndAServiceThatMovesAreFoll
   ASSERT_TRUE(runner_.RunUntil([&] { return Serves(replica->shown.back(), {"10.0.0.8"}).ok(); }));
   EXPECT_EQ(replica->shown.back().ca.text, replica->shown.front().ca.text);
   EXPECT_EQ(Text("client", "tls.crt"), before);
-  // As an administrator does whose key was stolen.
+  // An administrator does this after a key was stolen.
   const std::string empty = R"({"metadata":{"name":"x"}})";
   store_.Put(SecretPath("authority"), ParseJson(empty).value());
   ASSERT_TRUE(runner_.RunUntil([&] {
@@ -137,7 +137,7 @@ TEST_F(ExtenderCertificatesTest, ASecretThatIsEmptiedAndAServiceThatMovesAreFoll
   EXPECT_TRUE(Serves(replica->shown.back(), {"10.0.0.8"}).ok());
 }
 
-// The whole program's port: what it does with callers.
+// Tests which callers the port of the whole program accepts.
 class ExtenderPortTest : public ExtenderCertificatesTest {
  protected:
   void Start(SchedulerOptions options) {
@@ -186,16 +186,16 @@ class ExtenderPortTest : public ExtenderCertificatesTest {
 TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   std::vector<std::string> logged;
   const ScopedLogSinkForTest sink([&](std::string_view line) { logged.emplace_back(line); });
-  store_.Refuse("nodes", 503);  // a scheduler that does not know the cluster does not decide
+  store_.Refuse("nodes", 503);  // a scheduler without the cluster's state makes no decisions
   Start({});
-  // Before there is any certificate nobody is.
+  // Before the first certificate all callers are rejected.
   EXPECT_FALSE(BindOverTls({.skip_verify = true}).ok());
   const auto has_client = [&] { return !Text("tessera-scheduler-client", "tls.key").empty(); };
   ASSERT_TRUE(runner_.RunUntil(has_client));
   const net::TlsOptions client = ClientTls("tessera-scheduler-client");
   const auto answer = BindOverTls(client);
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
-  EXPECT_EQ(answer->status, 503);  // it does not decide
+  EXPECT_EQ(answer->status, 503);  // it makes no decisions
   EXPECT_FALSE(BindOverTls({.ca = client.ca}).ok());
   const net::testing::TestCa stranger;
   const auto other = stranger.Issue("kube-scheduler", {});
@@ -203,11 +203,11 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
       BindOverTls(
           {.ca = client.ca, .certificate = {.text = other.certificate}, .key = {.text = other.key}})
           .ok());
-  // Its certificate lasts: there is no warning, and the page says until when.
+  // The certificate is valid for long: no warning is logged, and the metrics page has its end.
   const std::string page = SendOverTls(client, {.method = "GET", .target = "/metrics"})->body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_client_certificate_expiration_timestamp_seconds"));
   EXPECT_THAT(logged, ::testing::Not(::testing::Contains(HasSubstr("kube-scheduler ends soon"))));
-  // Neither is a caller of the old kind, which gets the reason.
+  // A plain HTTP caller is rejected with the reason.
   const auto plain = Bind({.server = {.address = scheduler_->address()}});
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();
   EXPECT_EQ(plain->status, 400);

@@ -6,8 +6,8 @@
 
 #include "api/names.h"
 #include "src/ledger/testing/objects.h"
-#include "src/scheduler/inspect.h"
 #include "src/scheduler/testing/decider.h"
+#include "src/scheduler/verbs.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -37,7 +37,7 @@ TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
   const FilterResult result = d.Filter(Whole("a", 2));
   EXPECT_EQ(result.error, "");
   EXPECT_THAT(result.fitting, ElementsAre(1, 2));
-  // A node of one GPU never has two, whoever goes.
+  // No eviction gives a node of one GPU a second one.
   ASSERT_THAT(result.unresolvable, SizeIs(2));
   EXPECT_EQ(result.unresolvable[0].first, 0u);
   EXPECT_THAT(result.unresolvable[0].second, HasSubstr("2 GPUs wanted"));
@@ -50,7 +50,7 @@ TEST(ExtenderTest, TheNextPodSeesWhatWasChosenForTheOneBefore) {
   d.AddNode(GpuNode("n2", 2));
   EXPECT_NE(d.Choose(Whole("a", 2)), "");
   EXPECT_NE(d.Choose(Whole("b", 2)), "");
-  // Nothing is bound yet, and there is no room left.
+  // Nothing is bound yet, but there is no room left.
   EXPECT_EQ(d.Choose(Whole("c", 2)), "");
   EXPECT_EQ(d.api.requests(), 0);
 }
@@ -60,7 +60,7 @@ TEST(ExtenderTest, OneFittingNodeIsHeldByFilterBecauseNobodyAsksForScores) {
   d.AddNode(GpuNode("n1", 1));
   EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
-  // The same pod again has its own.
+  // A second filter of the same pod may use its own held GPU.
   EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
 }
 
@@ -146,7 +146,7 @@ TEST(ExtenderTest, AnnotationsThatAUserForgedDecideNothing) {
   d.AddPod(pod);
   EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
   d.Feed(pod);
-  EXPECT_EQ(d.GivenOut().milli().at("GPU-n1-0"), 1000);
+  EXPECT_EQ(d.AssignedGpus().milli().at("GPU-n1-0"), 1000);
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
 }
 
@@ -155,22 +155,22 @@ TEST(ExtenderTest, RefusalByQuotaIsToldOnceWithWhatIsLeft) {
   d.AddNode(GpuNode("n1", 4));
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
   kube::PodObject held = Whole("a");
-  held.failed_attempt = 7;  // not for long
+  held.failed_attempt = 7;  // so the hold is short
   EXPECT_THAT(d.Filter(held).fitting, SizeIs(1));
   for (int i = 0; i < 3; ++i) {
     const FilterResult result = d.Filter(Whole("b"));
     EXPECT_THAT(result.fitting, IsEmpty());
     EXPECT_THAT(result.unresolvable, SizeIs(1));
   }
-  ASSERT_THAT(d.told, SizeIs(1));
-  EXPECT_THAT(d.told[0], HasSubstr("GPUQuotaExceeded"));
-  EXPECT_THAT(d.told[0], HasSubstr("used"));
-  EXPECT_EQ(d.metrics.refused.values().at("quota"), 3u);
-  EXPECT_FALSE(d.metrics.refused.values().contains("no_node_fits"));
+  ASSERT_THAT(d.recorded, SizeIs(1));
+  EXPECT_THAT(d.recorded[0], HasSubstr("GPUQuotaExceeded"));
+  EXPECT_THAT(d.recorded[0], HasSubstr("used"));
+  EXPECT_EQ(d.metrics.rejected.values().at("quota"), 3u);
+  EXPECT_FALSE(d.metrics.rejected.values().contains("no_node_fits"));
   d.Advance(2min);
   d.Filter(Whole("b"));
-  // What was held has gone meanwhile: it fits now.
-  EXPECT_THAT(d.told, SizeIs(1));
+  // The hold has ended: the pod fits now.
+  EXPECT_THAT(d.recorded, SizeIs(1));
 }
 
 class QuotaEventTest : public ::testing::Test {
@@ -189,33 +189,33 @@ class QuotaEventTest : public ::testing::Test {
 
 TEST_F(QuotaEventTest, SaysWhatIsLeftOnce) {
   d.Filter(Whole("a", 2));
-  ASSERT_THAT(d.told, SizeIs(1));
-  EXPECT_THAT(d.told[0], HasSubstr("1 left"));
-  EXPECT_EQ(d.told[0].find("left"), d.told[0].rfind("left"));
+  ASSERT_THAT(d.recorded, SizeIs(1));
+  EXPECT_THAT(d.recorded[0], HasSubstr("1 left"));
+  EXPECT_EQ(d.recorded[0].find("left"), d.recorded[0].rfind("left"));
 }
 
 TEST_F(QuotaEventTest, IsRepeatedAfterAMinute) {
   d.Filter(Whole("a", 3));
   d.Advance(59s);
   d.Filter(Whole("a", 3));
-  EXPECT_THAT(d.told, SizeIs(1));
+  EXPECT_THAT(d.recorded, SizeIs(1));
   d.clock.Advance(1s);
   d.Filter(Whole("a", 3));
-  EXPECT_THAT(d.told, SizeIs(2));
+  EXPECT_THAT(d.recorded, SizeIs(2));
 }
 
 TEST_F(QuotaEventTest, ANewReasonIsToldAtOnce) {
   d.Filter(Whole("a", 3));
   SetQuota(2);
   d.Filter(Whole("a", 3));
-  ASSERT_THAT(d.told, SizeIs(2));
-  EXPECT_THAT(d.told[1], HasSubstr("2 left"));
+  ASSERT_THAT(d.recorded, SizeIs(2));
+  EXPECT_THAT(d.recorded[1], HasSubstr("2 left"));
 }
 
 TEST_F(QuotaEventTest, OfEachPodIsItsOwn) {
   d.Filter(Whole("a", 3));
   d.Filter(Whole("b", 3));
-  EXPECT_THAT(d.told, SizeIs(2));
+  EXPECT_THAT(d.recorded, SizeIs(2));
 }
 
 TEST(ExtenderTest, RefusalOfAModelWithoutQuotaSaysWhatIsLeftOfTheOthers) {
@@ -225,8 +225,8 @@ TEST(ExtenderTest, RefusalOfAModelWithoutQuotaSaysWhatIsLeftOfTheOthers) {
   d.AddNode(t4);
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":2}}})").value());
   EXPECT_THAT(d.Filter(Whole("a")).fitting, IsEmpty());
-  ASSERT_THAT(d.told, SizeIs(1));
-  EXPECT_THAT(d.told[0], HasSubstr("it has a quota for A100 (A100: 0 used, 2 left)"));
+  ASSERT_THAT(d.recorded, SizeIs(1));
+  EXPECT_THAT(d.recorded[0], HasSubstr("it has a quota for A100 (A100: 0 used, 2 left)"));
 }
 
 TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {
@@ -243,7 +243,7 @@ TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {
   EXPECT_EQ(reasons.at(1 - result.fitting[0]), "pod a has already been matched to another node");
   EXPECT_THAT(reasons.at(2), HasSubstr("pod a does not match with this node"));
   EXPECT_EQ(reasons.at(3), "no GPU device");
-  // It is held, so the next pod gets the other one.
+  // The node is held, so the next pod gets the other one.
   const FilterResult next = d.extender->FilterToOne(d.Args(Whole("b", 2)));
   ASSERT_THAT(next.fitting, SizeIs(1));
   EXPECT_EQ(next.fitting[0], 1 - result.fitting[0]);
@@ -281,12 +281,12 @@ TEST(ExtenderTest, PreemptionNamesThosePodsThatMakeRoom) {
   ASSERT_THAT(victims, SizeIs(1));
   EXPECT_THAT(victims.at("n1").uids,
               ::testing::UnorderedElementsAre(Uid("uid-low1"), Uid("uid-low2")));
-  // Counted for these very pods, of which no budget speaks.
+  // Counted for these pods, which no budget selects.
   EXPECT_EQ(victims.at("n1").pdb_violations, 0);
 }
 
-// kube-scheduler 1.36 asks about a node only where it found victims itself; of an answer that names
-// a node without any it drops the whole.
+// kube-scheduler 1.36 sends only nodes on which it found victims, and drops a whole answer that
+// names a node without victims.
 TEST(ExtenderTest, PreemptionNamesNoNodeWithoutVictims) {
   Decider d;
   d.AddNode(GpuNode("free", 2));
@@ -320,7 +320,7 @@ TEST(ExtenderTest, WhatVictimsLeaveIsKeptForThePodThatIsNominated) {
   high.nominated_node = "n1";
   d.AddPod(high);
   d.RemovePod(low);
-  // It was asked about first, and has to wait.
+  // It was filtered first, but has to wait.
   kube::PodObject other = Whole("other");
   d.AddPod(other);
   const FilterResult refused = d.Filter(other);

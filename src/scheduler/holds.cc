@@ -14,97 +14,99 @@ Holds::Holds(ledger::ClusterLedger& ledger, const Binder& binder, const Clock& c
       find_pod_(std::move(find_pod)),
       options_(options) {}
 
-const kube::PodObject* Holds::Waiting(const kube::PodObject& pod) const {
-  const kube::PodObject* shown = find_pod_(pod.meta.ns + "/" + pod.meta.name);
-  const bool waits = shown != nullptr && shown->meta.uid == pod.meta.uid &&
-                     shown->node_name.empty() && !shown->meta.deleting && !shown->ended();
-  return waits ? shown : nullptr;
+const kube::PodObject* Holds::FindWaiting(const kube::PodObject& pod) const {
+  const kube::PodObject* received = find_pod_(pod.meta.ns + "/" + pod.meta.name);
+  const bool waits = received != nullptr && received->meta.uid == pod.meta.uid &&
+                     received->node_name.empty() && !received->meta.deleting && !received->ended();
+  return waits ? received : nullptr;
 }
 
-void Holds::Name(const kube::PodObject& pod, std::vector<bool> fits) {
-  if (std::ranges::find(fits, true) == fits.end()) return Drop(pod.meta.uid);
-  if (pods_.size() >= kMostPods && !pods_.contains(pod.meta.uid)) {
+void Holds::SetFitting(const kube::PodObject& pod, std::vector<bool> fits) {
+  if (std::ranges::find(fits, true) == fits.end()) return EndAttempt(pod.meta.uid);
+  if (attempts_.size() >= kMaxAttempts && !attempts_.contains(pod.meta.uid)) {
     const auto oldest = std::ranges::min_element(
-        pods_, {}, [](const Pods::value_type& entry) { return entry.second.named; });
+        attempts_, {}, [](const Attempts::value_type& entry) { return entry.second.filtered_at; });
     ledger_.Forget(oldest->first);
-    pods_.erase(oldest);
+    attempts_.erase(oldest);
   }
-  pods_.insert_or_assign(pod.meta.uid, Pod{.named = clock_.Now(), .fits = std::move(fits)});
+  attempts_.insert_or_assign(pod.meta.uid,
+                             Attempt{.filtered_at = clock_.Now(), .fits = std::move(fits)});
 }
 
-bool Holds::Named(const Uid& uid, std::string_view name) const {
-  const auto found = pods_.find(uid);
+bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
+  const auto found = attempts_.find(uid);
   const ledger::NodeEntry* node = ledger_.FindNode(name);
-  return found != pods_.end() && node != nullptr && node->id < found->second.fits.size() &&
+  return found != attempts_.end() && node != nullptr && node->id < found->second.fits.size() &&
          found->second.fits[node->id];
 }
 
-Duration Holds::TimeFor(const Pod& held) const {
-  const bool failure_is_seen = held.failure == 0 || !held.nominated.empty();
-  return (failure_is_seen ? options_.limit : options_.unproven) - (clock_.Now() - held.named);
+Duration Holds::HoldTime(const Attempt& attempt) const {
+  const bool failure_is_visible = attempt.failure == 0 || !attempt.nominated.empty();
+  return (failure_is_visible ? options_.limit : options_.unproven) -
+         (clock_.Now() - attempt.filtered_at);
 }
 
-void Holds::Hold(const kube::PodObject& pod, const Question& question, std::string_view node) {
-  const auto found = pods_.find(pod.meta.uid);
-  if (found == pods_.end()) return;
-  Pod& held = found->second;
-  held.node = node;
-  held.failure = pod.failed_attempt;
-  const kube::PodObject* shown = Waiting(pod);
-  held.shown = shown != nullptr;
-  if (!held.shown) return;
-  held.shown_failure = shown->failed_attempt;
-  held.nominated = shown->nominated_node;
-  // It may fail by the quota alone, and then the binding says so.
-  (void)ledger_.Assume(question, node, TimeFor(held));
+void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_view node) {
+  const auto found = attempts_.find(pod.meta.uid);
+  if (found == attempts_.end()) return;
+  Attempt& attempt = found->second;
+  attempt.node = node;
+  attempt.failure = pod.failed_attempt;
+  const kube::PodObject* received = FindWaiting(pod);
+  attempt.received = received != nullptr;
+  if (!attempt.received) return;
+  attempt.received_failure = received->failed_attempt;
+  attempt.nominated = received->nominated_node;
+  // This fails only because of the quota, and then the binding reports it.
+  (void)ledger_.Assume(query, node, HoldTime(attempt));
 }
 
-void Holds::Take(const kube::PodObject& pod, const Pod& held) {
-  const Result<Question> question = ledger_.Ask(pod);
-  if (question.ok()) (void)ledger_.Assume(*question, held.node, TimeFor(held));
+void Holds::AssumeGpus(const kube::PodObject& pod, const Attempt& attempt) {
+  const Result<Query> query = ledger_.MakeQuery(pod);
+  if (query.ok()) (void)ledger_.Assume(*query, attempt.node, HoldTime(attempt));
 }
 
-void Holds::Drop(const Uid& uid) {
-  if (const auto found = pods_.find(uid); found != pods_.end()) pods_.erase(found);
+void Holds::EndAttempt(const Uid& uid) {
+  if (const auto found = attempts_.find(uid); found != attempts_.end()) attempts_.erase(found);
 }
 
 void Holds::OnPod(const kube::PodObject& pod) {
-  const auto found = pods_.find(pod.meta.uid);
-  if (found == pods_.end()) return;
-  Pod& held = found->second;
+  const auto found = attempts_.find(pod.meta.uid);
+  if (found == attempts_.end()) return;
+  Attempt& attempt = found->second;
   if (!pod.node_name.empty() || pod.ended()) {
-    pods_.erase(found);
+    attempts_.erase(found);
     return;
   }
-  if (held.node.empty() || !binder_.Unsettled(pod.meta.uid).empty()) return;
-  if (!held.shown) {
-    held.shown = true;
-    held.shown_failure = pod.failed_attempt;
-    held.nominated = pod.nominated_node;
-    return Take(pod, held);
+  if (attempt.node.empty() || !binder_.Unsettled(pod.meta.uid).empty()) return;
+  if (!attempt.received) {
+    attempt.received = true;
+    attempt.received_failure = pod.failed_attempt;
+    attempt.nominated = pod.nominated_node;
+    return AssumeGpus(pod, attempt);
   }
-  const bool failed = pod.failed_attempt != 0 && pod.failed_attempt != held.failure &&
-                      pod.failed_attempt != held.shown_failure;
-  const bool cleared = !held.nominated.empty() && pod.nominated_node.empty();
+  const bool failed = pod.failed_attempt != 0 && pod.failed_attempt != attempt.failure &&
+                      pod.failed_attempt != attempt.received_failure;
+  const bool cleared = !attempt.nominated.empty() && pod.nominated_node.empty();
   if (failed || cleared || pod.meta.deleting) {
     ledger_.Forget(pod.meta.uid);
-    pods_.erase(found);
+    attempts_.erase(found);
     return;
   }
-  if (pod.nominated_node == held.nominated) return;
-  held.nominated = pod.nominated_node;
-  if (held.nominated == held.node || !Named(pod.meta.uid, held.nominated)) {
-    return ledger_.Extend(pod.meta.uid, TimeFor(held));
+  if (pod.nominated_node == attempt.nominated) return;
+  attempt.nominated = pod.nominated_node;
+  if (attempt.nominated == attempt.node || !IsFitting(pod.meta.uid, attempt.nominated)) {
+    return ledger_.Extend(pod.meta.uid, HoldTime(attempt));
   }
-  // Other scores than ours decided.
-  held.node = held.nominated;
-  Take(pod, held);
+  // kube-scheduler chose another node than the best one.
+  attempt.node = attempt.nominated;
+  AssumeGpus(pod, attempt);
 }
 
 void Holds::Tick() {
   const MonotonicTime now = clock_.Now();
-  std::erase_if(pods_,
-                [&](const auto& entry) { return now - entry.second.named > options_.limit; });
+  std::erase_if(attempts_,
+                [&](const auto& entry) { return now - entry.second.filtered_at > options_.limit; });
 }
 
 }  // namespace tessera::scheduler

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// As kube-scheduler's condition PodScheduled says of an attempt before.
+// The pod with condition PodScheduled of an earlier attempt.
 kube::PodObject Failed(kube::PodObject pod, uint64_t attempt = 7) {
   pod.failed_attempt = attempt;
   return pod;
@@ -29,13 +29,13 @@ kube::PodObject Nominated(kube::PodObject pod, const std::string& node) {
   return pod;
 }
 
-// One node with one GPU, which "a" has been chosen for.
+// One node with one GPU, which was chosen for pod "a".
 class HoldsTest : public ::testing::Test {
  protected:
   HoldsTest() { d.AddNode(GpuNode("n1", 1)); }
-  // Whether another pod gets the GPU.
+  // Whether another pod would get the GPU.
   bool IsFree() { return !d.Filter(Whole("b")).fitting.empty(); }
-  // What the API server shows of it from now on.
+  // The API server shows the pod like this from now on.
   void Show(const kube::PodObject& pod) { d.AddPod(pod); }
 
   Decider d;
@@ -65,7 +65,7 @@ TEST_F(HoldsTest, NoHoldOutlastsItsLimit) {
   EXPECT_EQ(d.metrics.expired.value(), 1u);
 }
 
-// The same words would not be written again: nothing would show that this attempt failed, too.
+// An equal condition would not be written again, so the failure of this attempt would be invisible.
 TEST_F(HoldsTest, AnotherAttemptIsHeldForAMomentWithoutANominatedNode) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
@@ -82,14 +82,14 @@ TEST_F(HoldsTest, ANominatedNodeShowsThatTheAttemptGoesOn) {
   Show(Nominated(Failed(Whole("a")), "n1"));
   d.Advance(10min);
   EXPECT_FALSE(IsFree());
-  Show(Failed(Whole("a")));  // cleared: it was given up
+  Show(Failed(Whole("a")));  // cleared: the attempt was given up
   EXPECT_TRUE(IsFree());
 }
 
 TEST_F(HoldsTest, ADifferentFailureReleasesAtOnce) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
-  Show(Failed(Whole("a")));  // other news of the pod are none of its attempt
+  Show(Failed(Whole("a")));  // other changes of the pod do not end its attempt
   EXPECT_FALSE(IsFree());
   Show(Failed(Whole("a"), 9));
   EXPECT_TRUE(IsFree());
@@ -97,7 +97,7 @@ TEST_F(HoldsTest, ADifferentFailureReleasesAtOnce) {
 
 TEST_F(HoldsTest, AFailureThatTheWatchShowsLateIsNotThisAttempts) {
   Show(Whole("a"));
-  d.Filter(Failed(Whole("a")));  // kube-scheduler knows of it before we do
+  d.Filter(Failed(Whole("a")));  // kube-scheduler receives it before us
   Show(Failed(Whole("a")));
   EXPECT_FALSE(IsFree());
 }
@@ -154,14 +154,15 @@ TEST_F(BindTest, TakesOnlyNodesThatFilterNamed) {
   Status status = d.BindAsKubeScheduler(pod, "n2").value();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("pod ns/a: filter did not name node n2"));
-  d.extender->Filter(d.Args(pod, {"n1"}));  // as the pod's node selector has it
+  d.extender->Filter(d.Args(pod, {"n1"}));  // as limited by the pod's node selector
   status = d.BindAsKubeScheduler(pod, "n2").value();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_EQ(d.api.requests(), 0);
   EXPECT_TRUE(d.BindAsKubeScheduler(pod, "n1")->ok());
 }
 
-// A leader does not know what another one was asked; kube-scheduler asks anew after the error.
+// A leader does not know the filters of the previous leader; kube-scheduler filters again after the
+// error.
 TEST_F(BindTest, AnotherLeaderWantsAnotherFilter) {
   const kube::PodObject pod = Whole("a");
   const std::string node = d.Choose(pod);
@@ -186,7 +187,7 @@ TEST_F(BindTest, APodWithoutGpusIsNotOurs) {
   d.extender->Filter(d.Args(pod));
   const Status status = d.BindAsKubeScheduler(pod, "n1").value();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("asks for no GPU"));
+  EXPECT_THAT(status.message(), HasSubstr("requests no GPU"));
   EXPECT_EQ(d.api.requests(), 0);
 }
 
@@ -198,21 +199,21 @@ TEST_F(BindTest, WaitsAMomentForTheWatchToShowThePod) {
                      [answer](const Status& status) { *answer = status; });
     d.api.Run();
   };
-  std::optional<Status> late, gone, shown;
+  std::optional<Status> late, gone, received;
   bind(&late);
   EXPECT_FALSE(late.has_value());
   d.Advance(3s);
   ASSERT_TRUE(late.has_value());
   EXPECT_EQ(late->code(), Code::kUnavailable);
   bind(&gone);
-  d.Restart();  // it leads no more
+  d.Restart();  // another replica leads
   ASSERT_TRUE(gone.has_value());
   EXPECT_EQ(gone->code(), Code::kUnavailable);
-  bind(&shown);
+  bind(&received);
   d.AddPod(pod);
   d.api.Run();
-  ASSERT_TRUE(shown.has_value());
-  EXPECT_TRUE(shown->ok()) << shown->ToString();
+  ASSERT_TRUE(received.has_value());
+  EXPECT_TRUE(received->ok()) << received->ToString();
 }
 
 TEST_F(BindTest, ABindingThatWaitsForTheWatchIsAnsweredOnceAfterHalfASecond) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/weak_ptr.h"
 #include "src/kube/backoff.h"
 #include "src/kube/objects.h"
 
@@ -23,14 +24,14 @@ bool IsAddress(int family, const std::string& ip) {
 
 Status CheckIp(const std::string& ip) {
   if (IsAddress(AF_INET, ip) || IsAddress(AF_INET6, ip)) return Status::Ok();
-  return Error(Code::kInvalidArgument, "\"{}\" is no IP address", ip);
+  return Error(Code::kInvalidArgument, "\"{}\" is not an IP address", ip);
 }
 
-struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core> {
-  Core(kube::Client& c, LeaderEndpointOptions o, OnTrouble t)
+struct LeaderEndpoint::Core {
+  Core(kube::Client& c, LeaderEndpointOptions o, OnError t)
       : client(c),
         options(std::move(o)),
-        on_trouble(std::move(t)),
+        on_error(std::move(t)),
         slice{kube::kEndpointSlices, options.service, options.ns, ""} {}
 
   // `version` is the resourceVersion that was read; "" if there was no EndpointSlice.
@@ -68,7 +69,7 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
   void Write(bool answering, Done on_done) {
     operation =
         client.Get(slice, [this, answering, on_done = std::move(on_done)](Result<Json> now) {
-          const Done done = on_done;  // the operation that holds it is replaced
+          const Done done = on_done;  // keeps it alive while its operation is replaced
           if (!now.ok() && now.status().code() != Code::kNotFound) return done(now.status());
           std::string version;
           if (now.ok()) version = kube::RawObject(*std::move(now)).ResourceVersion();
@@ -109,33 +110,31 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
   }
 
   void Publish() {
-    Write(true, [weak = weak_from_this()](const Status& answer) {
-      const auto self = weak.lock();
-      if (!self) return;
-      if (!answer.ok()) self->on_trouble(answer);
-      if (answer.ok()) self->backoff.Reset();
-      self->PublishAfter(answer.ok() ? self->options.period : self->backoff.Next());
+    Write(true, [this](const Status& answer) {
+      if (answer.ok()) backoff.Reset();
+      PublishAfter(answer.ok() ? options.period : backoff.Next());
+      if (!answer.ok()) on_error(answer);  // last, because it may destroy the endpoint
     });
   }
   void PublishAfter(Duration pause) {
-    client.runner().PostDelayed(pause, [weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (self && !self->withdrawn) self->Publish();
+    client.runner().PostDelayed(pause, [this, weak = weak_factory.Get()] {
+      if (weak && !withdrawn) Publish();
     });
   }
 
   kube::Client& client;
   const LeaderEndpointOptions options;
-  const OnTrouble on_trouble;
+  const OnError on_error;
   const kube::ObjectRef slice;
   kube::Backoff backoff{client.NextSeed()};
   kube::Operation operation;
   bool withdrawn = false;
+  WeakPtrFactory<Core> weak_factory{this};
 };
 
 LeaderEndpoint::LeaderEndpoint(kube::Client& client, LeaderEndpointOptions options,
-                               OnTrouble on_trouble)
-    : core_(std::make_shared<Core>(client, std::move(options), std::move(on_trouble))) {
+                               OnError on_error)
+    : core_(std::make_unique<Core>(client, std::move(options), std::move(on_error))) {
   core_->Publish();
 }
 

@@ -28,9 +28,9 @@ class LeaderEndpointTest : public ::testing::Test {
                                                                   .lease_ns = "ns",
                                                                   .lease = "svc",
                                                                   .identity = identity},
-                                            [this](const Status& status) { trouble_ = status; });
+                                            [this](const Status& status) { error_ = status; });
   }
-  // The addresses that stand there, separated by blanks; "-" where nothing stands.
+  // The addresses of the EndpointSlice, separated by blanks; "-" if there is none.
   std::string Addresses() const {
     const Json* slice = store_.Find(kSlice);
     if (slice == nullptr) return "-";
@@ -55,7 +55,7 @@ class LeaderEndpointTest : public ::testing::Test {
   net::IoThread io_;
   kube::testing::FakeApiServer store_{io_, runner_};
   kube::Client client_{io_, runner_, store_.config(), {.max_attempts = 1}};
-  Status trouble_;
+  Status error_;
 };
 
 TEST_F(LeaderEndpointTest, SaysWhereTheLeaderIsAndThenThatThereIsNone) {
@@ -76,7 +76,7 @@ TEST_F(LeaderEndpointTest, SaysWhereTheLeaderIsAndThenThatThereIsNone) {
 TEST_F(LeaderEndpointTest, WhatIsWithdrawnIsNotPublishedAgain) {
   const auto endpoint = Lead("10.1.2.3", milliseconds(60));
   ASSERT_TRUE(Come("10.1.2.3"));
-  runner_.RunFor(milliseconds(20));  // its answer has come, and the next time is planned
+  runner_.RunFor(milliseconds(20));  // the response has arrived, and the next write is scheduled
   bool done = false;
   endpoint->Withdraw([&] { done = true; });
   ASSERT_TRUE(runner_.RunUntil([&] { return done; }));
@@ -95,7 +95,8 @@ TEST_F(LeaderEndpointTest, TheNextLeaderWritesOverTheOneThatIsGone) {
   EXPECT_EQ(Addresses(), "fd00::2");
 }
 
-// As one that stood still for a minute: its timer is due, and its clock says that it leads.
+// Acts like a process that was suspended for a minute: its timer is due, and its clock says that it
+// leads.
 TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
   SetHolder("old");
   const auto former = Lead("10.1.2.3", milliseconds(5), "old");
@@ -103,18 +104,19 @@ TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
   SetHolder("new");
   const auto successor = Lead("10.4.5.6", std::chrono::hours(1), "new");
   ASSERT_TRUE(Come("10.4.5.6"));
-  ASSERT_TRUE(runner_.RunUntil([&] { return !trouble_.ok(); }));
-  EXPECT_EQ(trouble_.code(), Code::kFailedPrecondition);
-  EXPECT_NE(trouble_.message().find("held by \"new\""), std::string::npos) << trouble_.message();
+  ASSERT_TRUE(runner_.RunUntil([&] { return !error_.ok(); }));
+  EXPECT_EQ(error_.code(), Code::kFailedPrecondition);
+  EXPECT_NE(error_.message().find("held by \"new\""), std::string::npos) << error_.message();
   EXPECT_EQ(Addresses(), "10.4.5.6");
-  // Nor does it take away what is not its own.
+  // It does not withdraw its successor's EndpointSlice either.
   bool done = false;
   former->Withdraw([&] { done = true; });
   ASSERT_TRUE(runner_.RunUntil([&] { return done; }));
   EXPECT_EQ(Addresses(), "10.4.5.6");
 }
 
-// The Lease changes hands after it was read, and the successor writes before the old request comes.
+// The Lease changes its holder after it was read, and the successor writes before the old request
+// arrives.
 TEST_F(LeaderEndpointTest, AWriteThatComesTooLateConflicts) {
   SetHolder("old");
   auto former = Lead("10.1.2.3", std::chrono::hours(1), "old");
@@ -130,7 +132,7 @@ TEST_F(LeaderEndpointTest, AWriteThatComesTooLateConflicts) {
     SetHolder("new");
   });
   former = Lead("10.1.2.3", std::chrono::hours(1), "old");
-  ASSERT_TRUE(runner_.RunUntil([&] { return trouble_.code() == Code::kFailedPrecondition; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return error_.code() == Code::kFailedPrecondition; }));
   EXPECT_EQ(overtaken, 1);
   EXPECT_EQ(Addresses(), "10.4.5.6");
 }

@@ -20,24 +20,26 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
   for (const auto& [name, node] : ledger.nodes()) gpu_nodes += node.id != placement::kNoNode;
   uint64_t assumed = 0, guessed = 0, problems = 0;
   for (const auto& [uid, pod] : ledger.pods()) {
-    assumed += pod.standing == ledger::Standing::kAssumed;
+    assumed += pod.binding_state == ledger::BindingState::kAssumed;
     guessed += pod.guessed();
     problems += !pod.problem.empty();
   }
-  WriteGauge("tessera_scheduler_gpu_nodes", "Nodes whose GPUs are known.", gpu_nodes, text);
+  WriteGauge("tessera_scheduler_gpu_nodes", "Nodes with known GPUs.", gpu_nodes, text);
   WriteGauge("tessera_scheduler_assumed_pods",
-             "Pods whose GPUs are taken and that the API server has not shown bound yet.", assumed,
-             text);
+             "Pods with assumed GPUs that the API server has not shown bound yet.", assumed, text);
   WriteGauge("tessera_scheduler_guessed_pods",
-             "Bound pods of which nobody has said which GPUs they have.", guessed, text);
+             "Bound pods with guessed GPUs: they bypassed the scheduler, and their agent has not "
+             "published their GPUs.",
+             guessed, text);
   std::set<std::string> overassigned;
   for (const auto& one : ledger.Overassigned()) overassigned.insert(one.gpu);
   WriteGauge("tessera_scheduler_overassigned_gpus",
-             "GPUs of which pods were assigned more than they have.", overassigned.size(), text);
-  WriteGauge("tessera_scheduler_problem_pods", "Pods whose GPUs cannot be counted.", problems,
-             text);
+             "GPUs that bound pods hold beyond their capacity.", overassigned.size(), text);
+  WriteGauge("tessera_scheduler_problem_pods",
+             "Pods with an invalid request or invalid annotations, whose GPUs cannot be counted.",
+             problems, text);
   text->Family("tessera_scheduler_gpus", "gauge",
-               "Compute of healthy GPUs, in GPUs: all of it, and what is not given out.");
+               "Compute of healthy GPUs in number of GPUs: total and free.");
   const placement::Cluster& cluster = ledger.cluster();
   text->Sample("tessera_scheduler_gpus", MetricLabel("state", "all"),
                static_cast<double>(cluster.total_milli()) / kWholeGpu.count());
@@ -47,9 +49,8 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
 
 void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text) {
   constexpr std::string_view kName = "tessera_scheduler_admissions_total";
-  text->Family(
-      kName, "counter",
-      "Requests of the API server to the webhook; of those that were allowed, some were changed.");
+  text->Family(kName, "counter",
+               "Admission reviews by result; \"changed\" are those of \"allowed\" with a patch.");
   const std::pair<std::string_view, int64_t> samples[] = {{"allowed", counts.allowed},
                                                           {"changed", counts.changed},
                                                           {"refused", counts.refused},
@@ -65,37 +66,40 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
   MetricsText text;
   text.Family("tessera_build_info", "gauge", "The program's version.");
   text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
-  WriteGauge("tessera_scheduler_leading", "1 in the replica that decides.", state.leading, &text);
-  WriteGauge("tessera_scheduler_synced", "1 once the whole cluster is known.", state.synced, &text);
+  WriteGauge("tessera_scheduler_leading", "1 if this replica leads, else 0.", state.leading, &text);
+  WriteGauge("tessera_scheduler_synced",
+             "1 if the state of the whole cluster has been received, else 0.", state.synced, &text);
   constexpr std::string_view kLatency = "tessera_scheduler_request_duration_seconds";
   text.Family(kLatency, "histogram",
-              "Time from a whole request to its answer; of bind with the API server's part.");
+              "Time from a complete request to its response; bind includes the API server's time.");
   for (size_t i = 0; i < kVerbNames.size(); ++i) {
     WriteHistogram(kLatency, MetricLabel("verb", kVerbNames[i]), metrics.latency[i], &text);
   }
-  WriteLabelled("tessera_scheduler_refused_total", "Pods for which filter named no node.", "reason",
-                metrics.refused, &text);
-  WriteLabelled("tessera_scheduler_bindings_total", "Answers to bind.", "code", metrics.bindings,
+  WriteLabelled("tessera_scheduler_refused_total",
+                "Pods for which filter named no node, by reason.", "reason", metrics.rejected,
                 &text);
-  WriteLabelled("tessera_scheduler_bad_requests_total", "Requests that could not be read.", "verb",
+  WriteLabelled("tessera_scheduler_bindings_total", "Responses to bind, by code.", "code",
+                metrics.bindings, &text);
+  WriteLabelled("tessera_scheduler_bad_requests_total", "Invalid requests, by verb.", "verb",
                 metrics.bad_requests, &text);
   WriteCounter("tessera_scheduler_expired_total",
-               "Pods whose GPUs were held and that were not bound in time.", metrics.expired,
-               &text);
-  WriteLabelled("tessera_scheduler_feed_troubles_total",
-                "Troubles in following nodes, pods, disruption budgets and the quota.", "what",
-                metrics.feed_troubles, &text);
+               "Holds that ended because the pod was not bound in time.", metrics.expired, &text);
+  WriteLabelled(
+      "tessera_scheduler_feed_troubles_total",
+      "Errors of watching nodes, pods, disruption budgets and the quota, invalid objects included.",
+      "what", metrics.feed_errors, &text);
   WriteLabelled("tessera_scheduler_repairs_total",
-                "Evictions of pods that were assigned a GPU of an older pod.", "result",
+                "Evictions of pods that were assigned a GPU of an older pod, by result.", "result",
                 metrics.repairs, &text);
   constexpr std::string_view kWait = "tessera_scheduler_pod_wait_seconds";
   text.Family(kWait, "histogram", "Time from the creation of a pod to its binding.");
   WriteHistogram(kWait, "", metrics.pod_wait, &text);
   WriteGauge("tessera_scheduler_bindings_under_way",
-             "Bindings that were asked for and not seen yet.", state.bindings_under_way, &text);
+             "Requested bindings that the watch has not shown yet.", state.bindings_under_way,
+             &text);
   if (state.caller_certificate_ends) {
     WriteGauge("tessera_scheduler_client_certificate_expiration_timestamp_seconds",
-               "When the certificate ends that kube-scheduler showed last, in Unix time.",
+               "Unix time when kube-scheduler's last client certificate expires.",
                static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(
                                          state.caller_certificate_ends->time_since_epoch())
                                          .count()),

@@ -10,30 +10,30 @@ namespace tessera::scheduler {
 namespace {
 
 kube::PodObject ObjectOf(const ledger::PodEntry& pod) {
-  return {.meta = {.name = pod.ask.name, .ns = pod.ask.ns, .uid = pod.ask.uid}};
+  return {.meta = {.name = pod.request.name, .ns = pod.request.ns, .uid = pod.request.uid}};
 }
 
 }  // namespace
 
 Repair::Repair(const ledger::ClusterLedger& ledger, EvictionApi& api, const Clock& clock,
-               SchedulerMetrics& metrics, Extender::Tell tell, RepairOptions options)
+               SchedulerMetrics& metrics, Extender::RecordEvent record_event, RepairOptions options)
     : ledger_(ledger),
       api_(api),
       clock_(clock),
       metrics_(metrics),
-      tell_(std::move(tell)),
+      record_event_(std::move(record_event)),
       options_(options) {}
 
 void Repair::Tick() {
   const MonotonicTime now = clock_.Now();
   for (auto& [uid, one] : cases_) one.current = false;
   for (const ledger::ClusterLedger::Overassignment& one : ledger_.Overassigned()) {
-    const auto [found, is_new] = cases_.try_emplace(one.excess->ask.uid);
+    const auto [found, is_new] = cases_.try_emplace(one.excess->request.uid);
     Case& known = found->second;
     known.current = true;
     if (is_new) known.since = now;
     if (now - known.since < options_.settle) continue;
-    if (!std::exchange(known.told, true)) Tell(one);
+    if (!std::exchange(known.recorded, true)) RecordEvent(one);
     if (!one.excess->controlled || evicting_ || now < next_eviction_ || now < known.next_try) {
       continue;
     }
@@ -44,35 +44,52 @@ void Repair::Tick() {
   std::erase_if(cases_, [](const auto& entry) { return !entry.second.current; });
 }
 
-void Repair::Tell(const ledger::ClusterLedger::Overassignment& one) {
+void Repair::RecordEvent(const ledger::ClusterLedger::Overassignment& one) {
   const std::string both =
       fmt::format("GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later",
-                  one.gpu, one.node, one.older->ask.Text(), one.excess->ask.Text());
+                  one.gpu, one.node, one.older->request.Text(), one.excess->request.Text());
   const std::string what =
       one.excess->controlled
-          ? "the later one is evicted, so that its controller makes it anew"
-          : "the later one has no controller and is not evicted: delete it, and make it anew";
+          ? "the later one is evicted, so that its controller creates it again"
+          : "the later one has no controller and is not evicted: delete and create it again";
   Log(Severity::kWarning, both + ": " + what);
   for (const ledger::PodEntry* pod : {one.older, one.excess}) {
-    tell_(ObjectOf(*pod), kube::EventKind::kWarning, names::kReasonGpuOverassigned,
-          both + ": " + what);
+    record_event_(ObjectOf(*pod), kube::EventKind::kWarning, names::kReasonGpuOverassigned,
+                  both + ": " + what);
   }
 }
 
 void Repair::Evict(const ledger::ClusterLedger::Overassignment& one) {
-  const std::string who = one.excess->ask.Text();
+  const std::string who = one.excess->request.Text();
   evicting_ = true;
   eviction_ = api_.Evict(
-      one.excess->ask.ns, one.excess->ask.name, one.excess->ask.uid,
+      one.excess->request.ns, one.excess->request.name, one.excess->request.uid,
       [this, who](const Status& status) {
         evicting_ = false;
-        // It is gone, or another pod has its name: nothing is left to repair.
+        // The pod was deleted, or another pod has its name: nothing is left to repair.
         const bool gone = status.code() == Code::kNotFound || status.code() == Code::kAborted;
         metrics_.repairs.Add(status.ok() || gone ? "evicted" : InfoOf(status.code()).name);
         if (status.ok() || gone) return;
-        Log(Severity::kWarning, "cannot evict pod " + who + ", which was assigned a GPU of another",
+        Log(Severity::kWarning,
+            "cannot evict pod " + who + ", which was assigned a GPU of another pod",
             {{"why", status.message()}});
       });
+}
+
+kube::Operation KubeEvictionApi::Evict(const std::string& ns, const std::string& name,
+                                       const Uid& uid, std::function<void(const Status&)> on_done) {
+  const Json body = Json::MakeObject(
+      {{"apiVersion", Json::String("policy/v1")},
+       {"kind", Json::String("Eviction")},
+       {"metadata",
+        Json::MakeObject({{"name", Json::String(name)}, {"namespace", Json::String(ns)}})},
+       {"deleteOptions",
+        Json::MakeObject(
+            {{"preconditions", Json::MakeObject({{"uid", Json::String(uid.view())}})}})}});
+  return client_.Create(
+      {kube::kPods, name, ns, "eviction"}, body,
+      [on_done = std::move(on_done)](const Result<Json>& answer) { on_done(answer.status()); },
+      before_send_);
 }
 
 }  // namespace tessera::scheduler

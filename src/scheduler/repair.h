@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects GPUs that were assigned beyond what they have, and repairs it: the older binding wins,
-// and the newer pod is evicted, so that its controller makes it anew and it is scheduled again. The
-// agent refuses the newer pod its GPU meanwhile, so no GPU is shared against its limits; without a
-// repair the pod would wait for as long as the older one runs.
+// Detects oversubscribed GPUs and repairs them: the older binding wins, and the newer pod is
+// evicted, so that its controller creates it again and it is scheduled again. Meanwhile the agent
+// rejects the newer pod's grant, so the GPU is never shared against its limits; without the repair
+// that pod would wait until the older one ends.
 //
-// That happens where a binding takes effect long after it was sent, when another replica leads
-// already, or where others than Tessera bind pods and assign GPUs.
+// This happens if a binding takes effect long after it was sent, when another replica already
+// leads, or if other components bind pods and assign GPUs.
 //
-//   - What lasts for less than `settle` is the order in which news came, and is left alone.
-//   - A pod without a controller is not evicted, because it would be gone for good. An Event says
-//     what to do.
-//   - Evictions go one by one, `pause` apart, through the eviction API, which honors
-//     PodDisruptionBudgets.
+// - A conflict shorter than `settle` is only the order of watch events, and is ignored.
+// - A pod without a controller is not evicted, because it would be lost. An Event states the
+//   remedy.
+// - Evictions are made one at a time, `pause` apart, through the eviction API, which honors
+//   PodDisruptionBudgets.
 //
-// Threads: the runner's. Ownership: all that is given in outlives it. Cost: a look at all GPUs for
-// each Tick.
+// Threads: the runner's. Ownership: all arguments outlive the repair. Cost: a pass over all GPUs
+// for each Tick.
 #pragma once
 
 #include <functional>
@@ -34,46 +34,60 @@ namespace tessera::scheduler {
 class EvictionApi {
  public:
   virtual ~EvictionApi() = default;
-  // Of the pod with this UID alone. RESOURCE_EXHAUSTED: a PodDisruptionBudget forbids it now.
-  // Callbacks as those of BindingApi.
+  // Evicts the pod only if it has this UID. RESOURCE_EXHAUSTED: a PodDisruptionBudget currently
+  // forbids it. Callbacks: as in BindingApi.
   virtual kube::Operation Evict(const std::string& ns, const std::string& name, const Uid& uid,
                                 std::function<void(const Status&)> on_done) = 0;
+};
+
+// The API server's EvictionApi. The client outlives it.
+class KubeEvictionApi final : public EvictionApi {
+ public:
+  KubeEvictionApi(kube::Client& client, kube::BeforeSend before_send)
+      : client_(client), before_send_(std::move(before_send)) {}
+
+  kube::Operation Evict(const std::string& ns, const std::string& name, const Uid& uid,
+                        std::function<void(const Status&)> on_done) override;
+
+ private:
+  kube::Client& client_;
+  const kube::BeforeSend before_send_;
 };
 
 struct RepairOptions {
   Duration settle = std::chrono::seconds(10);
   Duration pause = std::chrono::seconds(5);
-  Duration retry = std::chrono::seconds(30);  // of one pod
+  Duration retry = std::chrono::seconds(30);  // between attempts for one pod
 };
 
 class Repair {
  public:
   Repair(const ledger::ClusterLedger& ledger, EvictionApi& api, const Clock& clock,
-         SchedulerMetrics& metrics, Extender::Tell tell, RepairOptions options = {});
+         SchedulerMetrics& metrics, Extender::RecordEvent record_event, RepairOptions options = {});
   Repair(const Repair&) = delete;
   Repair& operator=(const Repair&) = delete;
 
-  // Call it every second or so.
+  // Call about once a second.
   void Tick();
 
  private:
   struct Case {
     MonotonicTime since;
     MonotonicTime next_try;
-    bool told = false;
+    bool recorded = false;
     bool current = false;
   };
 
-  void Tell(const ledger::ClusterLedger::Overassignment& one);
+  void RecordEvent(const ledger::ClusterLedger::Overassignment& one);
   void Evict(const ledger::ClusterLedger::Overassignment& one);
 
   const ledger::ClusterLedger& ledger_;
   EvictionApi& api_;
   const Clock& clock_;
   SchedulerMetrics& metrics_;
-  const Extender::Tell tell_;
+  const Extender::RecordEvent record_event_;
   const RepairOptions options_;
-  std::map<Uid, Case> cases_;  // by the pod in excess
+  std::map<Uid, Case> cases_;  // by UID of the newer pod
   MonotonicTime next_eviction_{};
   kube::Operation eviction_;
   bool evicting_ = false;

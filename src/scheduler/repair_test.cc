@@ -34,7 +34,7 @@ class FakeEvictions final : public EvictionApi {
 class RepairTest : public ::testing::Test {
  protected:
   void SetUp() override { ledger_->SetNode(GpuNode("n", 2)); }
-  // On GPU 0 of the node, bound at that second.
+  // Binds a pod to GPU 0 of the node at that second.
   kube::PodObject Bind(const std::string& name, int second, bool controlled = true) {
     kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
     pod.meta.controlled = controlled;
@@ -56,12 +56,12 @@ class RepairTest : public ::testing::Test {
   FakeClock clock_;
   SchedulerMetrics metrics_;
   FakeEvictions api_;
-  std::vector<std::string> told_;
+  std::vector<std::string> recorded_;
   std::unique_ptr<ledger::ClusterLedger> ledger_ = ledger::ClusterLedger::Make({}, &clock_).value();
   Repair repair_{*ledger_, api_, clock_, metrics_,
                  [this](const kube::PodObject& pod, kube::EventKind, std::string_view reason,
                         const std::string& message) {
-                   told_.push_back(fmt::format("{} {}: {}", pod.meta.name, reason, message));
+                   recorded_.push_back(fmt::format("{} {}: {}", pod.meta.name, reason, message));
                  }};
 };
 
@@ -70,10 +70,10 @@ TEST_F(RepairTest, TheOlderBindingWins) {
   Bind("a-newer", 2);
   Advance(30s);
   EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-a-newer")));
-  ASSERT_THAT(told_, SizeIs(2));
-  EXPECT_THAT(told_[0], HasSubstr("b-older GPUOverassigned: GPU GPU-n-0 of node n"));
-  EXPECT_THAT(told_[1], HasSubstr("a-newer GPUOverassigned"));
-  EXPECT_THAT(told_[1], HasSubstr("is evicted"));
+  ASSERT_THAT(recorded_, SizeIs(2));
+  EXPECT_THAT(recorded_[0], HasSubstr("b-older GPUOverassigned: GPU GPU-n-0 of node n"));
+  EXPECT_THAT(recorded_[1], HasSubstr("a-newer GPUOverassigned"));
+  EXPECT_THAT(recorded_[1], HasSubstr("is evicted"));
 }
 
 TEST_F(RepairTest, WhatEndsByItselfIsLeftAlone) {
@@ -83,9 +83,9 @@ TEST_F(RepairTest, WhatEndsByItselfIsLeftAlone) {
   ledger_->RemovePod(newer.meta.uid);
   Advance(30s);
   Bind("newer", 2);
-  Advance(9s);  // counted anew
+  Advance(9s);  // the settle time starts again
   EXPECT_THAT(api_.evicted, IsEmpty());
-  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_THAT(recorded_, IsEmpty());
 }
 
 TEST_F(RepairTest, PodsThatAreBeingDeletedCountAsGone) {
@@ -102,17 +102,17 @@ TEST_F(RepairTest, APodWithoutAControllerIsNotEvicted) {
   Bind("newer", 2, false);
   Advance(5min);
   EXPECT_THAT(api_.evicted, IsEmpty());
-  ASSERT_THAT(told_, SizeIs(2));
-  EXPECT_THAT(told_[1], HasSubstr("delete it"));
+  ASSERT_THAT(recorded_, SizeIs(2));
+  EXPECT_THAT(recorded_[1], HasSubstr("delete and create it again"));
 }
 
 TEST_F(RepairTest, AnOverassignmentIsToldTenSecondsAfterItIsSeen) {
   Bind("older", 1);
   Bind("newer", 2);
-  Advance(10s);  // seen after the first
-  EXPECT_THAT(told_, IsEmpty());
+  Advance(10s);  // observed after the first
+  EXPECT_THAT(recorded_, IsEmpty());
   Advance(1s);
-  EXPECT_THAT(told_, SizeIs(2));
+  EXPECT_THAT(recorded_, SizeIs(2));
 }
 
 TEST_F(RepairTest, BetweenEvictionsIsAPauseAndALongerOneForTheSamePod) {
@@ -140,7 +140,7 @@ TEST_F(RepairTest, EvictionsGoOneByOneAndAreRetried) {
   Bind("b", 2);
   Bind("c", 3);
   Advance(30s);
-  ASSERT_THAT(api_.evicted, ElementsAre(Uid("uid-b")));  // no answer yet
+  ASSERT_THAT(api_.evicted, ElementsAre(Uid("uid-b")));  // no response yet
   api_.answer(Status(Code::kResourceExhausted, "a budget forbids it"));
   Advance(1s);
   EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c")));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One replica of the scheduler as a whole, from its election to its end: what its pages and verbs
-// say meanwhile.
+// Tests one whole replica from its election to its end: the responses of its pages and verbs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +54,7 @@ class ReplicaTest : public ::testing::Test {
         R"([{"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
         R"("NodeNames":["n1"]})");
   }
-  // Waits until the replica is as ready as that.
+  // Waits until /readyz responds with this status and text.
   bool Becomes(int status, const std::string& text) {
     for (int i = 0; i < 200; ++i) {
       const net::Response answer = Send("GET", "/readyz");
@@ -91,7 +90,7 @@ TEST_F(ReplicaTest, ALeaderDecidesOnceItKnowsTheCluster) {
   options_.advertise_address = "10.1.2.3";
   server_.Refuse("nodes", 503);
   Start();
-  EXPECT_TRUE(Becomes(503, "the cluster is not known yet"));
+  EXPECT_TRUE(Becomes(503, "the cluster has not been read yet"));
   EXPECT_EQ(Filter().status, 503);
   std::string page = Send("GET", "/metrics").body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_leading 1\n"));
@@ -114,7 +113,7 @@ TEST_F(ReplicaTest, AStandbyIsReadyAndNamesTheLeader) {
   EXPECT_TRUE(Becomes(200, "ok"));
   const net::Response refused = Filter();
   EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.body, "not the leader; that is other\n");
+  EXPECT_EQ(refused.body, "not the leader: other leads\n");
   EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 0\n"));
 }
 
@@ -128,7 +127,7 @@ TEST_F(ReplicaTest, AHolderThatCannotRenewTheLeaseSaysSo) {
   ASSERT_TRUE(runner_.RunUntil([&] { return Send("GET", "/readyz").status == 503; }));
   EXPECT_THAT(Send("GET", "/readyz").body,
               ::testing::MatchesRegex(
-                  "this replica holds the Lease but cannot act until it renews it: .+\n"));
+                  "this replica holds the Lease but cannot act until the Lease is renewed: .+\n"));
   for (const char* resource : {"leases", "endpointslices"}) server_.Allow(resource);
   EXPECT_TRUE(Becomes(200, "ok"));
 }
@@ -152,7 +151,7 @@ TEST_F(ReplicaTest, AReplicaThatStopsWithdrawsAndGivesTheLeaseBack) {
   ASSERT_TRUE(runner_.RunUntil([&] { return server_.Find(kSlice) != nullptr; }));
   bool stopped = false;
   scheduler_->Stop([&] { stopped = true; });
-  EXPECT_EQ(Send("GET", "/readyz").body, "this replica is leaving\n");
+  EXPECT_EQ(Send("GET", "/readyz").body, "this replica is stopping\n");
   EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
   EXPECT_EQ(Holder(), "");
   EXPECT_THAT(server_.Find(kSlice)->Serialize(), HasSubstr(R"("endpoints":[])"));
@@ -164,7 +163,7 @@ TEST_F(ReplicaTest, AStandbyThatStopsLeavesTheLeaseAlone) {
   EXPECT_TRUE(Becomes(200, "ok"));
   bool stopped = false;
   scheduler_->Stop([&] { stopped = true; });
-  EXPECT_EQ(Send("GET", "/readyz").body, "this replica is leaving\n");
+  EXPECT_EQ(Send("GET", "/readyz").body, "this replica is stopping\n");
   EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
   EXPECT_EQ(Holder(), "other");
 }
@@ -180,7 +179,7 @@ TEST_F(ReplicaTest, AnInvalidQuotaIsLoggedAsSuch) {
   EXPECT_TRUE(Becomes(200, "ok"));
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("an invalid object is ignored until it is corrected"));
-  EXPECT_THAT(log, ::testing::Not(HasSubstr("trouble with the API server")));
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("cannot watch the API server")));
   EXPECT_THAT(Send("GET", "/metrics").body,
               HasSubstr("tessera_scheduler_feed_troubles_total{what=\"quota\"} 1\n"));
 }

@@ -13,7 +13,7 @@ const Router::Entry* Router::Find(std::string_view path) const {
   if (const auto exact = routes_.find(path); exact != routes_.end()) return &exact->second;
   const Entry* best = nullptr;
   for (const auto& [prefix, entry] : routes_) {
-    // Longer ones come later in the order.
+    // Longer prefixes come later in the map's order.
     if (prefix.ends_with('/') && path.starts_with(prefix)) best = &entry;
   }
   return best;
@@ -22,14 +22,14 @@ const Router::Entry* Router::Find(std::string_view path) const {
 void Router::Route(const net::Request& request, net::HttpServer::Reply reply) const {
   const Entry* entry = Find(request.path());
   if (entry == nullptr) {
-    std::string text = "there is no such page; there are:\n";
+    std::string text = "unknown page; known pages:\n";
     for (const auto& [path, at] : routes_) text += at.method + " " + path + "\n";
     return reply(net::TextResponse(404, std::move(text)));
   }
   const bool fits =
       request.method == entry->method || (request.method == "HEAD" && entry->method == "GET");
   if (!fits) {
-    net::Response response = net::TextResponse(405, "this page wants " + entry->method + "\n");
+    net::Response response = net::TextResponse(405, "this page requires " + entry->method + "\n");
     response.headers.Set("Allow", entry->method);
     return reply(std::move(response));
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which handler answers which path of an HTTP server. The extender, the admission webhook and the
-// status pages each add their own; one server, or several, serve what was added.
+// Routes HTTP requests to handlers by path. The extender and the status pages add their routes; one
+// or more servers use the router.
 //
-// Threads, ownership: those of net::HttpServer::Handler. A router outlives the servers that have
-// its Handler(), and takes no routes once one has.
+// Threads, ownership: as net::HttpServer::Handler. A router outlives the servers that use
+// AsHandler(), and gets no routes after the first one has started.
 #pragma once
 
 #include <map>
@@ -18,12 +18,12 @@ class Router {
  public:
   using Handler = net::HttpServer::Handler;
 
-  // GET also answers HEAD. A path that ends with "/" stands for all that begin with it, where no
-  // other fits better.
+  // GET also answers HEAD. A path that ends with "/" matches all paths below it that have no longer
+  // match.
   void Get(std::string path, Handler handler) { Add("GET", std::move(path), std::move(handler)); }
   void Post(std::string path, Handler handler) { Add("POST", std::move(path), std::move(handler)); }
 
-  // 404 says which paths there are, 405 which method the path wants.
+  // A 404 lists the known paths, a 405 names the allowed method.
   void Route(const net::Request& request, net::HttpServer::Reply reply) const;
   Handler AsHandler() const;
 

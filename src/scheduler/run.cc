@@ -15,7 +15,7 @@ Fd BlockSignals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&set, signal);
-  // Before any thread is made: they inherit it.
+  // Before any thread is created, because threads inherit the mask.
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -32,7 +32,7 @@ int RunScheduler(SchedulerOptions options) {
   runner.WatchReadable(signals.get(), [&] {
     signalfd_siginfo info;
     if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
-    // The second time at once.
+    // The second signal ends the program at once.
     if (std::exchange(leaving, true)) return runner.Quit();
     Log(Severity::kInfo, "leaving", {{"signal", info.ssi_signo}});
     scheduler.Stop([&runner] { runner.Quit(); });

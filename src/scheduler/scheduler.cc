@@ -14,11 +14,12 @@
 #include "src/kube/config.h"
 #include "src/kube/lease.h"
 #include "src/net/http_server.h"
+#include "src/scheduler/binder.h"
 #include "src/scheduler/drain.h"
 #include "src/scheduler/extender_certificates.h"
-#include "src/scheduler/kube_binding_api.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
+#include "src/scheduler/repair.h"
 #include "src/scheduler/router.h"
 #include "src/scheduler/term.h"
 #include "src/scheduler/verbs.h"
@@ -30,8 +31,8 @@ constexpr Duration kTick = std::chrono::seconds(1);
 static_assert(kBindDeadline < kStopPatience);
 static_assert(kBindDeadline <
               kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
-// A caller's certificate that ends sooner is logged, once in `kWarnEvery`. Its successor is in the
-// Secret for twice as long.
+// A caller's certificate that expires sooner is logged once in kWarnEvery. Its successor has been
+// in the Secret for as long before.
 constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
 constexpr Duration kWarnEvery = std::chrono::hours(24);
 
@@ -53,8 +54,8 @@ kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
   return options;
 }
 
-// Apart, so that a flood of one kind does not hold up another: least of all the renewal of the
-// Lease.
+// Separate clients, so that a flood of one kind of requests does not delay another, above all
+// renewals of the Lease.
 struct Clients {
   Clients(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
           const kube::BeforeSend& check_leading)
@@ -84,7 +85,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
 
  private:
   Status Listen();
-  // The options of `address`, for now.
+  // The initial TLS options of `address`.
   Result<std::optional<net::TlsOptions>> TlsAtStart() const;
   void KeepCertificates();
   bool makes_certificates() const {
@@ -98,9 +99,9 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   void Tick();
   void AddStatusPages(Router* router);
   SchedulerState StateNow() const;
-  // "" where it can decide.
+  // "" if this replica can decide.
   std::string NotDecidingReason() const;
-  // "" where it can, or stands by for another one.
+  // "" if it can decide, or is a standby.
   std::string NotReadyReason() const;
   const std::string& LeaseNamespace() const {
     return options_.lease_ns.empty() ? ns_ : options_.lease_ns;
@@ -108,22 +109,22 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
   Status CheckLeading() const {
     if (MayWrite()) return Status::Ok();
-    return Error(Code::kFailedPrecondition, "this replica does not lead any more");
+    return Error(Code::kFailedPrecondition, "this replica no longer leads");
   }
-  void Tell(const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
-            const std::string& message);
+  void RecordEvent(const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
+                   const std::string& message);
 
   void OnStartedLeading() override;
   void OnStoppedLeading(const Status& why) override;
   void OnLeader(const std::string& identity) override;
-  void OnTrouble(const Status& status) override {
-    lease_trouble_ = status.message();
-    Log(Severity::kWarning, "trouble with the Lease", {{"why", lease_trouble_}});
+  void OnError(const Status& status) override {
+    lease_error_ = status.message();
+    Log(Severity::kWarning, "cannot renew or acquire the Lease, retrying", {{"why", lease_error_}});
   }
 
   void OnTls(const net::TlsOptions& tls) override;
   void OnCertificateProgress(const std::string& what) override { Log(Severity::kInfo, what); }
-  void OnCertificateTrouble(const Status& status) override {
+  void OnCertificateError(const Status& status) override {
     Log(Severity::kWarning, "cannot keep the extender's certificates, retrying",
         {{"error", status.ToString()}});
   }
@@ -139,11 +140,11 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::unique_ptr<kube::LeaderElector> elector_;
   std::unique_ptr<Term> term_;
   std::unique_ptr<LeaderEndpoint> endpoint_;
-  std::string ns_;  // our own
+  std::string ns_;  // this program's namespace
   std::string leader_;
-  std::string lease_trouble_;  // what last kept this replica from renewing or taking the Lease
+  std::string lease_error_;  // last error of renewing or acquiring the Lease
   bool stopping_ = false;
-  bool has_certificate_ = false;  // or needs none
+  bool has_certificate_ = false;  // true if none is needed
   std::optional<WallTime> caller_ends_;
   MonotonicTime next_warning_;
   std::unique_ptr<net::HttpServer> server_, status_server_;
@@ -153,7 +154,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
 };
 
 Status Scheduler::Impl::Start() {
-  // Nonsense is told now and not when leading begins.
+  // Checked here, so that an invalid option fails at the start instead of when leading begins.
   RETURN_IF_ERROR(placement::FindPolicy(options_.ledger.policy).status().Annotate("--policy"));
   if (options_.election.identity.empty()) options_.election.identity = MadeUpIdentity();
   if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
@@ -165,7 +166,7 @@ Status Scheduler::Impl::Start() {
       kube::EventRecorder::Options{.component = std::string(names::kScheduler),
                                    .instance = HostName()},
       [](const Status& status) {
-        Log(Severity::kWarning, "an Event is lost", {{"why", status.message()}});
+        Log(Severity::kWarning, "cannot record Event", {{"why", status.message()}});
       });
   RETURN_IF_ERROR(Listen());
   RETURN_IF_ERROR(ServeAdmission());
@@ -277,7 +278,7 @@ void Scheduler::Impl::AddStatusPages(Router* router) {
     response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
     reply(std::move(response));
   });
-  // This thread lives, or we would not be here.
+  // A response proves that this thread runs.
   router->Get("/healthz", [](const net::Request&, net::HttpServer::Reply reply) {
     reply(net::TextResponse(200, "ok\n"));
   });
@@ -306,15 +307,15 @@ std::string Scheduler::Impl::NotReadyReason() const {
 }
 
 std::string Scheduler::Impl::NotDecidingReason() const {
-  if (stopping_) return "this replica is leaving";
+  if (stopping_) return "this replica is stopping";
   if (!term_ || !MayWrite()) {
     if (leader_.empty()) return "no replica leads yet";
-    if (leader_ != options_.election.identity) return "not the leader; that is " + leader_;
-    return "this replica holds the Lease but cannot act until it renews it: " +
-           (lease_trouble_.empty() ? "the last renewal came too late" : lease_trouble_);
+    if (leader_ != options_.election.identity) return "not the leader: " + leader_ + " leads";
+    return "this replica holds the Lease but cannot act until the Lease is renewed: " +
+           (lease_error_.empty() ? "the last renewal was too late" : lease_error_);
   }
-  if (!has_certificate_) return "there is no certificate of the extender's port yet";
-  return term_->synced() ? "" : "the cluster is not known yet";
+  if (!has_certificate_) return "the extender's port has no certificate yet";
+  return term_->synced() ? "" : "the cluster has not been read yet";
 }
 
 Status Scheduler::Impl::Elect() {
@@ -339,10 +340,11 @@ void Scheduler::Impl::BeginTerm() {
        .clock = runner_.clock(),
        .metrics = metrics_,
        .may_write = [this] { return MayWrite(); },
-       .tell = [this](const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
-                      const std::string& message) { Tell(pod, kind, reason, message); },
+       .record_event =
+           [this](const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
+                  const std::string& message) { RecordEvent(pod, kind, reason, message); },
        .synced = [this] { Advertise(); }});
-  // The policy was looked at in Start.
+  // Start has checked the policy.
   term_ = *std::move(term);
 }
 
@@ -359,20 +361,21 @@ void Scheduler::Impl::Advertise() {
                             .identity = options_.leader_elect ? options_.election.identity : "",
                             .before_send = [this] { return CheckLeading(); }},
       [](const Status& status) {
-        Log(Severity::kWarning, "cannot tell the Service where the leader is",
+        Log(Severity::kWarning,
+            "cannot publish the leader in the Service's EndpointSlice, retrying",
             {{"why", status.message()}});
       });
 }
 
 void Scheduler::Impl::OnStartedLeading() {
-  lease_trouble_.clear();
+  lease_error_.clear();
   Log(Severity::kInfo, "leading", {{"identity", options_.election.identity}});
   BeginTerm();
 }
 
 void Scheduler::Impl::OnStoppedLeading(const Status& why) {
-  lease_trouble_ = why.message();
-  Log(Severity::kWarning, "not leading any more", {{"why", lease_trouble_}});
+  lease_error_ = why.message();
+  Log(Severity::kWarning, "stopped leading", {{"why", lease_error_}});
   endpoint_.reset();
   term_.reset();
 }
@@ -384,8 +387,8 @@ void Scheduler::Impl::OnLeader(const std::string& identity) {
   }
 }
 
-void Scheduler::Impl::Tell(const kube::PodObject& pod, kube::EventKind kind,
-                           std::string_view reason, const std::string& message) {
+void Scheduler::Impl::RecordEvent(const kube::PodObject& pod, kube::EventKind kind,
+                                  std::string_view reason, const std::string& message) {
   events_->Record({.kind = "Pod", .ns = pod.meta.ns, .name = pod.meta.name, .uid = pod.meta.uid},
                   kind, reason, message);
 }
@@ -406,7 +409,7 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
     if (!weak) return;
     if (left > 0) {
       Log(Severity::kWarning,
-          "the Lease is not given back: bindings without an answer may still take effect",
+          "the Lease is not released: bindings without a response may still take effect",
           {{"bindings", left}});
     }
     const auto release = [this, weak, on_done, left] {
@@ -414,7 +417,7 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
       if (elector_ && left == 0) return elector_->Release(on_done);
       on_done();
     };
-    // First this: what comes later could undo what the next leader says.
+    // Before the Lease is released, because a later write could undo the next leader's.
     if (endpoint_) return endpoint_->Withdraw(release);
     release();
   });

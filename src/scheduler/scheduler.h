@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole scheduler extender, put together: election, ledger and feed, verbs, pages. It decides
-// nothing itself.
+// Assembles the scheduler extender: election, ledger and feed, verbs, status pages. Makes no
+// decisions itself.
 //
-// A replica that does not lead knows nothing of the cluster and costs a request for the Lease every
-// two seconds. One that begins to lead reads the cluster anew, so it has whatever the one before it
-// wrote, and is ready a second or two later; nothing of an older term lives on.
+// A standby keeps no state of the cluster and sends a request for the Lease every two seconds. A
+// new leader lists the cluster, so it has everything that the previous leader wrote, and is ready
+// after a second or two. No state survives a term of leading.
 //
-// Threads: the runner's. Ownership: runner and io outlive it.
+// Threads: the runner's. Ownership: runner and io outlive the scheduler.
 #pragma once
 
 #include <memory>
@@ -25,15 +25,15 @@
 
 namespace tessera::scheduler {
 
-// A binding without an answer by then has failed; a binding that was not sent by then is not sent.
+// A binding without a response by then has failed; a binding that was not sent by then is not sent.
 //   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets
 //     the error, and does not retry while the first attempt still waits to be sent.
-//   < the lease gap, lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): what a
-//     leader sends in its last moment has ended before another replica may lead.
-//   < kStopPatience: a replica that stops knows what became of each of its bindings.
+//   < the lease gap, lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): the last
+//     writes of a leader have ended before another replica can lead.
+//   < kStopPatience: a stopping replica knows the outcome of each of its bindings.
 inline constexpr Duration kBindDeadline = std::chrono::seconds(4);
-// How long Stop waits for bindings before it gives the Lease back; below the 15 seconds that the
-// Deployment gives a pod to end, with the two requests that follow.
+// How long Stop waits for bindings before it releases the Lease. Together with the two requests
+// that follow it is below the Deployment's termination grace period of 15 seconds.
 inline constexpr Duration kStopPatience = std::chrono::seconds(6);
 
 struct SchedulerOptions {
@@ -43,26 +43,26 @@ struct SchedulerOptions {
   BinderOptions binder;
 
   std::string kubeconfig;  // "": the pod's service account
-  std::string address;     // the verbs, and the status pages
-  // Of `address`. Without a certificate the replicas make those of both sides themselves
+  std::string address;     // serves the verbs and the status pages
+  // TLS of `address`. Without a certificate the replicas create those of both sides
   // (extender_certificates.h).
   net::TlsOptions tls;
-  bool plain_http = false;  // `address` speaks plain HTTP: every caller that reaches it may bind
-  std::string metrics_address;  // the status pages alone, plain; "": not
+  bool plain_http = false;      // plain HTTP at `address`: every caller that reaches it can bind
+  std::string metrics_address;  // serves only the status pages, over HTTP; "": off
   size_t max_request_bytes = 48 << 20;
 
-  // The admission webhook, over TLS, in every replica; "": not. Its certificates are for the
-  // Service in our namespace, and for `webhook_names`, by which API servers call it that do not use
-  // the Service.
+  // Serves the admission webhook over TLS in every replica; "": off. Its certificates have the
+  // names of the Service in our namespace, and `webhook_names` for API servers that do not use the
+  // Service.
   std::string webhook_address;
   std::vector<std::string> webhook_names;
-  std::string default_runtime_class;  // "": pods are left as they are
+  std::string default_runtime_class;  // "": pods are not changed
 
   bool leader_elect = true;
   std::string lease_ns;              // "": our own namespace
-  kube::ElectionOptions election{};  // the identity is made up where it is empty
-  // IP address by which the Service of our namespace shall lead to this replica while it decides
-  // (leader_endpoint.h); "": whoever asks knows where to ask.
+  kube::ElectionOptions election{};  // an empty identity is generated
+  // IP address that is published as the Service's endpoint while this replica leads
+  // (leader_endpoint.h); "": none is published.
   std::string advertise_address;
 };
 
@@ -73,15 +73,15 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Errors are those that waiting does not mend: nonsense in the options, a port that is taken, no
-  // configuration of the API server. The server itself is waited for.
+  // Fails only if a retry does not help: invalid options, a port in use, no configuration of the
+  // API server. Waits for an unreachable API server.
   Status Start();
-  // Answers nothing new, lets bindings end, and gives the Lease back, so that another replica may
-  // lead at once. If a binding stays without an answer, the Lease is not given back: it expires,
-  // and until then no other replica gives the same GPUs away. `on_done` comes within seconds.
+  // Rejects new requests, waits for pending bindings, and releases the Lease, so that another
+  // replica can lead at once. If a binding gets no response, the Lease is not released: it expires,
+  // and until then no other replica gives out the same GPUs. Calls `on_done` within seconds.
   void Stop(std::function<void()> on_done);
 
-  // Where it listens, with the ports that the system chose.
+  // The listening address, with the port that the system chose.
   const net::Address& address() const;
 
  private:
@@ -89,7 +89,7 @@ class Scheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-// Makes the runner, runs a scheduler until SIGTERM or SIGINT. Gives the exit code.
+// Creates the runner and runs a scheduler until SIGTERM or SIGINT. Returns the exit code.
 int RunScheduler(SchedulerOptions options);
 
 }  // namespace tessera::scheduler

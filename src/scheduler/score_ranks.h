@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: how many of thousands of scores are better than each. Nodes of one kind that are
-// used alike have one score, so the different ones are found by hashing and only these are sorted.
+// Ranks thousands of scores by how many others are better. Equal nodes have equal scores, so
+// distinct scores are collected in a hash table and only these are sorted. Included only in
+// src/scheduler.
 //
 //   for (float score : scores) ranks.Add(score);
-//   ranks.Rank(points_of_better);       // given how many are better
-//   ranks.Of(score)                     // what that said
+//   ranks.Rank(points_of_better);       // a function of the number of better scores
+//   ranks.PointsOf(score)
 //
-// Threads: one. Errors: none; scores are numbers. Cost: a table that is at most half full.
+// Threads: one. REQUIRES: scores are not NaN. Cost: a table that is at most half full.
 #pragma once
 
 #include <algorithm>
@@ -45,19 +46,19 @@ class ScoreRanks {
       better += slot->count;
     }
   }
-  // REQUIRES: added, and ranked since.
-  int Of(float score) { return At(score).points; }
+  // REQUIRES: `score` was added before the last Rank.
+  int PointsOf(float score) { return At(score).points; }
 
  private:
   struct Slot {
     float score = 0;
-    uint32_t count = 0;  // 0: free
+    uint32_t count = 0;  // 0: empty slot
     int points = 0;
   };
 
-  // Its slot, or the free one where it would be.
+  // The slot of the score, or the empty slot for it.
   Slot& At(float score) {
-    // 0 and -0 are equal, and have to hash alike.
+    // 0 and -0 are equal and must have equal hashes.
     const uint32_t bits = std::bit_cast<uint32_t>(score + 0.0f);
     size_t at = (bits * 0x9E3779B1u) >> shift_;
     while (slots_[at].count > 0 && slots_[at].score != score) at = (at + 1) & (slots_.size() - 1);
@@ -72,7 +73,7 @@ class ScoreRanks {
   }
 
   std::vector<Slot> slots_ = std::vector<Slot>(256);
-  int shift_ = 32 - 8;  // leaves as many bits as slots_ has
+  int shift_ = 32 - 8;  // 32 - log2 of the table size
   size_t used_ = 0;
   size_t count_ = 0;
 };

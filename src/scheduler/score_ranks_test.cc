@@ -24,7 +24,7 @@ TEST(ScoreRanksTest, CountsThoseThatAreBetter) {
     for (const float score : scores) {
       const auto better =
           std::count_if(scores.begin(), scores.end(), [&](float other) { return other > score; });
-      ASSERT_EQ(ranks.Of(score), better) << score;
+      ASSERT_EQ(ranks.PointsOf(score), better) << score;
     }
   }
 }

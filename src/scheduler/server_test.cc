@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs behind a real socket: what strangers send must not hurt others.
+// Tests the verbs behind a real socket: malformed requests must not affect other callers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "api/names.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/testing/loopback.h"
-#include "src/scheduler/kube_binding_api.h"
+#include "src/scheduler/binder.h"
 #include "src/scheduler/scheduler.h"
 #include "src/scheduler/testing/decider.h"
 #include "src/scheduler/verbs.h"
@@ -32,7 +32,7 @@ class ServerTest : public ::testing::Test {
     options.limits = LimitsOfVerbs(SchedulerOptions().max_request_bytes);
     server_ = net::HttpServer::Start(io_, runner_, options, router_.AsHandler()).value();
   }
-  // On a thread of its own, because the runner is the test's.
+  // Runs on its own thread, because the test uses the runner.
   std::string Exchange(const std::function<std::string(RawClient&)>& talk) {
     std::string answer;
     std::atomic<bool> done = false;
@@ -90,8 +90,7 @@ TEST_F(ServerTest, ARequestThatDoesNotSayItsLengthIsCutOff) {
   EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
 }
 
-// kube-scheduler waits for each binding on a connection of its own, and asks about the next pod
-// meanwhile.
+// kube-scheduler waits for each binding on its own connection, and filters the next pod meanwhile.
 TEST_F(ServerTest, ASlowApiServerHoldsUpNoDecision) {
   constexpr int kBindings = 100;
   constexpr Duration kDelay = std::chrono::seconds(2);
@@ -150,15 +149,15 @@ TEST_F(ServerTest, ASlowApiServerHoldsUpNoDecision) {
   EXPECT_THAT(filtered, HasSubstr(R"("NodeNames":["n1"])"));
   EXPECT_LT(waited, kDelay / 2);
   for (const std::string& answer : answers) ASSERT_THAT(answer, HasSubstr(R"({"Error":""})"));
-  // No binding waits for another one: kube-scheduler would give up after five seconds.
+  // Bindings do not wait for each other, because kube-scheduler gives up after five seconds.
   EXPECT_LT(all, 2 * kDelay);
   deciding_ = {d_.extender.get(), d_.ledger.get()};
 }
 
-// 45 MiB of whole nodes, as kube-scheduler sends them without nodeCacheCapable.
+// Sends 45 MiB of whole nodes, like kube-scheduler without nodeCacheCapable.
 TEST_F(ServerTest, FiveThousandWholeNodesAreAnsweredAndOthersAfterThem) {
 #if defined(__SANITIZE_THREAD__)
-  constexpr int kNodes = 500;  // the server gives a request ten seconds
+  constexpr int kNodes = 500;  // the server's deadline for a request is ten seconds
 #else
   constexpr int kNodes = 5000;
 #endif

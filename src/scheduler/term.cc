@@ -7,26 +7,27 @@
 
 namespace tessera::scheduler {
 
-Result<std::unique_ptr<Term>> Term::Begin(const Options& options, Given given) {
-  ASSIGN_OR_RETURN(auto ledger, ledger::ClusterLedger::Make(options.ledger, &given.clock));
-  return std::unique_ptr<Term>(new Term(options, given, std::move(ledger)));
+Result<std::unique_ptr<Term>> Term::Begin(const Options& options, Dependencies dependencies) {
+  ASSIGN_OR_RETURN(auto ledger, ledger::ClusterLedger::Make(options.ledger, &dependencies.clock));
+  return std::unique_ptr<Term>(new Term(options, dependencies, std::move(ledger)));
 }
 
-Term::Term(const Options& options, const Given& given,
+Term::Term(const Options& options, const Dependencies& dependencies,
            std::unique_ptr<ledger::ClusterLedger> ledger)
-    : clock_(given.clock),
-      metrics_(given.metrics),
-      synced_(given.synced),
-      began_(given.clock.Now()),
+    : clock_(dependencies.clock),
+      metrics_(dependencies.metrics),
+      synced_(dependencies.synced),
+      began_(dependencies.clock.Now()),
       ledger_(std::move(ledger)),
-      binder_(std::make_unique<Binder>(*ledger_, given.bindings, given.clock, given.may_write,
-                                       options.binder)),
+      binder_(std::make_unique<Binder>(*ledger_, dependencies.bindings, dependencies.clock,
+                                       dependencies.may_write, options.binder)),
       extender_(std::make_unique<Extender>(
-          *ledger_, *binder_, given.clock, given.metrics,
-          [this](const std::string& key) { return feed_->FindPod(key); }, given.tell,
+          *ledger_, *binder_, dependencies.clock, dependencies.metrics,
+          [this](const std::string& key) { return feed_->FindPod(key); }, dependencies.record_event,
           options.extender)),
-      repair_(*ledger_, given.evictions, given.clock, given.metrics, given.tell) {
-  feed_ = std::make_unique<ledger::ClusterFeed>(given.client, *ledger_, options.feed,
+      repair_(*ledger_, dependencies.evictions, dependencies.clock, dependencies.metrics,
+              dependencies.record_event) {
+  feed_ = std::make_unique<ledger::ClusterFeed>(dependencies.client, *ledger_, options.feed,
                                                 static_cast<ledger::ClusterFeed::Delegate&>(*this));
 }
 
@@ -51,21 +52,21 @@ void Term::OnPodGone(const kube::PodObject& last) {
 
 void Term::OnSynced() {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - began_);
-  Log(Severity::kInfo, "the cluster is known",
+  Log(Severity::kInfo, "the cluster has been read",
       {{"nodes", ledger_->nodes().size()},
        {"gpu_pods", ledger_->pods().size()},
        {"took_ms", took.count()}});
   synced_();
 }
 
-void Term::OnTrouble(std::string_view what, const Status& status) {
-  metrics_.feed_troubles.Add(what);
-  Log(Severity::kWarning, "trouble with the API server",
+void Term::OnError(std::string_view what, const Status& status) {
+  metrics_.feed_errors.Add(what);
+  Log(Severity::kWarning, "cannot watch the API server, retrying",
       {{"what", what}, {"why", status.message()}});
 }
 
 void Term::OnInvalid(std::string_view what, const Status& status) {
-  metrics_.feed_troubles.Add(what);
+  metrics_.feed_errors.Add(what);
   Log(Severity::kWarning, "an invalid object is ignored until it is corrected",
       {{"what", what}, {"why", status.message()}});
 }

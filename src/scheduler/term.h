@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One term of leading: the ledger, what fills it, and what decides by it. Made when leading begins
-// and dropped when it ends, so that nothing old is ever decided by. Threads: the runner's.
-// Ownership: whatever is given in outlives it.
+// One term of leading: ledger, feed, binder, extender and repair. Created when leading begins and
+// destroyed when it ends, so that no outdated state is used. Threads: the runner's. Ownership: all
+// dependencies outlive the term.
 #pragma once
 
 #include <functional>
@@ -21,14 +21,14 @@ namespace tessera::scheduler {
 
 class Term final : private ledger::ClusterFeed::Delegate {
  public:
-  struct Given {
-    kube::Client& client;  // of the feed
+  struct Dependencies {
+    kube::Client& client;  // used by the feed
     BindingApi& bindings;
     EvictionApi& evictions;
     const Clock& clock;
     SchedulerMetrics& metrics;
     Binder::MayWrite may_write;
-    Extender::Tell tell;
+    Extender::RecordEvent record_event;
     std::function<void()> synced;
   };
   struct Options {
@@ -37,8 +37,8 @@ class Term final : private ledger::ClusterFeed::Delegate {
     ExtenderOptions extender;
     BinderOptions binder;
   };
-  // INVALID_ARGUMENT as ClusterLedger::Make.
-  static Result<std::unique_ptr<Term>> Begin(const Options& options, Given given);
+  // INVALID_ARGUMENT: see ClusterLedger::Make.
+  static Result<std::unique_ptr<Term>> Begin(const Options& options, Dependencies dependencies);
   ~Term() override;
 
   bool synced() const { return feed_->synced(); }
@@ -46,16 +46,17 @@ class Term final : private ledger::ClusterFeed::Delegate {
   const ledger::ClusterLedger& ledger() const { return *ledger_; }
   size_t bindings_under_way() const { return binder_->under_way(); }
   size_t bindings_unanswered() const { return binder_->unanswered(); }
-  // Every second or so.
+  // Call about once a second.
   void Tick();
 
  private:
-  Term(const Options& options, const Given& given, std::unique_ptr<ledger::ClusterLedger> ledger);
+  Term(const Options& options, const Dependencies& dependencies,
+       std::unique_ptr<ledger::ClusterLedger> ledger);
 
   void OnSynced() override;
   void OnPod(const kube::PodObject& pod) override;
   void OnPodGone(const kube::PodObject& last) override;
-  void OnTrouble(std::string_view what, const Status& status) override;
+  void OnError(std::string_view what, const Status& status) override;
   void OnInvalid(std::string_view what, const Status& status) override;
 
   const Clock& clock_;

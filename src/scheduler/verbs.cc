@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/verbs.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/version.h"
-#include "src/scheduler/inspect.h"
+#include "src/formats/json.h"
 #include "src/scheduler/wire.h"
 
 namespace tessera::scheduler {
@@ -16,6 +18,63 @@ using net::HttpServer;
 using net::Request;
 using net::Response;
 
+struct Use {
+  const ledger::PodEntry* pod;
+  Bytes memory;
+};
+// By UUID of the device.
+using UsesByUuid = std::map<std::string, std::vector<Use>, std::less<>>;
+
+// By node.
+std::map<std::string, UsesByUuid, std::less<>> UsesOf(const ledger::ClusterLedger& ledger) {
+  std::map<std::string, UsesByUuid, std::less<>> all;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
+      all[pod.node][std::string(uuid)].push_back({&pod, share.memory});
+    }
+  }
+  return all;
+}
+
+Json DeviceOf(const device::Gpu& gpu, const UsesByUuid& uses, int64_t unit) {
+  Json pods = Json::MakeArray();
+  int64_t used = 0;
+  const auto add = [&](std::string_view uuid) {
+    const auto of_gpu = uses.find(uuid);
+    if (of_gpu == uses.end()) return;
+    for (const Use& use : of_gpu->second) {
+      const int64_t units = use.memory.count() / unit;
+      used += units;
+      pods.Append(Json::MakeObject({{"name", Json::String(use.pod->request.name)},
+                                    {"namespace", Json::String(use.pod->request.ns)},
+                                    {"usedGPU", Json::Int(units)}}));
+    }
+  };
+  add(gpu.uuid);
+  if (gpu.mig) {
+    for (const device::MigSlice& slice : *gpu.mig) add(slice.uuid);
+  }
+  return Json::MakeObject({{"id", Json::Int(gpu.minor.value_or(gpu.index))},
+                           {"totalGPU", Json::Int(gpu.memory.count() / unit)},
+                           {"usedGPU", Json::Int(used)},
+                           {"pods", std::move(pods)}});
+}
+
+Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit) {
+  Json devices = Json::MakeArray();
+  int64_t total = 0, used = 0;
+  for (const device::Gpu& gpu : node.node.inventory->gpus) {
+    Json device = DeviceOf(gpu, uses, unit);
+    total += device.IntAt("totalGPU").value_or(0);
+    used += device.IntAt("usedGPU").value_or(0);
+    devices.Append(std::move(device));
+  }
+  return Json::MakeObject({{"name", Json::String(node.node.name)},
+                           {"totalGPU", Json::Int(total)},
+                           {"usedGPU", Json::Int(used)},
+                           {"devs", std::move(devices)}});
+}
+
 class Verbs : public std::enable_shared_from_this<Verbs> {
  public:
   Verbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics)
@@ -23,36 +82,37 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
   using Decide = FilterResult (Extender::*)(const ExtenderArgs&);
   Router::Handler Filter(Decide decide) {
-    return WithExtender(Verb::kFilter, [this, decide](Extender& extender, const Request& request) {
-      ExtenderArgs& args = args_;
-      if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
-        return Bad(Verb::kFilter, status, SerializeFilterError(status.message()));
-      }
-      return JsonResponse(200, Serialize(args, (extender.*decide)(args)));
-    });
+    return WithExtender(
+        ExtenderVerb::kFilter, [this, decide](Extender& extender, const Request& request) {
+          ExtenderArgs& args = args_;
+          if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
+            return Bad(ExtenderVerb::kFilter, status, SerializeFilterError(status.message()));
+          }
+          return JsonResponse(200, Serialize(args, (extender.*decide)(args)));
+        });
   }
 
   template <typename Score>
   Router::Handler Prioritize(Score score) {
     return WithExtender(
-        Verb::kPrioritize, [this, score](Extender& extender, const Request& request) {
+        ExtenderVerb::kPrioritize, [this, score](Extender& extender, const Request& request) {
           ExtenderArgs& args = args_;
           if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
-            return Bad(Verb::kPrioritize, status, "[]");
+            return Bad(ExtenderVerb::kPrioritize, status, "[]");
           }
           return JsonResponse(200, SerializePriorities(args, (extender.*score)(args)));
         });
   }
 
   Router::Handler Preempt() {
-    return WithExtender(Verb::kPreempt, [this](Extender& extender, const Request& request) {
+    return WithExtender(ExtenderVerb::kPreempt, [this](Extender& extender, const Request& request) {
       const Result<PreemptionArgs> args = ParsePreemptionArgs(request.body);
-      if (!args.ok()) return Bad(Verb::kPreempt, args.status(), SerializeVictims({}));
+      if (!args.ok()) return Bad(ExtenderVerb::kPreempt, args.status(), SerializeVictims({}));
       return JsonResponse(200, SerializeVictims(extender.Preempt(*args)));
     });
   }
 
-  // `error_status`: HTTP's, of a binding that failed.
+  // `error_status`: HTTP status of a failed binding.
   Router::Handler Bind(int error_status) {
     return
         [self = shared_from_this(), error_status](const Request& request, HttpServer::Reply reply) {
@@ -61,14 +121,14 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
           const MonotonicTime began = self->clock_.Now();
           const Binder::Done done = [self, began, error_status,
                                      reply = std::move(reply)](const Status& status) {
-            self->metrics_.of(Verb::kBind).Observe(self->clock_.Now() - began);
+            self->metrics_.of(ExtenderVerb::kBind).Observe(self->clock_.Now() - began);
             self->metrics_.bindings.Add(InfoOf(status.code()).name);
             reply(JsonResponse(status.ok() ? 200 : error_status,
                                SerializeBindingResult(status.message())));
           };
           const Result<BindingArgs> args = ParseBindingArgs(request.body);
           if (args.ok()) return deciders->extender->Bind(*args, done);
-          self->metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(Verb::kBind)]);
+          self->metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(ExtenderVerb::kBind)]);
           done(args.status());
         };
   }
@@ -88,23 +148,23 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   }
 
  private:
-  // kube-scheduler takes anything but 200 as the extender's failure, and asks again for the pod.
-  // The connection is closed, because the next one may lead to the replica that can answer.
+  // kube-scheduler treats any status except 200 as a failure of the extender and retries the pod.
+  // The connection is closed, because the next one may reach the leader.
   static Response Unavailable(const Status& why) {
     Response response = net::TextResponse(503, why.message() + "\n");
     response.headers.Set("Connection", "close");
     return response;
   }
 
-  Response Bad(Verb verb, const Status& status, std::string body) {
+  Response Bad(ExtenderVerb verb, const Status& status, std::string body) {
     metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(verb)]);
-    // Filter can tell the error in its answer; the others have no place for it.
-    if (verb == Verb::kFilter) return JsonResponse(200, std::move(body));
+    // A filter response has a field for the error; the others do not.
+    if (verb == ExtenderVerb::kFilter) return JsonResponse(200, std::move(body));
     return net::TextResponse(400, status.message() + "\n");
   }
 
   template <typename Answer>
-  Router::Handler WithExtender(Verb verb, Answer answer) {
+  Router::Handler WithExtender(ExtenderVerb verb, Answer answer) {
     return
         [self = shared_from_this(), verb, answer](const Request& request, HttpServer::Reply reply) {
           const Result<Deciders> deciders = self->get_();
@@ -119,10 +179,25 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   const GetDeciders get_;
   const Clock& clock_;
   SchedulerMetrics& metrics_;
-  ExtenderArgs args_;  // of the request that is being answered
+  ExtenderArgs args_;  // of the current request
 };
 
 }  // namespace
+
+std::string Inspect(const ledger::ClusterLedger& ledger, std::string_view node) {
+  const int64_t unit = device::SizeOf(ledger.options().gpu_mem_unit).count();
+  const auto uses = UsesOf(ledger);
+  Json nodes = Json::MakeArray();
+  for (const auto& [name, entry] : ledger.nodes()) {
+    if (node.empty() ? entry.id == placement::kNoNode : name != node) continue;
+    const auto of_node = uses.find(name);
+    nodes.Append(NodeOf(entry, of_node == uses.end() ? UsesByUuid() : of_node->second, unit));
+  }
+  const bool missing = !node.empty() && nodes.items().empty();
+  Json answer = Json::MakeObject({{"nodes", std::move(nodes)}});
+  if (missing) answer.Set("error", Json::String(fmt::format("there is no node \"{}\"", node)));
+  return answer.Serialize();
+}
 
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   net::ServerLimits limits;
@@ -130,7 +205,7 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   limits.body_bytes = max_request_bytes;
   // kube-scheduler filters one pod at a time. Bind requests beside it take a few bytes each.
   limits.all_bodies_bytes = 3 * max_request_bytes;
-  // kube-scheduler keeps its connection.
+  // kube-scheduler reuses its connection.
   limits.idle = std::chrono::minutes(5);
   return limits;
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extender's pages: requests to decisions and back, for our own prefix and for the two older
-// extenders, whose configurations go on working.
+// The HTTP paths of the extender: Tessera's own, and those of two older extenders, whose
+// configurations continue to work.
 //
-//   /v1/extender/{filter,prioritize,bind,preempt}       ours
+//   /v1/extender/{filter,prioritize,bind,preempt}       Tessera
 //   /gpushare-scheduler/{filter,prioritize,bind,preempt,inspect,inspect/NODE}
-//                                                       gpushare's: a failed bind is HTTP 500
-//   /scheduler/{predicates,priorities}                  gpu-admission's: one node
+//                                                       gpushare; a failed bind is HTTP 500
+//   /scheduler/{predicates,priorities}                  gpu-admission; filters to one node
 //   /version
 //
 // Threads: the runner's. Ownership: metrics and clock outlive the router.
 #pragma once
 
 #include <functional>
+#include <string>
+#include <string_view>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -26,22 +28,33 @@ inline constexpr std::string_view kExtenderPrefix = "/v1/extender";
 inline constexpr std::string_view kGpusharePrefix = "/gpushare-scheduler";
 inline constexpr std::string_view kGpuAdmissionPrefix = "/scheduler";
 
-// What decides now.
+// The objects that currently decide.
 struct Deciders {
   Extender* extender = nullptr;
   const ledger::ClusterLedger* ledger = nullptr;
 };
-// UNAVAILABLE says why nothing can be decided: not the leader, not synced. Asked for each request.
+// UNAVAILABLE states why no decision is possible: not the leader, not synced. Called for each
+// request.
 using GetDeciders = std::function<Result<Deciders>()>;
 
-// How many requests that bind are sent to the API server at a time; more wait for these.
-// kube-scheduler waits five seconds for each.
+// The maximum number of concurrent binding requests to the API server; more wait. kube-scheduler
+// waits five seconds for each.
 inline constexpr size_t kBindsInFlight = 128;
 
-// Of a server for the verbs. kube-scheduler holds a connection for each binding that it waits for,
-// with no bound on them, and asks about the next pod on another one.
+// Limits of a server for the verbs. kube-scheduler uses one connection for each pending binding,
+// without a bound, and another one for the next pod.
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
 void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics, Router* router);
+
+// Usage of each GPU by pods, in the format of gpushare's extender:
+//
+//   {"nodes":[{"name","totalGPU","usedGPU","devs":[{"id","totalGPU","usedGPU",
+//                                                   "pods":[{"name","namespace","usedGPU"}]}]}]}
+//
+// "GPU" counts units of device memory, GiB or MiB. A GPU that is held whole counts as fully used.
+// Returns all nodes with GPUs, or only `node`; an unknown node gives "error". Cost: a pass over
+// nodes and pods.
+std::string Inspect(const ledger::ClusterLedger& ledger, std::string_view node);
 
 }  // namespace tessera::scheduler

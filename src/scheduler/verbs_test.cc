@@ -43,7 +43,7 @@ class VerbsTest : public ::testing::Test {
     EXPECT_TRUE(answer) << method << " " << path;
     return answer.value_or(net::Response{.status = 0});
   }
-  static std::string Ask(const std::string& gpus, const std::string& rest) {
+  static std::string MakeQuery(const std::string& gpus, const std::string& rest) {
     return R"({"Pod":{"metadata":{"name":"a","namespace":"ns","uid":"uid-a"},"spec":{"containers":[)"
            R"({"name":"main","resources":{"limits":{"nvidia.com/gpu":")" +
            gpus + R"("}}}]}},)" + rest + "}";
@@ -61,12 +61,13 @@ class VerbsTest : public ::testing::Test {
 TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
   for (const std::string prefix : {"/v1/extender", "/gpushare-scheduler"}) {
     d.AddPod(GpuPod("a", {{names::kResourceGpu, "1"}}));
-    const auto filtered = Send("POST", prefix + "/filter", Ask("1", R"("NodeNames":["n1","n2"])"));
+    const auto filtered =
+        Send("POST", prefix + "/filter", MakeQuery("1", R"("NodeNames":["n1","n2"])"));
     EXPECT_EQ(filtered.status, 200);
     EXPECT_EQ(filtered.headers.Get("Content-Type"), "application/json");
     EXPECT_THAT(filtered.body, HasSubstr(R"("NodeNames":["n1","n2"])"));
     const auto scored =
-        Send("POST", prefix + "/prioritize", Ask("1", R"("NodeNames":["n1","n2"])"));
+        Send("POST", prefix + "/prioritize", MakeQuery("1", R"("NodeNames":["n1","n2"])"));
     EXPECT_THAT(scored.body, HasSubstr(R"("Score":10)"));
     const auto bound = Send("POST", prefix + "/bind", Binding("uid-a", "n1"));
     EXPECT_EQ(bound.status, 200);
@@ -75,7 +76,7 @@ TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
   }
 }
 
-// Its users look at the status, kube-scheduler at either.
+// gpushare's users check the status; kube-scheduler checks status and body.
 TEST_F(VerbsTest, AFailedBindIsHttp500OnGpusharesPathAlone) {
   const auto theirs = Send("POST", "/gpushare-scheduler/bind", Binding("uid-a", "n1"));
   EXPECT_EQ(theirs.status, 500);
@@ -87,22 +88,23 @@ TEST_F(VerbsTest, AFailedBindIsHttp500OnGpusharesPathAlone) {
 }
 
 TEST_F(VerbsTest, PredicatesGiveOneWholeNodeBack) {
-  const auto answer =
-      Send("POST", "/scheduler/predicates",
-           Ask("1", R"("Nodes":{"items":[{"metadata":{"name":"n1"},"spec":{"x":1}},)"
-                    R"({"metadata":{"name":"n2"},"spec":{"x":1}},{"metadata":{"name":"cpu"}}]})"));
+  const auto answer = Send(
+      "POST", "/scheduler/predicates",
+      MakeQuery("1", R"("Nodes":{"items":[{"metadata":{"name":"n1"},"spec":{"x":1}},)"
+                     R"({"metadata":{"name":"n2"},"spec":{"x":1}},{"metadata":{"name":"cpu"}}]})"));
   const Result<Json> json = ParseJson(answer.body);
   ASSERT_TRUE(json.ok()) << answer.body;
   ASSERT_EQ(json->Find("Nodes")->Find("items")->items().size(), 1u);
   EXPECT_EQ(json->Find("Nodes")->Find("items")->items()[0].Find("spec")->Serialize(), R"({"x":1})");
   EXPECT_THAT(answer.body, HasSubstr("has already been matched to another node"));
-  EXPECT_EQ(Send("POST", "/scheduler/priorities", Ask("1", R"("NodeNames":["n1","cpu"])")).body,
-            R"([{"Host":"n1","Score":0},{"Host":"cpu","Score":1}])");
+  EXPECT_EQ(
+      Send("POST", "/scheduler/priorities", MakeQuery("1", R"("NodeNames":["n1","cpu"])")).body,
+      R"([{"Host":"n1","Score":0},{"Host":"cpu","Score":1}])");
 }
 
 TEST_F(VerbsTest, PreemptAnswersInMetaVictims) {
   EXPECT_EQ(Send("POST", "/v1/extender/preempt",
-                 Ask("1", R"("NodeNameToVictims":{"n1":{"Pods":[],"NumPDBViolations":0}})"))
+                 MakeQuery("1", R"("NodeNameToVictims":{"n1":{"Pods":[],"NumPDBViolations":0}})"))
                 .body,
             R"({"NodeNameToMetaVictims":{}})");
 }
@@ -117,7 +119,7 @@ TEST_F(VerbsTest, InspectAndVersionAreThere) {
 }
 
 TEST_F(VerbsTest, SaysWhyItCannotDecide) {
-  why_not = "not the leader; that is pod-1";
+  why_not = "not the leader: pod-1 leads";
   for (const char* verb : {"filter", "prioritize", "bind", "preempt"}) {
     const auto answer = Send("POST", "/v1/extender/" + std::string(verb), "{}");
     EXPECT_EQ(answer.status, 503);
@@ -141,8 +143,8 @@ TEST_F(VerbsTest, WrongRequestsAreToldAndChangeNothing) {
 }
 
 TEST_F(VerbsTest, CountsWhatItAnswers) {
-  Send("POST", "/v1/extender/filter", Ask("1", R"("NodeNames":["n1"])"));
-  Send("POST", "/v1/extender/filter", Ask("4", R"("NodeNames":["n1"])"));
+  Send("POST", "/v1/extender/filter", MakeQuery("1", R"("NodeNames":["n1"])"));
+  Send("POST", "/v1/extender/filter", MakeQuery("4", R"("NodeNames":["n1"])"));
   Send("POST", "/v1/extender/bind", Binding("uid-b", "n1"));
   const std::string page = MetricsPage(d.metrics, {.leading = true, .ledger = d.ledger.get()});
   for (const char* line :
@@ -160,7 +162,7 @@ TEST_F(VerbsTest, ThePageCountsPodsByTheirStanding) {
   const auto assumed = ledger::testing::Whole("assumed");
   d.AddPod(assumed);
   d.extender->Filter(d.Args(assumed, {"n1"}));
-  // Bound without an assignment, so which GPUs it has is a guess.
+  // Bound without an assignment, so its GPUs are guessed.
   for (const char* node : {"n1", "n2"}) {
     d.AddPod(ledger::testing::BoundPod(ledger::testing::Whole("guessed-" + std::string(node)), node,
                                        {}));

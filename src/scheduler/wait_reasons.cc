@@ -50,7 +50,7 @@ void WaitReasons::Tidy(const ledger::ClusterLedger& ledger, MonotonicTime now) {
   std::erase_if(reasons_, [&](const auto& entry) {
     const auto pod = ledger.pods().find(entry.first);
     if (pod == ledger.pods().end()) return now - entry.second.at >= kPatience;
-    return pod->second.standing == ledger::Standing::kBound;
+    return pod->second.binding_state == ledger::BindingState::kBound;
   });
 }
 

@@ -9,12 +9,12 @@
 
 #include "src/base/strings.h"
 #include "src/formats/json_reader.h"
-#include "src/ledger/pod_ask.h"
+#include "src/ledger/pod_request.h"
 
 namespace tessera::scheduler {
 namespace {
 
-// Keys are ASCII words.
+// Compares ASCII keys without case.
 bool Is(std::string_view key, std::string_view name) {
   if (key.size() != name.size()) return false;
   for (size_t i = 0; i < key.size(); ++i) {
@@ -23,21 +23,21 @@ bool Is(std::string_view key, std::string_view name) {
   return true;
 }
 
-// Pods are some kilobytes; a longer one is rather read twice than kept.
+// Pods have some kilobytes; a longer one is decoded twice instead of kept.
 constexpr size_t kMaxKeptPod = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
   static const kube::Keep keep = ledger::KeepOfPods();
   ASSIGN_OR_RETURN(Json json, ParseJson(text));
-  if (!json.is_object()) return Error(Code::kInvalidArgument, "Pod: is not an object");
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "Pod: not an object");
   *out = {};
   RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(std::move(json)), keep, out).Annotate("Pod"));
   if (out->meta.uid.empty()) return Error(Code::kInvalidArgument, "Pod: metadata.uid is missing");
   return {};
 }
 
-// metadata.name of a node, whose text has been passed over once; empty where there is none. API
-// servers write metadata first, so most of the text is not read again.
+// Reads metadata.name of a node from its text; empty if missing. API servers write metadata first,
+// so most of the text is skipped.
 std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* kept,
                               std::string_view* quoted) {
   JsonReader reader(node, kept);
@@ -69,7 +69,7 @@ Status ReadNames(JsonReader& reader, ExtenderArgs* out) {
   return out->names.size() > kMaxNodes ? TooMany() : Status();
 }
 
-// A NodeList or null.
+// Reads a NodeList or null.
 Status ReadNodes(JsonReader& reader, ExtenderArgs* out) {
   if (reader.TakeNull()) return {};
   std::string_view key;
@@ -136,7 +136,7 @@ void AppendKey(std::string_view key, std::string* out) {
   *out += ':';
 }
 
-// Reasons as JSON, where many refusals have the same.
+// Quotes each distinct reason once.
 class QuotedReasons {
  public:
   void Append(std::string_view reason, std::string* out) {
@@ -157,10 +157,11 @@ class QuotedReasons {
   std::array<Entry, 64> entries_;
 };
 
-void AppendRefusals(const ExtenderArgs& args, const std::vector<FilterResult::Refusal>& refusals,
-                    QuotedReasons* reasons, std::string* out) {
+void AppendRefusals(const ExtenderArgs& args,
+                    const std::vector<FilterResult::Rejection>& rejections, QuotedReasons* reasons,
+                    std::string* out) {
   *out += '{';
-  for (const auto& [position, reason] : refusals) {
+  for (const auto& [position, reason] : rejections) {
     *out += args.quoted[position];
     *out += ':';
     reasons->Append(reason, out);
@@ -170,7 +171,7 @@ void AppendRefusals(const ExtenderArgs& args, const std::vector<FilterResult::Re
   *out += '}';
 }
 
-// Names that stood side by side, with nothing but a comma between them, go back in one piece.
+// Copies runs of adjacent names from the request at once.
 void AppendNames(const ExtenderArgs& args, const std::vector<size_t>& positions, std::string* out) {
   for (size_t i = 0; i < positions.size();) {
     const char* const begin = args.quoted[positions[i]].data();
@@ -203,7 +204,7 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
       has_names = true;
       RETURN_IF_ERROR(ReadNames(reader, out));
     } else if (Is(key, "Nodes") && has_names) {
-      // Whoever sends names keeps the nodes.
+      // A caller that sends names has the nodes.
       reader.Skip();
     } else if (Is(key, "Nodes")) {
       RETURN_IF_ERROR(ReadNodes(reader, out));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kube-scheduler and an extender say to each other (k8s.io/kube-scheduler/extender/v1), in
-// JSON whose keys are capitalised, because the Go structs have no tags; older schedulers wrote them
-// small, so any case is read.
+// The protocol between kube-scheduler and an extender (k8s.io/kube-scheduler/extender/v1). The JSON
+// keys are capitalized, because the Go structs have no tags; older schedulers wrote lower case, so
+// keys are compared without case.
 //
-// Requests are of 5,000 node names, or of 5,000 whole nodes: names are views into the body, nodes
-// are passed through as text, and only the pod becomes an object.
+// Requests have 5,000 node names or 5,000 whole nodes: names are views into the body, nodes are
+// passed through as text, and only the pod is decoded.
 //
-// Threads: values; a request is made and used while its body lives. Errors: INVALID_ARGUMENT with
-// the offset or the field.
+// Threads: values; a request is valid while its body lives. Errors: INVALID_ARGUMENT with the
+// offset or the field.
 #pragma once
 
 #include <cstdint>
@@ -25,37 +25,37 @@
 
 namespace tessera::scheduler {
 
-// Ten times what Kubernetes is made for. A request of that size in short names would otherwise
-// become a gigabyte of memory.
+// Ten times the nodes that Kubernetes supports. Without a limit, a request of short names could
+// take a gigabyte of memory.
 inline constexpr size_t kMaxNodes = 50'000;
 
-// ExtenderArgs: of filter and prioritize. Made once for many requests: its memory is used again,
-// and a pod that comes a second time, as every one does with prioritize, is not read again.
+// ExtenderArgs of filter and prioritize. Reused between requests: its memory is kept, and an equal
+// pod, which follows with prioritize, is not decoded again.
 struct ExtenderArgs {
   kube::PodObject pod;
   std::vector<std::string_view> names;
-  std::vector<std::string_view> quoted;  // the same as JSON: how they stood in the request
-  // Where whole nodes came (nodeCacheCapable: false), their text, in the order of `names`.
+  std::vector<std::string_view> quoted;  // `names` as JSON, from the request
+  // The text of whole nodes (nodeCacheCapable: false), in the order of `names`.
   std::vector<std::string_view> nodes;
   bool has_nodes = false;
-  std::deque<std::string> kept;  // names that stood with escapes
-  std::string pod_text;          // what `pod` was made of; empty where that was too much to keep
+  std::deque<std::string> kept;  // names that were unescaped
+  std::string pod_text;          // the text of `pod`; empty if it is too long to keep
 };
 Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out);
 
-// ExtenderFilterResult. Nodes are positions in the request.
+// ExtenderFilterResult. Nodes are identified by position in the request.
 struct FilterResult {
-  using Refusal = std::pair<size_t, std::string_view>;
+  using Rejection = std::pair<size_t, std::string_view>;
   std::vector<size_t> fitting;
-  std::vector<Refusal> failed;
-  std::vector<Refusal> unresolvable;  // evicting pods would not help
-  std::string error;                  // not empty: nothing else counts
-  // Of the refusals: thousands of nodes share few of them.
+  std::vector<Rejection> failed;
+  std::vector<Rejection> unresolvable;  // evicting pods would not help
+  std::string error;                    // if not empty, all other fields are ignored
+  // Owns the reasons; thousands of nodes share few of them.
   std::vector<std::unique_ptr<const std::string>> reasons;
 };
-// Names go back, and nodes too where nodes came.
+// Returns names, and whole nodes if the request had them.
 std::string Serialize(const ExtenderArgs& args, const FilterResult& result);
-// For a request that could not be read.
+// The response to an invalid request.
 std::string SerializeFilterError(std::string_view error);
 
 // HostPriorityList, 0 to 10; scores by position in the request.
@@ -67,12 +67,12 @@ struct BindingArgs {
   Uid uid;
   std::string node;
 };
-// Every field must be there.
+// All fields are required.
 Result<BindingArgs> ParseBindingArgs(std::string_view body);
 // ExtenderBindingResult.
 std::string SerializeBindingResult(std::string_view error);
 
-// ExtenderPreemptionArgs and -Result: by node the pods (UIDs) that shall go.
+// ExtenderPreemptionArgs and -Result: UIDs of the victims by node.
 struct NodeVictims {
   std::vector<Uid> uids;
   int64_t pdb_violations = 0;

@@ -55,7 +55,7 @@ TEST(WireTest, ReadsOneRequestAfterTheOtherIntoTheSamePlace) {
     EXPECT_THAT(args.nodes, IsEmpty());
     EXPECT_FALSE(args.has_nodes);
   }
-  // What could not be read is not remembered for what could.
+  // An invalid pod is not reused.
   EXPECT_FALSE(
       ParseExtenderArgs(R"({"Pod":{"metadata":{"name":"b"}},"NodeNames":[]})", &args).ok());
   ASSERT_TRUE(ParseExtenderArgs(second, &args).ok());
@@ -176,7 +176,7 @@ TEST(WireTest, EachReasonGoesToItsNodes) {
   ExtenderArgs args;
   const std::string body = Body(R"("NodeNames":["n1","n2","n3","n4"])");
   ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
-  // Reasons side by side and within each other, as close as they can be.
+  // Adjacent and overlapping reasons.
   alignas(64) static constexpr char kText[] = "busyfull";
   const std::string_view whole = kText, begin = whole.substr(0, 4), end = whole.substr(4);
   FilterResult result;
@@ -185,7 +185,7 @@ TEST(WireTest, EachReasonGoesToItsNodes) {
               HasSubstr(R"("FailedNodes":{"n1":"busy","n2":"full","n3":"busyfull","n4":"busy"})"));
 }
 
-// kube-scheduler takes a null for "no answer" and an empty list for "no node".
+// kube-scheduler interprets null as no answer and an empty list as no node.
 TEST(WireTest, NoFittingNodeIsAnEmptyList) {
   ExtenderArgs args;
   ASSERT_TRUE(ParseExtenderArgs(Body(R"("NodeNames":[])"), &args).ok());

@@ -29,7 +29,8 @@ void Fill(Cluster* cluster, int nodes) {
     const NodeId node = *cluster->AddNode(
         testing::MakeNode(fmt::format("node-{}", i), 8, GiB(80), i % 3 == 0 ? "H100" : "A100"));
     for (int pod = 0; pod < 7; ++pod) {
-      const Demand demand = random() % 2 ? testing::Ask(1, 1000) : testing::Ask(1, 700, GiB(60));
+      const Demand demand =
+          random() % 2 ? testing::MakeDemand(1, 1000) : testing::MakeDemand(1, 700, GiB(60));
       Pick pick;
       if (!PickTightest(cluster->node(node), demand, &pick)) continue;
       (void)*cluster->Place(*cluster->Intern(demand), node, pick);
@@ -57,16 +58,16 @@ int Main(int argc, char** argv) {
   }
   Cluster cluster;
   Fill(&cluster, nodes);
-  Demand typed = testing::Ask(4, 1000);
+  Demand typed = testing::MakeDemand(4, 1000);
   typed.models.set(cluster.FindModel("H100"));
   const std::pair<const char*, Demand> demands[] = {
-      {"2 GPUs", testing::Ask(2, 1000)},
+      {"2 GPUs", testing::MakeDemand(2, 1000)},
       {"4 H100", typed},
-      {"0.4 GPU", testing::Ask(1, 400, GiB(30))},
-      {"200 CPU", testing::Ask(1, 1000, Bytes(0), 200000)},
+      {"0.4 GPU", testing::MakeDemand(1, 400, GiB(30))},
+      {"200 CPU", testing::MakeDemand(1, 1000, Bytes(0), 200000)},
   };
   for (const auto& [name, demand] : demands) {
-    const double sum = Best([&] { (void)CountLacks(cluster, demand).Text(); });
+    const double sum = Best([&] { (void)CountShortfalls(cluster, demand).Text(); });
     size_t bytes = 0;
     const double texts = Best([&] {
       bytes = 0;
@@ -75,7 +76,7 @@ int Main(int argc, char** argv) {
       }
     });
     std::printf("%-8s %d nodes: sum %.2f ms, a text for each %.2f ms (%zu KiB)  %s\n", name, nodes,
-                sum, texts, bytes >> 10, CountLacks(cluster, demand).Text().c_str());
+                sum, texts, bytes >> 10, CountShortfalls(cluster, demand).Text().c_str());
   }
   return 0;
 }

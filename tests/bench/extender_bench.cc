@@ -31,7 +31,6 @@
 #include "src/ledger/testing/objects.h"
 #include "src/scheduler/binder.h"
 #include "src/scheduler/extender.h"
-#include "src/scheduler/kube_binding_api.h"
 #include "src/scheduler/verbs.h"
 #include "tests/bench/extender_caller.h"
 
@@ -134,8 +133,8 @@ class Server {
       for (int i = 0; i < kGpus / 2; ++i) {
         const auto pod =
             ledger::testing::GpuPod(fmt::format("old-{}-{}", n, i), {{names::kResourceGpu, "1"}});
-        auto question = ledger_->Ask(pod).value();
-        const auto assumed = ledger_->Assume(question, name, std::chrono::hours(1)).value();
+        auto query = ledger_->MakeQuery(pod).value();
+        const auto assumed = ledger_->Assume(query, name, std::chrono::hours(1)).value();
         ledger_->SetPod(ledger::testing::BoundPod(pod, name, assumed.annotations));
       }
     }

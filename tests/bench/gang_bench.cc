@@ -14,7 +14,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 
 constexpr int kNodes = 200, kGpus = 8, kSeeds = 10;
 constexpr double kGangShare = 0.3;  // of the GPUs that are asked for
@@ -31,7 +31,7 @@ struct Outcome {
 
 Demand SmallPod(std::mt19937& random) {
   constexpr std::array kMilli = {1000, 1000, 1000, 500, 810, 190};
-  return Ask(1, kMilli[random() % kMilli.size()], Bytes(0), 6000);
+  return MakeDemand(1, kMilli[random() % kMilli.size()], Bytes(0), 6000);
 }
 
 enum class Told { kNothing, kPods, kArrivals, kFourTimes };
@@ -100,11 +100,11 @@ int main() {
     return Gang{.members = {{.count = count}}, .layout = layout, .strict = true};
   };
   const std::array<Kind, 3> kinds = {
-      {{"4 pods of 8, anywhere", testing::Ask(8, 1000, tessera::Bytes(0), 64000),
+      {{"4 pods of 8, anywhere", testing::MakeDemand(8, 1000, tessera::Bytes(0), 64000),
         gang(4, GangLayout::kAnywhere)},
-       {"16 pods of 4, anywhere", testing::Ask(4, 1000, tessera::Bytes(0), 32000),
+       {"16 pods of 4, anywhere", testing::MakeDemand(4, 1000, tessera::Bytes(0), 32000),
         gang(16, GangLayout::kAnywhere)},
-       {"4 pods of 2, on one node", testing::Ask(2, 1000, tessera::Bytes(0), 16000),
+       {"4 pods of 2, on one node", testing::MakeDemand(2, 1000, tessera::Bytes(0), 16000),
         gang(4, GangLayout::kOneNode)}}};
   std::printf("%-26s %-8s %-18s %8s %10s\n", "gangs", "policy", "told", "placed", "allocated");
   for (const Kind& kind : kinds) {

@@ -152,7 +152,7 @@ class Follower : private ledger::ClusterFeed::Delegate {
 
  private:
   void OnSynced() override {}
-  void OnTrouble(std::string_view what, const Status& status) override {
+  void OnError(std::string_view what, const Status& status) override {
     if (generation_ == 0) fmt::print(stderr, "{}: {}\n", what, status.ToString());
   }
 
@@ -196,9 +196,9 @@ void JoinAndLeave(int nodes, int at_a_time) {
     ledger->SetPod(PodOf(size, 0, i));
     ledger->SetPod(PodOf(size, 0, nodes + i));
     // As for a pod that waits all the time.
-    const auto question = ledger->Ask(
+    const auto query = ledger->MakeQuery(
         ledger::testing::GpuPod("waits", {{names::kResourceGpu, fmt::format("{}", 1 + i % 8)}}));
-    (void)ledger->Scores(*question);
+    (void)ledger->Scores(*query);
     if (i >= at_a_time) {
       const int gone = i - at_a_time;
       ledger->RemoveNode(NodeName(gone));

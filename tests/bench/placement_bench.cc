@@ -4,7 +4,6 @@
 //   choose    one pod is decided on, placed, and another leaves
 //   scores    one pod's scores on all nodes, when one pod came or went since
 //   first     the same for a shape that was not asked for before
-//   snapshot  an immutable picture for readers, and the first change after it
 // Prints microseconds, and the memory of the process with the pods that it holds.
 //   placement_bench [nodes, 5000] [pods, 100000]
 #include <algorithm>
@@ -54,12 +53,13 @@ long ResidentKib() {
 Demand RandomDemand(std::mt19937* random, bool small) {
   static constexpr int kCounts[] = {1, 1, 1, 1, 1, 1, 2, 2, 4, 8};
   const int64_t cpu = 500 * static_cast<int64_t>(2 + (*random)() % 8);
-  if (small) return testing::Ask(1, 20 + 10 * static_cast<int>((*random)() % 4), Bytes(0), 300);
+  if (small)
+    return testing::MakeDemand(1, 20 + 10 * static_cast<int>((*random)() % 4), Bytes(0), 300);
   if ((*random)() % 2) {
-    return testing::Ask(1, 50 * static_cast<int>(2 + (*random)() % 17), Bytes(0), cpu);
+    return testing::MakeDemand(1, 50 * static_cast<int>(2 + (*random)() % 17), Bytes(0), cpu);
   }
   const int count = kCounts[(*random)() % std::size(kCounts)];
-  return testing::Ask(count, 1000, Bytes(0), cpu * count);
+  return testing::MakeDemand(count, 1000, Bytes(0), cpu * count);
 }
 
 void Run(std::string_view name, int nodes, size_t pods) {
@@ -75,11 +75,11 @@ void Run(std::string_view name, int nodes, size_t pods) {
   }
   const auto policy = *MakePolicy(name, cluster, options);
   std::vector<PodId> running;
-  Times choose, scores, first, snapshot;
+  Times choose, scores, first;
   const auto arrive = [&](Times* times) {
     const ShapeId shape = *cluster.Intern(RandomDemand(&random, pods > 60000));
     policy->Arrived(shape);
-    std::optional<Decision> decision;
+    std::optional<Placement> decision;
     const auto decide = [&] { decision = policy->Choose(shape); };
     if (times) {
       times->Measure(decide);
@@ -100,17 +100,14 @@ void Run(std::string_view name, int nodes, size_t pods) {
     arrive(&choose);
     while (cluster.free_milli() * 10 < cluster.total_milli() || running.size() > pods) leave();
   }
-  const ShapeId shape = *cluster.Intern(testing::Ask(1, 500));
+  const ShapeId shape = *cluster.Intern(testing::MakeDemand(1, 500));
   (void)policy->Scores(shape);
   for (int i = 0; i < 1000; ++i) {
     leave();
     scores.Measure([&] { (void)policy->Scores(shape); });
-    const ShapeId other = *cluster.Intern(testing::Ask(1, 500, Bytes(0), 1000 + i));
+    const ShapeId other = *cluster.Intern(testing::MakeDemand(1, 500, Bytes(0), 1000 + i));
     if (i < 200) first.Measure([&] { (void)policy->Scores(other); });
-    snapshot.Measure([&] {
-      const Snapshot picture = cluster.GetSnapshot();
-      leave();
-    });
+    leave();
     arrive(nullptr);
     arrive(nullptr);
   }
@@ -118,7 +115,6 @@ void Run(std::string_view name, int nodes, size_t pods) {
   choose.Print(label.c_str(), "choose");
   scores.Print(label.c_str(), "scores");
   first.Print(label.c_str(), "first");
-  snapshot.Print(label.c_str(), "snapshot");
   std::printf("%-8s %zu pods on %zu nodes, %ld MiB resident\n\n", label.c_str(),
               cluster.pod_count(), cluster.size(), ResidentKib() >> 10);
 }

@@ -50,7 +50,7 @@ void CheckContainer(const ContainerRequest& container) {
 }
 
 // Each container with devices runs at least once, and mains only in the last stage.
-void CheckStages(const device::Request& request) {
+void CheckStages(const device::DeviceRequest& request) {
   const auto stages = request.Stages();
   for (size_t i = 0; i < request.containers.size(); ++i) {
     const auto runs = [&](const std::vector<size_t>& stage) {
@@ -128,7 +128,7 @@ void Cards(std::string_view input) {
 void Dialects(std::string_view input) {
   const device::PodSpec pod = ParsePodText(input);
   for (const auto unit : {device::MemoryUnit::kGiB, device::MemoryUnit::kMiB}) {
-    const Result<device::Request> request = device::ParseRequest(pod, {.gpu_mem_unit = unit});
+    const Result<device::DeviceRequest> request = device::ParseRequest(pod, {.gpu_mem_unit = unit});
     if (!Accepted(request)) continue;
     TESSERA_CHECK(request->containers.size() == pod.containers.size());
     bool gpu_mem = false;
@@ -179,7 +179,7 @@ void PodAnnotations(std::string_view input) {
     TESSERA_CHECK(*device::DecodeGpuManager(device::EncodeGpuManager(**gpu_manager)) ==
                   *gpu_manager);
   }
-  const Result<device::Request> request = device::ParseRequest(pod, {});
+  const Result<device::DeviceRequest> request = device::ParseRequest(pod, {});
   if (!Accepted(request)) return;
   device::NodeInventory inventory;
   for (int i = 0; i < 4; ++i) {

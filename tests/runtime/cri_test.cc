@@ -155,7 +155,7 @@ find etc -type f)",
   // Gives what the script printed.
   std::string ExpectConfiguredUsedAndPutBack(const CriEngine& engine) {
     std::optional<SubprocessResult> result;
-    std::optional<grant::Request> asked;
+    std::optional<grant::GrantRequest> asked;
     {
       OneAnswer agent(path("grant.sock"), GrantOfSecondGpu(path("driver")));
       result = ConfigureRunUndo(engine);

@@ -31,7 +31,7 @@ class OneAnswer {
   }
   ~OneAnswer() { Finish(); }
   // Returns the request that arrived, or nothing where none arrived.
-  std::optional<grant::Request> Finish() {
+  std::optional<grant::GrantRequest> Finish() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
     ::unlink(path_.c_str());
@@ -53,7 +53,7 @@ class OneAnswer {
   std::string path_;
   Fd listener_;
   std::thread thread_;
-  std::optional<grant::Request> request_;
+  std::optional<grant::GrantRequest> request_;
 };
 
 // The GPU of minor 0 is the second one of the bus.

@@ -61,7 +61,7 @@ void Disk::Revive() {
   }
 }
 
-// --- What the API server says of the pods of a node, and is told.
+// --- Pods of a node, received from and written to the API server.
 
 namespace {
 
@@ -100,7 +100,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   void Write(const Uid& uid) {
     const device::Annotations now = wanted_[uid];
     server_.Call(
-        // What was sent arrives also where the sender is dead.
+        // A sent request arrives even if its sender has died.
         life_, [&server = server_, uid, now] { return server.Annotate(uid, now); },
         [this, uid, now](const Status& status) {
           const auto wanted = wanted_.find(uid);
@@ -120,7 +120,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   const std::string node_;
   agent::Pods::Listener* listener_ = nullptr;
   Map pods_;
-  std::map<Uid, device::Annotations> wanted_;  // to be written, by pod
+  std::map<Uid, device::Annotations> wanted_;  // annotations to write, by pod
   std::optional<ApiServer::Feed> feed_;
   const Life life_ = Born();
 };
@@ -194,11 +194,11 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
                                                   const std::vector<std::string>& ids) {
   const std::shared_ptr<const agent::DeviceSet> set = devices_.Get();
   if (!running() || disk_.killed() || !set) {
-    return Status(Code::kUnavailable, "the plugin is not there");
+    return Status(Code::kUnavailable, "the plugin does not run");
   }
   using Ids = agent::TokenAnswers::Ids;
   const Ids kind = resource == names::kResourceGpu ? Ids::kGpus : Ids::kShareUnits;
-  const Result<agent::Allocation> answer =
+  const Result<agent::ContainerAllocation> answer =
       agent::TokenAnswers(resource, kind, &signer_, &world_.clock()).Allocate(*set, ids);
   if (!answer.ok()) return answer.status();
   std::vector<grant::Token> tokens;
@@ -208,16 +208,16 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
   return tokens;
 }
 
-void Agent::Grant(const grant::Request& request, agent::GrantService::Reply reply) {
+void Agent::Grant(const grant::GrantRequest& request, agent::GrantService::Reply reply) {
   if (!running()) return reply(Status(Code::kUnavailable, "nobody listens"));
   service_->Handle(request, [this, life = std::weak_ptr(process_),
                              reply = std::move(reply)](Result<grant::Grant> grant) {
-    // A process that died in a write answers nobody.
+    // A process that died in a write sends no response.
     if (life.expired() || disk_.killed()) return;
     if (grant.ok() && !pods_->synced()) ++granted_from_memory_;
     reply(std::move(grant));
   });
-  // Not from within its own call.
+  // Posted, because a process must not be destroyed inside its own call.
   world_.After(Duration::zero(), process_, [this] { DieIfKilled(); });
 }
 

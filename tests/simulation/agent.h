@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one node as a process that crashes: the product's own grant service, ledger and
-// memory of pods over a disk that outlives it, and what its plugins answer to the kubelet.
+// The agent of one node as a process that crashes: the product's grant service, grant ledger and
+// pod memory on a disk that survives, and its plugins' responses to the kubelet.
 #pragma once
 
 #include <array>
@@ -30,20 +30,21 @@ class Disk {
   explicit Disk(World& world) : world_(world) {}
 
   enum File : size_t { kGrants, kPods, kFiles };
-  // What a process writes to. The disk outlives it.
+  // Opens a file for a process. The disk outlives the process.
   std::unique_ptr<grant::RecordLog> Open(File file);
   const std::vector<std::string>& records(File file) const { return files_[file].records; }
 
-  // Whether the process died in the last write. `percent` of writes kill it.
+  // Whether the process died in the last write. SetDanger sets the percentage of writes that kill
+  // it.
   bool killed() const { return killed_; }
   void SetDanger(uint64_t percent) { danger_ = percent; }
-  // The next process. Half of the time the machine had lost power, too.
+  // Prepares the disk for the next process. Half of the time the machine has lost power, too.
   void Revive();
 
  private:
   struct Content {
     std::vector<std::string> records;
-    size_t unflushed = 0;  // of them, at the end
+    size_t unflushed = 0;  // number of unflushed records at the end
   };
   class Log;
   Status Write(const std::function<void()>& write);
@@ -59,8 +60,8 @@ class Agent final {
   using OnWithheld = std::function<void(const agent::WithheldGpus&)>;
   using OnOffers = std::function<void(std::shared_ptr<const agent::NodeUse>)>;
 
-  // `kubelet`, `processes` and `devices` outlive it. `on_withheld` as the service calls it, and
-  // with nothing when a process starts.
+  // `kubelet`, `processes` and `devices` outlive the agent. The service calls `on_withheld`; it is
+  // also called with an empty value when a process starts.
   Agent(World& world, ApiServer& server, std::string node, agent::PodResources& kubelet,
         agent::PodProcesses& processes, const agent::DeviceSetHolder& devices, OnOffers on_offers,
         OnWithheld on_withheld);
@@ -71,16 +72,16 @@ class Agent final {
     if (service_) service_->OnDevices();
   }
   Disk& disk() { return disk_; }
-  // Live entries of the ledger, also while it does not run.
+  // Number of live entries of the grant ledger, also while the agent does not run.
   size_t entries() const;
-  // Grants that it gave before the API server had told it of any pod.
+  // Number of grants before the agent received any pod from the API server.
   size_t granted_from_memory() const { return granted_from_memory_; }
 
-  // What the kubelet and the runtime ask. UNAVAILABLE while it does not run; an answer that is
-  // under way when it crashes never comes.
+  // Requests of the kubelet and the runtime. UNAVAILABLE while the agent does not run; a response
+  // that is pending at a crash never arrives.
   Result<std::vector<grant::Token>> Allocate(const std::string& resource,
                                              const std::vector<std::string>& ids);
-  void Grant(const grant::Request& request, agent::GrantService::Reply reply);
+  void Grant(const grant::GrantRequest& request, agent::GrantService::Reply reply);
 
  private:
   void StartProcess();
@@ -98,7 +99,7 @@ class Agent final {
   const grant::TokenSigner signer_;
   size_t granted_from_memory_ = 0;
 
-  // Of one process.
+  // State of one process.
   Life process_;
   std::unique_ptr<grant::RecordLog> grants_;
   std::optional<agent::GrantLedger> ledger_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated API server answers to requests as over HTTP.
+// The HTTP interface of the simulated API server.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ net::Response Answer(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body)};
 }
 
-net::Response Refusal(int status, std::string_view reason) {
+net::Response ErrorResponse(int status, std::string_view reason) {
   return Answer(status, fmt::format(R"({{"kind":"Status","apiVersion":"v1","code":{},)"
                                     R"("reason":"{}","message":"{}"}})",
                                     status, reason, reason));
@@ -48,31 +48,32 @@ constexpr std::string_view kSlicePath =
 
 }  // namespace
 
-Duration ApiServer::TimeOfRequest() {
+Duration ApiServer::RequestDelay() {
   if (calm_ || world_.Chance(90)) return world_.Between(1ms, 30ms);
   return world_.Chance(80) ? world_.Between(30ms, 3s) : world_.Between(3s, 12s);
 }
 
-Duration ApiServer::TimeOfNews() {
+Duration ApiServer::WatchDelay() {
   const bool late = !calm_ && world_.Chance(2);
   return late ? world_.Between(1s, 20s) : world_.Between(5ms, 200ms);
 }
 
-net::Response ApiServer::Handle(const net::Request& request, bool may_write, Duration on_its_way) {
+net::Response ApiServer::Handle(const net::Request& request, bool may_write, Duration delay) {
   std::vector<std::string> path;
   for (const std::string_view part : Split(request.path(), '/')) path.emplace_back(part);
   // "", api, v1, namespaces, NS, pods, NAME, SUBRESOURCE
   const bool of_pod = path.size() > 6 && path[5] == "pods";
-  return of_pod ? HandlePod(request, path, may_write, on_its_way) : HandleObject(request);
+  return of_pod ? HandlePod(request, path, may_write, delay) : HandleObject(request);
 }
 
 net::Response ApiServer::HandlePod(const net::Request& request,
                                    const std::vector<std::string>& path, bool may_write,
-                                   Duration on_its_way) {
+                                   Duration delay) {
   const std::string& name = path[6];
   const auto known = pods_.find(name);
   if (request.method == "GET") {
-    return known == pods_.end() ? Refusal(404, "NotFound") : Answer(200, JsonOf(known->second));
+    return known == pods_.end() ? ErrorResponse(404, "NotFound")
+                                : Answer(200, JsonOf(known->second));
   }
   const Json body = ParseJson(request.body).value();
   if (path[7] == "eviction") {
@@ -89,19 +90,21 @@ net::Response ApiServer::HandlePod(const net::Request& request,
       binding.annotations[key] = value.string_value();
     }
   }
-  if (!may_write) world_.Note("a former leader's binding comes: " + binding.uid.str());
+  if (!may_write) world_.Note("a former leader's binding arrives: " + binding.uid.str());
   const Status status = Bind(binding);
   if (status.ok() && !may_write) stale_.insert(binding.uid);
-  if (status.ok() && on_its_way > 1s) late_.insert(binding.uid);
+  if (status.ok() && delay > 1s) late_.insert(binding.uid);
   if (status.ok()) return Answer(201, R"({"kind":"Status","status":"Success"})");
-  return status.code() == Code::kNotFound ? Refusal(404, "NotFound") : Refusal(409, "Conflict");
+  return status.code() == Code::kNotFound ? ErrorResponse(404, "NotFound")
+                                          : ErrorResponse(409, "Conflict");
 }
 
 net::Response ApiServer::Evict(const std::string& name, const Uid& uid) {
   const auto known = pods_.find(name);
-  if (known == pods_.end()) return Refusal(404, "NotFound");
-  if (known->second.meta.uid != uid) return Refusal(409, "Conflict");
-  if (world_.Chance(20)) return Refusal(429, "TooManyRequests");  // a budget forbids it now
+  if (known == pods_.end()) return ErrorResponse(404, "NotFound");
+  if (known->second.meta.uid != uid) return ErrorResponse(409, "Conflict");
+  if (world_.Chance(20))
+    return ErrorResponse(429, "TooManyRequests");  // a budget currently forbids it
   world_.Note("evicted " + uid.str());
   kube::PodObject pod = known->second;
   pod.meta.deleting = true;
@@ -114,14 +117,15 @@ net::Response ApiServer::HandleObject(const net::Request& request) {
   std::string path(request.path());
   if (request.method == "POST") path += "/" + body.Find("metadata")->StringAt("name").value();
   const auto known = objects_.find(path);
-  if (request.method == "POST" && known != objects_.end()) return Refusal(409, "AlreadyExists");
-  if (request.method != "POST" && known == objects_.end()) return Refusal(404, "NotFound");
+  if (request.method == "POST" && known != objects_.end())
+    return ErrorResponse(409, "AlreadyExists");
+  if (request.method != "POST" && known == objects_.end()) return ErrorResponse(404, "NotFound");
   if (request.method == "GET") return Answer(200, known->second.Serialize());
   Json next = body;
   if (request.method == "PATCH") {
     const Json* wanted = VersionIn(body);
     if (wanted != nullptr && !(*wanted == *VersionIn(known->second))) {
-      return Refusal(409, "Conflict");
+      return ErrorResponse(409, "Conflict");
     }
     if (request.headers.Get("Content-Type").find("merge-patch") != std::string_view::npos) {
       next = known->second;
@@ -180,7 +184,7 @@ const std::string& ApiServer::FrameOf(Kind kind, size_t version) {
   Event& event = log_[version];
   if (kind != (event.pod ? Kind::kPods : Kind::kNodes)) return kNone;
   if (event.frame.empty()) {
-    // The version of a deleted object is that of its deletion.
+    // A deleted object has the version of its deletion.
     const std::string now = std::to_string(version + 1);
     const std::string_view type = event.gone ? "DELETED" : "MODIFIED";
     if (event.pod) {

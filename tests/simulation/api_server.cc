@@ -42,19 +42,19 @@ void ApiServer::Put(kube::PodObject pod) {
 void ApiServer::Remove(const kube::PodObject& pod) {
   log_.push_back({.gone = true, .pod = std::make_shared<const kube::PodObject>(pod)});
   WakeFeeds(pod.node_name);
-  const std::string name = pod.meta.name;  // of a pod that may be the one in the map
+  const std::string name = pod.meta.name;  // copied, because `pod` may be the one in the map
   shown_.erase(name);
   pods_.erase(name);
 }
 
 void ApiServer::Call(const Life& life, std::function<Status()> effect, Done done) {
-  const Status away(Code::kUnavailable, "the API server did not answer");
-  if (down_ || (!calm_ && world_.Chance(3))) {  // lost on its way there
+  const Status away(Code::kUnavailable, "no response from the API server");
+  if (down_ || (!calm_ && world_.Chance(3))) {  // the request is lost
     return world_.After(world_.Between(10ms, 3s), life, [done, away] { done(away); });
   }
   const bool answer_lost = !calm_ && world_.Chance(3);
-  // A request is not dropped with whoever sent it. It takes effect soon or never: the API server
-  // gives up on a request whose client is gone.
+  // A request outlives its sender. It takes effect soon or never, because the API server cancels a
+  // request whose client has disconnected.
   world_.runner().PostDelayed(
       calm_ || world_.Chance(90) ? world_.Between(1ms, 30ms) : world_.Between(30ms, 3s),
       [this, weak = std::weak_ptr(life), effect = std::move(effect), done = std::move(done),
@@ -72,10 +72,10 @@ Status ApiServer::Bind(const kube::PodBinding& binding) {
   if (known == pods_.end()) return Error(Code::kNotFound, "pod {} is gone", binding.pod);
   const kube::PodObject& pod = known->second;
   if (pod.meta.uid != binding.uid || !pod.node_name.empty() || pod.meta.deleting) {
-    return Error(Code::kAborted, "pod {} is another one, bound or on its way out", binding.pod);
+    return Error(Code::kAborted, "pod {} was replaced, is bound or is being deleted", binding.pod);
   }
   world_.Note(fmt::format("bound {} to {}{}", pod.meta.uid, binding.node,
-                          binding.annotations.empty() ? ", past the scheduler" : ""));
+                          binding.annotations.empty() ? ", bypassing the scheduler" : ""));
   kube::PodObject bound = ledger::testing::BoundPod(pod, binding.node, binding.annotations);
   bound.nominated_node.clear();
   bound.scheduled = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
@@ -98,10 +98,10 @@ ApiServer::Feed::Feed(World& world, ApiServer& server, Listener& listener, std::
 }
 
 void ApiServer::Feed::Plan() {
-  world_.After(server_.TimeOfNews(), life_, [this, weak = std::weak_ptr(life_)] {
+  world_.After(server_.WatchDelay(), life_, [this, weak = std::weak_ptr(life_)] {
     Deliver();
     if (weak.expired()) return;
-    if (server_.down_ || heard_ < server_.log_.size()) return Plan();
+    if (server_.down_ || received_ < server_.log_.size()) return Plan();
     server_.idle_feeds_.emplace(node_, Idle{life_, this});
   });
 }
@@ -117,18 +117,18 @@ void ApiServer::WakeFeeds(const std::string& node) {
 void ApiServer::Feed::Deliver() {
   if (server_.down_) return;
   const Life alive = life_;
-  if (!synced_ || (!server_.calm_ && heard_ < server_.log_.size() && world_.Chance(2))) {
-    List();  // the first one, or the watch was lost
+  if (!synced_ || (!server_.calm_ && received_ < server_.log_.size() && world_.Chance(2))) {
+    List();  // first list, or the watch was lost
     if (alive.use_count() == 1) return;
     if (!std::exchange(synced_, true)) listener_.OnSynced();
     return;
   }
   for (size_t most = server_.calm_ ? SIZE_MAX : 1 + world_.random().Below(8);
-       most > 0 && heard_ < server_.log_.size(); ++heard_) {
-    const PodPtr pod = server_.log_[heard_].pod;
+       most > 0 && received_ < server_.log_.size(); ++received_) {
+    const PodPtr pod = server_.log_[received_].pod;
     if (pod == nullptr || pod->node_name != node_) continue;
     --most;
-    server_.log_[heard_].gone ? Drop(pod) : Take(pod);
+    server_.log_[received_].gone ? Drop(pod) : Take(pod);
     if (alive.use_count() == 1) return;
   }
 }
@@ -155,7 +155,7 @@ void ApiServer::Feed::Drop(const PodPtr& last) {
 }
 
 void ApiServer::Feed::List() {
-  heard_ = server_.log_.size();
+  received_ = server_.log_.size();
   const auto before = pods_;
   for (const auto& [name, pod] : before) {
     const auto now = server_.pods_.find(name);

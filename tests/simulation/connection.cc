@@ -14,7 +14,7 @@ void Connection::Answer(const std::weak_ptr<const bool>& request, const OnRespon
                         Result<net::Response> response, Duration delay) {
   world_.After(delay, life_, [this, request, on_done, response = std::move(response)] {
     process_.Post([request, on_done, response] {
-      // Not held while it runs: the callback may drop it.
+      // Not locked while it runs, because the callback may drop the request.
       if (!request.expired()) on_done(response);
     });
   });
@@ -25,30 +25,30 @@ kube::Operation Connection::Send(net::Request request, const net::HttpClient::Ca
   Life held = Born();
   const std::weak_ptr<const bool> wanted = held;
   kube::Operation operation([held = std::move(held)]() mutable { held.reset(); });
-  const Status away(Code::kUnavailable, "the API server did not answer");
+  const Status away(Code::kUnavailable, "no response from the API server");
   if (server_.down() || server_.Loses()) {
     Answer(wanted, on_done, away, world_.Between(10ms, 3s));
     return operation;
   }
   const bool answer_lost = server_.Loses();
-  // It takes effect although its sender has given it up, or is gone.
-  const Duration on_its_way = server_.TimeOfRequest();
-  world_.runner().PostDelayed(on_its_way, [this, &server = server_, weak = std::weak_ptr(life_),
-                                           term = term_, sent_in = term_(), wanted, on_done, away,
-                                           answer_lost, on_its_way, request = std::move(request)] {
-    const bool may_write = sent_in != 0 && term() == sent_in;
-    const Result<net::Response> response =
-        server.down() ? Result<net::Response>(away) : server.Handle(request, may_write, on_its_way);
-    if (weak.expired()) return;
-    Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
-           world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));
-  });
+  // The write takes effect even if its sender has given up or died.
+  const Duration delay = server_.RequestDelay();
+  world_.runner().PostDelayed(
+      delay, [this, &server = server_, weak = std::weak_ptr(life_), term = term_, sent_in = term_(),
+              wanted, on_done, away, answer_lost, delay, request = std::move(request)] {
+        const bool may_write = sent_in != 0 && term() == sent_in;
+        const Result<net::Response> response =
+            server.down() ? Result<net::Response>(away) : server.Handle(request, may_write, delay);
+        if (weak.expired()) return;
+        Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
+               world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));
+      });
   return operation;
 }
 
 namespace {
 
-// A watch: everything, then changes as they come.
+// A watch: initial objects, then changes.
 class Stream final : public std::enable_shared_from_this<Stream> {
  public:
   Stream(World& world, ApiServer& server, Process& process, const net::Request& request,
@@ -84,7 +84,7 @@ class Stream final : public std::enable_shared_from_this<Stream> {
 
  private:
   void Plan() {
-    Later(server_.TimeOfNews(), [this] { Deliver(); });
+    Later(server_.WatchDelay(), [this] { Deliver(); });
   }
   void Deliver() {
     if (server_.down()) return Plan();
@@ -109,7 +109,7 @@ class Stream final : public std::enable_shared_from_this<Stream> {
       on_end(status);
     });
   }
-  // In the process, so that it happens in order with what it has read.
+  // Posted to the process, so that events keep their order.
   void Later(Duration delay, std::function<void()> task) {
     process_.PostDelayed(delay, [weak = weak_from_this(), task = std::move(task)] {
       if (const auto self = weak.lock()) task();
@@ -131,7 +131,7 @@ kube::Operation Connection::Stream(net::Request request, const net::Deadlines&,
                                    net::StreamHandler handler) {
   auto stream =
       std::make_shared<simulation::Stream>(world_, server_, process_, request, std::move(handler));
-  // Not from inside the call.
+  // Posted, because callbacks must not run inside the call.
   process_.Post([weak = std::weak_ptr(stream)] {
     if (const auto alive = weak.lock()) alive->Start();
   });

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process's way to the API server, in place of HTTP: the product's own kube::Client runs over
-// it under virtual time. Requests and answers are late or lost each on its own, and a write may
-// still take effect seconds after its sender has given it up.
-// Threads: one.
+// The transport of one process to the API server instead of HTTP, so that the product's
+// kube::Client runs under virtual time. Requests and responses are delayed and lost independently,
+// and a write may take effect seconds after its sender has given up. Threads: one.
 #pragma once
 
 #include <functional>
@@ -17,8 +16,8 @@ namespace tessera::simulation {
 
 class Connection final : public kube::ApiTransport {
  public:
-  // `term` is that in which the process leads, 0 while it does not: asked when a write is sent and
-  // when it takes effect. It may be called when the process is gone.
+  // `term` returns the term in which the process leads, 0 if it does not. It is called when a write
+  // is sent and when it takes effect, possibly after the process has died.
   Connection(World& world, ApiServer& server, Process& process, std::function<int()> term)
       : world_(world), server_(server), process_(process), term_(std::move(term)) {}
 

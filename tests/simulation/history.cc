@@ -10,7 +10,7 @@
 #include "api/names.h"
 #include "src/agent/pods/kube_pods.h"
 #include "src/device/assignment.h"
-#include "src/ledger/testing/given_out.h"
+#include "src/ledger/testing/assigned_gpus.h"
 #include "src/ledger/testing/objects.h"
 
 namespace tessera::simulation {
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// GPUs of the namespace that all pods are in, below what the cluster has.
+// Quota of the namespace of all pods, in GPUs; below the cluster's capacity.
 constexpr int64_t kQuota = 26;
 
 class History {
@@ -38,7 +38,8 @@ class History {
     for (int i = 0; i < 2; ++i) {
       replicas_.push_back(std::make_unique<Replica>(world_, server_, i));
     }
-    kube_scheduler_ = std::make_unique<KubeScheduler>(world_, server_, replicas_, options.past_us);
+    kube_scheduler_ =
+        std::make_unique<KubeScheduler>(world_, server_, replicas_, options.bypass_percent);
   }
 
   Outcome Play() {
@@ -85,7 +86,7 @@ class History {
       world_.runner().AdvanceTimeAndRun(100ms);
       NoteNominations();
       if (std::exchange(looked_at_, server_.assignments()) < server_.assignments()) {
-        ExpectConserved();
+        ExpectNotOversubscribed();
         ExpectQuotaKept();
         ExpectNominationsKept();
       }
@@ -121,7 +122,7 @@ class History {
     if (world_.Chance(20)) pod.meta.labels["guarded"] = "yes";
     constexpr int32_t kPriorities[] = {0, 0, 0, 100, 1000};
     pod.priority = kPriorities[world_.random().Below(5)];
-    if (world_.Chance(15)) {  // two containers that share or have their own
+    if (world_.Chance(15)) {  // two containers, with shared or separate GPUs
       kube::Container second = pod.containers[0];
       second.name = "second";
       pod.containers.push_back(std::move(second));
@@ -147,7 +148,7 @@ class History {
       case 3:
         return replicas_[world_.random().Below(2)]->Crash();
       case 4:
-        world_.Note("the API server is away");
+        world_.Note("the API server is down");
         server_.SetDown(true);
         for (const auto& each : nodes_) {
           if (each->agent().running() && world_.Chance(20)) each->agent().Crash();
@@ -155,11 +156,13 @@ class History {
         return world_.runner().PostDelayed(world_.Between(500ms, 12s),
                                            [this] { server_.SetDown(false); });
       case 5:
-        // While a GPU is ill the nominated pod may not fit, and then nothing is kept for it.
+        // While a GPU is unhealthy the nominated pod may not fit, and then nothing is reserved for
+        // it.
         for (auto& [key, since] : nominated_since_) {
-          if (key.ends_with(" on " + node.name())) since = world_.clock().Now() + Node::kMostIll;
+          if (key.ends_with(" on " + node.name()))
+            since = world_.clock().Now() + Node::kMaxUnhealthy;
         }
-        return node.FallIll();
+        return node.BecomeUnhealthy();
       case 6: {
         const auto known = server_.nodes().find(
             fmt::format("n{}", world_.random().Below(static_cast<uint64_t>(options_.nodes))));
@@ -169,7 +172,7 @@ class History {
         return server_.Put(std::move(object));
       }
       case 7:
-        // Longer than its Lease lasts; now and then shorter.
+        // Mostly longer than the lease duration.
         return replicas_[world_.random().Below(2)]->Freeze(
             world_.Chance(70) ? Duration(30s) : world_.Between(1s, 14s));
       case 8:
@@ -194,34 +197,35 @@ class History {
     }
   }
 
-  // Pods that wait beyond what the cluster has are all right; what is bound runs. Only a pod that
-  // was bound to a node without asking waits there for as long as the node has no room for it.
+  // Pods may wait if they exceed the cluster's capacity, but bound pods must run, except pods that
+  // bypassed the scheduler to a node without room.
   void ExpectEverythingRuns() {
     for (const auto& node : nodes_) {
       for (const std::string& container : node->stuck()) {
         const Uid uid(container.substr(0, container.find('/')));
         const kube::PodObject* pod = server_.Find(uid);
-        const bool asked = !kube_scheduler_->bound_past_us().contains(uid);
+        const bool asked = !kube_scheduler_->bypassed().contains(uid);
         if (pod != nullptr && !asked && !WouldFit(*pod)) continue;
         world_.Fail("never started: " + container);
       }
     }
   }
 
-  // Whether the leader has chosen another node than the nominated one for it.
+  // Whether the leader has assumed the pod on another node than the nominated one.
   bool IsAssumedElsewhere(const kube::PodObject& pod) const {
     const Replica* leader = Leader();
     if (leader == nullptr) return false;
     const ledger::PodEntry* entry = leader->ledger().FindPod(pod.meta.ns, pod.meta.name);
-    return entry != nullptr && entry->ask.uid == pod.meta.uid &&
-           entry->standing == ledger::Standing::kAssumed && entry->node != pod.nominated_node;
+    return entry != nullptr && entry->request.uid == pod.meta.uid &&
+           entry->binding_state == ledger::BindingState::kAssumed &&
+           entry->node != pod.nominated_node;
   }
 
-  // Whether it is written of each of its containers that asks for GPUs which ones it has.
+  // Whether the annotations name the GPUs of each container that requests some.
   static bool IsAssigned(const kube::PodObject& pod) {
     const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
     if (text == pod.meta.annotations.end()) return false;
-    const auto& assigned = ledger::testing::DecodedOnce(text->second).containers;
+    const auto& assigned = ledger::testing::DecodeCached(text->second).containers;
     const auto info = agent::PodInfoOf(pod, device::MemoryUnit::kGiB);
     if (!info->request.ok()) return true;
     return std::ranges::all_of(info->request->containers, [&](const auto& container) {
@@ -229,7 +233,7 @@ class History {
     });
   }
 
-  // The account of what the API server has now, without some of the pods.
+  // A ledger of the API server's current objects, without some of the pods.
   std::unique_ptr<ledger::ClusterLedger> Account(
       const std::function<bool(const kube::PodObject&)>& without) const {
     auto ledger = ledger::ClusterLedger::Make({.policy = "BestFit"}, &world_.clock()).value();
@@ -242,8 +246,8 @@ class History {
 
   bool WouldFit(const kube::PodObject& bound) const {
     const auto ledger = Account([&](const auto& pod) { return pod.meta.uid == bound.meta.uid; });
-    auto question = ledger->Ask(bound);
-    return question.ok() && ledger->Judge(*question, bound.node_name).fits;
+    auto query = ledger->MakeQuery(bound);
+    return query.ok() && ledger->Evaluate(*query, bound.node_name).fits;
   }
 
   void DeleteAll() {
@@ -282,21 +286,21 @@ class History {
     return nullptr;
   }
 
-  // One replica leads, the EndpointSlice leads there, and it has of each GPU what is written on
-  // pods: as much compute and as much memory.
+  // One replica leads and the EndpointSlice names it; its ledger has for each GPU the same compute
+  // and memory as the pods' annotations.
   void ExpectLedgerIsTrue() {
     if (!world_.failure().empty()) return;
     const Replica* leader = Leader();
     if (leader == nullptr) return world_.Fail("nobody leads");
     if (server_.Leader() != leader->address()) {
-      return world_.Fail(fmt::format("the EndpointSlice leads to \"{}\", and {} decides",
+      return world_.Fail(fmt::format("the EndpointSlice names \"{}\", and {} leads",
                                      server_.Leader(), leader->address()));
     }
-    // A pod that is bound and not assigned, or not wholly, holds GPUs on suspicion.
+    // A bound pod without a complete assignment holds guessed GPUs.
     for (const auto& [name, pod] : server_.pods()) {
       if (!pod.node_name.empty() && !pod.ended() && !IsAssigned(pod)) return;
     }
-    const ledger::testing::GivenOut given(server_.pods());
+    const ledger::testing::AssignedGpus given(server_.pods());
     const placement::Cluster& cluster = leader->ledger().cluster();
     for (const auto& [name, node] : leader->ledger().nodes()) {
       const placement::NodeView view = cluster.node(node.id);
@@ -309,22 +313,21 @@ class History {
         const int64_t has_bytes = view.gpus[i].total_bytes - view.gpus[i].free_bytes;
         if (has_milli == wanted_milli && has_bytes == wanted_bytes) continue;
         world_.Fail(
-            fmt::format("of {} the scheduler has {} thousandths and {} bytes given out, "
-                        "and pods have {} and {}",
+            fmt::format("for {} the scheduler counts {} thousandths and {} bytes, "
+                        "and the annotations {} and {}",
                         uuid, has_milli, has_bytes, wanted_milli, wanted_bytes));
       }
     }
   }
 
-  // By what is written on bound pods, which is what schedulers decide by. A GPU is assigned beyond
-  // what it has only by a write that came when its sender did not lead any more, or where a pod was
-  // bound without asking.
-  void ExpectConserved() {
+  // Checks oversubscription by the annotations of bound pods, which schedulers use. A GPU may be
+  // oversubscribed only by a write of a former leader, or by a pod that bypassed the scheduler.
+  void ExpectNotOversubscribed() {
     for (const auto& [name, pod] : server_.pods()) {
       if (!pod.node_name.empty()) bound_.try_emplace(pod.meta.uid, world_.clock().Now());
     }
-    const ledger::testing::GivenOut given(server_.pods());
-    for (const std::string& uuid : given.AllOversold(Bytes(kGpuBytes))) {
+    const ledger::testing::AssignedGpus given(server_.pods());
+    for (const std::string& uuid : given.AllOversubscribed(Bytes(kGpuBytes))) {
       bool explained = false;
       std::string holders;
       for (const auto& [name, pod] : server_.pods()) {
@@ -339,20 +342,20 @@ class History {
     }
   }
 
-  // Whether it was bound by the replica that led.
+  // Whether the current leader bound the pod.
   bool IsOurs(const kube::PodObject& pod) const {
     return !server_.stale().contains(pod.meta.uid) &&
-           !kube_scheduler_->bound_past_us().contains(pod.meta.uid);
+           !kube_scheduler_->bypassed().contains(pod.meta.uid);
   }
 
   void ExpectRepaired() {
-    const ledger::testing::GivenOut given(server_.pods());
-    for (const std::string& uuid : given.AllOversold(Bytes(kGpuBytes))) {
+    const ledger::testing::AssignedGpus given(server_.pods());
+    for (const std::string& uuid : given.AllOversubscribed(Bytes(kGpuBytes))) {
       world_.Fail(uuid + " is still assigned twice");
     }
   }
 
-  // Of nodes that were deleted meanwhile it is not known what their pods have.
+  // The GPUs of pods are unknown if their node was deleted meanwhile.
   bool WasAway(const kube::PodObject& pod) const {
     const auto left = left_.find(pod.node_name);
     const auto bound = bound_.find(pod.meta.uid);
@@ -366,7 +369,7 @@ class History {
       if (text == pod.meta.annotations.end() || pod.ended() || !IsOurs(pod)) continue;
       if (WasAway(pod)) continue;
       for (const auto& [container, shares] :
-           ledger::testing::DecodedOnce(text->second).containers) {
+           ledger::testing::DecodeCached(text->second).containers) {
         if (container == "init") continue;
         for (const device::DeviceShare& share : shares) {
           const int64_t by_memory = (share.memory.count() * 1000 + kGpuBytes - 1) / kGpuBytes;
@@ -376,13 +379,13 @@ class History {
     }
     if (milli > kQuota * 1000) {
       world_.Fail(
-          fmt::format("{} thousandths are given out of a quota of {}", milli, kQuota * 1000));
+          fmt::format("{} thousandths are assigned with a quota of {}", milli, kQuota * 1000));
     }
   }
 
-  // Since when something is kept for which pods, and since when pods leave. Looked at in every
-  // step: a pod may be on its way to another node for a moment only, and nothing is kept for it on
-  // this one meanwhile.
+  // Records since when GPUs are reserved for pods, and since when pods are being deleted. Called at
+  // every step, because a pod may be assumed on another node for a moment, without a reservation
+  // meanwhile.
   void NoteNominations() {
     const MonotonicTime now = world_.clock().Now();
     std::set<std::string> nominated;
@@ -402,13 +405,13 @@ class History {
     return pod.meta.uid.str() + " on " + pod.nominated_node;
   }
 
-  // A pod of lower priority is not bound where that takes what a nominated pod would get, once the
-  // nomination was there for longer than any news is late. Judged when the pod is bound: later a
-  // pod of higher priority may take the rest.
+  // A pod of lower priority must not take GPUs that a nominated pod would get, once the nomination
+  // is older than any watch delay. Checked when the pod is bound, because later a pod of higher
+  // priority may take the rest.
   void ExpectNominationsKept() {
     constexpr Duration kKnown = 45s;
-    // A binding comes so long after its decision: a pod that leaves was still there then, and a pod
-    // that came in between was not.
+    // The longest time between a decision and its binding, in which pods may have been deleted or
+    // created.
     constexpr Duration kDecided = 10s;
     const MonotonicTime now = world_.clock().Now();
     const auto has_left = [&](const kube::PodObject& pod) {
@@ -437,11 +440,11 @@ class History {
         const auto ledger = Account([&](const auto& other) {
           return has_left(other) || may_take_it(other) || without(other);
         });
-        auto question = ledger->Ask(pod);
-        return question.ok() && ledger->Judge(*question, pod.nominated_node).fits;
+        auto query = ledger->MakeQuery(pod);
+        return query.ok() && ledger->Evaluate(*query, pod.nominated_node).fits;
       };
       if (!fits(came_now) || fits([](const auto&) { return false; })) continue;
-      world_.Fail(fmt::format("what was kept for {} ({}) went to pods of lower priority:{}",
+      world_.Fail(fmt::format("GPUs reserved for {} ({}) went to pods of lower priority:{}",
                               since->first, pod.priority, takers));
     }
   }
@@ -455,10 +458,10 @@ class History {
   std::unique_ptr<KubeScheduler> kube_scheduler_;
   Life chaos_;
   int next_uid_ = 0;
-  size_t looked_at_ = 0;                                  // of the API server's assignments
-  std::map<std::string, MonotonicTime> left_;             // nodes that were deleted, the last time
-  std::map<Uid, MonotonicTime> bound_;                    // first seen so
-  std::map<Uid, MonotonicTime> leaving_since_;            // the same of deletion
+  size_t looked_at_ = 0;  // last checked value of the API server's assignments()
+  std::map<std::string, MonotonicTime> left_;             // time of each node's last deletion
+  std::map<Uid, MonotonicTime> bound_;                    // when first observed bound
+  std::map<Uid, MonotonicTime> leaving_since_;            // when first observed as being deleted
   std::map<std::string, MonotonicTime> nominated_since_;  // by "UID on node"
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One history of a small cluster: pods come and go, everything that can break breaks, and in the
-// end all of it is mended, deleted, and must be empty. Made of one number.
+// One history of a small cluster, derived from one seed: pods are created and deleted under all
+// kinds of faults. In the end all faults stop, all pods are deleted, and all ledgers must be empty.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@ namespace tessera::simulation {
 struct HistoryOptions {
   uint64_t seed = 0;
   int nodes = 8;
-  int gpus = 4;     // of each node
-  int names = 60;   // of pods that come and go
-  int past_us = 0;  // percent of pods that come past the scheduler
+  int gpus = 4;            // of each node
+  int names = 60;          // number of pod names
+  int bypass_percent = 0;  // percent of pods that bypass the scheduler
   Duration chaos = std::chrono::minutes(2);
 };
 
 struct Outcome {
-  std::string failure;  // empty: everything held
+  std::string failure;  // empty: all invariants held
   uint64_t fingerprint = 0;
   size_t events = 0;
-  size_t containers = 0;   // that were started
-  size_t from_memory = 0;  // of their grants, by agents that had not heard of the API server yet
-  size_t stale = 0;        // bindings by replicas that did not lead any more
-  size_t repairs = 0;      // evictions of pods in excess
+  size_t containers = 0;   // started containers
+  size_t from_memory = 0;  // grants by agents that had not reached the API server yet
+  size_t stale = 0;        // bindings by former leaders
+  size_t repairs = 0;      // evictions of newer pods of oversubscribed GPUs
   size_t preemptions = 0;
   std::vector<std::string> last_notes;
 };

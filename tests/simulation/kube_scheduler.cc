@@ -16,8 +16,8 @@ constexpr Duration kHttpTimeout = 5s;
 }  // namespace
 
 KubeScheduler::KubeScheduler(World& world, ApiServer& server,
-                             std::vector<std::unique_ptr<Replica>>& replicas, int past_us)
-    : world_(world), server_(server), replicas_(replicas), past_us_(past_us) {
+                             std::vector<std::unique_ptr<Replica>>& replicas, int bypass_percent)
+    : world_(world), server_(server), replicas_(replicas), bypass_percent_(bypass_percent) {
   world_.Every(40ms, life_, [this] { Cycle(); });
 }
 
@@ -29,7 +29,7 @@ Replica* KubeScheduler::Leader() {
   return nullptr;
 }
 
-void KubeScheduler::Again(const Uid& uid) {
+void KubeScheduler::RetryLater(const Uid& uid) {
   const auto found = waiting_.find(uid);
   if (found == waiting_.end()) return;
   Waiting& waiting = found->second;
@@ -57,15 +57,15 @@ void KubeScheduler::Cycle() {
   if (chosen == nullptr) return;
   const kube::PodObject pod = *chosen;
   Waiting& waiting = waiting_[pod.meta.uid];
-  if (waiting.pause == Duration::zero() && world_.Chance(static_cast<uint64_t>(past_us_))) {
-    return BindPastUs(pod, waiting);
+  if (waiting.pause == Duration::zero() && world_.Chance(static_cast<uint64_t>(bypass_percent_))) {
+    return BindWithoutExtender(pod, waiting);
   }
   Schedule(pod, waiting);
 }
 
-// As plain kube-scheduler would: it knows nothing of single GPUs.
-void KubeScheduler::BindPastUs(const kube::PodObject& pod, Waiting& waiting) {
-  if (server_.nodes().empty()) return Again(pod.meta.uid);
+// Acts like kube-scheduler without an extender, which does not know single GPUs.
+void KubeScheduler::BindWithoutExtender(const kube::PodObject& pod, Waiting& waiting) {
+  if (server_.nodes().empty()) return RetryLater(pod.meta.uid);
   auto node = server_.nodes().begin();
   std::advance(node, world_.random().Below(server_.nodes().size()));
   waiting.busy = true;
@@ -77,25 +77,25 @@ void KubeScheduler::BindPastUs(const kube::PodObject& pod, Waiting& waiting) {
                                             .uid = pod.meta.uid,
                                             .node = name,
                                             .annotations = {}});
-        if (status.ok()) bound_past_us_.insert(pod.meta.uid);
+        if (status.ok()) bypassed_.insert(pod.meta.uid);
         return status;
       },
-      [this, uid = pod.meta.uid](const Status&) { Again(uid); });
+      [this, uid = pod.meta.uid](const Status&) { RetryLater(uid); });
 }
 
 void KubeScheduler::Schedule(const kube::PodObject& pod, Waiting& waiting) {
   Replica* leader = Leader();
-  if (leader == nullptr) return Again(pod.meta.uid);
+  if (leader == nullptr) return RetryLater(pod.meta.uid);
   waiting.busy = true;
   const auto answered = std::make_shared<bool>(false);
-  leader->Ask([this, pod, answered, life = std::weak_ptr(life_)](scheduler::Extender* extender) {
-    // The replica reads the request also where nobody waits for the answer any more.
+  leader->Handle([this, pod, answered, life = std::weak_ptr(life_)](scheduler::Extender* extender) {
+    // The replica processes the request even if kube-scheduler no longer waits.
     const Decision decision = extender != nullptr ? Decide(*extender, pod) : Decision();
     if (life.expired() || std::exchange(*answered, true)) return;
     OnDecision(pod, decision);
   });
   world_.After(kHttpTimeout, life_, [this, uid = pod.meta.uid, answered] {
-    if (!std::exchange(*answered, true)) Again(uid);
+    if (!std::exchange(*answered, true)) RetryLater(uid);
   });
 }
 
@@ -115,15 +115,15 @@ KubeScheduler::Decision KubeScheduler::Decide(scheduler::Extender& extender,
     const std::vector<int> scores = extender.Prioritize(fitting);
     size_t best =
         static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-    // Others score, too.
+    // Other score plugins change the result sometimes.
     if (world_.Chance(10)) best = world_.random().Below(scores.size());
     chosen = fits.fitting[best];
   }
   return {.node = std::string(args.names[chosen]), .victims = {}};
 }
 
-// Proposes on each node the pod of the lowest priority, and one more now and then: it counts
-// resources, and knows nothing of single GPUs.
+// Proposes the pod of the lowest priority on each node, and sometimes one more, because
+// kube-scheduler counts resources and does not know single GPUs.
 KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
                                                const kube::PodObject& pod) {
   scheduler::PreemptionArgs args{.pod = pod};
@@ -180,7 +180,7 @@ void KubeScheduler::OnDecision(const kube::PodObject& pod, const Decision& decis
           },
           [](const Status&) {});
     }
-    return Again(pod.meta.uid);
+    return RetryLater(pod.meta.uid);
   }
   BindSoon(pod, decision.node);
 }
@@ -207,13 +207,13 @@ void KubeScheduler::BindSoon(const kube::PodObject& pod, const std::string& node
         const auto once = [this, answered, uid = pod.meta.uid](const Status& status) {
           if (std::exchange(*answered, true)) return;
           if (!status.ok()) world_.Note("not bound: " + uid.str() + ": " + status.message());
-          Again(uid);
+          RetryLater(uid);
         };
         Replica* leader = Leader();
         if (leader == nullptr) return once(Status(Code::kUnavailable, "no replica leads"));
-        // Should the leader crash or stand still, kube-scheduler gives up.
+        // If the leader crashes or is suspended, kube-scheduler times out.
         world_.After(kHttpTimeout, life_, [once] { once(Status(Code::kUnavailable, "timeout")); });
-        leader->Ask(
+        leader->Handle(
             [this, pod, node, once, life = std::weak_ptr(life_)](scheduler::Extender* extender) {
               if (extender == nullptr) return once(Status(Code::kUnavailable, "does not lead"));
               extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},

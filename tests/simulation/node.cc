@@ -15,7 +15,8 @@ using namespace std::chrono_literals;
 
 constexpr std::array kResources = {names::kResourceGpu, names::kResourceGpuMem,
                                    names::kResourceVcudaCore, names::kResourceVcudaMemory};
-// The runtime asks for that long, then the engine says that the container could not be made.
+// The runtime requests a grant for this long; then the engine reports that the container cannot be
+// created.
 constexpr Duration kRuntimePatience = 10s;
 
 }  // namespace
@@ -46,7 +47,7 @@ Node::Node(World& world, ApiServer& server, Truth& truth, const std::string& nam
                                             static_cast<ApiServer::Listener&>(*this), name_);
 }
 
-// What the plugins tell the kubelet, as it hears it.
+// Updates the devices that the plugins report to the kubelet.
 void Node::SetDevices() {
   const auto set = std::make_shared<const agent::DeviceSet>(Published());
   devices_.Set(set);
@@ -63,7 +64,7 @@ const std::vector<std::string>& Node::Healthy(const std::string& resource) {
   return known->second;
 }
 
-void Node::FallIll() {
+void Node::BecomeUnhealthy() {
   const size_t gpu = world_.random().Below(inventory_->gpus.size());
   const auto set = [this, gpu](device::Health health) {
     world_.Note(fmt::format("{} of {} is {}", inventory_->gpus[gpu].uuid, name_,
@@ -75,7 +76,7 @@ void Node::FallIll() {
     Publish();
   };
   set(device::Health::Unhealthy("XID 79"));
-  world_.After(world_.Between(5s, kMostIll), life_, [set] { set(device::Health::Healthy()); });
+  world_.After(world_.Between(5s, kMaxUnhealthy), life_, [set] { set(device::Health::Healthy()); });
 }
 
 void Node::Leave() {
@@ -127,15 +128,14 @@ void Node::Admit(const kube::PodObject& object) {
   for (const kube::Container& spec : pod.object.containers) {
     pod.containers.push_back({.spec = &spec});
     Container& container = pod.containers.back();
-    // As the kubelet walks a Go map.
+    // In random order, like the kubelet's iteration over a Go map.
     std::vector<std::pair<std::string, std::string>> limits(spec.limits.begin(), spec.limits.end());
     world_.random().Shuffle(limits);
     for (const auto& [resource, amount] : limits) {
       if (std::find(kResources.begin(), kResources.end(), resource) == kResources.end()) continue;
       const Status status = Allocate(pod, container, resource, std::stoll(amount));
       if (status.ok()) continue;
-      world_.Note(
-          fmt::format("{} does not admit {}: {}", name_, object.meta.uid, status.message()));
+      world_.Note(fmt::format("{} rejects {}: {}", name_, object.meta.uid, status.message()));
       pods_.erase(object.meta.uid);
       return SetPhase(object.meta.uid, kube::PodPhase::kFailed);
     }
@@ -191,29 +191,30 @@ Status Node::Allocate(Pod& pod, Container& container, const std::string& resourc
   return {};
 }
 
-// The next init container, or all others.
+// Starts the next init container, or all other containers.
 void Node::StartNext(Pod& pod) {
   if (pod.stopping) return;
   for (size_t i = 0; i < pod.containers.size(); ++i) {
     Container& container = pod.containers[i];
     const bool init = container.spec->kind == kube::ContainerKind::kInit;
     if (container.tokens.empty()) container.ran = true;
-    if (container.ran || container.asking) {
+    if (container.ran || container.requesting) {
       if (init && !container.ran) return;
       continue;
     }
-    container.asking = true;
-    world_.After(world_.Between(20ms, 1500ms), pod.life, [this, &pod, i] { Ask(pod, i); });
+    container.requesting = true;
+    world_.After(world_.Between(20ms, 1500ms), pod.life, [this, &pod, i] { RequestGrant(pod, i); });
     if (init) return;
   }
 }
 
-void Node::Ask(Pod& pod, size_t number) {
+void Node::RequestGrant(Pod& pod, size_t number) {
   if (pod.stopping) return;
   const Container& container = pod.containers[number];
   const auto answered = std::make_shared<bool>(false);
   const auto again = [this, &pod, number] {
-    world_.After(world_.Between(1s, 5s), pod.life, [this, &pod, number] { Ask(pod, number); });
+    world_.After(world_.Between(1s, 5s), pod.life,
+                 [this, &pod, number] { RequestGrant(pod, number); });
   };
   agent_->Grant({.pod_uid = pod.object.meta.uid,
                  .pod_namespace = pod.object.meta.ns,
@@ -225,10 +226,10 @@ void Node::Ask(Pod& pod, size_t number) {
                   if (life.expired() || std::exchange(*answered, true) || pod.stopping) return;
                   if (grant.ok()) return Run(pod, number, *grant);
                   Container& refused = pod.containers[number];
-                  if (refused.refusal != grant.status().message()) {
-                    refused.refusal = grant.status().message();
-                    world_.Note(fmt::format("refused {}/{}: {}", pod.object.meta.uid,
-                                            refused.spec->name, refused.refusal));
+                  if (refused.rejection != grant.status().message()) {
+                    refused.rejection = grant.status().message();
+                    world_.Note(fmt::format("rejected {}/{}: {}", pod.object.meta.uid,
+                                            refused.spec->name, refused.rejection));
                   }
                   again();
                 });
@@ -239,7 +240,7 @@ void Node::Ask(Pod& pod, size_t number) {
 
 void Node::Run(Pod& pod, size_t number, const grant::Grant& grant) {
   Container& container = pod.containers[number];
-  container.refusal.clear();
+  container.rejection.clear();
   const Uid uid = pod.object.meta.uid;
   const kube::PodObject* now = server_.Find(uid);
   truth_.Starts(now != nullptr ? *now : pod.object, container.spec->name, grant);
@@ -252,15 +253,16 @@ void Node::Run(Pod& pod, size_t number, const grant::Grant& grant) {
   }
   container.ran = true;
   if (!world_.Chance(10)) return;
-  // Its program ends, and the kubelet starts it again.
+  // The program ends, and the kubelet starts it again.
   world_.After(world_.Between(1s, 30s), pod.life, [this, &pod, number, uid] {
     if (pod.stopping) return;
     truth_.Ends(uid, pod.containers[number].spec->name);
-    Ask(pod, number);
+    RequestGrant(pod, number);
   });
 }
 
-// Deleted by force: the kubelet gives its ids to others at once, and then ends its containers.
+// The pod was deleted by force: the kubelet gives its ids to other pods at once, and then stops its
+// containers.
 void Node::OnPodGone(const kube::PodObject& last) {
   if (Pod* pod = Find(last.meta.uid)) pod->forgotten = true;
   Stop(last.meta.uid);
@@ -273,7 +275,7 @@ void Node::Stop(const Uid& uid) {
     return Delete(uid);
   }
   if (std::exchange(pod->stopping, true)) return;
-  // Some hang in the driver for longer than the agent waits.
+  // Some processes hang in the driver for longer than the agent waits.
   const bool hangs = pod->forgotten && world_.Chance(20);
   const Duration takes = hangs ? world_.Between(20s, 50s) : world_.Between(10ms, 3s);
   world_.After(takes, pod->life, [this, pod, uid] {
@@ -314,7 +316,7 @@ void Node::SetPhase(const Uid& uid, kube::PodPhase phase) {
       });
 }
 
-// From its admission until its sandbox is gone a pod has a process.
+// A pod has a process from its admission until its sandbox is removed.
 void Node::Read(agent::PodProcesses::Done done) {
   world_.After(world_.Between(1ms, 20ms), life_, [this, done = std::move(done)] {
     agent::ProcessSightings seen;
@@ -326,7 +328,7 @@ void Node::Read(agent::PodProcesses::Done done) {
 
 void Node::List(agent::PodResources::Done done) {
   world_.After(world_.Between(1ms, 20ms), life_, [this, done = std::move(done)] {
-    if (world_.Chance(2)) return done(Status(Code::kUnavailable, "the kubelet does not answer"));
+    if (world_.Chance(2)) return done(Status(Code::kUnavailable, "no response from the kubelet"));
     agent::PodDevices listed;
     for (const auto& [uid, pod] : pods_) {
       if (pod->forgotten) continue;
@@ -348,7 +350,7 @@ std::vector<std::string> Node::stuck() const {
   for (const auto& [uid, pod] : pods_) {
     for (const Container& container : pod->containers) {
       if (!container.ran)
-        all.push_back(uid.str() + "/" + container.spec->name + ": " + container.refusal);
+        all.push_back(uid.str() + "/" + container.spec->name + ": " + container.rejection);
     }
   }
   return all;

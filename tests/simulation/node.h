@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One node: its kubelet, which admits pods, gives device ids away as it likes and starts containers
-// by the engine and the runtime, and its agent. The kubelet is a stand-in with the real one's
-// habits that matter here: ids at random, one pod after the other, an init container's ids used
-// again, failed allocations fail the pod for good, containers stop some time after the pod is
-// deleted.
+// One node with its agent and a fake kubelet, which admits pods, chooses device ids and starts
+// containers. The fake has the relevant behavior of the real kubelet: random ids, one pod at a
+// time, reuse of an init container's ids, a failed allocation fails the pod permanently, and
+// containers stop some time after their pod was deleted.
 #pragma once
 
 #include <map>
@@ -31,15 +30,15 @@ class Node final : private ApiServer::Listener,
 
   Agent& agent() { return *agent_; }
   const std::string& name() const { return name_; }
-  // One GPU falls ill for a while.
-  static constexpr Duration kMostIll = std::chrono::seconds(20);
-  void FallIll();
-  // Its Node object is deleted, and made anew by its kubelet.
+  // Makes one GPU unhealthy for a while.
+  static constexpr Duration kMaxUnhealthy = std::chrono::seconds(20);
+  void BecomeUnhealthy();
+  // Deletes the Node object; the kubelet creates it again.
   void Leave();
   void Join();
-  // Pods whose containers all run or have ended well.
+  // Number of admitted pods.
   size_t pods() const { return pods_.size(); }
-  // Containers that wait for a grant, with the last refusal.
+  // Containers that wait for a grant, with the last rejection.
   std::vector<std::string> stuck() const;
 
  private:
@@ -47,15 +46,15 @@ class Node final : private ApiServer::Listener,
     const kube::Container* spec = nullptr;
     std::map<std::string, std::vector<std::string>> ids;  // by resource
     std::vector<grant::Token> tokens;
-    bool asking = false;
+    bool requesting = false;
     bool ran = false;
-    std::string refusal;
+    std::string rejection;
   };
   struct Pod {
     kube::PodObject object;
     std::vector<Container> containers;
     bool stopping = false;
-    bool forgotten = false;  // deleted by force: its ids are free, its containers still end
+    bool forgotten = false;  // deleted by force: its ids are free while its containers still end
     Life life = Born();
   };
 
@@ -75,7 +74,7 @@ class Node final : private ApiServer::Listener,
   const std::vector<std::string>& Healthy(const std::string& resource);
   std::unordered_set<std::string> InUse(const std::string& resource) const;
   void StartNext(Pod& pod);
-  void Ask(Pod& pod, size_t number);
+  void RequestGrant(Pod& pod, size_t number);
   void Run(Pod& pod, size_t number, const grant::Grant& grant);
   void Stop(const Uid& uid);
   void SetPhase(const Uid& uid, kube::PodPhase phase);
@@ -89,11 +88,10 @@ class Node final : private ApiServer::Listener,
   std::shared_ptr<device::NodeInventory> inventory_;
   agent::WithheldGpus withheld_;
   agent::DeviceSetHolder devices_;
-  std::map<std::string, std::vector<std::string>>
-      healthy_;  // ids by resource, once they are needed
+  std::map<std::string, std::vector<std::string>> healthy_;  // ids by resource, computed on demand
   std::shared_ptr<const agent::NodeUse> use_ = std::make_shared<const agent::NodeUse>();
   std::map<Uid, std::unique_ptr<Pod>> pods_;  // admitted
-  std::set<Uid> seen_;                        // that were looked at
+  std::set<Uid> seen_;                        // already processed
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<ApiServer::Feed> feed_;
   const Life life_ = Born();

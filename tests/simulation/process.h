@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The task runner of one simulated process, which can stand still, as under SIGSTOP or on a stalled
-// machine, and can crash. While it stands still time goes on: when it resumes, all that was due
-// happens at once, and what it received meanwhile is read.
-// Threads: one.
+// The task runner of one simulated process, which can crash and can be suspended, as by SIGSTOP or
+// on a stalled machine. Time continues meanwhile: on resume all due tasks run at once, and received
+// messages are read. Threads: one.
 #pragma once
 
 #include <utility>

@@ -24,7 +24,7 @@ Replica::~Replica() { Stop(); }
 
 std::unique_ptr<kube::Client> Replica::ClientFor(size_t in_flight, Duration deadline) {
   const auto term = [leading = leading_] { return leading->term(); };
-  const kube::Config config;  // a temporary makes GCC 12 warn of uninitialized members
+  const kube::Config config;  // with a temporary GCC 12 warns of uninitialized members
   return std::make_unique<kube::Client>(
       *process_, std::make_unique<Connection>(world_, server_, *process_, term), config,
       kube::ClientOptions{
@@ -36,10 +36,10 @@ void Replica::Start() {
   leading_ = std::make_shared<Leading>();
   const kube::BeforeSend check_leading = [leading = leading_] {
     return leading->term() != 0 ? Status::Ok()
-                                : Error(Code::kFailedPrecondition, "does not lead any more");
+                                : Error(Code::kFailedPrecondition, "no longer leads");
   };
   feed_ = ClientFor(8, 60s);
-  // Few at once, so that bindings queue.
+  // Few concurrent requests, so that bindings queue.
   bind_ = ClientFor(2, scheduler::kBindDeadline);
   lease_client_ = ClientFor(1, 5s);
   endpoint_client_ = ClientFor(1, 2s);
@@ -72,13 +72,13 @@ void Replica::Crash() {
   if (!process_) return;
   world_.Note(fmt::format("scheduler {} crashes", number_));
   Stop();
-  // Another process with the same number knows nothing.
+  // The next process has no state of the old one.
   world_.After(world_.Between(100ms, 5s), life_, [this] { Start(); });
 }
 
 void Replica::Freeze(Duration time) {
   if (!process_ || process_->frozen()) return;
-  world_.Note(fmt::format("scheduler {} stands still", number_));
+  world_.Note(fmt::format("scheduler {} is suspended", number_));
   process_->Freeze(time);
 }
 
@@ -87,9 +87,10 @@ void Replica::Tick() {
   process_->PostDelayed(1s, [this] { Tick(); });
 }
 
-void Replica::Ask(std::function<void(scheduler::Extender*)> ask) {
+void Replica::Handle(std::function<void(scheduler::Extender*)> request) {
   if (!process_) return;
-  process_->Post([this, ask = std::move(ask)] { ask(decides() ? &term_->extender() : nullptr); });
+  process_->Post(
+      [this, request = std::move(request)] { request(decides() ? &term_->extender() : nullptr); });
 }
 
 uint64_t Replica::repairs() const {
@@ -111,7 +112,8 @@ void Replica::OnStartedLeading() {
        .clock = world_.clock(),
        .metrics = metrics_,
        .may_write = [this] { return elector_->leading(); },
-       .tell = [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {},
+       .record_event = [](const kube::PodObject&, kube::EventKind, std::string_view,
+                          const std::string&) {},
        .synced =
            [this] {
              endpoint_ = std::make_unique<scheduler::LeaderEndpoint>(
@@ -129,7 +131,7 @@ void Replica::OnStartedLeading() {
 }
 
 void Replica::OnStoppedLeading(const Status& why) {
-  world_.Note(fmt::format("scheduler {} leads no more: {}", number_, why.message()));
+  world_.Note(fmt::format("scheduler {} no longer leads: {}", number_, why.message()));
   endpoint_.reset();
   term_.reset();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two replicas of the scheduler, of which one leads at a time, and kube-scheduler, which asks the
-// one that the EndpointSlice names about one pod after the other, and binds while it goes on. A
-// replica is the product's own code but for its sockets: LeaderElector on a Lease, Client with its
-// queue, Informer, Term with ledger, binder, extender and repair, and LeaderEndpoint.
+// Two replicas of the scheduler, one of which leads, and kube-scheduler, which schedules one pod at
+// a time with the replica in the EndpointSlice, and binds concurrently. A replica is the product's
+// code without sockets: LeaderElector on a Lease, Client with its queue, Informer, Term with
+// ledger, binder, extender and repair, and LeaderEndpoint.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,10 @@
 #include "src/kube/client.h"
 #include "src/kube/leader_election.h"
 #include "src/kube/lease.h"
-#include "src/scheduler/kube_binding_api.h"
+#include "src/scheduler/binder.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
+#include "src/scheduler/repair.h"
 #include "src/scheduler/term.h"
 #include "tests/simulation/api_server.h"
 #include "tests/simulation/connection.h"
@@ -33,13 +34,13 @@ class Replica final : private kube::LeaderElector::Delegate {
   ~Replica() override;
 
   void Crash();
-  // Stands still for that long, and then goes on as if nothing had been.
+  // Suspends the process for this long.
   void Freeze(Duration time);
   bool frozen() const { return process_ && process_->frozen(); }
   std::string address() const { return fmt::format("10.0.0.{}", number_ + 1); }
-  // Calls `ask` once the process has read the request, with null where it cannot decide; never
-  // where it crashes before.
-  void Ask(std::function<void(scheduler::Extender*)> ask);
+  // Calls `request` once the process has read it, with null if it cannot decide; never if it
+  // crashes before.
+  void Handle(std::function<void(scheduler::Extender*)> request);
 
   bool decides() const { return term_ && term_->synced() && elector_->leading(); }
   const ledger::ClusterLedger& ledger() const { return term_->ledger(); }
@@ -54,14 +55,14 @@ class Replica final : private kube::LeaderElector::Delegate {
   void OnStartedLeading() override;
   void OnStoppedLeading(const Status& why) override;
   void OnLeader(const std::string&) override {}
-  void OnTrouble(const Status&) override {}
+  void OnError(const Status&) override {}
 
   World& world_;
   ApiServer& server_;
   const int number_;
   int runs_ = 0;
   scheduler::SchedulerMetrics metrics_;
-  // Of one process. The server's tasks may outlive it and ask in which term it leads.
+  // State of one process. The server's tasks may outlive it and read its term.
   struct Leading {
     kube::LeaderElector* elector = nullptr;
     int terms = 0;
@@ -81,12 +82,12 @@ class Replica final : private kube::LeaderElector::Delegate {
 
 class KubeScheduler {
  public:
-  // `past_us`: percent of pods that are bound without asking anybody.
+  // `bypass_percent`: percent of pods that are bound without the extender.
   KubeScheduler(World& world, ApiServer& server, std::vector<std::unique_ptr<Replica>>& replicas,
-                int past_us);
+                int bypass_percent);
 
-  // Pods that it bound itself, without an assignment.
-  const std::set<Uid>& bound_past_us() const { return bound_past_us_; }
+  // Pods that were bound without the extender, so without an assignment.
+  const std::set<Uid>& bypassed() const { return bypassed_; }
   size_t preemptions() const { return preemptions_; }
 
  private:
@@ -94,11 +95,11 @@ class KubeScheduler {
     MonotonicTime next;
     Duration pause{};
     bool busy = false;
-    uint64_t seen = 0;  // in which cycle
+    uint64_t seen = 0;  // last cycle in which the pod waited
   };
   struct Decision {
     std::string node;
-    std::vector<Uid> victims;  // to be evicted from `node`
+    std::vector<Uid> victims;  // to evict from `node`
   };
 
   void Cycle();
@@ -108,17 +109,17 @@ class KubeScheduler {
   void OnDecision(const kube::PodObject& pod, const Decision& decision);
   void Nominate(const Uid& uid, const std::string& node);
   void BindSoon(const kube::PodObject& pod, const std::string& node);
-  void BindPastUs(const kube::PodObject& pod, Waiting& waiting);
-  void Again(const Uid& uid);
+  void BindWithoutExtender(const kube::PodObject& pod, Waiting& waiting);
+  void RetryLater(const Uid& uid);
   Replica* Leader();
 
   World& world_;
   ApiServer& server_;
   std::vector<std::unique_ptr<Replica>>& replicas_;
-  const int past_us_;
+  const int bypass_percent_;
   std::unordered_map<Uid, Waiting> waiting_;
   uint64_t cycle_ = 0;
-  std::set<Uid> bound_past_us_;
+  std::set<Uid> bypassed_;
   size_t preemptions_ = 0;
   const Life life_ = Born();
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 300 histories, each from its seed. A failing one is played again, and told, by
-//   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*TellsOne*'
+//   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*ReplaysOne*'
 // More of them:
 //   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysMany*'
 // with TESSERA_SIMULATION_FROM=<seed>.
@@ -21,8 +21,8 @@ constexpr uint64_t kHistoriesEach = 15;
 #endif
 
 HistoryOptions OptionsOf(uint64_t seed) {
-  // Every second one has pods that come past the scheduler.
-  return {.seed = seed, .past_us = seed % 2 == 0 ? 0 : 15};
+  // In every second history some pods bypass the scheduler.
+  return {.seed = seed, .bypass_percent = seed % 2 == 0 ? 0 : 15};
 }
 
 std::string Told(const Outcome& outcome) {
@@ -31,7 +31,7 @@ std::string Told(const Outcome& outcome) {
   return text;
 }
 
-// Crashes are what this is about; the log need not tell each of them.
+// Suppresses the log, because histories contain many expected crashes.
 class SimulationTest : public ::testing::TestWithParam<uint64_t> {
  protected:
   ScopedLogSinkForTest quiet_{[](std::string_view) {}};
@@ -65,12 +65,12 @@ TEST(HistoryTest, ASeedRepeatsItself) {
   }
 }
 
-TEST(HistoryTest, TellsOneSeed) {
+TEST(HistoryTest, ReplaysOneSeed) {
   const char* seed = std::getenv("TESSERA_SIMULATION_SEED");
   if (seed == nullptr) GTEST_SKIP() << "TESSERA_SIMULATION_SEED names no seed";
   const Outcome outcome = Play(OptionsOf(std::strtoull(seed, nullptr, 10)));
   std::printf(
-      "%s%zu events, %zu containers, %zu grants before the API server was heard of, "
+      "%s%zu events, %zu containers, %zu grants before the API server was reached, "
       "%zu stale bindings, %zu repairs, %zu preemptions\n",
       Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory, outcome.stale,
       outcome.repairs, outcome.preemptions);

@@ -40,12 +40,12 @@ void Truth::CheckGpu(const std::string& uuid) {
       ++holders;
       milli += device.milli;
       whole += device.milli == 1000;
-      // A whole GPU has no limit: all of its memory goes with it.
+      // A whole GPU has no limit and includes all of its memory.
       bytes += device.milli == 1000 ? kGpuBytes : device.bytes;
     }
   }
   if (milli > 1000 || bytes > kGpuBytes || (whole > 0 && holders > 1)) {
-    world_.Fail(fmt::format("{} is given out twice: {} holders, {} thousandths, {} bytes", uuid,
+    world_.Fail(fmt::format("{} is oversubscribed: {} holders, {} thousandths, {} bytes", uuid,
                             holders, milli, bytes));
   }
 }
@@ -53,7 +53,7 @@ void Truth::CheckGpu(const std::string& uuid) {
 void Truth::CheckAssigned(const kube::PodObject& pod, const std::string& container,
                           const grant::Grant& grant) {
   const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
-  if (text == pod.meta.annotations.end()) return;  // came past the scheduler
+  if (text == pod.meta.annotations.end()) return;  // bypassed the scheduler
   const Result<device::Assignment> assignment = device::DecodeAssignment(text->second);
   if (!assignment.ok()) return world_.Fail("assignment of " + pod.meta.uid.str());
   const auto shares = assignment->containers.find(container);

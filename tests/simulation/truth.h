@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What containers really run on, whoever believes what: the judge of a history.
+// The GPUs on which containers really run. Checks the invariants of a history, independently of all
+// ledgers.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,12 @@ class Truth {
  public:
   explicit Truth(World& world) : world_(world) {}
 
-  // A container begins with what it was granted. Judged: no GPU is given out beyond what it has, a
-  // whole one excludes all others, the container has the GPUs that its pod was bound with and as
-  // much of them, and a container that starts again has what it had.
+  // A container starts with its grant. Checks that no GPU is oversubscribed, that a whole GPU has
+  // one holder, that the container has the GPUs and amounts of its pod's assignment, and that a
+  // restarted container has its previous GPUs.
   void Starts(const kube::PodObject& pod, const std::string& container, const grant::Grant& grant);
   void Ends(const Uid& uid, const std::string& container);
-  // The pod is gone for good.
+  // The pod was deleted.
   void Forget(const Uid& uid) { had_.erase(uid); }
 
   size_t running() const { return running_.size(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, chance and memory of one simulated history. Everything in it runs on one task runner with
-// virtual time and draws from one seed, so a history repeats itself to the last step.
+// Virtual time, random numbers and the log of one simulated history. Everything runs on one task
+// runner and draws from one seed, so a history is reproducible to the last step.
 //
 // Threads: one.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tessera::simulation {
 
-// A process that can crash: what was planned for it does not happen once it is dead.
+// The lifetime of a process that can crash: its tasks do not run after its death.
 using Life = std::shared_ptr<const bool>;
 inline Life Born() { return std::make_shared<const bool>(true); }
 
@@ -28,7 +28,7 @@ class World {
   FakeTaskRunner& runner() { return runner_; }
   const Clock& clock() const { return runner_.clock(); }
   Random& random() { return random_; }
-  // `percent` of the times.
+  // True with a probability of `percent`.
   bool Chance(uint64_t percent) { return random_.Below(100) < percent; }
   Duration Between(Duration low, Duration high) {
     return low + Duration(random_.Below(static_cast<uint64_t>((high - low).count()) + 1));
@@ -36,23 +36,23 @@ class World {
 
   void After(Duration delay, const Life& life, std::function<void()> task) {
     runner_.PostDelayed(delay, [weak = std::weak_ptr(life), task = std::move(task)] {
-      // Not held while it runs: a task may be the process's last.
+      // Not locked while it runs, because the task may end the process.
       if (!weak.expired()) task();
     });
   }
-  // Again and again, with a pause of a quarter more or less than `period`.
+  // Runs the task periodically, with intervals of 75 to 125 % of `period`.
   void Every(Duration period, const Life& life, std::function<void()> task) {
     Every(period, life, std::make_shared<const std::function<void()>>(std::move(task)));
   }
 
-  // What happens, for whoever must find out why.
+  // Records a line for debugging.
   void Note(std::string line);
   const std::deque<std::string>& notes() const { return notes_; }
-  // Of all that was noted: two runs of one seed have the same.
+  // Hash of all notes; equal in two runs of one seed.
   uint64_t fingerprint() const { return fingerprint_; }
   size_t events() const { return events_; }
 
-  // What must never happen has.
+  // Records the violation of an invariant.
   void Fail(std::string why);
   const std::string& failure() const { return failure_; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Templates of the chart (deploy/chart/templates) whose objects depend on no value, for tests. The
-// tree is the one that the test was built from, or the folder that TESSERA_SOURCE_DIR names if the
-// test runs on another machine.
+// source tree is the one of the build, or the directory in TESSERA_SOURCE_DIR if the test runs on
+// another machine.
 #pragma once
 
 #include <string>

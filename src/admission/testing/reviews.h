@@ -18,10 +18,10 @@ using Texts = std::map<std::string, std::string, std::less<>>;
 // A pod "p" with one container "main".
 Json PodJson(const Texts& limits, const Texts& annotations = {});
 
-// By a user of the namespace "ml".
+// A request of a user in namespace "ml".
 AdmissionRequest CreateOf(Json pod);
 AdmissionRequest UpdateOf(Json before, Json after);
-// The body that the API server posts for it.
+// The body that the API server would post.
 std::string ReviewOf(const AdmissionRequest& request);
 
 }  // namespace tessera::admission::testing

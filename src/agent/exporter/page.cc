@@ -21,9 +21,9 @@ struct GpuOnPage {
   const XidCounts* xids = nullptr;      // null: none so far
 };
 
-using Labels = std::map<std::string_view, std::string>;
+using MetricLabels = std::map<std::string_view, std::string>;
 
-Labels ContainerLabels(const ContainerName& who, const LabelStyle& style) {
+MetricLabels ContainerLabels(const ContainerName& who, const LabelStyle& style) {
   if (style.old_names) {
     return {{"container_name", who.container},
             {"pod_namespace", who.pod_namespace},
@@ -37,7 +37,7 @@ std::string ModelLabel(std::string model, const LabelStyle& style) {
   return MetricLabel("modelName", model);
 }
 
-std::string TextOf(const Labels& labels) {
+std::string TextOf(const MetricLabels& labels) {
   std::string text;
   for (const auto& [name, value] : labels) text.append(",").append(MetricLabel(name, value));
   return text;
@@ -58,9 +58,9 @@ std::string EscapeHelp(std::string_view help) {
   return text;
 }
 
-class Page {
+class PageWriter {
  public:
-  Page(const PageOptions& options, const HoldersByUuid& holders, const XidsByUuid& xids)
+  PageWriter(const PageOptions& options, const HoldersByUuid& holders, const XidsByUuid& xids)
       : options_(options), holders_(holders), xids_(xids) {}
 
   void AddGpu(const GpuSample& sample) {
@@ -93,8 +93,8 @@ class Page {
   }
 
  private:
-  Labels FieldLabels(const GpuSample& sample) const {
-    Labels labels;
+  MetricLabels FieldLabels(const GpuSample& sample) const {
+    MetricLabels labels;
     for (size_t i = 0; i < options_.counters->size(); ++i) {
       const CounterSpec& counter = (*options_.counters)[i];
       if (!counter.is_label()) continue;
@@ -155,7 +155,7 @@ class Page {
     if (!options_.knows_xids) return;
     const uint64_t code = gpu.xids == nullptr ? 0 : gpu.xids->last;
     const gpu::XidInfo* info = gpu::FindXid(code);
-    Labels labels = HolderLabels(gpu);
+    MetricLabels labels = HolderLabels(gpu);
     labels["err_code"] = std::to_string(code);
     labels["err_msg"] = code == 0         ? "No Error"
                         : info == nullptr ? "Unknown Error"
@@ -163,7 +163,8 @@ class Page {
     Write(gpu, TextOf(labels), std::to_string(code));
   }
 
-  void WriteXids(const GpuOnPage& gpu, const std::map<uint64_t, uint64_t>& counts, Labels labels) {
+  void WriteXids(const GpuOnPage& gpu, const std::map<uint64_t, uint64_t>& counts,
+                 MetricLabels labels) {
     if (!options_.knows_xids) return;
     labels.merge(HolderLabels(gpu));
     for (const auto& [code, count] : counts) {
@@ -172,9 +173,9 @@ class Page {
     }
   }
 
-  Labels HolderLabels(const GpuOnPage& gpu) const {
+  MetricLabels HolderLabels(const GpuOnPage& gpu) const {
     const bool is_whole = gpu.holders != nullptr && gpu.holders->whole;
-    return is_whole ? ContainerLabels(*gpu.holders->whole, options_.style) : Labels();
+    return is_whole ? ContainerLabels(*gpu.holders->whole, options_.style) : MetricLabels();
   }
 
   void Write(const GpuOnPage& gpu, std::string_view labels, std::string_view value) {
@@ -201,7 +202,7 @@ class Page {
 std::string RenderPage(const PageOptions& options,
                        const std::vector<std::shared_ptr<const GpuSample>>& gpus,
                        const HoldersByUuid& holders, const XidsByUuid& xids) {
-  Page page(options, holders, xids);
+  PageWriter page(options, holders, xids);
   for (const auto& gpu : gpus) page.AddGpu(*gpu);
   return page.Render();
 }

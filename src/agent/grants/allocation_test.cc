@@ -55,13 +55,14 @@ class AllocationTest : public ::testing::Test {
     return TokenAnswers(kResource, TokenAnswers::Ids::kGpus, &signer_, &clock_);
   }
   // As a whole answer of binding: allocate, where the GPUs are those of the ids.
-  Result<Allocation> AtAllocate(const Ids& ids, bool device_specs = false) {
+  Result<ContainerAllocation> AtAllocate(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
     const BoundAnswers answers(
         kResource, std::make_unique<TokenAnswers>(Late()),
         {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
-    Result<Allocation> got = Status(Code::kAborted, "later");
-    answers.Answer(set_, ids, [&](Result<Allocation> allocation) { got = std::move(allocation); });
+    Result<ContainerAllocation> got = Status(Code::kAborted, "later");
+    answers.Answer(set_, ids,
+                   [&](Result<ContainerAllocation> allocation) { got = std::move(allocation); });
     return got;
   }
 
@@ -140,7 +141,8 @@ class AllocationOracleTest : public AllocationTest {
     return {};
   }
 
-  static void ExpectSame(const std::string& name, const Json& theirs, const Allocation& ours) {
+  static void ExpectSame(const std::string& name, const Json& theirs,
+                         const ContainerAllocation& ours) {
     const Json& env = *theirs.Find("envs");
     ASSERT_EQ(env.members().size(), ours.env.size()) << name;
     for (const EnvEntry& entry : ours.env)

@@ -48,7 +48,7 @@ const Assignments::Assigned& Assignments::Of(const std::shared_ptr<const PodInfo
   return known.assigned;
 }
 
-const device::ContainerRequest* FindContainerRequest(const device::Request& request,
+const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,
                                                      std::string_view container) {
   const auto found =
       std::find_if(request.containers.begin(), request.containers.end(),

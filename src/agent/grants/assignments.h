@@ -43,7 +43,7 @@ class Assignments {
 };
 
 // Null if the request has no such container, or the container requests no device.
-const device::ContainerRequest* FindContainerRequest(const device::Request& request,
+const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,
                                                      std::string_view container);
 
 }  // namespace tessera::agent

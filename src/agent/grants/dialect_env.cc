@@ -5,7 +5,7 @@
 
 namespace tessera::agent {
 
-std::map<std::string, std::string> DialectEnv(const device::Request& request,
+std::map<std::string, std::string> DialectEnv(const device::DeviceRequest& request,
                                               const device::ContainerRequest& container,
                                               const std::vector<device::DeviceShare>& shares,
                                               const device::NodeInventory& inventory,

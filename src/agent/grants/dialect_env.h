@@ -19,7 +19,7 @@ struct DialectSettings {
   bool isolation_disabled = false;                             // the node's label
 };
 
-std::map<std::string, std::string> DialectEnv(const device::Request& request,
+std::map<std::string, std::string> DialectEnv(const device::DeviceRequest& request,
                                               const device::ContainerRequest& container,
                                               const std::vector<device::DeviceShare>& shares,
                                               const device::NodeInventory& inventory,

@@ -22,7 +22,7 @@ void Send(int fd, const Result<grant::Grant>& reply) {
   (void)::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void LogAnswer(const grant::Request& request, const Result<grant::Grant>& reply) {
+void LogAnswer(const grant::GrantRequest& request, const Result<grant::Grant>& reply) {
   const std::string pod = request.pod_namespace + "/" + request.pod_name;
   if (!reply.ok()) {
     return Log(Severity::kWarning, "refused a grant",
@@ -128,13 +128,13 @@ void GrantServer::Dispatch(uint64_t id, Connection* connection) {
   connection->handling = true;
   connection->asked = runner_->clock().Now();
   runner_->Unwatch(connection->fd.get());
-  const Result<grant::Request> request = grant::DecodeRequest(connection->received);
+  const Result<grant::GrantRequest> request = grant::DecodeRequest(connection->received);
   if (!request.ok()) return Answer(id, request.status());
   connection->received.clear();
   handler_(*request,
            [this, id, weak = weak_.Get(), request = *request](const Result<grant::Grant>& reply) {
              if (!weak) return;
-             if (request.kind == grant::Request::Kind::kGrant) LogAnswer(request, reply);
+             if (request.kind == grant::GrantRequest::Kind::kGrant) LogAnswer(request, reply);
              Answer(id, reply);
            });
 }

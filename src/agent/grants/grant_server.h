@@ -32,7 +32,7 @@ class GrantServer {
  public:
   using Reply = std::function<void(Result<grant::Grant>)>;
   // Calls `reply` once, on the runner, now or later.
-  using Handler = std::function<void(const grant::Request& request, Reply reply)>;
+  using Handler = std::function<void(const grant::GrantRequest& request, Reply reply)>;
 
   GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetrics* metrics, Handler handler);
   ~GrantServer();

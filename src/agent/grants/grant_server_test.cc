@@ -49,7 +49,7 @@ class GrantServerTest : public ::testing::Test {
   GrantServer server_{&runner_,
                       {.connections = 4, .request = 5s, .uid = ::geteuid()},
                       &metrics_,
-                      [this](const grant::Request&, GrantServer::Reply reply) {
+                      [this](const grant::GrantRequest&, GrantServer::Reply reply) {
                         if (hold_) return waiting_.push_back(std::move(reply));
                         grant::Grant grant;
                         grant.agent_version = "here";
@@ -82,7 +82,7 @@ TEST_F(GrantServerTest, LogsWhatWasGrantedAndWhyNot) {
   const auto ask = [&](const Result<grant::Grant>& reply) {
     log.clear();
     const Fd client = Connect();
-    Send(client, grant::Frame(grant::EncodeRequest({.kind = grant::Request::Kind::kGrant,
+    Send(client, grant::Frame(grant::EncodeRequest({.kind = grant::GrantRequest::Kind::kGrant,
                                                     .pod_uid = Uid("u"),
                                                     .pod_namespace = "ns",
                                                     .pod_name = "p",
@@ -102,7 +102,7 @@ TEST_F(GrantServerTest, LogsWhatWasGrantedAndWhyNot) {
 
 TEST_F(GrantServerTest, RefusesAnotherUser) {
   GrantServer strict(&runner_, {.uid = ::geteuid() + 1}, &metrics_,
-                     [](const grant::Request&, const GrantServer::Reply&) { FAIL(); });
+                     [](const grant::GrantRequest&, const GrantServer::Reply&) { FAIL(); });
   ASSERT_TRUE(strict.Listen(path_).ok());
   const Fd client = Connect();
   Send(client, Ping());
@@ -174,7 +174,7 @@ TEST_F(GrantServerTest, HandlerMayAnswerAfterTheServerIsGone) {
   GrantServer::Reply late;
   {
     GrantServer brief(&runner_, {.uid = ::geteuid()}, &metrics_,
-                      [&](const grant::Request&, GrantServer::Reply reply) { late = reply; });
+                      [&](const grant::GrantRequest&, GrantServer::Reply reply) { late = reply; });
     ASSERT_TRUE(brief.Listen(path_).ok());
     const Fd client = Connect();
     Send(client, Ping());

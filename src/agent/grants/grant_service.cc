@@ -83,8 +83,8 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
 
 GrantService::~GrantService() = default;
 
-void GrantService::Handle(const grant::Request& request, Reply reply) {
-  if (request.kind == grant::Request::Kind::kPing) {
+void GrantService::Handle(const grant::GrantRequest& request, Reply reply) {
+  if (request.kind == grant::GrantRequest::Kind::kPing) {
     grant::Grant pong;
     pong.agent_version = options_.description.version;
     return reply(std::move(pong));
@@ -126,7 +126,7 @@ Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& 
   return Status::Ok();
 }
 
-Result<std::vector<Claim>> GrantService::OpenTokens(const grant::Request& request) const {
+Result<std::vector<Claim>> GrantService::OpenTokens(const grant::GrantRequest& request) const {
   std::vector<Claim> claims;
   for (const grant::Token& token : request.tokens) {
     const auto& served = ServedResources();
@@ -212,7 +212,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanFor(
   }
   if (pods_ == nullptr || !requester.owner_known()) {
     ASSIGN_OR_RETURN(
-        const device::Request request,
+        const device::DeviceRequest request,
         RequestOfTokens(requester.container, question.claims, set->shares().gpu_mem_unit()));
     return PlanLocally(question, request, set);
   }
@@ -241,7 +241,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanFor(
 }
 
 GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
-                                                const device::Request& request,
+                                                const device::DeviceRequest& request,
                                                 const device::ContainerRequest& container,
                                                 const std::vector<device::DeviceShare>& shares,
                                                 const DeviceSet& set) const {
@@ -261,7 +261,7 @@ GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
 }
 
 Result<GrantService::PlannedGrant> GrantService::PlanLocally(
-    const Question& question, const device::Request& request,
+    const Question& question, const device::DeviceRequest& request,
     const std::shared_ptr<const DeviceSet>& set) {
   LocalQuestion local{.pod_uid = question.requester.pod_uid,
                       .request = &request,
@@ -424,7 +424,7 @@ void GrantService::ScheduleTokenCheck() {
     ScheduleTokenCheck();
     const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
       return !pod.second->ended && pod.second->request.ok() &&
-             pod.second->request->asks_for_devices();
+             pod.second->request->requests_devices();
     });
     if (!any) return OnUnredeemed({});
     ended_.List([this](const Result<PodDevices>& listed) {

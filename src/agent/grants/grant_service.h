@@ -99,7 +99,7 @@ class GrantService final : public Pods::Listener {
   };
 
   // Calls `reply` once, now or later, and not after the service is destroyed.
-  void Handle(const grant::Request& request, Reply reply);
+  void Handle(const grant::GrantRequest& request, Reply reply);
   // Decides the request of a caller without tokens.
   void Decide(Question question);
   // Makes `holder` the holder of the grant of `unknown`. Errors of the ledger.
@@ -121,17 +121,17 @@ class GrantService final : public Pods::Listener {
     std::optional<device::Assignment> chosen;
   };
 
-  Result<std::vector<Claim>> OpenTokens(const grant::Request& request) const;
+  Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request) const;
   // REQUIRES: the pod is known, or there is no access to pods.
   void Answer(Question question);
   // Releases the conflicts of pods that are gone, then answers.
   void AnswerAfterRelease(Question question, std::vector<GrantLedger::Conflict> conflicts);
   Result<PlannedGrant> PlanFor(const Question& question,
                                const std::shared_ptr<const DeviceSet>& set);
-  PlannedGrant PlanOf(const Question& question, const device::Request& request,
+  PlannedGrant PlanOf(const Question& question, const device::DeviceRequest& request,
                       const device::ContainerRequest& container,
                       const std::vector<device::DeviceShare>& shares, const DeviceSet& set) const;
-  Result<PlannedGrant> PlanLocally(const Question& question, const device::Request& request,
+  Result<PlannedGrant> PlanLocally(const Question& question, const device::DeviceRequest& request,
                                    const std::shared_ptr<const DeviceSet>& set);
   Result<grant::Grant> Bind(const Question& question, const PlannedGrant& planned,
                             const DeviceSet& set);

@@ -73,11 +73,11 @@ class GrantServiceTest : public ::testing::Test {
 
   Result<grant::Grant> Ask(const std::string& pod, const std::string& token,
                            const std::string& container = "main", const Uid& uid = Uid()) {
-    grant::Request request{.pod_uid = uid.empty() ? Uid("uid-" + pod) : uid,
-                           .pod_namespace = "default",
-                           .pod_name = pod,
-                           .container = container,
-                           .tokens = {{grant::TokenVariable(kWhole), token}}};
+    grant::GrantRequest request{.pod_uid = uid.empty() ? Uid("uid-" + pod) : uid,
+                                .pod_namespace = "default",
+                                .pod_name = pod,
+                                .container = container,
+                                .tokens = {{grant::TokenVariable(kWhole), token}}};
     auto answer = std::make_shared<std::optional<Result<grant::Grant>>>();
     service_->Handle(request, [answer](Result<grant::Grant> reply) { *answer = std::move(reply); });
     runner_.RunUntilIdle();
@@ -134,11 +134,11 @@ TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
 }
 
 TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
-  grant::Request request{.pod_uid = Uid("u"),
-                         .pod_namespace = "n",
-                         .pod_name = "p",
-                         .container = "c",
-                         .tokens = {{"TESSERA_GRANT_ACME_COM_GPU", Allocate({"GPU-1"})}}};
+  grant::GrantRequest request{.pod_uid = Uid("u"),
+                              .pod_namespace = "n",
+                              .pod_name = "p",
+                              .container = "c",
+                              .tokens = {{"TESSERA_GRANT_ACME_COM_GPU", Allocate({"GPU-1"})}}};
   Status status;
   service_->Handle(request, [&](const Result<grant::Grant>& reply) { status = reply.status(); });
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
@@ -261,7 +261,7 @@ TEST_F(GrantServiceTest, MakesNoCallOfTheKubeletWithoutGrants) {
 
 TEST_F(GrantServiceTest, PingAnswersWithTheVersion) {
   std::string version;
-  service_->Handle({.kind = grant::Request::Kind::kPing},
+  service_->Handle({.kind = grant::GrantRequest::Kind::kPing},
                    [&](const Result<grant::Grant>& reply) { version = reply->agent_version; });
   EXPECT_EQ(version, "1");
 }

@@ -20,7 +20,7 @@ namespace tessera::agent {
 
 struct LocalQuestion {
   Uid pod_uid;
-  const device::Request* request = nullptr;
+  const device::DeviceRequest* request = nullptr;
   std::string container;           // the starting container
   bool phases_known = true;        // false: the tokens alone are known
   std::vector<std::string> named;  // by the kubelet, for whole GPUs

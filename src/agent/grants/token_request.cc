@@ -15,9 +15,9 @@ const std::vector<std::string>& ServedResources() {
   return resources;
 }
 
-Result<device::Request> RequestOfTokens(const std::string& container,
-                                        const std::vector<Claim>& claims,
-                                        device::MemoryUnit gpu_mem_unit) {
+Result<device::DeviceRequest> RequestOfTokens(const std::string& container,
+                                              const std::vector<Claim>& claims,
+                                              device::MemoryUnit gpu_mem_unit) {
   device::ContainerSpec spec{.name = container};
   for (const Claim& claim : claims) {
     spec.limits[claim.resource] = std::to_string(UnitsOfToken(claim.ids));

@@ -16,9 +16,9 @@ namespace tessera::agent {
 const std::vector<std::string>& ServedResources();
 
 // Errors of device::ParseRequest.
-Result<device::Request> RequestOfTokens(const std::string& container,
-                                        const std::vector<Claim>& claims,
-                                        device::MemoryUnit gpu_mem_unit);
+Result<device::DeviceRequest> RequestOfTokens(const std::string& container,
+                                              const std::vector<Claim>& claims,
+                                              device::MemoryUnit gpu_mem_unit);
 
 // The GPUs that the kubelet named; empty if it gave units of shared GPUs.
 std::vector<std::string> NamedGpus(const std::vector<Claim>& claims);

@@ -16,8 +16,8 @@ constexpr std::array<std::string_view, 4> kControlNodes = {
 
 }  // namespace
 
-Allocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
-  Allocation allocation;
+ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
+  ContainerAllocation allocation;
   for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
   // The kubelet keeps the answer; the mark shows readers that the agent wrote it.
   allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
@@ -47,7 +47,8 @@ void BoundAnswers::Answer(const DeviceSet& set, const std::vector<std::string>& 
   grants_->Allocate(
       resource_, WithoutRepeats(ids),
       [options = options_, done = std::move(done)](const Result<grant::Grant>& grant) {
-        done(grant.ok() ? AllocationOf(*grant, options) : Result<Allocation>(grant.status()));
+        done(grant.ok() ? AllocationOf(*grant, options)
+                        : Result<ContainerAllocation>(grant.status()));
       });
 }
 

@@ -59,6 +59,6 @@ class BoundAnswers final : public PluginAnswers {
 };
 
 // Blocks for stat(2) on device nodes.
-Allocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options);
+ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options);
 
 }  // namespace tessera::agent

@@ -43,7 +43,7 @@ Status FromGrpc(const grpc::Status& status, std::string_view what) {
 
 // The objects that must live until gRPC ends a call. Destroyed on the runner, not on gRPC's thread.
 template <typename Stub, typename Request, typename Reply>
-struct Call {
+struct KubeletCall {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<Stub> stub;
   grpc::ClientContext context;
@@ -110,9 +110,10 @@ void Fail(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending, Stat
   });
 }
 
-using RegisterCall = Call<v1beta1::Registration::Stub, v1beta1::RegisterRequest, v1beta1::Empty>;
-using ListCall =
-    Call<v1::PodResourcesLister::Stub, v1::ListPodResourcesRequest, v1::ListPodResourcesResponse>;
+using RegisterCall =
+    KubeletCall<v1beta1::Registration::Stub, v1beta1::RegisterRequest, v1beta1::Empty>;
+using ListCall = KubeletCall<v1::PodResourcesLister::Stub, v1::ListPodResourcesRequest,
+                             v1::ListPodResourcesResponse>;
 
 PodDevices FromReply(const v1::ListPodResourcesResponse& reply) {
   PodDevices devices;

@@ -37,9 +37,10 @@ void RemoveStaleSockets(const std::string& dir) {
   }
 }
 
-class Endpoint final : public PluginEndpoint {
+class SocketEndpoint final : public PluginEndpoint {
  public:
-  Endpoint(PluginServer* server, std::string path) : server_(server), path_(std::move(path)) {}
+  SocketEndpoint(PluginServer* server, std::string path)
+      : server_(server), path_(std::move(path)) {}
   Status Listen() override { return server_->Listen(path_); }
   bool SocketPresent() const override { return server_->SocketPresent(); }
   void CloseStreams() override { server_->CloseStreams(); }
@@ -93,7 +94,7 @@ class Plugin::Impl {
   const std::string kubelet_name_;
   const std::string name_;
   PluginServer server_;
-  Endpoint endpoint_;
+  SocketEndpoint endpoint_;
   GrpcKubeletRegistry kubelet_;
   Registrar registrar_;
   DirWatcher watcher_;

@@ -32,8 +32,8 @@ bool Contains(const std::vector<std::string>& all, const std::vector<std::string
 
 // Every resource answers the same for NVIDIA_VISIBLE_DEVICES: the kubelet merges the answers for
 // one container in random order.
-Allocation TokenAnswer(const std::string& resource, std::string token) {
-  Allocation allocation;
+ContainerAllocation TokenAnswer(const std::string& resource, std::string token) {
+  ContainerAllocation allocation;
   allocation.env.push_back({grant::TokenVariable(resource), std::move(token)});
   allocation.env.push_back({std::string(names::kEnvVisibleDevices), std::string(kNoDevices)});
   return allocation;
@@ -66,8 +66,8 @@ Status TokenAnswers::CheckIds(const DeviceSet& set, const std::vector<std::strin
   return Status::Ok();
 }
 
-Result<Allocation> TokenAnswers::Allocate(const DeviceSet& set,
-                                          const std::vector<std::string>& ids) const {
+Result<ContainerAllocation> TokenAnswers::Allocate(const DeviceSet& set,
+                                                   const std::vector<std::string>& ids) const {
   RETURN_IF_ERROR(CheckIds(set, ids));
   const std::vector<std::string> token_ids =
       ids_ == Ids::kGpus ? WithoutRepeats(ids) : ShareTokenIds(ids);

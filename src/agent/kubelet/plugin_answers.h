@@ -35,7 +35,7 @@ struct DeviceSpec {
 };
 
 // One container's answer.
-struct Allocation {
+struct ContainerAllocation {
   std::vector<EnvEntry> env;
   std::vector<DeviceSpec> devices;
   std::vector<EnvEntry> annotations;  // of the container at the engine
@@ -44,7 +44,7 @@ struct Allocation {
 // What one resource answers to the kubelet. Any thread.
 class PluginAnswers {
  public:
-  using Allocated = std::function<void(Result<Allocation>)>;
+  using Allocated = std::function<void(Result<ContainerAllocation>)>;
   using Checked = std::function<void(Status)>;
 
   virtual ~PluginAnswers() = default;
@@ -79,7 +79,8 @@ class TokenAnswers final : public PluginAnswers {
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
   // Errors of CheckIds. A repeated ID counts once.
-  Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
+  Result<ContainerAllocation> Allocate(const DeviceSet& set,
+                                       const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
               Allocated done) const override {
     done(Allocate(set, ids));

@@ -318,15 +318,17 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     if (devices == nullptr) {
       return call->Finish(Status(Code::kUnavailable, "the GPUs are not known yet"));
     }
-    answers_->Answer(*devices, Strings(request.container_requests(at).devices_ids()),
-                     [this, at, &request, reply, call](const Result<Allocation>& allocation) {
-                       if (!allocation.ok()) return call->Finish(allocation.status());
-                       Fill(*allocation, reply->add_container_responses());
-                       AllocateFrom(at + 1, request, reply, call);
-                     });
+    answers_->Answer(
+        *devices, Strings(request.container_requests(at).devices_ids()),
+        [this, at, &request, reply, call](const Result<ContainerAllocation>& allocation) {
+          if (!allocation.ok()) return call->Finish(allocation.status());
+          Fill(*allocation, reply->add_container_responses());
+          AllocateFrom(at + 1, request, reply, call);
+        });
   }
 
-  static void Fill(const Allocation& allocation, v1beta1::ContainerAllocateResponse* answer) {
+  static void Fill(const ContainerAllocation& allocation,
+                   v1beta1::ContainerAllocateResponse* answer) {
     for (const EnvEntry& entry : allocation.env)
       (*answer->mutable_envs())[entry.name] = entry.value;
     for (const EnvEntry& entry : allocation.annotations) {

@@ -26,7 +26,7 @@ class ComputeMembersTest : public ::testing::Test {
       pod.annotations[std::string(names::kAnnotationComputeClass)] = annotation;
     }
     if (!limit.empty()) pod.annotations[std::string(names::kAnnotationComputeLimit)] = limit;
-    device::Request request;
+    device::DeviceRequest request;
     if (!elastic.empty()) request.elastic_limit = MilliGpu(std::stoi(elastic) * 10);
     pod.request = request;
     pods_.Set(std::move(pod));

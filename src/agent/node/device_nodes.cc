@@ -24,13 +24,13 @@ constexpr uint32_t kModesetMinor = 254;
 constexpr mode_t kMode = 0666;
 constexpr size_t kMaxProcFile = 1 << 20;
 
-struct Node {
+struct WantedNode {
   std::string name;  // below dev/
   uint32_t major_number;
   uint32_t minor_number;
 };
 
-Status Make(const std::string& path, const Node& node, bool* made) {
+Status Make(const std::string& path, const WantedNode& node, bool* made) {
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISCHR(info.st_mode)) {
@@ -87,9 +87,9 @@ Status Link(const std::string& dev, const std::string& name, std::string* link, 
 }
 
 // `complete`: false if the minor of a GPU is unknown.
-std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report,
-                         bool* complete) {
-  std::vector<Node> nodes;
+std::vector<WantedNode> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report,
+                               bool* complete) {
+  std::vector<WantedNode> nodes;
   *complete = true;
   const std::vector<oci::ProcGpu> gpus = oci::ReadProcGpus(options.proc_root).value_or({});
   if (gpus.empty()) return nodes;  // no driver: nothing to make
@@ -148,7 +148,7 @@ DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
   bool complete = false;
   const std::string dev = JoinPath(options.dev_root, "dev");
   std::vector<std::string> wanted;
-  for (const Node& node : Wanted(options, &report, &complete)) {
+  for (const WantedNode& node : Wanted(options, &report, &complete)) {
     const std::string path = JoinPath(dev, node.name);
     wanted.push_back(path);
     bool made = false;

@@ -16,7 +16,7 @@ void Set(NodeFacts* facts, std::string_view name, std::optional<std::string> val
   (*facts)[std::string(name)] = std::move(value);
 }
 
-std::string TextOf(const NodeState& state) {
+std::string TextOf(const PublishedNode& state) {
   std::string text;
   for (const NodeFacts* facts : {&state.labels, &state.annotations}) {
     for (const auto& [name, value] : *facts) {
@@ -70,8 +70,8 @@ std::optional<Json> MergePatchFor(const Json* current, const NodeFacts& wanted) 
 
 }  // namespace
 
-NodeState StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware) {
-  NodeState state;
+PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware) {
+  PublishedNode state;
   state.condition = ConditionOf(inventory);
   Result<std::string> annotation = device::EncodeNodeInventory(inventory);
   if (annotation.ok()) {
@@ -91,7 +91,7 @@ NodeState StateOf(const device::NodeInventory& inventory, const NodeHardware& ha
   return state;
 }
 
-std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
+std::optional<Json> PatchFor(const Json& node, const PublishedNode& state) {
   const Json* current = node.Find("metadata");
   const auto find = [&](std::string_view key) {
     return current != nullptr ? current->Find(key) : nullptr;

@@ -51,16 +51,16 @@ class NodeApi {
   virtual void CreateEvent(const Json& event, Done done) = 0;
 };
 
-struct NodeState {
+struct PublishedNode {
   NodeFacts labels;
   NodeFacts annotations;
   NodeCondition condition;
 };
 
 // The state to publish. Pure.
-NodeState StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware);
+PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware);
 // The merge patch that brings the metadata of `node` to `state`; nullopt if `node` has it.
-std::optional<Json> PatchFor(const Json& node, const NodeState& state);
+std::optional<Json> PatchFor(const Json& node, const PublishedNode& state);
 
 class NodePublisher {
  public:
@@ -113,7 +113,7 @@ class NodePublisher {
   const ReadHardware read_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
-  NodeState state_;      // of wanted_
+  PublishedNode state_;  // of wanted_
   std::string written_;  // the state that the server has, as text
   Plan plan_;
   std::vector<Json> events_;  // of changes that are written

@@ -356,7 +356,7 @@ TEST(NodeStateTest, SeveralModelsHaveNoModelForQuotas) {
   auto mixed = Node(2, "Tesla T4");
   const auto more = Node(3, "NVIDIA H100");
   mixed.gpus.insert(mixed.gpus.end(), more.gpus.begin(), more.gpus.end());
-  const NodeState state = StateOf(mixed, OneGpuOnTheBus());
+  const PublishedNode state = StateOf(mixed, OneGpuOnTheBus());
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.product"), "NVIDIA-H100");
   EXPECT_EQ(state.labels.at("gaia.tencent.com/gpu-model"), std::nullopt)
       << "quotas would count all GPUs as one of the models";

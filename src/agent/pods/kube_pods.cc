@@ -10,7 +10,7 @@
 #include "src/kube/informer.h"
 #include "src/kube/keyed_queue.h"
 #include "src/kube/objects.h"
-#include "src/ledger/pod_ask.h"
+#include "src/ledger/pod_request.h"
 
 namespace tessera::agent {
 namespace {
@@ -29,12 +29,13 @@ Uid NodeUidOf(const kube::ObjectMeta& pod) {
 }
 
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit) {
-  Result<ledger::PodAsk> ask = ledger::PodAskOf(pod, {.gpu_mem_unit = unit});
+  Result<ledger::PodRequest> request = ledger::PodRequestOf(pod, {.gpu_mem_unit = unit});
   return std::make_shared<const PodInfo>(
       PodInfo{.uid = NodeUidOf(pod.meta),
               .ns = pod.meta.ns,
               .name = pod.meta.name,
-              .request = ask.ok() ? Result<device::Request>(std::move(ask->request)) : ask.status(),
+              .request = request.ok() ? Result<device::DeviceRequest>(std::move(request->devices))
+                                      : request.status(),
               .annotations = pod.meta.annotations,
               .ended = pod.ended(),
               .container_ids = pod.container_ids,
@@ -88,7 +89,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     problem = Status::Ok();
     listener->OnPodsSynced();
   }
-  void OnTrouble(const Status& status, Duration retry_in) override {
+  void OnError(const Status& status, Duration retry_in) override {
     if (problem.ok()) {
       Log(Severity::kWarning, "cannot watch the pods of this node, retrying",
           {{"error", status.ToString()},

@@ -25,7 +25,8 @@ struct PodInfo {
   Uid uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
   std::string ns;
   std::string name;
-  Result<device::Request> request = device::Request();  // an error: the request is invalid
+  Result<device::DeviceRequest> request =
+      device::DeviceRequest();      // an error: the request is invalid
   device::Annotations annotations;  // only the annotations that src/device reads
   bool ended = false;               // its containers have ended for good
   kube::StringMap container_ids;    // by container: "containerd://<id>"

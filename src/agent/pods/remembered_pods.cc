@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMinPodHistory = 4096;
 
 bool IsWorthIt(const PodInfo& pod) {
-  return !pod.ended && pod.request.ok() && pod.request->asks_for_devices();
+  return !pod.ended && pod.request.ok() && pod.request->requests_devices();
 }
 
 Json EncodeContainer(const device::ContainerRequest& container) {
@@ -48,7 +48,7 @@ device::ContainerRequest DecodeContainer(const Json& json) {
 }
 
 // "policy" is left out: the pod is bound.
-Json EncodeRequest(const device::Request& request) {
+Json EncodeRequest(const device::DeviceRequest& request) {
   Json containers = Json::MakeArray();
   for (const auto& container : request.containers) containers.Append(EncodeContainer(container));
   Json json = Json::MakeObject({{"containers", std::move(containers)}});
@@ -73,10 +73,10 @@ std::vector<std::string> DecodeStrings(const Json& json, std::string_view key) {
   return values;
 }
 
-std::optional<device::Request> DecodeRequest(const Json& json) {
+std::optional<device::DeviceRequest> DecodeRequest(const Json& json) {
   const Json* containers = json.is_object() ? json.Find("containers") : nullptr;
   if (containers == nullptr || !containers->is_array()) return std::nullopt;
-  device::Request request;
+  device::DeviceRequest request;
   for (const Json& item : containers->items()) {
     if (!item.is_object()) return std::nullopt;
     request.containers.push_back(DecodeContainer(item));

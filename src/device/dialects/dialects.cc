@@ -169,7 +169,7 @@ Status ParsePolicy(const Annotations& annotations, std::optional<PackingPolicy>*
                names::kAnnotationPolicy, text->substr(0, 64));
 }
 
-Status ParsePodAnnotations(const Annotations& annotations, Request* request) {
+Status ParsePodAnnotations(const Annotations& annotations, DeviceRequest* request) {
   ASSIGN_OR_RETURN(request->constraints, ParseConstraints(annotations));
   RETURN_IF_ERROR(ParsePolicy(annotations, &request->policy));
   ASSIGN_OR_RETURN(request->elastic_limit, DecodeElasticLimit(annotations));
@@ -178,12 +178,12 @@ Status ParsePodAnnotations(const Annotations& annotations, Request* request) {
 
 }  // namespace
 
-Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options) {
+Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& options) {
   if (pod.containers.size() > kMaxContainers) {
     return Error(Code::kInvalidArgument, "{} containers in one pod are more than {}",
                  pod.containers.size(), kMaxContainers);
   }
-  Request request;
+  DeviceRequest request;
   bool main = false;
   for (const ContainerSpec& spec : pod.containers) {
     main = main || spec.phase == Phase::kMain;
@@ -196,7 +196,7 @@ Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options) 
     request.containers.push_back(std::move(container));
   }
   // Annotations of pods without GPU requests are ignored.
-  if (request.asks_for_devices()) RETURN_IF_ERROR(ParsePodAnnotations(pod.annotations, &request));
+  if (request.requests_devices()) RETURN_IF_ERROR(ParsePodAnnotations(pod.annotations, &request));
   return request;
 }
 

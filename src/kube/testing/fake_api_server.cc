@@ -45,7 +45,7 @@ void Merge(Json* into, const Json& patch) {
   }
 }
 
-// Whether `change` names a version, and it is not the object's.
+// Whether `change` names a version other than the object's.
 bool Conflicts(const Json& change, const Json* object) {
   const Json* metadata = change.Find("metadata");
   const Json* version = metadata == nullptr ? nullptr : metadata->Find("resourceVersion");
@@ -99,7 +99,7 @@ struct FakeApiServer::Target {
 FakeApiServer::FakeApiServer(net::IoThread& io, TaskRunner& runner) {
   net::HttpServer::Options options{.address = {.host = "127.0.0.1"}};
   options.limits.handler = std::chrono::hours(1);
-  options.limits.connections = 4096;  // counts watches of clients that are gone, too
+  options.limits.connections = 4096;  // includes watches of destroyed clients
   const auto answer = [this](const net::Request& request, net::HttpServer::Reply reply) {
     Answer(request, reply);
   };
@@ -187,7 +187,7 @@ net::Response FakeApiServer::Create(const net::Request& request) {
   return Write(path, std::move(object));
 }
 
-// As if the client were the only manager of the object: what it applies is the whole object.
+// Treats the client as the only manager of the object: the applied object replaces it.
 net::Response FakeApiServer::Apply(const net::Request& request) {
   const std::string path(request.path());
   Json object = ParseJson(request.body).value();

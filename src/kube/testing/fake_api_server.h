@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests and benches: an HTTP API server with two kinds of content and a layer of faults.
+// For tests and benchmarks: an HTTP API server with collections, objects and injected faults.
 //
-// Collections are set by the test and only read by clients: lists in pages, watches that stream the
+// Collections are set by the test and read by clients: paged lists, and watches that stream the
 // list and then stay silent. Objects are written by tests and clients, with versions and conflicts.
-// It is a fake because a test decides here what happens between two requests of a client, and which
-// request fails. faulty_api_server.h cuts and garbles bytes; all other tests use a real API server.
+// A fake is needed because the test controls what happens between two requests and which request
+// fails. faulty_api_server.h corrupts the byte stream; all other tests use a real API server.
 //
-// Threads: made, used and destroyed on `runner`'s thread, where it also answers.
+// Threads: created, used and destroyed on `runner`'s thread, where it also answers.
 #pragma once
 
 #include <functional>
@@ -35,22 +35,22 @@ class FakeApiServer {
   // (samples.h) makes them. Collections that were not set are empty.
   void SetCollection(const std::string& plural, std::string kind,
                      std::vector<std::string> messages);
-  // Ends all watches, as a server does when their time is over.
+  // Ends all watches, like a server when they time out.
   void EndWatches();
 
   // --- Objects, by path; each has a metadata.resourceVersion. Null if there is none.
   const Json* Find(const std::string& path) const;
   void Put(const std::string& path, Json object);
   void Remove(const std::string& path) { objects_.erase(path); }
-  // Writes of clients.
+  // Number of writes by clients.
   int writes() const { return writes_; }
 
-  // --- What clients do, and faults.
+  // --- Requests and faults.
   // Called before a request is answered.
   void OnRequest(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
   // Paths of all requests so far.
   const std::vector<std::string>& paths() const { return paths_; }
-  // Answers requests in place of the server, or keeps the reply, and returns true for them.
+  // Handles a request instead of the server, possibly by keeping the reply, and returns true.
   using Fault = std::function<bool(const net::Request&, const net::HttpServer::Reply&)>;
   void SetFault(Fault fault) { fault_ = std::move(fault); }
   // Answers requests for this resource with that HTTP status, until Allow.
@@ -64,7 +64,7 @@ class FakeApiServer {
     std::string kind;
     std::vector<std::string> messages;
   };
-  struct Target;  // what a path names
+  struct Target;  // parsed path
 
   void Answer(const net::Request& request, const net::HttpServer::Reply& reply);
   void AnswerCollection(const net::Request& request, const Target& target,
@@ -76,7 +76,7 @@ class FakeApiServer {
   net::Response Write(const std::string& path, Json object);
 
   std::map<std::string, Collection> collections_;
-  std::vector<net::HttpServer::Reply> watches_;  // have sent their list
+  std::vector<net::HttpServer::Reply> watches_;  // have streamed their list
   std::map<std::string, Json> objects_;
   int64_t version_ = 1;
   int writes_ = 0;

@@ -39,7 +39,7 @@ std::string FaultyApiServer::Query::Param(const std::string& name) const {
   return net::Request{.target = target}.Query(name).value_or("");
 }
 
-// One watch: events as frames or lines, in chunks of any size.
+// One watch: events as frames or lines, in chunks of random size.
 class FaultyApiServer::Stream {
  public:
   Stream(FaultyApiServer& server, int fd, bool protobuf)
@@ -68,8 +68,8 @@ class FaultyApiServer::Stream {
     return WatchFrame("ERROR", "Status",
                       WireWriter(status).Varint(6, static_cast<uint64_t>(code)).text());
   }
-  // Now and then one byte per chunk, and chunks cut in two by the network. Ends when the client has
-  // hung up: it would be kept waiting for its next connection.
+  // Sometimes sends one byte per chunk, or splits a chunk. Returns if the client has disconnected,
+  // so that its next connection is served.
   void Send(std::string_view bytes) {
     const size_t most = server_.Draw(4) == 0 ? 1 : 1 + server_.Draw(4000);
     for (size_t at = 0; at < bytes.size(); at += most) {
@@ -163,13 +163,13 @@ void FaultyApiServer::Serve(int fd) {
     if (header.empty()) return;
     const size_t space = header.find(' ');
     const Query query{header.substr(space + 1, header.find(' ', space + 1) - space - 1),
-                      // Types without protobuf come as JSON, asked for or not.
+                      // Types without protobuf are JSON, whatever was requested.
                       header.find(kProtobufType) != std::string::npos && Draw(4) != 0};
     if (!Answer(fd, query)) return;
   }
 }
 
-// False: the connection is to be closed.
+// Returns false if the connection must be closed.
 bool FaultyApiServer::Answer(int fd, const Query& query) {
   if (SpoilAnswer(fd)) return false;
   const std::string version = query.Param("resourceVersion");
@@ -207,7 +207,7 @@ bool FaultyApiServer::SpoilAnswer(int fd) {
 }
 
 bool FaultyApiServer::AnswerList(int fd, const Query& query) {
-  // A token is the version and the place: "17:500".
+  // A token is version and position: "17:500".
   const std::string token = query.Param("continue");
   std::unique_lock lock(mutex_);
   const int64_t version = token.empty() ? version_ : std::stoll(token);
@@ -240,7 +240,7 @@ bool FaultyApiServer::AnswerList(int fd, const Query& query) {
 
 bool FaultyApiServer::AnswerWatch(int fd, const Query& query) {
   const bool initial = query.Param("sendInitialEvents") == "true";
-  // Some servers, some of the time, cannot.
+  // Some servers cannot stream initial objects.
   if (initial && !DrawFault({"cannot stream everything"}).empty()) {
     RawServer::Write(fd, HttpAnswer(422, TypeText(false), StatusText(422, "Invalid")));
     return true;
@@ -284,7 +284,7 @@ bool FaultyApiServer::SendChanges(Stream& stream, int64_t* version) {
   return true;
 }
 
-// True: the stream is over.
+// Returns true if the stream has ended.
 bool FaultyApiServer::SpoilStream(Stream& stream) {
   const std::string fault =
       DrawFault({"end", "reset", "half an event, then closed", "half an event, then half-closed",

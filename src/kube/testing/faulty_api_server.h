@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: an API server that holds pods, and misbehaves. It is a fake because the real one
-// cannot be made to cut frames at every byte, to stall or to half-close in the middle of an event,
-// to answer 410, 429 and 500 when a seed says so, to send garbage, or frames that are longer than
-// allowed. apiserver_test.cc checks the behavior without faults on a real API server.
+// For tests: an API server with pods that injects faults by a seed. A real server cannot be made to
+// split frames at every byte, to stall or half-close inside an event, to answer 410, 429 and 500 on
+// demand, or to send garbage or oversized frames. apiserver_test.cc tests the behavior without
+// faults on a real API server.
 //
 // Serves one connection at a time: one watch and its lists. Threads: any.
 #pragma once
@@ -26,14 +26,14 @@ class FaultyApiServer {
   ~FaultyApiServer();
 
   net::Url url() const { return server_->url(); }
-  // In hundredths of all answers and events. 0: it behaves.
+  // Percentage of responses and events with a fault; 0: none.
   void SetFaults(int percent) { faults_ = percent; }
 
-  // Creates or changes; the version is the server's.
+  // Creates or changes the pod; the server sets the version.
   void Put(PodObject pod);
   void Remove(const std::string& key);
   std::map<std::string, PodObject> Objects() const;
-  // How often each kind of fault has happened.
+  // Number of injected faults by kind.
   std::map<std::string, int> counts() const;
 
  private:
@@ -60,21 +60,21 @@ class FaultyApiServer {
   bool SpoilStream(Stream& stream);
   const State& StateAt(int64_t version);
   uint64_t Draw(uint64_t bound);
-  // The fault to inject now, which it counts; "" for none.
+  // Draws and counts the fault to inject now; "" for none.
   std::string DrawFault(const std::vector<std::string>& kinds);
   void WaitForClose(int fd) const;
 
   std::atomic<int> faults_{0};
   std::atomic<bool> stop_{false};
-  mutable std::mutex mutex_;  // the test changes what the server's thread reads
+  mutable std::mutex mutex_;  // guards state shared by the test and the server's thread
   Random random_;
   std::vector<Event> log_;  // log_[i] made version i + 2
   int64_t version_ = 1;
   State state_;
-  // What the pages of a list are cut from, at listed_version_.
+  // The state at listed_version_, from which list pages are served.
   State listed_;
   int64_t listed_version_ = 0;
-  int64_t compacted_ = 0;  // older versions are gone
+  int64_t compacted_ = 0;  // older versions were compacted
   std::map<std::string, int> counts_;
   std::unique_ptr<net::testing::RawServer> server_;
 };

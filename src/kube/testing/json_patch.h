@@ -7,8 +7,8 @@
 
 namespace tessera::kube::testing {
 
-// RFC 6902 as far as we send it: "add", "remove" and "test" of members of objects. An operation
-// that does not apply is INVALID_ARGUMENT, as it is for the API server.
+// Supports the subset of RFC 6902 that Tessera sends: "add", "remove" and "test" of members of
+// objects. INVALID_ARGUMENT if an operation does not apply, as in the API server.
 Result<Json> ApplyPatch(Json document, const Json::Array& patch);
 
 }  // namespace tessera::kube::testing

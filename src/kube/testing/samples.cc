@@ -54,7 +54,7 @@ Json JsonOfMap(const StringMap& map) {
   return out;
 }
 
-// What the server keeps about who wrote which field: the largest part of many objects.
+// metadata.managedFields, the largest part of many objects.
 const std::string& ManagedFields() {
   static const std::string text = [] {
     std::string fields = R"({"f:metadata":{"f:labels":{".":{},)";
@@ -214,7 +214,7 @@ PodDisruptionBudgetObject SampleBudget(Random& random, int number) {
 
 namespace {
 
-// Beyond the first, which stands as a label.
+// The first requirement is a matchLabels entry; these are the others.
 constexpr const char* kOperators[] = {"In", "NotIn", "Exists", "DoesNotExist"};
 bool StandsAsLabel(const LabelSelector::Requirement& one) { return one.key == "app"; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests and benches: objects at random, written in JSON and in protobuf as the API server
-// writes them, with what objects.h passes over (images, volumes, managed fields) in its usual size.
+// For tests and benchmarks: random objects, encoded as JSON and protobuf like the API server's,
+// including fields that objects.h skips (images, volumes, managed fields) in realistic sizes.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: writes protobuf messages, and the frames in which the API server sends them.
+// For tests: writes protobuf messages and the API server's frames.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@ class WireWriter {
   std::string out_;
 };
 
-// "k8s\0" and runtime.Unknown around a message.
+// Wraps a message in Kubernetes' envelope: "k8s\0" and runtime.Unknown.
 inline std::string Enveloped(std::string_view kind, std::string_view message) {
   const std::string type = WireWriter().Bytes(1, "v1").Bytes(2, kind).text();
   return std::string("k8s\0", 4) + WireWriter().Bytes(1, type).Bytes(2, message).text();
 }
 
-// One event of a watch: its length in four bytes, then meta.k8s.io WatchEvent.
+// One watch event: its length in four bytes, then WatchEvent of meta.k8s.io.
 inline std::string WatchFrame(std::string_view type, std::string_view kind,
                               std::string_view message) {
   const std::string object = WireWriter().Bytes(1, Enveloped(kind, message)).text();

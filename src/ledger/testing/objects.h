@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node and Pod objects as the API server has them, for tests and tests/bench.
+// Builds Node and Pod objects like the API server's, for tests and tests/bench.
 #pragma once
 
 #include <map>
@@ -11,10 +11,11 @@
 
 namespace tessera::ledger::testing {
 
-// "GPU-n-0": of the GPU at that position of a GpuNode.
+// The UUID of the GPU at that position of a GpuNode: "GPU-n-0".
 std::string UuidOf(std::string_view node, int position);
 
-// A Ready node with GPUs of one model, "NVIDIA A100-SXM4-80GB", all linked alike, and 1 TiB.
+// A ready node with GPUs of model "NVIDIA A100-SXM4-80GB", equal links between all of them, and 1
+// TiB of memory.
 kube::NodeObject GpuNode(const std::string& name, int gpus, std::string_view gpu_memory = "80Gi",
                          std::string_view cpu = "128");
 
@@ -25,7 +26,7 @@ kube::PodObject GpuPod(const std::string& name,
 // A waiting pod that requests whole GPUs.
 kube::PodObject Whole(const std::string& name, int gpus = 1);
 
-// The same pod once it is bound with these annotations.
+// The pod after it was bound with these annotations.
 kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
                          const device::Annotations& annotations);
 

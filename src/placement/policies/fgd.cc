@@ -3,8 +3,7 @@
 // node where fragmentation for the expected pods grows least. The score is int(100 · sigmoid((F
 // before − F after) / 1000)); the rounding is part of the policy, because the first of many almost
 // equal nodes wins, which fills nodes up.
-//
-// Without a mix all places are equal, and this is first fit.
+// Without a mix all placements are equal, and this is first fit.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -29,7 +28,8 @@ class Fgd : public ScoredPolicy {
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     std::array<int16_t, kMaxGpusPerNode> after;
     const int64_t cpu_left = node->cpu_free - demand.cpu_milli;
-    if (demand.asks.size() == 1 && demand.asks[0].count == 1 && !demand.asks[0].whole()) {
+    if (demand.gpu_demands.size() == 1 && demand.gpu_demands[0].count == 1 &&
+        !demand.gpu_demands[0].whole()) {
       return HostFits(*node.state, demand) ? BestGpu(node, demand, after.data(), pick) : kUnfit;
     }
     if (!PickTightest(node, demand, pick)) return kUnfit;
@@ -44,8 +44,8 @@ class Fgd : public ScoredPolicy {
 
   // Tries all GPUs with room for a share of one GPU, and picks the best.
   float BestGpu(const NodeView& node, const Demand& demand, int16_t* after, Pick* pick) {
-    const GpuAsk& ask = demand.asks[0];
-    const uint64_t room = RoomFor(node, ask, demand);
+    const GpuDemand& gpu_demand = demand.gpu_demands[0];
+    const uint64_t room = RoomFor(node, gpu_demand, demand);
     if (room == 0) return kUnfit;
     const double before = fragmentation_.Of(node);
     *pick = {};
@@ -55,7 +55,7 @@ class Fgd : public ScoredPolicy {
       const size_t i = static_cast<size_t>(std::countr_zero(left));
       const GpuState& gpu = node.gpus[i];
       if (HasEqual(node, room & ~left, i)) continue;
-      after[i] -= static_cast<int16_t>(SlackOf(gpu, ask));
+      after[i] -= static_cast<int16_t>(SlackOf(gpu, gpu_demand));
       const float score =
           Quantised(before - fragmentation_.Of(node, node->cpu_free - demand.cpu_milli, after));
       after[i] = gpu.slack;

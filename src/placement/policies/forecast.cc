@@ -45,8 +45,8 @@ LargeSize SizeOf(const Demand& demand) {
   LargeSize size{.cpu_milli = RoundUp(demand.cpu_milli, kCpuBand),
                  .memory = RoundUp(demand.memory.count(), kMemoryBand),
                  .models = demand.models};
-  for (const GpuAsk& ask : demand.asks) {
-    if (ask.whole() && ask.kind == kWholeDevice) size.gpus += ask.count;
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    if (gpu_demand.whole() && gpu_demand.kind == kWholeDevice) size.gpus += gpu_demand.count;
   }
   return size;
 }
@@ -76,7 +76,8 @@ Forecast::ShapeStats& Forecast::StatsOf(ShapeId shape) {
   stats.pod.count = demand.gpus();
   if (stats.pod.count == 0) return stats;
   stats.pod.milli = static_cast<int>(demand.milli() / stats.pod.count);
-  for (const GpuAsk& ask : demand.asks) stats.pod.bytes += ask.count * ask.bytes.count();
+  for (const GpuDemand& gpu_demand : demand.gpu_demands)
+    stats.pod.bytes += gpu_demand.count * gpu_demand.bytes.count();
   stats.pod.bytes /= stats.pod.count;
   return stats;
 }
@@ -145,9 +146,10 @@ void Forecast::Departed(ShapeId shape) {
 int64_t Forecast::MilliOn(const Demand& demand, ModelId model) const {
   const int64_t memory = model < device_memory_.size() ? device_memory_[model] : 0;
   int64_t sum = 0;
-  for (const GpuAsk& ask : demand.asks) {
-    const int milli = static_cast<int>(ask.milli.count());
-    sum += ask.count * std::min(placement::MilliOn(memory, milli, ask.bytes.count()), 1000);
+  for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+    const int milli = static_cast<int>(gpu_demand.milli.count());
+    sum += gpu_demand.count *
+           std::min(placement::MilliOn(memory, milli, gpu_demand.bytes.count()), 1000);
   }
   return sum;
 }

@@ -16,7 +16,7 @@
 // to one pod lifetime if pods depart.
 //
 // Time is counted in arrivals; demand that departed long ago weighs less. The caller reports the
-// cluster's remaining slots and models. Threads: one. Private to this room.
+// cluster's remaining slots and models. Threads: one. Included only in src/placement.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ struct LargeClass {
   double demand() const;  // `arrived`, and the prior before any arrival
 };
 
-// Bounds the classes that a tenant can create by asking for ever new sizes: a class with more
+// Bounds the classes that a tenant can create by requesting ever new sizes: a class with more
 // demand replaces the class with the least.
 inline constexpr size_t kMaxClasses = 32;
 using Slots = std::array<uint8_t, kMaxClasses>;  // by class

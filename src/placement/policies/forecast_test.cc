@@ -12,7 +12,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
@@ -21,7 +21,7 @@ class TurnoverStepsTest : public ::testing::Test {
   // Starts `pods` pods.
   void Run(int pods) {
     node_ = *cluster_.AddNode(MakeNode("a", 1));
-    shape_ = *cluster_.Intern(Ask(1, 1));
+    shape_ = *cluster_.Intern(MakeDemand(1, 1));
     for (int i = 0; i < pods; ++i) pods_.push_back(*cluster_.Adopt(shape_, node_, PickOf(1)));
     turnover_.Departed();
     EXPECT_FALSE(turnover_.Arrived()) << "the first sample says nothing yet";
@@ -124,13 +124,13 @@ TEST(LargeSizeTest, SlotsOfCountsHowManyItTakes) {
 }
 
 TEST_F(ForecastTest, OnlyPodsOfSeveralWholeGpusAreLarge) {
-  Arrive(Ask(4, 500));
-  Arrive(Ask(1, 1000));
-  Demand slices = Ask(4, 1000);
-  slices.asks[0].kind = *cluster_.KindOf("1g.10gb");
+  Arrive(MakeDemand(4, 500));
+  Arrive(MakeDemand(1, 1000));
+  Demand slices = MakeDemand(4, 1000);
+  slices.gpu_demands[0].kind = *cluster_.KindOf("1g.10gb");
   Arrive(slices);
   EXPECT_TRUE(forecast_.classes().empty());
-  Arrive(Ask(2, 1000));
+  Arrive(MakeDemand(2, 1000));
   ASSERT_EQ(forecast_.classes().size(), 1u);
   EXPECT_EQ(forecast_.classes()[0].arrived, 1);
 }
@@ -138,7 +138,7 @@ TEST_F(ForecastTest, OnlyPodsOfSeveralWholeGpusAreLarge) {
 TEST_F(ForecastTest, ANewSizeNeedsMoreDemandThanTheRarest) {
   // None of these sizes contains another: more CPU comes with less memory.
   const auto size = [](int i) {
-    Demand demand = Ask(2, 1000, Bytes(0), 8000 * i);
+    Demand demand = MakeDemand(2, 1000, Bytes(0), 8000 * i);
     demand.memory = GiB(32 * (40 - i));
     return demand;
   };
@@ -156,10 +156,10 @@ TEST_F(ForecastTest, ANewSizeNeedsMoreDemandThanTheRarest) {
 }
 
 TEST_F(ForecastTest, TheMixHasMeansOverTheGpusOfAPod) {
-  (void)*cluster_.Intern(Ask(1, 10));
-  (void)*cluster_.Intern(Ask(1, 20));
-  Demand demand = Ask(1, 300, GiB(10));
-  demand.asks.push_back(Ask(3, 100, GiB(2)).asks[0]);
+  (void)*cluster_.Intern(MakeDemand(1, 10));
+  (void)*cluster_.Intern(MakeDemand(1, 20));
+  Demand demand = MakeDemand(1, 300, GiB(10));
+  demand.gpu_demands.push_back(MakeDemand(3, 100, GiB(2)).gpu_demands[0]);
   Arrive(demand);
   const std::vector<MixPod> mix = forecast_.Mix();
   ASSERT_EQ(mix.size(), 1u) << "shapes of which no pod arrived are not in it";
@@ -176,9 +176,10 @@ TEST_F(ForecastTest, NodesSayHowMuchMemoryAModelHas) {
   AddNode(spec);
   const ModelId model = cluster_.FindModel("A100");
   EXPECT_EQ(forecast_.device_memory().at(model), GiB(80).count());
-  EXPECT_EQ(forecast_.MilliOn(Ask(2, 500), model), 1000);
-  EXPECT_EQ(forecast_.MilliOn(Ask(2, 500, GiB(60)), model), 1500);
-  EXPECT_EQ(forecast_.MilliOn(Ask(2, 500, GiB(100)), model), 2000) << "never more than the GPU";
+  EXPECT_EQ(forecast_.MilliOn(MakeDemand(2, 500), model), 1000);
+  EXPECT_EQ(forecast_.MilliOn(MakeDemand(2, 500, GiB(60)), model), 1500);
+  EXPECT_EQ(forecast_.MilliOn(MakeDemand(2, 500, GiB(100)), model), 2000)
+      << "never more than the GPU";
 }
 
 TEST_F(ForecastTest, TheMeanIsOverTheModelsThatAPodMayUse) {
@@ -188,7 +189,7 @@ TEST_F(ForecastTest, TheMeanIsOverTheModelsThatAPodMayUse) {
   AddNode(spec);
   forecast_.AddGpu(1, 1000, 1);
   forecast_.AddGpu(2, 1000, 1);
-  Arrive(Typed(Ask(1, 0, GiB(40))));
+  Arrive(Typed(MakeDemand(1, 0, GiB(40))));
   EXPECT_EQ(forecast_.mean_milli(), 500);
 }
 
@@ -235,8 +236,8 @@ TEST_F(ForecastTest, BeforeTheFirstArrivalOnlyFullCapacityHasAPrice) {
 // ask for more than 10,000 with the chance 0.2676.
 TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
   AddTenGpus();
-  Arrive(Typed(Ask(1, 1000)), 2);
-  Arrive(Ask(1, 500), 2);
+  Arrive(Typed(MakeDemand(1, 1000)), 2);
+  Arrive(MakeDemand(1, 500), 2);
   forecast_.Price({});
   EXPECT_NEAR(forecast_.scarcity(1), 0.26757, 1e-5);
   EXPECT_EQ(forecast_.scarcity(0), 0);
@@ -245,9 +246,9 @@ TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
 // With a departure of 500 each of four arrivals adds 875 net, so 10,000 are full after 11.43.
 TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
   AddTenGpus();
-  Arrive(Typed(Ask(1, 1000)), 4);
+  Arrive(Typed(MakeDemand(1, 1000)), 4);
   EXPECT_FALSE(forecast_.pods_depart());
-  Depart(Ask(1, 500));
+  Depart(MakeDemand(1, 500));
   EXPECT_TRUE(forecast_.pods_depart());
   forecast_.Price({});
   EXPECT_NEAR(forecast_.scarcity(1), 0.58518, 1e-5);
@@ -258,10 +259,10 @@ TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
 // deviations.
 TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
   for (int i = 0; i < 4; ++i) AddTenGpus();
-  Arrive(Typed(Ask(1, 1000)), 4);
+  Arrive(Typed(MakeDemand(1, 1000)), 4);
   forecast_.Price({});
   EXPECT_NEAR(forecast_.scarcity(1), 0.5, 1e-9);
-  Depart(Ask(0, 0));
+  Depart(MakeDemand(0, 0));
   forecast_.Price({});
   EXPECT_NEAR(forecast_.scarcity(1), 0.003645, 1e-6);
 }
@@ -271,16 +272,16 @@ TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
 // 4 events in 4 arrivals has P(D >= 6.33) = 0.85251 over 13.33 arrivals.
 TEST_F(ForecastTest, ASlotIsWorthTheChanceThatDemandExceedsSupply) {
   for (int i = 0; i < 2; ++i) AddTenGpus();
-  Arrive(Ask(2, 1000), 4);
+  Arrive(MakeDemand(2, 1000), 4);
   forecast_.AddSlots(0, 1, 3);
-  Depart(Ask(2, 1000));
+  Depart(MakeDemand(2, 1000));
   forecast_.Price({});
   EXPECT_NEAR(forecast_.classes()[0].price, 2000 * 0.85251, 0.1);
 }
 
 TEST_F(ForecastTest, TypedPodsWithoutGpusMakeNoModelScarce) {
   forecast_.AddGpu(1, 0, 1);
-  Arrive(Typed(Ask(0, 0)));
+  Arrive(Typed(MakeDemand(0, 0)));
   forecast_.Price({});
   EXPECT_EQ(forecast_.scarcity(1), 0);
 }
@@ -288,11 +289,11 @@ TEST_F(ForecastTest, TypedPodsWithoutGpusMakeNoModelScarce) {
 // Without pods that run, 4096 departures make a new arrival weigh (1 + 1/4096)^4096 = 2.718.
 TEST_F(ForecastTest, OldArrivalsWeighLess) {
   AddTenGpus();
-  Arrive(Ask(1, 1000));
-  Depart(Ask(1, 100), 4096);
-  Arrive(Ask(1, 500));
+  Arrive(MakeDemand(1, 1000));
+  Depart(MakeDemand(1, 100), 4096);
+  Arrive(MakeDemand(1, 500));
   EXPECT_NEAR(forecast_.mean_milli(), (1000 + 2.71795 * 500) / 3.71795, 0.01);
-  Depart(Ask(1, 100), 57000);
+  Depart(MakeDemand(1, 100), 57000);
   EXPECT_TRUE(forecast_.Mix().empty()) << "what weighs nothing any more is forgotten";
 }
 

@@ -19,40 +19,40 @@ namespace {
 using Gpus = std::span<const GpuState>;
 
 // The order in which gpu-admission and gpu-manager sort GPUs: the tightest first.
-uint64_t TightestByCores(Gpus gpus, const GpuAsk& ask, const Demand& demand) {
-  return FirstBy(gpus, ask, demand, [](const GpuState& a, const GpuState& b) {
+uint64_t TightestByCores(Gpus gpus, const GpuDemand& gpu_demand, const Demand& demand) {
+  return FirstBy(gpus, gpu_demand, demand, [](const GpuState& a, const GpuState& b) {
     return std::tuple(a.free_milli, a.free_bytes, a.pods) <
            std::tuple(b.free_milli, b.free_bytes, b.pods);
   });
 }
 
 bool PickAsAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
-  return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuAsk& ask) {
-    return TightestByCores(gpus, ask, demand);
+  return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuDemand& gpu_demand) {
+    return TightestByCores(gpus, gpu_demand, demand);
   });
 }
 
 // One GPU from a broken group, several GPUs from one group, a share on the tightest GPU.
 bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
   const GpuTree tree(node.gpus.size(), node->groups ? &node->groups->links() : nullptr);
-  return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuAsk& ask) {
-    if (!ask.whole()) return TightestByCores(gpus, ask, demand);
+  return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuDemand& gpu_demand) {
+    if (!gpu_demand.whole()) return TightestByCores(gpus, gpu_demand, demand);
     const NodeView now{node.state, gpus};
-    const uint64_t available = RoomFor(now, ask, demand);
-    return ask.count == 1 ? tree.PickFragment(available, 1, gpus)
-                          : tree.PickLinked(available, ask.count, gpus);
+    const uint64_t available = RoomFor(now, gpu_demand, demand);
+    return gpu_demand.count == 1 ? tree.PickFragment(available, 1, gpus)
+                                 : tree.PickLinked(available, gpu_demand.count, gpus);
   });
 }
 
 using Picker = bool (*)(const NodeView&, const Demand&, Pick*);
 
-class AdmissionOrder : public Policy {
+class GpuAdmissionPolicy : public Policy {
  public:
-  AdmissionOrder(const Cluster& cluster, std::string_view name, Picker picker)
+  GpuAdmissionPolicy(const Cluster& cluster, std::string_view name, Picker picker)
       : cluster_(cluster), name_(name), picker_(picker) {}
   std::string_view name() const override { return name_; }
 
-  std::optional<Decision> Choose(ShapeId shape) override {
+  std::optional<Placement> Choose(ShapeId shape) override {
     const Demand& demand = cluster_.demand(shape);
     NodeId best = kNoNode;
     Key best_key;
@@ -64,7 +64,7 @@ class AdmissionOrder : public Policy {
       best_key = key;
     }
     if (best == kNoNode) return std::nullopt;
-    Decision decision{.node = best};
+    Placement decision{.node = best};
     picker_(cluster_.node(best), demand, &decision.pick);
     return decision;
   }
@@ -110,11 +110,11 @@ class AdmissionOrder : public Policy {
 }  // namespace
 
 std::unique_ptr<Policy> MakeGpuAdmission(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<AdmissionOrder>(cluster, "GpuAdmission", PickAsAdmission);
+  return std::make_unique<GpuAdmissionPolicy>(cluster, "GpuAdmission", PickAsAdmission);
 }
 
 std::unique_ptr<Policy> MakeGpuManager(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<AdmissionOrder>(cluster, "GpuManager", PickAsManager);
+  return std::make_unique<GpuAdmissionPolicy>(cluster, "GpuManager", PickAsManager);
 }
 
 }  // namespace tessera::placement

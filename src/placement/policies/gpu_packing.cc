@@ -19,7 +19,7 @@ class GpuPacking : public ScoredPolicy {
  protected:
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     if (!PickTightest(node, demand, pick)) return kUnfit;
-    if (demand.asks.empty()) return 0;
+    if (demand.gpu_demands.empty()) return 0;
     return static_cast<float>(Points(node, pick->all()));
   }
 

@@ -15,8 +15,8 @@ class GpuShare : public ScoredPolicy {
 
  protected:
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
-    const auto smallest = [&](std::span<const GpuState> gpus, const GpuAsk& ask) {
-      return FirstBy(gpus, ask, demand, [](const GpuState& a, const GpuState& b) {
+    const auto smallest = [&](std::span<const GpuState> gpus, const GpuDemand& gpu_demand) {
+      return FirstBy(gpus, gpu_demand, demand, [](const GpuState& a, const GpuState& b) {
         return a.free_bytes < b.free_bytes;
       });
     };

@@ -2,7 +2,7 @@
 // Groups placements by what they take from future pods: slots of large pods, on one GPU model. A
 // change of prices then changes one number for each group, not for each node.
 //
-// Threads: one. Private to this room.
+// Threads: one. Included only in src/placement.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 // Turnover::FreeOf(k), the expected fraction of the next pod lifetime for which it is free. So
 // small pods avoid nodes that are nearly empty, and these nodes become empty.
 //
-// Threads: one. Private to this room.
+// Threads: one. Included only in src/placement.
 #pragma once
 
 #include <cstdint>

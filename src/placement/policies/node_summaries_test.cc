@@ -12,7 +12,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
@@ -22,7 +22,7 @@ class SlotsTest : public ::testing::Test {
  protected:
   SlotsTest() : half_(busy_), still_(busy_) {
     const NodeId node = *busy_.AddNode(MakeNode("busy", 1));
-    const ShapeId shape = *busy_.Intern(Ask(1, 1));
+    const ShapeId shape = *busy_.Intern(MakeDemand(1, 1));
     std::vector<PodId> pods;
     for (int i = 0; i < 128; ++i) pods.push_back(*busy_.Adopt(shape, node, PickOf(1)));
     half_.Departed();
@@ -40,7 +40,8 @@ class SlotsTest : public ::testing::Test {
     node_ = *cluster_.AddNode(spec);
     uint64_t bit = 1;
     for (const Demand& pod : pods) {
-      (void)*cluster_.Adopt(*cluster_.Intern(pod), node_, PickOf(pod.asks.empty() ? 0 : bit));
+      (void)*cluster_.Adopt(*cluster_.Intern(pod), node_,
+                            PickOf(pod.gpu_demands.empty() ? 0 : bit));
       bit <<= pod.gpus();
     }
   }
@@ -65,8 +66,8 @@ class SlotsTest : public ::testing::Test {
 };
 
 TEST_F(SlotsTest, APodThatLeavesRoomForAllSlotsTakesNoSlot) {
-  AddNode({Host(Ask(1, 1000), 1000, GiB(1))});
-  const size_t pairs = Expect(Host(Ask(2, 1000), 8000, GiB(32)));
+  AddNode({Host(MakeDemand(1, 1000), 1000, GiB(1))});
+  const size_t pairs = Expect(Host(MakeDemand(2, 1000), 8000, GiB(32)));
   NodeSummaries nodes(cluster_, forecast_, still_);
   EXPECT_TRUE(nodes.Sync()) << "classes are new";
   EXPECT_FALSE(nodes.Sync());
@@ -74,13 +75,13 @@ TEST_F(SlotsTest, APodThatLeavesRoomForAllSlotsTakesNoSlot) {
   ASSERT_EQ(node.slots[pairs], 3);
   EXPECT_EQ(forecast_.classes()[pairs].slots, 3);
   // Seven GPUs, 95 cores and 383 GiB are free; three slots take 6, 24 and 96.
-  const Demand most = Host(Ask(1, 1000), 71000, GiB(287));
+  const Demand most = Host(MakeDemand(1, 1000), 71000, GiB(287));
   EXPECT_FALSE(nodes.TakesSlots(node, 1, most));
   EXPECT_EQ(nodes.SlotsTaken(node, 1, most, kNotOwn), SlotParts{});
-  const Demand more_cpu = Host(Ask(1, 1000), 71001, GiB(287));
+  const Demand more_cpu = Host(MakeDemand(1, 1000), 71001, GiB(287));
   EXPECT_TRUE(nodes.TakesSlots(node, 1, more_cpu));
   EXPECT_EQ(nodes.SlotsTaken(node, 1, more_cpu, kNotOwn)[pairs], kPartsPerSlot);
-  const Demand more_memory = Host(Ask(1, 1000), 71000, GiB(287) + Bytes(1));
+  const Demand more_memory = Host(MakeDemand(1, 1000), 71000, GiB(287) + Bytes(1));
   EXPECT_TRUE(nodes.TakesSlots(node, 1, more_memory));
   EXPECT_EQ(nodes.SlotsTaken(node, 1, more_memory, kNotOwn)[pairs], kPartsPerSlot);
   EXPECT_TRUE(nodes.TakesSlots(node, 2, most));
@@ -104,13 +105,13 @@ TEST_F(SlotsTest, UnhealthyGpusNeverCountAsIdle) {
 
 // For the whole node one pod must leave (½); with one more pod on it two must leave (¼).
 TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
-  AddNode({Host(Ask(1, 1000), 1000, GiB(1))});
+  AddNode({Host(MakeDemand(1, 1000), 1000, GiB(1))});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
   const size_t whole = WholeNode();
   const NodeSummary& node = nodes[node_];
   EXPECT_EQ(node.near, uint32_t{1} << whole);
-  const Demand pod = Host(Ask(1, 1000), 1000, GiB(1));
+  const Demand pod = Host(MakeDemand(1, 1000), 1000, GiB(1));
   EXPECT_TRUE(nodes.TakesSlots(node, 1, pod));
   EXPECT_EQ(nodes.SlotsTaken(node, 1, pod, kNotOwn)[whole], kPartsPerSlot / 4);
   Slots own{};
@@ -121,12 +122,13 @@ TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
 // The node has room for one pod of four. For a second one, one pod must leave (½), or two with one
 // more pod on the node (¼). A third one has no room on eight GPUs.
 TEST_F(SlotsTest, SlotsToComeEndWhereTheNodeIsFull) {
-  AddNode({Host(Ask(1, 1000), 1000, GiB(1))});
-  const size_t fours = Expect(Host(Ask(4, 1000), 8000, GiB(32)));
+  AddNode({Host(MakeDemand(1, 1000), 1000, GiB(1))});
+  const size_t fours = Expect(Host(MakeDemand(4, 1000), 8000, GiB(32)));
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
-  EXPECT_EQ(nodes.SlotsTaken(nodes[node_], 1, Host(Ask(1, 1000), 1000, GiB(1)), kNotOwn)[fours],
-            kPartsPerSlot / 4);
+  EXPECT_EQ(
+      nodes.SlotsTaken(nodes[node_], 1, Host(MakeDemand(1, 1000), 1000, GiB(1)), kNotOwn)[fours],
+      kPartsPerSlot / 4);
 }
 
 // A pod holds half of the CPU (or memory), so one slot is present, and a second one when the pod
@@ -139,9 +141,10 @@ TEST_F(SlotsTest, SlotsToComeEndWhereCpuOrMemoryEnds) {
     const int64_t cpu = by_cpu ? 48000 : 1000;
     const Bytes memory = by_cpu ? GiB(1) : GiB(192);
     const NodeId node = *cluster.AddNode(MakeNode("a", 8));
-    const Demand pod = Host(Ask(1, 1000), cpu, memory);
+    const Demand pod = Host(MakeDemand(1, 1000), cpu, memory);
     (void)*cluster.Adopt(*cluster.Intern(pod), node, PickOf(1));
-    const Demand pair = Host(Ask(2, 1000), by_cpu ? 48000 : 8000, by_cpu ? GiB(32) : GiB(192));
+    const Demand pair =
+        Host(MakeDemand(2, 1000), by_cpu ? 48000 : 8000, by_cpu ? GiB(32) : GiB(192));
     forecast.Arrived(*cluster.Intern(pair));
     NodeSummaries nodes(cluster, forecast, half_);
     nodes.Sync();
@@ -153,24 +156,25 @@ TEST_F(SlotsTest, SlotsToComeEndWhereCpuOrMemoryEnds) {
 // The scarcest resource decides. Five pods hold five GPUs: one must leave for one slot, all for
 // two. With six pods two or all must leave: the loss is ½ + 1/32 - ¼ - 1/64 = 17/64.
 TEST_F(SlotsTest, ThePodsThatMustLeaveHoldTheMissingResources) {
-  AddNode(std::vector<Demand>(5, Host(Ask(1, 1000), 1000, GiB(1))));
-  const size_t fours = Expect(Host(Ask(4, 1000), 8000, GiB(32)));
+  AddNode(std::vector<Demand>(5, Host(MakeDemand(1, 1000), 1000, GiB(1))));
+  const size_t fours = Expect(Host(MakeDemand(4, 1000), 8000, GiB(32)));
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
   ASSERT_EQ(nodes[node_].slots[fours], 0);
-  EXPECT_EQ(nodes.SlotsTaken(nodes[node_], 1, Host(Ask(1, 1000), 1000, GiB(1)), kNotOwn)[fours],
-            17);
+  EXPECT_EQ(
+      nodes.SlotsTaken(nodes[node_], 1, Host(MakeDemand(1, 1000), 1000, GiB(1)), kNotOwn)[fours],
+      17);
 }
 
 TEST_F(SlotsTest, APodWithoutGpusKeepsAWholeNodeFromTheLargePod) {
-  AddNode({Host(Ask(0, 0), 1000, GiB(1))});
+  AddNode({Host(MakeDemand(0, 0), 1000, GiB(1))});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
   EXPECT_EQ(nodes[node_].near, uint32_t{1} << WholeNode()) << "all GPUs are idle, and one pod goes";
 }
 
 TEST_F(SlotsTest, APodThatHasAllCpuAndMemoryMayLeave) {
-  AddNode({Host(Ask(1, 1000), 96000, GiB(384))});
+  AddNode({Host(MakeDemand(1, 1000), 96000, GiB(384))});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
   EXPECT_EQ(nodes[node_].near, uint32_t{1} << WholeNode());
@@ -178,7 +182,7 @@ TEST_F(SlotsTest, APodThatHasAllCpuAndMemoryMayLeave) {
 
 TEST_F(SlotsTest, OvercommittedNodesHaveNoSlotsToCome) {
   for (const Demand& pod :
-       {Host(Ask(1, 1000), 97000, GiB(1)), Host(Ask(1, 1000), 1000, GiB(385))}) {
+       {Host(MakeDemand(1, 1000), 97000, GiB(1)), Host(MakeDemand(1, 1000), 1000, GiB(385))}) {
     Cluster cluster;
     Forecast forecast(cluster);
     const NodeId node = *cluster.AddNode(MakeNode("a", 8));

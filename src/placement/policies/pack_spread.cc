@@ -13,7 +13,7 @@ enum class Preference { kBinpack, kSpread };
 
 // Thousandths of the node in use with the pod.
 double UsedWith(const NodeView& node, const Demand& demand) {
-  if (demand.asks.empty()) {
+  if (demand.gpu_demands.empty()) {
     if (node->cpu_total == 0) return 0;
     return 1000.0 * static_cast<double>(node->cpu_total - node->cpu_free + demand.cpu_milli) /
            static_cast<double>(node->cpu_total);
@@ -43,10 +43,11 @@ class PackSpread : public ScoredPolicy {
  private:
   bool PickGpus(const NodeView& node, const Demand& demand, Pick* pick) const {
     if (gpus_ == Preference::kBinpack) return PickTightest(node, demand, pick);
-    return PickOrTightest(
-        node, demand, pick, [&](std::span<const GpuState> gpus, const GpuAsk& ask) {
-          return FirstBy(gpus, ask, demand, [](auto& a, auto& b) { return a.slack > b.slack; });
-        });
+    return PickOrTightest(node, demand, pick,
+                          [&](std::span<const GpuState> gpus, const GpuDemand& gpu_demand) {
+                            return FirstBy(gpus, gpu_demand, demand,
+                                           [](auto& a, auto& b) { return a.slack > b.slack; });
+                          });
   }
 
   const std::string_view name_;

@@ -13,15 +13,16 @@ namespace tessera::placement {
 
 std::span<const PolicyInfo> Policies() {
   static constexpr std::array kPolicies{
-      PolicyInfo{"Tessera", "the default: the least waste in the end, room kept for large pods",
-                 MakeTerminalWaste},
+      PolicyInfo{"Tessera", "the default: the least terminal waste, reserves slots for large pods",
+                 MakeTessera},
       PolicyInfo{"BestFit", "the least CPU and GPU left over", MakeBestFit},
-      PolicyInfo{"FGD", "the least fragmentation for the pods that are expected", MakeFgd},
+      PolicyInfo{"FGD", "the least fragmentation for the expected pods", MakeFgd},
       PolicyInfo{"GpuPacking", "GPUs in use before idle ones, nodes in use before idle ones",
                  MakeGpuPacking},
-      PolicyInfo{"GpuClustering", "pods that ask for the same number of GPUs together",
+      PolicyInfo{"GpuClustering", "gathers pods that request the same number of GPUs",
                  MakeGpuClustering},
-      PolicyInfo{"DotProd", "nodes whose free resources point elsewhere than the pod's",
+      PolicyInfo{"DotProd",
+                 "nodes with few free resources, or in another proportion than the pod's",
                  MakeDotProd},
       PolicyInfo{"NodeBinpackGpuBinpack", "fills nodes and their GPUs", MakeBinpackBinpack},
       PolicyInfo{"NodeBinpackGpuSpread", "fills nodes, spreads over their GPUs", MakeBinpackSpread},
@@ -39,7 +40,7 @@ std::span<const PolicyInfo> Policies() {
 
 namespace {
 
-// The parts of the default policy that the name excludes after its first dash.
+// The parts of the default policy that the name excludes, each after a dash.
 Result<PolicyParts> LeftOut(std::string_view name) {
   PolicyParts without;
   for (size_t dash = name.find('-'); dash != name.npos; dash = name.find('-')) {
@@ -62,8 +63,7 @@ Result<const PolicyInfo*> FindPolicy(std::string_view name) {
   const std::string whole = ToLower(name.substr(0, name.find('-')));
   std::string known;
   for (const PolicyInfo& info : Policies()) {
-    if (ToLower(info.name) == whole && (without.none() || info.make == MakeTerminalWaste))
-      return &info;
+    if (ToLower(info.name) == whole && (without.none() || info.make == MakeTessera)) return &info;
     known += known.empty() ? "" : ", ";
     known += info.name;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constructors of all policies, each in a file of its own; policies.cc has the table of names.
-// Private to this room.
+// Included only in src/placement.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tessera::placement {
 
-std::unique_ptr<Policy> MakeTerminalWaste(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeTessera(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeBestFit(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeDotProd(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeGpuClustering(Cluster& cluster, const PolicyOptions& options);

@@ -34,8 +34,8 @@ class RandomPolicy : public Policy {
     return scores_;
   }
 
-  std::optional<Decision> Choose(ShapeId shape) override {
-    Decision best{.score = kUnfit};
+  std::optional<Placement> Choose(ShapeId shape) override {
+    Placement best{.score = kUnfit};
     const std::span<const float> scores = Scores(shape);
     for (NodeId node = 0; node < scores.size(); ++node) {
       if (scores[node] <= best.score) continue;
@@ -52,9 +52,9 @@ class RandomPolicy : public Policy {
     const Demand& demand = cluster_.demand(shape);
     Pick pick;
     if (!PickTightest(view, demand, &pick)) return std::nullopt;
-    const bool share =
-        demand.asks.size() == 1 && demand.asks[0].count == 1 && !demand.asks[0].whole();
-    if (share) pick.masks[0] = AnyOf(RoomFor(view, demand.asks[0], demand), NumberFor(node));
+    const bool share = demand.gpu_demands.size() == 1 && demand.gpu_demands[0].count == 1 &&
+                       !demand.gpu_demands[0].whole();
+    if (share) pick.masks[0] = AnyOf(RoomFor(view, demand.gpu_demands[0], demand), NumberFor(node));
     PreferLinked(view, demand, &pick);
     return pick;
   }

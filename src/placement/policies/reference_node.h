@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the node to which the policies of the FGD experiments relate. Private to this room.
+// The size of the node to which the policies of the FGD experiments relate. Included only in
+// src/placement.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 // hour, while most of the pods that run at an instant stay.
 //
 // Not for predicting when a particular pod leaves. Threads: one. Cost: one pass over the nodes and
-// a few hundred pods, twice in a lifetime. Private to this room.
+// a few hundred pods, twice in a lifetime. Included only in src/placement.
 #pragma once
 
 #include <array>

@@ -3,7 +3,6 @@
 // drawn from the mix of recent arrivals, was offered to n alone. Fragmentation counts which pods
 // fit now; terminal waste counts what stays idle in the end. So pods of 810 and 190 thousandths
 // share a GPU, and pods that need many cores go to nodes with spare cores.
-//
 // W is a weighted mean of two estimates.
 // - Roll-outs: 16 fixed sequences of 48 pods are packed onto the node, tightest GPU first (common
 //   random numbers). The idle GPU after 4 pods has the weight `early_weight`, the idle GPU after 48
@@ -11,21 +10,19 @@
 //   Roll-outs model packing, and pods without GPUs that compete for CPU.
 // - Closed form: each GPU is an independent renewal process. With r thousandths left, P_r the
 //   chance that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that any of the next 40 fits,
-//   and g the thousandths that it takes:
-//       w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r]
-//   The same recursion gives mean and variance of the CPU and memory that the pods on all GPUs need
-//   (normal distributions). A GPU without CPU or memory to feed it counts as idle. The closed form
-//   has no sampling noise, but ignores how pods of several GPUs pack, and pods without GPUs: its
-//   weight is f^1.5, at most half, where pods with GPUs ask for the fraction f of the mix's CPU.
-//
+//   and g the thousandths that it takes: w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r] The same
+//   recursion gives mean and variance of the CPU and memory that the pods on all GPUs need (normal
+//   distributions). A GPU without CPU or memory to feed it counts as idle. The closed form has no
+//   sampling noise, but ignores how pods of several GPUs pack, and pods without GPUs: its weight is
+//   f^1.5, at most half, with f the fraction of the mix's CPU that pods with GPUs request.
 // Device memory counts like compute: on a GPU model with m bytes, a pod of the mix takes the larger
 // of its thousandths and its bytes / m.
 //
 // W depends only on the mix and the node, not on the order of calls. It is cached by node state, so
 // that equal nodes and repeated calls cost a lookup.
 //
-// Not for choosing nodes (terminal_waste.cc). Threads: one. Cost: some ten nanoseconds for a cached
-// state, two microseconds otherwise. Private to this room.
+// Does not choose nodes (tessera.cc). Threads: one. Cost: some ten nanoseconds for a cached state,
+// two microseconds otherwise. Included only in src/placement.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
@@ -167,7 +167,7 @@ class WorkedPolicyTest : public ::testing::Test {
 };
 
 Demand HostPod(int milli, int64_t cpu, Bytes memory) {
-  Demand demand = Ask(1, milli, Bytes(0), cpu);
+  Demand demand = MakeDemand(1, milli, Bytes(0), cpu);
   demand.memory = memory;
   return demand;
 }
@@ -250,8 +250,8 @@ TEST_F(WorkedPolicyTest, GpusOfDifferentMemoryAreTriedOneByOne) {
   const auto pick = [&](const Demand& demand) {
     return policy_->PickOn(*cluster_.Intern(demand), node);
   };
-  EXPECT_EQ(pick(Ask(1, 0, GiB(40))), PickOf(0b10)) << "it fills the smaller one";
-  EXPECT_EQ(pick(Ask(1, 300)), PickOf(0b01)) << "the first of equal ones";
+  EXPECT_EQ(pick(MakeDemand(1, 0, GiB(40))), PickOf(0b10)) << "it fills the smaller one";
+  EXPECT_EQ(pick(MakeDemand(1, 300)), PickOf(0b01)) << "the first of equal ones";
 }
 
 // The pair has 1250 points, worth 500 · 2 · 1250 / (1250 + 500), and 320,000 because NVLink joins
@@ -263,8 +263,8 @@ TEST_F(WorkedPolicyTest, LinksAreWorthHalfAGpuAtMost) {
   const auto links = [&](const Demand& demand) {
     return policy_->Explain(*cluster_.Intern(demand), node).at(3).second;
   };
-  EXPECT_NEAR(links(Ask(2, 1000)), 320000 + 714.29, 0.1);
-  EXPECT_EQ(links(Ask(1, 1000)), -50) << "its partner loses a link";
+  EXPECT_NEAR(links(MakeDemand(2, 1000)), 320000 + 714.29, 0.1);
+  EXPECT_EQ(links(MakeDemand(1, 1000)), -50) << "its partner loses a link";
 }
 
 }  // namespace

@@ -21,9 +21,10 @@ inline NodeSpec MakeNode(std::string name, int gpus, Bytes gpu_memory = GiB(80),
   return spec;
 }
 
-inline Demand Ask(int count, int milli, Bytes bytes = Bytes(0), int64_t cpu = 1000) {
+inline Demand MakeDemand(int count, int milli, Bytes bytes = Bytes(0), int64_t cpu = 1000) {
   Demand demand{.cpu_milli = cpu, .memory = GiB(1)};
-  if (count > 0) demand.asks.push_back({.count = count, .milli = MilliGpu(milli), .bytes = bytes});
+  if (count > 0)
+    demand.gpu_demands.push_back({.count = count, .milli = MilliGpu(milli), .bytes = bytes});
   return demand;
 }
 
@@ -38,7 +39,7 @@ inline std::vector<GpuState> GpusOf(const Cluster& cluster, NodeId node) {
   return {view.gpus.begin(), view.gpus.end()};
 }
 
-// Everything that placing and removing may change, without versions, for comparisons.
+// The state that Place and Remove change, without versions, for comparisons.
 struct NodePicture {
   std::vector<GpuState> gpus;
   int64_t cpu_free = 0, memory_free = 0;

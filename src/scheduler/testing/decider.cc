@@ -24,7 +24,9 @@ void Decider::Restart() {
         return found == fed_.end() ? nullptr : &found->second;
       },
       [this](const kube::PodObject&, kube::EventKind, std::string_view reason,
-             const std::string& message) { told.push_back(std::string(reason) + ": " + message); },
+             const std::string& message) {
+        recorded.push_back(std::string(reason) + ": " + message);
+      },
       ExtenderOptions{});
   for (const kube::NodeObject& node : nodes_) ledger->SetNode(node);
   FeedAll();
@@ -95,7 +97,7 @@ std::string Decider::Choose(const kube::PodObject& pod) {
 }
 
 std::optional<Status> Decider::Bind(const kube::PodObject& pod, const std::string& node) {
-  // The answer may come when the caller is gone.
+  // The response may arrive after this function has returned.
   const auto answer = std::make_shared<std::optional<Status>>();
   const auto found = fed_.find(KeyOf(pod));
   const bool known = found != fed_.end() && found->second.meta.uid == pod.meta.uid;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: an API server as the binder sees it. It binds a pod once, to whoever comes first, and
-// answers when the test says so, or never.
-// Threads: the test's.
+// For tests: the binder's API server. The first binding of a pod wins. Responses are sent when the
+// test says so, or never. Threads: the test's.
 #pragma once
 
 #include <deque>
@@ -18,7 +17,7 @@ namespace tessera::scheduler::testing {
 
 class FakeBindingApi final : public BindingApi {
  public:
-  // What becomes of a request to bind.
+  // The outcome of a binding request.
   enum class Fate { kBinds, kBindsWithoutAnswer, kLost, kForbidden, kNotSent };
 
   void Put(kube::PodObject pod) { pods_[pod.meta.ns + "/" + pod.meta.name] = std::move(pod); }
@@ -31,7 +30,7 @@ class FakeBindingApi final : public BindingApi {
   void SetFate(Fate fate) { fate_ = fate; }
   int requests() const { return requests_; }
 
-  // Gives the answers that are due, and those that come of them.
+  // Sends all due responses, and those that they cause.
   void Run() {
     while (!due_.empty()) {
       const auto task = std::move(due_.front());
@@ -41,7 +40,7 @@ class FakeBindingApi final : public BindingApi {
   }
   size_t waiting() const { return due_.size(); }
 
-  // Requests wait, unsent, until Release, which also gives the answers.
+  // Requests wait unsent until Release, which also sends the responses.
   void Hold() { held_ = true; }
   void Release() {
     held_ = false;

@@ -13,7 +13,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// unharmed is what every test here ends with: somebody else's pod runs on the GPU that was chosen for it.
+// unharmed ends every test of this file: another user's pod runs on the GPU that was chosen for it.
 func unharmed(t *testing.T) {
 	t.Helper()
 	pod := sharing("unharmed", map[string]int{gpuMem: 4})
@@ -22,7 +22,7 @@ func unharmed(t *testing.T) {
 	bed.DeletePods(t, pod.Name)
 }
 
-// forgeries say that a pod was given the first GPU of n1, in all words that there are for it.
+// forgeries are annotations in all dialects that assign the first GPU of n1 to a pod.
 func forgeries(t *testing.T) map[string]string {
 	t.Helper()
 	uuid := bed.UUIDs(t, 1)[0]
@@ -48,17 +48,17 @@ func TestForgedAnnotationsGiveNothing(t *testing.T) {
 			t.Errorf("%s is still the forged %s", name, value)
 		}
 	}
-	// Later, nobody is asked to take them away: they are refused.
+	// Later changes are rejected instead of removed.
 	err := bed.Call(http.MethodPatch, "/api/v1/namespaces/default/pods/"+pod.Name,
 		bed.Object{"metadata": bed.Object{"annotations": forged}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "annotations that say what a pod was given are written by Tessera alone") {
+	if err == nil || !strings.Contains(err.Error(), "annotations that assign GPUs are written only by Tessera") {
 		t.Errorf("a forged change: %v", err)
 	}
-	// So they are in a namespace that the webhook is not asked about.
+	// They are also rejected in a namespace that the webhook does not cover.
 	err = bed.Call(http.MethodPost, "/api/v1/namespaces/kube-system/pods?dryRun=All", bed.Object{"apiVersion": "v1", "kind": "Pod",
 		"metadata": bed.Object{"name": "forger", "annotations": forged},
 		"spec":     bed.Object{"containers": []bed.Object{{"name": "main", "image": "none"}}}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "written by Tessera alone") {
+	if err == nil || !strings.Contains(err.Error(), "written only by Tessera") {
 		t.Errorf("a forged creation without the webhook: %v", err)
 	}
 	unharmed(t)
@@ -96,7 +96,7 @@ const (
 	post = `curl -sS -m 20 -w ' HTTP %{http_code}' -H 'Content-Type: application/json' `
 	// extender is such a call of the extender, as kube-scheduler makes it; a verb and more follow.
 	extender = post + asKubeScheduler + `https://$ADDRESS:9410/v1/extender/`
-	// asKubeScheduler shows and trusts what kube-scheduler does.
+	// asKubeScheduler uses kube-scheduler's certificate and CA.
 	asKubeScheduler = `--cacert ` + bed.ClientFiles + `/ca.crt --cert ` + bed.ClientFiles + `/tls.crt --key ` + bed.ClientFiles + `/tls.key `
 	asking          = `{"Pod":{"metadata":{"name":"x","namespace":"default","uid":"x"},"spec":{"containers":[{"name":"main",` +
 		`"resources":{"limits":{"aliyun.com/gpu-mem":"4"}}}]}}`
@@ -155,7 +155,7 @@ func TestTheExtenderRefusesWhatItCannotAnswerAndGoesOn(t *testing.T) {
 	unharmed(t)
 }
 
-// address is the Service's.
+// address returns the address of a Service.
 func address(t *testing.T, service string) string {
 	t.Helper()
 	var object struct{ Spec struct{ ClusterIP string } }
@@ -163,7 +163,7 @@ func address(t *testing.T, service string) string {
 	return object.Spec.ClusterIP
 }
 
-// leaderIP is the address of the replica that leads.
+// leaderIP returns the address of the leader.
 func leaderIP(t *testing.T) string {
 	t.Helper()
 	pod, _, _ := strings.Cut(leaseHolder(), "_")
@@ -212,7 +212,7 @@ func TestAPodWithoutTheCertificateIsNotAnsweredByTheExtender(t *testing.T) {
 	unharmed(t)
 }
 
-// Also who has the certificate binds only what kube-scheduler had asked about.
+// A caller with the certificate can bind only pods that were filtered for the node.
 func TestOnlyAPodThatWasFilteredForTheNodeIsBound(t *testing.T) {
 	bed.WireScheduler(t)
 	for name, each := range map[string]struct {
@@ -308,7 +308,7 @@ func TestAForceDeletedPodDoesNotShareItsGPUWithTheNextOne(t *testing.T) {
 		bed.WaitPhase(t, pod.Name, "Running")
 	}
 	uuid := held(t, first.Name)
-	goOn := bed.Freeze(t, "containerd", 3) // the old container cannot end yet
+	goOn := bed.Freeze(t, "containerd", 3) // keeps the old container running
 	if err := bed.Call(http.MethodDelete, "/api/v1/namespaces/default/pods/"+first.Name+"?gracePeriodSeconds=0", nil, nil); err != nil {
 		t.Fatal(err)
 	}

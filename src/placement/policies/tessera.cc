@@ -44,15 +44,16 @@ constexpr float kPairLoss = 50;
 // A demand with the facts that evaluating each node needs.
 struct DemandFacts {
   DemandFacts(const Demand& demand, const Slots& own) : demand(demand), own(own) {
-    for (const GpuAsk& ask : demand.asks) {
-      if (ask.whole() && ask.count > 1) linked = std::max(linked, ask.count);
+    for (const GpuDemand& gpu_demand : demand.gpu_demands) {
+      if (gpu_demand.whole() && gpu_demand.count > 1) linked = std::max(linked, gpu_demand.count);
     }
-    share = demand.asks.size() == 1 && demand.asks[0].count == 1 && !demand.asks[0].whole();
+    share = demand.gpu_demands.size() == 1 && demand.gpu_demands[0].count == 1 &&
+            !demand.gpu_demands[0].whole();
   }
 
   const Demand& demand;
   Slots own;       // reserved slots that it fills itself
-  int linked = 0;  // GPUs of its largest whole ask of two or more; else 0
+  int linked = 0;  // GPUs of its largest demand for two or more whole GPUs; else 0
   bool share = false;
 };
 
@@ -70,9 +71,9 @@ struct TrialPlacement {
   float waste = 0;     // of the node with the demand
 };
 
-class TerminalWaste : public Policy {
+class TesseraPolicy : public Policy {
  public:
-  TerminalWaste(const Cluster& cluster, const PolicyParts& without)
+  TesseraPolicy(const Cluster& cluster, const PolicyParts& without)
       : cluster_(cluster),
         without_(without),
         ranker_(cluster),
@@ -81,7 +82,7 @@ class TerminalWaste : public Policy {
         nodes_(cluster, forecast_, turnover_) {}
   std::string_view name() const override { return "Tessera"; }
 
-  std::optional<Decision> Choose(ShapeId shape) override;
+  std::optional<Placement> Choose(ShapeId shape) override;
   std::span<const float> Scores(ShapeId shape) override;
   std::optional<Pick> PickOn(ShapeId shape, NodeId node) override;
   std::vector<ScoreTerm> Explain(ShapeId shape, NodeId node) override;
@@ -113,7 +114,7 @@ class TerminalWaste : public Policy {
   std::vector<float> scores_;
 };
 
-void TerminalWaste::Arrived(ShapeId shape) {
+void TesseraPolicy::Arrived(ShapeId shape) {
   forecast_.Arrived(shape);
   if (!without_.test(kTurnover)) new_turnover_ |= turnover_.Arrived();
   ++arrived_;
@@ -132,7 +133,7 @@ void TerminalWaste::Arrived(ShapeId shape) {
 
 // If no pod departs and pods of this mix use up the CPU or memory of the cluster before its GPUs:
 // the fraction of the pods needed to fill the GPUs for which there is no CPU or memory.
-double TerminalWaste::UnhostableFraction(const std::vector<MixPod>& mix) const {
+double TesseraPolicy::UnhostableFraction(const std::vector<MixPod>& mix) const {
   if (forecast_.pods_depart()) return 0;
   double weight = 0, cpu = 0, memory = 0, all_cpu = 0, all_memory = 0;
   for (const MixPod& pod : mix) {
@@ -152,7 +153,7 @@ double TerminalWaste::UnhostableFraction(const std::vector<MixPod>& mix) const {
 }
 
 // Departures let the mix change without end, so that it is learned again at intervals.
-void TerminalWaste::Departed(ShapeId shape) {
+void TesseraPolicy::Departed(ShapeId shape) {
   forecast_.Departed(shape);
   turnover_.Departed();
   ++departed_;
@@ -162,7 +163,7 @@ void TerminalWaste::Departed(ShapeId shape) {
   next_mix_ = std::min(next_mix_, arrived_ + 1);
 }
 
-void TerminalWaste::BuildNextModel() {
+void TesseraPolicy::BuildNextModel() {
   for (int i = 0; i < kStepsPerArrival; ++i) {
     if (next_->Step()) continue;
     model_ = std::move(next_);
@@ -172,7 +173,7 @@ void TerminalWaste::BuildNextModel() {
 }
 
 // Applies changes of the cluster, and sets prices when they are due.
-void TerminalWaste::ApplyChanges() {
+void TesseraPolicy::ApplyChanges() {
   bool changed = nodes_.Sync();
   if (new_turnover_) nodes_.TurnoverChanged();
   changed |= std::exchange(new_turnover_, false);
@@ -187,13 +188,13 @@ void TerminalWaste::ApplyChanges() {
   }
 }
 
-void TerminalWaste::Refresh(ShapeId shape) {
+void TesseraPolicy::Refresh(ShapeId shape) {
   ApplyChanges();
   const DemandFacts facts(cluster_.demand(shape), forecast_.OwnSlots(shape));
   ranker_.Refresh(shape, [&](const NodeView&, NodeId id) { return Evaluate(id, facts); });
 }
 
-Rank TerminalWaste::Evaluate(NodeId id, const DemandFacts& facts) {
+Rank TesseraPolicy::Evaluate(NodeId id, const DemandFacts& facts) {
   TrialPlacement trial;
   if (!TryNode(id, facts, &trial)) return {};
   const NodeSummary& node = nodes_[id];
@@ -207,8 +208,8 @@ Rank TerminalWaste::Evaluate(NodeId id, const DemandFacts& facts) {
 }
 
 // Places the demand on the node: a share on the GPU with the least terminal waste, the tightest of
-// equals; all other asks on the tightest GPUs. Returns false where the demand does not fit.
-bool TerminalWaste::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement* trial) {
+// equals; all other GPU demands on the tightest GPUs. Returns false if the demand does not fit.
+bool TesseraPolicy::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement* trial) {
   const NodeSummary& node = nodes_[id];
   const Demand& demand = facts.demand;
   if (node.cpu < demand.cpu_milli || node.memory < demand.memory.count()) return false;
@@ -227,11 +228,11 @@ bool TerminalWaste::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement*
   return true;
 }
 
-bool TerminalWaste::TryShare(NodeId id, const Demand& demand, TrialPlacement* trial) {
+bool TesseraPolicy::TryShare(NodeId id, const Demand& demand, TrialPlacement* trial) {
   const NodeSummary& node = nodes_[id];
   const NodeView view = cluster_.node(id);
-  const GpuAsk& ask = demand.asks[0];
-  const GpuFit fits(ask, demand);
+  const GpuDemand& gpu_demand = demand.gpu_demands[0];
+  const GpuFit fits(gpu_demand, demand);
   std::array<int16_t, kMaxGpusPerNode> slack;
   for (size_t i = 0; i < view.gpus.size(); ++i) slack[i] = view.gpus[i].slack;
   const auto tried = [&](size_t i) {
@@ -248,7 +249,7 @@ bool TerminalWaste::TryShare(NodeId id, const Demand& demand, TrialPlacement* tr
   for (size_t i = 0; i < view.gpus.size(); ++i) {
     const GpuState& gpu = view.gpus[i];
     if (!fits(gpu) || tried(i)) continue;
-    slack[i] = static_cast<int16_t>(std::max(gpu.slack - SlackOf(gpu, ask), 0));
+    slack[i] = static_cast<int16_t>(std::max(gpu.slack - SlackOf(gpu, gpu_demand), 0));
     const NodeKey key =
         NodeKey::Of(view->model, node.cpu - demand.cpu_milli, node.memory - demand.memory.count(),
                     slack.data(), view.gpus.size());
@@ -265,7 +266,7 @@ bool TerminalWaste::TryShare(NodeId id, const Demand& demand, TrialPlacement* tr
   return best < std::numeric_limits<float>::infinity();
 }
 
-float TerminalWaste::LinkValue(NodeId id, const DemandFacts& facts, int idle_taken) const {
+float TesseraPolicy::LinkValue(NodeId id, const DemandFacts& facts, int idle_taken) const {
   if (without_.test(kLinks)) return 0;
   const NodeView view = cluster_.node(id);
   if (view->groups == nullptr) return 0;
@@ -278,7 +279,7 @@ float TerminalWaste::LinkValue(NodeId id, const DemandFacts& facts, int idle_tak
          (GetsJoined(view, facts.demand) ? kNvLinkBonus : 0);
 }
 
-std::span<const float> TerminalWaste::Scores(ShapeId shape) {
+std::span<const float> TesseraPolicy::Scores(ShapeId shape) {
   Refresh(shape);
   const auto charges = groups_.Charges(forecast_, cluster_.demand(shape));
   const auto ranked = ranker_.scores();
@@ -288,15 +289,15 @@ std::span<const float> TerminalWaste::Scores(ShapeId shape) {
   return scores_;
 }
 
-std::optional<Decision> TerminalWaste::Choose(ShapeId shape) {
+std::optional<Placement> TesseraPolicy::Choose(ShapeId shape) {
   const auto scores = Scores(shape);
   const auto best = std::ranges::max_element(scores);
   if (best == scores.end() || *best == kUnfit) return std::nullopt;
   const auto node = static_cast<NodeId>(best - scores.begin());
-  return Decision{.node = node, .pick = *PickOn(shape, node), .score = *best};
+  return Placement{.node = node, .pick = *PickOn(shape, node), .score = *best};
 }
 
-std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
+std::optional<Pick> TesseraPolicy::PickOn(ShapeId shape, NodeId node) {
   ApplyChanges();
   const Demand& demand = cluster_.demand(shape);
   TrialPlacement trial;
@@ -306,7 +307,7 @@ std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
 }
 
 // The terms of the score that Scores computes; their sum is the score up to rounding.
-std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
+std::vector<ScoreTerm> TesseraPolicy::Explain(ShapeId shape, NodeId id) {
   if (Scores(shape)[id] == kUnfit) return {};
   const DemandFacts facts(cluster_.demand(shape), {});
   TrialPlacement trial;
@@ -323,8 +324,8 @@ std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeTerminalWaste(Cluster& cluster, const PolicyOptions& options) {
-  return std::make_unique<TerminalWaste>(cluster, options.without);
+std::unique_ptr<Policy> MakeTessera(Cluster& cluster, const PolicyOptions& options) {
+  return std::make_unique<TesseraPolicy>(cluster, options.without);
 }
 
 }  // namespace tessera::placement

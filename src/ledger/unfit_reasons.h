@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: why nodes have no room for a demand, kept from one question to the next. Only
-// nodes that have changed since are looked at again, and each reason is put into words once, so
-// that a question about 5,000 nodes is a look into a table for each.
+// Caches why nodes have no room for a demand. Only nodes that have changed since the last query are
+// evaluated again, and each reason is formatted once, so a query about 5,000 nodes costs one table
+// lookup for each. Included only in src/ledger.
 //
-// Threads: one. Ownership: the cluster outlives it. Cost: the first question about a shape is a
-// pass over all nodes; a pointer for each node and shape is kept, of the kMaxShapes asked about
-// last.
+// Threads: one. Ownership: the cluster outlives the cache. Cost: the first query about a shape is a
+// pass over all nodes. The cache keeps a pointer for each node and shape, for the kMaxShapes shapes
+// that were queried last.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@
 
 namespace tessera::ledger {
 
-class Lacks {
+class UnfitReasons {
  public:
   static constexpr size_t kMaxShapes = 64;
 
   struct Reason {
     bool unresolvable = false;
     std::string text;
-    std::string_view kind;  // placement::IdOf
+    std::string_view kind;  // placement::MetricLabelOf
   };
 
-  explicit Lacks(const placement::Cluster& cluster) : cluster_(cluster) {}
+  explicit UnfitReasons(const placement::Cluster& cluster) : cluster_(cluster) {}
 
-  // Null where there is room. Valid until the cluster changes or another shape is asked about.
+  // Null if the node has room. Valid until the cluster changes or another shape is queried.
   const Reason* Of(placement::ShapeId shape, placement::NodeId node) {
     if (last_ == nullptr || last_->serial != cluster_.shapes().serial(shape) ||
         last_->version != cluster_.version()) {
@@ -43,14 +43,14 @@ class Lacks {
 
  private:
   struct Less {
-    bool operator()(const placement::NodeLack& a, const placement::NodeLack& b) const;
+    bool operator()(const placement::NodeShortfall& a, const placement::NodeShortfall& b) const;
   };
   struct OfShape {
-    uint64_t serial = 0;   // of the shape, whose id may come to mean another
-    uint64_t version = 0;  // of the cluster that it tells of
-    uint64_t used = 0;     // larger is later
+    uint64_t serial = 0;   // of the shape, because shape ids are reused
+    uint64_t version = 0;  // of the cluster when `of_nodes` was computed
+    uint64_t used = 0;     // value of uses_ at the last query
     std::vector<const Reason*> of_nodes;
-    std::map<placement::NodeLack, Reason, Less> reasons;
+    std::map<placement::NodeShortfall, Reason, Less> reasons;
   };
   OfShape& Current(placement::ShapeId shape);
   OfShape& Find(uint64_t serial);

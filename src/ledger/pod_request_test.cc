@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/ledger/pod_ask.h"
+#include "src/ledger/pod_request.h"
 
 #include <gtest/gtest.h>
 
@@ -16,26 +16,26 @@ kube::Container Container(kube::ContainerKind kind, const char* cpu, const char*
   return {.name = "c", .kind = kind, .requests = {{"cpu", cpu}, {"memory", memory}}};
 }
 
-TEST(PodAskTest, CpuAndMemoryAreTheMostThatContainersHoldAtOneTime) {
+TEST(PodRequestTest, CpuAndMemoryAreTheMostThatContainersHoldAtOneTime) {
   using enum kube::ContainerKind;
   kube::PodObject pod = GpuPod("a", {});
   pod.containers = {Container(kInit, "4", "1Gi"), Container(kSidecar, "1", "1Gi"),
                     Container(kInit, "5", "9Gi"), Container(kMain, "2", "3Gi"),
                     Container(kMain, "1", "4Gi")};
-  PodAsk ask = PodAskOf(pod, {}).value();
-  EXPECT_EQ(ask.cpu, device::MilliCpu(6000)) << "the second init container beside the sidecar";
-  EXPECT_EQ(ask.memory, GiB(10));
+  PodRequest request = PodRequestOf(pod, {}).value();
+  EXPECT_EQ(request.cpu, device::MilliCpu(6000)) << "the second init container beside the sidecar";
+  EXPECT_EQ(request.memory, GiB(10));
   pod.containers[2] = Container(kInit, "1", "1Gi");
-  ask = PodAskOf(pod, {}).value();
-  EXPECT_EQ(ask.cpu, device::MilliCpu(4000)) << "all that last";
-  EXPECT_EQ(ask.memory, GiB(8));
+  request = PodRequestOf(pod, {}).value();
+  EXPECT_EQ(request.cpu, device::MilliCpu(4000)) << "all that last";
+  EXPECT_EQ(request.memory, GiB(8));
 }
 
 constexpr std::string_view kGpuResources[] = {
     names::kResourceGpu, names::kResourceGpuMem, names::kResourceVcudaCore,
     names::kResourceVcudaMemory, "nvidia.com/mig-1g.10gb"};
 
-TEST(PodAskTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
+TEST(PodRequestTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
   for (const std::string_view resource : kGpuResources) {
     kube::PodObject pod = GpuPod("a", {{resource, "1"}, {"cpu", "1"}});
     EXPECT_FALSE(HasNoGpus(pod)) << resource;
@@ -48,7 +48,7 @@ TEST(PodAskTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
   EXPECT_TRUE(HasNoGpus(GpuPod("a", {{"cpu", "1"}, {"rdma/hca", "1"}})));
 }
 
-TEST(PodAskTest, InformersKeepWhatIsReadAndNothingElse) {
+TEST(PodRequestTest, InformersKeepWhatIsReadAndNothingElse) {
   const kube::Keep pods = KeepOfPods(), nodes = KeepOfNodes({.pool = "pool", .model = "model"});
   for (const char* resource : {"cpu", "memory"}) {
     EXPECT_TRUE(pods.resource(resource));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/ledger/lacks.h"
+#include "src/ledger/unfit_reasons.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,18 +15,18 @@ namespace {
 using testing::GpuNode;
 using testing::GpuPod;
 
-// Against a look at every node, over random comings and goings of pods, nodes and demands: more
-// demands than are kept.
-TEST(LacksTest, SaysWhatALookAtTheNodeSays) {
+// Compares the cache with an evaluation of every node, over random additions and removals of pods,
+// nodes and demands; there are more demands than the cache keeps.
+TEST(UnfitReasonsTest, SaysWhatALookAtTheNodeSays) {
   Random random(3);
   FakeClock clock;
   const auto ledger = ClusterLedger::Make({}, &clock).value();
-  Lacks lacks(ledger->cluster());
+  UnfitReasons lacks(ledger->cluster());
   const auto random_pod = [&](int i) {
     const bool whole = random.Below(2) == 0;
     return GpuPod(fmt::format("p{}", i),
                   {{whole ? names::kResourceGpu : names::kResourceGpuMem,
-                    std::to_string(1 + random.Below(whole ? 5 : 2 * Lacks::kMaxShapes))}});
+                    std::to_string(1 + random.Below(whole ? 5 : 2 * UnfitReasons::kMaxShapes))}});
   };
   for (int step = 0; step < 1500; ++step) {
     const std::string node = fmt::format("n{}", random.Below(6));
@@ -42,18 +42,18 @@ TEST(LacksTest, SaysWhatALookAtTheNodeSays) {
         ledger->RemovePod(pod.meta.uid);
         break;
       default:
-        (void)ledger->Assume(ledger->Ask(pod).value(), node, std::chrono::hours(1));
+        (void)ledger->Assume(ledger->MakeQuery(pod).value(), node, std::chrono::hours(1));
     }
-    const auto question = ledger->Ask(random_pod(1000)).value();
+    const auto query = ledger->MakeQuery(random_pod(1000)).value();
     const placement::Cluster& cluster = ledger->cluster();
-    const placement::Demand& demand = cluster.demand(question.gpus_only);
+    const placement::Demand& demand = cluster.demand(query.gpus_only);
     for (placement::NodeId id = 0; id < cluster.size(); ++id) {
-      const placement::NodeLack lack = placement::WhyNot(cluster.node(id), demand);
-      const Lacks::Reason* reason = lacks.Of(question.gpus_only, id);
-      ASSERT_EQ(reason == nullptr, lack.ok()) << step;
+      const placement::NodeShortfall shortfall = placement::WhyNot(cluster.node(id), demand);
+      const UnfitReasons::Reason* reason = lacks.Of(query.gpus_only, id);
+      ASSERT_EQ(reason == nullptr, shortfall.ok()) << step;
       if (reason == nullptr) continue;
-      ASSERT_EQ(reason->text, placement::TextOf(lack, demand, cluster)) << step;
-      ASSERT_EQ(reason->unresolvable, lack.unresolvable) << step;
+      ASSERT_EQ(reason->text, placement::TextOf(shortfall, demand, cluster)) << step;
+      ASSERT_EQ(reason->unresolvable, shortfall.unresolvable) << step;
     }
   }
 }

@@ -18,7 +18,7 @@
 namespace tessera::placement {
 namespace {
 
-using testing::Ask;
+using testing::MakeDemand;
 
 std::vector<MixPod> SomeMix() {
   return {{.weight = 3, .count = 1, .milli = 810, .cpu_milli = 3000, .memory = GiB(8).count()},
@@ -141,7 +141,7 @@ class TesseraTest : public ::testing::Test {
     spec.cpu_milli = cpu;
     return *cluster_.AddNode(std::move(spec));
   }
-  std::optional<Decision> Arrive(const Demand& demand) {
+  std::optional<Placement> Arrive(const Demand& demand) {
     const ShapeId shape = *cluster_.Intern(demand);
     policy_->Arrived(shape);
     const auto decision = policy_->Choose(shape);
@@ -172,16 +172,16 @@ class TesseraTest : public ::testing::Test {
 TEST_F(TesseraTest, PodsThatFillAGpuTogetherShareIt) {
   for (int i = 0; i < 4; ++i) AddNode(fmt::format("n{}", i), 2, 96000);
   for (int i = 0; i < 40; ++i) {
-    Learn(Ask(1, 810), 1);
-    Learn(Ask(1, 190), 1);
-    Learn(Ask(1, 500), 1);
+    Learn(MakeDemand(1, 810), 1);
+    Learn(MakeDemand(1, 190), 1);
+    Learn(MakeDemand(1, 500), 1);
   }
-  const auto half = *Arrive(Ask(1, 500));
-  const auto large = *Arrive(Ask(1, 810));
-  const auto small = *Arrive(Ask(1, 190));
+  const auto half = *Arrive(MakeDemand(1, 500));
+  const auto large = *Arrive(MakeDemand(1, 810));
+  const auto small = *Arrive(MakeDemand(1, 190));
   EXPECT_EQ(small.node, large.node);
   EXPECT_EQ(small.pick, large.pick);
-  const auto other = *Arrive(Ask(1, 500));
+  const auto other = *Arrive(MakeDemand(1, 500));
   EXPECT_EQ(other.node, half.node);
   EXPECT_EQ(other.pick, half.pick);
 }
@@ -190,37 +190,37 @@ TEST_F(TesseraTest, CpuIntensivePodsGoToNodesWithCpu) {
   const NodeId poor = AddNode("a-poor", 2, 16000);
   const NodeId rich = AddNode("b-rich", 2, 128000);
   for (int i = 0; i < 40; ++i) {
-    Learn(Ask(1, 1000, Bytes(0), 4000), 1);
-    Learn(Ask(1, 1000, Bytes(0), 15000), 1);
+    Learn(MakeDemand(1, 1000, Bytes(0), 4000), 1);
+    Learn(MakeDemand(1, 1000, Bytes(0), 15000), 1);
   }
-  EXPECT_EQ(Arrive(Ask(1, 1000, Bytes(0), 15000))->node, rich);
-  EXPECT_EQ(Arrive(Ask(1, 1000, Bytes(0), 4000))->node, poor);
+  EXPECT_EQ(Arrive(MakeDemand(1, 1000, Bytes(0), 15000))->node, rich);
+  EXPECT_EQ(Arrive(MakeDemand(1, 1000, Bytes(0), 4000))->node, poor);
 }
 
 TEST_F(TesseraTest, TheLastWholeNodeIsReservedForLargePods) {
   const NodeId whole = AddNode("a", 8, 96000);
   const NodeId broken = AddNode("b", 8, 96000);
-  (void)*cluster_.Adopt(*cluster_.Intern(Ask(1, 1000)), broken, testing::PickOf(1));
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), broken, testing::PickOf(1));
   for (int i = 0; i < 20; ++i) {
-    Learn(Ask(8, 1000, Bytes(0), 64000), 1);
-    Learn(Ask(1, 1000), 4);
+    Learn(MakeDemand(8, 1000, Bytes(0), 64000), 1);
+    Learn(MakeDemand(1, 1000), 4);
   }
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(Arrive(Ask(1, 1000))->node, broken);
-  EXPECT_LT(Term(Ask(1, 1000), whole, "slots of large pods"), -4000);
-  EXPECT_EQ(Arrive(Ask(8, 1000, Bytes(0), 64000))->node, whole);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(Arrive(MakeDemand(1, 1000))->node, broken);
+  EXPECT_LT(Term(MakeDemand(1, 1000), whole, "slots of large pods"), -4000);
+  EXPECT_EQ(Arrive(MakeDemand(8, 1000, Bytes(0), 64000))->node, whole);
 }
 
 // If pods leave, a node with few pods is nearly whole; if none leaves, it is not.
 TEST_F(TesseraTest, ANearlyWholeNodeIsReservedForLargePods) {
   const NodeId few = AddNode("a", 8, 96000);
   const NodeId many = AddNode("b", 8, 96000);
-  const Demand one = Ask(1, 1000, Bytes(0), 1000);
+  const Demand one = MakeDemand(1, 1000, Bytes(0), 1000);
   const ShapeId shape = *cluster_.Intern(one);
   (void)*cluster_.Adopt(shape, few, testing::PickOf(1));
   for (uint64_t gpu = 1; gpu < 32; gpu *= 2) {
     (void)*cluster_.Adopt(shape, many, testing::PickOf(gpu));
   }
-  Learn(Ask(8, 1000, Bytes(0), 64000), 40);
+  Learn(MakeDemand(8, 1000, Bytes(0), 64000), 40);
   Learn(one, 160);
   const auto price = [&](NodeId node) { return Term(one, node, "slots of large pods"); };
   EXPECT_EQ(price(few), 0);
@@ -228,7 +228,7 @@ TEST_F(TesseraTest, ANearlyWholeNodeIsReservedForLargePods) {
   const NodeId busy = AddNode("c", 8, 96000);
   for (int i = 0; i < 400; ++i) {
     const PodId pod = *cluster_.Adopt(shape, busy, testing::PickOf(1));
-    policy_->Arrived(i % 5 == 0 ? *cluster_.Intern(Ask(8, 1000, Bytes(0), 64000)) : shape);
+    policy_->Arrived(i % 5 == 0 ? *cluster_.Intern(MakeDemand(8, 1000, Bytes(0), 64000)) : shape);
     pods_.push_back(pod);
     if (pods_.size() > 4) Leave(0);
   }
@@ -238,27 +238,27 @@ TEST_F(TesseraTest, ANearlyWholeNodeIsReservedForLargePods) {
 
 TEST_F(TesseraTest, AFittingPodIsNeverRefusedForFuturePods) {
   AddNode("a", 8, 96000);
-  Learn(Ask(8, 1000), 100);
-  EXPECT_TRUE(Arrive(Ask(1, 10)));
+  Learn(MakeDemand(8, 1000), 100);
+  EXPECT_TRUE(Arrive(MakeDemand(1, 10)));
 }
 
 TEST_F(TesseraTest, UntypedPodsKeepAwayFromModelsThatTypedPodsFill) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   const NodeId plenty = AddNode("b", 4, 96000, "T4");
-  Demand typed = Ask(1, 1000);
+  Demand typed = MakeDemand(1, 1000);
   typed.models.set(*cluster_.ModelOf("H100"));
   for (int i = 0; i < 30; ++i) {
     Learn(typed, 1);
-    Learn(Ask(1, 1000), 1);
+    Learn(MakeDemand(1, 1000), 1);
   }
-  EXPECT_LT(Term(Ask(1, 1000), scarce, "scarce model"), -300);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(Ask(1, 1000))->node, plenty);
+  EXPECT_LT(Term(MakeDemand(1, 1000), scarce, "scarce model"), -300);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(MakeDemand(1, 1000))->node, plenty);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(typed)->node, scarce);
 }
 
 TEST_F(TesseraTest, SharesOfDeviceMemoryArePackedLikeCompute) {
   const NodeId node = AddNode("a", 4, 96000);
-  const Demand half = Ask(1, 0, GiB(40));
+  const Demand half = MakeDemand(1, 0, GiB(40));
   (void)*cluster_.Adopt(*cluster_.Intern(half), node, testing::PickOf(0b1000));
   for (int i = 0; i < 60; ++i) Learn(half, 1);
   EXPECT_EQ(Arrive(half)->pick, testing::PickOf(0b1000)) << "half of GPU 3 is free";
@@ -271,25 +271,25 @@ TEST_F(TesseraTest, SharesOfDeviceMemoryArePackedLikeCompute) {
 TEST_F(TesseraTest, PodsWhoseMemoryFillsAGpuShareIt) {
   const NodeId node = AddNode("a", 2, 96000);
   for (int i = 0; i < 60; ++i) {
-    Learn(Ask(1, 0, GiB(30)), 1);
-    Learn(Ask(1, 0, GiB(50)), 1);
+    Learn(MakeDemand(1, 0, GiB(30)), 1);
+    Learn(MakeDemand(1, 0, GiB(50)), 1);
   }
-  (void)*cluster_.Adopt(*cluster_.Intern(Ask(1, 0, GiB(40))), node, testing::PickOf(0b01));
-  (void)*cluster_.Adopt(*cluster_.Intern(Ask(1, 0, GiB(50))), node, testing::PickOf(0b10));
-  EXPECT_EQ(Arrive(Ask(1, 0, GiB(30)))->pick, testing::PickOf(0b10));
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 0, GiB(40))), node, testing::PickOf(0b01));
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 0, GiB(50))), node, testing::PickOf(0b10));
+  EXPECT_EQ(Arrive(MakeDemand(1, 0, GiB(30)))->pick, testing::PickOf(0b10));
 }
 
 TEST_F(TesseraTest, PodsOfMemoryPayForScarceModels) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   const NodeId plenty = AddNode("b", 4, 96000, "T4");
-  Demand typed = Ask(1, 0, GiB(80));
+  Demand typed = MakeDemand(1, 0, GiB(80));
   typed.models.set(*cluster_.ModelOf("H100"));
   for (int i = 0; i < 30; ++i) {
     Learn(typed, 1);
-    Learn(Ask(1, 0, GiB(80)), 1);
+    Learn(MakeDemand(1, 0, GiB(80)), 1);
   }
-  EXPECT_LT(Term(Ask(1, 0, GiB(80)), scarce, "scarce model"), -300);
-  EXPECT_EQ(Arrive(Ask(1, 0, GiB(80)))->node, plenty);
+  EXPECT_LT(Term(MakeDemand(1, 0, GiB(80)), scarce, "scarce model"), -300);
+  EXPECT_EQ(Arrive(MakeDemand(1, 0, GiB(80)))->node, plenty);
 }
 
 TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedGpus) {
@@ -300,8 +300,8 @@ TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedGpus) {
   };
   add("a", testing::PcieOnly(8));
   const NodeId linked = add("b", testing::NvLinkPairs(8));
-  Learn(Ask(1, 1000), 30);
-  const auto decision = *Arrive(Ask(2, 1000));
+  Learn(MakeDemand(1, 1000), 30);
+  const auto decision = *Arrive(MakeDemand(2, 1000));
   EXPECT_EQ(decision.node, linked);
   const uint64_t mask = decision.pick.masks[0];
   EXPECT_TRUE(mask == 0b11 || mask == 0b1100 || mask == 0b110000 || mask == 0b11000000) << mask;
@@ -319,10 +319,10 @@ class TesseraQuickstartTest : public TesseraTest {
               [](int, int) { return device::Link{.pcie = device::PcieLevel::kHostBridge}; });
     h200_ = Add("n3", "H200", 2, nvswitch(18));
   }
-  bool Joined(const Decision& decision) {
+  bool Joined(const Placement& decision) {
     return cluster_.node(decision.node)->groups->Joined(decision.pick.masks[0]);
   }
-  static Demand Gpus(int count) { return Ask(count, 1000, Bytes(0), 100); }
+  static Demand Gpus(int count) { return MakeDemand(count, 1000, Bytes(0), 100); }
   void Fill(NodeId node, uint64_t gpus) {
     const Demand demand = Gpus(std::popcount(gpus));
     pods_.push_back(*cluster_.Place(*cluster_.Intern(demand), node, testing::PickOf(gpus)));
@@ -370,8 +370,8 @@ TEST_F(TesseraQuickstartTest, WithoutFreeLinkedGpusAPairTakesUnlinkedOnes) {
 
 TEST_F(TesseraQuickstartTest, SingleGpusAndSharesAvoidLinkedGpus) {
   EXPECT_EQ(Arrive(Gpus(1))->node, t4_);
-  EXPECT_EQ(Arrive(Ask(1, 500, Bytes(0), 100))->node, t4_);
-  EXPECT_EQ(Arrive(Ask(1, 300, GiB(60), 100))->node, t4_);
+  EXPECT_EQ(Arrive(MakeDemand(1, 500, Bytes(0), 100))->node, t4_);
+  EXPECT_EQ(Arrive(MakeDemand(1, 300, GiB(60), 100))->node, t4_);
   EXPECT_EQ(Term(Gpus(1), h200_, "links"), -50);
   EXPECT_EQ(Term(Gpus(1), t4_, "links"), 0);
   Fill(h200_, 0b1);
@@ -383,12 +383,14 @@ TEST_F(TesseraTest, TermsAddUpToTheScore) {
   for (int i = 0; i < 80; ++i) {
     const NodeId node = AddNode(fmt::format("n{}", i), 8, 1000 * (20 + i));
     for (int gpu = 0; gpu < i % 8; ++gpu) {
-      const ShapeId shape = *cluster_.Intern(Ask(1, 100 * (1 + static_cast<int>(random() % 9))));
+      const ShapeId shape =
+          *cluster_.Intern(MakeDemand(1, 100 * (1 + static_cast<int>(random() % 9))));
       (void)*cluster_.Adopt(shape, node, testing::PickOf(uint64_t{1} << gpu));
     }
   }
-  for (int i = 0; i < 100; ++i) Learn(Ask(1, 100 * (1 + i % 10), Bytes(0), 500 * (i % 7)), 1);
-  for (const Demand& demand : {Ask(1, 300), Ask(1, 1000), Ask(2, 1000)}) {
+  for (int i = 0; i < 100; ++i)
+    Learn(MakeDemand(1, 100 * (1 + i % 10), Bytes(0), 500 * (i % 7)), 1);
+  for (const Demand& demand : {MakeDemand(1, 300), MakeDemand(1, 1000), MakeDemand(2, 1000)}) {
     const ShapeId shape = *cluster_.Intern(demand);
     const auto of_all = policy_->Scores(shape);
     const std::vector<float> scores(of_all.begin(), of_all.end());
@@ -412,11 +414,11 @@ TEST_F(TesseraTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
   const auto silent = *MakePolicy("Tessera", cluster_, {});
   std::vector<ShapeId> shapes;
   for (int i = 1; i <= 1600; ++i) {
-    Demand demand = random() % 2 ? Ask(1, 50 * static_cast<int>(1 + random() % 19), Bytes(0),
-                                       500 * static_cast<int64_t>(random() % 20))
-                                 : Ask(1 << random() % 4, 1000);
+    Demand demand = random() % 2 ? MakeDemand(1, 50 * static_cast<int>(1 + random() % 19), Bytes(0),
+                                              500 * static_cast<int64_t>(random() % 20))
+                                 : MakeDemand(1 << random() % 4, 1000);
     if (random() % 5 == 0) demand.models.set(*cluster_.ModelOf("T4"));
-    if (random() % 7 == 0) demand.asks[0].bytes = GiB(random() % 80);
+    if (random() % 7 == 0) demand.gpu_demands[0].bytes = GiB(random() % 80);
     shapes.push_back(*cluster_.Intern(demand));
     silent->Arrived(shapes.back());
     (void)Arrive(demand);
@@ -445,7 +447,7 @@ TEST_F(TesseraTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
 TEST(TurnoverTest, IsTheShareOfThePodsThatLeavesInHalfALife) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(testing::MakeNode("a", 1));
-  const ShapeId shape = *cluster.Intern(Ask(1, 1));
+  const ShapeId shape = *cluster.Intern(MakeDemand(1, 1));
   std::vector<PodId> pods;
   for (int i = 0; i < 256; ++i) pods.push_back(*cluster.Adopt(shape, node, testing::PickOf(1)));
   Turnover turnover(cluster);
@@ -470,28 +472,29 @@ TEST(TurnoverTest, IsTheShareOfThePodsThatLeavesInHalfALife) {
 TEST_F(TesseraTest, ANewSizeOfLargePodsReplacesOneThatIsRare) {
   const NodeId whole = AddNode("a", 8, 96000);
   const NodeId broken = AddNode("b", 8, 96000);
-  (void)*cluster_.Adopt(*cluster_.Intern(Ask(1, 1000)), broken, testing::PickOf(1));
-  for (int i = 0; i < 200; ++i) Learn(Ask(2, 1000, Bytes(0), 8000 * i), 1);  // ever new sizes
-  Learn(Ask(1, 1000), 4);
-  const double before = Term(Ask(1, 1000), whole, "slots of large pods");
-  Learn(Ask(7, 1000, Bytes(0), 90000), 100);
-  EXPECT_LT(Term(Ask(1, 1000), whole, "slots of large pods"), before - 3000);
-  EXPECT_TRUE(policy_->Choose(*cluster_.Intern(Ask(1, 100))));
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), broken, testing::PickOf(1));
+  for (int i = 0; i < 200; ++i)
+    Learn(MakeDemand(2, 1000, Bytes(0), 8000 * i), 1);  // ever new sizes
+  Learn(MakeDemand(1, 1000), 4);
+  const double before = Term(MakeDemand(1, 1000), whole, "slots of large pods");
+  Learn(MakeDemand(7, 1000, Bytes(0), 90000), 100);
+  EXPECT_LT(Term(MakeDemand(1, 1000), whole, "slots of large pods"), before - 3000);
+  EXPECT_TRUE(policy_->Choose(*cluster_.Intern(MakeDemand(1, 100))));
 }
 
 TEST_F(TesseraTest, ANewSetOfModelsReplacesOneThatIsRare) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   AddNode("b", 4, 96000, "T4");
   for (int i = 0; i < 100; ++i) {
-    Demand rare = Ask(1, 10);
+    Demand rare = MakeDemand(1, 10);
     rare.models.set(*cluster_.ModelOf(fmt::format("model-{}", i)));
     rare.models.set(*cluster_.ModelOf("T4"));
     Learn(rare, 1);
   }
-  Demand typed = Ask(1, 1000);
+  Demand typed = MakeDemand(1, 1000);
   typed.models.set(*cluster_.ModelOf("H100"));
   Learn(typed, 100);
-  EXPECT_LT(Term(Ask(1, 1000), scarce, "scarce model"), -300);
+  EXPECT_LT(Term(MakeDemand(1, 1000), scarce, "scarce model"), -300);
 }
 
 TEST(PolicyPartsTest, ANameLeavesPartsOut) {
@@ -499,12 +502,12 @@ TEST(PolicyPartsTest, ANameLeavesPartsOut) {
   const NodeId node = *cluster.AddNode(testing::MakeNode("a", 8));
   const auto whole = *MakePolicy("tessera", cluster, {});
   const auto without = *MakePolicy("Tessera-reservation-links", cluster, {});
-  const ShapeId large = *cluster.Intern(Ask(8, 1000));
+  const ShapeId large = *cluster.Intern(MakeDemand(8, 1000));
   for (int i = 0; i < 50; ++i) {
     whole->Arrived(large);
     without->Arrived(large);
   }
-  const ShapeId one = *cluster.Intern(Ask(1, 1000));
+  const ShapeId one = *cluster.Intern(MakeDemand(1, 1000));
   EXPECT_LT(whole->Explain(one, node)[1].second, -1000);
   EXPECT_EQ(without->Explain(one, node)[1].second, 0);
   const auto unknown = FindPolicy("Tessera-magic");

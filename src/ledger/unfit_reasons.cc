@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/ledger/lacks.h"
+#include "src/ledger/unfit_reasons.h"
 
 #include <algorithm>
 #include <tuple>
@@ -8,22 +8,22 @@ namespace tessera::ledger {
 namespace {
 
 using placement::NodeId;
-using placement::NodeLack;
+using placement::NodeShortfall;
 
-// A cluster has some hundreds at one time; those that are no longer true need not be kept for ever.
+// A cluster has some hundreds of reasons at a time; outdated ones are dropped at this number.
 constexpr size_t kMaxReasons = 4096;
 
 }  // namespace
 
-bool Lacks::Less::operator()(const NodeLack& a, const NodeLack& b) const {
-  const auto all = [](const NodeLack& lack) {
-    return std::tie(lack.lack, lack.unresolvable, lack.ask, lack.wanted, lack.free, lack.gpu_count,
-                    lack.gpus);
+bool UnfitReasons::Less::operator()(const NodeShortfall& a, const NodeShortfall& b) const {
+  const auto all = [](const NodeShortfall& shortfall) {
+    return std::tie(shortfall.reason, shortfall.unresolvable, shortfall.gpu_demand_index,
+                    shortfall.wanted, shortfall.free, shortfall.gpu_count, shortfall.gpus);
   };
   return all(a) < all(b);
 }
 
-Lacks::OfShape& Lacks::Find(uint64_t serial) {
+UnfitReasons::OfShape& UnfitReasons::Find(uint64_t serial) {
   const auto known = std::find_if(shapes_.begin(), shapes_.end(),
                                   [&](const OfShape& at) { return at.serial == serial; });
   if (known != shapes_.end()) return *known;
@@ -39,22 +39,22 @@ Lacks::OfShape& Lacks::Find(uint64_t serial) {
   return oldest;
 }
 
-void Lacks::LookAt(NodeId node, const placement::Demand& demand, OfShape* known) const {
-  const NodeLack lack = placement::WhyNot(cluster_.node(node), demand);
-  if (lack.ok()) {
+void UnfitReasons::LookAt(NodeId node, const placement::Demand& demand, OfShape* known) const {
+  const NodeShortfall shortfall = placement::WhyNot(cluster_.node(node), demand);
+  if (shortfall.ok()) {
     known->of_nodes[node] = nullptr;
     return;
   }
-  const auto [reason, is_new] = known->reasons.try_emplace(lack);
+  const auto [reason, is_new] = known->reasons.try_emplace(shortfall);
   if (is_new) {
-    reason->second = {.unresolvable = lack.unresolvable,
-                      .text = placement::TextOf(lack, demand, cluster_),
-                      .kind = placement::IdOf(lack.lack)};
+    reason->second = {.unresolvable = shortfall.unresolvable,
+                      .text = placement::TextOf(shortfall, demand, cluster_),
+                      .kind = placement::MetricLabelOf(shortfall.reason)};
   }
   known->of_nodes[node] = &reason->second;
 }
 
-Lacks::OfShape& Lacks::Current(placement::ShapeId shape) {
+UnfitReasons::OfShape& UnfitReasons::Current(placement::ShapeId shape) {
   OfShape& known = Find(cluster_.shapes().serial(shape));
   const placement::Demand& demand = cluster_.demand(shape);
   known.used = ++uses_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/ledger/pod_ask.h"
+#include "src/ledger/pod_request.h"
 
 #include <algorithm>
 #include <array>
@@ -24,8 +24,8 @@ device::Phase PhaseOf(ContainerKind kind) {
   return device::Phase::kMain;
 }
 
-// The most that containers hold at one time of what `Parse` reads: each init container beside the
-// sidecars before it, or all sidecars and main containers.
+// The maximum over time of a resource that `parse` reads: each init container with the sidecars
+// before it, or all sidecars and main containers.
 template <typename T, typename Parse>
 Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Parse parse) {
   T lasting{}, most{};
@@ -52,7 +52,7 @@ bool IsGpuResource(std::string_view key) {
          key.starts_with(names::kResourceMigPrefix);
 }
 
-// All that src/device reads of a pod.
+// The annotations of a pod that src/device reads.
 bool IsPodAnnotation(std::string_view key) {
   constexpr std::array kRead = {names::kAnnotationAssignment,
                                 names::kAnnotationGpuModels,
@@ -75,8 +75,8 @@ bool IsPodAnnotation(std::string_view key) {
 
 }  // namespace
 
-Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions& options) {
-  PodAsk ask{
+Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::DialectOptions& options) {
+  PodRequest request{
       .uid = pod.meta.uid, .ns = pod.meta.ns, .name = pod.meta.name, .priority = pod.priority};
   device::PodSpec spec{.annotations = pod.meta.annotations};
   for (const kube::Container& container : pod.containers) {
@@ -85,10 +85,10 @@ Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions
                                .limits = container.limits,
                                .requests = container.requests});
   }
-  ASSIGN_OR_RETURN(ask.request, device::ParseRequest(spec, options));
-  ASSIGN_OR_RETURN(ask.cpu, MostAtOnce<device::MilliCpu>(pod, "cpu", device::ParseCpu));
-  ASSIGN_OR_RETURN(ask.memory, MostAtOnce<Bytes>(pod, "memory", device::ParseMemory));
-  return ask;
+  ASSIGN_OR_RETURN(request.devices, device::ParseRequest(spec, options));
+  ASSIGN_OR_RETURN(request.cpu, MostAtOnce<device::MilliCpu>(pod, "cpu", device::ParseCpu));
+  ASSIGN_OR_RETURN(request.memory, MostAtOnce<Bytes>(pod, "memory", device::ParseMemory));
+  return request;
 }
 
 bool HasNoGpus(const kube::PodObject& pod) {
@@ -117,7 +117,7 @@ kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels) {
       .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
       .resource =
           [](std::string_view key) {
-            // The last for the command line: by how much of it a node offers it tells the unit.
+            // The command line derives the memory unit from a node's amount of gpu-mem.
             return key == "cpu" || key == "memory" || key == names::kResourceGpuMem;
           }};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/ledger/testing/given_out.h"
+#include "src/ledger/testing/assigned_gpus.h"
 
 #include <set>
 #include <unordered_map>
@@ -8,7 +8,7 @@
 
 namespace tessera::ledger::testing {
 
-const device::Assignment& DecodedOnce(const std::string& text) {
+const device::Assignment& DecodeCached(const std::string& text) {
   constexpr size_t kMost = 10'000;
   thread_local std::unordered_map<std::string, device::Assignment> known;
   if (known.size() >= kMost) known.clear();
@@ -17,14 +17,14 @@ const device::Assignment& DecodedOnce(const std::string& text) {
   return at->second;
 }
 
-void GivenOut::Add(const kube::PodObject& pod) {
+void AssignedGpus::Add(const kube::PodObject& pod) {
   const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
   if (pod.node_name.empty() || pod.ended() || text == pod.meta.annotations.end()) return;
   std::set<std::string> init;
   for (const kube::Container& container : pod.containers) {
     if (container.kind == kube::ContainerKind::kInit) init.insert(container.name);
   }
-  for (const auto& [container, shares] : DecodedOnce(text->second).containers) {
+  for (const auto& [container, shares] : DecodeCached(text->second).containers) {
     if (init.contains(container)) continue;
     for (const device::DeviceShare& share : shares) {
       const bool whole = share.compute == kWholeGpu;
@@ -35,7 +35,7 @@ void GivenOut::Add(const kube::PodObject& pod) {
   }
 }
 
-std::vector<std::string> GivenOut::AllOversold(Bytes memory_of_a_gpu) const {
+std::vector<std::string> AssignedGpus::AllOversubscribed(Bytes memory_of_a_gpu) const {
   std::vector<std::string> all;
   for (const auto& [uuid, milli] : milli_) {
     const int64_t bytes = bytes_.at(uuid);

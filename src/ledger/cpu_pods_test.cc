@@ -15,15 +15,15 @@ using testing::BoundPod;
 using testing::GpuNode;
 using testing::GpuPod;
 
-class PlainPodsTest : public ::testing::Test {
+class CpuPodsTest : public ::testing::Test {
  protected:
-  // CPU in thousandths of a core and memory in bytes that pods take of a node.
+  // CPU in thousandths of a core and memory in bytes that pods hold on a node.
   std::pair<int64_t, int64_t> Taken(std::string_view name) {
     const auto& state = *ledger_->cluster().node(ledger_->FindNode(name)->id).state;
     return {state.cpu_total - state.cpu_free, state.memory_total - state.memory_free};
   }
-  kube::PodObject Plain(const std::string& name, const std::string& cpu,
-                        const std::string& memory = "0") {
+  kube::PodObject CpuPod(const std::string& name, const std::string& cpu,
+                         const std::string& memory = "0") {
     return GpuPod(name, {{"cpu", cpu}, {"memory", memory}});
   }
   void Set(const kube::PodObject& pod, const std::string& node) {
@@ -34,9 +34,9 @@ class PlainPodsTest : public ::testing::Test {
   std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
 };
 
-TEST_F(PlainPodsTest, TakeWhatTheyAskForOfNodesWithGpus) {
+TEST_F(CpuPodsTest, TakeWhatTheyAskForOfNodesWithGpus) {
   ledger_->SetNode(GpuNode("n", 2));
-  const kube::PodObject a = Plain("a", "2", "4Gi"), b = Plain("b", "500m");
+  const kube::PodObject a = CpuPod("a", "2", "4Gi"), b = CpuPod("b", "500m");
   ledger_->SetPod(a);
   EXPECT_EQ(Taken("n").first, 0) << "it waits";
   Set(a, "n");
@@ -44,9 +44,9 @@ TEST_F(PlainPodsTest, TakeWhatTheyAskForOfNodesWithGpus) {
   Set(b, "n");
   EXPECT_EQ(Taken("n"), std::pair(int64_t{2500}, int64_t{4} << 30));
   EXPECT_TRUE(ledger_->pods().empty());
-  Set(Plain("b", "1"), "n");  // resized
+  Set(CpuPod("b", "1"), "n");  // resized
   EXPECT_EQ(Taken("n").first, 3000);
-  Set(Plain("b", "1", "1Gi"), "n");
+  Set(CpuPod("b", "1", "1Gi"), "n");
   EXPECT_EQ(Taken("n"), std::pair(int64_t{3000}, int64_t{5} << 30));
   kube::PodObject ended = BoundPod(a, "n", {});
   ended.phase = kube::PodPhase::kSucceeded;
@@ -55,11 +55,11 @@ TEST_F(PlainPodsTest, TakeWhatTheyAskForOfNodesWithGpus) {
   EXPECT_EQ(Taken("n"), std::pair(int64_t{0}, int64_t{0}));
 }
 
-TEST_F(PlainPodsTest, CountWhenTheirNodeGetsGpusAndWhenItReturns) {
+TEST_F(CpuPodsTest, CountWhenTheirNodeGetsGpusAndWhenItReturns) {
   kube::NodeObject without = GpuNode("n", 0);
-  Set(Plain("a", "2"), "n");  // before its node
+  Set(CpuPod("a", "2"), "n");  // before its node is known
   ledger_->SetNode(without);
-  Set(Plain("b", "3"), "n");
+  Set(CpuPod("b", "3"), "n");
   EXPECT_EQ(ledger_->FindNode("n")->id, placement::kNoNode);
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(Taken("n").first, 5000);
@@ -71,19 +71,19 @@ TEST_F(PlainPodsTest, CountWhenTheirNodeGetsGpusAndWhenItReturns) {
   EXPECT_EQ(Taken("n").first, 0);
 }
 
-TEST_F(PlainPodsTest, APodThatCouldNotBeReadIsOneOnceItCan) {
+TEST_F(CpuPodsTest, APodThatCouldNotBeReadIsOneOnceItCan) {
   ledger_->SetNode(GpuNode("n", 1));
-  Set(Plain("a", "lots"), "n");
+  Set(CpuPod("a", "lots"), "n");
   ASSERT_EQ(ledger_->pods().size(), 1u);
   EXPECT_NE(ledger_->pods().begin()->second.problem, "");
-  Set(Plain("a", "2"), "n");
+  Set(CpuPod("a", "2"), "n");
   EXPECT_TRUE(ledger_->pods().empty());
   EXPECT_EQ(Taken("n").first, 2000);
-  Set(Plain("a", "lots"), "n");
+  Set(CpuPod("a", "lots"), "n");
   EXPECT_EQ(Taken("n").first, 0);
 }
 
-TEST_F(PlainPodsTest, AddUpOverRandomHistories) {
+TEST_F(CpuPodsTest, AddUpOverRandomHistories) {
   Random random(1);
   std::map<std::string, std::pair<std::string, int>> pods;  // node and cores, by name
   for (int step = 0; step < 5000; ++step) {
@@ -104,7 +104,7 @@ TEST_F(PlainPodsTest, AddUpOverRandomHistories) {
       default: {
         auto& pod = pods.try_emplace(name, node, 0).first->second;
         pod.second = 1 + static_cast<int>(random.Below(2));
-        Set(Plain(name, fmt::format("{}", pod.second)), pod.first);
+        Set(CpuPod(name, fmt::format("{}", pod.second)), pod.first);
       }
     }
     std::map<std::string, int64_t> expected;

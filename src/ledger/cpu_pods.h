@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts the CPU and memory of pods without GPUs, which policies price. A cluster has many times
+// more of them than of pods with GPUs, so each takes only about 200 bytes. Pods on nodes without
+// GPUs are kept as well, because such a node may get GPUs. Included only in src/ledger.
+//
+// Threads: one. Cost: a changed pod or node touches one node.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/units.h"
+#include "src/kube/uid_digest.h"
+#include "src/placement/cluster.h"
+#include "src/placement/policy.h"
+
+namespace tessera::ledger {
+
+class CpuPods {
+ public:
+  // `cluster` and `policy` outlive this object. The policy is notified of pods on nodes with GPUs.
+  CpuPods(placement::Cluster& cluster, placement::Policy& policy)
+      : cluster_(cluster), policy_(policy) {}
+
+  // Records a bound pod with its CPU and memory. `id` is its node's, kNoNode if the node has no
+  // GPUs. INVALID_ARGUMENT for invalid amounts; the pod is then not counted.
+  Status Set(const kube::UidDigest& digest, const std::string& node, placement::NodeId id,
+             int64_t cpu_milli, Bytes memory);
+  // Does nothing for an unknown UID.
+  void Remove(const kube::UidDigest& digest);
+
+  // The node now has GPUs, so its pods are added to the cluster.
+  void OnNodeAdded(const std::string& node, placement::NodeId id);
+  // The cluster has removed the node together with its pods.
+  void OnNodeRemoved(const std::string& node);
+
+  size_t size() const { return pods_.size(); }
+
+ private:
+  struct CpuPod;
+  using ByNode = std::unordered_map<std::string, std::vector<CpuPod*>>;
+  struct CpuPod {
+    ByNode::value_type* node = nullptr;  // the node and all its pods
+    uint32_t position = 0;               // in the node's pods
+    bool arrived = false;                // reported to the policy
+    int64_t cpu_milli = 0;
+    Bytes memory;
+    std::optional<placement::PodId> placed_id;
+  };
+  Status AddToCluster(CpuPod& pod, placement::NodeId id);
+  void RemoveFromNode(CpuPod& pod);
+
+  placement::Cluster& cluster_;
+  placement::Policy& policy_;
+  std::unordered_map<kube::UidDigest, CpuPod, kube::UidDigest::Hash> pods_;
+  ByNode by_node_;
+};
+
+}  // namespace tessera::ledger

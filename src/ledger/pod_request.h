@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Pod object requests, parsed once for all decisions about it: devices, in whichever dialect
+// they were written, and the CPU and memory of the whole pod.
+//
+// Threads: values and pure functions. Errors: INVALID_ARGUMENT for users, with the container, the
+// resource and the remedy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/base/uid.h"
+#include "src/base/units.h"
+#include "src/device/dialects.h"
+#include "src/device/node.h"
+#include "src/device/quantity.h"
+#include "src/device/request.h"
+#include "src/kube/objects.h"
+
+namespace tessera::ledger {
+
+struct PodRequest {
+  Uid uid;
+  std::string ns, name;
+  int32_t priority = 0;
+  device::DeviceRequest devices;
+  // The maximum over time of all running containers, as kube-scheduler computes it.
+  device::MilliCpu cpu;
+  Bytes memory;
+
+  // "ns/name".
+  std::string Text() const { return ns + "/" + name; }
+  bool operator==(const PodRequest&) const = default;
+};
+
+Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::DialectOptions& options);
+
+// Whether no container requests a GPU resource.
+bool HasNoGpus(const kube::PodObject& pod);
+
+// The labels, annotations and resources that PodRequestOf and the ledger read, for informers.
+// `labels`: also keep all labels of pods, because PodDisruptionBudgets may select by any of them.
+kube::Keep KeepOfPods(bool labels = false);
+kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels);
+
+}  // namespace tessera::ledger
