@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of the layering: walks every #include below src/, and fails on an edge that goes up,
 on a product that includes another product, on a product's source that includes a header of testing/,
-and on a library that a room uses without naming it in its README.
+on a library that a room uses without naming it in its README, and on a type name that two files of
+different meaning define.
 
   layering_test.py ROOT   checks the tree; `--self-test` checks the judge with planted offences.
 """
@@ -47,6 +48,12 @@ LIBRARIES = {
     "boost/asio": "Asio", "boost/beast": "Beast", "openssl/": "OpenSSL", "toml++": "toml++",
     "yaml.h": "libyaml", "CLI/": "CLI11", "simdjson": "simdjson",
 }
+# Type names with two meanings, each with the room that may define it once more. The limiter is loaded into programs of users and
+# includes no other room, so that its names cannot meet those of the rest.
+TWO_MEANINGS = {"Fd": "limiter", "Usage": "limiter"}
+TYPE = re.compile(r"^(?:template\s*<[^>]*>\s*)?(?:class|struct|union|enum(?: class)?)\s+"
+                  r"(?:\[\[\w+\]\]\s*)?(\w+)(?:\s+final)?\s*(?::(?!:)[^;{]*)?\{", re.M)
+ALIAS = re.compile(r"^using\s+(\w+)\s*=\s*([^;]+);", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.M)
 
 
@@ -94,8 +101,31 @@ def edge_offence(source, target, test):
     return None if ok else f"{source} may not include {target}"
 
 
+def types_of(text):
+    """The type names that a file defines at namespace scope, and what tells two meanings apart: two
+    aliases of one type are one meaning."""
+    for name in TYPE.findall(text):
+        yield name, None
+    for name, meaning in ALIAS.findall(text):
+        yield name, " ".join(meaning.split())
+
+
+def two_meanings(root):
+    meanings = {}
+    for path in sorted(root.glob("src/**/*")):
+        name = path.relative_to(root).as_posix()
+        if path.suffix not in (".h", ".cc", ".c") or is_test(path) or room_of(name) == "sim":
+            continue
+        for type_name, meaning in types_of(path.read_text(errors="replace")):
+            meanings.setdefault(type_name, {}).setdefault(meaning or name, name)
+    for type_name, files in sorted(meanings.items()):
+        excused = [file for file in files.values() if room_of(file) == TWO_MEANINGS.get(type_name)]
+        if len(files) - len(excused) > 1:
+            yield f"type {type_name} has several meanings: {', '.join(sorted(files.values()))}"
+
+
 def offences(root):
-    found = []
+    found = list(two_meanings(root))
     for path in sorted(root.glob("src/**/*")):
         if path.suffix not in (".h", ".cc", ".c"):
             continue
@@ -168,6 +198,24 @@ def self_test():
             got = offences(pathlib.Path(folder))
             if not any(wanted in line for line in got):
                 sys.exit(f"planted {name} was not found: {got}")
+    for files, wanted in (
+        ({"src/net/a.h": "struct Plan {", "src/grant/b.cc": "class Plan final : public X {"}, True),
+        ({"src/net/a.h": "using Id = int;", "src/grant/b.h": "using Id = long;"}, True),
+        ({"src/net/a.h": "struct View {", "src/cli/b.h": "enum class View : int {"}, True),
+        ({"src/net/a.h": "using Id = int;", "src/grant/b.h": "using Id  = int;"}, False),
+        ({"src/net/a.h": "struct Fd {", "src/limiter/b.cc": "class Fd {"}, False),
+        ({"src/net/a.h": "class Plan {", "src/net/a.cc": "struct Plan::Core {"}, False),
+        ({"src/net/a.h": "class Plan {", "src/net/a_test.cc": "class Plan {"}, False),
+        ({"src/net/a.h": "class Plan {", "src/grant/b.h": "class Plan;"}, False),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text + "\n")
+            got = offences(pathlib.Path(folder))
+            if any("has several meanings" in line for line in got) != wanted:
+                sys.exit(f"planted types {files}: {got}")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "src/agent/compat/a.cc"
         path.parent.mkdir(parents=True)
