@@ -47,7 +47,7 @@ const (
 	lockTimeout   = 15 * time.Minute // longer than a first build
 )
 
-// ErrNoCluster: the folder holds none.
+// ErrNoCluster: the directory holds no cluster.
 var ErrNoCluster = errors.New("there is no cluster")
 
 // Options of Up. The zero value is a cluster of one node named "default".
@@ -73,7 +73,7 @@ type Cluster struct {
 	Dir   string `json:"dir"`
 	Group string `json:"group"` // its cgroup, below each hierarchy's root
 	Port  int    `json:"port"`  // of the API server on 127.0.0.1
-	Ready bool   `json:"ready"` // Up came to its end
+	Ready bool   `json:"ready"` // Up has completed
 	// Snapshotter of containerd: overlayfs, or native where the folder is on an overlay itself.
 	Snapshotter string      `json:"snapshotter"`
 	Parts       parts.Parts `json:"parts"`
@@ -108,7 +108,7 @@ func Build(ctx context.Context, log io.Writer) error {
 // BuildCRIO builds CRI-O, which no cluster has, for tests of engines.
 func BuildCRIO(ctx context.Context, log io.Writer) error { return parts.BuildCRIO(ctx, log) }
 
-// Folder is where a cluster of these options lives.
+// Folder returns the directory of a cluster with these options.
 func (o Options) Folder() (string, error) {
 	if o.Dir != "" {
 		return filepath.Abs(o.Dir)
@@ -139,7 +139,7 @@ func Open(dir string) (*Cluster, error) {
 	return c, nil
 }
 
-// save replaces the state file in one step, so that Down always finds a whole one.
+// save replaces the state file atomically, so that Down always finds a complete one.
 func (c *Cluster) save() error {
 	content, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Cluster) save() error {
 	return os.Rename(temp, filepath.Join(c.Dir, stateFile))
 }
 
-// groupName tells clusters apart whose folders differ.
+// groupName returns a cgroup name that is unique to the cluster's directory.
 func groupName(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return "tessera-cluster-" + hex.EncodeToString(sum[:4])
@@ -160,13 +160,13 @@ func groupName(dir string) string {
 
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.log, format+"\n", args...) }
 
-// Kubeconfig is the path of an administrator's configuration, usable anywhere on this host.
+// Kubeconfig returns the path of an administrator's kubeconfig, usable anywhere on this host.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
 // BinDir holds kubectl and ctr for the PATH of callers.
 func (c *Cluster) BinDir() string { return filepath.Join(c.Dir, "bin") }
 
-// Env is what a program needs to talk to the cluster. kubectl keeps its cache in the cluster's folder.
+// Env returns the environment of programs that use the cluster. kubectl keeps its cache in the cluster's directory.
 func (c *Cluster) Env() []string {
 	return []string{
 		"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + filepath.Join(c.Dir, "kubectl-cache"),
@@ -201,7 +201,7 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return output(c.HelmCommand(ctx, args...), "helm "+strings.Join(args, " "))
 }
 
-// Apply hands YAML or JSON to kubectl apply.
+// Apply passes YAML or JSON to kubectl apply.
 func (c *Cluster) Apply(ctx context.Context, manifest string) error {
 	cmd := c.KubectlCommand(ctx, "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(manifest)
@@ -219,7 +219,7 @@ func output(cmd *exec.Cmd, what string) (string, error) {
 }
 
 // joinAndRun moves itself into the cgroups whose files are its first arguments, up to "--", and runs the
-// rest. It joins from outside: version 2 lets nobody move in over the border of a cgroup namespace.
+// rest. It joins from outside, because in version 2 no process can move into another cgroup namespace.
 const joinAndRun = `while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; shift; exec "$@"`
 
 // NodeCommand prepares a command that runs in all namespaces and cgroups of node i (from 1), or of the

@@ -81,7 +81,7 @@ func TestComponentsRestartWhilePodsRun(t *testing.T) {
 	restarts := kubectl(t, c, "get", "pod", "survivor", "-o",
 		"jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")
 	if restarts != "Running 0" {
-		t.Errorf("the pod that ran all the while: %s", restarts)
+		t.Errorf("the pod that kept running: %s", restarts)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestDownClearsUpAfterAKilledUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { up.Process.Kill() })
-	// It is killed in the middle: machines run, the API server has begun.
+	// Up is killed halfway: the machines run, the API server has started.
 	log := filepath.Join(dir, "logs", "control-plane", "kube-apiserver.log")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(log); err == nil {

@@ -13,7 +13,7 @@ import (
 	"tessera.dev/tests/cluster/internal/supervisor"
 )
 
-// Addresses are the same in every cluster: each has networks of its own.
+// Addresses are the same in every cluster, because each has its own network namespaces.
 const (
 	headIP       = "10.250.0.1"
 	serviceIP    = "10.0.0.1" // of the service "kubernetes"; an address of the control plane here
@@ -29,8 +29,8 @@ var insideURL = fmt.Sprintf("https://%s:%d", headIP, apiPort)
 func nodeIP(i int) string    { return fmt.Sprintf("10.250.1.%d", i) }
 func podSubnet(i int) string { return fmt.Sprintf("10.251.%d.0/24", i) } // in podRange
 
-// keep lists what machines share with the host: their own folder, the programs, and the source tree,
-// so that what is built while a cluster runs can be run in it.
+// keep lists the directories that machines share with the host: their own, the programs, and the source tree,
+// so that programs built while a cluster runs can run in it.
 func (c *Cluster) keep() []string {
 	return append([]string{c.Parts.Cache, c.Parts.Tree, c.Dir}, c.options.Share...)
 }
@@ -40,7 +40,7 @@ type object = map[string]any
 func encode(value any) string {
 	content, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
-		panic(err) // only for our own literals
+		panic(err) // marshaling literals cannot fail
 	}
 	return string(content) + "\n"
 }
@@ -132,7 +132,7 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 				"/var/lib/kubelet":    filepath.Join(dir, "kubelet"),
 				"/var/lib/containerd": filepath.Join(dir, "containerd"),
 				"/var/log/pods":       filepath.Join(c.logDir(m), "pods"),
-				// Other engines need a disk for their overlays, too.
+				// Other engines also need a disk for their overlays.
 				"/var/lib/containers": filepath.Join(dir, "containers"),
 				"/var/lib/docker":     filepath.Join(dir, "docker"),
 			},
@@ -236,7 +236,7 @@ func (c *Cluster) kubeletConfig(m *Machine) string {
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 		"localStorageCapacityIsolation": false, "makeIPTablesUtilChains": false, "resolvConf": "",
 		"oomScoreAdj": 0, "maxOpenFiles": 20000, "readOnlyPort": 0,
-		// Nobody answers there, and that at once; without an address every pod gets a warning event.
+		// Connections to this address are refused at once; without an address every pod gets a warning Event.
 		"clusterDNS": []string{dnsIP}, "clusterDomain": "cluster.local",
 	}
 	maps.Copy(config, c.options.KubeletConfig)

@@ -22,7 +22,7 @@ const (
 	podTime  = "60s"
 )
 
-// shared is a cluster of two nodes and with kube-proxy, which the tests that do not end it use together.
+// shared is a cluster of two nodes with kube-proxy, for tests that do not end it.
 var shared struct {
 	once    sync.Once
 	cluster *cluster.Cluster
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testDir is the same in every run of the tests of one tree, so that a run clears what a killed one left.
+// testDir is the same in every run of one source tree, so that a run removes what a killed run left.
 func testDir(name string) string {
 	wd, _ := os.Getwd()
 	tree := sha256.Sum256([]byte(wd))

@@ -57,7 +57,7 @@ func remove(dir string, log io.Writer) error {
 	return nil
 }
 
-// lock keeps two Ups and Downs of one folder apart. An abstract socket's name is free again when its
+// lock serializes Up and Down of one directory. An abstract socket's name is free again when its
 // process ends, however it ends, and leaves no file.
 func lock(ctx context.Context, dir string, log io.Writer) (func(), error) {
 	limited, cancel := context.WithTimeout(ctx, lockTimeout)
@@ -145,7 +145,7 @@ func (c *Cluster) command(ctx context.Context, op, component string, node int, s
 	return nil
 }
 
-// home is the machine that a component runs on.
+// home returns the machine that a component runs on.
 func (c *Cluster) home(component string, node int) (*Machine, error) {
 	switch component {
 	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler":

@@ -160,7 +160,7 @@ func (c *Cluster) nodeReady(ctx context.Context, client *http.Client, name strin
 	return nil
 }
 
-// poll repeats check until it succeeds. It gives up at once when a component of the cluster has died,
+// poll repeats check until it succeeds. It fails at once when a component of the cluster has died,
 // which says more than any time limit.
 func (c *Cluster) poll(ctx context.Context, what string, check func() error) error {
 	for {
@@ -179,7 +179,7 @@ func (c *Cluster) poll(ctx context.Context, what string, check func() error) err
 	}
 }
 
-// deadComponent finds one that ended without being told to.
+// deadComponent returns an error if a component ended without a command.
 func (c *Cluster) deadComponent() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -212,7 +212,7 @@ func (c *Cluster) allTails() string {
 	return text.String()
 }
 
-// URL is where HTTPClient finds the API server.
+// URL is the address of the API server for HTTPClient.
 func (c *Cluster) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.Port) }
 
 // HTTPClient speaks to the API server as administrator, from outside the cluster's network.

@@ -30,7 +30,7 @@ func (c *Cluster) proxies(m *Machine) []supervisor.Component {
 		"--proxy-mode=iptables", "--cluster-cidr=" + podRange, "--iptables-min-sync-period=100ms",
 		// Answers of a pod on the same bridge would not pass the node, which has to translate them.
 		"--masquerade-all",
-		// The host's connection tracking is not ours to set, and node ports on 127.0.0.1 nobody needs.
+		// Keeps the host's connection tracking settings, and serves no node ports on 127.0.0.1.
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
 		"--conntrack-tcp-timeout-close-wait=0", "--iptables-localhost-nodeports=false",
 	}

@@ -13,7 +13,7 @@ import (
 	cluster "tessera.dev/tests/cluster"
 )
 
-// identity is what a cluster could leave behind, collected while it lives.
+// identity is everything that a cluster could leave behind, collected while it runs.
 type identity struct {
 	dir, group string
 	namespaces map[string]bool // "net:[4026532001]"
@@ -25,7 +25,7 @@ func before(dir string) *identity {
 	return &identity{dir: dir, namespaces: map[string]bool{}, links: hostLinks(), settings: hostSettings()}
 }
 
-// add takes note of the namespaces of a running cluster.
+// add records the namespaces of a running cluster.
 func (i *identity) add(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	i.group = c.Group
@@ -40,7 +40,7 @@ func (i *identity) add(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// traces lists what is left of the cluster. A process that is only waiting for its parent counts not.
+// traces lists what is left of the cluster. Zombie processes do not count.
 func (i *identity) traces() []string {
 	var found []string
 	if _, err := os.Stat(i.dir); err == nil {
@@ -83,7 +83,7 @@ func (i *identity) requireGone(t *testing.T) {
 		if left = i.traces(); len(left) == 0 {
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // a killed process may wait for its parent to notice
+		time.Sleep(50 * time.Millisecond) // a killed process may be a zombie for a moment
 	}
 	t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 }

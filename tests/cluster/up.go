@@ -92,7 +92,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check names what is wrong or missing before anything begins.
+// check returns an error for invalid options or missing programs before anything starts.
 func (o Options) check() error {
 	if o.Nodes < 0 || o.Nodes > maxNodes {
 		return fmt.Errorf("%d nodes: from 1 to %d are possible", o.Nodes, maxNodes)
@@ -172,7 +172,7 @@ func (c *Cluster) startMachines(listener *net.TCPListener) error {
 	return nil
 }
 
-// spawn starts the supervisor of machine i; failed hears of its end.
+// spawn starts the supervisor of machine i; failed receives its end.
 func (c *Cluster) spawn(i int, listener *net.TCPListener, tie *os.File, failed chan<- error) error {
 	m := c.machines()[i]
 	groups, err := cgroup.Create(c.Group + "/" + m.Name)
@@ -223,7 +223,7 @@ func (c *Cluster) waitSupervisor(m *Machine, failed <-chan error) error {
 	return last
 }
 
-// shape says what the cluster consists of.
+// shape describes the cluster's composition.
 func (c *Cluster) shape() string {
 	text := fmt.Sprintf("%d nodes", len(c.Nodes))
 	if len(c.Nodes) == 1 {

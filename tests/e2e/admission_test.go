@@ -14,7 +14,7 @@ import (
 
 // The admission webhook and the policies of the chart, evaluated by the real API server.
 func TestAdmissionAgainstTheRealServer(t *testing.T) {
-	// One test wants to see what holds without a webhook, and this cluster has one deployed.
+	// One test checks the rules without a webhook, but this cluster has one deployed.
 	runAdmissionTests(t, "*ApiServer*-*WithoutTheWebhook*")
 }
 
@@ -24,7 +24,7 @@ func TestAdmissionWithoutTheWebhookAgainstTheRealServer(t *testing.T) {
 			bed.Kubectl(t, "patch", kind+"webhookconfiguration", "tessera-webhook", "--type=json", "-p", change)
 		}
 	}
-	// The deployed webhook is not asked about any namespace.
+	// Excludes all namespaces from the deployed webhook.
 	const selector = `"path":"/webhooks/0/namespaceSelector/matchLabels"`
 	t.Cleanup(func() { patch(`[{"op":"remove",` + selector + `}]`) })
 	patch(`[{"op":"add",` + selector + `,"value":{"tessera.test/webhook":"asked"}}]`)
@@ -40,7 +40,7 @@ func runAdmissionTests(t *testing.T, filter string) {
 		t.Fatal(err)
 	}
 	inside := regexp.MustCompile(`https://127\.0\.0\.1:\d+`).ReplaceAll(outside, []byte("https://10.0.0.1:443"))
-	// /tmp is the control plane's, too.
+	// The control plane shares /tmp.
 	file, err := os.CreateTemp("/tmp", "e2e-kubeconfig-*")
 	if err != nil {
 		t.Fatal(err)

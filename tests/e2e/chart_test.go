@@ -62,7 +62,7 @@ func TestTheChartRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// Values of our own, and those of NVIDIA's chart with the same meaning.
+// Covers Tessera's values, and values of NVIDIA's chart with the same meaning.
 func TestValuesReachTheObjects(t *testing.T) {
 	for flags, wants := range map[string][]string{
 		"--set=agent.driverRoot=/opt/driver":                        {"--driver-root=/opt/driver\n", "--driver-root-ctr-path=/driver-root/opt/driver\n"},
@@ -128,7 +128,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 		return bed.Kubectl(t, "-n", "tessera-system", "get", "daemonset/tessera-agent", "deployment/tessera-scheduler",
 			"-o", "jsonpath={.items[*].spec.template.spec.containers[0].args}")
 	}
-	// What the scheduler wrote into objects of the chart.
+	// Certificates that the scheduler wrote into objects of the chart.
 	written := func() string {
 		return bed.Kubectl(t, "-n", "tessera-system", "get", "secret/tessera-scheduler-client", "secret/tessera-scheduler-authority", "-o", "jsonpath={.items[*].data}") +
 			bed.Kubectl(t, "get", "validatingwebhookconfiguration/tessera-webhook", "-o", "jsonpath={.webhooks[0].clientConfig.caBundle}")

@@ -19,10 +19,10 @@ const forget = `put=$(curl -sSf -d "{\"key\":\"dGVzc2VyYQ==\"}" http://127.0.0.1
 version=$(echo "$put" | sed -n "s/.*\"revision\":\"\([0-9]*\)\".*/\1/p")
 curl -sSf -d "{\"revision\":\"$version\"}" http://127.0.0.1:2379/v3/kv/compaction`
 
-// ranTests: a filter that names no test passes, too.
+// ranTests checks that tests ran, because a filter that matches no test passes, too.
 var ranTests = regexp.MustCompile(`\[  PASSED  \] [1-9]`)
 
-// The API client's tests that want a real API server; without one they skip where the others run.
+// Runs the API client's tests that require a real API server; they are skipped without one.
 func TestAPIClientAgainstTheRealServer(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/kube_loopback_test"), "--gtest_filter=*ApiServer*")
 	// It also kills the API server, as a person would with testcluster, after etcd has forgotten all

@@ -63,7 +63,7 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time
 	}
 	t.Logf("%s, %d rounds: all GPUs offered at the latest %s after; longest gap in the API %s", name, rounds, worst, longestGap)
 	if status := bed.ReadPod(t, pod).Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the running pod was touched: %+v", status)
+		t.Errorf("the running pod was affected: %+v", status)
 	}
 	after := bed.Single("after-"+name, gpus-1).Create(t)
 	bed.WaitPhase(t, after, "Succeeded")
@@ -74,7 +74,7 @@ func TestAgentKilledWhilePodsRun(t *testing.T) {
 	disturb(t, "agent-kill", func(t *testing.T) (there time.Time) {
 		old := agentPID(t)
 		onNode(t, "kill", "-9", old)
-		// The kubelet's back-off between restarts of a container grows; it is not ours to shorten.
+		// The kubelet's back-off between restarts of a container grows.
 		bed.Eventually(t, 6*time.Minute, "the agent runs again", func() bool {
 			now := agentPID(t)
 			there = time.Now()
@@ -102,7 +102,7 @@ func TestAKilledAgentIsStartedAgainInItsContainer(t *testing.T) {
 	}
 }
 
-// kubeletSocket is the kubelet's registration socket and when it was made: a new one for each kubelet.
+// kubeletSocket identifies the kubelet's registration socket and its creation time: each kubelet creates a new one.
 func kubeletSocket() string {
 	text, err := bed.Shared.Exec(ctx, 1, "stat", "-c", "%i %z", "/var/lib/kubelet/device-plugins/kubelet.sock")
 	if err != nil {
@@ -111,14 +111,14 @@ func kubeletSocket() string {
 	return text
 }
 
-// registered asks the kubelet whether a plugin has registered since it started.
+// registered returns whether a plugin has registered since the kubelet started.
 func registered() bool {
 	text, err := bed.Shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics")
 	return err == nil && strings.Contains(text, `kubelet_device_plugin_registration_total{resource_name="nvidia.com/gpu"}`)
 }
 
 func TestKubeletRestartedWhilePodsRun(t *testing.T) {
-	// The kubelet may be back before the API shows fewer GPUs, so it is asked itself.
+	// The kubelet may be back before the API shows fewer GPUs, so its own API is used.
 	var slowest time.Duration
 	disturb(t, "kubelet-restart", func(t *testing.T) time.Time {
 		old := kubeletSocket()
@@ -171,7 +171,7 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 	pod := bed.Pod{Name: "restarting", RestartPolicy: "Always",
 		Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--fail", "--hold=1s"}}}}
 	pod.Create(t)
-	// What the container printed lies on the node: N.log of its start N, with what it saw of GPUs.
+	// The container's output is on the node: N.log of its start N, with the GPUs that it saw.
 	starts := func() int {
 		text, _ := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c",
 			"grep -l /dev/nvidia[0-9] /var/log/pods/default_restarting_*/main/*.log /dev/null | sort -V | tail -n 1")
@@ -182,7 +182,7 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 		return count
 	}
 	bed.Eventually(t, bed.PodTimeout, "the first start", func() bool { return starts() >= 0 })
-	// Killed: at SIGTERM it waits for its watches until it is killed.
+	// SIGKILL, because at SIGTERM it would wait for its watches.
 	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 	known := starts()
 	bed.Eventually(t, 20*time.Second, "two starts without the API server", func() bool { return starts() >= known+2 })
 	bed.StartAPIServer(t)
-	// The agent lists its pods anew before it knows of this one, and refuses it until then.
+	// The agent lists its pods again before it knows this one, and rejects it until then.
 	after := bed.Single("after-api-server", 1)
 	after.RestartPolicy = "OnFailure"
 	after.Create(t)
@@ -255,14 +255,14 @@ func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := bed.Single("after-frozen", gpus)
-	next.RestartPolicy = "OnFailure" // a refusal for as long as the old one lives is right
+	next.RestartPolicy = "OnFailure" // rejected while the old one runs
 	next.Create(t)
-	// The kubelet has forgotten the pod and gives its ids to the next one; the agent has not.
+	// The kubelet has removed the pod and gives its ids to the next one; the agent still tracks it.
 	waitAllocatable(t, 0, time.Minute)
 	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "pod default/frozen is gone, but") {
 		t.Errorf("the condition does not say who holds the GPUs: %s", got)
 	}
-	// The kubelet calls a pod Running whose only container was refused and is to start again.
+	// The kubelet reports a pod as Running if its only container was rejected and will start again.
 	if status := bed.ReadPod(t, next.Name).Status; status.Phase == "Succeeded" ||
 		slices.ContainsFunc(status.ContainerStatuses, func(c bed.ContainerStatus) bool { return c.State["running"] != nil }) {
 		t.Errorf("the next pod runs while the first one's processes are there: %+v", status)

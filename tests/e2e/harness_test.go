@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	options := cluster.Options{Name: "e2e",
-		// A test that kills the agent a hundred times measures us, not the kubelet's back-off.
+		// Tests that kill the agent a hundred times must not measure the kubelet's back-off.
 		KubeletConfig: map[string]any{"crashLoopBackOff": map[string]string{"maxContainerRestartPeriod": "1s"}}}
 	code := bed.Main(m, options, []bed.GPUs{{Profile: profile, Count: gpus}})
 	os.Remove(profile)
@@ -52,7 +52,7 @@ func pairsProfile() (string, error) {
 	if changed == string(text) {
 		return "", fmt.Errorf("profile a100-sxm4-80gb has no NVSwitch")
 	}
-	// /tmp is the node's, too.
+	// The nodes share /tmp.
 	file, err := os.CreateTemp("/tmp", "e2e-*.yaml")
 	if err != nil {
 		return "", err
@@ -125,7 +125,7 @@ func watchAllocatable(t *testing.T) *allocatableWatch {
 	return w
 }
 
-// longestBelow is the longest time since `since` in which fewer than `want` were offered.
+// longestBelow returns the longest time since `since` in which fewer than `want` were offered.
 func (w *allocatableWatch) longestBelow(want int, since time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *allocatableWatch) longestBelow(want int, since time.Time) time.Duration
 	return longest
 }
 
-// lastReached is when `want` were offered again after there were fewer since `since`; zero if there never were.
+// lastReached returns when `want` were offered again after fewer were offered since `since`; zero if there never were fewer.
 func (w *allocatableWatch) lastReached(want int, since time.Time) (reached time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

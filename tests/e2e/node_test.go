@@ -11,7 +11,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// gpuCondition is what the node's condition GPUReady says: "True GPUsHealthy: 8 GPUs are healthy".
+// gpuCondition returns the node's condition GPUReady: "True GPUsHealthy: 8 GPUs are healthy".
 func gpuCondition(t *testing.T) string {
 	t.Helper()
 	object, err := bed.Node(node)
@@ -32,7 +32,7 @@ func waitCondition(t *testing.T, start string) string {
 	return last
 }
 
-// nodeEvents are the messages of the Events of one reason on the node, the oldest first.
+// nodeEvents returns the messages of the node's Events with one reason, oldest first.
 func nodeEvents(t *testing.T, reason string) []string {
 	t.Helper()
 	text := bed.Kubectl(t, "get", "events", "-n", "default", "--sort-by=.firstTimestamp", "--field-selector",
@@ -77,7 +77,7 @@ func TestAGPULostWhileAPodRunsIsUnhealthyAndComesBack(t *testing.T) {
 	if got := waitEvent(t, "GPUHealthy", healthy); !strings.Contains(got, uuid) {
 		t.Errorf("the Event does not name GPU %s: %s", uuid, got)
 	}
-	// What a person reads.
+	// The output that users read.
 	text := bed.Kubectl(t, "describe", "node", node)
 	for _, want := range []string{"GPUsHealthy", "GPUUnhealthy", "tessera-agent"} {
 		if !strings.Contains(text, want) {
@@ -112,7 +112,7 @@ func TestADriverWhoseFilesVanishIsWithdrawnAndComesBack(t *testing.T) {
 	bed.Passed(t, after, 1)
 }
 
-// labelOf is a label of the node, "" without it.
+// labelOf returns a label of the node, "" if missing.
 func labelOf(t *testing.T, name string) string {
 	t.Helper()
 	object, err := bed.Node(node)

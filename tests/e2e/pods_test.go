@@ -31,7 +31,7 @@ func TestNodeShowsItsGPUs(t *testing.T) {
 	}
 }
 
-// The pods of the source articles, as deploy/samples has them for a newcomer.
+// Runs the pods of the source articles from deploy/samples.
 func TestSamplePodsOfTheArticles(t *testing.T) {
 	var files []string
 	for _, name := range []string{"test-gpu", "gpu-pod", "two-gpus", "no-request"} {
@@ -89,7 +89,7 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 	}
 }
 
-// Says how many thousandths of its GPU a pod used in the last second.
+// computeUsed returns the thousandths of its GPU that a pod used in the last second.
 func computeUsed(t *testing.T) func(pod string) int {
 	agent := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
 	return func(pod string) int {
@@ -118,7 +118,7 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 	share := func(name string, cores int) string {
 		return bed.Pod{Name: name, Containers: []bed.Container{{
 			Name: "main", Args: []string{"--busy", "600"},
-			// Launches are so long that the simulated GPU, and not this machine, is what is short.
+			// Launches are so long that the simulated GPU, not this machine, is the bottleneck.
 			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
 			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
 		}}}.Create(t)
@@ -126,7 +126,7 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 	used := computeUsed(t)
 	within := func(pod string, cores int) func() bool {
 		return func() bool {
-			// The mean of five seconds: what is measured is one second.
+			// The mean of five measurements of one second.
 			sum := 0
 			for i := 0; i < 5; i++ {
 				time.Sleep(time.Second)
@@ -343,7 +343,7 @@ func TestAPrivilegedPodNeedsLeaveAndSeesItsOwnGPUAlone(t *testing.T) {
 	bed.Kubectl(t, "label", "namespace", "default", "tessera.dev/privileged-gpus=allowed")
 	defer bed.Kubectl(t, "label", "namespace", "default", "tessera.dev/privileged-gpus-")
 	allowed := bed.Pod{Name: "privileged", Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Privileged: true}}}
-	// The API server hears of the label a moment later.
+	// The API server observes the label a moment later.
 	bed.Eventually(t, 10*time.Second, "a privileged pod is admitted", func() bool { return allowed.TryCreate(t) == nil })
 	pod := allowed.Name
 	bed.WaitPhase(t, pod, "Succeeded")
@@ -455,7 +455,7 @@ func TestExecFindsNvidiaSmi(t *testing.T) {
 }
 
 func TestPodsStartQuickly(t *testing.T) {
-	// Not a limit on seconds: it fails when a start waits for a time-out somewhere.
+	// Not a limit on speed: it fails if a start waits for a timeout somewhere.
 	bed.Single("quick", 1).Create(t)
 	began := time.Now()
 	bed.WaitPhase(t, "quick", "Succeeded")

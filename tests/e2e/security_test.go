@@ -14,7 +14,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// waitingReason is what kubectl shows of a container that does not start.
+// waitingReason returns the reason of a waiting container, as kubectl shows it.
 func waitingReason(t *testing.T, pod string) string {
 	t.Helper()
 	return bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state}")
@@ -71,7 +71,7 @@ func otherMAC(token string) string {
 	return strings.Join(parts, ":")
 }
 
-// agentToken is one of the agent's own pod, as a thief of the node's disk could have it.
+// agentToken returns a token of the agent's pod, which an attacker with the node's disk could have.
 func agentToken(t *testing.T) string {
 	t.Helper()
 	pod := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
@@ -88,7 +88,7 @@ func asAgent(t *testing.T, token string, args ...string) (string, error) {
 	return bed.Shared.Kubectl(ctx, append([]string{"--kubeconfig=/dev/null", "--server=" + server, "--insecure-skip-tls-verify", "--token=" + token}, args...)...)
 }
 
-// sendAsAgent sends what kubectl would first read, which the agent may not: a patch of a status, an Event.
+// sendAsAgent sends a patch of a status or an Event directly, because kubectl would first read the object, which the agent may not.
 func sendAsAgent(t *testing.T, token, method, path, contentType, body string) error {
 	t.Helper()
 	request, err := http.NewRequest(method, bed.Shared.URL()+path+"?dryRun=All", strings.NewReader(body))

@@ -14,7 +14,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// offerShares has the agent offer shares of GPUs, or leave them to somebody else.
+// offerShares makes the agent offer shares of GPUs, or leave them to another plugin.
 func offerShares(t *testing.T, which string) {
 	t.Helper()
 	bed.Kubectl(t, "-n", "tessera-system", "set", "env", "daemonset/tessera-agent", which)

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// ErrNotFound: the API server has no such object.
+// ErrNotFound means that the API server has no such object.
 var ErrNotFound = errors.New("not found")
 
-// A kubectl costs a process and 0.3 s of a core; what tests ask again and again goes by this client.
+// administrator is used for frequent requests, because each kubectl costs a process and 0.3 s of a core.
 var administrator = sync.OnceValues(func() (*http.Client, error) {
 	client, err := Shared.HTTPClient()
 	if err != nil {
@@ -82,7 +82,7 @@ func readAnswer(response *http.Response, what string, into any) error {
 	return nil
 }
 
-// Get reads a path of the API server; its failure is the test's.
+// Get reads a path of the API server; an error fails the test.
 func Get(t *testing.T, path string, into any) {
 	t.Helper()
 	if err := Call(http.MethodGet, path, nil, into); err != nil {
@@ -90,7 +90,7 @@ func Get(t *testing.T, path string, into any) {
 	}
 }
 
-// NodeObject is what tests look at of a node.
+// NodeObject has the fields of a node that tests read.
 type NodeObject struct {
 	Metadata struct {
 		Labels, Annotations map[string]string
@@ -110,7 +110,7 @@ type Taint struct{ Key, Effect string }
 // Condition of a node or a pod.
 type Condition struct{ Type, Status, Reason, Message string }
 
-// PodObject is what tests look at of a pod.
+// PodObject has the fields of a pod that tests read.
 type PodObject struct {
 	Metadata struct {
 		Name, UID           string

@@ -23,7 +23,7 @@ import (
 const (
 	// DriverRoot is where a node's simulated driver is, as a GPU operator would have it.
 	DriverRoot = "/run/nvidia/driver"
-	// PodTimeout: a pod needs about a second; the machine may be busy with other suites.
+	// PodTimeout bounds the start of a pod, which takes about a second on an idle machine.
 	PodTimeout = 60 * time.Second
 	// WholeGPU is the resource of a whole GPU.
 	WholeGPU = "nvidia.com/gpu"
@@ -42,7 +42,7 @@ var (
 	ctx = context.Background()
 )
 
-// GPUs are those of one node: so many of a profile of simgpu, built in or a file.
+// GPUs describes the GPUs of one node: a number and a profile of simgpu, built in or a file.
 type GPUs struct {
 	Profile string
 	Count   int
@@ -53,7 +53,7 @@ func sourceTree() string {
 	return filepath.Join(filepath.Dir(file), "../../..")
 }
 
-// Tool is a program of the release build.
+// Tool returns the path of a program of the release build.
 func Tool(name string) string { return filepath.Join(Root, "build/release/bin", name) }
 
 // Main starts a cluster of as many nodes as there are entries of nodes, deploys Tessera, runs the tests
@@ -90,7 +90,7 @@ func runAll(m *testing.M, options cluster.Options, nodes []GPUs) (code int, err 
 	return m.Run(), nil
 }
 
-// saveLogs keeps what a failed run left, because Down removes it.
+// saveLogs keeps the logs of a failed run, because Down removes them.
 func saveLogs(name string) {
 	out := filepath.Join(Root, "build", "logs", name)
 	os.RemoveAll(out)
@@ -107,14 +107,14 @@ func saveLogs(name string) {
 	fmt.Fprintln(os.Stderr, "e2e: logs are in", out)
 }
 
-// AgentOf is the agent's pod on a node, as kubectl names it: "pod/tessera-agent-x7k2p".
+// AgentOf returns kubectl's name of the agent's pod on a node: "pod/tessera-agent-x7k2p".
 func AgentOf(node string) string {
 	text, _ := Shared.Kubectl(ctx, "-n", "tessera-system", "get", "pod", "-o", "name",
 		"-l", "app.kubernetes.io/name=tessera-agent", "--field-selector", "spec.nodeName="+node)
 	return strings.TrimSpace(text)
 }
 
-// deploy brings GPUs, images and Tessera onto the nodes.
+// deploy installs GPUs, images and Tessera on the nodes.
 func deploy(nodes []GPUs) error {
 	for i, gpus := range nodes {
 		_, err := Shared.Exec(ctx, i+1, Tool("simgpu"), "create", "--profile", gpus.Profile,

@@ -79,7 +79,7 @@ func (p Pod) Create(t *testing.T) string {
 	return p.Name
 }
 
-// TryCreate is Create, and returns what the API server has against the pod.
+// TryCreate is like Create, but returns the API server's error.
 func (p Pod) TryCreate(t *testing.T) error {
 	t.Helper()
 	err := Call(http.MethodPost, podsPath, p.manifest(), nil)
@@ -129,13 +129,13 @@ func (p Pod) manifest() Object {
 		"name": p.Name, "namespace": "default", "labels": p.Labels, "annotations": p.Annotations}, "spec": spec}
 }
 
-// podsOf are the pods that tests still have to delete. Subtests delete theirs before their parents do.
+// podsOf are the pods that tests must still delete. Subtests delete theirs before their parents do.
 var (
 	podsMutex sync.Mutex
 	podsOf    = map[*testing.T][]string{}
 )
 
-// deleteAtTheEnd deletes all pods of a test at once, when what was set up after the first one is undone.
+// deleteAtTheEnd deletes all pods of a test at once, after the cleanups that were registered after the first pod.
 func deleteAtTheEnd(t *testing.T, name string) {
 	podsMutex.Lock()
 	defer podsMutex.Unlock()
@@ -151,7 +151,7 @@ func deleteAtTheEnd(t *testing.T, name string) {
 	podsOf[t] = append(podsOf[t], name)
 }
 
-// DeletePods deletes pods of the namespace "default" and waits until they are gone, after showing them
+// DeletePods deletes pods of the namespace "default" and waits for their removal, after showing them
 // if the test failed.
 func DeletePods(t *testing.T, names ...string) {
 	t.Helper()
@@ -168,7 +168,7 @@ func DeletePods(t *testing.T, names ...string) {
 	for _, name := range names {
 		for !errors.Is(Call(http.MethodGet, podsPath+"/"+name, nil, nil), ErrNotFound) {
 			if time.Now().After(deadline) {
-				t.Errorf("pod %s is not gone %s after it was deleted", name, 2*PodTimeout)
+				t.Errorf("pod %s still exists %s after it was deleted", name, 2*PodTimeout)
 				return
 			}
 			time.Sleep(pollPeriod)
@@ -176,7 +176,7 @@ func DeletePods(t *testing.T, names ...string) {
 	}
 }
 
-// Single is a pod of one container that adds vectors on that many GPUs.
+// Single returns a pod with one container that adds vectors on that many GPUs.
 func Single(name string, count int, args ...string) Pod {
 	return Pod{Name: name, Containers: []Container{{Name: "main", GPUs: count, Args: args}}}
 }

@@ -15,7 +15,7 @@ import (
 // TryKubectl runs kubectl. Its error holds what kubectl wrote to standard error.
 func TryKubectl(args ...string) (string, error) { return Shared.Kubectl(ctx, args...) }
 
-// Kubectl runs kubectl; its failure is the test's.
+// Kubectl runs kubectl; an error fails the test.
 func Kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	text, err := TryKubectl(args...)
@@ -41,13 +41,13 @@ func Simgpu(t *testing.T, i int, args ...string) string {
 	return OnNode(t, i, append([]string{Tool("simgpu")}, append(args, "--root", DriverRoot)...)...)
 }
 
-// UUIDs are those of the GPUs of node i, from 1, in the driver's order.
+// UUIDs returns the UUIDs of the GPUs of node i, from 1, in the driver's order.
 func UUIDs(t *testing.T, i int) []string {
 	t.Helper()
 	return strings.Fields(Simgpu(t, i, "show", "--uuids"))
 }
 
-// Allocatable is how much of a resource a node offers, -1 if that cannot be said.
+// Allocatable returns the allocatable amount of a resource, -1 if it cannot be read.
 func Allocatable(name, resource string) int {
 	node, err := Node(name)
 	count, convErr := strconv.Atoi(node.Status.Allocatable[resource])
@@ -71,7 +71,7 @@ func Eventually(t *testing.T, within time.Duration, what string, check func() bo
 	}
 }
 
-// WaitPhase waits until a pod is in a phase, and shows the pod if it does not get there.
+// WaitPhase waits until a pod is in a phase, and shows the pod after a timeout.
 func WaitPhase(t *testing.T, name, phase string) {
 	t.Helper()
 	for deadline := time.Now().Add(PodTimeout); ; time.Sleep(pollPeriod) {
@@ -93,10 +93,10 @@ func Phase(t *testing.T, pod string) string {
 	return ReadPod(t, pod).Status.Phase
 }
 
-// The kubelet may not have the log of a container yet that it calls running, and may have been restarted.
+// The log of a running container may be unavailable for a moment, or the kubelet may be restarting.
 const logTimeout = 10 * time.Second
 
-// Logs of a pod's only container, or of those that are named.
+// Logs returns the logs of a pod's only container, or of the named containers.
 func Logs(t *testing.T, pod string, containers ...string) string {
 	t.Helper()
 	if len(containers) == 0 {
@@ -120,7 +120,7 @@ func Logs(t *testing.T, pod string, containers ...string) string {
 
 var uuidPattern = regexp.MustCompile(`GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// UUIDsIn are the GPUs that a vectorAdd log names, each once, in order.
+// UUIDsIn returns the UUIDs in a vectorAdd log, each once, in order.
 func UUIDsIn(text string) []string {
 	var found []string
 	seen := map[string]bool{}
@@ -151,7 +151,7 @@ func Passed(t *testing.T, pod string, count int) []string {
 	return found
 }
 
-// NodeReady is the status of a node's condition Ready: True, False or Unknown.
+// NodeReady returns the status of a node's condition Ready: True, False or Unknown.
 func NodeReady(t *testing.T, name string) string {
 	t.Helper()
 	node, err := Node(name)

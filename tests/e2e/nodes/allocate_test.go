@@ -13,10 +13,10 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// foreign is a RuntimeClass whose containers start without our runtime, as with an engine that is not ours.
+// foreign is a RuntimeClass whose containers start without tessera-runtime, as with an unconfigured engine.
 const foreign = "foreign"
 
-// bindAtAllocate has the agents answer in Allocate, with device nodes, until the test ends.
+// bindAtAllocate makes the agents assign GPUs in Allocate, with device nodes, until the test ends.
 func bindAtAllocate(t *testing.T) {
 	t.Helper()
 	agents := func(env ...string) {
@@ -41,7 +41,7 @@ func bindAtAllocate(t *testing.T) {
 	agents("BINDING=allocate", "PASS_DEVICE_SPECS=true")
 }
 
-// report is what the probe in a container says it sees.
+// report returns the output of the probe in a container.
 func report(t *testing.T, pod, container string) (seen struct {
 	Devices     []string
 	Environment map[string]string
@@ -70,7 +70,7 @@ func TestWithBindingAllocateContainersOfAForeignRuntimeHaveTheGPUsOfTheirAssignm
 	for i := range pods {
 		pods[i].NodeSelector = onT4
 	}
-	// 45 of 80 GiB: each has a GPU of its own.
+	// 45 of 80 GiB, so each has its own GPU.
 	for i := range 6 {
 		pods = append(pods, bed.Pod{Name: fmt.Sprintf("equal-%d", i), NodeSelector: map[string]string{product: models[0]},
 			Containers: []bed.Container{looking("main", map[string]int{gpuMem: 45})}})
@@ -106,7 +106,7 @@ func TestWithBindingAllocateContainersOfAForeignRuntimeHaveTheGPUsOfTheirAssignm
 			}
 		}
 	}
-	// A node that late binding and this one treat alike shows the same.
+	// The metrics are the same as with late binding.
 	if metric := agentPage(t, "n2", 5678, "metric"); !strings.Contains(metric, `pod_name="by-cores",req_of_gpu="total"} 0.3`) {
 		t.Errorf("/metric lacks by-cores: %s", metric)
 	}
@@ -128,7 +128,7 @@ func TestWithBindingAllocateAContainerOfWhichNothingIsKnownDoesNotStartAgain(t *
 		return now
 	}
 	bed.Eventually(t, bed.PodTimeout, "the container has started again", func() bool { return status().RestartCount >= 2 })
-	// The agent is killed, which changes nothing; then it has lost its memory.
+	// Killing the agent changes nothing; then it also loses its state.
 	restarts := status().RestartCount
 	stopAgent(t, 2)
 	bed.Eventually(t, bed.PodTimeout, "it goes on starting", func() bool { return status().RestartCount >= restarts+2 })

@@ -39,11 +39,11 @@ func TestTheStandbyKeepsToWhatAKilledLeaderBound(t *testing.T) {
 	leader := killLeader(t)
 	holder("bound-after", models[2]).Create(t)
 	bed.Eventually(t, bed.PodTimeout, "another replica leads", func() bool { return leaseHolder() != leader })
-	goOn() // a node that is silent for longer takes no pods
+	goOn() // before the node counts as unreachable
 	checkGPUs(t, []string{before.Name, "bound-after"}, sizes(t))
 }
 
-// A new image or flag must come to run, and pods must go on being scheduled meanwhile.
+// A rolling update must complete, and pods must be scheduled meanwhile.
 func TestARollingUpdateOfTheSchedulerComesToItsEnd(t *testing.T) {
 	bed.WireScheduler(t)
 	before := leaseHolder()
@@ -147,7 +147,7 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 			for _, name := range names {
 				status := bed.ReadPod(t, name).Status
 				if status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-					t.Errorf("%s was there all the time: %+v", name, status)
+					t.Errorf("%s kept running: %+v", name, status)
 				}
 			}
 			bed.Eventually(t, bed.PodTimeout, "what does not fit waits", func() bool {

@@ -20,7 +20,7 @@ var (
 	all []bed.GPUs // of n1, n2, …
 )
 
-// product is the label by which a pod asks for a model.
+// product is the label by which a pod selects a GPU model.
 const product = "nvidia.com/gpu.product"
 
 func TestMain(m *testing.M) {

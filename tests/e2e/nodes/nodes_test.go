@@ -28,7 +28,7 @@ func nodeOf(t *testing.T, pod string) string {
 	return bed.ReadPod(t, pod).Spec.NodeName
 }
 
-// held is the one GPU that a pod says it computes on.
+// held returns the one GPU that a pod reports.
 func held(t *testing.T, pod string) string {
 	t.Helper()
 	return computesOn(t, pod, "main", 1)[0]
@@ -83,7 +83,7 @@ func TestANodeThatLeavesKeepsItsPodsAndTakesNewOnesWhenItReturns(t *testing.T) {
 	}
 	t.Cleanup(func() { bed.Shared.Start(ctx, "kubelet", index) })
 	bed.WaitNodeReady(t, node, "Unknown", time.Minute)
-	// The taint, by which kube-scheduler passes the node over, comes a moment after the condition.
+	// The taint that excludes the node from scheduling follows the condition after a moment.
 	bed.Eventually(t, 20*time.Second, "the node is tainted as unreachable", func() bool {
 		object, err := bed.Node(node)
 		return err == nil && slices.Contains(object.Spec.Taints, bed.Taint{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"})
@@ -102,7 +102,7 @@ func TestANodeThatLeavesKeepsItsPodsAndTakesNewOnesWhenItReturns(t *testing.T) {
 		t.Errorf("both pods hold %s", uuid)
 	}
 	if status := bed.ReadPod(t, "stays").Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the pod that was there all the time: %+v", status)
+		t.Errorf("the pod that kept running: %+v", status)
 	}
 	bed.Eventually(t, 30*time.Second, "the node offers all its GPUs again", func() bool {
 		return bed.Allocatable(node, bed.WholeGPU) == all[index-1].Count

@@ -37,7 +37,7 @@ func TestAPairHasAnNVLinkThoughItBreaksTheLargestNode(t *testing.T) {
 	}
 }
 
-// linkBetween is what the annotation of the GPUs' node says of them: "NVS12", "PHB".
+// linkBetween returns the link of two GPUs in their node's annotation: "NVS12", "PHB".
 func linkBetween(t *testing.T, a, b string) string {
 	t.Helper()
 	for i := range all {
@@ -83,7 +83,7 @@ func TestAllDialectsShareTheGPUsOfOneNodeWithoutOverselling(t *testing.T) {
 	if two["first"][0].GPU != two["second"][0].GPU {
 		t.Errorf("the containers of a pod with %s are on two GPUs: %v", gpuMem, two)
 	}
-	// Two GPUs are whole, the others are shared; nobody else gets one of them.
+	// Two GPUs are held whole, the others are shared, so a pod for two whole GPUs waits.
 	bed.Pod{Name: "no-room", Containers: []bed.Container{{Name: "main", GPUs: 2}}, NodeSelector: onT4}.Create(t)
 	bed.Eventually(t, bed.PodTimeout, "the pod without room says why it waits", func() bool {
 		text := waitsFor(t, "no-room")
@@ -134,7 +134,7 @@ spec: {storageClassName: never, accessModes: [ReadWriteOnce], resources: {reques
 			return bed.ReadPod(t, name).Status.NominatedNodeName == "n3"
 		})
 	}
-	time.Sleep(8 * time.Second) // longer than a hold without any sign of life
+	time.Sleep(8 * time.Second) // longer than a hold without a nominated node
 	next := sharing("next", map[string]int{gpuMem: 50})
 	next.NodeSelector = onH200
 	next.Create(t)
@@ -151,7 +151,7 @@ spec: {storageClassName: never, accessModes: [ReadWriteOnce], resources: {reques
 	waitBound(t, "next")
 }
 
-// What it does for pods that are alike would decide the second one by what was free for the first one.
+// Batching of equal pods would reuse the first pod's result for the second one.
 func TestKubeSchedulerDoesNotBatchPodsBesideAnExtender(t *testing.T) {
 	bed.WireScheduler(t)
 	path, err := bed.Shared.LogPath("kube-scheduler", 0)

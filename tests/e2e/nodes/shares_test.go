@@ -40,7 +40,7 @@ func TestAPodOfHigherPriorityTakesTheGPUOfALowerOne(t *testing.T) {
 		t.Errorf("it was assigned %v and has %s", given, uuid)
 	}
 	for gpu, pod := range had {
-		// Its GPU is free when its containers have ended; its object goes later.
+		// Its GPU is free when its containers have ended; its object is deleted later.
 		var now struct {
 			Metadata struct{ DeletionTimestamp string }
 		}
@@ -129,7 +129,7 @@ func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
 	bound := 0
 	for round := range 100 {
 		scale(3)
-		// Some rounds wait for pods that are bound, others take them away before anybody looked at them.
+		// Some rounds wait until pods are bound, others delete them before that.
 		if round%10 == 0 {
 			bed.Eventually(t, bed.PodTimeout, "a pod is bound", func() bool { return memoryInUse(t) > 0 })
 			bound++
@@ -142,7 +142,7 @@ func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
 		return len(pods.Items) == 0
 	})
 	waitLedgerEmpty(t)
-	// And the GPUs that they had can be had.
+	// Their GPUs can be used again.
 	holders := []string{}
 	for i := range 4 {
 		holders = append(holders, holder(fmt.Sprintf("afterwards-%d", i), models[1]).Create(t))

@@ -12,7 +12,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// driverMemory is what the driver says of each process on node i, in MiB, by its id on the node.
+// driverMemory returns the driver's memory usage of each process on node i, in MiB, by its id on the node.
 func driverMemory(t *testing.T, i int) map[int]int {
 	t.Helper()
 	text := bed.OnNode(t, i, "env", "LD_LIBRARY_PATH="+bed.DriverRoot+"/usr/lib/x86_64-linux-gnu", "SIMGPU_ROOT="+bed.DriverRoot,

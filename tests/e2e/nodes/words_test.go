@@ -27,14 +27,14 @@ var (
 	onH200 = map[string]string{product: models[2]}
 )
 
-// share is what an assignment gives a container of one GPU.
+// share is a container's part of one GPU in an assignment.
 type share struct {
 	GPU   string `json:"gpu"`
 	Milli int    `json:"milli"`
 	Bytes int64  `json:"bytes"`
 }
 
-// assigned is what the pod's annotation says, by container.
+// assigned returns the pod's assignment annotation, by container.
 func assigned(t *testing.T, pod string) map[string][]share {
 	t.Helper()
 	text := bed.ReadPod(t, pod).Metadata.Annotations["tessera.dev/assignment"]
@@ -45,12 +45,12 @@ func assigned(t *testing.T, pod string) map[string][]share {
 	return assignment.Containers
 }
 
-// holding is a container that keeps what it got until it is deleted.
+// holding returns a container that holds its GPUs until it is deleted.
 func holding(name string, limits map[string]int) bed.Container {
 	return bed.Container{Name: name, Limits: limits, Args: []string{"--hold", "600"}}
 }
 
-// sharing is a pod of one such container.
+// sharing returns a pod with one such container.
 func sharing(name string, limits map[string]int) bed.Pod {
 	return bed.Pod{Name: name, Containers: []bed.Container{holding("main", limits)}}
 }
@@ -91,12 +91,12 @@ func checkGPUs(t *testing.T, pods []string, gpuBytes map[string]int64) {
 	}
 	for gpu := range milli {
 		if milli[gpu] > 1000 || (whole[gpu] > 0 && (whole[gpu] > 1 || bytes[gpu] > 0)) || bytes[gpu] > gpuBytes[gpu] {
-			t.Errorf("%s is given out twice: %d thousandths, %d bytes, %d whole", gpu, milli[gpu], bytes[gpu], whole[gpu])
+			t.Errorf("%s is oversubscribed: %d thousandths, %d bytes, %d whole", gpu, milli[gpu], bytes[gpu], whole[gpu])
 		}
 	}
 }
 
-// sizes are the bytes of all GPUs, by UUID, as the nodes say them.
+// sizes returns the device memory of all GPUs, by UUID, from the nodes' annotations.
 func sizes(t *testing.T) map[string]int64 {
 	t.Helper()
 	all := map[string]int64{}
@@ -128,7 +128,7 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// waitsFor is why a pod is not scheduled, as kube-scheduler says it.
+// waitsFor returns kube-scheduler's reason why a pod is not scheduled.
 func waitsFor(t *testing.T, pod string) string {
 	t.Helper()
 	return bed.ConditionOf(bed.ReadPod(t, pod).Status.Conditions, "PodScheduled").Message
@@ -152,7 +152,7 @@ func leaseHolder() string {
 	return lease.Spec.HolderIdentity
 }
 
-// killLeader deletes the replica that leads without any grace, and returns what held the Lease.
+// killLeader deletes the leader without a grace period, and returns the holder of the Lease.
 func killLeader(t *testing.T) string {
 	t.Helper()
 	leader := leaseHolder()
@@ -189,7 +189,7 @@ func tessera(t *testing.T, args ...string) string {
 	return string(text)
 }
 
-// waitLedgerEmpty waits until neither the scheduler nor the cluster's objects have a GPU given out.
+// waitLedgerEmpty waits until no GPU is held according to the scheduler and the cluster's objects.
 func waitLedgerEmpty(t *testing.T) {
 	t.Helper()
 	bed.Eventually(t, bed.PodTimeout, "the scheduler's ledger is empty", func() bool { return memoryInUse(t) == 0 })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command oldplugin offers aliyun.com/gpu-mem to the kubelet of its node as gpushare's device plugin
-// did, and gives every container the same GPU: a number in its environment, and no token. It runs until
+// did, and gives every container the same GPU by a number in its environment, without a token. It runs until
 // it is killed.
 package main
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of the end-to-end tests' containers: says as JSON what a container can see of GPUs, and
+// The program of the end-to-end tests' containers: prints as JSON which GPUs a container can see, and
 // tries to get at them against the rules. Static, so that its image holds nothing else.
 package main
 
@@ -20,14 +20,14 @@ import (
 	"time"
 )
 
-// Report is what the probe prints.
+// Report is the probe's output.
 type Report struct {
 	Devices     []string          // /dev/nvidia*
 	Driver      []string          // files of the driver
 	Environment map[string]string // NVIDIA_*, TESSERA_* and ALIYUN_*
 	LdCache     int64             // size of /etc/ld.so.cache, -1 if there is none
-	OpenErrors  map[string]string // what open says of each device
-	Answer      string            // to the question, or why there is none
+	OpenErrors  map[string]string // error of opening each device
+	Answer      string            // response to the request, or the error
 }
 
 func main() {
@@ -97,7 +97,7 @@ func coverLimits(folder string, argv []string) error {
 	return syscall.Exec(argv[0], argv, os.Environ())
 }
 
-// ask sends a question behind its length, and returns the answer without it, or what went wrong.
+// ask sends a request with its length, and returns the response without it, or the error.
 func ask(socket, question string) string {
 	connection, err := net.DialTimeout("unix", socket, 5*time.Second)
 	if err != nil {

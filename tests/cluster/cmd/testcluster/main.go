@@ -170,7 +170,7 @@ func (o *options) open() (*cluster.Cluster, error) {
 	return cluster.Open(dir)
 }
 
-// nodeOr is the node asked for, or another.
+// nodeOr returns the requested node, or a default.
 func (o *options) nodeOr(other int) int {
 	if o.node < 0 {
 		return other
@@ -178,7 +178,7 @@ func (o *options) nodeOr(other int) int {
 	return o.node
 }
 
-// become replaces this program by the command, which so gets the terminal's signals itself.
+// become replaces this program by the command, which then gets the terminal's signals.
 func become(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err

@@ -94,10 +94,10 @@ func Create(name string) ([]string, error) {
 	return dirs, nil
 }
 
-// needed by the kubelet; the others are a gain where the host allows them.
+// needed by the kubelet; other controllers are optional.
 var needed = map[string]bool{"cpu": true, "cpuset": true, "memory": true, "pids": true}
 
-// prepareParent hands version 2's controllers down. Version 1 needs nothing.
+// prepareParent enables version 2's controllers for children. Version 1 does not need it.
 func prepareParent(dir, kind string) error {
 	if kind != "cgroup2" {
 		return nil
@@ -181,8 +181,8 @@ func Processes(name string) (map[int]bool, error) {
 	return found, err
 }
 
-// Remove kills every process in NAME and below it, waits until all are gone, and removes the groups.
-// A group that does not exist is no error.
+// Remove kills every process in NAME and below it, waits until all have ended, and removes the groups.
+// A missing group is not an error.
 func Remove(name string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
@@ -220,7 +220,7 @@ func Remove(name string, timeout time.Duration) error {
 	}
 }
 
-// kill holds the process by handle while it looks again, so that a number used anew is not hit.
+// kill opens a pidfd before it checks the process again, so that a reused PID is not killed.
 func kill(pid int, name string) {
 	process, err := os.FindProcess(pid)
 	if err != nil {

@@ -69,7 +69,7 @@ func all() []part {
 			name: "helm", expect: "the first build takes about two minutes on two cores",
 			sources: []string{"helm/go.mod", "helm/go.sum"}, dir: "helm",
 			argv: func(out string) []string {
-				// What "helm template", which asks no API server, assumes.
+				// The version that "helm template" assumes, because it does not contact an API server.
 				const version = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
 				major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 				minor, _, _ = strings.Cut(minor, ".")
@@ -86,7 +86,7 @@ func all() []part {
 	}
 }
 
-// crio is no part of a cluster: tests of engines run it.
+// crio is not part of a cluster; tests of engines run it.
 func crio() part {
 	return part{
 		name: "crio", expect: "the first build takes four to five minutes of one core",
@@ -129,7 +129,7 @@ func Build(ctx context.Context, log io.Writer) (*Parts, error) {
 	}, nil
 }
 
-// BuildCRIO builds CRI-O where the cache lacks it.
+// BuildCRIO builds CRI-O if it is not in the cache.
 func BuildCRIO(ctx context.Context, log io.Writer) error {
 	source, cache, err := folders()
 	if err != nil {
@@ -184,13 +184,13 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 	return final, os.Rename(temp, final)
 }
 
-// used tells whether the part is there, and notes the time for prune.
+// used returns whether the part exists, and updates its time for prune.
 func used(dir string) bool {
 	now := time.Now()
 	return os.Chtimes(dir, now, now) == nil
 }
 
-// prune removes versions of a part that no build has asked for in a long time and no process runs.
+// prune removes versions of a part that no build has used for a long time and no process runs.
 func prune(cache, name string) {
 	versions, _ := filepath.Glob(filepath.Join(cache, name+"-*"))
 	for _, version := range versions {
@@ -201,7 +201,7 @@ func prune(cache, name string) {
 	}
 }
 
-// running tells whether a process executes a file of the folder: a cluster may run for weeks. Files
+// running returns whether a process executes a file of the directory: a cluster may run for weeks. Files
 // are compared, not paths, because a node's processes live in mount namespaces of their own.
 func running(dir string) bool {
 	entries, err := os.ReadDir(dir)

@@ -20,7 +20,7 @@ const (
 	SystemGroup = "system"
 )
 
-// deviceNodes is what every Linux has; nothing else of the host's /dev shows in a node.
+// deviceNodes are the standard device nodes of Linux; a node sees no others of the host's /dev.
 var deviceNodes = []struct {
 	name         string
 	mode         uint32
@@ -38,7 +38,7 @@ var kernelSettings = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// setUp turns the new namespaces into a machine. Everything here ends with the mount namespace.
+// setUp turns the new namespaces into a machine. All mounts end with the mount namespace.
 func setUp(spec *Spec) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -225,7 +225,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// bindKept puts folders back at their paths, which an overlay or a tmpfs may now cover. An overlay would
+// bindKept mounts directories at their paths again, which an overlay or a tmpfs may now cover. An overlay would
 // show them too, but not what the host changes in them later.
 func bindKept(kept []*os.File) error {
 	for _, dir := range kept {

@@ -18,7 +18,7 @@ import (
 
 const (
 	restartDelay    = 100 * time.Millisecond // systemd's RestartSec
-	maxRestartDelay = 2 * time.Second        // for what dies young again and again
+	maxRestartDelay = 2 * time.Second        // for components that end soon after each start
 	youngAge        = 2 * time.Second
 	stopTimeout     = 20 * time.Second // then SIGKILL
 	commandTimeout  = 60 * time.Second
@@ -74,7 +74,7 @@ func run(specFile string) error {
 	return nil
 }
 
-// endWith ends the machine at the end of the file.
+// endWith ends the machine when it reads the end of the file.
 func endWith(tie *os.File) {
 	io.Copy(io.Discard, tie)
 	fmt.Fprintln(os.Stderr, "supervisor: the process that this cluster is tied to has ended")
@@ -142,7 +142,7 @@ func (m *machine) ended(pid int, status syscall.WaitStatus) {
 	c.delay = min(2*c.delay, maxRestartDelay)
 }
 
-// start needs the mutex.
+// start requires that the mutex is held.
 func (m *machine) start(c *component) error {
 	log, err := os.OpenFile(m.logPath(c), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {

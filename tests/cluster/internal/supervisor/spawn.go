@@ -39,7 +39,7 @@ func init() {
 // Spawn starts a supervisor for the specification file. listener may be nil. Its own messages go to
 // log. If tie is not nil, the supervisor ends when it reads the end of that file, which for a pipe is
 // when the last process that holds the other side has ended; otherwise it outlives the caller. The
-// caller may Wait for it, to learn that it failed.
+// caller may Wait for it to get its exit status.
 func Spawn(specFile string, listener *net.TCPListener, tie, log *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{firstName, specFile}
@@ -74,7 +74,7 @@ func Spawn(specFile string, listener *net.TCPListener, tie, log *os.File) (*exec
 	return cmd, nil
 }
 
-// Environment is all that processes of the cluster get: no proxies, nothing of the caller's.
+// Environment is the environment of all processes of the cluster: no proxies, nothing from the caller.
 func Environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",

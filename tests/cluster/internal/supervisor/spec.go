@@ -3,7 +3,7 @@
 // Package supervisor is the first process of a machine of the cluster: of the control plane, or of one
 // node. It runs in PID, mount, network, UTS, IPC and cgroup namespaces of its own, gives the node its
 // private folders, keeps its components running as systemd would with Restart=always, reaps orphans,
-// and obeys commands on a unix socket. When it ends, the kernel ends everything in its PID namespace,
+// and executes commands from a unix socket. When it ends, the kernel ends everything in its PID namespace,
 // and the mounts and network devices go with the namespaces: nothing has to be undone.
 //
 // The supervisor is this same program under another name (see Spawn), so importing this package makes
@@ -15,7 +15,7 @@ import (
 	"os"
 )
 
-// Spec says what one supervisor does.
+// Spec configures one supervisor.
 type Spec struct {
 	Hostname   string
 	Keep       []string // folders that are the same inside and outside, whatever else covers their paths
@@ -24,11 +24,11 @@ type Spec struct {
 	CgroupDirs []string // joined before the cgroup namespace is made
 	Tied       bool     // ends with what Spawn was tied to
 	ProxyTo    string   // address that connections to the inherited listener go to; empty for none
-	Private    Private  // what is not the host's
+	Private    Private  // file system parts that are not the host's
 	Components []Component
 }
 
-// Private is what makes a set of namespaces look like a machine of its own.
+// Private describes the file system that makes a set of namespaces look like a separate machine.
 type Private struct {
 	System   bool              // an empty /run, /dev without the host's devices, and kernel settings of its own
 	Overlays []string          // folders whose changes stay in the machine, in memory
@@ -44,7 +44,7 @@ type Component struct {
 	Env  []string
 }
 
-// State is what the supervisor knows of a component.
+// State is the state of a component.
 type State struct {
 	Name    string `json:"name"`
 	Running bool   `json:"running"`

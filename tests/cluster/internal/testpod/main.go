@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// testpod is what the cluster's own tests run in pods: a static program that needs no other file.
+// testpod is the static program that the cluster's own tests run in pods.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// askAPI asks the API server who we are, at the address and with the token that every pod is given.
+// askAPI requests the caller's identity from the API server, at the address and with the token of every pod.
 func askAPI() error {
 	token, err := os.ReadFile(account + "token")
 	if err != nil {

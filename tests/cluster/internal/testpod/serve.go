@@ -56,7 +56,7 @@ func extend() error {
 	}))
 }
 
-// admit is an admission webhook that refuses all, with a certificate for dnsName that its log shows.
+// admit is an admission webhook that rejects everything, with a certificate for dnsName that its log shows.
 func admit(dnsName string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
