@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Repeats the published results of the FGD experiments: allocation at loads 100 and 130, mean of
-// ten seeds. The traces are not part of the project: TESSERA_TRACES names the folder that contains
-// openb/; the default is a folder beside the source.
+// ten seeds. The openb traces are public and not part of the project. TESSERA_TRACES names their
+// directory, or a directory that has them in openb/ or in cluster-trace-gpu-v2023/csv/.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "src/replay/study.h"
@@ -72,23 +73,31 @@ constexpr std::array<Published, 5> kPublished = {{
        {95.53, 95.65, 0.16}}}},
 }};
 
-std::filesystem::path TraceDir() {
-  const char* given = std::getenv("TESSERA_TRACES");
-  return std::filesystem::path(given != nullptr ? given : TESSERA_TRACES_BESIDE_SOURCE) / "openb";
+constexpr const char* kNodeList = "openb_node_list_gpu_node.csv";
+
+// Directory of the traces; nothing if there is none.
+std::optional<std::filesystem::path> TraceDir() {
+  const char* variable = std::getenv("TESSERA_TRACES");
+  const std::filesystem::path root = variable != nullptr ? variable : TESSERA_TRACES_BESIDE_SOURCE;
+  for (const char* below : {"", "openb", "csv", "cluster-trace-gpu-v2023/csv"}) {
+    if (std::filesystem::exists(root / below / kNodeList)) return root / below;
+  }
+  return std::nullopt;
 }
 
 constexpr const char* kNoTraces =
-    "the traces are not there; TESSERA_TRACES names the folder above openb/";
+    "no openb traces: clone github.com/alibaba/clusterdata and set TESSERA_TRACES to its directory "
+    "cluster-trace-gpu-v2023/csv";
 
 // Results of the policies on a trace for seeds from 42 on; nothing without the traces.
 std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::string> policies,
                                      uint64_t seeds = kSeeds, ShareOf share_of = ShareOf::kCompute,
                                      int times_without_gpus = 1) {
-  const std::filesystem::path dir = TraceDir();
-  if (!std::filesystem::exists(dir)) return std::nullopt;
-  const auto nodes = ReadNodes(dir / "openb_node_list_gpu_node.csv");
+  const auto dir = TraceDir();
+  if (!dir.has_value()) return std::nullopt;
+  const auto nodes = ReadNodes(*dir / kNodeList);
   if (!nodes.ok()) return nodes.status();
-  auto list = ReadPods(dir / fmt::format("openb_pod_list_{}.csv", trace));
+  auto list = ReadPods(*dir / fmt::format("openb_pod_list_{}.csv", trace));
   if (!list.ok()) return list.status();
   for (size_t i = 0, all = list->pods.size(); i < all; ++i) {
     TracePod pod = list->pods[i];
