@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts say to somebody who has only just cloned: scripts_test.py SOURCE_FOLDER"""
+"""What the scripts do in a fresh clone: scripts_test.py SOURCE_DIRECTORY"""
 
+import json
 import os
 import pathlib
 import shutil
@@ -51,6 +52,28 @@ class Scripts(unittest.TestCase):
         self.assertIn("bad.cc:2\nC++ comments: break these lines", answer.stdout)
         if shutil.which("shellcheck"):
             self.assertIn("shellcheck: mend what it names", answer.stdout)
+
+    @unittest.skipUnless(shutil.which("c++"), "c++ is not installed")
+    def test_compile_alone_finds_a_missing_include(self):
+        (self.root / "name.h").write_text("#pragma once\nint Name();\n")
+        (self.root / "good.cc").write_text('#include "name.h"\nint Good() { return Name(); }\n')
+        (self.root / "bad.cc").write_text("int Bad() { return Name(); }\n")
+        (self.root / "bad.h").write_text("#pragma once\nstruct Bad { std::string name; };\n")
+        (self.root / "commands.json").write_text(json.dumps([
+            {"directory": str(self.root), "command": f"c++ -o {name}.o -c {self.root}/{name}.cc",
+             "file": f"{self.root}/{name}.cc"} for name in ("good", "bad")]))
+        for names, message in ((("good.cc", "name.h"), ""), (("bad.cc",), "bad.cc:1"),
+                               (("good.cc", "bad.h"), "bad.cc:1")):
+            answer = run(self.script("compile_alone.py"), "commands.json", *names, cwd=self.root)
+            self.assertEqual(answer.returncode, 1 if message else 0, names)
+            self.assertIn(message, answer.stdout)
+        (self.root / "bad.cc").unlink()
+        (self.root / "commands.json").write_text(json.dumps([
+            {"directory": str(self.root), "command": f"c++ -o good.o -c {self.root}/good.cc",
+             "file": f"{self.root}/good.cc"}]))
+        answer = run(self.script("compile_alone.py"), "commands.json", "bad.h", cwd=self.root)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("bad.h:2", answer.stdout)
 
     def test_without_a_cluster_they_say_how_to_get_one(self):
         for command in (("kubectl", "get", "nodes"), ("node", "true")):
