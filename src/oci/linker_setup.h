@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the dynamic linker of a container find the driver's libraries, which are in a folder
-// unknown to images. glibc finds them through /etc/ld.so.cache; that file must stay replaceable,
+// Makes the dynamic linker of a container find the driver's libraries, which are in a directory
+// unknown to images. Runs as root in a container's root file system, so it reads and writes through
+// RootedDir only. glibc finds them through /etc/ld.so.cache; that file must stay replaceable,
 // because ldconfig, which package managers run, renames a new one over it. Threads: one.
 //
 //   writable root, glibc image   writes /etc/ld.so.cache and /etc/ld.so.conf.d/00-tessera.conf to
@@ -9,7 +10,7 @@
 //                                there
 //   else (musl, no cache)        LD_LIBRARY_PATH
 //
-// The two files only name libraries, and name none if the driver's folder is missing.
+// The two files only name libraries, and name none if the driver's directory is missing.
 #pragma once
 
 #include <optional>

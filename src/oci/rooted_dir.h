@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that is a foreign file system root: of a container or of the driver. The kernel resolves
-// paths inside it (openat2), so that no symbolic link leads outside, even if it is swapped
+// A directory that is a foreign file system root: of a container or of the driver. Its callers run
+// as root in a container's root file system, which the image's author controls. So the kernel
+// resolves paths inside it (openat2), and no symbolic link leads outside, even if it is swapped
 // concurrently. Needs Linux 5.6; older kernels give UNIMPLEMENTED. Any thread.
 #pragma once
 

@@ -6,8 +6,9 @@
 // the agent wrote for the container (device and inode). So neither the API server nor the engine is
 // asked, and a process that has left the container's mount namespace does not count.
 //
-// Paths below a container's root are resolved by the kernel (openat2, Linux 5.6; on older ones no
-// container is found), and no symbolic link is followed. Even so a container with rights enough can
+// The agent runs as root in a container's root file system here. Paths below that root are resolved
+// by the kernel (openat2, Linux 5.6; on older ones no container is found), and no symbolic link is
+// followed. Even so a container with rights enough can
 // mount a file system of its own there that never answers. Therefore `Find` may hang, and is called
 // on a thread of its own with a deadline; everything else touches /proc, or the tmpfs that `Find`
 // has opened, and does not hang.
