@@ -48,7 +48,7 @@ TEST(AuthorityPlanTest, AuthorityIsReplacedWhenAThirdOfItsLifetimeIsLeft) {
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->older, made.newest);
   EXPECT_FALSE(NextAuthorities(made, end - hours(1), {}).value()->older.empty());
-  EXPECT_TRUE(NextAuthorities(made, end, {}).value()->older.empty()) << "it signs no more";
+  EXPECT_TRUE(NextAuthorities(made, end, {}).value()->older.empty()) << "it no longer signs";
 }
 
 TEST(AuthorityPlanTest, CertificateIsValidFromADayBeforeItsCreation) {

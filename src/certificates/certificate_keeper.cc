@@ -3,9 +3,9 @@
 
 #include <utility>
 
+#include "src/certificates/rounds.h"
 #include "src/certificates/shared_secret.h"
-#include "src/certificates/webhook_config.h"
-#include "src/kube/backoff.h"
+#include "src/formats/base64.h"
 
 namespace tessera::certificates {
 namespace {
@@ -32,53 +32,67 @@ SharedSecret::Texts DataOf(const CertificateSet& set) {
           {std::string(kNextKey), set.next.key}};
 }
 
+Json Op(const char* op, std::string path, Json value) {
+  return Json::MakeObject(
+      {{"op", Json::String(op)}, {"path", Json::String(path)}, {"value", std::move(value)}});
+}
+
 }  // namespace
 
-// One round: read the Secret, take a step if one is due, check each configuration, sleep.
-struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper::Core> {
-  Core(kube::Client& c, CertificateKeeperOptions o, Delegate& d)
+std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle) {
+  const Json* webhooks = configuration.Find("webhooks");
+  if (webhooks == nullptr || !webhooks->is_array()) return std::nullopt;
+  const std::string wanted = Base64Encode(bundle);
+  Json::Array patch;
+  for (size_t i = 0; i < webhooks->items().size(); ++i) {
+    const Json& webhook = webhooks->items()[i];
+    const Json* name = webhook.Find("name");
+    const Json* client = webhook.Find("clientConfig");
+    if (name == nullptr || client == nullptr || !client->is_object()) continue;
+    if (client->StringAt("caBundle").value_or("") == wanted) continue;
+    const std::string path = fmt::format("/webhooks/{}", i);
+    patch.push_back(Op("test", path + "/name", *name));
+    // "add" also replaces an existing value.
+    patch.push_back(Op("add", path + "/clientConfig/caBundle", Json::String(wanted)));
+  }
+  if (patch.empty()) return std::nullopt;
+  return Json::MakeArray(std::move(patch));
+}
+
+// One round: read the Secret, take a step if one is due, check each configuration.
+struct CertificateKeeper::Impl {
+  Impl(kube::Client& c, CertificateKeeperOptions o, Delegate& d)
       : client(c),
-        runner(c.runner()),
         options(std::move(o)),
         delegate(d),
-        secret(c, options.ns, options.secret) {}
-
-  // A callback that does nothing once the keeper is gone.
-  template <typename F>
-  auto IfAlive(F f) {
-    return [weak = weak_from_this(), f = std::move(f)](auto&&... args) {
-      if (const auto self = weak.lock()) f(*self, std::forward<decltype(args)>(args)...);
-    };
-  }
-
-  void Sleep(Duration time) {
-    runner.PostDelayed(time, IfAlive([](Core& self) { self.ReadSecret(); }));
-  }
+        secret(c, options.ns, options.secret),
+        rounds(c.runner(), options.period, [this] { ReadSecret(); }) {}
 
   void Fail(const Status& status) {
     delegate.OnTrouble(status);
-    Sleep(std::min<Duration>(backoff.Next(), options.period));
+    rounds.Fail();
   }
 
   void ReadSecret() {
-    operation = secret.Read(IfAlive([](Core& self, const Result<SharedSecret::Found>& found) {
-      found.ok() ? self.OnSecret(*found) : self.Fail(found.status());
-    }));
+    operation = secret.Read([this](const Result<SharedSecret::Found>& found) {
+      found.ok() ? OnSecret(*found) : Fail(found.status());
+    });
   }
 
   void OnSecret(const SharedSecret::Found& found) {
     const CertificateSet set = SetOf(found);
     const bool is_published = set.bundle == published_bundle;
-    const auto step = NextStep(set, runner.clock().WallNow(), is_published, options.certificate);
+    const auto step =
+        NextStep(set, client.runner().clock().WallNow(), is_published, options.certificate);
     if (!step.ok()) return Fail(step.status());
     if (!*step) return Adopt(set);
-    operation = secret.Write(found, DataOf((*step)->set),
-                             IfAlive([step = **step](Core& self, const Status& status) {
-                               if (IsWriteConflict(status)) return self.Sleep(self.backoff.Next());
-                               if (!status.ok()) return self.Fail(status);
-                               self.delegate.OnProgress(step.what);
-                               self.Adopt(step.set);
-                             }));
+    operation =
+        secret.Write(found, DataOf((*step)->set), [this, step = **step](const Status& status) {
+          if (IsWriteConflict(status)) return rounds.Fail();
+          if (!status.ok()) return Fail(status);
+          delegate.OnProgress(step.what);
+          Adopt(step.set);
+        });
   }
 
   void Adopt(const CertificateSet& set) {
@@ -91,33 +105,30 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
     CheckConfiguration(0);
   }
 
-  void CheckConfiguration(size_t at) {
-    if (at == options.configurations.size()) return FinishRound();
-    operation = client.Get(options.configurations[at],
-                           IfAlive([at](Core& self, const Result<Json>& answer) {
-                             if (answer.ok()) return self.PatchBundle(at, *answer);
-                             if (answer.status().code() != Code::kNotFound) {
-                               self.ReportError(answer.status());
-                             }
-                             self.CheckConfiguration(at + 1);
-                           }));
+  void CheckConfiguration(size_t index) {
+    if (index == options.configurations.size()) return FinishRound();
+    operation =
+        client.Get(options.configurations[index], [this, index](const Result<Json>& answer) {
+          if (answer.ok()) return PatchBundle(index, *answer);
+          if (answer.status().code() != Code::kNotFound) ReportError(answer.status());
+          CheckConfiguration(index + 1);
+        });
   }
 
-  void PatchBundle(size_t at, const Json& configuration) {
+  void PatchBundle(size_t index, const Json& configuration) {
     const auto patch = BundlePatch(configuration, bundle);
-    if (!patch) return CheckConfiguration(at + 1);
-    const kube::ObjectRef& object = options.configurations[at];
+    if (!patch) return CheckConfiguration(index + 1);
+    const kube::ObjectRef& object = options.configurations[index];
     operation =
         client.Patch(object, kube::PatchKind::kJson, *patch, {},
-                     IfAlive([at](Core& self, const Result<Json>& answer) {
+                     [this, index, &object](const Result<Json>& answer) {
                        if (answer.ok()) {
-                         self.delegate.OnProgress("wrote the bundle into " +
-                                                  kube::PathOf(self.options.configurations[at]));
+                         delegate.OnProgress("wrote the bundle into " + kube::PathOf(object));
                        } else {
-                         self.ReportError(answer.status());
+                         ReportError(answer.status());
                        }
-                       self.CheckConfiguration(at + 1);
-                     }));
+                       CheckConfiguration(index + 1);
+                     });
   }
 
   void ReportError(const Status& status) {
@@ -126,32 +137,28 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
   }
 
   void FinishRound() {
-    if (had_error) return Sleep(std::min<Duration>(backoff.Next(), options.period));
+    if (had_error) return rounds.Fail();
     // A certificate may be served only after every configuration was seen with its bundle.
     published_bundle = bundle;
-    backoff.Reset();
-    Sleep(options.period);
+    rounds.Succeed();
   }
 
   kube::Client& client;
-  TaskRunner& runner;
   const CertificateKeeperOptions options;
   Delegate& delegate;
   const SharedSecret secret;
-  kube::Backoff backoff;
-  kube::Operation operation;
   net::CertificatePair served;
   std::string bundle;            // to publish in the configurations
   std::string published_bundle;  // seen in all of them
   bool had_error = false;        // in this round's configurations
+  kube::Operation operation;
+  Rounds rounds;
 };
 
 CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateKeeperOptions options,
                                      Delegate& delegate)
-    : core_(std::make_shared<Core>(client, std::move(options), delegate)) {
-  core_->Sleep(Duration::zero());
-}
+    : impl_(std::make_unique<Impl>(client, std::move(options), delegate)) {}
 
-CertificateKeeper::~CertificateKeeper() { core_->operation.Cancel(); }
+CertificateKeeper::~CertificateKeeper() = default;
 
 }  // namespace tessera::certificates

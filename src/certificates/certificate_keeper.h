@@ -7,17 +7,20 @@
 // Secret, so they do not revert each other's patches. A bundle that another writer removes, as
 // `kubectl replace` does, is restored within a `period`.
 //
-// Threads, callbacks: the client's runner; none after it is destroyed. Ownership: the client and
-// the delegate outlive it; a delegate must not destroy it inside a call. Cost: a GET of the Secret
-// and of each configuration every `period`. Errors are reported and retried sooner than that.
+// Threads, callbacks: the client's runner; none after the keeper is destroyed. Ownership: the
+// client and the delegate must outlive the keeper; a delegate must not destroy it inside a call.
+// Cost: a GET of the Secret and of each configuration every `period`. Errors are reported and
+// retried sooner than that.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/certificates/certificate_plan.h"
+#include "src/formats/json.h"
 #include "src/kube/client.h"
 #include "src/net/certificate.h"
 
@@ -31,6 +34,12 @@ struct CertificateKeeperOptions {
   std::vector<kube::ObjectRef> configurations;
   Duration period = std::chrono::seconds(30);
 };
+
+// A JSON patch that sets the bundle (PEM) of every webhook of the configuration; nullopt if all
+// have it. Changes nothing else, because rules and addresses are the administrator's
+// (deploy/chart). The patch fails if the webhooks have been reordered since `configuration` was
+// read. Pure.
+std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle);
 
 class CertificateKeeper {
  public:
@@ -51,8 +60,8 @@ class CertificateKeeper {
   CertificateKeeper& operator=(const CertificateKeeper&) = delete;
 
  private:
-  struct Core;
-  std::shared_ptr<Core> core_;
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tessera::certificates

@@ -112,7 +112,7 @@ TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
   }));
   const int writes = store_.writes();
   runner_.RunFor(milliseconds(300));
-  EXPECT_EQ(store_.writes(), writes) << "they fight";
+  EXPECT_EQ(store_.writes(), writes) << "the replicas revert each other's writes";
   for (const auto& replica : replicas) {
     ASSERT_EQ(replica->shown.size(), 1u);
     EXPECT_EQ(replica->shown[0], replicas[0]->shown[0]);

@@ -2,7 +2,7 @@
 // A Secret that all replicas share. A write succeeds only on the version that was read, so of two
 // concurrent writers one succeeds, and the other reads the result.
 //
-// Threads, callbacks: the client's runner. Ownership: the client outlives it.
+// Threads, callbacks: the client's runner. Ownership: the client must outlive the object.
 #pragma once
 
 #include <functional>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/extender_certificates.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "src/certificates/certificate_plan.h"
+#include "src/certificates/rounds.h"
 #include "src/certificates/shared_secret.h"
-#include "src/kube/backoff.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -39,41 +38,31 @@ std::vector<std::string> AddressesOf(const Json& service) {
 
 }  // namespace
 
-// One round: authorities, addresses of the Service, what is served, kube-scheduler's Secret, sleep.
-struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertificates::Core> {
-  Core(kube::Client& c, ExtenderCertificateOptions o, Delegate& d)
+// One round: authorities, addresses of the Service, what is served, kube-scheduler's Secret.
+struct ExtenderCertificates::Impl {
+  Impl(kube::Client& c, ExtenderCertificateOptions o, Delegate& d)
       : client(c),
-        runner(c.runner()),
         options(std::move(o)),
         delegate(d),
         authority_secret(c, options.ns, options.authority_secret),
-        client_secret(c, options.ns, options.client_secret) {}
+        client_secret(c, options.ns, options.client_secret),
+        rounds(c.runner(), options.period, [this] { ReadAuthorities(); }) {}
 
-  // A callback that does nothing once the object is destroyed.
-  template <typename F>
-  auto Alive(F f) {
-    return [weak = weak_from_this(), f = std::move(f)](auto&&... args) {
-      if (const auto self = weak.lock()) f(*self, std::forward<decltype(args)>(args)...);
-    };
-  }
-  WallTime Now() const { return runner.clock().WallNow(); }
+  WallTime Now() const { return client.runner().clock().WallNow(); }
 
-  void Sleep(Duration time) {
-    runner.PostDelayed(time, Alive([](Core& self) { self.Begin(); }));
-  }
   void Fail(const Status& status) {
     delegate.OnCertificateError(status);
-    Sleep(std::min<Duration>(backoff.Next(), options.period));
+    rounds.Fail();
   }
   // Retries after a write that failed or conflicted with a faster replica.
   void Retry(const Status& status) {
-    certificates::IsWriteConflict(status) ? Sleep(backoff.Next()) : Fail(status);
+    certificates::IsWriteConflict(status) ? rounds.Fail() : Fail(status);
   }
 
-  void Begin() {
-    operation = authority_secret.Read(Alive([](Core& self, const Result<Found>& found) {
-      found.ok() ? self.OnAuthorities(*found) : self.Fail(found.status());
-    }));
+  void ReadAuthorities() {
+    operation = authority_secret.Read([this](const Result<Found>& found) {
+      found.ok() ? OnAuthorities(*found) : Fail(found.status());
+    });
   }
 
   void OnAuthorities(const Found& found) {
@@ -82,31 +71,30 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
     if (!next.ok()) return Fail(next.status());
     if (!*next) return Adopt(now);
     const certificates::Authorities& made = **next;
-    operation =
-        authority_secret.Write(found,
-                               {{kAuthority, made.newest.certificate},
-                                {kAuthorityKey, made.newest.key},
-                                {kOlder, made.older.certificate},
-                                {kOlderKey, made.older.key}},
-                               Alive([made](Core& self, const Status& status) {
-                                 if (!status.ok()) return self.Retry(status);
-                                 self.delegate.OnCertificateProgress(
-                                     "created an authority for the extender's certificates");
-                                 self.Adopt(made);
-                               }));
+    operation = authority_secret.Write(
+        found,
+        {{kAuthority, made.newest.certificate},
+         {kAuthorityKey, made.newest.key},
+         {kOlder, made.older.certificate},
+         {kOlderKey, made.older.key}},
+        [this, made](const Status& status) {
+          if (!status.ok()) return Retry(status);
+          delegate.OnCertificateProgress("created an authority for the extender's certificates");
+          Adopt(made);
+        });
   }
 
   void Adopt(const certificates::Authorities& now) {
     authorities = now;
     operation = client.Get({kServices, options.service, options.ns, ""},
-                           Alive([](Core& self, const Result<Json>& answer) {
-                             if (answer.ok()) self.addresses = AddressesOf(*answer);
+                           [this](const Result<Json>& answer) {
+                             if (answer.ok()) addresses = AddressesOf(*answer);
                              // The Service's names are enough for a client that expects one.
                              if (!answer.ok() && answer.status().code() != Code::kNotFound) {
-                               self.delegate.OnCertificateError(answer.status());
+                               delegate.OnCertificateError(answer.status());
                              }
-                             self.Serve();
-                           }));
+                             Serve();
+                           });
   }
 
   void Serve() {
@@ -123,54 +111,46 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
                       .certificate = {.text = serving.certificate},
                       .key = {.text = serving.key}});
     }
-    operation = client_secret.Read(Alive([](Core& self, const Result<Found>& found) {
-      found.ok() ? self.OnClient(*found) : self.Fail(found.status());
-    }));
+    operation = client_secret.Read([this](const Result<Found>& found) {
+      found.ok() ? OnClient(*found) : Fail(found.status());
+    });
   }
 
   void OnClient(const Found& found) {
     net::CertificatePair pair{found.Text(kCertificate), found.Text(kKey)};
     const auto next = certificates::NextClient(pair, authorities, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());
-    if (!*next && found.Text(kBundle) == authorities.bundle()) return End();
+    if (!*next && found.Text(kBundle) == authorities.bundle()) return rounds.Succeed();
     if (*next) pair = **next;
     operation = client_secret.Write(
         found,
         {{kBundle, authorities.bundle()}, {kCertificate, pair.certificate}, {kKey, pair.key}},
-        Alive([](Core& self, const Status& status) {
-          if (!status.ok()) return self.Retry(status);
-          self.delegate.OnCertificateProgress("wrote kube-scheduler's certificate into Secret " +
-                                              self.client_secret.Name());
-          self.End();
-        }));
-  }
-
-  void End() {
-    backoff.Reset();
-    Sleep(options.period);
+        [this](const Status& status) {
+          if (!status.ok()) return Retry(status);
+          delegate.OnCertificateProgress("wrote kube-scheduler's certificate into Secret " +
+                                         client_secret.Name());
+          rounds.Succeed();
+        });
   }
 
   static constexpr kube::ResourceType kServices{"", "v1", "services", true};
 
   kube::Client& client;
-  TaskRunner& runner;
   const ExtenderCertificateOptions options;
   Delegate& delegate;
   const certificates::SharedSecret authority_secret, client_secret;
-  kube::Backoff backoff;
-  kube::Operation operation;
   certificates::Authorities authorities;
   std::vector<std::string> addresses;  // addresses of the Service
   net::CertificatePair serving;
   std::string trusted;  // the CA bundle served last
+  kube::Operation operation;
+  certificates::Rounds rounds;
 };
 
 ExtenderCertificates::ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,
                                            Delegate& delegate)
-    : core_(std::make_shared<Core>(client, std::move(options), delegate)) {
-  core_->Sleep(Duration::zero());
-}
+    : impl_(std::make_unique<Impl>(client, std::move(options), delegate)) {}
 
-ExtenderCertificates::~ExtenderCertificates() { core_->operation.Cancel(); }
+ExtenderCertificates::~ExtenderCertificates() = default;
 
 }  // namespace tessera::scheduler

@@ -50,8 +50,8 @@ class ExtenderCertificates {
   ExtenderCertificates& operator=(const ExtenderCertificates&) = delete;
 
  private:
-  struct Core;
-  std::shared_ptr<Core> core_;
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tessera::scheduler

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/certificates/webhook_config.h"
+#include "src/certificates/certificate_keeper.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
