@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by the other scripts: where things are, and how a step is shown.
+# Sourced by the other scripts: paths, and the output of steps.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,7 +11,7 @@ LOGS=${TESSERA_LOGS:-$ROOT/build/logs}
 export CCACHE_DIR=${CCACHE_DIR:-$TESSERA_CACHE/ccache}
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
 
-# Colours only for a person at a terminal.
+# Colors only on a terminal.
 if [ -t 1 ]; then
   BOLD=$'\033[1m' DIM=$'\033[2m' RED=$'\033[31m' GREEN=$'\033[32m' PLAIN=$'\033[0m'
 else
@@ -21,11 +21,11 @@ fi
 say() { printf '%s\n' "$*"; }
 title() { printf '\n%s%s%s\n' "$BOLD" "$*" "$PLAIN"; }
 
-# The last line of a log that says something, cut to the width of a terminal.
+# The last line of a log that is not blank, cut to the width of a terminal.
 last_line() { tr '\r' '\n' <"$1" 2>/dev/null | grep -v '^[[:space:]]*$' | tail -n 1 | cut -c1-90 || true; }
 
-# step NAME COMMAND... runs a command with its output in a log of that name. It shows that it lives
-# every ten seconds, and on failure which step it was, the end of its log, and where the log is.
+# step NAME COMMAND... runs a command with its output in a log of that name. It prints the
+# last line of the log every ten seconds, and on failure the step, the end of its log, and the path of the log.
 step() {
   local name=$1 log began pid next=10 status=0
   shift
@@ -57,9 +57,9 @@ require_root() {
   [ "$(id -u)" -eq 0 ] || { say "$0 must run as root: it makes namespaces, mounts and cgroups"; exit 1; }
 }
 
-# The cluster itself testcluster looks for.
+# testcluster itself checks whether the cluster runs.
 require_testcluster() {
-  [ -x "$TESTCLUSTER" ] || { say "there is no cluster of the quickstart yet: run scripts/quickstart" >&2; exit 1; }
+  [ -x "$TESTCLUSTER" ] || { say "no quickstart cluster: run scripts/quickstart" >&2; exit 1; }
 }
 
 require_go() {

@@ -43,7 +43,7 @@ def from_go(path):
         event = json.loads(line)
         name = event.get("Test")
         if name is None:
-            # A package that does not build, or that dies, fails without a test of its own.
+            # A package that does not build, or that crashes, fails without a failed test.
             if event.get("Action") == "fail" and not event.get("Package", "") in parents:
                 yield f"go: {event.get('Package')}", "failed", outputs.get(event.get("Package"), "")
             elif event.get("Action") in ("output", "build-output"):
@@ -70,9 +70,9 @@ def main():
             if kind == "failed":
                 print(f"FAILED {name}\n{text}")
         return 0
-    folder = pathlib.Path(sys.argv[1])
+    directory = pathlib.Path(sys.argv[1])
     results = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(directory.iterdir()):
         results += list(from_junit(path) if path.suffix == ".xml" else from_go(path))
     for name, kind, text in results:
         if kind == "skipped":

@@ -51,7 +51,7 @@ class Scripts(unittest.TestCase):
         self.assertIn("bad.cc\nC++ format: run scripts/lint --fix\n", answer.stdout)
         self.assertIn("bad.cc:2\nC++ comments: break these lines", answer.stdout)
         if shutil.which("shellcheck"):
-            self.assertIn("shellcheck: mend what it names", answer.stdout)
+            self.assertIn("shellcheck: fix what it names", answer.stdout)
 
     @unittest.skipUnless(shutil.which("c++"), "c++ is not installed")
     def test_compile_alone_finds_a_missing_include(self):
