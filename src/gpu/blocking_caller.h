@@ -32,7 +32,7 @@ class BlockingCaller {
 // jobs do not wait for it. The destructor abandons running jobs and drops their callbacks.
 class ThreadCaller final : public BlockingCaller {
  public:
-  // `runner` outlives the caller.
+  // `runner` must outlive the caller.
   explicit ThreadCaller(TaskRunner* runner);
   ~ThreadCaller() override;
 

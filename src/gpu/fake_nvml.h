@@ -61,7 +61,7 @@ class FakeCaller final : public BlockingCaller {
   std::vector<std::shared_ptr<Job>> overdue_;
 };
 
-// What a GPU answers to questions for metrics.
+// The answers of a GPU to queries for metrics.
 struct FakeTelemetry {
   int sm_mhz = 1410;
   int memory_mhz = 1593;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPUs of this node: records by UUID, with the driver's index of each GPU. Keeps the record of
-// a GPU that can no longer be identified, and merges the links that all GPUs report. Pure. Private
-// to this room.
+// a GPU that can no longer be identified, and merges the links that all GPUs report. Pure. Included
+// only in src/gpu.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 #include "src/device/gpu.h"
 #include "src/gpu/health_tracker.h"
 #include "src/gpu/probe.h"
-#include "src/gpu/xid_memory.h"
+#include "src/gpu/unrepaired_xids.h"
 
 namespace tessera::gpu {
 
@@ -79,9 +79,9 @@ struct LinkedGpu {
   const LinkReport* report;  // null until the GPU has answered
 };
 
-// The NVLinks of a pair are the smaller of the numbers that its ends report, of direct links or
-// else of links into NVSwitch; the PCIe level is that of either end. If the ends disagree, or one
-// could not be queried, the pair gets the weaker link and `notes` a line.
+// nvlinks(a, b) = min(count that a reports, count that b reports): direct links, or links into
+// NVSwitch if there are no direct ones. The PCIe level comes from either end. If the ends disagree,
+// or one could not be queried, the pair gets the weaker link, and a line is added to `notes`.
 device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<std::string>* notes);
 
 }  // namespace tessera::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives the health of one GPU from events. Pure: the caller passes the time. Private to this
-// room.
+// Derives the health of one GPU from events. Pure: the caller passes the time. Included only in
+// src/gpu.
 //
 //   Healthy     Suspect      an application's XID; ends after `xid_quiet` without another one
 //      |        Unhealthy    an XID that needs a repair or quiet; a call that fails or hangs; a

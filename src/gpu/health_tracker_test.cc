@@ -112,7 +112,7 @@ TEST(HealthTrackerTest, ARequestedResetMakesTheGpuUnhealthyUntilDone) {
   }
   EXPECT_EQ(tracker.health().reason, "the driver asks for a reset of the GPU");
   tracker.OnAnswer(Status::Ok(), std::nullopt, At(110));
-  EXPECT_FALSE(tracker.health().ok()) << "the question was not asked";
+  EXPECT_FALSE(tracker.health().ok()) << "the recovery action was not queried";
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(111));
   EXPECT_TRUE(tracker.health().ok());
 }

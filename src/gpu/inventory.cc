@@ -11,7 +11,7 @@
 namespace tessera::gpu {
 namespace {
 
-constexpr Duration kLibraryGoneRetry = std::chrono::seconds(2);
+constexpr Duration kLibraryMissingRetry = std::chrono::seconds(2);
 constexpr Duration kLostReopenInterval = std::chrono::seconds(60);
 constexpr Duration kStuckOpenRetry = std::chrono::seconds(30);
 constexpr int kMaxStuckOpens = 3;
@@ -29,8 +29,9 @@ HealthRules RulesOf(const InventoryOptions& options) {
           .good_polls_after_xid = options.good_polls_after_xid};
 }
 
-// Ends the session of `nvml`, so that Init starts afresh.
-void CloseSession(Nvml* nvml, NvmlEventSet set, CallSite* site, NvmlErrors* errors) {
+// Ends the session of `nvml`, so that the next Init starts a new one: NVML counts Inits, and only
+// the last Shutdown ends the session.
+void CloseSession(Nvml* nvml, NvmlEventSet set, CurrentNvmlCall* site, NvmlErrors* errors) {
   TrackedNvml tracked{*nvml, *site, *errors};
   if (set != nullptr) {
     (void)tracked.Call(NvmlCall::kEventSetFree, [&](Nvml& n) { return n.EventSetFree(set); });
@@ -47,8 +48,8 @@ Inventory::Impl::Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
       options_(std::move(options)),
       on_change_(std::move(on_change)),
       jobs_(std::make_shared<Jobs>(caller, &stats_, [this] { AfterJob(); })),
-      xid_memory_(options_.xid_file, BootId()),
-      table_(RulesOf(options_), xid_memory_.xids()) {}
+      unrepaired_xid_file_(options_.xid_file, BootId()),
+      table_(RulesOf(options_), unrepaired_xid_file_.xids()) {}
 
 void Inventory::Impl::Start() {
   Open();
@@ -62,8 +63,8 @@ void Inventory::Impl::PollNow() {
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
 
-// Closes a session that still works (after a GPU was lost) first; abandons a dead session, or one
-// whose library was replaced, with its hanging calls.
+// First closes a session that still works (after a GPU was lost). Abandons a dead session, and one
+// whose library was replaced, together with its hanging calls.
 void Inventory::Impl::Open() {
   const bool close = phase_ == SessionPhase::kClosing;
   phase_ = SessionPhase::kOpening;
@@ -75,7 +76,7 @@ void Inventory::Impl::Open() {
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
        root = options_.driver_root,
-       proc = options_.proc_root](CallSite* site, SessionReport* report) {
+       proc = options_.proc_root](CurrentNvmlCall* site, SessionReport* report) {
         report->fingerprint = loader->Fingerprint();
         if (nvml != nullptr && close) CloseSession(nvml.get(), set, site, &report->errors);
         if (nvml != nullptr && report->fingerprint == fingerprint) {
@@ -104,10 +105,10 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
   // Kept even after a failure, so that the next attempt need not load the library again.
   nvml_ = report.nvml;
   fingerprint_ = report.fingerprint;
-  library_gone_ = false;
+  library_missing_ = false;
   if (!report.status.ok()) {
     OnOpenFailed(report.status.message());
-    open_backoff_ = std::clamp(open_backoff_ * 2, options_.retry_min, options_.retry_max);
+    open_backoff_ = NextWait(open_backoff_, options_.retry_min, options_.retry_max);
     RetryOpenAfter(open_backoff_);
     return;
   }
@@ -121,13 +122,13 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
   problem_ = report.count == 0 ? "the driver reports no GPU" : "";
   forget_absent_ = true;
   table_.Resize(report.count, std::move(report.proc_gpus));
-  if (report.count == 0) return OnEmptyNode();
+  if (report.count == 0) return OnNoGpus();
   StartListener();
   IdentifyAll();
 }
 
 // NVML counts GPUs once, in Init; device nodes created later are only seen by a new session.
-void Inventory::Impl::OnEmptyNode() {
+void Inventory::Impl::OnNoGpus() {
   queries_.clear();
   Publish();
   phase_ = SessionPhase::kClosing;
@@ -158,11 +159,11 @@ void Inventory::Impl::RetryOpenAfter(Duration delay) {
   });
 }
 
-void Inventory::Impl::OnSessionBroken(Reopen reason) {
+void Inventory::Impl::OnSessionBroken(ReopenReason reason) {
   if (phase_ != SessionPhase::kOpen) return;
   last_reopen_ = runner_->clock().Now();
-  if (reason != Reopen::kGpuLost) {
-    Log(Severity::kWarning, reason == Reopen::kDriverReplaced
+  if (reason != ReopenReason::kGpuLost) {
+    Log(Severity::kWarning, reason == ReopenReason::kDriverReplaced
                                 ? "driver was replaced, reloading it"
                                 : "session with the driver ended, opening a new one");
     for (auto& [uuid, record] : table_.records()) {
@@ -170,7 +171,7 @@ void Inventory::Impl::OnSessionBroken(Reopen reason) {
       record.links.reset();
     }
   }
-  if (reason == Reopen::kDriverReplaced) return Open();
+  if (reason == ReopenReason::kDriverReplaced) return Open();
   // Queries may still be running: AfterJob opens the session when all have returned.
   phase_ = SessionPhase::kDraining;
   if (listener_ != nullptr) listener_->Stop();
@@ -193,7 +194,7 @@ void Inventory::Impl::StartListener() {
           Error(Code::kDeadlineExceeded, "NVML call {} did not return", NvmlCallName(call)));
     }
   };
-  hooks.trouble = [this] { PollNow(); };
+  hooks.on_wait_failed = [this] { PollNow(); };
   listener_ =
       std::make_shared<XidListener>(runner_, jobs_, nvml_,
                                     XidListener::Options{.wait = options_.event_wait,
@@ -221,7 +222,7 @@ void Inventory::Impl::CheckDriver() {
   checking_driver_ = true;
   jobs_->Start<DriverReport>(
       "nvml-count", options_.call_deadline,
-      [loader = loader_, nvml = nvml_](CallSite* site, DriverReport* report) {
+      [loader = loader_, nvml = nvml_](CurrentNvmlCall* site, DriverReport* report) {
         report->fingerprint = loader->Fingerprint();
         TrackedNvml tracked{*nvml, *site, report->errors};
         report->count =
@@ -233,14 +234,15 @@ void Inventory::Impl::CheckDriver() {
         if (report.fingerprint.empty()) {
           // A mapped library keeps answering after its file is removed. Checks twice, because the
           // file is also missing for a moment while a driver is replaced.
-          if (library_gone_) return OnSessionBroken(Reopen::kSessionDied);
-          library_gone_ = true;
-          return PostInSession(kLibraryGoneRetry, [this] { CheckDriver(); });
+          if (library_missing_) return OnSessionBroken(ReopenReason::kSessionDied);
+          library_missing_ = true;
+          return PostInSession(kLibraryMissingRetry, [this] { CheckDriver(); });
         }
-        library_gone_ = false;
-        if (report.fingerprint != fingerprint_) return OnSessionBroken(Reopen::kDriverReplaced);
+        library_missing_ = false;
+        if (report.fingerprint != fingerprint_)
+          return OnSessionBroken(ReopenReason::kDriverReplaced);
         if (report.count.status().code() == Code::kFailedPrecondition) {
-          return OnSessionBroken(Reopen::kSessionDied);
+          return OnSessionBroken(ReopenReason::kSessionDied);
         }
         if (!report.count.ok() || *report.count == table_.size() || phase_ != SessionPhase::kOpen)
           return;
@@ -257,7 +259,7 @@ void Inventory::Impl::ReopenForLostGpus() {
   const bool some_lost = std::ranges::any_of(queries_, [](const GpuQueryState& query_state) {
     return query_state.answered && !query_state.last_ok;
   });
-  if (some_lost) OnSessionBroken(Reopen::kGpuLost);
+  if (some_lost) OnSessionBroken(ReopenReason::kGpuLost);
 }
 
 // Identifies all GPUs; publishes nothing until all have answered or the wait is over.
@@ -316,7 +318,7 @@ void Inventory::Impl::AfterJob() {
 }
 
 void Inventory::Impl::Publish() {
-  xid_memory_.Save(table_.unrepaired());
+  unrepaired_xid_file_.Save(table_.unrepaired());
   auto next = std::make_shared<device::NodeInventory>();
   next->driver_version = driver_version_;
   next->cuda_version = cuda_version_;

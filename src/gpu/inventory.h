@@ -3,7 +3,7 @@
 // a failing call or a hanging call affects only its GPU, not the node. Not for choosing GPUs
 // (src/placement) or offering them to pods (src/agent).
 //
-// What makes a GPU unhealthy, and what makes it healthy again:
+// The reasons why a GPU is unhealthy, each with the condition under which it is healthy again:
 //   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good polls
 //   repair (see xid.h)
 //   an unknown XID           `xid_quiet` without another XID, then as many good polls
@@ -17,7 +17,6 @@
 //
 // Threads: lives on `runner`; calls NVML only through `caller`. Cost for healthy GPUs: three NVML
 // calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
-// NVML calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +44,8 @@ struct InventoryOptions {
   // Below this root a driver may bring its own proc/ and sys/; see driver_files.h.
   std::string driver_root;
   XidPolicy xids;
-  // Called for each XID that the driver reports, whatever it does to health; "": an unknown GPU.
+  // Called for each XID that the driver reports, also for one without an effect on health. `uuid`
+  // is empty if the GPU is unknown.
   std::function<void(const std::string& uuid, uint64_t code)> on_xid = nullptr;
   // Remembers which XIDs need a repair; "": remembers none after the agent ends.
   std::string xid_file;
@@ -81,7 +81,7 @@ class Inventory {
   // Called on the runner with each snapshot that differs from the one before.
   using OnChange = std::function<void(InventorySnapshot)>;
 
-  // `runner`, `loader` and `caller` outlive the inventory. `loader` is used on other threads.
+  // `runner`, `loader` and `caller` must outlive the inventory. `loader` is used on other threads.
   Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,
             InventoryOptions options, OnChange on_change);
   ~Inventory();

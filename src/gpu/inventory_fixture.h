@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Inventory over FakeNvml in virtual time, for the tests of this room.
+// An Inventory over FakeNvml in virtual time, for the tests of src/gpu.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementation of Inventory: one session with the driver, and probes of its GPUs. Private to
-// this room. inventory.cc opens and closes sessions and publishes snapshots; inventory_probes.cc
-// queries the GPUs.
+// The implementation of Inventory: one session with the driver, and probes of its GPUs. Included
+// only in src/gpu. inventory.cc opens and closes sessions and publishes snapshots;
+// inventory_probes.cc queries the GPUs.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
     kDraining,  // waits for running queries before closing the session
     kClosing,   // all queries have returned; Open closes the session
   };
-  enum class Reopen { kSessionDied, kDriverReplaced, kGpuLost };
+  enum class ReopenReason { kSessionDied, kDriverReplaced, kGpuLost };
 
   // The state of the queries to the GPU at one index.
   struct GpuQueryState {
@@ -50,10 +50,10 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   // Sessions: inventory.cc.
   void Open();
   void OnOpened(SessionReport& report);
-  void OnEmptyNode();
+  void OnNoGpus();
   void OnOpenFailed(const std::string& problem);
   void RetryOpenAfter(Duration delay);
-  void OnSessionBroken(Reopen reason);
+  void OnSessionBroken(ReopenReason reason);
   void OnDrained();
   void StartListener();
   void Tick();
@@ -76,7 +76,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   void StartLinks();
   void QueryLinks(int index);
   void ArmRetry(int index, Duration delay);
-  Duration NextBackoff(GpuQueryState* query_state);
+  void RetryFailed(int index);
   void OnXid(const XidEvent& event);
 
   TaskRunner* const runner_;
@@ -90,7 +90,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   uint64_t session_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
-  bool library_gone_ = false;  // its file was missing at the last check
+  bool library_missing_ = false;  // its file was missing at the last check
   std::string driver_version_;
   int cuda_version_ = 0;
   std::string problem_;
@@ -102,7 +102,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   MonotonicTime last_reopen_{};
   MonotonicTime session_started_{};
 
-  XidMemory xid_memory_;
+  UnrepairedXidFile unrepaired_xid_file_;
   GpuTable table_;
   std::vector<GpuQueryState> queries_;
   bool publish_incomplete_ = false;  // the wait for slow GPUs is over

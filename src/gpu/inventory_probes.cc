@@ -33,7 +33,7 @@ void Inventory::Impl::Identify(int index) {
   jobs_->Start<GpuReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, index, root = options_.driver_root, sys = options_.sys_root](
-          CallSite* site, GpuReport* report) {
+          CurrentNvmlCall* site, GpuReport* report) {
         IdentifyGpu(*nvml, index, SysRootOf(root, sys), site, report);
       },
       [this, index](GpuReport& report, Jobs::AnswerState state) {
@@ -54,7 +54,7 @@ void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
   GpuTable::Record* record = table_.OnIdentified(index, report, runner_->clock().Now());
   // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
-  if (!query_state.last_ok || record == nullptr) return ArmRetry(index, NextBackoff(&query_state));
+  if (!query_state.last_ok || record == nullptr) return RetryFailed(index);
   query_state.backoff = Duration::zero();
   if (listener_ != nullptr) listener_->Watch(record->handle);
   if (links_started_ && !record->links) QueryLinks(index);
@@ -66,7 +66,7 @@ void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
   jobs_->Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, handle = record.handle, memory = record.polls_memory,
-       fabric = record.polls_fabric](CallSite* site, PollReport* report) {
+       fabric = record.polls_fabric](CurrentNvmlCall* site, PollReport* report) {
         PollGpu(*nvml, handle, memory, fabric, site, report);
       },
       [this, index](PollReport& report, Jobs::AnswerState state) {
@@ -88,14 +88,14 @@ void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
   record->health.OnAnswer(report.status, report.recovery, runner_->clock().Now());
   if (report.status.ok()) {
     record->health.OnMigMode(report.mig);
-    if (report.knows_fabric) record->gpu.fabric = report.fabric;
-    if (report.knows_recovery && report.recovery == RecoveryAction::kNone) {
+    if (report.has_fabric_answer) record->gpu.fabric = report.fabric;
+    if (report.supports_recovery && report.recovery == RecoveryAction::kNone) {
       record->health.OnNoRecoveryAction();
     }
   }
   // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
-  if (!query_state.last_ok) return ArmRetry(index, NextBackoff(&query_state));
+  if (!query_state.last_ok) return RetryFailed(index);
   query_state.backoff = Duration::zero();
   if (record->health.health().ok()) return;
   // If watching events failed, identifying the GPU retries it.
@@ -139,8 +139,10 @@ void Inventory::Impl::QueryLinks(int index) {
   };
   jobs_->Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
-      [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](
-          CallSite* site, LinkReport* report) { ReadLinks(*nvml, handle, peers, site, report); },
+      [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](CurrentNvmlCall* site,
+                                                                      LinkReport* report) {
+        ReadLinks(*nvml, handle, peers, site, report);
+      },
       [keep](LinkReport& report, Jobs::AnswerState state) {
         if (state.current) keep(std::move(report));
       },
@@ -163,10 +165,10 @@ void Inventory::Impl::ArmRetry(int index, Duration delay) {
   });
 }
 
-Duration Inventory::Impl::NextBackoff(GpuQueryState* query_state) {
-  query_state->backoff =
-      std::clamp(query_state->backoff * 2, options_.retry_min, options_.retry_max);
-  return query_state->backoff;
+void Inventory::Impl::RetryFailed(int index) {
+  Duration& backoff = queries_[index].backoff;
+  backoff = NextWait(backoff, options_.retry_min, options_.retry_max);
+  ArmRetry(index, backoff);
 }
 
 void Inventory::Impl::OnXid(const XidEvent& event) {

@@ -285,9 +285,9 @@ TEST(InventoryTest, AnUnidentifiedGpuIsNamedByTheKernelModule) {
   const auto root = std::filesystem::temp_directory_path() /
                     fmt::format("tessera-proc-{}", static_cast<int>(::getpid()));
   for (int i = 0; i < 2; ++i) {
-    const auto folder = root / fmt::format("driver/nvidia/gpus/0000:{:02x}:00.0", i + 1);
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "information")
+    const auto dir = root / fmt::format("driver/nvidia/gpus/0000:{:02x}:00.0", i + 1);
+    std::filesystem::create_directories(dir);
+    std::ofstream(dir / "information")
         << "Model: NVIDIA Fake\nGPU UUID: " << InventoryFixture::UuidOf(i)
         << "\nDevice Minor: " << i << "\nBus Location: 0000:0" << i + 1 << ":00.0\n";
   }
@@ -335,7 +335,7 @@ TEST(InventoryTest, AReplacedDriverIsLoadedAnewAndItsOldGpusForgotten) {
   f.loader->fingerprint = "second";
   f.Advance(seconds(10));
   EXPECT_EQ(f.node().gpus.size(), 2u);
-  EXPECT_EQ(f.node().healthy_count(), 2u) << "a driver loaded anew has reset its GPUs";
+  EXPECT_EQ(f.node().healthy_count(), 2u) << "a reloaded driver has reset its GPUs";
   EXPECT_EQ(f.inventory->stats().driver_loads, 2u);
 }
 

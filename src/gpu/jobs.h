@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs NVML queries through a BlockingCaller and tracks errors, hanging calls, running queries, and
-// whether an answer still belongs to the current session. Private to this room.
+// whether an answer still belongs to the current session. Included only in src/gpu.
 //
 // Threads: one runner. Drops the callbacks when the owner is destroyed.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +17,12 @@
 #include "src/gpu/probe.h"
 
 namespace tessera::gpu {
+
+// The wait before a retry: `min` after the first failure, then twice the `last` wait, at most
+// `max`.
+inline Duration NextWait(Duration last, Duration min, Duration max) {
+  return std::clamp(last * 2, min, max);
+}
 
 class Jobs : public std::enable_shared_from_this<Jobs> {
  public:
@@ -30,7 +37,8 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
 
   // `Report` has a member `NvmlErrors errors`. `work` runs on another thread and must own its data.
   template <typename Report>
-  void Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
+  void Start(std::string name, Duration deadline,
+             std::function<void(CurrentNvmlCall*, Report*)> work,
              std::function<void(Report&, AnswerState)> done,
              std::function<void(NvmlCall, AnswerState)> overdue);
 
@@ -58,11 +66,12 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
 };
 
 template <typename Report>
-void Jobs::Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
+void Jobs::Start(std::string name, Duration deadline,
+                 std::function<void(CurrentNvmlCall*, Report*)> work,
                  std::function<void(Report&, AnswerState)> done,
                  std::function<void(NvmlCall, AnswerState)> overdue) {
   struct Shared {
-    CallSite site;
+    CurrentNvmlCall site;
     Report report;
     bool late = false;
   };

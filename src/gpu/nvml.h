@@ -28,7 +28,7 @@
 
 namespace tessera::gpu {
 
-// Every NVML function that this room calls, in the order of NvmlCallName.
+// Every NVML function that src/gpu calls, in the order of NvmlCallName.
 enum class NvmlCall : uint8_t {
   kInit,
   kShutdown,
@@ -56,7 +56,7 @@ enum class NvmlCall : uint8_t {
   kProcessUtilization,
   kMigMode,
   kFabricInfo,
-  kClockInfo,  // made only for metrics, from here on
+  kClockInfo,  // this call and the following ones serve metrics only
   kTemperature,
   kPowerUsage,
   kUtilization,
@@ -112,7 +112,7 @@ struct UtilizationRates {
 struct MemoryUse {
   Bytes total;
   Bytes free;
-  Bytes used;                     // includes `reserved` where that is unknown
+  Bytes used;                     // includes `reserved` if that is unknown
   std::optional<Bytes> reserved;  // by the driver; unknown before driver 510
 };
 
@@ -169,7 +169,7 @@ class Nvml {
   // Load of each process that was active after `since`.
   virtual Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) = 0;
 
-  // How a GPU does now, for metrics.
+  // The current state of a GPU, for metrics.
   virtual Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) = 0;
   virtual Result<int> TemperatureCelsius(NvmlDevice device) = 0;
   virtual Result<int> PowerMilliwatts(NvmlDevice device) = 0;
@@ -178,13 +178,13 @@ class Nvml {
   virtual Result<int> DecoderPercent(NvmlDevice device) = 0;
   virtual Result<MemoryUse> Memory(NvmlDevice device) = 0;
   virtual Result<int64_t> PcieReplays(NvmlDevice device) = 0;
-  // All fields in one call, in the order of `queries`; nothing for a field that the GPU or the
+  // All fields in one call, in the order of `queries`; nullopt for a field that the GPU or the
   // driver lacks.
   virtual Result<std::vector<std::optional<double>>> FieldValues(
       NvmlDevice device, std::span<const FieldQuery> queries) = 0;
   // UNIMPLEMENTED before Hopper.
   virtual Result<std::unique_ptr<GpmSample>> TakeGpmSample(NvmlDevice device) = 0;
-  // Metrics between two samples of one GPU, at least 100 ms apart, by NVML's numbers; nothing for
+  // Metrics between two samples of one GPU, at least 100 ms apart, by NVML's numbers; nullopt for
   // one that the GPU lacks.
   virtual Result<std::vector<std::optional<double>>> GpmMetrics(
       const GpmSample& earlier, const GpmSample& later, std::span<const unsigned> metrics) = 0;

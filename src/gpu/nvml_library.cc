@@ -18,108 +18,88 @@
 namespace tessera::gpu {
 namespace {
 
-// The functions of one loaded library. A null pointer means that the driver lacks the symbol.
+// The functions of one loaded library; null if the driver lacks the symbol.
 class Symbols {
  public:
-  explicit Symbols(void* handle) : handle_(handle) {
-    const auto find = [&](auto& pointer, const char* name, const char* older = nullptr) {
-      void* symbol = ::dlsym(handle, name);
-      if (symbol == nullptr && older != nullptr) symbol = ::dlsym(handle, older);
-      pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(symbol);
-    };
-    find(init, "nvmlInit_v2", "nvmlInit");
-    find(shutdown, "nvmlShutdown");
-    find(driver_version, "nvmlSystemGetDriverVersion");
-    find(cuda_version, "nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion");
-    find(count, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount");
-    find(handle_by_index, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex");
-    find(uuid, "nvmlDeviceGetUUID");
-    find(minor, "nvmlDeviceGetMinorNumber");
-    find(name, "nvmlDeviceGetName");
-    find(pci_info, "nvmlDeviceGetPciInfo_v3");
-    find(memory_info, "nvmlDeviceGetMemoryInfo");
-    find(capability, "nvmlDeviceGetCudaComputeCapability");
-    find(field_values, "nvmlDeviceGetFieldValues");
-    find(common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
-    find(link_state, "nvmlDeviceGetNvLinkState");
-    find(link_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
-    find(link_remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
-    find(event_set_create, "nvmlEventSetCreate");
-    find(event_set_free, "nvmlEventSetFree");
-    find(supported_events, "nvmlDeviceGetSupportedEventTypes");
-    find(register_events, "nvmlDeviceRegisterEvents");
-    find(event_set_wait, "nvmlEventSetWait_v2");
-    find(processes, "nvmlDeviceGetComputeRunningProcesses_v3",
-         "nvmlDeviceGetComputeRunningProcesses_v2");
-    find(process_utilization, "nvmlDeviceGetProcessUtilization");
-    find(mig_mode, "nvmlDeviceGetMigMode");
-    find(fabric_info, "nvmlDeviceGetGpuFabricInfo");
-    find(clock_info, "nvmlDeviceGetClockInfo");
-    find(temperature, "nvmlDeviceGetTemperature");
-    find(power_usage, "nvmlDeviceGetPowerUsage");
-    find(utilization, "nvmlDeviceGetUtilizationRates");
-    find(encoder_utilization, "nvmlDeviceGetEncoderUtilization");
-    find(decoder_utilization, "nvmlDeviceGetDecoderUtilization");
-    find(memory_info_v2, "nvmlDeviceGetMemoryInfo_v2");
-    find(pcie_replays, "nvmlDeviceGetPcieReplayCounter");
-    find(gpm_support, "nvmlGpmQueryDeviceSupport");
-    find(gpm_sample_alloc, "nvmlGpmSampleAlloc");
-    find(gpm_sample_free, "nvmlGpmSampleFree");
-    find(gpm_sample_get, "nvmlGpmSampleGet");
-    find(gpm_metrics, "nvmlGpmMetricsGet");
-    find(serial, "nvmlDeviceGetSerial");
-    find(vbios_version, "nvmlDeviceGetVbiosVersion");
-    find(nvml_version, "nvmlSystemGetNVMLVersion");
-  }
-  ~Symbols() { ::dlclose(handle_); }
+  explicit Symbols(void* library) : library_(library) {}
+  ~Symbols() { ::dlclose(library_); }
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;
 
-  nvml::fn::nvmlInit_v2 init;
-  nvml::fn::nvmlShutdown shutdown;
-  nvml::fn::nvmlSystemGetDriverVersion driver_version;
-  nvml::fn::nvmlSystemGetCudaDriverVersion_v2 cuda_version;
-  nvml::fn::nvmlDeviceGetCount_v2 count;
-  nvml::fn::nvmlDeviceGetHandleByIndex_v2 handle_by_index;
-  nvml::fn::nvmlDeviceGetUUID uuid;
-  nvml::fn::nvmlDeviceGetMinorNumber minor;
-  nvml::fn::nvmlDeviceGetName name;
-  nvml::fn::nvmlDeviceGetPciInfo_v3 pci_info;
-  nvml::fn::nvmlDeviceGetMemoryInfo memory_info;
-  nvml::fn::nvmlDeviceGetCudaComputeCapability capability;
-  nvml::fn::nvmlDeviceGetFieldValues field_values;
-  nvml::fn::nvmlDeviceGetTopologyCommonAncestor common_ancestor;
-  nvml::fn::nvmlDeviceGetNvLinkState link_state;
-  nvml::fn::nvmlDeviceGetNvLinkRemoteDeviceType link_remote_type;
-  nvml::fn::nvmlDeviceGetNvLinkRemotePciInfo_v2 link_remote_pci;
-  nvml::fn::nvmlEventSetCreate event_set_create;
-  nvml::fn::nvmlEventSetFree event_set_free;
-  nvml::fn::nvmlDeviceGetSupportedEventTypes supported_events;
-  nvml::fn::nvmlDeviceRegisterEvents register_events;
-  nvml::fn::nvmlEventSetWait_v2 event_set_wait;
-  nvml::fn::nvmlDeviceGetComputeRunningProcesses_v3 processes;
-  nvml::fn::nvmlDeviceGetProcessUtilization process_utilization;
-  nvml::fn::nvmlDeviceGetMigMode mig_mode;
-  nvml::fn::nvmlDeviceGetGpuFabricInfo fabric_info;
-  nvml::fn::nvmlDeviceGetClockInfo clock_info;
-  nvml::fn::nvmlDeviceGetTemperature temperature;
-  nvml::fn::nvmlDeviceGetPowerUsage power_usage;
-  nvml::fn::nvmlDeviceGetUtilizationRates utilization;
-  nvml::fn::nvmlDeviceGetEncoderUtilization encoder_utilization;
-  nvml::fn::nvmlDeviceGetDecoderUtilization decoder_utilization;
-  nvml::fn::nvmlDeviceGetMemoryInfo_v2 memory_info_v2;
-  nvml::fn::nvmlDeviceGetPcieReplayCounter pcie_replays;
-  nvml::fn::nvmlGpmQueryDeviceSupport gpm_support;
-  nvml::fn::nvmlGpmSampleAlloc gpm_sample_alloc;
-  nvml::fn::nvmlGpmSampleFree gpm_sample_free;
-  nvml::fn::nvmlGpmSampleGet gpm_sample_get;
-  nvml::fn::nvmlGpmMetricsGet gpm_metrics;
-  nvml::fn::nvmlDeviceGetSerial serial;
-  nvml::fn::nvmlDeviceGetVbiosVersion vbios_version;
-  nvml::fn::nvmlSystemGetNVMLVersion nvml_version;
-
  private:
-  void* const handle_;
+  // An address that converts to any function.
+  struct Address {
+    void* address;
+    template <typename Function>
+    operator Function() const {  // NOLINT(google-explicit-constructor): typed by the member
+      return reinterpret_cast<Function>(address);
+    }
+  };
+  // Drivers add a suffix to the name when a function's structs change. `older` is the name without
+  // it, or an earlier one, with the same signature.
+  Address Find(const char* name, const char* older = nullptr) const {
+    void* symbol = ::dlsym(library_, name);
+    if (symbol == nullptr && older != nullptr) symbol = ::dlsym(library_, older);
+    return {symbol};
+  }
+
+  void* const library_;  // first, because the members below are found in it
+
+ public:
+  const nvml::fn::nvmlInit_v2 init = Find("nvmlInit_v2", "nvmlInit");
+  const nvml::fn::nvmlShutdown shutdown = Find("nvmlShutdown");
+  const nvml::fn::nvmlSystemGetDriverVersion driver_version = Find("nvmlSystemGetDriverVersion");
+  const nvml::fn::nvmlSystemGetCudaDriverVersion_v2 cuda_version =
+      Find("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion");
+  const nvml::fn::nvmlDeviceGetCount_v2 count = Find("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount");
+  const nvml::fn::nvmlDeviceGetHandleByIndex_v2 handle_by_index =
+      Find("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex");
+  const nvml::fn::nvmlDeviceGetUUID uuid = Find("nvmlDeviceGetUUID");
+  const nvml::fn::nvmlDeviceGetMinorNumber minor = Find("nvmlDeviceGetMinorNumber");
+  const nvml::fn::nvmlDeviceGetName name = Find("nvmlDeviceGetName");
+  const nvml::fn::nvmlDeviceGetPciInfo_v3 pci_info = Find("nvmlDeviceGetPciInfo_v3");
+  const nvml::fn::nvmlDeviceGetMemoryInfo memory_info = Find("nvmlDeviceGetMemoryInfo");
+  const nvml::fn::nvmlDeviceGetCudaComputeCapability capability =
+      Find("nvmlDeviceGetCudaComputeCapability");
+  const nvml::fn::nvmlDeviceGetFieldValues field_values = Find("nvmlDeviceGetFieldValues");
+  const nvml::fn::nvmlDeviceGetTopologyCommonAncestor common_ancestor =
+      Find("nvmlDeviceGetTopologyCommonAncestor");
+  const nvml::fn::nvmlDeviceGetNvLinkState link_state = Find("nvmlDeviceGetNvLinkState");
+  const nvml::fn::nvmlDeviceGetNvLinkRemoteDeviceType link_remote_type =
+      Find("nvmlDeviceGetNvLinkRemoteDeviceType");
+  const nvml::fn::nvmlDeviceGetNvLinkRemotePciInfo_v2 link_remote_pci =
+      Find("nvmlDeviceGetNvLinkRemotePciInfo_v2");
+  const nvml::fn::nvmlEventSetCreate event_set_create = Find("nvmlEventSetCreate");
+  const nvml::fn::nvmlEventSetFree event_set_free = Find("nvmlEventSetFree");
+  const nvml::fn::nvmlDeviceGetSupportedEventTypes supported_events =
+      Find("nvmlDeviceGetSupportedEventTypes");
+  const nvml::fn::nvmlDeviceRegisterEvents register_events = Find("nvmlDeviceRegisterEvents");
+  const nvml::fn::nvmlEventSetWait_v2 event_set_wait = Find("nvmlEventSetWait_v2");
+  const nvml::fn::nvmlDeviceGetComputeRunningProcesses_v3 processes =
+      Find("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2");
+  const nvml::fn::nvmlDeviceGetProcessUtilization process_utilization =
+      Find("nvmlDeviceGetProcessUtilization");
+  const nvml::fn::nvmlDeviceGetMigMode mig_mode = Find("nvmlDeviceGetMigMode");
+  const nvml::fn::nvmlDeviceGetGpuFabricInfo fabric_info = Find("nvmlDeviceGetGpuFabricInfo");
+  const nvml::fn::nvmlDeviceGetClockInfo clock_info = Find("nvmlDeviceGetClockInfo");
+  const nvml::fn::nvmlDeviceGetTemperature temperature = Find("nvmlDeviceGetTemperature");
+  const nvml::fn::nvmlDeviceGetPowerUsage power_usage = Find("nvmlDeviceGetPowerUsage");
+  const nvml::fn::nvmlDeviceGetUtilizationRates utilization = Find("nvmlDeviceGetUtilizationRates");
+  const nvml::fn::nvmlDeviceGetEncoderUtilization encoder_utilization =
+      Find("nvmlDeviceGetEncoderUtilization");
+  const nvml::fn::nvmlDeviceGetDecoderUtilization decoder_utilization =
+      Find("nvmlDeviceGetDecoderUtilization");
+  const nvml::fn::nvmlDeviceGetMemoryInfo_v2 memory_info_v2 = Find("nvmlDeviceGetMemoryInfo_v2");
+  const nvml::fn::nvmlDeviceGetPcieReplayCounter pcie_replays =
+      Find("nvmlDeviceGetPcieReplayCounter");
+  const nvml::fn::nvmlGpmQueryDeviceSupport gpm_support = Find("nvmlGpmQueryDeviceSupport");
+  const nvml::fn::nvmlGpmSampleAlloc gpm_sample_alloc = Find("nvmlGpmSampleAlloc");
+  const nvml::fn::nvmlGpmSampleFree gpm_sample_free = Find("nvmlGpmSampleFree");
+  const nvml::fn::nvmlGpmSampleGet gpm_sample_get = Find("nvmlGpmSampleGet");
+  const nvml::fn::nvmlGpmMetricsGet gpm_metrics = Find("nvmlGpmMetricsGet");
+  const nvml::fn::nvmlDeviceGetSerial serial = Find("nvmlDeviceGetSerial");
+  const nvml::fn::nvmlDeviceGetVbiosVersion vbios_version = Find("nvmlDeviceGetVbiosVersion");
+  const nvml::fn::nvmlSystemGetNVMLVersion nvml_version = Find("nvmlSystemGetNVMLVersion");
 };
 
 template <typename Function, typename... Args>
@@ -133,8 +113,8 @@ Status Call(NvmlCall call, Function function, Args... args) {
 nvml::Device Handle(NvmlDevice device) { return static_cast<nvml::Device>(device); }
 nvml::EventSet Handle(NvmlEventSet set, int) { return static_cast<nvml::EventSet>(set); }
 
-// "00000000:07:00.0" in the spelling of sysfs, "0000:07:00.0". Domains above 16 bits keep eight
-// digits.
+// "0000:07:00.0" as in sysfs. NVML's own text has a domain of eight digits, and sysfs has four
+// unless the domain needs more. NVML reports no function number: a GPU is function 0 of its device.
 std::string SysfsBusId(const nvml::PciInfo& pci) {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
 }
@@ -283,9 +263,10 @@ class NvmlLibrary final : public Nvml {
     return static_cast<int>(mhz);
   }
   Result<int> TemperatureCelsius(NvmlDevice device) override {
+    constexpr unsigned kGpuSensor = 0;  // the only sensor that this call knows
     unsigned celsius = 0;
     RETURN_IF_ERROR(
-        Call(NvmlCall::kTemperature, symbols_.temperature, Handle(device), 0u, &celsius));
+        Call(NvmlCall::kTemperature, symbols_.temperature, Handle(device), kGpuSensor, &celsius));
     return static_cast<int>(celsius);
   }
   Result<int> PowerMilliwatts(NvmlDevice device) override {
@@ -352,6 +333,7 @@ Result<RecoveryAction> NvmlLibrary::Recovery(NvmlDevice device) {
   RETURN_IF_ERROR(
       Call(NvmlCall::kRecoveryAction, symbols_.field_values, Handle(device), 1, &field));
   RETURN_IF_ERROR(NvmlStatus(NvmlCall::kRecoveryAction, static_cast<int>(field.result)));
+  // A value of a newer driver.
   if (field.value.ui > nvml::kRecoveryDrainAndReset) return RecoveryAction::kResetGpu;
   return static_cast<RecoveryAction>(field.value.ui);
 }
@@ -389,17 +371,17 @@ Status NvmlLibrary::RegisterXidEvents(NvmlDevice device, NvmlEventSet set) {
               static_cast<std::uint64_t>(nvml::kEventXid), Handle(set, 0));
 }
 
-// Calls `ask(entries, &count)` with growing arrays until the answer fits: new processes may start
-// between asking for their number and reading them.
-template <typename Entry, typename Ask>
-Result<std::vector<Entry>> Grow(const Ask& ask) {
+// Calls `read(entries, &count, &result)` with growing arrays until the answer fits: new processes
+// may start between a call for their number and a call for the entries.
+template <typename Entry, typename Read>
+Result<std::vector<Entry>> Grow(const Read& read) {
   constexpr unsigned kMost = 1 << 16;
   nvml::Return result = nvml::Return::kInsufficientSize;
   Status status;
   for (unsigned room = 64; room <= kMost; room *= 4) {
     std::vector<Entry> entries(room);
     unsigned count = room;
-    status = ask(entries.data(), &count, &result);
+    status = read(entries.data(), &count, &result);
     if (result == nvml::Return::kInsufficientSize) continue;
     if (!status.ok()) return status;
     entries.resize(std::min(count, room));
@@ -412,13 +394,14 @@ Result<std::vector<GpuProcess>> NvmlLibrary::ComputeProcesses(NvmlDevice device)
   constexpr NvmlCall kCall = NvmlCall::kComputeProcesses;
   const auto function = symbols_.processes;
   if (function == nullptr) return Call(kCall, function, Handle(device), nullptr, nullptr);
-  const auto ask = [&](nvml::ProcessInfo* entries, unsigned* count, nvml::Return* result) {
+  const auto read = [&](nvml::ProcessInfo* entries, unsigned* count, nvml::Return* result) {
     *result = static_cast<nvml::Return>(function(Handle(device), count, entries));
     return NvmlStatus(kCall, static_cast<int>(*result));
   };
-  ASSIGN_OR_RETURN(const std::vector<nvml::ProcessInfo> entries, Grow<nvml::ProcessInfo>(ask));
+  ASSIGN_OR_RETURN(const std::vector<nvml::ProcessInfo> entries, Grow<nvml::ProcessInfo>(read));
   std::vector<GpuProcess> processes;
   for (const nvml::ProcessInfo& entry : entries) {
+    // The driver does not account the memory of every process, as on a GPU in WDDM mode.
     const bool known = entry.used_gpu_memory != nvml::kMemoryNotAvailable;
     processes.push_back({.pid = static_cast<int>(entry.pid),
                          .memory = Bytes(known ? static_cast<int64_t>(entry.used_gpu_memory) : 0)});
@@ -434,14 +417,14 @@ Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device, Wa
   }
   const auto micros =
       std::chrono::duration_cast<std::chrono::microseconds>(since.time_since_epoch()).count();
-  const auto ask = [&](nvml::ProcessUtilizationSample* entries, unsigned* count,
-                       nvml::Return* result) {
+  const auto read = [&](nvml::ProcessUtilizationSample* entries, unsigned* count,
+                        nvml::Return* result) {
     *result = static_cast<nvml::Return>(
         function(Handle(device), entries, count, static_cast<std::uint64_t>(micros)));
     return NvmlStatus(kCall, static_cast<int>(*result));
   };
-  auto samples = Grow<nvml::ProcessUtilizationSample>(ask);
-  // No process was active.
+  auto samples = Grow<nvml::ProcessUtilizationSample>(read);
+  // NVML_ERROR_NOT_FOUND: no sample is newer than `since`, so no process was active.
   if (samples.status().code() == Code::kNotFound) return std::vector<ProcessLoad>();
   if (!samples.ok()) return samples.status();
   std::ranges::sort(*samples, {}, &nvml::ProcessUtilizationSample::timestamp);
@@ -477,6 +460,7 @@ Result<MemoryUse> NvmlLibrary::Memory(NvmlDevice device) {
                      bytes(memory.reserved)};
   }
   if (status.code() != Code::kUnimplemented) return status;
+  // Drivers before 510 lack the newer call, and their `used` includes what the driver reserves.
   nvml::Memory older{};
   RETURN_IF_ERROR(Call(NvmlCall::kMemoryInfo, symbols_.memory_info, Handle(device), &older));
   return MemoryUse{bytes(older.total), bytes(older.free), bytes(older.used), std::nullopt};
@@ -516,7 +500,7 @@ Result<std::vector<std::optional<double>>> NvmlLibrary::FieldValues(
                        static_cast<int>(fields.size()), fields.data()));
   std::vector<std::optional<double>> values(queries.size());
   for (size_t i = 0; i < fields.size(); ++i) {
-    // A GPU that is lost says so for each field.
+    // The call succeeds if any field does; each field has a result. A lost GPU fails all of them.
     const Status status = NvmlStatus(NvmlCall::kFieldValues, static_cast<int>(fields[i].result));
     if (status.code() == Code::kDataLoss) return status;
     const double number = NumberOf(fields[i]);
@@ -604,7 +588,7 @@ Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {
     return Error(
         Code::kNotFound,
         "cannot load NVML: {}: install the NVIDIA driver again, or set --driver-root to the "
-        "folder that has its usr/lib",
+        "directory that has its usr/lib",
         reason != nullptr ? reason : "unknown reason");
   }
   return std::shared_ptr<Nvml>(std::make_shared<NvmlLibrary>(handle));

@@ -36,11 +36,11 @@ void Take(Result<T> answer, Field* field, Status* status) {
   }
 }
 
-Result<bool> AskMig(TrackedNvml* tracked, NvmlDevice handle) {
+Result<bool> ReadMig(TrackedNvml* tracked, NvmlDevice handle) {
   return tracked->Call(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); });
 }
 
-Result<std::optional<device::FabricClique>> AskFabric(TrackedNvml* tracked, NvmlDevice handle) {
+Result<std::optional<device::FabricClique>> ReadFabric(TrackedNvml* tracked, NvmlDevice handle) {
   return tracked->Call(NvmlCall::kFabricInfo, [&](Nvml& nvml) { return nvml.Fabric(handle); });
 }
 
@@ -56,18 +56,18 @@ void Describe(TrackedNvml* tracked, GpuReport* report) {
   Take(tracked->Call(NvmlCall::kComputeCapability,
                      [&](Nvml& nvml) { return nvml.Capability(handle); }),
        &gpu.compute_capability, &report->status);
-  const Result<bool> mig = AskMig(tracked, handle);
+  const Result<bool> mig = ReadMig(tracked, handle);
   gpu.mig_capable = mig.ok();
   // MIG counts as off if the GPU does not support it or only this query fails.
   report->mig = mig.value_or(false);
-  const auto fabric = AskFabric(tracked, handle);
+  const auto fabric = ReadFabric(tracked, handle);
   report->polls_fabric = fabric.ok();
   gpu.fabric = fabric.value_or(std::nullopt);
 }
 
 }  // namespace
 
-void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* report) {
+void OpenSession(const std::string& proc_root, CurrentNvmlCall* site, SessionReport* report) {
   TrackedNvml tracked{*report->nvml, *site, report->errors};
   report->status = tracked.Call(NvmlCall::kInit, [](Nvml& nvml) { return nvml.Init(); });
   if (!report->status.ok()) return;
@@ -103,7 +103,7 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
   return static_cast<int>(*node);
 }
 
-void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* site,
+void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* site,
                  GpuReport* report) {
   TrackedNvml tracked{nvml, *site, report->errors};
   device::Gpu& gpu = report->gpu;
@@ -128,10 +128,10 @@ void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* s
   Describe(&tracked, report);
 }
 
-void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, bool fabric, CallSite* site,
-             PollReport* report) {
+void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
+             CurrentNvmlCall* site, PollReport* report) {
   TrackedNvml tracked{nvml, *site, report->errors};
-  if (memory) {
+  if (poll_memory) {
     report->status = tracked.Call(NvmlCall::kMemoryInfo,
                                   [&](Nvml& n) { return n.TotalMemory(handle).status(); });
   } else {
@@ -142,12 +142,12 @@ void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, bool fabric, CallSite* 
   // No action is requested if the driver does not support this field or only this query fails.
   const auto recovery =
       tracked.Call(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
-  report->knows_recovery = recovery.ok();
+  report->supports_recovery = recovery.ok();
   report->recovery = recovery.value_or(RecoveryAction::kNone);
-  report->mig = AskMig(&tracked, handle).value_or(false);
-  if (!fabric) return;
-  const auto clique = AskFabric(&tracked, handle);
-  report->knows_fabric = clique.ok();
+  report->mig = ReadMig(&tracked, handle).value_or(false);
+  if (!poll_fabric) return;
+  const auto clique = ReadFabric(&tracked, handle);
+  report->has_fabric_answer = clique.ok();
   report->fabric = clique.value_or(std::nullopt);
 }
 
@@ -176,7 +176,7 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
       continue;
     }
     if (peer.ok() && *peer == NvLinkPeer::kOther) continue;
-    // Drivers older than NVSwitch do not support this query; the address alone is used.
+    // Drivers older than NVSwitch do not support this query; only the address is used.
     if (!peer.ok() && peer.status().code() != Code::kUnimplemented) fail(peer.status());
     const auto address = tracked->Call(NvmlCall::kNvLinkRemotePciInfo, [&](Nvml& nvml) {
       return nvml.NvLinkRemoteBusId(handle, link);
@@ -191,8 +191,8 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
 
 }  // namespace
 
-void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers, CallSite* site,
-               LinkReport* report) {
+void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers,
+               CurrentNvmlCall* site, LinkReport* report) {
   TrackedNvml tracked{nvml, *site, report->errors};
   for (const LinkPeer& peer : peers) {
     const auto level = tracked.Call(NvmlCall::kCommonAncestor,

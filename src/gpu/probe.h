@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queries to NVML, each a blocking function that fills a report. They run on another thread and
-// share only a CallSite with the inventory. Private to this room.
+// share only a CurrentNvmlCall with the inventory. Included only in src/gpu.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 namespace tessera::gpu {
 
 // The NVML call that a thread is in, so that another thread can name a hanging call.
-class CallSite {
+class CurrentNvmlCall {
  public:
   void Enter(NvmlCall call) { call_ = call; }
   NvmlCall call() const { return call_; }
@@ -27,13 +27,13 @@ class CallSite {
   std::atomic<NvmlCall> call_{NvmlCall::kInit};
 };
 
-// Errors for the statistics; unsupported calls are left out.
-using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;  // of NvmlErrorName
+// Failed calls with NvmlErrorName, for the statistics. Unsupported calls are left out.
+using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;  // see NvmlErrorName
 
 // Calls NVML, records the current call and collects errors.
 struct TrackedNvml {
   Nvml& nvml;
-  CallSite& site;
+  CurrentNvmlCall& site;
   NvmlErrors& errors;
 
   template <typename Query>
@@ -68,8 +68,8 @@ struct SessionReport {
   NvmlErrors errors;
 };
 // Calls Init and reads versions and count through `report->nvml`. If the count fails, it is
-// determined by asking for handles.
-void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* report);
+// determined by the number of valid handles.
+void OpenSession(const std::string& proc_root, CurrentNvmlCall* site, SessionReport* report);
 
 // `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing if it is negative or missing. Blocks.
 std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
@@ -85,22 +85,22 @@ struct GpuReport {
   device::Gpu gpu;
   NvmlErrors errors;
 };
-void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* site,
+void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* site,
                  GpuReport* report);
 
 // Whether the GPU still works.
 struct PollReport {
   Status status;
   RecoveryAction recovery = RecoveryAction::kNone;
-  bool knows_recovery = false;  // the driver supports recovery actions
-  bool mig = false;             // MIG mode is on
-  bool knows_fabric = false;    // `fabric` is set from the driver's answer
+  bool supports_recovery = false;  // the driver supports recovery actions
+  bool mig = false;                // MIG mode is on
+  bool has_fabric_answer = false;  // `fabric` is set from the driver's answer
   std::optional<device::FabricClique> fabric;
   NvmlErrors errors;
 };
-// `memory`, `fabric`: whether the GPU supports these queries.
-void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, bool fabric, CallSite* site,
-             PollReport* report);
+// `poll_memory`, `poll_fabric`: whether the GPU supports these queries.
+void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
+             CurrentNvmlCall* site, PollReport* report);
 
 // The links that one GPU reports.
 struct LinkReport {
@@ -114,7 +114,7 @@ struct LinkPeer {
   std::string uuid;
   NvmlDevice handle;
 };
-void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers, CallSite* site,
-               LinkReport* report);
+void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers,
+               CurrentNvmlCall* site, LinkReport* report);
 
 }  // namespace tessera::gpu

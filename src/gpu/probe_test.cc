@@ -11,9 +11,9 @@ namespace {
 TEST(ProbeTest, ReadsNumaNodes) {
   const TempDir sys;
   const auto write = [&](const std::string& bus_id, const std::string& text) {
-    const std::string folder = sys.path() + "/bus/pci/devices/" + bus_id;
-    ASSERT_TRUE(MakeDirs(folder).ok());
-    ASSERT_TRUE(WriteFileAtomically(folder + "/numa_node", text, 0644).ok());
+    const std::string dir = sys.path() + "/bus/pci/devices/" + bus_id;
+    ASSERT_TRUE(MakeDirs(dir).ok());
+    ASSERT_TRUE(WriteFileAtomically(dir + "/numa_node", text, 0644).ok());
   };
   write("0000:07:00.0", "1\n");
   write("0000:08:00.0", "-1\n");

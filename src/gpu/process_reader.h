@@ -52,7 +52,7 @@ class ProcessReader {
 
   using OnRead = std::function<void(std::shared_ptr<const ProcessReport>)>;
 
-  // All arguments outlive the reader; `loader` is used on other threads.
+  // All arguments must outlive the reader; `loader` is used on other threads.
   ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller);
   ~ProcessReader();
   ProcessReader(const ProcessReader&) = delete;

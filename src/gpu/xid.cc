@@ -110,7 +110,7 @@ XidEffect XidPolicy::EffectOf(uint64_t xid) const {
   }
   if (enable_all_ || enabled_.contains(xid)) return XidEffect::kUntilQuiet;
   if (disable_all_ || disable_xids_ || disabled_.contains(xid)) return XidEffect::kNone;
-  // A code of a newer driver: the driver's recovery action tells whether it needs a repair.
+  // A code of a newer driver: the driver's recovery action determines whether it needs a repair.
   if (info == nullptr) return XidEffect::kUntilQuiet;
   return info->action == kRestartApplication ? XidEffect::kSuspect : XidEffect::kNone;
 }

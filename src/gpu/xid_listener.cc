@@ -64,7 +64,7 @@ void XidListener::CreateSet() {
   busy_ = true;
   jobs_->Start<SetReport>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_](CallSite* site, SetReport* report) {
+      [nvml = nvml_](CurrentNvmlCall* site, SetReport* report) {
         TrackedNvml tracked{*nvml, *site, report->errors};
         report->set =
             tracked.Call(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
@@ -86,7 +86,7 @@ void XidListener::CreateSet() {
           return;
         }
         problem_ = report.set.status().message();
-        ContinueAfter(NextBackoff());
+        ContinueAfterError();
       },
       [this, weak = weak_from_this()](NvmlCall call, Jobs::AnswerState) {
         if (weak.expired()) return;
@@ -101,7 +101,7 @@ void XidListener::RegisterNext() {
   pending_.pop_back();
   jobs_->Start<RegisterReport>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_, set = set_, device](CallSite* site, RegisterReport* report) {
+      [nvml = nvml_, set = set_, device](CurrentNvmlCall* site, RegisterReport* report) {
         TrackedNvml tracked{*nvml, *site, report->errors};
         report->status = tracked.Call(NvmlCall::kRegisterEvents,
                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
@@ -131,7 +131,7 @@ void XidListener::Wait() {
   const MonotonicTime start = runner_->clock().Now();
   jobs_->Start<WaitReport>(
       kThreadName, options_.wait + options_.call_deadline,
-      [nvml = nvml_, set = set_, wait = options_.wait](CallSite* site, WaitReport* report) {
+      [nvml = nvml_, set = set_, wait = options_.wait](CurrentNvmlCall* site, WaitReport* report) {
         site->Enter(NvmlCall::kEventSetWait);
         report->event = nvml->WaitForXid(set, wait);
         const Code code = report->event.status().code();
@@ -168,8 +168,8 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
     if (took < options_.wait / 2) return ContinueAfter(options_.wait - took);
     return Continue();
   }
-  ContinueAfter(NextBackoff());
-  hooks_.trouble();
+  ContinueAfterError();
+  hooks_.on_wait_failed();
 }
 
 // The call may still use the set, so a new set replaces it.
@@ -183,9 +183,9 @@ void XidListener::Abandon(NvmlCall call) {
   ContinueAfter(options_.retry_max);
 }
 
-Duration XidListener::NextBackoff() {
-  backoff_ = std::clamp(backoff_ * 2, options_.retry_min, options_.retry_max);
-  return backoff_;
+void XidListener::ContinueAfterError() {
+  backoff_ = NextWait(backoff_, options_.retry_min, options_.retry_max);
+  ContinueAfter(backoff_);
 }
 
 }  // namespace tessera::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for XID events in the driver on a thread of its own while any GPU is watched. If a GPU
-// hangs during its registration, the listener creates a new event set without it. Private to this
-// room.
+// hangs during its registration, the listener creates a new event set without it. Included only in
+// src/gpu.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
     std::function<void(NvmlDevice device, const Status&)> watched;
     std::function<void(NvmlDevice device, NvmlCall)> hang;
     // Waiting failed, so all GPUs should be polled.
-    std::function<void()> trouble;
+    std::function<void()> on_wait_failed;
   };
 
   XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs, std::shared_ptr<Nvml> nvml,
@@ -50,7 +50,7 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
   void Wait();
   void OnWaitEnded(const Result<XidEvent>& event, Duration took);
   void Abandon(NvmlCall call);
-  Duration NextBackoff();
+  void ContinueAfterError();
 
   TaskRunner* const runner_;
   const std::shared_ptr<Jobs> jobs_;

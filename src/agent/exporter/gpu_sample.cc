@@ -10,7 +10,7 @@
 namespace tessera::agent {
 namespace {
 
-// Drivers report such values where the memory has no sensor.
+// Drivers report such values if the memory has no sensor.
 constexpr double kMaxMemoryCelsius = 200;
 
 // "0000:0f:00.0" as NVML and DCGM spell it: "00000000:0F:00.0".

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reading of one GPU, and who makes it. Not for when GPUs are read (sampler.h).
+// A sample of one GPU's metrics, and the reader that takes it. sampler.h decides when GPUs are
+// read.
 //
-// Threads: a GpuReader is used by one thread at a time. Any call may block for ever.
+// Threads: a GpuReader is used by one thread at a time. Any call may block forever.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@
 namespace tessera::agent {
 
 struct GpuSample {
-  int index = 0;  // in the driver's order
+  int index = 0;  // the driver's index
   std::string uuid;
   std::string model;
   std::string pci_bus_id;  // "00000000:07:00.0", as DCGM spells it
-  // By position in the counters; nothing where the GPU has no value. In the metric's unit.
+  // In the order of the counters and in the metric's unit; nullopt if the GPU has no value.
   std::vector<std::optional<double>> numbers;
-  std::vector<std::string> texts;  // likewise; "" where there is none
+  std::vector<std::string> texts;  // in the same order; "" if the GPU has no text
   // For ContainerMeter, whatever the counters are.
   std::optional<uint64_t> energy_mj;    // since the driver was loaded
   std::optional<double> busy_fraction;  // of the time, by NVML
@@ -32,11 +33,11 @@ struct GpuSample {
 
 class GpuReader {
  public:
-  // `nvml` outlives it and is initialized.
+  // `nvml` is initialized and must outlive the reader.
   GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSpecs> counters);
 
-  // What the GPU or the driver does not support is asked for once and left out. Errors: the GPU
-  // does not tell who it is, or gives no value at all; FAILED_PRECONDITION: the session is dead.
+  // A value that the GPU or the driver does not support is queried once and left out. Errors: the
+  // GPU does not report its identity, or no value at all. FAILED_PRECONDITION: the session is dead.
   Result<GpuSample> Read();
 
  private:
@@ -46,7 +47,7 @@ class GpuReader {
   void ReadGpm(std::vector<std::optional<double>>* numbers);
   std::optional<double> ReadOne(Source source);
   std::string ReadText(Source source);
-  // The value; nothing for an error, which is noted.
+  // The value; nullopt after an error, which is recorded.
   template <typename T>
   std::optional<T> Take(Result<T> result);
   bool Wants(Source source) const { return sources_.contains(source); }
@@ -54,7 +55,7 @@ class GpuReader {
   gpu::Nvml* const nvml_;
   const int index_;
   const std::shared_ptr<const CounterSpecs> counters_;
-  std::set<Source> sources_;  // that are read and that the GPU supports
+  std::set<Source> sources_;  // read and supported by the GPU
   std::vector<gpu::FieldQuery> field_queries_;
   std::vector<unsigned> gpm_metrics_;
 
@@ -62,9 +63,9 @@ class GpuReader {
   GpuSample identity_;
   std::unique_ptr<gpu::GpmSample> gpm_before_;
 
-  // Of the reading under way.
-  bool unsupported_ = false;  // the last call of Take
-  bool answered_ = false;     // any call
+  // State of the current Read.
+  bool unsupported_ = false;  // the last call of Take was unsupported
+  bool answered_ = false;     // a call has succeeded or was unsupported
   Status problem_;            // the last error other than UNIMPLEMENTED
 };
 

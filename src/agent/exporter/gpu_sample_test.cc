@@ -78,7 +78,7 @@ TEST_F(GpuReaderTest, WhatAGpuLacksIsAbsentAndNotZero) {
     EXPECT_EQ(Number(*sample, "DCGM_FI_DEV_VGPU_LICENSE_STATUS"), std::nullopt);
     EXPECT_EQ(Number(*sample, "DCGM_FI_DEV_DEC_UTIL"), 0);
   }
-  EXPECT_EQ(driver_->calls[gpu::NvmlCall::kEncoderUtilization], 1) << "asked for once";
+  EXPECT_EQ(driver_->calls[gpu::NvmlCall::kEncoderUtilization], 1) << "queried once";
   EXPECT_EQ(driver_->calls[gpu::NvmlCall::kUtilization], 1);
 }
 
@@ -121,7 +121,7 @@ TEST_F(GpuReaderTest, OneErrorCostsOneValue) {
   EXPECT_EQ(Number(*sample, "DCGM_FI_DEV_POWER_USAGE"), std::nullopt);
   EXPECT_EQ(Number(*sample, "DCGM_FI_DEV_GPU_TEMP"), 40);
   driver_->faults.clear();
-  EXPECT_TRUE(Number(*reader_->Read(), "DCGM_FI_DEV_POWER_USAGE")) << "asked for again";
+  EXPECT_TRUE(Number(*reader_->Read(), "DCGM_FI_DEV_POWER_USAGE")) << "queried again";
 }
 
 TEST_F(GpuReaderTest, AGpuThatAnswersNothingHasNoSample) {

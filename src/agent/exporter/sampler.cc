@@ -20,7 +20,7 @@ struct Sampler::Session {
     if (nvml != nullptr && !is_dead) (void)nvml->Shutdown();
   }
 
-  // Whether it can go on.
+  // Whether the session can continue.
   bool IsCurrent(gpu::NvmlLoader* loader) {
     if (is_dead || loader->Fingerprint() != fingerprint) return false;
     const Result<int> count = nvml->DeviceCount();
@@ -181,7 +181,7 @@ void Sampler::OnOverdue(uint64_t generation, uint64_t round, size_t index) {
 }
 
 void Sampler::OnAnswered(uint64_t round) {
-  // Of an earlier round, or after the patience of this one.
+  // The answer is from an earlier round, or later than kPatience.
   if (round != round_ || awaited_ == 0) return on_round_();
   if (--awaited_ == 0) on_round_();
 }

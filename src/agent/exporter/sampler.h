@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads all GPUs every `interval`, each on a thread of its own, so that a GPU that hangs delays no
-// other. It has a session with the driver of its own, which is opened again when the driver was
-// replaced or the session died, and closed when the driver has gone.
+// other. It has its own session with the driver. It reopens the session when the driver was
+// replaced or the session died, and closes it when the driver was unloaded.
 //
-// A round ends when all GPUs have answered, and for those that take longer after kPatience; a late
-// answer ends a round of its own. Threads: lives on `runner`. Cost: a thread that lives for one
-// reading, for each GPU and round.
+// A round ends when all GPUs have answered, at the latest after kPatience. A later answer ends a
+// round of its own. Threads: lives on `runner`. Cost: a short-lived thread for each GPU in each
+// round.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,18 @@ class Sampler {
   // After this time without an answer a GPU has no sample.
   static constexpr Duration kDeadline = std::chrono::seconds(2);
   static constexpr Duration kSessionDeadline = std::chrono::seconds(60);
-  // Between two looks whether the driver is still the same.
+  // Interval of checks whether the driver was replaced.
   static constexpr Duration kSessionInterval = std::chrono::seconds(1);
 
   struct Gpu {
-    std::shared_ptr<const GpuSample> sample;  // null: it does not answer
-    MonotonicTime answered_at{};              // or first asked
-    uint64_t late = 0;                        // readings that were not back by the deadline
-    bool is_asked = false;                    // a reading is under way
+    std::shared_ptr<const GpuSample> sample;  // null: the GPU does not answer
+    MonotonicTime answered_at{};              // time of the first query if it has never answered
+    uint64_t late = 0;                        // queries that missed the deadline
+    bool is_asked = false;                    // a query is running
   };
 
-  // All outlive it; `loader` is used on other threads. `on_round` is called on the runner.
+  // The arguments must outlive the object; `loader` is used on other threads. `on_round` is called
+  // on the runner.
   Sampler(TaskRunner* runner, std::shared_ptr<gpu::NvmlLoader> loader, gpu::BlockingCaller* caller,
           std::shared_ptr<const CounterSpecs> counters, Duration interval,
           std::function<void()> on_round);
@@ -47,9 +48,10 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
 
   void Start() { Tick(); }
-  // The driver may be gone: closes the session, without waiting for the next round.
+  // Call when the driver may have been unloaded: closes the session without waiting for the next
+  // round.
   void RefreshDriver() { CheckSession(); }
-  // By index; empty while there is no session.
+  // In the order of indices; empty without a session.
   const std::vector<Gpu>& gpus() const { return gpus_; }
 
  private:
@@ -76,10 +78,10 @@ class Sampler {
   bool checking_session_ = false;
   MonotonicTime next_check_{};
   std::string session_problem_;
-  uint64_t generation_ = 0;  // of sessions: answers to earlier ones do not count
+  uint64_t generation_ = 0;  // number of the session; answers from earlier sessions are ignored
   std::vector<Gpu> gpus_;
   uint64_t round_ = 0;
-  size_t awaited_ = 0;  // answers to this round
+  size_t awaited_ = 0;  // answers that are missing in this round
   WeakPtrFactory<Sampler> weak_{this};
 };
 

@@ -68,7 +68,7 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   EXPECT_EQ(rounds_.size(), 10u) << "no round waits for a GPU that is known to hang";
   EXPECT_GT(AgeOf(1), seconds(12));
   EXPECT_LE(AgeOf(0), seconds(1));
-  EXPECT_EQ(caller_.stuck(), 1u) << "it is not asked again meanwhile";
+  EXPECT_EQ(caller_.stuck(), 1u) << "it is not queried again meanwhile";
 
   loader_->driver->faults.clear();
   caller_.Release();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores in a file which GPUs had an XID that needs a repair, so that a restart of the agent does
-// not make them healthy. A reboot of the node resets every GPU and so clears it. Private to this
-// room.
+// not make them healthy. A reboot of the node resets every GPU and so clears it. Included only in
+// src/gpu.
 //
 // Threads: one. Writes some tens of bytes, only on changes.
 #pragma once
@@ -14,10 +14,10 @@ namespace tessera::gpu {
 
 using UnrepairedXids = std::map<std::string, uint64_t>;  // code by UUID
 
-class XidMemory {
+class UnrepairedXidFile {
  public:
-  // `path` "": stores nothing. `boot_id`: of the running kernel; "" if unknown.
-  XidMemory(std::string path, std::string boot_id);
+  // `path` "": stores nothing. `boot_id` identifies the boot of the running kernel; "" if unknown.
+  UnrepairedXidFile(std::string path, std::string boot_id);
 
   // The XIDs saved since the last boot; empty if the file is missing or damaged.
   const UnrepairedXids& xids() const { return xids_; }

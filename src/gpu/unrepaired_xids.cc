@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/gpu/xid_memory.h"
+#include "src/gpu/unrepaired_xids.h"
 
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace tessera::gpu {
 
 // File format: "boot <id>", then a line "<uuid> <xid>" for each GPU.
-XidMemory::XidMemory(std::string path, std::string boot_id)
+UnrepairedXidFile::UnrepairedXidFile(std::string path, std::string boot_id)
     : path_(std::move(path)), boot_id_(std::move(boot_id)) {
   if (path_.empty()) return;
   const Result<std::string> text = ReadFile(path_, 64 << 10);
@@ -25,7 +25,7 @@ XidMemory::XidMemory(std::string path, std::string boot_id)
   }
 }
 
-void XidMemory::Save(const UnrepairedXids& xids) {
+void UnrepairedXidFile::Save(const UnrepairedXids& xids) {
   if (xids == xids_) return;
   xids_ = xids;
   if (path_.empty()) return;
