@@ -20,16 +20,7 @@ namespace {
 // gRPC's threads would have an arena each, which keeps its freed memory.
 constexpr int kMaxArenas = 1;
 
-Fd BlockSignals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) ::sigaddset(&set, signal);
-  // This precedes all threads, because they inherit the mask.
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-}
-
-// Two agents must not write one journal. An earlier agent may still be stopping.
+// Two agents must not write the same journal, and an earlier agent may still be stopping.
 Result<Fd> LockState(const std::string& dir) {
   RETURN_IF_ERROR(MakeDirs(dir, 0700).Annotate("--state-dir"));
   const std::string path = JoinPath(dir, "agent.lock");
@@ -59,7 +50,7 @@ int RunAgent(AgentOptions options) {
     Log(Severity::kError, lock.status().message());
     return InfoOf(lock.status().code()).exit_code;
   }
-  const Fd signals = BlockSignals();
+  const Fd signals = BlockSignals({SIGTERM, SIGINT, SIGQUIT, SIGHUP});
   EpollTaskRunner runner;
   net::IoThread io;
   Agent agent(&runner, &io, std::move(options));
@@ -67,7 +58,7 @@ int RunAgent(AgentOptions options) {
     signalfd_siginfo info;
     if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
     if (info.ssi_signo == SIGHUP) return agent.Refresh();
-    Log(Severity::kInfo, "leaving", {{"signal", info.ssi_signo}});
+    Log(Severity::kInfo, "stopping", {{"signal", info.ssi_signo}});
     runner.Quit();
   });
   runner.Post([&] {

@@ -26,20 +26,20 @@ void DirWatcher::Watch() {
   const uint32_t mask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
                         IN_MOVE_SELF | IN_ONLYDIR | (events_.written ? IN_CLOSE_WRITE : 0);
   if (!fd.valid() || ::inotify_add_watch(fd.get(), dir_.c_str(), mask) < 0) {
-    if (!complained_) {
-      Log(Severity::kWarning, "cannot watch the folder, retrying every second",
-          {{"folder", dir_}, {"error", std::strerror(errno)}});
+    if (!error_logged_) {
+      Log(Severity::kWarning, "cannot watch the directory, retrying every second",
+          {{"directory", dir_}, {"error", std::strerror(errno)}});
     }
-    complained_ = true;
-    return WatchLater();
+    error_logged_ = true;
+    return ScheduleWatch();
   }
-  complained_ = false;
+  error_logged_ = false;
   inotify_ = std::move(fd);
   runner_->WatchReadable(inotify_.get(), [this] { Read(); });
   events_.on_rescan();
 }
 
-void DirWatcher::WatchLater() {
+void DirWatcher::ScheduleWatch() {
   runner_->PostDelayed(kRetry, [weak = weak_.Get()] {
     if (weak) weak->Watch();
   });

@@ -37,16 +37,16 @@ class DirWatcher {
 
  private:
   void Watch();
-  void WatchLater();
+  void ScheduleWatch();
   void Read();
-  // False if the watch is gone.
+  // False if the kernel has removed the watch.
   bool Handle(uint32_t mask, const std::string& name);
 
   TaskRunner* const runner_;
   const std::string dir_;
   const Events events_;
   Fd inotify_;
-  bool complained_ = false;
+  bool error_logged_ = false;
   WeakPtrFactory<DirWatcher> weak_{this};
 };
 

@@ -3,12 +3,17 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -145,6 +150,14 @@ std::string BaseName(std::string_view path) {
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
 }
 
+Fd BlockSignals(std::initializer_list<int> signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : signals) ::sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
 TempDir::TempDir(std::string_view prefix) {
   const char* base = ::getenv("TMPDIR");
   path_ = JoinPath(base ? base : "/tmp", std::string(prefix) + ".XXXXXX");
@@ -154,6 +167,25 @@ TempDir::TempDir(std::string_view prefix) {
 TempDir::~TempDir() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+Fd OpenAt2(int dir, const std::string& path, uint64_t flags, uint64_t resolve) {
+  open_how how{};
+  how.flags = flags | O_CLOEXEC;
+  how.resolve = resolve;
+  long fd = -1;
+  do {  // EAGAIN: a rename interfered with the path walk
+    fd = ::syscall(SYS_openat2, dir, path.c_str(), &how, sizeof(how));
+  } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+  return Fd(static_cast<int>(fd));
+}
+
+Result<std::string> PathOfFd(int fd) {
+  std::array<char, PATH_MAX> path;
+  const std::string link = fmt::format("/proc/self/fd/{}", fd);
+  const ssize_t length = ::readlink(link.c_str(), path.data(), path.size());
+  if (length < 0) return Status::FromErrno(link, errno);
+  return std::string(path.data(), static_cast<size_t>(length));
 }
 
 }  // namespace tessera

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owned descriptors and whole files. Accesses that may race with renamed folders are relative to a
-// DirFd. Not for streaming or caching.
-// Threads: functions are safe from any thread; an Fd belongs to one thread.
+// Owned descriptors and whole files. Accesses that may race with renamed directories are relative
+// to a DirFd. Not for streaming or caching. Threads: functions are safe from any thread; an Fd
+// belongs to one thread.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,7 +39,7 @@ class Fd {
   int fd_ = -1;
 };
 
-// A folder, opened once; later changes of its name do not matter.
+// A directory, opened once; later changes of its name do not matter.
 class DirFd {
  public:
   // NOT_FOUND, INVALID_ARGUMENT (not a directory), PERMISSION_DENIED.
@@ -64,7 +66,7 @@ Result<std::string> ReadFd(int fd, size_t max_size = kDefaultMaxFileSize);
 Status WriteFd(int fd, std::string_view data);
 
 // Replaces the file at `path` atomically: readers, and the disk after a crash, have the old or the
-// new file. Uses a temporary file, fsync, rename, fsync of the folder. On error the old file is
+// new file. Uses a temporary file, fsync, rename, fsync of the directory. On error the old file is
 // unchanged.
 Status WriteFileAtomically(const std::string& path, std::string_view data, mode_t mode);
 
@@ -77,13 +79,13 @@ Status WriteOutput(int fd, std::string_view data);
 // mkdir -p.
 Status MakeDirs(const std::string& path, mode_t mode = 0755);
 bool PathExists(const std::string& path);
-// Names in a folder without "." and "..", sorted.
+// Names in a directory without "." and "..", sorted.
 Result<std::vector<std::string>> ListDir(const std::string& path);
 std::string JoinPath(std::string_view a, std::string_view b);
 std::string DirName(std::string_view path);
 std::string BaseName(std::string_view path);
 
-// A new folder, deleted with its contents by the destructor. For tests and staging.
+// A new directory, deleted with its contents by the destructor. For tests and staging.
 class TempDir {
  public:
   explicit TempDir(std::string_view prefix = "tessera");
@@ -95,5 +97,16 @@ class TempDir {
  private:
   std::string path_;
 };
+
+// Blocks the signals and returns a descriptor from which they can be read. To be called before any
+// thread starts, because threads inherit the mask.
+Fd BlockSignals(std::initializer_list<int> signals);
+
+// openat2(2) with O_CLOEXEC, retried if a rename interferes. `resolve`: RESOLVE_* of
+// <linux/openat2.h>. On error the result is invalid and errno is set: ENOSYS before Linux 5.6.
+Fd OpenAt2(int dir, const std::string& path, uint64_t flags, uint64_t resolve);
+
+// The kernel's path of an open file.
+Result<std::string> PathOfFd(int fd);
 
 }  // namespace tessera

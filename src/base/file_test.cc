@@ -21,7 +21,7 @@ TEST(FileTest, AtomicWriteReplacesAndKeepsTheModeAsked) {
   EXPECT_EQ(ListDir(dir.path())->size(), 1u) << "no temporary file stays";
 }
 
-TEST(FileTest, AtomicWriteIntoAMissingFolderNamesThePath) {
+TEST(FileTest, AtomicWriteIntoAMissingDirNamesThePath) {
   const Status status = WriteFileAtomically("/nonexistent-folder/a", "x", 0600);
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_NE(status.message().find("/nonexistent-folder/a"), std::string::npos);

@@ -42,7 +42,7 @@ enum class Code {
 struct CodeInfo {
   Code code;
   std::string_view name;  // "NOT_FOUND"; in camel case the reason of an Event
-  int exit_code;          // of a program that fails with this error (sysexits.h)
+  int exit_code;          // exit code of a program that fails with this error (sysexits.h)
   int http_status;
 };
 const CodeInfo& InfoOf(Code code);

@@ -63,13 +63,6 @@ std::string HexEncode(std::string_view bytes) {
 
 namespace {
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // Length of the well-formed sequence at the start of `text`; 0 if it is not well-formed (RFC 3629).
 size_t Utf8SequenceLength(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -86,6 +79,14 @@ size_t Utf8SequenceLength(std::string_view text) {
   if (lead == 0xF0 && at(1) < 0x90) return 0;
   if (lead == 0xF4 && at(1) > 0x8F) return 0;
   return length;
+}
+
+bool IsLetterOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+bool IsLabel(std::string_view label) {
+  return !label.empty() && label.size() <= 63 && IsLetterOrDigit(label.front()) &&
+         IsLetterOrDigit(label.back()) &&
+         std::ranges::all_of(label, [](char c) { return IsLetterOrDigit(c) || c == '-'; });
 }
 
 }  // namespace
@@ -144,6 +145,10 @@ void AppendJsonString(std::string_view text, std::string* out) {
   }
   out->append(text, plain);
   *out += '"';
+}
+
+bool IsDnsName(std::string_view text) {
+  return text.size() <= 253 && std::ranges::all_of(Split(text, '.'), IsLabel);
 }
 
 }  // namespace tessera

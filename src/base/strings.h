@@ -23,6 +23,13 @@ constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 // Parses one decimal number that is the whole text and fits. INVALID_ARGUMENT quotes the text.
 Result<int64_t> ParseInt(std::string_view text);
 
+// 0 to 15; -1 for another character.
+constexpr int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
 std::string HexEncode(std::string_view bytes);
 // INVALID_ARGUMENT for an odd length or a character that is not a hexadecimal digit.
 Result<std::string> HexDecode(std::string_view text);
@@ -31,7 +38,17 @@ bool IsValidUtf8(std::string_view text);
 // `text` up to `limit` bytes, truncated between characters.
 std::string CutText(std::string text, size_t limit);
 
+// FNV-1a, for tables and fingerprints; not against an attacker. Continues from `hash`.
+constexpr uint64_t Fnv1a(std::string_view text, uint64_t hash = 0xCBF29CE484222325) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  return hash;
+}
+
 // Appends `text` as a JSON string with its quotes.
 void AppendJsonString(std::string_view text, std::string* out);
+
+// A lower-case subdomain of RFC 1123 with at most 253 bytes, as used by DNS and for the names of
+// most Kubernetes objects. "a.b-1" is valid; "", "A", "a..b", "-a" and "a_b" are not.
+bool IsDnsName(std::string_view text);
 
 }  // namespace tessera

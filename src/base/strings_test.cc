@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace tessera {
 namespace {
 
@@ -42,6 +44,28 @@ TEST(StringsTest, Utf8RefusesOverlongSurrogatesAndTruncation) {
   for (const char* bad : {"\xc0\xaf", "\xed\xa0\x80", "\xe2\x9c", "\xff", "\xf4\x90\x80\x80"}) {
     EXPECT_FALSE(IsValidUtf8(bad));
   }
+}
+
+TEST(DnsNameTest, IsASubdomainOfRfc1123) {
+  const std::string label(63, 'a');
+  for (const std::string& name : {std::string("a"), std::string("0.a-b.svc"), label,
+                                  label + "." + label + "." + label + "." + std::string(61, 'b')}) {
+    EXPECT_TRUE(IsDnsName(name)) << name;
+  }
+  for (const std::string& name :
+       {std::string(), std::string("A"), std::string("a..b"), std::string(".a"), std::string("a."),
+        std::string("-a"), std::string("a-"), std::string("a_b"), std::string("a b"),
+        std::string("*.a"), label + "a",
+        label + "." + label + "." + label + "." + std::string(62, 'b')}) {
+    EXPECT_FALSE(IsDnsName(name)) << name;
+  }
+}
+
+TEST(StringsTest, Fnv1aMatchesThePublishedVectorsAndContinues) {
+  EXPECT_EQ(Fnv1a(""), 0xcbf29ce484222325u);
+  EXPECT_EQ(Fnv1a("a"), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(Fnv1a("foobar"), 0x85944171f73967e8u);
+  EXPECT_EQ(Fnv1a("bar", Fnv1a("foo")), Fnv1a("foobar"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The UID of a Kubernetes object as a type, so that it cannot be mixed up with a name, a node or a
-// digest. Texts become UIDs, and UIDs texts, only where the code says so. Not for UUIDs of GPUs.
+// digest. Conversions between texts and UIDs are explicit. Not for UUIDs of GPUs.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Any text, ordered as texts are; empty where no UID is known.
+// Any text, with the order of texts; empty if the UID is unknown.
 class Uid {
  public:
   Uid() = default;

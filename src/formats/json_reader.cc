@@ -38,6 +38,11 @@ void JsonReader::Fail(std::string_view expected) {
           : Error(Code::kInvalidArgument, "JSON at byte {}: expected {}", at_, expected);
 }
 
+void JsonReader::FailTooDeep() {
+  if (!status_.ok()) return;
+  status_ = Error(Code::kInvalidArgument, "JSON at byte {}: nested deeper than {}", at_, kMaxDepth);
+}
+
 void JsonReader::SkipSpace() {
   while (at_ < text_.size() && IsSpace(text_[at_])) ++at_;
 }
@@ -50,7 +55,7 @@ char JsonReader::Peek() {
 
 Status JsonReader::Finish() {
   if (Peek() != 0) Fail("nothing more");
-  if (status_.ok() && depth_ > 0) Fail("the end of what was begun");
+  if (status_.ok() && depth_ > 0) Fail("']' or '}'");
   return status_;
 }
 
@@ -62,7 +67,7 @@ bool JsonReader::TakeNull() {
 
 bool JsonReader::Begin(char bracket, std::string_view expected) {
   if (Peek() != bracket) return Fail(expected), false;
-  if (++depth_ > kMaxDepth) return Fail("less depth"), false;
+  if (++depth_ > kMaxDepth) return FailTooDeep(), false;
   ++at_;
   first_ = true;
   return true;
@@ -93,7 +98,7 @@ bool JsonReader::NextMember(std::string_view* key) {
 
 bool JsonReader::NextItem() { return NextElement(']'); }
 
-bool JsonReader::PassString(bool* escaped) {
+bool JsonReader::ScanString(bool* escaped) {
   // Local copies, because most of the time is spent here.
   const char* const data = text_.data();
   const size_t size = text_.size();
@@ -112,13 +117,13 @@ std::string_view JsonReader::String(std::string_view* as_quoted) {
   if (Peek() != '"') return Fail("a string"), std::string_view();
   const size_t begin = at_++;
   bool escaped = false;
-  if (!PassString(&escaped)) return {};
+  if (!ScanString(&escaped)) return {};
   const std::string_view quoted(text_.data() + begin, at_ - begin);
   if (as_quoted != nullptr) *as_quoted = quoted;
   if (!escaped) return {quoted.data() + 1, quoted.size() - 2};
   const Result<Json> parsed = ParseJson(quoted);
   if (!parsed.ok()) return at_ = begin, Fail("a string"), std::string_view();
-  return kept_->emplace_back(parsed->string_value());
+  return unescaped_strings_->emplace_back(parsed->string_value());
 }
 
 void JsonReader::Strings(size_t most, std::vector<std::string_view>* out,
@@ -141,7 +146,7 @@ void JsonReader::Strings(size_t most, std::vector<std::string_view>* out,
   }
 }
 
-bool JsonReader::PassWord() {
+bool JsonReader::ScanWord() {
   const size_t begin = at_;
   while (at_ < text_.size() && IsWord(text_[at_])) ++at_;
   return at_ > begin || (Fail("a value"), false);
@@ -150,7 +155,7 @@ bool JsonReader::PassWord() {
 int64_t JsonReader::Int() {
   Peek();
   const size_t begin = at_;
-  if (!status_.ok() || !PassWord()) return 0;
+  if (!status_.ok() || !ScanWord()) return 0;
   const Result<int64_t> number = ParseInt(text_.substr(begin, at_ - begin));
   if (!number.ok()) at_ = begin, Fail("a whole number");
   return number.value_or(0);
@@ -165,7 +170,7 @@ std::string_view JsonReader::Skip() {
     switch (Peek()) {
       case '{':
       case '[':
-        if (depth_ + open.size() >= kMaxDepth) return Fail("less depth"), std::string_view();
+        if (depth_ + open.size() >= kMaxDepth) return FailTooDeep(), std::string_view();
         open += text_[at_++] == '{' ? '}' : ']';
         break;
       case '}':
@@ -182,11 +187,11 @@ std::string_view JsonReader::Skip() {
       case '"': {
         bool escaped = false;
         ++at_;
-        if (!PassString(&escaped)) return {};
+        if (!ScanString(&escaped)) return {};
         break;
       }
       default:
-        if (!PassWord()) return {};
+        if (!ScanWord()) return {};
     }
   } while (!open.empty());
   return text_.substr(begin, at_ - begin);

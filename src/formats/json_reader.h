@@ -33,9 +33,10 @@ class JsonReader {
  public:
   static constexpr size_t kMaxDepth = 64;
 
-  // Stores strings with escapes in `kept`, if views of them have to outlive the reader.
-  explicit JsonReader(std::string_view text, std::deque<std::string>* kept = nullptr)
-      : text_(text), kept_(kept != nullptr ? kept : &own_) {}
+  // Stores strings with escapes in `unescaped_strings`, if views of them have to outlive the
+  // reader.
+  explicit JsonReader(std::string_view text, std::deque<std::string>* unescaped_strings = nullptr)
+      : text_(text), unescaped_strings_(unescaped_strings != nullptr ? unescaped_strings : &own_) {}
   JsonReader(const JsonReader&) = delete;
   JsonReader& operator=(const JsonReader&) = delete;
 
@@ -55,8 +56,8 @@ class JsonReader {
   bool BeginArray() { return Begin('[', "an array"); }
   bool NextItem();
 
-  // Valid as long as the text and the kept strings. Sets `quoted`, if given, to the string as in
-  // the text.
+  // Valid as long as the text and the unescaped strings. Sets `quoted`, if given, to the string as
+  // in the text.
   std::string_view String(std::string_view* quoted = nullptr);
   // Reads the remaining items of an array, which must be strings; equivalent to NextItem and
   // String, but faster. `quoted` as in String. Fails after `most` items.
@@ -73,13 +74,14 @@ class JsonReader {
   void SkipSpace();
   // Skips a string after its opening quote; false if it does not end. Sets `escaped` if it has
   // escapes.
-  bool PassString(bool* escaped);
-  bool PassWord();
+  bool ScanString(bool* escaped);
+  bool ScanWord();
   void Fail(std::string_view expected);
+  void FailTooDeep();
 
   const std::string_view text_;
   std::deque<std::string> own_;
-  std::deque<std::string>* const kept_;
+  std::deque<std::string>* const unescaped_strings_;
   size_t at_ = 0;
   size_t depth_ = 0;
   bool first_ = false;  // directly after an opening bracket

@@ -13,19 +13,19 @@ constexpr int kMaxDepth = 64;
 
 // libyaml's C objects, freed at the end of the scope.
 struct YamlParser {
-  YamlParser() { TESSERA_CHECK(yaml_parser_initialize(&c) == 1); }
-  ~YamlParser() { yaml_parser_delete(&c); }
+  YamlParser() { TESSERA_CHECK(yaml_parser_initialize(&raw) == 1); }
+  ~YamlParser() { yaml_parser_delete(&raw); }
   YamlParser(const YamlParser&) = delete;
   YamlParser& operator=(const YamlParser&) = delete;
-  yaml_parser_t c;
+  yaml_parser_t raw;
 };
 struct YamlEvent {
-  YamlEvent() { c.type = YAML_NO_EVENT; }
-  ~YamlEvent() { yaml_event_delete(&c); }
+  YamlEvent() { raw.type = YAML_NO_EVENT; }
+  ~YamlEvent() { yaml_event_delete(&raw); }
   YamlEvent(const YamlEvent&) = delete;
   YamlEvent& operator=(const YamlEvent&) = delete;
-  int line() const { return static_cast<int>(c.start_mark.line) + 1; }
-  yaml_event_t c;
+  int line() const { return static_cast<int>(raw.start_mark.line) + 1; }
+  yaml_event_t raw;
 };
 
 template <typename... Args>
@@ -50,7 +50,7 @@ Json PlainScalar(const std::string& text) {
 class YamlReader {
  public:
   explicit YamlReader(std::string_view text) {
-    yaml_parser_set_input_string(&parser_.c, reinterpret_cast<const unsigned char*>(text.data()),
+    yaml_parser_set_input_string(&parser_.raw, reinterpret_cast<const unsigned char*>(text.data()),
                                  text.size());
   }
 
@@ -60,8 +60,8 @@ class YamlReader {
     while (true) {
       YamlEvent event;
       RETURN_IF_ERROR(Next(&event));
-      if (event.c.type == YAML_STREAM_END_EVENT) return root;
-      if (event.c.type != YAML_DOCUMENT_START_EVENT) continue;
+      if (event.raw.type == YAML_STREAM_END_EVENT) return root;
+      if (event.raw.type != YAML_DOCUMENT_START_EVENT) continue;
       if (seen) return ErrorAt(event.line(), "a second document: want only one");
       seen = true;
       YamlEvent first;
@@ -72,41 +72,42 @@ class YamlReader {
 
  private:
   Status Next(YamlEvent* event) {
-    if (yaml_parser_parse(&parser_.c, &event->c) == 1) return Status::Ok();
-    const int line = static_cast<int>(parser_.c.problem_mark.line) + 1;
-    return ErrorAt(line, "{}", parser_.c.problem ? parser_.c.problem : "not readable as YAML");
+    if (yaml_parser_parse(&parser_.raw, &event->raw) == 1) return Status::Ok();
+    const int line = static_cast<int>(parser_.raw.problem_mark.line) + 1;
+    return ErrorAt(line, "{}", parser_.raw.problem ? parser_.raw.problem : "not readable as YAML");
   }
 
   Result<Json> ReadValue(const YamlEvent& event, int depth) {
     if (depth > kMaxDepth) return ErrorAt(event.line(), "nested deeper than {}", kMaxDepth);
     Json json;
-    switch (event.c.type) {
+    switch (event.raw.type) {
       case YAML_SCALAR_EVENT: {
         ASSIGN_OR_RETURN(json, ReadScalar(event));
         break;
       }
       case YAML_SEQUENCE_START_EVENT: {
-        if (event.c.data.sequence_start.anchor)
-          return ErrorAt(event.line(), "anchors are not read");
+        if (event.raw.data.sequence_start.anchor)
+          return ErrorAt(event.line(), "anchors are not supported");
         ASSIGN_OR_RETURN(json, ReadSequence(depth));
         break;
       }
       case YAML_MAPPING_START_EVENT: {
-        if (event.c.data.mapping_start.anchor) return ErrorAt(event.line(), "anchors are not read");
+        if (event.raw.data.mapping_start.anchor)
+          return ErrorAt(event.line(), "anchors are not supported");
         ASSIGN_OR_RETURN(json, ReadMapping(depth));
         break;
       }
       default:
-        return ErrorAt(event.line(), "aliases are not read");
+        return ErrorAt(event.line(), "aliases are not supported");
     }
     json.set_line(event.line());
     return json;
   }
 
   static Result<Json> ReadScalar(const YamlEvent& event) {
-    const auto& scalar = event.c.data.scalar;
-    if (scalar.anchor) return ErrorAt(event.line(), "anchors are not read");
-    if (scalar.tag) return ErrorAt(event.line(), "tags are not read");
+    const auto& scalar = event.raw.data.scalar;
+    if (scalar.anchor) return ErrorAt(event.line(), "anchors are not supported");
+    if (scalar.tag) return ErrorAt(event.line(), "tags are not supported");
     const std::string text(reinterpret_cast<const char*>(scalar.value), scalar.length);
     return scalar.style == YAML_PLAIN_SCALAR_STYLE ? PlainScalar(text) : Json::String(text);
   }
@@ -116,7 +117,7 @@ class YamlReader {
     while (true) {
       YamlEvent event;
       RETURN_IF_ERROR(Next(&event));
-      if (event.c.type == YAML_SEQUENCE_END_EVENT) return json;
+      if (event.raw.type == YAML_SEQUENCE_END_EVENT) return json;
       ASSIGN_OR_RETURN(Json item, ReadValue(event, depth + 1));
       json.Append(std::move(item));
     }
@@ -127,10 +128,10 @@ class YamlReader {
     while (true) {
       YamlEvent key;
       RETURN_IF_ERROR(Next(&key));
-      if (key.c.type == YAML_MAPPING_END_EVENT) return json;
-      if (key.c.type != YAML_SCALAR_EVENT) return ErrorAt(key.line(), "a key must be a scalar");
-      const std::string name(reinterpret_cast<const char*>(key.c.data.scalar.value),
-                             key.c.data.scalar.length);
+      if (key.raw.type == YAML_MAPPING_END_EVENT) return json;
+      if (key.raw.type != YAML_SCALAR_EVENT) return ErrorAt(key.line(), "a key must be a scalar");
+      const std::string name(reinterpret_cast<const char*>(key.raw.data.scalar.value),
+                             key.raw.data.scalar.length);
       if (json.Find(name)) return ErrorAt(key.line(), "\"{}\" occurs twice", name);
       YamlEvent value;
       RETURN_IF_ERROR(Next(&value));
@@ -146,7 +147,7 @@ class YamlReader {
 
 Result<Json> ParseYaml(std::string_view text) {
   if (text.size() > kMaxBytes) {
-    return Error(Code::kResourceExhausted, "{} bytes of YAML, at most {} are read", text.size(),
+    return Error(Code::kResourceExhausted, "YAML too large: {} bytes, maximum {}", text.size(),
                  kMaxBytes);
   }
   return YamlReader(text).ReadStream();

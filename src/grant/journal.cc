@@ -167,7 +167,7 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
     RETURN_IF_ERROR(journal.TruncateTo(scan.good_end).Annotate(path));
     RETURN_IF_ERROR(SyncData(journal.fd_.get()).Annotate(path));
   }
-  journal.ReserveNext();
+  journal.ReserveSpaceForReplace();
   return journal;
 }
 
@@ -185,7 +185,7 @@ Status Journal::TruncateTo(uint64_t size) {
   return Status::Ok();
 }
 
-// Best effort: a full disk may still have space for the record alone.
+// Best effort: a full disk may still have space for the record without zeros.
 void Journal::Preallocate(size_t bytes) {
   if (size_ + bytes <= file_size_) return;
   const std::string zeros(size_ + bytes + kPreallocateBytes - file_size_, '\0');
@@ -210,7 +210,8 @@ Status Journal::AppendUnsynced(std::string_view record) {
                  JoinPath(dir_.path(), name_));
   }
   if (record.empty() || record.size() > kMaxRecordSize) {
-    return Error(Code::kResourceExhausted, "a record of {} bytes", record.size());
+    return Error(Code::kResourceExhausted, "invalid record size {}: want 1 to {}", record.size(),
+                 kMaxRecordSize);
   }
   const std::string encoded = Encode(record);
   Preallocate(encoded.size());
@@ -230,7 +231,7 @@ Status Journal::Replace(const std::vector<std::string>& records) {
   std::string data(kMagic);
   for (const std::string& record : records) data += Encode(record);
   const auto write_new = [&]() -> Status {
-    // Not truncated before the write: that would free the reserved blocks.
+    // The file is truncated only after the write, because truncation frees the reserved blocks.
     const Fd fd(::openat(dir_.get(), temporary.c_str(), kNextFlags, 0600));
     if (!fd.valid()) return Status::FromErrno(temporary, errno);
     RETURN_IF_ERROR(WriteFd(fd.get(), data));
@@ -249,13 +250,13 @@ Status Journal::Replace(const std::vector<std::string>& records) {
   RETURN_IF_ERROR(OpenFile());
   size_ = file_size_ = data.size();
   Preallocate(1);
-  if (::fsync(dir_.get()) != 0) return Status::FromErrno("fsync of the folder", errno);
+  if (::fsync(dir_.get()) != 0) return Status::FromErrno("fsync of the directory", errno);
   state_unknown_ = false;
-  ReserveNext();
+  ReserveSpaceForReplace();
   return Status::Ok();
 }
 
-void Journal::ReserveNext() const {
+void Journal::ReserveSpaceForReplace() const {
   const Fd fd(::openat(dir_.get(), NextName(name_).c_str(), kNextFlags, 0600));
   if (!fd.valid()) return;
   const auto size = static_cast<off_t>(std::max(size_, kMinReserve));

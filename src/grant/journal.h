@@ -15,7 +15,7 @@
 // The file of the next Replace, `name`.new, has its blocks reserved, so that even on a full disk a
 // journal of mostly old records can be shortened. This is best effort.
 //
-// All paths are relative to a directory descriptor, so a moved folder cannot race.
+// All paths are relative to a directory descriptor, so a moved directory cannot race.
 // Blocks on the disk. Threads: one at a time.
 #pragma once
 
@@ -56,7 +56,7 @@ class Journal : public RecordLog {
   };
 
   // Opens or creates `name` (mode 0600). A damaged file is kept as `name`.damaged, and the journal
-  // continues with the readable records. Errors are those of the disk.
+  // continues with the readable records. Errors: those of the file system.
   static Result<Journal> Open(DirFd dir, std::string name, Recovery* recovery);
 
   Journal(Journal&&) = default;
@@ -76,7 +76,7 @@ class Journal : public RecordLog {
   Status OpenFile();
   Status TruncateTo(uint64_t size);
   void Preallocate(size_t bytes);
-  void ReserveNext() const;
+  void ReserveSpaceForReplace() const;
 
   DirFd dir_;
   std::string name_;

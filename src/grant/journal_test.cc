@@ -22,9 +22,9 @@ class JournalTest : public ::testing::Test {
   std::string path() const { return dir_.path() + "/grants.journal"; }
 
   Result<Journal> Open() {
-    auto folder = DirFd::Open(dir_.path());
-    EXPECT_TRUE(folder.ok());
-    return Journal::Open(std::move(*folder), "grants.journal", &recovery_);
+    auto dir = DirFd::Open(dir_.path());
+    EXPECT_TRUE(dir.ok());
+    return Journal::Open(std::move(*dir), "grants.journal", &recovery_);
   }
 
   void Fill(const Records& records) {
@@ -178,7 +178,8 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
     EXPECT_EQ(PathExists(path() + ".damaged"), !last) << at;
     ASSERT_TRUE(Open().ok());
     EXPECT_EQ(recovery_.records, kept) << at;
-    EXPECT_EQ(recovery_.damaged_bytes + recovery_.torn_bytes, 0u) << "healed once it was reported";
+    EXPECT_EQ(recovery_.damaged_bytes + recovery_.torn_bytes, 0u)
+        << "repaired after it was reported";
   }
 }
 
@@ -302,7 +303,7 @@ TEST_F(JournalTest, KeepsRecordsAroundDamageAndReportsIt) {
     EXPECT_FALSE(recovery_.damage.empty());
     EXPECT_EQ(*ReadFile(path() + ".damaged"), damaged);
     ASSERT_TRUE(Open().ok());
-    EXPECT_TRUE(recovery_.damage.empty()) << "healed once it was reported";
+    EXPECT_TRUE(recovery_.damage.empty()) << "repaired after it was reported";
   }
 }
 

@@ -87,7 +87,7 @@ struct Grant {
   std::map<std::string, std::string> env;  // replaces entries of the same name
   std::string driver_root;                 // host path
   std::string dev_root;                    // host path
-  // Host folder with the container's limits (src/limiter/region.h); empty: no limits.
+  // Host directory with the container's limits (src/limiter/region.h); empty: no limits.
   std::string limits_dir;
   std::string agent_version;
   bool operator==(const Grant&) const = default;

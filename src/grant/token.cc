@@ -54,17 +54,17 @@ Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
   if (::renameat(dir.get(), temporary.c_str(), dir.get(), name.c_str()) != 0) {
     return Status::FromErrno("rename", errno);
   }
-  if (::fsync(dir.get()) != 0) return Status::FromErrno("fsync of the folder", errno);
+  if (::fsync(dir.get()) != 0) return Status::FromErrno("fsync of the directory", errno);
   if (::lseek(fd.get(), 0, SEEK_SET) != 0) return Status::FromErrno("lseek", errno);
   return fd;
 }
 
-// Users may set such variables in pods and images.
+// A user may set such a variable in a pod or an image.
 Status InvalidToken() {
   return Status(
       Code::kInvalidArgument,
       "not a token of tessera-agent, which makes them when the kubelet allocates GPUs: remove the "
-      "variable from the pod or the image, and ask for GPUs with resources.limits");
+      "variable from the pod or the image, and request GPUs with resources.limits");
 }
 
 }  // namespace
@@ -133,13 +133,13 @@ std::string TokenSigner::SignatureOf(std::string_view resource, std::string_view
                                      std::string_view ids) const {
   std::string text;
   text.append(resource).append("|").append(nonce).append("|").append(ids);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> code;
+  std::array<unsigned char, EVP_MAX_MD_SIZE> signature;
   unsigned int size = 0;
-  const unsigned char* done =
-      ::HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
-             reinterpret_cast<const unsigned char*>(text.data()), text.size(), code.data(), &size);
+  const unsigned char* done = ::HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+                                     reinterpret_cast<const unsigned char*>(text.data()),
+                                     text.size(), signature.data(), &size);
   TESSERA_CHECK(done != nullptr);
-  return HexEncode({reinterpret_cast<const char*>(code.data()), size});
+  return HexEncode({reinterpret_cast<const char*>(signature.data()), size});
 }
 
 std::string TokenSigner::Sign(std::string_view resource, const std::vector<std::string>& ids,
@@ -153,7 +153,7 @@ std::string TokenSigner::Sign(std::string_view resource, const std::vector<std::
 }
 
 Result<TokenContent> TokenSigner::Verify(std::string_view resource, std::string_view token) const {
-  // The list is the whole rest, because an id may contain colons.
+  // The IDs are the whole rest of the token, because an ID may contain colons.
   std::array<std::string_view, 3> parts;
   std::string_view rest = token;
   for (std::string_view& part : parts) {
@@ -162,19 +162,20 @@ Result<TokenContent> TokenSigner::Verify(std::string_view resource, std::string_
     part = rest.substr(0, colon);
     rest.remove_prefix(colon + 1);
   }
-  const auto& [version, nonce, code] = parts;
+  const auto& [version, nonce, signature] = parts;
   if (version != kVersion) {
-    return Error(
-        Code::kUnimplemented,
-        "token version \"{:.8}\": delete the pod, so that the agent of this node creates another",
-        version);
+    return Error(Code::kUnimplemented,
+                 "unsupported token version \"{:.8}\": delete the pod, so that the agent of this "
+                 "node creates another",
+                 version);
   }
   TokenContent content;
   const Result<Nonce> parsed = ParseNonce(nonce);
   if (!parsed.ok()) return InvalidToken();
   content.nonce = *parsed;
-  const std::string right = SignatureOf(resource, nonce, rest);
-  if (code.size() != right.size() || CRYPTO_memcmp(code.data(), right.data(), code.size()) != 0) {
+  const std::string expected_signature = SignatureOf(resource, nonce, rest);
+  if (signature.size() != expected_signature.size() ||
+      CRYPTO_memcmp(signature.data(), expected_signature.data(), signature.size()) != 0) {
     return Error(
         Code::kPermissionDenied,
         "the token for {} was not made by the agent of this node, or was changed: delete the pod, "
@@ -183,7 +184,8 @@ Result<TokenContent> TokenSigner::Verify(std::string_view resource, std::string_
   }
   for (const std::string_view id : SplitList(rest)) content.ids.emplace_back(id);
   if (content.ids.size() > kMaxIds) {
-    return Error(Code::kResourceExhausted, "{} ids in one token", content.ids.size());
+    return Error(Code::kResourceExhausted, "too many device IDs in one token: {}, maximum {}",
+                 content.ids.size(), kMaxIds);
   }
   return content;
 }

@@ -77,11 +77,11 @@ TEST(TokenTest, VariableFollowsTheResource) {
 
 TEST(TokenSignerTest, KeepsItsKeyAcrossRestarts) {
   const TempDir dir;
-  auto folder = DirFd::Open(dir.path());
-  ASSERT_TRUE(folder.ok());
-  auto first = TokenSigner::Load(*folder, "token.key");
+  auto dir_fd = DirFd::Open(dir.path());
+  ASSERT_TRUE(dir_fd.ok());
+  auto first = TokenSigner::Load(*dir_fd, "token.key");
   ASSERT_TRUE(first.ok()) << first.status().ToString();
-  auto second = TokenSigner::Load(*folder, "token.key");
+  auto second = TokenSigner::Load(*dir_fd, "token.key");
   ASSERT_TRUE(second.ok());
   EXPECT_TRUE(second->Verify(kGpu, first->Sign(kGpu, {"GPU-1"}, kNow)).ok());
   struct stat info;
@@ -93,8 +93,8 @@ TEST(TokenSignerTest, KeepsItsKeyAcrossRestarts) {
 TEST(TokenSignerTest, DoesNotReplaceADamagedKey) {
   const TempDir dir;
   ASSERT_TRUE(WriteFileAtomically(dir.path() + "/token.key", "short", 0600).ok());
-  auto folder = DirFd::Open(dir.path());
-  EXPECT_EQ(TokenSigner::Load(*folder, "token.key").status().code(), Code::kDataLoss);
+  auto dir_fd = DirFd::Open(dir.path());
+  EXPECT_EQ(TokenSigner::Load(*dir_fd, "token.key").status().code(), Code::kDataLoss);
   EXPECT_EQ(*ReadFile(dir.path() + "/token.key"), "short");
 }
 

@@ -42,11 +42,11 @@ void AcceptLoop::Accept() {
   Fd connection = listener_.Accept();
   const int error = errno;
   if (connection.valid()) {
-    complained_ = false;
+    error_logged_ = false;
     return on_connection_(std::move(connection));
   }
   if (!OutOfResources(error)) return;
-  if (!std::exchange(complained_, true)) {
+  if (!std::exchange(error_logged_, true)) {
     Log(Severity::kError, "cannot accept a connection, which waits",
         {{"socket", listener_.path()}, {"error", std::strerror(error)}});
   }

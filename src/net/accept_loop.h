@@ -39,7 +39,7 @@ class AcceptLoop {
   const std::function<void(Fd)> on_connection_;
   UnixListener listener_;
   bool watching_ = false;
-  bool complained_ = false;
+  bool error_logged_ = false;
   WeakPtrFactory<AcceptLoop> weak_{this};
 };
 

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <utility>
 
-#include "src/base/dns_name.h"
 #include "src/base/strings.h"
 #include "src/net/openssl.h"
 

@@ -144,7 +144,7 @@ TEST_F(ConnectorTest, CanBeCancelledWhileSeveralAddressesAreTried) {
   EXPECT_EQ(outcome.status.code(), Code::kDeadlineExceeded);
 }
 
-// A proxy that answers CONNECT with `answer` and, where that accepts, joins both sides.
+// A proxy that answers CONNECT with `answer` and, if that accepts, joins both sides.
 class ProxyServer {
  public:
   explicit ProxyServer(std::string answer, uint16_t to = 0)

@@ -18,6 +18,7 @@ constexpr size_t kReadAhead = 512 << 10;
 ConnectionPool::ConnectionPool(IoThread& io, HttpClient::Options options)
     : io_(io), options_(std::move(options)), tls_(TlsContextSource::Side::kClient, options_.tls) {}
 
+// The connection that was used last is the least likely to have been closed by the server.
 ConnectionPool::Connection ConnectionPool::TakeIdle() {
   while (!idle_.empty()) {
     Connection connection = std::move(idle_.back().connection);
@@ -199,6 +200,7 @@ void Exchange::Resume() {
 }
 
 void Exchange::Broken(const Status& status) {
+  // A server may close an idle connection while a request is on its way (RFC 9112, section 9.3.1).
   if (reused_ && !parser_->started() && plan_.may_resend) {
     reused_ = false;
     peer_ended_ = false;
@@ -209,6 +211,7 @@ void Exchange::Broken(const Status& status) {
 }
 
 void Exchange::Complete() {
+  // An early answer leaves the rest of the request unread, which would precede the next request.
   const bool clean =
       written_ && !peer_ended_ && parser_->keep_alive() && generation_ == pool_->generation();
   if (clean && parser_->TakeRest().empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one request with its response, and the connections that a client keeps
+// Included only in src/net. One request with its response, and the connections that a client keeps
 // between requests. Everything runs on the IoThread.
 #pragma once
 

@@ -13,7 +13,7 @@
 //   INVALID_ARGUMENT    the request cannot be sent as HTTP; the answer is not HTTP
 //   UNAVAILABLE         cannot connect; the connection broke before the answer was complete
 //   UNAUTHENTICATED     the server's certificate is not accepted
-//   DEADLINE_EXCEEDED   one of the Deadlines; the message says which
+//   DEADLINE_EXCEEDED   one of the Deadlines; the message names it
 //   RESOURCE_EXHAUSTED  the body is longer than `max_body`
 // Any status code of the server is a response, not an error.
 #pragma once

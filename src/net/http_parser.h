@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: parses one HTTP/1.1 message from a byte stream, with limits. Hides Beast.
+// Included only in src/net. Parses one HTTP/1.1 message from a byte stream, with limits. Hides
+// Beast.
 //
 // Stricter than Beast where leniency helps attacks: the header is bounded as a whole, a body may
 // not have both a length and a transfer coding, and the only coding is chunked.

@@ -76,21 +76,21 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     return slowest != nullptr;
   }
 
-  // Refuses the largest body first, so that small requests are served regardless of large ones.
+  // Rejects the largest body first, so that small requests are served regardless of large ones.
   void BoundBodies() {
     size_t all = 0;
     ServerConnection* largest = nullptr;
     for (const auto& [connection, held] : connections) {
       const size_t bytes = connection->body_bytes();
       all += bytes;
-      // A request that is being handled can no longer be refused.
+      // A request that is being handled can no longer be rejected.
       if (!connection->evictable() || bytes == 0) continue;
       if (!largest || bytes > largest->body_bytes()) largest = connection;
     }
     const ServerLimits& limits = options.limits;
     const size_t most =
         limits.all_bodies_bytes > 0 ? limits.all_bodies_bytes : 4 * limits.body_bytes;
-    if (all > most && largest) largest->RefuseBody();
+    if (all > most && largest) largest->RejectBody();
   }
 
   void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from,

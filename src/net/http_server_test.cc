@@ -120,7 +120,7 @@ TEST_F(HttpServerTest, RefusesInvalidAndOversizedRequests) {
   EXPECT_EQ(Talk("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
   EXPECT_EQ(Talk("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3), "431");
   EXPECT_EQ(Talk("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n").substr(9, 3), "413");
-  // The refusal arrives although the peer is still sending.
+  // The rejection arrives although the peer is still sending.
   EXPECT_EQ(Talk("POST / HTTP/1.1\r\nContent-Length: 99999\r\n\r\n" + std::string(99999, 'x'))
                 .substr(9, 3),
             "413");

@@ -38,7 +38,7 @@ struct Timer::State {
   explicit State(asio::io_context& context) : timer(context) {}
   SteadyTimer timer;
   uint64_t generation =
-      0;  // of the deadline that counts; cancelled waits may still be in the queue
+      0;  // number of the current deadline; cancelled waits may still be in the queue
 };
 
 Timer::Timer(IoThread& io) : state_(std::make_shared<State>(io.impl().context)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single thread on which a program's sockets live. Servers and clients of this room refer to it
+// The single thread on which a program's sockets live. Servers and clients of src/net refer to it
 // and pass their results to a TaskRunner, so that a product's state stays on its runner:
 //
 //   net::IoThread io;                        // cmd/ creates it
@@ -30,7 +30,7 @@ class IoThread {
   // Runs `task` on the thread. Any thread.
   void Post(std::function<void()> task);
 
-  // Private to this room.
+  // Included only in src/net.
   struct Impl;
   Impl& impl() { return *impl_; }
 
@@ -38,8 +38,8 @@ class IoThread {
   std::unique_ptr<Impl> impl_;
 };
 
-// Private to this room: one deadline at a time, on the IoThread only. A pending callback never runs
-// after Start, Stop or the destructor.
+// Included only in src/net. One deadline at a time, on the IoThread only. A pending callback never
+// runs after Start, Stop or the destructor.
 class Timer {
  public:
   explicit Timer(IoThread& io);

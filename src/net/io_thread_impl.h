@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the part of the IoThread that uses Asio. Only connector.cc, io_thread.cc,
-// listener.cc and transport.cc include it, because each inclusion costs seconds of build time.
+// Included only in src/net. The part of the IoThread that uses Asio. Only connector.cc,
+// io_thread.cc, listener.cc and transport.cc include it, because each inclusion costs seconds of
+// build time.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>

@@ -61,7 +61,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     acceptor_.async_accept([self = shared_from_this(), on_accept = std::move(on_accept)](
                                const error_code& error, Socket socket) mutable {
       if (self->closed_ || error == asio::error::operation_aborted) return;
-      if (error) return self->AcceptLater(std::move(on_accept));
+      if (error) return self->ScheduleAccept(std::move(on_accept));
       const int on = 1;
       ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       on_accept(MakePlainTransport(std::move(socket)));
@@ -78,7 +78,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
   const Address& address() const override { return address_; }
 
  private:
-  void AcceptLater(OnTransport on_accept) {
+  void ScheduleAccept(OnTransport on_accept) {
     std::weak_ptr<SocketListener> weak = weak_from_this();
     pause_.Start(kAcceptPause, [weak, on_accept = std::move(on_accept)]() mutable {
       if (const auto self = weak.lock()) self->Accept(std::move(on_accept));

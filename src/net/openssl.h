@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: owners of OpenSSL's objects, and its error messages.
+// Included only in src/net. Owners of OpenSSL's objects, and its error messages.
 #pragma once
 
 #include <openssl/bio.h>
@@ -22,7 +22,7 @@ using KeyPtr = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 // The first error in this thread's queue; clears the queue.
 std::string OpenSslWords();
 
-// A reader of `text`, which must outlive it.
+// A reader of `text`, which must outlive the reader.
 BioPtr OpenText(std::string_view text);
 // The next certificate, or the key, of PEM text; null at its end and at invalid content.
 X509Ptr NextCertificate(BIO* pem);

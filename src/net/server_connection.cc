@@ -8,8 +8,8 @@
 namespace tessera::net {
 namespace {
 
-// How much a peer may still send after a refusal before the connection is closed. Closing at once,
-// with unread bytes, makes the kernel send RST, which can destroy the refusal.
+// How much a peer may still send after a rejection before the connection is closed. Closing at
+// once, with unread bytes, makes the kernel send RST, which can destroy the rejection.
 constexpr size_t kLingerBytes = 256 << 10;
 constexpr Duration kLingerTime = std::chrono::seconds(1);
 
@@ -89,7 +89,7 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
     });
   }
   const Status parsed = parser_->Put(bytes);
-  if (!parsed.ok()) return Refuse(parsed);
+  if (!parsed.ok()) return Reject(parsed);
   if (parser_->body_waiting() > 0) on_body_();
   if (state_ == ConnectionState::kReading) Advance();
 }
@@ -103,7 +103,7 @@ size_t ServerConnection::body_bytes() const {
   return state_ == ConnectionState::kReading && parser_ ? parser_->body_waiting() : 0;
 }
 
-void ServerConnection::RefuseBody() {
+void ServerConnection::RejectBody() {
   (void)parser_->TakeBody();
   Write(TextResponse(503, "too many large requests at a time\n"), true, false);
 }
@@ -138,7 +138,7 @@ void ServerConnection::Answer(uint64_t request_number, Response response) {
   Write(std::move(response), !head_only_, keep_alive);
 }
 
-void ServerConnection::Refuse(const Status& status) {
+void ServerConnection::Reject(const Status& status) {
   Write(TextResponse(RefusalStatus(status), status.message() + "\n"), true, false);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one connection of a server and its requests. Everything runs on the
+// Included only in src/net. One connection of a server and its requests. Everything runs on the
 // IoThread.
 #pragma once
 
@@ -36,7 +36,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   // Size of the body being read, or of the request being handled.
   size_t body_bytes() const;
   // REQUIRES: a body is being read. Answers the incomplete request with 503.
-  void RefuseBody();
+  void RejectBody();
   void Close();
 
  private:
@@ -46,7 +46,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void ReadMore();
   void OnRead(const Status& status, std::string_view bytes);
   void Advance();
-  void Refuse(const Status& status);
+  void Reject(const Status& status);
   void Write(Response response, bool with_body, bool keep_alive);
   void Linger();
   void OnLingerRead(const Status& status, size_t count);

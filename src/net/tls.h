@@ -28,8 +28,8 @@ Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>
 
 // The certificate of one side, and the authorities that it trusts.
 struct TlsOptions {
-  PemSource ca;           // a client: required unless `skip_verify`; a server: asks for a client's
-                          // certificate and rejects certificates that the CA did not sign
+  PemSource ca;  // a client: required unless `skip_verify`; a server: requests a client certificate
+                 // certificate and rejects certificates that the CA did not sign
   PemSource certificate;  // the chain; a server's is required
   PemSource key;
   std::string server_name;   // a client: the name to expect instead of the URL's host
@@ -41,7 +41,7 @@ struct TlsOptions {
 Status CheckAuthorities(const PemSource& ca);
 Status CheckClientPair(const PemSource& certificate, const PemSource& key);
 
-// Private to this room: creates the SSL_CTX and keeps it until a file changes. Threads: one.
+// Included only in src/net. Creates the SSL_CTX and keeps it until a file changes. Threads: one.
 class TlsContextSource {
  public:
   enum class Side { kClient, kServer };

@@ -62,12 +62,15 @@ class StreamTransport : public Transport,
   }
 
   void Close() override {
+    // close(2) alone keeps the connection while a forked child has a copy of the descriptor.
     error_code ignored;
     socket().shutdown(Socket::shutdown_both, ignored);
     socket().close(ignored);
   }
 
   bool Stale() override {
+    // 0 bytes: the peer has closed. Bytes that no request asked for make the stream unusable, and
+    // TLS announces its end by such bytes. EAGAIN is the only sign of a live, silent connection.
     char byte;
     const int fd = socket().native_handle();
     const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -121,6 +124,7 @@ Status ExpectName(SSL* session, const std::string& name) {
   // As in Go, only names in subjectAltName count, and a wildcard is a whole label.
   X509_VERIFY_PARAM_set_hostflags(
       expected, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  // The server name extension carries DNS names only (RFC 6066), so no name is sent for an address.
   const bool done = not_an_address
                         ? X509_VERIFY_PARAM_set1_host(expected, name.data(), name.size()) == 1 &&
                               SSL_set_tlsext_host_name(session, name.c_str()) == 1

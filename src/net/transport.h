@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: connected byte streams (TCP, unix, TLS over either), and how to open them.
-// Hides Asio and OpenSSL's streams. Everything runs on the IoThread.
+// Included only in src/net. Connected byte streams (TCP, unix, TLS over either), and how to open
+// them. Hides Asio and OpenSSL's streams. Everything runs on the IoThread.
 #pragma once
 
 #include <chrono>

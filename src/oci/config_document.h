@@ -3,7 +3,7 @@
 // members of newer runtime specs stay unchanged and in place. Not for deciding what to edit.
 // Threads: one.
 //
-// The file is replaced by rename in the bundle's folder with its mode and owner, so that readers
+// The file is replaced by rename in the bundle's directory with its mode and owner, so that readers
 // see the old or the new one. It is not flushed to disk, because bundles do not survive a crash.
 #pragma once
 

@@ -115,7 +115,7 @@ TEST(CleanPath, PathsThatOnlyBeginAlikeAreNotBelow) {
   EXPECT_EQ(CleanPath(""), "/");
 }
 
-TEST(ConfigDocument, ErasesMountsFromAFolderAndNoOthers) {
+TEST(ConfigDocument, ErasesMountsFromADirAndNoOthers) {
   auto document = *ConfigDocument::Parse(
       R"({"mounts":[{"destination":"/a","source":"/bundle/tessera/tree"},)"
       R"({"destination":"/b","source":"/bundle//tessera"},{"destination":"/c","source":"/bundle/tessera2"},)"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "src/base/file.h"
-#include "src/base/open_at2.h"
 #include "src/base/strings.h"
 #include "src/oci/driver_search.h"
 #include "src/oci/elf.h"
@@ -187,10 +186,10 @@ Result<std::string> FindDriverLibrary(const std::string& root, std::string_view 
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id) {
   const bool own =
       PathExists(JoinPath(root, "proc/driver/nvidia")) && PathExists(JoinPath(root, "sys/bus/pci"));
-  const std::string folder =
+  const std::string dir =
       fmt::format("{}/bus/pci/devices/{}/drm", own ? JoinPath(root, "sys") : "/sys", bus_id);
   std::vector<std::string> nodes;
-  for (const std::string& name : ListDir(folder).value_or({})) {
+  for (const std::string& name : ListDir(dir).value_or({})) {
     // Skips the connectors of a card: card1-DP-1.
     const bool connector = name.find('-') != std::string::npos;
     if ((name.starts_with("card") || name.starts_with("renderD")) && !connector) {

@@ -55,14 +55,14 @@ struct DriverFiles {
   std::vector<std::string> notes;
 };
 
-// NOT_FOUND if the root, or the driver in it, is missing: the message lists the searched folders.
-// INVALID_ARGUMENT if libcuda (compute) or libnvidia-ml (utility) exists but is not a library.
-// FAILED_PRECONDITION if the driver lacks files for video, graphics or display; "all" accepts what
-// the driver has.
+// NOT_FOUND if the root, or the driver in it, is missing: the message lists the searched
+// directories. INVALID_ARGUMENT if libcuda (compute) or libnvidia-ml (utility) exists but is not a
+// library. FAILED_PRECONDITION if the driver lacks files for video, graphics or display; "all"
+// accepts what the driver has.
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities);
 
 // The host path, without links, of the file that programs load as <stem>.so.1 ("libnvidia-ml");
-// searched like FindDriver. NOT_FOUND as above.
+// searched like FindDriver. NOT_FOUND: see FindDriver.
 Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem);
 
 // ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND if neither lists GPUs.

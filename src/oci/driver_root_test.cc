@@ -85,7 +85,7 @@ TEST_F(DriverRoot, ReturnsLibrariesWithTheirOwnVersion) {
   EXPECT_THAT(Names(FindDriver(dir_.path(), kUtility)), ElementsAre("libnvidia-ml.so.550.54.15"));
 }
 
-TEST_F(DriverRoot, FollowsAlternativesToTheFolderOfTheirVersion) {
+TEST_F(DriverRoot, FollowsAlternativesToTheDirOfTheirVersion) {
   Make();
   fs::create_directories(path("usr/lib/x86_64-linux-gnu/nvidia"));
   fs::rename(path("usr/lib/x86_64-linux-gnu"), path("moved"));
@@ -176,7 +176,7 @@ TEST_F(DriverRoot, ResolvesAbsoluteLinksInsideTheRoot) {
   EXPECT_EQ(files.libraries[0].host_path, path("real/libcuda"));
 }
 
-TEST_F(DriverRoot, WithoutADriverTheErrorListsTheFolders) {
+TEST_F(DriverRoot, WithoutADriverTheErrorListsTheDirs) {
   fs::create_directories(path("usr/lib64"));
   const auto files = FindDriver(dir_.path(), kDefaultCapabilities);
   EXPECT_EQ(files.status().code(), Code::kNotFound);
@@ -213,9 +213,9 @@ TEST_F(DriverRoot, LinksThatAreRefusedAreNotFollowed) {
   fs::create_symlink("a", path("link"));
   const RootedDir root = RootedDir::Open(dir_.path()).value();
   EXPECT_TRUE(root.Read("link/file", Links::kInRoot, 10).ok());
-  EXPECT_EQ(root.Read("link/file", Links::kRefuse, 10).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(root.Read("../../../a/file", Links::kRefuse, 10).value_or(""), "x");
-  EXPECT_FALSE(root.OpenFile("a", Links::kRefuse).ok());
+  EXPECT_EQ(root.Read("link/file", Links::kReject, 10).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.Read("../../../a/file", Links::kReject, 10).value_or(""), "x");
+  EXPECT_FALSE(root.OpenFile("a", Links::kReject).ok());
   fs::create_symlink("/nowhere", path("dangling"));
   EXPECT_FALSE(root.IsMissing("dangling"));
   EXPECT_TRUE(root.IsMissing("nothing"));

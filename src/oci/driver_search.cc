@@ -10,7 +10,7 @@
 namespace tessera::oci {
 namespace {
 
-// In a library folder: each of its subfolders is a driver version of Debian.
+// In a library directory: each of its subdirectories is a driver version of Debian.
 constexpr std::string_view kVersionsDir = "nvidia";
 constexpr int kMaxLinks = 16;
 
@@ -32,80 +32,79 @@ std::string Joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// Folders may be links to each other (lib -> usr/lib); each is searched once.
-std::vector<std::string> DriverSearch::Folders() const {
-  std::vector<std::string> folders;
-  const auto add = [&](const std::string& folder) {
-    Result<std::string> real = root_.RealPath(folder);
-    if (!real.ok() || std::ranges::count(folders, *real) != 0) return;
-    if (root_.HasDir(*real, Links::kRefuse)) folders.push_back(std::move(*real));
+// Directories may be links to each other (lib -> usr/lib); each is searched once.
+std::vector<std::string> DriverSearch::Dirs() const {
+  std::vector<std::string> dirs;
+  const auto add = [&](const std::string& dir) {
+    Result<std::string> real = root_.RealPath(dir);
+    if (!real.ok() || std::ranges::count(dirs, *real) != 0) return;
+    if (root_.HasDir(*real, Links::kReject)) dirs.push_back(std::move(*real));
   };
   for (const std::string_view dir : kLibraryDirs) add(std::string(dir));
-  const size_t plain = folders.size();
+  const size_t plain = dirs.size();
   for (size_t i = 0; i < plain; ++i) {
-    const std::string versions = JoinPath(folders[i], kVersionsDir);
+    const std::string versions = JoinPath(dirs[i], kVersionsDir);
     const auto names = root_.List(versions);
     if (!names.ok()) continue;
     add(versions);
     for (const std::string& name : *names) add(JoinPath(versions, name));
   }
-  return folders;
+  return dirs;
 }
 
-std::vector<std::string> DriverSearch::FoldersOfCache() const {
+std::vector<std::string> DriverSearch::DirsOfCache() const {
   const Result<std::string> data = root_.Read("etc/ld.so.cache", Links::kInRoot, kMaxLdCacheSize);
   const Result<LdCache> cache = data.ok() ? ParseLdCache(*data) : data.status();
   if (!cache.ok()) return {};
-  std::vector<std::string> folders;
+  std::vector<std::string> dirs;
   for (const LdCacheEntry& entry : cache->entries) {
     if (entry.flags != NativeLdCacheFlags()) continue;
     if (entry.name == "libcuda.so.1" || entry.name == "libnvidia-ml.so.1") {
-      folders.push_back(DirName(entry.path));
+      dirs.push_back(DirName(entry.path));
     }
   }
-  return folders;
+  return dirs;
 }
 
-std::string DriverSearch::Newest(const std::vector<std::string>& folders,
+std::string DriverSearch::Newest(const std::vector<std::string>& dirs,
                                  std::string_view stem) const {
   std::string newest, newest_name;
-  for (const std::string& folder : folders) {
+  for (const std::string& dir : dirs) {
     const auto names = root_.List(
-        folder, [&](std::string_view name) { return !DriverVersionIn(name, stem).empty(); });
+        dir, [&](std::string_view name) { return !DriverVersionIn(name, stem).empty(); });
     if (!names.ok()) continue;
     for (const std::string& name : *names) {
       if (!newest.empty() && CompareLibraryNames(name, newest_name) <= 0) continue;
-      if (!root_.Exists(JoinPath(folder, name))) continue;
+      if (!root_.Exists(JoinPath(dir, name))) continue;
       newest_name = name;
-      newest = JoinPath(folder, name);
+      newest = JoinPath(dir, name);
     }
   }
   return newest;
 }
 
 Result<std::string> DriverSearch::FindName(std::string_view stem) const {
-  const auto find_in = [&](const auto& folders) {
-    for (const auto& folder : folders) {
-      std::string path = fmt::format("{}/{}.so.1", folder, stem);
+  const auto find_in = [&](const auto& dirs) {
+    for (const auto& dir : dirs) {
+      std::string path = fmt::format("{}/{}.so.1", dir, stem);
       if (root_.Exists(path)) return path;
     }
     return std::string();
   };
   // Fast path that finds most drivers.
   if (std::string path = find_in(kLibraryDirs); !path.empty()) return path;
-  std::vector<std::string> folders = Folders();
-  if (std::string path = find_in(folders); !path.empty()) return path;
-  const std::vector<std::string> cached = FoldersOfCache();
+  std::vector<std::string> dirs = Dirs();
+  if (std::string path = find_in(dirs); !path.empty()) return path;
+  const std::vector<std::string> cached = DirsOfCache();
   if (std::string path = find_in(cached); !path.empty()) return path;
-  folders.insert(folders.end(), cached.begin(), cached.end());
-  if (std::string path = Newest(folders, stem); !path.empty()) return path;
+  dirs.insert(dirs.end(), cached.begin(), cached.end());
+  if (std::string path = Newest(dirs, stem); !path.empty()) return path;
   return Error(
       Code::kNotFound,
       "driver root {0} holds no driver: there is no {1}.so.1 and no {1}.so.<version> in {2}; "
       "install the NVIDIA driver, or name its root (driver-root in the runtime's "
       "configuration, --driver-root of tessera-agent)",
-      root_.path(), stem,
-      folders.empty() ? "any library folder, for it has none" : Joined(folders));
+      root_.path(), stem, dirs.empty() ? "any library directory, for it has none" : Joined(dirs));
 }
 
 Result<std::string> DriverSearch::FindLibrary(std::string_view stem) const {
@@ -141,9 +140,9 @@ Result<DriverPlace> DriverSearch::FindPlace() const {
       if (why.ok()) why = place.status();
       continue;
     }
-    // Files of one driver may be in several folders.
-    for (std::string& folder : Folders()) {
-      if (folder != place->dirs[0]) place->dirs.push_back(std::move(folder));
+    // Files of one driver may be in several directories.
+    for (std::string& dir : Dirs()) {
+      if (dir != place->dirs[0]) place->dirs.push_back(std::move(dir));
     }
     return place;
   }

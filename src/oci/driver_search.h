@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locates the driver's libraries below a root: in a folder of the distribution, in the target of
+// Locates the driver's libraries below a root: in a directory of the distribution, in the target of
 // links of update-alternatives (Debian: nvidia/current, nvidia/tesla-470), or through the root's
-// linker cache. Private to this room; other rooms use driver_root.h. Threads: one.
+// linker cache. Included only in src/oci; other rooms use driver_root.h. Threads: one.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace tessera::oci {
 #elif defined(__aarch64__)
 #define TESSERA_MULTIARCH "aarch64-linux-gnu"
 #endif
-// The library folders of distributions, relative to a root.
+// The library directories of distributions, relative to a root.
 inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
     "usr/lib/" TESSERA_MULTIARCH,
     "usr/lib64",
@@ -41,8 +41,8 @@ class DriverSearch {
   explicit DriverSearch(const RootedDir& root) : root_(root) {}
 
   // The file that a program loads as <stem>.so.1, such as libcuda, relative to the root and without
-  // links; if no folder has that name, the newest <stem>.so.<version>. NOT_FOUND names the searched
-  // folders.
+  // links; if no directory has that name, the newest <stem>.so.<version>. NOT_FOUND names the
+  // searched directories.
   Result<std::string> FindLibrary(std::string_view stem) const;
 
   // Searches for libcuda, else libnvidia-ml. NOT_FOUND as above, or if neither has a version.
@@ -53,9 +53,9 @@ class DriverSearch {
   Result<std::string> FindName(std::string_view stem) const;
   // Follows links one by one to a name with a version.
   Result<DriverPlace> FollowToVersion(std::string path, std::string_view stem) const;
-  std::vector<std::string> Folders() const;
-  std::vector<std::string> FoldersOfCache() const;
-  std::string Newest(const std::vector<std::string>& folders, std::string_view stem) const;
+  std::vector<std::string> Dirs() const;
+  std::vector<std::string> DirsOfCache() const;
+  std::string Newest(const std::vector<std::string>& dirs, std::string_view stem) const;
 
   const RootedDir& root_;
 };

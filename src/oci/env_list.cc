@@ -52,12 +52,11 @@ void EnvList::Set(std::string_view name, std::string_view value) {
   items.erase(std::remove_if(first + 1, items.end(), is_it), items.end());
 }
 
-void EnvList::AppendFolder(std::string_view name, std::string_view folder,
-                           std::string_view otherwise) {
+void EnvList::AppendDir(std::string_view name, std::string_view dir, std::string_view otherwise) {
   const std::string list = Get(name).value_or(std::string(otherwise));
   const auto parts = Split(list, ':');
-  if (std::find(parts.begin(), parts.end(), folder) != parts.end()) return;
-  Set(name, list.empty() ? std::string(folder) : fmt::format("{}:{}", list, folder));
+  if (std::find(parts.begin(), parts.end(), dir) != parts.end()) return;
+  Set(name, list.empty() ? std::string(dir) : fmt::format("{}:{}", list, dir));
 }
 
 }  // namespace tessera::oci

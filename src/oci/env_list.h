@@ -35,10 +35,9 @@ class EnvList : public EnvView {
   explicit EnvList(Json* list) : EnvView(list), list_(list) {}
 
   void Set(std::string_view name, std::string_view value);
-  // For PATH and similar variables: appends `folder` unless present. A missing variable starts as
+  // For PATH and similar variables: appends `dir` unless present. A missing variable starts as
   // `otherwise`.
-  void AppendFolder(std::string_view name, std::string_view folder,
-                    std::string_view otherwise = "");
+  void AppendDir(std::string_view name, std::string_view dir, std::string_view otherwise = "");
 
  private:
   Json* list_;

@@ -35,14 +35,14 @@ TEST(EnvList, SetLeavesOneEntryInThePlaceOfTheFirst) {
   EXPECT_EQ(env.Get("A"), "4");
 }
 
-TEST(EnvList, AFolderIsAppendedOnce) {
+TEST(EnvList, ADirIsAppendedOnce) {
   Json json = ParseJson(R"(["PATH=/bin:/dev/x","EMPTY="])").value();
   EnvList env(&json);
   for (int i = 0; i < 2; ++i) {
-    env.AppendFolder("PATH", "/dev/x", "/unused");
-    env.AppendFolder("PATH", "/dev/xy");
-    env.AppendFolder("EMPTY", "/a");
-    env.AppendFolder("NEW", "/b", "/usr/bin");
+    env.AppendDir("PATH", "/dev/x", "/unused");
+    env.AppendDir("PATH", "/dev/xy");
+    env.AppendDir("EMPTY", "/a");
+    env.AppendDir("NEW", "/b", "/usr/bin");
   }
   EXPECT_EQ(json.Serialize(), R"(["PATH=/bin:/dev/x:/dev/xy","EMPTY=/a","NEW=/usr/bin:/b"])");
 }

@@ -15,11 +15,11 @@
 namespace tessera::oci {
 namespace {
 
-// Folders into which NVIDIA's first runtime and cloud providers mount the driver.
-constexpr std::array<std::string_view, 3> kDriverFolders = {
+// Directories into which NVIDIA's first runtime and cloud providers mount the driver.
+constexpr std::array<std::string_view, 3> kDriverDirs = {
     "usr/local/nvidia/lib", "usr/local/nvidia/lib64", "opt/nvidia/lib64"};
-// Folders of cuda-compat, relative to each /usr/local/cuda*.
-constexpr std::array<std::string_view, 2> kCompatFolders = {"compat", "compat/lib"};
+// Directories of cuda-compat, relative to each /usr/local/cuda*.
+constexpr std::array<std::string_view, 2> kCompatDirs = {"compat", "compat/lib"};
 
 class ImageSearch {
  public:
@@ -29,18 +29,18 @@ class ImageSearch {
     for (Mount& mount : mounts_) mount.destination = CleanPath(mount.destination);
   }
 
-  // `folder` is a path in the container.
-  void AddFolder(std::string_view folder) {
-    const Result<std::string> real = root_.RealPath(std::string(folder.substr(1)));
-    for (std::string path : {CleanPath(folder), real.ok() ? "/" + *real : std::string()}) {
-      if (!path.empty() && std::ranges::count(folders_, path) == 0) {
-        folders_.push_back(std::move(path));
+  // `directory` is a path in the container.
+  void AddDir(std::string_view dir) {
+    const Result<std::string> real = root_.RealPath(std::string(dir.substr(1)));
+    for (std::string path : {CleanPath(dir), real.ok() ? "/" + *real : std::string()}) {
+      if (!path.empty() && std::ranges::count(dirs_, path) == 0) {
+        dirs_.push_back(std::move(path));
       }
     }
   }
 
   std::vector<ImageLibrary> Find() && {
-    for (const std::string& folder : folders_) LookIn(root_, folder.substr(1), nullptr);
+    for (const std::string& dir : dirs_) LookIn(root_, dir.substr(1), nullptr);
     for (const Mount& mount : mounts_) LookInMount(mount);
     return std::move(found_);
   }
@@ -59,15 +59,15 @@ class ImageSearch {
     const bool of_host = mount.source.starts_with('/') && mount.destination != "/";
     if (!of_host || has("shared") || has("rshared") || IsOurs(mount.destination)) return;
     if (HasItsName(BaseName(mount.destination))) {
-      const Result<RootedDir> folder = RootedDir::Open(DirName(mount.source));
-      if (folder.ok()) LookAt(*folder, BaseName(mount.source), mount.destination, &mount);
+      const Result<RootedDir> dir = RootedDir::Open(DirName(mount.source));
+      if (dir.ok()) LookAt(*dir, BaseName(mount.source), mount.destination, &mount);
       return;
     }
     const Result<RootedDir> base = RootedDir::Open(mount.source);
     if (!base.ok()) return;
-    for (const std::string& folder : folders_) {
-      if (!IsBelow(folder, mount.destination)) continue;
-      LookIn(*base, "." + folder.substr(mount.destination.size()), &mount);
+    for (const std::string& dir : dirs_) {
+      if (!IsBelow(dir, mount.destination)) continue;
+      LookIn(*base, "." + dir.substr(mount.destination.size()), &mount);
     }
   }
 
@@ -76,12 +76,12 @@ class ImageSearch {
   }
 
   // `base` is the source of `mount`, or the image if `mount` is null.
-  void LookIn(const RootedDir& base, const std::string& folder, const Mount* mount) {
+  void LookIn(const RootedDir& base, const std::string& dir, const Mount* mount) {
     const std::string at = mount == nullptr ? "/" : mount->destination;
-    const auto names = base.List(folder, [&](std::string_view name) { return HasItsName(name); });
+    const auto names = base.List(dir, [&](std::string_view name) { return HasItsName(name); });
     if (!names.ok()) return;
     for (const std::string& name : *names) {
-      const Result<std::string> real = base.RealPath(JoinPath(folder, name));
+      const Result<std::string> real = base.RealPath(JoinPath(dir, name));
       if (real.ok()) LookAt(base, *real, CleanPath(JoinPath(at, *real)), mount);
     }
   }
@@ -101,7 +101,7 @@ class ImageSearch {
   const RootedDir& root_;
   const std::vector<std::string_view>& sonames_;
   std::vector<Mount> mounts_;
-  std::vector<std::string> folders_;
+  std::vector<std::string> dirs_;
   std::vector<ImageLibrary> found_;
 };
 
@@ -111,22 +111,22 @@ std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, con
                                              const LdCache& cache,
                                              const std::vector<std::string_view>& sonames) {
   ImageSearch search(document, root, sonames);
-  for (const std::string_view folder : kLibraryDirs) search.AddFolder(fmt::format("/{}", folder));
-  for (const std::string_view folder : kDriverFolders) search.AddFolder(fmt::format("/{}", folder));
+  for (const std::string_view dir : kLibraryDirs) search.AddDir(fmt::format("/{}", dir));
+  for (const std::string_view dir : kDriverDirs) search.AddDir(fmt::format("/{}", dir));
   const auto toolkits =
       root.List("usr/local", [](std::string_view name) { return name.starts_with("cuda"); });
   for (const std::string& toolkit : toolkits.value_or({})) {
-    for (const std::string_view folder : kCompatFolders) {
-      search.AddFolder(fmt::format("/usr/local/{}/{}", toolkit, folder));
+    for (const std::string_view dir : kCompatDirs) {
+      search.AddDir(fmt::format("/usr/local/{}/{}", toolkit, dir));
     }
   }
   for (const LdCacheEntry& entry : cache.entries) {
     const bool named = std::ranges::count(sonames, entry.name) != 0;
-    if (named && entry.path.starts_with('/')) search.AddFolder(DirName(entry.path));
+    if (named && entry.path.starts_with('/')) search.AddDir(DirName(entry.path));
   }
   const std::string path = document.env().Get("LD_LIBRARY_PATH").value_or("");
-  for (const std::string_view folder : Split(path, ':')) {
-    if (folder.starts_with('/')) search.AddFolder(folder);
+  for (const std::string_view dir : Split(path, ':')) {
+    if (dir.starts_with('/')) search.AddDir(dir);
   }
   return std::move(search).Find();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the copies of the driver's libraries that a container has already: in its image, such as
-// NVIDIA's cuda-compat packages, and in mounted folders and files. A program that loads such a copy
-// bypasses the limiter, so the limiter is mounted over each.
+// NVIDIA's cuda-compat packages, and in mounted directories and files. A program that loads such a
+// copy bypasses the limiter, so the limiter is mounted over each.
 //
-// The search covers the folders that a dynamic linker searches: those of distributions, of the
+// The search covers the directories that a dynamic linker searches: those of distributions, of the
 // image's linker cache and of LD_LIBRARY_PATH, those of cuda-compat and of NVIDIA's older runtimes,
 // and every file mounted under such a name. Other copies are detected when they run (the agent
 // reports processes that use a GPU without the limiter). Threads: one.

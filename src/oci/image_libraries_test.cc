@@ -56,7 +56,7 @@ TEST_F(ImageLibrariesTest, AnImageWithoutADriverHasNoLibraries) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(ImageLibrariesTest, CopiesInLinkerFoldersAreFoundOnceDespiteLinks) {
+TEST_F(ImageLibrariesTest, CopiesInLinkerDirsAreFoundOnceDespiteLinks) {
   Put("image/usr/lib/x86_64-linux-gnu/libcuda.so.535.1");
   fs::create_symlink("libcuda.so.535.1", path("image/usr/lib/x86_64-linux-gnu/libcuda.so.1"));
   fs::create_symlink("usr/lib", path("image/lib"));
@@ -80,7 +80,7 @@ TEST_F(ImageLibrariesTest, FilesThatOnlyHaveTheNameAreIgnored) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(ImageLibrariesTest, MountedFoldersAndFilesAreReadOnTheHost) {
+TEST_F(ImageLibrariesTest, MountedDirsAndFilesAreReadOnTheHost) {
   Put("host/lib64/libcuda.so.470.1");
   Put("file");
   Mount("/usr/local/nvidia", path("host"));

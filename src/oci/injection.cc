@@ -20,7 +20,10 @@ namespace {
 constexpr std::string_view kLdCache = "/etc/ld.so.cache";
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+// mount(2) ignores other flags together with MS_BIND, so runc and crun remount with them. rprivate
+// keeps mounts below from propagating to the host.
 const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind", "rprivate"};
+// The shared tree contains a mount for each file of the driver, which only rbind includes.
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
 // The state of the container's processes, private to the container. Sticky, so that users cannot
 // remove each other's files.
@@ -30,11 +33,9 @@ const std::vector<std::string> kSharedBind = {"rw",     "nosuid", "nodev",
                                               "noexec", "bind",   "rprivate"};
 
 #if defined(__x86_64__)
-constexpr std::string_view kGbmFolders =
-    "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+constexpr std::string_view kGbmDirs = "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 #elif defined(__aarch64__)
-constexpr std::string_view kGbmFolders =
-    "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+constexpr std::string_view kGbmDirs = "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 #endif
 
 // Links that programs expect besides the SONAMEs.
@@ -48,11 +49,11 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-// A loader's search path for files like those in `folder` of the tree, which is put in front. An
-// unset variable means the folders `otherwise`, which then have to be named, too.
+// A loader's search path. `dir` of the tree is put in front of it. An unset variable means the
+// directories `otherwise`, so the new value has to name them, too.
 struct LoaderPath {
   std::string_view variable;
-  std::string_view folder;
+  std::string_view dir;
   std::string_view otherwise;
 };
 constexpr LoaderPath kLoaderPaths[] = {
@@ -61,7 +62,7 @@ constexpr LoaderPath kLoaderPaths[] = {
      "/etc/glvnd/egl_vendor.d:/usr/share/glvnd/egl_vendor.d"},
     {"__EGL_EXTERNAL_PLATFORM_CONFIG_DIRS", "share/egl/egl_external_platform.d",
      "/etc/egl/egl_external_platform.d:/usr/share/egl/egl_external_platform.d"},
-    {"GBM_BACKENDS_PATH", "lib/gbm", kGbmFolders},
+    {"GBM_BACKENDS_PATH", "lib/gbm", kGbmDirs},
 };
 
 // Makes new files readable for the container's user, regardless of the engine's umask. The
@@ -103,10 +104,10 @@ bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std:
 
 Status CheckNoLink(const RootedDir& root, const std::string& dir) {
   // Also rejects a dangling link in the image, because runc 1.1 follows it on the host.
-  if (root.IsMissing(dir) || root.HasDir(dir, Links::kRefuse)) return Status::Ok();
+  if (root.IsMissing(dir) || root.HasDir(dir, Links::kReject)) return Status::Ok();
   return Error(Code::kFailedPrecondition,
                "the image has /{} as a symbolic link or a file: GPUs are given only to images in "
-               "which /{} is a folder, or missing",
+               "which /{} is a directory, or missing",
                dir, dir);
 }
 
@@ -127,7 +128,7 @@ class Injector {
   // Returns how driver files get into the container.
   Result<std::string> Run() {
     document_.EraseMountsFrom(stage_.path());
-    RETURN_IF_ERROR(WithholdGpus(injection_.withheld, &document_));
+    RETURN_IF_ERROR(DenyGpus(injection_.denied, &document_));
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
     if (!injection_.dmem_max.empty()) {
       RETURN_IF_ERROR(document_.SetUnified("dmem.max", injection_.dmem_max));
@@ -149,7 +150,8 @@ class Injector {
     return CheckBoundNode(node);
   }
 
-  // The container's /dev is a folder of the host, in which nothing is created; the node must exist.
+  // The container's /dev is a directory of the host, in which nothing is created; the node must
+  // exist.
   Status CheckBoundNode(const DeviceNode& node) {
     const std::optional<Mount> over = EnginesMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
@@ -196,8 +198,8 @@ class Injector {
     const Limiter& limiter = *injection_.limiter;
     RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
     RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
-    tree_.AddFolder("limits");
-    tree_.AddFolder("usage", 01777);
+    tree_.AddDir("limits");
+    tree_.AddDir("usage", 01777);
     on_tree_.push_back({InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
     on_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
     std::vector<std::string_view> sonames;
@@ -219,7 +221,7 @@ class Injector {
   }
 
   // The name of the driver's own library below real/. No linker searches for this name, so that a
-  // search path with this folder finds nothing in it.
+  // search path with this directory finds nothing in it.
   static std::string RealNameOf(const std::string& soname) {
     return soname.substr(0, soname.find('.'));
   }
@@ -266,7 +268,7 @@ class Injector {
   }
 
   Result<std::string> MountTree() {
-    std::string why = "no folder for shared trees is configured";
+    std::string why = "no directory for shared trees is configured";
     if (!injection_.tree_dir.empty()) {
       const Result<std::string> shared =
           ShareTree(tree_, TreeFamily(), injection_.tree_dir, LabelForAll(document_.MountLabel()));
@@ -308,7 +310,7 @@ class Injector {
     if (::stat(mount.source.c_str(), &info) != 0) return Status::FromErrno(mount.source, errno);
     on_tree_.push_back(mount);
     on_tree_.back().destination = InContainer(name);
-    S_ISDIR(info.st_mode) ? tree_.AddFolder(std::move(name)) : tree_.AddMountPoint(std::move(name));
+    S_ISDIR(info.st_mode) ? tree_.AddDir(std::move(name)) : tree_.AddMountPoint(std::move(name));
     return Status::Ok();
   }
 
@@ -316,22 +318,23 @@ class Injector {
     ASSIGN_OR_RETURN(EnvList env, document_.MutableEnv());
     for (const auto& [name, value] : injection_.env) env.Set(name, value);
     if (!injection_.driver.binaries.empty()) {
-      env.AppendFolder("PATH", InContainer("bin"), kDefaultPath);
+      env.AppendDir("PATH", InContainer("bin"), kDefaultPath);
     }
     for (const LoaderPath& path : kLoaderPaths) AddLoaderPath(path, &env);
     if (cache_entries_.empty()) return Status::Ok();
+    // The linker ignores LD_LIBRARY_PATH for set-user-ID programs (ld.so(8)), but not the cache.
     if (target_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
-    env.AppendFolder("LD_LIBRARY_PATH", InContainer("lib"));
+    env.AppendDir("LD_LIBRARY_PATH", InContainer("lib"));
     return Status::Ok();
   }
 
   void AddLoaderPath(const LoaderPath& path, EnvList* env) const {
-    const std::string prefix = std::string(path.folder) + "/";
+    const std::string prefix = std::string(path.dir) + "/";
     const auto below = [&](const TreeEntry& entry) { return entry.name.starts_with(prefix); };
     if (std::ranges::none_of(tree_.entries(), below)) return;
-    const std::string folder = InContainer(path.folder);
+    const std::string dir = InContainer(path.dir);
     const std::string list = env->Get(path.variable).value_or(std::string(path.otherwise));
-    if (!list.starts_with(folder)) env->Set(path.variable, fmt::format("{}:{}", folder, list));
+    if (!list.starts_with(dir)) env->Set(path.variable, fmt::format("{}:{}", dir, list));
   }
 
   Status AddCache() {
@@ -357,7 +360,7 @@ class Injector {
 
 }  // namespace
 
-std::vector<std::string_view> FolderVariables() {
+std::vector<std::string_view> DirVariables() {
   std::vector<std::string_view> names = {"PATH", "LD_LIBRARY_PATH"};
   for (const LoaderPath& path : kLoaderPaths) names.push_back(path.variable);
   return names;
@@ -377,10 +380,11 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
   if (!IsPrivate(document, tree_dir, driver_dir)) {
     driver_dir = kOtherDriverDir;
     if (!IsPrivate(document, tree_dir, driver_dir)) {
-      return Error(Code::kFailedPrecondition,
-                   "there is no place for the driver's files: the container has a tmpfs neither at "
-                   "/dev nor at /run, and nothing is written into images or folders of the host; "
-                   "let the engine make /dev, or mount a tmpfs at /run");
+      return Error(
+          Code::kFailedPrecondition,
+          "the driver's files cannot be mounted: the container has a tmpfs neither at "
+          "/dev nor at /run, and nothing is written into images or directories of the host; "
+          "let the engine make /dev, or mount a tmpfs at /run");
     }
     RETURN_IF_ERROR(CheckNoLink(*root, "run"));
   }
@@ -388,7 +392,7 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
   return InjectionTarget{std::move(driver_dir), std::move(*root), std::move(linker)};
 }
 
-Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
+Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
   // An engine gives a privileged container the nodes of all GPUs.
   document->EraseGpuNodes();
   for (const DeviceNode& gpu : gpus) RETURN_IF_ERROR(document->DenyDevice(gpu));

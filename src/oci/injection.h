@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives a container devices and driver files by editing its config.json and staging a folder in its
-// bundle. It runs no hooks and no programs, writes nothing to the host's /dev, and writes to the
-// container's root file system only the files of its dynamic linker (linker_setup.h).
+// Gives a container devices and driver files by editing its config.json and staging a directory in
+// its bundle. It runs no hooks and no programs, writes nothing to the host's /dev, and writes to
+// the container's root file system only the files of its dynamic linker (linker_setup.h).
 //
 //   /dev/nvidia0, ...            linux.devices, with a rule for the cgroup
 //   /dev/tessera/lib, bin, run   a bind mount of the host's shared tree. If that is impossible, a
-//                                bind mount of a staged folder, and in it one bind mount for each
+//                                bind mount of a staged directory, and in it one bind mount for each
 //                                file of the driver. Read only; SONAMEs are links in it
 //   /dev/tessera/real            in a limited container: the driver's libcuda. The limiter replaces
 //                                it in lib, and is mounted over copies in the image
@@ -18,7 +18,7 @@
 //   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables
 //   PATH                         ends with /dev/tessera/bin
 //
-// No path that an image controls is ever the source of a mount. Not for deciding which devices.
+// No path that an image controls is ever the source of a mount. src/runtime decides which devices.
 // Threads: one.
 #pragma once
 
@@ -39,7 +39,7 @@ namespace tessera::oci {
 
 // Enforces a container's share of a GPU.
 struct Limiter {
-  std::string library_dir;  // host path of the folder with the libraries below
+  std::string library_dir;  // host path of the directory with the libraries below
   std::string limits_dir;   // host path of the container's limits; mounted read-only
 };
 // The libraries that replace the driver's, for containers with driver files in /dev/tessera and in
@@ -52,44 +52,43 @@ inline constexpr LimiterLibrary kLimiterLibraries[] = {
     {"libcuda.so.1", "libtessera-cuda-dev.so", "libtessera-cuda-run.so"},
     {"libnvidia-ml.so.1", "libtessera-nvml-dev.so", "libtessera-nvml-run.so"},
 };
-// The folder of the limiter's libraries for an installed program: <prefix>/lib for
+// The directory of the limiter's libraries for an installed program: <prefix>/lib for
 // <prefix>/bin/PROGRAM.
 std::string LimiterDirBeside(std::string_view program);
 
 struct Injection {
   std::vector<DeviceNode> devices;
-  std::vector<DeviceNode>
-      withheld;  // other GPUs, to be denied in a cgroup that allows every device
+  std::vector<DeviceNode> denied;  // other GPUs, for a container that may open any device
   DriverFiles driver;
   std::optional<Limiter> limiter;
   std::string dmem_max;       // for the container's cgroup (dmem.h); empty: not set
-  std::vector<Mount> mounts;  // of the grant; those below /dev/tessera move with the driver files
+  std::vector<Mount> mounts;  // from the grant; those below /dev/tessera move with the driver files
   std::vector<std::pair<std::string, std::string>> env;
-  // The host's folder for shared trees of driver files; empty: no shared trees.
+  // The host's directory for shared trees of driver files; empty: no shared trees.
   std::string tree_dir;
 };
 
 // The location of driver files in this container, determined before any change.
 struct InjectionTarget {
   std::string driver_dir;  // /dev/tessera, or /run/tessera
-  RootedDir root;          // of the container
+  RootedDir root;          // the container's root file system
   LinkerSetup linker;
 };
 
-// Variables with lists of folders, to which a folder of ours may be added.
-std::vector<std::string_view> FolderVariables();
+// Variables with lists of directories, to which a directory of ours may be added.
+std::vector<std::string_view> DirVariables();
 
 // FAILED_PRECONDITION if the container has no tmpfs at /dev or /run, or its image has a symbolic
-// link there; the message tells what to change. Ignores mounts from the stage or from `tree_dir`
-// that an earlier start of the bundle added.
+// link there; the message names the remedy. Ignores mounts from the stage or from `tree_dir` that
+// an earlier start of the bundle added.
 Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
                                             const std::string& tree_dir);
 
 // Removes the nodes of all GPUs, and denies `gpus` in a cgroup that allows every device.
-Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
+Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
 // Stages files and edits the document, but does not save it. Returns, for people, how the driver's
-// files get into the container. After an error at most the staged folder remains.
+// files get into the container. After an error at most the staged directory remains.
 Result<std::string> Inject(const Injection& injection, const InjectionTarget& target,
                            ConfigDocument* document);
 

@@ -142,7 +142,7 @@ TEST_F(InjectionTest, MountsOfAnEarlierStartDoNotCount) {
   EXPECT_EQ(
       Place({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees).value(),
       "/run/tessera");
-  // Elsewhere, or from a folder that only shares a prefix, the mount is the user's.
+  // Elsewhere, or from a directory that only shares a prefix, the mount is the user's.
   EXPECT_FALSE(
       Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
   EXPECT_FALSE(
@@ -223,10 +223,10 @@ TEST_F(InjectionTest, OtherwiseLibrariesAreFoundThroughTheEnvironment) {
     EXPECT_TRUE(by_environment({{"/dev", "tmpfs", "x"}, {over, "bind", "/x"}})) << over;
   }
   fs::remove(rootfs() + "/etc/ld.so.conf.d");
-  EXPECT_TRUE(by_environment(OwnDev())) << "no folder";
+  EXPECT_TRUE(by_environment(OwnDev())) << "no directory";
 }
 
-TEST_F(InjectionTest, LdSoConfMayNameItsFolderInBothWays) {
+TEST_F(InjectionTest, LdSoConfMayNameItsDirInBothWays) {
   for (const char* conf :
        {"include ld.so.conf.d/*.conf\n", "\tinclude\t/etc/ld.so.conf.d/*.conf # all\n"}) {
     AddImageCache(conf);
@@ -277,7 +277,7 @@ TEST_F(InjectionTest, AGroupIsAddedOnlyIfTheNodeNeedsIt) {
   EXPECT_EQ(document.json().Find("process")->Find("user"), nullptr);
 }
 
-TEST_F(InjectionTest, GrantedMountsMoveWithTheDriversFolder) {
+TEST_F(InjectionTest, GrantedMountsMoveWithTheDriversDir) {
   ASSERT_TRUE(WriteFileAtomically(path("limits"), "x", 0644).ok());
   injection_.mounts = {{"/dev/tessera/limits", "bind", path("limits"), {}},
                        {"/dev/tessera/folder", "bind", dir_.path(), {}},
@@ -304,7 +304,7 @@ TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
   EXPECT_FALSE(document.env().Get("XDG_DATA_DIRS").has_value());
 }
 
-TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateFolder) {
+TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateDir) {
   injection_.driver.sockets = {{path("socket"), "/run/nvidia-persistenced/socket"}};
   EXPECT_THAT(Destinations(Injected(Document(OwnDev()))),
               Not(Contains("/run/nvidia-persistenced/socket")));

@@ -29,7 +29,7 @@ struct LdCacheEntry {
 
 struct LdCache {
   std::vector<LdCacheEntry> entries;  // in the order of the file
-  std::vector<std::string> hwcaps;    // names of glibc-hwcaps folders
+  std::vector<std::string> hwcaps;    // names of glibc-hwcaps directories
 };
 
 inline constexpr size_t kMaxLdCacheSize = 16u << 20;

@@ -19,7 +19,7 @@ constexpr const char* kConfDir = "etc/ld.so.conf.d";
 constexpr const char* kOurConf = "etc/ld.so.conf.d/00-tessera.conf";
 constexpr size_t kMaxConfSize = 64u << 10;
 
-// Whether ldconfig reads the folder of our file.
+// Whether ldconfig reads the directory of our file.
 bool IncludesConfDir(std::string_view conf) {
   const auto lines = Split(conf, '\n');
   return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
@@ -33,8 +33,8 @@ bool IncludesConfDir(std::string_view conf) {
 }
 
 Status CheckLdconfig(const RootedDir& root) {
-  ASSIGN_OR_RETURN(const std::string conf, root.Read(kConf, Links::kRefuse, kMaxConfSize));
-  if (!root.HasDir(kConfDir, Links::kRefuse) || !IncludesConfDir(conf)) {
+  ASSIGN_OR_RETURN(const std::string conf, root.Read(kConf, Links::kReject, kMaxConfSize));
+  if (!root.HasDir(kConfDir, Links::kReject) || !IncludesConfDir(conf)) {
     return Error(Code::kFailedPrecondition, "the image's /{} does not include /{}/*.conf", kConf,
                  kConfDir);
   }
@@ -42,7 +42,7 @@ Status CheckLdconfig(const RootedDir& root) {
 }
 
 Result<LdCache> ReadCache(const RootedDir& root) {
-  ASSIGN_OR_RETURN(const std::string file, root.Read(kCache, Links::kRefuse, kMaxLdCacheSize));
+  ASSIGN_OR_RETURN(const std::string file, root.Read(kCache, Links::kReject, kMaxLdCacheSize));
   ASSIGN_OR_RETURN(LdCache cache, ParseLdCache(file));
   // Entries of an earlier start of this container, or of the container from which its image was
   // committed.
@@ -74,7 +74,7 @@ Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
       "them.\n{}\n",
       library_dir);
   const auto write = [&](const char* path, std::string_view data) {
-    const auto current = root.Read(path, Links::kRefuse, kMaxLdCacheSize);
+    const auto current = root.Read(path, Links::kReject, kMaxLdCacheSize);
     return current.ok() && *current == data ? Status::Ok() : root.ReplaceFile(path, data);
   };
   RETURN_IF_ERROR(write(kOurConf, conf));

@@ -39,11 +39,11 @@ ProcGpu ParseProcGpu(std::string bus_id, std::string_view text) {
 }
 
 Result<std::vector<ProcGpu>> ReadProcGpus(const std::string& proc_root) {
-  const std::string folder = JoinPath(proc_root, "driver/nvidia/gpus");
-  ASSIGN_OR_RETURN(const std::vector<std::string> bus_ids, ListDir(folder));
+  const std::string dir = JoinPath(proc_root, "driver/nvidia/gpus");
+  ASSIGN_OR_RETURN(const std::vector<std::string> bus_ids, ListDir(dir));
   std::vector<ProcGpu> gpus;
   for (const std::string& bus_id : bus_ids) {
-    const std::string path = JoinPath(JoinPath(folder, bus_id), "information");
+    const std::string path = JoinPath(JoinPath(dir, bus_id), "information");
     gpus.push_back(ParseProcGpu(bus_id, ReadFile(path, kMaxInformation).value_or("")));
   }
   return gpus;

@@ -13,7 +13,7 @@
 namespace tessera::oci {
 
 struct ProcGpu {
-  std::string bus_id;  // the name of its folder: 0000:07:00.0
+  std::string bus_id;  // the name of its directory: 0000:07:00.0
   std::string uuid;    // GPU-..., with question marks before the GPU is initialized
   std::string model;   // NVIDIA A100-SXM4-80GB
   std::optional<int> minor;

@@ -13,7 +13,7 @@
 #include <climits>
 #include <memory>
 
-#include "src/base/open_at2.h"
+#include "src/base/file.h"
 
 namespace tessera::oci {
 
@@ -24,7 +24,7 @@ Result<RootedDir> RootedDir::Open(const std::string& path) {
 
 Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links links) const {
   uint64_t resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  if (links == Links::kRefuse) resolve |= RESOLVE_NO_SYMLINKS;
+  if (links == Links::kReject) resolve |= RESOLVE_NO_SYMLINKS;
   Fd fd = OpenAt2(dir_.get(), path, flags, resolve);
   if (fd.valid()) return fd;
   const std::string name = JoinPath(this->path(), path);
@@ -32,7 +32,7 @@ Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links lin
     return Error(Code::kUnimplemented, "{}: this kernel has no openat2, which needs Linux 5.6",
                  name);
   }
-  if (errno == ELOOP && links == Links::kRefuse) {
+  if (errno == ELOOP && links == Links::kReject) {
     return Error(Code::kInvalidArgument, "{}: a symbolic link, which is not followed", name);
   }
   return Status::FromErrno(name, errno);
@@ -118,28 +118,28 @@ Result<std::vector<std::string>> RootedDir::List(
 
 Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) const {
   const std::string full = JoinPath(this->path(), path);
-  ASSIGN_OR_RETURN(const Fd folder, Resolve(DirName(path), O_PATH | O_DIRECTORY, Links::kRefuse));
+  ASSIGN_OR_RETURN(const Fd dir, Resolve(DirName(path), O_PATH | O_DIRECTORY, Links::kReject));
   const std::string name = BaseName(path);
   struct stat like;
-  if (::fstatat(folder.get(), name.c_str(), &like, AT_SYMLINK_NOFOLLOW) == 0) {
+  if (::fstatat(dir.get(), name.c_str(), &like, AT_SYMLINK_NOFOLLOW) == 0) {
     if (!S_ISREG(like.st_mode)) {
       return Error(Code::kInvalidArgument, "{}: not a regular file", full);
     }
-  } else if (errno != ENOENT || ::fstat(folder.get(), &like) != 0) {
+  } else if (errno != ENOENT || ::fstat(dir.get(), &like) != 0) {
     return Status::FromErrno(full, errno);
   }
   const std::string temporary = "." + name + ".tessera";
-  ::unlinkat(folder.get(), temporary.c_str(), 0);  // left by a process that was killed
-  const Fd fd(::openat(folder.get(), temporary.c_str(),
+  ::unlinkat(dir.get(), temporary.c_str(), 0);  // left by a process that was killed
+  const Fd fd(::openat(dir.get(), temporary.c_str(),
                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(full, errno);
   Status status = WriteFd(fd.get(), data);
   if (status.ok() &&
       (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 || ::fchmod(fd.get(), 0644) != 0 ||
-       ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0)) {
+       ::renameat(dir.get(), temporary.c_str(), dir.get(), name.c_str()) != 0)) {
     status = Status::FromErrno("replace", errno);
   }
-  if (!status.ok()) ::unlinkat(folder.get(), temporary.c_str(), 0);
+  if (!status.ok()) ::unlinkat(dir.get(), temporary.c_str(), 0);
   return status.Annotate(full);
 }
 

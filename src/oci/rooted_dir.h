@@ -16,8 +16,8 @@
 namespace tessera::oci {
 
 enum class Links {
-  kInRoot,  // followed as if the folder were /
-  kRefuse,  // any symbolic link in the path is an error
+  kInRoot,  // followed as if the directory were /
+  kReject,  // any symbolic link in the path is an error
 };
 
 class RootedDir {
@@ -26,10 +26,10 @@ class RootedDir {
 
   const std::string& path() const { return dir_.path(); }
 
-  // Opens for reading. NOT_FOUND; INVALID_ARGUMENT for a refused link or a file that is not
+  // Opens for reading. NOT_FOUND; INVALID_ARGUMENT for a rejected link or a file that is not
   // regular, which is not opened, so that no FIFO blocks and no device is touched.
   Result<Fd> OpenFile(const std::string& path, Links links) const;
-  // Like OpenFile in fewer steps, for folders of the host: opens and closes files that are not
+  // Like OpenFile in fewer steps, for directories of the host: opens and closes files that are not
   // regular.
   Result<Fd> OpenTrustedFile(const std::string& path) const;
   Result<std::string> Read(const std::string& path, Links links, size_t max_size) const;
@@ -39,16 +39,16 @@ class RootedDir {
   bool IsMissing(const std::string& path) const;
   // The target, unresolved, of the symbolic link `path`.
   Result<std::string> ReadLink(const std::string& path) const;
-  // Replaces or creates the regular file `path` in an existing folder, without following symbolic
-  // links. The file gets the owner of the old file, else of its folder, and mode 0644. Readers see
-  // the old or the new content; nothing is flushed to disk. INVALID_ARGUMENT for a link in the
-  // path, or if `path` is not a regular file; the kernel's error if the file system is not
+  // Replaces or creates the regular file `path` in an existing directory, without following
+  // symbolic links. The file gets the owner of the old file, else of its directory, and mode 0644.
+  // Readers see the old or the new content; nothing is flushed to disk. INVALID_ARGUMENT for a link
+  // in the path, or if `path` is not a regular file; the kernel's error if the file system is not
   // writable.
   Status ReplaceFile(const std::string& path, std::string_view data) const;
   // `path` relative to the root, without links: usr/lib/libcuda.so.1 ->
   // usr/lib/nvidia/libcuda.so.550.54.15. NOT_FOUND.
   Result<std::string> RealPath(const std::string& path) const;
-  // The sorted names in a folder for which `keep` returns true; folders may have thousands.
+  // The sorted names in a directory for which `keep` returns true; directories may have thousands.
   // NOT_FOUND.
   Result<std::vector<std::string>> List(
       const std::string& path, const std::function<bool(std::string_view)>& keep =

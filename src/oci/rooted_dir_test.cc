@@ -37,10 +37,10 @@ class RootedDirTest : public ::testing::Test {
 
 TEST_F(RootedDirTest, ErrorsDistinguishRefusedLinksFromMissingFiles) {
   EXPECT_EQ(Read("link", Links::kInRoot).value(), "text");
-  const Status refused = Read("link", Links::kRefuse).status();
+  const Status refused = Read("link", Links::kReject).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_THAT(refused.message(), HasSubstr("a symbolic link, which is not followed"));
-  for (const Links links : {Links::kInRoot, Links::kRefuse}) {
+  for (const Links links : {Links::kInRoot, Links::kReject}) {
     EXPECT_EQ(Read("folder/none", links).status().code(), Code::kNotFound);
     EXPECT_EQ(Read("folder", links).status().code(), Code::kInvalidArgument);
   }
@@ -65,7 +65,7 @@ TEST_F(RootedDirTest, RealPathsAreRelativeToTheRoot) {
   EXPECT_EQ(RootedDir::Open("/").value().RealPath("/proc/self/../1").value(), "proc/1");
 }
 
-TEST_F(RootedDirTest, ListsNamesInOrderWithoutTheFolderItself) {
+TEST_F(RootedDirTest, ListsNamesInOrderWithoutTheDirItself) {
   EXPECT_THAT(root_.List("/").value(), ElementsAre("dangling", "folder", "link", "loop"));
   EXPECT_THAT(root_.List("folder").value(), ElementsAre("file"));
   EXPECT_EQ(root_.List("none").status().code(), Code::kNotFound);
@@ -88,7 +88,7 @@ TEST_F(RootedDirTest, AFileThatCannotBeWrittenStaysUnchanged) {
   std::signal(SIGXFSZ, handler);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(root_.List("folder").value(), ElementsAre("file"));
-  EXPECT_EQ(Read("folder/file", Links::kRefuse).value(), "text");
+  EXPECT_EQ(Read("folder/file", Links::kReject).value(), "text");
 }
 
 }  // namespace

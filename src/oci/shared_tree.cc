@@ -208,7 +208,7 @@ class SharedTreeMaker {
   const std::string trees_;
   std::string prefix_;
   std::string path_;
-  std::vector<FileId> ids_;  // of the entries' files; zero for mount points and folders
+  std::vector<FileId> ids_;  // of the entries' files; zero for mount points and directories
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Provides the driver's files as one folder of the host to all containers with the same files, so
-// that each container needs one mount instead of one for each file: runc takes a quarter of a
+// Provides the driver's files as one directory of the host to all containers with the same files,
+// so that each container needs one mount instead of one for each file: runc takes a quarter of a
 // millisecond for each.
 //
 //   <dir>/lock
@@ -10,7 +10,7 @@
 // A container gets the tree by a recursive bind mount and keeps its own copies of the mounts, so
 // that later changes of the tree on the host do not affect it. The trees are a cache: they may be
 // unmounted at any time ("umount --recursive --lazy <dir>/trees"), disappear with a reboot, and are
-// recreated on demand. Nothing is copied, and nothing is written to the driver's folders.
+// recreated on demand. Nothing is copied, and nothing is written to the driver's directories.
 //
 // Not for a container's own files (Stage). Threads and processes: any, concurrently; creators wait
 // for a lock. Cost: two stat(2) for each file; the first time also three mount(2).
@@ -31,9 +31,9 @@ namespace tessera::oci {
 // recreated. PERMISSION_DENIED: mounts need root. RESOURCE_EXHAUSTED: there are already
 // kMaxSharedTrees, which does not happen in normal use. UNAVAILABLE: another process holds the
 // lock. NOT_FOUND, ABORTED: the driver is being replaced. After an error no incomplete tree
-// remains. `label`: SELinux label of the tree's folders and links, which confined containers need
-// to search them; empty without SELinux. The driver's files keep their labels, which containers may
-// read.
+// remains. `label`: SELinux label of the tree's directories and links, which confined containers
+// need to search them; empty without SELinux. The driver's files keep their labels, which
+// containers may read.
 Result<std::string> ShareTree(const Tree& tree, const std::string& family, const std::string& dir,
                               const std::string& label = "");
 
@@ -42,9 +42,9 @@ Result<std::string> ShareTree(const Tree& tree, const std::string& family, const
 // `mount_label` is not a label.
 std::string LabelForAll(std::string_view mount_label);
 
-// Unmounts and removes all trees of `dir`, and returns their number; 0 also without such a folder.
-// Running containers keep their copies; a container that is just starting may fail. The lock file
-// stays. PERMISSION_DENIED, UNAVAILABLE: as above.
+// Unmounts and removes all trees of `dir`, and returns their number; 0 also without such a
+// directory. Running containers keep their copies; a container that is just starting may fail. The
+// lock file stays. PERMISSION_DENIED, UNAVAILABLE: as above.
 Result<size_t> DropSharedTrees(const std::string& dir);
 
 // Each set of capabilities that an image requests may need a tree.

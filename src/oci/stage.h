@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small folder in the bundle for the files of a single container: its ld.so.cache and, if the
+// A small directory in the bundle for the files of a single container: its ld.so.cache and, if the
 // host has no shared tree, mount points for driver files. It is removed with the bundle, so nothing
 // remains in the image's layer. Its presence shows that the container was given GPUs. The caller's
 // umask applies. Blocks on disk access; threads: one.

@@ -18,9 +18,9 @@ namespace {
 Status MakeParents(const std::string& root, const std::string& path) {
   for (size_t slash = path.find('/', root.size() + 1); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
-    const std::string folder = path.substr(0, slash);
-    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
-      return Status::FromErrno(folder, errno);
+    const std::string dir = path.substr(0, slash);
+    if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) {
+      return Status::FromErrno(dir, errno);
     }
   }
   return Status::Ok();
@@ -28,7 +28,7 @@ Status MakeParents(const std::string& root, const std::string& path) {
 
 int Make(const TreeEntry& entry, const std::string& path) {
   switch (entry.kind) {
-    case TreeEntryKind::kFolder:
+    case TreeEntryKind::kDir:
       // The umask affects mkdir, but not chmod.
       return ::mkdir(path.c_str(), 0755) == 0 ? ::chmod(path.c_str(), entry.mode) : -1;
     case TreeEntryKind::kLink:
@@ -53,8 +53,8 @@ void Tree::AddDriverFile(std::string name, std::string host_path) {
 void Tree::AddMountPoint(std::string name) {
   Add({TreeEntryKind::kMountPoint, std::move(name), {}});
 }
-void Tree::AddFolder(std::string name, mode_t mode) {
-  Add({TreeEntryKind::kFolder, std::move(name), {}, mode});
+void Tree::AddDir(std::string name, mode_t mode) {
+  Add({TreeEntryKind::kDir, std::move(name), {}, mode});
 }
 void Tree::AddLink(std::string name, std::string target) {
   Add({TreeEntryKind::kLink, std::move(name), std::move(target)});
@@ -68,8 +68,8 @@ Status Tree::MakeIn(const std::string& dir) const {
       RETURN_IF_ERROR(MakeParents(dir, path));
       failed = Make(entry, path);
     }
-    // A folder may have been created as a parent.
-    const bool exists = errno == EEXIST && entry.kind == TreeEntryKind::kFolder;
+    // A directory may have been created as a parent.
+    const bool exists = errno == EEXIST && entry.kind == TreeEntryKind::kDir;
     if (failed != 0 && !exists) return Status::FromErrno(path, errno);
   }
   return Status::Ok();

@@ -17,13 +17,13 @@ namespace tessera::oci {
 // names::kContainerDriverDir.
 inline constexpr std::string_view kOtherDriverDir = "/run/tessera";
 
-enum class TreeEntryKind { kDriverFile, kMountPoint, kFolder, kLink };
+enum class TreeEntryKind { kDriverFile, kMountPoint, kDir, kLink };
 
 struct TreeEntry {
   TreeEntryKind kind;
   std::string name;    // relative: lib/libcuda.so.550.54.15
   std::string target;  // driver file: its host path; link: its target; else empty
-  mode_t mode = 0755;  // mode of a folder
+  mode_t mode = 0755;  // mode of a directory
 };
 
 class Tree {
@@ -31,14 +31,14 @@ class Tree {
   // If a name is added twice the first entry counts.
   void AddDriverFile(std::string name, std::string host_path);
   void AddMountPoint(std::string name);  // an empty file
-  // Some low-level runtimes (runc 1.1) give a mount on a folder the folder's mode.
-  void AddFolder(std::string name, mode_t mode = 0755);
+  // Some low-level runtimes (runc 1.1) give a mount on a directory the directory's mode.
+  void AddDir(std::string name, mode_t mode = 0755);
   void AddLink(std::string name, std::string target);
 
   const std::vector<TreeEntry>& entries() const { return entries_; }
 
-  // Creates folders, links, and empty files in place of driver files, in `dir`, which exists and
-  // contains none of them. Mounts nothing. The caller's umask applies.
+  // Creates directories, links, and empty files in place of driver files, in `dir`, which exists
+  // and contains none of them. Mounts nothing. The caller's umask applies.
   Status MakeIn(const std::string& dir) const;
 
  private:

@@ -9,20 +9,20 @@
 namespace tessera::oci {
 namespace {
 
-TEST(TreeTest, AFolderMayAlreadyExistForAFileInIt) {
+TEST(TreeTest, ADirMayAlreadyExistForAFileInIt) {
   Tree tree;
   tree.AddMountPoint("a/b/file");
-  tree.AddFolder("a/b");
-  tree.AddFolder("a");
+  tree.AddDir("a/b");
+  tree.AddDir("a");
   const TempDir dir;
   EXPECT_TRUE(tree.MakeIn(dir.path()).ok());
   EXPECT_TRUE(PathExists(dir.path() + "/a/b/file"));
 }
 
-TEST(TreeTest, AFolderHasItsModeRegardlessOfTheUmask) {
+TEST(TreeTest, ADirHasItsModeRegardlessOfTheUmask) {
   Tree tree;
-  tree.AddFolder("open", 01777);
-  tree.AddFolder("plain");
+  tree.AddDir("open", 01777);
+  tree.AddDir("plain");
   const TempDir dir;
   const mode_t before = ::umask(0027);
   EXPECT_TRUE(tree.MakeIn(dir.path()).ok());
@@ -36,14 +36,14 @@ TEST(TreeTest, AFolderHasItsModeRegardlessOfTheUmask) {
 
 TEST(TreeTest, AnExistingFileInPlaceOfAnEntryIsAnError) {
   const TempDir dir;
-  Tree file_over_folder;
-  file_over_folder.AddMountPoint("a/file");
-  file_over_folder.AddLink("a", "elsewhere");
-  EXPECT_FALSE(file_over_folder.MakeIn(dir.path()).ok());
-  Tree folder_below_file;
-  folder_below_file.AddMountPoint("b");
-  folder_below_file.AddFolder("b/c");
-  EXPECT_FALSE(folder_below_file.MakeIn(dir.path()).ok());
+  Tree file_over_dir;
+  file_over_dir.AddMountPoint("a/file");
+  file_over_dir.AddLink("a", "elsewhere");
+  EXPECT_FALSE(file_over_dir.MakeIn(dir.path()).ok());
+  Tree dir_below_file;
+  dir_below_file.AddMountPoint("b");
+  dir_below_file.AddDir("b/c");
+  EXPECT_FALSE(dir_below_file.MakeIn(dir.path()).ok());
 }
 
 }  // namespace

@@ -3,16 +3,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/grant/client.h"
+#include "src/grant/pod_cgroup.h"
 #include "src/oci/dmem.h"
 #include "src/runtime/env_protocol.h"
-#include "src/runtime/gpu_models.h"
-#include "src/runtime/identity.h"
 #include "src/runtime/requirements.h"
 
 namespace tessera::runtime {
@@ -24,10 +24,10 @@ using oci::DeviceNode;
 
 struct SelectedGpu {
   std::string uuid;
-  std::string path;  // in the container
+  std::string container_path;
   std::string host_path;
-  std::optional<std::pair<uint32_t, uint32_t>> expected;  // granted major and minor
-  Bytes memory;                                           // that was granted; 0: all
+  std::optional<std::pair<uint32_t, uint32_t>> granted_device_number;  // major and minor
+  Bytes memory;                                                        // granted; 0: all
 };
 
 struct GpuSelection {
@@ -40,24 +40,26 @@ struct GpuSelection {
 };
 
 Result<DeviceNode> FindGpuNode(const SelectedGpu& gpu) {
-  Result<DeviceNode> node = oci::ReadDeviceNode(gpu.host_path, gpu.path);
+  Result<DeviceNode> node = oci::ReadDeviceNode(gpu.host_path, gpu.container_path);
   if (!node.ok()) {
     return Error(node.status().code(),
                  "GPU {}: {}: load the driver (nvidia-modprobe), or let tessera-agent create its "
                  "nodes (--create-device-nodes)",
                  gpu.uuid, node.status().message());
   }
-  if (gpu.expected && *gpu.expected != std::pair(node->major_number, node->minor_number)) {
+  if (gpu.granted_device_number &&
+      *gpu.granted_device_number != std::pair(node->major_number, node->minor_number)) {
     return Error(Code::kFailedPrecondition,
                  "GPU {}: {} is {}:{}, but it was granted as {}:{}: the driver was reloaded; "
                  "restart tessera-agent on this node",
                  gpu.uuid, gpu.host_path, node->major_number, node->minor_number,
-                 gpu.expected->first, gpu.expected->second);
+                 gpu.granted_device_number->first, gpu.granted_device_number->second);
   }
   return node;
 }
 
-// Adds only the nodes of selected GPUs. A missing node is no error: most programs do not draw.
+// Adds only the nodes of selected GPUs. A missing node is not an error: only graphics programs need
+// DRM nodes.
 void AddDrmNodes(const GpuSelection& selection, std::vector<DeviceNode>* nodes) {
   for (const oci::ProcGpu& gpu : oci::ListGpus(selection.driver_root).value_or({})) {
     if (std::ranges::find(selection.gpus, gpu.uuid, &SelectedGpu::uuid) == selection.gpus.end())
@@ -92,23 +94,23 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
   return nodes;
 }
 
-// GPUs of the node that are not in `given`; empty unless the container may open any device.
-std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document,
-                                        const std::string& driver_root, const std::string& dev_root,
-                                        const std::vector<DeviceNode>& given) {
-  std::vector<DeviceNode> withheld;
-  if (!document.AllowsAllDevices()) return withheld;
+// GPUs of the node that are not in `granted`; empty unless the container may open any device.
+std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
+                                      const std::string& driver_root, const std::string& dev_root,
+                                      const std::vector<DeviceNode>& granted) {
+  std::vector<DeviceNode> denied;
+  if (!document.AllowsAllDevices()) return denied;
   for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
     if (!gpu.minor) continue;
     const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
     Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(dev_root, path), path);
     if (!node.ok()) continue;
-    const bool is_given = std::ranges::any_of(given, [&](const DeviceNode& other) {
+    const bool is_granted = std::ranges::any_of(granted, [&](const DeviceNode& other) {
       return other.major_number == node->major_number && other.minor_number == node->minor_number;
     });
-    if (!is_given) withheld.push_back(std::move(*node));
+    if (!is_granted) denied.push_back(std::move(*node));
   }
-  return withheld;
+  return denied;
 }
 
 Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver) {
@@ -165,14 +167,14 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
   ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
   oci::Injection injection;
   ASSIGN_OR_RETURN(injection.devices, CollectNodes(selection, capabilities));
-  injection.withheld =
-      CollectWithheld(document, selection.driver_root, selection.dev_root, injection.devices);
+  injection.denied =
+      CollectDenied(document, selection.driver_root, selection.dev_root, injection.devices);
   ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(selection.driver_root, capabilities));
   const auto requirements = ReadRequirements(document);
   if (!requirements.empty()) {
     RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(selection, injection.driver)));
   }
-  ASSIGN_OR_RETURN(decision.placement, oci::FindInjectionTarget(document, options.driver_tree_dir));
+  ASSIGN_OR_RETURN(decision.target, oci::FindInjectionTarget(document, options.driver_tree_dir));
   injection.mounts = std::move(selection.mounts);
   injection.env = std::move(selection.env);
   if (!selection.limits_dir.empty()) {
@@ -200,9 +202,10 @@ GpuSelection FromGrant(grant::Grant&& grant, const Options& options) {
                     std::move(device.host_path),
                     {},
                     Bytes(device.bytes)};
-    if (gpu.path.empty()) gpu.path = fmt::format("/dev/nvidia{}", device.minor);
-    if (gpu.host_path.empty()) gpu.host_path = JoinPath(selection.dev_root, gpu.path);
-    if (device.major_number != 0) gpu.expected = {device.major_number, device.minor_number};
+    if (gpu.container_path.empty()) gpu.container_path = fmt::format("/dev/nvidia{}", device.minor);
+    if (gpu.host_path.empty()) gpu.host_path = JoinPath(selection.dev_root, gpu.container_path);
+    if (device.major_number != 0)
+      gpu.granted_device_number = {device.major_number, device.minor_number};
     selection.gpus.push_back(std::move(gpu));
   }
   selection.limits_dir = std::move(grant.limits_dir);
@@ -221,20 +224,20 @@ bool HasGpushareVariable(const ConfigDocument& document) {
   return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
 }
 
-// Privileged containers that manage GPUs or the node have no grant.
+// Injects nothing. Denies the node's GPUs to a container that may open any device, except in
+// `privileged_namespaces`.
 Decision DecideWithoutGrant(const ConfigDocument& document, const Identity& identity,
                             const Options& options) {
-  Decision nothing{
+  Decision no_gpu{
       "no GPU: a container in Kubernetes needs a grant, its environment is ignored", {}, {}};
-  if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0)
-    return nothing;
-  nothing.withheld = CollectWithheld(document, options.driver_root, options.dev_root, {});
-  return nothing;
+  if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0) return no_gpu;
+  no_gpu.denied = CollectDenied(document, options.driver_root, options.dev_root, {});
+  return no_gpu;
 }
 
 Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identity& identity,
                                     const Options& options) {
-  if (identity.is_sandbox) return Decision{"the pod's sandbox", {}, {}};
+  if (identity.is_sandbox) return Decision{"no GPU: the container is the pod's sandbox", {}, {}};
   grant::GrantRequest request{.pod_uid = identity.pod_uid,
                               .pod_namespace = identity.pod_namespace,
                               .pod_name = identity.pod_name,
@@ -255,7 +258,7 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                                       identity.pod_name, identity.pod_uid, identity.container);
   if (identity.pod_uid.empty() || identity.container.empty()) {
     return Error(Code::kFailedPrecondition,
-                 "cannot ask for the grant: the engine does not name the pod and container: "
+                 "cannot request the grant: the engine does not name the pod and container: "
                  "use containerd 1.6 or CRI-O 1.20 or newer, or set "
                  "binding: allocate in tessera-agent");
   }
@@ -301,6 +304,14 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
   return MakeDecision(document, options, std::move(selection), std::move(reason));
 }
 
+std::string First(const oci::ConfigDocument& document,
+                  std::initializer_list<std::string_view> annotations) {
+  for (const std::string_view name : annotations) {
+    if (auto value = document.Annotation(name); value && !value->empty()) return *value;
+  }
+  return {};
+}
+
 }  // namespace
 
 bool RequestsGpus(const ConfigDocument& document) {
@@ -316,6 +327,26 @@ Result<Decision> Decide(const ConfigDocument& document, const Options& options) 
     return DecideInKubernetes(document, *identity, options);
   }
   return DecideByEnvironment(document, options);
+}
+
+std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
+  const std::string path = document.CgroupsPath();
+  const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
+  // podman writes these two CRI-O annotations too; Kubernetes engines always write others as well.
+  const bool annotated = document.HasAnnotationPrefix(
+      "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
+  if (!annotated && !is_of_kubelet) return std::nullopt;
+  Identity identity;
+  const std::string type = First(document, {names::kCriContainerType, names::kCrioContainerType});
+  identity.is_sandbox = type == "sandbox";
+  identity.pod_uid = Uid(First(document, {names::kCriSandboxUid, names::kCrioPodUid}));
+  if (identity.pod_uid.empty() && is_of_kubelet) {
+    if (auto cgroup = grant::ParsePodCgroup(path)) identity.pod_uid = std::move(cgroup->pod_uid);
+  }
+  identity.pod_namespace = First(document, {names::kCriSandboxNamespace, names::kCrioPodNamespace});
+  identity.pod_name = First(document, {names::kCriSandboxName, names::kCrioPodName});
+  identity.container = First(document, {names::kCriContainerName, names::kCrioContainerName});
+  return identity;
 }
 
 }  // namespace tessera::runtime

@@ -74,16 +74,15 @@ std::string_view OptionName(std::string_view word) {
   return word;
 }
 
-// Whether the folder of `log` has a stage (src/oci/stage.h). True also if that is unknown.
+// Whether the directory of `log` has a stage (src/oci/stage.h). True also if that is unknown.
 bool HasStageBeside(std::string_view log) {
   constexpr std::string_view kStage = "tessera";
   ProgramPath path;
-  size_t folder = log.size();
-  while (folder > 0 && log[folder - 1] != '/') --folder;
-  if (folder + kStage.size() + 1 > sizeof(path)) return true;
-  for (size_t i = 0; i < folder; ++i) path[i] = log[i];
-  for (size_t i = 0; i <= kStage.size(); ++i)
-    path[folder + i] = i < kStage.size() ? kStage[i] : '\0';
+  size_t dir = log.size();
+  while (dir > 0 && log[dir - 1] != '/') --dir;
+  if (dir + kStage.size() + 1 > sizeof(path)) return true;
+  for (size_t i = 0; i < dir; ++i) path[i] = log[i];
+  for (size_t i = 0; i <= kStage.size(); ++i) path[dir + i] = i < kStage.size() ? kStage[i] : '\0';
   return raw::Access(path, F_OK) != -ENOENT;
 }
 
@@ -149,10 +148,10 @@ void TesseraEarlyStart(long* stack) {
   if (config == nullptr || *config == '\0') config = tessera::names::kRuntimeConfigFile.data();
   if (!NamesNoRuntimes(config)) return;
   const char* variable = Variable(env, "PATH"sv);
-  const std::string_view folders = variable != nullptr ? View(variable) : std::string_view();
+  const std::string_view dirs = variable != nullptr ? View(variable) : std::string_view();
   ProgramPath path;
   for (const std::string_view name : kDefaultRuntimes) {
-    if (!FindProgram(folders, name, path) && !FindProgram(kUsualFolders, name, path)) {
+    if (!FindProgram(dirs, name, path) && !FindProgram(kUsualDirs, name, path)) {
       continue;
     }
     char* const own_name = argv[0];

@@ -2,7 +2,7 @@
 // The program's entry point. Each exec probe, state, kill and delete of a node only passes through
 // to runc, and C library startup costs ten times as much as that: relocations, locales, and forty
 // CPUID instructions, each of which exits a virtual machine. Commands that only pass through are
-// therefore executed before it, with system calls alone. For all others TesseraEarlyStart returns,
+// therefore executed before it, only with system calls. For all others TesseraEarlyStart returns,
 // and main() decides by ParseCommandLine, LoadOptions and FindLowLevelRuntime. Linked as the entry
 // point of static programs that need no relocation; others start with main().
 //

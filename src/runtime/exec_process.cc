@@ -19,14 +19,14 @@ namespace {
 
 constexpr std::string_view kVoid = "void";
 
-// Appends the driver's folders from the container's list to the process's list.
-void AppendDriverFolders(const oci::EnvView& container, std::string_view name, oci::EnvList* env) {
-  const std::optional<std::string> driver_folders = container.Get(name);
-  if (!driver_folders) return;
+// Appends the driver's directories from the container's list to the process's list.
+void AppendDriverDirs(const oci::EnvView& container, std::string_view name, oci::EnvList* env) {
+  const std::optional<std::string> driver_dirs = container.Get(name);
+  if (!driver_dirs) return;
   // A process without the variable gets the container's whole list.
-  if (!env->Get(name)) return env->Set(name, *driver_folders);
-  for (const std::string_view folder : Split(*driver_folders, ':')) {
-    if (folder.find("/tessera/") != std::string_view::npos) env->AppendFolder(name, folder);
+  if (!env->Get(name)) return env->Set(name, *driver_dirs);
+  for (const std::string_view dir : Split(*driver_dirs, ':')) {
+    if (dir.find("/tessera/") != std::string_view::npos) env->AppendDir(name, dir);
   }
 }
 
@@ -44,8 +44,8 @@ Status EditExecProcess(const std::string& bundle, const std::string& file) {
   if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is not a JSON object", file);
   ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
   oci::EnvList env(list);
-  for (const std::string_view name : oci::FolderVariables()) {
-    AppendDriverFolders(container, name, &env);
+  for (const std::string_view name : oci::DirVariables()) {
+    AppendDriverDirs(container, name, &env);
   }
   const std::optional<std::string> granted = container.Get(names::kEnvVisibleDevices);
   if (granted && env.Get(names::kEnvVisibleDevices).value_or(std::string(kVoid)) == kVoid) {

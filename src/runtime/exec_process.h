@@ -11,15 +11,16 @@
 namespace tessera::runtime {
 
 // `exec` gets no --bundle. containerd's shim, which Docker uses too, keeps the file of --log (may
-// be null) in the bundle; other engines run exec in the bundle's folder.
+// be null) in the bundle; other engines run exec in the bundle's directory.
 std::string BundleOfExec(const char* log);
 
 // Whether `create` or `run` gave GPUs to `bundle`.
 bool IsGpuBundle(const std::string& bundle);
 
 // Copies the edits of config.json in `bundle` to the process document in `file`: appends the
-// driver's folders to PATH and LD_LIBRARY_PATH, and sets NVIDIA_VISIBLE_DEVICES if it still has the
-// value from Allocate. Values that the caller of exec set stay. On an error the file is unchanged.
+// driver's directories to PATH and LD_LIBRARY_PATH, and sets NVIDIA_VISIBLE_DEVICES if it still
+// has the value from Allocate. Values that the caller of exec set stay. On an error the file is
+// unchanged.
 Status EditExecProcess(const std::string& bundle, const std::string& file);
 
 }  // namespace tessera::runtime

@@ -27,7 +27,7 @@ class ExecProcessTest : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ExecProcessTest, AddsDriverFoldersAndGrantedDevices) {
+TEST_F(ExecProcessTest, AddsDriverDirsAndGrantedDevices) {
   WriteConfig(R"(["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"])");
   EXPECT_EQ(
       Edited(
@@ -55,7 +55,7 @@ TEST_F(ExecProcessTest, InvalidDocumentIsNotChanged) {
   EXPECT_EQ(*ReadFile(file), "{\"env\":[");
 }
 
-TEST_F(ExecProcessTest, BundleIsTheFolderOfTheLog) {
+TEST_F(ExecProcessTest, BundleIsTheDirOfTheLog) {
   EXPECT_EQ(BundleOfExec("/run/containerd/task/abc/log.json"), "/run/containerd/task/abc");
   EXPECT_EQ(BundleOfExec(nullptr), ".");
 }

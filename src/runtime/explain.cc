@@ -36,7 +36,7 @@ Result<Arguments> ReadArguments(int argc, char** argv) {
     } else if (argument.starts_with("--bundle=")) {
       arguments.bundle = argument.substr(std::strlen("--bundle="));
     } else if (argument == "--bundle" || argument == "-b") {
-      if (i + 1 == argc) return Error(Code::kInvalidArgument, "{} needs a folder", argument);
+      if (i + 1 == argc) return Error(Code::kInvalidArgument, "{} needs a directory", argument);
       arguments.bundle = argv[++i];
     } else {
       return Error(Code::kInvalidArgument, "unknown argument \"{}\"", argument);
@@ -73,18 +73,18 @@ std::string DescribeLinker(const oci::LinkerSetup& linker) {
 
 std::string DescribeDecision(const Decision& decision) {
   std::string text = fmt::format("decision   {}\n", decision.reason);
-  const auto withheld = [&](const std::vector<oci::DeviceNode>& nodes) {
+  const auto denied = [&](const std::vector<oci::DeviceNode>& nodes) {
     for (const oci::DeviceNode& node : nodes) {
-      text += fmt::format("withheld   {} {}:{}\n", node.path, node.major_number, node.minor_number);
+      text += fmt::format("denied     {} {}:{}\n", node.path, node.major_number, node.minor_number);
     }
   };
   if (!decision.injection) {
-    withheld(decision.withheld);
+    denied(decision.denied);
     return text + "injected   nothing\n";
   }
   const oci::Injection& injection = *decision.injection;
-  withheld(injection.withheld);
-  const std::string& dir = decision.placement->driver_dir;
+  denied(injection.denied);
+  const std::string& dir = decision.target->driver_dir;
   for (const oci::DeviceNode& node : injection.devices) {
     text += fmt::format("device     {} {}:{}\n", node.path, node.major_number, node.minor_number);
   }
@@ -104,7 +104,7 @@ std::string DescribeDecision(const Decision& decision) {
   }
   for (const auto& [name, value] : injection.env)
     text += fmt::format("env        {}={}\n", name, value);
-  text += DescribeLinker(decision.placement->linker);
+  text += DescribeLinker(decision.target->linker);
   for (const std::string& note : injection.driver.notes)
     text += fmt::format("note       {}\n", note);
   return text;

@@ -19,7 +19,7 @@ struct Options {
   // Roots of the driver's files and of the device nodes, unless a grant names others.
   std::string driver_root = "/";
   std::string dev_root = "/";
-  // Folder of the driver file trees; one tree is mounted into all containers that get the same
+  // Directory of the driver file trees; one tree is mounted into all containers that get the same
   // files. Empty: each container gets a mount for each file.
   std::string driver_tree_dir{names::kDriverTreeDir};
   std::string grant_socket{names::kGrantSocket};

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/file.h"
-#include "src/runtime/low_level.h"
+#include "src/runtime/runtime.h"
 
 namespace tessera::runtime {
 namespace {
@@ -96,7 +96,7 @@ TEST_F(LowLevel, NeverTakesItself) {
   EXPECT_THAT(found.status().message(), HasSubstr("install runc or crun"));
 }
 
-TEST_F(LowLevel, SkipsFilesThatCannotRunAndTheWorkingFolder) {
+TEST_F(LowLevel, SkipsFilesThatCannotRunAndTheWorkingDir) {
   if (::geteuid() == 0) {
     Program("tessera-fake-runc", 0644);
   }

@@ -8,11 +8,11 @@
 namespace tessera::runtime {
 namespace {
 
-// Writes "folder/name" and its zero. False if it is too long.
-bool Join(std::string_view folder, std::string_view name, ProgramPath& path) {
-  if (folder.size() + name.size() + 2 > sizeof(path)) return false;
+// Writes "directory/name" and its zero. False if it is too long.
+bool Join(std::string_view dir, std::string_view name, ProgramPath& path) {
+  if (dir.size() + name.size() + 2 > sizeof(path)) return false;
   char* to = path;
-  for (const char c : folder) *to++ = c;
+  for (const char c : dir) *to++ = c;
   if (to[-1] != '/') *to++ = '/';
   for (const char c : name) *to++ = c;
   *to = '\0';
@@ -29,15 +29,15 @@ bool IsOtherProgram(const char* path) {
   return file.st_dev != self.st_dev || file.st_ino != self.st_ino;
 }
 
-bool FindProgram(std::string_view folders, std::string_view name, ProgramPath& path) {
+bool FindProgram(std::string_view dirs, std::string_view name, ProgramPath& path) {
   size_t start = 0;
-  for (size_t end = 0; end <= folders.size(); ++end) {
-    if (end < folders.size() && folders[end] != ':') continue;
-    const std::string_view folder(folders.data() + start, end - start);
+  for (size_t end = 0; end <= dirs.size(); ++end) {
+    if (end < dirs.size() && dirs[end] != ':') continue;
+    const std::string_view dir(dirs.data() + start, end - start);
     start = end + 1;
-    // A relative folder would execute a file from the working folder.
-    if (folder.empty() || folder[0] != '/') continue;
-    if (Join(folder, name, path) && IsOtherProgram(path)) return true;
+    // A relative directory would execute a file from the working directory.
+    if (dir.empty() || dir[0] != '/') continue;
+    if (Join(dir, name, path) && IsOtherProgram(path)) return true;
   }
   return false;
 }

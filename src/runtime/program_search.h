@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a program by name, never this one. Uses system calls alone, because early_start.h calls it
+// Finds a program by name, never this one. Uses only system calls, because early_start.h calls it
 // before the C library is set up. Any thread.
 #pragma once
 
@@ -11,17 +11,17 @@ namespace tessera::runtime {
 
 // Low-level runtimes to search for if the configuration names none.
 inline constexpr std::string_view kDefaultRuntimes[] = {"runc", "crun"};
-// Folders to search after PATH. CRI-O's packages install their runtime in the last folder.
-inline constexpr std::string_view kUsualFolders =
+// Directories to search after PATH. CRI-O's packages install their runtime in the last directory.
+inline constexpr std::string_view kUsualDirs =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/tessera/bin:/usr/libexec/"
     "crio";
 
 // An absolute path, ending with a zero.
 using ProgramPath = char[PATH_MAX];
 
-// Finds `name` in the first of `folders` that has it. `folders` has PATH's format; relative folders
-// are skipped.
-bool FindProgram(std::string_view folders, std::string_view name, ProgramPath& path);
+// Finds `name` in the first of `directories` that has it. `directories` has PATH's format;
+// relative directories are skipped.
+bool FindProgram(std::string_view dirs, std::string_view name, ProgramPath& path);
 
 // Whether `path` is a regular file that we may execute, and not this program.
 bool IsOtherProgram(const char* path);

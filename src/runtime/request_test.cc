@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "src/runtime/command_line.h"
+#include "src/runtime/decision.h"
 #include "src/runtime/env_protocol.h"
-#include "src/runtime/identity.h"
-#include "src/runtime/report.h"
+#include "src/runtime/runtime.h"
 
 namespace tessera::runtime {
 namespace {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/requirements.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <vector>
 
 #include "src/base/strings.h"
 
@@ -126,6 +129,59 @@ Result<std::string> UnmetReasons(std::string_view requirement, const Facts& fact
   return satisfied ? std::string() : reasons;
 }
 
+struct ModelWord {
+  std::string_view word;
+  std::string_view arch;
+};
+// One word of the model name decides.
+constexpr ModelWord kWords[] = {
+    {"K80", "3.7"},   {"M40", "5.2"},   {"M60", "5.2"},    {"M10", "5.0"},   {"P100", "6.0"},
+    {"P40", "6.1"},   {"P4", "6.1"},    {"V100", "7.0"},   {"V100S", "7.0"}, {"T4", "7.5"},
+    {"T4G", "7.5"},   {"A100", "8.0"},  {"A100X", "8.0"},  {"A800", "8.0"},  {"A30", "8.0"},
+    {"A2", "8.6"},    {"A10", "8.6"},   {"A10G", "8.6"},   {"A16", "8.6"},   {"A40", "8.6"},
+    {"A2000", "8.6"}, {"A4000", "8.6"}, {"A4500", "8.6"},  {"A5000", "8.6"}, {"A6000", "8.6"},
+    {"L2", "8.9"},    {"L4", "8.9"},    {"L20", "8.9"},    {"L40", "8.9"},   {"L40S", "8.9"},
+    {"H20", "9.0"},   {"H100", "9.0"},  {"H800", "9.0"},   {"H200", "9.0"},  {"GH200", "9.0"},
+    {"B100", "10.0"}, {"B200", "10.0"}, {"GB200", "10.0"}, {"B300", "10.3"}, {"GB300", "10.3"},
+};
+
+struct DriverRelease {
+  int least_major;
+  std::string_view cuda;
+};
+// CUDA release notes, "CUDA driver" column; newest first.
+constexpr DriverRelease kReleases[] = {
+    {590, "13.1"}, {580, "13.0"}, {575, "12.9"}, {570, "12.8"}, {565, "12.7"}, {560, "12.6"},
+    {555, "12.5"}, {550, "12.4"}, {545, "12.3"}, {535, "12.2"}, {530, "12.1"}, {525, "12.0"},
+    {520, "11.8"}, {515, "11.7"}, {510, "11.6"}, {495, "11.5"}, {470, "11.4"}, {465, "11.3"},
+    {460, "11.2"}, {455, "11.1"}, {450, "11.0"}, {440, "10.2"}, {418, "10.1"}, {410, "10.0"},
+    {396, "9.2"},  {390, "9.1"},  {384, "9.0"},
+};
+
+std::vector<std::string_view> Words(std::string_view model) {
+  std::vector<std::string_view> words;
+  for (const std::string_view part : Split(model, ' ')) {
+    for (const std::string_view word : Split(part, '-')) words.push_back(word);
+  }
+  return words;
+}
+
+bool Has(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// Desktop cards are numbered by generation: 3090, 4070, ...
+std::string ArchOfNumber(std::string_view word) {
+  if (word.size() != 4 || !std::all_of(word.begin(), word.end(), ::isdigit)) return {};
+  const std::string_view generation = word.substr(0, 2);
+  if (generation == "10") return "6.1";
+  if (generation == "16" || generation == "20") return "7.5";
+  if (generation == "30") return "8.6";
+  if (generation == "40") return "8.9";
+  if (generation == "50") return "12.0";
+  return {};
+}
+
 }  // namespace
 
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
@@ -145,6 +201,45 @@ Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>&
     }
   }
   return Status::Ok();
+}
+
+std::string ArchOfModel(std::string_view model) {
+  const auto words = Words(model);
+  if (Has(words, "Blackwell")) return "12.0";
+  if (Has(words, "Ada")) return "8.9";
+  for (const std::string_view word : words) {
+    for (const ModelWord& entry : kWords) {
+      if (entry.word == word) return std::string(entry.arch);
+    }
+  }
+  const bool desktop = Has(words, "GeForce");
+  for (const std::string_view word : words) {
+    const std::string arch = desktop ? ArchOfNumber(word) : std::string();
+    if (!arch.empty()) return arch;
+  }
+  if (Has(words, "TITAN")) return Has(words, "RTX") ? "7.5" : Has(words, "V") ? "7.0" : "6.1";
+  if (Has(words, "Quadro") && Has(words, "RTX")) return "7.5";
+  return {};
+}
+
+std::string BrandOfModel(std::string_view model) {
+  const auto words = Words(model);
+  const bool rtx = Has(words, "RTX");
+  if (Has(words, "Tesla")) return "tesla";
+  if (Has(words, "GeForce")) return rtx ? "geforcertx" : "geforce";
+  if (Has(words, "Quadro")) return rtx ? "quadrortx" : "quadro";
+  if (Has(words, "TITAN")) return rtx ? "titanrtx" : "titan";
+  if (Has(words, "NVIDIA")) return rtx ? "nvidiartx" : "nvidia";
+  return "unknown";
+}
+
+std::string CudaOfDriver(std::string_view version) {
+  const auto major = ParseInt(version.substr(0, version.find('.')));
+  if (!major.ok()) return {};
+  for (const DriverRelease& release : kReleases) {
+    if (*major >= release.least_major) return std::string(release.cuda);
+  }
+  return {};
 }
 
 }  // namespace tessera::runtime

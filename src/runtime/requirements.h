@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA_REQUIRE_*: an image's requirements on driver and GPU. Spaces in a value separate
 // alternatives; commas in an alternative separate conditions that must all hold: "cuda>=12.4
-// brand=tesla,driver>=470". Every GPU must satisfy every variable. Pure; any thread.
+// brand=tesla,driver>=470". Every GPU must satisfy every variable. Facts about a GPU and a driver
+// come only from their names, because a query to the driver would initialize the GPU, which takes
+// seconds. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -29,5 +31,17 @@ struct Facts {
 // FAILED_PRECONDITION names the unmet condition, the value found, and the remedy.
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const Facts& facts);
+
+// Compute capability of a model name as the driver prints it: "NVIDIA A100-SXM4-80GB" -> "8.0".
+// Empty if unknown.
+std::string ArchOfModel(std::string_view model);
+
+// The brand as NVIDIA_REQUIRE_* spells it: tesla, nvidia, quadro, quadrortx, nvidiartx,
+// geforce, geforcertx, titan, titanrtx; "unknown" otherwise.
+std::string BrandOfModel(std::string_view model);
+
+// The newest CUDA version that a driver supports: "550.54.15" -> "12.4". Empty for drivers older
+// than the table.
+std::string CudaOfDriver(std::string_view version);
 
 }  // namespace tessera::runtime

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/runtime/gpu_models.h"
-
 namespace tessera::runtime {
 namespace {
 

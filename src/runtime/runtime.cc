@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/runtime.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/strings.h"
 #include "src/runtime/command_line.h"
 #include "src/runtime/decision.h"
 #include "src/runtime/exec_process.h"
 #include "src/runtime/explain.h"
-#include "src/runtime/low_level.h"
 #include "src/runtime/options.h"
-#include "src/runtime/report.h"
+#include "src/runtime/program_search.h"
 #include "src/runtime/update_resources.h"
 #ifdef TESSERA_WITH_CONFIGURE
 #include "src/runtime/engine/configure.h"
@@ -28,6 +31,32 @@ std::string ConfigFile() {
   return path != nullptr && *path != '\0' ? path : std::string(names::kRuntimeConfigFile);
 }
 
+// Executes `path` with its name as argv[0], the other arguments and the environment. Returns only
+// on an error.
+Status ExecRuntime(const std::string& path, char** argv) {
+  argv[0] = const_cast<char*>(path.c_str());
+  ::execv(path.c_str(), argv);
+  return Status::FromErrno(path, errno);
+}
+
+// Appends a line to a log. Ignores errors.
+void AppendLog(const std::string& path, bool json, std::string_view level,
+               std::string_view message) {
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
+  if (!fd.valid()) return;
+  (void)WriteFd(fd.get(), LogLine(json, level, message, Rfc3339(SystemClock().WallNow()))).ok();
+}
+
+// Reports `status` to the engine, in the file of --log and on standard error, and returns the exit
+// code. containerd and CRI-O show the last error of that file in the pod's Events.
+int ReportFailure(const CommandLine& line, const Status& status, const std::string& own_log) {
+  const std::string message = "tessera-runtime: " + status.message();
+  if (line.log != nullptr) AppendLog(line.log, line.log_json, "error", message);
+  if (!own_log.empty()) AppendLog(own_log, false, "error", message);
+  (void)WriteFd(STDERR_FILENO, message + "\n").ok();
+  return InfoOf(status.code()).exit_code;
+}
+
 Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   ASSIGN_OR_RETURN(oci::ConfigDocument document,
                    oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
@@ -38,12 +67,12 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
   if (!decision.injection) {
-    if (decision.withheld.empty()) return Status::Ok();
-    RETURN_IF_ERROR(oci::WithholdGpus(decision.withheld, &document));
+    if (decision.denied.empty()) return Status::Ok();
+    RETURN_IF_ERROR(oci::DenyGpus(decision.denied, &document));
     return document.Save();
   }
   ASSIGN_OR_RETURN(const std::string how,
-                   oci::Inject(*decision.injection, *decision.placement, &document));
+                   oci::Inject(*decision.injection, *decision.target, &document));
   RETURN_IF_ERROR(document.Save());
   if (!options.log.empty()) {
     AppendLog(options.log, false, "info", fmt::format("{}; {}", decision.reason, how));
@@ -109,6 +138,35 @@ int RuntimeMain(int argc, char** argv) {
   const CommandLine line = ParseCommandLine(argc, argv);
   const Status status = Run(line, options, argc, argv);
   return ReportFailure(line, status, options.ok() ? options->log : std::string());
+}
+
+Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
+                                        const char* path_variable) {
+  std::string tried;
+  for (const std::string& name : names) {
+    tried += (tried.empty() ? "" : ", ") + name;
+    if (name.starts_with('/')) {
+      if (IsOtherProgram(name.c_str())) return name;
+      continue;
+    }
+    for (const std::string_view dirs :
+         {std::string_view(path_variable != nullptr ? path_variable : ""), kUsualDirs}) {
+      ProgramPath path;
+      if (FindProgram(dirs, name, path)) return std::string(path);
+    }
+  }
+  return Error(Code::kNotFound,
+               "no low-level runtime found: tried {} in PATH and {}; install runc or crun, or name "
+               "one in \"runtimes\" of the configuration",
+               tried, kUsualDirs);
+}
+
+std::string LogLine(bool json, std::string_view level, std::string_view message,
+                    std::string_view stamp) {
+  std::string quoted;
+  AppendJsonString(message, &quoted);
+  if (!json) return fmt::format("time=\"{}\" level={} msg={}\n", stamp, level, quoted);
+  return fmt::format("{{\"level\":\"{}\",\"msg\":{},\"time\":\"{}\"}}\n", level, quoted, stamp);
 }
 
 }  // namespace tessera::runtime

@@ -4,9 +4,26 @@
 // environment. Keeps no state. Threads: one.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/runtime/command_line.h"
+
 namespace tessera::runtime {
 
 // Returns only with the exit code of an error or of our own verbs (explain, configure).
 int RuntimeMain(int argc, char** argv);
+
+// The first of `names` that is an executable file and not this program. An absolute path is used as
+// it is; a name is searched in `path_variable` (PATH; may be null), then in kUsualDirs. NOT_FOUND
+// lists the names and directories.
+Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
+                                        const char* path_variable);
+
+// One line of the log that the engine reads, in runc's format; `stamp` is in RFC 3339.
+std::string LogLine(bool json, std::string_view level, std::string_view message,
+                    std::string_view stamp);
 
 }  // namespace tessera::runtime

@@ -9,21 +9,9 @@
 #include "src/scheduler/scheduler.h"
 
 namespace tessera::scheduler {
-namespace {
-
-Fd BlockSignals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&set, signal);
-  // Before any thread is created, because threads inherit the mask.
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-}
-
-}  // namespace
 
 int RunScheduler(SchedulerOptions options) {
-  const Fd signals = BlockSignals();
+  const Fd signals = BlockSignals({SIGTERM, SIGINT});
   EpollTaskRunner runner;
   net::IoThread io;
   Status status;

@@ -351,7 +351,7 @@ TEST_P(Container, ExplainHasHelpAndRefusesWhatItDoesNotKnow) {
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr("explain: unknown argument \"" + wrong[1] + "\""));
   }
-  EXPECT_THAT(RunOwn({"explain", "--bundle"}).err, HasSubstr("needs a folder"));
+  EXPECT_THAT(RunOwn({"explain", "--bundle"}).err, HasSubstr("needs a directory"));
 }
 
 }  // namespace

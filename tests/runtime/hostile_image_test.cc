@@ -132,7 +132,7 @@ TEST_P(HostileImage, WithoutATmpfsIsRefused) {
   AddMount("/dev", "bind", path("driver/dev"), {"rbind", "ro"});
   const SubprocessResult result = Run();
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err, HasSubstr("no place for the driver's files"));
+  EXPECT_THAT(result.err, HasSubstr("the driver's files cannot be mounted"));
 }
 
 TEST_P(HostileImage, TruncatedConfigIsRefusedWithFileAndOffset) {

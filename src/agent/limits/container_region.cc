@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "src/agent/pods/process_owner.h"
-#include "src/base/open_at2.h"
+#include "src/base/file.h"
 #include "src/base/strings.h"
 
 namespace tessera::agent {

@@ -4,7 +4,6 @@
 #include <map>
 #include <vector>
 
-#include "src/base/dns_name.h"
 #include "src/base/strings.h"
 #include "src/net/certificate.h"
 #include "src/scheduler/leader_endpoint.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of this room and of rooms above: a runner that can wait, raw sockets for misbehaving
-// peers, and test certificates. Threads: the test's.
+// For tests of src/net and of the rooms above it: a runner that can wait, raw sockets for
+// misbehaving peers, and test certificates. Threads: the test's.
 #pragma once
 
 #include <functional>

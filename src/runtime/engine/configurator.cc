@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <string>
 
 #include "src/base/log.h"
 #include "src/formats/json_patcher.h"
@@ -32,17 +34,17 @@ Configurator::Configurator(ConfigureOptions options, const HostRoot* host)
     : options_(std::move(options)), host_(*host), reloader_(options_.reload, host) {}
 
 Status Configurator::Lock() {
-  const std::string folder = DirName(options_.settings.config);
-  ASSIGN_OR_RETURN(const std::string real, host_.Resolve(folder));
+  const std::string dir = DirName(options_.settings.config);
+  ASSIGN_OR_RETURN(const std::string real, host_.Resolve(dir));
   lock_ = Fd(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // If the folder is missing there is no lock: of two runs only one succeeds in creating it.
-  if (!lock_.valid()) return errno == ENOENT ? Status::Ok() : Status::FromErrno(folder, errno);
+  // If the directory is missing there is no lock: of two runs only one succeeds in creating it.
+  if (!lock_.valid()) return errno == ENOENT ? Status::Ok() : Status::FromErrno(dir, errno);
   for (int i = 0; i < kLockAttempts; ++i) {
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status::Ok();
     ::poll(nullptr, 0, kLockPauseMs);
   }
   lock_.Reset();
-  return Error(Code::kUnavailable, "{} is being configured by another process", folder);
+  return Error(Code::kUnavailable, "{} is being configured by another process", dir);
 }
 
 Status Configurator::Load() {
@@ -97,7 +99,7 @@ ConfigTree Configurator::BaseTree() const {
 Status Configurator::SetTargets(const Plan& plan) {
   RETURN_IF_ERROR(SetTargetsToBase());
   next_ = Record{};
-  if (record_) next_->folders = record_->folders;
+  if (record_) next_->dirs = record_->dirs;
   for (const FilePlan& file : plan.files) {
     ASSIGN_OR_RETURN(const std::optional<FileState> base, BaseOf(file.path));
     std::optional<std::string> text;
@@ -179,12 +181,12 @@ Result<Outcome> Configurator::Configure() {
     next_->served_cri = (reloader_.before() && reloader_.before()->serves_cri) ||
                         (WasInterrupted() && record_->served_cri);
   }
-  const auto folders = host_.MakeParents(options_.settings.config);
-  RETURN_IF_ERROR(folders.status());
-  if (next_) next_->folders.insert(next_->folders.end(), folders->begin(), folders->end());
+  const auto dirs = host_.MakeParents(options_.settings.config);
+  RETURN_IF_ERROR(dirs.status());
+  if (next_) next_->dirs.insert(next_->dirs.end(), dirs->begin(), dirs->end());
   const Status valid = Validate(plan);
   if (!valid.ok()) {
-    RemoveFolders(*folders);
+    RemoveDirs(*dirs);
     return valid;
   }
   RETURN_IF_ERROR(Commit({settings.runtime_name, settings.set_as_default}));
@@ -280,7 +282,7 @@ Status Configurator::Commit(Expectation expectation) {
     for (const RecordedFile& file : next_->files) {
       const auto made = host_.MakeParents(file.path);
       if (!made.ok()) return RollBack(made.status(), false);
-      next_->folders.insert(next_->folders.end(), made->begin(), made->end());
+      next_->dirs.insert(next_->dirs.end(), made->begin(), made->end());
     }
     next_->pending = true;
     status = SaveRecord(host_, options_.settings.config, *next_);
@@ -303,7 +305,7 @@ Status Configurator::Commit(Expectation expectation) {
   }
   if (!record_) return Status::Ok();
   RETURN_IF_ERROR(RemoveRecord(host_, options_.settings.config, *record_));
-  RemoveFolders(record_->folders);
+  RemoveDirs(record_->dirs);
   return Status::Ok();
 }
 
@@ -321,7 +323,7 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
       status = FirstOf(status, SaveRecord(host_, options_.settings.config, *record_));
     } else if (next_) {
       const Status removed = RemoveRecord(host_, options_.settings.config, *next_);
-      if (removed.ok()) RemoveFolders(next_->folders);
+      if (removed.ok()) RemoveDirs(next_->dirs);
       status = FirstOf(status, removed);
     }
   }
@@ -341,7 +343,7 @@ Status Configurator::RestoreOriginals() {
     const Status serves = reloader_.ReloadAndCheck(expectation);
     RETURN_IF_ERROR(WriteAll(targets_));
     RETURN_IF_ERROR(RemoveRecord(host_, options_.settings.config, *record_));
-    RemoveFolders(record_->folders);
+    RemoveDirs(record_->dirs);
     return serves;
   };
   const Status taken = take();
@@ -358,11 +360,32 @@ Status Configurator::RestoreOriginals() {
       place, NameOf(options_.engine));
 }
 
-void Configurator::RemoveFolders(const std::vector<std::string>& folders) const {
-  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
-    // Folders that are in use by now are not empty and stay.
-    const auto real = host_.Resolve(*folder);
+void Configurator::RemoveDirs(const std::vector<std::string>& dirs) const {
+  for (auto dir = dirs.rbegin(); dir != dirs.rend(); ++dir) {
+    // Directories that are in use by now are not empty and stay.
+    const auto real = host_.Resolve(*dir);
     if (real.ok()) (void)!::rmdir(real->c_str());
+  }
+}
+
+void GuardEngine(const std::function<ConfigureOptions()>& options, const HostRoot* host) {
+  constexpr int kIntervalMs =
+      std::chrono::duration_cast<std::chrono::milliseconds>(kGuardInterval).count();
+  std::string problem;
+  for (;; ::poll(nullptr, 0, kIntervalMs)) {
+    const ConfigureOptions now = options();
+    const Status recovered = Configurator(now, host).Recover();
+    // A damaged record stays until an operator removes it: log it once.
+    if (recovered.message() == problem) continue;
+    problem = recovered.message();
+    if (recovered.ok()) continue;
+    Log(Severity::kError, problem);
+    if (recovered.code() != Code::kAborted) continue;
+    const bool serves = Reloader(now.reload, host).AwaitEngine();
+    Log(serves ? Severity::kInfo : Severity::kError,
+        fmt::format(
+            "{} {}", NameOf(now.engine),
+            serves ? "serves again" : "does not serve, although its original files are restored"));
   }
 }
 

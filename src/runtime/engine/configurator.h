@@ -5,13 +5,14 @@
 //   back up, validate, write, reload, check; on a failure, restore the files and reload again.
 // An interrupted run, even a killed one, leaves a pending record. The next run finishes it if the
 // engine serves, and restores the base if not. If the engine is down the kubelet may be unable to
-// start a next run; Recover then restores the base from another process (guard.h). A run whose
+// start a next run; Recover then restores the base from another process (GuardEngine). A run whose
 // target is already in place writes and reloads nothing.
 //
-// Does not install programs (install.h). Blocks. Threads: one; a lock on the configuration's folder
-// serializes runs.
+// Does not install programs (install.h). Blocks. Threads: one; a lock on the configuration's
+// directory serializes runs.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,7 +31,7 @@ struct ConfigureOptions {
   Engine engine = Engine::kContainerd;
   EngineSettings settings;
   ReloadOptions reload;
-  std::string validate_program;  // host path; empty: searched in the usual folders
+  std::string validate_program;  // host path; empty: searched in the usual directories
   bool dry_run = false;
 };
 
@@ -60,8 +61,7 @@ class Configurator {
   Status Lock();
   std::optional<Version> EngineVersion() const;
   Status Load();
-  // Loads the record and tells whether its run was interrupted. UNAVAILABLE: another run holds the
-  // lock.
+  // Loads the record. True if its run was interrupted. UNAVAILABLE: another run holds the lock.
   Result<bool> FindInterruptedRun();
   Result<std::optional<FileState>> BaseOf(const std::string& path) const;
   Result<std::optional<FileState>> RemoveOurEdits(const RecordedFile& file,
@@ -86,7 +86,7 @@ class Configurator {
   // Writes the base, because the engine has not served since an interrupted run. Never OK: ABORTED
   // if the base is in place and the engine serves.
   Status RestoreOriginals();
-  void RemoveFolders(const std::vector<std::string>& folders) const;
+  void RemoveDirs(const std::vector<std::string>& dirs) const;
 
   const ConfigureOptions options_;
   const HostRoot& host_;
@@ -98,5 +98,16 @@ class Configurator {
   States current_;
   Outcome outcome_;
 };
+
+// How often the record is read.
+inline constexpr Duration kGuardInterval = std::chrono::seconds(2);
+
+// Watches a run of Configurator from another container. The kubelet starts containers through the
+// engine, so it cannot start a next run while the engine stays down. If the container of the first
+// run was killed meanwhile, the guard restores the files. It does not finish an interrupted run:
+// the next run does that once the engine serves. Does not return. Calls `options` before each
+// check, because the engine's configuration names its socket. `host` must outlive the call.
+[[noreturn]] void GuardEngine(const std::function<ConfigureOptions()>& options,
+                              const HostRoot* host);
 
 }  // namespace tessera::engine

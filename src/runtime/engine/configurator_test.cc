@@ -146,7 +146,7 @@ class ConfiguratorTest : public ::testing::Test {
   std::string Text(const std::string& path) const {
     return ReadFile(dir_.path() + path).value_or("(no file)");
   }
-  // Every file and folder with its content.
+  // Every file and directory with its content.
   std::map<std::string, std::string> Everything(const std::string& below = "/etc") const {
     std::map<std::string, std::string> all;
     const auto names = ListDir(dir_.path() + below);
@@ -410,7 +410,7 @@ TEST_F(ConfiguratorTest, TwoRunsExcludeEachOther) {
 
 TEST_F(ConfiguratorTest, InvalidFilesAreRejectedAndNotChanged) {
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
-      {"is a folder", [&] { ASSERT_TRUE(MakeDirs(dir_.path() + kConfig).ok()); }},
+      {"is a directory", [&] { ASSERT_TRUE(MakeDirs(dir_.path() + kConfig).ok()); }},
       {"dangling", [&] { ASSERT_EQ(::symlink("/gone", (dir_.path() + kConfig).c_str()), 0); }},
       {"no comments", [&] { Put(kConfig, "{ // x\n}"); }},
       {"line 1", [&] { Put(kConfig, "{\"a\": \"\xFF\"}"); }},
@@ -452,7 +452,7 @@ TEST_F(ConfiguratorTest, FileThatIsAMountPointIsReported) {
     GTEST_SKIP() << "mounting needs root: " << std::strerror(errno);
   }
   const auto outcome = Configure(Docker());
-  EXPECT_THAT(outcome.status().message(), HasSubstr("mount its folder instead"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("mount its directory instead"));
   ::umount2(config.c_str(), MNT_DETACH);
   EXPECT_EQ(Text(kConfig), "{\"a\":1}");
 }

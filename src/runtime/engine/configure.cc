@@ -20,7 +20,6 @@
 #include "src/formats/toml.h"
 #include "src/oci/shared_tree.h"
 #include "src/runtime/engine/configurator.h"
-#include "src/runtime/engine/guard.h"
 #include "src/runtime/engine/install.h"
 
 namespace tessera::engine {
@@ -144,7 +143,7 @@ void AddOtherFlags(CLI::App* app, Flags* flags) {
          "so that a rollout does not restart the engines of all nodes at once")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  app->add_option("--host-root", flags->host_root, "Folder where the host's root is mounted");
+  app->add_option("--host-root", flags->host_root, "Directory where the host's root is mounted");
   app->add_flag("--install", flags->install, "First copy this program to --runtime-path");
   app->add_option("--runtime-config", flags->runtime_config, "The runtime's settings on the host")
       ->capture_default_str();
@@ -192,8 +191,8 @@ ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
   return options;
 }
 
-// The path must be absolute, because engines start it from their own folder. Only Docker looks up a
-// bare name, in dockerd's PATH.
+// The path must be absolute, because engines start it from their own directory. Only Docker looks
+// up a bare name, in dockerd's PATH.
 Status CheckRuntimePath(const Flags& flags) {
   const std::string& path = flags.runtime_path;
   const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
@@ -244,7 +243,7 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
   if (flags.runtime_path.starts_with('/') && !host.Exists(flags.runtime_path)) {
     return Error(
         Code::kFailedPrecondition,
-        "{} does not exist{}, so no container would start: use --install, or mount its folder",
+        "{} does not exist{}, so no container would start: use --install, or mount its directory",
         flags.runtime_path, host.IsMachine() ? "" : " below " + host.root());
   }
   if ((flags.install || flags.settings.Any()) && !flags.dry_run) {
@@ -255,7 +254,7 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
   return Status::Ok();
 }
 
-// The folder of the driver file trees; empty if the runtime makes none.
+// The directory of the driver file trees; empty if the runtime makes none.
 Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
   ASSIGN_OR_RETURN(const std::optional<FileState> state, host.Read(flags.runtime_config));
   if (!state) return std::string(names::kDriverTreeDir);

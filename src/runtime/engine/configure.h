@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera-runtime configure`: makes a container engine use the runtime, and undoes that. See
-// README.md of this folder. Threads: the program must have only one.
+// README.md of this directory. Threads: the program must have only one.
 #pragma once
 
 namespace tessera::engine {

@@ -5,14 +5,16 @@
 #include <glob.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 
 #include "src/base/file.h"
-#include "src/base/open_at2.h"
+#include "src/formats/json.h"
 
 namespace tessera::engine {
 namespace {
@@ -43,14 +45,59 @@ Status FillAndName(int fd, const FileState& state, const std::string& temporary,
   if (::fsync(fd) != 0) return Status::FromErrno("fsync", errno);
   if (::rename(temporary.c_str(), path.c_str()) == 0) return Status::Ok();
   if (errno == EBUSY) {
-    return Error(Code::kFailedPrecondition, "it is a mount point: mount its folder instead");
+    return Error(Code::kFailedPrecondition, "it is a mount point: mount its directory instead");
   }
   return Status::FromErrno("rename", errno);
 }
 
-void SyncFolder(const std::string& path) {
+void SyncDir(const std::string& path) {
   const Fd dir(::open(DirName(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.valid()) ::fsync(dir.get());
+}
+
+constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr std::array<std::string_view, 6> kDirs = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                                   "/usr/bin",        "/sbin",          "/bin"};
+
+// The child's report to the parent. JSON, because the program's output may contain any bytes.
+std::string Encode(const Result<SubprocessResult>& result) {
+  Json json = Json::MakeObject();
+  if (!result.ok()) {
+    json.Set("error", Json::String(result.status().message()));
+    json.Set("code", Json::Int(static_cast<int>(result.status().code())));
+    return json.Serialize();
+  }
+  json.Set("exit", Json::Int(result->exit_code));
+  json.Set("out", Json::String(result->out));
+  json.Set("err", Json::String(result->err));
+  return json.Serialize();
+}
+
+Result<SubprocessResult> Decode(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  if (const Json* error = json.Find("error")) {
+    ASSIGN_OR_RETURN(const int64_t code, json.IntAt("code"));
+    return Status(static_cast<Code>(code), error->string_value());
+  }
+  SubprocessResult result;
+  ASSIGN_OR_RETURN(const int64_t exit_code, json.IntAt("exit"));
+  result.exit_code = static_cast<int>(exit_code);
+  ASSIGN_OR_RETURN(result.out, json.StringAt("out"));
+  ASSIGN_OR_RETURN(result.err, json.StringAt("err"));
+  return result;
+}
+
+[[noreturn]] void RunInChild(const std::string& root, const std::vector<std::string>& argv,
+                             Duration deadline, int report) {
+  Result<SubprocessResult> result = SubprocessResult{};
+  if (::chroot(root.c_str()) != 0 || ::chdir("/") != 0) {
+    result = Status::FromErrno("chroot to " + root, errno);
+  } else {
+    ::setenv("PATH", kPath, 1);
+    result = RunProgram(argv, deadline);
+  }
+  const Status written = WriteFd(report, Encode(result));
+  ::_exit(written.ok() ? 0 : 1);
 }
 
 }  // namespace
@@ -63,15 +110,15 @@ Result<std::string> HostRoot::Resolve(const std::string& path) const {
   const Fd file = OpenInRoot(root_, path, O_PATH);
   if (file.valid()) return PathOfFd(file.get());
   if (errno != ENOENT) return Status::FromErrno(path, errno);
-  const Fd folder = OpenInRoot(root_, DirName(path), O_PATH | O_DIRECTORY);
-  if (!folder.valid() && errno == ENOENT) return Map(path);
-  if (!folder.valid()) return Status::FromErrno(path, errno);
+  const Fd dir = OpenInRoot(root_, DirName(path), O_PATH | O_DIRECTORY);
+  if (!dir.valid() && errno == ENOENT) return Map(path);
+  if (!dir.valid()) return Status::FromErrno(path, errno);
   struct stat info {};
   const std::string name = BaseName(path);
-  if (::fstatat(folder.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+  if (::fstatat(dir.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
     return Error(Code::kFailedPrecondition, "{} is a dangling symbolic link", path);
   }
-  ASSIGN_OR_RETURN(const std::string parent, PathOfFd(folder.get()));
+  ASSIGN_OR_RETURN(const std::string parent, PathOfFd(dir.get()));
   return JoinPath(parent, name);
 }
 
@@ -91,7 +138,7 @@ Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
   if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(path, errno);
   if (!S_ISREG(info.st_mode)) {
     return Error(Code::kFailedPrecondition, "{} is {}, not a regular file", path,
-                 S_ISDIR(info.st_mode) ? "a folder" : "a special file");
+                 S_ISDIR(info.st_mode) ? "a directory" : "a special file");
   }
   FileState state;
   auto text = ReadFd(fd.get(), kMaxConfig);
@@ -119,7 +166,7 @@ Status HostRoot::Write(const std::string& path, const FileState& state) const {
     ::unlink(temporary.c_str());
     return status.Annotate(path);
   }
-  SyncFolder(real);
+  SyncDir(real);
   return Status::Ok();
 }
 
@@ -129,18 +176,18 @@ Status HostRoot::Remove(const std::string& path) const {
   struct stat info {};
   if (::lstat(real.c_str(), &info) != 0 && errno == ENOENT) return Status::Ok();
   if (::unlink(real.c_str()) != 0 && errno != ENOENT) return Status::FromErrno(path, errno);
-  SyncFolder(real);
+  SyncDir(real);
   return Status::Ok();
 }
 
 Result<std::vector<std::string>> HostRoot::MakeParents(const std::string& path) const {
   std::vector<std::string> made;
   for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
-    const std::string folder = path.substr(0, end);
-    if (Exists(folder)) continue;
-    ASSIGN_OR_RETURN(const std::string real, Resolve(folder));
-    if (::mkdir(real.c_str(), 0755) != 0) return Status::FromErrno(folder, errno);
-    made.push_back(folder);
+    const std::string dir = path.substr(0, end);
+    if (Exists(dir)) continue;
+    ASSIGN_OR_RETURN(const std::string real, Resolve(dir));
+    if (::mkdir(real.c_str(), 0755) != 0) return Status::FromErrno(dir, errno);
+    made.push_back(dir);
   }
   return made;
 }
@@ -155,6 +202,34 @@ std::vector<std::string> HostRoot::Glob(const std::string& pattern) const {
   }
   ::globfree(&found);
   return paths;
+}
+
+std::string FindHostProgram(const HostRoot& host, std::string_view name) {
+  for (const std::string_view dir : kDirs) {
+    const std::string path = JoinPath(dir, name);
+    const auto real = host.Resolve(path);
+    if (real.ok() && ::access(real->c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+Result<SubprocessResult> RunOnHost(const HostRoot& host, const std::vector<std::string>& argv,
+                                   Duration deadline) {
+  if (host.IsMachine()) return RunProgram(argv, deadline);
+  std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::FromErrno("pipe", errno);
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return Status::FromErrno("fork", errno);
+  if (child == 0) RunInChild(host.root(), argv, deadline, write_end.get());
+  write_end.Reset();
+  const auto report = ReadFd(read_end.get());
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  RETURN_IF_ERROR(report.status());
+  return Decode(*report).Annotate(argv[0]);
 }
 
 }  // namespace tessera::engine

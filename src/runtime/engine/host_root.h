@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Access to a host's files, from the host itself or from a container that mounts its root, or parts
-// of it, below a folder. Paths are host paths; symbolic links resolve as on the host and never lead
-// out of the root. Threads: one.
+// of it, below a directory. Paths are host paths; symbolic links resolve as on the host and never
+// lead out of the root. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/subprocess.h"
 
 namespace tessera::engine {
 
@@ -45,10 +47,11 @@ class HostRoot {
   // RESOURCE_EXHAUSTED: larger than 4 MiB.
   Result<std::optional<FileState>> Read(const std::string& path) const;
   // Replaces the file atomically: readers, also after a crash, see either the old or the new file.
-  // If `path` is a link, its target is replaced. The folder must exist.
+  // If `path` is a link, its target is replaced. The directory must exist.
   Status Write(const std::string& path, const FileState& state) const;
   Status Remove(const std::string& path) const;
-  // Creates the folders above `path`. Returns the folders that were missing, outermost first.
+  // Creates the directories above `path`. Returns the directories that were missing, outermost
+  // first.
   Result<std::vector<std::string>> MakeParents(const std::string& path) const;
   // Host paths that match a glob pattern, sorted.
   std::vector<std::string> Glob(const std::string& pattern) const;
@@ -56,5 +59,12 @@ class HostRoot {
  private:
   std::string root_;
 };
+
+// The host path of a program from the usual directories, or empty.
+std::string FindHostProgram(const HostRoot& host, std::string_view name);
+
+// Like RunProgram. PERMISSION_DENIED: the process lacks the right to chroot.
+Result<SubprocessResult> RunOnHost(const HostRoot& host, const std::vector<std::string>& argv,
+                                   Duration deadline);
 
 }  // namespace tessera::engine

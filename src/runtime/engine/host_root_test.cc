@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "src/base/file.h"
-#include "src/runtime/engine/host_program.h"
 #include "src/runtime/engine/install.h"
 
 namespace tessera::engine {
@@ -60,8 +59,8 @@ TEST_F(HostRootTest, DanglingLinkIsNamed) {
   EXPECT_THAT(state.status().message(), HasSubstr("dangling"));
 }
 
-TEST_F(HostRootTest, RejectsFoldersAndSpecialFiles) {
-  EXPECT_THAT(host_.Read("/etc/real").status().message(), HasSubstr("is a folder"));
+TEST_F(HostRootTest, RejectsDirsAndSpecialFiles) {
+  EXPECT_THAT(host_.Read("/etc/real").status().message(), HasSubstr("is a directory"));
   ASSERT_EQ(::mkfifo((dir_.path() + "/etc/pipe").c_str(), 0600), 0);
   EXPECT_EQ(host_.Read("/etc/pipe").status().code(), Code::kFailedPrecondition);
 }

@@ -16,8 +16,8 @@ namespace tessera::engine {
 // false if `to` is already equal.
 Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to);
 
-// Copies the limiter's libraries, which are in ../lib of each program's folder. Returns false also
-// if `from` was installed without them.
+// Copies the limiter's libraries, which are in ../lib of each program's directory. Returns false
+// also if `from` was installed without them.
 Result<bool> InstallLibraries(const HostRoot& host, const std::string& from, const std::string& to);
 
 // Settings of the runtime from flags; nullopt: flag not given.

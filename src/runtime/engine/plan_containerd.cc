@@ -320,7 +320,7 @@ class ContainerdPlanner {
                  after.back().path, settings_.drop_in);
   }
 
-  // An import pattern that matches the drop-in lists it among the files of its folder, by name.
+  // An import pattern that matches the drop-in lists it among the files of its directory, by name.
   void SortAsImported(std::vector<ConfigFile>* files) const {
     if (!imports_drop_in_ || files->back().path != settings_.drop_in) return;
     ConfigFile drop_in = std::move(files->back());

@@ -87,8 +87,8 @@ Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree) {
                  "CRI-O is configured by a drop-in: --drop-in-config is empty");
   }
   std::vector<std::string> paths = {settings.config};
-  const std::string folder = settings.drop_in.substr(0, settings.drop_in.rfind('/'));
-  for (const std::string& path : tree.glob(folder + "/*")) {
+  const std::string dir = settings.drop_in.substr(0, settings.drop_in.rfind('/'));
+  for (const std::string& path : tree.glob(dir + "/*")) {
     if (path != settings.drop_in) paths.push_back(path);
   }
   for (const std::string& path : paths) {

@@ -146,7 +146,7 @@ pod_annotations = []
 SystemdCgroup = true
 BinaryName = "/opt/tessera/bin/tessera-runtime"
 )");
-  // Version 2.2 imports the folder by default.
+  // Version 2.2 imports the directory by default.
   EXPECT_EQ(after->at(kMain), kKubeadmV2);
 }
 

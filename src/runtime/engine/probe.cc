@@ -12,6 +12,7 @@
 
 #include "src/base/file.h"
 #include "src/formats/json.h"
+#include "src/formats/wire_reader.h"
 
 namespace tessera::engine {
 namespace {
@@ -31,6 +32,7 @@ class Connection {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     fmt::format_to_n(address.sun_path, sizeof address.sun_path - 1, "/proc/self/fd/{}", file.get());
+    // SO_PEERCRED would name the process that called listen(2), which may be systemd.
     const int on = 1;
     ::setsockopt(connection.fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
     // connect blocks while the backlog of a hung server is full.
@@ -212,30 +214,14 @@ class UnaryCall {
   bool done_ = false;
 };
 
-// The length-delimited fields with that number. Stops at the first byte that it cannot parse.
-std::vector<std::string> Fields(std::string_view message, uint64_t field_number) {
+// The fields with that number, up to the first byte that is not protobuf.
+std::vector<std::string> Fields(std::string_view message, uint32_t field_number) {
   std::vector<std::string> found;
-  const auto varint = [&]() -> std::optional<uint64_t> {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !message.empty(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(message.front());
-      message.remove_prefix(1);
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    return std::nullopt;
-  };
-  while (!message.empty()) {
-    const auto tag = varint();
-    if (!tag) break;
-    if ((*tag & 7) == 0) {
-      if (!varint()) break;
-      continue;
-    }
-    const auto size = (*tag & 7) == 2 ? varint() : std::nullopt;
-    if (!size || *size > message.size()) break;
-    if (*tag >> 3 == field_number) found.emplace_back(message.substr(0, *size));
-    message.remove_prefix(*size);
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() != field_number) continue;
+    const std::string_view bytes = reader.Bytes();
+    if (reader.status().ok()) found.emplace_back(bytes);
   }
   return found;
 }

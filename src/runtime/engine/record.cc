@@ -68,9 +68,9 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   if (json.Find("servedCri") != nullptr) {
     ASSIGN_OR_RETURN(record.served_cri, json.BoolAt("servedCri"));
   }
-  if (const Json* folders = json.Find("folders"); folders != nullptr && folders->is_array()) {
-    for (const Json& folder : folders->items()) {
-      if (folder.is_string()) record.folders.push_back(folder.string_value());
+  if (const Json* dirs = json.Find("folders"); dirs != nullptr && dirs->is_array()) {
+    for (const Json& dir : dirs->items()) {
+      if (dir.is_string()) record.dirs.push_back(dir.string_value());
     }
   }
   const Json* files = json.Find("files");
@@ -93,7 +93,7 @@ const RecordedFile* Record::Find(const std::string& path) const {
 std::string RecordPath(const std::string& config) { return config + ".tessera-record"; }
 
 std::string BackupPath(const std::string& config, const std::string& file) {
-  // In the main file's folder, because CRI-O reads every file of its drop-in folder.
+  // In the main file's directory, because CRI-O reads every file of its drop-in directory.
   return JoinPath(DirName(config), BaseName(file) + ".tessera-backup");
 }
 
@@ -125,7 +125,7 @@ Status SaveRecord(const HostRoot& host, const std::string& config, const Record&
                                                        record.engine_version->minor)));
   }
   json.Set("servedCri", Json::Bool(record.served_cri));
-  json.Set("folders", Json::Strings(record.folders));
+  json.Set("folders", Json::Strings(record.dirs));
   json.Set("files", std::move(files));
   FileState state;
   state.text = json.Pretty() + "\n";

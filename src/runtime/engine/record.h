@@ -2,7 +2,7 @@
 // The record of the changes to an engine's files, kept beside the main file as
 // <config>.tessera-record. With it a later run restores the original bytes or, if the file has
 // changed since, removes only our keys. The original files are <name>.tessera-backup in the same
-// folder, where operators find them too. Threads: one.
+// directory, where operators find them too. Threads: one.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ struct Record {
   // interrupted in between, the next run finishes it.
   bool pending = false;
   std::vector<RecordedFile> files;
-  std::vector<std::string> folders;  // created by us, outermost first
+  std::vector<std::string> dirs;  // created by us, outermost first
   // Lets the next run plan for the same version if the engine does not answer.
   std::optional<Version> engine_version;
   // Whether the engine served the kubelet's interface before the change; if so, it must serve it

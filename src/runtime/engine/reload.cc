@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "src/base/file.h"
-#include "src/runtime/engine/host_program.h"
+#include "src/runtime/engine/host_root.h"
 
 namespace tessera::engine {
 namespace {
@@ -77,7 +77,7 @@ Status Reloader::Prepare() {
   }
   if (!answer.ok()) {
     return Error(Code::kFailedPrecondition,
-                 "{} does not answer on {}: {}: check that the socket's folder is mounted and "
+                 "{} does not answer on {}: {}: check that the socket's directory is mounted and "
                  "--socket is right",
                  NameOf(options_.engine), options_.socket, answer.status().message());
   }
@@ -118,6 +118,7 @@ Status Reloader::PrepareSignal() {
 }
 
 bool Reloader::UnitIsActive() const {
+  // The directory exists only if systemd is the init system (sd_booted(3)).
   if (!host_.Exists("/run/systemd/system")) return false;
   const std::string systemctl = FindHostProgram(host_, "systemctl");
   if (systemctl.empty()) return false;
@@ -155,6 +156,7 @@ Status Reloader::Signal() {
   RETURN_IF_ERROR(answer.status());
   if (answer->pid <= 1)
     return Error(Code::kFailedPrecondition, "the engine's process is not visible");
+  // A pidfd refers to this process even if its pid is reused after its end.
   const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, answer->pid, 0)));
   if (!pidfd.valid()) return Status::FromErrno("pidfd_open", errno);
   const bool ends = ExitsOnReload();

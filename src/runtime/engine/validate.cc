@@ -10,32 +10,32 @@
 #include "src/base/strings.h"
 #include "src/formats/toml.h"
 #include "src/formats/toml_patcher.h"
-#include "src/runtime/engine/host_program.h"
+#include "src/runtime/engine/host_root.h"
 
 namespace tessera::engine {
 namespace {
 
 using Files = std::map<std::string, std::optional<std::string>>;
 
-// A folder beside the configuration; the destructor removes it.
+// A directory beside the configuration; the destructor removes it.
 class ValidationDir {
  public:
   ValidationDir(const HostRoot* host, const std::string& config)
-      : host_(*host), folder_(JoinPath(DirName(config), ".tessera-check")) {}
+      : host_(*host), dir_(JoinPath(DirName(config), ".tessera-check")) {}
   ~ValidationDir() {
     for (const std::string& path : paths_) (void)!::unlink(path.c_str());
-    for (const std::string& path : folders_) (void)!::rmdir(path.c_str());
+    for (const std::string& path : dirs_) (void)!::rmdir(path.c_str());
   }
   ValidationDir(const ValidationDir&) = delete;
   ValidationDir& operator=(const ValidationDir&) = delete;
 
   // Returns the host path of the copy.
   Result<std::string> Add(const std::string& name, const std::string& text) {
-    const std::string path = JoinPath(folder_, name);
+    const std::string path = JoinPath(dir_, name);
     ASSIGN_OR_RETURN(const std::vector<std::string> made, host_.MakeParents(path));
-    for (const std::string& folder : made) {
-      ASSIGN_OR_RETURN(std::string real, host_.Resolve(folder));
-      folders_.insert(folders_.begin(), std::move(real));
+    for (const std::string& dir : made) {
+      ASSIGN_OR_RETURN(std::string real, host_.Resolve(dir));
+      dirs_.insert(dirs_.begin(), std::move(real));
     }
     FileState state;
     state.text = text;
@@ -45,13 +45,13 @@ class ValidationDir {
     paths_.push_back(std::move(real));
     return path;
   }
-  std::string PathOf(const std::string& name) const { return JoinPath(folder_, name); }
+  std::string PathOf(const std::string& name) const { return JoinPath(dir_, name); }
 
  private:
   const HostRoot& host_;
-  const std::string folder_;
+  const std::string dir_;
   std::vector<std::string> paths_;
-  std::vector<std::string> folders_;
+  std::vector<std::string> dirs_;
 };
 
 std::string LastLines(const std::string& text) {
@@ -139,14 +139,15 @@ Status ValidateDocker(const std::string& program, const HostRoot& host,
 Status ValidateCrio(const std::string& program, const HostRoot& host,
                     const EngineSettings& settings, const Files& files, Duration deadline) {
   ValidationDir dir(&host, settings.config);
-  const std::string folder = DirName(settings.drop_in);
-  for (const std::string& path : host.Glob(folder + "/*")) {
+  const std::string drop_in_dir = DirName(settings.drop_in);
+  for (const std::string& path : host.Glob(drop_in_dir + "/*")) {
     if (files.contains(path)) continue;
     ASSIGN_OR_RETURN(const std::optional<FileState> other, host.Read(path));
     if (other) RETURN_IF_ERROR(dir.Add(BaseName(path), other->text).status());
   }
   for (const auto& [path, text] : files) {
-    if (text && DirName(path) == folder) RETURN_IF_ERROR(dir.Add(BaseName(path), *text).status());
+    if (text && DirName(path) == drop_in_dir)
+      RETURN_IF_ERROR(dir.Add(BaseName(path), *text).status());
   }
   return RunValidator(
              host, {program, "--config", settings.config, "--config-dir", dir.PathOf(""), "config"},

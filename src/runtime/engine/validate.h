@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lets the engine's own program validate a configuration before it is written: in a temporary copy
-// below the main file's folder. Threads: one.
+// below the main file's directory. Threads: one.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@ struct Validation {
 };
 
 // `files` maps each path to its new text; nullopt removes the file. `program` is a host path; if
-// empty, the usual folders are searched. INVALID_ARGUMENT: the engine rejects the files, with its
-// message; FAILED_PRECONDITION: it accepts them but would not know the runtime.
+// empty, the usual directories are searched. INVALID_ARGUMENT: the engine rejects the files, with
+// its message; FAILED_PRECONDITION: it accepts them but would not know the runtime.
 Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
                                     const EngineSettings& settings, const Plan& plan,
                                     const std::map<std::string, std::optional<std::string>>& files,
