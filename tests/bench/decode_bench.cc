@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What it costs to take a list of pods in: the same 20,000 pods as JSON and as protobuf, in pages
 // of 500, decoded into what placement needs and kept in a map as an informer does. Each encoding
-// runs in a process of its own, so that the memory is its own.
+// runs in a process of its own, so that the memory is its own. Then it decodes the annotations of a
+// node with 8 GPUs and of a pod, in one pass and as JSON documents.
 //   decode_bench [pods, 20000]
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "src/base/file.h"
+#include "src/device/assignment.h"
+#include "src/device/node_annotation.h"
 #include "src/kube/informer.h"
 #include "src/kube/objects.h"
 #include "src/kube/testing/samples.h"
@@ -75,6 +78,48 @@ void Measure(Encoding encoding, int pods) {
               MemoryMiB() - before);
 }
 
+// Microseconds for one call of `decode`.
+template <typename Decode>
+double Microseconds(const Decode& decode) {
+  constexpr int kCalls = 2000;
+  const auto start = Clock::now();
+  for (int i = 0; i < kCalls; ++i) TESSERA_CHECK(decode().ok());
+  return std::chrono::duration<double>(Clock::now() - start).count() * 1e6 / kCalls;
+}
+
+// `text` with a member of a later version, which only the document's reader accepts.
+std::string WithUnknownMember(std::string text) {
+  return text.insert(text.size() - 1, ",\"later\":1");
+}
+
+// Annotations as our encoders write them (device/plain_json.h), and as documents.
+void MeasureAnnotations() {
+  device::NodeInventory node{.driver_version = "550.163.01", .cuda_version = 12040};
+  for (int i = 0; i < 8; ++i) {
+    node.gpus.push_back({.uuid = fmt::format("GPU-f1e2d3c4-0000-4444-8888-{:012}", i),
+                         .index = i,
+                         .minor = i,
+                         .model = "NVIDIA A100-SXM4-80GB",
+                         .memory = GiB(80),
+                         .pci_bus_id = fmt::format("0000:{:02x}:00.0", i + 1),
+                         .numa_node = i / 4,
+                         .compute_capability = device::ComputeCapability{8, 0}});
+  }
+  node.links = device::LinkMatrix(8);
+  const std::string inventory = device::EncodeNodeInventory(node).value();
+  const std::string assignment =
+      device::EncodeAssignment({{{"main", {{node.gpus[0].uuid, kWholeGpu, GiB(80)}}}}}).value();
+  const auto print = [](const char* name, const std::string& text, const auto& decode) {
+    const std::string other = WithUnknownMember(text);
+    const double plain = Microseconds([&] { return decode(text); });
+    const double document = Microseconds([&] { return decode(other); });
+    std::printf("%-22s %8.2f us, as a document %8.2f us: %.1f times\n", name, plain, document,
+                document / plain);
+  };
+  print("tessera.dev/devices", inventory, device::DecodeNodeInventory);
+  print("tessera.dev/assignment", assignment, device::DecodeAssignment);
+}
+
 int Main(int argc, char** argv) {
   const int pods = argc > 1 ? std::atoi(argv[1]) : 20000;
   if (pods < kPage) {
@@ -93,6 +138,7 @@ int Main(int argc, char** argv) {
     int status = 0;
     if (child < 0 || ::waitpid(child, &status, 0) < 0 || status != 0) return 1;
   }
+  MeasureAnnotations();
   return 0;
 }
 
