@@ -16,8 +16,6 @@
 #include "src/agent/metrics.h"
 #include "src/agent/node/device_nodes.h"
 #include "src/agent/node/engine_watch.h"
-#include "src/agent/node/kernel_module.h"
-#include "src/agent/node/kube_node_api.h"
 #include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_publisher.h"
 #include "src/agent/plugins.h"
@@ -51,8 +49,8 @@ std::string ReleaseFile(const AgentOptions& options) {
   return JoinPath(DirName(options.grant_socket), names::kDriverReleaseFile);
 }
 
-// The folders of the engine's configuration, with its drop-ins.
-std::vector<std::string_view> EngineFolders(std::string_view engine) {
+// The directories of the engine's configuration, with its drop-ins.
+std::vector<std::string_view> EngineDirs(std::string_view engine) {
   if (engine == "docker") return {"/etc/docker"};
   if (engine == "crio") return {"/etc/crio", "/etc/crio/crio.conf.d"};
   return {"/etc/containerd", "/etc/containerd/conf.d"};
@@ -213,20 +211,20 @@ Status Agent::Impl::StartGrants() {
   grants.service.node_name = options_.node_name;
   grants.service.limits_dir = options_.limits_dir;
   grants.service.limits_fail_open = options_.limits_fail_open;
-  grants.limits_stop_bypass = options_.limits_stop_bypass;
+  grants.kill_on_bypass_namespaces = options_.limits_stop_bypass;
   grants.service.gpu_mem_unit = options_.gpu_mem_unit;
   grants.service.admission_order = &admission_order_;
   grants.service.metrics = &metrics_.grants;
   grants.state_dir = options_.state_dir;
   grants.socket = options_.grant_socket;
   grants.pod_resources_socket = options_.pod_resources_socket;
-  grants.uid = ::geteuid();
+  grants.socket_client_uid = ::geteuid();
   if (!options_.node_name.empty()) {
     const std::string kubelet =
         options_.kubelet_socket.empty()
             ? ""
             : JoinPath(DirName(options_.kubelet_socket), names::kKubeletCheckpoint);
-    grants.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
+    grants.minors_of_other_plugins = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
     if (options_.binding == BindingMode::kLate)
       grants.service.on_unredeemed = OnMain(&Impl::OnUnredeemed);
@@ -295,7 +293,7 @@ Status Agent::Impl::StartExporter() {
   exporter.hostname = options_.node_name.empty() ? HostName() : options_.node_name;
   exporter.style = options_.metric_labels;
   exporter.interval = options_.collect_interval;
-  exporter.knows_xids = options_.xids.watches_any();
+  exporter.exports_xids = options_.xids.watches_any();
   exporter.xid_window = options_.xid_window;
   Exporter::Sources sources;
   sources.loader = MakeLoader();
@@ -489,8 +487,8 @@ void Agent::Impl::StartEngineWatch() {
   watch.command = {JoinPath(options_.engine_host_root, names::kRuntimeBinary), "configure",
                    "--engine=" + options_.engine, "--host-root=" + options_.engine_host_root,
                    "--set-as-default"};
-  for (const std::string_view folder : EngineFolders(options_.engine)) {
-    watch.folders.push_back(JoinPath(options_.engine_host_root, folder));
+  for (const std::string_view dir : EngineDirs(options_.engine)) {
+    watch.dirs.push_back(JoinPath(options_.engine_host_root, dir));
   }
   watch.repair = options_.repair_engine;
   engine_watch_ =
@@ -518,7 +516,7 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   // The installer skips nodes without GPUs.
   if (!snapshot->gpus.empty() && engine_watch_ == nullptr) StartEngineWatch();
   if (plugins_) plugins_->SetDevices(set);
-  if (grants_) grants_->OnDevices();
+  if (grants_) grants_->OnInventoryChanged();
   Publish();
   // Changed GPUs have other device nodes, and a returning driver may wait for them.
   if (options_.create_device_nodes) {

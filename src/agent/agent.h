@@ -2,8 +2,8 @@
 // The whole node agent: inventory, device plugins, registration, grants, device nodes, the Node
 // object, metrics. It connects its parts and decides nothing itself.
 //
-// Threads: the runner's thread owns everything but the grants, which have a runner of their own
-// ("grants") because they wait for the disk. The two exchange immutable device sets.
+// Threads: the runner's thread owns everything except the grants. They have their own runner
+// ("grants"), because they wait for the disk. The two exchange immutable device sets.
 #pragma once
 
 #include <memory>
@@ -31,31 +31,34 @@ struct AgentOptions {
 
   std::string driver_root = "/";
   std::string driver_root_ctr_path;  // "": driver_root
-  std::string dev_root;              // "": driver_root where that has a dev folder, else "/"
-  std::string dev_root_ctr_path;  // "": driver_root_ctr_path where the roots are one, else dev_root
+  std::string dev_root;              // "": driver_root if it has a dev directory, else "/"
+  std::string
+      dev_root_ctr_path;  // "": driver_root_ctr_path if dev_root equals driver_root, else dev_root
 
   std::string kubelet_socket;  // "": do not register
   std::string pod_resources_socket;
   std::string state_dir;
   std::string grant_socket;
-  std::string limits_dir;  // for the limits of containers; "": no container is limited
+  std::string limits_dir;  // directory of the containers' limits; "": no container is limited
   std::set<std::string> limits_fail_open;    // namespaces, or "*" (container_limits.h)
   std::set<std::string> limits_stop_bypass;  // the same (limits/container_usage.h)
   std::string metrics_address;               // "": no HTTP
   std::string collectors;  // file of dcgm-exporter's counters (exporter/counters.h); "": built in
-  Duration collect_interval = std::chrono::seconds(1);  // of dcgm-exporter's metrics; 0: none
-  LabelStyle metric_labels;                             // of dcgm-exporter's metrics
-  Duration xid_window = std::chrono::minutes(5);        // of DCGM_EXP_XID_ERRORS_COUNT
-  std::string manager_address;                          // of gpu-manager's page; "": none
-  std::string manager_checkpoint;                       // file that gpu-manager left; "": none
-  std::string node_name;                                // "": do not write the node
-  std::string kubeconfig;                               // "": the pod's service account
-  std::string machine_type_file = "/sys/class/dmi/id/product_name";  // for nvidia.com/gpu.machine
+  Duration collect_interval =
+      std::chrono::seconds(1);                    // for dcgm-exporter's metrics; 0: no metrics
+  LabelStyle metric_labels;                       // for dcgm-exporter's metrics
+  Duration xid_window = std::chrono::minutes(5);  // for DCGM_EXP_XID_ERRORS_COUNT
+  std::string manager_address;                    // address of gpu-manager's pages; "": not served
+  std::string manager_checkpoint;                 // file that gpu-manager left; "": none
+  std::string node_name;                          // "": do not write the node
+  std::string kubeconfig;                         // "": the pod's service account
+  std::string machine_type_file =
+      "/sys/class/dmi/id/product_name";  // source of nvidia.com/gpu.machine
 
   std::string engine;                  // the container engine to watch; "": none
-  std::string engine_host_root = "/";  // root of its files
+  std::string engine_host_root = "/";  // root of the engine's files
   bool repair_engine = false;
-  // How long the GPUs of a pod that is gone wait for its processes before they are withheld.
+  // How long the GPUs of a deleted pod wait for its processes before they are withheld.
   Duration release_timeout = std::chrono::seconds(30);
   gpu::XidPolicy xids;
 };
@@ -65,17 +68,18 @@ Status CompleteOptions(AgentOptions* options);
 
 class Agent {
  public:
-  // Options as CompleteOptions left them. Runner and io outlive the agent.
+  // `options` are from CompleteOptions. `runner` and `io` must outlive the agent.
   Agent(TaskRunner* runner, net::IoThread* io, AgentOptions options);
-  // Leaves the kubelet: the resource becomes unavailable at once, running pods continue.
+  // Closes the kubelet's streams: the resource becomes unavailable at once, and running pods
+  // continue.
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // Fails if waiting does not help: no state folder, a port that is taken. Driver, kubelet and API
-  // server may come later.
+  // Fails if a retry would not help: the state directory is unusable, or a port is in use. Driver,
+  // kubelet and API server may appear later.
   Status Start();
-  // Reads all GPUs now.
+  // Polls all GPUs now.
   void Refresh();
 
  private:
@@ -83,8 +87,7 @@ class Agent {
   std::unique_ptr<Impl> impl_;
 };
 
-// Runs an agent on a runner of its own until SIGTERM or SIGINT; SIGHUP refreshes. Returns the exit
-// code.
+// Runs an agent until SIGTERM, SIGINT or SIGQUIT; SIGHUP calls Refresh. Returns the exit code.
 int RunAgent(AgentOptions options);
 
 }  // namespace tessera::agent

@@ -42,7 +42,7 @@ GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* pr
                             OtherPluginGrants* other_plugin_grants) {
   GrantOptions service = options.service;
   service.other_plugin_grants = other_plugin_grants;
-  service.here_since = FirstStart(options.state_dir);
+  service.agent_installed_at = FirstStart(options.state_dir);
   if (options.nvml != nullptr) service.release.processes = processes;
   return service;
 }
@@ -67,7 +67,7 @@ std::string ContainerIdOf(const Pods* pods, const ContainerRef& holder) {
 ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pods* pods) {
   return {.limits_dir = options.service.limits_dir,
           .find = {.proc_root = options.proc_root},
-          .stop_bypass = options.limits_stop_bypass,
+          .stop_bypass = options.kill_on_bypass_namespaces,
           .has_ended = [pods](const ContainerRef& holder) { return HasEnded(pods, holder); },
           .container_id_of = [pods](const auto& holder) { return ContainerIdOf(pods, holder); }};
 }
@@ -85,7 +85,7 @@ struct GrantsThread::State {
         caller(&grants->runner_),
         gpu_processes(&grants->runner_, grants->options_.nvml, &caller),
         processes(grants->options_.proc_root, &gpu_processes, &caller),
-        take_over(grants->options_.given_before, &ledger),
+        take_over(grants->options_.minors_of_other_plugins, &ledger),
         service(&grants->runner_, ServiceOptions(grants->options_, &processes, &take_over),
                 grants->devices_, grants->signer_, &ledger, &kubelet, pods.get(),
                 grants->options_.on_usage_changed),
@@ -100,7 +100,7 @@ struct GrantsThread::State {
                .on_event = [this](const ContainerRef& holder,
                                   const PodEvent& event) { RecordEvent(holder, event); }}),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
-        server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
+        server(&grants->runner_, {.uid = grants->options_.socket_client_uid}, grants->metrics_,
                [this](const grant::GrantRequest& request, GrantServer::Reply reply) {
                  service.Handle(request, std::move(reply));
                }),
@@ -204,9 +204,9 @@ void GrantsThread::Check(const std::string& resource, const std::vector<std::str
   });
 }
 
-void GrantsThread::OnDevices() {
+void GrantsThread::OnInventoryChanged() {
   runner_.Post([this] {
-    if (state_ != nullptr) state_->service.OnDevices();
+    if (state_ != nullptr) state_->service.OnInventoryChanged();
   });
 }
 
@@ -264,7 +264,7 @@ Status GrantsThread::MakeState() {
   if (recovery.torn_bytes > 0 || recovery.damaged_bytes > 0) metrics_->journal_repairs.Add();
   if (recovery.damaged_bytes > 0 || state_->skipped > 0) {
     Log(Severity::kError, "the journal of grants was damaged; what could be read is in force",
-        {{"folder", options_.state_dir},
+        {{"directory", options_.state_dir},
          {"damage", recovery.damage},
          {"records_skipped", state_->skipped},
          {"bytes_skipped", recovery.damaged_bytes}});

@@ -23,20 +23,19 @@ namespace tessera::agent {
 
 struct GrantsThreadOptions {
   GrantOptions service;
-  device::GivenMinors given_before;  // to containers by other device plugins
+  device::AllocatedMinors minors_of_other_plugins;  // that they allocated to containers
   std::string state_dir;
   std::string socket;
   std::string pod_resources_socket;
-  uid_t uid = 0;  // of clients of the socket
+  uid_t socket_client_uid = 0;
   // Lists the processes on GPUs; null: GPUs are released without checking processes (tests).
   std::shared_ptr<gpu::NvmlLoader> nvml;
   std::string proc_root = "/proc";
   // Makes the access to pods on the grants' thread; null: all pods are unknown.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
-  NamespaceSet limits_stop_bypass;                // as of ContainerUsage
-  // Called with the use of containers with a share once a second while there are any; on the
-  // grants' thread.
+  NamespaceSet kill_on_bypass_namespaces;         // see ContainerUsage
+  // Called on the grants' thread once a second while containers have shares, with their use.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
 
@@ -46,26 +45,26 @@ class GrantsThread final : public KubeletGrants {
   static constexpr std::string_view kPodsName = "pods.journal";
   static constexpr std::string_view kKeyName = "token.key";
 
-  // All outlive it.
+  // The arguments must outlive the object.
   GrantsThread(GrantsThreadOptions options, const DeviceSetHolder* devices,
                const grant::TokenSigner* signer, GrantMetrics* metrics);
   ~GrantsThread() override;
   GrantsThread(const GrantsThread&) = delete;
   GrantsThread& operator=(const GrantsThread&) = delete;
 
-  // Serves when it returns OK. Errors: state folder, socket.
+  // After OK the socket is served. Errors: the state directory or the socket cannot be used.
   Status Start();
   void Allocate(const std::string& resource, const std::vector<std::string>& ids,
                 std::function<void(Result<grant::Grant>)> done) override;
   void Check(const std::string& resource, const std::vector<std::string>& ids,
              std::function<void(Status)> done) override;
-  // To be called when the inventory has changed. Any thread.
-  void OnDevices();
-  // The driver may be gone; see ProcessReader. Any thread.
+  // Call when the inventory has changed. Any thread.
+  void OnInventoryChanged();
+  // Call when the driver may have been unloaded; see ProcessReader::Refresh. Any thread.
   void RefreshDriver();
   // Records Events on the pods that hold the GPU. Any thread.
   void OnXid(const std::string& uuid, uint64_t code);
-  // Sets the value of the node's label. Any thread.
+  // See GrantService::SetIsolationDisabled. Any thread.
   void SetIsolationDisabled(bool disabled);
   // Passes the holdings of containers, or none while the thread starts or ends, to `then` on the
   // grants' thread. Any thread.

@@ -25,8 +25,8 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                "Time of GetPreferredAllocation calls of the kubelet.", resource,
                metrics.kubelet.preferred, text);
   WriteLatency("tessera_grant_duration_seconds",
-               "Time from a whole request on the grant socket to its answer.", resource,
-               metrics.grants.grant, text);
+               "Time from the last byte of a request on the grant socket to its response.",
+               resource, metrics.grants.grant, text);
   WriteLabelled("tessera_kubelet_calls_refused_total",
                 "Calls of the kubelet that were answered with an error.", "method",
                 metrics.kubelet.calls_refused, text);
@@ -34,40 +34,43 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                 metrics.grants.grants, text);
   WriteLabelled("tessera_registrations_total", "Registrations with the kubelet.", "code",
                 metrics.kubelet.registrations, text);
-  WriteCounter("tessera_kubelet_restarts_total", "Times that the kubelet made its socket anew.",
+  WriteCounter("tessera_kubelet_restarts_total",
+               "Kubelet restarts, detected when its socket is created again.",
                metrics.kubelet.kubelet_restarts, text);
   WriteCounter("tessera_plugin_socket_repairs_total",
-               "Times that the plugin's socket was removed and made again.",
+               "Times that the plugin's socket was deleted and created again.",
                metrics.kubelet.socket_repairs, text);
   WriteCounter("tessera_list_and_watch_messages_total", "Device lists sent to the kubelet.",
                metrics.kubelet.list_and_watch_messages, text);
   WriteLabelled("tessera_node_writes_total",
-                "Writes of the node: labels and annotation, condition.", "code",
-                metrics.node.node_writes, text);
+                "Updates of the Node object (labels and annotations, conditions), by result code.",
+                "code", metrics.node.node_writes, text);
   WriteCounter("tessera_journal_repairs_total",
                "Times that the grant journal was found torn or damaged.",
                metrics.grants.journal_repairs, text);
   WriteCounter("tessera_grants_named_other_gpus_total",
-               "Grants of whole GPUs where the kubelet had named others than were assigned.",
+               "Grants of whole GPUs in which the kubelet's device IDs differ from the assignment.",
                metrics.grants.named_other_gpus, text);
   WriteCounter("tessera_starts_refused_total",
-               "With --binding=allocate: times that the kubelet was told not to start a container, "
-               "because it has other GPUs than it was assigned, or its GPUs are unknown.",
+               "With --binding=allocate: PreStartContainer calls that were rejected, because the "
+               "container's GPUs are unknown or differ from its assignment.",
                metrics.grants.starts_refused, text);
   text->Family("tessera_leaving_containers", "gauge",
-               "Containers of pods that are gone whose GPUs wait for processes to end.");
+               "Containers of deleted pods that still have processes on their GPUs.");
   text->Sample("tessera_leaving_containers", "", metrics.grants.leaving_containers.load());
   WriteCounter("tessera_release_timeouts_total",
                "Containers whose GPUs were withheld, because processes of the pod had not ended "
                "within --release-timeout.",
                metrics.grants.release_bounds_exceeded, text);
-  text->Family("tessera_unredeemed_tokens", "gauge",
-               "Containers that run with a token and without their GPUs: tessera-runtime never "
-               "asked for their grants.");
+  text->Family(
+      "tessera_unredeemed_tokens", "gauge",
+      "Containers that run with a token and without their GPUs, because tessera-runtime has "
+      "not requested their grants.");
   text->Sample("tessera_unredeemed_tokens", "", metrics.grants.unredeemed_tokens.load());
-  WriteLabelled("tessera_engine_checks_total",
-                "Looks at the container engine's configuration: configured, changed or failed.",
-                "result", metrics.node.engine_checks, text);
+  WriteLabelled(
+      "tessera_engine_checks_total",
+      "Checks of the container engine's configuration, by result: configured, changed or failed.",
+      "result", metrics.node.engine_checks, text);
   WriteLabelled("tessera_engine_repairs_total",
                 "With --repair-engine: times that the container engine was configured again.",
                 "result", metrics.node.engine_repairs, text);

@@ -12,8 +12,8 @@ Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
     : on_registered_(options.on_registered) {
   const auto add = [&](const std::string& name, std::unique_ptr<const PluginAnswers> answers) {
     if (options.grants != nullptr) {
-      answers = std::make_unique<BoundAnswers>(name, std::move(answers), options.device_specs,
-                                               options.grants);
+      answers = std::make_unique<AllocateBindingResponder>(name, std::move(answers),
+                                                           options.device_specs, options.grants);
     }
     auto plugin = std::make_unique<Plugin>(
         runner, PluginOptions{name, options.kubelet_socket, [this] { OnRegisteredChange(); }},

@@ -20,7 +20,7 @@
 namespace tessera::agent {
 
 struct PluginsOptions {
-  std::string resource;                       // of whole GPUs
+  std::string resource;                       // resource name of whole GPUs
   std::vector<std::string> shared_resources;  // beside `resource`
   AdmissionOrder* admission_order = nullptr;  // may be null
   KubeletGrants* grants = nullptr;            // null: late binding
@@ -31,7 +31,7 @@ struct PluginsOptions {
 
 class Plugins {
  public:
-  // All outlive it. The destructor leaves the kubelet.
+  // The arguments must outlive the object. The destructor closes the kubelet's streams.
   Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSigner* signer,
           const DeviceSetHolder* devices, KubeletMetrics* metrics);
 

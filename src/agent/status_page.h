@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's pages over HTTP: /metrics (Prometheus; its own, then dcgm-exporter's), /containers
 // (JSON: the use of limited containers, for `tessera top`), /healthz (both threads run), /readyz
-// (the GPUs are known, and the kubelet reads the lists), /health (as dcgm-exporter answers it).
+// (the GPUs are known, and the kubelet reads the lists), /health (with dcgm-exporter's answer).
 // Threads: lives on `runner`.
 #pragma once
 
@@ -25,7 +25,7 @@ struct AgentStatus {
   const AgentMetrics* metrics = nullptr;
   std::shared_ptr<const DeviceSet> devices;  // null until the first inventory
   const gpu::InventoryStats* inventory = nullptr;
-  bool registers = false;  // by the options
+  bool registers = false;  // --kubelet-socket is set
   bool registered = false;
   std::string node;
   std::shared_ptr<const ContainerUses> container_uses;  // null: unknown

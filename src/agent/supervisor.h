@@ -3,8 +3,9 @@
 // container that died again (10 s, 20 s, … 5 min), and the node offers no GPU meanwhile. A parent
 // that does nothing else starts the agent again within milliseconds.
 //
-// Covers only ends by a signal. An agent that exits, for a bad flag or an unusable folder, ends
-// the container with its exit code, so that kubelet and administrator see it.
+// Restarts the agent only after it was killed by a signal. An agent that exits, for a bad flag or
+// an unusable directory, ends the container with its exit code, so that kubelet and administrator
+// see it.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,7 @@
 namespace tessera::agent {
 
 struct SupervisorOptions {
-  // Between two starts, if the earlier child lived for less than `settled`; doubled each time.
+  // Wait before a restart if the earlier child lived for less than `settled`; doubles each time.
   Duration first_wait = std::chrono::milliseconds(50);
   Duration longest_wait = std::chrono::seconds(5);
   Duration settled = std::chrono::seconds(10);
@@ -22,8 +23,8 @@ struct SupervisorOptions {
 
 // Runs `agent` in a child process, and again after each end by a signal. Passes SIGTERM, SIGINT,
 // SIGQUIT and SIGHUP on, and reaps orphans as a first process must. Returns the child's exit code;
-// 128 + signal where a signal ended the child after one of the first three. The child dies with its
-// parent. REQUIRES: the process has one thread.
+// 128 + signal if a signal ended the child after one of the first three was passed on. The child
+// dies with its parent. REQUIRES: the process has one thread.
 int Supervise(const std::function<int()>& agent, const SupervisorOptions& options = {});
 
 }  // namespace tessera::agent

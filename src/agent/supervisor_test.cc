@@ -14,7 +14,7 @@ namespace {
 constexpr SupervisorOptions kFast = {.first_wait = std::chrono::milliseconds(1),
                                      .longest_wait = std::chrono::milliseconds(4)};
 
-// Supervise wants one thread and changes the process's name and signals: a process of its own.
+// Supervise requires one thread and changes the process's name and signals: a process of its own.
 template <typename Body>
 int InProcess(const Body& body) {
   const pid_t pid = ::fork();

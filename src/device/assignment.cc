@@ -134,6 +134,12 @@ Result<std::string> EncodeAssignment(const Assignment& assignment) {
   return text;
 }
 
+std::vector<std::string> UuidsOf(const std::vector<DeviceShare>& shares) {
+  std::vector<std::string> uuids;
+  for (const DeviceShare& share : shares) uuids.push_back(share.uuid);
+  return uuids;
+}
+
 Result<Assignment> DecodeAssignment(std::string_view text) {
   if (auto plain = ReadPlainAssignment(text); plain && Check(*plain).ok()) return *std::move(plain);
   ASSIGN_OR_RETURN(const Json json, ParseAnnotation(text, kMaxAssignmentBytes));

@@ -34,6 +34,8 @@ struct DeviceShare {
   bool operator==(const DeviceShare&) const = default;
 };
 
+std::vector<std::string> UuidsOf(const std::vector<DeviceShare>& shares);
+
 struct Assignment {
   // By container name, including init containers. Devices are in the order in which the container
   // sees them, each at most once.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dialects in which pods ask for GPUs, read into one Request:
+// The dialects in which pods request GPUs, parsed into one Request:
 //
 //   nvidia.com/gpu: 2                whole GPUs
 //   nvidia.com/mig-1g.10gb: 1        MIG slices
@@ -64,9 +64,5 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 // Parses all containers and the pod's annotations: allowed and excluded models and UUIDs, the
 // policy, the elastic limit.
 Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& options);
-
-// Parses cards as typed into a web form: a natural number, or 0.1 to 1 with at most two decimals.
-// Returns units of tencent.com/vcuda-core: "0.3" is 30, "6" is 600; "1.5" is rejected.
-Result<int64_t> ParseCards(std::string_view text);
 
 }  // namespace tessera::device

@@ -243,38 +243,6 @@ TEST(DialectsTest, RefusesInvalidPods) {
             "container \"b\": an init container after a main container");
 }
 
-TEST(ParseCardsTest, TakesNaturalNumbersAndTwoDecimalsUpToOne) {
-  const struct {
-    const char* text;
-    int64_t core;
-  } kCases[] = {{"0", 0},      {"0.3", 30},  {"0.56", 56}, {"0.7", 70},      {"0.9", 90},
-                {"1", 100},    {"6", 600},   {"34", 3400}, {"0.1", 10},      {"0.10", 10},
-                {"1.00", 100}, {"2.0", 200}, {"0.99", 99}, {"1024", 102400}, {"000001", 100}};
-  for (const auto& test : kCases) EXPECT_EQ(*ParseCards(test.text), test.core) << test.text;
-}
-
-TEST(ParseCardsTest, RefusesEverythingElse) {
-  for (const char* text : {"1.5",    "2.7",
-                           "3.54",   "0.05",
-                           "0.09",   "1.01",
-                           "0.333",  "-1",
-                           "-0.3",   "+1",
-                           "",       ".",
-                           ".5",     "5.",
-                           "1e1",    "1,5",
-                           " 1",     "1 ",
-                           "0x1",    "NaN",
-                           "1025",   "99999999999999999999",
-                           "0.3.3",  "1.-1",
-                           "-0",     "-0.00",
-                           "0000001"}) {
-    EXPECT_EQ(ParseCards(text).status().message(),
-              fmt::format("cards: \"{}\" is neither 0.1 to 1 with at most two decimals nor a whole "
-                          "number up to 1024: ask for one like 0.3, 0.56, 1 or 6",
-                          text));
-  }
-}
-
 TEST(MemoryUnitTest, HasTwoNames) {
   EXPECT_EQ(MemoryUnitFromName("GiB"), MemoryUnit::kGiB);
   EXPECT_EQ(MemoryUnitFromName("MiB"), MemoryUnit::kMiB);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: reads the members of one JSON object of an annotation. Errors contain the
-// path to the member, "gpus[3].uuid: …". Unknown members are ignored, so that a later version may
-// add some. The object must outlive the reader.
+// Included only in src/device. Reads the members of one JSON object of an annotation. Errors
+// contain the path to the member, "gpus[3].uuid: …". Unknown members are ignored, so that a later
+// version may add some. The object must outlive the reader.
 #pragma once
 
 #include <cstdint>

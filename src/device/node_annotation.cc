@@ -33,7 +33,7 @@ void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
   if (number) object->Set(key, Json::Int(*number));
 }
 
-// Writes the reason as "unhealthy", with "state" if it tells more, or as "suspect".
+// Writes the reason as "unhealthy", with "state" for a state other than unhealthy, or as "suspect".
 void EncodeHealth(const Health& health, Json* object) {
   if (health.state == Health::State::kHealthy) return;
   object->Set(health.ok() ? "suspect" : "unhealthy", Json::String(Cut(health.reason)));

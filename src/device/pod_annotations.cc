@@ -12,7 +12,7 @@
 namespace tessera::device {
 namespace {
 
-using dialects::RefuseAnnotation;
+using dialects::RejectAnnotation;
 
 // The main containers, which the older systems count.
 std::vector<const ContainerRequest*> MainContainers(const DeviceRequest& request) {
@@ -97,7 +97,7 @@ Status AddGpuManager(const DeviceRequest& request, const Assignment& assignment,
 Result<const Gpu*> GpuAt(const NodeInventory& inventory, std::string_view key, int minor) {
   const Gpu* gpu = inventory.FindMinor(minor);
   if (gpu != nullptr) return gpu;
-  return RefuseAnnotation(key, "the node has no GPU with minor number {}", minor);
+  return RejectAnnotation(key, "the node has no GPU with minor number {}", minor);
 }
 
 Result<Assignment> FromGpuManager(const GpuManagerAnnotations& gpu_manager,
@@ -109,11 +109,11 @@ Result<Assignment> FromGpuManager(const GpuManagerAnnotations& gpu_manager,
         fmt::format("{}{}", names::kAnnotationPredicateGpuIndexPrefix, position);
     const bool known = static_cast<size_t>(position) < main.size();
     if (!known || main[position]->dialect != Dialect::kVcuda) {
-      return RefuseAnnotation(key, "that container does not ask for {}", names::kResourceVcudaCore);
+      return RejectAnnotation(key, "that container does not ask for {}", names::kResourceVcudaCore);
     }
     const ContainerRequest& container = *main[position];
     if (minors.size() != static_cast<size_t>(container.count)) {
-      return RefuseAnnotation(key, "names {} GPUs, container \"{}\" asks for {}", minors.size(),
+      return RejectAnnotation(key, "names {} GPUs, container \"{}\" asks for {}", minors.size(),
                               container.name, container.count);
     }
     for (const int minor : minors) {
@@ -146,12 +146,12 @@ Result<Assignment> FromAllocation(const GpushareAllocation& allocation,
   Assignment assignment;
   for (const auto& [position, units_by_minor] : allocation) {
     if (static_cast<size_t>(position) >= main.size()) {
-      return RefuseAnnotation(kKey, "container {}: the pod has {}", position, main.size());
+      return RejectAnnotation(kKey, "container {}: the pod has {}", position, main.size());
     }
     for (const auto& [minor, units] : units_by_minor) {
       if (units == 0) continue;
       if (units > kMaxShareMemory.count() / SizeOf(unit).count()) {
-        return RefuseAnnotation(kKey, "container {}, GPU {}: {} {} are more than any GPU has",
+        return RejectAnnotation(kKey, "container {}, GPU {}: {} {} are more than any GPU has",
                                 position, minor, units, NameOf(unit));
       }
       ASSIGN_OR_RETURN(const Gpu* gpu, GpuAt(inventory, kKey, minor));
@@ -231,7 +231,7 @@ Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
   if (const std::string* own_text = dialects::FindAnnotation(annotations, kOurs)) {
     Result<Assignment> decoded = DecodeAssignment(*own_text);
     if (decoded.ok()) return std::optional<Assignment>(*std::move(decoded));
-    return RefuseAnnotation(kOurs, "{}", decoded.status().message());
+    return RejectAnnotation(kOurs, "{}", decoded.status().message());
   }
   ASSIGN_OR_RETURN(const auto gpu_manager, DecodeGpuManager(annotations));
   ASSIGN_OR_RETURN(const auto gpushare, DecodeGpushare(annotations));

@@ -28,7 +28,7 @@ struct Share {
 };
 
 enum class Dialect : uint8_t {
-  kNone,       // asks for no device
+  kNone,       // requests no device
   kNvidiaGpu,  // nvidia.com/gpu: whole GPUs
   kNvidiaMig,  // nvidia.com/mig-<profile>: MIG slices
   kGpuMem,     // aliyun.com/gpu-mem: memory of one GPU that the whole pod shares
@@ -69,7 +69,7 @@ struct ContainerRequest {
   std::string name;
   Phase phase = Phase::kMain;
   Dialect dialect = Dialect::kNone;
-  int count = 0;            // devices, all different; 0 exactly where the dialect is kNone
+  int count = 0;            // devices, all different; 0 if and only if the dialect is kNone
   Share per_gpu;            // of each device
   bool exclusive = false;   // no other pod shares these GPUs; false for MIG slices, which share one
   std::string mig_profile;  // "1g.10gb" for dialect kNvidiaMig, else empty
@@ -99,8 +99,8 @@ struct DeviceRequest {
   std::optional<PackingPolicy> policy;
 
   bool requests_devices() const;
-  // Groups of containers with devices that run at the same time, by position. A pod fits where each
-  // group fits: Kubernetes computes max(each init container with the sidecars before it, all
+  // Groups of containers with devices that run at the same time, by position. A pod fits a node if
+  // each group fits: Kubernetes computes max(each init container with the sidecars before it, all
   // sidecars and main containers). A sidecar keeps its devices from group to group; an init
   // container's devices are free for the next group. The last group is the main phase.
   std::vector<std::vector<size_t>> Stages() const;

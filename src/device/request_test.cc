@@ -43,7 +43,7 @@ TEST(RequestTest, APodThatAsksForNothingHasNoStages) {
   EXPECT_TRUE(request.Stages().empty());
   EXPECT_FALSE(request.requests_devices());
   EXPECT_EQ(request.OneGpuShare(), Share{});
-  // An init container alone is enough.
+  // One init container is enough.
   request.containers[0] = GpuMem(Phase::kInit, 1);
   EXPECT_EQ(request.Stages(), Stages{{0}});
 }

@@ -39,7 +39,7 @@ class GrantsTest : public ::testing::Test {
     options.state_dir = state_dir;
     options.socket = socket_;
     options.pod_resources_socket = dir_.path() + "/no-kubelet.sock";
-    options.uid = ::geteuid();
+    options.socket_client_uid = ::geteuid();
     return options;
   }
   void Start() { Start(dir_.path()); }

@@ -59,8 +59,8 @@ class Drill {
     kubelet_.Start();
     StartGrants();
     if (AtAllocate()) {
-      answers_ = std::make_unique<agent::BoundAnswers>(kMem, std::move(answers_),
-                                                       agent::DeviceSpecOptions(), grants_.get());
+      answers_ = std::make_unique<agent::AllocateBindingResponder>(
+          kMem, std::move(answers_), agent::DeviceSpecOptions(), grants_.get());
     }
     thread_ = std::thread([this] { runner_.Run(); });
     OnRunner([this] {
@@ -98,7 +98,7 @@ class Drill {
     grants.state_dir = dir_.path();
     grants.socket = dir_.path() + "/grant.sock";
     grants.pod_resources_socket = dir_.path() + "/pods.sock";
-    grants.uid = ::geteuid();
+    grants.socket_client_uid = ::geteuid();
     grants.make_pods = [this](TaskRunner*) {
       auto pods = std::make_unique<agent::FakeApiPods>();
       api_ = pods.get();

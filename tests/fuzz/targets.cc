@@ -69,8 +69,8 @@ void CheckStages(const device::DeviceRequest& request) {
 }
 
 void CheckCheckpoint(std::string_view input,
-                     Status (*add)(std::string_view, device::GivenMinors*)) {
-  device::GivenMinors given;
+                     Status (*add)(std::string_view, device::AllocatedMinors*)) {
+  device::AllocatedMinors given;
   const Status status = add(input, &given);
   TESSERA_CHECK(status.ok() || status.code() == Code::kInvalidArgument ||
                 status.code() == Code::kResourceExhausted);
@@ -79,7 +79,7 @@ void CheckCheckpoint(std::string_view input,
     TESSERA_CHECK(!minors.empty() && minors.size() <= 64);
     for (const int minor : minors) TESSERA_CHECK(minor >= 0 && minor <= 4095);
   }
-  const device::GivenMinors before = given;
+  const device::AllocatedMinors before = given;
   TESSERA_CHECK(add(input, &given).ToString() == status.ToString());
   TESSERA_CHECK(given == before);
 }
@@ -112,17 +112,6 @@ void Quantity(std::string_view input) {
   for (const auto& limit : *limits) TESSERA_CHECK(limit.amount > Bytes(0));
   TESSERA_CHECK(device::LimitFor(*limits, "main", "GPU-0").has_value() || !memory.ok() ||
                 *memory < Bytes(2 << 20));
-}
-
-void Cards(std::string_view input) {
-  const Result<int64_t> core = device::ParseCards(input);
-  if (!Accepted(core)) return;
-  device::ContainerSpec spec{.name = "main"};
-  spec.limits["tencent.com/vcuda-core"] = std::to_string(*core);
-  spec.limits["tencent.com/vcuda-memory"] = std::to_string(std::min<int64_t>(*core, 1));
-  const Result<ContainerRequest> request = device::ParseContainer(spec, {});
-  TESSERA_CHECK(request.ok());
-  TESSERA_CHECK(request->per_gpu.compute * request->count == device::kVcudaCore * *core);
 }
 
 void Dialects(std::string_view input) {

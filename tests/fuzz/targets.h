@@ -14,9 +14,8 @@ struct Target {
   void (*run)(std::string_view input);
 };
 
-// Values: a quantity is at most as large as the API server's, and cards are what vcuda takes.
+// Values: a quantity is at most as large as the API server's.
 void Quantity(std::string_view input);
-void Cards(std::string_view input);
 // A pod in the lines of pod_text.h: what is accepted keeps every bound of request.h.
 void Dialects(std::string_view input);
 // Codecs: what is read is written, and what is written is read back as the same.
@@ -50,7 +49,6 @@ void WatchEvents(std::string_view input);
 
 inline constexpr std::array kTargets = {
     Target{"quantity", Quantity},
-    Target{"cards", Cards},
     Target{"dialects", Dialects},
     Target{"node_annotation", NodeAnnotation},
     Target{"assignment", Assignment},

@@ -76,7 +76,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   }
   const Map& pods() const override { return pods_; }
   bool synced() const override { return feed_ && feed_->synced(); }
-  Status trouble() const override { return {}; }
+  Status last_error() const override { return {}; }
   void Annotate(const agent::PodInfo& pod, const device::Annotations& annotations) override {
     const bool writing = wanted_.contains(pod.uid);
     for (const auto& [key, value] : annotations) wanted_[pod.uid][key] = value;
@@ -155,7 +155,7 @@ void Agent::StartProcess() {
   if (skipped > 0) world_.Fail("the agent cannot read its journal");
   pods_.emplace(std::make_unique<ApiPods>(world_, server_, node_), disk_.Open(Disk::kPods),
                 disk_.records(Disk::kPods));
-  take_over_.emplace(device::GivenMinors(), &*ledger_);
+  take_over_.emplace(device::AllocatedMinors(), &*ledger_);
   service_.emplace(&world_.runner(),
                    agent::GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"},
                                        .node_name = node_,

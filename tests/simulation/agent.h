@@ -68,8 +68,8 @@ class Agent final {
 
   bool running() const { return service_.has_value(); }
   void Crash();
-  void OnDevices() {
-    if (service_) service_->OnDevices();
+  void OnInventoryChanged() {
+    if (service_) service_->OnInventoryChanged();
   }
   Disk& disk() { return disk_; }
   // Number of live entries of the grant ledger, also while the agent does not run.

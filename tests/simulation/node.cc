@@ -72,7 +72,7 @@ void Node::BecomeUnhealthy() {
     inventory_ = std::make_shared<device::NodeInventory>(*inventory_);
     inventory_->gpus[gpu].health = std::move(health);
     SetDevices();
-    agent_->OnDevices();
+    agent_->OnInventoryChanged();
     Publish();
   };
   set(device::Health::Unhealthy("XID 79"));

@@ -15,15 +15,16 @@ namespace {
 
 double Mib(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20); }
 
-// The shortest decimal of this number: 0.3, 5120, 0.5.
+// The shortest decimal form of the number: 0.3, 5120, 0.5.
 std::string Decimal(double value) { return fmt::format("{}", value); }
 
-// The values of a family: by GPU and in total, or in total alone.
+// The values of a family: by GPU and in total, or only in total.
 struct Family {
   const char* name;
   const char* help;
-  const char* label;                                // its value is gpu0 or total
-  std::function<double(const ManagedGpu&)> of_use;  // of one GPU; null: a limit, in total only
+  const char* label;  // its value is gpu0 or total
+  std::function<double(const ManagedGpu&)>
+      of_use;  // value of one GPU; null: a limit, which has only a total
   std::function<double(const ManagedContainer&)> in_all;
 };
 

@@ -26,10 +26,10 @@ namespace tessera::agent {
 struct ManagedGpu {
   int index = 0;
   std::string pci_bus_id;
-  Bytes total;  // of the GPU
-  Bytes used;   // by the container
+  Bytes total;  // memory of the GPU
+  Bytes used;   // memory that the container uses
   int percent = 0;
-  std::vector<int> pids;  // of the container on this GPU, ascending
+  std::vector<int> pids;  // the container's processes on this GPU, ascending
 };
 
 struct ManagedContainer {
@@ -38,7 +38,7 @@ struct ManagedContainer {
   std::string pod;
   std::string container;
   int64_t milli = 0;  // limit over all its GPUs; a whole GPU counts 1000
-  Bytes memory;       // likewise
+  Bytes memory;       // limit over all its GPUs
   std::vector<ManagedGpu> gpus;
 };
 
@@ -46,7 +46,7 @@ struct ManagedContainer {
 struct ManagedNodeGpu {
   int index = 0;
   std::vector<int> pids;
-  Bytes used;  // by all processes
+  Bytes used;  // memory that all processes use
   Bytes total;
   int64_t free_milli = 0;  // not granted
   Bytes free;

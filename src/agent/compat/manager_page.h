@@ -32,7 +32,7 @@ ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
 class ManagerPage {
  public:
   struct Sources {
-    const DeviceSetHolder* devices = nullptr;  // outlives the page, as does the caller
+    const DeviceSetHolder* devices = nullptr;  // must outlive the page, as must the caller
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;
     // Calls `then` once, on any thread.
@@ -46,7 +46,7 @@ class ManagerPage {
                                                     Sources sources);
   const net::Address& address() const { return server_->address(); }
 
-  // The driver may be gone; see ProcessReader.
+  // Call when the driver may have been unloaded; see ProcessReader::Refresh.
   void RefreshDriver() { reader_.Refresh(); }
 
  private:

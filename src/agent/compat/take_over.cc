@@ -11,13 +11,13 @@
 namespace tessera::agent {
 namespace {
 
-using ReadInto = Status (*)(std::string_view text, device::GivenMinors* given);
+using ReadInto = Status (*)(std::string_view text, device::AllocatedMinors* minors);
 
-void ReadFileInto(const std::string& path, ReadInto read, device::GivenMinors* given) {
+void ReadFileInto(const std::string& path, ReadInto read, device::AllocatedMinors* minors) {
   if (path.empty()) return;
   const Result<std::string> text = ReadFile(path, device::kMaxCheckpointBytes);
   if (text.status().code() == Code::kNotFound) return;
-  const Status status = text.ok() ? read(*text, given) : text.status();
+  const Status status = text.ok() ? read(*text, minors) : text.status();
   if (status.ok()) return;
   Log(Severity::kWarning,
       "cannot read all that another device plugin gave to containers: what is missing is known by "
@@ -65,8 +65,8 @@ std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
                                                   const device::ContainerRequest& container,
                                                   const Assignments::Assigned& annotated,
                                                   const device::NodeInventory& inventory) {
-  if (const auto given = given_.find({pod.uid, container.name}); given != given_.end()) {
-    auto shares = SharesOf(given->second, container, inventory);
+  if (const auto minors = minors_.find({pod.uid, container.name}); minors != minors_.end()) {
+    auto shares = SharesOf(minors->second, container, inventory);
     if (shares.ok()) return *std::move(shares);
     LogOnce(pod, container.name, shares.status().Annotate("checkpoint"));
   }
@@ -101,13 +101,13 @@ void TakeOver::LogOnce(const PodInfo& pod, const std::string& container, const S
       {{"pod", pod.Text()}, {"container", container}, {"error", status.ToString()}});
 }
 
-device::GivenMinors ReadCheckpoints(const std::string& kubelet_file,
-                                    const std::string& gpu_manager_file) {
+device::AllocatedMinors ReadCheckpoints(const std::string& kubelet_file,
+                                        const std::string& gpu_manager_file) {
   // The kubelet's checkpoint counts first, because gpu-manager could only guess the pod of a call.
-  device::GivenMinors given;
-  ReadFileInto(kubelet_file, device::AddKubeletCheckpoint, &given);
-  ReadFileInto(gpu_manager_file, device::AddGpuManagerCheckpoint, &given);
-  return given;
+  device::AllocatedMinors minors;
+  ReadFileInto(kubelet_file, device::AddKubeletCheckpoint, &minors);
+  ReadFileInto(gpu_manager_file, device::AddGpuManagerCheckpoint, &minors);
+  return minors;
 }
 
 }  // namespace tessera::agent

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enters into the ledger the GPUs of containers that gpushare's device plugin or gpu-manager
-// started on this node before it had the agent. Their GPUs come from the checkpoints that kubelet
-// and gpu-manager left, else from the pod's annotations; their shares from the pod's request. If
-// checkpoint and annotations differ, the entry counts as the agent's choice, so that the pod's
-// annotations are corrected.
+// started on this node before it had the agent. Their GPUs come from the checkpoints that the
+// kubelet and gpu-manager left, else from the pod's annotations; their shares from the pod's
+// request. If checkpoint and annotations differ, the entry counts as the agent's choice, so that
+// the pod's annotations are corrected.
 //
-// A container is tried at each change of its pod until the ledger knows it, so API server, driver
-// and agent may come and go meanwhile. A container that cannot be taken over counts with
-// its annotations, and is logged once.
+// Each change of a pod retries its containers until the ledger has them, so API server, driver and
+// agent may restart meanwhile. For a container that cannot be taken over its annotations count, and
+// the error is logged once.
 //
 // Threads: one.
 #pragma once
@@ -24,9 +24,9 @@ namespace tessera::agent {
 
 class TakeOver final : public OtherPluginGrants {
  public:
-  // The ledger outlives it.
-  TakeOver(device::GivenMinors given, GrantLedger* ledger)
-      : given_(std::move(given)), ledger_(ledger) {}
+  // `ledger` must outlive the object.
+  TakeOver(device::AllocatedMinors minors, GrantLedger* ledger)
+      : minors_(std::move(minors)), ledger_(ledger) {}
 
   bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
              const DialectSettings& settings, WallTime now) override;
@@ -42,14 +42,14 @@ class TakeOver final : public OtherPluginGrants {
                                                     const device::NodeInventory& inventory) const;
   void LogOnce(const PodInfo& pod, const std::string& container, const Status& status);
 
-  const device::GivenMinors given_;
+  const device::AllocatedMinors minors_;
   GrantLedger* const ledger_;
-  std::set<Uid> logged_;  // pods whose problem is logged
+  std::set<Uid> logged_;  // pods whose error is logged
 };
 
-// Reads both files, each of which may be "" or missing. An invalid part is logged with its place,
-// and the rest counts.
-device::GivenMinors ReadCheckpoints(const std::string& kubelet_file,
-                                    const std::string& gpu_manager_file);
+// Reads both files, each of which may be "" or missing. Logs an invalid entry with its position and
+// reads the others.
+device::AllocatedMinors ReadCheckpoints(const std::string& kubelet_file,
+                                        const std::string& gpu_manager_file);
 
 }  // namespace tessera::agent

@@ -70,7 +70,7 @@ class TakeOverTest : public GrantsFixture {
     return held;
   }
 
-  device::GivenMinors given_before_;
+  device::AllocatedMinors given_before_;
   std::optional<TakeOver> take_over_;
 };
 
@@ -80,7 +80,7 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
   EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M");
   EXPECT_EQ(HeldBy("c"), "GPU-0 1000m 16384M, GPU-3 1000m 16384M");
-  EXPECT_TRUE(pods_.written.empty()) << "they say the truth";
+  EXPECT_TRUE(pods_.written.empty()) << "the annotations are correct";
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(10));
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
   ASSERT_EQ(shown.containers.size(), 3u);
@@ -120,7 +120,7 @@ TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
   EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound);
   ASSERT_TRUE(Ask("b", {Token(kMem, 4)}).ok());
-  EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound) << "not even its own";
+  EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound) << "not even its own GPUs";
   EXPECT_EQ(Ask("a", {}, "other").status().code(), Code::kNotFound);
 }
 
@@ -166,7 +166,7 @@ TEST_F(TakeOverTest, IgnoresACheckpointThatContradictsThePod) {
   Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", ""), none});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M") << "as its annotations say";
   EXPECT_EQ(HeldBy("b"), "nothing") << "a share is of one GPU";
-  EXPECT_EQ(HeldBy("c"), "nothing") << "it asks for none";
+  EXPECT_EQ(HeldBy("c"), "nothing") << "it requests none";
 }
 
 TEST_F(TakeOverTest, CountsAnOversubscribedGpuAndGrantsItNoFurther) {
@@ -193,7 +193,7 @@ TEST_F(TakeOverTest, WaitsForTheDriver) {
   Begin({OfGpushare("a", 10, 2)});
   EXPECT_EQ(HeldBy("a"), "nothing");
   devices_.Set(FourGpus());
-  service_->OnDevices();
+  service_->OnInventoryChanged();
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
 }
 
@@ -214,7 +214,7 @@ class CheckpointFilesTest : public ::testing::Test {
   void MustWrite(const std::string& name, const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(Path(name), text, 0600).ok());
   }
-  device::GivenMinors Read(const std::string& kubelet, const std::string& manager) {
+  device::AllocatedMinors Read(const std::string& kubelet, const std::string& manager) {
     logged_.clear();
     const ScopedLogSinkForTest sink([this](std::string_view line) { logged_.append(line); });
     return ReadCheckpoints(kubelet, manager);
@@ -240,7 +240,7 @@ TEST_F(CheckpointFilesTest, LogsAnInvalidFileWithItsPlaceAndReadsTheOther) {
   MustWrite("kubelet", R"({"PodDeviceEntries":[0]})");
   EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
   EXPECT_NE(logged_.find("PodDeviceEntries[0]: must be an object"), std::string::npos) << logged_;
-  EXPECT_EQ(Read(dir_.path(), Path("manager")).size(), 1u) << "a folder";
+  EXPECT_EQ(Read(dir_.path(), Path("manager")).size(), 1u) << "a directory";
   EXPECT_NE(logged_.find(dir_.path()), std::string::npos) << logged_;
 }
 
@@ -258,7 +258,7 @@ class TakeOverAtAllocateTest : public AllocationFixture {
     pods_.Sync();
   }
   OtherPluginGrants* MakeOtherPluginGrants() override {
-    take_over_.emplace(device::GivenMinors(), &*ledger_);
+    take_over_.emplace(device::AllocatedMinors(), &*ledger_);
     return &*take_over_;
   }
 

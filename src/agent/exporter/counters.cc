@@ -23,7 +23,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-// The columns of a line; nothing where a quote is not closed, or something follows it.
+// The columns of a line; nullopt if a quote is not closed, or text follows it.
 std::optional<std::vector<std::string>> SplitColumns(std::string_view line) {
   std::vector<std::string> columns;
   for (;;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which fields are served, under which type and help: dcgm-exporter's file of counters. A line is
+// The fields that are served, with type and help, as in dcgm-exporter's file of counters. A line is
 //
 //   DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
 //
@@ -18,7 +18,7 @@ namespace tessera::agent {
 
 struct CounterSpec {
   const Field* field = nullptr;
-  std::string name;  // as the file spells it: the older or the newer one
+  std::string name;  // the older or the newer name, as in the file
   std::string type;
   std::string help;
 
@@ -26,15 +26,14 @@ struct CounterSpec {
 };
 using CounterSpecs = std::vector<CounterSpec>;
 
-// Those that dcgm-exporter serves without a file of its own.
+// The counters that dcgm-exporter serves without a file.
 CounterSpecs DefaultCounters();
 
-// INVALID_ARGUMENT names `file`, the line and what to do. Fields of DCGM that have no value here
-// are accepted.
+// INVALID_ARGUMENT names `file`, the line and what to do. Accepts fields of DCGM for which the
+// exporter has no value.
 Result<CounterSpecs> ParseCounters(std::string_view text, std::string_view file);
 
-// "": DefaultCounters. Errors of reading name --collectors. The log says which fields have no
-// value.
+// "": DefaultCounters. Read errors name --collectors. Logs the fields that have no value.
 Result<CounterSpecs> LoadCounters(const std::string& path);
 
 }  // namespace tessera::agent

@@ -11,7 +11,7 @@ PageOptions PageOptionsOf(const ExporterOptions& options) {
   return {.counters = std::make_shared<const CounterSpecs>(options.counters),
           .style = options.style,
           .hostname = options.hostname,
-          .knows_xids = options.knows_xids,
+          .exports_xids = options.exports_xids,
           .xid_window_ms =
               std::chrono::duration_cast<std::chrono::milliseconds>(options.xid_window).count()};
 }
@@ -41,10 +41,10 @@ void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
   if (uses_ != nullptr) meter_.AddUses(*uses_);
 }
 
-// Holders are those of the round before, so that no round waits for the grants' thread.
+// Holders are from the round before, so that no round waits for the grants' thread.
 void Exporter::OnRound() {
   Meter();
-  AskHoldings();
+  RequestHoldings();
   ForgetOldXids();
   Render();
 }
@@ -58,14 +58,14 @@ void Exporter::Meter() {
   }
 }
 
-void Exporter::AskHoldings() {
-  if (sources_.holdings == nullptr || asks_holdings_) return;
-  asks_holdings_ = true;
-  // They come on another thread; whether we still live is looked at on ours.
+void Exporter::RequestHoldings() {
+  if (sources_.holdings == nullptr || holdings_requested_) return;
+  holdings_requested_ = true;
+  // The holdings arrive on another thread; the weak pointer is checked on the runner's thread.
   sources_.holdings([this, runner = runner_, weak = weak_.Get()](Holdings holdings) {
     runner->Post([this, weak, holdings = std::move(holdings)]() mutable {
       if (!weak) return;
-      asks_holdings_ = false;
+      holdings_requested_ = false;
       holdings_ = std::move(holdings);
       meter_.SetHolders(runner_->clock().Now(), holdings_);
     });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // dcgm-exporter's metrics of this node's GPUs, from NVML, ready as text. A sampler (sampler.h)
-// reads the GPUs, and after each round the text is made anew (page.h). A scrape copies it, so it
-// never waits for the driver.
+// reads the GPUs, and after each round the exporter renders the text again (page.h). A scrape
+// copies it, so it never waits for the driver.
 //
-// Series of a GPU that does not answer are absent; tessera_exporter_sample_age_seconds says for how
-// long. Threads: lives on `runner`.
+// Series of a GPU that does not answer are absent. tessera_exporter_sample_age_seconds is the age
+// of its last answer. Threads: lives on `runner`.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@ struct ExporterOptions {
   std::string hostname;  // "": no label
   LabelStyle style;
   Duration interval = std::chrono::seconds(1);
-  bool knows_xids = true;
+  bool exports_xids = true;
   Duration xid_window = std::chrono::minutes(5);  // of DCGM_EXP_XID_ERRORS_COUNT
 };
 
@@ -32,7 +32,7 @@ class Exporter {
  public:
   struct Sources {
     std::shared_ptr<gpu::NvmlLoader> loader;
-    gpu::BlockingCaller* caller = nullptr;  // outlives the exporter
+    gpu::BlockingCaller* caller = nullptr;  // must outlive the exporter
     // Calls `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
   };
@@ -40,13 +40,13 @@ class Exporter {
   Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources);
 
   void Start() { sampler_.Start(); }
-  // The driver reported an XID. It is in the text when this returns.
+  // Call when the driver has reported an XID. The text contains it on return.
   void OnXid(const std::string& uuid, uint64_t code);
   void SetContainerUses(std::shared_ptr<const ContainerUses> uses);
-  // The driver may be gone; see Sampler.
+  // Call when the driver may have been unloaded; see Sampler.
   void RefreshDriver() { sampler_.RefreshDriver(); }
 
-  // The text as of the last round.
+  // The text of the last round.
   const std::string& text() const { return text_; }
   // The exporter's own families, and those of containers.
   void WriteState(MetricsText* text) const;
@@ -60,7 +60,7 @@ class Exporter {
 
   void OnRound();
   void Meter();
-  void AskHoldings();
+  void RequestHoldings();
   void ForgetOldXids();
   void Render();
 
@@ -68,7 +68,7 @@ class Exporter {
   const PageOptions page_;
   const Duration xid_window_;
   const Sources sources_;
-  bool asks_holdings_ = false;
+  bool holdings_requested_ = false;
   Holdings holdings_;
   ContainerMeter meter_;
   std::shared_ptr<const ContainerUses> uses_;  // null: none

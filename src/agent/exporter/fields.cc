@@ -203,7 +203,7 @@ constexpr Field kFields[] = {
      "The rate of data received over NVLink, in bytes per second."},
 };
 
-// A field of DCGM for which NVML is not asked.
+// A field of DCGM that is not read from NVML.
 constexpr Field kFieldWithoutValue;
 
 constexpr std::string_view kNamesWithoutValue =

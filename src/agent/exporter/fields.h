@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of dcgm-exporter's fields: name, type and help as in its default-counters.csv, and
-// where NVML has the value. Pure.
+// The table of dcgm-exporter's fields: name, type and help as in its default-counters.csv, and the
+// NVML call with the value. Pure.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class Source : uint8_t {
   kLastXid,        // XIDs come from the driver's events
   kXidTotal,       // one series for each code
   kXidInWindow,    // likewise
-  kDriverVersion,  // a text, from here on
+  kDriverVersion,  // this source and the following ones are texts
   kNvmlVersion,
   kSerial,
   kVbiosVersion,
@@ -41,10 +41,10 @@ inline bool IsText(Source source) { return source >= Source::kDriverVersion; }
 
 struct Field {
   std::string_view name;
-  std::string_view type;  // of Prometheus, or "label"
+  std::string_view type;  // Prometheus type, or "label"
   Source source = Source::kNone;
   unsigned id = 0;
-  double factor = 1;        // from the source's unit to the metric's
+  double factor = 1;        // converts the source's unit to the metric's
   bool is_real = false;     // DCGM has a double: printed with six decimals
   bool by_default = false;  // active in default-counters.csv
   std::string_view help;

@@ -15,8 +15,8 @@ namespace {
 
 struct GpuOnPage {
   const GpuSample* sample = nullptr;
-  std::string labels;         // of the GPU itself
-  std::string holder_labels;  // of the container that holds all of it, with a comma before
+  std::string gpu_labels;
+  std::string holder_labels;  // "," and the labels of the only holder, if it holds the whole GPU
   const GpuHolders* holders = nullptr;  // null: no container
   const XidCounts* xids = nullptr;      // null: none so far
 };
@@ -65,14 +65,14 @@ class PageWriter {
 
   void AddGpu(const GpuSample& sample) {
     GpuOnPage gpu{.sample = &sample};
-    gpu.labels = MetricLabel("gpu", std::to_string(sample.index)) + "," +
-                 MetricLabel(options_.style.old_names ? "uuid" : "UUID", sample.uuid) + "," +
-                 MetricLabel("pci_bus_id", sample.pci_bus_id) + "," +
-                 MetricLabel("device", fmt::format("nvidia{}", sample.index)) + "," +
-                 ModelLabel(sample.model, options_.style);
+    gpu.gpu_labels = MetricLabel("gpu", std::to_string(sample.index)) + "," +
+                     MetricLabel(options_.style.old_names ? "uuid" : "UUID", sample.uuid) + "," +
+                     MetricLabel("pci_bus_id", sample.pci_bus_id) + "," +
+                     MetricLabel("device", fmt::format("nvidia{}", sample.index)) + "," +
+                     ModelLabel(sample.model, options_.style);
     const bool has_hostname = !options_.hostname.empty() && !options_.style.no_hostname;
-    if (has_hostname) gpu.labels += "," + MetricLabel("hostname", options_.hostname);
-    gpu.labels += TextOf(FieldLabels(sample));
+    if (has_hostname) gpu.gpu_labels += "," + MetricLabel("hostname", options_.hostname);
+    gpu.gpu_labels += TextOf(FieldLabels(sample));
     const auto holders = holders_.find(sample.uuid);
     if (holders != holders_.end()) gpu.holders = &holders->second;
     gpu.holder_labels = TextOf(HolderLabels(gpu));
@@ -132,7 +132,7 @@ class PageWriter {
     Write(gpu, gpu.holder_labels, NumberText(field, number));
   }
 
-  // Of each container that shares the GPU, and what is left of the device.
+  // One series for each container that shares the GPU, and one for the rest of the device.
   void WriteShares(const GpuOnPage& gpu, int64_t device) {
     const Field& field = *counter_->field;
     std::vector<const SharedUse*> known;
@@ -152,7 +152,7 @@ class PageWriter {
   }
 
   void WriteLastXid(const GpuOnPage& gpu) {
-    if (!options_.knows_xids) return;
+    if (!options_.exports_xids) return;
     const uint64_t code = gpu.xids == nullptr ? 0 : gpu.xids->last;
     const gpu::XidInfo* info = gpu::FindXid(code);
     MetricLabels labels = HolderLabels(gpu);
@@ -163,9 +163,8 @@ class PageWriter {
     Write(gpu, TextOf(labels), std::to_string(code));
   }
 
-  void WriteXids(const GpuOnPage& gpu, const std::map<uint64_t, uint64_t>& counts,
-                 MetricLabels labels) {
-    if (!options_.knows_xids) return;
+  void WriteXids(const GpuOnPage& gpu, const std::map<uint64_t, uint64_t>& counts, MetricLabels labels) {
+    if (!options_.exports_xids) return;
     labels.merge(HolderLabels(gpu));
     for (const auto& [code, count] : counts) {
       labels["xid"] = std::to_string(code);
@@ -184,7 +183,7 @@ class PageWriter {
                      EscapeHelp(counter_->help), counter_->name, counter_->type);
       family_is_open_ = true;
     }
-    text_.append(counter_->name).append("{").append(gpu.labels).append(labels);
+    text_.append(counter_->name).append("{").append(gpu.gpu_labels).append(labels);
     text_.append("} ").append(value).append("\n");
   }
 

@@ -39,8 +39,8 @@ struct LabelStyle {
 struct PageOptions {
   std::shared_ptr<const CounterSpecs> counters;
   LabelStyle style;
-  std::string hostname;    // "": no label
-  bool knows_xids = true;  // false: XIDs are not watched, and their series are absent
+  std::string hostname;      // "": no label
+  bool exports_xids = true;  // false: XIDs are not watched, and their series are absent
   int64_t xid_window_ms = 0;
 };
 

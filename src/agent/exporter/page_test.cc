@@ -135,7 +135,7 @@ TEST_F(ExporterPageTest, XidsAreTheLastOneAndCounters) {
               HasSubstr("DCGM_EXP_XID_ERRORS_COUNT{" + gpu +
                         R"(,container="main",namespace="ml",pod="a",window_size_in_ms="300000",)" +
                         R"(xid="79"} 1)"));
-  options_.knows_xids = false;
+  options_.exports_xids = false;
   EXPECT_EQ(Render(), "") << "absent, not zero";
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events on pods whose GPU reported an XID. The driver names the GPU and not the process, so of a
-// GPU that containers share each of their pods gets the Event. Threads: one; pure but for memory.
+// Events on pods whose GPU reported an XID. The driver names the GPU and not the process, so each
+// pod with a share of the GPU gets the Event. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct ContainerEvent {
 
 class XidEvents {
  public:
-  // Between two Events of one XID about one container on one GPU: some XIDs come in floods.
+  // Least time between two Events of one XID about one container on one GPU, because some XIDs come
+  // in floods.
   static constexpr Duration kPause = std::chrono::minutes(5);
 
   std::vector<ContainerEvent> OnXid(const Holdings& holdings, const std::string& uuid,

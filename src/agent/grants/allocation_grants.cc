@@ -185,7 +185,7 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
   unpaired_claim_.reset();
   service_->Decide({.requester = to.ref,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
-                    .guessed = to.guessed,
+                    .requester_is_guess = to.guessed,
                     .waited = {call, &call->waited},
                     .reply = [this, call, ref = to.ref](const Result<grant::Grant>& grant) {
                       Answer(call, ref, grant);
@@ -218,7 +218,7 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
                                  container};
   service_->Decide({.requester = placeholder,
                     .claims = claims,
-                    .guessed = true,
+                    .requester_is_guess = true,
                     .reply = [this, call, placeholder](const Result<grant::Grant>& grant) {
                       LogGiven(call->resource, placeholder, grant);
                       Reply(call, grant);

@@ -7,7 +7,7 @@
 //                   is in a listed pod, requests as many units, and has been given none.
 //   guessed         If the kubelet does not answer, the container that came to the node first.
 //   owner unknown   The agent waits for an unknown pod for kUnknownPodWait, while the kubelet's
-//                   admission waits. Then the IDs alone choose the GPUs, and start_checks.h finds
+//                   admission waits. Then only the IDs choose the GPUs, and start_checks.h finds
 //                   the owner. The same holds without access to the API server.
 //
 // The same code chooses the GPUs as with late binding (grant_service.h). The ledger records them
@@ -40,7 +40,7 @@ class AllocationGrants {
   // Pause before the kubelet's pods are listed again: it rejects more than 100 lists a second.
   static constexpr Duration kLongPause = std::chrono::milliseconds(50);
 
-  // All outlive it. `pods` and `metrics` may be null.
+  // The arguments must outlive the object. `pods` and `metrics` may be null.
   AllocationGrants(TaskRunner* runner, GrantService* service, const GrantLedger* ledger,
                    const Pods* pods, device::MemoryUnit gpu_mem_unit,
                    GrantMetrics* metrics = nullptr);

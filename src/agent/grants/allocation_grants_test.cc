@@ -80,7 +80,7 @@ TEST_F(AllocationGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   kubelet_.Admit("late");
   const auto answer = Start(kMem, NewIds(8));
   runner_.AdvanceTimeAndRun(1s);
-  ASSERT_FALSE(answer->has_value()) << "the kubelet has not come to the other one";
+  ASSERT_FALSE(answer->has_value()) << "the kubelet has not allocated for the other one";
   AssignMem("late", 8, "GPU-2");
   runner_.AdvanceTimeAndRun(AllocationGrants::kPause);
   ASSERT_TRUE(answer->has_value());
@@ -100,7 +100,7 @@ TEST_F(AllocationGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsA
 TEST_F(AllocationGrantsTest, FindsAnUnknownOwnerAtItsStart) {
   kubelet_.Admit("a");
   const Ids ids = NewIds(6);
-  EXPECT_EQ(Allocate(kMem, ids), "GPU-0") << "by the ids alone, after all patience";
+  EXPECT_EQ(Allocate(kMem, ids), "GPU-0") << "by the IDs, after the longest wait";
   Hold("a", kMem, ids);
   const Status early = PreStart(kMem, ids);
   EXPECT_EQ(early.code(), Code::kUnavailable) << early.ToString();
@@ -131,18 +131,18 @@ TEST_F(AllocationGrantsTest, AnOwnerWithAnotherAssignmentDoesNotStart) {
   EXPECT_EQ(metrics_.starts_refused.value(), 1u);
 }
 
-// Without the kubelet's list Allocate can only go by the order.
+// Without the kubelet's list Allocate has only the order of arrival.
 TEST_F(AllocationGrantsTest, PodsWithSwappedGpusDoNotStart) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
-  kubelet_.trouble = Status(Code::kUnavailable, "connection refused");
+  kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
   const Ids first = NewIds(8), second = NewIds(8);
   EXPECT_EQ(AdmitMem("b", first), "GPU-1") << "a was there first";
   EXPECT_EQ(AdmitMem("a", second), "GPU-2");
   const Status unknown = PreStart(kMem, first);
   EXPECT_EQ(unknown.code(), Code::kUnavailable);
   EXPECT_THAT(unknown.message(), HasSubstr("connection refused"));
-  kubelet_.trouble = Status::Ok();
+  kubelet_.last_error = Status::Ok();
   for (const Ids& ids : {first, second}) {
     EXPECT_EQ(PreStart(kMem, ids).code(), Code::kFailedPrecondition);
   }
@@ -158,11 +158,11 @@ TEST_F(AllocationGrantsTest, APodWithTheGpusOfAGonePodDoesNotStart) {
     Assign(FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}}),
            {{"main", {name == "a" ? "GPU-1" : "GPU-2"}}});
   }
-  kubelet_.trouble = Status(Code::kUnavailable, "connection refused");
+  kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
   kubelet_.Admit("b");
   EXPECT_EQ(Allocate(kGpu, {"GPU-2"}), "GPU-1") << "meant for a";
   Hold("b", kGpu, {"GPU-2"});
-  kubelet_.trouble = Status::Ok();
+  kubelet_.last_error = Status::Ok();
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
   pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(10min);
@@ -176,7 +176,7 @@ TEST_F(AllocationGrantsTest, AnEmptyListOfTheKubeletReleasesNothing) {
   const Ids ids = NewIds(8);
   EXPECT_EQ(AdmitMem("a", ids), "GPU-1");
   const PodDevices before = *kubelet_.answer;
-  kubelet_.answer = PodDevices();  // it was started anew while the API server is away
+  kubelet_.answer = PodDevices();  // the kubelet restarted while the API server is unreachable
   runner_.AdvanceTimeAndRun(10min);
   kubelet_.answer = before;
   EXPECT_TRUE(PreStart(kMem, ids).ok());
@@ -185,14 +185,14 @@ TEST_F(AllocationGrantsTest, AnEmptyListOfTheKubeletReleasesNothing) {
 TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
-  kubelet_.trouble = Status(Code::kUnavailable, "connection refused");
+  kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
   const Ids first = NewIds(8), second = NewIds(8);
   EXPECT_EQ(AdmitMem("b", first), "GPU-1");
-  kubelet_.trouble = Status::Ok();
-  EXPECT_EQ(AdmitMem("a", second), "GPU-1") << "the kubelet says that it has none";
+  kubelet_.last_error = Status::Ok();
+  EXPECT_EQ(AdmitMem("a", second), "GPU-1") << "the kubelet lists no devices of it";
   EXPECT_TRUE(PreStart(kMem, second).ok());
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition);
-  // b is deleted and made again.
+  // b is deleted and created again.
   kubelet_.End("b");
   pods_.Remove(Uid("uid-b"));
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "8"}}}}, Uid("uid-b2")), {{"main", {"GPU-2"}}});
@@ -214,7 +214,7 @@ TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
   EXPECT_THAT(status.message(), HasSubstr("for a pod of that name before it"));
 }
 
-// Kubelets can forget for a moment which ids they are giving away, and give them twice.
+// A kubelet can lose the IDs that it is allocating, and allocate them twice.
 TEST_F(AllocationGrantsTest, IdsThatTwoContainersHaveDoNotKeepEitherFromStarting) {
   AssignMem("a", 4, "GPU-1");
   AssignMem("b", 4, "GPU-2");
@@ -244,10 +244,10 @@ TEST_F(AllocationGrantsTest, InitContainersStartIfAllocateKnewThem) {
   EXPECT_TRUE(PreStart(kMem, main).ok());
 
   Assign(make("b"), {{"init", {"GPU-2"}}, {"main", {"GPU-2"}}});
-  kubelet_.trouble = Status(Code::kUnavailable, "connection refused");
+  kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
   const Ids guessed = NewIds(4);
   EXPECT_EQ(Allocate(kMem, guessed), "GPU-2");
-  kubelet_.trouble = Status::Ok();
+  kubelet_.last_error = Status::Ok();
   kubelet_.Admit("b");
   RestartAll();
   const Status status = PreStart(kMem, guessed);
@@ -371,7 +371,7 @@ TEST_F(AllocationGrantsTest, TheKubeletsPartOfAnAllocateIsNotMeasured) {
   const auto answer = Start(kMem, NewIds(8));
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ(metrics_.allocate_own.bucket(0), 1u);
-  // Waiting for a pod that is not known yet is not ours either.
+  // The wait for a pod that is not known yet does not count as own time.
   kubelet_.Admit("late");
   const auto late = Start(kMem, NewIds(5));
   runner_.AdvanceTimeAndRun(1s);
@@ -412,12 +412,12 @@ TEST_F(AllocationGrantsTest, WholeGpusOfAnEarlierPluginEnterTheLedger) {
 TEST_F(AllocationGrantsTest, RetriesABusyKubeletInsteadOfGuessing) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
-  kubelet_.trouble = Status(Code::kResourceExhausted, "rejected by rate limit");
+  kubelet_.last_error = Status(Code::kResourceExhausted, "rejected by rate limit");
   kubelet_.Admit("b");
   const auto answer = Start(kMem, NewIds(8));
   runner_.AdvanceTimeAndRun(1s);
   ASSERT_FALSE(answer->has_value());
-  kubelet_.trouble = Status::Ok();
+  kubelet_.last_error = Status::Ok();
   runner_.AdvanceTimeAndRun(AllocationGrants::kLongPause);
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ(Visible(**answer), "GPU-2");
@@ -432,7 +432,7 @@ TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForABusyKubelet) {
     checks_->Check(kMem, ids, [answer](Status status) { *answer = std::move(status); });
     return answer;
   };
-  kubelet_.trouble = Status(Code::kResourceExhausted, "rejected by rate limit");
+  kubelet_.last_error = Status(Code::kResourceExhausted, "rejected by rate limit");
   const auto given_up = check();
   runner_.AdvanceTimeAndRun(StartChecks::kPodListWait - StartChecks::kPause);
   EXPECT_FALSE(given_up->has_value());
@@ -441,7 +441,7 @@ TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForABusyKubelet) {
   EXPECT_EQ((*given_up)->code(), Code::kUnavailable);
   const auto answered = check();
   runner_.AdvanceTimeAndRun(1s);
-  kubelet_.trouble = Status::Ok();
+  kubelet_.last_error = Status::Ok();
   runner_.AdvanceTimeAndRun(StartChecks::kPause);
   ASSERT_TRUE(answered->has_value());
   EXPECT_TRUE((*answered)->ok()) << (*answered)->ToString();
@@ -460,7 +460,7 @@ TEST_F(AllocationGrantsTest, WaitsForAPodThatStillEnds) {
   AssignMem("new", 16, "GPU-1");
   kubelet_.Admit("new");
   const auto answer = Start(kMem, NewIds(16));
-  ASSERT_FALSE(answer->has_value()) << "the kubelet would turn the pod away for good";
+  ASSERT_FALSE(answer->has_value()) << "the kubelet would reject the pod for good";
   kubelet_.End("old");
   runner_.AdvanceTimeAndRun(1s);
   ASSERT_TRUE(answer->has_value());
@@ -472,7 +472,7 @@ TEST_F(AllocationGrantsTest, AnInvalidRequestIsReported) {
   kubelet_.Admit("bad");
   EXPECT_THAT(Allocate(kCore, NewIds(150)), HasSubstr("pod default/bad"));
   EXPECT_TRUE(ledger_->entries().empty());
-  // Once it runs, by whatever plugin, it is not the one that is being admitted.
+  // A running pod, whichever plugin gave its GPUs, is not the one that is being admitted.
   PodInfo runs = *pods_.pods().at(Uid("uid-bad"));
   runs.container_ids["main"] = "containerd://1";
   pods_.Set(runs);

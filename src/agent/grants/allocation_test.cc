@@ -54,10 +54,10 @@ class AllocationTest : public ::testing::Test {
   TokenAnswers Late() const {
     return TokenAnswers(kResource, TokenAnswers::Ids::kGpus, &signer_, &clock_);
   }
-  // As a whole answer of binding: allocate, where the GPUs are those of the ids.
+  // The answer with --binding=allocate, with the GPUs that the IDs name.
   Result<ContainerAllocation> AtAllocate(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
-    const BoundAnswers answers(
+    const AllocateBindingResponder answers(
         kResource, std::make_unique<TokenAnswers>(Late()),
         {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
     Result<ContainerAllocation> got = Status(Code::kAborted, "later");
@@ -114,7 +114,7 @@ TEST_F(AllocationTest, ControlNodesAreGivenWhereTheyExist) {
                                                           {"/dev/nvidia5", "/dev/nvidia5"}}));
 }
 
-// What NVIDIA's plugin answered to the same questions.
+// The answers of NVIDIA's plugin to the same calls.
 class AllocationOracleTest : public AllocationTest {
  protected:
   static Result<Json> Oracle(const std::string& name) {
@@ -211,7 +211,7 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
     if (theirs.is_object()) {
       EXPECT_EQ(ours.status().message(), *theirs.Find("error")->StringAt("details"));
     } else if (ours.status().code() != Code::kCancelled) {
-      // Which of equals is taken is ours to say; how many, and none where there is no answer, not.
+      // Compares how many IDs are returned, and not which of equal IDs.
       ASSERT_TRUE(ours.ok()) << name << ours.status().ToString();
       EXPECT_EQ(ours->size(), theirs.items()[0].items().size()) << name;
     }

@@ -71,7 +71,7 @@ TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}), {{"main", {"GPU-3"}}});
   const auto grant = Ask("a", {Token(kMem, 6)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
-  EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "over what stands in its spec";
+  EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "over the value in its spec";
 }
 
 TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
@@ -183,7 +183,7 @@ TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodTh
 }
 
 TEST_F(AssignedGrantsTest, RejectsAPodThatStaysUnknownWithTheReason) {
-  pods_.trouble_ = Status(Code::kUnavailable, "connection refused");
+  pods_.last_error_ = Status(Code::kUnavailable, "connection refused");
   const auto answer = Start("a", {Token(kMem, 8)});
   runner_.AdvanceTimeAndRun(GrantService::kPodWait);
   ASSERT_TRUE(answer->has_value());
@@ -242,7 +242,7 @@ TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
 TEST_F(AssignedGrantsTest, AContainerHasItsInitContainersGpuAlsoWhereAnotherPodWasAssignedIt) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
-  // By a scheduler that did not know of it yet.
+  // A scheduler assigned it without knowing about the grant.
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-0"}}});
   EXPECT_FALSE(Ask("b", {Token(kGpu, 1)}).ok());
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");

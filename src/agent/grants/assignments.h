@@ -30,7 +30,7 @@ class Assignments {
 
   const Assigned& Of(const std::shared_ptr<const PodInfo>& pod,
                      const std::shared_ptr<const DeviceSet>& set);
-  // To be called when the pod is gone.
+  // Call when the pod is deleted.
   void Forget(const Uid& uid) { known_.erase(uid); }
 
  private:

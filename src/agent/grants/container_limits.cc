@@ -23,7 +23,7 @@ Status CheckName(const std::string& name) {
 Status LimitsError(const std::string& path, int error) {
   return error == EPROTO ? Error(Code::kFailedPrecondition,
                                  "{} was written by another version of tessera-agent: delete the "
-                                 "pod, so that it is made anew",
+                                 "pod, so that it is created again",
                                  path)
                          : Status::FromErrno(path, error);
 }
@@ -41,7 +41,7 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   RETURN_IF_ERROR(CheckName(holder.pod_uid.str()));
   RETURN_IF_ERROR(CheckName(holder.container));
   const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid.view()), holder.container);
-  // Only root can enter the first folder; containers must be able to read what is mounted.
+  // Only root can enter the first directory; containers must be able to read what is mounted.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));
   RETURN_IF_ERROR(MakeDirs(dir));
   const std::string path = JoinPath(dir, limiter::kLimitsFile);

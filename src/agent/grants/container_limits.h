@@ -3,8 +3,8 @@
 //
 //   <dir>/<pod UID>/<container>/limits
 //
-// The folder is made before the grant is answered, and removed when the container holds nothing any
-// more. A running container keeps the mounted file. Not for deciding grants. Threads: one;
+// The directory is made before the grant is answered, and removed when the container holds nothing
+// any more. A running container keeps the mounted file. Not for deciding grants. Threads: one;
 // writes to a tmpfs (/run).
 #pragma once
 
@@ -42,7 +42,7 @@ class ContainerLimits {
   explicit ContainerLimits(std::string dir, NamespaceSet fail_open = {})
       : dir_(std::move(dir)), fail_open_(std::move(fail_open)) {}
 
-  // Writes the limits of the container's GPUs and returns its folder; "" if no GPU is limited.
+  // Writes the limits of the container's GPUs and returns its directory; "" if no GPU is limited.
   // Running processes follow at once. INVALID_ARGUMENT: a pod UID or container name that
   // cannot be a file name.
   Result<std::string> Write(const ContainerRef& holder,
@@ -53,7 +53,7 @@ class ContainerLimits {
   bool FailsOpen(const ContainerRef& holder) const {
     return fail_open_.Contains(holder.pod_namespace);
   }
-  // Removes the folders of containers that are not among `entries`.
+  // Removes the directories of containers that are not among `entries`.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 
  private:

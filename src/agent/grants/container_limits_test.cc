@@ -356,7 +356,7 @@ TEST_F(LimitedGrantsTest, ALimitOfAContainerThatIsNotLimitedIsReported) {
             "cgpu.disable.isolation");
 }
 
-TEST_F(LimitedGrantsTest, WithoutAFolderNoContainerIsLimited) {
+TEST_F(LimitedGrantsTest, WithoutADirNoContainerIsLimited) {
   limits_dir_ = "";
   Restart();
   AssignShare("a");

@@ -11,13 +11,13 @@
 namespace tessera::agent {
 namespace {
 
-// Pause between checks of remaining processes.
-constexpr Duration kLeavingPause = std::chrono::seconds(2);
+// Longest pause between checks of remaining processes.
+constexpr Duration kLongestReleasePause = std::chrono::seconds(2);
 
 // Whether the kubelet lists the IDs of one of the entry's tokens for this pod, or for any pod while
-// the holder is unknown. An entry without tokens is from another device plugin: any pod with the
-// holder's name counts.
-bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
+// the holder is unknown. An entry without tokens comes from another device plugin, so any pod with
+// the holder's name counts.
+bool ListedWithTokens(const PodDevices& pods, const GrantLedger::Entry& entry) {
   if (entry.claims.empty()) {
     return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
   }
@@ -35,7 +35,7 @@ bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
 
 bool IsListed(const PodDevices& pods, const GrantLedger::Entry& entry) {
   return entry.holder.owner_known() ? pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name)
-                                    : Holds(pods, entry);
+                                    : ListedWithTokens(pods, entry);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ EndedPods::EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kube
       pods_(pods),
       options_(std::move(options)),
       released_(std::move(released)) {
-  PruneLater();
+  SchedulePrune();
 }
 
 void EndedPods::List(PodsDone done) {
@@ -82,30 +82,32 @@ void EndedPods::StartList() {
 
 void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef requester,
                         Resolved done) {
-  const MonotonicTime asked = runner_->clock().Now();
-  List([this, asked, conflicts = std::move(conflicts), requester = std::move(requester),
+  const MonotonicTime list_started = runner_->clock().Now();
+  List([this, list_started, conflicts = std::move(conflicts), requester = std::move(requester),
         done = std::move(done)](const Result<PodDevices>& listed) {
-    const Duration asking = runner_->clock().Now() - asked;
+    const Duration list_duration = runner_->clock().Now() - list_started;
     // Pods end together, so one list of the kubelet's pods serves all of them.
-    bool listed_still = false;
-    Keys gone = EndedAndUnlisted(listed, &listed_still);
-    const Status can_judge = CanJudge(conflicts, requester, listed);
+    bool any_still_listed = false;
+    Keys gone = EndedAndUnlisted(listed, &any_still_listed);
+    const Status list_is_current = CheckListIsCurrent(conflicts, requester, listed);
     for (const GrantLedger::Conflict& conflict : conflicts) {
       const auto found = ledger_->entries().find(conflict.key);
-      if (!can_judge.ok() || found == ledger_->entries().end()) continue;
+      if (!list_is_current.ok() || found == ledger_->entries().end()) continue;
       if (IsGone(found->second, *listed, requester)) gone.insert(conflict.key);
     }
-    ReleaseLeft(std::move(gone), [this, conflicts, done, can_judge, asking] {
+    ReleaseIfProcessesEnded(std::move(gone), [this, conflicts, done, list_is_current,
+                                              list_duration] {
       const bool held = std::any_of(conflicts.begin(), conflicts.end(), [&](const auto& conflict) {
         return ledger_->entries().contains(conflict.key);
       });
-      done(held ? can_judge : Status::Ok(), asking);
+      done(held ? list_is_current : Status::Ok(), list_duration);
     });
   });
 }
 
-Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
-                           const ContainerRef& requester, const Result<PodDevices>& listed) const {
+Status EndedPods::CheckListIsCurrent(const std::vector<GrantLedger::Conflict>& conflicts,
+                                     const ContainerRef& requester,
+                                     const Result<PodDevices>& listed) const {
   if (conflicts.empty()) return Status::Ok();
   const GrantLedger::Conflict& first = conflicts.front();
   const std::string held = first.uuid + " is still held by container " + first.holder.container +
@@ -127,12 +129,12 @@ bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& listed
                        const ContainerRef& requester) const {
   // A holder with the name of the requesting pod is its dead predecessor.
   const bool predecessor = requester.owner_known() && entry.holder.PodText() == requester.PodText();
-  if (pods_ == nullptr) return predecessor || !Holds(listed, entry);
-  if (LivesByApi(entry.holder)) return false;
+  if (pods_ == nullptr) return predecessor || !ListedWithTokens(listed, entry);
+  if (RunsPerApiServer(entry.holder)) return false;
   return predecessor || !IsListed(listed, entry) || NamesakeKnown(entry.holder);
 }
 
-std::optional<std::string> EndedPods::WhyLeaving(
+std::optional<std::string> EndedPods::ReasonStillHeld(
     const std::vector<GrantLedger::Conflict>& conflicts) const {
   for (const GrantLedger::Conflict& conflict : conflicts) {
     const auto leaving = leaving_.find(conflict.key);
@@ -143,14 +145,14 @@ std::optional<std::string> EndedPods::WhyLeaving(
   return std::nullopt;
 }
 
-bool EndedPods::EndedByApi(const ContainerRef& holder) const {
+bool EndedPods::EndedPerApiServer(const ContainerRef& holder) const {
   if (pods_ == nullptr || !pods_->synced() || !holder.owner_known()) return false;
   const auto found = pods_->pods().find(holder.pod_uid);
   return found == pods_->pods().end() || found->second->ended;
 }
 
-// Uses the last known state while the API server is away.
-bool EndedPods::LivesByApi(const ContainerRef& holder) const {
+// Uses the last known state while the API server is unreachable.
+bool EndedPods::RunsPerApiServer(const ContainerRef& holder) const {
   if (pods_ == nullptr) return false;
   const auto found = pods_->pods().find(holder.pod_uid);
   return found != pods_->pods().end() && !found->second->ended;
@@ -166,7 +168,7 @@ bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
 
 void EndedPods::ScheduleCheck() {
   pause_ = kFirstPause;
-  CheckAfter(kBurst);
+  CheckAfter(kCheckDelay);
 }
 
 void EndedPods::CheckAfter(Duration pause) {
@@ -183,56 +185,57 @@ void EndedPods::Check() {
   // The mirror of a static pod may be deleted and created again.
   std::erase_if(leaving_, [&](const auto& one) {
     const auto entry = ledger_->entries().find(one.first);
-    return entry == ledger_->entries().end() || LivesByApi(entry->second.holder);
+    return entry == ledger_->entries().end() || RunsPerApiServer(entry->second.holder);
   });
   PublishWithheld();
   const auto& entries = ledger_->entries();
   if (leaving_.empty() && std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
-        return EndedByApi(entry.second.holder);
+        return EndedPerApiServer(entry.second.holder);
       })) {
     return;
   }
   List([this](const Result<PodDevices>& listed) {
-    bool listed_still = false;
-    Keys gone = EndedAndUnlisted(listed, &listed_still);
-    // A pod that is gone stays gone; only its processes are checked again.
+    bool any_still_listed = false;
+    Keys gone = EndedAndUnlisted(listed, &any_still_listed);
+    // A deleted pod never comes back; only its processes are checked again.
     for (const auto& [key, leaving] : leaving_) gone.insert(key);
-    ReleaseLeft(std::move(gone), [this, listed_still] {
-      if (!listed_still && leaving_.empty()) return;
+    ReleaseIfProcessesEnded(std::move(gone), [this, any_still_listed] {
+      if (!any_still_listed && leaving_.empty()) return;
       CheckAfter(pause_);
-      pause_ = std::min(2 * pause_, Duration(leaving_.empty() ? kLongestPause : kLeavingPause));
+      pause_ =
+          std::min(2 * pause_, Duration(leaving_.empty() ? kLongestPause : kLongestReleasePause));
     });
   });
 }
 
 EndedPods::Keys EndedPods::EndedAndUnlisted(const Result<PodDevices>& listed,
-                                            bool* listed_still) const {
+                                            bool* any_still_listed) const {
   Keys gone;
   for (const auto& [key, entry] : ledger_->entries()) {
-    if (!EndedByApi(entry.holder)) continue;
+    if (!EndedPerApiServer(entry.holder)) continue;
     const bool still_listed =
         !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
-    *listed_still |= still_listed;
+    *any_still_listed |= still_listed;
     if (!still_listed) gone.insert(key);
   }
   return gone;
 }
 
-void EndedPods::ReleaseLeft(Keys gone, std::function<void()> done) {
+void EndedPods::ReleaseIfProcessesEnded(Keys gone, std::function<void()> done) {
   if (gone.empty()) return done();
   if (options_.processes == nullptr) {
-    Judge(gone, {});
+    ReleaseOrKeep(gone, {});
     return done();
   }
   options_.processes->Read([this, gone = std::move(gone), done = std::move(done),
                             weak = weak_.Get()](const ProcessSightings& seen) {
     if (!weak) return;
-    Judge(gone, seen);
+    ReleaseOrKeep(gone, seen);
     done();
   });
 }
 
-void EndedPods::Judge(const Keys& gone, const ProcessSightings& seen) {
+void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& seen) {
   bool released = false;
   for (const GrantLedger::Key& key : gone) {
     const auto found = ledger_->entries().find(key);
@@ -244,7 +247,7 @@ void EndedPods::Judge(const Keys& gone, const ProcessSightings& seen) {
     if (remains.empty()) {
       released |= Release(key);
     } else {
-      Remain(key, entry, std::move(remains));
+      RecordRemaining(key, entry, std::move(remains));
     }
   }
   std::erase_if(leaving_, [&](const auto& one) { return !ledger_->entries().contains(one.first); });
@@ -268,14 +271,14 @@ bool EndedPods::Release(const GrantLedger::Key& key) {
   return status.ok();
 }
 
-void EndedPods::Remain(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
-                       std::string remains) {
+void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
+                                std::string remains) {
   const MonotonicTime now = runner_->clock().Now();
   const auto [found, is_new] = leaving_.try_emplace(key, Leaving{.since = now, .remains = {}});
   Leaving& leaving = found->second;
   leaving.remains = std::move(remains);
   if (is_new) {
-    Log(Severity::kInfo, "the GPUs of a pod that is gone wait for its processes to end",
+    Log(Severity::kInfo, "waiting for the processes of a deleted pod before its GPUs are released",
         {{"pod", entry.holder.PodText()},
          {"uid", entry.holder.pod_uid},
          {"remains", leaving.remains}});
@@ -283,7 +286,7 @@ void EndedPods::Remain(const GrantLedger::Key& key, const GrantLedger::Entry& en
   if (leaving.withheld || now - leaving.since < options_.bound) return;
   leaving.withheld = true;
   if (options_.metrics != nullptr) options_.metrics->release_bounds_exceeded.Add();
-  Log(Severity::kWarning, "withheld the GPUs of a pod that is gone: its processes do not end",
+  Log(Severity::kWarning, "withheld the GPUs of a deleted pod: its processes do not end",
       {{"pod", entry.holder.PodText()},
        {"uid", entry.holder.pod_uid},
        {"remains", leaving.remains}});
@@ -305,7 +308,7 @@ void EndedPods::PublishWithheld() {
   if (options_.on_withheld) options_.on_withheld(withheld_);
 }
 
-void EndedPods::PruneLater() {
+void EndedPods::SchedulePrune() {
   if (prune_planned_ || (ledger_->entries().empty() && ledger_->spent() == 0)) return;
   prune_planned_ = true;
   runner_->PostDelayed(kPruneInterval, [this, weak = weak_.Get()] {
@@ -322,14 +325,14 @@ void EndedPods::Prune(const Result<PodDevices>& listed) {
   Keys missing, gone;
   if (listed.ok()) {
     for (const auto& [key, entry] : ledger_->entries()) {
-      if (!IsListed(*listed, entry) && !LivesByApi(entry.holder)) missing.insert(key);
+      if (!IsListed(*listed, entry) && !RunsPerApiServer(entry.holder)) missing.insert(key);
     }
     // Two lists in a row must lack a pod, because a kubelet that has just started lists none.
     std::set_intersection(missing.begin(), missing.end(), missing_.begin(), missing_.end(),
                           std::inserter(gone, gone.end()));
   }
   missing_ = std::move(missing);
-  ReleaseLeft(std::move(gone), [this] { PruneLater(); });
+  ReleaseIfProcessesEnded(std::move(gone), [this] { SchedulePrune(); });
 }
 
 }  // namespace tessera::agent

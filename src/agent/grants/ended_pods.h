@@ -6,8 +6,8 @@
 //                   server does not report it as running
 //   it has left     if none of its processes is on the node any more (pod_processes.h)
 //
-// A pod that is gone and has not left is leaving: it was deleted by force, or a process hangs in
-// the driver. Its GPUs stay in the ledger, so that no container gets them. After
+// A pod that is gone and still has processes is leaving: it was deleted by force, or a process
+// hangs in the driver. Its GPUs stay in the ledger, so that no container gets them. After
 // ReleaseOptions::bound they are withheld with the process as the reason: the scheduler places no
 // pod there, and other holders of the GPU continue. They are offered again when the processes are
 // gone.
@@ -33,7 +33,7 @@
 
 namespace tessera::agent {
 
-// Why each GPU is withheld, by UUID.
+// The reason why each GPU is withheld, by UUID.
 using WithheldGpus = std::map<std::string, std::string, std::less<>>;
 
 // The inventory with these GPUs withheld; GPUs that are unhealthy stay as they are.
@@ -50,14 +50,15 @@ struct ReleaseOptions {
 class EndedPods {
  public:
   static constexpr Duration kPruneInterval = std::chrono::seconds(60);
-  // Delay of a check, because pods end in bursts.
-  static constexpr Duration kBurst = std::chrono::milliseconds(20);
-  // First pause between checks of pods that end: the kubelet lists them for a while.
+  // Delay of a check, so that one check serves pods that end together.
+  static constexpr Duration kCheckDelay = std::chrono::milliseconds(20);
+  // First pause between checks, because the kubelet still lists a pod for a while after its end.
   static constexpr Duration kFirstPause = std::chrono::milliseconds(100);
   static constexpr Duration kLongestPause = std::chrono::seconds(10);
   using PodsDone = std::function<void(const Result<PodDevices>&)>;
 
-  // All outlive it; `pods` may be null. `released` is called after a release.
+  // The arguments must outlive the object; `pods` may be null. `released` is called after a
+  // release.
   EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet, const Pods* pods,
             ReleaseOptions options, std::function<void()> released);
   EndedPods(const EndedPods&) = delete;
@@ -71,19 +72,21 @@ class EndedPods {
   // list its pods.
   using Resolved = std::function<void(const Status&, Duration list_time)>;
   void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef requester, Resolved done);
-  // Why the first leaving pod of the conflicts still holds its GPU; nullopt if none is leaving.
-  std::optional<std::string> WhyLeaving(const std::vector<GrantLedger::Conflict>& conflicts) const;
-  // To be called when the API server reports the end of pods. Checks soon, then again until the
-  // kubelet agrees and their processes have left.
+  // The reason why the first leaving pod of the conflicts still holds its GPU; nullopt if no pod is
+  // leaving.
+  std::optional<std::string> ReasonStillHeld(
+      const std::vector<GrantLedger::Conflict>& conflicts) const;
+  // Call when the API server reports the end of pods. Checks soon, then again until the kubelet
+  // agrees and their processes have left.
   void ScheduleCheck();
   // Prunes each minute while the ledger knows a container or a spent token.
-  void PruneLater();
+  void SchedulePrune();
 
  private:
   using Keys = std::set<GrantLedger::Key>;
   struct Leaving {
     MonotonicTime since;
-    std::string remains;    // of its processes, as text
+    std::string remains;    // its processes, as text
     bool withheld = false;  // it has been leaving for longer than the bound
   };
 
@@ -91,22 +94,23 @@ class EndedPods {
   void CheckAfter(Duration pause);
   void Check();
   void Prune(const Result<PodDevices>& listed);
-  // UNAVAILABLE if this list does not show whether the holders of the conflicts live.
-  Status CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
-                  const ContainerRef& requester, const Result<PodDevices>& listed) const;
+  // UNAVAILABLE if the list failed or is from before the requesting pod.
+  Status CheckListIsCurrent(const std::vector<GrantLedger::Conflict>& conflicts,
+                            const ContainerRef& requester, const Result<PodDevices>& listed) const;
   // Entries of pods that the API server reports as ended and the kubelet does not list. Sets
-  // `listed_still` if the kubelet lists such a pod, or does not answer.
-  Keys EndedAndUnlisted(const Result<PodDevices>& listed, bool* listed_still) const;
+  // `any_still_listed` if the kubelet lists such a pod, or does not answer.
+  Keys EndedAndUnlisted(const Result<PodDevices>& listed, bool* any_still_listed) const;
   bool IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
               const ContainerRef& requester) const;
-  bool EndedByApi(const ContainerRef& holder) const;
-  bool LivesByApi(const ContainerRef& holder) const;
+  bool EndedPerApiServer(const ContainerRef& holder) const;
+  bool RunsPerApiServer(const ContainerRef& holder) const;
   bool NamesakeKnown(const ContainerRef& holder) const;
   // Releases the entries of `gone` whose processes have left and follows the others; then `done`.
-  void ReleaseLeft(Keys gone, std::function<void()> done);
-  void Judge(const Keys& gone, const ProcessSightings& seen);
+  void ReleaseIfProcessesEnded(Keys gone, std::function<void()> done);
+  void ReleaseOrKeep(const Keys& gone, const ProcessSightings& seen);
   bool Release(const GrantLedger::Key& key);
-  void Remain(const GrantLedger::Key& key, const GrantLedger::Entry& entry, std::string remains);
+  void RecordRemaining(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
+                       std::string remains);
   void PublishWithheld();
 
   TaskRunner* const runner_;

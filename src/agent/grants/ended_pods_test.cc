@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the GPUs of a pod that is gone pass on, with processes that do not end.
+// When the GPUs of a deleted pod are released, with processes that do not end.
 #include "src/agent/grants/ended_pods.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class EndedPodsTest : public GrantsFixture {
     ASSERT_EQ(GpuOf(name, {Token(kGpu, 1)}), gpu);
     processes_.Run(name);
   }
-  // Deleted by force: API server and kubelet have forgotten it, its container lives on.
+  // Deleted by force: API server and kubelet do not list it, and its container still runs.
   void ForceDelete(const std::string& name) {
     kubelet_.End(name);
     pods_.Remove(Uid("uid-" + name));
@@ -150,7 +150,7 @@ TEST_F(EndedPodsTest, NothingIsReleasedWhileProcessesCannotBeSeen) {
 
 TEST_F(EndedPodsTest, APodThatTheApiServerReportsAsRunningKeepsItsGpu) {
   StartOn("a", "GPU-1");
-  // As after a restart of the kubelet, before it has looked at its containers.
+  // The kubelet has restarted and not read its containers yet.
   kubelet_.End("a");
   processes_.End("a");
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
@@ -222,7 +222,7 @@ TEST_F(EndedPodsTest, AnEndedPodThatTheKubeletListsKeepsItsGpu) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-// The kubelet lists names: what it lists may be another pod of that name only where there is one.
+// The kubelet lists names. A listed name is another pod only if another pod has that name.
 TEST_F(EndedPodsTest, OnlyAPodOfTheSameNamespaceAndNameIsANamesake) {
   StartOn("a", "GPU-1");
   processes_.End("a");

@@ -34,7 +34,7 @@ GpuUse PeakUse(const std::vector<const Hold*>& of_one_pod) {
 
 namespace {
 
-// A sidecar runs beside all containers, an init container beside sidecars alone.
+// A sidecar runs beside all containers, an init container only beside sidecars.
 bool RunTogether(device::Phase a, device::Phase b) {
   if (a == device::Phase::kSidecar || b == device::Phase::kSidecar) return true;
   return a != device::Phase::kInit && b != device::Phase::kInit;

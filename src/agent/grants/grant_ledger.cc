@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/agent/grants/ledger_records.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 namespace {
@@ -12,15 +13,11 @@ namespace {
 // Records of history from which the journal is rewritten.
 constexpr size_t kMinGrantHistory = 256;
 
-// FNV-1a. It gives no protection by itself: a token is valid only with its seal, and the API
-// server, not an attacker, chooses the UID of a pod.
+// It gives no protection by itself: a token is valid only with its signature, and the API server,
+// not an attacker, chooses the UID of a pod.
 uint64_t Fingerprint(const ContainerRef& ref) {
-  uint64_t hash = 14695981039346656037u;
-  for (const std::string_view text : {ref.pod_uid.view(), std::string_view(ref.container)}) {
-    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
-    hash = (hash ^ 0xff) * 1099511628211u;
-  }
-  return hash;
+  constexpr std::string_view kEnd = "\xff";
+  return Fnv1a(kEnd, Fnv1a(ref.container, Fnv1a(kEnd, Fnv1a(ref.pod_uid.view()))));
 }
 
 Hold HoldOfEntry(const GrantLedger::Entry& entry, const device::DeviceShare& share) {

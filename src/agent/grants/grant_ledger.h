@@ -2,17 +2,16 @@
 // Records which container holds which shares of which GPUs, and the tokens by which it requested
 // them. Every change is in the log before it is in memory, so an answered grant survives a crash.
 //
-//   bound      A token belongs for ever to the first (pod UID, container) that shows it.
+//   bound      A token belongs forever to the first (pod UID, container) that uses it.
 //   held       The shares of a container belong to its pod until the entry is released.
-//   released   The pod is gone. Its tokens stay known as spent, so that no container can show them.
+//   released   The pod has ended. Its tokens stay recorded as spent, so that no container can use them.
 //
 // A spent token is forgotten after kTokenLifetime, so an unbound token of that age is rejected. The
 // oversubscription check (gpu_accounts.h) covers all live entries of different pods. The agent's
 // own choice for a pod that bypasses the scheduler is kept with the pod's entries, for all of its
 // containers.
 //
-// Not for deciding whether a pod is gone (ended_pods.h).
-// Pure but for the log. Threads: one.
+// ended_pods.h decides whether a pod has ended. Pure except for the log. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ class GrantLedger {
 
   struct Conflict {
     Key key;
-    std::string uuid;  // of the GPU
+    std::string uuid;  // UUID of the GPU
     ContainerRef holder;
   };
 
@@ -58,17 +57,17 @@ class GrantLedger {
 
   // Records the shares of the container and binds its tokens, if it has any. A container that has
   // shares keeps them, and only the tokens of `wanted` are added. `chosen`, unless null, becomes
-  // the agent's choice for the pod. Errors of Check, FAILED_PRECONDITION while there is a conflict,
-  // and errors of the log; after an error nothing has changed.
+  // the agent's choice for the pod. Errors: see Check; FAILED_PRECONDITION while there is a
+  // conflict; the log's errors; after an error nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
-  // Sets the holder of an entry whose owner was unknown. `chosen` is that of Bind. NOT_FOUND;
-  // errors of the log.
+  // Sets the holder of an entry whose owner was unknown. `chosen`: see Bind. NOT_FOUND; the log's
+  // errors.
   Status SetHolder(const Key& key, const ContainerRef& holder, const device::Assignment* chosen);
-  // Removes an entry whose pod is gone. NOT_FOUND; errors of the log. Does not wait for the disk,
-  // because pods end in crowds and containers that start meanwhile would wait for all of them. A
-  // power cut may undo a release, which is then repeated; a later grant flushes the releases on
-  // which it relies.
+  // Removes the entry of an ended pod. NOT_FOUND; the log's errors. Does not wait for the disk:
+  // many pods end together, and containers that start meanwhile would wait for all of them. A power
+  // cut may undo a release, which is then repeated; a later grant flushes the releases on which it
+  // relies.
   Status Release(const Key& key);
 
   // Null if the container holds nothing.
@@ -79,8 +78,8 @@ class GrantLedger {
   // The accounts of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
   size_t spent() const { return spent_.size(); }
-  // Forgets spent tokens that Check rejects by age, and rewrites the log if most of it is history.
-  // To be called about once a minute.
+  // Forgets spent tokens that Check rejects by age, and rewrites the log if most of its records are
+  // obsolete. Call about once a minute.
   Status Tidy(WallTime now);
 
  private:
@@ -98,12 +97,12 @@ class GrantLedger {
 
   grant::RecordLog* const log_;
   std::map<Key, Entry> live_;
-  std::map<grant::Nonce, Key> bound_;            // tokens of live_
+  std::map<grant::Nonce, Key> bound_;            // holders of the tokens in live_
   std::map<Uid, device::Assignment> chosen_;     // by pod
-  std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of the holder
-  mutable std::optional<GpuAccounts> accounts_;  // of live_, made at the first use
-  size_t records_ = 0;                           // in the log
-  bool must_compact_ = false;  // the log has refused a record and wants a new file
+  std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of each token's holder
+  mutable std::optional<GpuAccounts> accounts_;  // accounts of live_, computed at the first use
+  size_t records_ = 0;                           // number of records in the log
+  bool must_compact_ = false;                    // after a failed write the log needs a new file
 };
 
 }  // namespace tessera::agent

@@ -186,7 +186,7 @@ TEST_F(GrantLedgerTest, FullDiskTakesNothingAndHealsLater) {
 
 TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRefusesAGrant) {
   const grant::Nonce nonce = NewNonce(now_);
-  // Taken for gone and back again: two records each time, of which one counts.
+  // Released and granted again: two records each time, of which one counts.
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
     ASSERT_TRUE(Release(Container(1)).ok());
@@ -197,7 +197,7 @@ TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRefusesAGrant) {
   EXPECT_EQ(log_.replaced, 1);
   log_.room = 2;
   EXPECT_FALSE(Bind(NewNonce(now_), {"GPU-3"}, Container(3)).ok());
-  EXPECT_EQ(log_.replaced, 2) << "once, not for ever";
+  EXPECT_EQ(log_.replaced, 2) << "rewritten once";
   Restart();
   EXPECT_EQ(ledger_->entries().size(), 2u);
 }
@@ -248,7 +248,7 @@ TEST_F(GrantLedgerTest, TheJournalIsRewrittenOnlyWhereHistoryOutweighsWhatIsKept
   }
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
   EXPECT_EQ(log_.replaced, 0) << "400 records, of which 200 are needed";
-  // The tokens become too old to be believed: nothing is needed any more.
+  // The tokens expire, so that no record is needed.
   now_ += GrantLedger::kTokenLifetime + 1s;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
   EXPECT_EQ(log_.replaced, 1);

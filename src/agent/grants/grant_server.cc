@@ -25,7 +25,7 @@ void Send(int fd, const Result<grant::Grant>& reply) {
 void LogAnswer(const grant::GrantRequest& request, const Result<grant::Grant>& reply) {
   const std::string pod = request.pod_namespace + "/" + request.pod_name;
   if (!reply.ok()) {
-    return Log(Severity::kWarning, "refused a grant",
+    return Log(Severity::kWarning, "rejected a grant",
                {{"pod", pod},
                 {"uid", request.pod_uid},
                 {"container", request.container},

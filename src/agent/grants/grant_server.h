@@ -25,7 +25,7 @@ struct GrantServerLimits {
   size_t connections = 64;
   Duration request = std::chrono::seconds(5);  // from accept to the last byte of the request
   Duration stalled = std::chrono::seconds(1);  // a connection older than that may be closed
-  uid_t uid = 0;                               // of clients
+  uid_t uid = 0;                               // only clients with this UID are served
 };
 
 class GrantServer {

@@ -28,7 +28,7 @@ class GrantServerTest : public ::testing::Test {
     (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     runner_.RunUntilIdle();
   }
-  // What has been answered so far; "" where the connection is open and silent.
+  // The received answer; "" while the connection is open and silent.
   static std::string Answer(const Fd& fd) {
     char buffer[4096];
     const ssize_t count = ::recv(fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);

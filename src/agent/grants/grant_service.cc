@@ -89,28 +89,28 @@ void GrantService::Handle(const grant::GrantRequest& request, Reply reply) {
     pong.agent_version = options_.description.version;
     return reply(std::move(pong));
   }
-  Question question{
+  PendingRequest pending{
       .requester = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
       .variables = request.variables,
-      .until = runner_->clock().Now() + kPodWait,
+      .release_deadline = runner_->clock().Now() + kPodWait,
       .reply = std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
-  if (!claims.ok()) return question.reply(claims.status());
-  question.claims = *std::move(claims);
-  for (const Claim& claim : question.claims) {
+  if (!claims.ok()) return pending.reply(claims.status());
+  pending.claims = *std::move(claims);
+  for (const Claim& claim : pending.claims) {
     const Status status =
-        ledger_->Check(claim.nonce, question.requester, runner_->clock().WallNow());
-    if (!status.ok()) return question.reply(status);
+        ledger_->Check(claim.nonce, pending.requester, runner_->clock().WallNow());
+    if (!status.ok()) return pending.reply(status);
   }
-  Decide(std::move(question));
+  Decide(std::move(pending));
 }
 
-void GrantService::Decide(Question question) {
-  const bool known = pods_ == nullptr || !question.requester.owner_known() ||
-                     pods_->pods().contains(question.requester.pod_uid) ||
-                     ledger_->Find(question.requester) != nullptr;
-  if (known) return Answer(std::move(question));
-  Wait(std::move(question));
+void GrantService::Decide(PendingRequest pending) {
+  const bool known = pods_ == nullptr || !pending.requester.owner_known() ||
+                     pods_->pods().contains(pending.requester.pod_uid) ||
+                     ledger_->Find(pending.requester) != nullptr;
+  if (known) return Answer(std::move(pending));
+  Wait(std::move(pending));
 }
 
 Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& holder) {
@@ -153,68 +153,68 @@ Result<std::vector<Claim>> GrantService::OpenTokens(const grant::GrantRequest& r
   return claims;
 }
 
-void GrantService::Answer(Question question) {
+void GrantService::Answer(PendingRequest pending) {
   const std::shared_ptr<const DeviceSet> set = devices_->Get();
   if (set == nullptr) {
-    return question.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
+    return pending.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
   }
-  const Result<PlannedGrant> planned = PlanFor(question, set);
+  const Result<PlannedGrant> planned = PlanFor(pending, set);
   if (planned.status().code() == Code::kResourceExhausted) {
-    auto others = AllOthers(*ledger_, question.requester);
-    if (others.empty()) return question.reply(planned.status());
-    return AnswerAfterRelease(std::move(question), std::move(others));
+    auto others = AllOthers(*ledger_, pending.requester);
+    if (others.empty()) return pending.reply(planned.status());
+    return AnswerAfterRelease(std::move(pending), std::move(others));
   }
-  if (!planned.ok()) return question.reply(planned.status());
-  auto conflicts = ledger_->Find(question.requester) != nullptr
+  if (!planned.ok()) return pending.reply(planned.status());
+  auto conflicts = ledger_->Find(pending.requester) != nullptr
                        ? std::vector<GrantLedger::Conflict>()
                        : ledger_->ConflictsOf(planned->entry, set->inventory());
-  if (conflicts.empty()) return question.reply(Bind(question, *planned, *set));
-  AnswerAfterRelease(std::move(question), std::move(conflicts));
+  if (conflicts.empty()) return pending.reply(Bind(pending, *planned, *set));
+  AnswerAfterRelease(std::move(pending), std::move(conflicts));
 }
 
-void GrantService::AnswerAfterRelease(Question question,
+void GrantService::AnswerAfterRelease(PendingRequest pending,
                                       std::vector<GrantLedger::Conflict> conflicts) {
-  const auto pending = std::make_shared<Question>(std::move(question));
+  const auto shared = std::make_shared<PendingRequest>(std::move(pending));
   ended_.Resolve(
-      conflicts, pending->requester,
-      [this, pending, conflicts](const Status& status, Duration list_time) {
-        if (pending->waited != nullptr) *pending->waited += list_time;
+      conflicts, shared->requester,
+      [this, shared, conflicts](const Status& status, Duration list_time) {
+        if (shared->waited != nullptr) *shared->waited += list_time;
         const std::shared_ptr<const DeviceSet> set = devices_->Get();
-        if (!status.ok()) return pending->reply(status);
-        const Result<PlannedGrant> planned = PlanFor(*pending, set);
+        if (!status.ok()) return shared->reply(status);
+        const Result<PlannedGrant> planned = PlanFor(*shared, set);
         const Result<grant::Grant> grant =
-            planned.ok() ? Bind(*pending, *planned, *set) : Result<grant::Grant>(planned.status());
+            planned.ok() ? Bind(*shared, *planned, *set) : Result<grant::Grant>(planned.status());
         const bool held = grant.status().code() == Code::kFailedPrecondition ||
                           grant.status().code() == Code::kResourceExhausted;
-        const auto leaving = held ? ended_.WhyLeaving(conflicts) : std::nullopt;
-        if (!leaving) return pending->reply(grant);
-        if (runner_->clock().Now() >= pending->until) {
-          return pending->reply(Error(Code::kUnavailable, "{}; the kubelet retries", *leaving));
+        const auto leaving = held ? ended_.ReasonStillHeld(conflicts) : std::nullopt;
+        if (!leaving) return shared->reply(grant);
+        if (runner_->clock().Now() >= shared->release_deadline) {
+          return shared->reply(Error(Code::kUnavailable, "{}; the kubelet retries", *leaving));
         }
-        runner_->PostDelayed(kLeavingPause, [this, pending, weak = weak_.Get()] {
-          if (weak) Answer(std::move(*pending));
+        runner_->PostDelayed(kReleasePollInterval, [this, shared, weak = weak_.Get()] {
+          if (weak) Answer(std::move(*shared));
         });
       });
 }
 
 Result<GrantService::PlannedGrant> GrantService::PlanFor(
-    const Question& question, const std::shared_ptr<const DeviceSet>& set) {
-  const ContainerRef& requester = question.requester;
+    const PendingRequest& pending, const std::shared_ptr<const DeviceSet>& set) {
+  const ContainerRef& requester = pending.requester;
   const GrantLedger::Entry* entry = ledger_->Find(requester);
-  if (question.claims.empty() && (entry == nullptr || !entry->claims.empty())) {
+  if (pending.claims.empty() && (entry == nullptr || !entry->claims.empty())) {
     return Error(Code::kNotFound, "container {} of pod {} has no token and no earlier grant",
                  requester.container, requester.PodText());
   }
   if (entry != nullptr) {
     PlannedGrant again{*entry, {}};
-    again.entry.claims = question.claims;
+    again.entry.claims = pending.claims;
     return again;
   }
   if (pods_ == nullptr || !requester.owner_known()) {
     ASSIGN_OR_RETURN(
         const device::DeviceRequest request,
-        RequestOfTokens(requester.container, question.claims, set->shares().gpu_mem_unit()));
-    return PlanLocally(question, request, set);
+        RequestOfTokens(requester.container, pending.claims, set->shares().gpu_mem_unit()));
+    return PlanLocally(pending, request, set);
   }
   const std::shared_ptr<const PodInfo>* found = occupancy_.Find(requester.pod_uid);
   if (found == nullptr) {
@@ -233,67 +233,66 @@ Result<GrantService::PlannedGrant> GrantService::PlanFor(
   const device::Assignment assignment = occupancy_.AssignmentOf(requester.pod_uid, set);
   const auto shares = assignment.containers.find(requester.container);
   if (shares != assignment.containers.end()) {
-    return PlanOf(question, *pod.request, *container, shares->second, *set);
+    return PlanAssigned(pending, *pod.request, *container, shares->second, *set);
   }
   const Status& unreadable = occupancy_.AssignedTo(*found, set).status;
   if (!unreadable.ok()) return unreadable.Annotate("pod " + pod.Text());
-  return PlanLocally(question, *pod.request, set);
+  return PlanLocally(pending, *pod.request, set);
 }
 
-GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
-                                                const device::DeviceRequest& request,
-                                                const device::ContainerRequest& container,
-                                                const std::vector<device::DeviceShare>& shares,
-                                                const DeviceSet& set) const {
+GrantService::PlannedGrant GrantService::PlanAssigned(
+    const PendingRequest& pending, const device::DeviceRequest& request,
+    const device::ContainerRequest& container, const std::vector<device::DeviceShare>& shares,
+    const DeviceSet& set) const {
   PlannedGrant planned;
-  planned.entry.holder = question.requester;
+  planned.entry.holder = pending.requester;
   planned.entry.phase = container.phase;
   planned.entry.dialect = container.dialect;
   planned.entry.shares = shares;
   planned.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
   // The journal keeps the variables with the grant, because a restarted agent needs them.
-  std::ranges::copy_if(question.variables,
-                       std::inserter(planned.entry.env, planned.entry.env.end()),
+  std::ranges::copy_if(pending.variables, std::inserter(planned.entry.env, planned.entry.env.end()),
                        [](const auto& each) { return device::IsLimitVariable(each.first); });
-  planned.entry.claims = question.claims;
-  planned.entry.guessed = question.guessed;
+  planned.entry.claims = pending.claims;
+  planned.entry.guessed = pending.requester_is_guess;
   return planned;
 }
 
 Result<GrantService::PlannedGrant> GrantService::PlanLocally(
-    const Question& question, const device::DeviceRequest& request,
+    const PendingRequest& pending, const device::DeviceRequest& request,
     const std::shared_ptr<const DeviceSet>& set) {
-  LocalQuestion local{.pod_uid = question.requester.pod_uid,
-                      .request = &request,
-                      .container = question.requester.container,
-                      .phases_known = pods_ != nullptr && question.requester.owner_known(),
-                      .named = NamedGpus(question.claims),
-                      .contested = ContestedGpus(*ledger_, question.requester.pod_uid)};
+  LocalDemand local{.pod_uid = pending.requester.pod_uid,
+                    .request = &request,
+                    .container = pending.requester.container,
+                    .phases_known = pods_ != nullptr && pending.requester.owner_known(),
+                    .named = NamedGpus(pending.claims),
+                    .contested = ContestedGpus(*ledger_, pending.requester.pod_uid)};
   // An unhealthy or missing GPU that the kubelet named is the more useful error.
   for (const std::string& uuid : local.named) {
     RETURN_IF_ERROR(
         DescribeDevice(options_.description, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
   }
-  local.assigned = occupancy_.AssignmentOf(question.requester.pod_uid, set);
+  local.assigned = occupancy_.AssignmentOf(pending.requester.pod_uid, set);
   ASSIGN_OR_RETURN(device::Assignment chosen, ChooseLocally(local, *set, occupancy_.Accounts(set)));
   const device::ContainerRequest* container =
-      FindContainerRequest(request, question.requester.container);
-  if (container == nullptr || !chosen.containers.contains(question.requester.container)) {
+      FindContainerRequest(request, pending.requester.container);
+  if (container == nullptr || !chosen.containers.contains(pending.requester.container)) {
     return Error(Code::kInvalidArgument, "container {} of pod {} requests no GPU of this agent",
-                 question.requester.container, question.requester.PodText());
+                 pending.requester.container, pending.requester.PodText());
   }
-  PlannedGrant planned = PlanOf(question, request, *container,
-                                chosen.containers.find(question.requester.container)->second, *set);
+  PlannedGrant planned =
+      PlanAssigned(pending, request, *container,
+                   chosen.containers.find(pending.requester.container)->second, *set);
   planned.chosen = std::move(chosen);
   return planned;
 }
 
-Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedGrant& planned,
+Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const PlannedGrant& planned,
                                         const DeviceSet& set) {
   // This rejects unhealthy GPUs, so it precedes the entry.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, planned.entry.shares));
-  const GrantLedger::Entry* before = ledger_->Find(question.requester);
+  const GrantLedger::Entry* before = ledger_->Find(pending.requester);
   ASSIGN_OR_RETURN(grant.limits_dir,
                    WriteLimits(before != nullptr ? *before : planned.entry, grant.devices));
   const bool fresh = before == nullptr;
@@ -304,10 +303,10 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
     if (options_.metrics != nullptr && KubeletNamedOthers(planned.entry)) {
       options_.metrics->named_other_gpus.Add();
     }
-    ended_.PruneLater();
+    ended_.SchedulePrune();
     ScheduleUsage();
     // This follows the answer, because the container does not wait for annotations.
-    runner_->Post([this, uid = question.requester.pod_uid, weak = weak_.Get()] {
+    runner_->Post([this, uid = pending.requester.pod_uid, weak = weak_.Get()] {
       if (!weak) return;
       PublishAssignment(uid);
       const auto* pod = pods_ != nullptr ? occupancy_.Find(uid) : nullptr;
@@ -338,22 +337,22 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
   return std::string();
 }
 
-void GrantService::Wait(Question question) {
-  const auto waiting = std::make_shared<Question>(std::move(question));
-  waiting_.push_back(waiting);
+void GrantService::Wait(PendingRequest pending) {
+  const auto waiting = std::make_shared<PendingRequest>(std::move(pending));
+  waiting_for_pod_.push_back(waiting);
   runner_->PostDelayed(kPodWait, [this, waiting, weak = weak_.Get()] {
-    if (!weak || std::erase(waiting_, waiting) == 0) return;
-    const Status trouble = pods_->trouble();
+    if (!weak || std::erase(waiting_for_pod_, waiting) == 0) return;
+    const Status last_error = pods_->last_error();
     waiting->reply(
         Error(Code::kUnavailable,
               "pod {} (uid {}) is not known to the agent of this node yet, so its assignment is "
               "unknown: {}",
               waiting->requester.PodText(), waiting->requester.pod_uid,
-              trouble.ok() ? "the API server has not listed it" : trouble.message()));
+              last_error.ok() ? "the API server has not listed it" : last_error.message()));
   });
 }
 
-void GrantService::OnDevices() {
+void GrantService::OnInventoryChanged() {
   if (pods_ != nullptr) {
     for (const auto& [uid, pod] : pods_->pods()) EnterOtherPluginGrants(pod);
   }
@@ -374,13 +373,13 @@ void GrantService::OnPod(const Uid& uid) {
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
   }
-  std::vector<std::shared_ptr<Question>> ready;
-  std::erase_if(waiting_, [&](const auto& question) {
-    if (gone || question->requester.pod_uid != uid) return false;
-    ready.push_back(question);
+  std::vector<std::shared_ptr<PendingRequest>> ready;
+  std::erase_if(waiting_for_pod_, [&](const auto& pending) {
+    if (gone || pending->requester.pod_uid != uid) return false;
+    ready.push_back(pending);
     return true;
   });
-  for (const auto& question : ready) Answer(std::move(*question));
+  for (const auto& pending : ready) Answer(std::move(*pending));
   if (gone || found->second->ended) ended_.ScheduleCheck();
   UpdateAdmissionOrder();
   ScheduleUsage();
@@ -402,7 +401,7 @@ void GrantService::EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& 
                                            runner_->clock().WallNow())) {
     return;
   }
-  ended_.PruneLater();
+  ended_.SchedulePrune();
   PublishAssignment(pod->uid);
 }
 
@@ -419,7 +418,7 @@ void GrantService::PublishAssignment(const Uid& uid) {
 }
 
 void GrantService::ScheduleTokenCheck() {
-  runner_->PostDelayed(kTokenInterval, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(kUnredeemedCheckInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     ScheduleTokenCheck();
     const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
@@ -429,7 +428,7 @@ void GrantService::ScheduleTokenCheck() {
     if (!any) return OnUnredeemed({});
     ended_.List([this](const Result<PodDevices>& listed) {
       if (!listed.ok()) return;
-      OnUnredeemed(UnredeemedContainers(*listed, *pods_, *ledger_, options_.here_since));
+      OnUnredeemed(UnredeemedContainers(*listed, *pods_, *ledger_, options_.agent_installed_at));
     });
   });
 }
@@ -437,13 +436,13 @@ void GrantService::ScheduleTokenCheck() {
 // Reports containers that two checks in a row have found: one may start between the two lists.
 void GrantService::OnUnredeemed(std::vector<std::string> containers) {
   std::vector<std::string> both;
-  std::set_intersection(containers.begin(), containers.end(), seen_unredeemed_.begin(),
-                        seen_unredeemed_.end(), std::back_inserter(both));
-  seen_unredeemed_ = std::move(containers);
+  std::set_intersection(containers.begin(), containers.end(), last_check_unredeemed_.begin(),
+                        last_check_unredeemed_.end(), std::back_inserter(both));
+  last_check_unredeemed_ = std::move(containers);
   if (options_.metrics != nullptr) options_.metrics->unredeemed_tokens = both.size();
-  if (both == unredeemed_) return;
-  unredeemed_ = std::move(both);
-  options_.on_unredeemed(unredeemed_);
+  if (both == reported_unredeemed_) return;
+  reported_unredeemed_ = std::move(both);
+  options_.on_unredeemed(reported_unredeemed_);
 }
 
 // The update is not delayed, because the kubelet may call right now.
@@ -457,7 +456,7 @@ void GrantService::ScheduleUsage() {
   if (!on_usage_changed_ || usage_planned_) return;
   usage_planned_ = true;
   // Pods come in bursts, and the kubelet updates the Node only every ten seconds.
-  runner_->PostDelayed(kUsagePause, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(kUsagePublishDelay, [this, weak = weak_.Get()] {
     if (!weak) return;
     usage_planned_ = false;
     RefreshUsage();

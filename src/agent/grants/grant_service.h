@@ -5,14 +5,14 @@
 //
 //   granted before      The service repeats the grant.
 //   assigned            The container gets the GPUs of the pod's annotations, whatever IDs the
-//                       kubelet gave: the scheduler sees the whole cluster, the kubelet IDs alone.
+//                       kubelet gave: the scheduler sees the whole cluster, the kubelet only device IDs of this node.
 //   not assigned        The pod bypasses the scheduler. The service chooses GPUs (local_choice.h),
 //                       and writes them on the pod, so that the scheduler sees them.
 //   no token            The container gets only GPUs that another device plugin gave it
 //                       (other_plugin_grants.h).
 //   unknown pod         The request waits for kPodWait, because the kubelet may receive the pod
 //                       before the agent.
-// Without access to the API server all pods are unknown, and the tokens alone are the request.
+// Without access to the API server all pods are unknown, and only the tokens define the request.
 //
 // An entry of another pod is no conflict once that pod is gone (ended_pods.h).
 //
@@ -53,14 +53,15 @@ namespace tessera::agent {
 struct GrantOptions {
   DescriptionOptions description;
   std::string node_name;
-  std::string limits_dir;         // for the limits of containers; "": no container is limited
-  NamespaceSet limits_fail_open;  // as of ContainerLimits
-  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of one aliyun.com/gpu-mem
-  ReleaseOptions release;                                      // its metrics are those below
+  std::string limits_dir;  // directory of the containers' limits; "": no container is limited
+  NamespaceSet limits_fail_open;                               // see ContainerLimits
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // size of 1 aliyun.com/gpu-mem
+  ReleaseOptions release;                                      // the service sets its `metrics`
   // Called when the containers change that two checks in a row found running without their GPUs
-  // (unredeemed.h). Null: no checks. `here_since`: older pods may belong to another plugin.
+  // (unredeemed.h). Null: no checks. A pod that is older than `agent_installed_at` may belong to
+  // another plugin.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
-  WallTime here_since{};
+  WallTime agent_installed_at{};
   // Both may be null.
   OtherPluginGrants* other_plugin_grants = nullptr;
   AdmissionOrder* admission_order = nullptr;
@@ -69,17 +70,18 @@ struct GrantOptions {
 
 class GrantService final : public Pods::Listener {
  public:
-  // How long a request waits for its pod and for leaving pods; the runtime waits longer.
+  // How long a request waits for its pod, and for ended pods to release GPUs; the runtime waits
+  // longer.
   static constexpr Duration kPodWait = std::chrono::seconds(5);
-  // Pause between checks whether leaving pods have left the GPUs that a request needs.
-  static constexpr Duration kLeavingPause = std::chrono::milliseconds(100);
-  static constexpr Duration kUsagePause = std::chrono::milliseconds(50);
-  static constexpr Duration kTokenInterval = std::chrono::minutes(1);
+  // Interval of checks whether ended pods have released the GPUs that a request needs.
+  static constexpr Duration kReleasePollInterval = std::chrono::milliseconds(100);
+  static constexpr Duration kUsagePublishDelay = std::chrono::milliseconds(50);
+  static constexpr Duration kUnredeemedCheckInterval = std::chrono::minutes(1);
   using Reply = std::function<void(Result<grant::Grant>)>;
-  // Called when the offers of resources may change.
+  // Called when the number of offered devices may have changed.
   using OnUsageChanged = std::function<void(std::shared_ptr<const NodeUse>)>;
 
-  // All outlive it. `pods` may be null.
+  // The arguments must outlive the object. `pods` may be null.
   GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
                const grant::TokenSigner* signer, GrantLedger* ledger, PodResources* kubelet,
                Pods* pods, OnUsageChanged on_usage_changed);
@@ -87,29 +89,30 @@ class GrantService final : public Pods::Listener {
   GrantService(const GrantService&) = delete;
   GrantService& operator=(const GrantService&) = delete;
 
-  // A request of a container with the IDs that the kubelet gave it, as far as they are known.
-  struct Question {
+  // A request that waits for its answer, with the device IDs that the kubelet gave the container,
+  // if they are known.
+  struct PendingRequest {
     ContainerRef requester;
     std::vector<Claim> claims;
-    device::Variables variables;       // of the container, which lower its limits
-    bool guessed = false;              // the requester may be wrong
-    MonotonicTime until{};             // end of the wait for leaving pods
-    std::shared_ptr<Duration> waited;  // null, or grows by waits for the kubelet and for pods
+    device::Variables variables;  // environment variables of the container that lower its limits
+    bool requester_is_guess = false;
+    MonotonicTime release_deadline{};  // end of the wait for pods that are ending
+    std::shared_ptr<Duration> waited;  // null, or the sum of waits for the kubelet and for pods
     Reply reply;
   };
 
   // Calls `reply` once, now or later, and not after the service is destroyed.
   void Handle(const grant::GrantRequest& request, Reply reply);
   // Decides the request of a caller without tokens.
-  void Decide(Question question);
-  // Makes `holder` the holder of the grant of `unknown`. Errors of the ledger.
+  void Decide(PendingRequest pending);
+  // Makes `holder` the holder of the grant of `unknown`. Errors: see GrantLedger::SetHolder.
   Status SetHolder(const ContainerRef& unknown, const ContainerRef& holder);
 
   NodeOccupancy& occupancy() { return occupancy_; }
   EndedPods& ended() { return ended_; }
-  // The inventory has changed.
-  void OnDevices();
-  // Sets the value of the node's label.
+  // Call when the inventory has changed.
+  void OnInventoryChanged();
+  // Sets whether the node's label cgpu.disable.isolation switches limits off.
   void SetIsolationDisabled(bool disabled) { dialects_.isolation_disabled = disabled; }
 
   void OnPod(const Uid& uid) override;
@@ -123,19 +126,20 @@ class GrantService final : public Pods::Listener {
 
   Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request) const;
   // REQUIRES: the pod is known, or there is no access to pods.
-  void Answer(Question question);
-  // Releases the conflicts of pods that are gone, then answers.
-  void AnswerAfterRelease(Question question, std::vector<GrantLedger::Conflict> conflicts);
-  Result<PlannedGrant> PlanFor(const Question& question,
+  void Answer(PendingRequest pending);
+  // Releases the entries of deleted pods among the conflicts, then answers.
+  void AnswerAfterRelease(PendingRequest pending, std::vector<GrantLedger::Conflict> conflicts);
+  Result<PlannedGrant> PlanFor(const PendingRequest& pending,
                                const std::shared_ptr<const DeviceSet>& set);
-  PlannedGrant PlanOf(const Question& question, const device::DeviceRequest& request,
-                      const device::ContainerRequest& container,
-                      const std::vector<device::DeviceShare>& shares, const DeviceSet& set) const;
-  Result<PlannedGrant> PlanLocally(const Question& question, const device::DeviceRequest& request,
+  PlannedGrant PlanAssigned(const PendingRequest& pending, const device::DeviceRequest& request,
+                            const device::ContainerRequest& container,
+                            const std::vector<device::DeviceShare>& shares,
+                            const DeviceSet& set) const;
+  Result<PlannedGrant> PlanLocally(const PendingRequest& pending, const device::DeviceRequest& request,
                                    const std::shared_ptr<const DeviceSet>& set);
-  Result<grant::Grant> Bind(const Question& question, const PlannedGrant& planned,
+  Result<grant::Grant> Bind(const PendingRequest& pending, const PlannedGrant& planned,
                             const DeviceSet& set);
-  void Wait(Question question);
+  void Wait(PendingRequest pending);
   void EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
   void PublishAssignment(const Uid& uid);
   void UpdateAdmissionOrder();
@@ -144,7 +148,7 @@ class GrantService final : public Pods::Listener {
   void ScheduleUsage();
   void RefreshUsage();
   void PublishUsage();
-  // The folder with the limits of the container, or "".
+  // The directory with the limits of the container, or "".
   Result<std::string> WriteLimits(const GrantLedger::Entry& entry,
                                   std::vector<grant::GrantedDevice> devices);
 
@@ -161,10 +165,10 @@ class GrantService final : public Pods::Listener {
   LimitChanges limit_changes_;
   NodeOccupancy occupancy_;
   EndedPods ended_;
-  std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
+  std::vector<std::shared_ptr<PendingRequest>> waiting_for_pod_;
   bool usage_planned_ = false;
-  std::vector<std::string> seen_unredeemed_;  // at the last check
-  std::vector<std::string> unredeemed_;       // as reported
+  std::vector<std::string> last_check_unredeemed_;
+  std::vector<std::string> reported_unredeemed_;
   WeakPtrFactory<GrantService> weak_{this};
 };
 

@@ -19,7 +19,7 @@ LedgerRecord SomeSpent() {
           .fingerprint = 0x0123456789abcdef};
 }
 
-// Whether the record reads once `what` is `other` in it.
+// Whether the record is valid with `other` in the place of `what`.
 bool Reads(const LedgerRecord& record, const std::string& what, const std::string& other) {
   std::string text = EncodeRecord(record);
   const size_t at = text.find(what);

@@ -129,7 +129,7 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
       } else if (limit && *limit > Kind::MostOf(pod, device)) {
         problems.push_back(
             fmt::format("{}: container {} was granted {} of {}, and cannot get {}: the annotation "
-                        "only lowers the limit; make the pod anew with a larger request",
+                        "only lowers the limit; create the pod again with a larger request",
                         what, key.second, Kind::Text(Kind::MostOf(pod, device)), device.uuid,
                         Kind::Text(*limit)));
       }

@@ -22,15 +22,16 @@
 
 namespace tessera::agent {
 
-// Lowers the limits of `devices`, which `entry` holds, as annotations and variables say. Devices
-// without a limit (whole GPUs, compute of a pod that requests memory alone) stay without one, and
-// invalid limits have no effect. `pod` is null while it is unknown.
+// Lowers the limits of `devices`, which `entry` holds, to those of annotations and variables.
+// Devices without a limit (whole GPUs, compute of a pod that requests only memory) stay without
+// one, and invalid limits have no effect. `pod` is null while it is unknown.
 void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices);
 
 class LimitChanges {
  public:
-  // All outlive it. `dir` is that of `limits`; "": no container is limited.
+  // The arguments must outlive the object. `dir` is the directory of `limits`; "": no container is
+  // limited.
   LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger, Pods* pods);
 
   // The pod was added or changed.
@@ -40,15 +41,15 @@ class LimitChanges {
   void Forget(const Uid& uid) { seen_.erase(uid); }
 
  private:
-  // Annotations of a pod: as they are, and with "" for invalid ones.
+  // The limit annotations of a pod as text, and the same with "" for invalid ones.
   struct Annotations {
     std::string text, valid;
   };
   static Annotations AnnotationsOf(const PodInfo& pod);
 
   void RecordProblems(const PodInfo& pod);
-  // Writes the limits of all limited containers of the pod, and records an Event about those that
-  // `changed`, or whose memory limit was another.
+  // Writes the limits of all limited containers of the pod. Records an Event if `changed`, or for a
+  // container whose memory limit differs from the written one.
   void Write(const PodInfo& pod, bool changed);
 
   const std::string dir_;

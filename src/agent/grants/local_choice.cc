@@ -22,12 +22,12 @@ bool Contains(const std::vector<std::string>& all, const std::string& one) {
 
 class Choice {
  public:
-  Choice(const LocalQuestion& question, const DeviceSet& set, GpuAccounts accounts)
-      : question_(question),
+  Choice(const LocalDemand& demand, const DeviceSet& set, GpuAccounts accounts)
+      : demand_(demand),
         set_(set),
         accounts_(std::move(accounts)),
-        result_(question.assigned),
-        groups_(question.request->Groups()) {}
+        result_(demand.assigned),
+        groups_(demand.request->Groups()) {}
 
   enum class Whole { kOfStarting, kOfAll };
 
@@ -45,7 +45,7 @@ class Choice {
     std::vector<DeviceShare>& shares = result_.containers[container.name];
     for (const std::string& uuid : uuids) {
       ASSIGN_OR_RETURN(DeviceShare share, device::ShareOn(container, set_.inventory(), uuid));
-      accounts_.Add(uuid, HoldOf(question_.pod_uid, container, share));
+      accounts_.Add(uuid, HoldOf(demand_.pod_uid, container, share));
       shares.push_back(std::move(share));
     }
     return Status::Ok();
@@ -55,27 +55,27 @@ class Choice {
 
  private:
   bool IsStarting(const ContainerRequest& container) const {
-    return container.name == question_.container;
+    return container.name == demand_.container;
   }
 
   // The GPUs that the kubelet named are those of the starting container.
   bool IsNamed(const ContainerRequest& container) const {
-    return IsStarting(container) && question_.named.size() == static_cast<size_t>(container.count);
+    return IsStarting(container) && demand_.named.size() == static_cast<size_t>(container.count);
   }
 
   bool OverlapsWithinPod(const Gpu& gpu, const Hold& hold) const {
-    return question_.phases_known && accounts_.OverlapsWithinPod(gpu.uuid, hold);
+    return demand_.phases_known && accounts_.OverlapsWithinPod(gpu.uuid, hold);
   }
 
   bool MayHave(const Gpu& gpu, const Hold& hold) const {
-    return gpu.health.ok() && gpu.minor && !gpu.mig && question_.request->constraints.Allow(gpu) &&
+    return gpu.health.ok() && gpu.minor && !gpu.mig && demand_.request->constraints.Allow(gpu) &&
            accounts_.HasRoom(gpu, hold) && !OverlapsWithinPod(gpu, hold);
   }
 
   // The containers that use the same GPUs as `container`, itself included. An init container's GPUs
   // are those of a container after it, as kubelet and scheduler count.
   std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
-    const std::vector<ContainerRequest>& all = question_.request->containers;
+    const std::vector<ContainerRequest>& all = demand_.request->containers;
     for (const std::vector<size_t>& group : groups_) {
       std::vector<const ContainerRequest*> members;
       for (const size_t i : group) members.push_back(&all[i]);
@@ -116,7 +116,7 @@ class Choice {
 
   // The GPU of the pod's other containers, if the dialect keeps them together.
   const std::string* GpuOfThePod() const {
-    for (const ContainerRequest& other : question_.request->containers) {
+    for (const ContainerRequest& other : demand_.request->containers) {
       if (other.dialect != Dialect::kGpuMem) continue;
       const auto found = result_.containers.find(other.name);
       if (found != result_.containers.end() && !found->second.empty()) {
@@ -127,14 +127,14 @@ class Choice {
   }
 
   Result<std::string> SharedGpu(const ContainerRequest& container) const {
-    Hold hold{.pod_uid = question_.pod_uid,
+    Hold hold{.pod_uid = demand_.pod_uid,
               .phase = container.phase,
               .dialect = container.dialect,
               .compute = container.per_gpu.compute,
               .memory = container.per_gpu.memory};
     if (container.dialect == Dialect::kGpuMem) {
       if (const std::string* gpu = GpuOfThePod()) return *gpu;
-      hold.memory = question_.request->OneGpuShare().memory;
+      hold.memory = demand_.request->OneGpuShare().memory;
       hold.phase = device::Phase::kMain;
     } else {
       const std::vector<const ContainerRequest*> group = GroupOf(container);
@@ -163,7 +163,7 @@ class Choice {
   }
 
   Result<std::vector<std::string>> WholeGpus(const ContainerRequest& container) const {
-    const Hold hold{.pod_uid = question_.pod_uid,
+    const Hold hold{.pod_uid = demand_.pod_uid,
                     .phase = container.phase,
                     .dialect = container.dialect,
                     .compute = kWholeGpu};
@@ -200,7 +200,7 @@ class Choice {
     const bool suffice = healthy.size() >= static_cast<size_t>(container.count);
     const std::vector<std::string>& those = suffice ? healthy : kept;
     const auto is_one = [&](const std::string& uuid) { return Contains(those, uuid); };
-    const std::vector<std::string>& named = question_.named;
+    const std::vector<std::string>& named = demand_.named;
     if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_one)) return named;
     return set_.chooser().ChooseDevices(those, {}, container.count);
   }
@@ -210,9 +210,9 @@ class Choice {
   Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
                                             const std::vector<std::string>& free,
                                             const std::vector<std::string>& kept) const {
-    const std::vector<std::string>& named = question_.named;
+    const std::vector<std::string>& named = demand_.named;
     const auto will_do = [&](const std::string& uuid) {
-      return question_.contested.contains(uuid) || Contains(free, uuid);
+      return demand_.contested.contains(uuid) || Contains(free, uuid);
     };
     const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
     if (IsNamed(container) && std::all_of(named.begin(), named.end(), will_do) &&
@@ -222,7 +222,7 @@ class Choice {
     return set_.chooser().ChooseDevices(free, kept, container.count);
   }
 
-  const LocalQuestion& question_;
+  const LocalDemand& demand_;
   const DeviceSet& set_;
   GpuAccounts accounts_;
   device::Assignment result_;
@@ -235,20 +235,20 @@ Hold HoldOf(const Uid& pod_uid, const ContainerRequest& container, const DeviceS
   return {pod_uid, container.phase, container.dialect, share.compute, share.memory};
 }
 
-Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const DeviceSet& set,
+Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const DeviceSet& set,
                                          GpuAccounts accounts) {
-  Choice choice(question, set, std::move(accounts));
+  Choice choice(demand, set, std::move(accounts));
   // The starting container first.
   for (const bool now : {true, false}) {
-    for (const ContainerRequest& container : question.request->containers) {
-      if ((container.name == question.container) != now) continue;
+    for (const ContainerRequest& container : demand.request->containers) {
+      if ((container.name == demand.container) != now) continue;
       RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
     }
   }
   // A pod that cannot have all of its GPUs takes none. Otherwise it would hold some for nothing,
   // and not those that the scheduler counts.
   Choice all = choice;
-  for (const ContainerRequest& container : question.request->containers) {
+  for (const ContainerRequest& container : demand.request->containers) {
     RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));
   }
   return std::move(choice).result();

@@ -18,23 +18,23 @@
 
 namespace tessera::agent {
 
-struct LocalQuestion {
+struct LocalDemand {
   Uid pod_uid;
   const device::DeviceRequest* request = nullptr;
   std::string container;           // the starting container
-  bool phases_known = true;        // false: the tokens alone are known
-  std::vector<std::string> named;  // by the kubelet, for whole GPUs
-  // GPUs that other pods hold by tokens that name them. The kubelet may know that such a pod is
-  // gone and name its GPU again, so the GPU is not replaced by another.
+  bool phases_known = true;        // false: only the tokens are known
+  std::vector<std::string> named;  // GPUs that the kubelet named, for whole GPUs
+  // GPUs that other pods hold by tokens that name them. The kubelet may know that such a pod has
+  // ended and name its GPU again, so the GPU is not replaced by another.
   std::set<std::string, std::less<>> contested;
-  device::Assignment assigned;  // to containers of the pod so far
+  device::Assignment assigned;  // GPUs of the pod's containers so far
 };
 
-// Returns `assigned` with the GPUs of this container and of every other container of the pod that
-// shares GPUs, because those must find room later. Other containers with whole GPUs choose when
-// they start, because the kubelet names theirs then; there must be room for them now.
-// RESOURCE_EXHAUSTED says what does not fit.
-Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const DeviceSet& set,
+// Returns `assigned` with the GPUs of this container and of every other container of the pod with a
+// share, because these must fit later. The GPUs of other containers with whole GPUs are chosen when
+// they start, because the kubelet names them then; they must fit now, too. RESOURCE_EXHAUSTED names
+// what does not fit.
+Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const DeviceSet& set,
                                          GpuAccounts accounts);
 
 // The hold of one container on the GPU of one share.

@@ -18,9 +18,9 @@ class LocalChoiceTest : public ::testing::Test {
     return {{std::string(names::kResourceVcudaCore), percent},
             {std::string(names::kResourceVcudaMemory), std::to_string(4 * gib)}};
   }
-  // What the pod gets when the container starts; its GPU first of `of`, or the error.
+  // The GPU that the pod gets when the container starts, or the error.
   std::string Choose(const PodInfo& pod, const std::string& starting, const std::string& of) {
-    const LocalQuestion question{
+    const LocalDemand question{
         .pod_uid = pod.uid, .request = &*pod.request, .container = starting, .assigned = assigned_};
     const auto chosen = ChooseLocally(
         question, DeviceSet(std::make_shared<device::NodeInventory>(inventory_)), accounts_);

@@ -24,7 +24,7 @@ class NodeOccupancy {
  public:
   using SetPtr = std::shared_ptr<const DeviceSet>;
 
-  // Both outlive it; `pods` may be null.
+  // The arguments must outlive the object; `pods` may be null.
   NodeOccupancy(const GrantLedger* ledger, const Pods* pods) : ledger_(ledger), pods_(pods) {}
 
   // Null for an unknown pod.
@@ -40,13 +40,13 @@ class NodeOccupancy {
   // Containers with assigned GPUs to which neither the agent nor the kubelet has given any.
   std::vector<AdmissionOrder::Waiting> Waiting(const SetPtr& set, device::MemoryUnit gpu_mem_unit);
   // Pods that have not ended and whose request is valid, in the order in which the kubelet admits
-  // them: as they came to the node; pods of the first list by age.
+  // them: in the order of their arrival on the node, and pods of the first list by age.
   std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;
 
-  // The kubelet's list of the devices that it has given away.
+  // Sets the devices that the kubelet has allocated to pods.
   void SetHeld(const PodDevices& listed);
   const std::set<std::string, std::less<>>& ids() const { return ids_; }
-  // To be called when the pod was added or changed.
+  // Call when the pod was added or changed.
   void OnPodAdded(const Uid& uid);
   void Forget(const Uid& uid);
 
@@ -54,14 +54,14 @@ class NodeOccupancy {
   const GrantLedger* const ledger_;
   const Pods* const pods_;
   Assignments assignments_;
-  std::map<Uid, uint64_t> arrivals_;  // by pod; 0: in the first list
+  std::map<Uid, uint64_t> arrivals_;  // number of each pod's arrival; 0: in the first list
   uint64_t last_arrival_ = 0;
   std::set<std::string, std::less<>> ids_;
   std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container
 };
 
-// Units of each resource that the kubelet allocates for the container. Without vcuda memory beside
-// whole GPUs, which decides nothing.
+// Units of each resource that the kubelet allocates for the container. vcuda memory beside whole
+// GPUs is left out, because it decides nothing.
 std::map<std::string, int64_t, std::less<>> RequestedUnits(
     const device::ContainerRequest& container, device::MemoryUnit gpu_mem_unit);
 

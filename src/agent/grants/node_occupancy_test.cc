@@ -46,7 +46,7 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   EXPECT_EQ(waiting[1].pod_uid, Uid("uid-young"));
   EXPECT_EQ(waiting[0].units.at(kMemName), 8);
   EXPECT_EQ(occupancy.Accounts(set).UseOf("GPU-3").memory, GiB(8));
-  // From here on the kubelet sees them come as we do.
+  // From here on pods arrive in the same order at kubelet and agent.
   pods.Start(&listener);
   pods.Sync();
   occupancy.OnPodAdded(Uid("uid-young"));

@@ -20,7 +20,7 @@ int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes uni
   if (resource == names::kResourceVcudaCore) {
     const int64_t held = own.whole ? kWholeGpu.count() : own.compute.count();
     int64_t left = all.whole ? 0 : (kWholeGpu - all.compute).count();
-    // A holder of memory alone leaves the GPU no longer whole.
+    // A GPU with a holder of memory is no longer whole.
     if (!all.idle()) left = std::min(left, (kWholeGpu - device::kVcudaCore).count());
     return (held + std::max<int64_t>(left, 0)) / device::kVcudaCore.count();
   }

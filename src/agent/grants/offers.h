@@ -4,7 +4,7 @@
 // of their IDs become Unhealthy until those containers end. As many IDs of a resource are healthy
 // as its own pods hold, plus as many as still fit.
 //
-// Only IDs that the kubelet has not given away are withdrawn, first those of the GPU itself. An ID
+// Only IDs that the kubelet has not allocated are withdrawn, first those of the GPU itself. An ID
 // of a running pod that turns Unhealthy would count twice, and would look like a fault of that pod.
 //
 // Pure; any thread.
@@ -22,8 +22,9 @@
 namespace tessera::agent {
 
 struct NodeUse {
-  GpuAccounts accounts;                    // grants, and assignments to pods of this node
-  std::set<std::string, std::less<>> ids;  // of all resources that the kubelet has given to pods
+  GpuAccounts accounts;  // grants, and assignments to pods of this node
+  std::set<std::string, std::less<>>
+      ids;  // IDs of all resources that the kubelet has allocated to pods
   bool operator==(const NodeUse&) const = default;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface to GPUs that containers got from another device plugin before this node had the
-// agent. take_over.h implements it, so that this room does not depend on other device plugins.
-// Threads: the grants'.
+// agent. take_over.h implements it, so that agent/grants does not depend on other device plugins.
+// Threads: the grants' thread.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ class OtherPluginGrants {
   // the pod's assignment by annotations. Returns whether the ledger has new entries.
   virtual bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
                      const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
-  // To be called when the pod is gone.
+  // Call when the pod is deleted.
   virtual void Forget(const Uid& uid) = 0;
 };
 

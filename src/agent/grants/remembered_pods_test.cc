@@ -43,7 +43,7 @@ class NoKubelet : public PodResources {
   void List(Done done) override { done(Status(Code::kUnavailable, "no kubelet")); }
 };
 
-// An agent's pods and grants over a disk that outlives it.
+// An agent's pods and grants, on a disk that survives the agent.
 class RememberedPodsTest : public ::testing::Test {
  protected:
   RememberedPodsTest() {

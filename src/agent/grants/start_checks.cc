@@ -15,12 +15,6 @@
 namespace tessera::agent {
 namespace {
 
-std::vector<std::string> UuidsOf(const std::vector<device::DeviceShare>& shares) {
-  std::vector<std::string> uuids;
-  for (const device::DeviceShare& share : shares) uuids.push_back(share.uuid);
-  return uuids;
-}
-
 bool SameIds(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::is_permutation(a.begin(), a.end(), b.begin(), b.end());
 }
@@ -92,13 +86,13 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
     // The kubelet gives the IDs of an init container to a later container of its pod.
     const bool same = holder.exact && holder.ref.container == expected.container;
     if (SamePod(holder.ref, expected) && (same || entry.phase == device::Phase::kInit)) continue;
-    return MismatchError(holder.ref, UuidsOf(entry.shares),
+    return MismatchError(holder.ref, device::UuidsOf(entry.shares),
                          "which Allocate gave it for " + TextOf(expected));
   }
   if (pods_ != nullptr) {
     ASSIGN_OR_RETURN(const ContainerRef known, WithUid(expected));
     if (known.pod_uid != expected.pod_uid) {
-      return MismatchError(known, UuidsOf(entry.shares),
+      return MismatchError(known, device::UuidsOf(entry.shares),
                            "which Allocate gave it for a pod of that name before it");
     }
   }
@@ -107,7 +101,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
     return Error(Code::kUnavailable, "the kubelet does not list pod {} yet", expected.PodText());
   }
   if (entry.phase == device::Phase::kInit && !entry.guessed) return Status::Ok();
-  return MismatchError(expected, UuidsOf(entry.shares),
+  return MismatchError(expected, device::UuidsOf(entry.shares),
                        "and the kubelet does not list them for this container");
 }
 
@@ -116,7 +110,7 @@ Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& h
   // Without access to pods, a container that the kubelet does not list is an init container.
   if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
-    return MismatchError(unknown, UuidsOf(entry.shares),
+    return MismatchError(unknown, device::UuidsOf(entry.shares),
                          "and the kubelet does not list them for one container");
   }
   ContainerRef owner = holders[0].ref;
@@ -127,7 +121,7 @@ Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& h
     const PodInfo& pod = **service_->occupancy().Find(owner.pod_uid);
     RETURN_IF_ERROR(pod.request.status().Annotate("pod " + pod.Text()));
   }
-  const std::vector<std::string> has = UuidsOf(entry.shares);
+  const std::vector<std::string> has = device::UuidsOf(entry.shares);
   const std::vector<std::string> assigned = AssignedTo(owner);
   if (!assigned.empty() && !SameIds(assigned, has)) {
     return MismatchError(owner, has, "chosen before its assignment was known");
@@ -178,7 +172,7 @@ void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
                     .reply = [this, call, owner, why](const Result<grant::Grant>& grant) {
                       if (!grant.ok()) return Finish(call, grant.status());
                       const Entry* entry = ledger_->Find(owner);
-                      if (entry != nullptr && SameIds(UuidsOf(entry->shares), call->ids)) {
+                      if (entry != nullptr && SameIds(device::UuidsOf(entry->shares), call->ids)) {
                         return Finish(call, Status::Ok());
                       }
                       const Status released = ledger_->Release(GrantLedger::KeyOf(owner));
@@ -242,12 +236,12 @@ Result<ContainerRef> StartChecks::WithUid(ContainerRef owner) const {
     owner.pod_uid = uid;
     return owner;
   }
-  const Status trouble = pods_->trouble();
+  const Status last_error = pods_->last_error();
   return Error(Code::kUnavailable,
                "pod {} is not known to the agent of this node, so its assignment is unknown: "
                "{}",
                owner.PodText(),
-               trouble.ok() ? "the API server has not listed it" : trouble.message());
+               last_error.ok() ? "the API server has not listed it" : last_error.message());
 }
 
 std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& owner) const {
@@ -256,7 +250,7 @@ std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& owner) cons
   const device::Assignment assignment = service_->occupancy().AssignmentOf(owner.pod_uid, set);
   const auto shares = assignment.containers.find(owner.container);
   return shares == assignment.containers.end() ? std::vector<std::string>()
-                                               : UuidsOf(shares->second);
+                                               : device::UuidsOf(shares->second);
 }
 
 Status StartChecks::MismatchError(const ContainerRef& owner, const std::vector<std::string>& has,

@@ -3,14 +3,14 @@
 // for its IDs (allocation_grants.h). At this point the kubelet lists the container that holds the
 // IDs. The agent rejects the start if it gave the GPUs to another container, if the container's
 // assignment has other GPUs, or if neither is known. Allocate's answer cannot be taken back, so the
-// pod must be deleted then. The kubelet asks before each start of a container, also after restarts
-// of kubelet and agent; the ledger remembers the grants.
+// pod must be deleted then. The kubelet calls before each start of a container, also after restarts
+// of kubelet and agent; the ledger has the grants.
 //
 // The kubelet lists pods by name, not by UID. It lists no ordinary init container: an init
-// container starts if Allocate knew it for certain. Whole GPUs that another device plugin gave to a
-// container that has run enter the ledger here, because their IDs name them.
+// container starts if Allocate knew its name for certain. Whole GPUs that another device plugin
+// gave to a container that has run enter the ledger here, because their IDs name them.
 //
-// Threads: lives on `runner`, the grants' one.
+// Threads: lives on `runner`, the grants' runner.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class StartChecks {
   static constexpr Duration kPause = std::chrono::milliseconds(100);
   using Checked = std::function<void(Status)>;
 
-  // All outlive it. `pods` and `metrics` may be null.
+  // The arguments must outlive the object. `pods` and `metrics` may be null.
   StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger, const Pods* pods,
               const DeviceSetHolder* devices, GrantMetrics* metrics);
   StartChecks(const StartChecks&) = delete;

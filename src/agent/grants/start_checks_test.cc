@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which containers start with what Allocate gave to their ids.
+// Which containers start with the GPUs that Allocate gave for their IDs.
 #include "src/agent/grants/start_checks.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class StartChecksTest : public AllocationFixture {
  protected:
-  // By the ids alone: Allocate does not know yet whose they are.
+  // A grant by the IDs, because Allocate does not know the container yet.
   Ids AllocateToUnknown(int gib) {
     const Ids ids = NewIds(gib);
     EXPECT_EQ(Allocate(kMem, ids), "GPU-0");
@@ -23,7 +23,7 @@ class StartChecksTest : public AllocationFixture {
   void HoldAs(const std::string& pod, const std::string& container, const Ids& ids) {
     kubelet_.answer->held.push_back({"default", pod, container, kMem, ids});
   }
-  // Started by a plugin that was here before.
+  // Started by the device plugin that was installed before.
   void RanBefore(const std::string& name, const std::string& gpu) {
     PodInfo pod = FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}});
     pod.container_ids["main"] = "containerd://1";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The request of a container by its tokens alone: their resources, and the units of each. For
-// agents without access to pods. Pure.
+// The request of a container, derived only from its tokens: their resources, and the units of each.
+// For agents without access to pods. Pure.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ namespace tessera::agent {
 // Resources for which the agent gives tokens.
 const std::vector<std::string>& ServedResources();
 
-// Errors of device::ParseRequest.
+// Errors: see device::ParseRequest.
 Result<device::DeviceRequest> RequestOfTokens(const std::string& container,
-                                              const std::vector<Claim>& claims,
-                                              device::MemoryUnit gpu_mem_unit);
+                                        const std::vector<Claim>& claims,
+                                        device::MemoryUnit gpu_mem_unit);
 
 // The GPUs that the kubelet named; empty if it gave units of shared GPUs.
 std::vector<std::string> NamedGpus(const std::vector<Claim>& claims);

@@ -14,8 +14,8 @@
 
 namespace tessera::agent {
 
-// "namespace/pod/container", in order. Pods that were created before `since`, when the agent came
-// to the node, may have GPUs of another device plugin and are left out.
+// "namespace/pod/container", in order. Leaves out pods that were created before `since`, when the
+// agent was installed, because another device plugin may have given them GPUs.
 std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Pods& pods,
                                               const GrantLedger& ledger, WallTime since);
 

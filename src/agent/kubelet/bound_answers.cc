@@ -10,7 +10,7 @@
 namespace tessera::agent {
 namespace {
 
-// Passed to containers if they exist, as NVIDIA's plugin does.
+// Containers get these nodes if they exist, as from NVIDIA's device plugin.
 constexpr std::array<std::string_view, 4> kControlNodes = {
     "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 
@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 4> kControlNodes = {
 ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
   ContainerAllocation allocation;
   for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
-  // The kubelet keeps the answer; the mark shows readers that the agent wrote it.
+  // The kubelet stores the answer in its checkpoint. The annotation marks it as ours for the
+  // readers of the checkpoint.
   allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
   if (!options.pass_device_specs || grant.devices.empty()) return allocation;
   for (const std::string_view node : kControlNodes) {
@@ -33,15 +34,16 @@ ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOpti
   return allocation;
 }
 
-BoundAnswers::BoundAnswers(std::string resource, std::unique_ptr<const PluginAnswers> late,
-                           DeviceSpecOptions options, KubeletGrants* grants)
+AllocateBindingResponder::AllocateBindingResponder(
+    std::string resource, std::unique_ptr<const PluginAnswers> late_binding,
+    DeviceSpecOptions options, KubeletGrants* grants)
     : resource_(std::move(resource)),
-      late_(std::move(late)),
+      late_binding_(std::move(late_binding)),
       options_(std::move(options)),
       grants_(grants) {}
 
-void BoundAnswers::Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-                          Allocated done) const {
+void AllocateBindingResponder::Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+                                      Allocated done) const {
   const Status known = CheckIds(set, ids);
   if (!known.ok()) return done(known);
   grants_->Allocate(
@@ -52,7 +54,7 @@ void BoundAnswers::Answer(const DeviceSet& set, const std::vector<std::string>& 
       });
 }
 
-void BoundAnswers::Check(const std::vector<std::string>& ids, Checked done) const {
+void AllocateBindingResponder::Check(const std::vector<std::string>& ids, Checked done) const {
   grants_->Check(resource_, WithoutRepeats(ids), std::move(done));
 }
 

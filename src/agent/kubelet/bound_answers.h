@@ -30,30 +30,30 @@ struct DeviceSpecOptions {
   std::string dev_root_ctr_path = "/";  // path in this process
 };
 
-class BoundAnswers final : public PluginAnswers {
+class AllocateBindingResponder final : public PluginAnswers {
  public:
-  // `late` checks and prefers IDs. `grants` outlives it.
-  BoundAnswers(std::string resource, std::unique_ptr<const PluginAnswers> late,
-               DeviceSpecOptions options, KubeletGrants* grants);
+  // `late_binding` checks IDs and answers GetPreferredAllocation. `grants` must outlive the object.
+  AllocateBindingResponder(std::string resource, std::unique_ptr<const PluginAnswers> late_binding,
+                           DeviceSpecOptions options, KubeletGrants* grants);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override {
-    return late_->CheckIds(set, ids);
+    return late_binding_->CheckIds(set, ids);
   }
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
               Allocated done) const override;
   bool checks() const override { return true; }
   void Check(const std::vector<std::string>& ids, Checked done) const override;
-  bool prefers() const override { return late_->prefers(); }
+  bool prefers() const override { return late_binding_->prefers(); }
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,
                                           int size) const override {
-    return late_->Prefer(set, available, must_include, size);
+    return late_binding_->Prefer(set, available, must_include, size);
   }
 
  private:
   const std::string resource_;
-  const std::unique_ptr<const PluginAnswers> late_;
+  const std::unique_ptr<const PluginAnswers> late_binding_;
   const DeviceSpecOptions options_;
   KubeletGrants* const grants_;
 };

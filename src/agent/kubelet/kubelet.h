@@ -50,7 +50,7 @@ struct PodDevices {
   }
 };
 
-// Threads: as KubeletRegistry.
+// Threads: the runner's. `done` is called on it, once, never from within the call.
 class PodResources {
  public:
   using Done = std::function<void(Result<PodDevices>)>;

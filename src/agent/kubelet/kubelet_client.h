@@ -14,7 +14,7 @@
 
 namespace tessera::agent {
 
-// The calls that are under way, so that none outlives the object to which it reports.
+// The running calls, so that none outlives the object to which it reports.
 class PendingCalls;
 
 class GrpcKubeletRegistry final : public KubeletRegistry {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of the device plugins: the kubelet's calls and registrations. Their names and help stand
+// Counters of the device plugins: the kubelet's calls and registrations. Names and help texts are
 // in metrics.cc. Threads: any.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device plugin of one resource: its server, its registration, and the watch of the folder with
-// both sockets. Offers nothing before the first Publish. Threads: lives on `runner`.
+// The device plugin of one resource: its server, its registration, and the watch of the directory
+// with both sockets. Offers nothing before the first Publish. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -17,22 +17,22 @@ namespace tessera::agent {
 
 struct PluginOptions {
   std::string resource;
-  std::string kubelet_socket;  // our socket lies beside it
+  std::string kubelet_socket;  // our socket is in the same directory
   std::function<void()> on_registered_change;
 };
 
 class Plugin {
  public:
-  // All outlive it. Removes sockets that killed plugins left behind.
+  // The arguments must outlive the object. Removes sockets that killed plugins left behind.
   Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
          const DeviceSetHolder* devices, KubeletMetrics* metrics);
-  // Leaves the kubelet: the resource becomes unavailable at once.
+  // Closes the kubelet's streams: the resource becomes unavailable at once.
   ~Plugin();
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  // Sends the offers to the kubelet; registers at the first call. REQUIRES: the offers are of the
-  // set that `devices` holds.
+  // Sends the offers to the kubelet; registers at the first call. REQUIRES: the offers belong to
+  // the set that `devices` holds.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
   // Whether the kubelet reads the list.
   bool registered() const;

@@ -13,16 +13,10 @@
 namespace tessera::agent {
 namespace {
 
-// Another runtime that reads this value gives no GPU.
+// A runtime other than ours that reads this value gives the container no GPU.
 constexpr std::string_view kNoDevices = "void";
 // Precedes the number of further IDs; no ID begins with it.
 constexpr char kMore = '+';
-
-std::vector<std::string> UuidsOf(const AdmissionOrder::Waiting& waiting) {
-  std::vector<std::string> uuids;
-  for (const device::DeviceShare& share : waiting.shares) uuids.push_back(share.uuid);
-  return uuids;
-}
 
 bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
   return std::all_of(some.begin(), some.end(), [&](const std::string& one) {
@@ -95,7 +89,8 @@ Result<std::vector<std::string>> TokenAnswers::Prefer(const DeviceSet& set,
   }
   if (admission_order_ != nullptr) {
     const auto next = admission_order_->Next(resource_, size);
-    std::vector<std::string> assigned = next ? UuidsOf(*next) : std::vector<std::string>();
+    std::vector<std::string> assigned =
+        next ? device::UuidsOf(next->shares) : std::vector<std::string>();
     if (!assigned.empty() && Contains(available, assigned) && Contains(assigned, must_include)) {
       return assigned;
     }

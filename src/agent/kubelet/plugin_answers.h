@@ -38,10 +38,10 @@ struct DeviceSpec {
 struct ContainerAllocation {
   std::vector<EnvEntry> env;
   std::vector<DeviceSpec> devices;
-  std::vector<EnvEntry> annotations;  // of the container at the engine
+  std::vector<EnvEntry> annotations;  // annotations of the container in the engine
 };
 
-// What one resource answers to the kubelet. Any thread.
+// Answers the kubelet's calls for one resource. Any thread.
 class PluginAnswers {
  public:
   using Allocated = std::function<void(Result<ContainerAllocation>)>;
@@ -50,11 +50,11 @@ class PluginAnswers {
   virtual ~PluginAnswers() = default;
   // UNKNOWN: an ID that is not offered.
   virtual Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const = 0;
-  // Calls `done` once, now or later, on any thread, or drops it when the agent stops. Errors of
+  // Calls `done` once, now or later, on any thread, or drops it when the agent stops. Errors: see
   // CheckIds.
   virtual void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
                       Allocated done) const = 0;
-  // Whether the kubelet calls PreStartContainer, and its answer; `done` is that of Answer.
+  // Whether the kubelet calls PreStartContainer, and its answer; `done` is called as by Answer.
   virtual bool checks() const { return false; }
   virtual void Check(const std::vector<std::string>&, Checked done) const { done(Status::Ok()); }
   // Whether the kubelet calls GetPreferredAllocation.
@@ -65,7 +65,7 @@ class PluginAnswers {
                                                   int size) const = 0;
 };
 
-// The answers with late binding: Allocate seals the IDs into a token.
+// The answers with late binding: Allocate signs the IDs into a token.
 class TokenAnswers final : public PluginAnswers {
  public:
   enum class Ids {
@@ -73,14 +73,13 @@ class TokenAnswers final : public PluginAnswers {
     kShareUnits,  // units of a resource that shares GPUs (share_units.h)
   };
 
-  // All outlive it. `admission_order` serves whole GPUs and may be null.
+  // The arguments must outlive the object. `admission_order` serves whole GPUs and may be null.
   TokenAnswers(std::string resource, Ids ids, const grant::TokenSigner* signer, const Clock* clock,
                AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
-  // Errors of CheckIds. A repeated ID counts once.
-  Result<ContainerAllocation> Allocate(const DeviceSet& set,
-                                       const std::vector<std::string>& ids) const;
+  // Errors: see CheckIds. A repeated ID counts once.
+  Result<ContainerAllocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
               Allocated done) const override {
     done(Allocate(set, ids));

@@ -30,6 +30,7 @@ DeviceList ListOf(const std::vector<DeviceSet::Offer>& offers) {
   for (const DeviceSet::Offer& offer : offers) {
     v1beta1::Device* device = list.add_devices();
     device->set_id(offer.id);
+    // The kubelet counts an Unhealthy device in the resource's capacity, but not in allocatable.
     device->set_health(offer.healthy ? "Healthy" : "Unhealthy");
     if (offer.numa_node) device->mutable_topology()->add_nodes()->set_id(*offer.numa_node);
   }
@@ -70,8 +71,8 @@ class StreamHub {
   WeakPtrFactory<StreamHub> weak_{this};
 };
 
-// One ListAndWatch call. At most one operation is under way. gRPC's objects are valid until OnDone,
-// which comes only after Finish; Finish is called only when nothing is under way.
+// One ListAndWatch call. At most one operation runs at a time. gRPC's objects are valid until
+// OnDone, which comes only after Finish; Finish is called only while no operation runs.
 class Stream final : public grpc::ServerWriteReactor<DeviceList> {
  public:
   Stream(StreamHub* hub, grpc::CallbackServerContext* context) : hub_(hub), context_(context) {}
@@ -101,7 +102,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
     }
   }
 
-  // Ends the stream from our side. A peer that does not read would keep the write for ever.
+  // Ends the stream from our side. A peer that does not read would block the write forever.
   void Close() {
     bool stuck = false;
     {
@@ -148,7 +149,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
   // All guarded by the hub's mutex.
   std::shared_ptr<const DeviceList> sending_;
   uint64_t sent_version_ = 0;
-  bool busy_ = false;  // a write is under way, or Close is
+  bool busy_ = false;  // a write or Close is running
   bool write_done_ = false;
   bool cancelling_ = false;
   bool closing_ = false;
@@ -220,19 +221,19 @@ class PendingCall {
         latency_(latency),
         start_(clock_.Now()) {}
   ~PendingCall() {
-    if (!finished_) Finish(Status(Code::kUnavailable, "tessera-agent is leaving"));
+    if (!finished_) Finish(Status(Code::kUnavailable, "tessera-agent is stopping"));
   }
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
 
   grpc::ServerUnaryReactor* reactor() const { return reactor_; }
-  // To be called once. The plugin may be destroyed when it returns.
+  // Call once. The plugin may be destroyed when it returns.
   void Finish(const Status& status) {
     finished_ = true;
     if (latency_ != nullptr) latency_->Observe(clock_.Now() - start_);
     if (!status.ok()) {
       metrics_->calls_refused.Add(method_);
-      Log(Severity::kWarning, "refused the kubelet's call",
+      Log(Severity::kWarning, "rejected the kubelet's call",
           {{"method", method_}, {"error", status.ToString()}});
     }
     reactor_->Finish(ToGrpc(status));
@@ -338,7 +339,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
       v1beta1::DeviceSpec* spec = answer->add_devices();
       spec->set_container_path(node.container_path);
       spec->set_host_path(node.host_path);
-      spec->set_permissions("rw");
+      spec->set_permissions("rw");  // without m: the container need not create the node
     }
   }
 
@@ -366,7 +367,7 @@ class PluginServer::Impl {
         }) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
-    // All peers are on this machine.
+    // gRPC measures the bandwidth of a connection by pings; all peers are on this machine.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     server_ = builder.BuildAndStart();
     TESSERA_CHECK(server_ != nullptr);

@@ -2,8 +2,8 @@
 // The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all
 // five calls. Not for registration (registrar.h) or for the content of answers (plugin_answers.h).
 //
-// The server listens on the socket itself and passes connections to gRPC, so a removed socket can
-// be made again under its name while the kubelet's connection and its device stream stay open.
+// The server listens on the socket itself and passes connections to gRPC, so a deleted socket can
+// be created again under its name while the kubelet's connection and its device stream stay open.
 //
 // Threads: lives on `runner`. The kubelet's calls come on gRPC's threads and are answered there
 // from the immutable DeviceSet, or later on the thread of the answer. No thread waits for the
@@ -31,7 +31,7 @@ class PluginServer {
     std::function<void()> stream_closed;
   };
 
-  // All outlive the server.
+  // The arguments must outlive the server.
   PluginServer(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
                KubeletMetrics* metrics, Events events);
   // Ends all streams and calls, and removes the socket's file if it is still ours.
@@ -39,8 +39,8 @@ class PluginServer {
   PluginServer(const PluginServer&) = delete;
   PluginServer& operator=(const PluginServer&) = delete;
 
-  // Serves connections on `path` from now on, instead of the socket before. Replaces a file at
-  // `path`.
+  // Serves connections on `path` from now on, and no longer on the earlier socket. Replaces a file
+  // at `path`.
   Status Listen(const std::string& path);
   // Whether the file at the path of Listen is still our socket.
   bool SocketPresent() const;
@@ -49,7 +49,7 @@ class PluginServer {
   void Publish(const std::vector<DeviceSet::Offer>& offers);
   // Ends all streams; a peer that still reads gets a regular end.
   void CloseStreams();
-  // Open streams, by the events that the runner has received.
+  // The number of open streams, according to the events that the runner has received.
   int open_streams() const;
 
  private:

@@ -61,7 +61,8 @@ void Registrar::Repair() {
     listened_ = true;
     return;
   }
-  // The folder is missing or not writable. A registration would name a socket that does not exist.
+  // The directory is missing or not writable. A registration would name a socket that does not
+  // exist.
   Log(Severity::kError, "cannot listen for the kubelet",
       {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
   runner_->PostDelayed(kLongestPause, [weak = weak_.Get()] {
@@ -76,7 +77,7 @@ void Registrar::Try() {
   tried_kubelet_ = kubelet_->SocketIdentity();
   UpdateRegistered();
   if (tried_kubelet_.empty()) return;  // its event starts the next attempt
-  if (!endpoint_->SocketPresent()) return TryLater(Code::kNotFound);
+  if (!endpoint_->SocketPresent()) return ScheduleRetry(Code::kNotFound);
   // A stream that is still open belongs to another kubelet than the one to register with.
   if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();
   in_flight_ = true;
@@ -88,14 +89,14 @@ void Registrar::Try() {
 
 void Registrar::OnRegistered(const Status& status) {
   in_flight_ = false;
-  // Not counted: a starting kubelet has its socket before it listens.
+  // Such an attempt is not counted, because a starting kubelet has its socket before it listens.
   if (status.code() != Code::kUnavailable) metrics_->registrations.Add(InfoOf(status.code()).name);
   if (!status.ok()) {
     if (status.code() != Code::kUnavailable || pause_ >= kLongestPause) {
       Log(Severity::kWarning, "the kubelet did not register us, trying again",
           {{"resource", registration_.resource}, {"error", status.ToString()}});
     }
-    return TryLater(status.code());
+    return ScheduleRetry(status.code());
   }
   accepted_ = true;
   known_kubelet_ = tried_kubelet_;
@@ -108,7 +109,7 @@ void Registrar::OnRegistered(const Status& status) {
   });
 }
 
-void Registrar::TryLater(Code why) {
+void Registrar::ScheduleRetry(Code why) {
   const Duration pause = pause_;
   const bool starting = why == Code::kUnavailable && runner_->clock().Now() < starting_until_;
   if (!starting) pause_ = std::min(pause_ * 2, Duration(kLongestPause));
@@ -130,7 +131,7 @@ void Registrar::OnStreamClosed() {
       {{"resource", registration_.resource}});
   accepted_ = false;
   ++attempt_;
-  TryLater(Code::kCancelled);
+  ScheduleRetry(Code::kCancelled);
 }
 
 void Registrar::UpdateRegistered() {

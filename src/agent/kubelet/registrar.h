@@ -3,7 +3,7 @@
 // forgets the plugin, or the plugin's socket is removed.
 //
 //   no kubelet.sock            wait for it (inotify); no polling
-//   kubelet.sock appears       try at once, then every 10 ms for two seconds, because the socket
+//   kubelet.sock appears       register at once, then every 10 ms for two seconds, because the socket
 //                              exists before it listens; then with pauses that grow to 1 s
 //   registered, stream open    nothing to do
 //   last stream ends           register again with the same back-off. Kubelets up to 1.36 drop the
@@ -13,7 +13,7 @@
 //                              kubelet notices nothing
 // Streams are closed before a registration with another kubelet, never while one is in use.
 //
-// Threads: lives on `runner`. Not for what the plugin answers (plugin_server.h).
+// Threads: lives on `runner`. The content of answers is in plugin_server.h.
 #pragma once
 
 #include <functional>
@@ -43,14 +43,15 @@ class Registrar {
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
   // A kubelet that starts listens right after its socket has appeared.
   static constexpr Duration kStarting = std::chrono::seconds(2);
-  // A stream of this age shows that the registration holds.
+  // A stream of this age proves that the registration lasts.
   static constexpr Duration kSettled = std::chrono::seconds(5);
   // The kubelet opens its stream right after registering. The wait is short if a stream has ended
   // meanwhile, because that may have been the new stream.
   static constexpr Duration kStreamWait = std::chrono::seconds(5);
   static constexpr Duration kShortStreamWait = std::chrono::milliseconds(250);
 
-  // All outlive it. Calls `on_change` when registered() changes; may be null.
+  // The arguments must outlive the object. Calls `on_change` when registered() changes; may be
+  // null.
   Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
             Registration registration, KubeletMetrics* metrics, std::function<void()> on_change);
   ~Registrar();
@@ -65,7 +66,7 @@ class Registrar {
   void OnPluginSocketVanished();
   void OnStreamOpened();
   void OnStreamClosed();
-  // To be called when events of the folder may have been lost.
+  // Call when events of the directory may have been lost.
   void OnRescan();
 
   // Whether the kubelet has accepted the plugin and reads its list.
@@ -74,7 +75,7 @@ class Registrar {
  private:
   void Repair();
   void Try();
-  void TryLater(Code why);
+  void ScheduleRetry(Code why);
   void OnRegistered(const Status& status);
   void UpdateRegistered();
   // Runs `task` unless the registrar, or the attempt that it belongs to, is over.

@@ -73,7 +73,7 @@ class RegistrarTest : public ::testing::Test {
     OpenStream();
     ASSERT_TRUE(registrar_.registered());
   }
-  // The kubelet dies, and a new kubelet makes its socket.
+  // The kubelet ends, and a new kubelet creates its socket.
   void RestartKubelet(const std::string& identity) {
     CloseStream();
     endpoint_.present = false;
@@ -269,8 +269,8 @@ TEST_F(RegistrarTest, IgnoresAnEventWhileItsSocketIsPresent) {
   EXPECT_EQ(endpoint_.listened, 1);
 }
 
-TEST_F(RegistrarTest, ListensLaterIfTheFolderIsMissing) {
-  endpoint_.listen_status = Status(Code::kNotFound, "no folder");
+TEST_F(RegistrarTest, ListensLaterIfTheDirIsMissing) {
+  endpoint_.listen_status = Status(Code::kNotFound, "no directory");
   kubelet_.identity = "1";
   registrar_.Start();
   runner_.AdvanceTimeAndRun(3s);

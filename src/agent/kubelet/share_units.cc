@@ -9,6 +9,7 @@
 #include <set>
 
 #include "api/names.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 namespace {
@@ -31,9 +32,7 @@ std::string Base36(uint64_t value, size_t width) {
 // The name of a GPU follows from its UUID, so it does not depend on other GPUs of the node. If two
 // names are equal, the second GPU gets the next free name.
 std::string NameOf(const std::string& uuid, std::set<uint64_t>* taken) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : uuid) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
-  hash %= kGpuNames;
+  uint64_t hash = Fnv1a(uuid) % kGpuNames;
   while (!taken->insert(hash).second) hash = (hash + 1) % kGpuNames;
   return Base36(hash, kGpuNameLength);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes missing device nodes of the driver, as nvidia-modprobe does, so that no GPU is lost for
-// want of a file, and removes those that it made for GPUs that are gone. Correct nodes stay
-// untouched; a file of another kind in their place is an error and stays. Not for loading kernel
-// modules (kernel_module.h). Needs CAP_MKNOD. Blocks briefly; threads: one.
+// Makes missing device nodes of the driver, as nvidia-modprobe does, so that no GPU is unusable
+// because a file is missing. Removes nodes that it made for GPUs that no longer exist. Correct
+// nodes stay untouched; a file of another kind in their place is an error and stays. Loads kernel
+// modules with modprobe. Needs CAP_MKNOD, CAP_SYS_MODULE and CAP_SYS_CHROOT. Blocks briefly, or
+// until the module is loaded; threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -53,5 +54,10 @@ class DeviceNodes {
 // The major number of one of `names` in the text of /proc/devices, section "Character devices".
 std::optional<uint32_t> FindMajor(std::string_view proc_devices,
                                   const std::vector<std::string_view>& names);
+
+// Runs the modprobe of the root file system that holds the module's files. OK also if the module is
+// loaded already. NOT_FOUND: no modprobe below `root`.
+// FAILED_PRECONDITION: modprobe failed; the message has its exit code and what to do.
+Status LoadKernelModule(const std::string& root, const std::string& module);
 
 }  // namespace tessera::agent

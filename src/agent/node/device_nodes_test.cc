@@ -40,7 +40,7 @@ class DeviceNodesTest : public ::testing::Test {
     return nodes_.Update({.proc_root = dir_.path() + "/proc", .dev_root = dir_.path()});
   }
   std::string Dev(const std::string& name) const { return dir_.path() + "/dev/" + name; }
-  // mknod wants CAP_MKNOD, which a container or user namespace may lack even for root.
+  // mknod needs CAP_MKNOD, which root may lack in a container or user namespace.
   bool MayMakeNodes() {
     const std::string probe = dir_.path() + "/probe";
     if (::mknod(probe.c_str(), S_IFCHR | 0600, ::makedev(1, 3)) != 0) return false;
@@ -131,7 +131,8 @@ TEST_F(DeviceNodesTest, FileInTheWayStaysAndIsNamed) {
   ASSERT_TRUE(WriteFileAtomically(Dev("nvidia0"), "precious", 0600).ok());
   const auto report = Create();
   ASSERT_FALSE(report.problems.empty());
-  EXPECT_NE(report.problems[0].find(Dev("nvidia0") + " is no character device"), std::string::npos)
+  EXPECT_NE(report.problems[0].find(Dev("nvidia0") + " is not a character device"),
+            std::string::npos)
       << report.problems[0];
   EXPECT_EQ(*ReadFile(Dev("nvidia0")), "precious");
 }
@@ -141,11 +142,11 @@ TEST_F(DeviceNodesTest, LinksLeadToTheNumbersThatDevicesHaveNow) {
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(Dev("char")).ok());
-  // One link is of a module that had another number, one leads nowhere.
+  // One link has the number of an earlier load of the module, one dangles.
   ASSERT_EQ(::mknod(Dev("old").c_str(), S_IFCHR | 0600, ::makedev(1, 3)), 0);
   std::filesystem::create_symlink("../old", Dev("char/195:0"));
   std::filesystem::create_symlink("../nowhere", Dev("char/510:0"));
-  // Right, although it is written otherwise.
+  // Correct, although the path is spelled differently.
   std::filesystem::create_symlink(Dev("nvidiactl"), Dev("char/195:255"));
   EXPECT_TRUE(Create().problems.empty());
   EXPECT_EQ(std::filesystem::read_symlink(Dev("char/195:0")), "../nvidia0");
@@ -161,7 +162,8 @@ TEST_F(DeviceNodesTest, AFileInPlaceOfALinkStaysAndIsNamed) {
   ASSERT_TRUE(WriteFileAtomically(Dev("char/195:0"), "precious", 0600).ok());
   const auto report = Create();
   ASSERT_EQ(report.problems.size(), 1u);
-  EXPECT_NE(report.problems[0].find(Dev("char/195:0") + " is no symbolic link"), std::string::npos);
+  EXPECT_NE(report.problems[0].find(Dev("char/195:0") + " is not a symbolic link"),
+            std::string::npos);
   EXPECT_EQ(*ReadFile(Dev("char/195:0")), "precious");
 }
 

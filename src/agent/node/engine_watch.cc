@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-constexpr size_t kMaxTrouble = 400;
+constexpr size_t kMaxErrorText = 400;
 
 // The files of a unified diff: "--- /etc/containerd/config.toml"; of one that is missing, "---
 // /dev/null" and then "+++ /etc/…".
@@ -38,9 +38,9 @@ EngineWatch::EngineWatch(TaskRunner* runner, EngineWatchOptions options, Program
       metrics_(metrics),
       on_problem_(std::move(on_problem)) {
   const auto changed = [this](const std::string&) { ScheduleCheck(); };
-  for (const std::string& folder : options_.folders) {
+  for (const std::string& dir : options_.dirs) {
     watchers_.push_back(std::make_unique<DirWatcher>(
-        runner_, folder,
+        runner_, dir,
         DirWatcher::Events{
             .appeared = changed, .vanished = changed, .on_rescan = [] {}, .written = changed}));
   }
@@ -87,16 +87,16 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
                               : result->out.empty()                  ? "configured"
                                                                      : "changed");
   if (!result.ok() || result->exit_code != 0) {
-    std::string trouble =
-        CutText(result.ok() ? result->err : result.status().message(), kMaxTrouble);
-    if (trouble != trouble_) {
+    std::string last_error =
+        CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText);
+    if (last_error != last_error_) {
       Log(Severity::kWarning, "cannot judge the container engine's configuration",
-          {{"error", trouble}});
+          {{"error", last_error}});
     }
-    trouble_ = std::move(trouble);
+    last_error_ = std::move(last_error);
     return;
   }
-  trouble_.clear();
+  last_error_.clear();
   if (result->out.empty()) return SetProblem("");
   SetProblem(fmt::format(
       "{} was changed since it was configured: new containers start without tessera-runtime, and "
@@ -120,7 +120,8 @@ void EngineWatch::Repair() {
     metrics_->engine_repairs.Add(well ? "OK" : "failed");
     if (!well) {
       Log(Severity::kError, "cannot configure the container engine",
-          {{"error", CutText(result.ok() ? result->err : result.status().message(), kMaxTrouble)}});
+          {{"error",
+            CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText)}});
     }
     Check();
   });

@@ -3,12 +3,12 @@
 // The installer writes it once; a configuration tool or a package upgrade may overwrite it, and
 // pods would then start without their GPUs.
 //
-// "tessera-runtime configure --dry-run" judges: it prints what it would change. It runs at the
-// start, after a change in the watched folders, and every kInterval. With `repair` the same command
-// without --dry-run follows, which restarts the engine, at most once in kRepairInterval, so that
-// two tools that disagree do not restart it in turns.
+// The check is "tessera-runtime configure --dry-run", which prints what it would change. It runs at
+// the start, after a change in the watched directories, and every kInterval. With `repair` the same
+// command without --dry-run follows, which restarts the engine, at most once in kRepairInterval, so
+// that two tools that disagree do not restart it in turns.
 //
-// Threads: lives on `runner`; programs run elsewhere.
+// Threads: lives on `runner`; programs run on other threads.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,8 @@ namespace tessera::agent {
 
 struct EngineWatchOptions {
   std::vector<std::string> command;  // tessera-runtime configure …
-  std::vector<std::string> folders;  // of the engine's configuration, as this process sees them
+  std::vector<std::string>
+      dirs;  // directories of the engine's configuration, as paths of this process
   bool repair = false;
 };
 
@@ -40,10 +41,10 @@ class EngineWatch {
   static constexpr Duration kInterval = std::chrono::minutes(5);
   static constexpr Duration kBurst = std::chrono::seconds(1);
   static constexpr Duration kRepairInterval = std::chrono::minutes(10);
-  // "": the configuration is right again.
+  // "": the configuration is correct again.
   using OnProblem = std::function<void(const std::string& problem)>;
 
-  // `metrics` outlives it.
+  // `metrics` must outlive the object.
   EngineWatch(TaskRunner* runner, EngineWatchOptions options, ProgramRunner run,
               NodeMetrics* metrics, OnProblem on_problem);
   EngineWatch(const EngineWatch&) = delete;
@@ -65,11 +66,11 @@ class EngineWatch {
   NodeMetrics* const metrics_;
   const OnProblem on_problem_;
   std::vector<std::unique_ptr<DirWatcher>> watchers_;
-  bool running_ = false;  // a program
+  bool running_ = false;  // a program is running
   bool again_ = false;    // check again when the program ends
   bool soon_ = false;
   std::string problem_;
-  std::string trouble_;  // why the check failed
+  std::string last_error_;  // why the check failed
   std::optional<MonotonicTime> repaired_at_;
   WeakPtrFactory<EngineWatch> weak_{this};
 };

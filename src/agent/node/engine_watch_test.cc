@@ -20,7 +20,7 @@ class EngineWatchTest : public ::testing::Test {
   void Start(bool repair = false) {
     watch_.emplace(
         &runner_,
-        EngineWatchOptions{.command = {"configure"}, .folders = {dir_.path()}, .repair = repair},
+        EngineWatchOptions{.command = {"configure"}, .dirs = {dir_.path()}, .repair = repair},
         [this](std::vector<std::string> argv, ProgramDone done) {
           runs_.push_back(std::move(argv));
           runner_.Post([this, done = std::move(done)] {
@@ -83,7 +83,7 @@ TEST_F(EngineWatchTest, WhatItMissedItSeesWithTheNextInterval) {
   runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
   EXPECT_EQ(problems_.size(), 1u);
   runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
-  EXPECT_EQ(problems_.size(), 1u) << "said once";
+  EXPECT_EQ(problems_.size(), 1u) << "logged once";
 }
 
 TEST_F(EngineWatchTest, ACheckThatFailsSaysNothingOfTheEngine) {

@@ -18,7 +18,7 @@ device::Gpu GpuOf(const std::string& model, int index = 0) {
 
 class FeatureLabelsTest : public ::testing::Test {
  protected:
-  // The label without "nvidia.com/"; "-" where it has no value.
+  // The label without "nvidia.com/"; "-" without a value.
   std::string Label(const std::string& name) const {
     return FeatureLabels(node_, hardware_).at("nvidia.com/" + name).value_or("-");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/node/kernel_module.h"
+#include "src/agent/node/device_nodes.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

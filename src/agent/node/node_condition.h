@@ -7,7 +7,7 @@
 //          NoGPU           there is a driver, and it reports no GPU
 //          RuntimeNotConfigured  why containers would start without their GPUs
 //
-// It has no heartbeat and is written on change alone: check the agent's pod for liveness.
+// It has no heartbeat and is written only on change: check the agent's pod for liveness.
 #pragma once
 
 #include <optional>
@@ -22,19 +22,19 @@ namespace tessera::agent {
 
 struct NodeCondition {
   bool ready = false;
-  std::string_view reason;  // of api/names.h
+  std::string_view reason;  // from api/names.h
   std::string message;
 };
 
 NodeCondition ConditionOf(const device::NodeInventory& inventory);
 
-// The strategic merge patch of nodes/status that brings `node` to `condition`; nullopt if
-// `node` has it. The time of the last transition changes with the status alone.
+// The strategic merge patch of nodes/status that brings `node` to `condition`; nullopt if `node`
+// has it. The time of the last transition changes only with the status.
 std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& condition,
                                       WallTime now);
 
 // The merge patch of nodes/status that publishes the number of GPUs as aliyun.com/gpu-count, which
-// has no device plugin because pods do not request it; nullopt if `node` has it.
+// has no device plugin because pods do not request it; nullopt if `node` has that number.
 std::optional<Json> GpuCountPatchFor(const Json& node, size_t count);
 
 // "" if the node has no such label.

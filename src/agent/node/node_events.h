@@ -19,7 +19,7 @@ namespace tessera::agent {
 
 struct NodeEvent {
   bool warning = false;
-  std::string_view reason;  // of api/names.h
+  std::string_view reason;  // from api/names.h
   std::string message;
   bool operator==(const NodeEvent&) const = default;
 };

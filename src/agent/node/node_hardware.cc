@@ -37,7 +37,7 @@ std::string TextAt(std::string_view bytes, size_t offset, size_t length) {
   return std::string(text.substr(0, text.find('\0')));
 }
 
-// Empty where there is none.
+// Empty without such a capability.
 std::string_view VendorCapability(std::string_view config) {
   if ((ByteAt(config, kStatusOffset) & kHasCapabilities) == 0) return {};
   std::bitset<kConfigSpaceSize> visited;  // a broken device may link its capabilities in a circle
@@ -51,11 +51,11 @@ std::string_view VendorCapability(std::string_view config) {
 }
 
 Result<PciDevice> ReadPciDevice(const std::string& devices, const std::string& bus_id) {
-  const std::string folder = JoinPath(devices, bus_id);
+  const std::string dir = JoinPath(devices, bus_id);
   PciDevice device{.bus_id = bus_id};
-  ASSIGN_OR_RETURN(const std::string class_text, ReadFile(JoinPath(folder, "class")));
+  ASSIGN_OR_RETURN(const std::string class_text, ReadFile(JoinPath(dir, "class")));
   device.pci_class = std::string(Trim(class_text));
-  const Result<std::string> config = ReadFile(JoinPath(folder, "config"));
+  const Result<std::string> config = ReadFile(JoinPath(dir, "config"));
   device.vgpu_host = config.ok() ? ParseVgpuHost(*config) : config.status();
   return device;
 }

@@ -25,7 +25,7 @@ struct PciDevice {
   // An error: the configuration space could not be read. Nullopt: a physical GPU.
   Result<std::optional<VgpuHost>> vgpu_host = std::optional<VgpuHost>();
 
-  // An NVSwitch is no GPU.
+  // False for an NVSwitch.
   bool IsGpu() const { return pci_class.starts_with("0x03"); }
 };
 

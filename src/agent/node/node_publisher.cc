@@ -8,6 +8,8 @@
 #include "src/base/log.h"
 #include "src/device/model.h"
 #include "src/device/node_annotation.h"
+#include "src/kube/client.h"
+#include "src/kube/config.h"
 
 namespace tessera::agent {
 namespace {
@@ -220,7 +222,7 @@ NodeApi::Done NodePublisher::Counted(NodeApi::Done done) {
 NodeApi::Done NodePublisher::Then(std::function<void(const Json&)> next) {
   return [this, next = std::move(next), weak = weak_.Get()](const Result<Json>& answer) {
     if (!weak) return;
-    if (!answer.ok()) return TryLater(answer.status());
+    if (!answer.ok()) return ScheduleRetry(answer.status());
     next(*answer);
   };
 }
@@ -240,7 +242,7 @@ bool NodePublisher::MayWriteEvent() {
   return true;
 }
 
-void NodePublisher::TryLater(const Status& status) {
+void NodePublisher::ScheduleRetry(const Status& status) {
   Log(Severity::kWarning, "cannot publish the GPUs on the Node, retrying",
       {{"error", status.ToString()},
        {"in_s", std::chrono::duration_cast<std::chrono::seconds>(pause_).count()}});
@@ -251,6 +253,46 @@ void NodePublisher::TryLater(const Status& status) {
     Work();
   });
   pause_ = std::min(pause_ * 2, Duration(kLongestPause));
+}
+
+struct KubeNodeApi::Impl {
+  kube::Client client;
+  std::string node;
+  kube::Operation operation;  // the publisher starts one operation at a time
+};
+
+KubeNodeApi::KubeNodeApi(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KubeNodeApi::~KubeNodeApi() = default;
+
+Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRunner* runner,
+                                                       const std::string& kubeconfig,
+                                                       const std::string& node_name) {
+  ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig));
+  kube::ClientOptions options = kube::OptionsOf(names::kAgent);
+  options.max_in_flight = 1;
+  return std::unique_ptr<KubeNodeApi>(new KubeNodeApi(std::unique_ptr<Impl>(
+      new Impl{{*io, *runner, std::move(config), std::move(options)}, node_name, {}})));
+}
+
+void KubeNodeApi::Get(Done done) {
+  impl_->operation = impl_->client.Get(kube::Node(impl_->node), std::move(done));
+}
+
+void KubeNodeApi::MergePatch(const Json& patch, Done done) {
+  impl_->operation =
+      impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kMerge, patch,
+                          {.field_manager = std::string(names::kAgent)}, std::move(done));
+}
+
+void KubeNodeApi::PatchStatus(const Json& patch, Done done) {
+  impl_->operation =
+      impl_->client.Patch(kube::NodeStatus(impl_->node), kube::PatchKind::kStrategicMerge, patch,
+                          {.field_manager = std::string(names::kAgent)}, std::move(done));
+}
+
+void KubeNodeApi::CreateEvent(const Json& event, Done done) {
+  const kube::ObjectRef collection{kube::kEvents, "", std::string(kNodeEventNamespace), ""};
+  impl_->operation = impl_->client.Create(collection, event, std::move(done));
 }
 
 }  // namespace tessera::agent

@@ -2,12 +2,12 @@
 // Publishes this node's GPUs: the labels of GPU feature discovery (feature_labels.h), annotation
 // tessera.dev/devices, condition GPUReady, the number of GPUs as aliyun.com/gpu-count, and Events
 // when a GPU changes. Writes after a change of the inventory or one that Recheck finds, and retries
-// with growing pauses. An unreachable API server has no other effect. An Event that cannot be
-// written is lost.
+// with growing pauses. An unreachable API server has no other effect. Drops an Event that cannot be
+// written.
 //
 // Also publishes gaia.tencent.com/gpu-model, by which gpu-admission and node selectors of
-// gpu-manager know the model: as gpu-manager wrote it, or the chip's name where gpu-manager wrote
-// nothing. A node with several models has no such label, because quotas would count all GPUs as one
+// gpu-manager know the model: as gpu-manager wrote it, or the chip's name for a model without such
+// a value. A node with several models has no such label, because quotas would count all GPUs as one
 // of them. A label that another writer owns stays.
 //
 // While the driver has a problem, or the inventory is unknown, labels stay as long as the PCI bus
@@ -34,6 +34,7 @@
 #include "src/base/weak_ptr.h"
 #include "src/device/gpu.h"
 #include "src/formats/json.h"
+#include "src/net/io_thread.h"
 
 namespace tessera::agent {
 
@@ -66,14 +67,14 @@ class NodePublisher {
  public:
   static constexpr Duration kFirstPause = std::chrono::seconds(1);
   static constexpr Duration kLongestPause = std::chrono::minutes(2);
-  // A GPU that comes and goes for hours must not fill the API server: a burst of Events, then one
-  // in each interval.
+  // An unstable GPU must not fill the API server: after kMaxEventBurst Events there is one in each
+  // interval.
   static constexpr int kMaxEventBurst = 32;
   static constexpr Duration kEventInterval = std::chrono::seconds(30);
 
   using ReadHardware = std::function<NodeHardware()>;
 
-  // `api` outlives it.
+  // `api` must outlive the object.
   NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics, ReadHardware read_hardware);
   ~NodePublisher();
   NodePublisher(const NodePublisher&) = delete;
@@ -82,7 +83,7 @@ class NodePublisher {
   void Publish(const device::NodeInventory& inventory);
   // Sets a callback for each read of the Node, before it is written.
   void OnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
-  // Reads the Node again: the kubelet may have registered it anew and overwritten it.
+  // Reads the Node again, because the kubelet may have registered and so overwritten it.
   void Recheck();
 
  private:
@@ -92,7 +93,7 @@ class NodePublisher {
   void WriteStatus();
   void WriteEvents();
   void Finish();
-  void TryLater(const Status& status);
+  void ScheduleRetry(const Status& status);
   // Continues with `next` after success; retries all steps later after an error.
   NodeApi::Done Then(std::function<void(const Json&)> next);
   // Counts the answer, then calls `done`.
@@ -101,7 +102,7 @@ class NodePublisher {
 
   // The patches that the Node needs, by its latest read.
   struct Plan {
-    std::string text;  // of the state that it reaches
+    std::string text;  // the state that the patches reach, as text
     std::optional<Json> metadata;
     std::optional<Json> status;  // condition, number of GPUs
     std::vector<Json> events;
@@ -113,18 +114,37 @@ class NodePublisher {
   const ReadHardware read_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
-  PublishedNode state_;  // of wanted_
+  PublishedNode state_;      // the state for wanted_
   std::string written_;  // the state that the server has, as text
   Plan plan_;
-  std::vector<Json> events_;  // of changes that are written
-  WallTime event_time_{};     // of the last Event; times differ
+  std::vector<Json> events_;  // Events about changes that are written
+  WallTime event_time_{};     // time of the last Event; times differ
   int event_tokens_ = kMaxEventBurst;
   MonotonicTime event_tokens_at_{};
   bool busy_ = false;
-  bool changed_ = false;  // while busy
-  bool stale_ = false;    // the read under way must be repeated
+  bool changed_ = false;  // wanted_ changed while busy
+  bool stale_ = false;    // the running read must be repeated
   Duration pause_ = kFirstPause;
   WeakPtrFactory<NodePublisher> weak_{this};
+};
+
+class KubeNodeApi final : public NodeApi {
+ public:
+  // Errors: see kube::FindConfig.
+  static Result<std::unique_ptr<KubeNodeApi>> Make(net::IoThread* io, TaskRunner* runner,
+                                                   const std::string& kubeconfig,
+                                                   const std::string& node_name);
+  ~KubeNodeApi() override;
+
+  void Get(Done done) override;
+  void MergePatch(const Json& patch, Done done) override;
+  void PatchStatus(const Json& patch, Done done) override;
+  void CreateEvent(const Json& event, Done done) override;
+
+ private:
+  struct Impl;
+  explicit KubeNodeApi(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tessera::agent

@@ -68,7 +68,7 @@ class FakeNodeApi : public NodeApi {
       done(event);
     });
   }
-  // "False GPUUnhealthy"; "-" where there is no condition.
+  // "False GPUUnhealthy"; "-" without a condition.
   std::string Condition() const {
     const Json* status_json = node.Find("status");
     if (status_json == nullptr) return "-";

@@ -178,7 +178,7 @@ Result<std::unique_ptr<KubePods>> KubePods::Make(net::IoThread* io, TaskRunner* 
 void KubePods::Start(Listener* listener) { impl_->Start(listener); }
 const Pods::Map& KubePods::pods() const { return impl_->pods; }
 bool KubePods::synced() const { return impl_->synced; }
-Status KubePods::trouble() const { return impl_->problem; }
+Status KubePods::last_error() const { return impl_->problem; }
 
 void KubePods::Annotate(const PodInfo& pod, const device::Annotations& annotations) {
   device::Annotations& wanted = impl_->wanted[pod.uid];

@@ -18,7 +18,7 @@ namespace tessera::agent {
 // API server's copy (the mirror pod), which has it in an annotation.
 Uid NodeUidOf(const kube::ObjectMeta& pod);
 
-// What the agent needs of a pod. `unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
+// The part of a pod that the agent needs. `unit`: the size of 1 aliyun.com/gpu-mem in pods.
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit);
 
 class KubePods final : public Pods {
@@ -33,7 +33,7 @@ class KubePods final : public Pods {
   void Start(Listener* listener) override;
   const Map& pods() const override;
   bool synced() const override;
-  Status trouble() const override;
+  Status last_error() const override;
   void Annotate(const PodInfo& pod, const device::Annotations& annotations) override;
   void Record(const PodInfo& pod, const PodEvent& event) override;
 

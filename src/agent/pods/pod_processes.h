@@ -62,7 +62,7 @@ ProcessSightings SightProcesses(const std::string& proc_root, const gpu::Process
 // `runner`.
 class NodeProcesses final : public PodProcesses {
  public:
-  // All outlive it.
+  // The arguments must outlive the object.
   NodeProcesses(std::string proc_root, gpu::ProcessReader* gpus, gpu::BlockingCaller* caller);
   void Read(Done done) override;
 

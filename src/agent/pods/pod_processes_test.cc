@@ -95,7 +95,7 @@ TEST_F(PodProcessesTest, AsksDriverAndProcAndAnswersLater) {
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->by_pod.at(Uid(kUid)), (std::vector<ProcessSightings::Process>{{31, 'D'}}));
   EXPECT_EQ(seen->exited_on_gpu.size(), 1u);
-  // A driver that is away does not keep GPUs from being released.
+  // GPUs are released also while the driver is unloaded.
   loader->driver = nullptr;
   runner.AdvanceTimeAndRun(1s);
   processes.Read([&](const ProcessSightings& sightings) { seen = sightings; });

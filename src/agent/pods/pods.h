@@ -64,7 +64,7 @@ class Pods {
   // Whether the first list is complete: a pod that is missing then does not exist.
   virtual bool synced() const = 0;
   // Why pods are unknown or out of date, for users.
-  virtual Status trouble() const = 0;
+  virtual Status last_error() const = 0;
   // Writes the annotations on the pod soon, and retries while the pod exists. A later call for the
   // same pod adds to them.
   virtual void Annotate(const PodInfo& pod, const device::Annotations& annotations) = 0;

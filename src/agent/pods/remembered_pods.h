@@ -35,7 +35,7 @@ class RememberedPods final : public Pods, private Pods::Listener {
   void Start(Pods::Listener* listener) override;
   const Map& pods() const override { return known_; }
   bool synced() const override { return pods_->synced(); }
-  Status trouble() const override { return pods_->trouble(); }
+  Status last_error() const override { return pods_->last_error(); }
   void Annotate(const PodInfo& pod, const device::Annotations& annotations) override {
     pods_->Annotate(pod, annotations);
   }

@@ -14,9 +14,9 @@ Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t
   const Result<int64_t> number = ParseInt(text);
   // Accepts one text for each number: not "-0" or "01".
   const bool plain = number.ok() && std::to_string(*number) == text;
-  if (!plain) return RefuseAnnotation(key, "\"{}\" is not a whole number", text.substr(0, 64));
+  if (!plain) return RejectAnnotation(key, "\"{}\" is not a whole number", text.substr(0, 64));
   if (*number < min || *number > max) {
-    return RefuseAnnotation(key, "{} is not within {} and {}", *number, min, max);
+    return RejectAnnotation(key, "{} is not within {} and {}", *number, min, max);
   }
   return *number;
 }
@@ -34,7 +34,7 @@ Result<std::optional<bool>> BoolAt(const Annotations& annotations, std::string_v
   if (text == nullptr) return std::optional<bool>();
   if (*text == "true") return std::optional<bool>(true);
   if (*text == "false") return std::optional<bool>(false);
-  return RefuseAnnotation(key, "\"{}\" is neither true nor false", text->substr(0, 64));
+  return RejectAnnotation(key, "\"{}\" is neither true nor false", text->substr(0, 64));
 }
 
 }  // namespace tessera::device::dialects

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the dialects' annotation codecs: parses plain-text annotation values. The functions
-// return nothing for a missing annotation; errors name the annotation, the value and the valid
-// values.
+// Included only in src/device. Parses plain-text annotation values. The functions return nothing
+// for a missing annotation; errors name the annotation, the value and the valid values.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ inline constexpr int64_t kMaxPosition = 4095;
 const std::string* FindAnnotation(const Annotations& annotations, std::string_view key);
 
 template <typename... Args>
-Status RefuseAnnotation(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+Status RejectAnnotation(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
   return Error(Code::kInvalidArgument, "annotation {}: {}", key,
                fmt::format(format, std::forward<Args>(args)...));
 }

@@ -6,6 +6,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/device/dialects/annotation_values.h"
 #include "src/device/dialects/gpu_manager_annotations.h"
 #include "src/device/dialects/parser.h"
 #include "src/device/quantity.h"
@@ -16,7 +17,7 @@ namespace dialects {
 Result<Bytes> ShareMemory(std::string_view container, std::string_view resource, int64_t amount,
                           Bytes unit) {
   if (amount > kMaxShareMemory.count() / unit.count()) {
-    return Refuse(container, resource, "{} of {} MiB are more than any GPU has: ask for less",
+    return Reject(container, resource, "{} of {} MiB are more than any GPU has: ask for less",
                   amount, ToMiB(unit));
   }
   return unit * amount;
@@ -24,7 +25,7 @@ Result<Bytes> ShareMemory(std::string_view container, std::string_view resource,
 
 Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* request) {
   if (count > kMaxDevicesPerContainer) {
-    return Refuse(request->name, resource,
+    return Reject(request->name, resource,
                   "{} devices are more than any node has: ask for less, or for several pods",
                   count);
   }
@@ -39,7 +40,7 @@ namespace {
 
 using dialects::Amounts;
 using dialects::DialectParser;
-using dialects::Refuse;
+using dialects::Reject;
 
 const DialectParser* ParserOf(std::string_view resource) {
   static constexpr std::array<const DialectParser*, 4> kParsers = {
@@ -54,7 +55,7 @@ Result<int64_t> ParseAmount(std::string_view container, std::string_view resourc
                             std::string_view text, const DialectParser& parser) {
   const Result<int64_t> amount = ParseWholeQuantity(text);
   if (amount.ok()) return amount;
-  return Refuse(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
+  return Reject(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
 }
 
 // The API server rejects this, too, but a webhook runs first and gives a better message.
@@ -65,13 +66,13 @@ Status CheckRequests(const ContainerSpec& spec) {
     ASSIGN_OR_RETURN(const int64_t requested, ParseAmount(spec.name, resource, text, *parser));
     const auto limit = spec.limits.find(resource);
     if (limit == spec.limits.end()) {
-      return Refuse(spec.name, resource,
+      return Reject(spec.name, resource,
                     "is requested without a limit: write {} into resources.limits", requested);
     }
     ASSIGN_OR_RETURN(const int64_t limited,
                      ParseAmount(spec.name, resource, limit->second, *parser));
     if (requested != limited) {
-      return Refuse(spec.name, resource,
+      return Reject(spec.name, resource,
                     "the request {} is not the limit {}: leave the request out, or make them equal",
                     requested, limited);
     }
@@ -79,7 +80,7 @@ Status CheckRequests(const ContainerSpec& spec) {
   return Status::Ok();
 }
 
-Status RefuseMix(const ContainerSpec& spec, const DialectParser& first,
+Status RejectMix(const ContainerSpec& spec, const DialectParser& first,
                  const DialectParser& second) {
   return Error(Code::kInvalidArgument,
                "container \"{}\": requests both {} and {}: keep one of them", spec.name,
@@ -110,7 +111,7 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
     ASSIGN_OR_RETURN(const int64_t amount, ParseAmount(spec.name, resource, text, *owner));
     // Zeros do not count as a request, because charts write 0 for unused resources.
     if (amount == 0) continue;
-    if (parser != nullptr && parser != owner) return RefuseMix(spec, *parser, *owner);
+    if (parser != nullptr && parser != owner) return RejectMix(spec, *parser, *owner);
     parser = owner;
     amounts.emplace(resource, amount);
   }
@@ -122,14 +123,9 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 
 namespace {
 
-const std::string* FindAnnotation(const Annotations& annotations, std::string_view key) {
-  const auto found = annotations.find(key);
-  return found == annotations.end() ? nullptr : &found->second;
-}
-
 std::vector<std::string> ListAt(const Annotations& annotations, std::string_view key) {
   std::vector<std::string> list;
-  const std::string* text = FindAnnotation(annotations, key);
+  const std::string* text = dialects::FindAnnotation(annotations, key);
   if (text == nullptr) return list;
   for (const std::string_view item : SplitList(*text)) list.emplace_back(item);
   return list;
@@ -160,7 +156,7 @@ Result<Constraints> ParseConstraints(const Annotations& annotations) {
 }
 
 Status ParsePolicy(const Annotations& annotations, std::optional<PackingPolicy>* policy) {
-  const std::string* text = FindAnnotation(annotations, names::kAnnotationPolicy);
+  const std::string* text = dialects::FindAnnotation(annotations, names::kAnnotationPolicy);
   if (text == nullptr) return Status::Ok();
   *policy = PackingPolicyFromName(*text);
   if (*policy) return Status::Ok();

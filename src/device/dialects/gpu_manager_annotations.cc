@@ -14,7 +14,7 @@ namespace tessera::device {
 namespace {
 
 using dialects::kMaxPosition;
-using dialects::RefuseAnnotation;
+using dialects::RejectAnnotation;
 
 constexpr std::string_view kIndexPrefix = names::kAnnotationPredicateGpuIndexPrefix;
 // More GPUs than any node has.
@@ -26,10 +26,10 @@ Result<std::vector<int>> ParseMinors(std::string_view key, std::string_view text
   for (const std::string_view part : Split(text, ',')) {
     ASSIGN_OR_RETURN(const int64_t minor, dialects::ParseNumber(key, part, 0, kMaxPosition));
     if (std::find(minors.begin(), minors.end(), minor) != minors.end()) {
-      return RefuseAnnotation(key, "{} occurs twice", minor);
+      return RejectAnnotation(key, "{} occurs twice", minor);
     }
     if (minors.size() == kMaxMinors) {
-      return RefuseAnnotation(key, "names more than {} GPUs", kMaxMinors);
+      return RejectAnnotation(key, "names more than {} GPUs", kMaxMinors);
     }
     minors.push_back(static_cast<int>(minor));
   }
@@ -49,7 +49,7 @@ Status DecodeNode(const Annotations& annotations, std::string* node) {
   const std::string* text = dialects::FindAnnotation(annotations, kKey);
   if (text == nullptr) return Status::Ok();
   if (!IsNodeName(*text)) {
-    return RefuseAnnotation(kKey, "\"{}\" is not the name of a node", text->substr(0, 64));
+    return RejectAnnotation(kKey, "\"{}\" is not the name of a node", text->substr(0, 64));
   }
   *node = *text;
   return Status::Ok();

@@ -13,7 +13,7 @@ namespace tessera::device {
 namespace {
 
 using dialects::kMaxPosition;
-using dialects::RefuseAnnotation;
+using dialects::RejectAnnotation;
 
 // The smallest unit is 1 MiB.
 constexpr int64_t kMaxUnits = kMaxShareMemory.count() / MiB(1).count();
@@ -21,19 +21,19 @@ constexpr std::string_view kAllocation = names::kAnnotationGpushareAllocation;
 
 Status DecodeUnits(const Json& gpus, int container, std::map<int, int64_t>* units) {
   if (!gpus.is_object()) {
-    return RefuseAnnotation(kAllocation, "container {}: must be an object, not {}", container,
+    return RejectAnnotation(kAllocation, "container {}: must be an object, not {}", container,
                             KindName(gpus.kind()));
   }
   for (const auto& [key, value] : gpus.members()) {
     ASSIGN_OR_RETURN(const int64_t gpu, dialects::ParseNumber(kAllocation, key, 0, kMaxPosition));
     const Result<int64_t> number = value.ToInt();
     if (!number.ok() || *number < 0 || *number > kMaxUnits) {
-      return RefuseAnnotation(kAllocation,
+      return RejectAnnotation(kAllocation,
                               "container {}, GPU {}: {} is not a whole number within 0 and {}",
                               container, gpu, value.Serialize().substr(0, 64), kMaxUnits);
     }
     if (!units->emplace(static_cast<int>(gpu), *number).second) {
-      return RefuseAnnotation(kAllocation, "container {}, GPU {}: occurs twice", container, gpu);
+      return RejectAnnotation(kAllocation, "container {}, GPU {}: occurs twice", container, gpu);
     }
   }
   return Status::Ok();
@@ -66,8 +66,8 @@ Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& ann
   ASSIGN_OR_RETURN(const std::optional<int64_t> units,
                    dialects::NumberAt(annotations, names::kAnnotationGpuMemPod, 0, kMaxUnits));
   if (!minor && !units) return std::optional<GpushareAnnotations>();
-  if (!minor) return RefuseAnnotation(names::kAnnotationGpuMemIndex, "is missing");
-  if (!units) return RefuseAnnotation(names::kAnnotationGpuMemPod, "is missing");
+  if (!minor) return RejectAnnotation(names::kAnnotationGpuMemIndex, "is missing");
+  if (!units) return RejectAnnotation(names::kAnnotationGpuMemPod, "is missing");
   gpushare.gpu_minor = static_cast<int>(*minor);
   gpushare.pod_units = *units;
   ASSIGN_OR_RETURN(gpushare.gpu_units,
@@ -82,14 +82,14 @@ Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& ann
 
 Result<GpushareAllocation> DecodeGpushareAllocation(std::string_view text) {
   const Result<Json> json = ParseAnnotation(text, kMaxGpushareAllocationBytes);
-  if (!json.ok()) return RefuseAnnotation(kAllocation, "{}", json.status().message());
+  if (!json.ok()) return RejectAnnotation(kAllocation, "{}", json.status().message());
   GpushareAllocation allocation;
   for (const auto& [key, gpus] : json->members()) {
     ASSIGN_OR_RETURN(const int64_t number,
                      dialects::ParseNumber(kAllocation, key, 0, kMaxPosition));
     const int container = static_cast<int>(number);
     if (allocation.contains(container)) {
-      return RefuseAnnotation(kAllocation, "container {}: occurs twice", container);
+      return RejectAnnotation(kAllocation, "container {}: occurs twice", container);
     }
     RETURN_IF_ERROR(DecodeUnits(gpus, container, &allocation[container]));
   }

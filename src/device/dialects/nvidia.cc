@@ -20,13 +20,13 @@ Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest*
   for (const auto& [resource, amount] : amounts) {
     if (amount == 0) continue;
     if (!request->mig_profile.empty()) {
-      return Refuse(request->name, resource,
+      return Reject(request->name, resource,
                     "the container asks for {}{} too: ask for one profile in each container",
                     names::kResourceMigPrefix, request->mig_profile);
     }
     request->mig_profile = resource.substr(names::kResourceMigPrefix.size());
     if (!IsMigProfile(request->mig_profile)) {
-      return Refuse(request->name, resource,
+      return Reject(request->name, resource,
                     "\"{}\" is not a MIG profile: ask for one like {}1g.10gb", request->mig_profile,
                     names::kResourceMigPrefix);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the dialects: the parts of a dialect. A dialect names its resources and interprets
-// their amounts; dialects.cc parses the amounts and rejects mixed dialects.
+// Included only in src/device/dialects. A dialect names its resources and interprets their amounts;
+// dialects.cc parses the amounts and rejects mixed dialects.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ extern const DialectParser kVcuda;
 
 // `container "main": tencent.com/vcuda-core: 150 is …`
 template <typename... Args>
-Status Refuse(std::string_view container, std::string_view resource,
+Status Reject(std::string_view container, std::string_view resource,
               fmt::format_string<Args...> format, Args&&... args) {
   return Error(Code::kInvalidArgument, "container \"{}\": {}: {}", container, resource,
                fmt::format(format, std::forward<Args>(args)...));

@@ -17,11 +17,11 @@ namespace {
 constexpr JsonLimits kLimits = {.max_bytes = kMaxCheckpointBytes, .max_depth = 16};
 // More GPUs than any node has.
 constexpr size_t kMaxGpus = 64;
-// Bound of foreign text that an error quotes.
+// Most bytes of the file that an error quotes.
 constexpr size_t kMaxQuote = 64;
 
 template <typename... Args>
-Status Refuse(fmt::format_string<Args...> format, Args&&... args) {
+Status InvalidArgument(fmt::format_string<Args...> format, Args&&... args) {
   return Error(Code::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
@@ -34,7 +34,9 @@ class Problems {
     ++count_;
   }
   Status status() const {
-    return count_ <= 1 ? first_ : Refuse("{}; {} more are wrong", first_.message(), count_ - 1);
+    return count_ <= 1
+               ? first_
+               : InvalidArgument("{}; {} more entries are invalid", first_.message(), count_ - 1);
   }
 
  private:
@@ -58,12 +60,12 @@ std::optional<int> MinorOfPath(std::string_view path) {
 
 Status AddMinor(int minor, std::vector<int>* minors) {
   if (std::find(minors->begin(), minors->end(), minor) != minors->end()) return Status::Ok();
-  if (minors->size() == kMaxGpus) return Refuse("names more than {} GPUs", kMaxGpus);
+  if (minors->size() == kMaxGpus) return InvalidArgument("names more than {} GPUs", kMaxGpus);
   minors->push_back(minor);
   return Status::Ok();
 }
 
-// A field that occurs once in `message`; empty without it.
+// The value of `field`, which occurs at most once in `message`; empty without it.
 Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   std::string_view text;
   WireReader reader(message);
@@ -74,7 +76,7 @@ Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   return text;
 }
 
-// Adds the GPU that an entry of the variables names, if it is such a variable.
+// Adds the GPU of an environment variable `entry` if the variable is gpushare's.
 Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   constexpr uint32_t kKey = 1, kValue = 2;
   ASSIGN_OR_RETURN(const std::string_view key, TextAt(entry, kKey));
@@ -83,27 +85,30 @@ Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   if (value == "-1") return Status::Ok();  // gpushare's answer to a rejected pod
   const std::optional<int> minor = ParseMinor(value);
   if (minor) return AddMinor(*minor, minors);
-  return Refuse("{}: \"{}\" is no minor number of a GPU", key, value.substr(0, kMaxQuote));
+  return InvalidArgument("{}: \"{}\" is not the minor number of a GPU", key,
+                         value.substr(0, kMaxQuote));
 }
 
 // The GPUs in a ContainerAllocateResponse of the device plugin API: gpu-manager names GPUs by
 // device nodes, gpushare by a variable.
 Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_view resource) {
-  constexpr uint32_t kEnvs = 1, kDevices = 3, kAnnotations = 4;  // of the answer
-  constexpr uint32_t kHostPath = 2;                              // of a DeviceSpec
-  const bool by_node = resource == names::kResourceVcudaCore;
+  // Field numbers of ContainerAllocateResponse, and of DeviceSpec.
+  constexpr uint32_t kEnvs = 1, kDevices = 3, kAnnotations = 4;
+  constexpr uint32_t kHostPath = 2;
+  const bool by_device_node = resource == names::kResourceVcudaCore;
   std::vector<int> minors;
   WireReader reader(answer);
   while (reader.Next()) {
-    if (by_node && reader.field() == kDevices) {
+    if (by_device_node && reader.field() == kDevices) {
       ASSIGN_OR_RETURN(const std::string_view path, TextAt(reader.Bytes(), kHostPath));
       if (const auto minor = MinorOfPath(path)) RETURN_IF_ERROR(AddMinor(*minor, &minors));
     }
-    if (!by_node && reader.field() == kEnvs) RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
+    if (!by_device_node && reader.field() == kEnvs)
+      RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
     if (reader.field() == kAnnotations) {
       ASSIGN_OR_RETURN(const std::string_view key, TextAt(reader.Bytes(), 1));
-      // Answers of our agent are in its journal; earlier agents marked them by the second
-      // annotation.
+      // Our agent's answers are in its journal. Earlier versions marked them by
+      // kAnnotationAssignment.
       if (key == names::kAnnotationAllocated || key == names::kAnnotationAssignment) {
         return std::vector<int>();
       }
@@ -113,8 +118,9 @@ Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_vie
   return minors;
 }
 
-Status AddEntry(const Json& entry, GivenMinors* given) {
-  if (!entry.is_object()) return Refuse("must be an object, not {}", KindName(entry.kind()));
+Status AddEntry(const Json& entry, AllocatedMinors* allocated) {
+  if (!entry.is_object())
+    return InvalidArgument("must be an object, not {}", KindName(entry.kind()));
   ASSIGN_OR_RETURN(const std::string resource, entry.StringAt("ResourceName"));
   if (resource != names::kResourceVcudaCore && resource != names::kResourceGpuMem) return {};
   ASSIGN_OR_RETURN(std::string uid, entry.StringAt("PodUID"));
@@ -125,22 +131,22 @@ Status AddEntry(const Json& entry, GivenMinors* given) {
   ASSIGN_OR_RETURN(const std::string bytes, Base64Decode(text).Annotate("AllocResp"));
   ASSIGN_OR_RETURN(std::vector<int> minors, MinorsOfAnswer(bytes, resource).Annotate("AllocResp"));
   if (!minors.empty()) {
-    given->try_emplace({Uid(std::move(uid)), std::move(container)}, std::move(minors));
+    allocated->try_emplace({Uid(std::move(uid)), std::move(container)}, std::move(minors));
   }
   return {};
 }
 
 Result<std::vector<int>> MinorsOfDevices(const Json& container) {
   if (!container.is_object())
-    return Refuse("must be an object, not {}", KindName(container.kind()));
+    return InvalidArgument("must be an object, not {}", KindName(container.kind()));
   const Json* devices = container.Find("Devices");
-  if (devices == nullptr || !devices->is_array()) return Refuse("Devices must be a list");
+  if (devices == nullptr || !devices->is_array()) return InvalidArgument("Devices must be a list");
   std::vector<int> minors;
   for (const Json& device : devices->items()) {
     const auto minor = device.is_string() ? MinorOfPath(device.string_value()) : std::nullopt;
     if (!minor) {
-      return Refuse("Devices: {} is no device node of a GPU",
-                    device.Serialize().substr(0, kMaxQuote));
+      return InvalidArgument("Devices: {} is not the device node of a GPU",
+                             device.Serialize().substr(0, kMaxQuote));
     }
     RETURN_IF_ERROR(AddMinor(*minor, &minors));
   }
@@ -149,40 +155,42 @@ Result<std::vector<int>> MinorsOfDevices(const Json& container) {
 
 }  // namespace
 
-Status AddKubeletCheckpoint(std::string_view text, GivenMinors* given) {
+Status AddKubeletCheckpoint(std::string_view text, AllocatedMinors* allocated) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text, kLimits));
   const Json* data = json.is_object() ? json.Find("Data") : nullptr;
   const Json& body = data != nullptr ? *data : json;
   const Json* entries = body.is_object() ? body.Find("PodDeviceEntries") : nullptr;
-  if (entries == nullptr) return Refuse("PodDeviceEntries is missing");
+  if (entries == nullptr) return InvalidArgument("PodDeviceEntries is missing");
   if (entries->is_null()) return Status::Ok();  // the kubelet has granted nothing
-  if (!entries->is_array()) return Refuse("PodDeviceEntries must be a list");
+  if (!entries->is_array()) return InvalidArgument("PodDeviceEntries must be a list");
   Problems problems;
   for (size_t i = 0; i < entries->items().size(); ++i) {
     problems.Add(
-        AddEntry(entries->items()[i], given).Annotate(fmt::format("PodDeviceEntries[{}]", i)));
+        AddEntry(entries->items()[i], allocated).Annotate(fmt::format("PodDeviceEntries[{}]", i)));
   }
   return problems.status();
 }
 
-Status AddGpuManagerCheckpoint(std::string_view text, GivenMinors* given) {
+Status AddGpuManagerCheckpoint(std::string_view text, AllocatedMinors* allocated) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text, kLimits));
   const Json* pods = json.is_object() ? json.Find("PodGPUMapping") : nullptr;
-  if (pods == nullptr) return Refuse("PodGPUMapping is missing");
+  if (pods == nullptr) return InvalidArgument("PodGPUMapping is missing");
   if (pods->is_null()) return Status::Ok();
-  if (!pods->is_object()) return Refuse("PodGPUMapping must be an object");
+  if (!pods->is_object()) return InvalidArgument("PodGPUMapping must be an object");
   Problems problems;
   for (const auto& [uid, containers] : pods->members()) {
     const std::string pod = fmt::format("PodGPUMapping, pod \"{}\"", uid.substr(0, kMaxQuote));
     if (!containers.is_object()) {
-      problems.Add(Refuse("{}: must be an object, not {}", pod, KindName(containers.kind())));
+      problems.Add(
+          InvalidArgument("{}: must be an object, not {}", pod, KindName(containers.kind())));
       continue;
     }
     for (const auto& [name, container] : containers.members()) {
       Result<std::vector<int>> minors = MinorsOfDevices(container);
       problems.Add(minors.status().Annotate(
           fmt::format("{}, container \"{}\"", pod, name.substr(0, kMaxQuote))));
-      if (minors.ok() && !minors->empty()) given->try_emplace({Uid(uid), name}, *std::move(minors));
+      if (minors.ok() && !minors->empty())
+        allocated->try_emplace({Uid(uid), name}, *std::move(minors));
     }
   }
   return problems.status();

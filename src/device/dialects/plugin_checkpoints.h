@@ -30,10 +30,10 @@ namespace tessera::device {
 inline constexpr size_t kMaxCheckpointBytes = 32u << 20;
 
 // Distinct minor numbers by pod and container; containers without any are left out.
-using GivenMinors = std::map<std::pair<Uid, std::string>, std::vector<int>>;
+using AllocatedMinors = std::map<std::pair<Uid, std::string>, std::vector<int>>;
 
-// Both add only containers that are not yet in `given`.
-Status AddKubeletCheckpoint(std::string_view text, GivenMinors* given);
-Status AddGpuManagerCheckpoint(std::string_view text, GivenMinors* given);
+// Both add only containers that are not yet in `allocated`.
+Status AddKubeletCheckpoint(std::string_view text, AllocatedMinors* allocated);
+Status AddGpuManagerCheckpoint(std::string_view text, AllocatedMinors* allocated);
 
 }  // namespace tessera::device

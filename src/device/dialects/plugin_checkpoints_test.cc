@@ -40,7 +40,7 @@ const std::string kSecondGpu =
 TEST(KubeletCheckpointTest, AnswersOfOurAgentAreIgnored) {
   const std::string ours = Field(4, Field(1, "tessera.dev/allocated") + Field(2, "true"));
   const std::string before = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
-  GivenMinors given;
+  AllocatedMinors given;
   const Status status = AddKubeletCheckpoint(
       fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
                   Entry("u1", "main", "tencent.com/vcuda-core", R"(["c0"])", kTwoGpus + ours),
@@ -58,13 +58,13 @@ TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
       Entry("u1", "main", "tencent.com/vcuda-core", R"({"-1":["tencent.com/vcuda-core-0"]})",
             kTwoGpus) +
       "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"({"0":["GPU-x-_-1"],"1":[]})", kSecondGpu);
-  const GivenMinors wanted = {{{Uid("u1"), "main"}, {1, 3}}, {{Uid("u2"), "main"}, {2}}};
+  const AllocatedMinors wanted = {{{Uid("u1"), "main"}, {1, 3}}, {{Uid("u2"), "main"}, {2}}};
   for (const std::string& text :
        {fmt::format(R"({{"PodDeviceEntries":[{}],"RegisteredDevices":null,"Checksum":1}})", lists),
         fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}},"Checksum":1}})", lists),
         fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}],"RegisteredDevices":{{}}}}}})",
                     by_numa)}) {
-    GivenMinors given;
+    AllocatedMinors given;
     const Status status = AddKubeletCheckpoint(text, &given);
     EXPECT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(given, wanted) << text;
@@ -72,7 +72,7 @@ TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
 }
 
 TEST(KubeletCheckpointTest, EachPluginNamesGpusInItsOwnWayAlone) {
-  GivenMinors given;
+  AllocatedMinors given;
   const std::string both = Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Node("/dev/nvidia4095");
   const Status status =
       AddKubeletCheckpoint(fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
@@ -80,11 +80,11 @@ TEST(KubeletCheckpointTest, EachPluginNamesGpusInItsOwnWayAlone) {
                                        Entry("u2", "main", "aliyun.com/gpu-mem", "[]", both)),
                            &given);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(given, (GivenMinors{{{Uid("u1"), "main"}, {4095}}, {{Uid("u2"), "main"}, {2}}}));
+  EXPECT_EQ(given, (AllocatedMinors{{{Uid("u1"), "main"}, {4095}}, {{Uid("u2"), "main"}, {2}}}));
 }
 
 TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
-  GivenMinors given;
+  AllocatedMinors given;
   const std::string entries =
       Entry("u1", "main", "nvidia.com/gpu", "[]", kTwoGpus) + "," +
       Entry("u2", "main", "tencent.com/vcuda-memory", "[]", "") + "," +
@@ -100,7 +100,7 @@ TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
 
 TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   const auto wrong = [](const std::string& entry) {
-    GivenMinors given;
+    AllocatedMinors given;
     const Status status = AddKubeletCheckpoint(
         fmt::format(R"({{"PodDeviceEntries":[{},{}]}})", entry,
                     Entry("u2", "main", "aliyun.com/gpu-mem", "[]", kSecondGpu)),
@@ -121,14 +121,14 @@ TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
               StartsWith("PodDeviceEntries[0]: AllocResp: "));
   EXPECT_EQ(
       wrong(Entry("u", "c", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "x"))),
-      "PodDeviceEntries[0]: AllocResp: ALIYUN_COM_GPU_MEM_IDX: \"x\" is no minor number of a "
+      "PodDeviceEntries[0]: AllocResp: ALIYUN_COM_GPU_MEM_IDX: \"x\" is not the minor number of a "
       "GPU");
   EXPECT_EQ(wrong("7,8,{}"),
-            "PodDeviceEntries[0]: must be an object, not a number; 2 more are wrong");
+            "PodDeviceEntries[0]: must be an object, not a number; 2 more entries are invalid");
 }
 
 TEST(KubeletCheckpointTest, RefusesInvalidInput) {
-  GivenMinors given;
+  AllocatedMinors given;
   for (const std::string text : {"", "{", "[]", "{}", R"({"Data":3})", R"({"Data":{}})",
                                  R"({"PodDeviceEntries":{}})", R"({"PodDeviceEntries":[)"}) {
     EXPECT_EQ(AddKubeletCheckpoint(text, &given).code(), Code::kInvalidArgument) << text;
@@ -138,16 +138,16 @@ TEST(KubeletCheckpointTest, RefusesInvalidInput) {
 }
 
 TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
-  GivenMinors given = {{{Uid("u2"), "main"}, {7}}};
+  AllocatedMinors given = {{{Uid("u2"), "main"}, {7}}};
   const Status status = AddGpuManagerCheckpoint(
       R"({"PodGPUMapping":{"u1":{"main":{"Devices":["/dev/nvidia0"],"Cores":50,"Memory":8053063680},)"
       R"("side":{"Devices":["/dev/nvidia2","/dev/nvidia10"],"Cores":200,"Memory":0}},)"
       R"("u2":{"main":{"Devices":["/dev/nvidia1"],"Cores":100,"Memory":0}}}})",
       &given);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(given, (GivenMinors{{{Uid("u1"), "main"}, {0}},
-                                {{Uid("u1"), "side"}, {2, 10}},
-                                {{Uid("u2"), "main"}, {7}}}))
+  EXPECT_EQ(given, (AllocatedMinors{{{Uid("u1"), "main"}, {0}},
+                                    {{Uid("u1"), "side"}, {2, 10}},
+                                    {{Uid("u2"), "main"}, {7}}}))
       << "what is known already stays";
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":null})", &given).ok());
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &given).ok());
@@ -155,7 +155,7 @@ TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
 
 TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   const auto wrong = [](const std::string& pods) {
-    GivenMinors given;
+    AllocatedMinors given;
     const Status status = AddGpuManagerCheckpoint(
         fmt::format(
             R"({{"PodGPUMapping":{{{},"good":{{"main":{{"Devices":["/dev/nvidia1"]}}}}}}}})", pods),
@@ -173,7 +173,7 @@ TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
                                    R"("/dev/nvidia4096")", R"("/dev/sda")", "0"}) {
     EXPECT_EQ(
         wrong(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", device)),
-        fmt::format("PodGPUMapping, pod \"u\", container \"c\": Devices: {} is no device node "
+        fmt::format("PodGPUMapping, pod \"u\", container \"c\": Devices: {} is not the device node "
                     "of a GPU",
                     device));
   }
@@ -184,7 +184,7 @@ TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
 }
 
 TEST(GpuManagerCheckpointTest, RefusesInvalidInput) {
-  GivenMinors given;
+  AllocatedMinors given;
   for (const std::string text :
        {"", "[]", "{}", R"({"PodGPUMapping":[]})", R"({"PodGPUMapping":{"u":)"}) {
     EXPECT_EQ(AddGpuManagerCheckpoint(text, &given).code(), Code::kInvalidArgument) << text;

@@ -29,7 +29,7 @@ class FakeKubelet : public PodResources {
   explicit FakeKubelet(TaskRunner* runner) : runner_(runner) {}
   void List(Done done) override {
     runner_->Post([this, done = std::move(done)] {
-      done(trouble.ok() ? answer : Result<PodDevices>(trouble));
+      done(last_error.ok() ? answer : Result<PodDevices>(last_error));
     });
   }
   void Admit(const std::string& name) { answer->pods.emplace_back("default", name); }
@@ -41,7 +41,7 @@ class FakeKubelet : public PodResources {
     std::erase_if(answer->held, [&](const auto& held) { return held.pod_name == name; });
   }
   Result<PodDevices> answer = PodDevices();
-  Status trouble;  // replaces the answer
+  Status last_error;  // replaces the answer
 
  private:
   TaskRunner* const runner_;

@@ -20,7 +20,7 @@ class FakeApiPods final : public Pods {
   void Start(Listener* listener) override { listener_ = listener; }
   const Map& pods() const override { return pods_; }
   bool synced() const override { return synced_; }
-  Status trouble() const override { return trouble_; }
+  Status last_error() const override { return last_error_; }
   void Annotate(const PodInfo& pod, const device::Annotations& annotations) override {
     for (const auto& [key, value] : annotations) written[pod.name][key] = value;
     if (!apply || !pods_.contains(pod.uid)) return;
@@ -62,7 +62,7 @@ class FakeApiPods final : public Pods {
     listener_->OnPodsSynced();
   }
 
-  Status trouble_;
+  Status last_error_;
   bool apply = true;                                     // written annotations change the pods
   std::map<std::string, device::Annotations> written;    // by name
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
