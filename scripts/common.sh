@@ -91,12 +91,22 @@ unpack_prometheus() {
   mv "$folder" "$TESSERA_CACHE/prometheus"
 }
 
+# The commit that is checked out, as "--version" shows it; of a changed tree "3b21a8b2c1d0.changed".
+current_commit() {
+  local commit
+  commit=$(git -C "$ROOT" rev-parse --short=12 HEAD) || return 0
+  [ -z "$(git -C "$ROOT" status --porcelain)" ] || commit+=.changed
+  echo "$commit"
+}
+
 # build PRESET [TARGET...]
 build() {
-  local preset=$1
+  local preset=$1 flags=()
   shift
   cd "$ROOT"
-  cmake --preset "$preset"
+  # The others are for tests; with a commit they would be linked anew for each.
+  [ "$preset" != release ] || flags=(-DTESSERA_COMMIT="$(current_commit)")
+  cmake --preset "$preset" "${flags[@]}"
   if [ $# -gt 0 ]; then cmake --build --preset "$preset" --target "$@"; else cmake --build --preset "$preset"; fi
 }
 

@@ -105,6 +105,9 @@ func Build(ctx context.Context, log io.Writer) error {
 	return err
 }
 
+// BuildHelm builds Helm alone, and returns its path.
+func BuildHelm(ctx context.Context, log io.Writer) (string, error) { return parts.BuildHelm(ctx, log) }
+
 // BuildCRIO builds CRI-O, which no cluster has, for tests of engines.
 func BuildCRIO(ctx context.Context, log io.Writer) error { return parts.BuildCRIO(ctx, log) }
 

@@ -21,6 +21,7 @@ import (
 const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
 
   build                             build Kubernetes, containerd, Helm and the pause program into the cache
+  build helm                        build Helm alone, and print its path
   build crio                        build CRI-O into the cache, for tests of engines
   up [--nodes N] [--services]       start a cluster, or find it already running; see up --help
   down                              end it and remove every trace
@@ -66,8 +67,15 @@ func run(ctx context.Context, command string, args []string) error {
 		if len(args) == 1 && args[0] == "crio" {
 			return cluster.BuildCRIO(ctx, os.Stderr)
 		}
+		if len(args) == 1 && args[0] == "helm" {
+			path, err := cluster.BuildHelm(ctx, os.Stderr)
+			if err == nil {
+				fmt.Println(path)
+			}
+			return err
+		}
 		if len(args) > 0 {
-			return fmt.Errorf("%q is not crio", args)
+			return fmt.Errorf("%q is not crio or helm", args)
 		}
 		return cluster.Build(ctx, os.Stderr)
 	case "image":

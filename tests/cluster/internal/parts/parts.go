@@ -129,6 +129,21 @@ func Build(ctx context.Context, log io.Writer) (*Parts, error) {
 	}, nil
 }
 
+// BuildHelm builds Helm if it is not in the cache, and returns its path.
+func BuildHelm(ctx context.Context, log io.Writer) (string, error) {
+	source, cache, err := folders()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range all() {
+		if p.name == "helm" {
+			dir, err := p.get(ctx, source, cache, log)
+			return filepath.Join(dir, "helm"), err
+		}
+	}
+	return "", errors.New("there is no part helm")
+}
+
 // BuildCRIO builds CRI-O if it is not in the cache.
 func BuildCRIO(ctx context.Context, log io.Writer) error {
 	source, cache, err := folders()
