@@ -68,7 +68,7 @@ TEST(UsageTest, ShowsContainersThatAreNotLimited) {
 }
 
 TEST(UsageTest, ASentenceSaysHowWellTheShareHeld) {
-  GpuUse use{.container = "main", .gpu = "1"};
+  ContainerUse use{.container = "main", .gpu = "1"};
   EXPECT_EQ(ShareSentence(use), "") << "an older agent";
   use.mean_milli = 290;
   use.error_milli = -32;
