@@ -123,7 +123,7 @@ struct Verdict {
   bool unresolvable = false;  // no eviction makes room there
   // For users; empty if the pod fits. Valid until the ledger changes or is queried for another pod.
   std::string_view reason;
-  // The kind of the reason for metrics: placement::MetricLabelOf an unfit reason, or one of the kinds below.
+  // The kind of the reason for metrics: placement::MetricLabelOf, or one of the kinds below.
   std::string_view kind;
 
   static constexpr std::string_view kUnknownNode = "unknown-node";

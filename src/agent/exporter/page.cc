@@ -163,7 +163,8 @@ class PageWriter {
     Write(gpu, TextOf(labels), std::to_string(code));
   }
 
-  void WriteXids(const GpuOnPage& gpu, const std::map<uint64_t, uint64_t>& counts, MetricLabels labels) {
+  void WriteXids(const GpuOnPage& gpu, const std::map<uint64_t, uint64_t>& counts,
+                 MetricLabels labels) {
     if (!options_.exports_xids) return;
     labels.merge(HolderLabels(gpu));
     for (const auto& [code, count] : counts) {

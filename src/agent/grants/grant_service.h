@@ -135,7 +135,8 @@ class GrantService final : public Pods::Listener {
                             const device::ContainerRequest& container,
                             const std::vector<device::DeviceShare>& shares,
                             const DeviceSet& set) const;
-  Result<PlannedGrant> PlanLocally(const PendingRequest& pending, const device::DeviceRequest& request,
+  Result<PlannedGrant> PlanLocally(const PendingRequest& pending,
+                                   const device::DeviceRequest& request,
                                    const std::shared_ptr<const DeviceSet>& set);
   Result<grant::Grant> Bind(const PendingRequest& pending, const PlannedGrant& planned,
                             const DeviceSet& set);

@@ -17,8 +17,8 @@ const std::vector<std::string>& ServedResources();
 
 // Errors: see device::ParseRequest.
 Result<device::DeviceRequest> RequestOfTokens(const std::string& container,
-                                        const std::vector<Claim>& claims,
-                                        device::MemoryUnit gpu_mem_unit);
+                                              const std::vector<Claim>& claims,
+                                              device::MemoryUnit gpu_mem_unit);
 
 // The GPUs that the kubelet named; empty if it gave units of shared GPUs.
 std::vector<std::string> NamedGpus(const std::vector<Claim>& claims);

@@ -79,7 +79,8 @@ class TokenAnswers final : public PluginAnswers {
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
   // Errors: see CheckIds. A repeated ID counts once.
-  Result<ContainerAllocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
+  Result<ContainerAllocation> Allocate(const DeviceSet& set,
+                                       const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
               Allocated done) const override {
     done(Allocate(set, ids));

@@ -114,7 +114,7 @@ class NodePublisher {
   const ReadHardware read_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
-  PublishedNode state_;      // the state for wanted_
+  PublishedNode state_;  // the state for wanted_
   std::string written_;  // the state that the server has, as text
   Plan plan_;
   std::vector<Json> events_;  // Events about changes that are written
