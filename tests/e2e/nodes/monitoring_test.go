@@ -111,7 +111,7 @@ func queriesOf(t *testing.T, file string) map[string][]string {
 }
 
 // Panels that are empty on a cluster without faults.
-var emptyWhenHealthy = []string{"fleet.json, XIDs in 10 minutes", "placement.json, pods that fit on no node, by reason"}
+var emptyWhenHealthy = []string{"fleet.json, XIDs in 10 minutes", "placement.json, pods that fit on no node, by reason", "placement.json, pods that wait, by reason"}
 
 // Every query of every dashboard has data, and no alert fires on a cluster that works. One lost GPU fires.
 func TestDashboardsAndAlertsOnARealPrometheus(t *testing.T) {
