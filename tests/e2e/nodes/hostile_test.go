@@ -220,7 +220,7 @@ func TestOnlyAPodThatWasFilteredForTheNodeIsBound(t *testing.T) {
 		want   string
 	}{
 		"against-its-selector": {map[string]int{gpuMem: 4}, "filter did not name node n1"},
-		"without-gpus":         {map[string]int{}, "asks for no GPU"},
+		"without-gpus":         {map[string]int{}, "requests no GPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := curl(t, "tessera-scheduler", extender+`bind -d '`+stuck(t, name, each.limits)+`'`)
