@@ -112,12 +112,18 @@ TEST(AssignmentTest, TakesNamesAndUuidsOfEveryKindUpToTheirLimits) {
 TEST(AssignmentTest, WritesAndReadsAsManyBytesAsTheLimitAllows) {
   Assignment assignment;
   const auto size = [&] { return EncodeAssignment(assignment)->size(); };
-  for (int i = 0; size() < kMaxAssignmentBytes - 300; ++i) {
-    assignment.containers[fmt::format("c{}", i)] = {{"GPU-x", MilliGpu(1), Bytes(1)}};
+  // A container takes some 50 bytes, so these steps halve what is left.
+  int containers = 0;
+  while (size() < kMaxAssignmentBytes - 300) {
+    const int last = containers + static_cast<int>(kMaxAssignmentBytes - size()) / 100;
+    for (; containers <= last; ++containers) {
+      assignment.containers[fmt::format("c{}", containers)] = {{"GPU-x", MilliGpu(1), Bytes(1)}};
+    }
   }
-  std::vector<DeviceShare>& last = assignment.containers["z"];
-  last = {{"G", MilliGpu(1), Bytes(1)}, {"H", MilliGpu(1), Bytes(1)}, {"I", MilliGpu(1), Bytes(1)}};
-  for (DeviceShare& share : last) {
+  std::vector<DeviceShare>& shares = assignment.containers["z"];
+  shares = {
+      {"G", MilliGpu(1), Bytes(1)}, {"H", MilliGpu(1), Bytes(1)}, {"I", MilliGpu(1), Bytes(1)}};
+  for (DeviceShare& share : shares) {
     const size_t left = kMaxAssignmentBytes - size();
     share.uuid += std::string(std::min<size_t>(left, 95), 'x');
   }
