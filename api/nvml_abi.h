@@ -510,6 +510,56 @@ struct ComputeInstanceProfileInfo {
 };
 static_assert(sizeof(ComputeInstanceProfileInfo) == 36);
 
+// Since 510, with a name; version 3 has capabilities instead of p2p_supported.
+struct GpuInstanceProfileInfoV2 {
+  unsigned version;
+  unsigned id;
+  unsigned p2p_supported;
+  unsigned slices;
+  unsigned instances;
+  unsigned multiprocessors;
+  unsigned copy_engines;
+  unsigned decoders;
+  unsigned encoders;
+  unsigned jpegs;
+  unsigned ofas;
+  std::uint64_t memory_mb;
+  char name[96];
+};
+static_assert(sizeof(GpuInstanceProfileInfoV2) == 152);
+
+struct GpuInstanceProfileInfoV3 {
+  unsigned version;
+  unsigned id;
+  unsigned slices;
+  unsigned instances;
+  unsigned multiprocessors;
+  unsigned copy_engines;
+  unsigned decoders;
+  unsigned encoders;
+  unsigned jpegs;
+  unsigned ofas;
+  std::uint64_t memory_mb;
+  char name[96];
+  unsigned capabilities;
+};
+static_assert(sizeof(GpuInstanceProfileInfoV3) == 152);
+
+struct ComputeInstanceProfileInfoV2 {
+  unsigned version;
+  unsigned id;
+  unsigned slices;
+  unsigned instances;
+  unsigned multiprocessors;
+  unsigned shared_copy_engines;
+  unsigned shared_decoders;
+  unsigned shared_encoders;
+  unsigned shared_jpegs;
+  unsigned shared_ofas;
+  char name[96];
+};
+static_assert(sizeof(ComputeInstanceProfileInfoV2) == 136);
+
 struct FabricInfo {
   unsigned char cluster_uuid[16];
   Return status;

@@ -151,6 +151,77 @@ Status SetComputeCapability(const Json& value, const Location& location, Profile
   return {};
 }
 
+struct MigField {
+  std::string_view name;
+  uint32_t MigProfile::*member;
+  uint32_t low, high;
+};
+constexpr MigField kMigFields[] = {
+    {"number", &MigProfile::number, 0, 31},
+    {"id", &MigProfile::id, 0, 255},
+    {"slices", &MigProfile::slices, 1, 8},
+    {"size", &MigProfile::size, 1, 8},
+    {"instances", &MigProfile::instances, 1, kMaxInstances},
+    {"multiprocessors", &MigProfile::sm_count, 1, 1024},
+    {"copy_engines", &MigProfile::copy_engines, 0, 32},
+    {"decoders", &MigProfile::decoders, 0, 32},
+    {"encoders", &MigProfile::encoders, 0, 32},
+    {"jpegs", &MigProfile::jpegs, 0, 32},
+    {"ofas", &MigProfile::ofas, 0, 32},
+};
+
+Status SetMigField(std::string_view key, const Json& value, const Location& at, MigProfile* out) {
+  for (const MigField& field : kMigFields) {
+    if (field.name != key) continue;
+    ASSIGN_OR_RETURN(uint64_t number, Number(value, at, field.low, field.high));
+    out->*field.member = uint32_t(number);
+    return {};
+  }
+  if (key == "memory_mib") {
+    ASSIGN_OR_RETURN(uint64_t number, Number(value, at, 1, 1 << 20));
+    out->memory_bytes = number * kMiB;
+    return {};
+  }
+  if (key == "starts" && value.is_array()) {
+    for (const Json& item : value.items()) {
+      ASSIGN_OR_RETURN(uint64_t start, Number(item, at, 0, 7));
+      out->starts |= 1U << start;
+    }
+    return {};
+  }
+  if (key != "name") return at.Invalid("unknown field");
+  ASSIGN_OR_RETURN(std::string name, ScalarText(value, at));
+  if (name.empty() || name.size() >= sizeof(out->name)) {
+    return at.Invalid("invalid length: want 1 to {} characters", sizeof(out->name) - 1);
+  }
+  std::memcpy(out->name, name.data(), name.size());
+  return {};
+}
+
+Status SetMigProfiles(const Json& value, const Location& location, Profile* profile) {
+  if (!value.is_array() || value.items().size() > kMaxMigProfiles) {
+    return location.Invalid("invalid value: want a list of up to {} profiles", kMaxMigProfiles);
+  }
+  MigProfile* out = profile->gpu.mig_profiles;
+  std::fill_n(out, kMaxMigProfiles, MigProfile{});
+  for (const Json& item : value.items()) {
+    const Location at{location.file, location.field, item.line()};
+    if (!item.is_object()) return at.Invalid("invalid value: want fields");
+    for (const auto& [key, member] : item.members()) {
+      const Location where{at.file, at.field + "." + key, member.line()};
+      RETURN_IF_ERROR(SetMigField(key, member, where, out));
+    }
+    if (out->name[0] == '\0' || out->starts == 0 || out->memory_bytes == 0 || out->size == 0 ||
+        out->slices == 0 || out->instances == 0 || out->sm_count == 0) {
+      return at.Invalid(
+          "incomplete profile: want name, slices, size, starts, instances, multiprocessors and "
+          "memory_mib");
+    }
+    ++out;
+  }
+  return {};
+}
+
 const std::vector<Field>& GpuFields() {
   using F = GpuFacts;
   static const std::vector<Field> fields = {
@@ -185,7 +256,8 @@ const std::vector<Field>& GpuFields() {
       {"ecc", Flag(&F::ecc_enabled)},
       {"row_banks", U32(&F::row_banks, 0, 65536)},
       {"mig", Flag(&F::mig_capable)},
-      {"mig_devices", U32(&F::max_mig_devices, 0, 8)},
+      {"mig_devices", U32(&F::max_mig_devices, 0, kMaxInstances)},
+      {"mig_profiles", SetMigProfiles},
       {"pci_device", Hex(&F::pci_device_id, 0xFFFFFFFF)},
       {"pci_subsystem", Hex(&F::pci_subsystem_id, 0xFFFFFFFF)},
       {"pci_class", Hex(&F::pci_class, 0xFFFFFF)},

@@ -216,13 +216,18 @@ int State::HolderOf(uint32_t byte) {
   return question.l_pid < 0 ? 0 : question.l_pid;
 }
 
-uint64_t State::SumBytes(uint32_t gpu, bool only_live) {
+uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
   uint64_t sum = 0;
+  const GpuLive& live = file_->live[gpu];
   const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const Slot& slot = file_->slots[i];
     const uint64_t bytes = slot.gpus[gpu].bytes.load(std::memory_order_relaxed);
     if (bytes == 0 || slot.owner.load(std::memory_order_relaxed) == 0) continue;
+    if (gpu_instance != kWholeGpu) {
+      const uint32_t of = slot.gpus[gpu].instance.load(std::memory_order_relaxed);
+      if (of == 0 || live.compute_instances[of - 1].gpu_instance.load() != gpu_instance) continue;
+    }
     if (!only_live || HolderOf(i) >= 0) sum += bytes;
   }
   return sum;
@@ -247,6 +252,7 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
       view.pid = pid;
       view.bytes = bytes;
       view.contexts = mine.contexts.load();
+      view.instance = mine.instance.load();
       const uint64_t turns = mine.turn_count.load();
       const uint64_t until = turns == 0 ? 0 : mine.turns[(turns - 1) % kKeptTurns].end_ns.load();
       view.busy_ns = BusyBefore(mine.given_ns.load(), until, now);
@@ -259,8 +265,14 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
 }
 
 uint64_t State::BusyNs(uint32_t gpu) {
+  const uint64_t now = MonotonicNs();
   const GpuLive& live = file_->live[gpu];
-  return BusyBefore(live.busy_ns.load(), live.busy_until_ns.load(), MonotonicNs());
+  uint64_t sum = BusyBefore(live.turns.busy_ns.load(), live.turns.busy_until_ns.load(), now);
+  for (const ComputeInstance& instance : live.compute_instances) {
+    const TurnQueue& turns = instance.turns;
+    sum += BusyBefore(turns.busy_ns.load(), turns.busy_until_ns.load(), now);
+  }
+  return sum;
 }
 
 uint32_t State::PowerLimitMw(uint32_t gpu) const {
@@ -302,10 +314,10 @@ Load State::Utilization(uint32_t gpu) {
   const uint64_t busy_now = BusyNs(gpu);
   // The last mark at or before the start of the window has the busy time until then.
   uint64_t busy_then = 0;
-  const uint64_t marks = live.busy_mark_count.load();
+  const uint64_t marks = live.turns.busy_mark_count.load();
   bool found = false;
   for (uint64_t i = marks; i > 0 && i + kBusyMarks > marks && !found; --i) {
-    const BusyMark& mark = live.busy_marks[(i - 1) % kBusyMarks];
+    const BusyMark& mark = live.turns.busy_marks[(i - 1) % kBusyMarks];
     busy_then = BusyBefore(mark.total_ns.load(), mark.until_ns.load(), from);
     found = mark.time_ns.load() <= from;
   }

@@ -15,7 +15,7 @@
 //   - A forked child holds no lock: ProcessSlot::mine() is false there.
 //   - HolderOf uses F_OFD_GETLK, which also reports record locks of the calling process.
 //
-// Used memory of a GPU is the sum over the slots whose lock is held; the file has no total that
+// Used memory of a GPU, and of a GPU instance (MIG), is the sum over the slots whose lock is held; the file has no total that
 // could disagree. Check and charge happen under a record lock for each GPU, so that a crash at any
 // instruction releases the lock and leaves totals right.
 //
@@ -38,7 +38,8 @@ struct ProcessView {
   int pid = 0;  // in the caller's pid namespace; 0: outside of it
   uint64_t bytes = 0;
   uint32_t contexts = 0;
-  uint64_t busy_ns = 0;  // GPU time so far
+  uint32_t instance = 0;  // 1 + index of its compute instance; 0: the whole GPU
+  uint64_t busy_ns = 0;   // GPU time so far
   char name[32] = "";
 };
 
@@ -99,8 +100,42 @@ class State {
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
   // Share of the last second in turns of processes. Memory utilization is half of it.
   Load Utilization(uint32_t gpu);
-  // Busy nanoseconds of a GPU since the creation of the node.
+  // Busy nanoseconds of a GPU, MIG instances included, since the creation of the node.
   uint64_t BusyNs(uint32_t gpu);
+
+  // The turns of a compute instance (SlotGpu::instance), or of the GPU for 0.
+  TurnQueue& QueueOf(uint32_t gpu, uint32_t instance) {
+    GpuLive& live = file_->live[gpu];
+    return instance == 0 ? live.turns : live.compute_instances[instance - 1].turns;
+  }
+
+  // MIG. Instances are indices in the tables of GpuLive. EINVAL: MIG mode is off, or no such
+  // profile or placement; ENOSPC: the slices are taken; EBUSY: in use. EROFS: read-only.
+  bool MigOn(uint32_t gpu) const { return file_->live[gpu].mig_mode.load() != 0; }
+  // EBUSY: instances exist, or processes use the GPU; the mode stays pending.
+  int SetMigMode(uint32_t gpu, bool on);
+  static constexpr uint32_t kAnyStart = 0xFFFFFFFF;
+  // Without a start, the instance gets the placement that leaves most placements of others free.
+  int CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uint32_t* instance);
+  int DestroyGpuInstance(uint32_t gpu, uint32_t instance);
+  int CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t slices, uint32_t start,
+                            uint32_t* instance);
+  int DestroyComputeInstance(uint32_t gpu, uint32_t instance);
+  // Placements (bit n: start n) that are free for a profile now; 0 at its limit of instances.
+  uint32_t FreeStarts(uint32_t gpu, uint32_t profile) const;
+  // The same for a compute instance of that many slices.
+  uint32_t FreeComputeStarts(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const;
+  const MigProfile& ProfileOf(uint32_t gpu, uint32_t gpu_instance) const {
+    return facts(gpu).mig_profiles[file_->live[gpu].gpu_instances[gpu_instance].profile.load()];
+  }
+  uint32_t MultiprocessorsOf(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const;
+  // "MIG-<uuid>", and "1c.2g.20gb" or "2g.20gb" if it has all slices of its GPU instance.
+  std::string InstanceUuid(uint32_t gpu, uint32_t compute_instance) const;
+  std::string InstanceProfile(uint32_t gpu, uint32_t compute_instance) const;
+  // The compute instance with the `rank`th place in the order of ids; kMaxInstances: none.
+  uint32_t InstanceByRank(uint32_t gpu, uint32_t rank) const;
+  // Memory of live processes in a GPU instance.
+  uint64_t UsedBytesOf(uint32_t gpu, uint32_t gpu_instance);
 
   // The limit that root has set, or the default.
   uint32_t PowerLimitMw(uint32_t gpu) const;
@@ -149,7 +184,10 @@ class State {
   // Locks a byte of `slots` against other processes, and a mutex against other threads.
   class ByteLock;
 
-  uint64_t SumBytes(uint32_t gpu, bool only_live);
+  static constexpr uint32_t kWholeGpu = 0xFFFFFFFF;
+  // `gpu_instance`: an index, or kWholeGpu.
+  uint64_t SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance = kWholeGpu);
+  bool IsUsed(uint32_t gpu, uint32_t compute_instance);
   uint32_t SlowCheckFault(const char* function, int32_t gpu);
 
   std::string dir_;
@@ -175,6 +213,8 @@ class ProcessSlot {
 
   // Charges `bytes` on a GPU. ENOMEM: they do not fit; ESTALE: !mine().
   int Charge(uint32_t gpu, uint64_t bytes);
+  // Charges and turns on the GPU are those of the compute instance from now on.
+  void UseInstance(uint32_t gpu, uint32_t compute_instance);
   void Uncharge(uint32_t gpu, uint64_t bytes);
   void AddContexts(uint32_t gpu, int delta);
 

@@ -12,7 +12,7 @@
 namespace tessera::sim {
 
 inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
-inline constexpr uint32_t kStateVersion = 5;
+inline constexpr uint32_t kStateVersion = 6;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
@@ -21,6 +21,8 @@ inline constexpr uint32_t kMaxFaults = 128;
 inline constexpr uint32_t kMaxCounters = 1024;
 inline constexpr uint32_t kBusyMarks = 32;
 inline constexpr uint32_t kKeptTurns = 16;
+inline constexpr uint32_t kMaxMigProfiles = 10;
+inline constexpr uint32_t kMaxInstances = 8;  // GPU instances of a GPU, and its compute instances
 inline constexpr int32_t kAllGpus = -1;
 
 using AtomicU32 = std::atomic<uint32_t>;
@@ -39,6 +41,20 @@ struct NvLink {
   int32_t remote_gpu;    // index in this node; -1 behind a switch
   uint32_t remote_link;  // number of the link at the other end
   PciAddress remote;
+};
+
+// A profile of GPU instances (MIG). The numbers are NVML's and those of nvidia-smi.
+struct MigProfile {
+  char name[16];       // "1g.10gb+me"; empty: the end of the list
+  uint32_t number;     // NVML_GPU_INSTANCE_PROFILE_*
+  uint32_t id;         // of "nvidia-smi mig -lgip"
+  uint32_t slices;     // of compute
+  uint32_t size;       // slices of memory
+  uint32_t starts;     // bit n: an instance may begin at slice n of memory
+  uint32_t instances;  // that a GPU can have at one time
+  uint32_t sm_count;
+  uint32_t copy_engines, decoders, encoders, jpegs, ofas;
+  uint64_t memory_bytes;
 };
 
 // Identity of a GPU. Strings are NUL-terminated; enumerations are NVML's numbers.
@@ -93,16 +109,47 @@ struct GpuFacts {
   // nvmlGpuTopologyLevel_t to each GPU of the node: 10 one switch … 50 across sockets; 0 to itself.
   uint32_t pcie_level[kMaxGpus];
 
+  MigProfile mig_profiles[kMaxMigProfiles];
+
   uint32_t fabric_state;  // 0 not supported, 3 completed
   uint32_t fabric_clique;
   uint8_t fabric_cluster[16];
 };
 
-// A sample of a GPU's busy time, from which utilization is computed.
+// A sample of busy time, from which utilization is computed.
 struct BusyMark {
   AtomicU64 time_ns;   // CLOCK_MONOTONIC
-  AtomicU64 total_ns;  // GpuLive::busy_ns at `time_ns`
-  AtomicU64 until_ns;  // GpuLive::busy_until_ns at `time_ns`
+  AtomicU64 total_ns;  // TurnQueue::busy_ns at `time_ns`
+  AtomicU64 until_ns;  // TurnQueue::busy_until_ns at `time_ns`
+};
+
+// The turns of processes on a GPU or on a compute instance (turns.h). Only the holder of `lock`
+// writes the fields after it.
+struct TurnQueue {
+  AtomicU32 lock;              // the holder's slot + 1; 0: free
+  AtomicU32 owner;             // slot + 1 of the process with the last turn; 0: none yet
+  AtomicU64 quantum_start_ns;  // start of the owner's turns without a pause
+  AtomicU64 busy_ns;           // the sum of all turns
+  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC: end of the last turn, maybe in the future
+  AtomicU64 busy_mark_count;   // written so far; the ring has the last kBusyMarks
+  BusyMark busy_marks[kBusyMarks];
+};
+
+// MIG instances. A record lock of the GPU in `slots` serializes changes (state_mig.cc).
+struct GpuInstance {
+  AtomicU32 present;  // written last
+  AtomicU32 profile;  // index in GpuFacts::mig_profiles
+  AtomicU32 id;
+  AtomicU32 start;  // first slice of memory
+};
+struct ComputeInstance {
+  AtomicU32 present;       // written last
+  AtomicU32 gpu_instance;  // index in GpuLive::gpu_instances
+  AtomicU32 id;            // in its GPU instance
+  AtomicU32 start, slices;
+  uint32_t pad;
+  AtomicU64 uuid_high, uuid_low;  // "MIG-<uuid>"
+  TurnQueue turns;
 };
 
 // Condition of a GPU. Every process may read it; only simgpu and the two libraries write it.
@@ -126,7 +173,7 @@ struct GpuLive {
   AtomicU32 locked_graphics_min, locked_graphics_max;  // MHz
   AtomicU32 locked_mem_min, locked_mem_max;
   AtomicU32 application_graphics, application_mem;
-  uint32_t pad;
+  AtomicU32 mig_pending;  // the mode that the driver was last asked for
   // volatile: since the driver was loaded. aggregate: for the life of the board.
   AtomicU64 ecc_corrected_volatile, ecc_uncorrected_volatile;
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
@@ -138,18 +185,13 @@ struct GpuLive {
   AtomicU64 capped_since_ns, capped_before_ns;
   AtomicU64 pcie_replays;
   AtomicU64 energy_base_mj;
-  // Turns (turns.h). Only the holder of `turn_lock` writes the fields after it.
-  AtomicU32 turn_lock;         // the holder's slot + 1; 0: free
-  AtomicU32 turn_owner;        // slot + 1 of the process with the last turn; 0: none yet
-  AtomicU64 quantum_start_ns;  // start of the owner's turns without a pause
-  AtomicU64 busy_ns;           // the sum of all turns
-  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC: end of the last turn, maybe in the future
-  AtomicU64 busy_mark_count;   // written so far; the ring has the last kBusyMarks
-  BusyMark busy_marks[kBusyMarks];
+  TurnQueue turns;  // of the GPU without MIG
+  GpuInstance gpu_instances[kMaxInstances];
+  ComputeInstance compute_instances[kMaxInstances];
 };
 inline constexpr uint32_t kDerived = 0xFFFFFFFF;
 
-// A period in which a process has the whole GPU. CLOCK_MONOTONIC.
+// A period in which a process has the whole GPU, or the whole compute instance. CLOCK_MONOTONIC.
 struct KeptTurn {
   AtomicU64 start_ns, end_ns;
   AtomicU64 given_before_ns;  // SlotGpu::given_ns before this turn
@@ -160,11 +202,11 @@ struct SlotGpu {
   // The process writes these fields.
   AtomicU64 bytes;  // with contexts
   AtomicU32 contexts;
-  uint32_t pad;
+  AtomicU32 instance;    // 1 + index of the process's compute instance; 0: the whole GPU
   AtomicU64 wanted_ns;   // total GPU time; the part above `given_ns` waits for a turn
   AtomicU64 since_ns;    // CLOCK_MONOTONIC: start of the wait
   AtomicU64 turns_read;  // turns that the process has read
-  // The holder of GpuLive::turn_lock writes these fields.
+  // The holder of TurnQueue::lock writes these fields.
   AtomicU64 given_ns;    // the sum of its turns
   AtomicU64 turn_count;  // turns so far; the ring has the last kKeptTurns
   KeptTurn turns[kKeptTurns];

@@ -6,45 +6,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "src/sim/state.h"
+#include "src/sim/state_lock.h"
 
 namespace tessera::sim {
-namespace {
-
-// Lock bytes of `slots` after the bytes of slots.
-constexpr uint32_t kClaimByte = kMaxSlots;
-constexpr uint32_t kChargeByte = kMaxSlots + 1;  // + gpu
-
-int SetLock(int fd, uint32_t byte, short type, bool wait) {
-  struct flock lock = {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = off_t(byte);
-  lock.l_len = 1;
-  while (fcntl(fd, wait ? F_SETLKW : F_SETLK, &lock) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-}
-
-}  // namespace
-
-class State::ByteLock {
- public:
-  ByteLock(State* state, uint32_t byte) : fd_(state->slots_fd_), byte_(byte), lock_(state->mutex_) {
-    error_ = SetLock(fd_, byte_, F_WRLCK, /*wait=*/true);
-  }
-  ~ByteLock() {
-    if (error_ == 0) SetLock(fd_, byte_, F_UNLCK, /*wait=*/false);
-  }
-  int error() const { return error_; }
-
- private:
-  const int fd_;
-  const uint32_t byte_;
-  std::lock_guard<std::mutex> lock_;
-  int error_;
-};
 
 uint64_t State::UsedBytesAtOnce(uint32_t gpu) {
   const ByteLock lock(this, kChargeByte + gpu);
@@ -70,6 +34,7 @@ int ProcessSlot::Claim(State* state) {
     for (SlotGpu& gpu : slot.gpus) {
       gpu.bytes.store(0);
       gpu.contexts.store(0);
+      gpu.instance.store(0);
       gpu.wanted_ns.store(0);
       gpu.given_ns.store(0);
       gpu.turn_count.store(0);
@@ -109,17 +74,26 @@ void ProcessSlot::Release() {
 int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
   if (!mine()) return ESTALE;
   const GpuFacts& facts = state_->facts(gpu);
-  const uint64_t capacity = facts.memory_bytes - facts.reserved_bytes;
+  uint64_t capacity = facts.memory_bytes - facts.reserved_bytes;
+  uint32_t part = State::kWholeGpu;
+  if (const uint32_t instance = slot().gpus[gpu].instance.load(); instance != 0) {
+    part = state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
+    capacity = state_->ProfileOf(gpu, part).memory_bytes;
+  }
   if (bytes > capacity) return ENOMEM;
   State::ByteLock lock(state_, kChargeByte + gpu);
   if (lock.error() != 0) return lock.error();
   // Bytes of dead processes only matter if the GPU seems full: a check costs system calls.
-  if (state_->SumBytes(gpu, /*only_live=*/false) + bytes > capacity &&
-      state_->SumBytes(gpu, /*only_live=*/true) + bytes > capacity) {
+  if (state_->SumBytes(gpu, /*only_live=*/false, part) + bytes > capacity &&
+      state_->SumBytes(gpu, /*only_live=*/true, part) + bytes > capacity) {
     return ENOMEM;
   }
   slot().gpus[gpu].bytes.fetch_add(bytes);
   return 0;
+}
+
+void ProcessSlot::UseInstance(uint32_t gpu, uint32_t compute_instance) {
+  if (mine()) slot().gpus[gpu].instance.store(compute_instance + 1);
 }
 
 void ProcessSlot::Uncharge(uint32_t gpu, uint64_t bytes) {

@@ -14,24 +14,24 @@ constexpr int kSpinsBeforeDoubt = 1000;
 constexpr int kTurnsAtOnce = 10'000;
 
 // Records a sample of the busy time, at most every kBusyMarkSpacingNs.
-void MarkBusy(GpuLive* live, uint64_t now) {
-  const uint64_t count = live->busy_mark_count.load();
+void MarkBusy(TurnQueue* queue, uint64_t now) {
+  const uint64_t count = queue->busy_mark_count.load();
   if (count > 0 &&
-      now < live->busy_marks[(count - 1) % kBusyMarks].time_ns.load() + kBusyMarkSpacingNs) {
+      now < queue->busy_marks[(count - 1) % kBusyMarks].time_ns.load() + kBusyMarkSpacingNs) {
     return;
   }
-  BusyMark& mark = live->busy_marks[count % kBusyMarks];
-  mark.total_ns.store(live->busy_ns.load());
-  mark.until_ns.store(live->busy_until_ns.load());
+  BusyMark& mark = queue->busy_marks[count % kBusyMarks];
+  mark.total_ns.store(queue->busy_ns.load());
+  mark.until_ns.store(queue->busy_until_ns.load());
   mark.time_ns.store(now);
-  live->busy_mark_count.store(count + 1);
+  queue->busy_mark_count.store(count + 1);
 }
 
 }  // namespace
 
 class Turns::Lock {
  public:
-  explicit Lock(Turns* turns) : word_(turns->live().turn_lock) {
+  explicit Lock(Turns* turns) : word_(turns->queue().lock) {
     const uint32_t mine = turns->slot_->index() + 1;
     for (int spins = 1;; ++spins) {
       uint32_t holder = 0;
@@ -58,6 +58,7 @@ bool Turns::Alive(uint32_t slot) {
 
 uint64_t Turns::Waiting(uint32_t slot) {
   const SlotGpu& of = Of(slot);
+  if (of.instance.load() != Of(slot_->index()).instance.load()) return 0;
   const uint64_t wanted = of.wanted_ns.load(std::memory_order_acquire);
   const uint64_t given = of.given_ns.load(std::memory_order_relaxed);
   return wanted > given ? wanted - given : 0;
@@ -93,7 +94,7 @@ void Turns::WantMore(uint64_t work_ns, uint64_t since_ns) {
 
 void Turns::Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns) {
   SlotGpu& of = Of(slot);
-  GpuLive& gpu = live();
+  TurnQueue& all = queue();
   const uint64_t length = std::min(Waiting(slot), most_ns);
   const uint64_t count = of.turn_count.load();
   KeptTurn& last = of.turns[(count + kKeptTurns - 1) % kKeptTurns];
@@ -107,16 +108,16 @@ void Turns::Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns) {
     of.turn_count.store(count + 1);
   }
   of.given_ns.store(of.given_ns.load() + length);
-  gpu.turn_owner.store(slot + 1);
-  gpu.busy_ns.store(gpu.busy_ns.load() + length);
-  gpu.busy_until_ns.store(start_ns + length);
+  all.owner.store(slot + 1);
+  all.busy_ns.store(all.busy_ns.load() + length);
+  all.busy_until_ns.store(start_ns + length);
 }
 
 // Continues the last turn, if its process has had work without a break and its quantum is not over.
 bool Turns::GoOn(uint64_t from_ns) {
-  GpuLive& gpu = live();
-  const uint32_t owner = gpu.turn_owner.load();
-  const uint64_t quantum_end = gpu.quantum_start_ns.load() + kQuantumNs;
+  TurnQueue& all = queue();
+  const uint32_t owner = all.owner.load();
+  const uint64_t quantum_end = all.quantum_start_ns.load() + kQuantumNs;
   if (owner == 0 || from_ns >= quantum_end || Of(owner - 1).since_ns.load() > from_ns ||
       !MayHaveTurn(owner - 1)) {
     return false;
@@ -127,9 +128,9 @@ bool Turns::GoOn(uint64_t from_ns) {
 
 // Gives a turn to the next process by slot that waits at `from_ns`, or to the first to wait later.
 bool Turns::GiveNext(uint64_t from_ns, uint64_t now_ns) {
-  GpuLive& gpu = live();
+  TurnQueue& all = queue();
   const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
-  const uint32_t owner = gpu.turn_owner.load();
+  const uint32_t owner = all.owner.load();
   uint64_t first = now_ns + 1;
   uint32_t next = kMaxSlots;
   for (uint32_t i = 0; i < slots && first > from_ns; ++i) {
@@ -139,19 +140,19 @@ bool Turns::GiveNext(uint64_t from_ns, uint64_t now_ns) {
   }
   if (next == kMaxSlots) return false;
   if (owner != 0 && next + 1 != owner && first == from_ns) first += kSwitchNs;
-  gpu.quantum_start_ns.store(first);
+  all.quantum_start_ns.store(first);
   Give(next, first, kQuantumNs);
   return true;
 }
 
 bool Turns::Next(uint64_t now_ns, Turn* turn) {
   const Lock lock(this);
-  GpuLive& gpu = live();
+  TurnQueue& all = queue();
   for (int i = 0; i < kTurnsAtOnce; ++i) {
-    const uint64_t from = gpu.busy_until_ns.load();
+    const uint64_t from = all.busy_until_ns.load();
     if (from > now_ns || (!GoOn(from) && !GiveNext(from, now_ns))) break;
   }
-  MarkBusy(&gpu, now_ns);
+  MarkBusy(&all, now_ns);
 
   SlotGpu& mine = Of(slot_->index());
   if (turn_ != 0) {
@@ -173,25 +174,25 @@ bool Turns::Next(uint64_t now_ns, Turn* turn) {
 void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
   const Lock lock(this);
   SlotGpu& mine = Of(slot_->index());
-  GpuLive& gpu = live();
-  if (mine.turn_count.load() != turn_ || gpu.turn_owner.load() != slot_->index() + 1) return;
+  TurnQueue& all = queue();
+  if (mine.turn_count.load() != turn_ || all.owner.load() != slot_->index() + 1) return;
   KeptTurn& last = mine.turns[(turn_ - 1) % kKeptTurns];
   const uint64_t end = last.end_ns.load();
-  if (at_ns >= end || gpu.busy_until_ns.load() != end) return;
+  if (at_ns >= end || all.busy_until_ns.load() != end) return;
   last.end_ns.store(at_ns);
   turn->end_ns = at_ns;
   const uint64_t unused = end - at_ns;
   mine.given_ns.store(mine.given_ns.load() - unused);
   mine.wanted_ns.store(mine.given_ns.load());
-  gpu.busy_ns.store(gpu.busy_ns.load() - unused);
-  gpu.busy_until_ns.store(at_ns);
+  all.busy_ns.store(all.busy_ns.load() - unused);
+  all.busy_until_ns.store(at_ns);
 }
 
 uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
-  GpuLive& gpu = live();
+  TurnQueue& all = queue();
   const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
-  const uint32_t owner = gpu.turn_owner.load();
-  const uint64_t until = std::max(gpu.busy_until_ns.load(), now_ns);
+  const uint32_t owner = all.owner.load();
+  const uint64_t until = std::max(all.busy_until_ns.load(), now_ns);
   const bool my_turn = owner == slot_->index() + 1;
   // Time of the other processes before the next turn: a whole round, or its rest.
   uint64_t others = 0;
@@ -204,7 +205,7 @@ uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
     if (Waiting(slot) != 0) others += std::min(Waiting(slot), kQuantumNs) + kSwitchNs;
   }
   if (!my_turn) return until + others + work_ns;
-  const uint64_t quantum_end = gpu.quantum_start_ns.load() + kQuantumNs;
+  const uint64_t quantum_end = all.quantum_start_ns.load() + kQuantumNs;
   if (others == 0 || now_ns + work_ns <= std::max(quantum_end, until)) return now_ns + work_ns;
   return now_ns + work_ns + others;
 }

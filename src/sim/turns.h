@@ -4,7 +4,7 @@
 // continues in the next turn of its process.
 //
 // There is no arbiter. The turns follow from the requests that processes have written to the state
-// (SlotGpu, GpuLive). A process that needs to know its turns computes and writes all turns until
+// (SlotGpu, TurnQueue). A process that needs to know its turns computes and writes all turns until
 // now, including those of other processes. So no GPU time is lost while the threads of a process do
 // not run: its turn is then in the past, and it computes what the GPU did.
 //
@@ -16,6 +16,8 @@
 // A dead process gets no turn, nor does a process that has not read its last kKeptTurns turns. If
 // the holder of the lock dies, the next process takes the lock (the record lock in `slots` shows
 // who is alive).
+//
+// With MIG, each compute instance has its own turns, beside those of the others.
 //
 // Threads: one at a time for each object. Processes: any.
 #pragma once
@@ -58,7 +60,8 @@ class Turns {
  private:
   class Lock;
   SlotGpu& Of(uint32_t slot) { return slot_->state().file().slots[slot].gpus[gpu_]; }
-  GpuLive& live() { return slot_->state().live(gpu_); }
+  // The queue of the GPU, or of the process's compute instance.
+  TurnQueue& queue() { return slot_->state().QueueOf(gpu_, Of(slot_->index()).instance.load()); }
   uint64_t Waiting(uint32_t slot);
   bool MayHaveTurn(uint32_t slot);
   bool Alive(uint32_t slot);

@@ -49,7 +49,7 @@ TEST_F(GpmTest, MetricsAreTheBusyTimeBetweenTwoSamples) {
   const std::uint64_t start = sim::MonotonicNs();
   timespec pause = {0, 20'000'000};
   nanosleep(&pause, nullptr);
-  node_.state().live(1).busy_ns += (sim::MonotonicNs() - start) / 2;
+  node_.state().live(1).turns.busy_ns += (sim::MonotonicNs() - start) / 2;
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), later_), Return::kSuccess);
   ASSERT_EQ(Ask({kGraphics, kDramBandwidth, kPcieTx, kUnknownMetric}), Return::kSuccess);
   EXPECT_GT(metric(0).value, 25);

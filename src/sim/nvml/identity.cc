@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The identity of a GPU: values that do not change while the driver is loaded.
+#include <cstdio>
+#include <string>
+
 #include "src/sim/nvml/session.h"
 
 namespace tessera::nvml {
@@ -16,18 +19,28 @@ unsigned CoresPerSm(const sim::GpuFacts& facts) {
 }  // namespace
 
 Return nvmlDeviceGetName(Device device, char* name, unsigned length) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return CopyText(gpu.facts().name, name, length);
+  NVML_ENTER_ANY(gpu, device);
+  if (gpu.instance() == 0) return CopyText(gpu.facts().name, name, length);
+  const std::string profile = gpu.state().InstanceProfile(gpu.number(), gpu.instance() - 1);
+  char text[128];
+  std::snprintf(text, sizeof(text), "%s MIG %s", gpu.facts().name, profile.c_str());
+  return CopyText(text, name, length);
 }
 
 Return nvmlDeviceGetBrand(Device device, unsigned* brand) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   return Put(brand, gpu.facts().brand);
 }
 
 Return nvmlDeviceGetIndex(Device device, unsigned* index) {
   NVML_ENTER_CACHED(gpu, device);
   NVML_REQUIRE(index != nullptr);
+  if (gpu.instance() != 0) {
+    // The place among the MIG devices of its GPU, for nvmlDeviceGetMigDeviceHandleByIndex.
+    *index = 0;
+    while (gpu.state().InstanceByRank(gpu.number(), *index) != gpu.instance() - 1) ++*index;
+    return Return::kSuccess;
+  }
   const Enter call(__func__, Faults::kLater);
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
     if (call.visible().gpus[i] == gpu.number()) *index = i;
@@ -46,8 +59,9 @@ Return nvmlDeviceGetModuleId(Device device, unsigned* id) {
 }
 
 Return nvmlDeviceGetUUID(Device device, char* uuid, unsigned length) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return CopyText(gpu.facts().uuid, uuid, length);
+  NVML_ENTER_ANY(gpu, device);
+  if (gpu.instance() == 0) return CopyText(gpu.facts().uuid, uuid, length);
+  return CopyText(gpu.state().InstanceUuid(gpu.number(), gpu.instance() - 1).c_str(), uuid, length);
 }
 
 Return nvmlDeviceGetMinorNumber(Device device, unsigned* minor) {
@@ -120,12 +134,12 @@ Return nvmlDeviceGetGspFirmwareMode(Device device, unsigned* enabled, unsigned* 
 }
 
 Return nvmlDeviceGetArchitecture(Device device, unsigned* architecture) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   return Put(architecture, gpu.facts().architecture);
 }
 
 Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(major != nullptr && minor != nullptr);
   *major = static_cast<int>(gpu.facts().cc_major);
   *minor = static_cast<int>(gpu.facts().cc_minor);

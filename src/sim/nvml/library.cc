@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <strings.h>
+
 #include "src/sim/nvml/affinity.h"
 #include "src/sim/nvml/session.h"
 
@@ -43,7 +45,27 @@ Return HandleByIndex(const char* function, unsigned index, Device* device) {
   return result == Return::kNotFound ? Return::kInvalidArgument : result;
 }
 
+// The MIG device of that UUID, if its GPU is visible.
+Return MigHandleByUuid(const char* function, const char* uuid, Device* device) {
+  const Enter call(function);
+  if (call.result() != Return::kSuccess) return call.result();
+  NVML_REQUIRE(device != nullptr);
+  const sim::State& state = call.state();
+  for (std::uint32_t i = 0; i < call.visible().count; ++i) {
+    const std::uint32_t gpu = call.visible().gpus[i];
+    for (std::uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
+      if (state.file().live[gpu].compute_instances[instance].present.load() == 0) continue;
+      if (strcasecmp(uuid, state.InstanceUuid(gpu, instance).c_str()) != 0) continue;
+      if (state.lost(gpu)) return Return::kGpuIsLost;
+      *device = HandleOfInstance(gpu, instance);
+      return Return::kSuccess;
+    }
+  }
+  return Return::kNotFound;
+}
+
 Return HandleByUuid(const char* function, const char* uuid, Device* device) {
+  if (strncasecmp(uuid, "MIG-", 4) == 0) return MigHandleByUuid(function, uuid, device);
   return FindHandle(function, device, [uuid](std::uint32_t, const sim::GpuFacts& facts) {
     return strcasecmp(uuid, facts.uuid) == 0;
   });

@@ -57,6 +57,20 @@ Return GetDriverModel(const char* function, Device device, const unsigned* curre
   return Return::kNotSupported;
 }
 
+// Total, reserved and used memory of a GPU, or of the GPU instance of a MIG device.
+MemoryV2 MemoryOf(const Gpu& gpu) {
+  MemoryV2 memory = {};
+  if (gpu.instance() != 0) {
+    memory.total = gpu.mig_profile().memory_bytes;
+    memory.used = gpu.state().UsedBytesOf(gpu.number(), gpu.gpu_instance());
+    return memory;
+  }
+  memory.total = gpu.facts().memory_bytes;
+  memory.reserved = gpu.facts().reserved_bytes;
+  memory.used = gpu.state().UsedBytes(gpu.number());
+  return memory;
+}
+
 Return SetMode(const Gpu& gpu, sim::AtomicU32* mode, unsigned value) {
   const Return may = CheckMayChange(gpu);
   if (may == Return::kSuccess) mode->store(value);
@@ -66,21 +80,23 @@ Return SetMode(const Gpu& gpu, sim::AtomicU32* mode, unsigned value) {
 }  // namespace
 
 Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(memory != nullptr);
-  memory->total = gpu.facts().memory_bytes;
-  memory->used = gpu.facts().reserved_bytes + gpu.state().UsedBytes(gpu.number());
+  const MemoryV2 known = MemoryOf(gpu);
+  memory->total = known.total;
+  memory->used = known.reserved + known.used;
   memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
   return Return::kSuccess;
 }
 
 Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(memory != nullptr);
   if (memory->version != VersionOf<MemoryV2>(2)) return Return::kArgumentVersionMismatch;
-  memory->total = gpu.facts().memory_bytes;
-  memory->reserved = gpu.facts().reserved_bytes;
-  memory->used = gpu.state().UsedBytes(gpu.number());
+  const MemoryV2 known = MemoryOf(gpu);
+  memory->total = known.total;
+  memory->reserved = known.reserved;
+  memory->used = known.used;
   const std::uint64_t taken = memory->reserved + memory->used;
   memory->free = memory->total > taken ? memory->total - taken : 0;
   return Return::kSuccess;
@@ -88,14 +104,17 @@ Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
 
 // The simulation does not use BAR1.
 Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(memory != nullptr);
-  *memory = {gpu.facts().bar1_bytes, gpu.facts().bar1_bytes, 0};
+  // A MIG device has the part of its slices.
+  const std::uint64_t parts = gpu.instance() == 0 ? 8 : gpu.mig_profile().size;
+  const std::uint64_t bytes = gpu.facts().bar1_bytes / 8 * parts;
+  *memory = {bytes, bytes, 0};
   return Return::kSuccess;
 }
 
 Return nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   return Put(mode, gpu.live().compute_mode.load());
 }
 

@@ -1,106 +1,344 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of MIG: a GPU may be in MIG mode, but has no instances.
-#include "src/sim/nvml/session.h"
+// MIG mode, MIG devices, and GPU instances. Compute instances: mig_compute.cc.
+#include "src/sim/nvml/mig.h"
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
 
 namespace tessera::nvml {
 namespace {
 
-// The result of a function for MIG instances on a whole GPU.
-Return NotASlice(const char* function, Device device, const void* target) {
-  const Gpu gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  NVML_REQUIRE(target != nullptr);
-  return gpu.facts().mig_capable != 0 ? Return::kInvalidArgument : Return::kNotSupported;
+// One tag for each place in the tables, with its own indices.
+template <typename Tag>
+struct TagTable {
+  Tag tags[sim::kMaxGpus][sim::kMaxInstances];
+
+  Tag* At(std::uint32_t gpu, std::uint32_t instance) {
+    tags[gpu][instance] = {gpu, instance};
+    return &tags[gpu][instance];
+  }
+};
+TagTable<GpuInstanceTag> g_gpu_instances;
+TagTable<ComputeInstanceTag> g_compute_instances;
+
+// The index of the profile with that number (NVML_GPU_INSTANCE_PROFILE_*) or id of nvidia-smi;
+// kMaxMigProfiles: the GPU has none.
+std::uint32_t ProfileByNumber(const Gpu& gpu, unsigned number) {
+  std::uint32_t i = 0;
+  for (; i < sim::kMaxMigProfiles; ++i) {
+    const sim::MigProfile& profile = gpu.facts().mig_profiles[i];
+    if (profile.name[0] != '\0' && profile.number == number) break;
+  }
+  return i;
+}
+std::uint32_t ProfileById(const Gpu& gpu, unsigned id) {
+  std::uint32_t i = 0;
+  for (; i < sim::kMaxMigProfiles; ++i) {
+    const sim::MigProfile& profile = gpu.facts().mig_profiles[i];
+    if (profile.name[0] != '\0' && profile.id == id) break;
+  }
+  return i;
 }
 
-// The result of a function that needs MIG mode.
-Return MigIsOff(const char* function, Device device, const void* target) {
-  const Gpu gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  NVML_REQUIRE(target != nullptr);
-  return Return::kNotSupported;
+// The device of a tag; null for another pointer, so that the call reports an invalid handle.
+template <typename Tag>
+Device DeviceOf(const TagTable<Tag>& table, const Tag* handle) {
+  const Tag* first = &table.tags[0][0];
+  const Tag* end = first + sim::kMaxGpus * sim::kMaxInstances;
+  if (handle == nullptr || handle < first || handle >= end) return nullptr;
+  return HandleOf(handle->gpu);
 }
 
-// The result of a function on an instance: no valid handle of an instance exists.
-Return NoInstance(const char* function) {
-  const Enter call(function);
-  return call.result() != Return::kSuccess ? call.result() : Return::kInvalidArgument;
+Return ProfileInfo(const char* function, Device device, unsigned number, sim::MigProfile* profile) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  const std::uint32_t index = ProfileByNumber(gpu, number);
+  if (index == sim::kMaxMigProfiles) return Return::kNotSupported;
+  *profile = gpu.facts().mig_profiles[index];
+  return Return::kSuccess;
+}
+
+// Fills the fields that all versions have.
+template <typename Info>
+void FillInfo(const sim::MigProfile& profile, Info* info) {
+  info->id = profile.id;
+  info->slices = profile.slices;
+  info->instances = profile.instances;
+  info->multiprocessors = profile.sm_count;
+  info->copy_engines = profile.copy_engines;
+  info->decoders = profile.decoders;
+  info->encoders = profile.encoders;
+  info->jpegs = profile.jpegs;
+  info->ofas = profile.ofas;
+  info->memory_mb = profile.memory_bytes >> 20;
+}
+
+Return Placements(const char* function, Device device, unsigned profile_id, Placement* placements,
+                  unsigned* count) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(count != nullptr);
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  const std::uint32_t index = ProfileById(gpu, profile_id);
+  NVML_REQUIRE(index < sim::kMaxMigProfiles);
+  const sim::MigProfile& profile = gpu.facts().mig_profiles[index];
+  return PutPlacements(profile.starts, profile.size, placements, count);
+}
+
+Return Create(const char* function, Device device, unsigned profile_id, std::uint32_t start,
+              GpuInstance* instance) {
+  const MigGpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(instance != nullptr);
+  if (const Return may = CheckMayChange(gpu); may != Return::kSuccess) return may;
+  const std::uint32_t profile = ProfileById(gpu, profile_id);
+  if (profile == sim::kMaxMigProfiles) return Return::kNotSupported;
+  std::uint32_t made = 0;
+  const int error = gpu.state().CreateGpuInstance(gpu.number(), profile, start, &made);
+  if (error == 0) *instance = HandleOfGpuInstance(gpu.number(), made);
+  return ResultOfChange(error);
+}
+
+Return Attributes(const char* function, Device device, DeviceAttributes* attributes) {
+  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kAnswer);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(attributes != nullptr);
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  NVML_REQUIRE(gpu.instance() != 0);
+  const sim::MigProfile& profile = gpu.mig_profile();
+  const std::uint32_t slices = gpu.compute_instance().slices.load();
+  *attributes = {gpu.state().MultiprocessorsOf(gpu.number(), gpu.gpu_instance(), slices),
+                 profile.copy_engines,
+                 profile.decoders,
+                 profile.encoders,
+                 profile.jpegs,
+                 profile.ofas,
+                 profile.slices,
+                 slices,
+                 profile.memory_bytes >> 20};
+  return Return::kSuccess;
 }
 
 }  // namespace
 
+GpuInstance HandleOfGpuInstance(std::uint32_t gpu, std::uint32_t instance) {
+  return g_gpu_instances.At(gpu, instance);
+}
+ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instance) {
+  return g_compute_instances.At(gpu, instance);
+}
+
+OnGpuInstance::OnGpuInstance(const char* function, GpuInstance handle)
+    : gpu_(function, DeviceOf(g_gpu_instances, handle)) {
+  if (gpu_.result() != Return::kSuccess) return;
+  index_ = handle->instance;
+  if (instance().present.load() != 0) result_ = Return::kSuccess;
+}
+
+Return ResultOfChange(int error) {
+  switch (error) {
+    case 0:
+      return Return::kSuccess;
+    case EINVAL:
+      return Return::kInvalidArgument;
+    case ENOSPC:
+      return Return::kInsufficientResources;
+    case EBUSY:
+      return Return::kInUse;
+    case EROFS:
+      return Return::kNoPermission;
+    default:
+      return Return::kUnknown;
+  }
+}
+
+Return PutPlacements(std::uint32_t starts, unsigned size, Placement* placements, unsigned* count) {
+  const unsigned capacity = *count;
+  *count = static_cast<unsigned>(std::popcount(starts));
+  if (placements == nullptr) return Return::kSuccess;
+  if (capacity < *count) return Return::kInsufficientSize;
+  for (; starts != 0; starts &= starts - 1) {
+    *placements++ = {static_cast<unsigned>(std::countr_zero(starts)), size};
+  }
+  return Return::kSuccess;
+}
+
 Return nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
-  NVML_ENTER_DEVICE(gpu, device);
+  NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  const unsigned mode = gpu.live().mig_mode.load() != 0 ? kFeatureEnabled : kFeatureDisabled;
-  *current = mode;
-  *pending = mode;
+  *current = gpu.live().mig_mode.load();
+  *pending = gpu.live().mig_pending.load();
+  return Return::kSuccess;
+}
+
+// A mode that cannot change now stays pending, and `activation` has the reason.
+Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(activation != nullptr && mode <= kFeatureEnabled);
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  if (const Return may = CheckMayChange(gpu); may != Return::kSuccess) return may;
+  *activation = ResultOfChange(gpu.state().SetMigMode(gpu.number(), mode == kFeatureEnabled));
   return Return::kSuccess;
 }
 
 // "Returns zero if MIG is not supported or enabled."
 Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, 0U);
+  return Put(count, gpu.state().MigOn(gpu.number()) ? gpu.facts().max_mig_devices : 0U);
 }
 
-Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned, Device* mig) {
+Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device* mig) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mig != nullptr);
-  return gpu.facts().mig_capable != 0 ? Return::kNotFound : Return::kNotSupported;
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  const std::uint32_t instance = gpu.state().InstanceByRank(gpu.number(), index);
+  if (instance == sim::kMaxInstances) return Return::kNotFound;
+  *mig = HandleOfInstance(gpu.number(), instance);
+  return Return::kSuccess;
 }
 
 Return nvmlDeviceIsMigDeviceHandle(Device device, unsigned* is_mig) {
   NVML_ENTER_CACHED(gpu, device);
-  return Put(is_mig, 0U);
+  return Put(is_mig, gpu.instance() != 0 ? 1U : 0U);
 }
 
 Return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device mig, Device* device) {
-  NVML_ENTER_DEVICE(gpu, mig);
-  NVML_REQUIRE(device != nullptr);
-  return Return::kInvalidArgument;
+  NVML_ENTER_ANY(gpu, mig);
+  NVML_REQUIRE(device != nullptr && gpu.instance() != 0);
+  return Put(device, HandleOf(gpu.number()));
 }
 
 Return nvmlDeviceGetGpuInstanceId(Device device, unsigned* id) {
-  return NotASlice(__func__, device, id);
+  NVML_ENTER_ANY(gpu, device);
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  NVML_REQUIRE(gpu.instance() != 0);
+  return Put(id, gpu.live().gpu_instances[gpu.gpu_instance()].id.load());
 }
 Return nvmlDeviceGetComputeInstanceId(Device device, unsigned* id) {
-  return NotASlice(__func__, device, id);
+  NVML_ENTER_ANY(gpu, device);
+  if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
+  NVML_REQUIRE(gpu.instance() != 0);
+  return Put(id, gpu.compute_instance().id.load());
 }
 
 Return nvmlDeviceGetAttributes(Device device, DeviceAttributes* attributes) {
-  return MigIsOff(__func__, device, attributes);
+  return Attributes(__func__, device, attributes);
 }
 Return nvmlDeviceGetAttributes_v2(Device device, DeviceAttributes* attributes) {
-  return MigIsOff(__func__, device, attributes);
-}
-Return nvmlDeviceGetGpuInstanceProfileInfo(Device device, unsigned, GpuInstanceProfileInfo* info) {
-  return MigIsOff(__func__, device, info);
-}
-Return nvmlDeviceGetGpuInstances(Device device, unsigned, GpuInstance*, unsigned* count) {
-  return MigIsOff(__func__, device, count);
-}
-Return nvmlDeviceGetGpuInstanceById(Device device, unsigned, GpuInstance* instance) {
-  return MigIsOff(__func__, device, instance);
-}
-Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned, unsigned* count) {
-  return MigIsOff(__func__, device, count);
+  return Attributes(__func__, device, attributes);
 }
 
-Return nvmlGpuInstanceGetInfo(GpuInstance, GpuInstanceInfo*) { return NoInstance(__func__); }
-Return nvmlGpuInstanceGetComputeInstanceById(GpuInstance, unsigned, ComputeInstance*) {
-  return NoInstance(__func__);
+Return nvmlDeviceGetGpuInstanceProfileInfo(Device device, unsigned number,
+                                           GpuInstanceProfileInfo* info) {
+  sim::MigProfile profile;
+  const Return result = ProfileInfo(__func__, device, number, &profile);
+  if (result != Return::kSuccess) return result;
+  NVML_REQUIRE(info != nullptr);
+  FillInfo(profile, info);
+  info->p2p_supported = 0;
+  return Return::kSuccess;
 }
-Return nvmlGpuInstanceGetComputeInstanceProfileInfo(GpuInstance, unsigned, unsigned,
-                                                    ComputeInstanceProfileInfo*) {
-  return NoInstance(__func__);
+
+Return nvmlDeviceGetGpuInstanceProfileInfoV(Device device, unsigned number,
+                                            GpuInstanceProfileInfoV2* info) {
+  sim::MigProfile profile;
+  const Return result = ProfileInfo(__func__, device, number, &profile);
+  if (result != Return::kSuccess) return result;
+  NVML_REQUIRE(info != nullptr);
+  if (info->version == VersionOf<GpuInstanceProfileInfoV2>(2)) {
+    FillInfo(profile, info);
+    info->p2p_supported = 0;
+    std::snprintf(info->name, sizeof(info->name), "MIG %s", profile.name);
+    return Return::kSuccess;
+  }
+  auto* latest = reinterpret_cast<GpuInstanceProfileInfoV3*>(info);
+  if (latest->version != VersionOf<GpuInstanceProfileInfoV3>(3)) {
+    return Return::kArgumentVersionMismatch;
+  }
+  FillInfo(profile, latest);
+  latest->capabilities = 0;
+  std::snprintf(latest->name, sizeof(latest->name), "MIG %s", profile.name);
+  return Return::kSuccess;
 }
-Return nvmlComputeInstanceGetInfo(ComputeInstance, ComputeInstanceInfo*) {
-  return NoInstance(__func__);
+
+Return nvmlDeviceGetGpuInstancePossiblePlacements(Device device, unsigned profile,
+                                                  Placement* placements, unsigned* count) {
+  return Placements(__func__, device, profile, placements, count);
 }
-Return nvmlComputeInstanceGetInfo_v2(ComputeInstance, ComputeInstanceInfo*) {
-  return NoInstance(__func__);
+Return nvmlDeviceGetGpuInstancePossiblePlacements_v2(Device device, unsigned profile,
+                                                     Placement* placements, unsigned* count) {
+  return Placements(__func__, device, profile, placements, count);
+}
+
+Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile_id,
+                                                 unsigned* count) {
+  NVML_ENTER_MIG(gpu, device);
+  NVML_REQUIRE(count != nullptr);
+  const std::uint32_t profile = ProfileById(gpu, profile_id);
+  NVML_REQUIRE(profile < sim::kMaxMigProfiles);
+  const auto free =
+      static_cast<unsigned>(std::popcount(gpu.state().FreeStarts(gpu.number(), profile)));
+  unsigned same = 0;
+  for (const sim::GpuInstance& other : gpu.live().gpu_instances) {
+    if (other.present.load() != 0 && other.profile.load() == profile) ++same;
+  }
+  const unsigned left = gpu.facts().mig_profiles[profile].instances - same;
+  return Put(count, free < left ? free : left);
+}
+
+Return nvmlDeviceCreateGpuInstance(Device device, unsigned profile, GpuInstance* instance) {
+  return Create(__func__, device, profile, sim::State::kAnyStart, instance);
+}
+Return nvmlDeviceCreateGpuInstanceWithPlacement(Device device, unsigned profile,
+                                                const Placement* placement, GpuInstance* instance) {
+  if (placement == nullptr) instance = nullptr;
+  return Create(__func__, device, profile, placement == nullptr ? 0 : placement->start, instance);
+}
+
+Return nvmlGpuInstanceDestroy(GpuInstance handle) {
+  NVML_ENTER_GPU_INSTANCE(call, handle);
+  if (const Return may = CheckMayChange(call.gpu()); may != Return::kSuccess) return may;
+  return ResultOfChange(call.state().DestroyGpuInstance(call.number(), call.index()));
+}
+
+// The instances of a profile. `count` is only written: the array has room for all of them.
+Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance* instances,
+                                 unsigned* count) {
+  NVML_ENTER_MIG(gpu, device);
+  NVML_REQUIRE(instances != nullptr && count != nullptr);
+  const std::uint32_t profile = ProfileById(gpu, profile_id);
+  NVML_REQUIRE(profile < sim::kMaxMigProfiles);
+  *count = 0;
+  for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
+    const sim::GpuInstance& other = gpu.live().gpu_instances[i];
+    if (other.present.load() == 0 || other.profile.load() != profile) continue;
+    instances[(*count)++] = HandleOfGpuInstance(gpu.number(), i);
+  }
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetGpuInstanceById(Device device, unsigned id, GpuInstance* instance) {
+  NVML_ENTER_MIG(gpu, device);
+  NVML_REQUIRE(instance != nullptr);
+  for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
+    const sim::GpuInstance& other = gpu.live().gpu_instances[i];
+    if (other.present.load() == 0 || other.id.load() != id) continue;
+    return Put(instance, HandleOfGpuInstance(gpu.number(), i));
+  }
+  return Return::kNotFound;
+}
+
+Return nvmlGpuInstanceGetInfo(GpuInstance handle, GpuInstanceInfo* info) {
+  NVML_ENTER_GPU_INSTANCE(call, handle);
+  NVML_REQUIRE(info != nullptr);
+  *info = {HandleOf(call.number()),
+           call.instance().id.load(),
+           call.profile().id,
+           {call.instance().start.load(), call.profile().size}};
+  return Return::kSuccess;
 }
 
 }  // namespace tessera::nvml

@@ -34,7 +34,8 @@ class ProcessList {
     std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
     if (found > sim::kMaxSlots) found = sim::kMaxSlots;
     for (std::uint32_t i = 0; i < found; ++i) {
-      if (views_[i].pid > 0) views_[count_++] = views_[i];
+      const bool here = gpu.instance() == 0 || gpu.instance() == views_[i].instance;
+      if (here && views_[i].pid > 0) views_[count_++] = views_[i];
     }
   }
 
@@ -47,21 +48,34 @@ class ProcessList {
   unsigned count_ = 0;
 };
 
-void Fill(const sim::ProcessView& view, ProcessInfoV1* info) {
+// Ids of the MIG instances of a process, or kNoInstance.
+struct InstanceIds {
+  InstanceIds(const Gpu& gpu, const sim::ProcessView& view) {
+    if (view.instance == 0) return;
+    const sim::ComputeInstance& instance = gpu.live().compute_instances[view.instance - 1];
+    gpu_instance = gpu.live().gpu_instances[instance.gpu_instance.load()].id.load();
+    compute_instance = instance.id.load();
+  }
+  unsigned gpu_instance = kNoInstance;
+  unsigned compute_instance = kNoInstance;
+};
+
+void Fill(const Gpu&, const sim::ProcessView& view, ProcessInfoV1* info) {
   info->pid = static_cast<unsigned>(view.pid);
   info->used_gpu_memory = view.bytes;
 }
 
-void Fill(const sim::ProcessView& view, ProcessInfo* info) {
+void Fill(const Gpu& gpu, const sim::ProcessView& view, ProcessInfo* info) {
+  const InstanceIds ids(gpu, view);
   info->pid = static_cast<unsigned>(view.pid);
   info->used_gpu_memory = view.bytes;
-  info->gpu_instance_id = kNoInstance;
-  info->compute_instance_id = kNoInstance;
+  info->gpu_instance_id = ids.gpu_instance;
+  info->compute_instance_id = ids.compute_instance;
 }
 
 template <typename Info>
 Return ListCompute(const char* function, Device device, unsigned* count, Info* infos) {
-  const Gpu gpu(function, device);
+  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kAnswer);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
   const ProcessList list(gpu);
@@ -72,13 +86,13 @@ Return ListCompute(const char* function, Device device, unsigned* count, Info* i
   // Clients query the size with capacity 0; a null array with another capacity is invalid.
   if (capacity < list.size()) return Return::kInsufficientSize;
   NVML_REQUIRE(infos != nullptr);
-  for (unsigned i = 0; i < list.size(); ++i) Fill(list[i], &infos[i]);
+  for (unsigned i = 0; i < list.size(); ++i) Fill(gpu, list[i], &infos[i]);
   return Return::kSuccess;
 }
 
 // A simulated GPU has no graphics processes and no MPS server.
 Return ListNone(const char* function, Device device, unsigned* count) {
-  const Gpu gpu(function, device);
+  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kAnswer);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(count, 0U);
 }
@@ -180,8 +194,9 @@ Return nvmlDeviceGetRunningProcessDetailList(Device device, ProcessDetailList* l
   if (capacity < processes.size()) return Return::kInsufficientSize;
   NVML_REQUIRE(list->entries != nullptr || processes.size() == 0);
   for (unsigned i = 0; i < processes.size(); ++i) {
-    list->entries[i] = {static_cast<unsigned>(processes[i].pid), processes[i].bytes, kNoInstance,
-                        kNoInstance, 0};
+    const InstanceIds ids(gpu, processes[i]);
+    list->entries[i] = {static_cast<unsigned>(processes[i].pid), processes[i].bytes,
+                        ids.gpu_instance, ids.compute_instance, 0};
   }
   return Return::kSuccess;
 }
@@ -190,6 +205,7 @@ Return nvmlDeviceGetProcessUtilization(Device device, ProcessUtilizationSample* 
                                        unsigned* count, std::uint64_t last_seen) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);
+  if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
   const ProcessList list(gpu);
   if (!list.valid()) return Return::kMemory;
   const std::uint64_t now = NowUs();
@@ -210,6 +226,7 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
   if (info->version != VersionOf<ProcessesUtilizationInfo>(1)) {
     return Return::kArgumentVersionMismatch;
   }
+  if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
   const ProcessList list(gpu);
   if (!list.valid()) return Return::kMemory;
   const std::uint64_t now = NowUs();
@@ -227,6 +244,7 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
 Return nvmlDeviceGetUtilizationRates(Device device, Utilization* utilization) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(utilization != nullptr);
+  if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
   const sim::Load load = gpu.state().Utilization(gpu.number());
   *utilization = {load.gpu, load.memory};
   return Return::kSuccess;

@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <new>
 #include <string>
 
@@ -26,6 +27,7 @@ struct Opened {
 };
 
 DeviceTag g_devices[sim::kMaxGpus];
+DeviceTag g_mig_devices[sim::kMaxGpus][sim::kMaxInstances];
 Opened* g_opened = nullptr;
 std::atomic<sim::State*> g_state{nullptr};  // an element of g_opened
 std::atomic<unsigned> g_references{0};
@@ -74,6 +76,7 @@ void FindVisible(const sim::State& state) {
   g_visible.count = 0;
   for (std::uint32_t gpu = 0; gpu < state.gpu_count(); ++gpu) {
     g_devices[gpu].gpu = gpu;
+    for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) g_mig_devices[gpu][i] = {gpu, i + 1};
     if (state.NodeExists(gpu)) g_visible.gpus[g_visible.count++] = gpu;
   }
 }
@@ -86,12 +89,19 @@ bool HasSysAdmin() {
   return (data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN)) != 0;
 }
 
-// Finds the GPU of a handle. False: invalid handle.
-bool FindGpu(Device device, std::uint32_t* gpu) {
+// Finds the GPU and the compute instance of a handle. False: invalid handle.
+bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu, std::uint32_t* instance) {
   for (std::uint32_t i = 0; i < g_visible.count; ++i) {
-    if (device != &g_devices[g_visible.gpus[i]]) continue;
     *gpu = g_visible.gpus[i];
-    return true;
+    *instance = 0;
+    if (device == &g_devices[*gpu]) return true;
+    const DeviceTag* first = g_mig_devices[*gpu];
+    if (std::less<>()(device, first) || !std::less<>()(device, first + sim::kMaxInstances)) {
+      continue;
+    }
+    *instance = device->instance;
+    const auto& instances = state.file().live[*gpu].compute_instances;
+    return instances[*instance - 1].present.load() != 0;
   }
   return false;
 }
@@ -144,24 +154,32 @@ Enter::Enter(const char* function, Faults faults) {
 
 const Visible& Enter::visible() const { return g_visible; }
 
-Gpu::Gpu(const char* function, Device device, WhenLost when_lost) {
+Gpu::Gpu(const char* function, Device device, WhenLost when_lost, MigDevice mig_device) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ = Return::kInvalidArgument;
-  if (!FindGpu(device, &gpu_)) return;
+  if (!FindGpu(device, *state_, &gpu_, &instance_)) return;
   result_ = static_cast<Return>(state_->CheckFault(function, static_cast<std::int32_t>(gpu_)));
   if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->lost(gpu_)) {
     result_ = Return::kGpuIsLost;
+  }
+  if (result_ == Return::kSuccess && instance_ != 0 && mig_device == MigDevice::kRefuse) {
+    result_ = Return::kNotSupported;
   }
 }
 
 Gpu::Gpu(Device device) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
-  result_ = FindGpu(device, &gpu_) ? Return::kSuccess : Return::kInvalidArgument;
+  result_ =
+      FindGpu(device, *state_, &gpu_, &instance_) ? Return::kSuccess : Return::kInvalidArgument;
 }
 
 Device HandleOf(std::uint32_t gpu) { return &g_devices[gpu]; }
+
+Device HandleOfInstance(std::uint32_t gpu, std::uint32_t compute_instance) {
+  return &g_mig_devices[gpu][compute_instance];
+}
 
 Return CheckMayChange(const Gpu& gpu) {
   const bool may = HasSysAdmin() && gpu.state().writable();

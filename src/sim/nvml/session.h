@@ -26,7 +26,8 @@ NVML_EXPORT const char* nvmlErrorString(Return result);
 
 // The target of a handle, which lives as long as the library.
 struct DeviceTag {
-  std::uint32_t gpu;  // index in the state
+  std::uint32_t gpu;       // index in the state
+  std::uint32_t instance;  // 1 + index of a compute instance (MIG device); 0: the whole GPU
 };
 
 // The GPUs that this process sees, in NVML's order.
@@ -61,16 +62,27 @@ class Enter {
 
 enum class WhenLost { kFail, kAnswer };
 
+// Whether a function has an answer for a MIG device.
+enum class MigDevice { kRefuse, kAnswer };
+
 // A call on a device.
 class Gpu {
  public:
-  Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail);
+  // kNotSupported: a MIG device, and the function refuses them.
+  Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail,
+      MigDevice mig_device = MigDevice::kRefuse);
   // For the second device of a call: only checks the handle.
   explicit Gpu(Device device);
 
   Return result() const { return result_; }
   sim::State& state() const { return *state_; }
   std::uint32_t number() const { return gpu_; }
+  // 1 + index of the compute instance of a MIG device; 0: the whole GPU.
+  std::uint32_t instance() const { return instance_; }
+  // REQUIRES: a MIG device.
+  sim::ComputeInstance& compute_instance() const { return live().compute_instances[instance_ - 1]; }
+  std::uint32_t gpu_instance() const { return compute_instance().gpu_instance.load(); }
+  const sim::MigProfile& mig_profile() const { return state_->ProfileOf(gpu_, gpu_instance()); }
   const sim::GpuFacts& facts() const { return state_->facts(gpu_); }
   sim::GpuLive& live() const { return state_->live(gpu_); }
   bool at_least(Architecture architecture) const { return facts().architecture >= architecture; }
@@ -81,6 +93,7 @@ class Gpu {
   Return result_ = Return::kUninitialized;
   sim::State* state_ = nullptr;
   std::uint32_t gpu_ = 0;
+  std::uint32_t instance_ = 0;
 };
 
 #define NVML_ENTER(call)      \
@@ -89,14 +102,19 @@ class Gpu {
 #define NVML_ENTER_DEVICE(gpu, device) \
   const Gpu gpu(__func__, device);     \
   if (gpu.result() != Return::kSuccess) return gpu.result()
+// Enters a function that also has an answer for a MIG device.
+#define NVML_ENTER_ANY(gpu, device)                                     \
+  const Gpu gpu(__func__, device, WhenLost::kFail, MigDevice::kAnswer); \
+  if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function whose answer the driver caches, so that it works for a lost GPU.
-#define NVML_ENTER_CACHED(gpu, device)                \
-  const Gpu gpu(__func__, device, WhenLost::kAnswer); \
+#define NVML_ENTER_CACHED(gpu, device)                                    \
+  const Gpu gpu(__func__, device, WhenLost::kAnswer, MigDevice::kAnswer); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 #define NVML_REQUIRE(condition) \
   if (!(condition)) return Return::kInvalidArgument
 
 Device HandleOf(std::uint32_t gpu);
+Device HandleOfInstance(std::uint32_t gpu, std::uint32_t compute_instance);
 
 // Settings apply to the whole node, so the real driver requires CAP_SYS_ADMIN.
 Return CheckMayChange(const Gpu& gpu);

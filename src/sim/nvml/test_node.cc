@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +32,17 @@ void Join(sim::StateFile* image, std::uint32_t a, std::uint32_t b) {
   }
 }
 
+// The profiles of an A100 with 80 GB.
+constexpr sim::MigProfile kMigProfiles[] = {
+    {"1g.10gb", 0, 19, 1, 1, 0x7F, 7, 14, 1, 0, 0, 0, 0, 9728ULL << 20},
+    {"1g.10gb+me", 7, 20, 1, 1, 0x7F, 1, 14, 1, 1, 0, 1, 1, 9728ULL << 20},
+    {"1g.20gb", 9, 15, 1, 2, 0x55, 4, 14, 1, 1, 0, 0, 0, 19968ULL << 20},
+    {"2g.20gb", 1, 14, 2, 2, 0x15, 3, 28, 2, 1, 0, 0, 0, 19968ULL << 20},
+    {"3g.40gb", 2, 9, 3, 4, 0x11, 2, 42, 3, 2, 0, 0, 0, 40192ULL << 20},
+    {"4g.40gb", 3, 5, 4, 4, 0x01, 1, 56, 4, 2, 0, 0, 0, 40192ULL << 20},
+    {"7g.80gb", 4, 0, 7, 8, 0x01, 1, 98, 7, 5, 0, 1, 1, 80640ULL << 20},
+};
+
 void FillFacts(sim::StateFile* image, std::uint32_t gpu) {
   sim::GpuFacts& facts = image->facts[gpu];
   std::snprintf(facts.uuid, sizeof(facts.uuid), "GPU-12345678-1234-1234-1234-12345678000%u", gpu);
@@ -44,6 +56,7 @@ void FillFacts(sim::StateFile* image, std::uint32_t gpu) {
   facts.sm_count = 108;
   facts.mig_capable = 1;
   facts.max_mig_devices = 7;
+  std::ranges::copy(kMigProfiles, facts.mig_profiles);
   facts.ecc_enabled = 1;
   facts.row_banks = 640;
   facts.pci = {0, 7 + gpu * 8, 0, 0};

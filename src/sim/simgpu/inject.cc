@@ -83,7 +83,14 @@ void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs) {
   InjectXid(state, gpu, kXidRepairFailed);
 }
 
-void SetMigMode(State* state, uint32_t gpu, bool on) { state->live(gpu).mig_mode = on ? 1 : 0; }
+void SetMigMode(State* state, uint32_t gpu, bool on) {
+  GpuLive& live = state->live(gpu);
+  live.mig_pending = on ? 1 : 0;
+  live.mig_mode = on ? 1 : 0;
+  // As after a reset of the GPU: instances do not survive.
+  for (ComputeInstance& instance : live.compute_instances) instance.present = 0;
+  for (GpuInstance& instance : live.gpu_instances) instance.present = 0;
+}
 
 void Recover(State* state, uint32_t gpu) {
   GpuLive& live = state->live(gpu);

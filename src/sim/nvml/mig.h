@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles and helpers of the functions for MIG instances.
+#pragma once
+
+#include <cstdint>
+
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+
+// The targets of handles, which live as long as the library. A handle whose instance is destroyed
+// is invalid until another instance has its place in the table.
+struct GpuInstanceTag {
+  std::uint32_t gpu, instance;
+};
+struct ComputeInstanceTag {
+  std::uint32_t gpu, instance;
+};
+
+GpuInstance HandleOfGpuInstance(std::uint32_t gpu, std::uint32_t instance);
+ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instance);
+
+// A call on a GPU in MIG mode. kNotSupported: MIG mode is off.
+class MigGpu : public Gpu {
+ public:
+  MigGpu(const char* function, Device device) : Gpu(function, device) {}
+  Return result() const {
+    if (Gpu::result() != Return::kSuccess) return Gpu::result();
+    return state().MigOn(number()) ? Return::kSuccess : Return::kNotSupported;
+  }
+};
+
+// A call on a GPU instance.
+class OnGpuInstance {
+ public:
+  OnGpuInstance(const char* function, GpuInstance handle);
+
+  Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
+  const Gpu& gpu() const { return gpu_; }
+  sim::State& state() const { return gpu_.state(); }
+  std::uint32_t number() const { return gpu_.number(); }
+  std::uint32_t index() const { return index_; }
+  sim::GpuInstance& instance() const { return gpu_.live().gpu_instances[index_]; }
+  const sim::MigProfile& profile() const { return state().ProfileOf(number(), index_); }
+
+ private:
+  const Gpu gpu_;
+  std::uint32_t index_ = 0;
+  Return result_ = Return::kInvalidArgument;
+};
+
+// The result of a change of instances (src/sim/state.h).
+Return ResultOfChange(int error);
+
+// Writes the placements of `starts` (bit n: start n). Without an array, only their number.
+Return PutPlacements(std::uint32_t starts, unsigned size, Placement* placements, unsigned* count);
+
+#define NVML_ENTER_MIG(gpu, device)   \
+  const MigGpu gpu(__func__, device); \
+  if (gpu.result() != Return::kSuccess) return gpu.result()
+#define NVML_ENTER_GPU_INSTANCE(call, handle) \
+  const OnGpuInstance call(__func__, handle); \
+  if (call.result() != Return::kSuccess) return call.result()
+
+}  // namespace tessera::nvml

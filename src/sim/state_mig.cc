@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// MIG: the instances of a GPU. Placements are slices of memory; a compute instance is placed on the
+// slices of compute of its GPU instance.
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <string_view>
+
+#include "src/sim/state_lock.h"
+
+namespace tessera::sim {
+namespace {
+
+uint32_t MaskOf(uint32_t start, uint32_t size) { return ((1U << size) - 1) << start; }
+
+// The slices of memory that GPU instances occupy.
+uint32_t TakenSlices(const GpuFacts& facts, const GpuLive& live) {
+  uint32_t taken = 0;
+  for (const GpuInstance& instance : live.gpu_instances) {
+    if (instance.present.load() == 0) continue;
+    taken |= MaskOf(instance.start.load(), facts.mig_profiles[instance.profile.load()].size);
+  }
+  return taken;
+}
+
+uint32_t FreeStartsIn(const MigProfile& profile, uint32_t taken) {
+  uint32_t starts = 0;
+  for (uint32_t start = 0; start < 16; ++start) {
+    const bool fits = (taken & MaskOf(start, profile.size)) == 0;
+    if ((profile.starts >> start & 1) != 0 && fits) starts |= 1U << start;
+  }
+  return starts;
+}
+
+// The start in `starts` after which most placements of all profiles are still free.
+uint32_t BestStart(const GpuFacts& facts, const MigProfile& profile, uint32_t taken,
+                   uint32_t starts) {
+  uint32_t best = 0;
+  int most = -1;
+  for (uint32_t start = 0; start < 16; ++start) {
+    if ((starts >> start & 1) == 0) continue;
+    int left = 0;
+    for (const MigProfile& other : facts.mig_profiles) {
+      left += std::popcount(FreeStartsIn(other, taken | MaskOf(start, profile.size)));
+    }
+    if (left > most) most = left, best = start;
+  }
+  return best;
+}
+
+// The slices of compute of a GPU instance that its compute instances occupy.
+uint32_t TakenByCompute(const GpuLive& live, uint32_t gpu_instance) {
+  uint32_t taken = 0;
+  for (const ComputeInstance& other : live.compute_instances) {
+    if (other.present.load() == 0 || other.gpu_instance.load() != gpu_instance) continue;
+    taken |= MaskOf(other.start.load(), other.slices.load());
+  }
+  return taken;
+}
+
+// Compute instances begin at multiples of the next power of two.
+uint32_t ComputeStartsIn(uint32_t all, uint32_t slices, uint32_t taken) {
+  uint32_t starts = 0;
+  for (uint32_t start = 0; start + slices <= all; start += std::bit_ceil(slices)) {
+    if ((taken & MaskOf(start, slices)) == 0) starts |= 1U << start;
+  }
+  return starts;
+}
+
+// As BestStart, for a compute instance in a GPU instance of `all` slices.
+uint32_t BestComputeStart(uint32_t all, uint32_t slices, uint32_t taken, uint32_t starts) {
+  uint32_t best = 0;
+  int most = -1;
+  for (uint32_t start = 0; start < all; ++start) {
+    if ((starts >> start & 1) == 0) continue;
+    int left = 0;
+    for (uint32_t other = 1; other <= all; ++other) {
+      left += std::popcount(ComputeStartsIn(all, other, taken | MaskOf(start, slices)));
+    }
+    if (left > most) most = left, best = start;
+  }
+  return best;
+}
+
+// The driver numbers GPU instances by their place in the tree of halves, quarters and eighths.
+uint32_t IdOf(const MigProfile& profile, uint32_t start) {
+  if (profile.size >= 8) return 0;
+  if (profile.size >= 4) return 1 + start / 4;
+  return profile.size >= 2 ? 3 + start / 2 : 7 + start;
+}
+
+// Mixes 64 bits, so that similar inputs give UUIDs that differ in all bits.
+uint64_t Mix(uint64_t hash) {
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9U;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebU;
+  return hash ^ (hash >> 31);
+}
+
+uint64_t HashUuid(std::string_view gpu_uuid, uint64_t place) {
+  uint64_t hash = 14695981039346656037U + place;
+  for (const char c : gpu_uuid) hash = (hash ^ uint8_t(c)) * 1099511628211U;
+  return Mix(hash);
+}
+
+// The lowest number that no present compute instance of the GPU instance has.
+uint32_t FreeComputeId(const GpuLive& live, uint32_t gpu_instance) {
+  for (uint32_t id = 0;; ++id) {
+    const auto has_id = [&](const ComputeInstance& other) {
+      return other.present.load() != 0 && other.gpu_instance.load() == gpu_instance &&
+             other.id.load() == id;
+    };
+    if (std::none_of(std::begin(live.compute_instances), std::end(live.compute_instances),
+                     has_id)) {
+      return id;
+    }
+  }
+}
+
+// The index of the first free entry; kMaxInstances: none.
+template <typename Instance>
+uint32_t FreeEntry(const Instance (&entries)[kMaxInstances]) {
+  uint32_t index = 0;
+  while (index < kMaxInstances && entries[index].present.load() != 0) ++index;
+  return index;
+}
+
+template <typename Instance>
+bool AnyPresent(const Instance (&entries)[kMaxInstances]) {
+  return std::any_of(std::begin(entries), std::end(entries),
+                     [](const Instance& entry) { return entry.present.load() != 0; });
+}
+
+}  // namespace
+
+int State::SetMigMode(uint32_t gpu, bool on) {
+  if (!writable_) return EROFS;
+  const ByteLock lock(this, kMigByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  GpuLive& live = file_->live[gpu];
+  live.mig_pending.store(on ? 1 : 0);
+  if (on == MigOn(gpu)) return 0;
+  if (AnyPresent(live.gpu_instances) || Processes(gpu, nullptr, 0) != 0) return EBUSY;
+  live.mig_mode.store(on ? 1 : 0);
+  return 0;
+}
+
+uint32_t State::FreeStarts(uint32_t gpu, uint32_t profile) const {
+  const GpuFacts& facts = file_->facts[gpu];
+  const GpuLive& live = file_->live[gpu];
+  uint32_t same = 0;
+  for (const GpuInstance& other : live.gpu_instances) {
+    if (other.present.load() != 0 && other.profile.load() == profile) ++same;
+  }
+  const MigProfile& wanted = facts.mig_profiles[profile];
+  return same >= wanted.instances ? 0 : FreeStartsIn(wanted, TakenSlices(facts, live));
+}
+
+int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uint32_t* instance) {
+  if (!writable_) return EROFS;
+  const ByteLock lock(this, kMigByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  if (!MigOn(gpu) || profile >= kMaxMigProfiles) return EINVAL;
+  const GpuFacts& facts = file_->facts[gpu];
+  const MigProfile& wanted = facts.mig_profiles[profile];
+  if (wanted.size == 0) return EINVAL;
+  if (start != kAnyStart && (start >= 16 || (wanted.starts >> start & 1) == 0)) return EINVAL;
+  GpuLive& live = file_->live[gpu];
+  const uint32_t starts = FreeStarts(gpu, profile);
+  const uint32_t entry = FreeEntry(live.gpu_instances);
+  if (starts == 0 || entry == kMaxInstances) return ENOSPC;
+  if (start == kAnyStart) start = BestStart(facts, wanted, TakenSlices(facts, live), starts);
+  if ((starts >> start & 1) == 0) return ENOSPC;
+  GpuInstance& made = live.gpu_instances[entry];
+  made.profile.store(profile);
+  made.start.store(start);
+  made.id.store(IdOf(wanted, start));
+  made.present.store(1);
+  *instance = entry;
+  return 0;
+}
+
+int State::DestroyGpuInstance(uint32_t gpu, uint32_t instance) {
+  if (!writable_) return EROFS;
+  const ByteLock lock(this, kMigByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  GpuLive& live = file_->live[gpu];
+  if (live.gpu_instances[instance].present.load() == 0) return EINVAL;
+  for (const ComputeInstance& compute : live.compute_instances) {
+    if (compute.present.load() != 0 && compute.gpu_instance.load() == instance) return EBUSY;
+  }
+  live.gpu_instances[instance].present.store(0);
+  return 0;
+}
+
+uint32_t State::FreeComputeStarts(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const {
+  const uint32_t all = ProfileOf(gpu, gpu_instance).slices;
+  return ComputeStartsIn(all, slices, TakenByCompute(file_->live[gpu], gpu_instance));
+}
+
+int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t slices,
+                                 uint32_t start, uint32_t* instance) {
+  if (!writable_) return EROFS;
+  const ByteLock lock(this, kMigByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  GpuLive& live = file_->live[gpu];
+  const GpuInstance& parent = live.gpu_instances[gpu_instance];
+  if (parent.present.load() == 0 || slices == 0) return EINVAL;
+  const uint32_t starts = FreeComputeStarts(gpu, gpu_instance, slices);
+  const uint32_t entry = FreeEntry(live.compute_instances);
+  if (starts == 0 || entry == kMaxInstances) return ENOSPC;
+  if (start == kAnyStart) {
+    const uint32_t all = ProfileOf(gpu, gpu_instance).slices;
+    start = BestComputeStart(all, slices, TakenByCompute(live, gpu_instance), starts);
+  }
+  if (start >= 16 || (starts >> start & 1) == 0) return ENOSPC;
+  ComputeInstance& made = live.compute_instances[entry];
+  const uint32_t id = FreeComputeId(live, gpu_instance);
+  const uint64_t place = uint64_t(parent.id.load()) * kMaxInstances + id;
+  made.gpu_instance.store(gpu_instance);
+  made.id.store(id);
+  made.start.store(start);
+  made.slices.store(slices);
+  made.uuid_high.store(HashUuid(facts(gpu).uuid, place * 2));
+  made.uuid_low.store(HashUuid(facts(gpu).uuid, place * 2 + 1));
+  made.present.store(1);
+  *instance = entry;
+  return 0;
+}
+
+bool State::IsUsed(uint32_t gpu, uint32_t compute_instance) {
+  const uint32_t used = std::min(file_->slots_used.load(), kMaxSlots);
+  for (uint32_t i = 0; i < used; ++i) {
+    const Slot& slot = file_->slots[i];
+    const SlotGpu& on_gpu = slot.gpus[gpu];
+    if (slot.owner.load() == 0 || on_gpu.instance.load() != compute_instance + 1) continue;
+    if ((on_gpu.bytes.load() != 0 || on_gpu.contexts.load() != 0) && HolderOf(i) >= 0) return true;
+  }
+  return false;
+}
+
+int State::DestroyComputeInstance(uint32_t gpu, uint32_t instance) {
+  if (!writable_) return EROFS;
+  const ByteLock lock(this, kMigByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  ComputeInstance& compute = file_->live[gpu].compute_instances[instance];
+  if (compute.present.load() == 0) return EINVAL;
+  if (IsUsed(gpu, instance)) return EBUSY;
+  compute.present.store(0);
+  return 0;
+}
+
+uint32_t State::MultiprocessorsOf(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const {
+  const MigProfile& profile = ProfileOf(gpu, gpu_instance);
+  if (slices >= profile.slices) return profile.sm_count;
+  // A slice has as many multiprocessors as the smallest profile; larger ones may have some more.
+  uint32_t each = profile.sm_count / profile.slices;
+  for (const MigProfile& other : facts(gpu).mig_profiles) {
+    if (other.slices == 1) each = std::min(each, other.sm_count);
+  }
+  return each * slices;
+}
+
+std::string State::InstanceUuid(uint32_t gpu, uint32_t compute_instance) const {
+  const ComputeInstance& compute = file_->live[gpu].compute_instances[compute_instance];
+  const uint64_t high = compute.uuid_high.load(), low = compute.uuid_low.load();
+  char text[48];
+  // Version 5, which the driver's UUIDs of instances have.
+  snprintf(text, sizeof(text), "MIG-%08x-%04x-5%03x-%04x-%012llx", uint32_t(high >> 32),
+           uint32_t(high >> 16 & 0xFFFF), uint32_t(high & 0xFFF),
+           uint32_t(low >> 48 & 0x3FFF) | 0x8000,
+           static_cast<unsigned long long>(low & 0xFFFFFFFFFFFF));
+  return text;
+}
+
+std::string State::InstanceProfile(uint32_t gpu, uint32_t compute_instance) const {
+  const ComputeInstance& compute = file_->live[gpu].compute_instances[compute_instance];
+  const MigProfile& profile = ProfileOf(gpu, compute.gpu_instance.load());
+  const uint32_t slices = compute.slices.load();
+  return (slices < profile.slices ? std::to_string(slices) + "c." : "") + profile.name;
+}
+
+uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank) const {
+  const GpuLive& live = file_->live[gpu];
+  const auto key = [&](uint32_t index) {
+    const ComputeInstance& compute = live.compute_instances[index];
+    return live.gpu_instances[compute.gpu_instance.load()].id.load() * kMaxInstances +
+           compute.id.load();
+  };
+  for (uint32_t index = 0; index < kMaxInstances; ++index) {
+    if (live.compute_instances[index].present.load() == 0) continue;
+    uint32_t before = 0;
+    for (uint32_t other = 0; other < kMaxInstances; ++other) {
+      if (live.compute_instances[other].present.load() != 0 && key(other) < key(index)) ++before;
+    }
+    if (before == rank) return index;
+  }
+  return kMaxInstances;
+}
+
+uint64_t State::UsedBytesOf(uint32_t gpu, uint32_t gpu_instance) {
+  return SumBytes(gpu, /*only_live=*/true, gpu_instance);
+}
+
+}  // namespace tessera::sim
