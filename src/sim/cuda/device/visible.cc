@@ -38,7 +38,42 @@ int Match(const sim::State& state, const std::vector<uint32_t>& gpus, std::strin
   return int(index);
 }
 
+// The compute instance with that UUID on one of the GPUs. The old form of the UUID is
+// "MIG-GPU-<uuid>/<GPU instance>/<compute instance>".
+std::vector<VisibleDevice> MatchInstance(const sim::State& state, const std::vector<uint32_t>& gpus,
+                                         std::string_view uuid) {
+  for (const uint32_t gpu : gpus) {
+    const sim::GpuLive& live = state.file().live[gpu];
+    for (uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
+      const sim::ComputeInstance& compute = live.compute_instances[instance];
+      if (compute.present.load() == 0) continue;
+      const uint32_t parent = live.gpu_instances[compute.gpu_instance.load()].id.load();
+      const std::string old = std::string("MIG-") + state.facts(gpu).uuid + "/" +
+                              std::to_string(parent) + "/" + std::to_string(compute.id.load());
+      if (uuid == old || state.InstanceUuid(gpu, instance) == uuid) return {{gpu, instance}};
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visible_devices) {
+  const std::vector<uint32_t> nodes = NodesOf(state);
+  std::string_view first = visible_devices == nullptr ? "" : visible_devices;
+  first = first.substr(0, first.find(','));
+  if (first.starts_with("MIG-")) return MatchInstance(state, nodes, first);
+  std::vector<VisibleDevice> devices;
+  for (const uint32_t gpu : ApplyVisibleDevices(state, nodes, visible_devices)) {
+    if (!state.MigOn(gpu)) {
+      devices.push_back({gpu, sim::kMaxInstances});
+      continue;
+    }
+    const uint32_t instance = state.InstanceByRank(gpu, 0);
+    if (instance != sim::kMaxInstances) return {{gpu, instance}};
+  }
+  return devices;
+}
 
 std::vector<uint32_t> NodesOf(const sim::State& state) {
   std::vector<uint32_t> gpus;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs that a CUDA program sees: GPUs whose device node it may open, filtered by
+// The GPUs and MIG devices that a CUDA program sees: GPUs whose device node it may open, filtered by
 // CUDA_VISIBLE_DEVICES with the driver's rules.
 #pragma once
 
@@ -9,6 +9,17 @@
 #include "src/sim/state.h"
 
 namespace tessera::cuda {
+
+// A GPU, or a compute instance of a GPU in MIG mode.
+struct VisibleDevice {
+  uint32_t gpu = 0;
+  uint32_t instance = sim::kMaxInstances;  // in the table of the state; kMaxInstances: the GPU
+};
+
+// The devices of a program, from CUDA_VISIBLE_DEVICES (null: not set). As with the real driver, a
+// process sees one compute instance and then no other device; a GPU in MIG mode without compute
+// instances is no device.
+std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visible_devices);
 
 // Indices into the state, in the order of the program's device ordinals.
 std::vector<uint32_t> NodesOf(const sim::State& state);

@@ -223,7 +223,7 @@ CUDA_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   CUDA_ENTER(ContextCall, call);
   if (limit < 0 || limit >= kLimits || value > kMaxLimit) return Result::kInvalidValue;
   const uint32_t gpu = call->GpuOf(call.context()->device);
-  const uint64_t bytes = BytesOfLimit(call->state().facts(gpu), limit, value);
+  const uint64_t bytes = BytesOfLimit(call->FactsOf(call.context()->device), limit, value);
   uint64_t& taken = call.context()->limit_bytes[limit];
   if (bytes > taken && call->slot().Charge(gpu, bytes - taken) != 0) return Result::kOutOfMemory;
   if (bytes < taken) call->slot().Uncharge(gpu, taken - bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/cuda/driver/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -66,6 +67,7 @@ Result Driver::Init(unsigned flags) {
   if (const Result result = FindGpus(); result != Result::kSuccess) return result;
   const int error = slot_.Claim(&state_);
   if (error != 0) return Result::kOperatingSystem;
+  if (instance_ != sim::kMaxInstances) UseInstance();
   default_pools_.resize(gpus_.size());
   primaries_.resize(gpus_.size());
   for (size_t i = 0; i < gpus_.size(); ++i) {
@@ -85,9 +87,41 @@ Result Driver::FindGpus() {
   }
   // As the real driver: CUDA needs the control node and the UVM node.
   if (!Exists("nvidiactl")) return Result::kNoDevice;
-  gpus_ = ApplyVisibleDevices(state_, NodesOf(state_), getenv("CUDA_VISIBLE_DEVICES"));
+  gpus_.clear();
+  for (const VisibleDevice& device : FindDevices(state_, getenv("CUDA_VISIBLE_DEVICES"))) {
+    gpus_.push_back(device.gpu);
+    instance_ = device.instance;
+  }
   if (gpus_.empty()) return Result::kNoDevice;
   return Exists("nvidia-uvm") ? Result::kSuccess : Result::kUnknown;
+}
+
+// Charges and turns of the process, and the facts that it sees, are those of its instance.
+void Driver::UseInstance() {
+  const uint32_t gpu = gpus_[0];
+  slot_.UseInstance(gpu, instance_);
+  const sim::ComputeInstance& compute = state_.live(gpu).compute_instances[instance_];
+  const uint32_t parent = compute.gpu_instance.load();
+  const sim::MigProfile& profile = state_.ProfileOf(gpu, parent);
+  mig_facts_ = std::make_unique<sim::GpuFacts>(state_.facts(gpu));
+  sim::GpuFacts& facts = *mig_facts_;
+  const std::string name =
+      std::string(facts.name) + " MIG " + state_.InstanceProfile(gpu, instance_);
+  snprintf(facts.name, sizeof(facts.name), "%s", name.c_str());
+  snprintf(facts.uuid, sizeof(facts.uuid), "%s", state_.InstanceUuid(gpu, instance_).c_str());
+  facts.sm_count = state_.MultiprocessorsOf(gpu, parent, compute.slices.load());
+  facts.memory_bytes = profile.memory_bytes;
+  facts.reserved_bytes = 0;
+  facts.memory_bus_bits = facts.memory_bus_bits / 8 * profile.size;
+  facts.l2_bytes = facts.l2_bytes / 8 * profile.size;
+  facts.memory_bytes_per_second = facts.memory_bytes_per_second / 8 * profile.size;
+  facts.async_engines = profile.copy_engines;
+}
+
+uint64_t Driver::UsedBytes(uint32_t gpu) {
+  if (mig_facts_ == nullptr) return state_.UsedBytes(gpu);
+  const uint32_t parent = state_.live(gpu).compute_instances[instance_].gpu_instance.load();
+  return state_.UsedBytesOf(gpu, parent);
 }
 
 Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version,
@@ -96,6 +130,9 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
   // Read before the check for a lost GPU, so that a loss in between ends this context.
   const uint32_t epoch = state_.live(gpu).poison_epoch.load();
   if (state_.lost(gpu)) return Result::kDeviceUnavailable;
+  const bool gone =
+      mig_facts_ != nullptr && state_.live(gpu).compute_instances[instance_].present.load() == 0;
+  if (gone) return Result::kDeviceUnavailable;
   if (slot_.Charge(gpu, state_.facts(gpu).context_bytes) != 0) return Result::kOutOfMemory;
   auto* made = new ContextTag();
   made->device = device;

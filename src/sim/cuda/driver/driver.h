@@ -60,7 +60,12 @@ class Driver {
   int device_count() const { return int(gpus_.size()); }
   bool IsDevice(Device device) const { return device >= 0 && device < device_count(); }
   uint32_t GpuOf(Device device) const { return gpus_[size_t(device)]; }
-  const sim::GpuFacts& FactsOf(Device device) { return state_.facts(GpuOf(device)); }
+  // The facts of the GPU, or those of the process's part of it (MIG).
+  const sim::GpuFacts& FactsOf(Device device) {
+    return mig_facts_ != nullptr ? *mig_facts_ : state_.facts(GpuOf(device));
+  }
+  // Used memory of the GPU, or of the process's GPU instance.
+  uint64_t UsedBytes(uint32_t gpu);
 
   std::mutex& mutex() { return mutex_; }
 
@@ -150,6 +155,7 @@ class Driver {
   static inline thread_local bool narrow_addresses = false;
   Driver() = default;
   Result FindGpus();
+  void UseInstance();
   Result Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer);
   void Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu);
   // Allocate and free whole blocks of the GPU for a pool, or for a context if `pool` is null.
@@ -170,6 +176,9 @@ class Driver {
   sim::State state_;
   sim::ProcessSlot slot_;
   std::vector<uint32_t> gpus_;
+  // With MIG the process has one device: a compute instance.
+  uint32_t instance_ = sim::kMaxInstances;
+  std::unique_ptr<sim::GpuFacts> mig_facts_;
   std::vector<Primary> primaries_;
   std::vector<MemPoolTag> default_pools_;
   std::vector<MemPoolTag*> pools_;

@@ -214,7 +214,7 @@ Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, Me
   allocation.context = context;
   allocation.pool = pool;
   const uint32_t gpu = GpuOf(allocation);
-  if (bytes > state_.facts(gpu).memory_bytes) return Result::kOutOfMemory;
+  if (bytes > FactsOf(context->device).memory_bytes) return Result::kOutOfMemory;
   Result result;
   if (bytes <= kSmallBytes) {
     result = AllocatePart(bytes, gpu, &allocation);

@@ -27,9 +27,9 @@ constexpr int kPointerContext = 1, kPointerMemoryType = 2, kPointerDevice = 3, k
 Result MemInfo(uint64_t* free, uint64_t* total) {
   CUDA_ENTER(ContextCall, call);
   const uint32_t gpu = call->GpuOf(call.context()->device);
-  const sim::GpuFacts& facts = call->state().facts(gpu);
+  const sim::GpuFacts& facts = call->FactsOf(call.context()->device);
   *total = facts.memory_bytes - facts.reserved_bytes;
-  const uint64_t used = call->state().UsedBytes(gpu);
+  const uint64_t used = call->UsedBytes(gpu);
   *free = *total > used ? *total - used : 0;
   return Result::kSuccess;
 }
