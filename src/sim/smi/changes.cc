@@ -158,11 +158,27 @@ Return ResetApplicationClocks(const Change&, const Gpu& gpu, std::string* done) 
   return Reset(gpu, "nvmlDeviceResetApplicationsClocks", "Applications clocks", done);
 }
 
+using MigModeFn = Return (*)(nvml::Device, unsigned, Return*);
+
+// A mode that the GPU cannot enter now stays pending.
+Return SetMigMode(const Change& change, const Gpu& gpu, std::string* done) {
+  Return activation = Return::kUnknown;
+  const Return result = gpu.client().Call<MigModeFn>("nvmlDeviceSetMigMode", gpu.handle(),
+                                                     change.values[0], &activation);
+  *done = fmt::format("{} MIG Mode for GPU {}\n", Switched(change), gpu.BusId());
+  if (activation == Return::kSuccess) return result;
+  const std::string why = gpu.client().ErrorText(activation);
+  *done = fmt::format("Warning: MIG mode is in pending {} state for GPU {}:{}\n",
+                      change.values[0] != 0 ? "enable" : "disable", gpu.BusId(), why);
+  return result;
+}
+
 constexpr ChangeKind kKinds[] = {
     {"-c", "--compute-mode", "compute mode", ParseComputeMode, SetComputeMode},
     {"-pm", "--persistence-mode", "persistence mode", ParseSwitch, SetPersistence},
     {"-e", "--ecc-config", "ECC mode", ParseSwitch, SetEcc},
     {"-p", "--reset-ecc-errors", "ECC errors to zero", ParseEccCounter, ResetEccErrors},
+    {"-mig", "--multi-instance-gpu", "MIG Mode", ParseSwitch, SetMigMode},
     {"-pl", "--power-limit", "power management limit", ParsePower, SetPowerLimit},
     {"-lgc", "--lock-gpu-clocks", "GPU clocks", ParseRange, LockGpuClocks},
     {"-rgc", "--reset-gpu-clocks", "GPU clocks", nullptr, UnlockGpuClocks},

@@ -211,6 +211,7 @@ std::string Help() {
     -c,   --compute-mode=MODE       0/DEFAULT, 2/PROHIBITED, 3/EXCLUSIVE_PROCESS
     -e,   --ecc-config=MODE         0/DISABLED, 1/ENABLED, from the next boot on
     -p,   --reset-ecc-errors=TYPE   0/VOLATILE, 1/AGGREGATE
+    -mig, --multi-instance-gpu=MODE 0/DISABLED, 1/ENABLED
     -pl,  --power-limit=WATTS       Power limit.
     -lgc, --lock-gpu-clocks=MIN,MAX Clocks of the chip, in MHz; -rgc, --reset-gpu-clocks.
     -lmc, --lock-memory-clocks=MIN,MAX
@@ -228,6 +229,13 @@ std::string Help() {
                                     memory, errors, PCIe traffic.
     pmon   [-s um] [-d SEC] [-c COUNT] [-o DT] [-f FILE]
                                     A line for each process: use, memory.
+    mig    -lgip, -lgipp, -lgi, -lci
+                                    List profiles, placements, GPU instances, compute instances.
+           -cgi PROFILES [-C], -cci [PROFILES] [-gi IDS]
+                                    Create instances; a profile is an id or a name, with -cgi also
+                                    PROFILE:START. -C adds compute instances.
+           -dgi [-gi IDS], -dci [-gi IDS] [-ci IDS]
+                                    Destroy instances.
     All take -i ID.
 )";
 }

@@ -28,6 +28,16 @@ enum class View {
   kHelpQuery,
   kVersion,
   kChange,
+  kMig,
+};
+
+// The command of the subcommand mig.
+struct MigOptions {
+  std::string command;        // "-lgip", "-cgi", …
+  std::string profiles;       // of -cgi and -cci: ids or names, comma separated
+  std::string gpu_instances;  // of -gi: ids, comma separated; "" for all
+  std::string compute_instances;
+  bool create_compute = false;  // -C: a compute instance in each new GPU instance
 };
 
 struct Options {
@@ -43,6 +53,7 @@ struct Options {
   unsigned rounds = 1;   // 0: until the program is interrupted
   std::string output;    // value of -f: file instead of standard output
   std::string kinds;     // letters of topo -p2p, or of -s in dmon and pmon
+  MigOptions mig;        // for kMig
   std::string stamps;    // letters of -o in dmon and pmon: D date, T time
 };
 

@@ -12,6 +12,7 @@
 #include "src/sim/smi/client.h"
 #include "src/sim/smi/gpu.h"
 #include "src/sim/smi/gpu_log.h"
+#include "src/sim/smi/mig.h"
 #include "src/sim/smi/options.h"
 #include "src/sim/smi/query.h"
 #include "src/sim/smi/views.h"
@@ -225,6 +226,8 @@ int Session::Render(std::string* out) {
     case View::kLogXml:
       *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_);
       break;
+    case View::kMig:
+      return ExitCodeOf(RunMig(options_->mig, gpus_, out));
     case View::kChange:
       return ExitCodeOf(ApplyChange(options_->change, gpus_, out));
     default:

@@ -328,5 +328,36 @@ TEST(SmiLogTest, TextAlignsAndXmlEscapes) {
   EXPECT_EQ(xml, "\t<name>a&lt;b</name>\n");
 }
 
+TEST_F(SmiTest, MigInstancesAreCreatedListedAndDestroyed) {
+  EXPECT_THAT(RunSmi("mig -lgip").text, HasSubstr("No MIG-enabled devices found."));
+  EXPECT_EQ(RunSmi("-i 1 -mig 1").code, 0);
+  const Output profiles = RunSmi("mig -lgip");
+  EXPECT_THAT(profiles.text,
+              HasSubstr("|   1  MIG 1g.10gb+me    20     1/1        9.50       No     "
+                        "14     1     0   |\n"));
+  EXPECT_THAT(RunSmi("mig -lgipp").text, HasSubstr("GPU  1 Profile ID  9 Placements: {0,4}:4\n"));
+  const Output created = RunSmi("mig -cgi 19,3g.40gb:0 -C");
+  EXPECT_EQ(created.code, 0);
+  EXPECT_THAT(created.text, HasSubstr("Successfully created GPU instance ID 13 on GPU  1 using "
+                                      "profile MIG 1g.10gb (ID 19)\n"));
+  EXPECT_THAT(RunSmi("-L").text, HasSubstr("\n  MIG 3g.40gb     Device  0: (UUID: MIG-"));
+  EXPECT_THAT(RunSmi("mig -lgi").text,
+              HasSubstr("|   1  MIG 3g.40gb          9        1          0:4     |\n"));
+  EXPECT_THAT(
+      RunSmi("mig -lci").text,
+      HasSubstr("|   1     13       MIG 1g.10gb          0         0          0:1     |\n"));
+  const Output full = RunSmi("mig -cgi 7g.80gb");
+  EXPECT_EQ(full.code, 255);
+  EXPECT_THAT(full.text, HasSubstr("Failed to create GPU instances: Insufficient Resources\n"));
+  EXPECT_THAT(RunSmi("mig -dgi -gi 13").text, HasSubstr("In use by another client"));
+  EXPECT_EQ(RunSmi("mig -dci").code, 0);
+  EXPECT_EQ(RunSmi("mig -cci 1c.3g.40gb,0 -gi 1").code, 0);
+  EXPECT_THAT(RunSmi("-L").text, HasSubstr("\n  MIG 1c.3g.40gb  Device  1: (UUID: MIG-"));
+  EXPECT_EQ(RunSmi("mig -dci -gi 1").code, 0);
+  EXPECT_EQ(RunSmi("mig -dgi").code, 0);
+  EXPECT_EQ(RunSmi("-i 1 -mig 0").code, 0);
+  EXPECT_EQ(RunSmi("mig -lgi").code, 6);
+}
+
 }  // namespace
 }  // namespace tessera::smi

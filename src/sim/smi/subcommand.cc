@@ -64,12 +64,33 @@ bool SetDelay(const std::string& value, Options* options) {
   return options->loop_ms = seconds * 1000, true;
 }
 
+template <char const* command>
+bool SetMig(const std::string& value, Options* options) {
+  options->view = View::kMig;
+  options->mig.command = command;
+  return options->mig.profiles = value, true;
+}
+constexpr char kListProfiles[] = "-lgip", kListPlacements[] = "-lgipp", kListInstances[] = "-lgi",
+               kListCompute[] = "-lci", kCreate[] = "-cgi", kCreateCompute[] = "-cci",
+               kDestroy[] = "-dgi", kDestroyCompute[] = "-dci";
+
+bool SetGpuInstances(const std::string& value, Options* options) {
+  return options->mig.gpu_instances = value, !value.empty();
+}
+bool SetComputeInstances(const std::string& value, Options* options) {
+  return options->mig.compute_instances = value, !value.empty();
+}
+bool SetWithCompute(const std::string&, Options* options) {
+  return options->mig.create_compute = true;
+}
+
 struct Argument {
   std::string_view subcommand;
   std::string_view brief;
   std::string_view full;
   bool has_value;
   Apply apply;
+  bool may_have_value = false;
 };
 
 constexpr Argument kArguments[] = {
@@ -92,6 +113,18 @@ constexpr Argument kArguments[] = {
     {"pmon", "-c", "--count", true, SetRounds},
     {"pmon", "-o", "--options", true, SetStamps},
     {"pmon", "-f", "--filename", true, SetOutput},
+    {"mig", "-i", "--id", true, SetIds},
+    {"mig", "-lgip", "--list-gpu-instance-profiles", false, SetMig<kListProfiles>},
+    {"mig", "-lgipp", "--list-gpu-instance-possible-placements", false, SetMig<kListPlacements>},
+    {"mig", "-lgi", "--list-gpu-instances", false, SetMig<kListInstances>},
+    {"mig", "-lci", "--list-compute-instances", false, SetMig<kListCompute>},
+    {"mig", "-cgi", "--create-gpu-instance", true, SetMig<kCreate>},
+    {"mig", "-cci", "--create-compute-instance", false, SetMig<kCreateCompute>, true},
+    {"mig", "-dgi", "--destroy-gpu-instance", false, SetMig<kDestroy>},
+    {"mig", "-dci", "--destroy-compute-instance", false, SetMig<kDestroyCompute>},
+    {"mig", "-gi", "--gpu-instance-id", true, SetGpuInstances},
+    {"mig", "-ci", "--compute-instance-id", true, SetComputeInstances},
+    {"mig", "-C", "--default-compute-instance", false, SetWithCompute},
 };
 
 const Argument* FindArgument(std::string_view subcommand, std::string_view text) {
@@ -132,6 +165,8 @@ bool ParseSubcommand(const std::vector<std::string>& arguments, Options* options
       return NotRecognized(argument, error);
     }
     std::string value;
+    const bool next_is_value = i + 1 < arguments.size() && arguments[i + 1][0] != '-';
+    if (known->may_have_value && next_is_value) value = arguments[++i];
     if (known->has_value && !TakeValue(arguments, &i, &value, error)) return false;
     if (!known->apply(value, options)) {
       *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known->brief);

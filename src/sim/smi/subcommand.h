@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subcommands: topo, nvlink, dmon, pmon. Each has its own options; "-c" is a count in dmon and
+// Subcommands: topo, nvlink, dmon, pmon, mig. Each has its own options; "-c" is a count in dmon and
 // capabilities in nvlink. Not for options without a subcommand (options.h).
 #pragma once
 

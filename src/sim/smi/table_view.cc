@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "src/sim/smi/mig.h"
 #include "src/sim/smi/views.h"
 
 namespace tessera::smi {
@@ -79,6 +80,7 @@ std::string ListView(const std::vector<Gpu>& gpus) {
   std::string out;
   for (const Gpu& gpu : gpus) {
     out += fmt::format("GPU {}: {} (UUID: {})\n", gpu.index(), gpu.Name(), gpu.Uuid());
+    out += MigDeviceLines(gpu);
   }
   return out;
 }
