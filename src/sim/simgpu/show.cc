@@ -75,6 +75,51 @@ Json GpuJson(State* state, uint32_t index) {
   return json;
 }
 
+// The compute instances of a GPU in the order of MIG devices.
+std::vector<uint32_t> InstancesOf(const State& state, uint32_t gpu) {
+  std::vector<uint32_t> instances;
+  for (uint32_t rank = 0; rank < kMaxInstances; ++rank) {
+    const uint32_t instance = state.InstanceByRank(gpu, rank);
+    if (instance != kMaxInstances) instances.push_back(instance);
+  }
+  return instances;
+}
+
+uint64_t UsedByInstance(State* state, uint32_t gpu, uint32_t instance) {
+  return state->UsedBytesOf(gpu, state->live(gpu).compute_instances[instance].gpu_instance);
+}
+
+Json MigJson(State* state, uint32_t gpu) {
+  Json devices = Json::MakeArray();
+  for (const uint32_t instance : InstancesOf(*state, gpu)) {
+    const ComputeInstance& compute = state->live(gpu).compute_instances[instance];
+    Json device = Json::MakeObject();
+    device.Set("uuid", Json::String(state->InstanceUuid(gpu, instance)));
+    device.Set("profile", Json::String(state->InstanceProfile(gpu, instance)));
+    device.Set("gpu_instance", Json::Int(state->live(gpu).gpu_instances[compute.gpu_instance].id));
+    device.Set("compute_instance", Json::Int(compute.id));
+    device.Set("memory_bytes",
+               Json::Int(int64_t(state->ProfileOf(gpu, compute.gpu_instance).memory_bytes)));
+    device.Set("used_bytes", Json::Int(int64_t(UsedByInstance(state, gpu, instance))));
+    devices.Append(std::move(device));
+  }
+  return devices;
+}
+
+std::string MigText(State* state, uint32_t gpu) {
+  if (!state->MigOn(gpu)) return "";
+  std::string text = "  MIG mode is on\n";
+  for (const uint32_t instance : InstancesOf(*state, gpu)) {
+    const ComputeInstance& compute = state->live(gpu).compute_instances[instance];
+    text += fmt::format("  MIG {} ({}): instance {}/{}, {} of {} MiB used\n",
+                        state->InstanceProfile(gpu, instance), state->InstanceUuid(gpu, instance),
+                        state->live(gpu).gpu_instances[compute.gpu_instance].id.load(),
+                        compute.id.load(), UsedByInstance(state, gpu, instance) >> 20,
+                        state->ProfileOf(gpu, compute.gpu_instance).memory_bytes >> 20);
+  }
+  return text;
+}
+
 Json FaultsJson(const StateFile& file) {
   Json faults = Json::MakeArray();
   for (const Fault& fault : file.faults) {
@@ -150,6 +195,7 @@ std::string ShowText(State* state) {
                         gpu.minor, gpu.numa_node, LinksOf(gpu), HealthOf(state, i));
     text += fmt::format("  memory {} of {} MiB used, {} % busy\n", state->UsedBytes(i) >> 20,
                         gpu.memory_bytes >> 20, state->Utilization(i).gpu);
+    text += MigText(state, i);
     for (const ProcessView& view : ProcessesOf(state, i)) {
       text += fmt::format("  pid {} {}: {} MiB, {} contexts\n", view.pid, view.name,
                           view.bytes >> 20, view.contexts);
@@ -166,7 +212,12 @@ std::string ShowJson(State* state) {
   json.Set("driver_version", Json::String(file.driver_version));
   json.Set("cuda_version", Json::Int(file.cuda_version));
   Json gpus = Json::MakeArray();
-  for (uint32_t i = 0; i < file.gpu_count; ++i) gpus.Append(GpuJson(state, i));
+  for (uint32_t i = 0; i < file.gpu_count; ++i) {
+    Json gpu = GpuJson(state, i);
+    gpu.Set("mig", Json::Bool(state->MigOn(i)));
+    gpu.Set("mig_devices", MigJson(state, i));
+    gpus.Append(std::move(gpu));
+  }
   json.Set("gpus", std::move(gpus));
   json.Set("faults", FaultsJson(file));
   return json.Pretty() + "\n";
