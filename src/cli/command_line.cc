@@ -7,6 +7,7 @@
 #include "src/base/file.h"
 #include "src/base/parse_flags.h"
 #include "src/base/strings.h"
+#include "src/base/version.h"
 
 namespace tessera::cli {
 namespace {
@@ -152,7 +153,7 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, CliOption
                    ? "Shows the device memory of the cluster's nodes, and the pods that hold it."
                    : "Shows the GPUs of a Kubernetes cluster, their holders, and why pods wait.",
                shown};
-  app.set_version_flag("--version", TESSERA_VERSION);
+  app.set_version_flag("--version", std::string(kTesseraVersion));
   app.footer(kFooter);
   if (inspect) {
     line->verb = CliVerb::kInspectGpushare;

@@ -12,6 +12,7 @@
 #include "src/base/parse_flags.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
+#include "src/base/version.h"
 #include "src/sim/simgpu/driver_root.h"
 #include "src/sim/simgpu/inject.h"
 #include "src/sim/simgpu/known_names.h"
@@ -375,7 +376,7 @@ int RunSimgpu(int argc, char** argv) {
   CLI::App app("Creates and shows simulated GPU nodes, and injects failures", "simgpu");
   Flags flags;
   Action action;
-  app.set_version_flag("--version", std::string(TESSERA_VERSION));
+  app.set_version_flag("--version", std::string(kTesseraVersion));
   app.require_subcommand(1);
   app.fallthrough();
   app.add_option("--root", flags.root, "Driver root of the node")
