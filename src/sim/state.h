@@ -15,9 +15,9 @@
 //   - A forked child holds no lock: ProcessSlot::mine() is false there.
 //   - HolderOf uses F_OFD_GETLK, which also reports record locks of the calling process.
 //
-// Used memory of a GPU, and of a GPU instance (MIG), is the sum over the slots whose lock is held; the file has no total that
-// could disagree. Check and charge happen under a record lock for each GPU, so that a crash at any
-// instruction releases the lock and leaves totals right.
+// Used memory of a GPU, and of a GPU instance (MIG), is the sum over the slots whose lock is held;
+// the file has no total that could disagree. Check and charge happen under a record lock for each
+// GPU, so that a crash at any instruction releases the lock and leaves totals right.
 //
 // Threads: any. Ownership: the object owns the mapping.
 #pragma once
