@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs and MIG devices that a CUDA program sees: GPUs whose device node it may open, filtered by
-// CUDA_VISIBLE_DEVICES with the driver's rules.
+// The GPUs and MIG devices that a CUDA program sees: GPUs whose device node it may open, filtered
+// by CUDA_VISIBLE_DEVICES with the driver's rules.
 #pragma once
 
 #include <cstdint>
