@@ -84,6 +84,7 @@ PROMETHEUS=$TESSERA_CACHE/prometheus/usr/bin
 unpack_prometheus() {
   [ ! -x "$PROMETHEUS/prometheus" ] || { say "nothing to do"; return 0; }
   local folder
+  mkdir -p "$TESSERA_CACHE"
   folder=$(mktemp -d "$TESSERA_CACHE/prometheus.XXXXXX")
   (cd "$folder" && { apt-get download prometheus || { apt-get update && apt-get download prometheus; }; } && dpkg -x prometheus_*.deb . && rm prometheus_*.deb) ||
     { rm -rf "$folder"; return 1; }
