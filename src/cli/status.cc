@@ -213,7 +213,7 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent) {
       return StatusLine{name, false, fmt::format("{}: {}", pod, problem), FixOfPod(pod, problem)};
     }
   }
-  // Of a node that never had a GPU the agent writes no condition.
+  // The agent writes no condition for a node that never had a GPU.
   if (gpus == nullptr || IsTrue(gpus)) return std::nullopt;
   if (agent == nullptr) {
     return StatusLine{name, false, "no agent runs on it, and it had GPUs",

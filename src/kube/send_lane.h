@@ -34,7 +34,7 @@ class SendLane {
   void OnEnded(const void* request) {
     if (probe_ == request) probe_ = nullptr;
   }
-  // Of several concurrent failures only the first counts.
+  // Only the first of several concurrent failures counts.
   template <typename Generator>
   void OnError(MonotonicTime now, Generator& random) {
     if (now < not_before_) return;

@@ -150,7 +150,8 @@ class ContainerUsage {
   void Finish(const Round& round);
   static bool IsOwn(const Watched& watched, const ProcessOwner& owner);
   // The processes of the container that NVML reports on the GPU; nothing where that is not known.
-  // Of a container that is not found, those that cannot see its limits: it may be starting.
+  // If the container is not found, because it may be starting, only the processes that cannot see
+  // its limits.
   std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
                                          const Round& round) const;
   ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);

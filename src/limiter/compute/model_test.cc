@@ -141,7 +141,7 @@ TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
 // A program that leaves the GPU idle while it launches and waits cannot use a large share. Its
 // neighbor keeps at least `least` all the same.
 TEST(ComputeModelTest, AShareThatItsProgramCannotUseStarvesNoOther) {
-  // Of 235 us, the program uses the GPU for 160 us. It idles within its wait, or after it.
+  // The program uses the GPU for 160 us of 235 us. It idles within its wait, or after it.
   const Load in_wait{.kernels = {{20 * kUs}}, .sync_every = 8, .wake = 55 * kUs};
   const Load after_wait{.kernels = {{20 * kUs}}, .burst = 159 * kUs, .think = 50 * kUs};
   const Load medium{.kernels = {{100 * kUs}}, .sync_every = 4, .wake = 70 * kUs};
