@@ -111,12 +111,11 @@ func TestLimitsHoldThroughAKilledAgentAndAnUpgrade(t *testing.T) {
 	pods := createLimitedPods(t)
 	pods.hold(t, "at first")
 
-	old := agentPID(t)
-	onNode(t, "kill", "-9", old)
-	bed.Eventually(t, time.Minute, "another agent", func() bool { now := agentPID(t); return now != "" && now != old })
+	killAgent(t)
 	pods.hold(t, "after the agent was killed")
 	pods.followLimits(t, "after the agent was killed")
 
+	old := agentPID(t)
 	upgrade := func(flags ...string) {
 		helm(t, append(append([]string{"upgrade", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...), flags...)...)
 	}
