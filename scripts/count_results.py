@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up what CTest (JUnit XML) and `go test -json` reported.
 
-  count_results.py FOLDER          the reasons of what was skipped, what failed, and the closing line
+  count_results.py FOLDER          the reasons of what was skipped, what failed with the last lines of
+                                   its output, and the closing line
   count_results.py --failures FILE the output of the tests that failed in one go test file
 """
 
@@ -10,6 +11,9 @@ import json
 import pathlib
 import sys
 import xml.etree.ElementTree as xml
+
+# How many last lines of a failed test's output stand in the summary.
+LINES_OF_A_FAILURE = 12
 
 
 def from_junit(path):
@@ -77,9 +81,11 @@ def main():
     for name, kind, text in results:
         if kind == "skipped":
             print(f"skipped  {name}: {text}")
-    for name, kind, _ in results:
+    for name, kind, text in results:
         if kind == "failed":
             print(f"FAILED   {name}")
+            for line in text.splitlines()[-LINES_OF_A_FAILURE:]:
+                print(f"    {line[:300]}")
     count = {kind: sum(k == kind for _, k, _ in results) for kind in ("passed", "failed", "skipped")}
     print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
     return 0 if count["failed"] == 0 and count["passed"] > 0 else 1
