@@ -66,32 +66,63 @@ uint32_t ToQ16(double value) { return uint32_t(std::clamp(value, 0.0, 1000.0) * 
 
 }  // namespace
 
+const Arbiter::Container* Arbiter::Find(Id id) const {
+  const auto at = std::ranges::lower_bound(containers_, id, {}, &Container::id);
+  return at != containers_.end() && at->id == id ? &*at : nullptr;
+}
+
 void Arbiter::Set(Id id, const ComputeShare& share) {
-  const auto [at, made] = containers_.try_emplace(id);
-  if (!made && at->second.share == share) return;
-  at->second.share = share;
-  if (!made) ++at->second.epoch;
+  Container* container = Find(id);
+  if (container != nullptr && container->share == share) return;
+  if (container != nullptr) {
+    container->share = share;
+    ++container->epoch;
+  } else {
+    const auto at = std::ranges::lower_bound(containers_, id, {}, &Container::id);
+    containers_.insert(at, Container{.id = id, .share = share});
+  }
   DecideWeights();
 }
 
 void Arbiter::Remove(Id id) {
-  containers_.erase(id);
+  std::erase_if(containers_, [id](const Container& one) { return one.id == id; });
   DecideWeights();
 }
 
 // Containers without a request divide the rest that the requests leave.
 void Arbiter::DecideWeights() {
   double requested = 0, weights = 0;
-  for (const auto& [id, container] : containers_) {
+  for (const Container& container : containers_) {
     requested += container.share.request;
     if (container.share.request <= 0) weights += container.share.weight;
   }
   const double rest = std::max(0.01, 1 - requested);
-  for (auto& [id, container] : containers_) {
+  by_limit_.clear();
+  for (Container& container : containers_) {
     const ComputeShare& share = container.share;
     container.weight =
         share.request > 0 ? share.request : rest * share.weight / std::max(weights, 1e-9);
+    container.limit = share.limit > 0 ? share.limit : 1;
+    by_limit_.push_back(&container);
   }
+  std::ranges::stable_sort(by_limit_, {},
+                           [](const Container* one) { return one->limit / one->weight; });
+}
+
+Arbiter::ProcessState& Arbiter::ProcessOf(uint32_t slot, Container* container) {
+  auto& processes = container->processes;
+  const auto at = std::ranges::lower_bound(processes, slot, {}, &ProcessState::slot);
+  if (at != processes.end() && at->slot == slot) return *at;
+  return *processes.insert(at, ProcessState{.slot = slot});
+}
+
+// The weight of a sample over `dt` in an exponential mean. Most processes are read at once.
+double Arbiter::NewPart(int64_t dt) {
+  if (dt != new_part_of_) {
+    new_part_of_ = dt;
+    new_part_ = -std::expm1(-double(dt) / double(kRateMemory));
+  }
+  return new_part_;
 }
 
 void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
@@ -101,12 +132,12 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
                         &reading.last_limited, &reading.seen}) {
     *time = std::clamp<int64_t>(*time, 0, now);
   }
-  auto& process = container->processes[reading.slot];
+  ProcessState& process = ProcessOf(reading.slot, container);
   const int64_t metered = Bounded(reading.metered);
   if (process.read_at != 0 && now > process.read_at) {
     const double dt = double(now - process.read_at);
     const double used = double(std::clamp<int64_t>(metered - process.metered, 0, kMostAtOnce)) / dt;
-    process.rate += (used - process.rate) * -std::expm1(-dt / double(kRateMemory));
+    process.rate += (used - process.rate) * NewPart(now - process.read_at);
   }
   process.metered = metered;
   process.read_at = now;
@@ -126,9 +157,9 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
 }
 
 void Arbiter::Read(int64_t now, const Reading& reading) {
-  const auto at = containers_.find(reading.id);
-  if (at == containers_.end()) return;
-  Container& container = at->second;
+  Container* const found = Find(reading.id);
+  if (found == nullptr) return;
+  Container& container = *found;
   const int64_t charged = Bounded(reading.charged);
   container.used = container.known ? charged - container.charged : 0;
   container.charged = charged;
@@ -136,9 +167,9 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
   container.known = true;
   container.read_at = now;
   container.in_flight = container.metered = container.longest = 0;
-  for (auto& [slot, process] : container.processes) process.read = false;
+  for (ProcessState& process : container.processes) process.read = false;
   for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
-  std::erase_if(container.processes, [](const auto& one) { return !one.second.read; });
+  std::erase_if(container.processes, [](const ProcessState& one) { return !one.read; });
   container.idle = container.in_flight == 0 && now - container.last_launch > kIdle &&
                    now - container.last_wait > kIdle;
 }
@@ -147,28 +178,37 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
 // processes with long kernels, which get a turn whenever they have work, fill the GPU with this
 // process.
 double Arbiter::PartOf(const ProcessState& process) const {
-  if (active_.size() < 2) return 1;
-  double slope = 1 + long_active_, given = 0;
-  if (process.active && process.long_work) slope -= process.LongPart();
-  slope += double(short_active_.size()) - (process.active && !process.long_work ? 1 : 0);
-  // Processes with a rate below x get their rate; the others get x.
-  for (const ProcessState* other : short_active_) {
-    if (other == &process) continue;
-    if (other->rate * slope >= 1 - given) break;
-    given += other->rate;
-    slope -= 1;
+  if (active_ < 2) return 1;
+  const bool is_short = process.active && !process.long_work;
+  const double own = is_short ? process.rate : 0;
+  const size_t rank = is_short ? process.rank : short_active_.size();
+  double others = 1 + long_active_;
+  if (process.active && process.long_work) others -= process.LongPart();
+  // The short processes but this one below `index` get their rate. This is their sum, and the rest
+  // for each process that gets x.
+  const auto given = [&](size_t index) { return rates_below_[index] - (rank < index ? own : 0); };
+  const auto slope = [&](size_t index) {
+    return others + double(short_active_.size() - index) - (is_short && rank >= index ? 1 : 0);
+  };
+  size_t low = 0, high = short_active_.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    const bool reached = short_active_[middle]->rate * slope(middle) >= 1 - given(middle);
+    (reached ? high : low) = reached ? middle : middle + 1;
   }
-  return std::min(1.0, (1 - given) / slope);
+  return std::min(1.0, (1 - given(low)) / slope(low));
 }
 
-void Arbiter::DecideParts(int64_t now) {
-  active_.clear();
+// Collects the active processes. The rates of those with short kernels are sorted and summed up,
+// so that PartOf need not walk them.
+void Arbiter::CollectActive() {
+  active_ = 0;
   short_active_.clear();
   long_active_ = 0;
-  for (auto& [id, container] : containers_) {
-    for (auto& [slot, process] : container.processes) {
+  for (Container& container : containers_) {
+    for (ProcessState& process : container.processes) {
       if (!process.active) continue;
-      active_.push_back(&process);
+      ++active_;
       if (process.long_work) {
         long_active_ += process.LongPart();
       } else {
@@ -177,8 +217,17 @@ void Arbiter::DecideParts(int64_t now) {
     }
   }
   std::ranges::sort(short_active_, {}, &ProcessState::rate);
-  for (auto& [id, container] : containers_) {
-    for (auto& [slot, process] : container.processes) {
+  rates_below_.assign(1, 0);
+  for (size_t rank = 0; rank < short_active_.size(); ++rank) {
+    short_active_[rank]->rank = rank;
+    rates_below_.push_back(rates_below_.back() + short_active_[rank]->rate);
+  }
+}
+
+void Arbiter::DecideParts(int64_t now) {
+  CollectActive();
+  for (Container& container : containers_) {
+    for (ProcessState& process : container.processes) {
       if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));
       process.at = now;
       process.part = PartOf(process);
@@ -188,12 +237,12 @@ void Arbiter::DecideParts(int64_t now) {
 
 void Arbiter::DecideStops(int64_t now) {
   bool high = false;
-  for (const auto& [id, container] : containers_) {
+  for (const Container& container : containers_) {
     high |= container.share.priority == PriorityClass::kHigh &&
             (container.in_flight > 0 || now - container.last_wait < kHighHold ||
              now - container.last_launch < kHighHold);
   }
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     const bool low = container.share.priority == PriorityClass::kLow;
     const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
     // At a stop, threads give up the GPU time that they have taken in advance.
@@ -213,7 +262,7 @@ double Arbiter::Elapsed(int64_t now) const {
 // The GPU time since the last tick that containers with a backlog may use.
 double Arbiter::Budget(int64_t now) const {
   double budget = Elapsed(now);
-  for (const auto& [id, container] : containers_) {
+  for (const Container& container : containers_) {
     if (container.light) budget -= double(container.used);
   }
   return std::max(budget, 0.0);
@@ -221,14 +270,14 @@ double Arbiter::Budget(int64_t now) const {
 
 void Arbiter::DecidePools(int64_t now) {
   double weights = 0;
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     container.idle |= !container.known;
     if (!container.idle && (container.flags & kComputeStop) == 0) weights += container.weight;
   }
   weights = std::max(weights, 1e-6);
   int active = 0;
   int64_t in_flight = 0;
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
     const bool backlog = now - container.last_denied < kBacklog;
     container.light = container.idle || (head >= cap * 3 / 4 && !backlog);
@@ -239,7 +288,7 @@ void Arbiter::DecidePools(int64_t now) {
   }
   const double budget = Budget(now);
   double heavy = 0, most = 1e18, needed = 1e18;
-  for (const auto& [id, container] : containers_) {
+  for (const Container& container : containers_) {
     if (container.light || container.stopped) continue;
     heavy += container.weight;
     const auto head = double(container.pool - container.charged),
@@ -250,7 +299,7 @@ void Arbiter::DecidePools(int64_t now) {
   double each = heavy > 0 ? std::min(budget / heavy, most) : 0;
   const bool drains = in_flight < (active <= 1 ? kLead : kDrained);
   if (drains && turn_ == kNoTurn && needed < 1e18) each = std::max(each, needed);
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     if (container.light) {
       const int64_t full = container.charged + CapOf(container, weights);
       container.pool =
@@ -282,24 +331,19 @@ void Arbiter::MeasureTurnUse(int64_t now, double elapsed, Container* container) 
 // launches would never end.
 void Arbiter::DecideOwed(int64_t now) {
   const double elapsed = Elapsed(now);
-  std::vector<Container*> present;
   double weights = 0, rest = 1;
   int64_t in_flight = 0;  // of containers without a turn
-  for (auto& [id, container] : containers_) {
-    if (id != turn_) in_flight += container.in_flight;
+  for (Container& container : containers_) {
+    if (container.id != turn_) in_flight += container.in_flight;
     const int64_t last = std::max(container.last_launch, container.last_wait);
-    if (!container.known || container.stopped || now - last > kAbsent) continue;
-    present.push_back(&container);
-    weights += container.weight;
+    container.present = container.known && !container.stopped && now - last <= kAbsent;
+    if (container.present) weights += container.weight;
   }
-  const auto limit = [](const Container* container) {
-    return container->share.limit > 0 ? container->share.limit : 1;
-  };
   // Containers that reach their limits first come first; the others divide the rest.
-  std::ranges::sort(present, {}, [&](const Container* one) { return limit(one) / one->weight; });
-  for (Container* container : present) {
+  for (Container* container : by_limit_) {
+    if (!container->present) continue;
     const double part =
-        std::min(limit(container), rest * container->weight / std::max(weights, 1e-9));
+        std::min(container->limit, rest * container->weight / std::max(weights, 1e-9));
     rest -= part;
     weights -= container->weight;
     const auto used = double(container->used);
@@ -322,21 +366,19 @@ void Arbiter::DecideOwed(int64_t now) {
 void Arbiter::DecideTurn(int64_t now) {
   Container* holder = nullptr;
   Container* next = nullptr;
-  Id next_id = kNoTurn;
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     container.held = container.has_turn = false;
     const bool works = container.in_flight > 0 || now - container.last_launch < kBetween ||
                        now - container.last_wait < kTick;
     if (!works || container.stopped || container.owed <= 0) continue;
-    if (id == turn_) holder = &container;
+    if (container.id == turn_) holder = &container;
     if (container.owed > kTurn && (next == nullptr || container.owed > next->owed)) {
       next = &container;
-      next_id = id;
     }
   }
   if (next != nullptr && (holder == nullptr || next->owed > holder->owed + kTurnLead)) {
     holder = next;
-    turn_ = next_id;
+    turn_ = next->id;
   }
   if (holder == nullptr) {
     turn_ = kNoTurn;
@@ -344,7 +386,7 @@ void Arbiter::DecideTurn(int64_t now) {
   }
   holder->has_turn = true;
   holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     container.held = &container != holder && !container.idle && !container.stopped;
     if (container.held) container.held_until = now + kBacklog;
   }
@@ -354,12 +396,12 @@ void Arbiter::Write(int64_t now) {
   outcome_.grants.clear();
   outcome_.parts.clear();
   int64_t active = 0;
-  for (const auto& [id, container] : containers_) active += !container.idle;
+  for (const Container& container : containers_) active += !container.idle;
   const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
-  for (auto& [id, container] : containers_) {
+  for (Container& container : containers_) {
     const ComputeShare& share = container.share;
     outcome_.grants.push_back(
-        {.id = id,
+        {.id = container.id,
          .epoch = container.epoch,
          .flags = container.flags,
          .bias = ToQ16(container.bias),
@@ -368,10 +410,10 @@ void Arbiter::Write(int64_t now) {
          .window_us = uint32_t(window / kMicrosecond),
          .pool = container.held ? std::min(container.pool, container.charged) : container.pool,
          .lease_end = now + kLease});
-    for (const auto& [slot, process] : container.processes) {
-      const bool others = active_.size() > (process.active ? 1u : 0u);
-      outcome_.parts.push_back({.id = id,
-                                .slot = slot,
+    for (const ProcessState& process : container.processes) {
+      const bool others = active_ > (process.active ? 1u : 0u);
+      outcome_.parts.push_back({.id = container.id,
+                                .slot = process.slot,
                                 .part = ToQ16(process.part),
                                 .contended = others,
                                 .integral = process.integral,
@@ -383,7 +425,7 @@ void Arbiter::Write(int64_t now) {
 int64_t Arbiter::NextTick(int64_t now) const {
   bool high = false, low = false;
   int active = 0;
-  for (const auto& [id, container] : containers_) {
+  for (const Container& container : containers_) {
     high |= container.share.priority == PriorityClass::kHigh;
     low |= container.share.priority == PriorityClass::kLow && container.in_flight > 0;
     active += container.known && now - container.last_launch < kRecent;
@@ -392,8 +434,8 @@ int64_t Arbiter::NextTick(int64_t now) const {
   return active > 1 ? kTick : active == 1 ? kAloneTick : kIdleTick;
 }
 
-const Arbiter::Outcome& Arbiter::Tick(int64_t now, const std::vector<Reading>& readings) {
-  for (auto& [id, container] : containers_) container.used = 0;
+const Arbiter::Outcome& Arbiter::Tick(int64_t now, std::span<const Reading> readings) {
+  for (Container& container : containers_) container.used = 0;
   for (const Reading& reading : readings) Read(now, reading);
   DecideParts(now);
   DecideStops(now);
@@ -402,16 +444,18 @@ const Arbiter::Outcome& Arbiter::Tick(int64_t now, const std::vector<Reading>& r
   DecideTurn(now);
   Write(now);
   last_tick_ = now;
-  outcome_.next = now + NextTick(now);
+  // On one grid, so that one wake-up serves the arbiters of all GPUs.
+  const int64_t interval = NextTick(now);
+  outcome_.next = (now + interval) / interval * interval;
   return outcome_;
 }
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
 // the bias moves a part of the difference.
 void Arbiter::Utilization(int64_t now, Id id, double used) {
-  const auto at = containers_.find(id);
-  if (at == containers_.end()) return;
-  Container& container = at->second;
+  Container* const found = Find(id);
+  if (found == nullptr) return;
+  Container& container = *found;
   Trim& trim = container.trim;
   const double metered =
       double(container.metered - trim.metered) / double(std::max<int64_t>(now - trim.at, 1));
@@ -451,9 +495,9 @@ Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line) {
 }
 
 bool Arbiter::IsDue(int64_t now, Id id) const {
-  const auto at = containers_.find(id);
-  if (at == containers_.end()) return false;
-  const Container& container = at->second;
+  const Container* const found = Find(id);
+  if (found == nullptr) return false;
+  const Container& container = *found;
   const int64_t last = std::max(container.last_launch, container.last_wait);
   return !container.known || container.in_flight > 0 || now - last < kAsleep ||
          container.share.priority == PriorityClass::kHigh || now - container.read_at >= kIdleTick;

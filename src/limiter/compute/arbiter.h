@@ -2,7 +2,7 @@
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at `Outcome::next` of the last Tick, 0.5 to 16 ms later, with a Reading of every
+//   Tick          at `Outcome::next` of the last Tick, up to 16 ms later, with a Reading of every
 //                 container that is due: ComputeUsage of this GPU up to `charge.slots` lines, read
 //                 with one pread (and a second pread if `slots` has grown)
 //   afterwards    the caller writes every Grant to the ComputeLimit of its container, and every
@@ -14,13 +14,14 @@
 // others. A program that waits for its own launches cannot use its share beside programs that keep
 // the GPU busy; it gets turns, in which the other containers launch nothing (DecideTurn).
 // Not for: hard limits without an agent, which the limiter enforces by `cap` and `floor`.
-// Threads: one. Cost of a tick: linear in the containers, and quadratic in the processes that were
-// active within the last 50 ms; tests/bench/arbiter_bench.cc measures it.
+// Threads: one. Cost of a tick: linear in the containers; n log n in the n processes that were
+// active within the last 50 ms. Ticks allocate nothing once all containers are known;
+// tests/bench/arbiter_bench.cc measures them.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
+#include <span>
 #include <vector>
 
 #include "src/limiter/compute/tuning.h"
@@ -66,9 +67,9 @@ class Arbiter {
     int64_t integral = 0, at = 0;
   };
   struct Outcome {
-    std::vector<Grant> grants;  // of all containers
-    std::vector<Part> parts;    // of all processes in the readings
-    int64_t next = 0;           // when to call Tick again
+    std::vector<Grant> grants;  // of all containers, in the order of their Ids
+    std::vector<Part> parts;    // of all processes in the readings, in the same order
+    int64_t next = 0;           // when to call Tick again; on a grid that all Arbiters share
   };
 
   // An unchanged share has no effect.
@@ -77,7 +78,7 @@ class Arbiter {
   // True: a tick at this time needs a reading of the container. Idle containers are read rarely.
   bool IsDue(int64_t now, Id id) const;
   // `readings` may lack containers that are not due or that could not be read.
-  const Outcome& Tick(int64_t now, const std::vector<Reading>& readings);
+  const Outcome& Tick(int64_t now, std::span<const Reading> readings);
   // `used`: mean part of the GPU that the container's processes used in the second before `now`.
   void Utilization(int64_t now, Id id, double used);
 
@@ -85,6 +86,8 @@ class Arbiter {
   static constexpr Id kNoTurn = ~Id{0};
 
   struct ProcessState {
+    uint32_t slot = 0;
+    size_t rank = 0;  // in short_active_
     int64_t metered = 0, integral = 0, at = 0, read_at = 0, busy_at = 0;
     double rate = 0;  // exponential mean of GPU time per time
     double part = 1;
@@ -99,15 +102,16 @@ class Arbiter {
     int samples = 0;
   };
   struct Container {
+    Id id = 0;
     ComputeShare share;
-    std::map<uint32_t, ProcessState> processes;
+    std::vector<ProcessState> processes;  // sorted by slot
     uint32_t epoch = 1, flags = 0;
-    double bias = 1, weight = 0;
+    double bias = 1, weight = 0, limit = 1;
     int64_t read_at = 0;
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0,
             metered = 0;
-    bool known = false, idle = true, light = true, stopped = false;
+    bool known = false, present = false, idle = true, light = true, stopped = false;
     // During the turn of another container this one is held. Its waits then, and shortly after, do
     // not show a backlog of its own; `last_denied` is the last wait that does.
     bool held = false, has_turn = false;
@@ -118,10 +122,17 @@ class Arbiter {
     Trim trim;
   };
 
+  const Container* Find(Id id) const;
+  Container* Find(Id id) {
+    return const_cast<Container*>(static_cast<const Arbiter*>(this)->Find(id));
+  }
+  static ProcessState& ProcessOf(uint32_t slot, Container* container);
+  double NewPart(int64_t dt);
   void Read(int64_t now, const Reading& reading);
   void ReadProcess(int64_t now, const ProcessReading& reading, Container* container);
   void DecideWeights();
   double PartOf(const ProcessState& process) const;
+  void CollectActive();
   void DecideParts(int64_t now);
   void DecideStops(int64_t now);
   void DecidePools(int64_t now);
@@ -135,9 +146,14 @@ class Arbiter {
   int64_t CapOf(const Container& container, double weights) const;
   void Write(int64_t now);
 
-  std::map<Id, Container> containers_;
-  std::vector<ProcessState*> active_, short_active_;  // short_active_ is sorted by rate
-  double long_active_ = 0;  // sum of LongPart() over processes with long kernels
+  std::vector<Container> containers_;        // sorted by id
+  std::vector<Container*> by_limit_;         // those that reach their limits first come first
+  size_t active_ = 0;                        // processes
+  std::vector<ProcessState*> short_active_;  // sorted by rate
+  std::vector<double> rates_below_;  // by index in short_active_: the sum of the rates before it
+  double long_active_ = 0;           // sum of LongPart() over processes with long kernels
+  int64_t new_part_of_ = 0;
+  double new_part_ = 0;  // NewPart(new_part_of_)
   int64_t last_tick_ = 0;
   Id turn_ = kNoTurn;  // the container that has a turn
   Outcome outcome_;

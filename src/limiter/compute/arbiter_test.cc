@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kStart = 100 * kSecond;
 
+using Readings = std::vector<Arbiter::Reading>;
+
 Arbiter::Reading Working(Arbiter::Id id, int64_t now, int64_t charged) {
   return {.id = id,
           .charged = charged,
@@ -62,24 +64,39 @@ TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
   int64_t now = kStart;
-  const uint32_t before = GrantOf(arbiter.Tick(now, {Working(2, now, 0)}), 2).epoch;
+  const uint32_t before = GrantOf(arbiter.Tick(now, Readings{Working(2, now, 0)}), 2).epoch;
   now += kMillisecond;
-  const auto& outcome = arbiter.Tick(now, {Working(1, now, 0), Working(2, now, 0)});
+  const auto& outcome = arbiter.Tick(now, Readings{Working(1, now, 0), Working(2, now, 0)});
   EXPECT_EQ(GrantOf(outcome, 2).flags, kComputeStop | kComputeLow);
   EXPECT_EQ(GrantOf(outcome, 2).epoch, before + 1) << "threads give up the time taken in advance";
   EXPECT_EQ(GrantOf(outcome, 1).flags, 0u);
   EXPECT_LE(outcome.next - now, kMillisecond) << "the next tick is soon";
   now += 20 * kMillisecond;
-  EXPECT_EQ(GrantOf(arbiter.Tick(now, {Arbiter::Reading{.id = 1}, Working(2, now, 0)}), 2).flags,
-            kComputeLow);
+  EXPECT_EQ(
+      GrantOf(arbiter.Tick(now, Readings{Arbiter::Reading{.id = 1}, Working(2, now, 0)}), 2).flags,
+      kComputeLow);
 }
 
 TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
   Arbiter arbiter;
   for (Arbiter::Id id = 0; id < 100; ++id) arbiter.Set(id, {.weight = 1});
   EXPECT_GE(arbiter.Tick(kStart, {}).next - kStart, 10 * kMillisecond);
-  EXPECT_LE(arbiter.Tick(kStart, {Working(1, kStart, 0), Working(2, kStart, 0)}).next - kStart,
-            2 * kMillisecond);
+  EXPECT_LE(
+      arbiter.Tick(kStart, Readings{Working(1, kStart, 0), Working(2, kStart, 0)}).next - kStart,
+      2 * kMillisecond);
+}
+
+// One wake-up of the agent serves the arbiters of all GPUs.
+TEST(ArbiterTest, ArbitersThatStartApartTickTogether) {
+  const auto next_of = [](int64_t start) {
+    Arbiter arbiter;
+    for (const Arbiter::Id id : {1, 2}) arbiter.Set(id, {.weight = 1});
+    for (int64_t now = start;;) {
+      now = arbiter.Tick(now, Readings{Working(1, now, 0), Working(2, now, 0)}).next;
+      if (now >= start + 8 * kMillisecond) return now;
+    }
+  };
+  EXPECT_EQ(next_of(kStart + 1), next_of(kStart + 300 * kMicrosecond));
 }
 
 TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
@@ -88,11 +105,11 @@ TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kHigh});
   EXPECT_TRUE(arbiter.IsDue(kStart, 1)) << "the container was never read";
   Arbiter::Reading reading = Working(1, kStart, 0);
-  arbiter.Tick(kStart, {reading});
+  arbiter.Tick(kStart, Readings{reading});
   EXPECT_TRUE(arbiter.IsDue(kStart + kMillisecond, 1));
   reading.processes[0].in_flight = 0;
   const int64_t later = kStart + kSecond;
-  arbiter.Tick(later, {reading, {.id = 2}});
+  arbiter.Tick(later, Readings{reading, {.id = 2}});
   EXPECT_FALSE(arbiter.IsDue(later + 2 * kMillisecond, 1));
   EXPECT_TRUE(arbiter.IsDue(later + 20 * kMillisecond, 1));
   EXPECT_TRUE(arbiter.IsDue(later + 2 * kMillisecond, 2)) << "a low class has to stop at once";
@@ -104,9 +121,9 @@ TEST(ArbiterTest, ForgetsTheWorkInFlightOfADeadProcess) {
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
   const Arbiter::Reading dead = Working(1, kStart, 0);
-  EXPECT_NE(GrantOf(arbiter.Tick(kStart, {dead}), 2).flags & kComputeStop, 0u);
+  EXPECT_NE(GrantOf(arbiter.Tick(kStart, Readings{dead}), 2).flags & kComputeStop, 0u);
   const int64_t later = kStart + 150 * kMillisecond;
-  EXPECT_EQ(GrantOf(arbiter.Tick(later, {dead}), 2).flags & kComputeStop, 0u);
+  EXPECT_EQ(GrantOf(arbiter.Tick(later, Readings{dead}), 2).flags & kComputeStop, 0u);
 }
 
 // A container that claims to work but is charged nothing is owed its share. It must not hold the
@@ -122,7 +139,7 @@ TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
     const int64_t used = std::clamp<int64_t>(pool - charged, 0, 2 * kMillisecond);
     Arbiter::Reading works = Working(2, now, charged += used);
     works.processes[0].in_flight = used;
-    pool = GrantOf(arbiter.Tick(now, {idles, works}), 2).pool;
+    pool = GrantOf(arbiter.Tick(now, Readings{idles, works}), 2).pool;
   }
   EXPECT_GT(double(charged), 0.5 * double(now - kStart));
 }
@@ -157,7 +174,8 @@ TEST(ArbiterTest, BoundsWhatContainersClaim) {
                                    .seen = number(),
                                    .longest = number()});
     }
-    const auto& outcome = arbiter.Tick(now, {hostile, Working(1, now, i * kMillisecond / 4)});
+    const auto& outcome =
+        arbiter.Tick(now, Readings{hostile, Working(1, now, i * kMillisecond / 4)});
     for (const auto& grant : outcome.grants) {
       ASSERT_EQ(grant.lease_end, now + kLease);
       ASSERT_GE(grant.bias, kOne / 10);
