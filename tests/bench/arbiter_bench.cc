@@ -1,143 +1,177 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dividing compute costs the agent: one node with 8 GPUs and 100 limited containers of two
-// processes each. Every container has a `usage` file that is read, and lines that are written, as
-// the agent does it; in time of its own, so the result is processor time for a second of work.
-//   arbiter_bench
+// What dividing compute costs the agent: the real ComputeControl over the files of 100 limited
+// containers of two processes each, on 8 GPUs. The program itself is the containers' limiters: it
+// writes what they use of their shares. Beside it a thread that only sleeps and wakes as often as
+// the control does, because its cost is the machine's.
+//   arbiter_bench [seconds for each row [containers at work on each GPU]]
+// Instructions of a tick of one GPU, which no other work on the machine changes:
+//   valgrind --tool=callgrind --toggle-collect='*ComputeControl::TickGpu(*' arbiter_bench 3 13
+//   callgrind_annotate --tree=caller callgrind.out.* | grep TickGpu
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "src/limiter/compute/arbiter.h"
-#include "src/limiter/compute/tuning.h"
+#include "src/agent/limits/compute_control.h"
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/strings.h"
 
 namespace tessera {
 namespace {
 
-using limiter::Arbiter;
-using limiter::kMillisecond;
-using limiter::kSecond;
+using agent::ComputeControl;
 
 constexpr int kGpus = 8, kContainers = 100, kProcesses = 2;
-constexpr int64_t kLength = 20 * kSecond;
-// What the agent reads of a container at once.
-constexpr size_t kBlock = sizeof(limiter::ComputeCharge) + 15 * sizeof(limiter::ComputeSlot);
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr double kShare = 0.9 * kGpus / kContainers;
 
-double ProcessorSeconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return double(time.tv_sec) + double(time.tv_usec) / 1e6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
-struct Gpu {
-  Arbiter arbiter;
-  std::vector<Arbiter::Reading> readings;
-  std::vector<limiter::ComputeLimit> limits{size_t(kContainers)};
-  std::vector<limiter::ComputePart> parts{size_t(kContainers) * kProcesses};
-  int64_t next = 0;
+std::string UuidOf(int gpu) { return fmt::format("GPU-00000000-0000-0000-0000-{:012}", gpu); }
+
+// One container with a share of one GPU, whose processes the program plays.
+class Container {
+ public:
+  Container(const std::string& dir, int index) {
+    const std::string name = fmt::format("{}/{}", dir, index), uuid = UuidOf(index % kGpus);
+    auto limits = std::make_shared<limiter::LimitsFile>();
+    auto usage = std::make_shared<const Fd>(
+        ::open((name + "-usage").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (limits->Open((name + "-limits").c_str()) != 0 ||
+        limits->SetCompute(uuid.c_str(), kShare, kShare) != 0 ||
+        ::ftruncate(usage->get(), sizeof(limiter::Usage)) != 0) {
+      fmt::print(stderr, "arbiter_bench: cannot make the files of a container in {}\n", dir);
+      std::exit(1);
+    }
+    void* memory = ::mmap(nullptr, sizeof(limiter::Usage), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          usage->get(), 0);
+    if (memory == MAP_FAILED) std::exit(1);
+    usage_ = static_cast<limiter::Usage*>(memory);
+    line_ = &limits->limits().compute[0];
+    member_ = {.pod_uid = Uid(name),
+               .container = "main",
+               .uuid = uuid,
+               .share = {.request = kShare, .limit = kShare},
+               .limits = std::move(limits),
+               .usage = std::move(usage)};
+  }
+  ~Container() { ::munmap(usage_, sizeof(limiter::Usage)); }
+  Container(const Container&) = delete;
+  Container& operator=(const Container&) = delete;
+
+  const ComputeControl::Member& member() const { return member_; }
+  // Its processes have used their share of the elapsed time, and wait for more.
+  void Work(int64_t now, int64_t elapsed) {
+    limiter::ComputeUsage& usage = usage_->compute[0];
+    const auto used = static_cast<int64_t>(kShare * static_cast<double>(elapsed));
+    usage.charge.slots.store(kProcesses, limiter::kRelaxed);
+    usage.charge.charged.fetch_add(used, limiter::kRelaxed);
+    for (int i = 0; i < kProcesses; ++i) {
+      limiter::ComputeSlot& slot = usage.slots[i];
+      slot.metered.fetch_add(used / kProcesses, limiter::kRelaxed);
+      slot.in_flight.store(kMillisecond / 2, limiter::kRelaxed);
+      slot.last_launch.store(now, limiter::kRelaxed);
+      slot.last_wait.store(now, limiter::kRelaxed);
+      slot.seen.store(now, limiter::kRelaxed);
+    }
+  }
+  // As a limiter reads its grant.
+  int64_t pool() const { return line_->pool.load(limiter::kRelaxed); }
+
+ private:
+  ComputeControl::Member member_;
+  limiter::Usage* usage_ = nullptr;
+  const limiter::ComputeLimit* line_ = nullptr;
 };
 
-// The containers of one GPU, of which some work all the time.
-void Fill(Gpu* gpu, int first, int active) {
-  for (int i = first; i < kContainers; i += kGpus) {
-    const double share = 0.9 * kGpus / kContainers;
-    gpu->arbiter.Set(Arbiter::Id(i), {.request = share, .limit = share});
-    Arbiter::Reading reading{.id = Arbiter::Id(i)};
-    for (uint32_t slot = 0; slot < uint32_t(kProcesses); ++slot) {
-      reading.processes.push_back({.slot = slot});
-    }
-    if (i / kGpus >= active) reading.processes.clear();
-    gpu->readings.push_back(std::move(reading));
-  }
-}
-
-// Each active container has used its share since the last tick.
-void Work(Gpu* gpu, int64_t now, int64_t elapsed) {
-  for (Arbiter::Reading& reading : gpu->readings) {
-    if (reading.processes.empty()) continue;
-    const int64_t used = elapsed / int64_t(gpu->readings.size());
-    reading.charged += used;
-    for (Arbiter::ProcessReading& process : reading.processes) {
-      process.metered += used / kProcesses;
-      process.in_flight = kMillisecond / 2;
-      process.last_launch = process.last_wait = process.seen = now;
-    }
-  }
-}
-
-struct Cost {
-  double ticks = 0, tick_us = 0, arbiter = 0, files = 0;  // the last two as parts of a core
+// Of a thread of this program, by name: processor time, and how often it gave up its processor.
+struct ThreadCost {
+  double seconds = 0;
+  long sleeps = 0;
 };
 
-// `active` containers of each GPU work.
-Cost Measure(int file, int active) {
-  std::vector<std::unique_ptr<Gpu>> gpus;
-  for (int i = 0; i < kGpus; ++i) {
-    gpus.push_back(std::make_unique<Gpu>());
-    Fill(gpus.back().get(), i, active);
+ThreadCost CostOf(const std::string& name) {
+  for (const std::string& thread : ListDir("/proc/self/task").value_or({})) {
+    const std::string dir = "/proc/self/task/" + thread;
+    if (Trim(ReadFile(dir + "/comm").value_or("")) != name) continue;
+    const std::string times = ReadFile(dir + "/schedstat").value_or("");
+    const std::string status = ReadFile(dir + "/status").value_or("");
+    const size_t at = status.find("\nvoluntary_ctxt_switches:");
+    return {std::strtod(times.c_str(), nullptr) / 1e9,
+            at == std::string::npos ? 0 : std::atol(status.c_str() + at + 25)};
   }
-  char block[kBlock];
-  std::vector<Arbiter::Reading> due;
-  Cost cost;
-  const int64_t begin = 100 * kSecond;
-  for (auto& gpu : gpus) {
-    int64_t reads = 0;
-    const double start = ProcessorSeconds();
-    int64_t last = begin;
-    for (int64_t now = begin; now < begin + kLength; now = gpu->next) {
-      Work(gpu.get(), now, now - last);
-      last = now;
-      due.clear();
-      for (const Arbiter::Reading& reading : gpu->readings) {
-        if (gpu->arbiter.IsDue(now, reading.id)) due.push_back(reading);
-      }
-      const Arbiter::Outcome& outcome = gpu->arbiter.Tick(now, due);
-      for (const auto& grant : outcome.grants) WriteGrant(grant, &gpu->limits[size_t(grant.id)]);
-      for (const auto& part : outcome.parts) {
-        WritePart(part, &gpu->parts[size_t(part.id) * kProcesses + part.slot]);
-      }
-      gpu->next = outcome.next;
-      reads += int64_t(due.size());
-      ++cost.ticks;
-    }
-    const double middle = ProcessorSeconds();
-    for (int64_t i = 0; i < reads; ++i) {
-      if (::pread(file, block, sizeof(block), 0) != ssize_t{sizeof(block)}) std::exit(1);
-    }
-    cost.arbiter += middle - start;
-    cost.files += ProcessorSeconds() - middle;
-  }
-  const double seconds = double(kLength) / double(kSecond);
-  cost.tick_us = cost.arbiter * 1e6 / cost.ticks;
-  cost.ticks /= seconds;
-  cost.arbiter /= seconds;
-  cost.files /= seconds;
-  return cost;
+  fmt::print(stderr, "arbiter_bench: there is no thread {}\n", name);
+  std::exit(1);
 }
 
-int Run() {
-  char name[] = "/dev/shm/arbiter-bench-XXXXXX";
-  const int file = ::mkstemp(name);
-  if (file < 0 || ::unlink(name) != 0 || ::ftruncate(file, kBlock) != 0) {
-    fmt::print(stderr, "arbiter_bench: cannot make a file in /dev/shm\n");
-    return 1;
+// The first `active` containers of each GPU work every millisecond.
+void Play(std::vector<std::unique_ptr<Container>>* containers, int active, int64_t length) {
+  int64_t last = NowNs();
+  const int64_t end = last + length;
+  int64_t sum = 0;
+  while (last < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const int64_t now = NowNs();
+    for (int i = 0; i < kContainers && i / kGpus < active; ++i) {
+      (*containers)[size_t(i)]->Work(now, now - last);
+      sum += (*containers)[size_t(i)]->pool();
+    }
+    last = now;
+  }
+  if (sum == 1) fmt::print("\n");  // so that the reads stay
+}
+
+// Sleeps until `stop`, `interval` at a time.
+void SleepOnly(Duration interval, const std::atomic<bool>* stop) {
+  ::pthread_setname_np(::pthread_self(), "sleeper");
+  while (!stop->load()) std::this_thread::sleep_for(interval);
+}
+
+void Measure(std::vector<std::unique_ptr<Container>>* containers, int active, int64_t length) {
+  std::vector<ComputeControl::Member> members;
+  for (const auto& container : *containers) members.push_back(container->member());
+  ComputeControl control;
+  control.Update(std::move(members));
+  Play(containers, active, length / 4);
+  std::atomic<bool> stop = false;
+  std::thread sleeper(SleepOnly, std::chrono::milliseconds(2), &stop);
+  Play(containers, active, length / 10);
+  const ThreadCost before = CostOf("compute"), sleeper_before = CostOf("sleeper");
+  const int64_t start = NowNs();
+  Play(containers, active, length);
+  const ThreadCost after = CostOf("compute"), sleeper_after = CostOf("sleeper");
+  const double seconds = static_cast<double>(NowNs() - start) / 1e9;
+  stop = true;
+  sleeper.join();
+  fmt::print(
+      "{:2} active on each GPU: {:4.0f} wake-ups/s, {:.2f} % of a core; sleeping alone {:.2f} %\n",
+      active, static_cast<double>(after.sleeps - before.sleeps) / seconds,
+      100 * (after.seconds - before.seconds) / seconds,
+      100 * (sleeper_after.seconds - sleeper_before.seconds) / seconds);
+}
+
+int Run(double seconds, std::vector<int> rows) {
+  const TempDir dir;
+  std::vector<std::unique_ptr<Container>> containers;
+  for (int i = 0; i < kContainers; ++i) {
+    containers.push_back(std::make_unique<Container>(dir.path(), i));
   }
   fmt::print("{} GPUs, {} containers of {} processes\n", kGpus, kContainers, kProcesses);
-  for (const int active : {0, 1, 2, 4, kContainers / kGpus}) {
-    const Cost cost = Measure(file, active);
-    fmt::print(
-        "{:2} active on each GPU: {:5.0f} ticks/s of {:5.2f} us, {:.2f} % of a core, and "
-        "reading {:.2f} %\n",
-        active, cost.ticks, cost.tick_us, 100 * cost.arbiter, 100 * cost.files);
+  for (const int active : rows) {
+    Measure(&containers, active, static_cast<int64_t>(seconds * 1e9));
   }
   return 0;
 }
@@ -145,4 +179,8 @@ int Run() {
 }  // namespace
 }  // namespace tessera
 
-int main() { return tessera::Run(); }
+int main(int argc, char** argv) {
+  std::vector<int> rows = {0, 1, 2, 4, 13};
+  if (argc > 2) rows = {std::atoi(argv[2])};
+  return tessera::Run(argc > 1 ? std::atof(argv[1]) : 4, std::move(rows));
+}

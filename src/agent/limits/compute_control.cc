@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
+#include <span>
 #include <utility>
 
 namespace tessera::agent {
@@ -30,7 +30,7 @@ int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 }  // namespace
 
-std::optional<ComputeReading> ReadComputeUsage(int fd, uint32_t gpu) {
+std::optional<ComputeTotals> ReadComputeUsage(int fd, uint32_t gpu, Arbiter::Reading* reading) {
   struct Block {
     ComputeCharge charge;
     ComputeSlot slots[kLines];
@@ -39,17 +39,19 @@ std::optional<ComputeReading> ReadComputeUsage(int fd, uint32_t gpu) {
   Block block{};
   const auto base = static_cast<off_t>(offsetof(Usage, compute) + gpu * sizeof(ComputeUsage));
   if (::pread(fd, &block, sizeof(block), base) != ssize_t{sizeof(block)}) return std::nullopt;
-  ComputeReading all{.of_arbiter = {.charged = block.charge.charged.load()},
-                     .waited = std::clamp<int64_t>(block.charge.waited.load(), 0, kMostNs)};
-  Arbiter::Reading& reading = all.of_arbiter;
-  const uint32_t slots = std::min(block.charge.slots.load(), limiter::kMaxSlots);
-  const auto add = [&reading](uint32_t slot, const ComputeSlot& line) {
-    if (line.seen.load() != 0) reading.processes.push_back(limiter::ReadLine(slot, line));
+  ComputeTotals totals{.waited = std::clamp<int64_t>(block.charge.waited.load(), 0, kMostNs)};
+  reading->charged = block.charge.charged.load();
+  reading->processes.clear();
+  const auto add = [&](uint32_t slot, const ComputeSlot& line) {
+    if (line.seen.load() == 0) return;
+    reading->processes.push_back(limiter::ReadLine(slot, line));
+    totals.metered += std::clamp<int64_t>(reading->processes.back().metered, 0, kMostNs);
   };
+  const uint32_t slots = std::min(block.charge.slots.load(), limiter::kMaxSlots);
   for (uint32_t slot = 0; slot < std::min<size_t>(slots, kLines); ++slot) {
     add(slot, block.slots[slot]);
   }
-  if (slots <= kLines) return all;
+  if (slots <= kLines) return totals;
   std::vector<ComputeSlot> more(slots - kLines);
   const auto size = static_cast<ssize_t>(more.size() * sizeof(ComputeSlot));
   const auto offset = static_cast<off_t>(sizeof(block));
@@ -57,7 +59,7 @@ std::optional<ComputeReading> ReadComputeUsage(int fd, uint32_t gpu) {
     return std::nullopt;
   }
   for (uint32_t slot = kLines; slot < slots; ++slot) add(slot, more[slot - kLines]);
-  return all;
+  return totals;
 }
 
 ComputeControl::~ComputeControl() {
@@ -145,8 +147,20 @@ void ComputeControl::Take(std::vector<Member> members) {
     meters_.erase(key);
   }
   known_ = std::move(known);
+  SortByGpu();
+}
+
+void ComputeControl::SortByGpu() {
   for (auto& [uuid, gpu] : gpus_) gpu.members.clear();
-  for (const auto& one : known_) gpus_[one.second.member.uuid].members[one.second.id] = &one;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, known] : known_) {
+    gpus_[known.member.uuid].members.push_back({.id = known.id,
+                                                .limits = known.member.limits.get(),
+                                                .usage = known.member.usage->get(),
+                                                .index = known.index,
+                                                .meter = &meters_[key]});
+  }
+  for (auto& [uuid, gpu] : gpus_) std::ranges::sort(gpu.members, {}, &OnGpu::id);
   std::erase_if(gpus_, [](const auto& gpu) { return gpu.second.members.empty(); });
 }
 
@@ -160,41 +174,46 @@ int64_t ComputeControl::Tick(int64_t now) {
   return next;
 }
 
-void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
-  std::vector<Arbiter::Reading> readings;
-  for (const auto& [id, one] : gpu->members) {
-    const auto& [key, known] = *one;
-    if (!gpu->arbiter.IsDue(now, id)) continue;
-    auto read = ReadComputeUsage(known.member.usage->get(), known.index);
-    if (!read) continue;
-    Arbiter::Reading* reading = &read->of_arbiter;
-    reading->id = id;
-    int64_t metered = 0;
-    for (const Arbiter::ProcessReading& process : reading->processes) {
-      metered += std::clamp<int64_t>(process.metered, 0, kMostNs);
+// Fills the first totals_.size() of `readings_`.
+void ComputeControl::ReadMembers(int64_t now, const Gpu& gpu) {
+  totals_.clear();
+  for (const OnGpu& member : gpu.members) {
+    if (!gpu.arbiter.IsDue(now, member.id)) continue;
+    if (readings_.size() == totals_.size()) readings_.emplace_back();
+    Arbiter::Reading& reading = readings_[totals_.size()];
+    reading.id = member.id;
+    if (const auto totals = ReadComputeUsage(member.usage, member.index, &reading)) {
+      totals_.emplace_back(member.meter, *totals);
     }
-    readings.push_back(std::move(*reading));
-    const std::lock_guard lock(mutex_);
-    Meter& meter = meters_[key];
-    // The sum falls when a process ends.
-    if (metered > meter.metered) meter.used += meter.bias * double(metered - meter.metered);
-    meter.metered = metered;
-    meter.waited = read->waited;
-    meter.at = now;
   }
-  const Arbiter::Outcome& outcome = gpu->arbiter.Tick(now, readings);
-  const auto write = [gpu](const auto& decision) {
-    const Known& known = gpu->members.at(decision.id)->second;
-    known.member.limits->Write(known.index, decision);
-  };
-  std::ranges::for_each(outcome.grants, write);
-  std::ranges::for_each(outcome.parts, write);
-  const std::lock_guard lock(mutex_);
-  for (const Arbiter::Grant& grant : outcome.grants) {
-    const auto meter = meters_.find(gpu->members.at(grant.id)->first);
-    if (meter != meters_.end()) meter->second.bias = double(grant.bias) / limiter::kOne;
-  }
+}
+
+void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
+  ReadMembers(now, *gpu);
+  const auto& outcome = gpu->arbiter.Tick(now, std::span(readings_).first(totals_.size()));
+  TESSERA_CHECK(outcome.grants.size() == gpu->members.size());
   gpu->next = outcome.next;
+  // All three are in the order of the Ids.
+  auto part = outcome.parts.begin();
+  for (size_t i = 0; i < gpu->members.size(); ++i) {
+    const OnGpu& member = gpu->members[i];
+    member.limits->Write(member.index, outcome.grants[i]);
+    for (; part != outcome.parts.end() && part->id == member.id; ++part) {
+      member.limits->Write(member.index, *part);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [meter, totals] : totals_) {
+    // The sum falls when a process ends.
+    const int64_t more = std::max<int64_t>(0, totals.metered - meter->metered);
+    meter->used += meter->bias * static_cast<double>(more);
+    meter->metered = totals.metered;
+    meter->waited = totals.waited;
+    meter->at = now;
+  }
+  for (size_t i = 0; i < gpu->members.size(); ++i) {
+    gpu->members[i].meter->bias = static_cast<double>(outcome.grants[i].bias) / limiter::kOne;
+  }
 }
 
 }  // namespace tessera::agent

@@ -37,6 +37,15 @@ struct ComputeUse {
   Duration waited_for;  // by all threads, since the container started
 };
 
+// What all processes of a container have had of one GPU, in nanoseconds.
+struct ComputeTotals {
+  int64_t metered = 0, waited = 0;
+};
+// Reads with pread what the processes of a container have of one GPU, and replaces all of `reading`
+// but its id. Nothing: the file is cut.
+std::optional<ComputeTotals> ReadComputeUsage(int fd, uint32_t gpu,
+                                              limiter::Arbiter::Reading* reading);
+
 class ComputeControl {
  public:
   // One container on one GPU.
@@ -63,16 +72,6 @@ class ComputeControl {
 
  private:
   using Key = std::tuple<Uid, std::string, std::string>;  // pod, container, UUID
-  struct Known {
-    limiter::Arbiter::Id id = 0;
-    Member member;
-    uint32_t index = 0;  // of the GPU in both files
-  };
-  struct Gpu {
-    limiter::Arbiter arbiter;
-    int64_t next = 0;
-    std::map<limiter::Arbiter::Id, const std::pair<const Key, Known>*> members;  // of `known_`
-  };
   struct Meter {
     int64_t metered = 0, waited = 0, at = 0;  // as the thread has read it
     double bias = 1;                          // the arbiter's correction of `metered`
@@ -80,16 +79,39 @@ class ComputeControl {
     double told_used = 0;                     // told_*: at the last call of Used
     int64_t told_waited = 0, told_at = 0;
   };
+  struct Known {
+    limiter::Arbiter::Id id = 0;
+    Member member;
+    uint32_t index = 0;  // of the GPU in both files
+  };
+  // What a tick needs of a member.
+  struct OnGpu {
+    limiter::Arbiter::Id id = 0;
+    limiter::LimitsFile* limits = nullptr;
+    int usage = -1;
+    uint32_t index = 0;
+    Meter* meter = nullptr;  // of `meters_`
+  };
+  struct Gpu {
+    limiter::Arbiter arbiter;
+    int64_t next = 0;
+    std::vector<OnGpu> members;  // in the order of their Ids, as the arbiter has them
+  };
 
   void Run();
   void Take(std::vector<Member> members);
+  void SortByGpu();
   int64_t Tick(int64_t now);
   void TickGpu(int64_t now, Gpu* gpu);
+  void ReadMembers(int64_t now, const Gpu& gpu);
 
   // The thread's own.
   std::map<Key, Known> known_;
   std::map<std::string, Gpu> gpus_;
   limiter::Arbiter::Id last_id_ = 0;
+  // Of the tick under way; kept, so that ticks allocate nothing.
+  std::vector<limiter::Arbiter::Reading> readings_;
+  std::vector<std::pair<Meter*, ComputeTotals>> totals_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -98,12 +120,5 @@ class ComputeControl {
   bool stop_ = false;
   std::thread thread_;
 };
-
-struct ComputeReading {
-  limiter::Arbiter::Reading of_arbiter;
-  int64_t waited = 0;  // nanoseconds
-};
-// What the containers' processes have of one GPU, read with pread. Nothing: the file is cut.
-std::optional<ComputeReading> ReadComputeUsage(int fd, uint32_t gpu);
 
 }  // namespace tessera::agent

@@ -136,7 +136,8 @@ TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrant
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;
   bad.Truncate();
-  EXPECT_FALSE(ReadComputeUsage(bad.member().usage->get(), 0).has_value());
+  limiter::Arbiter::Reading reading;
+  EXPECT_FALSE(ReadComputeUsage(bad.member().usage->get(), 0, &reading).has_value());
   control.Update({bad.member(), good.member()});
   good.Work(kMs);
   EXPECT_TRUE(Soon([&] { return good.line().lease_end.load() > NowNs(); }));
