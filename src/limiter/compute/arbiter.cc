@@ -18,6 +18,10 @@ constexpr int64_t kDrained = kMillisecond / 4;
 // Time between two ticks while containers contend, and while a low class may have to stop: a stop
 // must reach it long before its 10 ms have passed.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
+// kTick while more than kCrowd containers contend. Each uses less of a tick then, so the shares
+// hold as well.
+constexpr int64_t kCrowdedTick = 3 * kMillisecond;
+constexpr int kCrowd = 8;
 // A container that launched within this time may launch again soon, so its turns must be seen.
 constexpr int64_t kRecent = kSecond;
 // Time between two ticks while one container is alone, and while no container is active.
@@ -43,8 +47,8 @@ constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
 // Time since a launch, or since a wait for the limit, in which a program counts as between two
 // launches, or as at its limit.
 constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
-// A wait within this time shows a backlog: a tick, and a pause that began just before it.
-constexpr int64_t kBacklog = kTick + kMillisecond;
+// A wait within a tick and this time shows a backlog: a pause that began just before the tick.
+constexpr int64_t kLongestPause = kMillisecond;
 // Maximum debt of a container without work for use beyond its share.
 constexpr int64_t kMostDebt = 20 * kMillisecond;
 // A process that writes nothing for this time has ended or is stopped: its work in flight does not
@@ -279,7 +283,7 @@ void Arbiter::DecidePools(int64_t now) {
   int64_t in_flight = 0;
   for (Container& container : containers_) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
-    const bool backlog = now - container.last_denied < kBacklog;
+    const bool backlog = now - container.last_denied < Backlog();
     container.light = container.idle || (head >= cap * 3 / 4 && !backlog);
     // A stopped container keeps its pool, and takes part again after the stop.
     container.stopped = (container.flags & kComputeStop) != 0;
@@ -353,7 +357,7 @@ void Arbiter::DecideOwed(int64_t now) {
     container->alone = alone;
     container->owed += part * elapsed * (alone ? container->turn_use : 1);
     container->owed -= alone ? std::max(used, elapsed / 2) : used;
-    if (now - container->last_denied > kBacklog) container->last_content = now;
+    if (now - container->last_denied > Backlog()) container->last_content = now;
     const bool gains =
         now - container->last_limited > kAtLimit && now - container->last_content < kSaturated;
     container->owed = std::clamp(container->owed, -kMostOwed, gains ? kMostOwed : 0);
@@ -369,7 +373,7 @@ void Arbiter::DecideTurn(int64_t now) {
   for (Container& container : containers_) {
     container.held = container.has_turn = false;
     const bool works = container.in_flight > 0 || now - container.last_launch < kBetween ||
-                       now - container.last_wait < kTick;
+                       now - container.last_wait < tick_;
     if (!works || container.stopped || container.owed <= 0) continue;
     if (container.id == turn_) holder = &container;
     if (container.owed > kTurn && (next == nullptr || container.owed > next->owed)) {
@@ -388,7 +392,7 @@ void Arbiter::DecideTurn(int64_t now) {
   holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
   for (Container& container : containers_) {
     container.held = &container != holder && !container.idle && !container.stopped;
-    if (container.held) container.held_until = now + kBacklog;
+    if (container.held) container.held_until = now + Backlog();
   }
 }
 
@@ -422,7 +426,9 @@ void Arbiter::Write(int64_t now) {
   }
 }
 
-int64_t Arbiter::NextTick(int64_t now) const {
+int64_t Arbiter::Backlog() const { return tick_ + kLongestPause; }
+
+int64_t Arbiter::NextTick(int64_t now) {
   bool high = false, low = false;
   int active = 0;
   for (const Container& container : containers_) {
@@ -430,8 +436,9 @@ int64_t Arbiter::NextTick(int64_t now) const {
     low |= container.share.priority == PriorityClass::kLow && container.in_flight > 0;
     active += container.known && now - container.last_launch < kRecent;
   }
+  tick_ = active > kCrowd ? kCrowdedTick : kTick;
   if (high && low) return kStopTick;
-  return active > 1 ? kTick : active == 1 ? kAloneTick : kIdleTick;
+  return active > 1 ? tick_ : active == 1 ? kAloneTick : kIdleTick;
 }
 
 const Arbiter::Outcome& Arbiter::Tick(int64_t now, std::span<const Reading> readings) {

@@ -142,7 +142,8 @@ class Arbiter {
   static void MeasureTurnUse(int64_t now, double elapsed, Container* container);
   void DecideOwed(int64_t now);
   void DecideTurn(int64_t now);
-  int64_t NextTick(int64_t now) const;
+  int64_t Backlog() const;
+  int64_t NextTick(int64_t now);
   int64_t CapOf(const Container& container, double weights) const;
   void Write(int64_t now);
 
@@ -155,6 +156,7 @@ class Arbiter {
   int64_t new_part_of_ = 0;
   double new_part_ = 0;  // NewPart(new_part_of_)
   int64_t last_tick_ = 0;
+  int64_t tick_ = 2 * kMillisecond;  // time between two ticks while containers contend
   Id turn_ = kNoTurn;  // the container that has a turn
   Outcome outcome_;
 };

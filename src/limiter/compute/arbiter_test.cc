@@ -86,6 +86,20 @@ TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
       2 * kMillisecond);
 }
 
+TEST(ArbiterTest, TicksLessOftenForACrowd) {
+  Arbiter arbiter;
+  Readings readings;
+  for (Arbiter::Id id = 0; id < 12; ++id) {
+    arbiter.Set(id, {.weight = 1});
+    readings.push_back(Working(id, kStart, 0));
+  }
+  const int64_t next = arbiter.Tick(kStart, readings).next;
+  EXPECT_EQ(arbiter.Tick(next, readings).next - next, 3 * kMillisecond);
+  const int64_t later = next + 2 * kSecond;
+  EXPECT_EQ(arbiter.Tick(later, Readings{Working(0, later, 0), Working(1, later, 0)}).next - later,
+            2 * kMillisecond);
+}
+
 // One wake-up of the agent serves the arbiters of all GPUs.
 TEST(ArbiterTest, ArbitersThatStartApartTickTogether) {
   const auto next_of = [](int64_t start) {
