@@ -2,11 +2,9 @@
 #include "src/agent/limits/compute_control.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <span>
 #include <utility>
 
@@ -14,53 +12,10 @@ namespace tessera::agent {
 namespace {
 
 using limiter::Arbiter;
-using limiter::ComputeCharge;
-using limiter::ComputeSlot;
-using limiter::ComputeUsage;
-using limiter::Usage;
-
-// Lines that are read at once; a container with more processes costs a second read.
-constexpr size_t kLines = 15;
-
-// A claim of a process is cut to 13 days of a GPU; a sum of kMaxSlots such claims still fits.
-constexpr int64_t kMostNs = int64_t{1} << 50;
-
 // CLOCK_MONOTONIC, which the limiters also use for the times in their lines.
 int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 }  // namespace
-
-std::optional<ComputeTotals> ReadComputeUsage(int fd, uint32_t gpu, Arbiter::Reading* reading) {
-  struct Block {
-    ComputeCharge charge;
-    ComputeSlot slots[kLines];
-  };
-  static_assert(offsetof(Block, slots) == offsetof(ComputeUsage, slots));
-  Block block{};
-  const auto base = static_cast<off_t>(offsetof(Usage, compute) + gpu * sizeof(ComputeUsage));
-  if (::pread(fd, &block, sizeof(block), base) != ssize_t{sizeof(block)}) return std::nullopt;
-  ComputeTotals totals{.waited = std::clamp<int64_t>(block.charge.waited.load(), 0, kMostNs)};
-  reading->charged = block.charge.charged.load();
-  reading->processes.clear();
-  const auto add = [&](uint32_t slot, const ComputeSlot& line) {
-    if (line.seen.load() == 0) return;
-    reading->processes.push_back(limiter::ReadLine(slot, line));
-    totals.metered += std::clamp<int64_t>(reading->processes.back().metered, 0, kMostNs);
-  };
-  const uint32_t slots = std::min(block.charge.slots.load(), limiter::kMaxSlots);
-  for (uint32_t slot = 0; slot < std::min<size_t>(slots, kLines); ++slot) {
-    add(slot, block.slots[slot]);
-  }
-  if (slots <= kLines) return totals;
-  std::vector<ComputeSlot> more(slots - kLines);
-  const auto size = static_cast<ssize_t>(more.size() * sizeof(ComputeSlot));
-  const auto offset = static_cast<off_t>(sizeof(block));
-  if (::pread(fd, more.data(), static_cast<size_t>(size), base + offset) != size) {
-    return std::nullopt;
-  }
-  for (uint32_t slot = kLines; slot < slots; ++slot) add(slot, more[slot - kLines]);
-  return totals;
-}
 
 ComputeControl::~ComputeControl() {
   if (!thread_.joinable()) return;
@@ -134,6 +89,9 @@ void ComputeControl::Take(std::vector<Member> members) {
     const bool goes_on = old != known_.end() && old->second.member.usage == member.usage;
     one.id = goes_on ? old->second.id : ++last_id_;
     one.index = static_cast<uint32_t>(index);
+    one.usage = goes_on && old->second.index == one.index
+                    ? old->second.usage
+                    : std::make_shared<ComputeUsageFile>(member.usage, one.index);
     Gpu& gpu = gpus_[member.uuid];
     gpu.arbiter.Set(one.id, member.share);
     if (member.utilization) gpu.arbiter.Utilization(now, one.id, *member.utilization);
@@ -156,7 +114,7 @@ void ComputeControl::SortByGpu() {
   for (const auto& [key, known] : known_) {
     gpus_[known.member.uuid].members.push_back({.id = known.id,
                                                 .limits = known.member.limits.get(),
-                                                .usage = known.member.usage->get(),
+                                                .usage = known.usage.get(),
                                                 .index = known.index,
                                                 .meter = &meters_[key]});
   }
@@ -182,7 +140,7 @@ void ComputeControl::ReadMembers(int64_t now, const Gpu& gpu) {
     if (readings_.size() == totals_.size()) readings_.emplace_back();
     Arbiter::Reading& reading = readings_[totals_.size()];
     reading.id = member.id;
-    if (const auto totals = ReadComputeUsage(member.usage, member.index, &reading)) {
+    if (const auto totals = member.usage->Read(&reading)) {
       totals_.emplace_back(member.meter, *totals);
     }
   }

@@ -136,11 +136,24 @@ TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrant
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;
   bad.Truncate();
-  limiter::Arbiter::Reading reading;
-  EXPECT_FALSE(ReadComputeUsage(bad.member().usage->get(), 0, &reading).has_value());
   control.Update({bad.member(), good.member()});
   good.Work(kMs);
   EXPECT_TRUE(Soon([&] { return good.line().lease_end.load() > NowNs(); }));
+}
+
+// The agent reads the file in place, where the container may cut it at any time.
+TEST_F(ComputeControlTest, AUsageFileThatIsCutWhileItIsReadLeavesTheOtherContainersTheirGrants) {
+  Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
+  ComputeControl control;
+  control.Update({bad.member(), good.member()});
+  bad.Work(kMs);
+  EXPECT_TRUE(Soon([&] { return bad.line().lease_end.load() > NowNs(); }));
+  bad.Truncate();
+  for (int i = 0; i < 20; ++i) {
+    good.Work(kMs);
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+  }
+  EXPECT_TRUE(Soon([&] { return good.room() > 0 && good.line().lease_end.load() > NowNs(); }));
 }
 
 TEST_F(ComputeControlTest, WhenItEndsTheLastLeaseEnds) {

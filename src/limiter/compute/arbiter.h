@@ -157,7 +157,7 @@ class Arbiter {
   double new_part_ = 0;  // NewPart(new_part_of_)
   int64_t last_tick_ = 0;
   int64_t tick_ = 2 * kMillisecond;  // time between two ticks while containers contend
-  Id turn_ = kNoTurn;  // the container that has a turn
+  Id turn_ = kNoTurn;                // the container that has a turn
   Outcome outcome_;
 };
 
