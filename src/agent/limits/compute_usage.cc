@@ -79,8 +79,8 @@ bool ComputeUsageFile::ReadMore(uint32_t slots, Arbiter::Reading* reading,
                                 ComputeTotals* totals) const {
   std::vector<ComputeSlot> lines(slots - kLines);
   const size_t size = lines.size() * sizeof(ComputeSlot);
-  const ssize_t done = ::pread(file_->get(), lines.data(), size,
-                               offset_ + static_cast<off_t>(sizeof(FirstLines)));
+  const ssize_t done =
+      ::pread(file_->get(), lines.data(), size, offset_ + static_cast<off_t>(sizeof(FirstLines)));
   if (done != static_cast<ssize_t>(size)) return false;
   for (uint32_t slot = kLines; slot < slots; ++slot) {
     AddLine(slot, lines[slot - kLines], reading, totals);

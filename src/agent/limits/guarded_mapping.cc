@@ -58,8 +58,8 @@ GuardedMapping::GuardedMapping(int fd, off_t offset, size_t size) {
   InstallHandler();
   const auto skipped = static_cast<size_t>(offset) % kPageSize;
   length_ = skipped + size;
-  void* mapped = ::mmap(nullptr, length_, PROT_READ, MAP_SHARED, fd,
-                        offset - static_cast<off_t>(skipped));
+  void* mapped =
+      ::mmap(nullptr, length_, PROT_READ, MAP_SHARED, fd, offset - static_cast<off_t>(skipped));
   if (mapped == MAP_FAILED) return;
   start_ = static_cast<char*>(mapped);
   data_ = start_ + skipped;
