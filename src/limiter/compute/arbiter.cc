@@ -31,6 +31,10 @@ constexpr int64_t kAsleep = 100 * kMillisecond;
 constexpr int64_t kRateMemory = 5 * kMillisecond;
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
 constexpr int64_t kHighHold = 5 * kMillisecond;
+// A high class waits for kernels of a stopped low class up to this length, and no longer.
+constexpr int64_t kAwaited = 4 * kQuantum;
+// Window of a high class until then: with a slice, less than a turn.
+constexpr int64_t kHighWindow = 800 * kMicrosecond;
 constexpr int64_t kLongMemory = 100 * kMillisecond;
 // Minimum of the window of a process, which shrinks with the number of containers: with shorter
 // turns of the others, a program that waits for its launches gets more of them. At least two
@@ -178,6 +182,13 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
                    now - container.last_wait > kIdle;
 }
 
+// True: the container has kernels in flight that need several turns of the GPU, and that a high
+// class waits for.
+bool Arbiter::IsLongLow(const Container& container) {
+  return container.share.priority == PriorityClass::kLow && container.in_flight > 0 &&
+         container.longest > kQuantum && container.longest <= kAwaited;
+}
+
 // Returns x such that processes with short kernels, which get their rate but at most x, and
 // processes with long kernels, which get a turn whenever they have work, fill the GPU with this
 // process.
@@ -250,7 +261,10 @@ void Arbiter::DecideStops(int64_t now) {
     const bool low = container.share.priority == PriorityClass::kLow;
     const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
     // At a stop, threads give up the GPU time that they have taken in advance.
-    if ((flags & kComputeStop) != 0 && (container.flags & kComputeStop) == 0) ++container.epoch;
+    if ((flags & kComputeStop) != 0 && (container.flags & kComputeStop) == 0) {
+      ++container.epoch;
+      container.stopped_at = now;
+    }
     container.flags = flags;
   }
 }
@@ -396,22 +410,43 @@ void Arbiter::DecideTurn(int64_t now) {
   }
 }
 
+// A kernel of a low class that needs several turns of the GPU alternates with turns of the high
+// class. It ends sooner if the high class has launched little when it is stopped (HighWindow), and
+// launches nothing more meanwhile. Its pool would not hold it, because samples of launches that were
+// shorter than their prices return GPU time.
+void Arbiter::HoldHighClasses(int64_t now) {
+  const auto is_awaited = [now](const Container& one) {
+    return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;
+  };
+  const bool awaits = std::ranges::any_of(containers_, is_awaited);
+  for (Container& container : containers_) {
+    container.awaits_low = awaits && container.share.priority == PriorityClass::kHigh;
+    if (container.awaits_low) container.held_until = now + Backlog();
+  }
+}
+
+int64_t Arbiter::HighWindow(int64_t window) const {
+  return std::ranges::any_of(containers_, IsLongLow) ? std::min(kHighWindow, window) : window;
+}
+
 void Arbiter::Write(int64_t now) {
   outcome_.grants.clear();
   outcome_.parts.clear();
   int64_t active = 0;
   for (const Container& container : containers_) active += !container.idle;
   const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
+  const int64_t high_window = HighWindow(window);
   for (Container& container : containers_) {
     const ComputeShare& share = container.share;
+    const bool is_high = share.priority == PriorityClass::kHigh;
     outcome_.grants.push_back(
         {.id = container.id,
          .epoch = container.epoch,
-         .flags = container.flags,
+         .flags = container.flags | (container.awaits_low ? kComputeStop : 0),
          .bias = ToQ16(container.bias),
          .cap = ToQ16(share.limit),
          .floor = ToQ16(container.weight),
-         .window_us = uint32_t(window / kMicrosecond),
+         .window_us = uint32_t((is_high ? high_window : window) / kMicrosecond),
          .pool = container.held ? std::min(container.pool, container.charged) : container.pool,
          .lease_end = now + kLease});
     for (const ProcessState& process : container.processes) {
@@ -449,6 +484,7 @@ const Arbiter::Outcome& Arbiter::Tick(int64_t now, std::span<const Reading> read
   DecidePools(now);
   DecideOwed(now);
   DecideTurn(now);
+  HoldHighClasses(now);
   Write(now);
   last_tick_ = now;
   // On one grid, so that one wake-up serves the arbiters of all GPUs.

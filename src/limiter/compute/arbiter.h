@@ -3,15 +3,14 @@
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
 //   Tick          at `Outcome::next` of the last Tick, up to 16 ms later, with a Reading of every
-//                 container that is due: ComputeUsage of this GPU up to `charge.slots` lines, read
-//                 with one pread (and a second pread if `slots` has grown)
+//                 container that is due: ComputeUsage of this GPU up to `charge.slots` lines
 //   afterwards    the caller writes every Grant to the ComputeLimit of its container, and every
 //                 Part to its ComputePart (WriteGrant, WritePart)
 //   Utilization   once a second, with NVML's measure of each container's processes
 //
 // Tick is pure: it has no clock and reads no file. Containers can write any value into their
 // readings. A container that lies harms itself, and takes at most what NVML does not show from the
-// others. A program that waits for its own launches cannot use its share beside programs that keep
+// others; one of a low class delays a high class by at most 8 ms at each stop. A program that waits for its own launches cannot use its share beside programs that keep
 // the GPU busy; it gets turns, in which the other containers launch nothing (DecideTurn).
 // Not for: hard limits without an agent, which the limiter enforces by `cap` and `floor`.
 // Threads: one. Cost of a tick: linear in the containers; n log n in the n processes that were
@@ -107,14 +106,14 @@ class Arbiter {
     std::vector<ProcessState> processes;  // sorted by slot
     uint32_t epoch = 1, flags = 0;
     double bias = 1, weight = 0, limit = 1;
-    int64_t read_at = 0;
+    int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0,
             metered = 0;
     bool known = false, present = false, idle = true, light = true, stopped = false;
     // During the turn of another container this one is held. Its waits then, and shortly after, do
     // not show a backlog of its own; `last_denied` is the last wait that does.
-    bool held = false, has_turn = false;
+    bool held = false, has_turn = false, awaits_low = false;
     int64_t held_until = 0, last_denied = 0, last_content = 0;
     double owed = 0;      // GPU time that the container was entitled to and did not use
     double turn_use = 1;  // part of the GPU that the container uses in its turns
@@ -122,6 +121,7 @@ class Arbiter {
     Trim trim;
   };
 
+  static bool IsLongLow(const Container& container);
   const Container* Find(Id id) const;
   Container* Find(Id id) {
     return const_cast<Container*>(static_cast<const Arbiter*>(this)->Find(id));
@@ -142,6 +142,8 @@ class Arbiter {
   static void MeasureTurnUse(int64_t now, double elapsed, Container* container);
   void DecideOwed(int64_t now);
   void DecideTurn(int64_t now);
+  void HoldHighClasses(int64_t now);
+  int64_t HighWindow(int64_t window) const;
   int64_t Backlog() const;
   int64_t NextTick(int64_t now);
   int64_t CapOf(const Container& container, double weights) const;

@@ -77,6 +77,23 @@ TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
       kComputeLow);
 }
 
+// A low class that claims a kernel which never ends delays the high class by 8 ms, and no more.
+TEST(ArbiterTest, AHighClassAwaitsALongKernelForALimitedTime) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
+  arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
+  int64_t held = 0;
+  for (int64_t now = kStart; now < kStart + kSecond; now += kMillisecond) {
+    Arbiter::Reading low = Working(2, now, 0);
+    low.processes[0].longest = 5 * kMillisecond;
+    const auto& outcome = arbiter.Tick(now, Readings{Working(1, now, 0), low});
+    EXPECT_NE(GrantOf(outcome, 2).flags & kComputeStop, 0u);
+    held += GrantOf(outcome, 1).flags == kComputeStop ? kMillisecond : 0;
+  }
+  EXPECT_GT(held, 5 * kMillisecond);
+  EXPECT_LE(held, 8 * kMillisecond);
+}
+
 TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
   Arbiter arbiter;
   for (Arbiter::Id id = 0; id < 100; ++id) arbiter.Set(id, {.weight = 1});

@@ -14,6 +14,7 @@ constexpr int64_t kOvershoot = 60'000;
 constexpr int64_t kSamplePeriod = 100'000'000;
 // A share holds in windows of this many times the longest kernel.
 constexpr int64_t kLongestInWindow = 50;
+constexpr int64_t kNewStretch = 20 * kMillisecond;
 constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -234,7 +235,8 @@ int64_t SharedGpu::NextTime() const {
   return next;
 }
 
-// The high class begins a stretch of work with its first launch after a pause of 5 ms.
+// The high class begins a stretch of work with its first launch after a pause of kNewStretch. It may
+// be held for less, until the low class is off the GPU.
 void SharedGpu::WatchDrain() {
   bool high = false;
   int64_t low = 0;
@@ -245,7 +247,7 @@ void SharedGpu::WatchDrain() {
       if (tenant->options.share.priority == PriorityClass::kLow) low += backlog;
     }
   }
-  if (high && now_ > high_until_ + 5 * kMillisecond) high_since_ = now_;
+  if (high && now_ > high_until_ + kNewStretch) high_since_ = now_;
   if (high) high_until_ = now_;
   if (high && high_since_ >= 0 && low == 0) {
     drains.push_back(now_ - high_since_);

@@ -85,7 +85,7 @@ class SharedGpu {
   std::vector<Arbiter::Reading> readings_;
   int64_t now_ = 0, next_tick_ = 0, next_sample_ = 0, next_nvml_ = 0, next_trim_ = 1'000'000'000;
   int64_t ticks_ = 0;
-  int64_t high_since_ = -1, high_until_ = -5'000'000;
+  int64_t high_since_ = -1, high_until_ = -1'000'000'000;
 };
 
 // The part of the GPU that a load uses if it is alone and not limited.
