@@ -218,14 +218,8 @@ StreamTag* Driver::CreateStream(ContextTag* context, unsigned flags, int priorit
 
 void Driver::DestroyStream(StreamTag* stream) {
   graphs_.Forget(stream);
-  stream->context->streams.erase(stream);
   streams_.erase(stream);
   engine_.Abandon(std::unique_ptr<StreamTag>(stream));
-}
-
-StreamTag* Driver::FindStream(ContextTag* context, Stream stream) {
-  if (reinterpret_cast<uintptr_t>(stream) <= kStreamPerThread) return &context->legacy;
-  return streams_.contains(stream) ? stream : nullptr;
 }
 
 Result Driver::ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module) {

@@ -24,11 +24,11 @@
 #include "src/sim/cuda/driver/objects.h"
 #include "src/sim/cuda/graph/graph.h"
 #include "src/sim/cuda/stream/engine.h"
+#include "src/sim/cuda/stream/per_thread.h"
 #include "src/sim/state.h"
 
 #define CUDA_EXPORT extern "C" __attribute__((visibility("default")))
-// Exports a function under a second name. Functions for per-thread default streams (_ptsz, _ptds)
-// use the legacy stream here, which orders more than necessary.
+// Exports a function under a second name.
 #define CUDA_ALIAS(other, name) \
   extern "C" decltype(name) other __attribute__((visibility("default"), alias(#name)));
 
@@ -107,7 +107,8 @@ class Driver {
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
   bool IsStream(StreamTag* stream) const { return streams_.contains(stream); }
-  // Null: invalid handle. Handles 0, 1 and 2 are the legacy stream of `context`.
+  // Null: invalid handle. Handle 1 is the legacy stream of `context`, 2 the thread's own stream, and
+  // 0 one of these (per_thread.h).
   StreamTag* FindStream(ContextTag* context, Stream stream);
 
   std::unordered_set<EventTag*>& events() { return events_; }

@@ -118,8 +118,8 @@ CUDA_EXPORT Result cuStreamBeginCapture_v2(Stream stream, int mode) {
 CUDA_EXPORT Result cuStreamBeginCapture(Stream stream) {
   return cuStreamBeginCapture_v2(stream, 0);
 }
-CUDA_ALIAS(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2)
-CUDA_ALIAS(cuStreamBeginCapture_ptsz, cuStreamBeginCapture)
+CUDA_PER_THREAD(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2, 2)
+CUDA_PER_THREAD(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 1)
 
 CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
   CUDA_ENTER(ContextCall, call);
@@ -133,7 +133,7 @@ CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
   *graph = result == Result::kSuccess ? call->graphs().Keep(std::move(made)) : nullptr;
   return result;
 }
-CUDA_ALIAS(cuStreamEndCapture_ptsz, cuStreamEndCapture)
+CUDA_PER_THREAD(cuStreamEndCapture_ptsz, cuStreamEndCapture, 2)
 
 CUDA_EXPORT Result cuStreamIsCapturing(Stream stream, int* status) {
   CUDA_ENTER(ContextCall, call);
@@ -141,7 +141,7 @@ CUDA_EXPORT Result cuStreamIsCapturing(Stream stream, int* status) {
   if (found == nullptr) return Result::kInvalidHandle;
   return Put(status, StatusOf(call->graphs().CaptureOf(found)));
 }
-CUDA_ALIAS(cuStreamIsCapturing_ptsz, cuStreamIsCapturing)
+CUDA_PER_THREAD(cuStreamIsCapturing_ptsz, cuStreamIsCapturing, 2)
 
 CUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Stream stream, int* status, uint64_t* id, Graph* graph,
                                              const GraphNode** from, size_t* count) {
@@ -157,7 +157,7 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Stream stream, int* status, uint64_
   PutIf(count, last.size());
   return Put(status, StatusOf(capture));
 }
-CUDA_ALIAS(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v2)
+CUDA_PER_THREAD(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v2, 6)
 // The simulation has no edge data.
 CUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Stream stream, int* status, uint64_t* id, Graph* graph,
                                              const GraphNode** from, const void** edges,
@@ -165,11 +165,11 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Stream stream, int* status, uint64_
   if (edges != nullptr) *edges = nullptr;
   return cuStreamGetCaptureInfo_v2(stream, status, id, graph, from, count);
 }
-CUDA_ALIAS(cuStreamGetCaptureInfo_v3_ptsz, cuStreamGetCaptureInfo_v3)
+CUDA_PER_THREAD(cuStreamGetCaptureInfo_v3_ptsz, cuStreamGetCaptureInfo_v3, 7)
 CUDA_EXPORT Result cuStreamGetCaptureInfo(Stream stream, int* status, uint64_t* id) {
   return cuStreamGetCaptureInfo_v2(stream, status, id, nullptr, nullptr, nullptr);
 }
-CUDA_ALIAS(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo)
+CUDA_PER_THREAD(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo, 3)
 
 // Sets the dependencies of the next captured operation of the stream: `nodes`, and without
 // kReplaceDependencies also the previous ones.
@@ -191,14 +191,14 @@ CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphN
   last.insert(last.end(), nodes, nodes + count);
   return Result::kSuccess;
 }
-CUDA_ALIAS(cuStreamUpdateCaptureDependencies_ptsz, cuStreamUpdateCaptureDependencies)
+CUDA_PER_THREAD(cuStreamUpdateCaptureDependencies_ptsz, cuStreamUpdateCaptureDependencies, 4)
 CUDA_EXPORT Result cuStreamUpdateCaptureDependencies_v2(Stream stream, const GraphNode* nodes,
                                                         const void* edges, size_t count,
                                                         unsigned flags) {
   if (edges != nullptr) return Result::kNotSupported;
   return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
 }
-CUDA_ALIAS(cuStreamUpdateCaptureDependencies_v2_ptsz, cuStreamUpdateCaptureDependencies_v2)
+CUDA_PER_THREAD(cuStreamUpdateCaptureDependencies_v2_ptsz, cuStreamUpdateCaptureDependencies_v2, 5)
 
 // The simulation allows all calls of other threads during a capture.
 CUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
@@ -250,7 +250,7 @@ CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
   parameters->result = result == Result::kSuccess ? 0 : 1;
   return result;
 }
-CUDA_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
+CUDA_PER_THREAD(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 3)
 
 // Only a graph of the same shape can replace the old graph.
 CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdateResult* update) {
@@ -303,7 +303,7 @@ CUDA_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   return call->graph_pools().TakeMemory(exec->backing);
 }
-CUDA_ALIAS(cuGraphUpload_ptsz, cuGraphUpload)
+CUDA_PER_THREAD(cuGraphUpload_ptsz, cuGraphUpload, 2)
 
 CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
   CUDA_ENTER(ContextCall, call);
@@ -323,6 +323,6 @@ CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
   }
   return result;
 }
-CUDA_ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch)
+CUDA_PER_THREAD(cuGraphLaunch_ptsz, cuGraphLaunch, 2)
 
 }  // namespace tessera::cuda

@@ -6,12 +6,17 @@
 namespace tessera::cuda {
 namespace {
 
+// The legacy default stream takes no batches.
+bool IsLegacy(Stream stream) {
+  const auto number = reinterpret_cast<uintptr_t>(stream);
+  return number == kStreamLegacy || (number == 0 && !PerThreadDefault::IsActive());
+}
+
 Result CopyBatch(const DevicePtr* to, const DevicePtr* from, const size_t* bytes, size_t count,
                  size_t* failed, Stream stream) {
   if (to == nullptr || from == nullptr || bytes == nullptr || count == 0)
     return Result::kInvalidValue;
-  // The legacy default stream is not allowed.
-  if (reinterpret_cast<uintptr_t>(stream) <= kStreamLegacy) return Result::kInvalidValue;
+  if (IsLegacy(stream)) return Result::kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
     const Result result = cuMemcpyAsync(to[i], from[i], bytes[i], stream);
     if (result == Result::kSuccess) continue;
@@ -40,7 +45,7 @@ Result CopyBox(const BatchCopy3D& copy, Stream stream) {
 
 Result CopyBoxes(const BatchCopy3D* copies, size_t count, size_t* failed, Stream stream) {
   if (copies == nullptr || count == 0) return Result::kInvalidValue;
-  if (reinterpret_cast<uintptr_t>(stream) <= kStreamLegacy) return Result::kInvalidValue;
+  if (IsLegacy(stream)) return Result::kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
     const Result result = CopyBox(copies[i], stream);
     if (result == Result::kSuccess) continue;
@@ -77,11 +82,11 @@ CUDA_EXPORT Result cuMemcpy3DWithAttributesAsync(BatchCopy3D* copy, unsigned lon
   return flags == 0 && copy != nullptr ? CopyBox(*copy, stream) : Result::kInvalidValue;
 }
 
-CUDA_ALIAS(cuMemcpyBatchAsync_ptsz, cuMemcpyBatchAsync)
-CUDA_ALIAS(cuMemcpyBatchAsync_v2_ptsz, cuMemcpyBatchAsync_v2)
-CUDA_ALIAS(cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync)
-CUDA_ALIAS(cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpy3DBatchAsync_v2)
-CUDA_ALIAS(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyWithAttributesAsync)
-CUDA_ALIAS(cuMemcpy3DWithAttributesAsync_ptsz, cuMemcpy3DWithAttributesAsync)
+CUDA_PER_THREAD(cuMemcpyBatchAsync_ptsz, cuMemcpyBatchAsync, 9)
+CUDA_PER_THREAD(cuMemcpyBatchAsync_v2_ptsz, cuMemcpyBatchAsync_v2, 8)
+CUDA_PER_THREAD(cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync, 5)
+CUDA_PER_THREAD(cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpy3DBatchAsync_v2, 4)
+CUDA_PER_THREAD(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyWithAttributesAsync, 5)
+CUDA_PER_THREAD(cuMemcpy3DWithAttributesAsync_ptsz, cuMemcpy3DWithAttributesAsync, 3)
 
 }  // namespace tessera::cuda

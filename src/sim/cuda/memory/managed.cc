@@ -122,12 +122,12 @@ CUDA_EXPORT Result cuMemPrefetchAsync(DevicePtr pointer, size_t bytes, Device de
                                       Stream stream) {
   return Prefetch(pointer, bytes, ToLocation(device), stream);
 }
-CUDA_ALIAS(cuMemPrefetchAsync_ptsz, cuMemPrefetchAsync)
+CUDA_PER_THREAD(cuMemPrefetchAsync_ptsz, cuMemPrefetchAsync, 4)
 CUDA_EXPORT Result cuMemPrefetchAsync_v2(DevicePtr pointer, size_t bytes, MemLocation location,
                                          unsigned flags, Stream stream) {
   return flags != 0 ? Result::kInvalidValue : Prefetch(pointer, bytes, location, stream);
 }
-CUDA_ALIAS(cuMemPrefetchAsync_v2_ptsz, cuMemPrefetchAsync_v2)
+CUDA_PER_THREAD(cuMemPrefetchAsync_v2_ptsz, cuMemPrefetchAsync_v2, 5)
 
 CUDA_EXPORT Result cuMemAdvise(DevicePtr pointer, size_t bytes, int advice, Device device) {
   return Advise(pointer, bytes, advice, ToLocation(device));
@@ -170,6 +170,6 @@ CUDA_EXPORT Result cuStreamAttachMemAsync(Stream stream, DevicePtr pointer, size
       managed != nullptr && managed->base == pointer && (bytes == 0 || bytes == managed->size);
   return one_flag && whole ? Result::kSuccess : Result::kInvalidValue;
 }
-CUDA_ALIAS(cuStreamAttachMemAsync_ptsz, cuStreamAttachMemAsync)
+CUDA_PER_THREAD(cuStreamAttachMemAsync_ptsz, cuStreamAttachMemAsync, 4)
 
 }  // namespace tessera::cuda

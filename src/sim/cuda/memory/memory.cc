@@ -189,7 +189,7 @@ CUDA_EXPORT Result cuMemAllocAsync(DevicePtr* pointer, size_t bytes, Stream stre
   CUDA_ENTER(ContextCall, call);
   return AllocateFromPool(call, pointer, bytes, call->PoolOf(call.context()->device), stream);
 }
-CUDA_ALIAS(cuMemAllocAsync_ptsz, cuMemAllocAsync)
+CUDA_PER_THREAD(cuMemAllocAsync_ptsz, cuMemAllocAsync, 3)
 
 CUDA_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, MemPool pool,
                                            Stream stream) {
@@ -197,7 +197,7 @@ CUDA_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, Mem
   if (!IsPool(call, pool) || pool->imported) return Result::kInvalidValue;
   return AllocateFromPool(call, pointer, bytes, pool, stream);
 }
-CUDA_ALIAS(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync)
+CUDA_PER_THREAD(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, 4)
 
 CUDA_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
   CUDA_ENTER(ContextCall, call);
@@ -217,7 +217,7 @@ CUDA_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
   }
   return call->Free(pointer);
 }
-CUDA_ALIAS(cuMemFreeAsync_ptsz, cuMemFreeAsync)
+CUDA_PER_THREAD(cuMemFreeAsync_ptsz, cuMemFreeAsync, 2)
 
 CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* properties) {
   CUDA_ENTER(Call, call);

@@ -104,10 +104,10 @@ Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Com
                                               size_t columns, size_t rows, Stream stream) { \
     return Fill(Area{to, pitch, columns, rows}, value, stream);                             \
   }                                                                                         \
-  CUDA_ALIAS(cuMemsetD##bits##_v2_ptds, cuMemsetD##bits##_v2)                               \
-  CUDA_ALIAS(cuMemsetD##bits##Async_ptsz, cuMemsetD##bits##Async)                           \
-  CUDA_ALIAS(cuMemsetD2D##bits##_v2_ptds, cuMemsetD2D##bits##_v2)                           \
-  CUDA_ALIAS(cuMemsetD2D##bits##Async_ptsz, cuMemsetD2D##bits##Async)
+  CUDA_PER_THREAD(cuMemsetD##bits##_v2_ptds, cuMemsetD##bits##_v2, 3)                       \
+  CUDA_PER_THREAD(cuMemsetD##bits##Async_ptsz, cuMemsetD##bits##Async, 4)                   \
+  CUDA_PER_THREAD(cuMemsetD2D##bits##_v2_ptds, cuMemsetD2D##bits##_v2, 5)                   \
+  CUDA_PER_THREAD(cuMemsetD2D##bits##Async_ptsz, cuMemsetD2D##bits##Async, 6)
 MEMSET(8, unsigned char)
 MEMSET(16, unsigned short)
 MEMSET(32, unsigned)

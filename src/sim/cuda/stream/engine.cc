@@ -300,6 +300,7 @@ void Engine::Drop(ContextTag* context, std::unique_lock<std::mutex>* lock) {
   std::erase_if(abandoned_, [&](const auto& stream) {
     if (stream->context != context) return false;
     DropStream(stream.get());
+    context->streams.erase(stream.get());
     return true;
   });
   DropStream(&context->legacy);

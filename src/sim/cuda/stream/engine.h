@@ -100,7 +100,8 @@ class Engine {
   // Waits until the stream has room for a command, or its context is dead.
   void WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock);
 
-  // Deletes the stream when it is idle. Its commands still run.
+  // Deletes the stream when it is idle. Its commands still run, and the context and its legacy
+  // stream wait for them.
   void Abandon(std::unique_ptr<StreamTag> stream);
   // Drops the queued commands of the context's streams. Other streams no longer wait for them.
   void Drop(ContextTag* context, std::unique_lock<std::mutex>* lock);

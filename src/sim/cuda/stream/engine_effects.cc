@@ -62,7 +62,11 @@ void Engine::Apply(std::unique_lock<std::mutex>* lock, bool host_functions) {
   }
   if (!any) return;
   driver_->UnmapUnused();
-  std::erase_if(abandoned_, [](const auto& stream) { return stream->queue.idle(); });
+  std::erase_if(abandoned_, [](const auto& stream) {
+    const bool idle = stream->queue.idle();
+    if (idle) stream->context->streams.erase(stream.get());
+    return idle;
+  });
 }
 
 // Removes the host function at the head of the stream, unless the stream was dropped meanwhile.
@@ -76,7 +80,10 @@ void Engine::EndHostFunction(StreamTag* stream) {
 }
 
 void Engine::Abandon(std::unique_ptr<StreamTag> stream) {
-  if (!stream->queue.idle()) abandoned_.push_back(std::move(stream));
+  if (stream->queue.idle())
+    stream->context->streams.erase(stream.get());
+  else
+    abandoned_.push_back(std::move(stream));
 }
 
 void Engine::Advance(std::unique_lock<std::mutex>* lock) {

@@ -179,7 +179,7 @@ CUDA_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned g
   return LaunchOn(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
                   stream, parameters, extra);
 }
-CUDA_ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel)
+CUDA_PER_THREAD(cuLaunchKernel_ptsz, cuLaunchKernel, 11)
 
 CUDA_EXPORT Result cuLaunchKernelEx(const LaunchConfig* config, Function function,
                                     void** parameters, void** extra) {
@@ -190,7 +190,7 @@ CUDA_EXPORT Result cuLaunchKernelEx(const LaunchConfig* config, Function functio
                    config->shared_bytes},
                   config->stream, parameters, extra);
 }
-CUDA_ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx)
+CUDA_PER_THREAD(cuLaunchKernelEx_ptsz, cuLaunchKernelEx, 4)
 
 CUDA_EXPORT Result cuLaunchCooperativeKernel(Function function, unsigned grid_x, unsigned grid_y,
                                              unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -210,7 +210,7 @@ CUDA_EXPORT Result cuLaunchCooperativeKernel(Function function, unsigned grid_x,
   return LaunchOn(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
                   stream, parameters, nullptr);
 }
-CUDA_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel)
+CUDA_PER_THREAD(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 10)
 
 CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function function,
                                                                int block_size,

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-thread default streams. Every thread has one for each context that it uses with stream
+// handle 2, or with handle 0 in a function with the suffix _ptsz or _ptds. It is a blocking stream,
+// so it waits only for the legacy stream, which waits for it. It is destroyed when its thread ends;
+// its commands still run.
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+
+namespace tessera::cuda {
+
+// While one exists in a thread, stream handle 0 is the thread's own stream.
+class PerThreadDefault {
+ public:
+  PerThreadDefault() : outer_(active_) { active_ = true; }
+  ~PerThreadDefault() { active_ = outer_; }
+  PerThreadDefault(const PerThreadDefault&) = delete;
+  PerThreadDefault& operator=(const PerThreadDefault&) = delete;
+
+  static bool IsActive() { return active_; }
+
+ private:
+  static inline thread_local bool active_ = false;
+  const bool outer_;
+};
+
+template <typename Function>
+struct Signature;
+template <typename Returned, typename... Parameters>
+struct Signature<Returned(Parameters...)> {
+  template <size_t I>
+  using Parameter = std::tuple_element_t<I, std::tuple<Parameters...>>;
+};
+template <typename Function, size_t I>
+using ParameterOf = typename Signature<Function>::template Parameter<I>;
+
+}  // namespace tessera::cuda
+
+// Exports a function with `count` parameters under a second name, for which stream handle 0 is the
+// thread's own stream.
+#define CUDA_PER_THREAD(other, name, count)                                                       \
+  extern "C" __attribute__((visibility("default"))) Result other(CUDA_PARAMETERS_##count(name)) { \
+    const ::tessera::cuda::PerThreadDefault per_thread;                                           \
+    return name(CUDA_ARGUMENTS_##count);                                                          \
+  }
+
+#define CUDA_PARAMETER(name, i) ::tessera::cuda::ParameterOf<decltype(name), i> a##i
+#define CUDA_PARAMETERS_1(name) CUDA_PARAMETER(name, 0)
+#define CUDA_PARAMETERS_2(name) CUDA_PARAMETERS_1(name), CUDA_PARAMETER(name, 1)
+#define CUDA_PARAMETERS_3(name) CUDA_PARAMETERS_2(name), CUDA_PARAMETER(name, 2)
+#define CUDA_PARAMETERS_4(name) CUDA_PARAMETERS_3(name), CUDA_PARAMETER(name, 3)
+#define CUDA_PARAMETERS_5(name) CUDA_PARAMETERS_4(name), CUDA_PARAMETER(name, 4)
+#define CUDA_PARAMETERS_6(name) CUDA_PARAMETERS_5(name), CUDA_PARAMETER(name, 5)
+#define CUDA_PARAMETERS_7(name) CUDA_PARAMETERS_6(name), CUDA_PARAMETER(name, 6)
+#define CUDA_PARAMETERS_8(name) CUDA_PARAMETERS_7(name), CUDA_PARAMETER(name, 7)
+#define CUDA_PARAMETERS_9(name) CUDA_PARAMETERS_8(name), CUDA_PARAMETER(name, 8)
+#define CUDA_PARAMETERS_10(name) CUDA_PARAMETERS_9(name), CUDA_PARAMETER(name, 9)
+#define CUDA_PARAMETERS_11(name) CUDA_PARAMETERS_10(name), CUDA_PARAMETER(name, 10)
+#define CUDA_ARGUMENTS_1 a0
+#define CUDA_ARGUMENTS_2 CUDA_ARGUMENTS_1, a1
+#define CUDA_ARGUMENTS_3 CUDA_ARGUMENTS_2, a2
+#define CUDA_ARGUMENTS_4 CUDA_ARGUMENTS_3, a3
+#define CUDA_ARGUMENTS_5 CUDA_ARGUMENTS_4, a4
+#define CUDA_ARGUMENTS_6 CUDA_ARGUMENTS_5, a5
+#define CUDA_ARGUMENTS_7 CUDA_ARGUMENTS_6, a6
+#define CUDA_ARGUMENTS_8 CUDA_ARGUMENTS_7, a7
+#define CUDA_ARGUMENTS_9 CUDA_ARGUMENTS_8, a8
+#define CUDA_ARGUMENTS_10 CUDA_ARGUMENTS_9, a9
+#define CUDA_ARGUMENTS_11 CUDA_ARGUMENTS_10, a10
