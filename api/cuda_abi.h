@@ -428,6 +428,12 @@ struct HostNodeParameters {
   void* data;
 };
 
+struct MemcpyNodeParameters {
+  int flags, reserved;
+  Context context;
+  Memcpy3D copy;
+};
+
 struct MemAllocNodeParameters {
   MemPoolProperties pool;
   const MemAccess* access;
@@ -436,6 +442,37 @@ struct MemAllocNodeParameters {
   DevicePtr pointer;  // out
 };
 static_assert(sizeof(MemAllocNodeParameters) == 120);
+
+// Parameters of a node of any type.
+struct GraphNodeParameters {
+  GraphNodeType type;
+  int reserved0[3];
+  union {
+    long long reserved1[29];
+    KernelNodeParameters kernel;
+    MemcpyNodeParameters memcpy;
+    MemsetNodeParameters memset;  // followed by a context
+    HostNodeParameters host;
+    Graph graph;
+    Event event;  // both kinds of event nodes
+    MemAllocNodeParameters alloc;
+    DevicePtr free;
+  };
+  long long reserved2;
+};
+static_assert(sizeof(GraphNodeParameters) == 256);
+
+// CUgraphEdgeData; all zero: the whole node waits for the end of the other.
+struct GraphEdge {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+static_assert(sizeof(GraphEdge) == 8);
+
+// CUgraphExecUpdateResult
+inline constexpr int kUpdateSuccess = 0, kUpdateTopologyChanged = 2, kUpdateNodeTypeChanged = 3,
+                     kUpdateParametersChanged = 5, kUpdateNotSupported = 6;
+// Flags of cuEventRecordWithFlags and cuStreamWaitEvent: in a capture, the event becomes a node.
+inline constexpr unsigned kEventExternal = 1;
 
 // CUgraphMem_attribute
 inline constexpr int kGraphMemUsed = 0, kGraphMemUsedHigh = 1, kGraphMemReserved = 2,
@@ -452,7 +489,7 @@ struct GraphInstantiateParameters {
 static_assert(sizeof(GraphInstantiateParameters) == 32);
 
 struct GraphUpdateResult {
-  int result;  // 0: success, 1: error
+  int result;  // kUpdateSuccess, or what does not fit
   GraphNode error_node, error_from_node;
 };
 static_assert(sizeof(GraphUpdateResult) == 24);

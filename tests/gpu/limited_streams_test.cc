@@ -72,9 +72,8 @@ Measured Measure(LimitedNode& node, const CudaLibrary& cuda, const Program& prog
   for (std::thread& thread : threads) thread.join();
   EXPECT_OK(CU(cuda, cuCtxSynchronize)());
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-  const Measured measured{
-      .took_ms = took.count(),
-      .charged_ms = (node.compute(0).charge.charged - before) / kMillisecond};
+  const Measured measured{.took_ms = took.count(),
+                          .charged_ms = (node.compute(0).charge.charged - before) / kMillisecond};
   EXPECT_OK(CU(cuda, cuCtxDestroy_v2)(context));
   return measured;
 }

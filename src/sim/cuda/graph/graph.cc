@@ -30,11 +30,12 @@ Capture* Graphs::Find(uint64_t id) {
   return found == captures_.end() ? nullptr : found->second.get();
 }
 
-Capture* Graphs::Begin(StreamTag* stream, uint64_t id) {
+Capture* Graphs::Begin(StreamTag* stream, uint64_t id, GraphTag* graph) {
   auto capture = std::make_unique<Capture>();
   capture->id = id;
   capture->origin = stream;
-  capture->graph = std::make_unique<GraphTag>();
+  if (graph == nullptr) capture->owned = std::make_unique<GraphTag>();
+  capture->graph = graph == nullptr ? capture->owned.get() : graph;
   capture->streams[stream];
   return (captures_[id] = std::move(capture)).get();
 }
@@ -43,7 +44,7 @@ Result Graphs::AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Co
                      EventTag* event) {
   if (capture->invalid) return Result::kStreamCaptureInvalidated;
   auto node = std::make_unique<GraphNodeTag>();
-  node->graph = capture->graph.get();
+  node->graph = capture->graph;
   node->type = type;
   node->command = std::move(command);
   node->event = event;
@@ -73,7 +74,7 @@ Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const
   return Result::kSuccess;
 }
 
-Result Graphs::End(Capture* capture, std::unique_ptr<GraphTag>* graph) {
+Result Graphs::End(Capture* capture, GraphTag** graph) {
   Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
   std::set<GraphNodeTag*> joined;
   std::vector<GraphNodeTag*> open = capture->streams[capture->origin];
@@ -88,9 +89,17 @@ Result Graphs::End(Capture* capture, std::unique_ptr<GraphTag>* graph) {
       result = Result::kStreamCaptureUnjoined;
     }
   }
-  *graph = std::move(capture->graph);
+  *graph = nullptr;
+  if (result == Result::kSuccess) {
+    *graph = capture->owned == nullptr ? capture->graph : Keep(std::move(capture->owned));
+  }
   captures_.erase(capture->id);
   return result;
+}
+
+bool Graphs::IsCapturing(const GraphTag* graph) const {
+  return std::ranges::any_of(captures_,
+                             [graph](const auto& item) { return item.second->graph == graph; });
 }
 
 bool Graphs::Invalidate(StreamTag* stream) {
@@ -147,6 +156,8 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     copy->type = node->type;
     copy->command = node->command;
     copy->parameters = node->parameters;
+    copy->attributes = node->attributes;
+    copy->enabled = node->enabled;
     copy->origin = node.get();
     copy->event = node->event;
     copy->memory = node->memory;
@@ -161,7 +172,33 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
 void CopyOrigins(const GraphTag& graph, GraphTag* clone) {
   for (size_t i = 0; i < clone->nodes.size() && i < graph.nodes.size(); ++i) {
     clone->nodes[i]->origin = graph.nodes[i]->origin;
+    const bool both = clone->nodes[i]->child != nullptr && graph.nodes[i]->child != nullptr;
+    if (both) CopyOrigins(*graph.nodes[i]->child, clone->nodes[i]->child.get());
   }
+}
+
+GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin) {
+  for (const auto& node : graph.nodes) {
+    if (node->origin == origin) return node.get();
+    GraphNodeTag* below = node->child == nullptr ? nullptr : FindClone(*node->child, origin);
+    if (below != nullptr) return below;
+  }
+  return nullptr;
+}
+
+GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin) {
+  if (exec->graph.use_count() > 1) {
+    std::unique_ptr<GraphTag> clone = Clone(*exec->graph);
+    CopyOrigins(*exec->graph, clone.get());
+    exec->graph = std::move(clone);
+  }
+  return FindClone(*exec->graph, origin);
+}
+
+bool HasUserObjects(const GraphTag& graph) {
+  return !graph.user_objects.empty() || std::ranges::any_of(graph.nodes, [](const auto& node) {
+    return node->child != nullptr && HasUserObjects(*node->child);
+  });
 }
 
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command) {

@@ -37,10 +37,12 @@ struct tessera::cuda::GraphNodeTag {
   GraphNodeType type = GraphNodeType::kEmpty;
   Command command;  // unused in child graphs, empty nodes and event records
   NodeParameters parameters;
-  EventTag* event = nullptr;            // kEventRecord, kWaitEvent
-  std::unique_ptr<GraphTag> child;      // kGraph
-  std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
-  std::vector<GraphNodeTag*> from;      // dependencies
+  std::map<int, StreamAttribute> attributes;  // of a kernel, set by the program
+  bool enabled = true;                        // false: a launch skips it
+  EventTag* event = nullptr;                  // kEventRecord, kWaitEvent
+  std::unique_ptr<GraphTag> child;            // kGraph
+  std::shared_ptr<GraphMemory> memory;        // kMemAlloc, kMemFree
+  std::vector<GraphNodeTag*> from;            // dependencies
   // The node that it was cloned from, which may be gone. Programs name the nodes of an instance by
   // the nodes of its original graph.
   const GraphNodeTag* origin = nullptr;
@@ -56,7 +58,9 @@ struct tessera::cuda::GraphTag {
 struct tessera::cuda::GraphExecTag {
   std::shared_ptr<GraphTag> graph;        // shared with a launch that waits for room
   std::shared_ptr<GraphBacking> backing;  // null: no memory nodes
-  bool auto_free = false;                 // frees allocations of the last launch
+  uint64_t flags = 0;
+  // The flag kInstantiateAutoFree: frees allocations of the last launch.
+  bool auto_free() const { return (flags & kInstantiateAutoFree) != 0; }
 };
 
 // An object of the program, with its destructor.
@@ -101,7 +105,8 @@ struct Capture {
   uint64_t id = 0;
   StreamTag* origin = nullptr;
   bool invalid = false;
-  std::unique_ptr<GraphTag> graph;
+  GraphTag* graph = nullptr;        // to which the capture adds nodes
+  std::unique_ptr<GraphTag> owned;  // the same graph, if the capture has created it
   // The streams of the capture, with the last nodes of each.
   std::map<StreamTag*, std::vector<GraphNodeTag*>> streams;
 };
@@ -120,9 +125,13 @@ class Graphs {
   // Adds a node that depends on `count` other nodes of the graph.
   Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
                  std::unique_ptr<GraphNodeTag> made);
-  Capture* Begin(StreamTag* stream, uint64_t id);
-  // Ends the capture. Every stream of the capture must have joined the first stream again.
-  Result End(Capture* capture, std::unique_ptr<GraphTag>* graph);
+  // Adds nodes to `graph`; null: to a new graph.
+  Capture* Begin(StreamTag* stream, uint64_t id, GraphTag* graph = nullptr);
+  // Ends the capture. Every stream of the capture must have joined the first stream again. Null if
+  // that is not so.
+  Result End(Capture* capture, GraphTag** graph);
+  // True: a capture adds nodes to the graph.
+  bool IsCapturing(const GraphTag* graph) const;
   // Called if the program waits for a stream or queries it. True: the stream is captured, and its
   // capture is now invalid.
   bool Invalidate(StreamTag* stream);
@@ -149,6 +158,14 @@ class Graphs {
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
 // Copies origins from the nodes of `graph` to the same nodes of `clone`, which has the same shape.
 void CopyOrigins(const GraphTag& graph, GraphTag* clone);
+// The node of the graph, or of the graph of a child node, that was cloned from `origin`; or null.
+GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);
+// The same for an instance, to change the node. A waiting launch keeps the old graph.
+GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin);
+// True: the graph, or the graph of a child node, has user objects.
+bool HasUserObjects(const GraphTag& graph);
+// True: an edge is not from the end of a node to the whole of another, which is not implemented.
+bool HasPorts(const GraphEdge* edges, size_t count);
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
 
 }  // namespace tessera::cuda

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nodes of a graph and the edges between them.
+#include <string.h>
+
 #include <algorithm>
 
 #include "src/sim/cuda/driver/driver.h"
@@ -17,6 +19,14 @@ Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count
 }
 
 }  // namespace
+
+bool HasPorts(const GraphEdge* edges, size_t count) {
+  constexpr GraphEdge kPlain{};
+  for (size_t i = 0; edges != nullptr && i < count; ++i) {
+    if (memcmp(&edges[i], &kPlain, sizeof(kPlain)) != 0) return true;
+  }
+  return false;
+}
 
 // A dependency on a node that was added later moves the dependent node behind it.
 CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
@@ -49,6 +59,32 @@ CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, co
   graph->nodes = std::move(ordered);
   for (size_t i = 0; circle && i < count; ++i) to[i]->from.pop_back();
   return circle ? Result::kInvalidValue : Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphAddDependencies_v2(Graph graph, const GraphNode* from,
+                                             const GraphNode* to, const GraphEdge* edges,
+                                             size_t count) {
+  if (HasPorts(edges, count)) return Result::kNotSupported;
+  return cuGraphAddDependencies(graph, from, to, count);
+}
+
+CUDA_EXPORT Result cuGraphRemoveDependencies(Graph graph, const GraphNode* from,
+                                             const GraphNode* to, size_t count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    const bool edge = call->graphs().IsNode(from[i]) && call->graphs().IsNode(to[i]) &&
+                      to[i]->graph == graph && std::ranges::count(to[i]->from, from[i]) != 0;
+    if (!edge) return Result::kInvalidValue;
+  }
+  for (size_t i = 0; i < count; ++i) std::erase(to[i]->from, from[i]);
+  return Result::kSuccess;
+}
+CUDA_EXPORT Result cuGraphRemoveDependencies_v2(Graph graph, const GraphNode* from,
+                                                const GraphNode* to, const GraphEdge* edges,
+                                                size_t count) {
+  if (HasPorts(edges, count)) return Result::kInvalidValue;  // there are no such edges
+  return cuGraphRemoveDependencies(graph, from, to, count);
 }
 
 CUDA_EXPORT Result cuGraphGetNodes(Graph graph, GraphNode* nodes, size_t* count) {
@@ -101,6 +137,26 @@ CUDA_EXPORT Result cuGraphGetEdges(Graph graph, GraphNode* from, GraphNode* to, 
   size_t wanted = *count;
   (void)List(begins, from, &wanted);
   return List(ends, to, count);
+}
+
+// All edges have the data zero.
+CUDA_EXPORT Result cuGraphGetEdges_v2(Graph graph, GraphNode* from, GraphNode* to, GraphEdge* edges,
+                                      size_t* count) {
+  const Result result = cuGraphGetEdges(graph, from, to, count);
+  if (result == Result::kSuccess && edges != nullptr) std::fill_n(edges, *count, GraphEdge{});
+  return result;
+}
+CUDA_EXPORT Result cuGraphNodeGetDependencies_v2(GraphNode node, GraphNode* from, GraphEdge* edges,
+                                                 size_t* count) {
+  const Result result = cuGraphNodeGetDependencies(node, from, count);
+  if (result == Result::kSuccess && edges != nullptr) std::fill_n(edges, *count, GraphEdge{});
+  return result;
+}
+CUDA_EXPORT Result cuGraphNodeGetDependentNodes_v2(GraphNode node, GraphNode* to, GraphEdge* edges,
+                                                   size_t* count) {
+  const Result result = cuGraphNodeGetDependentNodes(node, to, count);
+  if (result == Result::kSuccess && edges != nullptr) std::fill_n(edges, *count, GraphEdge{});
+  return result;
 }
 
 CUDA_EXPORT Result cuGraphChildGraphNodeGetGraph(GraphNode node, Graph* child) {

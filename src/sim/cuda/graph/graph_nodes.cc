@@ -128,19 +128,6 @@ Result SetNode(GraphNode node, const Parameters* parameters) {
   return PlanInto(call, *parameters, node);
 }
 
-// The node of the instance that was cloned from `origin`. A waiting launch keeps the old graph.
-GraphNodeTag* NodeToChange(GraphExec exec, const GraphNodeTag* origin) {
-  if (exec->graph.use_count() > 1) {
-    std::unique_ptr<GraphTag> clone = Clone(*exec->graph);
-    CopyOrigins(*exec->graph, clone.get());
-    exec->graph = std::move(clone);
-  }
-  for (const auto& node : exec->graph->nodes) {
-    if (node->origin == origin) return node.get();
-  }
-  return nullptr;
-}
-
 template <typename Parameters>
 Result SetInInstance(GraphExec exec, GraphNode origin, const Parameters* parameters) {
   CUDA_ENTER(ContextCall, call);

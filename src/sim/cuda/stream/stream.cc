@@ -96,9 +96,13 @@ CUDA_EXPORT Result cuStreamQuery(Stream stream) {
                                                                    : Result::kSuccess;
 }
 
-CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags) {
   STREAM_ENTER(call, stream);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
+  if (flags > kEventExternal) return Result::kInvalidValue;
+  if (Capture* own = call->graphs().CaptureOf(call.stream); own != nullptr && flags != 0) {
+    return call->graphs().AddTo(own, call.stream, GraphNodeType::kWaitEvent, {}, event);
+  }
   if (Capture* capture = call->graphs().Find(event->capture)) {
     std::vector<GraphNodeTag*>& last = capture->streams[call.stream];  // joins the capture
     last.insert(last.end(), event->captured.begin(), event->captured.end());
@@ -227,7 +231,16 @@ CUDA_EXPORT Result cuEventRecord(Event event, Stream stream) {
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
-  return flags > 1 ? Result::kInvalidValue : cuEventRecord(event, stream);
+  if (flags > kEventExternal) return Result::kInvalidValue;
+  {
+    STREAM_ENTER(call, stream);
+    Capture* capture = call->graphs().CaptureOf(call.stream);
+    if (flags == kEventExternal && capture != nullptr) {
+      if (!call->events().contains(event)) return Result::kInvalidHandle;
+      return call->graphs().AddTo(capture, call.stream, GraphNodeType::kEventRecord, {}, event);
+    }
+  }
+  return cuEventRecord(event, stream);
 }
 
 CUDA_EXPORT Result cuEventQuery(Event event) {
