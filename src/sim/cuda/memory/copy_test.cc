@@ -183,5 +183,81 @@ TEST_F(CopyTest, RefusesFillsThatDoNotFit) {
   EXPECT_EQ(CU(*cuda_, cuMemsetD2D8_v2)(memory_, SIZE_MAX / 2, 0, 8, 4), Result::kInvalidValue);
 }
 
+// Programs of CUDA 3.1 and before, with addresses of 32 bits.
+class NarrowCopyTest : public OneGpuTest {
+ protected:
+  void SetUp() override { ASSERT_OK(CU(*cuda_, cuMemAlloc)(&memory_, kBytes)); }
+  void TearDown() override {
+    EXPECT_OK(CU(*cuda_, cuMemFree)(memory_));
+    OneGpuTest::TearDown();
+  }
+  Bytes Contents(size_t bytes) const {
+    Bytes found(bytes);
+    EXPECT_OK(CU(*cuda_, cuMemcpyDtoH)(found.data(), memory_, unsigned(bytes)));
+    return found;
+  }
+
+  static constexpr unsigned kBytes = 4096;
+  DevicePtrV1 memory_ = 0;
+};
+
+TEST_F(NarrowCopyTest, RowsAndPlanesAreCopied) {
+  ASSERT_OK(CU(*cuda_, cuMemsetD8)(memory_, 0, kBytes));
+  const Bytes host = {1, 2, 3, 4, 5, 6, 7, 8};
+  const Memcpy2DV1 rows{.src_type = MemoryType::kHost,
+                        .src_host = host.data(),
+                        .src_pitch = 2,
+                        .dst_x = 1,
+                        .dst_y = 1,
+                        .dst_type = MemoryType::kDevice,
+                        .dst_device = memory_,
+                        .dst_pitch = 4,
+                        .width = 2,
+                        .height = 2};
+  ASSERT_OK(CU(*cuda_, cuMemcpy2D)(&rows));
+  EXPECT_EQ(Contents(12), (Bytes{0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0}));
+  Memcpy3DV1 box{.src_type = MemoryType::kHost,
+                 .src_host = host.data(),
+                 .dst_z = 1,
+                 .dst_type = MemoryType::kDevice,
+                 .dst_device = memory_,
+                 .dst_pitch = 4,
+                 .dst_height = 2,
+                 .width = 4,
+                 .height = 1,
+                 .depth = 2};
+  ASSERT_OK(CU(*cuda_, cuMemcpy3D)(&box));
+  EXPECT_EQ(Contents(20), (Bytes{0, 0, 0, 0, 0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 0, 0, 5, 6, 7, 8}));
+  box.dst_device = memory_ + (8u << 20);  // beyond the allocation
+  EXPECT_EQ(CU(*cuda_, cuMemcpy3D)(&box), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemcpy2D)(nullptr), Result::kInvalidValue);
+}
+
+TEST_F(NarrowCopyTest, StreamsAndArraysAreCopied) {
+  const Bytes host = {1, 2, 3, 4, 5, 6, 7, 8};
+  const ArrayDescriptor shape{8, 0, kFormatUint8, 1};
+  Array array = nullptr;
+  Stream stream = nullptr;
+  ASSERT_OK(CU(*cuda_, cuStreamCreate)(&stream, 1));
+  ASSERT_OK(CU(*cuda_, cuArrayCreate_v2)(&array, &shape));
+  ASSERT_OK(CU(*cuda_, cuMemcpyHtoDAsync)(memory_, host.data(), 8, stream));
+  ASSERT_OK(CU(*cuda_, cuStreamSynchronize)(stream));
+  EXPECT_EQ(Contents(8), host);
+  Bytes back(4);
+  ASSERT_OK(CU(*cuda_, cuMemcpyHtoA)(array, 2, host.data(), 4));
+  ASSERT_OK(CU(*cuda_, cuMemcpyAtoH)(back.data(), array, 3, 3));
+  EXPECT_EQ(back, (Bytes{2, 3, 4, 0}));
+  EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+  EXPECT_OK(CU(*cuda_, cuStreamDestroy_v2)(stream));
+}
+
+TEST_F(NarrowCopyTest, TheRangeOfAnAddressIsFound) {
+  DevicePtrV1 base = 0;
+  unsigned bytes = 0;
+  ASSERT_OK(CU(*cuda_, cuMemGetAddressRange)(&base, &bytes, memory_ + 5));
+  EXPECT_EQ(base, memory_);
+  EXPECT_GE(bytes, kBytes);
+}
+
 }  // namespace
 }  // namespace tessera::cuda

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of CUDA 3.1 and before, with addresses and sizes of 32 bits. Not for: copies of rows
-// and planes, and copies from and to the host, of that age.
+// Functions of CUDA 3.1 and before, with addresses and sizes of 32 bits.
 #include <algorithm>
 
 #include "src/sim/cuda/driver/driver.h"
@@ -15,6 +14,59 @@ Result Narrow(DevicePtr wide, DevicePtrV1* pointer) {
   if (wide <= UINT32_MAX) return Put(pointer, DevicePtrV1(wide));
   cuMemFree_v2(wide);
   return Result::kOutOfMemory;
+}
+
+Memcpy2D Widen(const Memcpy2DV1& copy) {
+  return {.src_x = copy.src_x,
+          .src_y = copy.src_y,
+          .src_type = copy.src_type,
+          .src_host = copy.src_host,
+          .src_device = copy.src_device,
+          .src_array = copy.src_array,
+          .src_pitch = copy.src_pitch,
+          .dst_x = copy.dst_x,
+          .dst_y = copy.dst_y,
+          .dst_type = copy.dst_type,
+          .dst_host = copy.dst_host,
+          .dst_device = copy.dst_device,
+          .dst_array = copy.dst_array,
+          .dst_pitch = copy.dst_pitch,
+          .width = copy.width,
+          .height = copy.height};
+}
+
+Memcpy3D Widen(const Memcpy3DV1& copy) {
+  return {.src_x = copy.src_x,
+          .src_y = copy.src_y,
+          .src_z = copy.src_z,
+          .src_level = copy.src_level,
+          .src_type = copy.src_type,
+          .src_host = copy.src_host,
+          .src_device = copy.src_device,
+          .src_array = copy.src_array,
+          .src_pitch = copy.src_pitch,
+          .src_height = copy.src_height,
+          .dst_x = copy.dst_x,
+          .dst_y = copy.dst_y,
+          .dst_z = copy.dst_z,
+          .dst_level = copy.dst_level,
+          .dst_type = copy.dst_type,
+          .dst_host = copy.dst_host,
+          .dst_device = copy.dst_device,
+          .dst_array = copy.dst_array,
+          .dst_pitch = copy.dst_pitch,
+          .dst_height = copy.dst_height,
+          .width = copy.width,
+          .height = copy.height,
+          .depth = copy.depth};
+}
+
+// Passes the descriptor of a copy on to the function for wide addresses.
+template <typename Copy, typename Call>
+Result CopyWide(const Copy* copy, Call call) {
+  if (copy == nullptr) return Result::kInvalidValue;
+  const auto wide = Widen(*copy);
+  return call(&wide);
 }
 
 }  // namespace
@@ -58,6 +110,74 @@ CUDA_EXPORT Result cuMemcpyAtoD(DevicePtrV1 to, Array from, unsigned offset, uns
 CUDA_EXPORT Result cuMemcpyAtoA(Array to, unsigned to_offset, Array from, unsigned from_offset,
                                 unsigned bytes) {
   return cuMemcpyAtoA_v2(to, to_offset, from, from_offset, bytes);
+}
+
+CUDA_EXPORT Result cuMemcpyHtoD(DevicePtrV1 to, const void* from, unsigned bytes) {
+  return cuMemcpyHtoD_v2(to, from, bytes);
+}
+CUDA_EXPORT Result cuMemcpyHtoDAsync(DevicePtrV1 to, const void* from, unsigned bytes,
+                                     Stream stream) {
+  return cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
+}
+CUDA_EXPORT Result cuMemcpyDtoH(void* to, DevicePtrV1 from, unsigned bytes) {
+  return cuMemcpyDtoH_v2(to, from, bytes);
+}
+CUDA_EXPORT Result cuMemcpyDtoHAsync(void* to, DevicePtrV1 from, unsigned bytes, Stream stream) {
+  return cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
+}
+CUDA_EXPORT Result cuMemcpyHtoA(Array to, unsigned offset, const void* from, unsigned bytes) {
+  return cuMemcpyHtoA_v2(to, offset, from, bytes);
+}
+CUDA_EXPORT Result cuMemcpyHtoAAsync(Array to, unsigned offset, const void* from, unsigned bytes,
+                                     Stream stream) {
+  return cuMemcpyHtoAAsync_v2(to, offset, from, bytes, stream);
+}
+CUDA_EXPORT Result cuMemcpyAtoH(void* to, Array from, unsigned offset, unsigned bytes) {
+  return cuMemcpyAtoH_v2(to, from, offset, bytes);
+}
+CUDA_EXPORT Result cuMemcpyAtoHAsync(void* to, Array from, unsigned offset, unsigned bytes,
+                                     Stream stream) {
+  return cuMemcpyAtoHAsync_v2(to, from, offset, bytes, stream);
+}
+CUDA_EXPORT Result cuMemcpy2D(const Memcpy2DV1* copy) { return CopyWide(copy, cuMemcpy2D_v2); }
+CUDA_EXPORT Result cuMemcpy2DUnaligned(const Memcpy2DV1* copy) { return cuMemcpy2D(copy); }
+CUDA_EXPORT Result cuMemcpy2DAsync(const Memcpy2DV1* copy, Stream stream) {
+  return CopyWide(copy, [=](const Memcpy2D* wide) { return cuMemcpy2DAsync_v2(wide, stream); });
+}
+CUDA_EXPORT Result cuMemcpy3D(const Memcpy3DV1* copy) { return CopyWide(copy, cuMemcpy3D_v2); }
+CUDA_EXPORT Result cuMemcpy3DAsync(const Memcpy3DV1* copy, Stream stream) {
+  return CopyWide(copy, [=](const Memcpy3D* wide) { return cuMemcpy3DAsync_v2(wide, stream); });
+}
+
+CUDA_EXPORT Result cuMemGetAddressRange(DevicePtrV1* base, unsigned* bytes, DevicePtrV1 pointer) {
+  DevicePtr wide = 0;
+  size_t size = 0;
+  const Result result = cuMemGetAddressRange_v2(&wide, &size, pointer);
+  if (result != Result::kSuccess) return result;
+  PutIf(base, wide);
+  PutIf(bytes, size);
+  return result;
+}
+CUDA_EXPORT Result cuMemAllocHost(void** pointer, unsigned bytes) {
+  return cuMemAllocHost_v2(pointer, bytes);
+}
+// Host memory has wide addresses, which such a program cannot hold.
+CUDA_EXPORT Result cuMemHostGetDevicePointer(DevicePtrV1* pointer, void* host, unsigned flags) {
+  DevicePtr wide = 0;
+  const Result result = cuMemHostGetDevicePointer_v2(&wide, host, flags);
+  if (result != Result::kSuccess) return result;
+  return wide <= UINT32_MAX ? Put(pointer, wide) : Result::kNotSupported;
+}
+CUDA_EXPORT Result cuModuleGetGlobal(DevicePtrV1* pointer, unsigned* bytes, Module module,
+                                     const char* name) {
+  DevicePtr wide = 0;
+  size_t size = 0;
+  const Result result = cuModuleGetGlobal_v2(&wide, &size, module, name);
+  if (result != Result::kSuccess) return result;
+  if (wide > UINT32_MAX) return Result::kNotSupported;
+  PutIf(pointer, wide);
+  PutIf(bytes, size);
+  return result;
 }
 
 #define MEMSET(bits, type)                                                         \
