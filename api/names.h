@@ -83,10 +83,25 @@ inline constexpr std::string_view kReasonDriverNotReady = "DriverNotReady";  // 
 inline constexpr std::string_view kReasonDriverReady = "DriverReady";        // Event: there again
 inline constexpr std::string_view kReasonGpuNote = "GPUNote";                // Event: worth knowing
 inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, but no GPU
+inline constexpr std::string_view kReasonDriverIncomplete =
+    "DriverIncomplete";  // condition: parts of the driver are missing
+inline constexpr std::string_view kReasonDriverConflict =
+    "DriverConflict";  // condition: the host and a driver container both have a driver
+inline constexpr std::string_view kReasonSmokeTestFailed =
+    "SmokeTestFailed";  // condition: a GPU pod would not start
 inline constexpr std::string_view kReasonRuntimeNotConfigured =
     "RuntimeNotConfigured";  // both: containers would start without their GPUs
 inline constexpr std::string_view kReasonRuntimeConfigured =
     "RuntimeConfigured";  // Event: the engine starts containers through tessera-runtime again
+
+// Taint of nodes that join without usable GPUs; the agent removes it.
+inline constexpr std::string_view kTaintNotReady = "tessera.dev/not-ready";
+// The same under prefixes that cluster-autoscaler, also that of GKE and AKS, counts as "still
+// starting": today's, and the one before Kubernetes 1.29.
+inline constexpr std::string_view kTaintNotReadyAutoscaler =
+    "startup-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready";
+inline constexpr std::string_view kTaintNotReadyOldAutoscaler =
+    "ignore-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready";
 
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";

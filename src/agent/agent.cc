@@ -18,6 +18,7 @@
 #include "src/agent/node/engine_watch.h"
 #include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_publisher.h"
+#include "src/agent/node/smoke_test.h"
 #include "src/agent/plugins.h"
 #include "src/agent/pods/kube_pods.h"
 #include "src/agent/status_page.h"
@@ -40,6 +41,8 @@ constexpr Duration kModprobeRetry = std::chrono::minutes(1);
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Interval of the only request of an idle agent, which corrects other writers' changes of the Node.
 constexpr Duration kNodeCheckInterval = std::chrono::minutes(5);
+// The driver wakes a GPU without persistence mode when its node is opened.
+constexpr Duration kOpenDeadline = std::chrono::seconds(30);
 constexpr Duration kReleaseCheckDelay = std::chrono::seconds(1);
 // After a repair the engine has a minute to serve again.
 constexpr Duration kEngineDeadline = std::chrono::minutes(2);
@@ -93,6 +96,8 @@ class Agent::Impl {
   void StartManagerPage();
   void GetHoldings(std::function<void(Holdings)> then);
   void StartPublisher();
+  void StartSmokeTest();
+  void OpenDevices(std::vector<int> minors, std::function<void(SmokeTest::Problems)> done);
   void StartDeviceNodes();
   void MakeDeviceNodes();
   void RetryDeviceNodes();
@@ -128,6 +133,8 @@ class Agent::Impl {
   std::unique_ptr<GrantsThread> grants_;
   std::unique_ptr<KubeNodeApi> node_api_;
   std::unique_ptr<NodePublisher> publisher_;
+  std::unique_ptr<SmokeTest> smoke_test_;
+  NodeFindings findings_;
   std::unique_ptr<Plugins> plugins_;
   std::unique_ptr<DirWatcher> node_watcher_;
   DeviceNodes device_nodes_;
@@ -163,6 +170,7 @@ Status Agent::Impl::Start() {
   if (options_.create_device_nodes) StartDeviceNodes();
   driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
   if (exporter_) exporter_->Start();
+  StartSmokeTest();
   StartInventory();
   RETURN_IF_ERROR(StartGrants());
   StartDriverRelease();
@@ -198,7 +206,10 @@ void Agent::Impl::StartPlugins() {
                           .dev_root = options_.dev_root,
                           .dev_root_ctr_path = options_.dev_root_ctr_path};
   plugins.kubelet_socket = options_.kubelet_socket;
-  plugins.on_registered = [this] { ScheduleNodeCheck(); };
+  plugins.on_registered_change = [this](bool registered) {
+    if (registered) ScheduleNodeCheck();
+    smoke_test_->SetRegistered(registered);
+  };
   plugins_ = std::make_unique<Plugins>(runner_, plugins, &*signer_, &devices_, &metrics_.kubelet);
 }
 
@@ -342,11 +353,43 @@ void Agent::Impl::StartPublisher() {
     return ReadNodeHardware(gpu::SysRootOf(options_.driver_root_ctr_path),
                             options_.machine_type_file);
   });
+  publisher_->SetStartupTaints({options_.startup_taints.begin(), options_.startup_taints.end()});
   publisher_->OnNode([this](const Json& node) {
     grants_->SetIsolationDisabled(LabelOf(node, names::kLabelCgpuDisableIsolation) == "true");
   });
   Publish();
   KeepCheckingNode();
+}
+
+void Agent::Impl::StartSmokeTest() {
+  smoke_test_ = std::make_unique<SmokeTest>(
+      runner_, !options_.kubelet_socket.empty(), !options_.engine.empty(),
+      [this](std::vector<int> minors, std::function<void(SmokeTest::Problems)> done) {
+        OpenDevices(std::move(minors), std::move(done));
+      },
+      [this](const SmokeVerdict& verdict) {
+        const bool failed = verdict.state == SmokeVerdict::State::kFailed;
+        if (failed) Log(Severity::kWarning, "the smoke test failed", {{"why", verdict.problem}});
+        findings_.smoke_problem = failed ? verdict.problem : "";
+        findings_.smoke_passed = verdict.state == SmokeVerdict::State::kPassed;
+        Publish();
+      });
+}
+
+void Agent::Impl::OpenDevices(std::vector<int> minors,
+                              std::function<void(SmokeTest::Problems)> done) {
+  const std::string& root = options_.driver_root_ctr_path;
+  const bool simulated = gpu::ProcRootOf(root) != "/proc";
+  const auto problems = std::make_shared<SmokeTest::Problems>();
+  caller_->Start(
+      {.name = "open-devices",
+       .deadline = kOpenDeadline,
+       .work =
+           [problems, simulated, minors = std::move(minors), dev = options_.dev_root_ctr_path] {
+             *problems = OpenDeviceNodes(dev, minors, simulated);
+           },
+       .finished = [problems, done = std::move(done)] { done(*problems); },
+       .overdue = [] {}});
 }
 
 // Device nodes are made now, while the driver reports no GPU, when the GPUs change, and when a node
@@ -424,7 +467,7 @@ void Agent::Impl::Publish() {
   if (publisher_ == nullptr || set == nullptr) return;
   device::NodeInventory told = set->PublishedInventory();
   told.runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
-  publisher_->Publish(told);
+  publisher_->Publish(told, findings_);
 }
 
 void Agent::Impl::OnUnredeemed(const std::vector<std::string>& containers) {
@@ -495,6 +538,7 @@ void Agent::Impl::StartEngineWatch() {
       std::make_unique<EngineWatch>(runner_, watch, RunOnWorker(runner_, kEngineDeadline),
                                     &metrics_.node, [this](const std::string& problem) {
                                       engine_problem_ = problem;
+                                      smoke_test_->SetEngineProblem(problem);
                                       Publish();
                                     });
   engine_watch_->Start();
@@ -516,6 +560,7 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   // The installer skips nodes without GPUs.
   if (!snapshot->gpus.empty() && engine_watch_ == nullptr) StartEngineWatch();
   if (plugins_) plugins_->SetDevices(set);
+  smoke_test_->SetInventory(snapshot);
   if (grants_) grants_->OnInventoryChanged();
   Publish();
   // Changed GPUs have other device nodes, and a returning driver may wait for them.

@@ -52,6 +52,7 @@ struct AgentOptions {
   std::string manager_checkpoint;                 // file that gpu-manager left; "": none
   std::string node_name;                          // "": do not write the node
   std::string kubeconfig;                         // "": the pod's service account
+  std::set<std::string> startup_taints;  // keys; removed after the smoke test (node/smoke_test.h)
   std::string machine_type_file =
       "/sys/class/dmi/id/product_name";  // source of nvidia.com/gpu.machine
 

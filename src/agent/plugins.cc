@@ -9,7 +9,7 @@ namespace tessera::agent {
 Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
                  const grant::TokenSigner* signer, const DeviceSetHolder* devices,
                  KubeletMetrics* metrics)
-    : on_registered_(options.on_registered) {
+    : on_registered_change_(options.on_registered_change) {
   const auto add = [&](const std::string& name, std::unique_ptr<const PluginAnswers> answers) {
     if (options.grants != nullptr) {
       answers = std::make_unique<AllocateBindingResponder>(name, std::move(answers),
@@ -47,8 +47,8 @@ void Plugins::Publish() {
 }
 
 void Plugins::OnRegisteredChange() {
-  if (std::exchange(was_registered_, registered()) || !was_registered_) return;
-  if (on_registered_) on_registered_();
+  if (std::exchange(was_registered_, registered()) == was_registered_) return;
+  if (on_registered_change_) on_registered_change_(was_registered_);
 }
 
 bool Plugins::registered() const {

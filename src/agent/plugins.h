@@ -26,7 +26,8 @@ struct PluginsOptions {
   KubeletGrants* grants = nullptr;            // null: late binding
   DeviceSpecOptions device_specs;             // with `grants`
   std::string kubelet_socket;
-  std::function<void()> on_registered;  // called when a kubelet reads the lists of all plugins
+  // Called when a kubelet begins or ends to read the lists of all plugins.
+  std::function<void(bool registered)> on_registered_change;
 };
 
 class Plugins {
@@ -50,7 +51,7 @@ class Plugins {
   void Publish();
   void OnRegisteredChange();
 
-  const std::function<void()> on_registered_;
+  const std::function<void(bool registered)> on_registered_change_;
   bool was_registered_ = false;
   std::vector<Resource> resources_;
   std::shared_ptr<const DeviceSet> set_;

@@ -129,13 +129,13 @@ void EngineWatch::Repair() {
 
 void EngineWatch::SetProblem(std::string problem) {
   if (problem == problem_) return;
-  problem_ = std::move(problem);
-  if (problem_.empty()) {
+  if (!problem.empty()) {
+    Log(Severity::kError, "the container engine's configuration has changed", {{"what", problem}});
+  } else if (problem_) {
     Log(Severity::kInfo, "the container engine is configured for tessera-runtime again");
-  } else {
-    Log(Severity::kError, "the container engine's configuration has changed", {{"what", problem_}});
   }
-  on_problem_(problem_);
+  problem_ = std::move(problem);
+  on_problem_(*problem_);
 }
 
 ProgramRunner RunOnWorker(TaskRunner* runner, Duration deadline) {

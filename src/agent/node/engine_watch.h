@@ -41,7 +41,7 @@ class EngineWatch {
   static constexpr Duration kInterval = std::chrono::minutes(5);
   static constexpr Duration kBurst = std::chrono::seconds(1);
   static constexpr Duration kRepairInterval = std::chrono::minutes(10);
-  // "": the configuration is correct again.
+  // "": the configuration is correct. Called after the first check and on changes.
   using OnProblem = std::function<void(const std::string& problem)>;
 
   // `metrics` must outlive the object.
@@ -69,8 +69,8 @@ class EngineWatch {
   bool running_ = false;  // a program is running
   bool again_ = false;    // check again when the program ends
   bool soon_ = false;
-  std::string problem_;
-  std::string last_error_;  // why the check failed
+  std::optional<std::string> problem_;  // nullopt: not judged yet
+  std::string last_error_;              // why the check failed
   std::optional<MonotonicTime> repaired_at_;
   WeakPtrFactory<EngineWatch> weak_{this};
 };

@@ -57,7 +57,10 @@ const Json* FindCondition(const Json& node) {
 
 }  // namespace
 
-NodeCondition ConditionOf(const device::NodeInventory& inventory) {
+NodeCondition ConditionOf(const device::NodeInventory& inventory, const NodeFindings& findings) {
+  if (!findings.driver_reason.empty()) {
+    return {false, findings.driver_reason, CutText(findings.driver_problem, kMaxMessage)};
+  }
   if (!inventory.problem.empty()) {
     // A missing driver has no version.
     const bool driver = !inventory.driver_version.empty();
@@ -71,6 +74,9 @@ NodeCondition ConditionOf(const device::NodeInventory& inventory) {
   if (!inventory.runtime_problem.empty()) {
     return {false, names::kReasonRuntimeNotConfigured,
             CutText(inventory.runtime_problem, kMaxMessage)};
+  }
+  if (!findings.smoke_problem.empty()) {
+    return {false, names::kReasonSmokeTestFailed, CutText(findings.smoke_problem, kMaxMessage)};
   }
   const size_t count = inventory.gpus.size();
   return {true, names::kReasonGpusHealthy,

@@ -5,6 +5,9 @@
 //   False  GPUUnhealthy    "1 of 8 GPUs is unhealthy: GPU-…: XID 79: …"; the others are offered
 //          DriverNotReady  why there is no driver
 //          NoGPU           there is a driver, and it reports no GPU
+//          DriverIncomplete  which part of the driver is missing
+//          DriverConflict  which drivers the host and a driver container have
+//          SmokeTestFailed  why a GPU pod would not start (smoke_test.h)
 //          RuntimeNotConfigured  why containers would start without their GPUs
 //
 // It has no heartbeat and is written only on change: check the agent's pod for liveness.
@@ -26,7 +29,18 @@ struct NodeCondition {
   std::string message;
 };
 
-NodeCondition ConditionOf(const device::NodeInventory& inventory);
+// What the agent found out about its node beside the GPUs.
+struct NodeFindings {
+  // About the driver's files (driver_report.h). Replaces an inventory's problem.
+  std::string_view driver_reason;  // from api/names.h; empty: nothing
+  std::string driver_problem;
+  std::string smoke_problem;  // why the smoke test failed; empty: it did not
+  bool smoke_passed = false;  // the node's startup taints are removed
+  bool operator==(const NodeFindings&) const = default;
+};
+
+NodeCondition ConditionOf(const device::NodeInventory& inventory,
+                          const NodeFindings& findings = {});
 
 // The strategic merge patch of nodes/status that brings `node` to `condition`; nullopt if `node`
 // has it. The time of the last transition changes only with the status.

@@ -94,5 +94,17 @@ TEST(NodeConditionTest, AGpuNodeIsKnownByItsLabelOrItsCondition) {
   EXPECT_TRUE(WasGpuNode(*ParseJson(R"({"status":{"conditions":[{"type":"GPUReady"}]}})")));
 }
 
+TEST(NodeConditionTest, FindingsNameTheCauseAndLeaveUnhealthyGpusFirst) {
+  device::NodeInventory inventory;
+  inventory.gpus.push_back({.uuid = "GPU-0"});
+  const NodeFindings smoke{.smoke_problem = "/dev/nvidia0 is missing"};
+  EXPECT_EQ(ConditionOf(inventory, smoke).reason, "SmokeTestFailed");
+  const NodeFindings driver{.driver_reason = "DriverConflict", .driver_problem = "two drivers"};
+  EXPECT_EQ(ConditionOf(inventory, driver).reason, "DriverConflict");
+  EXPECT_EQ(ConditionOf(inventory, driver).message, "two drivers");
+  inventory.gpus[0].health = device::Health::Unhealthy("XID 79");
+  EXPECT_EQ(ConditionOf(inventory, smoke).reason, "GPUUnhealthy");
+}
+
 }  // namespace
 }  // namespace tessera::agent

@@ -25,6 +25,7 @@ std::string TextOf(const PublishedNode& state) {
       text.append(name).append(value ? "=" : "-").append(value.value_or("")).append("\n");
     }
   }
+  text.append(state.smoke_passed ? "passed " : "");
   return text.append(state.condition.reason).append(" ").append(state.condition.message);
 }
 
@@ -72,9 +73,11 @@ std::optional<Json> MergePatchFor(const Json* current, const NodeFacts& wanted) 
 
 }  // namespace
 
-PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware) {
+PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware,
+                      const NodeFindings& findings) {
   PublishedNode state;
-  state.condition = ConditionOf(inventory);
+  state.condition = ConditionOf(inventory, findings);
+  state.smoke_passed = findings.smoke_passed;
   Result<std::string> annotation = device::EncodeNodeInventory(inventory);
   if (annotation.ok()) {
     Set(&state.annotations, names::kAnnotationDevices, std::move(*annotation));
@@ -118,9 +121,9 @@ NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metr
 
 NodePublisher::~NodePublisher() = default;
 
-void NodePublisher::Publish(const device::NodeInventory& inventory) {
+void NodePublisher::Publish(const device::NodeInventory& inventory, const NodeFindings& findings) {
   wanted_ = inventory;
-  state_ = StateOf(inventory, read_hardware_());
+  state_ = StateOf(inventory, read_hardware_(), findings);
   changed_ = busy_;
   if (!busy_) Work();
 }
@@ -148,7 +151,10 @@ void NodePublisher::PlanFor(const Json& node) {
   plan_.text = TextOf(state_);
   plan_.metadata = PatchFor(node, state_);
   const bool lacks_gpu = !wanted_->problem.empty() || wanted_->gpus.empty();
-  if (lacks_gpu && !WasGpuNode(node) && !read_hardware_().HasGpu()) return;
+  // A node that waits for its GPUs is told what it waits for, even if none was ever seen.
+  std::optional<Json> taints = TaintPatchFor(node, startup_taints_);
+  if (lacks_gpu && !taints && !WasGpuNode(node) && !read_hardware_().HasGpu()) return;
+  if (state_.smoke_passed) plan_.taints = std::move(taints);
   const WallTime now = runner_->clock().WallNow();
   plan_.status = ConditionPatchFor(node, state_.condition, now);
   // Without a driver the number of GPUs is unknown.
@@ -181,10 +187,19 @@ void NodePublisher::WriteMetadata() {
 }
 
 void NodePublisher::WriteStatus() {
-  if (!plan_.status) return WriteEvents();
+  if (!plan_.status) return RemoveTaints();
   api_->PatchStatus(*plan_.status, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's condition",
         {{"reason", state_.condition.reason}, {"message", state_.condition.message}});
+    RemoveTaints();
+  })));
+}
+
+// Last of the writes, so that pods which come now find the node as published.
+void NodePublisher::RemoveTaints() {
+  if (!plan_.taints) return WriteEvents();
+  api_->JsonPatch(*plan_.taints, Counted(Then([this](const Json&) {
+    Log(Severity::kInfo, "removed the node's startup taint: its GPUs passed the smoke test");
     WriteEvents();
   })));
 }
@@ -287,6 +302,12 @@ void KubeNodeApi::MergePatch(const Json& patch, Done done) {
 void KubeNodeApi::PatchStatus(const Json& patch, Done done) {
   impl_->operation =
       impl_->client.Patch(kube::NodeStatus(impl_->node), kube::PatchKind::kStrategicMerge, patch,
+                          {.field_manager = std::string(names::kAgent)}, std::move(done));
+}
+
+void KubeNodeApi::JsonPatch(const Json& patch, Done done) {
+  impl_->operation =
+      impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kJson, patch,
                           {.field_manager = std::string(names::kAgent)}, std::move(done));
 }
 

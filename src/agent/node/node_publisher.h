@@ -15,6 +15,8 @@
 // Without a driver and without a GPU the labels are removed. A node that never had a GPU gets no
 // condition either.
 //
+// After the smoke test has passed, startup taints are removed, also those that Recheck finds.
+//
 // Threads: lives on `runner`.
 #pragma once
 
@@ -22,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/agent/node/feature_labels.h"
@@ -29,6 +32,7 @@
 #include "src/agent/node/node_events.h"
 #include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_metrics.h"
+#include "src/agent/node/startup_taint.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"
@@ -49,6 +53,8 @@ class NodeApi {
   virtual void MergePatch(const Json& patch, Done done) = 0;
   // Strategic merge: conditions of other types stay.
   virtual void PatchStatus(const Json& patch, Done done) = 0;
+  // A JSON patch; ABORTED or INVALID_ARGUMENT if one of its tests fails.
+  virtual void JsonPatch(const Json& patch, Done done) = 0;
   virtual void CreateEvent(const Json& event, Done done) = 0;
 };
 
@@ -56,10 +62,12 @@ struct PublishedNode {
   NodeFacts labels;
   NodeFacts annotations;
   NodeCondition condition;
+  bool smoke_passed = false;  // startup taints are removed
 };
 
 // The state to publish. Pure.
-PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware);
+PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware,
+                      const NodeFindings& findings = {});
 // The merge patch that brings the metadata of `node` to `state`; nullopt if `node` has it.
 std::optional<Json> PatchFor(const Json& node, const PublishedNode& state);
 
@@ -80,7 +88,9 @@ class NodePublisher {
   NodePublisher(const NodePublisher&) = delete;
   NodePublisher& operator=(const NodePublisher&) = delete;
 
-  void Publish(const device::NodeInventory& inventory);
+  void Publish(const device::NodeInventory& inventory, const NodeFindings& findings = {});
+  // The keys of startup taints; without them no taint is removed. Call before Publish.
+  void SetStartupTaints(TaintKeys keys) { startup_taints_ = std::move(keys); }
   // Sets a callback for each read of the Node, before it is written.
   void OnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
   // Reads the Node again, because the kubelet may have registered and so overwritten it.
@@ -91,6 +101,7 @@ class NodePublisher {
   void PlanFor(const Json& node);
   void WriteMetadata();
   void WriteStatus();
+  void RemoveTaints();
   void WriteEvents();
   void Finish();
   void ScheduleRetry(const Status& status);
@@ -105,6 +116,7 @@ class NodePublisher {
     std::string text;  // the state that the patches reach, as text
     std::optional<Json> metadata;
     std::optional<Json> status;  // condition, number of GPUs
+    std::optional<Json> taints;
     std::vector<Json> events;
   };
 
@@ -114,6 +126,7 @@ class NodePublisher {
   const ReadHardware read_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
+  TaintKeys startup_taints_;
   PublishedNode state_;  // the state for wanted_
   std::string written_;  // the state that the server has, as text
   Plan plan_;
@@ -139,6 +152,7 @@ class KubeNodeApi final : public NodeApi {
   void Get(Done done) override;
   void MergePatch(const Json& patch, Done done) override;
   void PatchStatus(const Json& patch, Done done) override;
+  void JsonPatch(const Json& patch, Done done) override;
   void CreateEvent(const Json& event, Done done) override;
 
  private:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "src/device/node_annotation.h"
 
@@ -60,6 +61,16 @@ class FakeNodeApi : public NodeApi {
       done(node);
     });
   }
+  // Removes all taints, as the patch of a test asks.
+  void JsonPatch(const Json& patch, Done done) override {
+    taint_patches.push_back(patch.Serialize());
+    condition_at_taint_patch = Condition();
+    runner->Post([this, done] {
+      if (!taint_status.ok()) return done(std::exchange(taint_status, Status::Ok()));
+      node.Find("spec")->Erase("taints");
+      done(node);
+    });
+  }
   void CreateEvent(const Json& event, Done done) override {
     runner->Post([this, done, event] {
       if (!event_status.ok()) return done(event_status);
@@ -98,6 +109,9 @@ class FakeNodeApi : public NodeApi {
   Status status;
   Status status_status;
   Status event_status;
+  Status taint_status;  // of the next patch
+  std::vector<std::string> taint_patches;
+  std::string condition_at_taint_patch;
   int gets = 0;
   int patches = 0;
   int status_patches = 0;
@@ -360,6 +374,55 @@ TEST(NodeStateTest, SeveralModelsHaveNoModelForQuotas) {
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.product"), "NVIDIA-H100");
   EXPECT_EQ(state.labels.at("gaia.tencent.com/gpu-model"), std::nullopt)
       << "quotas would count all GPUs as one of the models";
+}
+
+class StartupTaintPublisherTest : public NodePublisherTest {
+ protected:
+  StartupTaintPublisherTest() {
+    api_.node.Set("spec", *ParseJson(R"({"taints":[{"key":"k","effect":"NoSchedule"}]})"));
+    publisher_.SetStartupTaints({"k"});
+  }
+  void Publish(const device::NodeInventory& inventory, const NodeFindings& findings) {
+    publisher_.Publish(inventory, findings);
+    runner_.RunUntilIdle();
+  }
+};
+
+TEST_F(StartupTaintPublisherTest, TheTaintStaysUntilTheSmokeTestPassesAndTheConditionSaysWhy) {
+  Publish(Node(8), {.smoke_problem = "/dev/nvidia3 is missing"});
+  EXPECT_TRUE(api_.taint_patches.empty());
+  EXPECT_EQ(api_.Condition(), "False SmokeTestFailed");
+  Publish(Node(8), {.smoke_passed = true});
+  EXPECT_EQ(api_.taint_patches.size(), 1u);
+  EXPECT_EQ(api_.condition_at_taint_patch, "True GPUsHealthy") << "pods come after the condition";
+  publisher_.Recheck();
+  runner_.RunUntilIdle();
+  EXPECT_EQ(api_.taint_patches.size(), 1u);
+}
+
+TEST_F(StartupTaintPublisherTest, ATaintThatAnotherWriterMovedIsRemovedAtItsNewPlace) {
+  api_.taint_status = Status(Code::kInvalidArgument, "the test of the patch failed");
+  Publish(Node(1), {.smoke_passed = true});
+  api_.node.Set("spec", *ParseJson(R"({"taints":[{"key":"other","effect":"NoSchedule"},)"
+                                   R"({"key":"k","effect":"NoSchedule"}]})"));
+  runner_.AdvanceTimeAndRun(NodePublisher::kFirstPause);
+  ASSERT_EQ(api_.taint_patches.size(), 2u);
+  EXPECT_NE(api_.taint_patches[1].find("/spec/taints/1"), std::string::npos);
+}
+
+TEST_F(StartupTaintPublisherTest, ATaintThatComesLaterIsRemovedByTheNextCheck) {
+  api_.node.Find("spec")->Erase("taints");
+  Publish(Node(1), {.smoke_passed = true});
+  api_.node.Set("spec", *ParseJson(R"({"taints":[{"key":"k","effect":"NoSchedule"}]})"));
+  publisher_.Recheck();
+  runner_.RunUntilIdle();
+  EXPECT_EQ(api_.taint_patches.size(), 1u);
+}
+
+TEST_F(StartupTaintPublisherTest, ATaintedNodeWithoutAnyGpuSaysWhatItWaitsFor) {
+  Publish(Broken(), {});
+  EXPECT_EQ(api_.Condition(), "False DriverNotReady");
+  EXPECT_TRUE(api_.taint_patches.empty());
 }
 
 }  // namespace

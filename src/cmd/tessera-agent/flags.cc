@@ -163,6 +163,16 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   AddExporter(app, flags);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\" writes no labels and no annotation");
+  o->startup_taints = {std::string(names::kTaintNotReady),
+                       std::string(names::kTaintNotReadyAutoscaler),
+                       std::string(names::kTaintNotReadyOldAutoscaler)};
+  app->add_option(
+         "--startup-taint", o->startup_taints,
+         "keys of taints to remove from the Node when its GPUs have passed the smoke test; "
+         "none removes no taint")
+      ->delimiter(',')
+      ->envname("STARTUP_TAINT")
+      ->capture_default_str();
   AddText(app, "--machine-type-file", &o->machine_type_file, "MACHINE_TYPE_FILE",
           "file with the machine's name, for the label nvidia.com/gpu.machine");
   AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG", "default: the pod's service account");
@@ -183,6 +193,7 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
   options.gpu_mem_unit = *device::MemoryUnitFromName(flags.memory_unit);
   options.binding =
       flags.binding == "late" ? agent::BindingMode::kLate : agent::BindingMode::kAllocate;
+  options.startup_taints.erase("none");
   options.release_timeout = std::chrono::seconds(flags.release_timeout_s);
   options.collect_interval = std::chrono::milliseconds(flags.collect_interval_ms);
   options.xid_window = std::chrono::milliseconds(flags.xid_window_ms);
