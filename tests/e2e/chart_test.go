@@ -71,6 +71,8 @@ func TestValuesReachTheObjects(t *testing.T) {
 		"--set=dcgmExporter.serviceMonitor.enabled=true":            {"kind: PodMonitor"},
 		"--set=prometheusRule.enabled=true":                         {"kind: PrometheusRule", "\n        - alert: TesseraGPUUnhealthy\n"},
 		"--set=dashboards.enabled=true":                             {"name: tessera-dashboard-fleet\n", "grafana_dashboard: \"1\"\n", "  tessera-node.json: |\n    {\n"},
+		"--set=startupTaint.keys={example.com/starting}":            {"--startup-taint=example.com/starting\n", "- key: example.com/starting\n", "'[\"example.com/starting\"]'"},
+		"--set=startupTaint.keys=null":                              {"--startup-taint=none\n"},
 		"--set=dcgmExporter.enabled=false":                          {"--collect-interval=0\n"},
 		"--set=exporter.intervalMs=5000":                            {"--collect-interval=5000\n"},
 		"--set=dcgmExporter.config.name=mine":                       {"--collectors=/etc/dcgm-exporter/dcgm-metrics.csv\n", "configMap: {name: mine}"},

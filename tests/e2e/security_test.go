@@ -138,6 +138,13 @@ func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
 	if err := status(node, ours); err != nil {
 		t.Errorf("the condition of its own node: %v", err)
 	}
+	before := taintKeys(t)
+	setTaints(t, startupTaint, "example.com/mine")
+	t.Cleanup(func() { setTaints(t, before...) })
+	if err := label(node, `{"spec":{"taints":[{"key":"example.com/mine","effect":"NoSchedule"}]}}`); err != nil {
+		// The agent itself may have been faster.
+		t.Errorf("the removal of the startup taint: %v", err)
+	}
 	for what, err := range map[string]error{
 		"another node":          label("other", `{"metadata":{"annotations":{"tessera.dev/test":"x"}}}`),
 		"another node's status": status("other", ours),
@@ -145,6 +152,10 @@ func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
 		"a foreign annotation":  label(node, `{"metadata":{"annotations":{"example.com/x":"y"}}}`),
 		"spec":                  label(node, `{"spec":{"unschedulable":true}}`),
 		"taints":                label(node, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`),
+		"a foreign taint":       label(node, `{"spec":{"taints":null}}`),
+		"a taint's effect":      label(node, `{"spec":{"taints":[{"key":"example.com/mine","effect":"NoExecute"}]}}`),
+		"a new startup taint": label(node, `{"spec":{"taints":[{"key":"example.com/mine","effect":"NoSchedule"},`+
+			`{"key":"tessera.dev/not-ready","effect":"NoExecute"}]}}`),
 		"a foreign label through status": status(node,
 			`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
 		"the condition Ready":    status(node, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`),
