@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/base/strings.h"
+#include "src/oci/config_document.h"
 
 namespace tessera::oci {
 namespace {
@@ -57,6 +58,21 @@ void EnvList::AppendDir(std::string_view name, std::string_view dir, std::string
   const auto parts = Split(list, ':');
   if (std::find(parts.begin(), parts.end(), dir) != parts.end()) return;
   Set(name, list.empty() ? std::string(dir) : fmt::format("{}:{}", list, dir));
+}
+
+void EnvList::RemoveFilesBelow(std::string_view name, std::string_view dir) {
+  const std::optional<std::string> list = Get(name);
+  if (!list) return;
+  constexpr std::string_view kSeparators = ": ";
+  std::vector<std::string_view> kept;
+  bool removed = false;
+  for (size_t at = 0; at <= list->size();) {
+    const size_t end = std::min(list->find_first_of(kSeparators, at), list->size());
+    const std::string_view file = std::string_view(*list).substr(at, end - at);
+    IsBelow(CleanPath(file), dir) ? void(removed = true) : kept.push_back(file);
+    at = end + 1;
+  }
+  if (removed) Set(name, fmt::format("{}", fmt::join(kept, ":")));
 }
 
 }  // namespace tessera::oci

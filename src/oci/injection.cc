@@ -316,6 +316,7 @@ class Injector {
 
   Status EditEnv() {
     ASSIGN_OR_RETURN(EnvList env, document_.MutableEnv());
+    RemovePreloadsOfDriver(&env);
     for (const auto& [name, value] : injection_.env) env.Set(name, value);
     if (!injection_.driver.binaries.empty()) {
       env.AppendDir("PATH", InContainer("bin"), kDefaultPath);
@@ -359,6 +360,14 @@ class Injector {
 };
 
 }  // namespace
+
+void RemovePreloadsOfDriver(EnvList* env) {
+  for (const std::string_view name : {"LD_PRELOAD", "LD_AUDIT"}) {
+    for (const std::string_view dir : {names::kContainerDriverDir, kOtherDriverDir}) {
+      env->RemoveFilesBelow(name, JoinPath(dir, "real"));
+    }
+  }
+}
 
 std::vector<std::string_view> DirVariables() {
   std::vector<std::string_view> names = {"PATH", "LD_LIBRARY_PATH"};

@@ -78,6 +78,10 @@ struct InjectionTarget {
 // Variables with lists of directories, to which a directory of ours may be added.
 std::vector<std::string_view> DirVariables();
 
+// Removes the driver's libraries that the limiter replaces (.../real) from the lists of libraries
+// that the linker loads first: as the first libcuda.so.1 of a process they would be its only one.
+void RemovePreloadsOfDriver(EnvList* env);
+
 // FAILED_PRECONDITION if the container has no tmpfs at /dev or /run, or its image has a symbolic
 // link there; the message names the remedy. Ignores mounts from the stage or from `tree_dir` that
 // an earlier start of the bundle added.

@@ -341,6 +341,15 @@ TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
   EXPECT_THAT(cuda.options, ElementsAre("ro", "nosuid", "nodev", "bind", "rprivate"));
 }
 
+TEST_F(InjectionTest, NoVariableLoadsTheDriverBeforeTheLimiter) {
+  ConfigDocument document = Document(OwnDev());
+  document.MutableEnv()->Set("LD_PRELOAD", "/lib/mine.so:/dev/tessera/real/libcuda");
+  document.MutableEnv()->Set("LD_AUDIT", "/run/tessera/real/libcuda");
+  document = Injected(std::move(document));
+  EXPECT_EQ(document.env().Get("LD_PRELOAD"), "/lib/mine.so");
+  EXPECT_EQ(document.env().Get("LD_AUDIT"), "");
+}
+
 TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibraries) {
   injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
   ConfigDocument document = Injected(Document(OwnDev()));

@@ -44,6 +44,7 @@ Status EditExecProcess(const std::string& bundle, const std::string& file) {
   if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is not a JSON object", file);
   ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
   oci::EnvList env(list);
+  oci::RemovePreloadsOfDriver(&env);
   for (const std::string_view name : oci::DirVariables()) {
     AppendDriverDirs(container, name, &env);
   }

@@ -47,6 +47,12 @@ TEST_F(ExecProcessTest, ProcessWithoutEnvironmentGetsTheContainers) {
             R"({"env":["PATH=/bin:/dev/tessera/bin","LD_LIBRARY_PATH=/dev/tessera/lib"]})");
 }
 
+TEST_F(ExecProcessTest, NoVariableLoadsTheDriverBeforeTheLimiter) {
+  WriteConfig(R"(["PATH=/dev/tessera/bin"])");
+  EXPECT_EQ(Edited(R"({"env":["PATH=/dev/tessera/bin","LD_PRELOAD=/dev/tessera/real/libcuda"]})"),
+            R"({"env":["PATH=/dev/tessera/bin","LD_PRELOAD="]})");
+}
+
 TEST_F(ExecProcessTest, InvalidDocumentIsNotChanged) {
   WriteConfig(R"(["PATH=/dev/tessera/bin"])");
   const std::string file = JoinPath(dir_.path(), "process.json");

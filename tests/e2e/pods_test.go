@@ -64,7 +64,10 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 		Env:    map[string]string{"CUDA_DEVICE_MEMORY_LIMIT_0": "3g"},
 		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
 	}}}.Create(t)
-	beyond := share("beyond", "--bytes", fmt.Sprint(6*gib)).Create(t)
+	past := share("beyond", "--bytes", fmt.Sprint(6*gib))
+	// Loaded first, the driver's library would take the limiter's place.
+	past.Containers[0].Env = map[string]string{"LD_PRELOAD": "/dev/tessera/real/libcuda"}
+	beyond := past.Create(t)
 	bed.WaitPhase(t, within, "Running")
 	bed.Eventually(t, bed.PodTimeout, "the pod within its share computes", func() bool {
 		return strings.Contains(bed.Logs(t, within), "Test PASSED")
@@ -174,8 +177,8 @@ func TestALowComputeClassWaitsForAHighOne(t *testing.T) {
 // A program that has the driver's library in place of the limiter is reported.
 func TestAProcessWithoutTheLimiterIsReported(t *testing.T) {
 	pod := bed.Pod{Name: "bypass", Containers: []bed.Container{{
-		Name: "main", Args: []string{"--hold", "600"},
-		Env:    map[string]string{"LD_PRELOAD": "/dev/tessera/real/libcuda"},
+		Name: "main", Image: "attacker",
+		Args:   []string{"-preload", "/dev/tessera/real/libcuda", "/usr/bin/vectoradd", "--hold", "600"},
 		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
 	}}}.Create(t)
 	bed.WaitPhase(t, pod, "Running")

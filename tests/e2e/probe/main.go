@@ -35,8 +35,12 @@ func main() {
 	fail := flag.Bool("fail", false, "end with exit code 1")
 	whom := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does, or a URL to post it to")
 	question := flag.String("question", "", "what to ask there")
+	preload := flag.String("preload", "", "a library that the linker loads first into the program of the arguments")
 	covered := flag.String("cover", "", "a folder of limits to cover with one without a limit; then run the arguments")
 	flag.Parse()
+	if *preload != "" {
+		panic(syscall.Exec(flag.Arg(0), flag.Args(), append(os.Environ(), "LD_PRELOAD="+*preload)))
+	}
 	if *covered != "" {
 		panic(coverLimits(*covered, flag.Args()))
 	}
