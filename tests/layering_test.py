@@ -19,7 +19,7 @@ LEVELS = {
     "formats": 1, "device": 1, "limiter": 1,
     "placement": 2, "net": 2, "gpu": 2, "oci": 2,
     "kube": 3, "grant": 3,
-    "ledger": 4, "certificates": 4,
+    "ledger": 4, "certificates": 4, "components": 4,
     # The scheduler serves the webhook from its own ledger, so admission stands below the products.
     "admission": 4.5,
     "agent": 5, "runtime": 5, "replay": 5, "scheduler": 5, "operator": 5, "console": 5, "cli": 5,
@@ -42,7 +42,8 @@ ALLOWED_IN = {"sim": {"base", "formats"}}
 STANDALONE = {"limiter"}
 # Pure rooms: no files, clocks, threads or sockets.
 PURE = {"device": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"],
-        "placement": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"]}
+        "placement": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"],
+        "components": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"]}
 LIBRARIES = {
     "grpcpp/": "gRPC", "grpc/": "gRPC", "google/protobuf": "protobuf", "boost/json": "Boost.JSON",
     "boost/asio": "Asio", "boost/beast": "Beast", "openssl/": "OpenSSL", "toml++": "toml++",

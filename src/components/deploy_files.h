@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of deploy/, compiled into the program.
+#pragma once
+
+#include <string_view>
+
+namespace tessera::components {
+
+struct DeployFile {
+  std::string_view path;  // below deploy/
+  std::string_view text;
+};
+
+// Ends with an empty path.
+extern const DeployFile kDeployFiles[];
+
+}  // namespace tessera::components

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects of an installation in the API server, rendered from its settings. Equal settings give
+// equal objects. deploy/objects has the objects as YAML; the code changes what settings change.
+//
+// Each object has apiVersion, kind, metadata.name, metadata.namespace if it has one, and the label
+// app.kubernetes.io/part-of=tessera. None has a status. They are meant for server-side apply.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/components/settings.h"
+#include "src/formats/json.h"
+
+namespace tessera::components {
+
+// Objects that work, fail and are reported together. An error of one component does not keep
+// others from being applied.
+struct Component {
+  std::string name;  // policies, runtime, agent, scheduler, webhook, access, monitoring
+  std::vector<Json> objects;  // in the order in which they must be applied
+};
+
+// In the order in which they should be applied. A component without objects is left out.
+std::vector<Component> RenderComponents(const Settings& settings);
+
+// The objects of all components, in that order.
+std::vector<Json> RenderObjects(const Settings& settings);
+
+// Namespace tessera-system, which all of them need; its label admits the agent's privileged pods.
+// Not in RenderObjects: what runs in the namespace does not own it.
+Json SystemNamespace();
+
+// The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema of
+// the settings, and a status of any content.
+Json TesseraDefinition();
+
+}  // namespace tessera::components

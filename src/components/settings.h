@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of an installation: the values of the chart (deploy/chart/values.yaml), as a file of
+// `tessera install` and as `spec` of the resource Tessera. One vocabulary, with one schema
+// (deploy/chart/values.schema.json) for all three. A spec has one more key, `pools`: groups of nodes
+// whose agents have settings of their own.
+//
+//   pools:
+//   - name: shared-a10
+//     nodeSelector: {nvidia.com/gpu.product: NVIDIA-A10}
+//     mode: shared            # or whole: agents of these nodes offer whole GPUs only
+//     agent: {driverRoot: /run/nvidia/driver}
+//
+// Values of NVIDIA's gpu-operator chart are accepted where they mean the same.
+//
+// Threads: values; the functions are pure. Errors: INVALID_ARGUMENT names the setting, the value
+// and what it may be.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+
+namespace tessera::components {
+
+// As in an object of Kubernetes, in the order of the settings.
+using StringMap = std::vector<std::pair<std::string, std::string>>;
+
+struct ImageSettings {
+  std::string registry;
+  std::string tag;
+  std::string pull_policy;
+  std::vector<std::string> pull_secrets;  // names of Secrets
+};
+
+// What one agent is told. Pools may differ in all of it.
+struct AgentSettings {
+  // daemonsets
+  StringMap labels;
+  StringMap annotations;
+  Json tolerations;  // array
+  StringMap node_selector;
+  std::string priority_class;
+  std::string update_strategy;  // RollingUpdate or OnDelete
+  Json max_unavailable;         // number, or text such as 10%
+  // agent
+  std::string driver_root;
+  std::string dev_root;
+  bool create_device_nodes = true;
+  bool driver_root_writable = false;
+  Json resources;  // object
+  std::vector<std::string> extra_args;
+  Json env;  // array
+  // runtime
+  bool runtime_enabled = true;
+  bool only_with_gpu = true;
+  bool repair = false;
+  int64_t spread_seconds = 0;
+  Json runtime_resources;  // object
+  // sharing
+  bool gpu_mem = true;
+  bool vcuda = true;
+  // limits
+  bool limits_enabled = true;
+  std::vector<std::string> limits_fail_open;
+  std::vector<std::string> limits_stop_bypass;
+  // exporter
+  bool exporter_enabled = true;
+  int64_t exporter_interval_ms = 0;
+  std::string exporter_config_map;
+  // driver: the settings of a managed driver, an object with the keys of NVIDIA's chart. This room
+  // does not interpret them, except `enabled`.
+  Json driver;
+};
+
+// Nodes with all labels of `node_selector` that are in no earlier pool.
+struct PoolSettings {
+  std::string name;  // a DNS label
+  std::string mode;  // whole, shared, or "": as the general settings
+  StringMap node_selector;
+  AgentSettings agent;  // the general settings, with those of the pool merged over them
+};
+
+struct SchedulerSettings {
+  bool enabled = true;
+  int64_t replicas = 0;
+  std::string policy;
+  std::string cluster_ip;  // "": any
+  Json resources;          // object
+  StringMap node_selector;
+  Json tolerations;  // array
+  std::vector<std::string> extra_args;
+};
+
+struct MonitoringSettings {
+  bool pod_monitor = false;
+  std::string pod_monitor_interval;
+  StringMap pod_monitor_labels;
+  bool prometheus_rule = false;
+  StringMap prometheus_rule_labels;
+  bool dashboards = false;
+  StringMap dashboard_labels;
+};
+
+struct Settings {
+  ImageSettings image;
+  AgentSettings agent;  // of all nodes that are in no pool
+  std::vector<PoolSettings> pools;
+  SchedulerSettings scheduler;
+  MonitoringSettings monitoring;
+  std::string memory_unit;    // GiB or MiB, for agents and scheduler
+  std::string runtime_class;  // name of the RuntimeClass
+  bool webhook = true;
+  bool privileged_policy = true;
+  std::vector<std::string> assignment_writers;
+  bool network_policy = true;
+  bool gpu_manager_metric = true;
+};
+
+struct ParseOptions {
+  // Whether the caller installs drivers, as the operator does. If not, driver.enabled=true is
+  // rejected.
+  bool installs_drivers = false;
+};
+
+// Settings for a spec: an object whose missing keys have their defaults, or null for the defaults
+// alone.
+Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options = {});
+
+// The defaults, as the chart has them: a spec with every key.
+const Json& DefaultSpec();
+
+// `spec` with the members of `changes` merged over it, as Helm merges values: objects by their
+// members, all else replaced; null removes a member.
+Json MergeSpec(const Json& spec, const Json& changes);
+
+}  // namespace tessera::components
