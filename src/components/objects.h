@@ -19,7 +19,7 @@ namespace tessera::components {
 // Objects that work, fail and are reported together. An error of one component does not keep
 // others from being applied.
 struct Component {
-  std::string name;  // policies, runtime, agent, scheduler, webhook, access, monitoring
+  std::string name;           // policies, agent, webhook, scheduler, monitoring, access
   std::vector<Json> objects;  // in the order in which they must be applied
 };
 

@@ -1,10 +1,223 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/components/settings.h"
 
+#include <algorithm>
+#include <set>
+
 #include "src/components/deploy_text.h"
-#include "src/formats/yaml.h"
+#include "src/components/nvidia_values.h"
+#include "src/components/schema.h"
 
 namespace tessera::components {
+namespace {
+
+constexpr std::string_view kBindingAllocate = "--binding=allocate";
+// A node's pool is decided by an affinity with so many alternatives at most.
+constexpr size_t kMaxAlternatives = 256;
+
+// Reads members of an object that the schema has accepted.
+class Section {
+ public:
+  Section(const Json& spec, std::string_view name) : json_(*spec.Find(name)) {}
+
+  std::string Text(std::string_view key) const { return json_.Find(key)->string_value(); }
+  bool Flag(std::string_view key) const { return json_.Find(key)->bool_value(); }
+  int64_t Number(std::string_view key) const { return json_.Find(key)->ToInt().value(); }
+  Json Value(std::string_view key) const { return *json_.Find(key); }
+  std::vector<std::string> Texts(std::string_view key) const {
+    std::vector<std::string> texts;
+    for (const Json& item : json_.Find(key)->items()) texts.push_back(item.string_value());
+    return texts;
+  }
+  LabelMap Map(std::string_view key) const { return MapOf(*json_.Find(key)); }
+
+  static LabelMap MapOf(const Json& object) {
+    LabelMap map;
+    for (const auto& [name, value] : object.members()) {
+      if (value.is_string()) map.emplace_back(name, value.string_value());
+    }
+    return map;
+  }
+
+ private:
+  const Json& json_;
+};
+
+// A setting without a value (null) has its default.
+void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
+  const Json* properties = schema.Find("properties");
+  if (properties == nullptr) return;
+  for (const auto& [key, property] : properties->members()) {
+    const Json* value = defaults.Find(key);
+    if (value == nullptr) continue;
+    Json* present = spec->Find(key);
+    if (present == nullptr || present->is_null()) {
+      spec->Set(key, *value);
+    } else if (present->is_object() && value->is_object()) {
+      FillDefaults(present, *value, property);
+    }
+  }
+}
+
+AgentSettings ReadAgent(const Json& spec) {
+  const Section daemonsets(spec, "daemonsets"), agent(spec, "agent"), runtime(spec, "runtime");
+  const Section sharing(spec, "sharing"), limits(spec, "limits"), exporter(spec, "exporter");
+  AgentSettings out;
+  out.labels = daemonsets.Map("labels");
+  out.annotations = daemonsets.Map("annotations");
+  out.tolerations = daemonsets.Value("tolerations");
+  out.node_selector = daemonsets.Map("nodeSelector");
+  out.priority_class = daemonsets.Text("priorityClassName");
+  out.update_strategy = daemonsets.Text("updateStrategy");
+  out.max_unavailable = *daemonsets.Value("rollingUpdate").Find("maxUnavailable");
+  out.driver_root = agent.Text("driverRoot");
+  out.dev_root = agent.Text("devRoot");
+  out.create_device_nodes = agent.Flag("createDeviceNodes");
+  out.driver_root_writable = agent.Flag("driverRootWritable");
+  out.resources = agent.Value("resources");
+  out.extra_args = agent.Texts("extraArgs");
+  out.env = agent.Value("env");
+  out.runtime_enabled = runtime.Flag("enabled");
+  out.only_with_gpu = runtime.Flag("onlyWithGpu");
+  out.repair = runtime.Flag("repair");
+  out.spread_seconds = runtime.Number("spreadSeconds");
+  out.runtime_resources = runtime.Value("resources");
+  out.gpu_mem = sharing.Flag("gpuMem");
+  out.vcuda = sharing.Flag("vcuda");
+  out.limits_enabled = limits.Flag("enabled");
+  out.limits_fail_open = limits.Texts("failOpen");
+  out.limits_stop_bypass = limits.Texts("stopBypass");
+  out.exporter_enabled = exporter.Flag("enabled");
+  out.exporter_interval_ms = exporter.Number("intervalMs");
+  out.exporter_config_map = exporter.Text("configMap");
+  const Json* driver = spec.Find("driver");
+  out.driver = driver == nullptr ? Json::MakeObject() : *driver;
+  return out;
+}
+
+ImageSettings ReadImage(const Json& spec) {
+  const Section image(spec, "image");
+  return {image.Text("registry"), image.Text("tag"), image.Text("pullPolicy"),
+          image.Texts("pullSecrets")};
+}
+
+SchedulerSettings ReadScheduler(const Json& spec) {
+  const Section scheduler(spec, "scheduler");
+  SchedulerSettings out;
+  out.enabled = scheduler.Flag("enabled");
+  out.replicas = scheduler.Number("replicas");
+  out.policy = scheduler.Text("policy");
+  out.cluster_ip = scheduler.Text("clusterIP");
+  out.resources = scheduler.Value("resources");
+  out.node_selector = scheduler.Map("nodeSelector");
+  out.tolerations = scheduler.Value("tolerations");
+  out.extra_args = scheduler.Texts("extraArgs");
+  return out;
+}
+
+MonitoringSettings ReadMonitoring(const Json& spec) {
+  const Section monitor(spec, "podMonitor"), rule(spec, "prometheusRule");
+  const Section dashboards(spec, "dashboards");
+  MonitoringSettings out;
+  out.pod_monitor = monitor.Flag("enabled");
+  out.pod_monitor_interval = monitor.Text("interval");
+  out.pod_monitor_labels = monitor.Map("labels");
+  out.prometheus_rule = rule.Flag("enabled");
+  out.prometheus_rule_labels = rule.Map("labels");
+  out.dashboards = dashboards.Flag("enabled");
+  out.dashboard_labels = dashboards.Map("labels");
+  return out;
+}
+
+// `where` is "" for the general settings, or "pools[0]".
+Status CheckAgent(const AgentSettings& agent, const std::string& where, bool installs_drivers) {
+  const std::string prefix = where.empty() ? "" : where + ".";
+  const Json* driver = agent.driver.Find("enabled");
+  if (!installs_drivers && driver != nullptr && *driver == Json::Bool(true)) {
+    return Error(Code::kInvalidArgument,
+                 "{}driver.enabled=true: drivers are installed by the operator alone: leave the "
+                 "value out",
+                 prefix);
+  }
+  if (agent.runtime_enabled || std::ranges::count(agent.extra_args, kBindingAllocate) > 0) {
+    return Status::Ok();
+  }
+  return Error(Code::kInvalidArgument,
+               "{0}runtime.enabled=false: without tessera-runtime no container gets its GPUs: add "
+               "{1} to {0}agent.extraArgs (NVIDIA's runtime then gives them), or enable it",
+               prefix, kBindingAllocate);
+}
+
+Result<PoolSettings> ReadPool(const Json& general, const Json& pool, const std::string& where) {
+  PoolSettings out;
+  out.name = pool.StringAt("name").value();
+  out.mode = pool.StringAt("mode").value_or("");
+  out.node_selector = Section::MapOf(*pool.Find("nodeSelector"));
+  Json spec = MergeSpec(general, pool);
+  FillDefaults(&spec, general, SpecSchema());
+  out.agent = ReadAgent(spec);
+  if (out.node_selector.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "{}.nodeSelector: no label: want the labels of the pool's nodes", where);
+  }
+  if (out.mode == "whole") out.agent.gpu_mem = out.agent.vcuda = false;
+  if (out.mode == "shared" && !out.agent.gpu_mem && !out.agent.vcuda) {
+    return Error(Code::kInvalidArgument,
+                 "{}.mode=shared: sharing.gpuMem and sharing.vcuda are both false: enable one",
+                 where);
+  }
+  return out;
+}
+
+Status ReadPools(const Json& spec, const ParseOptions& options, Settings* settings) {
+  const Json* pools = spec.Find("pools");
+  if (pools == nullptr) return Status::Ok();
+  std::set<std::string> names;
+  size_t alternatives = 1;
+  for (size_t i = 0; i < pools->items().size(); ++i) {
+    const std::string where = fmt::format("pools[{}]", i);
+    ASSIGN_OR_RETURN(PoolSettings pool, ReadPool(spec, pools->items()[i], where));
+    RETURN_IF_ERROR(CheckAgent(pool.agent, where, options.installs_drivers));
+    if (!names.insert(pool.name).second) {
+      return Error(Code::kInvalidArgument, "{}.name: \"{}\" occurs twice: rename one of the pools",
+                   where, pool.name);
+    }
+    alternatives *= pool.node_selector.size();
+    if (alternatives > kMaxAlternatives) {
+      return Error(Code::kInvalidArgument,
+                   "{}.nodeSelector: too many labels in all pools: give the nodes of each pool one "
+                   "label of their own",
+                   where);
+    }
+    settings->pools.push_back(std::move(pool));
+  }
+  return Status::Ok();
+}
+
+Result<Settings> ReadSettings(const Json& spec, const ParseOptions& options) {
+  Settings out;
+  out.image = ReadImage(spec);
+  out.agent = ReadAgent(spec);
+  out.scheduler = ReadScheduler(spec);
+  out.monitoring = ReadMonitoring(spec);
+  out.memory_unit = Section(spec, "sharing").Text("memoryUnit");
+  out.runtime_class = Section(spec, "runtime").Text("runtimeClass");
+  out.webhook = Section(spec, "webhook").Flag("enabled");
+  out.privileged_policy = Section(spec, "privilegedPolicy").Flag("enabled");
+  out.assignment_writers = Section(spec, "assignments").Texts("writers");
+  out.network_policy = Section(spec, "networkPolicy").Flag("enabled");
+  out.gpu_manager_metric = Section(spec, "gpuManagerMetric").Flag("enabled");
+  RETURN_IF_ERROR(CheckAgent(out.agent, "", options.installs_drivers));
+  if (out.webhook && !out.scheduler.enabled) {
+    return Error(Code::kInvalidArgument,
+                 "scheduler.enabled=false: the scheduler serves the webhook: set "
+                 "webhook.enabled=false, too");
+  }
+  RETURN_IF_ERROR(ReadPools(spec, options, &out));
+  return out;
+}
+
+}  // namespace
 
 Json MergeSpec(const Json& spec, const Json& changes) {
   if (!spec.is_object() || !changes.is_object()) return changes;
@@ -25,6 +238,15 @@ Json MergeSpec(const Json& spec, const Json& changes) {
 const Json& DefaultSpec() {
   static const Json spec = ParsedYaml("chart/values.yaml");
   return spec;
+}
+
+Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options) {
+  RETURN_IF_ERROR(CheckAgainstSchema(SpecSchema(), spec, ""));
+  Json merged = MergeSpec(DefaultSpec(), spec.is_null() ? Json::MakeObject() : spec);
+  FillDefaults(&merged, DefaultSpec(), SpecSchema());
+  RETURN_IF_ERROR(TranslateNvidiaValues(&merged, options.installs_drivers));
+  RETURN_IF_ERROR(CheckAgainstSchema(SpecSchema(), merged, ""));
+  return ReadSettings(merged, options);
 }
 
 }  // namespace tessera::components

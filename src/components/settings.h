@@ -26,8 +26,8 @@
 
 namespace tessera::components {
 
-// As in an object of Kubernetes, in the order of the settings.
-using StringMap = std::vector<std::pair<std::string, std::string>>;
+// Labels, annotations or a node selector, in the order of the settings.
+using LabelMap = std::vector<std::pair<std::string, std::string>>;
 
 struct ImageSettings {
   std::string registry;
@@ -39,10 +39,10 @@ struct ImageSettings {
 // What one agent is told. Pools may differ in all of it.
 struct AgentSettings {
   // daemonsets
-  StringMap labels;
-  StringMap annotations;
+  LabelMap labels;
+  LabelMap annotations;
   Json tolerations;  // array
-  StringMap node_selector;
+  LabelMap node_selector;
   std::string priority_class;
   std::string update_strategy;  // RollingUpdate or OnDelete
   Json max_unavailable;         // number, or text such as 10%
@@ -80,7 +80,7 @@ struct AgentSettings {
 struct PoolSettings {
   std::string name;  // a DNS label
   std::string mode;  // whole, shared, or "": as the general settings
-  StringMap node_selector;
+  LabelMap node_selector;
   AgentSettings agent;  // the general settings, with those of the pool merged over them
 };
 
@@ -90,7 +90,7 @@ struct SchedulerSettings {
   std::string policy;
   std::string cluster_ip;  // "": any
   Json resources;          // object
-  StringMap node_selector;
+  LabelMap node_selector;
   Json tolerations;  // array
   std::vector<std::string> extra_args;
 };
@@ -98,11 +98,11 @@ struct SchedulerSettings {
 struct MonitoringSettings {
   bool pod_monitor = false;
   std::string pod_monitor_interval;
-  StringMap pod_monitor_labels;
+  LabelMap pod_monitor_labels;
   bool prometheus_rule = false;
-  StringMap prometheus_rule_labels;
+  LabelMap prometheus_rule_labels;
   bool dashboards = false;
-  StringMap dashboard_labels;
+  LabelMap dashboard_labels;
 };
 
 struct Settings {

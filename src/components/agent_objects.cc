@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/components/agent_objects.h"
+
+#include <filesystem>
+#include <span>
+
+#include "api/names.h"
+#include "src/components/deploy_text.h"
+#include "src/components/edit.h"
+
+namespace tessera::components {
+namespace {
+
+// Label of the pods of a pool. The general DaemonSet selects them as well, but a DaemonSet leaves
+// pods alone that another one owns, and its selector cannot be changed after the first release.
+constexpr std::string_view kPoolLabel = "tessera.dev/pool";
+
+// Without double slashes, and without one at the end.
+std::string CleanPath(const std::string& path) {
+  std::string clean = std::filesystem::path(path).lexically_normal();
+  while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
+  return clean;
+}
+
+std::string SharedResources(const AgentSettings& agent) {
+  std::vector<std::string> names;
+  if (agent.gpu_mem) names.emplace_back("gpu-mem");
+  if (agent.vcuda) names.emplace_back("vcuda");
+  return names.empty() ? "none" : Joined(names);
+}
+
+bool ReadsCounters(const AgentSettings& agent) {
+  return agent.exporter_enabled && !agent.exporter_config_map.empty();
+}
+
+Json LimitArguments(const AgentSettings& agent) {
+  Json args = Json::MakeArray();
+  if (!agent.limits_enabled) args.Append(Json::String("--limits-dir="));
+  const auto add = [&](std::string_view flag, const std::vector<std::string>& namespaces) {
+    if (!namespaces.empty()) args.Append(Json::String(fmt::format("{}={}", flag, Joined(namespaces))));
+  };
+  add("--limits-fail-open", agent.limits_fail_open);
+  add("--limits-stop-bypass", agent.limits_stop_bypass);
+  return args;
+}
+
+Json AgentArguments(const AgentSettings& agent, const std::string& memory_unit) {
+  std::vector<std::string> args = {
+      "--driver-root=" + agent.driver_root,
+      "--driver-root-ctr-path=" + CleanPath("/driver-root/" + agent.driver_root),
+      "--dev-root=" + agent.dev_root, "--dev-root-ctr-path=" + agent.dev_root};
+  if (agent.create_device_nodes) args.emplace_back("--create-device-nodes");
+  args.push_back("--shared-resources=" + SharedResources(agent));
+  args.push_back("--memory-unit=" + memory_unit);
+  Json out = Json::Strings(args);
+  AppendItems(out, LimitArguments(agent));
+  args = {fmt::format("--gpu-manager-checkpoint=/driver-root{}", names::kGpuManagerCheckpoint),
+          fmt::format("--collect-interval={}",
+                      agent.exporter_enabled ? agent.exporter_interval_ms : 0)};
+  if (ReadsCounters(agent)) args.emplace_back("--collectors=/etc/dcgm-exporter/dcgm-metrics.csv");
+  // Restarts the agent sooner than the kubelet, which waits longer each time.
+  args.emplace_back("--supervise");
+  if (agent.runtime_enabled) {
+    // Reports when another tool overwrites containerd's configuration.
+    args.insert(args.end(), {"--engine=containerd", "--engine-host-root=/host"});
+    if (agent.repair) args.emplace_back("--repair-engine");
+  }
+  AppendTexts(out, args);
+  AppendTexts(out, agent.extra_args);
+  return out;
+}
+
+void SetInstallCommand(Json& command, const AgentSettings& agent) {
+  AppendTexts(command, {"--driver-root=" + agent.driver_root, "--dev-root=" + agent.dev_root});
+  if (agent.only_with_gpu) command.Append(Json::String("--only-with-gpu"));
+  if (agent.spread_seconds > 0) {
+    command.Append(Json::String(fmt::format("--spread={}", agent.spread_seconds)));
+  }
+}
+
+void SetRuntime(Json& pod, const Settings& settings, const AgentSettings& agent) {
+  if (!agent.runtime_enabled) return pod.Erase("initContainers");
+  for (Json& container : pod.Find("initContainers")->items()) {
+    SetImage(container, settings.image, "agent");
+  }
+  Json& install = ItemNamed(*pod.Find("initContainers"), "install-runtime");
+  SetInstallCommand(*install.Find("command"), agent);
+  install.Set("resources", agent.runtime_resources);
+}
+
+void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
+  Json& mounts = *container.Find("volumeMounts");
+  const auto set_writable = [&](std::string_view name) {
+    ItemNamed(mounts, name).Set("readOnly", Json::Bool(false));
+  };
+  if (agent.driver_root_writable) set_writable("driver-root");
+  if (agent.repair) {
+    for (const auto* name : {"opt-tessera", "etc-tessera", "etc-containerd", "run-containerd"}) {
+      set_writable(name);
+    }
+  }
+  if (!ReadsCounters(agent)) return;
+  Json mount = NamedObject("exporter-counters");
+  mount.Set("mountPath", Json::String("/etc/dcgm-exporter"));
+  mount.Set("readOnly", Json::Bool(true));
+  mounts.items().insert(mounts.items().begin() + 5, std::move(mount));
+  Json volume = NamedObject("exporter-counters");
+  volume.Set("configMap", NamedObject(agent.exporter_config_map));
+  Json& volumes = *pod.Find("volumes");
+  volumes.items().insert(volumes.items().begin() + 5, std::move(volume));
+}
+
+// Sets what differs between agents, apart from the choice of nodes.
+Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
+  Json set = ParsedYaml("objects/agent.yaml");
+  Json& metadata = *set.Find("metadata");
+  AddTexts(*metadata.Find("labels"), agent.labels);
+  if (!agent.annotations.empty()) AddTexts(MemberAt(metadata, {"annotations"}), agent.annotations);
+  Json& spec = *set.Find("spec");
+  Json& strategy = MemberAt(spec, {"updateStrategy"});
+  strategy.Set("type", Json::String(agent.update_strategy));
+  if (agent.update_strategy == "RollingUpdate") {
+    MemberAt(strategy, {"rollingUpdate"}).Set("maxUnavailable", agent.max_unavailable);
+  }
+  Json& pod_metadata = MemberAt(spec, {"template", "metadata"});
+  AddTexts(*pod_metadata.Find("labels"), agent.labels);
+  AddTexts(*pod_metadata.Find("annotations"), agent.annotations);
+  Json& pod = MemberAt(spec, {"template", "spec"});
+  SetPullSecrets(pod, settings.image);
+  pod.Set("priorityClassName", Json::String(agent.priority_class));
+  AddTexts(*pod.Find("nodeSelector"), agent.node_selector);
+  AppendItems(*pod.Find("tolerations"), agent.tolerations);
+  SetRuntime(pod, settings, agent);
+  Json& container = ItemNamed(*pod.Find("containers"), "agent");
+  SetImage(container, settings.image, "agent");
+  container.Set("args", AgentArguments(agent, settings.memory_unit));
+  AppendItems(*container.Find("env"), agent.env);
+  container.Set("resources", agent.resources);
+  SetMounts(pod, container, agent);
+  return set;
+}
+
+// Terms of a node affinity: a node matches one of them if, for each of these pools, it lacks one of
+// the pool's labels. So there is one term for each way to take one label from each pool.
+Json TermsOutside(std::span<const PoolSettings> pools) {
+  std::vector<Json> terms = {Json::MakeArray()};
+  for (const PoolSettings& pool : pools) {
+    std::vector<Json> longer;
+    for (const Json& term : terms) {
+      for (const auto& [label, value] : pool.node_selector) {
+        Json rule = Json::MakeObject({{"key", Json::String(label)},
+                                      {"operator", Json::String("NotIn")},
+                                      {"values", Json::Strings({value})}});
+        longer.push_back(term);
+        longer.back().Append(std::move(rule));
+      }
+    }
+    terms = std::move(longer);
+  }
+  Json out = Json::MakeArray();
+  for (Json& term : terms) {
+    out.Append(Json::MakeObject({{"matchExpressions", std::move(term)}}));
+  }
+  return out;
+}
+
+void KeepOutOf(std::span<const PoolSettings> pools, Json* set) {
+  if (pools.empty()) return;
+  MemberAt(*set, {"spec", "template", "spec", "affinity", "nodeAffinity",
+                  "requiredDuringSchedulingIgnoredDuringExecution"})
+      .Set("nodeSelectorTerms", TermsOutside(pools));
+}
+
+Json RenderPool(const Settings& settings, size_t index) {
+  const PoolSettings& pool = settings.pools[index];
+  Json set = RenderAgent(settings, pool.agent);
+  const Json name = Json::String(pool.name);
+  set.Find("metadata")->Set("name", Json::String(fmt::format("tessera-agent-{}", pool.name)));
+  MemberAt(set, {"metadata", "labels"}).Set(kPoolLabel, name);
+  MemberAt(set, {"spec", "selector", "matchLabels"}).Set(kPoolLabel, name);
+  MemberAt(set, {"spec", "template", "metadata", "labels"}).Set(kPoolLabel, name);
+  AddTexts(MemberAt(set, {"spec", "template", "spec", "nodeSelector"}), pool.node_selector);
+  KeepOutOf(std::span(settings.pools).first(index), &set);
+  return set;
+}
+
+}  // namespace
+
+std::vector<Json> RenderAgents(const Settings& settings) {
+  std::vector<Json> sets = {RenderAgent(settings, settings.agent)};
+  KeepOutOf(settings.pools, &sets.front());
+  for (size_t i = 0; i < settings.pools.size(); ++i) sets.push_back(RenderPool(settings, i));
+  return sets;
+}
+
+}  // namespace tessera::components

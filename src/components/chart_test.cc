@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the rendered objects with those that the real helm renders from the chart. Skipped where
+// helm is not built.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+#include "src/components/objects.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::components {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "" if there is none. `testcluster build helm` puts it into the cache.
+std::string FindHelm() {
+  const char* cache = std::getenv("TESSERA_CACHE");
+  const char* home = std::getenv("HOME");
+  const std::string root =
+      cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root, ignored)) {
+    const fs::path helm = entry.path() / "helm";
+    const bool is_helm = entry.path().filename().string().starts_with("helm-");
+    if (is_helm && fs::exists(helm, ignored)) return helm;
+  }
+  return "";
+}
+
+// With sorted members, so that equal objects have equal texts.
+Json Sorted(const Json& json) {
+  Json out = json;
+  if (json.is_array()) {
+    for (Json& item : out.items()) item = Sorted(item);
+  } else if (json.is_object()) {
+    for (auto& [name, value] : out.members()) value = Sorted(value);
+    std::ranges::sort(out.members(), {}, [](const Json::Member& member) { return member.first; });
+  }
+  return out;
+}
+
+std::string IdOf(const Json& object) {
+  const Json& metadata = *object.Find("metadata");
+  return fmt::format("{} {}/{}", object.StringAt("kind").value(),
+                     metadata.StringAt("namespace").value_or(""),
+                     metadata.StringAt("name").value());
+}
+
+using ObjectTexts = std::map<std::string, std::string>;
+
+void AddObject(const Json& object, ObjectTexts* texts) {
+  EXPECT_TRUE(texts->emplace(IdOf(object), Sorted(object).Pretty()).second) << IdOf(object);
+}
+
+ObjectTexts ParseManifest(const std::string& text) {
+  ObjectTexts objects;
+  size_t at = 0;
+  while (at != std::string::npos) {
+    const size_t next = text.find("\n---\n", at);
+    const std::string document = text.substr(at, next == std::string::npos ? next : next + 1 - at);
+    const auto object = ParseYaml(document.starts_with("---\n") ? document.substr(4) : document);
+    EXPECT_TRUE(object.ok()) << object.status().ToString() << "\n" << document;
+    if (object.ok() && object->is_object()) AddObject(*object, &objects);
+    at = next == std::string::npos ? next : next + 1;
+  }
+  return objects;
+}
+
+class ChartTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    helm_ = FindHelm();
+    if (helm_.empty()) GTEST_SKIP() << "helm is not built: testcluster build helm";
+    char name[] = "/tmp/chart_test-XXXXXX";
+    values_ = name;
+    const int fd = ::mkstemp(values_.data());
+    ASSERT_GE(fd, 0);
+    const std::string text = GetParam();
+    EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(fd);
+  }
+  void TearDown() override {
+    if (!values_.empty()) ::unlink(values_.c_str());
+  }
+  Result<SubprocessResult> Template() const {
+    return RunProgram({helm_, "template", "tessera", TESSERA_SOURCE_DIR "/deploy/chart",
+                       "--namespace=tessera-system", "--kube-version=1.36", "-f", values_},
+                      std::chrono::seconds(50));
+  }
+
+  std::string helm_;
+  std::string values_;
+};
+
+class SameAsTheChart : public ChartTest {};
+
+TEST_P(SameAsTheChart, RendersWhatHelmRenders) {
+  const auto helm = Template();
+  ASSERT_TRUE(helm.ok()) << helm.status().ToString();
+  ASSERT_EQ(helm->exit_code, 0) << helm->err;
+  const ObjectTexts wanted = ParseManifest(helm->out);
+  const auto settings = ParseSettings(ParseYaml(GetParam()).value());
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  ObjectTexts rendered;
+  for (const Json& object : RenderObjects(*settings)) AddObject(object, &rendered);
+  EXPECT_GT(wanted.size(), 10u);
+  for (const auto& [id, text] : wanted) EXPECT_EQ(rendered[id], text) << id;
+  EXPECT_EQ(rendered.size(), wanted.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, SameAsTheChart, ::testing::Values(
+    "",
+    "agent: {driverRoot: /run/nvidia/driver/, driverRootWritable: true}\n"
+    "runtime: {onlyWithGpu: false, spreadSeconds: 0}\n",
+    "image: {registry: 'registry.test:5000/a', tag: v1, pullPolicy: Always, pullSecrets: [a, b]}\n"
+    "imagePullSecrets: [c]\n",
+    "daemonsets:\n"
+    "  labels: {team: gpu}\n"
+    "  annotations: {note: 'a: \"b\"'}\n"
+    "  tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}]\n"
+    "  nodeSelector: {pool: gpu}\n"
+    "  priorityClassName: low\n"
+    "  rollingUpdate: {maxUnavailable: 3}\n",
+    "daemonsets: {updateStrategy: OnDelete}\n"
+    "agent: {createDeviceNodes: false, devRoot: /host, resources: {limits: {memory: 1Gi, cpu: 2}},\n"
+    "  extraArgs: [--log-format=json, --verbose], env: [{name: A, value: b}, {name: C}]}\n",
+    "toolkit: {enabled: false}\nagent: {extraArgs: [--binding=allocate]}\n",
+    "runtime: {repair: true, runtimeClass: gpu, resources: {requests: {cpu: 1}}}\n"
+    "sharing: {vcuda: false, memoryUnit: MiB}\n",
+    "sharing: {vcuda: false, gpuMem: false}\nlimits: {enabled: false}\n"
+    "operator: {runtimeClass: theirs}\nhostPaths: {driverInstallDir: /run/nvidia/driver}\n",
+    "limits: {failOpen: [a, b], stopBypass: ['*']}\n"
+    "exporter: {intervalMs: 5000, configMap: mine}\n",
+    "dcgmExporter: {enabled: false, config: {name: theirs}}\n",
+    "dcgmExporter: {config: {name: theirs}, serviceMonitor: {enabled: true}}\n"
+    "podMonitor: {interval: 30s, labels: {release: prometheus}}\n",
+    "prometheusRule: {enabled: true, labels: {a: b}}\n"
+    "dashboards: {enabled: true, labels: {grafana_dashboard: '2', folder: GPUs}}\n",
+    "scheduler: {replicas: 3, policy: BestFit, clusterIP: 10.0.0.50, extraArgs: [--log-format=json],\n"
+    "  nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], resources: {limits: null}}\n"
+    "assignments: {writers: ['system:serviceaccount:old:ext', u2]}\n",
+    "webhook: {enabled: false}\nscheduler: {enabled: false}\n"
+    "privilegedPolicy: {enabled: false}\ngpuManagerMetric: {enabled: false}\n",
+    "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
+    "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
+
+class RejectedByBoth : public ChartTest {};
+
+TEST_P(RejectedByBoth, IsRejectedByTheChartAndByTheSettings) {
+  const auto helm = Template();
+  ASSERT_TRUE(helm.ok()) << helm.status().ToString();
+  EXPECT_NE(helm->exit_code, 0);
+  EXPECT_FALSE(ParseSettings(ParseYaml(GetParam()).value()).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, RejectedByBoth, ::testing::Values(
+    "scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n", "agent: {driverRoot: driver}\n",
+    "sharing: {memoryUnit: MB}\n", "agent: {extraArgs: [verbose]}\n", "driver: {enabled: true}\n",
+    "migManager: {enabled: true}\n", "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
+    "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",
+    "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n"));
+
+}  // namespace
+}  // namespace tessera::components

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of objects of Kubernetes as Json. Threads: pure functions.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/components/settings.h"
+#include "src/formats/json.h"
+
+namespace tessera::components {
+
+// The member of a member …, which become objects where they are missing. REQUIRES: `object` and
+// all on the way are objects.
+Json& MemberAt(Json& object, std::initializer_list<std::string_view> path);
+// The item of an array with this `name`. REQUIRES: there is one.
+Json& ItemNamed(Json& array, std::string_view name);
+// Keeps the texts that are there: selectors and the inventory rely on our labels.
+void AddTexts(Json& object, const LabelMap& texts);
+void AppendItems(Json& array, const Json& items);
+void AppendTexts(Json& array, const std::vector<std::string>& texts);
+std::string Joined(const std::vector<std::string>& texts);
+// {"name": name}
+Json NamedObject(std::string_view name);
+
+// Image and pull policy of a container, and the pull secrets of its pod.
+void SetImage(Json& container, const ImageSettings& image, std::string_view program);
+void SetPullSecrets(Json& pod_spec, const ImageSettings& image);
+
+}  // namespace tessera::components

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of NVIDIA's gpu-operator chart in a spec:
+//
+//   daemonsets.*                            as in values.yaml
+//   hostPaths.driverInstallDir              agent.driverRoot
+//   toolkit.enabled                         runtime.enabled
+//   operator.runtimeClass                   runtime.runtimeClass
+//   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
+//   dcgmExporter.serviceMonitor.enabled     podMonitor.enabled
+//   imagePullSecrets                        image.pullSecrets
+//   others with "enabled"                   rejected where Tessera cannot do what they say
+//
+// Threads: pure function.
+#pragma once
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+
+namespace tessera::components {
+
+// Replaces NVIDIA's values in the spec by ours. INVALID_ARGUMENT with the remedy for a value that
+// Tessera cannot follow. `installs_drivers`: driver.enabled=true is no error.
+Status TranslateNvidiaValues(Json* spec, bool installs_drivers);
+
+}  // namespace tessera::components

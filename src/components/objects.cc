@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/components/objects.h"
+
+#include <utility>
+
+#include "src/components/agent_objects.h"
+#include "src/components/deploy_text.h"
+#include "src/components/edit.h"
+#include "src/components/schema.h"
+
+namespace tessera::components {
+namespace {
+
+void Append(std::vector<Json>* objects, std::vector<Json> more) {
+  for (Json& object : more) objects->push_back(std::move(object));
+}
+
+// The policies come first, so that they hold before what they limit runs.
+Component Policies(const Settings& settings) {
+  Component out{"policies", ParsedDocuments("objects/agent-policies.yaml")};
+  std::vector<Json> assignments = ParsedDocuments("objects/assignments-policy.yaml");
+  Json& writers = ItemNamed(MemberAt(assignments.front(), {"spec", "variables"}), "writers");
+  std::string list = writers.Find("expression")->string_value();
+  for (const std::string& writer : settings.assignment_writers) {
+    list.insert(list.rfind(" ]"), fmt::format(", '{}'", writer));
+  }
+  writers.Set("expression", Json::String(list));
+  Append(&out.objects, std::move(assignments));
+  if (settings.privileged_policy) {
+    Append(&out.objects, ParsedDocuments("objects/privileged-policy.yaml"));
+  }
+  return out;
+}
+
+// Pods name the RuntimeClass where any node has the runtime.
+bool HasRuntime(const Settings& settings) {
+  if (settings.agent.runtime_enabled) return true;
+  for (const PoolSettings& pool : settings.pools) {
+    if (pool.agent.runtime_enabled) return true;
+  }
+  return false;
+}
+
+Component Agent(const Settings& settings) {
+  Component out{"agent", ParsedDocuments("objects/agent-rbac.yaml")};
+  if (HasRuntime(settings)) {
+    Json runtime_class = ParsedYaml("objects/runtimeclass.yaml");
+    runtime_class.Find("metadata")->Set("name", Json::String(settings.runtime_class));
+    out.objects.push_back(std::move(runtime_class));
+  }
+  Append(&out.objects, RenderAgents(settings));
+  if (settings.gpu_manager_metric) {
+    out.objects.push_back(ParsedYaml("objects/gpu-manager-metric.yaml"));
+  }
+  return out;
+}
+
+Json Deployment(const Settings& settings) {
+  const SchedulerSettings& scheduler = settings.scheduler;
+  Json deployment = ParsedYaml("objects/scheduler-deployment.yaml");
+  Json& spec = *deployment.Find("spec");
+  spec.Set("replicas", Json::Int(scheduler.replicas));
+  Json& pod = MemberAt(spec, {"template", "spec"});
+  SetPullSecrets(pod, settings.image);
+  AddTexts(*pod.Find("nodeSelector"), scheduler.node_selector);
+  AppendItems(*pod.Find("tolerations"), scheduler.tolerations);
+  Json& container = ItemNamed(*pod.Find("containers"), "scheduler");
+  SetImage(container, settings.image, "scheduler");
+  Json args = Json::Strings({"--policy=" + scheduler.policy,
+                             "--memory-unit=" + settings.memory_unit,
+                             settings.webhook ? "--webhook-address=:9443" : "--webhook-address="});
+  AppendTexts(args, scheduler.extra_args);
+  container.Set("args", std::move(args));
+  container.Set("resources", scheduler.resources);
+  return deployment;
+}
+
+Component Scheduler(const Settings& settings) {
+  Component out{"scheduler", {}};
+  if (!settings.scheduler.enabled) return out;
+  out.objects = ParsedDocuments("objects/scheduler.yaml");
+  if (!settings.scheduler.cluster_ip.empty()) {
+    Json& service = out.objects.back();
+    service.Find("spec")->Set("clusterIP", Json::String(settings.scheduler.cluster_ip));
+  }
+  if (settings.network_policy) {
+    out.objects.push_back(ParsedYaml("objects/network-policy.yaml"));
+  }
+  out.objects.push_back(Deployment(settings));
+  return out;
+}
+
+Component Webhook(const Settings& settings) {
+  if (!settings.webhook) return {"webhook", {}};
+  return {"webhook", ParsedDocuments("objects/webhook.yaml")};
+}
+
+void AddPodMonitors(const MonitoringSettings& monitoring, std::vector<Json>* objects) {
+  for (Json& monitor : ParsedDocuments("objects/podmonitor.yaml")) {
+    AddTexts(MemberAt(monitor, {"metadata", "labels"}), monitoring.pod_monitor_labels);
+    for (Json& endpoint : MemberAt(monitor, {"spec", "podMetricsEndpoints"}).items()) {
+      endpoint.Set("interval", Json::String(monitoring.pod_monitor_interval));
+    }
+    objects->push_back(std::move(monitor));
+  }
+}
+
+void AddDashboards(const MonitoringSettings& monitoring, std::vector<Json>* objects) {
+  constexpr std::string_view kDirectory = "chart/files/dashboards/";
+  for (const std::string_view path : DeployPaths(kDirectory)) {
+    const std::string_view file = path.substr(kDirectory.size());
+    const std::string_view name = file.substr(0, file.rfind('.'));
+    Json dashboard = ParsedYaml("objects/dashboard.yaml");
+    Json& metadata = *dashboard.Find("metadata");
+    metadata.Set("name", Json::String(fmt::format("tessera-dashboard-{}", name)));
+    AddTexts(*metadata.Find("labels"), monitoring.dashboard_labels);
+    MemberAt(dashboard, {"data"})
+        .Set(fmt::format("tessera-{}", file), Json::String(DeployText(path)));
+    objects->push_back(std::move(dashboard));
+  }
+}
+
+Component Monitoring(const Settings& settings) {
+  const MonitoringSettings& monitoring = settings.monitoring;
+  Component out{"monitoring", {}};
+  if (monitoring.pod_monitor) AddPodMonitors(monitoring, &out.objects);
+  if (monitoring.prometheus_rule) {
+    Json rule = ParsedYaml("objects/prometheusrule.yaml");
+    AddTexts(MemberAt(rule, {"metadata", "labels"}), monitoring.prometheus_rule_labels);
+    rule.Set("spec", ParsedYaml("chart/files/alerts.yaml"));
+    out.objects.push_back(std::move(rule));
+  }
+  if (monitoring.dashboards) AddDashboards(monitoring, &out.objects);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Component> RenderComponents(const Settings& settings) {
+  std::vector<Component> components = {Policies(settings),  Agent(settings),
+                                       Webhook(settings),   Scheduler(settings),
+                                       Monitoring(settings)};
+  components.push_back({"access", ParsedDocuments("objects/view.yaml")});
+  std::erase_if(components, [](const Component& component) { return component.objects.empty(); });
+  return components;
+}
+
+std::vector<Json> RenderObjects(const Settings& settings) {
+  std::vector<Json> objects;
+  for (Component& component : RenderComponents(settings)) {
+    Append(&objects, std::move(component.objects));
+  }
+  return objects;
+}
+
+Json SystemNamespace() { return ParsedYaml("objects/namespace.yaml"); }
+
+Json TesseraDefinition() {
+  Json definition = ParsedYaml("objects/definition.yaml");
+  Json& version = definition.Find("spec")->Find("versions")->items().front();
+  MemberAt(version, {"schema", "openAPIV3Schema", "properties"})
+      .Set("spec", StructuralSchema(SpecSchema()));
+  return definition;
+}
+
+}  // namespace tessera::components

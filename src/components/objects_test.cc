@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/components/objects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "src/components/schema.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::components {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kEverything =
+    "podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboards: {enabled: true}\n"
+    "pools: [{name: a, nodeSelector: {pool: a, zone: z}}, {name: b, nodeSelector: {pool: b}}]\n";
+
+Settings SettingsOf(std::string_view yaml) {
+  auto settings = ParseSettings(ParseYaml(yaml).value());
+  EXPECT_TRUE(settings.ok()) << settings.status().ToString();
+  return *settings;
+}
+
+Json ObjectOf(const Settings& settings, std::string_view kind, std::string_view name) {
+  for (const Json& object : RenderObjects(settings)) {
+    if (object.StringAt("kind").value() == kind &&
+        object.Find("metadata")->StringAt("name").value() == name) {
+      return object;
+    }
+  }
+  ADD_FAILURE() << "no " << kind << " " << name;
+  return Json::MakeObject();
+}
+
+TEST(ObjectsTest, AllHaveTheLabelByWhichTheyAreFound) {
+  std::set<std::string> ids;
+  std::vector<Json> objects = RenderObjects(SettingsOf(kEverything));
+  objects.push_back(SystemNamespace());
+  objects.push_back(TesseraDefinition());
+  for (const Json& object : objects) {
+    const Json& metadata = *object.Find("metadata");
+    const std::string name = metadata.StringAt("name").value();
+    EXPECT_EQ(metadata.Find("labels")->StringAt("app.kubernetes.io/part-of").value(), "tessera");
+    EXPECT_FALSE(object.StringAt("apiVersion").value().empty());
+    EXPECT_EQ(object.Find("status"), nullptr);
+    EXPECT_TRUE(ids.insert(object.StringAt("kind").value() + "/" +
+                           metadata.StringAt("namespace").value_or("") + "/" + name)
+                    .second)
+        << name;
+  }
+}
+
+TEST(ObjectsTest, RightsComeBeforeWhatNeedsThem) {
+  const std::vector<Json> objects = RenderObjects(SettingsOf(""));
+  std::vector<std::string> kinds;
+  for (const Json& object : objects) kinds.push_back(object.StringAt("kind").value());
+  const auto first = [&](std::string_view kind) { return std::ranges::find(kinds, kind); };
+  EXPECT_LT(first("ValidatingAdmissionPolicy"), first("DaemonSet"));
+  EXPECT_LT(first("ClusterRoleBinding"), first("DaemonSet"));
+  EXPECT_LT(first("Secret"), first("Deployment"));
+}
+
+TEST(ObjectsTest, EqualSettingsGiveEqualObjects) {
+  const Settings settings = SettingsOf(kEverything);
+  EXPECT_EQ(RenderObjects(settings), RenderObjects(settings));
+}
+
+// The first matching pool decides, so that no node has two agents.
+TEST(ObjectsTest, EachNodeIsInOnePool) {
+  const Settings settings = SettingsOf(kEverything);
+  const auto terms = [&](std::string_view name) {
+    const Json set = ObjectOf(settings, "DaemonSet", name);
+    const Json& pod = *set.Find("spec")->Find("template")->Find("spec");
+    const Json* affinity = pod.Find("affinity");
+    return pod.Find("nodeSelector")->Serialize() +
+           (affinity ? affinity->Find("nodeAffinity")->Serialize() : "");
+  };
+  EXPECT_EQ(terms("tessera-agent-a"), R"({"kubernetes.io/os":"linux","pool":"a","zone":"z"})");
+  const auto outside = [](std::string_view rules) {
+    return fmt::format(
+        R"({{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{}]}}}})",
+        rules);
+  };
+  EXPECT_EQ(terms("tessera-agent-b"),
+            R"({"kubernetes.io/os":"linux","pool":"b"})" +
+                outside(R"({"matchExpressions":[{"key":"pool","operator":"NotIn","values":["a"]}]},)"
+                        R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]}]})"));
+  EXPECT_THAT(terms("tessera-agent"),
+              HasSubstr(R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]},)"
+                        R"({"key":"pool","operator":"NotIn","values":["b"]}]})"));
+}
+
+TEST(ObjectsTest, AgentsOfAPoolAreFoundWithTheOthers) {
+  const Json set = ObjectOf(SettingsOf(kEverything), "DaemonSet", "tessera-agent-a");
+  const Json& labels = *set.Find("spec")->Find("template")->Find("metadata")->Find("labels");
+  EXPECT_EQ(labels.StringAt("app.kubernetes.io/name").value(), "tessera-agent");
+  EXPECT_EQ(labels.StringAt("tessera.dev/pool").value(), "a");
+  const Json& selector = *set.Find("spec")->Find("selector")->Find("matchLabels");
+  EXPECT_EQ(selector.StringAt("tessera.dev/pool").value(), "a");
+}
+
+TEST(ObjectsTest, SettingsCannotReplaceTheLabelsThatOthersRelyOn) {
+  const Settings settings = SettingsOf("daemonsets: {labels: {app.kubernetes.io/name: x, a: b}}");
+  const Json set = ObjectOf(settings, "DaemonSet", "tessera-agent");
+  const Json& labels = *set.Find("spec")->Find("template")->Find("metadata")->Find("labels");
+  EXPECT_EQ(labels.StringAt("app.kubernetes.io/name").value(), "tessera-agent");
+  EXPECT_EQ(labels.StringAt("a").value_or(""), "b");
+}
+
+TEST(ObjectsTest, APoolOfWholeGpusOffersNoShares) {
+  const Settings settings = SettingsOf("pools: [{name: w, nodeSelector: {a: b}, mode: whole}]\n");
+  EXPECT_THAT(ObjectOf(settings, "DaemonSet", "tessera-agent-w").Serialize(),
+              HasSubstr("--shared-resources=none"));
+  EXPECT_THAT(ObjectOf(settings, "DaemonSet", "tessera-agent").Serialize(),
+              HasSubstr("--shared-resources=gpu-mem,vcuda"));
+}
+
+TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {
+  const std::string text = TesseraDefinition().Serialize();
+  EXPECT_THAT(text, Not(HasSubstr("\"additionalProperties\":false")));
+  EXPECT_THAT(text, Not(HasSubstr("$schema")));
+  EXPECT_THAT(text, HasSubstr("x-kubernetes-int-or-string"));
+}
+
+// A keyword that the check does not know would be checked by Helm alone.
+TEST(ObjectsTest, TheSchemaUsesNoOtherKeywordsThanAreChecked) {
+  const std::set<std::string> known = {
+      "$schema", "title",     "description", "type",    "properties", "additionalProperties",
+      "items",   "minLength", "minimum",     "maximum", "pattern",    "oneOf", "enum", "required"};
+  const std::function<void(const Json&)> check = [&](const Json& schema) {
+    for (const auto& [keyword, value] : schema.members()) {
+      EXPECT_TRUE(known.contains(keyword)) << keyword;
+      if (keyword == "properties") {
+        for (const auto& [name, property] : value.members()) check(property);
+      } else if (keyword == "items" || (keyword == "additionalProperties" && value.is_object())) {
+        check(value);
+      } else if (keyword == "oneOf") {
+        for (const Json& choice : value.items()) check(choice);
+      }
+    }
+  };
+  check(SpecSchema());
+}
+
+TEST(ObjectsTest, TheDefaultsHaveEverySettingOfTheSchemaThatIsOurs) {
+  const Json& properties = *SpecSchema().Find("properties");
+  for (const auto& [section, defaults] : DefaultSpec().members()) {
+    const Json* known = properties.Find(section)->Find("properties");
+    ASSERT_NE(known, nullptr) << section;
+    for (const auto& [key, unused] : known->members()) {
+      EXPECT_NE(defaults.Find(key), nullptr) << section << "." << key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::components

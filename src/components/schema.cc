@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/components/schema.h"
+
+#include <regex.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace tessera::components {
+namespace {
+
+constexpr size_t kMaxShown = 60;
+constexpr size_t kMaxText = 64 << 10;
+
+std::string Shown(const Json& value) {
+  std::string text = value.Serialize();
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "…";
+  return text;
+}
+
+std::string TextOf(const Json& schema, std::string_view key) {
+  return schema.StringAt(key).value_or("");
+}
+
+std::optional<int64_t> NumberOf(const Json& schema, std::string_view key) {
+  const Json* number = schema.Find(key);
+  if (number == nullptr) return std::nullopt;
+  return number->ToInt().value();
+}
+
+std::string NamesOf(const Json::Object& members) {
+  std::string names;
+  for (const auto& [name, unused] : members) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+// What a value of this schema may be.
+std::string WantedBy(const Json& schema) {
+  if (std::string text = TextOf(schema, "description"); !text.empty()) return text;
+  if (const Json* values = schema.Find("enum")) {
+    std::string names;
+    for (const Json& value : values->items()) {
+      names += (names.empty() ? "" : " or ") + value.string_value();
+    }
+    return names;
+  }
+  const std::string type = TextOf(schema, "type");
+  const auto minimum = NumberOf(schema, "minimum");
+  const auto maximum = NumberOf(schema, "maximum");
+  if (type == "integer") {
+    std::string text = "a whole number";
+    if (minimum) text += fmt::format(" from {}", *minimum);
+    if (maximum) text += fmt::format(" to {}", *maximum);
+    return text;
+  }
+  if (type == "string") return NumberOf(schema, "minLength") ? "a text that is not empty" : "a text";
+  if (type == "boolean") return "true or false";
+  if (type == "array") return "a list";
+  return "an object";
+}
+
+bool HasType(const Json& value, std::string_view type) {
+  if (type == "object") return value.is_object();
+  if (type == "array") return value.is_array();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.kind() == Json::Kind::kBool;
+  if (type == "integer") return value.is_number() && value.ToInt().ok();
+  return type.empty();
+}
+
+bool Matches(const std::string& text, const std::string& pattern) {
+  regex_t compiled;
+  TESSERA_CHECK(::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB) == 0);
+  const bool matches = ::regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
+  ::regfree(&compiled);
+  return matches;
+}
+
+bool IsValidText(const Json& schema, const std::string& text) {
+  if (text.size() > kMaxText || text.find('\0') != std::string::npos) return false;
+  if (static_cast<int64_t>(text.size()) < NumberOf(schema, "minLength").value_or(0)) return false;
+  const std::string pattern = TextOf(schema, "pattern");
+  return pattern.empty() || Matches(text, pattern);
+}
+
+bool IsValidNumber(const Json& schema, int64_t number) {
+  return number >= NumberOf(schema, "minimum").value_or(number) &&
+         number <= NumberOf(schema, "maximum").value_or(number);
+}
+
+bool IsListed(const Json& schema, const Json& value) {
+  const Json* values = schema.Find("enum");
+  return values == nullptr || std::ranges::find(values->items(), value) != values->items().end();
+}
+
+// Whether the value itself is valid, without its members and items.
+bool IsValidAlone(const Json& schema, const Json& value) {
+  if (!HasType(value, TextOf(schema, "type")) || !IsListed(schema, value)) return false;
+  if (value.is_string() && !IsValidText(schema, value.string_value())) return false;
+  if (value.is_number() && value.ToInt().ok() && !IsValidNumber(schema, *value.ToInt())) {
+    return false;
+  }
+  const Json* choices = schema.Find("oneOf");
+  if (choices == nullptr) return true;
+  return std::ranges::count_if(choices->items(), [&](const Json& choice) {
+           return IsValidAlone(choice, value);
+         }) == 1;
+}
+
+std::string PathTo(const std::string& path, std::string_view key) {
+  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
+}
+
+// "scheduler.replicas", or with the line of a file: "line 4: scheduler.replicas".
+std::string PlaceOf(const Json& value, const std::string& path) {
+  return value.line() > 0 ? fmt::format("line {}: {}", value.line(), path) : path;
+}
+
+Status Invalid(const Json& schema, const Json& value, const std::string& path) {
+  return Error(Code::kInvalidArgument, "{}: invalid value {}: want {}", PlaceOf(value, path),
+               Shown(value), WantedBy(schema));
+}
+
+Status CheckMember(const Json& schema, const std::string& key, const Json& value,
+                   const std::string& path) {
+  const Json* properties = schema.Find("properties");
+  if (const Json* known = properties ? properties->Find(key) : nullptr) {
+    return CheckAgainstSchema(*known, value, path);
+  }
+  const Json* rest = schema.Find("additionalProperties");
+  if (rest == nullptr) return Status::Ok();
+  if (rest->is_object()) return CheckAgainstSchema(*rest, value, path);
+  if (rest->bool_value()) return Status::Ok();
+  return Error(Code::kInvalidArgument, "{}: unknown setting: want one of {}", PlaceOf(value, path),
+               NamesOf(properties->members()));
+}
+
+Status CheckMembers(const Json& schema, const Json& value, const std::string& path) {
+  for (const auto& [key, member] : value.members()) {
+    RETURN_IF_ERROR(CheckMember(schema, key, member, PathTo(path, key)));
+  }
+  const Json* required = schema.Find("required");
+  if (required == nullptr) return Status::Ok();
+  for (const Json& name : required->items()) {
+    if (value.Find(name.string_value()) != nullptr) continue;
+    return Error(Code::kInvalidArgument, "{}: {} is missing", PlaceOf(value, path),
+                 name.string_value());
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckAgainstSchema(const Json& schema, const Json& value, const std::string& path) {
+  if (value.is_null()) return Status::Ok();
+  if (!IsValidAlone(schema, value)) return Invalid(schema, value, path.empty() ? "settings" : path);
+  if (value.is_object()) return CheckMembers(schema, value, path);
+  const Json* items = schema.Find("items");
+  if (!value.is_array() || items == nullptr) return Status::Ok();
+  for (size_t i = 0; i < value.items().size(); ++i) {
+    const Json& item = value.items()[i];
+    const std::string place = fmt::format("{}[{}]", path, i);
+    if (item.is_null()) return Invalid(*items, item, place);
+    RETURN_IF_ERROR(CheckAgainstSchema(*items, item, place));
+  }
+  return Status::Ok();
+}
+
+}  // namespace tessera::components

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/components/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/formats/yaml.h"
+
+namespace tessera::components {
+namespace {
+
+using ::testing::HasSubstr;
+
+Result<Settings> Parse(std::string_view yaml, const ParseOptions& options = {}) {
+  return ParseSettings(ParseYaml(yaml).value(), options);
+}
+
+std::string ErrorOf(std::string_view yaml) { return Parse(yaml).status().message(); }
+
+TEST(SettingsTest, DefaultsAreTheChartsValues) {
+  const auto settings = Parse("");
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_EQ(settings->image.registry, "tessera.dev");
+  EXPECT_EQ(settings->scheduler.replicas, 2);
+  EXPECT_EQ(settings->agent.max_unavailable, Json::String("10%"));
+  EXPECT_EQ(settings->agent.exporter_interval_ms, 1000);
+  EXPECT_TRUE(settings->pools.empty());
+}
+
+TEST(SettingsTest, ErrorsNameTheLineTheSettingTheValueAndTheRemedy) {
+  EXPECT_EQ(ErrorOf("agent:\n  driverRoot: driver\n"),
+            "line 2: agent.driverRoot: invalid value \"driver\": want an absolute path");
+  EXPECT_EQ(ErrorOf("scheduler: {replicas: 0}"),
+            "line 1: scheduler.replicas: invalid value 0: want a whole number from 1");
+  EXPECT_EQ(ErrorOf("exporter: {intervalMs: 99}"),
+            "line 1: exporter.intervalMs: invalid value 99: want a whole number from 100 to 3600000");
+  EXPECT_EQ(ErrorOf("sharing: {memoryUnit: MB}"),
+            "line 1: sharing.memoryUnit: invalid value \"MB\": want GiB or MiB");
+  EXPECT_EQ(ErrorOf("limits: {enabled: 'yes'}"),
+            "line 1: limits.enabled: invalid value \"yes\": want true or false");
+  EXPECT_EQ(ErrorOf("limits: {replica: 1}"),
+            "line 1: limits.replica: unknown setting: want one of enabled, failOpen, stopBypass");
+  EXPECT_EQ(ErrorOf("image: {pullSecrets: [a, 5]}"),
+            "line 1: image.pullSecrets[1]: invalid value 5: want a text that is not empty");
+  EXPECT_EQ(ErrorOf("[1]"), "line 1: settings: invalid value [1]: want an object");
+  EXPECT_THAT(ErrorOf("daemonsets: {labels: {a: true}}"), HasSubstr("daemonsets.labels.a"));
+}
+
+TEST(SettingsTest, RejectsTextsThatNoObjectCanHave) {
+  Json spec = Json::MakeObject();
+  Json agent = Json::MakeObject();
+  agent.Set("driverRoot", Json::String(std::string_view("/a\0b", 4)));
+  spec.Set("agent", agent);
+  EXPECT_THAT(ParseSettings(spec).status().message(), HasSubstr("agent.driverRoot"));
+  spec.Find("agent")->Set("driverRoot", Json::String("/" + std::string(1 << 20, 'a')));
+  EXPECT_THAT(ParseSettings(spec).status().message(), HasSubstr("agent.driverRoot"));
+}
+
+TEST(SettingsTest, ANullStandsForTheDefault) {
+  const auto settings = Parse("scheduler: {policy: null}\nagent: null\nimage: {pullSecrets: ~}\n");
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_EQ(settings->scheduler.policy, "Tessera");
+  EXPECT_EQ(settings->agent.driver_root, "/");
+}
+
+TEST(SettingsTest, ANullRemovesADefaultLimit) {
+  const auto settings = Parse("scheduler: {resources: {limits: null}}");
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->scheduler.resources.Find("limits"), nullptr);
+  EXPECT_NE(settings->scheduler.resources.Find("requests"), nullptr);
+}
+
+TEST(SettingsTest, ValuesOfNvidiasChartMeanTheSame) {
+  const auto settings = Parse(
+      "hostPaths: {driverInstallDir: /run/nvidia/driver}\noperator: {runtimeClass: gpu}\n"
+      "dcgmExporter: {enabled: false, serviceMonitor: {enabled: true}}\nimagePullSecrets: [a]\n");
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_EQ(settings->agent.driver_root, "/run/nvidia/driver");
+  EXPECT_EQ(settings->runtime_class, "gpu");
+  EXPECT_FALSE(settings->agent.exporter_enabled);
+  EXPECT_TRUE(settings->monitoring.pod_monitor);
+  EXPECT_THAT(settings->image.pull_secrets, ::testing::ElementsAre("a"));
+}
+
+TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
+  EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("does not install drivers"));
+  EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("no such component"));
+  EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
+  EXPECT_THAT(ErrorOf("runtime: {enabled: false}"), HasSubstr("--binding=allocate"));
+  EXPECT_THAT(ErrorOf("scheduler: {enabled: false}"), HasSubstr("webhook.enabled=false"));
+  EXPECT_THAT(ErrorOf("toolkit: {enabled: 'false'}"), HasSubstr("want true or false"));
+}
+
+TEST(SettingsTest, TheOperatorMayInstallDrivers) {
+  const std::string yaml = "driver: {enabled: true, version: '550'}";
+  const auto settings = Parse(yaml, {.installs_drivers = true});
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_EQ(settings->agent.driver.StringAt("version").value_or(""), "550");
+  const std::string pools = "pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]";
+  EXPECT_THAT(ErrorOf(pools), HasSubstr("pools[0].driver.enabled"));
+  EXPECT_TRUE(Parse(pools, {.installs_drivers = true}).ok());
+}
+
+TEST(SettingsTest, APoolHasTheGeneralSettingsButItsOwn) {
+  const auto settings = Parse(
+      "agent: {driverRoot: /opt, extraArgs: [--a]}\nlimits: {failOpen: [x]}\n"
+      "pools:\n- name: a\n  nodeSelector: {pool: a}\n  agent: {extraArgs: [--b]}\n"
+      "- name: b\n  nodeSelector: {pool: b}\n  mode: whole\n");
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  ASSERT_EQ(settings->pools.size(), 2u);
+  const AgentSettings& a = settings->pools[0].agent;
+  EXPECT_EQ(a.driver_root, "/opt");
+  EXPECT_THAT(a.extra_args, ::testing::ElementsAre("--b"));
+  EXPECT_THAT(a.limits_fail_open, ::testing::ElementsAre("x"));
+  EXPECT_TRUE(a.gpu_mem);
+  EXPECT_FALSE(settings->pools[1].agent.gpu_mem || settings->pools[1].agent.vcuda);
+}
+
+TEST(SettingsTest, RejectsInvalidPools) {
+  EXPECT_THAT(ErrorOf("pools: [{nodeSelector: {a: b}}]"), HasSubstr("name is missing"));
+  EXPECT_THAT(ErrorOf("pools: [{name: A, nodeSelector: {a: b}}]"), HasSubstr("lower-case"));
+  EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {}}]"), HasSubstr("no label"));
+  EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, mode: half}]"),
+              HasSubstr("want whole or shared"));
+  EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, runtime: {runtimeClass: x}}]"),
+              HasSubstr("unknown setting"));
+  EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}}, {name: a, nodeSelector: {a: c}}]"),
+              HasSubstr("pools[1].name: \"a\" occurs twice"));
+  EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, mode: shared,\n"
+                      "  sharing: {gpuMem: false, vcuda: false}}]"),
+              HasSubstr("enable one"));
+}
+
+TEST(SettingsTest, RejectsMorePoolsThanANodeAffinityCanTellApart) {
+  std::string yaml = "pools:\n";
+  for (int i = 0; i < 9; ++i) yaml += fmt::format("- {{name: p{0}, nodeSelector: {{a: '{0}', b: c}}}}\n", i);
+  EXPECT_THAT(ErrorOf(yaml), HasSubstr("pools[8].nodeSelector: too many labels"));
+}
+
+TEST(SettingsTest, MergesAsHelmDoes) {
+  const Json merged = MergeSpec(ParseYaml("a: {b: 1, c: 2}\nd: [1, 2]\ne: 5\n").value(),
+                                ParseYaml("a: {b: 3, c: null}\nd: [4]\nf: {g: 6}\n").value());
+  EXPECT_EQ(merged.Serialize(), R"({"a":{"b":3},"d":[4],"e":5,"f":{"g":6}})");
+}
+
+}  // namespace
+}  // namespace tessera::components

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "src/components/deploy_text.h"
+#include "src/components/schema.h"
+
+namespace tessera::components {
+namespace {
+
+// Sections of the settings that a pool may override.
+constexpr std::array<std::string_view, 7> kPoolSections = {
+    "daemonsets", "agent", "runtime", "sharing", "limits", "exporter", "driver"};
+
+Json ParsedJson(std::string_view text) {
+  Result<Json> json = ParseJson(text);
+  TESSERA_CHECK(json.ok());
+  return *std::move(json);
+}
+
+Json PoolSchema(const Json& properties) {
+  Json pool = ParsedJson(R"({
+    "type": "object", "additionalProperties": false, "required": ["name", "nodeSelector"],
+    "properties": {
+      "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$",
+               "description": "at most 40 lower-case letters, digits and hyphens"},
+      "mode": {"enum": ["whole", "shared"]}}})");
+  Json& members = *pool.Find("properties");
+  members.Set("nodeSelector", *properties.Find("daemonsets")->Find("properties")->Find("nodeSelector"));
+  for (const std::string_view section : kPoolSections) {
+    members.Set(section, *properties.Find(section));
+  }
+  // These hold for the whole cluster, or are said by nodeSelector.
+  members.Find("runtime")->Find("properties")->Erase("runtimeClass");
+  members.Find("sharing")->Find("properties")->Erase("memoryUnit");
+  members.Find("daemonsets")->Find("properties")->Erase("nodeSelector");
+  return pool;
+}
+
+Json MakeSpecSchema() {
+  Json schema = ParsedJson(DeployText("chart/values.schema.json"));
+  Json& properties = *schema.Find("properties");
+  Json pools = Json::MakeObject();
+  pools.Set("type", Json::String("array"));
+  pools.Set("items", PoolSchema(properties));
+  properties.Set("pools", std::move(pools));
+  return schema;
+}
+
+}  // namespace
+
+const Json& SpecSchema() {
+  static const Json schema = MakeSpecSchema();
+  return schema;
+}
+
+// A structural schema has one type for each value, no additionalProperties beside properties, and
+// oneOf only for a number or a text.
+Json StructuralSchema(const Json& schema) {
+  Json out = Json::MakeObject();
+  if (schema.Find("oneOf") != nullptr) {
+    out.Set("x-kubernetes-int-or-string", Json::Bool(true));
+    return out;
+  }
+  for (const auto& [key, value] : schema.members()) {
+    if (key == "properties") {
+      Json properties = Json::MakeObject();
+      for (const auto& [name, member] : value.members()) {
+        properties.Set(name, StructuralSchema(member));
+      }
+      out.Set(key, std::move(properties));
+    } else if (key == "items" || (key == "additionalProperties" && value.is_object())) {
+      out.Set(key, StructuralSchema(value));
+    } else if (key != "additionalProperties" && key != "$schema" && key != "title") {
+      out.Set(key, value);
+    }
+  }
+  if (out.Find("type") == nullptr) out.Set("type", Json::String("string"));
+  const bool open = out.StringAt("type").value() == "object" && out.Find("properties") == nullptr &&
+                    out.Find("additionalProperties") == nullptr;
+  // The API server drops values that no schema has, without this mark.
+  if (open) out.Set("x-kubernetes-preserve-unknown-fields", Json::Bool(true));
+  return out;
+}
+
+}  // namespace tessera::components
