@@ -62,10 +62,31 @@ Duration Bounded(int64_t seconds) {
   return std::chrono::seconds(std::clamp<int64_t>(seconds, 0, 300));
 }
 
+// The manager in `conflict with "kubectl-edit" using apps/v1`; the whole text if it is different.
+std::string_view ManagerIn(std::string_view message) {
+  const size_t begin = message.find('"');
+  const size_t end = begin == std::string_view::npos ? begin : message.find('"', begin + 1);
+  return end == std::string_view::npos ? message : message.substr(begin + 1, end - begin - 1);
+}
+
+// The server's own message lists the fields over several lines.
+std::string ConflictText(const std::vector<ServerStatus::Conflict>& conflicts) {
+  std::string text;
+  for (const auto& conflict : conflicts) {
+    text += fmt::format("{}\"{}\" manages {}", text.empty() ? "" : ", ",
+                        ManagerIn(conflict.message), conflict.field);
+  }
+  return text + ": remove these fields from what you apply, or take them over with force";
+}
+
 }  // namespace
 
 Status ErrorOf(const ServerStatus& said, int http_status) {
   if (said.code != 0) http_status = said.code;
+  if (!said.conflicts.empty()) {
+    return Error(Code::kAborted, "{} ({}, HTTP {})", ConflictText(said.conflicts), said.reason,
+                 http_status);
+  }
   return Error(CodeOf(http_status, said.reason), "{} ({}{}HTTP {})", said.message, said.reason,
                said.reason.empty() ? "" : ", ", http_status);
 }

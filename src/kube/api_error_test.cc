@@ -27,6 +27,22 @@ TEST(ApiErrorTest, MapsReasonsToCodes) {
   EXPECT_EQ(ErrorOf(StatusAnswer(403, "Forbidden")).message(), "words (Forbidden, HTTP 403)");
 }
 
+TEST(ApiErrorTest, NamesTheManagersOfConflictingFields) {
+  const Status status =
+      ErrorOf({409,
+               {},
+               R"({"kind":"Status","message":"Apply failed with 2 conflicts: …","reason":"Conflict",
+           "code":409,"details":{"causes":[
+           {"reason":"FieldManagerConflict","field":".spec.replicas",
+            "message":"conflict with \"kubectl-edit\" using apps/v1"},
+           {"reason":"Other","message":"x"},
+           {"reason":"FieldManagerConflict","field":".data.a","message":"odd"}]}})"});
+  EXPECT_EQ(status.code(), Code::kAborted);
+  EXPECT_EQ(status.message(),
+            "\"kubectl-edit\" manages .spec.replicas, \"odd\" manages .data.a: remove these fields "
+            "from what you apply, or take them over with force (Conflict, HTTP 409)");
+}
+
 TEST(ApiErrorTest, KeepsTheWordsOfAProxy) {
   const Status status = ErrorOf({502, {}, "<html>bad gateway</html>"});
   EXPECT_EQ(status.code(), Code::kUnavailable);

@@ -12,6 +12,7 @@
 #include "src/kube/events.h"
 #include "src/kube/leader_election.h"
 #include "src/kube/objects.h"
+#include "src/kube/type_catalog.h"
 #include "src/kube/watch.h"
 #include "src/net/testing/loopback.h"
 
@@ -116,6 +117,87 @@ TEST_F(ApiServerTest, AnOldVersionConflicts) {
   ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
   const std::string old = R"({"metadata":{"resourceVersion":"1","labels":{"nvidia.com/a":"1"}}})";
   EXPECT_EQ(Patch(PatchKind::kMerge, old).status().code(), Code::kAborted);
+}
+
+TEST_F(ApiServerTest, ApplyNamesTheOtherManagerAndForceTakesOver) {
+  const ObjectRef map{kConfigMaps, name_, "default", ""};
+  made_.push_back(map);
+  const auto apply = [&](const std::string& value, const ApplyOptions& options) {
+    const auto text = fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":)"
+                                  R"("{}","namespace":"default"}},"data":{{"k":"{}"}}}})",
+                                  name_, value);
+    const Json object = ParseJson(text).value();
+    return Wait([&](auto f) { return client_->Apply(kConfigMaps, object, options, f); });
+  };
+  const auto version = [](const Result<Json>& object) {
+    return object.value().Find("metadata")->StringAt("resourceVersion").value();
+  };
+  const auto first = apply("1", {.field_manager = "one"});
+  EXPECT_EQ(version(apply("1", {.field_manager = "one"})), version(first));
+  const Status conflict = apply("2", {.field_manager = "two"}).status();
+  EXPECT_EQ(conflict.code(), Code::kAborted);
+  EXPECT_NE(conflict.message().find("\"one\" manages .data.k"), std::string::npos)
+      << conflict.message();
+  const ApplyOptions dry{.field_manager = "two", .force = true, .dry_run = true};
+  EXPECT_EQ(apply("2", dry).value().Find("data")->StringAt("k").value(), "2");
+  EXPECT_EQ(version(apply("1", {.field_manager = "one"})), version(first));
+  EXPECT_TRUE(apply("2", {.field_manager = "two", .force = true}).ok());
+  EXPECT_EQ(apply("1", {.field_manager = "one"}).status().code(), Code::kAborted);
+}
+
+TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
+  TypeCatalog types(*client_);
+  const auto find = [&](const std::string& version, const std::string& kind) {
+    std::optional<Result<ResourceType>> type;
+    const Operation operation = types.Find(version, kind, [&](auto t) { type = t; });
+    EXPECT_TRUE(runner_.RunUntil([&] { return type.has_value(); }));
+    return *type;
+  };
+  EXPECT_EQ(find("apps/v1", "NoSuchKind").status().code(), Code::kNotFound);
+  EXPECT_EQ(find("no-such.example.com/v1", "Thing").status().code(), Code::kNotFound);
+  EXPECT_EQ(CollectionPath(find("v1", "Node").value(), ""), "/api/v1/nodes");
+  const ResourceType definitions =
+      find("apiextensions.k8s.io/v1", "CustomResourceDefinition").value();
+  const std::string group = name_ + ".example.com";
+  const ObjectRef definition{definitions, "things." + group, "", ""};
+  made_.push_back(definition);
+  const Json crd =
+      ParseJson(fmt::format(
+                    R"({{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+      "metadata":{{"name":"things.{0}"}},"spec":{{"group":"{0}","scope":"Namespaced",
+      "names":{{"plural":"things","singular":"thing","kind":"Thing"}},"versions":[{{"name":"v1",
+      "served":true,"storage":true,"subresources":{{"status":{{}}}},"schema":{{"openAPIV3Schema":
+      {{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}]}}}})",
+                    group))
+          .value();
+  ASSERT_TRUE(Wait([&](auto f) {
+                return client_->Apply(definitions, crd, {.field_manager = "m"}, f);
+              }).ok());
+  // The catalog has seen that the group is missing, and asks again.
+  std::optional<Result<ResourceType>> type;
+  ASSERT_TRUE(runner_.RunUntil([&] {
+    type = find(group + "/v1", "Thing");
+    return type->ok();
+  })) << type->status().ToString();
+  const auto apply = [&](const std::string& rest, const std::string& subresource) {
+    const Json thing = ParseJson(fmt::format(R"({{"apiVersion":"{}/v1","kind":"Thing","metadata":)"
+                                             R"({{"name":"t","namespace":"default"}},{}}})",
+                                             group, rest))
+                           .value();
+    const ApplyOptions options{.field_manager = "m", .subresource = subresource};
+    return Wait([&](auto f) { return client_->Apply(type->value(), thing, options, f); });
+  };
+  ASSERT_TRUE(apply(R"("spec":{"a":1})", "").ok());
+  ASSERT_TRUE(apply(R"("status":{"b":2})", "status").ok());
+  const ObjectRef ref{type->value(), "t", "default", ""};
+  const auto read = Wait([&](auto f) { return client_->Get(ref, f); });
+  EXPECT_EQ(read.value().Find("spec")->IntAt("a").value(), 1);
+  EXPECT_EQ(read.value().Find("status")->IntAt("b").value(), 2);
+  const DeleteOptions stale{.uid = Uid("00000000-0000-4000-8000-000000000000")};
+  EXPECT_EQ(Wait([&](auto f) { return client_->Delete(ref, stale, f); }).status().code(),
+            Code::kAborted);
+  const DeleteOptions background{.propagation = Propagation::kBackground};
+  EXPECT_TRUE(Wait([&](auto f) { return client_->Delete(ref, background, f); }).ok());
 }
 
 constexpr char kPodText[] = R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{0}",

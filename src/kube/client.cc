@@ -54,6 +54,63 @@ net::Request MakeRequest(std::string method, std::string target,
   return request;
 }
 
+// Has the server convert objects to their metadata before it sends them. `kind` is
+// PartialObjectMetadata, or PartialObjectMetadataList for a list.
+std::string AcceptOfMetadata(Encoding encoding, std::string_view kind) {
+  const auto media = [kind](std::string_view type) {
+    return fmt::format("{};as={};g=meta.k8s.io;v=v1", type, kind);
+  };
+  if (encoding == Encoding::kJson) return media(kJsonType);
+  return media(kProtobufType) + ", " + media(kJsonType);
+}
+
+std::string_view NameOf(Propagation propagation) {
+  switch (propagation) {
+    case Propagation::kServerDefault:
+      return "";
+    case Propagation::kBackground:
+      return "Background";
+    case Propagation::kForeground:
+      return "Foreground";
+    case Propagation::kOrphan:
+      return "Orphan";
+  }
+  CheckFailed(__FILE__, __LINE__, "unknown propagation policy");
+}
+
+Json BodyOfDelete(const DeleteOptions& options) {
+  Json held = Json::MakeObject();
+  if (!options.uid.empty()) held.Set("uid", Json::String(options.uid.view()));
+  if (!options.resource_version.empty()) {
+    held.Set("resourceVersion", Json::String(options.resource_version));
+  }
+  Json body = Json::MakeObject(
+      {{"apiVersion", Json::String("v1")}, {"kind", Json::String("DeleteOptions")}});
+  if (!held.members().empty()) body.Set("preconditions", std::move(held));
+  const std::string_view propagation = NameOf(options.propagation);
+  if (!propagation.empty()) body.Set("propagationPolicy", Json::String(propagation));
+  if (options.dry_run) body.Set("dryRun", Json::Strings({"All"}));
+  return body;
+}
+
+// The reference of an object that is to be applied.
+Result<ObjectRef> RefOf(const ResourceType& type, const Json& object, std::string subresource) {
+  const Json* metadata = object.Find("metadata");
+  const auto text = [metadata](std::string_view key) {
+    return metadata == nullptr ? std::string() : metadata->StringAt(key).value_or("");
+  };
+  ObjectRef ref{type, text("name"), text("namespace"), std::move(subresource)};
+  if (ref.name.empty()) {
+    return Error(Code::kInvalidArgument, "cannot apply one of {}: metadata.name is missing",
+                 type.plural);
+  }
+  if (type.namespaced && ref.ns.empty()) {
+    return Error(Code::kInvalidArgument, "cannot apply {} {}: metadata.namespace is missing",
+                 type.plural, ref.name);
+  }
+  return ref;
+}
+
 net::Request WithBody(net::Request request, const Json& body, std::string_view content_type) {
   request.headers.Set("Content-Type", std::string(content_type));
   request.body = body.Serialize();
@@ -186,9 +243,12 @@ Operation Client::Get(const ObjectRef& object, OnObject on_done) {
 
 Operation Client::List(const ListQuery& query, OnPage on_done) {
   const std::string path = CollectionPath(query.type, query.ns);
+  net::Request request = MakeRequest("GET", path + "?" + QueryString(query), query.encoding);
+  if (query.metadata_only) {
+    request.headers.Set("Accept", AcceptOfMetadata(query.encoding, "PartialObjectMetadataList"));
+  }
   return core_->queue.Submit(
-      MakeRequest("GET", path + "?" + QueryString(query), query.encoding),
-      FlowOf("LIST", query.type, ""), true,
+      std::move(request), FlowOf("LIST", query.type, ""), true,
       [on_done = std::move(on_done), path,
        max_body = core_->options.max_body](const Result<net::Response>& answer) {
         on_done(PageOf(answer, max_body).Annotate("GET " + path));
@@ -220,25 +280,40 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
                        kind != PatchKind::kJson, std::move(on_done), options.before_send);
 }
 
-Operation Client::Delete(const ObjectRef& object, const Preconditions& preconditions,
-                         OnObject on_done) {
-  Json held = Json::MakeObject();
-  if (!preconditions.uid.empty()) held.Set("uid", Json::String(preconditions.uid.view()));
-  if (!preconditions.resource_version.empty()) {
-    held.Set("resourceVersion", Json::String(preconditions.resource_version));
-  }
-  Json body = Json::MakeObject(
-      {{"apiVersion", Json::String("v1")}, {"kind", Json::String("DeleteOptions")}});
-  if (!held.members().empty()) body.Set("preconditions", std::move(held));
-  return SendForObject(WithBody(MakeRequest("DELETE", PathOf(object)), body, "application/json"),
-                       object, true, std::move(on_done));
+Operation Client::Apply(const ResourceType& type, const Json& object, const ApplyOptions& options,
+                        OnObject on_done) {
+  const auto ref = RefOf(type, object, options.subresource);
+  PatchOptions patch{.field_manager = options.field_manager,
+                     .force = options.force,
+                     .dry_run = options.dry_run,
+                     .before_send = options.before_send};
+  if (ref.ok()) return Patch(*ref, PatchKind::kApply, object, patch, std::move(on_done));
+  // The queue reports the error like any other: later, and not if the operation is canceled.
+  patch.before_send = [status = ref.status()] { return status; };
+  return Patch({type, "", "", ""}, PatchKind::kApply, object, patch,
+               [on_done = std::move(on_done), status = ref.status()](const Result<Json>&) {
+                 on_done(status);
+               });
 }
 
-Operation Client::Stream(const std::string& target, Encoding encoding,
+Operation Client::Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done) {
+  return SendForObject(
+      WithBody(MakeRequest("DELETE", PathOf(object)), BodyOfDelete(options), "application/json"),
+      object, true, std::move(on_done));
+}
+
+Operation Client::GetDocument(const std::string& path, OnObject on_done) {
+  return SendForObject(MakeRequest("GET", path), {{"", "", "", false}, "", "", ""}, true,
+                       std::move(on_done));
+}
+
+Operation Client::Stream(const std::string& target, const ListQuery& query,
                          const net::Deadlines& deadlines, net::StreamHandler handler) {
-  net::Request request = MakeRequest("GET", target, encoding);
-  // Watch events have their own media type, unlike the objects in them.
-  if (encoding == Encoding::kProtobuf) {
+  net::Request request = MakeRequest("GET", target, query.encoding);
+  if (query.metadata_only) {
+    request.headers.Set("Accept", AcceptOfMetadata(query.encoding, "PartialObjectMetadata"));
+  } else if (query.encoding == Encoding::kProtobuf) {
+    // Watch events have their own media type, unlike the objects in them.
     request.headers.Set("Accept", fmt::format("{};stream=watch, {}", kProtobufType, kJsonType));
   }
   return core_->queue.Stream(std::move(request), deadlines, std::move(handler));

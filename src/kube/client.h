@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of one API server: get, list, create, replace, patch, delete. Objects are JSON; lists
-// can also be protobuf. Watches are in watch.h. Does not interpret objects and does not resolve
-// conflicts.
+// A client of one API server: get, list, create, replace, patch, apply, delete. Objects are JSON;
+// lists can also be protobuf. Watches are in watch.h; types known at run time are in type_catalog.h.
+// Does not interpret objects and does not resolve conflicts.
 //
 // The client retries for all its callers, with growing, jittered waits. While the server is
 // unreachable (broken connections, 502, 503), one request probes it and the others wait. If the
@@ -19,6 +19,7 @@
 // message begins with the verb and the path.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -53,6 +54,15 @@ struct PatchOptions {
   BeforeSend before_send = nullptr;
 };
 
+struct ApplyOptions {
+  std::string field_manager;  // required
+  // Takes over fields from other managers. Without it, ABORTED names each field and its manager.
+  bool force = false;
+  bool dry_run = false;
+  std::string subresource;  // such as "status"
+  BeforeSend before_send = nullptr;
+};
+
 struct ListQuery {
   ResourceType type;
   std::string ns;  // "": all namespaces
@@ -62,6 +72,7 @@ struct ListQuery {
   std::string continue_token;    // of the previous page
   int limit = 500;
   Encoding encoding = Encoding::kJson;  // requested; the server may still answer in JSON
+  bool metadata_only = false;           // objects have apiVersion, kind and metadata only
 };
 
 struct ListPage {
@@ -72,10 +83,20 @@ struct ListPage {
   std::string continue_token;  // "" on the last page
 };
 
-// Deletes the object only if these match.
-struct Preconditions {
+// What happens to objects that the deleted object owns.
+enum class Propagation : uint8_t {
+  kServerDefault,
+  kBackground,  // deleted after it
+  kForeground,  // deleted before it; it stays, with a deletionTimestamp, until then
+  kOrphan,      // kept, without the owner
+};
+
+struct DeleteOptions {
+  // Deletes the object only if these match, else ABORTED.
   Uid uid;
   std::string resource_version;
+  Propagation propagation = Propagation::kServerDefault;
+  bool dry_run = false;
 };
 
 struct ClientOptions {
@@ -114,11 +135,19 @@ class Client {
   Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
   Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
                   const PatchOptions& options, OnObject on_done);
-  Operation Delete(const ObjectRef& object, const Preconditions& preconditions, OnObject on_done);
+  // Server-side apply: creates the object, or sets the fields that it has and removes those that
+  // `field_manager` applied before and that it no longer has. An unchanged object keeps its version.
+  // INVALID_ARGUMENT if `object` has no metadata.name, or no namespace although the type has one.
+  Operation Apply(const ResourceType& type, const Json& object, const ApplyOptions& options,
+                  OnObject on_done);
+  // Returns the object if finalizers or foreground deletion keep it, else a Status object.
+  Operation Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done);
+  // A document that is no object, such as "/apis/apps/v1".
+  Operation GetDocument(const std::string& path, OnObject on_done);
 
-  // For watch.h: one streamed GET, which is neither queued nor retried.
-  Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
-                   net::StreamHandler handler);
+  // For watch.h: one streamed GET of a watch of `query`, which is neither queued nor retried.
+  Operation Stream(const std::string& target, const ListQuery& query,
+                   const net::Deadlines& deadlines, net::StreamHandler handler);
 
   TaskRunner& runner();
   const Config& config() const;

@@ -136,6 +136,62 @@ TEST_F(ClientTest, CreatesReplacesAndDeletes) {
   EXPECT_NE(seen_[3].body.find(R"("preconditions":{"uid":"u"})"), std::string::npos);
 }
 
+TEST_F(ClientTest, DeletesWithPropagationAndPreconditions) {
+  const ObjectRef object{kDaemonSets, "d", "ns", ""};
+  const DeleteOptions options{.uid = Uid("u"),
+                              .resource_version = "7",
+                              .propagation = Propagation::kForeground,
+                              .dry_run = true};
+  Wait([&](auto f) { return client().Delete(object, options, f); }).value();
+  Wait([&](auto f) { return client().Delete(object, {}, f); }).value();
+  EXPECT_EQ(seen_[0].body, R"({"apiVersion":"v1","kind":"DeleteOptions","preconditions":)"
+                           R"({"uid":"u","resourceVersion":"7"},"propagationPolicy":"Foreground",)"
+                           R"("dryRun":["All"]})");
+  EXPECT_EQ(seen_[1].body, R"({"apiVersion":"v1","kind":"DeleteOptions"})");
+}
+
+TEST_F(ClientTest, AppliesAnObjectUnderItsOwnName) {
+  const Json set = ParseJson(R"({"metadata":{"name":"d","namespace":"ns"}})").value();
+  Wait([&](auto f) {
+    return client().Apply(kDaemonSets, set, {.field_manager = "m", .force = true}, f);
+  }).value();
+  Wait([&](auto f) {
+    return client().Apply(kDaemonSets, set, {.field_manager = "m", .subresource = "status"}, f);
+  }).value();
+  ASSERT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(seen_[0].method, "PATCH");
+  EXPECT_EQ(seen_[0].target, "/apis/apps/v1/namespaces/ns/daemonsets/d?fieldManager=m&force=true");
+  EXPECT_EQ(seen_[0].headers.Get("Content-Type"), "application/apply-patch+yaml");
+  EXPECT_EQ(seen_[0].body, set.Serialize());
+  EXPECT_EQ(seen_[1].target, "/apis/apps/v1/namespaces/ns/daemonsets/d/status?fieldManager=m");
+}
+
+TEST_F(ClientTest, AppliesNoObjectWithoutNameOrNamespace) {
+  const auto apply = [&](const char* text) {
+    const Json object = ParseJson(text).value();
+    return Wait([&](auto f) {
+             return client().Apply(kDaemonSets, object, {.field_manager = "m"}, f);
+           })
+        .status();
+  };
+  EXPECT_EQ(apply(R"({"metadata":{"namespace":"ns"}})").message(),
+            "cannot apply one of daemonsets: metadata.name is missing");
+  EXPECT_EQ(apply(R"({"metadata":{"name":"d"}})").code(), Code::kInvalidArgument);
+  EXPECT_TRUE(seen_.empty());
+}
+
+TEST_F(ClientTest, AsksForMetadataAlone) {
+  std::optional<Result<ListPage>> page;
+  ListQuery query{.type = kNodes, .encoding = Encoding::kProtobuf, .metadata_only = true};
+  answers_ = {JsonAnswer(200, R"({"metadata":{"resourceVersion":"7"},"items":[]})")};
+  const Operation operation =
+      client().List(query, [&](Result<ListPage> p) { page = std::move(p); });
+  ASSERT_TRUE(runner_.RunUntil([&] { return page.has_value(); }));
+  EXPECT_EQ(seen_[0].headers.Get("Accept"),
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, "
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+}
+
 TEST_F(ClientTest, ListsPageByPage) {
   answers_ = {
       JsonAnswer(200, R"({"metadata":{"resourceVersion":"7","continue":"t+1"},"items":[{},{}]})"),

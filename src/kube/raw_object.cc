@@ -31,6 +31,20 @@ const Json* MetadataOf(const Json& object) {
   return metadata != nullptr && metadata->is_object() ? metadata : nullptr;
 }
 
+std::vector<ServerStatus::Conflict> ConflictsIn(const Json& details) {
+  std::vector<ServerStatus::Conflict> conflicts;
+  const Json* causes = details.Find("causes");
+  if (causes == nullptr || !causes->is_array()) return conflicts;
+  for (const Json& cause : causes->items()) {
+    if (!cause.is_object() || cause.StringAt("reason").value_or("") != "FieldManagerConflict") {
+      continue;
+    }
+    conflicts.push_back(
+        {cause.StringAt("message").value_or(""), cause.StringAt("field").value_or("")});
+  }
+  return conflicts;
+}
+
 }  // namespace
 
 std::string AcceptOf(Encoding encoding) {
@@ -91,6 +105,7 @@ std::optional<ServerStatus> ReadStatus(const Json& object) {
   if (details != nullptr && details->is_object()) {
     const auto seconds = details->IntAt("retryAfterSeconds");
     if (seconds.ok()) status.retry_after_seconds = static_cast<int>(*seconds);
+    status.conflicts = ConflictsIn(*details);
   }
   return status;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/formats/json.h"
@@ -59,6 +60,13 @@ struct ServerStatus {
   std::string reason;
   int code = 0;  // 0: not set
   std::optional<int> retry_after_seconds;
+  // Why an apply without force was rejected: `conflict with "kubectl-edit" using apps/v1`, and the
+  // field.
+  struct Conflict {
+    std::string message;
+    std::string field;
+  };
+  std::vector<Conflict> conflicts;
 };
 // nullopt for another kind of object.
 std::optional<ServerStatus> ReadStatus(const Json& object);

@@ -84,7 +84,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     head = {};
     reader.reset();
     ++streams;
-    stream = client.Stream(StreamTarget(), what.encoding,
+    stream = client.Stream(StreamTarget(), what,
                            {.header = std::min(net::Deadlines().header, options.stall_timeout),
                             .body = Duration::zero(),
                             .stall = options.stall_timeout},

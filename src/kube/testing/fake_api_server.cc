@@ -149,7 +149,9 @@ void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::R
     return reply(Refusal(401, "Unauthorized"));
   }
   const bool reads = request.method == "GET";
-  if (!reads || target.names_object) return reply(AnswerObject(request));
+  // Discovery documents, such as "/apis/apps/v1", are objects that a test puts.
+  const bool document = target.plural.empty();
+  if (!reads || target.names_object || document) return reply(AnswerObject(request));
   AnswerCollection(request, target, reply);
 }
 

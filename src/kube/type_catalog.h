@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types of objects that are known only at run time: finds the resource of an apiVersion and a kind,
+// such as "apps/v1" and "DaemonSet", by discovery from the API server, and remembers it.
+//
+// Not for types that the program knows: resources.h. Threads, callbacks: the client's runner; never
+// inside the call, and never after the Operation or the catalog is destroyed. Ownership: the client
+// outlives the catalog; a ResourceType has views of texts of the catalog, which outlives its users.
+// Cost: one request per group and version; one more for a kind that was not found, because its
+// definition may have been created meanwhile.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/kube/client.h"
+#include "src/kube/resources.h"
+
+namespace tessera::kube {
+
+class TypeCatalog {
+ public:
+  using OnType = std::function<void(Result<ResourceType>)>;
+
+  explicit TypeCatalog(Client& client);
+  ~TypeCatalog();
+  TypeCatalog(const TypeCatalog&) = delete;
+  TypeCatalog& operator=(const TypeCatalog&) = delete;
+
+  // NOT_FOUND if the server has no such type; the message says which definition is missing.
+  Operation Find(std::string_view api_version, std::string_view kind, OnType on_done);
+  // The type of `object`. INVALID_ARGUMENT without apiVersion or kind.
+  Operation FindFor(const Json& object, OnType on_done);
+  // What is remembered; null for a type that was not found yet. Valid as long as the catalog.
+  const ResourceType* Known(std::string_view api_version, std::string_view kind) const;
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::kube
