@@ -10,7 +10,9 @@
 
 #include "src/kube/binding.h"
 #include "src/kube/events.h"
+#include "src/kube/informer.h"
 #include "src/kube/leader_election.h"
+#include "src/kube/metadata_object.h"
 #include "src/kube/objects.h"
 #include "src/kube/type_catalog.h"
 #include "src/kube/watch.h"
@@ -145,6 +147,70 @@ TEST_F(ApiServerTest, ApplyNamesTheOtherManagerAndForceTakesOver) {
   EXPECT_EQ(apply("1", {.field_manager = "one"}).status().code(), Code::kAborted);
 }
 
+class MetadataCopy : public Informer<MetadataObject>::Handler {
+ public:
+  void OnAdded(const MetadataObject&) override {}
+  void OnChanged(const MetadataObject&, const MetadataObject&) override {}
+  void OnRemoved(const MetadataObject&) override {}
+  void OnSynced() override {}
+  void OnError(const Status& status, Duration) override { error = status; }
+  Status error;
+};
+
+TEST_F(ApiServerTest, MetadataShowsWhenAnotherManagerChangesWhatWasApplied) {
+  MetadataCopy handler;
+  const Keep keep{.manager = "one"};
+  Informer<MetadataObject> maps(
+      *client_, {.type = kConfigMaps, .ns = "default", .label_selector = "test=" + name_}, keep,
+      handler);
+  const ObjectRef map{kConfigMaps, name_, "default", ""};
+  made_.push_back(map);
+  Json object = ParseJson(fmt::format(
+                              R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{0}",
+      "namespace":"default","labels":{{"test":"{0}"}},"finalizers":["example.com/f"]}},
+      "data":{{"k":"1"}}}})",
+                              name_))
+                    .value();
+  const OwnerReference owner{.api_version = "v1",
+                             .kind = "Node",
+                             .name = "n",
+                             .uid = Uid("00000000-0000-4000-8000-000000000000")};
+  SetOwner(&object, owner);
+  const auto applied = Wait(
+      [&](auto f) { return client_->Apply(kConfigMaps, object, {.field_manager = "one"}, f); });
+  MetadataObject answer;
+  ASSERT_TRUE(DecodeObject(RawObject(applied.value()), keep, &answer).ok());
+  const auto digest = [&] {
+    const MetadataObject* now = maps.Find("default/" + name_);
+    return now == nullptr ? 0 : now->applied_fields;
+  };
+  ASSERT_TRUE(runner_.RunUntil([&] { return digest() != 0; })) << handler.error.ToString();
+  EXPECT_EQ(digest(), answer.applied_fields);
+  EXPECT_EQ(maps.Find("default/" + name_)->finalizers, answer.finalizers);
+  EXPECT_EQ(maps.Find("default/" + name_)->owners, std::vector{owner});
+  EXPECT_EQ(answer.owners, std::vector{owner});
+  const auto patch = [&](const Json& change) {
+    const auto done =
+        Wait([&](auto f) { return client_->Patch(map, PatchKind::kMerge, change, {}, f); });
+    EXPECT_TRUE(done.ok()) << done.status().ToString();
+    const std::string version = done.value().Find("metadata")->StringAt("resourceVersion").value();
+    EXPECT_TRUE(runner_.RunUntil(
+        [&] { return maps.Find("default/" + name_)->meta.resource_version == version; }));
+  };
+  patch(ParseJson(R"({"data":{"other":"x"}})").value());
+  EXPECT_EQ(digest(), answer.applied_fields);
+  patch(ParseJson(R"({"data":{"k":"3"}})").value());
+  EXPECT_NE(digest(), answer.applied_fields);
+  ASSERT_TRUE(Wait([&](auto f) { return client_->Delete(map, {}, f); }).ok());
+  ASSERT_TRUE(runner_.RunUntil([&] { return maps.Find("default/" + name_)->meta.deleting; }));
+  const std::string now = maps.Find("default/" + name_)->meta.resource_version;
+  const auto cleared = Wait([&](auto f) {
+    return client_->Patch(map, PatchKind::kMerge, FinalizersPatch({}, now), {}, f);
+  });
+  EXPECT_TRUE(cleared.ok()) << cleared.status().ToString();
+  EXPECT_TRUE(runner_.RunUntil([&] { return maps.size() == 0; }));
+}
+
 TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
   TypeCatalog types(*client_);
   const auto find = [&](const std::string& version, const std::string& kind) {
@@ -189,6 +255,10 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
   };
   ASSERT_TRUE(apply(R"("spec":{"a":1})", "").ok());
   ASSERT_TRUE(apply(R"("status":{"b":2})", "status").ok());
+  MetadataCopy handler;
+  Informer<MetadataObject> things(*client_, {.type = type->value(), .ns = "default"}, {}, handler);
+  EXPECT_TRUE(runner_.RunUntil([&] { return things.Find("default/t") != nullptr; }))
+      << handler.error.ToString();
   const ObjectRef ref{type->value(), "t", "default", ""};
   const auto read = Wait([&](auto f) { return client_->Get(ref, f); });
   EXPECT_EQ(read.value().Find("spec")->IntAt("a").value(), 1);

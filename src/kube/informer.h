@@ -4,6 +4,9 @@
 //
 //   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
 //
+// T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace. For types known
+// at run time: metadata_object.h.
+//
 // Outline: an object of which only the digest of its UID is kept, because only its arrival and
 // deletion matter.
 //
@@ -62,12 +65,17 @@ class Informer final : private Watch::Delegate {
   // Whether an object is kept as an outline. The result may change with the object.
   using IsOutline = bool (*)(const T& object);
 
-  // `what` has namespace and selectors; type and encoding are those of T. `is_outline` may be null.
+  // `what` has namespace and selectors, and the type if T is for several types (T::Prepare); else
+  // type and encoding are those of T. `is_outline` may be null.
   Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {},
            IsOutline is_outline = nullptr)
       : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {
-    what.type = T::kType;
-    what.encoding = Encoding::kProtobuf;
+    if constexpr (requires { T::Prepare(&what); }) {
+      T::Prepare(&what);
+    } else {
+      what.type = T::kType;
+      what.encoding = Encoding::kProtobuf;
+    }
     watch_ = std::make_unique<Watch>(client, std::move(what), static_cast<Watch::Delegate&>(*this),
                                      options);
   }

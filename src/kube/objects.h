@@ -35,6 +35,8 @@ struct Keep {
   Predicate resource;  // "cpu", "nvidia.com/gpu", ...
   // Pods: ids and ends of containers, which only the node's agent needs.
   bool containers_run = false;
+  // The field manager whose applied fields a MetadataObject (metadata_object.h) has the digest of.
+  std::string manager;
 };
 
 struct ObjectMeta {

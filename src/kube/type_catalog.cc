@@ -42,9 +42,9 @@ struct TypeCatalog::Core : std::enable_shared_from_this<TypeCatalog::Core> {
       const std::string name = resource.StringAt("name").value_or("");
       const std::string kind = resource.StringAt("kind").value_or("");
       if (name.empty() || kind.empty() || name.find('/') != std::string::npos) continue;
-      types.insert_or_assign(
-          {api_version, kind},
-          ResourceType{group, version, Intern(name), resource.BoolAt("namespaced").value_or(false)});
+      types.insert_or_assign({api_version, kind},
+                             ResourceType{group, version, Intern(name),
+                                          resource.BoolAt("namespaced").value_or(false)});
     }
   }
 
@@ -55,19 +55,20 @@ struct TypeCatalog::Core : std::enable_shared_from_this<TypeCatalog::Core> {
     }
     if (list.ok()) Remember(api_version, *list);
     if (const ResourceType* known = Known(api_version, kind)) return *known;
-    return Error(Code::kNotFound,
-                 "the API server has no {} of {}: install its CustomResourceDefinition, or a server "
-                 "that has this version",
-                 kind, api_version);
+    return Error(
+        Code::kNotFound,
+        "the API server has no {} of {}: install its CustomResourceDefinition, or a server "
+        "that has this version",
+        kind, api_version);
   }
 
   Operation Post(Result<ResourceType> type, OnType on_done) {
     // Keeps the core weakly: no call after the catalog is destroyed.
     const auto canceled = std::make_shared<bool>(false);
-    client.runner().Post([canceled, weak = weak_from_this(), type = std::move(type),
-                          on_done = std::move(on_done)] {
-      if (!*canceled && !weak.expired()) on_done(type);
-    });
+    client.runner().Post(
+        [canceled, weak = weak_from_this(), type = std::move(type), on_done = std::move(on_done)] {
+          if (!*canceled && !weak.expired()) on_done(type);
+        });
     return Operation([canceled] { *canceled = true; });
   }
 

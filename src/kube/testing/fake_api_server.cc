@@ -53,6 +53,46 @@ bool Conflicts(const Json& change, const Json* object) {
          (object == nullptr || !(*version == *object->Find("metadata")->Find("resourceVersion")));
 }
 
+// Whether labels or names in the request's selectors fit. Supports "key=value,...".
+bool Selects(const net::Request& request, const Json& object) {
+  const Json& metadata = *object.Find("metadata");
+  const auto fits = [](std::string_view selector, const Json* values) {
+    if (selector.empty()) return true;
+    for (const std::string_view term : Split(selector, ',')) {
+      const size_t equals = term.find('=');
+      if (values == nullptr || equals == std::string_view::npos) return false;
+      if (values->StringAt(term.substr(0, equals)).value_or("") != term.substr(equals + 1)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  const Json fields =
+      Json::MakeObject({{"metadata.name", Json::String(metadata.StringAt("name").value_or(""))}});
+  return fits(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
+         fits(request.Query("fieldSelector").value_or(""), &fields);
+}
+
+net::Response JsonText(std::string text) {
+  net::Response response{.body = std::move(text)};
+  response.headers.Set("Content-Type", "application/json");
+  return response;
+}
+
+std::string EventLine(std::string_view type, const Json& object) {
+  return fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object.Serialize());
+}
+
+// The path of the collections in which an object is: of its namespace, and of all.
+bool IsIn(std::string_view collection, std::string_view path) {
+  path = path.substr(0, path.rfind('/'));
+  if (path == collection) return true;
+  const size_t begin = path.find("/namespaces/");
+  const size_t end = begin == path.npos ? begin : path.find('/', begin + 12);
+  if (end == path.npos) return false;
+  return std::string(path.substr(0, begin)).append(path.substr(end)) == collection;
+}
+
 std::string PageOf(const std::string& kind, const std::vector<std::string>& all,
                    const net::Request& request) {
   const auto number = [&](std::string_view name, size_t otherwise) {
@@ -122,7 +162,9 @@ void FakeApiServer::SetCollection(const std::string& plural, std::string kind,
 }
 
 void FakeApiServer::EndWatches() {
-  for (const auto& reply : std::exchange(watches_, {})) reply(Protobuf("", ";stream=watch"));
+  for (const auto& watch : std::exchange(watches_, {})) {
+    watch.reply(Protobuf("", ";stream=watch"));
+  }
 }
 
 const Json* FakeApiServer::Find(const std::string& path) const {
@@ -134,7 +176,64 @@ void FakeApiServer::Put(const std::string& path, Json object) {
   object.ObjectAt("metadata")
       .value()
       ->Set("resourceVersion", Json::String(std::to_string(++version_)));
-  objects_[path] = std::move(object);
+  const std::string type = objects_.contains(path) ? "MODIFIED" : "ADDED";
+  objects_[path] = object;
+  NoteChange(type, path, std::move(object));
+}
+
+void FakeApiServer::Remove(const std::string& path) {
+  const auto found = objects_.find(path);
+  if (found == objects_.end()) return;
+  Json last = std::move(found->second);
+  objects_.erase(found);
+  last.Find("metadata")->Set("resourceVersion", Json::String(std::to_string(++version_)));
+  NoteChange("DELETED", path, std::move(last));
+}
+
+void FakeApiServer::NoteChange(std::string type, const std::string& path, Json object) {
+  changes_.push_back({version_, std::move(type), path, std::move(object)});
+  std::erase_if(watches_, [this](const HeldWatch& watch) {
+    return !collections_.contains(Target(watch.request.path()).plural) &&
+           SendChanges(watch.request, watch.reply);
+  });
+}
+
+bool FakeApiServer::SendChanges(const net::Request& request,
+                                const net::HttpServer::Reply& reply) const {
+  const int64_t since = ParseInt(request.Query("resourceVersion").value_or("")).value_or(0);
+  std::string events;
+  for (const Change& change : changes_) {
+    const bool fits = change.version > since && IsIn(request.path(), change.path);
+    if (fits && Selects(request, change.object)) events += EventLine(change.type, change.object);
+  }
+  if (!events.empty()) reply(JsonText(std::move(events)));
+  return !events.empty();
+}
+
+void FakeApiServer::AnswerObjects(const net::Request& request,
+                                  const net::HttpServer::Reply& reply) {
+  const std::string version = std::to_string(version_);
+  const bool stream = request.Query("watch").has_value();
+  if (stream && request.Query("sendInitialEvents") != "true") {
+    if (!SendChanges(request, reply)) watches_.push_back({request, reply});
+    return;
+  }
+  Json items = Json::MakeArray();
+  std::string events;
+  for (const auto& [path, object] : objects_) {
+    if (!IsIn(request.path(), path) || !Selects(request, object)) continue;
+    if (stream) events += EventLine("ADDED", object);
+    if (!stream) items.Append(object);
+  }
+  const Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
+  if (!stream) {
+    return reply(JsonText(
+        Json::MakeObject({{"metadata", metadata}, {"items", std::move(items)}}).Serialize()));
+  }
+  Json end = Json::MakeObject({{"metadata", metadata}});
+  end.Find("metadata")
+      ->Set("annotations", Json::MakeObject({{"k8s.io/initial-events-end", Json::String("true")}}));
+  reply(JsonText(events + EventLine("BOOKMARK", end)));
 }
 
 void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
@@ -157,6 +256,7 @@ void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::R
 
 void FakeApiServer::AnswerCollection(const net::Request& request, const Target& target,
                                      const net::HttpServer::Reply& reply) {
+  if (!collections_.contains(target.plural)) return AnswerObjects(request, reply);
   const auto& [kind, all] = collections_[target.plural];
   std::vector<std::string> of_namespace;
   for (size_t i = 0; !target.ns.empty() && i < all.size(); ++i) {
@@ -167,7 +267,7 @@ void FakeApiServer::AnswerCollection(const net::Request& request, const Target& 
   }
   const std::vector<std::string>& selected = target.ns.empty() ? all : of_namespace;
   if (!request.Query("watch")) return reply(Protobuf(PageOf(kind, selected, request)));
-  if (request.Query("sendInitialEvents") != "true") return watches_.push_back(reply);
+  if (request.Query("sendInitialEvents") != "true") return watches_.push_back({request, reply});
   reply(Protobuf(StreamOf(kind, selected), ";stream=watch"));
 }
 
@@ -178,7 +278,22 @@ net::Response FakeApiServer::AnswerObject(const net::Request& request) {
   }
   const Json* found = Find(std::string(request.path()));
   if (found == nullptr) return Refusal(404, "NotFound");
+  if (request.method == "DELETE") return Delete(std::string(request.path()));
   return request.method == "PATCH" ? Patch(request, *found) : Found(*found);
+}
+
+net::Response FakeApiServer::Delete(const std::string& path) {
+  ++writes_;
+  Json object = *Find(path);
+  Json* metadata = object.Find("metadata");
+  const Json* finalizers = metadata->Find("finalizers");
+  if (finalizers == nullptr || finalizers->items().empty()) {
+    Remove(path);
+    return Found(object);
+  }
+  metadata->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
+  Put(path, std::move(object));
+  return Found(*Find(path));
 }
 
 net::Response FakeApiServer::Create(const net::Request& request) {
@@ -191,9 +306,32 @@ net::Response FakeApiServer::Create(const net::Request& request) {
 
 // Treats the client as the only manager of the object: the applied object replaces it.
 net::Response FakeApiServer::Apply(const net::Request& request) {
-  const std::string path(request.path());
+  std::string path(request.path());
   Json object = ParseJson(request.body).value();
-  if (Conflicts(object, Find(path))) return Refusal(409, "Conflict");
+  constexpr std::string_view kStatus = "/status";
+  if (path.ends_with(kStatus) && Find(path) == nullptr) {
+    path.resize(path.size() - kStatus.size());
+    if (Find(path) == nullptr) return Refusal(404, "NotFound");
+    Json whole = *Find(path);
+    whole.Set("status", *object.Find("status"));
+    return Write(path, std::move(whole));
+  }
+  const Json* before = Find(path);
+  if (Conflicts(object, before)) return Refusal(409, "Conflict");
+  const std::string text = object.Serialize();
+  Json& metadata = *object.ObjectAt("metadata").value();
+  for (const char* key : {"uid", "finalizers", "deletionTimestamp"}) {
+    const Json* old = before == nullptr ? nullptr : before->Find("metadata")->Find(key);
+    if (old != nullptr) metadata.Set(key, *old);
+  }
+  if (metadata.Find("uid") == nullptr) {
+    metadata.Set("uid", Json::String(fmt::format("uid-{}", version_)));
+  }
+  metadata.Set("managedFields",
+               Json::MakeArray({Json::MakeObject(
+                   {{"manager", Json::String(request.Query("fieldManager").value_or(""))},
+                    {"operation", Json::String("Apply")},
+                    {"fieldsV1", Json::MakeObject({{text, Json::MakeObject()}})}})}));
   return Write(path, std::move(object));
 }
 
@@ -212,6 +350,13 @@ net::Response FakeApiServer::Patch(const net::Request& request, Json object) {
 
 net::Response FakeApiServer::Write(const std::string& path, Json object) {
   ++writes_;
+  const Json* metadata = object.Find("metadata");
+  const Json* finalizers = metadata == nullptr ? nullptr : metadata->Find("finalizers");
+  if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr &&
+      (finalizers == nullptr || finalizers->is_null() || finalizers->items().empty())) {
+    Remove(path);
+    return Found(object);
+  }
   Put(path, std::move(object));
   return Found(*Find(path));
 }

@@ -2,7 +2,8 @@
 // For tests and benchmarks: an HTTP API server with collections, objects and injected faults.
 //
 // Collections are set by the test and read by clients: paged lists, and watches that stream the
-// list and then stay silent. Objects are written by tests and clients, with versions and conflicts.
+// list and then stay silent. Objects are written by tests and clients, with versions and conflicts;
+// a collection that was not set consists of them, and its watches stream their changes as JSON.
 // A fake is needed because the test controls what happens between two requests and which request
 // fails. faulty_api_server.h corrupts the byte stream; all other tests use a real API server.
 //
@@ -18,6 +19,7 @@
 
 #include "src/formats/json.h"
 #include "src/kube/config.h"
+#include "src/net/http.h"
 #include "src/net/http_server.h"
 
 namespace tessera::kube::testing {
@@ -32,7 +34,7 @@ class FakeApiServer {
   std::string Kubeconfig(const std::string& ns = "default") const;
 
   // --- Collections. `plural` as in paths ("nodes"), `kind` ("Node"); messages as MessageOf
-  // (samples.h) makes them. Collections that were not set are empty.
+  // (samples.h) makes them.
   void SetCollection(const std::string& plural, std::string kind,
                      std::vector<std::string> messages);
   // Ends all watches, like a server when they time out.
@@ -41,7 +43,7 @@ class FakeApiServer {
   // --- Objects, by path; each has a metadata.resourceVersion. Null if there is none.
   const Json* Find(const std::string& path) const;
   void Put(const std::string& path, Json object);
-  void Remove(const std::string& path) { objects_.erase(path); }
+  void Remove(const std::string& path);
   // Number of writes by clients.
   int writes() const { return writes_; }
 
@@ -65,10 +67,25 @@ class FakeApiServer {
     std::vector<std::string> messages;
   };
   struct Target;  // parsed path
+  struct Change {
+    int64_t version;
+    std::string type;
+    std::string path;
+    Json object;
+  };
+  struct HeldWatch {
+    net::Request request;
+    net::HttpServer::Reply reply;
+  };
 
   void Answer(const net::Request& request, const net::HttpServer::Reply& reply);
   void AnswerCollection(const net::Request& request, const Target& target,
                         const net::HttpServer::Reply& reply);
+  void AnswerObjects(const net::Request& request, const net::HttpServer::Reply& reply);
+  // Streams the changes since the request's version, and returns whether there were any.
+  bool SendChanges(const net::Request& request, const net::HttpServer::Reply& reply) const;
+  void NoteChange(std::string type, const std::string& path, Json object);
+  net::Response Delete(const std::string& path);
   net::Response AnswerObject(const net::Request& request);
   net::Response Create(const net::Request& request);
   net::Response Apply(const net::Request& request);
@@ -76,8 +93,9 @@ class FakeApiServer {
   net::Response Write(const std::string& path, Json object);
 
   std::map<std::string, Collection> collections_;
-  std::vector<net::HttpServer::Reply> watches_;  // have streamed their list
+  std::vector<HeldWatch> watches_;  // wait for a change
   std::map<std::string, Json> objects_;
+  std::vector<Change> changes_;
   int64_t version_ = 1;
   int writes_ = 0;
   std::function<void(const net::Request&)> hook_;
