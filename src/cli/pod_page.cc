@@ -32,7 +32,7 @@ kube::Operation ReadPodPage(kube::Client& client, const std::string& pod, std::s
     if (response->status != 200) return on_done(kube::ErrorOf(*response));
     on_done(std::move(response->body));
   };
-  return client.Stream(target, kube::Encoding::kJson,
+  return client.Stream(target, kube::ListQuery{},
                        {.connect = patience, .header = patience, .body = patience},
                        std::move(handler));
 }

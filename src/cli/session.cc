@@ -59,7 +59,7 @@ void Session::Probe() {
   const Duration patience = std::min(kProbePatience, options_.probe);
   const WallTime sent = runner_.clock().WallNow();
   probe_ = client_.Stream(
-      kProbePath, kube::Encoding::kJson,
+      kProbePath, kube::ListQuery{},
       {.connect = patience, .header = patience, .body = patience},
       {.on_head =
            [this](const net::Response& head) {
