@@ -8,6 +8,7 @@
 #include "src/base/parse_flags.h"
 #include "src/base/strings.h"
 #include "src/base/version.h"
+#include "src/cli/install/verbs.h"
 
 namespace tessera::cli {
 namespace {
@@ -104,7 +105,20 @@ void AddStatus(CLI::App* app, CliOptions* line) {
       "Exit codes: 0 all works; 1 something does not; 75 it still does not after --wait.");
 }
 
+void AddAction(CLI::App* app, const char* name, const char* help,
+               std::function<int()> (*add)(CLI::App*), CliOptions* line) {
+  CLI::App* sub = app->add_subcommand(name, help);
+  sub->callback([line, action = add(sub)] {
+    line->verb = CliVerb::kAction;
+    line->action = action;
+  });
+}
+
 void AddVerbs(CLI::App* app, CliOptions* line) {
+  AddAction(app, "install", "install Tessera in the cluster", AddInstall, line);
+  AddAction(app, "upgrade", "change settings or version of what \"install\" has installed",
+            AddUpgrade, line);
+  AddAction(app, "uninstall", "remove Tessera from the cluster; pods go on", AddUninstall, line);
   AddStatus(app, line);
   CLI::App* nodes =
       AddVerb(app, "nodes", "GPUs of each node, used and free", CliVerb::kNodes, line);

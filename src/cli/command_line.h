@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,7 +21,8 @@ enum class CliVerb : uint8_t {
   kTop,
   kLimit,
   kStatus,
-  kInspectGpushare
+  kInspectGpushare,
+  kAction
 };
 
 struct CliOptions {
@@ -39,6 +41,7 @@ struct CliOptions {
   std::string context;
   std::string policy = "Tessera";
   int timeout_s = 30;
+  std::function<int()> action;  // of kAction: runs it, and returns the exit code
 };
 
 // Fills `line`. Returns an exit code if the program must end: after help, version or a usage error.

@@ -252,6 +252,7 @@ class Command {
 int RunCli(int argc, const char* const* argv) {
   CliOptions line;
   if (const std::optional<int> done = ParseCommandLine(argc, argv, &line)) return *done;
+  if (line.verb == CliVerb::kAction) return line.action();
   const auto load_config = [kubeconfig = line.kubeconfig, context = line.context] {
     return FindClusterConfig(kubeconfig, context, ::getenv);
   };

@@ -7,6 +7,7 @@
 #include "api/names.h"
 #include "src/components/deploy_text.h"
 #include "src/components/edit.h"
+#include "src/components/objects.h"
 
 namespace tessera::components {
 namespace {
@@ -37,7 +38,8 @@ Json LimitArguments(const AgentSettings& agent) {
   Json args = Json::MakeArray();
   if (!agent.limits_enabled) args.Append(Json::String("--limits-dir="));
   const auto add = [&](std::string_view flag, const std::vector<std::string>& namespaces) {
-    if (!namespaces.empty()) args.Append(Json::String(fmt::format("{}={}", flag, Joined(namespaces))));
+    if (!namespaces.empty())
+      args.Append(Json::String(fmt::format("{}={}", flag, Joined(namespaces))));
   };
   add("--limits-fail-open", agent.limits_fail_open);
   add("--limits-stop-bypass", agent.limits_stop_bypass);
@@ -191,6 +193,33 @@ std::vector<Json> RenderAgents(const Settings& settings) {
   KeepOutOf(settings.pools, &sets.front());
   for (size_t i = 0; i < settings.pools.size(); ++i) sets.push_back(RenderPool(settings, i));
   return sets;
+}
+
+std::vector<Json> RenderCleanup(const Settings& settings) {
+  constexpr std::string_view kCleanup = "tessera-cleanup";
+  std::vector<Json> cleanups;
+  for (Json& agent : RenderAgents(settings)) {
+    Json& agent_pod = MemberAt(agent, {"spec", "template", "spec"});
+    if (agent_pod.Find("initContainers") == nullptr) continue;  // no runtime
+    Json cleanup = ParsedYaml("objects/cleanup.yaml");
+    std::string name = agent.Find("metadata")->StringAt("name").value();
+    name.replace(0, names::kAgent.size(), kCleanup);
+    cleanup.Find("metadata")->Set("name", Json::String(name));
+    const Json app = Json::String(name);
+    MemberAt(cleanup, {"spec", "selector", "matchLabels"}).Set("app.kubernetes.io/name", app);
+    MemberAt(cleanup, {"spec", "template", "metadata", "labels"})
+        .Set("app.kubernetes.io/name", app);
+    Json& pod = MemberAt(cleanup, {"spec", "template", "spec"});
+    for (const auto* key : {"nodeSelector", "tolerations", "affinity", "priorityClassName"}) {
+      if (const Json* value = agent_pod.Find(key)) pod.Set(key, *value);
+    }
+    SetPullSecrets(pod, settings.image);
+    for (const auto* list : {"initContainers", "containers"}) {
+      for (Json& container : pod.Find(list)->items()) SetImage(container, settings.image, "agent");
+    }
+    cleanups.push_back(std::move(cleanup));
+  }
+  return cleanups;
 }
 
 }  // namespace tessera::components

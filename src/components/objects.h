@@ -33,6 +33,11 @@ std::vector<Json> RenderObjects(const Settings& settings);
 // Not in RenderObjects: what runs in the namespace does not own it.
 Json SystemNamespace();
 
+// DaemonSets that take tessera-runtime out of the engine's configuration on the nodes of the agents
+// that have put it there. For an uninstall: applied after the agents are gone, and deleted when
+// they are ready.
+std::vector<Json> RenderCleanup(const Settings& settings);
+
 // The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema of
 // the settings, and a status of any content.
 Json TesseraDefinition();

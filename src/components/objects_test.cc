@@ -87,10 +87,11 @@ TEST(ObjectsTest, EachNodeIsInOnePool) {
         R"({{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{}]}}}})",
         rules);
   };
-  EXPECT_EQ(terms("tessera-agent-b"),
-            R"({"kubernetes.io/os":"linux","pool":"b"})" +
-                outside(R"({"matchExpressions":[{"key":"pool","operator":"NotIn","values":["a"]}]},)"
-                        R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]}]})"));
+  EXPECT_EQ(
+      terms("tessera-agent-b"),
+      R"({"kubernetes.io/os":"linux","pool":"b"})" +
+          outside(R"({"matchExpressions":[{"key":"pool","operator":"NotIn","values":["a"]}]},)"
+                  R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]}]})"));
   EXPECT_THAT(terms("tessera-agent"),
               HasSubstr(R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]},)"
                         R"({"key":"pool","operator":"NotIn","values":["b"]}]})"));
@@ -121,6 +122,25 @@ TEST(ObjectsTest, APoolOfWholeGpusOffersNoShares) {
               HasSubstr("--shared-resources=gpu-mem,vcuda"));
 }
 
+TEST(ObjectsTest, NodesAreCleanedWhereTheRuntimeWasInstalled) {
+  const Settings settings = SettingsOf(
+      "daemonsets: {tolerations: [{key: a}]}\npools:\n- {name: a, nodeSelector: {p: a}}\n"
+      "- {name: b, nodeSelector: {p: b}, runtime: {enabled: false},\n"
+      "   agent: {extraArgs: [--binding=allocate]}}\n");
+  const std::vector<Json> cleanups = RenderCleanup(settings);
+  ASSERT_EQ(cleanups.size(), 2u);
+  EXPECT_EQ(cleanups[0].Find("metadata")->StringAt("name").value(), "tessera-cleanup");
+  EXPECT_EQ(cleanups[1].Find("metadata")->StringAt("name").value(), "tessera-cleanup-a");
+  const auto pod_of = [](const Json& set) {
+    return *set.Find("spec")->Find("template")->Find("spec");
+  };
+  const Json agent = pod_of(ObjectOf(settings, "DaemonSet", "tessera-agent-a"));
+  for (const auto* key : {"nodeSelector", "tolerations", "affinity"}) {
+    const Json* ours = pod_of(cleanups[1]).Find(key);
+    EXPECT_EQ(ours ? ours->Serialize() : "", agent.Find(key) ? agent.Find(key)->Serialize() : "");
+  }
+}
+
 TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {
   const std::string text = TesseraDefinition().Serialize();
   EXPECT_THAT(text, Not(HasSubstr("\"additionalProperties\":false")));
@@ -132,7 +152,8 @@ TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {
 TEST(ObjectsTest, TheSchemaUsesNoOtherKeywordsThanAreChecked) {
   const std::set<std::string> known = {
       "$schema", "title",     "description", "type",    "properties", "additionalProperties",
-      "items",   "minLength", "minimum",     "maximum", "pattern",    "oneOf", "enum", "required"};
+      "items",   "minLength", "minimum",     "maximum", "pattern",    "oneOf",
+      "enum",    "required"};
   const std::function<void(const Json&)> check = [&](const Json& schema) {
     for (const auto& [keyword, value] : schema.members()) {
       EXPECT_TRUE(known.contains(keyword)) << keyword;

@@ -240,12 +240,14 @@ const Json& DefaultSpec() {
   return spec;
 }
 
+Status CheckSpec(const Json& spec) { return CheckAgainstSchema(SpecSchema(), spec, ""); }
+
 Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options) {
-  RETURN_IF_ERROR(CheckAgainstSchema(SpecSchema(), spec, ""));
+  RETURN_IF_ERROR(CheckSpec(spec));
   Json merged = MergeSpec(DefaultSpec(), spec.is_null() ? Json::MakeObject() : spec);
   FillDefaults(&merged, DefaultSpec(), SpecSchema());
   RETURN_IF_ERROR(TranslateNvidiaValues(&merged, options.installs_drivers));
-  RETURN_IF_ERROR(CheckAgainstSchema(SpecSchema(), merged, ""));
+  RETURN_IF_ERROR(CheckSpec(merged));
   return ReadSettings(merged, options);
 }
 

@@ -130,6 +130,9 @@ struct ParseOptions {
 // alone.
 Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options = {});
 
+// Whether each value of the spec alone may be what it is; ParseSettings also checks them together.
+Status CheckSpec(const Json& spec);
+
 // The defaults, as the chart has them: a spec with every key.
 const Json& DefaultSpec();
 

@@ -14,9 +14,7 @@ constexpr std::string_view kApplyOperation = "Apply";
 
 // Both encodings carry the field set as the same JSON text, which is parsed here to be independent
 // of white space and escapes.
-uint64_t DigestOf(const Json& fields) {
-  return std::hash<std::string>()(fields.Serialize()) | 1;
-}
+uint64_t DigestOf(const Json& fields) { return std::hash<std::string>()(fields.Serialize()) | 1; }
 
 const Json* ArrayIn(const Json& metadata, std::string_view key) {
   const Json* list = metadata.Find(key);

@@ -46,8 +46,8 @@ TEST_F(MetadataObjectTest, AnInformerFollowsATypeKnownAtRunTime) {
   server_.Put(kThingPath, Thing(R"({"a":"b"})", "{}"));
   server_.Put("/apis/example.com/v1/namespaces/other/things/t", Thing(R"({"a":"b"})", "{}"));
   Recorder<JsonObject> recorder;
-  const Informer<JsonObject> things(
-      client_, {.type = kThings, .ns = "ns", .label_selector = "a=b"}, {}, recorder);
+  const Informer<JsonObject> things(client_, {.type = kThings, .ns = "ns", .label_selector = "a=b"},
+                                    {}, recorder);
   ASSERT_TRUE(runner_.RunUntil([&] { return things.synced(); }));
   server_.Put(kThingPath, Thing(R"({"a":"b"})", R"({"x":1})"));
   ASSERT_TRUE(runner_.RunUntil([&] { return recorder.log.size() == 3; }));
@@ -63,8 +63,7 @@ TEST_F(MetadataObjectTest, TheDigestIsOfTheManagersAppliedFieldsAlone) {
     const std::string text =
         fmt::format(R"({{"metadata":{{"name":"t","managedFields":[{}]}}}})", managed);
     MetadataObject object;
-    EXPECT_TRUE(
-        DecodeObject(RawObject(ParseJson(text).value()), {.manager = "m"}, &object).ok());
+    EXPECT_TRUE(DecodeObject(RawObject(ParseJson(text).value()), {.manager = "m"}, &object).ok());
     return object.applied_fields;
   };
   const uint64_t one =

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/install/installer.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/version.h"
+#include "src/cli/install/changes.h"
+#include "src/cli/install/rollout.h"
+#include "src/cli/install/spec_flags.h"
+#include "src/cli/text.h"
+#include "src/components/objects.h"
+
+namespace tessera::cli {
+namespace {
+
+// Before it, the token of a pod does not name its node (deploy/chart/Chart.yaml).
+constexpr int kMinMinor = 32;
+constexpr const char* kHelmRelease = "meta.helm.sh/release-name";
+
+// Images of a release have its version as tag, those of a build from source "dev".
+Json WithOwnImages(const Json& spec) {
+  const size_t commit = kTesseraVersion.find('+');
+  if (commit == std::string_view::npos) return spec;
+  const Json tag = Json::String(kTesseraVersion.substr(0, commit));
+  const Json image = Json::MakeObject({{"tag", tag}});
+  return CombineSpecs(Json::MakeObject({{"image", image}}), spec);
+}
+
+std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
+  std::vector<ObjectId> ids;
+  for (const Json& object : objects) ids.push_back(IdOf(object));
+  return ids;
+}
+
+bool IsNamespace(const ObjectId& id) { return id.kind == "Namespace"; }
+
+double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Result<components::Settings> SettingsToInstall(const Json& spec) {
+  return components::ParseSettings(WithOwnImages(spec));
+}
+
+Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
+  ASSIGN_OR_RETURN(const components::Settings settings, SettingsToInstall(spec));
+  std::vector<Json> objects = {components::SystemNamespace()};
+  for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
+  return objects;
+}
+
+Result<std::optional<Installation>> FindInstallation(InstallApi& api) {
+  const Result<Json> object = api.Get(InventoryId());
+  if (object.status().code() == Code::kNotFound) return std::optional<Installation>();
+  RETURN_IF_ERROR(object.status());
+  ASSIGN_OR_RETURN(Installation installation, ReadInventory(*object));
+  return std::optional(std::move(installation));
+}
+
+Status CheckNoHelmRelease(InstallApi& api) {
+  const Result<Json> agent = api.Get({"apps/v1", "DaemonSet", std::string(names::kSystemNamespace),
+                                      std::string(names::kAgent)});
+  if (agent.status().code() == Code::kNotFound) return Status::Ok();
+  RETURN_IF_ERROR(agent.status());
+  const Json* annotations = agent->Find("metadata")->Find("annotations");
+  const Json* release = annotations == nullptr ? nullptr : annotations->Find(kHelmRelease);
+  if (release == nullptr || !release->is_string()) return Status::Ok();
+  return Error(Code::kFailedPrecondition,
+               "Tessera is installed by Helm, as release {0}: use \"helm upgrade {0}\" or \"helm "
+               "uninstall {0}\", or take its objects over with --force",
+               release->string_value());
+}
+
+Status Installer::CheckServer() {
+  ASSIGN_OR_RETURN(const Json version, api_.Document("/version"));
+  const std::string minor = version.StringAt("minor").value_or("");
+  if (std::atoi(minor.c_str()) >= kMinMinor) return Status::Ok();
+  return Error(Code::kFailedPrecondition,
+               "the cluster has Kubernetes {}: Tessera needs 1.{} or later, whose tokens of pods "
+               "name their nodes",
+               version.StringAt("gitVersion").value_or("of an unknown version"), kMinMinor);
+}
+
+Status Installer::Install(const Json& spec, bool force) {
+  ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(spec));
+  RETURN_IF_ERROR(CheckServer());
+  Installation before;
+  if (force) {
+    // A damaged inventory is no obstacle: the objects are found by their label.
+    before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
+  } else {
+    ASSIGN_OR_RETURN(const std::optional<Installation> there, FindInstallation(api_));
+    if (there) {
+      return Error(Code::kAlreadyExists,
+                   "Tessera {} is installed: use \"tessera upgrade\", which keeps its settings, or "
+                   "replace them with --force",
+                   there->version);
+    }
+    RETURN_IF_ERROR(CheckNoHelmRelease(api_));
+  }
+  Installation next{.version = std::string(kTesseraVersion), .spec = spec};
+  const Result<Json> ns = api_.Get(IdOf(objects.front()));
+  if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
+  next.owns_namespace = before.owns_namespace || !ns.ok();
+  return Apply(before, std::move(next), objects);
+}
+
+Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
+  RETURN_IF_ERROR(CheckServer());
+  ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api_));
+  if (!before) {
+    RETURN_IF_ERROR(CheckNoHelmRelease(api_));
+    return Error(Code::kNotFound,
+                 "Tessera is not installed: {} is missing: use \"tessera install\"",
+                 InventoryId().Text());
+  }
+  Installation next{.version = std::string(kTesseraVersion),
+                    .spec = reset ? changes : CombineSpecs(before->spec, changes),
+                    .objects = {},
+                    .owns_namespace = before->owns_namespace};
+  ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(next.spec));
+  RETURN_IF_ERROR(PrintChanges(*before, next.spec, objects));
+  if (dry_run) return Status::Ok();
+  return Apply(*before, std::move(next), objects);
+}
+
+Status Installer::PrintChanges(const Installation& before, const Json& spec,
+                               const std::vector<Json>& objects) {
+  if (before.version != kTesseraVersion) {
+    fmt::print(out_, "version: {} -> {}\n", Printable(before.version), kTesseraVersion);
+  }
+  for (const std::string& line : ChangesOf(before.spec, spec)) {
+    fmt::print(out_, "settings: {}\n", Printable(line));
+  }
+  size_t changed = 0;
+  for (const Json& object : objects) {
+    const ObjectId id = IdOf(object);
+    const Result<Json> now = api_.Get(id);
+    if (now.status().code() == Code::kNotFound) {
+      fmt::print(out_, "{}: created\n", id.Text());
+      ++changed;
+      continue;
+    }
+    RETURN_IF_ERROR(now.status());
+    // The server itself says what the object would be, and rejects it before anything has changed.
+    ASSIGN_OR_RETURN(const Json then, api_.Apply(object, true));
+    const std::vector<std::string> lines = ChangesOf(*now, then);
+    for (const std::string& line : lines) fmt::print(out_, "{}: {}\n", id.Text(), Printable(line));
+    changed += lines.empty() ? 0 : 1;
+  }
+  const std::vector<ObjectId> wanted = IdsOf(objects);
+  for (const ObjectId& id : before.objects) {
+    if (std::ranges::find(wanted, id) != wanted.end()) continue;
+    fmt::print(out_, "{}: deleted\n", id.Text());
+    ++changed;
+  }
+  if (changed == 0) fmt::print(out_, "no object changes\n");
+  return Status::Ok();
+}
+
+Status Installer::Apply(const Installation& before, Installation next,
+                        const std::vector<Json>& objects) {
+  const MonotonicTime start = api_.Now();
+  const std::vector<ObjectId> wanted = IdsOf(objects);
+  RETURN_IF_ERROR(api_.Apply(objects.front(), false).status());  // the namespace
+  next.objects = UnionOf(wanted, before.objects);
+  RETURN_IF_ERROR(api_.Apply(InventoryObject(next), false).status());
+  for (const Json& object : std::span(objects).subspan(1)) {
+    RETURN_IF_ERROR(api_.Apply(object, false).status());
+  }
+  RETURN_IF_ERROR(Prune(before.objects, wanted));
+  next.objects = wanted;
+  RETURN_IF_ERROR(api_.Apply(InventoryObject(next), false).status());
+  fmt::print(out_, "{} objects of Tessera {} applied\n", wanted.size(), kTesseraVersion);
+  std::fflush(out_);
+  if (!patience_) return Status::Ok();
+  RETURN_IF_ERROR(WaitUntilReady(objects));
+  fmt::print(out_, "ready after {:.1f} s\n", SecondsOf(api_.Now() - start));
+  return Status::Ok();
+}
+
+Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted) {
+  for (const ObjectId& id : before) {
+    if (IsNamespace(id) || std::ranges::find(wanted, id) != wanted.end()) continue;
+    RETURN_IF_ERROR(api_.Delete(id));
+  }
+  return Status::Ok();
+}
+
+Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
+  std::string missing;
+  const Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
+    missing.clear();
+    for (const Json& object : objects) {
+      const ObjectId id = IdOf(object);
+      if (id.kind != "DaemonSet" && id.kind != "Deployment") continue;
+      ASSIGN_OR_RETURN(const Json now, api_.Get(id));
+      missing = MissingOf(now);
+      if (!missing.empty()) return false;
+    }
+    return true;
+  });
+  if (waited.code() != Code::kDeadlineExceeded || missing.empty()) return waited;
+  return Error(Code::kDeadlineExceeded,
+               "{} after {:.0f} s: \"tessera status\" says why; it goes on without this command",
+               missing, SecondsOf(*patience_));
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applies Tessera's objects to a cluster, at first and again with other settings or another
+// version. It never touches pods with GPUs: agents and schedulers are replaced around them.
+//
+// A run that fails or is killed is repeated: the inventory is written before the objects, so that
+// no object is forgotten.
+//
+// Threads: one; blocks. Errors: with the remedy; FAILED_PRECONDITION if another tool installed
+// Tessera.
+#pragma once
+
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/cli/install/api.h"
+#include "src/cli/install/inventory.h"
+#include "src/components/settings.h"
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// The settings, with this program's images unless they name others.
+Result<components::Settings> SettingsToInstall(const Json& spec);
+// The objects for these settings, with the namespace first.
+Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
+
+// What is installed; nullopt if nothing is, or not by `tessera install`.
+Result<std::optional<Installation>> FindInstallation(InstallApi& api);
+// FAILED_PRECONDITION if a release of Helm has the agent.
+Status CheckNoHelmRelease(InstallApi& api);
+
+class Installer {
+ public:
+  // `patience`: of waiting until all pods are ready; nullopt: does not wait.
+  Installer(InstallApi& api, std::FILE* out, std::optional<Duration> patience)
+      : api_(api), out_(out), patience_(patience) {}
+
+  // `force`: also over an installation that is there.
+  Status Install(const Json& spec, bool force);
+  // Merges `changes` over the stored settings, or replaces them if `reset`. Prints what changes
+  // before it changes it. `dry_run`: only prints.
+  Status Upgrade(const Json& changes, bool reset, bool dry_run);
+
+ private:
+  Status CheckServer();
+  Status PrintChanges(const Installation& before, const Json& spec,
+                      const std::vector<Json>& objects);
+  // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
+  Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);
+  Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);
+  Status WaitUntilReady(const std::vector<Json>& objects);
+
+  InstallApi& api_;
+  std::FILE* const out_;
+  const std::optional<Duration> patience_;
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/install/node_marks.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "api/names.h"
+
+namespace tessera::cli {
+namespace {
+
+// Fields of one entry of managedFields at a path such as {"f:metadata", "f:labels"}; null if none.
+const Json* FieldsAt(const Json& entry, std::initializer_list<std::string_view> path) {
+  const Json* fields = entry.Find("fieldsV1");
+  for (const std::string_view part : path) fields = fields ? fields->Find(part) : nullptr;
+  return fields;
+}
+
+// "f:NAME" gives NAME; other keys ("." and "k:…") give "".
+std::string NameOf(const std::string& key) { return key.starts_with("f:") ? key.substr(2) : ""; }
+
+// "k:{"type":"GPUReady"}" gives GPUReady.
+std::string ConditionOf(const std::string& key) {
+  if (!key.starts_with("k:")) return "";
+  const Result<Json> parsed = ParseJson(key.substr(2));
+  return parsed.ok() ? parsed->StringAt("type").value_or("") : "";
+}
+
+template <typename ToName>
+void AddNames(const Json* fields, ToName to_name, std::set<std::string>* names) {
+  if (fields == nullptr) return;
+  for (const auto& [key, unused] : fields->members()) {
+    std::string name = to_name(key);
+    if (!name.empty()) names->insert(std::move(name));
+  }
+}
+
+struct Owned {
+  std::set<std::string> labels, annotations, conditions, resources;
+};
+
+void AddOwned(const Json& entry, Owned* owned) {
+  AddNames(FieldsAt(entry, {"f:metadata", "f:labels"}), NameOf, &owned->labels);
+  AddNames(FieldsAt(entry, {"f:metadata", "f:annotations"}), NameOf, &owned->annotations);
+  AddNames(FieldsAt(entry, {"f:status", "f:conditions"}), ConditionOf, &owned->conditions);
+  AddNames(FieldsAt(entry, {"f:status", "f:capacity"}), NameOf, &owned->resources);
+  AddNames(FieldsAt(entry, {"f:status", "f:allocatable"}), NameOf, &owned->resources);
+}
+
+std::vector<std::string> Without(const std::set<std::string>& ours,
+                                 const std::set<std::string>& others) {
+  std::vector<std::string> names;
+  std::ranges::set_difference(ours, others, std::back_inserter(names));
+  return names;
+}
+
+Json Nulls(const std::vector<std::string>& names) {
+  Json object = Json::MakeObject();
+  for (const std::string& name : names) object.Set(name, Json());
+  return object;
+}
+
+}  // namespace
+
+NodeMarks MarksOfTessera(const Json& node) {
+  Owned ours, others;
+  const Json* metadata = node.Find("metadata");
+  const Json* managed = metadata ? metadata->Find("managedFields") : nullptr;
+  if (managed == nullptr || !managed->is_array()) return {};
+  for (const Json& entry : managed->items()) {
+    AddOwned(entry, entry.StringAt("manager").value_or("") == names::kAgent ? &ours : &others);
+  }
+  NodeMarks marks{Without(ours.labels, others.labels),
+                  Without(ours.annotations, others.annotations),
+                  {ours.conditions.begin(), ours.conditions.end()},
+                  {ours.resources.begin(), ours.resources.end()}};
+  return marks;
+}
+
+std::optional<Json> NodePatch(const NodeMarks& marks) {
+  if (marks.labels.empty() && marks.annotations.empty()) return std::nullopt;
+  Json metadata = Json::MakeObject();
+  if (!marks.labels.empty()) metadata.Set("labels", Nulls(marks.labels));
+  if (!marks.annotations.empty()) metadata.Set("annotations", Nulls(marks.annotations));
+  return Json::MakeObject({{"metadata", std::move(metadata)}});
+}
+
+std::optional<Json> NodeStatusPatch(const NodeMarks& marks) {
+  if (marks.conditions.empty() && marks.resources.empty()) return std::nullopt;
+  Json status = Json::MakeObject();
+  if (!marks.resources.empty()) {
+    status.Set("capacity", Nulls(marks.resources));
+    status.Set("allocatable", Nulls(marks.resources));
+  }
+  Json conditions = Json::MakeArray();
+  for (const std::string& type : marks.conditions) {
+    conditions.Append(Json::MakeObject(
+        {{"$patch", Json::String("delete")}, {"type", Json::String(type)}}));
+  }
+  if (!marks.conditions.empty()) status.Set("conditions", std::move(conditions));
+  return Json::MakeObject({{"status", std::move(status)}});
+}
+
+}  // namespace tessera::cli

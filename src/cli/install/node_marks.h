@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agents wrote on a Node: labels, annotations, the condition GPUReady and counts. The
+// server records who wrote which field (managedFields), so what others wrote stays.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+struct NodeMarks {
+  std::vector<std::string> labels;
+  std::vector<std::string> annotations;
+  std::vector<std::string> conditions;  // types
+  std::vector<std::string> resources;   // in capacity and allocatable
+
+  bool empty() const {
+    return labels.empty() && annotations.empty() && conditions.empty() && resources.empty();
+  }
+};
+
+NodeMarks MarksOfTessera(const Json& node);
+
+// A merge patch of the Node without these labels and annotations; nullopt if there are none.
+std::optional<Json> NodePatch(const NodeMarks& marks);
+// A strategic merge patch of its status.
+std::optional<Json> NodeStatusPatch(const NodeMarks& marks);
+
+}  // namespace tessera::cli

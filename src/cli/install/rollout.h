@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the pods of a DaemonSet or a Deployment are all new and ready.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// "" if it is rolled out, and for objects of other kinds; else what is missing: "DaemonSet
+// tessera-system/tessera-agent: 2 of 3 pods ready". A DaemonSet without nodes is rolled out.
+std::string MissingOf(const Json& object);
+
+}  // namespace tessera::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings that a command line gives: -f FILE and --set NAME=VALUE, as with Helm.
+//
+// Threads: pure, apart from reading the files. Errors: INVALID_ARGUMENT names file and line, or the
+// assignment, and the remedy.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// Merges the files in their order, then the assignments. "-" is standard input.
+Result<Json> ReadSpec(const std::vector<std::string>& files,
+                      const std::vector<std::string>& assignments);
+
+// "a.b=c,d={x,y},e=null" as an object: true, false, null and whole numbers are values of their
+// types, {x,y} is a list, and "\" makes a dot, comma, brace or "=" plain.
+Result<Json> ParseAssignments(const std::string& text);
+
+// Settings with changes merged over them. Keeps nulls: they stand for defaults, or remove what the
+// defaults have.
+Json CombineSpecs(const Json& spec, const Json& changes);
+
+}  // namespace tessera::cli

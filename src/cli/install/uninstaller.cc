@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/install/uninstaller.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "api/names.h"
+#include "src/cli/install/installer.h"
+#include "src/cli/install/node_marks.h"
+#include "src/cli/install/rollout.h"
+#include "src/cli/text.h"
+#include "src/components/objects.h"
+#include "src/formats/yaml.h"
+#include "src/kube/resources.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
+constexpr size_t kMaxListed = 10;
+
+// Settings under which every kind of object is rendered.
+constexpr const char* kEveryKind =
+    "podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboards: {enabled: true}\n";
+
+bool IsGpuResource(const std::string& name) {
+  return name == names::kResourceGpu || name == names::kResourceGpuMem ||
+         name == names::kResourceVcudaCore || name.starts_with(names::kResourceMigPrefix);
+}
+
+bool RequestsGpus(const Json& container) {
+  const Json* resources = container.Find("resources");
+  for (const auto* part : {"limits", "requests"}) {
+    const Json* amounts = resources == nullptr ? nullptr : resources->Find(part);
+    if (amounts == nullptr || !amounts->is_object()) continue;
+    for (const auto& [name, unused] : amounts->members()) {
+      if (IsGpuResource(name)) return true;
+    }
+  }
+  return false;
+}
+
+// The definition of the settings' resource comes last: with it all resources of its type go.
+bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinition"; }
+
+// Objects that Tessera makes at run time, without a label.
+std::vector<ObjectId> MadeAtRunTime() {
+  const std::string ns(names::kSystemNamespace), scheduler(names::kScheduler);
+  return {{"coordination.k8s.io/v1", "Lease", ns, scheduler},
+          {"discovery.k8s.io/v1", "EndpointSlice", ns, scheduler}};
+}
+
+// apiVersion and kind of all objects that may have been installed.
+std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId>& known) {
+  std::set<std::pair<std::string, std::string>> kinds;
+  const auto settings = components::ParseSettings(ParseYaml(kEveryKind).value());
+  for (const Json& object : components::RenderObjects(settings.value())) {
+    const ObjectId id = IdOf(object);
+    kinds.emplace(id.api_version, id.kind);
+  }
+  const ObjectId definition = IdOf(components::TesseraDefinition());
+  kinds.emplace(definition.api_version, definition.kind);
+  for (const ObjectId& id : known) kinds.emplace(id.api_version, id.kind);
+  kinds.erase({"v1", "Namespace"});
+  return kinds;
+}
+
+}  // namespace
+
+bool HoldsGpus(const Json& pod) {
+  const Json* spec = pod.Find("spec");
+  const Json* status = pod.Find("status");
+  if (spec == nullptr || !spec->StringAt("nodeName").ok()) return false;
+  const std::string phase = status == nullptr ? "" : status->StringAt("phase").value_or("");
+  if (phase == "Succeeded" || phase == "Failed") return false;
+  for (const auto* list : {"containers", "initContainers"}) {
+    const Json* containers = spec->Find(list);
+    if (containers == nullptr || !containers->is_array()) continue;
+    if (std::ranges::any_of(containers->items(), RequestsGpus)) return true;
+  }
+  return false;
+}
+
+Status Uninstaller::Run() {
+  ASSIGN_OR_RETURN(const std::optional<Installation> found, FindInstallation(api_));
+  installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
+  // Settings that this version rejects do not keep an installation alive.
+  settings_ = SettingsToInstall(installation_.spec)
+                  .value_or(SettingsToInstall(Json::MakeObject()).value());
+  if (!options_.force) {
+    if (!found) RETURN_IF_ERROR(CheckNoHelmRelease(api_));
+    RETURN_IF_ERROR(CheckNoPods());
+  }
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> objects, Find());
+  for (const ObjectId& id : objects) {
+    if (options_.dry_run) fmt::print(out_, "{}: would be deleted\n", id.Text());
+  }
+  if (!options_.dry_run) RETURN_IF_ERROR(DeleteAll(objects));
+  RETURN_IF_ERROR(CleanNodeObjects());
+  if (options_.dry_run) return Status::Ok();
+  RETURN_IF_ERROR(api_.Delete(InventoryId()));
+  RETURN_IF_ERROR(DeleteNamespace());
+  fmt::print(out_,
+             "Tessera is removed. Where kube-scheduler's configuration still names its extender, "
+             "pods with GPUs wait: take it out.\n");
+  return Status::Ok();
+}
+
+Status Uninstaller::CheckNoPods() {
+  ASSIGN_OR_RETURN(const std::vector<Json> pods, api_.List("v1", "Pod", ""));
+  std::string names;
+  size_t count = 0;
+  for (const Json& pod : pods) {
+    if (!HoldsGpus(pod)) continue;
+    const ObjectId id = IdOf(pod);
+    if (++count > kMaxListed) continue;
+    names += fmt::format("{}{}/{}", names.empty() ? "" : ", ", id.ns, id.name);
+  }
+  if (count == 0) return Status::Ok();
+  return Error(Code::kFailedPrecondition,
+               "{} pod{} with GPUs on nodes: {}{}: delete them, or use --force: they go on, but a "
+               "container of them that ends and starts again gets no GPU",
+               count, Plural(count), Printable(names), count > kMaxListed ? ", ..." : "");
+}
+
+Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
+  std::vector<ObjectId> found;
+  for (const auto& [api_version, kind] : KindsOf(installation_.objects)) {
+    ASSIGN_OR_RETURN(const std::vector<Json> objects, api_.List(api_version, kind, kPartOf));
+    for (const Json& object : objects) found.push_back(IdOf(object));
+  }
+  return found;
+}
+
+Result<std::vector<ObjectId>> Uninstaller::Find() {
+  ASSIGN_OR_RETURN(std::vector<ObjectId> labeled, FindByLabel());
+  // In the opposite order of an installation: agents end before their rights do.
+  std::vector<ObjectId> order;
+  for (const Json& object : components::RenderObjects(settings_)) order.push_back(IdOf(object));
+  std::ranges::reverse(order);
+  order = UnionOf(std::move(order), installation_.objects);
+  std::vector<ObjectId> objects;
+  for (const ObjectId& id : UnionOf(std::move(order), labeled)) {
+    if (id.kind == "Namespace" || id == InventoryId()) continue;
+    const bool is_there = std::ranges::find(labeled, id) != labeled.end() ||
+                          std::ranges::find(installation_.objects, id) != installation_.objects.end();
+    if (is_there) objects.push_back(id);
+  }
+  objects = UnionOf(std::move(objects), MadeAtRunTime());
+  std::ranges::stable_partition(objects, [](const ObjectId& id) { return !IsDefinition(id); });
+  return objects;
+}
+
+Status Uninstaller::DeleteAll(const std::vector<ObjectId>& objects) {
+  const auto delete_if = [&](bool definitions) -> Status {
+    for (const ObjectId& id : objects) {
+      if (IsDefinition(id) == definitions) RETURN_IF_ERROR(api_.Delete(id));
+    }
+    return Status::Ok();
+  };
+  RETURN_IF_ERROR(delete_if(false));
+  RETURN_IF_ERROR(WaitForNoPods(kPartOf).Annotate("pods of Tessera do not end"));
+  fmt::print(out_, "{} objects deleted\n", objects.size());
+  std::fflush(out_);
+  RETURN_IF_ERROR(CleanNodes());
+  return delete_if(true);
+}
+
+Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
+  return api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+    ASSIGN_OR_RETURN(const std::vector<Json> pods,
+                     api_.List("v1", "Pod", label_selector, std::string(names::kSystemNamespace)));
+    return pods.empty();
+  });
+}
+
+Status Uninstaller::CleanNodes() {
+  const std::vector<Json> cleanups = components::RenderCleanup(settings_);
+  if (cleanups.empty()) return Status::Ok();
+  const Result<Json> ns = api_.Get(IdOf(components::SystemNamespace()));
+  if (ns.status().code() == Code::kNotFound) return Status::Ok();
+  for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Apply(cleanup, false).status());
+  std::string missing;
+  Status cleaned = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+    for (const Json& cleanup : cleanups) {
+      ASSIGN_OR_RETURN(const Json now, api_.Get(IdOf(cleanup)));
+      missing = MissingOf(now);
+      if (!missing.empty()) return false;
+    }
+    return true;
+  });
+  if (cleaned.code() == Code::kDeadlineExceeded) {
+    return Error(Code::kDeadlineExceeded,
+                 "tessera-runtime is still in the engine's configuration of some nodes: {}: see "
+                 "\"kubectl -n {} logs -c undo daemonset/tessera-cleanup\", and run this command "
+                 "again",
+                 missing, names::kSystemNamespace);
+  }
+  RETURN_IF_ERROR(cleaned);
+  for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Delete(IdOf(cleanup)));
+  fmt::print(out_, "tessera-runtime taken out of the engines' configurations\n");
+  std::fflush(out_);
+  return WaitForNoPods(kPartOf);
+}
+
+Status Uninstaller::CleanNodeObjects() {
+  ASSIGN_OR_RETURN(const std::vector<Json> nodes, api_.List("v1", "Node", ""));
+  size_t cleaned = 0;
+  for (const Json& node : nodes) {
+    const std::string name = IdOf(node).name;
+    const NodeMarks marks = MarksOfTessera(node);
+    if (marks.empty()) continue;
+    ++cleaned;
+    if (options_.dry_run) {
+      fmt::print(out_, "Node {}: would lose {} labels, {} annotations, {} conditions\n", name,
+                 marks.labels.size(), marks.annotations.size(), marks.conditions.size());
+      continue;
+    }
+    if (const auto patch = NodePatch(marks)) {
+      RETURN_IF_ERROR(api_.Patch(kube::Node(name), kube::PatchKind::kMerge, *patch));
+    }
+    if (const auto patch = NodeStatusPatch(marks)) {
+      RETURN_IF_ERROR(
+          api_.Patch(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
+    }
+  }
+  if (!options_.dry_run) fmt::print(out_, "{} node{} cleaned\n", cleaned, Plural(cleaned));
+  return Status::Ok();
+}
+
+Status Uninstaller::DeleteNamespace() {
+  const Json ns = components::SystemNamespace();
+  const ObjectId id = IdOf(ns);
+  if (!installation_.owns_namespace) {
+    if (installation_.objects.empty()) return Status::Ok();
+    // Applied without labels, the namespace loses those that the installation gave it.
+    const Json bare = Json::MakeObject({{"apiVersion", Json::String(id.api_version)},
+                                        {"kind", Json::String(id.kind)},
+                                        {"metadata", Json::MakeObject({{"name", Json::String(id.name)}})}});
+    return api_.Apply(bare, false).status();
+  }
+  RETURN_IF_ERROR(api_.Delete(id));
+  return api_
+      .WaitUntil(api_.Now() + options_.patience,
+                 [&]() -> Result<bool> {
+                   const Result<Json> now = api_.Get(id);
+                   if (now.status().code() == Code::kNotFound) return true;
+                   RETURN_IF_ERROR(now.status());
+                   return false;
+                 })
+      .Annotate(id.Text());
+}
+
+}  // namespace tessera::cli
