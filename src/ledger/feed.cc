@@ -114,7 +114,8 @@ struct ClusterFeed::State {
 
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
-        client, kube::ListQuery{}, KeepOfNodes(ledger.options().labels), node_handler);
+        client, kube::ListQuery{.label_selector = options.node_selector},
+        KeepOfNodes(ledger.options().labels), node_handler);
     if (options.budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
           client, kube::ListQuery{}, KeepOfBudgets(), budget_handler);
@@ -136,7 +137,10 @@ struct ClusterFeed::State {
     if (pods) return;
     const bool all = options.all_pods;
     pods = std::make_unique<kube::Informer<kube::PodObject>>(
-        client, kube::ListQuery{.ns = options.pods_ns, .field_selector = all ? "" : kNotEnded},
+        client,
+        kube::ListQuery{.ns = options.pods_ns,
+                        .label_selector = options.pod_selector,
+                        .field_selector = all ? "" : kNotEnded},
         KeepOfPods(options.budgets), pod_handler, kube::Watch::Options{},
         all ? nullptr : HasNoGpus);
   }
