@@ -1,50 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses `tessera VERB …`, `kubectl tessera VERB …` and `kubectl inspect gpushare …`, distinguished
-// by the program's name.
+// by the program's name. verbs.cc is the one registration of verbs.
 #pragma once
 
-#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
-#include "src/cli/commands.h"
+namespace CLI {
+class App;
+}
 
 namespace tessera::cli {
 
-enum class CliVerb : uint8_t {
-  kNodes,
-  kGpus,
-  kPods,
-  kExplain,
-  kQuota,
-  kTop,
-  kLimit,
-  kStatus,
-  kInspectGpushare,
-  kAction
+// Runs what the command line asks for. Returns the exit code.
+using Action = std::function<int()>;
+
+struct Verb {
+  const char* name;
+  const char* help;
+  // Adds the verb's options to `app`. The action reads them after parsing.
+  Action (*add)(CLI::App* app);
+  bool hidden = false;
 };
 
-struct CliOptions {
-  CliVerb verb = CliVerb::kNodes;
-  OutputFormat format = OutputFormat::kTable;
-  std::string ns;  // "": the namespace of the kubeconfig's context
-  bool all_namespaces = false;
-  std::string node;  // gpus, inspect; "": all nodes
-  std::string pod;   // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
-  bool details = false;
-  bool watch = false;
-  bool wait = false;            // status
-  bool no_headers = false;      // top
-  std::string memory, compute;  // limit
-  std::string kubeconfig;
-  std::string context;
-  std::string policy = "Tessera";
-  int timeout_s = 30;
-  std::function<int()> action;  // of kAction: runs it, and returns the exit code
-};
+std::span<const Verb> Verbs();
 
-// Fills `line`. Returns an exit code if the program must end: after help, version or a usage error.
-std::optional<int> ParseCommandLine(int argc, const char* const* argv, CliOptions* line);
+// The command line with all verbs of the program of this name. Sets `action` when a verb is
+// parsed.
+std::unique_ptr<CLI::App> MakeCommandLine(std::string_view program, Action* action);
+
+// Returns an exit code if the program must end: after help, version or a usage error.
+std::optional<int> ParseCommandLine(int argc, const char* const* argv, Action* action);
 
 }  // namespace tessera::cli

@@ -3,68 +3,95 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <vector>
+
+#include "src/cli/ledger_command.h"
 
 namespace tessera::cli {
 namespace {
 
-CliOptions Parsed(std::vector<const char*> words) {
-  CliOptions line;
-  const std::optional<int> done =
-      ParseCommandLine(static_cast<int>(words.size()), words.data(), &line);
-  EXPECT_FALSE(done.has_value());
-  return line;
+LedgerCommandOptions Parsed(LedgerVerb verb, const std::string& words) {
+  CLI::App app;
+  LedgerCommandOptions options;
+  options.verb = verb;
+  AddLedgerOptions(&app, &options);
+  EXPECT_NO_THROW(app.parse(words)) << words;
+  return options;
 }
 
-std::optional<int> ExitOf(std::vector<const char*> words) {
-  CliOptions line;
+struct Outcome {
+  std::optional<int> code;
+  std::string out, err;
+  bool runs = false;
+};
+
+Outcome Parse(std::vector<const char*> words) {
+  Outcome outcome;
+  Action action;
   ::testing::internal::CaptureStderr();
   ::testing::internal::CaptureStdout();
-  const auto code = ParseCommandLine(static_cast<int>(words.size()), words.data(), &line);
-  ::testing::internal::GetCapturedStderr();
-  ::testing::internal::GetCapturedStdout();
-  return code;
+  outcome.code = ParseCommandLine(static_cast<int>(words.size()), words.data(), &action);
+  outcome.err = ::testing::internal::GetCapturedStderr();
+  outcome.out = ::testing::internal::GetCapturedStdout();
+  outcome.runs = action != nullptr;
+  return outcome;
 }
 
 TEST(CommandLineTest, VerbsAcceptTheirOptions) {
-  const CliOptions pods = Parsed({"tessera", "pods", "-A", "-o", "wide"});
-  EXPECT_EQ(pods.verb, CliVerb::kPods);
-  EXPECT_TRUE(pods.all_namespaces);
-  EXPECT_EQ(pods.format, OutputFormat::kWide);
-  const CliOptions explain = Parsed({"/opt/bin/tessera", "explain", "nginx", "-n", "ml", "-ojson"});
-  EXPECT_EQ(explain.verb, CliVerb::kExplain);
+  const LedgerCommandOptions pods = Parsed(LedgerVerb::kPods, "-A -o wide -l app=web --no-headers");
+  EXPECT_TRUE(pods.ns.all);
+  EXPECT_EQ(pods.style.output, "wide");
+  EXPECT_EQ(pods.selector, "app=web");
+  EXPECT_TRUE(pods.style.no_headers);
+  const LedgerCommandOptions explain = Parsed(LedgerVerb::kExplain, "nginx -n ml -ojson");
   EXPECT_EQ(explain.pod, "nginx");
-  EXPECT_EQ(explain.ns, "ml");
-  EXPECT_EQ(explain.format, OutputFormat::kJson);
-  EXPECT_EQ(Parsed({"kubectl-tessera", "gpus", "n1"}).node, "n1");
+  EXPECT_EQ(explain.ns.Of("default"), "ml");
+  EXPECT_EQ(explain.style.output, "json");
+  EXPECT_EQ(Parsed(LedgerVerb::kGpus, "n1").node, "n1");
+}
+
+TEST(CommandLineTest, ImpersonatesLikeKubectl) {
+  const LedgerCommandOptions nodes =
+      Parsed(LedgerVerb::kNodes, "--as ann --as-group a --as-group b --context c");
+  EXPECT_EQ(nodes.cluster.as, "ann");
+  EXPECT_EQ(nodes.cluster.as_groups, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(nodes.cluster.context, "c");
+  EXPECT_EQ(ConfigOf({.as_groups = {"a"}}).status().message(),
+            "--as-group and --as-uid need a user: --as USER");
+}
+
+TEST(CommandLineTest, NamespacesFollowTheContext) {
+  EXPECT_EQ(NamespaceOptions().Of("ctx"), "ctx");
+  EXPECT_EQ((NamespaceOptions{"a", false}).Of("ctx"), "a");
+  EXPECT_EQ((NamespaceOptions{"a", true}).Of("ctx"), "");
+}
+
+TEST(CommandLineTest, EachVerbParsesAndIsUnique) {
+  std::set<std::string> names;
+  for (const Verb& verb : Verbs()) {
+    EXPECT_TRUE(names.insert(verb.name).second) << verb.name;
+    const Outcome help = Parse({"tessera", verb.name, "--help"});
+    EXPECT_EQ(help.code, 0) << verb.name << help.err;
+    EXPECT_NE(help.out.find("Usage: "), std::string::npos) << verb.name;
+  }
+  EXPECT_TRUE(Parse({"tessera", "gpus", "n1"}).runs);
+  EXPECT_TRUE(Parse({"/opt/bin/kubectl-tessera", "pods", "-A"}).runs);
 }
 
 TEST(CommandLineTest, ProgramNameSelectsGpusharesPlugin) {
-  const CliOptions line = Parsed({"/usr/bin/kubectl-inspect-gpushare", "-d", "n1"});
-  EXPECT_EQ(line.verb, CliVerb::kInspectGpushare);
-  EXPECT_TRUE(line.details);
-  EXPECT_EQ(line.node, "n1");
-  EXPECT_EQ(Parsed({"tessera", "inspect-gpushare", "-d"}).verb, CliVerb::kInspectGpushare);
-}
-
-TEST(CommandLineTest, ErrorForAnUnknownFormatListsTheFormats) {
-  CliOptions line;
-  const char* const words[] = {"tessera", "nodes", "-o", "foo"};
-  ::testing::internal::CaptureStderr();
-  EXPECT_EQ(ParseCommandLine(4, words, &line), 64);
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("invalid format \"foo\": want table, wide, json or yaml"), std::string::npos)
-      << said;
-  EXPECT_EQ(Parsed({"tessera", "nodes", "-o", "YAML"}).format, OutputFormat::kYaml);
+  EXPECT_TRUE(Parse({"/usr/bin/kubectl-inspect-gpushare", "-d", "n1"}).runs);
+  EXPECT_TRUE(Parse({"tessera", "inspect-gpushare", "-d"}).runs);
+  EXPECT_EQ(Parse({"kubectl-inspect-gpushare", "nodes", "n1"}).code, 64);
 }
 
 TEST(CommandLineTest, UsageErrorsHaveSysexitsCodes) {
-  EXPECT_EQ(ExitOf({"tessera"}), 64);
-  EXPECT_EQ(ExitOf({"tessera", "gpsu"}), 64);
-  EXPECT_EQ(ExitOf({"tessera", "nodes", "-o", "xml"}), 64);
-  EXPECT_EQ(ExitOf({"tessera", "explain"}), 64);
-  EXPECT_EQ(ExitOf({"tessera", "--help"}), 0);
-  EXPECT_EQ(ExitOf({"tessera", "--version"}), 0);
+  EXPECT_EQ(Parse({"tessera"}).code, 64);
+  EXPECT_EQ(Parse({"tessera", "gpsu"}).code, 64);
+  EXPECT_EQ(Parse({"tessera", "nodes", "--colour"}).code, 64);
+  EXPECT_EQ(Parse({"tessera", "explain"}).code, 64);
+  EXPECT_EQ(Parse({"tessera", "--help"}).code, 0);
+  EXPECT_EQ(Parse({"tessera", "--version"}).code, 0);
 }
 
 }  // namespace

@@ -10,43 +10,30 @@
 #include <string_view>
 
 #include "src/base/status.h"
+#include "src/cli/output/listing.h"
 #include "src/cli/view.h"
 #include "src/formats/json.h"
 #include "src/kube/objects.h"
 
 namespace tessera::cli {
 
-enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml };
-
-struct Style {
-  OutputFormat format = OutputFormat::kTable;
-  bool color = false;
-
-  bool wide() const { return format == OutputFormat::kWide; }
-  bool for_machines() const {
-    return format == OutputFormat::kJson || format == OutputFormat::kYaml;
-  }
-};
-
-// Serializes as JSON or YAML. REQUIRES: style.for_machines().
-std::string Serialize(const Json& json, Style style);
-
-std::string ShowNodes(const ClusterView& view, Style style);
+Result<std::string> ShowNodes(const ClusterView& view, const Style& style);
 // Shows one node, or all if `node` is "".
-Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, Style style);
+Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style);
 // Shows one namespace, or all if `ns` is "".
-std::string ShowPods(const ClusterView& view, std::string_view ns, Style style);
+Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style);
 // Shows one namespace, or all with limits or usage if `ns` is "". If limits are unknown, `problem`
 // is the reason, and is shown instead of them.
-std::string ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
-                      Style style);
+Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
+                              const Style& style);
 
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does, a
 // placed pod as if it were not placed; then restores the ledger. `uses`: the GPU usage of its
 // containers; null if not read.
 struct ClusterUses;
-std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod,
-                    Style style, const Result<ClusterUses>* uses = nullptr);
+Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
+                            const kube::PodObject& pod, const Style& style,
+                            const Result<ClusterUses>* uses = nullptr);
 
 struct InspectOptions {
   bool details = false;

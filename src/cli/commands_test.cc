@@ -19,7 +19,7 @@ class CommandsTest : public ::testing::Test {
 };
 
 TEST_F(CommandsTest, NodesShowUsedAndFree) {
-  EXPECT_EQ(ShowNodes(cluster_.view(), {}),
+  EXPECT_EQ(ShowNodes(cluster_.view(), {}).value(),
             R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   STATUS
 big    A100    4      1      1.3/4     96/320 GiB   4      Ready
 mini   A100    1      1      0/1       0/16 GiB     0      Ready
@@ -29,7 +29,7 @@ old    A100    2      1      0/2       0/32 GiB     0      Ready,Cordoned,1 unhe
 
 TEST_F(CommandsTest, WideNodesAddPoolDriverAndAddress) {
   EXPECT_EQ(
-      ShowNodes(cluster_.view(), {.format = OutputFormat::kWide}),
+      ShowNodes(cluster_.view(), {.format = OutputFormat::kWide}).value(),
       R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   POOL   DRIVER       INTERNAL-IP   STATUS
 big    A100    4      1      1.3/4     96/320 GiB   4      -      550.163.01   10.0.0.1      Ready
 mini   A100    1      1      0/1       0/16 GiB     0      -      550.163.01   -             Ready
@@ -53,7 +53,7 @@ old    1     A100    0         0/16 GiB    -                                    
 
 TEST_F(CommandsTest, PodsShowSharesInTheUnitsOfTheirRequests) {
   cluster_.Add(PodIn("ml", "late", {{names::kResourceGpu, "8"}}));
-  EXPECT_EQ(ShowPods(cluster_.view(), "", {}),
+  EXPECT_EQ(ShowPods(cluster_.view(), "", {}).value(),
             R"(NAMESPACE   NAME        ASKS FOR                           NODE   GPUS   STATUS
 default     binpack-1   gpu-mem: 8 GiB                     big    2      Placed
 default     nginx       vcuda-core: 30, vcuda-memory: 20   big    1      Placed
@@ -61,7 +61,7 @@ ml          late        gpu: 8                             -      -      Waiting
 ml          train       gpu: 1                             big    0      Placed
 web         binpack-2   gpu-mem: 3 GiB                     big    2      Placed
 )");
-  EXPECT_EQ(ShowPods(cluster_.view(), "web", {}),
+  EXPECT_EQ(ShowPods(cluster_.view(), "web", {}).value(),
             R"(NAME        ASKS FOR         NODE   GPUS   STATUS
 binpack-2   gpu-mem: 3 GiB   big    2      Placed
 )");
@@ -72,7 +72,7 @@ TEST_F(CommandsTest, QuotaShowsUsedLeftAndLimit) {
       placement::ParseQuota(
           R"({"ml":{"quota":{"A100":1,"T4":2}},"web":{"pool":["public","spare"]}})")
           .value());
-  EXPECT_EQ(ShowQuota(cluster_.view(), "", {}, {}),
+  EXPECT_EQ(ShowQuota(cluster_.view(), "", {}, {}).value(),
             R"(NAMESPACE   MODEL                   USED    LEFT   LIMIT   POOLS
 default     NVIDIA A100-SXM4-80GB   0.4     -      -       any
 ml          A100                    1       0      1       any
@@ -83,14 +83,15 @@ web         NVIDIA A100-SXM4-80GB   0.038   -      -       public,spare
 
 TEST_F(CommandsTest, UnknownLimitsAreNotShownAsNone) {
   const Status problem(Code::kDataLoss, "ConfigMap kube-system/gpuquota: \033 is no JSON");
-  EXPECT_EQ(ShowQuota(cluster_.view(), "ml", problem, {}),
+  EXPECT_EQ(ShowQuota(cluster_.view(), "ml", problem, {}).value(),
             R"(NAMESPACE   MODEL                   USED   LEFT   LIMIT   POOLS
 ml          NVIDIA A100-SXM4-80GB   1      ?      ?       any
 Limits are not known: ConfigMap kube-system/gpuquota: � is no JSON
 )");
-  EXPECT_NE(ShowQuota(cluster_.view(), "none", problem, {}).find("Limits are not known"),
+  EXPECT_NE(ShowQuota(cluster_.view(), "none", problem, {}).value().find("Limits are not known"),
             std::string::npos);
-  const std::string json = ShowQuota(cluster_.view(), "", problem, {.format = OutputFormat::kJson});
+  const std::string json =
+      ShowQuota(cluster_.view(), "", problem, {.format = OutputFormat::kJson}).value();
   EXPECT_EQ(ParseJson(json)->StringAt("problem").value(), problem.message());
 }
 
@@ -100,7 +101,7 @@ TEST_F(CommandsTest, JsonAndYamlHaveTheSameExactNumbers) {
   EXPECT_EQ(
       ParseYaml(ShowGpus(cluster_.view(), "big", {.format = OutputFormat::kYaml}).value()).value(),
       json);
-  const Json& gpu = json.Find("gpus")->items()[1];
+  const Json& gpu = json.Find("items")->items()[1];
   EXPECT_EQ(gpu.Find("bytes")->Find("used")->ToInt().value(), GiB(5).count());
   EXPECT_EQ(gpu.Find("milli")->Find("used")->ToInt().value(), 300);
   EXPECT_EQ(gpu.Find("heldBy")->items()[0].StringAt("name").value(), "nginx");
@@ -133,9 +134,9 @@ TEST_F(CommandsTest, HostileReasonsDoNotReachTheTerminal) {
   for (const OutputFormat format :
        {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson, OutputFormat::kYaml}) {
     const Style style{.format = format};
-    const std::string all = ShowNodes(cluster_.view(), style) +
+    const std::string all = ShowNodes(cluster_.view(), style).value() +
                             ShowGpus(cluster_.view(), "", style).value() +
-                            ShowPods(cluster_.view(), "", style);
+                            ShowPods(cluster_.view(), "", style).value();
     EXPECT_EQ(all.find('\033'), std::string::npos) << all;
     EXPECT_EQ(all.find('\007'), std::string::npos) << all;
     EXPECT_EQ(all.find("\u009b"), std::string::npos) << all;
@@ -144,17 +145,19 @@ TEST_F(CommandsTest, HostileReasonsDoNotReachTheTerminal) {
 }
 
 TEST_F(CommandsTest, ColorsOnlyOnRequest) {
-  EXPECT_EQ(ShowNodes(cluster_.view(), {}).find('\033'), std::string::npos);
-  EXPECT_NE(ShowNodes(cluster_.view(), {.color = true}).find("\033[31m"), std::string::npos);
+  EXPECT_EQ(ShowNodes(cluster_.view(), {}).value().find('\033'), std::string::npos);
+  EXPECT_NE(ShowNodes(cluster_.view(), {.color = true}).value().find("\033[31m"),
+            std::string::npos);
 }
 
 TEST(CommandsOnEmptyClusterTest, SayThatThereIsNothing) {
   FakeCluster cluster;
-  EXPECT_TRUE(ShowNodes(cluster.view(), {}).starts_with("No node has GPUs."));
-  EXPECT_EQ(ShowPods(cluster.view(), "", {}), "No pod requests GPUs.\n");
-  EXPECT_EQ(ShowQuota(cluster.view(), "", {}, {}),
+  EXPECT_TRUE(ShowNodes(cluster.view(), {}).value().starts_with("No node has GPUs."));
+  EXPECT_EQ(ShowPods(cluster.view(), "", {}).value(), "No pod requests GPUs.\n");
+  EXPECT_EQ(ShowQuota(cluster.view(), "", {}, {}).value(),
             "No namespace has a GPU quota, and none uses GPUs.\n");
-  EXPECT_EQ(ShowPods(cluster.view(), "", {.format = OutputFormat::kYaml}), "pods: []\n");
+  EXPECT_EQ(ShowPods(cluster.view(), "", {.format = OutputFormat::kYaml}).value(),
+            "kind: PodList\nitems: []\n");
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include "src/cli/commands.h"
 #include "src/cli/explanation.h"
 #include "src/cli/json_of.h"
-#include "src/cli/table.h"
-#include "src/cli/text.h"
+#include "src/cli/output/table.h"
+#include "src/cli/output/text.h"
 #include "src/cli/usage.h"
 #include "src/device/model.h"
 
@@ -307,17 +307,18 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
 
 }  // namespace
 
-std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod,
-                    Style style, const Result<ClusterUses>* uses) {
+Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
+                            const kube::PodObject& pod, const Style& style,
+                            const Result<ClusterUses>* uses) {
   const Explanation found = ExplanationOf(ledger, facts, pod);
-  if (style.for_machines()) {
+  if (!style.shows_cells()) {
     Json json = JsonOfExplanation(ClusterView(ledger, facts), found);
     if (uses != nullptr && found.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
       for (const ContainerUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
       json.Set("uses", std::move(list));
     }
-    return Serialize(json, style);
+    return PrintDocument(json, "", style);
   }
   return ExplanationWriter(found, style.color, uses).Write();
 }

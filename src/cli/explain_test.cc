@@ -14,7 +14,7 @@ class ExplainTest : public ::testing::Test {
   ExplainTest() { FillSample(cluster_); }
   std::string Explained(const kube::PodObject& pod) {
     const std::string before = ShowGpus(cluster_.view(), "", {}).value();
-    std::string text = Explain(cluster_.ledger(), cluster_.facts(), pod, {});
+    std::string text = Explain(cluster_.ledger(), cluster_.facts(), pod, {}).value();
     EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "asking changes nothing";
     return text;
   }
@@ -136,14 +136,15 @@ TEST_F(ExplainTest, ReportsTheNominatedNode) {
                                 "scheduler holds GPUs for it"),
             std::string::npos);
   const std::string json =
-      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson});
+      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}).value();
   EXPECT_EQ(ParseJson(json)->StringAt("nominatedNode").value(), "big");
 }
 
 TEST_F(ExplainTest, WritesJson) {
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
   const Json json =
-      ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}))
+      ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson})
+                    .value())
           .value();
   EXPECT_EQ(json.StringAt("finding").value(), "waits");
   EXPECT_EQ(json.Find("nodes")->Find("fitting")->ToInt().value(), 0);

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {

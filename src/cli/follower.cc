@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 

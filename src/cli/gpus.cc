@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/commands.h"
 #include "src/cli/json_of.h"
-#include "src/cli/table.h"
-#include "src/cli/text.h"
+#include "src/cli/output/table.h"
+#include "src/cli/output/text.h"
 #include "src/device/model.h"
 
 namespace tessera::cli {
@@ -37,7 +37,7 @@ std::string HoldersText(const DeviceView& device, bool all) {
   return text.empty() ? "-" : text;
 }
 
-std::vector<Cell> RowOf(const NodeRow& node, const DeviceView& device, Style style) {
+std::vector<Cell> CellsOf(const NodeRow& node, const DeviceView& device, const Style& style) {
   std::string model = device.gpu != nullptr ? device::ShortModel(device.gpu->model) : "";
   if (device.slice != nullptr) model += " " + device.slice->profile;
   std::vector<Cell> row{node.entry->node.name,
@@ -60,6 +60,17 @@ std::vector<Cell> RowOf(const NodeRow& node, const DeviceView& device, Style sty
     row.emplace_back("Healthy", Tone::kGood);
   }
   return row;
+}
+
+Json ItemOf(const NodeRow& node, const DeviceView& device) {
+  Json json = Json::MakeObject(
+      {{"metadata", MetadataOf("", device.uuid)}, {"node", Json::String(node.entry->node.name)}});
+  const Json described = JsonOfDevice(device);
+  for (const auto& [key, value] : described.members()) json.Set(key, value);
+  Json holders = Json::MakeArray();
+  for (const Holding& holding : device.holders) holders.Append(JsonOfHolding(holding));
+  json.Set("heldBy", std::move(holders));
+  return json;
 }
 
 }  // namespace
@@ -95,7 +106,7 @@ Json JsonOfDevice(const DeviceView& device) {
   return json;
 }
 
-Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, Style style) {
+Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style) {
   std::vector<NodeRow> nodes;
   if (node.empty()) {
     nodes = view.Nodes();
@@ -103,35 +114,20 @@ Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, Sty
     ASSIGN_OR_RETURN(NodeRow one, view.Node(node));
     nodes.push_back(std::move(one));
   }
-  if (style.for_machines()) {
-    Json list = Json::MakeArray();
-    for (const NodeRow& each : nodes) {
-      for (const DeviceView& device : each.devices) {
-        Json json = JsonOfDevice(device);
-        json.Set("node", Json::String(each.entry->node.name));
-        Json holders = Json::MakeArray();
-        for (const Holding& holding : device.holders) holders.Append(JsonOfHolding(holding));
-        json.Set("heldBy", std::move(holders));
-        list.Append(std::move(json));
-      }
-    }
-    return Serialize(Json::MakeObject({{"gpus", std::move(list)}}), style);
-  }
-  std::vector<std::string> columns{"NODE", "GPU", "MODEL", "COMPUTE", "MEMORY", "HELD BY"};
-  if (style.wide()) columns.insert(columns.end(), {"UUID", "PCI", "NUMA"});
-  columns.emplace_back("STATUS");
-  TextTable table(std::move(columns));
+  Listing list{.kind = "GPU",
+               .columns = {"NODE", "GPU", "MODEL", "COMPUTE", "MEMORY", "HELD BY"},
+               .nothing = node.empty() ? "No node has GPUs: see \"tessera nodes\"."
+                                       : fmt::format("Node {} has no GPUs that are known.", node)};
+  if (style.wide()) list.columns.insert(list.columns.end(), {"UUID", "PCI", "NUMA"});
+  list.columns.emplace_back("STATUS");
   for (const NodeRow& each : nodes) {
-    for (const DeviceView& device : each.devices) table.Add(RowOf(each, device, style));
+    for (const DeviceView& device : each.devices) {
+      Listing::Row& row = list.rows.emplace_back();
+      if (style.shows_cells()) row.cells = CellsOf(each, device, style);
+      if (style.needs_objects()) row.object = ItemOf(each, device);
+    }
   }
-  TextOutput output(style.color);
-  if (table.empty()) {
-    output.Line(node.empty() ? "No node has GPUs: see \"tessera nodes\"."
-                             : fmt::format("Node {} has no GPUs that are known.", node));
-  } else {
-    output.Add(table);
-  }
-  return output.Take();
+  return Print(std::move(list), style);
 }
 
 }  // namespace tessera::cli

@@ -6,7 +6,7 @@
 
 #include "src/base/strings.h"
 #include "src/cli/commands.h"
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/run.h"
+#include "src/cli/ledger_command.h"
 
 #include <unistd.h>
 
@@ -8,13 +8,11 @@
 #include <utility>
 
 #include "src/cli/agents.h"
-#include "src/cli/command_line.h"
+#include "src/cli/commands.h"
 #include "src/cli/follower.h"
 #include "src/cli/limit.h"
+#include "src/cli/output/text.h"
 #include "src/cli/session.h"
-#include "src/cli/status.h"
-#include "src/cli/text.h"
-#include "src/cli/top.h"
 
 namespace tessera::cli {
 namespace {
@@ -24,25 +22,11 @@ constexpr Duration kWatchInterval = std::chrono::seconds(1);
 constexpr Duration kAgentPatience = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
-bool UseColor() {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
-         (term == nullptr || std::string_view(term) != "dumb");
-}
-
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tessera: %s\n", Printable(status.message()).c_str());
-  return InfoOf(status.code()).exit_code;
-}
-
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
 class Command {
  public:
-  Command(CliOptions line, std::string default_namespace)
-      : line_(std::move(line)), style_{line_.format, UseColor()} {
-    if (line_.ns.empty()) line_.ns = std::move(default_namespace);
-  }
+  Command(LedgerCommandOptions line, Style style, const std::string& default_namespace)
+      : line_(std::move(line)), style_(std::move(style)), ns_(line_.ns.Of(default_namespace)) {}
 
   // Ends the program. `load_config` reloads the configuration.
   [[noreturn]] void Run(kube::Config config, Follower::LoadConfig load_config) {
@@ -54,10 +38,12 @@ class Command {
           io, runner,
           SessionOptions{.config = std::move(config),
                          .policy = line_.policy,
-                         .timeout = std::chrono::seconds(line_.timeout_s),
+                         .timeout = line_.cluster.timeout(),
                          .follow = line_.watch,
                          .pods_ns = PodsNamespace(),
-                         .pod = ExplainedPod()},
+                         .pod = ExplainedPod(),
+                         .node_selector = ListsPods() ? "" : line_.selector,
+                         .pod_selector = ListsPods() ? line_.selector : ""},
           std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
@@ -73,8 +59,8 @@ class Command {
     if (!quota.ok()) {
       std::fprintf(stderr, "tessera: quotas are unknown: %s\n", Printable(quota.message()).c_str());
     }
-    if (line_.verb == CliVerb::kLimit) return Limit();
-    if (line_.verb == CliVerb::kExplain) return ReadUsage();
+    if (line_.verb == LedgerVerb::kLimit) return Limit();
+    if (line_.verb == LedgerVerb::kExplain) return ReadUsage();
     Print();
   }
 
@@ -177,20 +163,21 @@ class Command {
 
   Result<std::string> Answer() {
     ledger::ClusterLedger& ledger = session().ledger();
-    if (line_.verb == CliVerb::kExplain) {
+    if (line_.verb == LedgerVerb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
       return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr);
     }
     const ClusterView view(ledger, session().facts());
     switch (line_.verb) {
-      case CliVerb::kNodes:
+      case LedgerVerb::kNodes:
         return ShowNodes(view, style_);
-      case CliVerb::kGpus:
+      case LedgerVerb::kGpus:
         return ShowGpus(view, line_.node, style_);
-      case CliVerb::kPods:
-        return ShowPods(view, line_.all_namespaces ? "" : line_.ns, style_);
-      case CliVerb::kQuota:
-        return ShowQuota(view, quota_namespace_, session().quota_problem(), style_);
+      case LedgerVerb::kPods:
+        return ShowPods(view, ns_, style_);
+      case LedgerVerb::kQuota:
+        // Without -n all namespaces.
+        return ShowQuota(view, line_.ns.Of(""), session().quota_problem(), style_);
       default:
         return InspectGpushare(view, {line_.details, line_.node});
     }
@@ -198,28 +185,27 @@ class Command {
 
   // Unknown quotas are an error only for `tessera quota`.
   int AnswerCode() const {
-    if (line_.verb != CliVerb::kQuota) return 0;
+    if (line_.verb != LedgerVerb::kQuota) return 0;
     return InfoOf(session().quota_problem().code()).exit_code;
   }
 
   // Only `pods` can omit other namespaces: the GPUs and quotas of a cluster depend on all pods.
-  std::string PodsNamespace() const {
-    return line_.verb == CliVerb::kPods && !line_.all_namespaces ? line_.ns : "";
-  }
+  std::string PodsNamespace() const { return ListsPods() ? ns_ : ""; }
+  bool ListsPods() const { return line_.verb == LedgerVerb::kPods; }
 
   std::string ExplainedPod() const {
-    const bool one = line_.verb == CliVerb::kExplain || line_.verb == CliVerb::kLimit;
+    const bool one = line_.verb == LedgerVerb::kExplain || line_.verb == LedgerVerb::kLimit;
     return one ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
   // Namespace and name from the command line.
   std::pair<std::string, std::string> PodName() const {
     const size_t slash = line_.pod.find('/');
-    if (slash == std::string::npos) return {line_.ns, line_.pod};
+    if (slash == std::string::npos) return {ns_, line_.pod};
     const std::string before = line_.pod.substr(0, slash);
     // kubectl's notation: pod/NAME.
     const bool is_kind = before == "pod" || before == "pods" || before == "po";
-    return {is_kind ? line_.ns : before, line_.pod.substr(slash + 1)};
+    return {is_kind ? ns_ : before, line_.pod.substr(slash + 1)};
   }
 
   Result<const kube::PodObject*> FindPod() {
@@ -234,9 +220,9 @@ class Command {
     runner_->Quit();
   }
 
-  CliOptions line_;
-  const std::string quota_namespace_ = line_.ns;  // as given, without the default
+  const LedgerCommandOptions line_;
   const Style style_;
+  const std::string ns_;  // "": all
   EpollTaskRunner* runner_ = nullptr;
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<AgentReader> agents_;
@@ -249,23 +235,14 @@ class Command {
 
 }  // namespace
 
-int RunCli(int argc, const char* const* argv) {
-  CliOptions line;
-  if (const std::optional<int> done = ParseCommandLine(argc, argv, &line)) return *done;
-  if (line.verb == CliVerb::kAction) return line.action();
-  const auto load_config = [kubeconfig = line.kubeconfig, context = line.context] {
-    return FindClusterConfig(kubeconfig, context, ::getenv);
-  };
+int RunLedgerCommand(const LedgerCommandOptions& options) {
+  Result<Style> style = StyleOf(options.style);
+  if (!style.ok()) return Fail(style.status());
+  const auto load_config = [cluster = options.cluster] { return ConfigOf(cluster); };
   Result<kube::Config> config = load_config();
   if (!config.ok()) return Fail(config.status());
-  std::string ns = config->default_namespace;
-  if (line.verb == CliVerb::kTop) {
-    return RunTop(line, {line.format, UseColor()}, ns, *std::move(config));
-  }
-  if (line.verb == CliVerb::kStatus) {
-    return RunStatus(line, {line.format, UseColor()}, *std::move(config));
-  }
-  Command(std::move(line), std::move(ns)).Run(*std::move(config), load_config);
+  const std::string ns = config->default_namespace;
+  Command(options, *std::move(style), ns).Run(*std::move(config), load_config);
 }
 
 }  // namespace tessera::cli

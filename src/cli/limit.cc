@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "api/names.h"
-#include "src/cli/table.h"
-#include "src/cli/text.h"
+#include "src/cli/output/table.h"
+#include "src/cli/output/text.h"
 #include "src/device/limit_annotations.h"
 
 namespace tessera::cli {

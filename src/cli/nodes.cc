@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/commands.h"
 #include "src/cli/json_of.h"
-#include "src/cli/table.h"
-#include "src/cli/text.h"
-#include "src/formats/yaml.h"
+#include "src/cli/output/table.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {
@@ -24,7 +23,7 @@ std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; 
 Json JsonOfNode(const NodeRow& node) {
   const ledger::NodeEntry& entry = *node.entry;
   Json json = Json::MakeObject({
-      {"name", Json::String(entry.node.name)},
+      {"metadata", MetadataOf("", entry.node.name)},
       {"ready", Json::Bool(entry.ready)},
       {"unschedulable", Json::Bool(entry.unschedulable)},
       {"model", Json::String(node.model)},
@@ -47,51 +46,41 @@ Json JsonOfNode(const NodeRow& node) {
   return json;
 }
 
-}  // namespace
-
-std::string Serialize(const Json& json, Style style) {
-  return style.format == OutputFormat::kYaml ? WriteYaml(json)
-                                             : PrintableJson(json.Pretty()) + "\n";
+std::vector<Cell> CellsOf(const NodeRow& node, const Style& style) {
+  std::vector<Cell> cells{
+      node.entry->node.name,
+      OrDash(node.model),
+      fmt::format("{}", node.devices.size()),
+      fmt::format("{}", node.idle()),
+      fmt::format("{}/{}", GpuCountText(node.used_milli()), node.devices.size()),
+      MemoryText(node.used(), node.memory()),
+      fmt::format("{}", node.pods.size())};
+  if (style.wide()) {
+    cells.emplace_back(OrDash(node.entry->node.pool));
+    cells.emplace_back(OrDash(node.entry->node.inventory->driver_version));
+    cells.emplace_back(OrDash(node.facts.internal_ip));
+  }
+  cells.push_back(StatusOf(node));
+  return cells;
 }
 
-std::string ShowNodes(const ClusterView& view, Style style) {
-  const std::vector<NodeRow> nodes = view.Nodes();
-  if (style.for_machines()) {
-    Json list = Json::MakeArray();
-    for (const NodeRow& node : nodes) list.Append(JsonOfNode(node));
-    return Serialize(Json::MakeObject({{"nodes", std::move(list)}}), style);
+}  // namespace
+
+Result<std::string> ShowNodes(const ClusterView& view, const Style& style) {
+  Listing list{.kind = "Node",
+               .columns = {"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"},
+               .nothing =
+                   "No node has GPUs. tessera-agent writes GPUs to annotation "
+                   "tessera.dev/devices of its Node: check the agents: kubectl get pods -A "
+                   "-l app.kubernetes.io/name=tessera-agent"};
+  if (style.wide()) list.columns.insert(list.columns.end(), {"POOL", "DRIVER", "INTERNAL-IP"});
+  list.columns.emplace_back("STATUS");
+  for (const NodeRow& node : view.Nodes()) {
+    Listing::Row& row = list.rows.emplace_back();
+    if (style.shows_cells()) row.cells = CellsOf(node, style);
+    if (style.needs_objects()) row.object = JsonOfNode(node);
   }
-  TextOutput output(style.color);
-  if (nodes.empty()) {
-    output.Line(
-        "No node has GPUs. tessera-agent writes GPUs to annotation tessera.dev/devices of its "
-        "Node: "
-        "check the agents: kubectl get pods -A -l app.kubernetes.io/name=tessera-agent");
-    return output.Take();
-  }
-  std::vector<std::string> columns{"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"};
-  if (style.wide()) columns.insert(columns.end(), {"POOL", "DRIVER", "INTERNAL-IP"});
-  columns.emplace_back("STATUS");
-  TextTable table(std::move(columns));
-  for (const NodeRow& node : nodes) {
-    std::vector<Cell> row{
-        node.entry->node.name,
-        OrDash(node.model),
-        fmt::format("{}", node.devices.size()),
-        fmt::format("{}", node.idle()),
-        fmt::format("{}/{}", GpuCountText(node.used_milli()), node.devices.size()),
-        MemoryText(node.used(), node.memory()),
-        fmt::format("{}", node.pods.size())};
-    if (style.wide()) {
-      row.emplace_back(OrDash(node.entry->node.pool));
-      row.emplace_back(OrDash(node.entry->node.inventory->driver_version));
-      row.emplace_back(OrDash(node.facts.internal_ip));
-    }
-    row.push_back(StatusOf(node));
-    table.Add(std::move(row));
-  }
-  output.Add(table);
-  return output.Take();
+  return Print(std::move(list), style);
 }
 
 }  // namespace tessera::cli

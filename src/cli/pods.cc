@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/commands.h"
 #include "src/cli/json_of.h"
-#include "src/cli/table.h"
-#include "src/cli/text.h"
+#include "src/cli/output/table.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {
@@ -16,6 +16,28 @@ Cell StatusOf(const PodEntry& pod) {
   if (!pod.problem.empty()) return {text + ": " + pod.problem, Tone::kBad};
   if (pod.guessed()) return {text + ": the agent has not said which GPUs", Tone::kPlain};
   return {text, pod.binding_state == BindingState::kWaiting ? Tone::kPlain : Tone::kGood};
+}
+
+std::vector<Cell> CellsOf(const ClusterView& view, const PodEntry& pod, bool with_namespace,
+                          const Style& style) {
+  std::vector<Cell> cells;
+  if (with_namespace) cells.emplace_back(pod.request.ns);
+  cells.emplace_back(pod.request.name);
+  cells.emplace_back(RequestText(pod.request.devices, view.ledger().options().gpu_mem_unit));
+  cells.emplace_back(pod.node.empty() ? "-" : pod.node);
+  std::string names, uuids;
+  for (const DeviceView& device : view.DevicesOf(pod)) {
+    names += (names.empty() ? "" : ",") + device.name;
+    if (!uuids.empty()) uuids += ',';
+    uuids += device.uuid;
+  }
+  cells.emplace_back(names.empty() ? "-" : names);
+  if (style.wide()) {
+    cells.emplace_back(fmt::format("{}", pod.request.priority));
+    cells.emplace_back(uuids.empty() ? "-" : uuids);
+  }
+  cells.push_back(StatusOf(pod));
+  return cells;
 }
 
 }  // namespace
@@ -39,62 +61,33 @@ Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
     json.Set("gpus", std::move(shares));
     containers.Append(std::move(json));
   }
-  Json json = Json::MakeObject({{"namespace", Json::String(pod.request.ns)},
-                                {"name", Json::String(pod.request.name)},
-                                {"uid", Json::String(pod.request.uid.view())},
-                                {"placed", Json::Bool(pod.binding_state != BindingState::kWaiting)},
-                                {"node", Json::String(pod.node)},
-                                {"containers", std::move(containers)}});
+  Json json = Json::MakeObject(
+      {{"metadata", MetadataOf(pod.request.ns, pod.request.name, pod.request.uid.view())},
+       {"placed", Json::Bool(pod.binding_state != BindingState::kWaiting)},
+       {"node", Json::String(pod.node)},
+       {"containers", std::move(containers)}});
   if (pod.deleting) json.Set("deleting", Json::Bool(true));
   if (pod.guessed()) json.Set("confirmed", Json::Bool(false));
   if (!pod.problem.empty()) json.Set("problem", Json::String(pod.problem));
   return json;
 }
 
-std::string ShowPods(const ClusterView& view, std::string_view ns, Style style) {
-  const std::vector<const PodEntry*> pods = view.Pods(ns);
-  if (style.for_machines()) {
-    Json list = Json::MakeArray();
-    for (const PodEntry* pod : pods) list.Append(JsonOfPod(view, *pod));
-    return Serialize(Json::MakeObject({{"pods", std::move(list)}}), style);
+Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style) {
+  Listing list{.kind = "Pod",
+               .nothing = ns.empty() ? "No pod requests GPUs."
+                                     : fmt::format("No pod in namespace {} requests GPUs; -A shows "
+                                                   "all namespaces.",
+                                                   ns)};
+  if (ns.empty()) list.columns.emplace_back("NAMESPACE");
+  list.columns.insert(list.columns.end(), {"NAME", "ASKS FOR", "NODE", "GPUS"});
+  if (style.wide()) list.columns.insert(list.columns.end(), {"PRIORITY", "UUIDS"});
+  list.columns.emplace_back("STATUS");
+  for (const PodEntry* pod : view.Pods(ns)) {
+    Listing::Row& row = list.rows.emplace_back();
+    if (style.shows_cells()) row.cells = CellsOf(view, *pod, ns.empty(), style);
+    if (style.needs_objects()) row.object = JsonOfPod(view, *pod);
   }
-  TextOutput output(style.color);
-  if (pods.empty()) {
-    output.Line(ns.empty() ? "No pod requests GPUs."
-                           : fmt::format("No pod in namespace {} requests GPUs; -A shows all "
-                                         "namespaces.",
-                                         ns));
-    return output.Take();
-  }
-  std::vector<std::string> columns;
-  if (ns.empty()) columns.emplace_back("NAMESPACE");
-  columns.insert(columns.end(), {"NAME", "ASKS FOR", "NODE", "GPUS"});
-  if (style.wide()) columns.insert(columns.end(), {"PRIORITY", "UUIDS"});
-  columns.emplace_back("STATUS");
-  TextTable table(std::move(columns));
-  for (const PodEntry* pod : pods) {
-    std::vector<Cell> row;
-    if (ns.empty()) row.emplace_back(pod->request.ns);
-    row.emplace_back(pod->request.name);
-    row.emplace_back(RequestText(pod->request.devices, view.ledger().options().gpu_mem_unit));
-    row.emplace_back(pod->node.empty() ? "-" : pod->node);
-    const std::vector<DeviceView> devices = view.DevicesOf(*pod);
-    std::string names, uuids;
-    for (const DeviceView& device : devices) {
-      names += (names.empty() ? "" : ",") + device.name;
-      if (!uuids.empty()) uuids += ',';
-      uuids += device.uuid;
-    }
-    row.emplace_back(names.empty() ? "-" : names);
-    if (style.wide()) {
-      row.emplace_back(fmt::format("{}", pod->request.priority));
-      row.emplace_back(uuids.empty() ? "-" : uuids);
-    }
-    row.push_back(StatusOf(*pod));
-    table.Add(std::move(row));
-  }
-  output.Add(table);
-  return output.Take();
+  return Print(std::move(list), style);
 }
 
 }  // namespace tessera::cli

@@ -3,9 +3,9 @@
 #include <set>
 
 #include "src/cli/commands.h"
+#include "src/cli/output/table.h"
+#include "src/cli/output/text.h"
 #include "src/cli/quota_lines.h"
-#include "src/cli/table.h"
-#include "src/cli/text.h"
 
 namespace tessera::cli {
 namespace {
@@ -25,9 +25,18 @@ std::string AmountText(std::optional<int64_t> milli, bool known) {
   return known ? "-" : "?";
 }
 
-void SayProblem(const Status& problem, TextOutput* output) {
-  if (problem.ok()) return;
-  output->Line("Limits are not known: " + Printable(problem.message()));
+const std::vector<std::string> kColumns{"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"};
+
+std::vector<Cell> CellsOf(const QuotaLine& line, bool known) {
+  std::optional<int64_t> left;
+  if (line.limit_milli) left = *line.limit_milli - line.used_milli;
+  const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
+  return {line.ns,
+          line.model,
+          GpuCountText(line.used_milli),
+          Cell(AmountText(left, known), tone),
+          AmountText(line.limit_milli, known),
+          PoolsText(line.pools)};
 }
 
 }  // namespace
@@ -78,41 +87,30 @@ Json JsonOfLine(const QuotaLine& line) {
 }
 
 TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
-  TextTable table({"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"});
-  for (const QuotaLine& line : lines) {
-    std::optional<int64_t> left;
-    if (line.limit_milli) left = *line.limit_milli - line.used_milli;
-    const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
-    table.Add({line.ns, line.model, GpuCountText(line.used_milli),
-               Cell(AmountText(left, known), tone), AmountText(line.limit_milli, known),
-               PoolsText(line.pools)});
-  }
+  TextTable table(kColumns);
+  for (const QuotaLine& line : lines) table.Add(CellsOf(line, known));
   return table;
 }
 
-std::string ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
-                      Style style) {
-  const std::vector<QuotaLine> lines = QuotaLines(view.ledger(), ns);
-  if (style.for_machines()) {
-    Json list = Json::MakeArray();
-    for (const QuotaLine& line : lines) list.Append(JsonOfLine(line));
-    Json answer = Json::MakeObject({{"quota", std::move(list)}});
-    if (!problem.ok()) answer.Set("problem", Json::String(problem.message()));
-    return Serialize(answer, style);
-  }
-  TextOutput output(style.color);
-  if (!lines.empty()) {
-    output.Add(QuotaTable(lines, problem.ok()));
-    SayProblem(problem, &output);
-    return output.Take();
+Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
+                              const Style& style) {
+  Listing list{.kind = "Quota", .columns = kColumns};
+  for (const QuotaLine& line : QuotaLines(view.ledger(), ns)) {
+    Listing::Row& row = list.rows.emplace_back();
+    if (style.shows_cells()) row.cells = CellsOf(line, problem.ok());
+    if (style.needs_objects()) {
+      row.object = JsonOfLine(line);
+      row.object.Set("metadata", MetadataOf(line.ns, line.model));
+    }
   }
   if (!problem.ok()) {
-    SayProblem(problem, &output);
-    return output.Take();
+    list.members.emplace_back("problem", Json::String(problem.message()));
+    list.note = "Limits are not known: " + std::string(problem.message());
+  } else {
+    list.nothing = ns.empty() ? "No namespace has a GPU quota, and none uses GPUs."
+                              : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns);
   }
-  output.Line(ns.empty() ? "No namespace has a GPU quota, and none uses GPUs."
-                         : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns));
-  return output.Take();
+  return Print(std::move(list), style);
 }
 
 }  // namespace tessera::cli

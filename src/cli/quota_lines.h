@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/cli/table.h"
+#include "src/cli/output/table.h"
 #include "src/formats/json.h"
 #include "src/ledger/ledger.h"
 

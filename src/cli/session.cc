@@ -91,7 +91,10 @@ void Session::Begin(device::MemoryUnit unit, bool with_quota) {
   if (!ledger.ok()) return Finish(ledger.status().Annotate("--policy"));
   ledger_ = *std::move(ledger);
   with_quota_ = with_quota;
-  ledger::FeedOptions feed{.pods_ns = options_.pods_ns, .all_pods = !options_.pod.empty()};
+  ledger::FeedOptions feed{.pods_ns = options_.pods_ns,
+                           .node_selector = options_.node_selector,
+                           .pod_selector = options_.pod_selector,
+                           .all_pods = !options_.pod.empty()};
   if (!with_quota) feed.quota_name.clear();
   Delegate& self = *this;
   if (options_.follow) {

@@ -38,6 +38,8 @@ struct SessionOptions {
   Duration probe = std::chrono::seconds(15);
   std::string pods_ns;  // "": pods of all namespaces
   std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
+  // Label selectors; the ledger lacks what they do not select.
+  std::string node_selector, pod_selector;
 };
 
 class Session final : private ledger::ClusterFeed::Delegate {

@@ -52,7 +52,9 @@ class SessionTest : public ::testing::TestWithParam<bool> {
                                                         .timeout = timeout,
                                                         .follow = GetParam(),
                                                         .pods_ns = pods_ns_,
-                                                        .pod = "ns/train"},
+                                                        .pod = "ns/train",
+                                                        .node_selector = node_selector_,
+                                                        .pod_selector = pod_selector_},
                                          [&](const Status& status) { ready = status; });
     EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }, std::chrono::seconds(20)));
     return ready.value_or(Status(Code::kInternal, "no answer"));
@@ -63,7 +65,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
   net::IoThread io_;
   kube::testing::FakeApiServer server_{io_, runner_};
   net::Url url_ = server_.url();
-  std::string pods_ns_;
+  std::string pods_ns_, node_selector_, pod_selector_;
   std::unique_ptr<Session> session_;
 };
 
@@ -75,6 +77,21 @@ TEST_P(SessionTest, HasTheSchedulersLedger) {
   EXPECT_EQ(session_->ledger().quota().config().size(), 1u);
   ASSERT_NE(session_->FindPod("ns", "train"), nullptr);
   EXPECT_EQ(session_->quota_problem().ToString(), "OK");
+}
+
+TEST_P(SessionTest, TheServerSelectsByLabels) {
+  node_selector_ = "zone=a";
+  pod_selector_ = "app in (x,y)";
+  std::vector<std::string> targets;
+  server_.OnRequest([&](const net::Request& request) { targets.push_back(request.target); });
+  ASSERT_EQ(Open().ToString(), "OK");
+  const auto asked = [&](const std::string& collection, const std::string& selector) {
+    return std::ranges::any_of(targets, [&](const std::string& target) {
+      return target.starts_with(collection) && target.find(selector) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(asked("/api/v1/nodes?", "labelSelector=zone%3Da")) << targets[0];
+  EXPECT_TRUE(asked("/api/v1/pods?", "labelSelector=app%20in%20%28x%2Cy%29"));
 }
 
 TEST_P(SessionTest, ReadsMibWhereNodesOfferMib) {

@@ -71,14 +71,18 @@ NodeExtras FactsIn(const kube::NodeObject& node) {
 struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
       : ledger(ledger), options(std::move(o)), delegate(delegate) {
-    nodes.emplace(client, kube::ListQuery{}, ledger::KeepOfNodes(ledger.options().labels),
+    nodes.emplace(client, kube::ListQuery{.label_selector = options.feed.node_selector},
+                  ledger::KeepOfNodes(ledger.options().labels),
                   ListCollector<kube::NodeObject>::Sink{
                       [this](const kube::NodeObject& node) { TakeNode(node); },
                       [this] { EndList(); }, ErrorHandlerFor("nodes")});
-    pods.emplace(client, kube::ListQuery{.ns = options.feed.pods_ns}, ledger::KeepOfPods(),
-                 ListCollector<kube::PodObject>::Sink{
-                     [this](kube::PodObject pod) { TakePod(std::move(pod)); },
-                     [this] { EndList(); }, ErrorHandlerFor("pods")});
+    pods.emplace(
+        client,
+        kube::ListQuery{.ns = options.feed.pods_ns, .label_selector = options.feed.pod_selector},
+        ledger::KeepOfPods(),
+        ListCollector<kube::PodObject>::Sink{
+            [this](kube::PodObject pod) { TakePod(std::move(pod)); }, [this] { EndList(); },
+            ErrorHandlerFor("pods")});
     if (options.feed.quota_name.empty()) {
       EndList();
       return;

@@ -7,7 +7,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
-#include "src/cli/table.h"
+#include "src/cli/output/table.h"
 
 namespace tessera::cli {
 namespace {
@@ -225,16 +225,15 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent) {
                     std::string(FixOfCondition(reason))};
 }
 
-Json JsonOfLines(const std::vector<StatusLine>& lines) {
-  Json list = Json::MakeArray();
+void AddItems(const std::vector<StatusLine>& lines, std::string_view kind, Listing* list) {
   for (const StatusLine& line : lines) {
-    Json item = Json::MakeObject({{"name", Json::String(line.name)},
+    Json item = Json::MakeObject({{"kind", Json::String(kind)},
+                                  {"metadata", MetadataOf("", line.name)},
                                   {"works", Json::Bool(line.works)},
                                   {"detail", Json::String(line.detail)}});
     if (!line.fix.empty()) item.Set("fix", Json::String(line.fix));
-    list.Append(std::move(item));
+    list->rows.push_back({std::move(item), {}});
   }
-  return list;
 }
 
 void AddLines(const std::vector<StatusLine>& lines, std::string_view header, TextOutput* output) {
@@ -298,20 +297,20 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
   return status;
 }
 
-std::string ShowStatus(const InstallationStatus& status, Style style) {
-  if (style.for_machines()) {
-    return Serialize(Json::MakeObject({{"works", Json::Bool(status.works())},
-                                       {"components", JsonOfLines(status.components)},
-                                       {"nodes", JsonOfLines(status.nodes)}}),
-                     style);
+Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style) {
+  if (style.shows_cells()) {
+    TextOutput output(style.color);
+    AddLines(status.components, "COMPONENT", &output);
+    if (!status.nodes.empty()) {
+      output.Space();
+      AddLines(status.nodes, "NODE", &output);
+    }
+    return output.Take();
   }
-  TextOutput output(style.color);
-  AddLines(status.components, "COMPONENT", &output);
-  if (!status.nodes.empty()) {
-    output.Space();
-    AddLines(status.nodes, "NODE", &output);
-  }
-  return output.Take();
+  Listing list{.kind = "Status", .members = {{"works", Json::Bool(status.works())}}};
+  AddItems(status.components, "Component", &list);
+  AddItems(status.nodes, "Node", &list);
+  return Print(std::move(list), style);
 }
 
 }  // namespace tessera::cli

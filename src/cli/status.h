@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera status`: whether each component of an installation works, and what to do if it does not.
-// StatusOf judges objects of the API; RunStatus reads them and prints one screen. Unlike other
+// StatusOf judges objects of the API; status_command reads them and prints one screen. Unlike other
 // commands it needs no account of the cluster.
 //
 // Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/cli/command_line.h"
 #include "src/cli/commands.h"
 #include "src/formats/json.h"
-#include "src/kube/config.h"
 
 namespace tessera::cli {
 
@@ -49,11 +47,6 @@ InstallationStatus StatusOf(const InstallationObjects& objects);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
 
-std::string ShowStatus(const InstallationStatus& status, Style style);
-
-// Gives the exit code: 0 if all works, 1 if something does not; with --wait 75 if it does not
-// within
-// --timeout.
-int RunStatus(const CliOptions& line, Style style, kube::Config config);
+Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style);
 
 }  // namespace tessera::cli

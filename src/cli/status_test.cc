@@ -67,7 +67,7 @@ TEST_F(InstallationStatusTest, SaysThatAllWorks) {
   EXPECT_EQ(Component("scheduler").detail, "2 of 2 replicas ready, scheduler-a leads");
   EXPECT_EQ(Component("GPUs").detail, "1 of 1 nodes with GPUs have all of them healthy");
   EXPECT_EQ(Component("kube-scheduler").detail, "connected: it has asked the leader about 12 pods");
-  EXPECT_EQ(ShowStatus(Evaluate(), {}).find("fix:"), std::string::npos);
+  EXPECT_EQ(ShowStatus(Evaluate(), {}).value().find("fix:"), std::string::npos);
 }
 
 TEST_F(InstallationStatusTest, NamesWhatIsNotInstalled) {
@@ -139,10 +139,10 @@ TEST_F(InstallationStatusTest, TellsThatKubeSchedulerIsNotConnected) {
 
 TEST_F(InstallationStatusTest, JsonHasEachLine) {
   objects_.nodes[0] = NodeOf("n1", kHealthy, "False");
-  const Json json = Object(ShowStatus(Evaluate(), {.format = OutputFormat::kJson}));
+  const Json json = Object(ShowStatus(Evaluate(), {.format = OutputFormat::kJson}).value());
   EXPECT_EQ(*json.Find("works"), Json::Bool(false));
-  EXPECT_EQ(json.Find("components")->items().size(), 5u);
-  EXPECT_EQ(json.Find("nodes")->items().at(0).StringAt("name").value(), "n1");
+  EXPECT_EQ(json.Find("items")->items().size(), 6u);
+  EXPECT_EQ(json.Find("items")->items().back().Find("metadata")->StringAt("name").value(), "n1");
 }
 
 }  // namespace

@@ -3,11 +3,19 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "src/cli/agents.h"
-#include "src/cli/text.h"
+#include "src/cli/options.h"
+#include "src/cli/output/text.h"
+#include "src/cli/pod_selection.h"
+#include "src/cli/session.h"
+#include "src/cli/verbs.h"
+#include "src/kube/informer.h"
 #include "src/net/io_thread.h"
 
 namespace tessera::cli {
@@ -17,24 +25,23 @@ namespace {
 constexpr Duration kRefreshInterval = std::chrono::seconds(1);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
-kube::ClientOptions OptionsOf(const CliOptions& line) {
-  kube::ClientOptions options;
-  options.user_agent = "tessera-cli";
-  options.deadline = std::chrono::seconds(line.timeout_s);
-  options.max_attempts = 2;
-  return options;
-}
+struct TopOptions {
+  ClusterOptions cluster;
+  NamespaceOptions ns;
+  StyleOptions style;
+  std::string selector;
+  bool watch = false;
+};
 
 class Top {
  public:
-  Top(CliOptions line, Style style, std::string ns, kube::Config config)
-      : line_(std::move(line)),
-        style_(style),
-        ns_(line_.all_namespaces ? ""
-            : line_.ns.empty()   ? std::move(ns)
-                                 : line_.ns),
-        client_(io_, runner_, std::move(config), OptionsOf(line_)),
-        reader_(client_, std::chrono::seconds(line_.timeout_s)) {}
+  Top(TopOptions options, Style style, kube::Config config)
+      : options_(std::move(options)),
+        style_(std::move(style)),
+        ns_(options_.ns.Of(config.default_namespace)),
+        client_(io_, runner_, std::move(config), ClientOptionsOf(options_.cluster.timeout())),
+        reader_(client_, options_.cluster.timeout()),
+        pods_(client_) {}
 
   int Run() {
     runner_.Post([this] { Read(); });
@@ -44,44 +51,65 @@ class Top {
 
  private:
   void Read() {
-    reader_.Read("", [this](const Result<ClusterUses>& uses) { Print(uses); });
+    if (options_.selector.empty()) return ReadAgents();
+    pods_.Read(ns_, options_.selector, [this](Result<std::set<std::string>> pods) {
+      if (!pods.ok()) return Print(pods.status());
+      selected_ = *std::move(pods);
+      ReadAgents();
+    });
+  }
+
+  void ReadAgents() {
+    reader_.Read("", [this](Result<ClusterUses> uses) {
+      if (uses.ok() && !options_.selector.empty()) {
+        std::erase_if(uses->uses, [this](const ContainerUse& use) {
+          return !selected_.contains(kube::KeyOf(use.ns, use.pod));
+        });
+      }
+      Print(uses);
+    });
   }
 
   void Print(const Result<ClusterUses>& uses) {
     const Status problem = uses.ok() ? ProblemOf(*uses) : uses.status();
     if (!problem.ok()) {
-      std::fprintf(stderr, "tessera: %s\n", Printable(problem.message()).c_str());
-      exit_code_ = InfoOf(problem.code()).exit_code;
+      exit_code_ = Fail(problem);
     } else {
       exit_code_ = 0;
       for (const auto& [node, status] : uses->problems) {
         std::fprintf(stderr, "tessera: node %s: %s\n", Printable(node).c_str(),
                      Printable(status.message()).c_str());
       }
-      const std::string text = ShowTop(*uses, ns_, style_, !line_.no_headers);
-      if (text != last_ && !Write(text)) return runner_.Quit();
-      last_ = text;
+      const Result<std::string> text = ShowTop(*uses, ns_, style_);
+      if (!text.ok()) {
+        exit_code_ = Fail(text.status());
+        return runner_.Quit();
+      }
+      if (*text != last_ && !Write(*text)) return runner_.Quit();
+      last_ = *text;
     }
-    if (!line_.watch) return runner_.Quit();
+    if (!options_.watch) return runner_.Quit();
     runner_.PostDelayed(kRefreshInterval, [this] { Read(); });
   }
 
   bool Write(const std::string& text) {
-    const bool again = line_.watch && !last_.empty();
+    const bool again = options_.watch && !last_.empty();
     const bool on_terminal = ::isatty(STDOUT_FILENO) == 1;
-    if (line_.watch && on_terminal) std::fputs(kClearScreen, stdout);
+    if (options_.watch && on_terminal) std::fputs(kClearScreen, stdout);
     if (again && !on_terminal) std::fputs("\n", stdout);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0;
   }
 
-  const CliOptions line_;
+  const TopOptions options_;
   const Style style_;
   const std::string ns_;  // "": all
   EpollTaskRunner runner_;
   net::IoThread io_;
   kube::Client client_;
   AgentReader reader_;
+  PodSelection pods_;
+  std::set<std::string> selected_;  // "ns/name"
   std::string last_;
   int exit_code_ = 0;
 };
@@ -98,8 +126,21 @@ Status ProblemOf(const ClusterUses& uses) {
       "namespace (Role tessera-view-usage)");
 }
 
-int RunTop(const CliOptions& line, Style style, const std::string& ns, kube::Config config) {
-  return Top(line, style, ns, std::move(config)).Run();
+Action AddTop(CLI::App* app) {
+  auto options = std::make_shared<TopOptions>();
+  AddNamespaceOption(app, &options->ns);
+  AddAllNamespacesOption(app, &options->ns);
+  AddSelectorOption(app, &options->selector, "only pods with these labels");
+  AddWatchOption(app, &options->watch);
+  AddListOptions(app, &options->style);
+  AddClusterOptions(app, &options->cluster);
+  return [options] {
+    Result<Style> style = StyleOf(options->style);
+    if (!style.ok()) return Fail(style.status());
+    Result<kube::Config> config = ConfigOf(options->cluster);
+    if (!config.ok()) return Fail(config.status());
+    return Top(*options, *std::move(style), *std::move(config)).Run();
+  };
 }
 
 }  // namespace tessera::cli

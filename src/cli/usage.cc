@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "src/cli/json_of.h"
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {
@@ -166,44 +166,34 @@ Json JsonOfUse(const ContainerUse& use) {
   return json;
 }
 
-std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bool header) {
-  std::vector<const ContainerUse*> uses;
-  for (const ContainerUse& use : all.uses) {
-    if (ns.empty() || use.ns == ns) uses.push_back(&use);
-  }
-  if (style.for_machines()) {
-    Json list = Json::MakeArray();
-    for (const ContainerUse* use : uses) list.Append(JsonOfUse(*use));
-    Json problems = Json::MakeObject();
-    for (const auto& [node, status] : all.problems) {
-      problems.Set(node, Json::String(status.message()));
-    }
-    return Serialize(
-        Json::MakeObject({{"containers", std::move(list)}, {"problems", std::move(problems)}}),
-        style);
-  }
-  TextOutput output(style.color);
-  if (uses.empty()) {
-    output.Line(ns.empty() ? "No running container has a share of a GPU."
-                           : fmt::format("No running container of namespace {} has a share of a "
-                                         "GPU; -A shows all namespaces.",
-                                         ns));
-    return output.Take();
-  }
-  std::vector<std::string> columns;
-  if (ns.empty()) columns.emplace_back("NAMESPACE");
-  columns.insert(columns.end(),
-                 {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
-  columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
+Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const Style& style) {
+  Listing list{.kind = "Container",
+               .nothing = ns.empty() ? "No running container has a share of a GPU."
+                                     : fmt::format("No running container of namespace {} has a "
+                                                   "share of a GPU; -A shows all namespaces.",
+                                                   ns)};
+  if (ns.empty()) list.columns.emplace_back("NAMESPACE");
+  list.columns.insert(list.columns.end(),
+                      {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
+  list.columns.insert(list.columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   if (style.wide()) {
-    columns.insert(columns.end(),
-                   {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
+    list.columns.insert(list.columns.end(),
+                        {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
   }
-  TextTable table(std::move(columns));
-  for (const ContainerUse* use : uses) table.Add(RowOf(*use, ns.empty(), style.wide()));
-  table.ShowHeader(header);
-  output.Add(table);
-  return output.Take();
+  for (const ContainerUse& use : all.uses) {
+    if (!ns.empty() && use.ns != ns) continue;
+    Listing::Row& row = list.rows.emplace_back();
+    if (style.shows_cells()) row.cells = RowOf(use, ns.empty(), style.wide());
+    if (!style.needs_objects()) continue;
+    row.object = JsonOfUse(use);
+    row.object.Set("metadata", MetadataOf(use.ns, use.pod + "/" + use.container));
+  }
+  Json problems = Json::MakeObject();
+  for (const auto& [node, status] : all.problems) {
+    problems.Set(node, Json::String(status.message()));
+  }
+  list.members.emplace_back("problems", std::move(problems));
+  return Print(std::move(list), style);
 }
 
 std::string ShareSentence(const ContainerUse& use) {

@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 #include "src/base/units.h"
 #include "src/cli/commands.h"
-#include "src/cli/table.h"
+#include "src/cli/output/table.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -52,7 +52,7 @@ struct ClusterUses {
 Result<UsagePage> DecodeUses(std::string_view text);
 
 // The table of `tessera top` for one namespace, or for all if `ns` is "".
-std::string ShowTop(const ClusterUses& uses, std::string_view ns, Style style, bool header);
+Result<std::string> ShowTop(const ClusterUses& uses, std::string_view ns, const Style& style);
 // The usage part of `explain` for one pod.
 TextTable UsesTable(const std::vector<ContainerUse>& uses);
 // How well a share of compute held in the last minute, as a sentence; "" if that is not known.

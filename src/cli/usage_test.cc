@@ -28,17 +28,17 @@ ClusterUses Uses() { return {.uses = DecodeUses(kPage).value().uses, .problems =
 
 TEST(UsageTest, TopShowsUsageAndLimits) {
   EXPECT_EQ(
-      ShowTop(Uses(), "", {}, true),
+      ShowTop(Uses(), "", {}).value(),
       R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING
 default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      1.25
 web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -
 )");
-  EXPECT_EQ(ShowTop(Uses(), "default", {.format = OutputFormat::kWide}, false),
+  EXPECT_EQ(ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .header = false}).value(),
             "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   high   "
             "5 GiB   1 GiB   4.5 GiB   2   "
             "GPU-big-1\n");
   EXPECT_EQ(
-      ShowTop(Uses(), "ml", {}, true),
+      ShowTop(Uses(), "ml", {}).value(),
       "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");
 }
 
@@ -47,23 +47,24 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
   uses.uses.pop_back();
   uses.problems["n2"] = Status(Code::kUnavailable, "away");
   EXPECT_EQ(
-      ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}, true))->Serialize(),
-      R"({"containers":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
+      ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}).value())->Serialize(),
+      R"({"kind":"ContainerList","items":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
       R"("used_milli":290,"waiting_milli":1250,)"
       R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
-      R"("driver":4831838208},"refused":7,"processes":2,"without_limiter":0}],)"
+      R"("driver":4831838208},"refused":7,"processes":2,"without_limiter":0,)"
+      R"("metadata":{"namespace":"default","name":"nginx/main"}}],)"
       R"("problems":{"n2":"away"}})");
 }
 
 TEST(UsageTest, ShowsContainersThatAreNotLimited) {
   const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
-  EXPECT_EQ(ShowTop(uses, "default", {}, false),
+  EXPECT_EQ(ShowTop(uses, "default", {.header = false}).value(),
             "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -\n");
-  EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}, true))
+  EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}).value())
                 ->Serialize()
-                .find(R"("limited":false,"milli":300,"memory":{"granted":5368709120}}])"),
+                .find(R"("limited":false,"milli":300,"memory":{"granted":5368709120},"metadata")"),
             std::string::npos);
 }
 
@@ -112,7 +113,7 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
                      {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "20"}}),
       "big", 1, 300, GiB(5));
   const Result<ClusterUses> uses = Uses();
-  const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses);
+  const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses).value();
   EXPECT_NE(text.find(R"(
 Usage of its shares by container:
   CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING   CLASS   UNACCOUNTED
@@ -125,16 +126,20 @@ Current scores)"),
   const Result<ClusterUses> off =
       ClusterUses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
   EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &off)
+                .value()
                 .find("A container that is not limited can exceed its share: isolation was "
                       "off on node big"),
             std::string::npos);
   const Result<ClusterUses> none = Status(Code::kUnavailable, "agent x is away");
   EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &none)
+                .value()
                 .find("The usage of its shares is unknown: agent x is away\n"),
             std::string::npos);
   const auto whole = cluster.Place(testing::PodIn("ml", "train", {{names::kResourceGpu, "1"}}),
                                    "big", 0, 1000, GiB(80));
-  EXPECT_EQ(Explain(cluster.ledger(), cluster.facts(), whole, {}, &none).find("sage of its shares"),
+  EXPECT_EQ(Explain(cluster.ledger(), cluster.facts(), whole, {}, &none)
+                .value()
+                .find("sage of its shares"),
             std::string::npos)
       << "whole GPUs are not limited";
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/table.h"
+#include "src/cli/output/table.h"
 
 #include <algorithm>
 
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {

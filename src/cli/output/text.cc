@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 #include <fmt/format.h>
 

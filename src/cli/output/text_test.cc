@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 
 #include <gtest/gtest.h>
 
-#include "src/cli/table.h"
+#include "src/cli/output/table.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {

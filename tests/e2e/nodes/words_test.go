@@ -194,7 +194,7 @@ func waitLedgerEmpty(t *testing.T) {
 	t.Helper()
 	bed.Eventually(t, bed.PodTimeout, "the scheduler's ledger is empty", func() bool { return memoryInUse(t) == 0 })
 	var shown struct {
-		GPUs []struct {
+		Items []struct {
 			UUID   string
 			HeldBy []any
 		}
@@ -203,7 +203,7 @@ func waitLedgerEmpty(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &shown); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	for _, gpu := range shown.GPUs {
+	for _, gpu := range shown.Items {
 		if len(gpu.HeldBy) > 0 {
 			t.Errorf("tessera gpus still shows holders of %s: %v", gpu.UUID, gpu.HeldBy)
 		}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/options.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/cli/output/text.h"
+#include "src/cli/session.h"
+
+namespace tessera::cli {
+namespace {
+
+bool UseColor() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::string_view(term) != "dumb");
+}
+
+}  // namespace
+
+void AddClusterOptions(CLI::App* app, ClusterOptions* options) {
+  app->add_option("--kubeconfig", options->kubeconfig,
+                  "default: $KUBECONFIG, ~/.kube/config, the pod's service account");
+  app->add_option("--context", options->context,
+                  "context of the kubeconfig; default: the current one");
+  app->add_option("--as", options->as, "user to impersonate");
+  app->add_option("--as-group", options->as_groups, "group to impersonate; may be repeated")
+      ->option_text("GROUP")
+      ->allow_extra_args(false);
+  app->add_option("--as-uid", options->as_uid, "UID to impersonate");
+  app->add_option("--timeout", options->timeout_s, "seconds to wait for the cluster")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+}
+
+Result<kube::Config> ConfigOf(const ClusterOptions& options) {
+  if (options.as.empty() && (!options.as_groups.empty() || !options.as_uid.empty())) {
+    return Error(Code::kInvalidArgument, "--as-group and --as-uid need a user: --as USER");
+  }
+  Result<kube::Config> config =
+      FindClusterConfig(options.kubeconfig, options.context, ::getenv);
+  if (config.ok() && !options.as.empty()) {
+    config->impersonation = {options.as, options.as_uid, options.as_groups, {}};
+  }
+  return config;
+}
+
+void AddNamespaceOption(CLI::App* app, NamespaceOptions* options, const char* help) {
+  app->add_option("-n,--namespace", options->ns, help);
+}
+
+void AddAllNamespacesOption(CLI::App* app, NamespaceOptions* options) {
+  app->add_flag("-A,--all-namespaces", options->all, "all namespaces");
+}
+
+void AddOutputOption(CLI::App* app, StyleOptions* options) {
+  app->add_option("-o,--output", options->output,
+                  "table, wide, json, yaml or jsonpath=TEMPLATE; lists also name and "
+                  "custom-columns=SPEC")
+      ->option_text("FORMAT");
+}
+
+void AddListOptions(CLI::App* app, StyleOptions* options) {
+  AddOutputOption(app, options);
+  app->add_option("--sort-by", options->sort_by,
+                  "path of the field to sort by, such as .metadata.name")
+      ->option_text("PATH");
+  app->add_option("--field-selector", options->field_selector,
+                  "only items with these values in their fields, as -o json shows them: "
+                  "node=n1,healthy!=true")
+      ->option_text("FIELD=VALUE,...");
+  app->add_flag("--no-headers", options->no_headers, "omit the header");
+}
+
+void AddSelectorOption(CLI::App* app, std::string* selector, const char* what) {
+  app->add_option("-l,--selector", *selector, what)->option_text("LABEL=VALUE,...");
+}
+
+void AddWatchOption(CLI::App* app, bool* watch) {
+  app->add_flag("-w,--watch", *watch, "keep running, and print again after each change");
+}
+
+Result<Style> StyleOf(const StyleOptions& options) { return MakeStyle(options, UseColor()); }
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tessera: %s\n", Printable(status.message()).c_str());
+  return InfoOf(status.code()).exit_code;
+}
+
+int PrintOut(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (std::fflush(stdout) == 0) return 0;
+  return Fail(Status::FromErrno("stdout", errno));
+}
+
+}  // namespace tessera::cli

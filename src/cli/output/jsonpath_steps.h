@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parsed form of a JSONPath template, between its parser and its evaluation. Included only in
+// src/cli/output.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/cli/output/jsonpath.h"
+
+namespace tessera::cli {
+
+struct PathStep;
+using PathSteps = std::vector<PathStep>;
+
+struct FieldStep {
+  std::string name;
+};
+struct WildcardStep {};
+struct RecursiveStep {};
+// [begin:end:step]. An index n is [n:n+1] with `index` set, so that -1 means the last item.
+struct SliceStep {
+  std::optional<int64_t> begin, end, step;
+  bool index = false;
+};
+struct UnionStep {
+  std::vector<PathSteps> members;
+};
+// An empty operator asks whether `left` exists.
+struct FilterStep {
+  PathSteps left, right;
+  std::string comparison;
+};
+struct LiteralStep {
+  Json value;
+};
+
+struct PathStep {
+  std::variant<FieldStep, WildcardStep, RecursiveStep, SliceStep, UnionStep, FilterStep,
+               LiteralStep>
+      what;
+};
+
+// Texts, expressions and ranges, in the order of the template.
+struct JsonPath::Block {
+  struct Part {
+    std::string text;                   // a text, if it has no steps and no body
+    PathSteps steps;                    // an expression, or what a range goes over
+    std::shared_ptr<const Block> body;  // a range
+    bool is_text = false;
+  };
+  std::vector<Part> parts;
+};
+
+Result<std::shared_ptr<const JsonPath::Block>> ParsePathTemplate(std::string_view text);
+
+}  // namespace tessera::cli

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/output/listing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/cli/output/query.h"
+#include "src/cli/output/text.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::cli {
+namespace {
+
+std::string NameOfItem(const std::string& kind, const Json& item) {
+  const Json* metadata = item.Find("metadata");
+  const std::string name = metadata == nullptr ? "" : metadata->StringAt("name").value_or("");
+  return fmt::format("{}/{}\n", ToLower(kind), Printable(name));
+}
+
+std::string Serialized(const Json& document, const Style& style) {
+  return style.format == OutputFormat::kYaml ? WriteYaml(document)
+                                             : PrintableJson(document.Pretty()) + "\n";
+}
+
+// Line ends and tabs of a template stay; what else would control a terminal does not.
+std::string PrintableLines(std::string_view text) {
+  std::string printable;
+  size_t begin = 0;
+  while (true) {
+    const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
+    printable += Printable(text.substr(begin, end - begin));
+    if (end == text.size()) return printable;
+    printable += text[end];
+    begin = end + 1;
+  }
+}
+
+Result<std::string> CustomColumns(const Listing& listing, const Style& style) {
+  std::vector<std::string> names;
+  for (const Query::CustomColumn& column : style.query->columns) names.push_back(column.name);
+  TextTable table(std::move(names));
+  table.ShowHeader(style.header);
+  for (const Listing::Row& row : listing.rows) {
+    std::vector<Cell> cells;
+    for (const Query::CustomColumn& column : style.query->columns) {
+      ASSIGN_OR_RETURN(const std::vector<const Json*> values, column.path.Find(row.object));
+      std::string text;
+      for (const Json* value : values) {
+        text += fmt::format("{}{}", value == values.front() ? "" : ",", ColumnTextOf(*value));
+      }
+      cells.emplace_back(values.empty() ? "<none>" : text);
+    }
+    table.Add(std::move(cells));
+  }
+  TextOutput output(false);
+  output.Add(table);
+  return output.Take();
+}
+
+std::string Table(Listing listing, const Style& style) {
+  TextOutput output(style.color);
+  TextTable table(std::move(listing.columns));
+  table.ShowHeader(style.header);
+  for (Listing::Row& row : listing.rows) table.Add(std::move(row.cells));
+  if (!table.empty()) output.Add(table);
+  if (table.empty() && !listing.nothing.empty()) output.Line(listing.nothing);
+  if (!listing.note.empty()) output.Line(listing.note);
+  return output.Take();
+}
+
+Json DocumentOf(Listing listing) {
+  Json document = Json::MakeObject({{"kind", Json::String(listing.kind + "List")}});
+  Json items = Json::MakeArray();
+  for (Listing::Row& row : listing.rows) items.Append(std::move(row.object));
+  document.Set("items", std::move(items));
+  for (auto& [key, value] : listing.members) document.Set(key, std::move(value));
+  return document;
+}
+
+}  // namespace
+
+Result<std::string> Print(Listing listing, const Style& style) {
+  if (style.query != nullptr) {
+    RETURN_IF_ERROR(Select(*style.query, &listing.rows));
+    RETURN_IF_ERROR(Sort(*style.query, &listing.rows));
+  }
+  switch (style.format) {
+    case OutputFormat::kTable:
+    case OutputFormat::kWide:
+      return Table(std::move(listing), style);
+    case OutputFormat::kName: {
+      std::string names;
+      for (const Listing::Row& row : listing.rows) names += NameOfItem(listing.kind, row.object);
+      return names;
+    }
+    case OutputFormat::kCustomColumns:
+      return CustomColumns(listing, style);
+    default:
+      return PrintDocument(DocumentOf(std::move(listing)), "", style);
+  }
+}
+
+Result<std::string> PrintDocument(const Json& document, const std::string& text,
+                                  const Style& style) {
+  if (style.shows_cells()) return text;
+  if (style.format == OutputFormat::kJsonPath) {
+    ASSIGN_OR_RETURN(const std::string rendered, style.query->path->Render(document));
+    return PrintableLines(rendered);
+  }
+  if (style.format == OutputFormat::kJson || style.format == OutputFormat::kYaml) {
+    return Serialized(document, style);
+  }
+  return Error(Code::kInvalidArgument,
+               "-o name and custom-columns are for lists, and this command prints one answer: use "
+               "json, yaml or jsonpath");
+}
+
+Json MetadataOf(std::string_view ns, std::string_view name, std::string_view uid) {
+  Json metadata = Json::MakeObject();
+  if (!ns.empty()) metadata.Set("namespace", Json::String(ns));
+  metadata.Set("name", Json::String(name));
+  if (!uid.empty()) metadata.Set("uid", Json::String(uid));
+  return metadata;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that prints the results of commands, in kubectl's formats: tables, JSON, YAML,
+// names, JSONPath and custom columns. A command fills a Listing; what can be asked of a list
+// (-o, --sort-by, --field-selector, --no-headers) works alike for all of them.
+//
+// Threads: values. Errors: INVALID_ARGUMENT, naming the option.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/cli/output/jsonpath.h"
+#include "src/cli/output/table.h"
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml, kName, kJsonPath, kCustomColumns };
+
+// What -o, --sort-by and --field-selector say, parsed.
+struct Query;
+
+struct Style {
+  OutputFormat format = OutputFormat::kTable;
+  bool color = false;
+  bool header = true;
+  std::shared_ptr<const Query> query = nullptr;  // null: neither paths nor a selection
+
+  bool wide() const { return format == OutputFormat::kWide; }
+  // Whether the format shows cells; otherwise it shows objects.
+  bool shows_cells() const { return format == OutputFormat::kTable || wide(); }
+  // Whether rows need their objects: to print, sort or select them.
+  bool needs_objects() const { return !shows_cells() || query != nullptr; }
+};
+
+// The options as they are written on a command line.
+struct StyleOptions {
+  std::string output = "table";
+  std::string sort_by;
+  std::string field_selector;
+  bool no_headers = false;
+};
+Result<Style> MakeStyle(const StyleOptions& options, bool color);
+
+struct Listing {
+  struct Row {
+    // With metadata.name. Needed if style.needs_objects().
+    Json object;
+    // One for each column. Needed if style.shows_cells().
+    std::vector<Cell> cells;
+  };
+  std::string kind;  // of an item, for -o name and the document: "GPU" makes a "GPUList"
+  std::vector<std::string> columns;
+  std::vector<Row> rows;
+  Json::Object members;  // of the document, beside its items
+  std::string nothing;   // printed instead of a table without rows
+  std::string note;      // printed below the table
+};
+
+// Selects and sorts the rows, and prints them.
+Result<std::string> Print(Listing listing, const Style& style);
+
+// Prints an answer that is not a list. `text` is for -o table and wide; custom columns and names
+// are rejected.
+Result<std::string> PrintDocument(const Json& document, const std::string& text,
+                                  const Style& style);
+
+// {"namespace": …, "name": …, …} of an item; empty texts are left out.
+Json MetadataOf(std::string_view ns, std::string_view name, std::string_view uid = "");
+
+}  // namespace tessera::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a command line asks of a list: paths to print, an order, a selection. Included only in
+// src/cli/output.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/cli/output/listing.h"
+
+namespace tessera::cli {
+
+struct Query {
+  struct CustomColumn {
+    std::string name;
+    JsonPath path;
+  };
+  struct Condition {
+    std::string field;
+    JsonPath path;
+    bool equal = true;
+    std::string value;
+  };
+  std::optional<JsonPath> path;       // -o jsonpath
+  std::vector<CustomColumn> columns;  // -o custom-columns
+  std::optional<JsonPath> sort_by;
+  std::string sort_text;
+  std::vector<Condition> conditions;  // --field-selector: all of them hold
+};
+
+// Removes rows that do not meet the conditions. INVALID_ARGUMENT for a field that no row has.
+Status Select(const Query& query, std::vector<Listing::Row>* rows);
+// Sorts rows as kubectl does: numbers by value, quantities by amount, other texts by their bytes;
+// rows without the field come first. INVALID_ARGUMENT if no row has the field.
+Status Sort(const Query& query, std::vector<Listing::Row>* rows);
+
+}  // namespace tessera::cli

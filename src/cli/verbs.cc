@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/verbs.h"
+
+namespace tessera::cli {
+
+std::span<const Verb> Verbs() {
+  static constexpr Verb kVerbs[] = {
+      {"status", "whether each component works, and what to do if not", AddStatus},
+      {"nodes", "GPUs of each node, used and free", AddNodes},
+      {"gpus", "each GPU: holders, free capacity, health", AddGpus},
+      {"pods", "GPU requests of pods, and the GPUs they hold", AddPods},
+      {"explain", "why a pod is on its node, or why it waits", AddExplain},
+      {"quota", "GPUs by namespace and model: used, left, limit", AddQuota},
+      {"top", "GPU usage of containers with a share, from the agents", AddTop},
+      {"limit", "lower the GPU limits of a running pod's containers", AddLimit},
+      {"inspect-gpushare",
+       "device memory by node, in the format of gpushare's \"kubectl inspect gpushare\"",
+       AddInspectGpushare},
+  };
+  return kVerbs;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What adds each verb's options and returns its action; registered in verbs.cc.
+#pragma once
+
+#include "src/cli/command_line.h"
+
+namespace tessera::cli {
+
+Action AddStatus(CLI::App* app);
+Action AddNodes(CLI::App* app);
+Action AddGpus(CLI::App* app);
+Action AddPods(CLI::App* app);
+Action AddExplain(CLI::App* app);
+Action AddQuota(CLI::App* app);
+Action AddTop(CLI::App* app);
+Action AddLimit(CLI::App* app);
+Action AddInspectGpushare(CLI::App* app);
+
+}  // namespace tessera::cli
