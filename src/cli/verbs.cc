@@ -5,6 +5,9 @@ namespace tessera::cli {
 
 std::span<const Verb> Verbs() {
   static constexpr Verb kVerbs[] = {
+      {"install", "install Tessera in the cluster", AddInstall},
+      {"upgrade", "change settings or version of what \"install\" has installed", AddUpgrade},
+      {"uninstall", "remove Tessera from the cluster; pods go on", AddUninstall},
       {"status", "whether each component works, and what to do if not", AddStatus},
       {"nodes", "GPUs of each node, used and free", AddNodes},
       {"gpus", "each GPU: holders, free capacity, health", AddGpus},

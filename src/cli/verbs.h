@@ -6,6 +6,9 @@
 
 namespace tessera::cli {
 
+Action AddInstall(CLI::App* app);
+Action AddUpgrade(CLI::App* app);
+Action AddUninstall(CLI::App* app);
 Action AddStatus(CLI::App* app);
 Action AddNodes(CLI::App* app);
 Action AddGpus(CLI::App* app);

@@ -69,10 +69,9 @@ Result<Json> InstallApi::Apply(const Json& object, bool dry_run) {
   Result<kube::ResourceType> type = TypeOf(id.api_version, id.kind);
   if (!type.ok()) return type.status().Annotate(id.Text());
   return Await<Json>([&](auto done) {
-           return client_.Apply(
-               *type, object,
-               {.field_manager = kFieldManager, .force = true, .dry_run = dry_run},
-               std::move(done));
+           return client_.Apply(*type, object,
+                                {.field_manager = kFieldManager, .force = true, .dry_run = dry_run},
+                                std::move(done));
          })
       .Annotate(id.Text());
 }
@@ -99,8 +98,8 @@ Result<std::vector<Json>> InstallApi::List(const std::string& api_version, const
   kube::ListQuery query{.type = *type, .ns = ns, .label_selector = label_selector};
   do {
     ASSIGN_OR_RETURN(const kube::ListPage page, Await<kube::ListPage>([&](auto done) {
-      return client_.List(query, std::move(done));
-    }));
+                       return client_.List(query, std::move(done));
+                     }));
     for (const kube::RawObject& item : page.items) {
       TESSERA_CHECK(item.json() != nullptr);
       Json object = *item.json();
@@ -121,7 +120,8 @@ Status InstallApi::Patch(const kube::ObjectRef& object, kube::PatchKind kind, co
   return Await<Json>([&](auto done) {
            return client_.Patch(object, kind, patch, {.field_manager = kFieldManager},
                                 std::move(done));
-         }).status();
+         })
+      .status();
 }
 
 Status InstallApi::WaitUntil(MonotonicTime end, const std::function<Result<bool>()>& is_done) {

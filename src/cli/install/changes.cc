@@ -10,9 +10,12 @@ namespace tessera::cli {
 namespace {
 
 constexpr size_t kMaxValue = 120;
-constexpr std::array<std::string_view, 6> kServerFields = {
-    "metadata.managedFields", "metadata.resourceVersion",  "metadata.generation", "metadata.uid",
-    "status",                 "metadata.creationTimestamp"};
+constexpr std::array<std::string_view, 6> kServerFields = {"metadata.managedFields",
+                                                           "metadata.resourceVersion",
+                                                           "metadata.generation",
+                                                           "metadata.uid",
+                                                           "status",
+                                                           "metadata.creationTimestamp"};
 
 std::string ValueText(const Json* value) {
   if (value == nullptr) return "(none)";
@@ -43,7 +46,8 @@ class Comparison {
     if (before != nullptr && after != nullptr && *before == *after) return;
     if (std::ranges::find(kServerFields, path) != kServerFields.end()) return;
     if (before != nullptr && after != nullptr) {
-      if (before->is_object() && after->is_object()) return CompareMembers(*before, *after, path, ".");
+      if (before->is_object() && after->is_object())
+        return CompareMembers(*before, *after, path, ".");
       if (before->is_array() && after->is_array()) return CompareLists(*before, *after, path);
     }
     lines.push_back(fmt::format("{}: {} -> {}", path, ValueText(before), ValueText(after)));
@@ -58,7 +62,8 @@ class Comparison {
       if (form == "[]") return fmt::format("{}[{}]", path, key);
       return path.empty() ? key : path + "." + key;
     };
-    for (const auto& [key, value] : before.members()) Compare(&value, after.Find(key), path_to(key));
+    for (const auto& [key, value] : before.members())
+      Compare(&value, after.Find(key), path_to(key));
     for (const auto& [key, value] : after.members()) {
       if (before.Find(key) == nullptr) Compare(nullptr, &value, path_to(key));
     }

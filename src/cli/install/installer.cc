@@ -11,7 +11,7 @@
 #include "src/cli/install/changes.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/install/spec_flags.h"
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 #include "src/components/objects.h"
 
 namespace tessera::cli {
@@ -62,8 +62,8 @@ Result<std::optional<Installation>> FindInstallation(InstallApi& api) {
 }
 
 Status CheckNoHelmRelease(InstallApi& api) {
-  const Result<Json> agent = api.Get({"apps/v1", "DaemonSet", std::string(names::kSystemNamespace),
-                                      std::string(names::kAgent)});
+  const Result<Json> agent = api.Get(
+      {"apps/v1", "DaemonSet", std::string(names::kSystemNamespace), std::string(names::kAgent)});
   if (agent.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(agent.status());
   const Json* annotations = agent->Find("metadata")->Find("annotations");
@@ -73,6 +73,17 @@ Status CheckNoHelmRelease(InstallApi& api) {
                "Tessera is installed by Helm, as release {0}: use \"helm upgrade {0}\" or \"helm "
                "uninstall {0}\", or take its objects over with --force",
                release->string_value());
+}
+
+ObjectId ResourceId() { return {"tessera.dev/v1alpha1", "Tessera", "", "tessera"}; }
+
+Status CheckNoOperator(InstallApi& api) {
+  const Result<Json> resource = api.Get(ResourceId());
+  if (resource.status().code() == Code::kNotFound) return Status::Ok();
+  RETURN_IF_ERROR(resource.status());
+  return Error(Code::kFailedPrecondition,
+               "Tessera is installed by its operator: change the settings in its resource: "
+               "\"kubectl edit tessera tessera\"");
 }
 
 Status Installer::CheckServer() {
@@ -88,6 +99,7 @@ Status Installer::CheckServer() {
 Status Installer::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(spec));
   RETURN_IF_ERROR(CheckServer());
+  RETURN_IF_ERROR(CheckNoOperator(api_));
   Installation before;
   if (force) {
     // A damaged inventory is no obstacle: the objects are found by their label.
@@ -111,6 +123,7 @@ Status Installer::Install(const Json& spec, bool force) {
 
 Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
   RETURN_IF_ERROR(CheckServer());
+  RETURN_IF_ERROR(CheckNoOperator(api_));
   ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api_));
   if (!before) {
     RETURN_IF_ERROR(CheckNoHelmRelease(api_));

@@ -28,8 +28,12 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 
 // What is installed; nullopt if nothing is, or not by `tessera install`.
 Result<std::optional<Installation>> FindInstallation(InstallApi& api);
+// The resource with the settings of an installation by the operator.
+ObjectId ResourceId();
 // FAILED_PRECONDITION if a release of Helm has the agent.
 Status CheckNoHelmRelease(InstallApi& api);
+// FAILED_PRECONDITION if there is the resource of the operator.
+Status CheckNoOperator(InstallApi& api);
 
 class Installer {
  public:

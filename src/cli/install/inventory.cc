@@ -50,9 +50,7 @@ Result<Installation> Read(const Json& config_map) {
 
 }  // namespace
 
-ObjectId InventoryId() {
-  return {"v1", "ConfigMap", std::string(names::kSystemNamespace), kName};
-}
+ObjectId InventoryId() { return {"v1", "ConfigMap", std::string(names::kSystemNamespace), kName}; }
 
 Json InventoryObject(const Installation& installation) {
   const ObjectId id = InventoryId();

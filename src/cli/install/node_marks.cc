@@ -95,8 +95,8 @@ std::optional<Json> NodeStatusPatch(const NodeMarks& marks) {
   }
   Json conditions = Json::MakeArray();
   for (const std::string& type : marks.conditions) {
-    conditions.Append(Json::MakeObject(
-        {{"$patch", Json::String("delete")}, {"type", Json::String(type)}}));
+    conditions.Append(
+        Json::MakeObject({{"$patch", Json::String("delete")}, {"type", Json::String(type)}}));
   }
   if (!marks.conditions.empty()) status.Set("conditions", std::move(conditions));
   return Json::MakeObject({{"status", std::move(status)}});

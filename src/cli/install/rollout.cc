@@ -34,9 +34,10 @@ std::string MissingOf(const Json& object) {
   if (NumberAt(status, "observedGeneration") < NumberAt(object.Find("metadata"), "generation", 1)) {
     return fmt::format("{}: not yet observed", id.Text());
   }
-  const int64_t wanted = is_daemon_set ? NumberAt(status, "desiredNumberScheduled")
-                                       : NumberAt(&spec, "replicas", 1);
-  const int64_t available = NumberAt(status, is_daemon_set ? "numberAvailable" : "availableReplicas");
+  const int64_t wanted =
+      is_daemon_set ? NumberAt(status, "desiredNumberScheduled") : NumberAt(&spec, "replicas", 1);
+  const int64_t available =
+      NumberAt(status, is_daemon_set ? "numberAvailable" : "availableReplicas");
   const int64_t updated =
       NumberAt(status, is_daemon_set ? "updatedNumberScheduled" : "updatedReplicas");
   const int64_t ready = ReplacesPods(spec) ? std::min(available, updated) : available;

@@ -78,8 +78,8 @@ Result<Json> ParseAssignment(const Marks& marks) {
   size_t at = 0;
   while (at < marks.size() && !marks[at].Is('=')) name.push_back(marks[at++]);
   const auto invalid = [&](std::string_view why) {
-    return Error(Code::kInvalidArgument, "--set {}: {}: want NAME=VALUE, such as agent.driverRoot=/",
-                 TextOf(marks), why);
+    return Error(Code::kInvalidArgument,
+                 "--set {}: {}: want NAME=VALUE, such as agent.driverRoot=/", TextOf(marks), why);
   };
   if (at == marks.size()) return invalid("no \"=\"");
   Json value = ValueOf(Marks(marks.begin() + static_cast<ptrdiff_t>(at) + 1, marks.end()));

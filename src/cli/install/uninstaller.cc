@@ -9,7 +9,7 @@
 #include "src/cli/install/installer.h"
 #include "src/cli/install/node_marks.h"
 #include "src/cli/install/rollout.h"
-#include "src/cli/text.h"
+#include "src/cli/output/text.h"
 #include "src/components/objects.h"
 #include "src/formats/yaml.h"
 #include "src/kube/resources.h"
@@ -18,6 +18,9 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
+// The operator's own objects, which are not part of what it installs.
+constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
+constexpr const char* kOperator = "tessera-operator";
 constexpr size_t kMaxListed = 10;
 
 // Settings under which every kind of object is rendered.
@@ -48,7 +51,8 @@ bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinit
 std::vector<ObjectId> MadeAtRunTime() {
   const std::string ns(names::kSystemNamespace), scheduler(names::kScheduler);
   return {{"coordination.k8s.io/v1", "Lease", ns, scheduler},
-          {"discovery.k8s.io/v1", "EndpointSlice", ns, scheduler}};
+          {"discovery.k8s.io/v1", "EndpointSlice", ns, scheduler},
+          {"coordination.k8s.io/v1", "Lease", ns, kOperator}};
 }
 
 // apiVersion and kind of all objects that may have been installed.
@@ -84,14 +88,16 @@ bool HoldsGpus(const Json& pod) {
 
 Status Uninstaller::Run() {
   ASSIGN_OR_RETURN(const std::optional<Installation> found, FindInstallation(api_));
+  has_inventory_ = found.has_value();
   installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
   // Settings that this version rejects do not keep an installation alive.
-  settings_ = SettingsToInstall(installation_.spec)
-                  .value_or(SettingsToInstall(Json::MakeObject()).value());
+  settings_ =
+      SettingsToInstall(installation_.spec).value_or(SettingsToInstall(Json::MakeObject()).value());
   if (!options_.force) {
     if (!found) RETURN_IF_ERROR(CheckNoHelmRelease(api_));
     RETURN_IF_ERROR(CheckNoPods());
   }
+  if (!options_.dry_run) RETURN_IF_ERROR(DeleteResource());
   ASSIGN_OR_RETURN(const std::vector<ObjectId> objects, Find());
   for (const ObjectId& id : objects) {
     if (options_.dry_run) fmt::print(out_, "{}: would be deleted\n", id.Text());
@@ -99,12 +105,32 @@ Status Uninstaller::Run() {
   if (!options_.dry_run) RETURN_IF_ERROR(DeleteAll(objects));
   RETURN_IF_ERROR(CleanNodeObjects());
   if (options_.dry_run) return Status::Ok();
-  RETURN_IF_ERROR(api_.Delete(InventoryId()));
+  // The inventory goes last: it says whose the namespace is.
   RETURN_IF_ERROR(DeleteNamespace());
+  RETURN_IF_ERROR(api_.Delete(InventoryId()));
   fmt::print(out_,
              "Tessera is removed. Where kube-scheduler's configuration still names its extender, "
              "pods with GPUs wait: take it out.\n");
   return Status::Ok();
+}
+
+Status Uninstaller::WaitUntilGone(const ObjectId& id) {
+  return api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+    const Result<Json> object = api_.Get(id);
+    if (object.status().code() == Code::kNotFound) return true;
+    RETURN_IF_ERROR(object.status());
+    return false;
+  });
+}
+
+Status Uninstaller::DeleteResource() {
+  RETURN_IF_ERROR(api_.Delete(ResourceId()));
+  const Status gone = WaitUntilGone(ResourceId());
+  if (gone.code() != Code::kDeadlineExceeded) return gone;
+  return Error(Code::kDeadlineExceeded,
+               "{} stays: its operator does not remove its finalizer: check the pod of Deployment "
+               "tessera-operator, or remove the finalizer and run this command again",
+               ResourceId().Text());
 }
 
 Status Uninstaller::CheckNoPods() {
@@ -127,8 +153,10 @@ Status Uninstaller::CheckNoPods() {
 Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
   std::vector<ObjectId> found;
   for (const auto& [api_version, kind] : KindsOf(installation_.objects)) {
-    ASSIGN_OR_RETURN(const std::vector<Json> objects, api_.List(api_version, kind, kPartOf));
-    for (const Json& object : objects) found.push_back(IdOf(object));
+    for (const auto* selector : {kPartOf, kOperatorName}) {
+      ASSIGN_OR_RETURN(const std::vector<Json> objects, api_.List(api_version, kind, selector));
+      for (const Json& object : objects) found.push_back(IdOf(object));
+    }
   }
   return found;
 }
@@ -143,8 +171,9 @@ Result<std::vector<ObjectId>> Uninstaller::Find() {
   std::vector<ObjectId> objects;
   for (const ObjectId& id : UnionOf(std::move(order), labeled)) {
     if (id.kind == "Namespace" || id == InventoryId()) continue;
-    const bool is_there = std::ranges::find(labeled, id) != labeled.end() ||
-                          std::ranges::find(installation_.objects, id) != installation_.objects.end();
+    const bool is_there =
+        std::ranges::find(labeled, id) != labeled.end() ||
+        std::ranges::find(installation_.objects, id) != installation_.objects.end();
     if (is_there) objects.push_back(id);
   }
   objects = UnionOf(std::move(objects), MadeAtRunTime());
@@ -221,8 +250,7 @@ Status Uninstaller::CleanNodeObjects() {
       RETURN_IF_ERROR(api_.Patch(kube::Node(name), kube::PatchKind::kMerge, *patch));
     }
     if (const auto patch = NodeStatusPatch(marks)) {
-      RETURN_IF_ERROR(
-          api_.Patch(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
+      RETURN_IF_ERROR(api_.Patch(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
     }
   }
   if (!options_.dry_run) fmt::print(out_, "{} node{} cleaned\n", cleaned, Plural(cleaned));
@@ -232,24 +260,23 @@ Status Uninstaller::CleanNodeObjects() {
 Status Uninstaller::DeleteNamespace() {
   const Json ns = components::SystemNamespace();
   const ObjectId id = IdOf(ns);
-  if (!installation_.owns_namespace) {
-    if (installation_.objects.empty()) return Status::Ok();
+  const Result<Json> now = api_.Get(id);
+  if (now.status().code() == Code::kNotFound) return Status::Ok();
+  RETURN_IF_ERROR(now.status());
+  // Without an inventory, the label says who created it.
+  const Json* labels = now->Find("metadata")->Find("labels");
+  const bool is_labeled = labels->StringAt("app.kubernetes.io/part-of").value_or("") == "tessera";
+  if (!has_inventory_ && !is_labeled) return Status::Ok();
+  if (has_inventory_ && !installation_.owns_namespace) {
     // Applied without labels, the namespace loses those that the installation gave it.
-    const Json bare = Json::MakeObject({{"apiVersion", Json::String(id.api_version)},
-                                        {"kind", Json::String(id.kind)},
-                                        {"metadata", Json::MakeObject({{"name", Json::String(id.name)}})}});
+    const Json bare =
+        Json::MakeObject({{"apiVersion", Json::String(id.api_version)},
+                          {"kind", Json::String(id.kind)},
+                          {"metadata", Json::MakeObject({{"name", Json::String(id.name)}})}});
     return api_.Apply(bare, false).status();
   }
   RETURN_IF_ERROR(api_.Delete(id));
-  return api_
-      .WaitUntil(api_.Now() + options_.patience,
-                 [&]() -> Result<bool> {
-                   const Result<Json> now = api_.Get(id);
-                   if (now.status().code() == Code::kNotFound) return true;
-                   RETURN_IF_ERROR(now.status());
-                   return false;
-                 })
-      .Annotate(id.Text());
+  return WaitUntilGone(id).Annotate(id.Text());
 }
 
 }  // namespace tessera::cli

@@ -37,10 +37,13 @@ class Uninstaller {
 
  private:
   Status CheckNoPods();
+  // Before all else: while the operator runs, it restores what is deleted.
+  Status DeleteResource();
   // The objects, in the order in which they are deleted.
   Result<std::vector<ObjectId>> Find();
   Result<std::vector<ObjectId>> FindByLabel();
   Status DeleteAll(const std::vector<ObjectId>& objects);
+  Status WaitUntilGone(const ObjectId& id);
   Status WaitForNoPods(const std::string& label_selector);
   Status CleanNodes();
   Status CleanNodeObjects();
@@ -49,6 +52,7 @@ class Uninstaller {
   InstallApi& api_;
   std::FILE* const out_;
   const UninstallOptions options_;
+  bool has_inventory_ = false;
   Installation installation_;
   components::Settings settings_;
 };

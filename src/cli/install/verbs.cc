@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/install/verbs.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,8 +8,8 @@
 #include "src/cli/install/installer.h"
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/install/uninstaller.h"
-#include "src/cli/session.h"
-#include "src/cli/text.h"
+#include "src/cli/options.h"
+#include "src/cli/verbs.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::cli {
@@ -22,28 +19,20 @@ namespace {
 constexpr Duration kRequestPatience = std::chrono::seconds(30);
 
 struct InstallFlags {
-  std::string kubeconfig, context;
+  ClusterOptions cluster;
   std::vector<std::string> files, assignments;
   bool dry_run = false;
   std::string output;
   bool wait = false;
-  int timeout_s = 120;
   bool force = false;
   bool reset = false;
 };
 using Flags = std::shared_ptr<InstallFlags>;
 
-void AddClusterFlags(CLI::App* app, InstallFlags* flags) {
-  app->add_option("--kubeconfig", flags->kubeconfig,
-                  "default: $KUBECONFIG, ~/.kube/config, the pod's service account");
-  app->add_option("--context", flags->context,
-                  "context of the kubeconfig; default: the current one");
-}
-
-void AddTimeout(CLI::App* app, InstallFlags* flags, const char* help) {
-  app->add_option("--timeout", flags->timeout_s, help)
-      ->check(CLI::Range(1, 3600))
-      ->capture_default_str();
+Flags MakeFlags() {
+  auto flags = std::make_shared<InstallFlags>();
+  flags->cluster.timeout_s = 120;  // of what is waited for
+  return flags;
 }
 
 std::string CheckFormat(const std::string& text) {
@@ -62,15 +51,12 @@ void AddSettingsFlags(CLI::App* app, InstallFlags* flags) {
       ->check(CLI::Validator(CheckFormat, ""))
       ->option_text("FORMAT");
   app->add_flag("--wait", flags->wait, "wait until all pods are ready, at most --timeout");
-  AddTimeout(app, flags, "seconds to wait");
-  AddClusterFlags(app, flags);
+  AddClusterOptions(app, &flags->cluster);
 }
 
 int ExitCodeOf(const Status& status) {
-  if (status.ok()) return 0;
   std::fflush(stdout);
-  std::fprintf(stderr, "tessera: %s\n", Printable(status.message()).c_str());
-  return InfoOf(status.code()).exit_code;
+  return status.ok() ? 0 : Fail(status);
 }
 
 // kubectl applies both: a list in JSON, documents in YAML.
@@ -85,13 +71,9 @@ void PrintObjects(const std::vector<Json>& objects, const std::string& format) {
   for (const Json& object : objects) fmt::print("---\n{}", WriteYaml(object));
 }
 
-Result<kube::Config> ConfigOf(const InstallFlags& flags) {
-  return FindClusterConfig(flags.kubeconfig, flags.context, ::getenv);
-}
-
 std::optional<Duration> PatienceOf(const InstallFlags& flags) {
   if (!flags.wait) return std::nullopt;
-  return std::chrono::seconds(flags.timeout_s);
+  return flags.cluster.timeout();
 }
 
 Status CheckOutput(const InstallFlags& flags) {
@@ -108,7 +90,7 @@ Status Install(const InstallFlags& flags) {
     PrintObjects(objects, flags.output);
     return Status::Ok();
   }
-  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags));
+  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   InstallApi api(std::move(config), kRequestPatience);
   RETURN_IF_ERROR(Installer(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
   fmt::print(
@@ -120,7 +102,7 @@ Status Install(const InstallFlags& flags) {
 Status Upgrade(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
   ASSIGN_OR_RETURN(const Json changes, ReadSpec(flags.files, flags.assignments));
-  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags));
+  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   InstallApi api(std::move(config), kRequestPatience);
   if (!flags.output.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api));
@@ -134,28 +116,28 @@ Status Upgrade(const InstallFlags& flags) {
 }
 
 Status Uninstall(const InstallFlags& flags) {
-  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags));
+  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   InstallApi api(std::move(config), kRequestPatience);
-  return Uninstaller(api, stdout,
-                     {.dry_run = flags.dry_run,
-                      .force = flags.force,
-                      .patience = std::chrono::seconds(flags.timeout_s)})
+  return Uninstaller(
+             api, stdout,
+             {.dry_run = flags.dry_run, .force = flags.force, .patience = flags.cluster.timeout()})
       .Run();
 }
 
 }  // namespace
 
-std::function<int()> AddInstall(CLI::App* app) {
-  const Flags flags = std::make_shared<InstallFlags>();
+Action AddInstall(CLI::App* app) {
+  const Flags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
   app->add_flag("--dry-run", flags->dry_run, "print the objects, and do not ask the cluster");
-  app->add_flag("--force", flags->force,
-                "also where Tessera is installed, by this command or by Helm: replace its settings");
+  app->add_flag(
+      "--force", flags->force,
+      "also where Tessera is installed, by this command or by Helm: replace its settings");
   return [flags] { return ExitCodeOf(Install(*flags)); };
 }
 
-std::function<int()> AddUpgrade(CLI::App* app) {
-  const Flags flags = std::make_shared<InstallFlags>();
+Action AddUpgrade(CLI::App* app) {
+  const Flags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
   app->add_flag("--dry-run", flags->dry_run, "print what would change, and change nothing");
   app->add_flag("--reset", flags->reset,
@@ -163,13 +145,12 @@ std::function<int()> AddUpgrade(CLI::App* app) {
   return [flags] { return ExitCodeOf(Upgrade(*flags)); };
 }
 
-std::function<int()> AddUninstall(CLI::App* app) {
-  const Flags flags = std::make_shared<InstallFlags>();
+Action AddUninstall(CLI::App* app) {
+  const Flags flags = MakeFlags();
   app->add_flag("--dry-run", flags->dry_run, "print what would be removed, and remove nothing");
   app->add_flag("--force", flags->force,
                 "also while pods have GPUs, which go on, and what a release of Helm has installed");
-  AddTimeout(app, flags.get(), "seconds for each thing that is waited for");
-  AddClusterFlags(app, flags.get());
+  AddClusterOptions(app, &flags->cluster);
   return [flags] { return ExitCodeOf(Uninstall(*flags)); };
 }
 

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// command runs "tessera VERB" as a person would, and returns both outputs and the exit code.
+func command(args ...string) (text string, code int) {
+	run := exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...)
+	out, _ := run.CombinedOutput()
+	return string(out), run.ProcessState.ExitCode()
+}
+
+func mustCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	text, code := command(args...)
+	if code != 0 {
+		t.Fatalf("tessera %v ends with %d: %s", args, code, text)
+	}
+	return text
+}
+
+// settings are the flags that give this cluster's settings.
+func settings() []string {
+	return []string{"-f", filepath.Join(bed.Root, "deploy/simulated/values.yaml"),
+		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%", "--wait", "--timeout=90"}
+}
+
+// nodesStayReady fails the test if a node is ever not Ready until its end.
+func nodesStayReady(t *testing.T) {
+	t.Helper()
+	watch := bed.Shared.KubectlCommand(ctx, "get", "nodes", "--watch", "-o",
+		`jsonpath={.metadata.name}={.status.conditions[?(@.type=="Ready")].status}{"\n"}`)
+	var seen bytes.Buffer
+	watch.Stdout = &seen
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		watch.Process.Kill()
+		watch.Wait()
+		lines := strings.Fields(seen.String())
+		if len(lines) < len(all) {
+			t.Errorf("the watch saw %d nodes, not %d", len(lines), len(all))
+		}
+		for _, line := range lines {
+			if !strings.HasSuffix(line, "=True") {
+				t.Errorf("a node was not Ready: %s", line)
+			}
+		}
+	})
+}
+
+// marks are the names on a Node that remind of Tessera: labels, annotations, conditions, fields of agents.
+func marks(t *testing.T, name string) (found []string) {
+	t.Helper()
+	var node struct {
+		Metadata struct {
+			Labels, Annotations map[string]string
+			ManagedFields       []struct{ Manager string }
+		}
+		Status struct {
+			Capacity, Allocatable map[string]string
+			Conditions            []struct{ Type string }
+		}
+	}
+	text := bed.Kubectl(t, "get", "node", name, "-o", "json", "--show-managed-fields")
+	if err := json.Unmarshal([]byte(text), &node); err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range []map[string]string{node.Metadata.Labels, node.Metadata.Annotations} {
+		for key := range names {
+			if strings.HasPrefix(key, "nvidia.com/") || strings.HasPrefix(key, "tessera.dev/") || strings.HasPrefix(key, "gaia.tencent.com/") {
+				found = append(found, key)
+			}
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == "GPUReady" {
+			found = append(found, condition.Type)
+		}
+	}
+	for _, amounts := range []map[string]string{node.Status.Capacity, node.Status.Allocatable} {
+		if _, ok := amounts["aliyun.com/gpu-count"]; ok {
+			found = append(found, "aliyun.com/gpu-count")
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// leftovers are the objects in the API server that are Tessera's.
+func leftovers(t *testing.T) string {
+	t.Helper()
+	kinds := strings.Fields(bed.Kubectl(t, "api-resources", "--verbs=list", "-o", "name"))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return strings.HasPrefix(kind, "events") || kind == "componentstatuses" })
+	labeled := bed.Kubectl(t, "get", strings.Join(kinds, ","), "-A", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name")
+	text, _ := bed.TryKubectl("get", "namespace", "tessera-system", "-o", "name", "--ignore-not-found")
+	return strings.TrimSpace(labeled + text)
+}
+
+// TestInstallUpgradeUninstall proves that the command alone brings Tessera, changes it and takes it away, and
+// that pods and nodes do not notice.
+func TestInstallUpgradeUninstall(t *testing.T) {
+	bed.UnwireScheduler(t)
+	t.Cleanup(func() {
+		mustCommand(t, "uninstall", "--force")
+		if _, err := bed.Shared.Helm(ctx, append(append([]string{"upgrade", "--install", "tessera",
+			filepath.Join(bed.Root, "deploy/chart")}, bed.HelmArgs()...), "--wait", "--timeout=120s")...); err != nil {
+			t.Error(err)
+		}
+		for i, gpus := range all {
+			name := bed.Shared.Nodes[i].Name
+			bed.Eventually(t, bed.PodTimeout, "node "+name+" offers its GPUs", func() bool {
+				return bed.Allocatable(name, bed.WholeGPU) == gpus.Count
+			})
+		}
+	})
+	nodesStayReady(t)
+
+	// A release of Helm is left alone.
+	for _, verb := range []string{"install", "upgrade", "uninstall"} {
+		if text, code := command(verb); code != 78 || !strings.Contains(text, "installed by Helm, as release tessera") {
+			t.Errorf("tessera %s over a release of Helm ends with %d: %s", verb, code, text)
+		}
+	}
+	if _, err := bed.Shared.Helm(ctx, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s"); err != nil {
+		t.Fatal(err)
+	}
+	bed.Kubectl(t, "delete", "namespace", "tessera-system")
+	// What Helm leaves on the nodes goes, too.
+	if len(marks(t, "n1")) == 0 {
+		t.Error("the agent had written nothing on n1")
+	}
+	mustCommand(t, "uninstall")
+	for _, node := range bed.Shared.Nodes {
+		if left := marks(t, node.Name); len(left) > 0 {
+			t.Errorf("%s has %v after an uninstall", node.Name, left)
+		}
+	}
+
+	began := time.Now()
+	text := mustCommand(t, append([]string{"install"}, settings()...)...)
+	t.Logf("install to ready: %.1f s on %d nodes\n%s", time.Since(began).Seconds(), len(all), text)
+	if text, code := command("install"); code == 0 || !strings.Contains(text, "use \"tessera upgrade\"") {
+		t.Errorf("a second install ends with %d: %s", code, text)
+	}
+	pod := holder("through-uninstall", models[0]).Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	unchanged := func(when string) {
+		t.Helper()
+		if text := bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); text != "Running 0" {
+			t.Errorf("%s the pod is %s", when, text)
+		}
+	}
+
+	plan := mustCommand(t, "upgrade", "--set", "scheduler.policy=BestFit", "--dry-run")
+	for _, want := range []string{
+		"settings: scheduler: (none) -> {\"policy\":\"BestFit\"}",
+		"Deployment tessera-system/tessera-scheduler: spec.template.spec.containers[scheduler].args[0]: \"--policy=Tessera\" -> \"--policy=BestFit\"",
+	} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("%q is missing in the plan %s", want, plan)
+		}
+	}
+	if strings.Contains(plan, "DaemonSet") {
+		t.Errorf("the plan changes agents: %s", plan)
+	}
+	arguments := func() string {
+		return bed.Kubectl(t, "-n", "tessera-system", "get", "daemonset/tessera-agent", "deployment/tessera-scheduler",
+			"-o", "jsonpath={.items[*].spec.template.spec.containers[0].args}")
+	}
+	if text := arguments(); strings.Contains(text, "BestFit") {
+		t.Errorf("--dry-run changed the scheduler: %s", text)
+	}
+	mustCommand(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
+	mustCommand(t, "upgrade", "--set", "privilegedPolicy.enabled=false", "--set", "agent.extraArgs={--log-format=json}", "--wait")
+	if text := arguments(); !strings.Contains(text, "BestFit") || !strings.Contains(text, "json") || !strings.Contains(text, "/run/nvidia/driver") {
+		t.Errorf("the upgrades did not keep settings, or did not reach the pods: %s", text)
+	}
+	if text, err := bed.TryKubectl("get", "validatingadmissionpolicy", "tessera-privileged"); err == nil {
+		t.Errorf("the upgrade left a policy that is turned off: %s", text)
+	}
+	if text := mustCommand(t, "upgrade"); !strings.Contains(text, "no object changes") {
+		t.Errorf("an upgrade to the same changes %s", text)
+	}
+	unchanged("after upgrades")
+
+	text, code := command("uninstall")
+	if code != 78 || !regexp.MustCompile(`1 pod with GPUs on nodes: default/`+pod).MatchString(text) {
+		t.Errorf("tessera uninstall with a pod ends with %d: %s", code, text)
+	}
+	if text := mustCommand(t, "uninstall", "--force", "--dry-run"); !strings.Contains(text, "DaemonSet tessera-system/tessera-agent: would be deleted") {
+		t.Errorf("the plan of an uninstall is %s", text)
+	}
+	// An object that no inventory knows.
+	bed.Kubectl(t, "-n", "tessera-system", "create", "configmap", "left-over")
+	bed.Kubectl(t, "-n", "tessera-system", "label", "configmap", "left-over", "app.kubernetes.io/part-of=tessera")
+	t.Log(mustCommand(t, "uninstall", "--force"))
+	unchanged("after the uninstall")
+	if left := leftovers(t); left != "" {
+		t.Errorf("the uninstall left %s", left)
+	}
+	for i, node := range bed.Shared.Nodes {
+		if left := marks(t, node.Name); len(left) > 0 {
+			t.Errorf("%s has %v after the uninstall", node.Name, left)
+		}
+		if text := bed.OnNode(t, i+1, "/bin/sh", "-c", "ls /etc/containerd /etc/containerd/conf.d 2>/dev/null | grep tessera; grep -rl tessera-runtime /etc/containerd; ls /run/tessera-runtime/trees 2>/dev/null; true"); text != "" {
+			t.Errorf("files on %s: %s", node.Name, text)
+		}
+	}
+	// containerd stops the pod through the runtime that stays for that.
+	bed.DeletePods(t, pod)
+	bed.Kubectl(t, "wait", "node", "--all", "--for=condition=Ready", "--timeout="+strconv.Itoa(int(bed.PodTimeout.Seconds()))+"s")
+}
