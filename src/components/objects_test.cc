@@ -135,8 +135,9 @@ TEST(ObjectsTest, NodesAreCleanedWhereTheRuntimeWasInstalled) {
     return *set.Find("spec")->Find("template")->Find("spec");
   };
   const Json agent = pod_of(ObjectOf(settings, "DaemonSet", "tessera-agent-a"));
+  const Json cleanup = pod_of(cleanups[1]);
   for (const auto* key : {"nodeSelector", "tolerations", "affinity"}) {
-    const Json* ours = pod_of(cleanups[1]).Find(key);
+    const Json* ours = cleanup.Find(key);
     EXPECT_EQ(ours ? ours->Serialize() : "", agent.Find(key) ? agent.Find(key)->Serialize() : "");
   }
 }
