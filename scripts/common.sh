@@ -106,7 +106,7 @@ build() {
   shift
   cd "$ROOT"
   # The others are for tests; with a commit they would be linked anew for each.
-  [ "$preset" != release ] || flags=(-DTESSERA_COMMIT="$(current_commit)")
+  [ "$preset" != release ] || flags=(-DTESSERA_COMMIT="$(current_commit)" -DTESSERA_IMAGE_TAG="${TESSERA_IMAGE_TAG:-dev}")
   cmake --preset "$preset" "${flags[@]}"
   if [ $# -gt 0 ]; then cmake --build --preset "$preset" --target "$@"; else cmake --build --preset "$preset"; fi
 }

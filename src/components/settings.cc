@@ -236,7 +236,11 @@ Json MergeSpec(const Json& spec, const Json& changes) {
 }
 
 const Json& DefaultSpec() {
-  static const Json spec = ParsedYaml("chart/values.yaml");
+  static const Json spec = [] {
+    Json values = ParsedYaml("chart/values.yaml");
+    values.Find("image")->Set("tag", Json::String(TESSERA_IMAGE_TAG));
+    return values;
+  }();
   return spec;
 }
 

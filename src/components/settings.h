@@ -133,7 +133,7 @@ Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options = {
 // Whether each value of the spec alone may be what it is; ParseSettings also checks them together.
 Status CheckSpec(const Json& spec);
 
-// The defaults, as the chart has them: a spec with every key.
+// The defaults, as the chart of the same version has them: a spec with every key.
 const Json& DefaultSpec();
 
 // `spec` with the members of `changes` merged over it, as Helm merges values: objects by their

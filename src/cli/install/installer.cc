@@ -13,6 +13,7 @@
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/output/text.h"
 #include "src/components/objects.h"
+#include "src/components/settings.h"
 
 namespace tessera::cli {
 namespace {
@@ -20,15 +21,6 @@ namespace {
 // Before it, the token of a pod does not name its node (deploy/chart/Chart.yaml).
 constexpr int kMinMinor = 32;
 constexpr const char* kHelmRelease = "meta.helm.sh/release-name";
-
-// Images of a release have its version as tag, those of a build from source "dev".
-Json WithOwnImages(const Json& spec) {
-  const size_t commit = kTesseraVersion.find('+');
-  if (commit == std::string_view::npos) return spec;
-  const Json tag = Json::String(kTesseraVersion.substr(0, commit));
-  const Json image = Json::MakeObject({{"tag", tag}});
-  return CombineSpecs(Json::MakeObject({{"image", image}}), spec);
-}
 
 std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
   std::vector<ObjectId> ids;
@@ -42,12 +34,8 @@ double SecondsOf(Duration duration) { return std::chrono::duration<double>(durat
 
 }  // namespace
 
-Result<components::Settings> SettingsToInstall(const Json& spec) {
-  return components::ParseSettings(WithOwnImages(spec));
-}
-
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
-  ASSIGN_OR_RETURN(const components::Settings settings, SettingsToInstall(spec));
+  ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
   std::vector<Json> objects = {components::SystemNamespace()};
   for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
   return objects;

@@ -16,13 +16,10 @@
 #include "src/base/status.h"
 #include "src/cli/install/api.h"
 #include "src/cli/install/inventory.h"
-#include "src/components/settings.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
 
-// The settings, with this program's images unless they name others.
-Result<components::Settings> SettingsToInstall(const Json& spec);
 // The objects for these settings, with the namespace first.
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 

@@ -91,8 +91,8 @@ Status Uninstaller::Run() {
   has_inventory_ = found.has_value();
   installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
   // Settings that this version rejects do not keep an installation alive.
-  settings_ =
-      SettingsToInstall(installation_.spec).value_or(SettingsToInstall(Json::MakeObject()).value());
+  settings_ = components::ParseSettings(installation_.spec)
+                  .value_or(components::ParseSettings(Json::MakeObject()).value());
   if (!options_.force) {
     if (!found) RETURN_IF_ERROR(CheckNoHelmRelease(api_));
     RETURN_IF_ERROR(CheckNoPods());
