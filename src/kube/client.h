@@ -145,7 +145,10 @@ class Client {
   // A document that is no object, such as "/apis/apps/v1".
   Operation GetDocument(const std::string& path, OnObject on_done);
 
-  // For watch.h: one streamed GET of a watch of `query`, which is neither queued nor retried.
+  // One streamed GET, which is neither queued nor retried.
+  Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
+                   net::StreamHandler handler);
+  // For watch.h: the same, with the encoding and the conversion of `query`.
   Operation Stream(const std::string& target, const ListQuery& query,
                    const net::Deadlines& deadlines, net::StreamHandler handler);
 

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operator keeps of a node and of an agent's pod: a few texts, so that thousands of both
+// take a few MiB. Also the summary of all nodes with the reasons of those that do not work.
+//
+// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/kube/client.h"
+#include "src/kube/objects.h"
+#include "src/kube/raw_object.h"
+
+namespace tessera::operators {
+
+// A node, for kube::Informer.
+struct GpuNodeState {
+  kube::ObjectMeta meta;  // labels and annotations as in KeepOfNodes
+  bool ready = false;
+  // Condition GPUReady, which the agent writes.
+  bool gpu_ready = false;
+  std::string gpu_reason;   // "": there is no such condition
+  std::string gpu_message;  // only while it is not True
+
+  static void Prepare(kube::ListQuery* query);
+  bool has_gpus() const;
+  bool managed_by_nvidia() const;
+  bool operator==(const GpuNodeState&) const = default;
+};
+Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, GpuNodeState* out);
+kube::Keep KeepOfNodes();
+
+// A pod of the agents' DaemonSets, for kube::Informer.
+struct AgentPodState {
+  kube::ObjectMeta meta;
+  std::string node_name;
+  bool ready = false;
+  std::string reason;   // why it is not ready: ImagePullBackOff, CrashLoopBackOff, Unschedulable…
+  std::string message;  // what the kubelet or scheduler says about it
+
+  static void Prepare(kube::ListQuery* query);
+  bool operator==(const AgentPodState&) const = default;
+};
+Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPodState* out);
+
+struct NodeProblem {
+  std::string node;
+  std::string reason;
+  std::string message;  // with the remedy
+  bool operator==(const NodeProblem&) const = default;
+};
+
+struct NodeSummary {
+  size_t total = 0;
+  size_t with_gpus = 0;
+  size_t ready = 0;      // with GPUs that pods can use
+  size_t of_nvidia = 0;  // that NVIDIA's operator manages
+  size_t problem_count = 0;
+  std::vector<NodeProblem> problems;  // the first kMaxProblems by name
+  bool operator==(const NodeSummary&) const = default;
+};
+inline constexpr size_t kMaxProblems = 20;
+
+// Collects nodes and pods, in any order.
+class NodeSummarizer {
+ public:
+  // `skips_nvidia`: agents are kept off nodes that NVIDIA's operator manages.
+  explicit NodeSummarizer(bool skips_nvidia) : skips_nvidia_(skips_nvidia) {}
+  // Pods first. Both outlive the summarizer.
+  void AddPod(const AgentPodState& pod);
+  void AddNode(const GpuNodeState& node);
+  NodeSummary Take();
+
+ private:
+  void Add(const std::string& node, std::string reason, const std::string& message);
+
+  const bool skips_nvidia_;
+  std::vector<const AgentPodState*> pods_;
+  bool sorted_ = false;
+  NodeSummary summary_;
+};
+
+// What helps against this reason; "" if it is unknown.
+std::string_view RemedyFor(std::string_view reason);
+
+}  // namespace tessera::operators

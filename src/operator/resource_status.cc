@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/resource_status.h"
+
+#include <algorithm>
+
+namespace tessera::operators {
+namespace {
+
+// The API allows 32 KiB for a message of a condition; a list of components and nodes is shorter.
+constexpr size_t kMaxMessage = 2048;
+
+std::string Bounded(std::string text) {
+  if (text.size() <= kMaxMessage) return text;
+  size_t end = kMaxMessage;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "…";
+}
+
+const Json* ItemIn(const Json* status, std::string_view list, std::string_view key,
+                   std::string_view name) {
+  const Json* items = status == nullptr ? nullptr : status->Find(list);
+  if (items == nullptr || !items->is_array()) return nullptr;
+  for (const Json& item : items->items()) {
+    if (item.StringAt(key).value_or("") == name) return &item;
+  }
+  return nullptr;
+}
+
+struct ConditionFields {
+  std::string type;
+  bool holds = false;
+  std::string reason;
+  std::string message;
+};
+
+Json ConditionJson(const ConditionFields& condition, int64_t generation, const Json* previous,
+                   WallTime now) {
+  const std::string_view status = condition.holds ? "True" : "False";
+  const Json* before = ItemIn(previous, "conditions", "type", condition.type);
+  std::string since = Rfc3339(now);
+  if (before != nullptr && before->StringAt("status").value_or("") == status) {
+    since = before->StringAt("lastTransitionTime").value_or(since);
+  }
+  return Json::MakeObject({{"type", Json::String(condition.type)},
+                           {"status", Json::String(status)},
+                           {"observedGeneration", Json::Int(generation)},
+                           {"lastTransitionTime", Json::String(since)},
+                           {"reason", Json::String(condition.reason)},
+                           {"message", Json::String(Bounded(condition.message))}});
+}
+
+std::string_view NameOfState(ComponentState state) {
+  switch (state) {
+    case ComponentState::kReady:
+      return "Ready";
+    case ComponentState::kProgressing:
+      return "Progressing";
+    case ComponentState::kFailed:
+      return "Failed";
+  }
+  return "Unknown";
+}
+
+std::string MessagesOf(const StatusInput& input, ComponentState state) {
+  std::string text;
+  for (const ComponentReport& one : input.components) {
+    if (one.state != state) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", one.name, one.message);
+  }
+  return text;
+}
+
+const ComponentReport* FirstOf(const StatusInput& input, ComponentState state) {
+  for (const ComponentReport& one : input.components) {
+    if (one.state == state) return &one;
+  }
+  return nullptr;
+}
+
+ConditionFields DegradedOf(const StatusInput& input) {
+  ConditionFields out{.type = "Degraded"};
+  if (!input.spec.ok()) {
+    return {"Degraded", true, "InvalidSpec",
+            input.spec.message() + "; the objects of the last valid spec stay"};
+  }
+  if (const ComponentReport* failed = FirstOf(input, ComponentState::kFailed)) {
+    return {"Degraded", true, failed->reason, MessagesOf(input, ComponentState::kFailed)};
+  }
+  if (!input.unseen.empty()) return {"Degraded", true, "WatchFailed", input.unseen};
+  if (input.nodes.problem_count > 0) {
+    const NodeProblem& first = input.nodes.problems.front();
+    return {"Degraded", true, first.reason,
+            fmt::format("{} of {} nodes have a problem; the first is {}: {}",
+                        input.nodes.problem_count, input.nodes.total, first.node, first.message)};
+  }
+  return {"Degraded", false, "AsExpected", "no component and no node has a problem"};
+}
+
+ConditionFields ProgressingOf(const StatusInput& input) {
+  if (!input.deleting.empty()) return {"Progressing", true, "Deleting", input.deleting};
+  if (const ComponentReport* one = FirstOf(input, ComponentState::kProgressing)) {
+    return {"Progressing", true, one->reason, MessagesOf(input, ComponentState::kProgressing)};
+  }
+  return {"Progressing", false, "AsExpected", "all objects are as the spec says"};
+}
+
+ConditionFields ReadyOf(const ConditionFields& degraded, const ConditionFields& progressing) {
+  // A problem of single nodes does not make the whole installation unready; NodesReady tells.
+  if (progressing.holds) return {"Ready", false, progressing.reason, progressing.message};
+  if (degraded.holds) return {"Ready", false, degraded.reason, degraded.message};
+  return {"Ready", true, "AllComponentsReady", "all components are ready on all nodes"};
+}
+
+Json ComponentsJson(const StatusInput& input) {
+  Json list = Json::MakeArray();
+  for (const ComponentReport& one : input.components) {
+    list.Append(Json::MakeObject({{"name", Json::String(one.name)},
+                                  {"state", Json::String(NameOfState(one.state))},
+                                  {"reason", Json::String(one.reason)},
+                                  {"message", Json::String(Bounded(one.message))},
+                                  {"objects", Json::Int(static_cast<int64_t>(one.objects))}}));
+  }
+  return list;
+}
+
+Json NodesJson(const NodeSummary& nodes) {
+  Json problems = Json::MakeArray();
+  for (const NodeProblem& one : nodes.problems) {
+    problems.Append(Json::MakeObject({{"node", Json::String(one.node)},
+                                      {"reason", Json::String(one.reason)},
+                                      {"message", Json::String(Bounded(one.message))}}));
+  }
+  const auto count = [](size_t value) { return Json::Int(static_cast<int64_t>(value)); };
+  return Json::MakeObject({{"total", count(nodes.total)},
+                           {"withGPUs", count(nodes.with_gpus)},
+                           {"ready", count(nodes.ready)},
+                           {"managedByNVIDIA", count(nodes.of_nvidia)},
+                           {"withProblems", count(nodes.problem_count)},
+                           {"problems", std::move(problems)}});
+}
+
+Json Sorted(const Json& value) {
+  if (value.is_array()) {
+    Json out = Json::MakeArray();
+    for (const Json& item : value.items()) out.Append(Sorted(item));
+    return out;
+  }
+  if (!value.is_object()) return value;
+  Json::Object members;
+  for (const auto& [key, member] : value.members()) members.emplace_back(key, Sorted(member));
+  std::sort(members.begin(), members.end(),
+            [](const Json::Member& a, const Json::Member& b) { return a.first < b.first; });
+  return Json::MakeObject(std::move(members));
+}
+
+}  // namespace
+
+Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
+  const ConditionFields degraded = DegradedOf(input);
+  const ConditionFields progressing = ProgressingOf(input);
+  const ConditionFields coexistence{
+      "NVIDIAOperatorPresent", !input.coexistence.empty(),
+      input.coexistence.empty() ? "NoClusterPolicy" : "NodesManagedByNVIDIA",
+      input.coexistence.empty() ? "no ClusterPolicy manages nodes" : input.coexistence};
+  Json conditions = Json::MakeArray();
+  for (const ConditionFields& one :
+       {ReadyOf(degraded, progressing), progressing, degraded, coexistence}) {
+    conditions.Append(ConditionJson(one, input.generation, previous, now));
+  }
+  return Json::MakeObject({{"observedGeneration", Json::Int(input.generation)},
+                           {"conditions", std::move(conditions)},
+                           {"components", ComponentsJson(input)},
+                           {"nodes", NodesJson(input.nodes)}});
+}
+
+std::string CanonicalText(const Json& value) { return Sorted(value).Serialize(); }
+
+std::vector<StatusChange> ChangesBetween(const Json* previous, const Json& now) {
+  std::vector<StatusChange> changes;
+  const auto differs = [&](std::string_view list, std::string_view key, std::string_view state,
+                           const Json& item) {
+    const Json* before = ItemIn(previous, list, key, item.StringAt(key).value_or(""));
+    return before == nullptr ||
+           before->StringAt(state).value_or("") != item.StringAt(state).value_or("") ||
+           before->StringAt("reason").value_or("") != item.StringAt("reason").value_or("");
+  };
+  for (const Json& item : now.Find("components")->items()) {
+    if (!differs("components", "name", "state", item)) continue;
+    changes.push_back({item.StringAt("state").value() == NameOfState(ComponentState::kFailed),
+                       item.StringAt("reason").value(),
+                       fmt::format("{}: {}", item.StringAt("name").value(),
+                                   item.StringAt("message").value())});
+  }
+  for (const Json& item : now.Find("conditions")->items()) {
+    const std::string type = item.StringAt("type").value();
+    const bool holds = item.StringAt("status").value() == "True";
+    if (type == "Progressing" || !differs("conditions", "type", "status", item)) continue;
+    const bool fault = type == "Ready" ? !holds : holds;
+    if (previous == nullptr && !fault) continue;
+    changes.push_back({fault && type != "Ready", item.StringAt("reason").value(),
+                       fmt::format("{} is {}: {}", type, holds ? "true" : "false",
+                                   item.StringAt("message").value())});
+  }
+  const Json* nodes = previous == nullptr ? nullptr : previous->Find("nodes");
+  for (const Json& item : now.Find("nodes")->Find("problems")->items()) {
+    const Json* before = ItemIn(nodes, "problems", "node", item.StringAt("node").value());
+    const std::string reason = item.StringAt("reason").value();
+    if (before != nullptr && before->StringAt("reason").value_or("") == reason) continue;
+    changes.push_back({true, reason,
+                       fmt::format("node {}: {}", item.StringAt("node").value(),
+                                   item.StringAt("message").value())});
+  }
+  return changes;
+}
+
+std::string ReasonOf(const Status& status) {
+  switch (status.code()) {
+    case Code::kPermissionDenied:
+      return "Forbidden";
+    case Code::kInvalidArgument:
+      return "InvalidObject";
+    case Code::kNotFound:
+      return "NotFound";
+    case Code::kUnavailable:
+    case Code::kDeadlineExceeded:
+      return "APIServerUnreachable";
+    case Code::kResourceExhausted:
+      return "APIServerThrottles";
+    default:
+      return "ApplyFailed";
+  }
+}
+
+}  // namespace tessera::operators

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The status of the resource Tessera: conditions Ready, Progressing and Degraded, the components,
+// counts of nodes and the first problem nodes. Its size does not depend on the number of nodes.
+//
+// Threads: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/operator/node_states.h"
+
+namespace tessera::operators {
+
+enum class ComponentState : uint8_t { kReady, kProgressing, kFailed };
+
+struct ComponentReport {
+  std::string name;
+  ComponentState state = ComponentState::kProgressing;
+  std::string reason;   // a word in camel case
+  std::string message;  // what is wrong, and the remedy
+  size_t objects = 0;
+  bool operator==(const ComponentReport&) const = default;
+};
+
+struct StatusInput {
+  int64_t generation = 0;
+  Status spec;  // why the spec is invalid
+  std::vector<ComponentReport> components;
+  NodeSummary nodes;
+  std::string coexistence;  // what NVIDIA's operator keeps from us; "": nothing
+  std::string deleting;     // what the deletion waits for; "": not being deleted
+  std::string unseen;       // what cannot be watched; "": nothing
+};
+
+// Builds the status. A condition keeps its lastTransitionTime of `previous` (null: none) while its
+// status is the same.
+Json StatusOf(const StatusInput& input, const Json* previous, WallTime now);
+
+// The text of a value with sorted keys: equal for equal values in any order.
+std::string CanonicalText(const Json& value);
+
+// What has changed between two statuses, for Events: a line for each component and condition with
+// another state.
+struct StatusChange {
+  bool warning = false;
+  std::string reason;
+  std::string message;
+};
+std::vector<StatusChange> ChangesBetween(const Json* previous, const Json& now);
+
+// The reason of a failed request, in camel case: Forbidden, Invalid, Unreachable, ...
+std::string ReasonOf(const Status& status);
+
+}  // namespace tessera::operators
