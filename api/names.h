@@ -139,6 +139,22 @@ inline constexpr std::string_view kClientSecret = "tessera-scheduler-client";
 // The Service of the admission webhook, the Secret of its certificates, and both configurations.
 inline constexpr std::string_view kWebhook = "tessera-webhook";
 
+// The operator: its Lease, its name as the manager of the fields that it applies, and in Events; the
+// resource that it follows, of which there is one; what keeps that until its objects are gone.
+inline constexpr std::string_view kOperator = "tessera-operator";
+inline constexpr std::string_view kGroup = "tessera.dev";
+inline constexpr std::string_view kResourceVersion = "v1alpha1";
+inline constexpr std::string_view kResourceKind = "Tessera";
+inline constexpr std::string_view kResourcePlural = "tesseras";
+inline constexpr std::string_view kResourceName = "tessera";
+inline constexpr std::string_view kOperatorFinalizer = "tessera.dev/operator";
+// Annotation of the resource: "true" places agents also on nodes that NVIDIA's operator manages.
+inline constexpr std::string_view kAnnotationAdoptNvidiaNodes = "tessera.dev/adopt-nvidia-nodes";
+// The label of all objects of an installation, and the node label by which NVIDIA's operator runs
+// its device plugin on a node.
+inline constexpr std::string_view kPartOfSelector = "app.kubernetes.io/part-of=tessera";
+inline constexpr std::string_view kLabelDeployDevicePlugin = "nvidia.com/gpu.deploy.device-plugin";
+
 // Annotations that container engines put into config.json.
 inline constexpr std::string_view kCriContainerType = "io.kubernetes.cri.container-type";
 inline constexpr std::string_view kCriSandboxUid = "io.kubernetes.cri.sandbox-uid";

@@ -186,10 +186,10 @@ std::vector<StatusChange> ChangesBetween(const Json* previous, const Json& now) 
   };
   for (const Json& item : now.Find("components")->items()) {
     if (!differs("components", "name", "state", item)) continue;
-    changes.push_back({item.StringAt("state").value() == NameOfState(ComponentState::kFailed),
-                       item.StringAt("reason").value(),
-                       fmt::format("{}: {}", item.StringAt("name").value(),
-                                   item.StringAt("message").value())});
+    changes.push_back(
+        {item.StringAt("state").value() == NameOfState(ComponentState::kFailed),
+         item.StringAt("reason").value(),
+         fmt::format("{}: {}", item.StringAt("name").value(), item.StringAt("message").value())});
   }
   for (const Json& item : now.Find("conditions")->items()) {
     const std::string type = item.StringAt("type").value();

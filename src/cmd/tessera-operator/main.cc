@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera-operator: keeps an installation of Tessera as the resource Tessera says.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "src/base/log.h"
+#include "src/base/parse_flags.h"
+#include "src/base/version.h"
+#include "src/cmd/tessera-operator/flags.h"
+#include "src/operator/operator.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Installs and keeps Tessera as the resource Tessera says.", "tessera-operator"};
+  app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
+  app.footer("SIGTERM releases the Lease.");
+  tessera::OperatorFlags flags;
+  tessera::AddOperatorFlags(&app, &flags);
+  if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
+  const bool json = flags.log_format == "json";
+  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  return tessera::operators::RunOperator(tessera::ToOptions(flags));
+}

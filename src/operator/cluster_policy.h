@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coexistence with NVIDIA's GPU operator, and migration from it. Both read its ClusterPolicy and
+// write nothing of it. Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/components/objects.h"
+#include "src/formats/json.h"
+
+namespace tessera::operators {
+
+// Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages: adds a required node
+// affinity on its label nvidia.com/gpu.deploy.device-plugin, in addition to what is required there.
+void KeepOffNvidiaNodes(std::vector<components::Component>* components);
+
+struct MigrationPlan {
+  Json resource;  // a Tessera with the settings that have a meaning here
+  // Fields of the ClusterPolicy that have none, each with the reason: "spec.migManager: …".
+  std::vector<std::string> dropped;
+  // What to do, in order.
+  std::vector<std::string> steps;
+};
+
+// The Tessera that does the same as a ClusterPolicy, as far as that has a meaning here.
+// INVALID_ARGUMENT if `policy` is no ClusterPolicy.
+Result<MigrationPlan> PlanMigration(const Json& policy);
+
+}  // namespace tessera::operators

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/controller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+#include "src/components/settings.h"
+#include "src/kube/informer.h"
+#include "src/kube/keyed_queue.h"
+#include "src/kube/metadata_object.h"
+#include "src/kube/type_catalog.h"
+#include "src/operator/cluster_policy.h"
+#include "src/operator/node_cleaner.h"
+#include "src/operator/object_set.h"
+
+namespace tessera::operators {
+namespace {
+
+constexpr kube::ResourceType kTesseras{names::kGroup, names::kResourceVersion,
+                                       names::kResourcePlural, false};
+constexpr kube::ResourceType kClusterPolicies{"nvidia.com", "v1", "clusterpolicies", false};
+constexpr std::string_view kResourceKey = "resource";
+constexpr std::string_view kStatusKey = "status";
+
+std::string ApiVersionOfResource() {
+  return fmt::format("{}/{}", names::kGroup, names::kResourceVersion);
+}
+
+// An object of each type and namespace that some settings render.
+std::vector<Json> ExamplesOf(const Rendering& rendering) {
+  std::vector<Json> examples;
+  const auto components = rendering.render(Json());
+  if (!components.ok()) return examples;
+  for (const components::Component& component : *components) {
+    examples.insert(examples.end(), component.objects.begin(), component.objects.end());
+  }
+  return examples;
+}
+
+// Copies the texts of one kind of informer handler into one function.
+template <typename T>
+class ChangeHandler : public kube::Informer<T>::Handler {
+ public:
+  using OnChange = std::function<void()>;
+  ChangeHandler(OperatorMetrics& metrics, std::string collection, OnChange on_change)
+      : metrics_(metrics), collection_(std::move(collection)), on_change_(std::move(on_change)) {}
+  void OnAdded(const T&) override { on_change_(); }
+  void OnChanged(const T& before, const T& now) override {
+    if constexpr (requires { before == now; }) {
+      T same = now;
+      same.meta.resource_version = before.meta.resource_version;
+      if (same == before) return;  // such as a node's heartbeat
+    }
+    on_change_();
+  }
+  void OnRemoved(const T&) override { on_change_(); }
+  void OnSynced() override { on_change_(); }
+  void OnError(const Status& status, Duration) override {
+    metrics_.errors.Add(collection_);
+    const bool is_new = error.code() != status.code();
+    error = status;
+    if (is_new) {
+      Log(Severity::kWarning, "cannot watch, retrying",
+          {{"collection", collection_}, {"error", status.ToString()}});
+      on_change_();
+    }
+  }
+  void OnRecovered() override {
+    error = Status::Ok();
+    on_change_();
+  }
+
+  Status error;
+
+ private:
+  OperatorMetrics& metrics_;
+  const std::string collection_;
+  const OnChange on_change_;
+};
+
+}  // namespace
+
+Rendering DefaultRendering() {
+  return {.render = [](const Json& spec) -> Result<std::vector<components::Component>> {
+            ASSIGN_OR_RETURN(const components::Settings settings,
+                             components::ParseSettings(spec, {.installs_drivers = true}));
+            return components::RenderComponents(settings);
+          },
+          .definition = components::TesseraDefinition()};
+}
+
+struct Controller::Core : std::enable_shared_from_this<Controller::Core>, ObjectSet::Delegate {
+  Core(Context c, Rendering r, ControllerOptions o)
+      : context(std::move(c)), rendering(std::move(r)), options(std::move(o)) {}
+
+  void Start() {
+    const auto changed = [this] { queue.Add(std::string(kResourceKey)); };
+    const auto nodes_changed = [this] { StatusSoon(); };
+    resource_handler.emplace(context.metrics, "tesseras", changed);
+    node_handler.emplace(context.metrics, "nodes", nodes_changed);
+    pod_handler.emplace(context.metrics, "pods", [this] { OnObjectsChanged(); });
+    const auto none = [](std::string_view) { return false; };
+    resources.emplace(context.client, kube::ListQuery{.type = kTesseras}, kube::Keep{},
+                      *resource_handler);
+    nodes.emplace(context.client, kube::ListQuery{}, KeepOfNodes(), *node_handler);
+    pods.emplace(context.client,
+                 kube::ListQuery{.ns = options.ns,
+                                 .label_selector = std::string(names::kAgentSelector)},
+                 kube::Keep{.label = none, .annotation = none, .resource = none}, *pod_handler);
+    objects = NewSet(ExamplesOf(rendering));
+    if (!rendering.definition.is_null()) {
+      definition = NewSet({});
+      definition->SetWanted({{"definition", {rendering.definition}}}, {});
+    }
+    ReadPolicies();
+  }
+
+  std::unique_ptr<ObjectSet> NewSet(std::vector<Json> examples) {
+    return std::make_unique<ObjectSet>(
+        context.client, types,
+        ObjectSet::Options{.label_selector = std::string(names::kPartOfSelector),
+                           .examples = std::move(examples),
+                           .settle = options.settle,
+                           .before_send = context.before_send},
+        context.metrics, static_cast<ObjectSet::Delegate&>(*this));
+  }
+
+  // --- What others say.
+  void OnObjectsChanged() override {
+    StatusSoon();
+    if (!finalizing.empty()) queue.Add(std::string(kResourceKey));
+  }
+
+  void OnRepair(const std::string& component, const std::string& what) override {
+    Log(Severity::kInfo, "restored an object", {{"component", component}, {"what", what}});
+    Record(kube::EventKind::kNormal, "Restored", what);
+  }
+
+  // ClusterPolicies have a definition only where NVIDIA's operator is.
+  void ReadPolicies() {
+    policies_read = context.client.List(
+        {.type = kClusterPolicies, .limit = 1, .metadata_only = true},
+        [this](const Result<kube::ListPage>& page) {
+          const std::string before = std::exchange(policy, "");
+          policy_error = page.status().code() == Code::kNotFound ? Status::Ok() : page.status();
+          if (page.ok() && !page->items.empty()) {
+            const Json* metadata = page->items.front().json()->Find("metadata");
+            policy = metadata == nullptr ? "" : metadata->StringAt("name").value_or("");
+          }
+          policies_known = true;
+          if (policy != before) wanted_text.clear();
+          queue.Add(std::string(kResourceKey));
+          context.client.runner().PostDelayed(options.resync, [this, weak = weak_from_this()] {
+            if (!weak.expired() && !ended) ReadPolicies();
+          });
+        });
+  }
+
+  const kube::JsonObject* Resource() const {
+    return resources ? resources->Find(std::string(names::kResourceName)) : nullptr;
+  }
+
+  void Record(kube::EventKind kind, std::string_view reason, const std::string& message) {
+    const kube::JsonObject* resource = Resource();
+    if (resource == nullptr) return;
+    context.events.Record({.api_version = ApiVersionOfResource(),
+                           .kind = std::string(names::kResourceKind),
+                           .name = resource->meta.name,
+                           .uid = resource->meta.uid},
+                          kind, reason, message);
+  }
+
+  void Work(const std::string& key, kube::KeyedQueue::Done done) {
+    if (ended) return done(Status::Ok());
+    if (key == kStatusKey) return WriteStatus(std::move(done));
+    Reconcile(std::move(done));
+  }
+
+  // --- The resource.
+  void Reconcile(kube::KeyedQueue::Done done) {
+    const MonotonicTime began = Now();
+    const kube::JsonObject* resource = Resource();
+    if (!resources->synced() || !policies_known) return done(Status::Ok());
+    if (resource == nullptr) {
+      // Its objects have gone with it, or go now, by their owner references.
+      finalizing.clear();
+      nodes_clean = false;
+      generation = 0;
+      last_input.reset();
+      return done(Status::Ok());
+    }
+    kube::MetadataObject meta;
+    (void)kube::DecodeObject(kube::RawObject(resource->value), {}, &meta);
+    const bool has_finalizer =
+        std::find(meta.finalizers.begin(), meta.finalizers.end(), names::kOperatorFinalizer) !=
+        meta.finalizers.end();
+    if (meta.meta.deleting) {
+      if (!has_finalizer) return done(Status::Ok());
+      return Finalize(meta, std::move(done));
+    }
+    if (!has_finalizer) {
+      // Before the first object is made, so that none is left behind.
+      meta.finalizers.emplace_back(names::kOperatorFinalizer);
+      return WriteFinalizers(meta, std::move(done));
+    }
+    Render(*resource, meta);
+    context.metrics.reconcile.Observe(Now() - began);
+    StatusSoon();
+    done(Status::Ok());
+  }
+
+  static kube::OwnerReference OwnerOf(const kube::ObjectMeta& meta) {
+    return {.api_version = ApiVersionOfResource(),
+            .kind = std::string(names::kResourceKind),
+            .name = meta.name,
+            .uid = meta.uid,
+            .controller = true};
+  }
+
+  bool KeepsOff(const kube::ObjectMeta& meta) const {
+    if (policy.empty()) return false;
+    const auto adopt = meta.annotations.find(names::kAnnotationAdoptNvidiaNodes);
+    return adopt == meta.annotations.end() || adopt->second != "true";
+  }
+
+  void Render(const kube::JsonObject& resource, const kube::MetadataObject& meta) {
+    generation = meta.generation;
+    keeps_off = KeepsOff(resource.meta);
+    const Json* spec = resource.value.Find("spec");
+    const std::string text = fmt::format("{} {} {}", resource.meta.uid.view(), keeps_off,
+                                         spec == nullptr ? "" : spec->Serialize());
+    if (text == wanted_text) return;
+    auto components = rendering.render(spec == nullptr ? Json() : *spec);
+    spec_error = components.status();
+    wanted_text = text;
+    if (!components.ok()) {
+      Log(Severity::kWarning, "the spec is invalid, keeping the objects of the last valid one",
+          {{"error", spec_error.message()}});
+      return;
+    }
+    if (keeps_off) KeepOffNvidiaNodes(&*components);
+    objects->SetWanted(*std::move(components), OwnerOf(resource.meta));
+  }
+
+  void WriteFinalizers(const kube::MetadataObject& meta, kube::KeyedQueue::Done done) {
+    const kube::ObjectRef ref{kTesseras, meta.meta.name, "", ""};
+    finalizer_write = context.client.Patch(
+        ref, kube::PatchKind::kMerge,
+        kube::FinalizersPatch(meta.finalizers, meta.meta.resource_version),
+        {.field_manager = std::string(names::kOperator), .before_send = context.before_send},
+        [done = std::move(done)](const Result<Json>& answer) {
+          const Code code = answer.status().code();
+          // After a conflict the watch delivers the newer version.
+          done(code == Code::kAborted || code == Code::kNotFound ? Status::Ok() : answer.status());
+        });
+  }
+
+  // --- Deleting: workloads, then what agents left on nodes, then the rest, then the finalizer.
+  void Finalize(kube::MetadataObject meta, kube::KeyedQueue::Done done) {
+    const kube::OwnerReference owner = OwnerOf(meta.meta);
+    generation = meta.generation;
+    const bool workloads = objects->Remaining(true) > 0 || pods->size() > 0 || !pods->synced();
+    if (!nodes_clean && (workloads || finalizing.empty())) {
+      SetFinalizing("the agents and schedulers are being removed; running pods keep their GPUs");
+      objects->Remove(owner, false);
+      return done(Status::Ok());
+    }
+    if (!nodes_clean) return CleanNodes(std::move(done));
+    if (objects->Remaining(false) > 0) {
+      SetFinalizing("the remaining objects are being removed");
+      objects->Remove(owner, true);
+      return done(Status::Ok());
+    }
+    SetFinalizing("done");
+    std::erase(meta.finalizers, names::kOperatorFinalizer);
+    WriteFinalizers(meta, std::move(done));
+  }
+
+  void SetFinalizing(std::string what) {
+    if (finalizing == what) return;
+    Log(Severity::kInfo, "the resource is being deleted", {{"step", what}});
+    finalizing = std::move(what);
+    StatusSoon();
+    queue.AddAfter(std::string(kResourceKey), options.settle);
+  }
+
+  void CleanNodes(kube::KeyedQueue::Done done) {
+    SetFinalizing("labels, annotations and conditions are being removed from the nodes");
+    if (cleaner != nullptr) return done(Status::Ok());
+    cleaner = std::make_unique<NodeCleaner>(
+        context.client, context.before_send,
+        [this, done = std::move(done)](const Status& status, size_t cleaned) {
+          nodes_clean = status.ok();
+          Log(Severity::kInfo, "cleaned the nodes", {{"nodes", cleaned}});
+          clean_error = status;
+          done(status);
+          // Not inside the cleaner's call.
+          context.client.runner().Post([this, weak = weak_from_this()] {
+            if (weak.expired() || ended) return;
+            cleaner.reset();
+            queue.Add(std::string(kResourceKey));
+          });
+        });
+  }
+
+  // --- The status.
+  void StatusSoon() {
+    if (!ended) queue.AddAfter(std::string(kStatusKey), options.status_delay);
+  }
+
+  StatusInput Input() const {
+    StatusInput input{.generation = generation, .spec = spec_error, .deleting = finalizing};
+    input.components = objects->Reports();
+    if (definition != nullptr) {
+      for (ComponentReport& report : definition->Reports()) {
+        if (report.state == ComponentState::kFailed) input.components.push_back(std::move(report));
+      }
+    }
+    NodeSummarizer summarizer(keeps_off);
+    pods->ForEach([&](const AgentPodState& pod) { summarizer.AddPod(pod); });
+    nodes->ForEach([&](const GpuNodeState& node) { summarizer.AddNode(node); });
+    input.nodes = summarizer.Take();
+    input.unseen = Unseen();
+    if (!clean_error.ok()) input.unseen = "cannot clean the nodes: " + clean_error.message();
+    if (keeps_off) {
+      input.coexistence = fmt::format(
+          "ClusterPolicy {} of NVIDIA's operator manages {} nodes, which get no agent: remove the "
+          "label {} from a node to move it, or annotate this resource with {}=true to take all of "
+          "them",
+          policy, input.nodes.of_nvidia, names::kLabelDeployDevicePlugin,
+          names::kAnnotationAdoptNvidiaNodes);
+    }
+    return input;
+  }
+
+  std::string Unseen() const {
+    for (const auto& [name, error] :
+         {std::pair<const char*, const Status&>{"nodes", node_handler->error},
+          {"the agents' pods", pod_handler->error},
+          {"ClusterPolicies", policy_error}}) {
+      if (!error.ok()) return fmt::format("cannot watch {}: {}", name, error.message());
+    }
+    return objects->Unseen();
+  }
+
+  void WriteStatus(kube::KeyedQueue::Done done) {
+    const MonotonicTime began = Now();
+    const kube::JsonObject* resource = Resource();
+    const bool nodes_known = nodes->synced() || !node_handler->error.ok();
+    const bool pods_known = pods->synced() || !pod_handler->error.ok();
+    // Before the first rendering there is nothing to say.
+    if (resource == nullptr || !nodes_known || !pods_known || generation == 0) {
+      return done(Status::Ok());
+    }
+    const Json* previous = resource->value.Find("status");
+    last_input = Input();
+    Json status = StatusOf(*last_input, previous, context.client.runner().clock().WallNow());
+    const std::string text = CanonicalText(status);
+    context.metrics.reconcile.Observe(Now() - began);
+    const bool written = text == written_text && resource->meta.resource_version == written_over;
+    if (written || (previous != nullptr && CanonicalText(*previous) == text)) {
+      return done(Status::Ok());
+    }
+    std::vector<StatusChange> changes = ChangesBetween(previous, status);
+    written_text = text;
+    written_over = resource->meta.resource_version;
+    SendStatus(*resource, std::move(status), std::move(changes), std::move(done));
+  }
+
+  void SendStatus(const kube::JsonObject& resource, Json status, std::vector<StatusChange> changes,
+                  kube::KeyedQueue::Done done) {
+    const Json body = Json::MakeObject(
+        {{"apiVersion", Json::String(ApiVersionOfResource())},
+         {"kind", Json::String(names::kResourceKind)},
+         {"metadata", Json::MakeObject({{"name", Json::String(resource.meta.name)},
+                                        {"uid", Json::String(resource.meta.uid.view())}})},
+         {"status", std::move(status)}});
+    status_write = context.client.Apply(
+        kTesseras, body,
+        {.field_manager = std::string(names::kOperator),
+         .force = true,
+         .subresource = "status",
+         .before_send = context.before_send},
+        [this, changes = std::move(changes), done = std::move(done)](const Result<Json>& answer) {
+          if (!answer.ok()) {
+            written_text.clear();
+            Log(Severity::kWarning, "cannot write the status, retrying",
+                {{"error", answer.status().ToString()}});
+            return done(answer.status());
+          }
+          context.metrics.status_writes.Add();
+          for (const StatusChange& change : changes) {
+            Record(change.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal,
+                   change.reason, change.message);
+          }
+          done(Status::Ok());
+        });
+  }
+
+  MonotonicTime Now() const { return context.client.runner().clock().Now(); }
+
+  const Context context;
+  const Rendering rendering;
+  const ControllerOptions options;
+  kube::TypeCatalog types{context.client};
+  std::optional<ChangeHandler<kube::JsonObject>> resource_handler;
+  std::optional<ChangeHandler<GpuNodeState>> node_handler;
+  std::optional<ChangeHandler<AgentPodState>> pod_handler;
+  std::optional<kube::Informer<kube::JsonObject>> resources;
+  std::optional<kube::Informer<GpuNodeState>> nodes;
+  std::optional<kube::Informer<AgentPodState>> pods;
+  bool ended = false;
+  bool policies_known = false;
+  bool keeps_off = false;
+  std::string policy;  // name of NVIDIA's ClusterPolicy; "": there is none
+  Status policy_error;
+  int64_t generation = 0;   // of the resource that was rendered last
+  std::string wanted_text;  // what was rendered last
+  Status spec_error;
+  std::string finalizing;  // step of the deletion; "": not being deleted
+  bool nodes_clean = false;
+  Status clean_error;
+  std::optional<StatusInput> last_input;
+  std::string written_text;  // status that was written last, over this version
+  std::string written_over;
+  kube::Operation policies_read, finalizer_write, status_write;
+  std::unique_ptr<NodeCleaner> cleaner;
+  kube::KeyedQueue queue{context.client.runner(),
+                         {.max_running = 2, .longest_wait = std::chrono::seconds(30)},
+                         [this](const std::string& key, kube::KeyedQueue::Done done) {
+                           Work(key, std::move(done));
+                         }};
+  std::unique_ptr<ObjectSet> objects, definition;
+};
+
+Controller::Controller(Context context, Rendering rendering, ControllerOptions options)
+    : core_(std::make_shared<Core>(std::move(context), std::move(rendering), std::move(options))) {
+  core_->Start();
+}
+
+Controller::~Controller() {
+  core_->ended = true;
+  core_->policies_read.Cancel();
+  core_->finalizer_write.Cancel();
+  core_->status_write.Cancel();
+  core_->cleaner.reset();
+  core_->objects.reset();
+  core_->definition.reset();
+  core_->pods.reset();
+  core_->nodes.reset();
+  core_->resources.reset();
+}
+
+bool Controller::synced() const {
+  return core_->resources->synced() && core_->nodes->synced() && core_->pods->synced() &&
+         core_->policies_known;
+}
+
+std::optional<StatusInput> Controller::status() const {
+  return core_->Resource() == nullptr ? std::nullopt : core_->last_input;
+}
+
+void Controller::ReconcileForTest() {
+  core_->queue.Add(std::string(kResourceKey));
+  core_->queue.Add(std::string(kStatusKey));
+}
+
+}  // namespace tessera::operators

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the cluster as the resource Tessera says, during one term of leading: renders its spec,
+// keeps the objects (object_set.h), keeps agents off nodes of NVIDIA's operator, writes status and
+// Events, and cleans up when the resource is deleted. Also keeps the resource's definition.
+//
+// A new controller reads everything from the API server; no state survives a term. At rest it
+// writes nothing.
+//
+// Threads: the client's runner. Ownership: what Context refers to outlives the controller.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/components/objects.h"
+#include "src/kube/client.h"
+#include "src/kube/events.h"
+#include "src/operator/metrics.h"
+
+namespace tessera::operators {
+
+// What is rendered; tests render less.
+struct Rendering {
+  using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
+  Render render;
+  Json definition;  // of the resource; null: another program keeps it
+};
+// With src/components.
+Rendering DefaultRendering();
+
+struct ControllerOptions {
+  std::string ns;  // of the agents' pods
+  // How often what no watch shows is read: ClusterPolicies.
+  Duration resync = std::chrono::minutes(1);
+  Duration settle = std::chrono::seconds(1);           // as in ObjectSet::Options
+  Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
+};
+
+class Controller {
+ public:
+  struct Context {
+    kube::Client& client;
+    kube::EventRecorder& events;
+    OperatorMetrics& metrics;
+    kube::BeforeSend before_send;  // checked before each write
+  };
+
+  Controller(Context context, Rendering rendering, ControllerOptions options);
+  ~Controller();
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+
+  // Whether the resource and the cluster have been read.
+  bool synced() const;
+  // nullopt without a resource.
+  std::optional<StatusInput> status() const;
+  // Compares the wanted with the actual state at once, as after each change. For benchmarks.
+  void ReconcileForTest();
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::operators

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/metrics.h"
+
+namespace tessera::operators {
+namespace {
+
+void WriteGauge(std::string_view name, std::string_view help, size_t value, MetricsText* text) {
+  text->Family(name, "gauge", help);
+  text->Sample(name, "", static_cast<uint64_t>(value));
+}
+
+void WriteResource(const StatusInput& status, MetricsText* text) {
+  constexpr std::string_view kReady = "tessera_operator_component_ready";
+  text->Family(kReady, "gauge", "1 if all objects of the component are applied and ready.");
+  for (const ComponentReport& one : status.components) {
+    text->Sample(kReady, MetricLabel("component", one.name),
+                 uint64_t{one.state == ComponentState::kReady ? 1u : 0u});
+  }
+  WriteGauge("tessera_operator_spec_valid", "1 if the spec of the resource is valid.",
+             status.spec.ok() ? 1 : 0, text);
+  WriteGauge("tessera_operator_nodes", "Nodes of the cluster.", status.nodes.total, text);
+  WriteGauge("tessera_operator_nodes_ready", "Nodes with GPUs that pods can use.",
+             status.nodes.ready, text);
+  WriteGauge("tessera_operator_nodes_with_problems", "Nodes whose agent or driver does not work.",
+             status.nodes.problem_count, text);
+  WriteGauge("tessera_operator_nodes_managed_by_nvidia",
+             "Nodes that NVIDIA's operator manages.", status.nodes.of_nvidia, text);
+}
+
+}  // namespace
+
+std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& state) {
+  MetricsText text;
+  WriteGauge("tessera_operator_leading", "1 if this replica leads.", state.leading ? 1 : 0, &text);
+  WriteGauge("tessera_operator_synced", "1 if the leader has read the cluster.",
+             state.synced ? 1 : 0, &text);
+  WriteLabelled("tessera_operator_applies_total",
+                "Objects applied, by result: created, changed, unchanged or failed.", "result",
+                metrics.applies, &text);
+  WriteLabelled("tessera_operator_repairs_total",
+                "Objects restored because another client edited or deleted them.", "component",
+                metrics.repairs, &text);
+  WriteCounter("tessera_operator_deletions_total",
+               "Objects deleted because the spec no longer has them.", metrics.deletions, &text);
+  WriteCounter("tessera_operator_status_writes_total", "Writes of the resource's status.",
+               metrics.status_writes, &text);
+  WriteLabelled("tessera_operator_watch_errors_total", "Errors of watches, by collection.",
+                "collection", metrics.errors, &text);
+  constexpr std::string_view kReconcile = "tessera_operator_reconcile_seconds";
+  text.Family(kReconcile, "histogram",
+              "Time to compare the wanted with the actual state, without requests.");
+  WriteHistogram(kReconcile, "", metrics.reconcile, &text);
+  if (state.status) WriteResource(*state.status, &text);
+  return text.Take();
+}
+
+}  // namespace tessera::operators

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics of the operator, and the page /metrics. Names and help are defined in metrics.cc.
+// Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/metrics.h"
+#include "src/operator/resource_status.h"
+
+namespace tessera::operators {
+
+struct OperatorMetrics {
+  LabelledCounter applies;     // by result: created, changed, unchanged, failed
+  LabelledCounter repairs;     // of edited or deleted objects, by component
+  Counter deletions;           // of objects that are no longer rendered
+  Counter status_writes;       // of the resource
+  LabelledCounter errors;      // of watches, by collection
+  LatencyHistogram reconcile;  // comparing the wanted with the actual state, without requests
+};
+
+// Current state for gauges.
+struct OperatorState {
+  bool leading = false;
+  bool synced = false;
+  std::optional<StatusInput> status;  // nullopt without a resource
+};
+
+std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& state);
+
+}  // namespace tessera::operators

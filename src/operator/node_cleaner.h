@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removes from all nodes what agents have written on them: labels, annotations and the condition
+// GPUReady. Runs after the last agent has ended, because an agent would write them again.
+//
+// Threads: the client's runner. Ownership: the client outlives the cleaner. Cost: lists the nodes
+// in pages, and patches those that have something to remove, a few at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/kube/client.h"
+
+namespace tessera::operators {
+
+// A merge patch that removes what agents have written; nullopt if there is nothing. Labels and
+// annotations are those that field manager tessera-agent owns, and annotations tessera.dev/…, so
+// what another tool has written stays.
+std::optional<Json> CleaningPatch(const Json& node);
+// The same for the node's status: a strategic merge patch.
+std::optional<Json> StatusCleaningPatch(const Json& node);
+
+class NodeCleaner {
+ public:
+  using OnDone = std::function<void(const Status& status, size_t cleaned)>;
+
+  // Starts at once and calls `on_done` once, not inside this call. An error names the node; the
+  // others are cleaned nevertheless.
+  NodeCleaner(kube::Client& client, kube::BeforeSend before_send, OnDone on_done);
+  ~NodeCleaner();
+  NodeCleaner(const NodeCleaner&) = delete;
+  NodeCleaner& operator=(const NodeCleaner&) = delete;
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::operators

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/operator.h"
+
+#include <unistd.h>
+
+#include <random>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+#include "src/kube/config.h"
+#include "src/kube/events.h"
+#include "src/kube/lease.h"
+#include "src/net/http_server.h"
+
+namespace tessera::operators {
+namespace {
+
+std::string NameOfHost() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string RandomIdentity() {
+  std::random_device random;
+  return fmt::format("{}_{:08x}{:08x}", NameOfHost(), random(), random());
+}
+
+kube::ClientOptions ClientOf(size_t in_flight, Duration deadline) {
+  kube::ClientOptions options = kube::OptionsOf(names::kOperator);
+  options.max_in_flight = in_flight;
+  options.deadline = deadline;
+  return options;
+}
+
+// Separate clients, so that a slow request does not delay renewals of the Lease.
+struct ClientsOfOperator {
+  ClientsOfOperator(net::IoThread& io, TaskRunner& runner, const kube::Config& config)
+      : work(io, runner, config, ClientOf(8, std::chrono::seconds(30))),
+        lease(io, runner, config, ClientOf(1, std::chrono::seconds(5))),
+        events(io, runner, config, ClientOf(2, std::chrono::seconds(30))) {}
+  kube::Client work, lease, events;
+};
+
+}  // namespace
+
+class Operator::Impl : private kube::LeaderElector::Delegate {
+ public:
+  Impl(TaskRunner* runner, net::IoThread* io, Rendering rendering, OperatorOptions options)
+      : runner_(*runner), io_(*io), rendering_(std::move(rendering)), options_(std::move(options)) {}
+
+  Status Start();
+  void Stop(std::function<void()> on_done);
+  bool MayWrite() const {
+    return !stopping_ && (!options_.leader_elect || (elector_ && elector_->leading()));
+  }
+  const OperatorMetrics& metrics() const { return metrics_; }
+  const net::Address& address() const { return server_->address(); }
+
+ private:
+  Status Listen();
+  void Answer(const net::Request& request, const net::HttpServer::Reply& reply) const;
+  std::string NotReadyReason() const;
+  void BeginTerm();
+
+  void OnStartedLeading() override {
+    lease_error_.clear();
+    Log(Severity::kInfo, "leading", {{"identity", options_.election.identity}});
+    BeginTerm();
+  }
+  void OnStoppedLeading(const Status& why) override {
+    lease_error_ = why.message();
+    Log(Severity::kWarning, "stopped leading", {{"why", lease_error_}});
+    controller_.reset();
+  }
+  void OnLeader(const std::string& identity) override {
+    leader_ = identity;
+    if (identity != options_.election.identity) {
+      Log(Severity::kInfo, "standing by", {{"leader", identity}});
+    }
+  }
+  void OnError(const Status& status) override {
+    lease_error_ = status.message();
+    Log(Severity::kWarning, "cannot renew or acquire the Lease, retrying", {{"why", lease_error_}});
+  }
+
+  TaskRunner& runner_;
+  net::IoThread& io_;
+  const Rendering rendering_;
+  OperatorOptions options_;
+  OperatorMetrics metrics_;
+  std::string own_ns_;
+  std::unique_ptr<ClientsOfOperator> clients_;
+  std::unique_ptr<kube::EventRecorder> events_;
+  std::unique_ptr<kube::KubeLease> lease_;
+  std::unique_ptr<kube::LeaderElector> elector_;
+  std::unique_ptr<Controller> controller_;
+  std::string leader_;
+  std::string lease_error_;  // last error of renewing or acquiring the Lease
+  bool stopping_ = false;
+  std::unique_ptr<net::HttpServer> server_;
+};
+
+Status Operator::Impl::Start() {
+  if (options_.election.identity.empty()) options_.election.identity = RandomIdentity();
+  if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
+  ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
+  own_ns_ = config.default_namespace;
+  clients_ = std::make_unique<ClientsOfOperator>(io_, runner_, config);
+  events_ = std::make_unique<kube::EventRecorder>(
+      clients_->events,
+      kube::EventRecorder::Options{.component = std::string(names::kOperator),
+                                   .instance = NameOfHost()},
+      [](const Status& status) {
+        Log(Severity::kWarning, "cannot record Event", {{"why", status.message()}});
+      });
+  RETURN_IF_ERROR(Listen());
+  if (!options_.leader_elect) {
+    BeginTerm();
+    return {};
+  }
+  lease_ = std::make_unique<kube::KubeLease>(
+      clients_->lease, options_.lease_ns.empty() ? own_ns_ : options_.lease_ns,
+      std::string(names::kOperator));
+  elector_ = std::make_unique<kube::LeaderElector>(
+      runner_, *lease_, options_.election, static_cast<kube::LeaderElector::Delegate&>(*this));
+  return {};
+}
+
+Status Operator::Impl::Listen() {
+  if (options_.metrics_address.empty()) return {};
+  net::HttpServer::Options options;
+  ASSIGN_OR_RETURN(options.address,
+                   net::ParseAddress(options_.metrics_address).Annotate("--metrics-address"));
+  options.limits.connections = 16;
+  options.limits.body_bytes = 4 << 10;
+  ASSIGN_OR_RETURN(server_, net::HttpServer::Start(
+                                io_, runner_, std::move(options),
+                                [this](const net::Request& request, net::HttpServer::Reply reply) {
+                                  Answer(request, reply);
+                                }));
+  return {};
+}
+
+void Operator::Impl::Answer(const net::Request& request,
+                            const net::HttpServer::Reply& reply) const {
+  const std::string_view path = request.path();
+  if (request.method != "GET" && request.method != "HEAD") {
+    return reply(net::TextResponse(405, "only GET\n"));
+  }
+  // A response proves that this thread runs.
+  if (path == "/healthz") return reply(net::TextResponse(200, "ok\n"));
+  if (path == "/readyz") {
+    const std::string why = NotReadyReason();
+    return reply(why.empty() ? net::TextResponse(200, "ok\n") : net::TextResponse(503, why + "\n"));
+  }
+  if (path != "/metrics") {
+    return reply(net::TextResponse(404, "no such page: see /metrics, /healthz, /readyz\n"));
+  }
+  OperatorState state{.leading = MayWrite()};
+  if (controller_) {
+    state.synced = controller_->synced();
+    state.status = controller_->status();
+  }
+  net::Response response = net::TextResponse(200, MetricsPage(metrics_, state));
+  response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+  reply(std::move(response));
+}
+
+std::string Operator::Impl::NotReadyReason() const {
+  if (stopping_) return "this replica is stopping";
+  if (!leader_.empty() && leader_ != options_.election.identity) return "";  // stands by
+  if (controller_) return "";  // the resource says what does not work
+  return lease_error_.empty() ? "no replica leads yet" : lease_error_;
+}
+
+void Operator::Impl::BeginTerm() {
+  ControllerOptions options = options_.controller;
+  options.ns = options_.ns.empty() ? own_ns_ : options_.ns;
+  controller_ = std::make_unique<Controller>(
+      Controller::Context{clients_->work, *events_, metrics_,
+                          [this] {
+                            if (MayWrite()) return Status::Ok();
+                            return Error(Code::kFailedPrecondition, "this replica no longer leads");
+                          }},
+      rendering_, std::move(options));
+}
+
+void Operator::Impl::Stop(std::function<void()> on_done) {
+  stopping_ = true;
+  controller_.reset();
+  if (elector_) return elector_->Release(std::move(on_done));
+  on_done();
+}
+
+Operator::Operator(TaskRunner* runner, net::IoThread* io, Rendering rendering,
+                   OperatorOptions options)
+    : impl_(std::make_unique<Impl>(runner, io, std::move(rendering), std::move(options))) {}
+Operator::~Operator() = default;
+
+Status Operator::Start() { return impl_->Start(); }
+void Operator::Stop(std::function<void()> on_done) { impl_->Stop(std::move(on_done)); }
+bool Operator::leading() const { return impl_->MayWrite(); }
+const OperatorMetrics& Operator::metrics() const { return impl_->metrics(); }
+const net::Address& Operator::address() const { return impl_->address(); }
+
+}  // namespace tessera::operators
