@@ -10,7 +10,7 @@ namespace {
 using Kind = Json::Kind;
 
 constexpr std::array<std::string_view, 10> kAbsent = {
-    "migManager",       "vgpuManager",         "vgpuDeviceManager", "vfioManager", "kataManager",
+    "migManager",       "vgpuManager",          "vgpuDeviceManager", "vfioManager", "kataManager",
     "sandboxWorkloads", "sandboxDevicePlugin", "ccManager",         "gdrcopy",     "gds"};
 constexpr std::array<std::string_view, 2> kPartsOfTheAgent = {"devicePlugin", "gfd"};
 

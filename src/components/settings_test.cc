@@ -32,9 +32,8 @@ TEST(SettingsTest, ErrorsNameTheLineTheSettingTheValueAndTheRemedy) {
             "line 2: agent.driverRoot: invalid value \"driver\": want an absolute path");
   EXPECT_EQ(ErrorOf("scheduler: {replicas: 0}"),
             "line 1: scheduler.replicas: invalid value 0: want a whole number from 1");
-  EXPECT_EQ(
-      ErrorOf("exporter: {intervalMs: 99}"),
-      "line 1: exporter.intervalMs: invalid value 99: want a whole number from 100 to 3600000");
+  EXPECT_EQ(ErrorOf("exporter: {intervalMs: 99}"),
+            "line 1: exporter.intervalMs: invalid value 99: want a whole number from 100 to 3600000");
   EXPECT_EQ(ErrorOf("sharing: {memoryUnit: MB}"),
             "line 1: sharing.memoryUnit: invalid value \"MB\": want GiB or MiB");
   EXPECT_EQ(ErrorOf("limits: {enabled: 'yes'}"),
@@ -134,8 +133,7 @@ TEST(SettingsTest, RejectsInvalidPools) {
 
 TEST(SettingsTest, RejectsMorePoolsThanANodeAffinityCanTellApart) {
   std::string yaml = "pools:\n";
-  for (int i = 0; i < 9; ++i)
-    yaml += fmt::format("- {{name: p{0}, nodeSelector: {{a: '{0}', b: c}}}}\n", i);
+  for (int i = 0; i < 9; ++i) yaml += fmt::format("- {{name: p{0}, nodeSelector: {{a: '{0}', b: c}}}}\n", i);
   EXPECT_THAT(ErrorOf(yaml), HasSubstr("pools[8].nodeSelector: too many labels"));
 }
 

@@ -30,16 +30,15 @@ const Json* FindPath(const Json& object, const std::vector<std::string_view>& pa
 
 Json NotOfNvidia() {
   // Pauses of a managed node, such as paused-for-driver-upgrade, are values of the label, too.
-  return Json::MakeObject({{"key", Json::String(names::kLabelDeployDevicePlugin)},
-                           {"operator", Json::String("NotIn")},
-                           {"values", Json::Strings({"true", "paused-for-driver-upgrade",
-                                                     "paused-for-mig-change"})}});
+  return Json::MakeObject(
+      {{"key", Json::String(names::kLabelDeployDevicePlugin)},
+       {"operator", Json::String("NotIn")},
+       {"values", Json::Strings({"true", "paused-for-driver-upgrade", "paused-for-mig-change"})}});
 }
 
 void KeepOff(Json* daemons) {
-  Json* required =
-      Descend(daemons, {"spec", "template", "spec", "affinity", "nodeAffinity",
-                        "requiredDuringSchedulingIgnoredDuringExecution"});
+  Json* required = Descend(daemons, {"spec", "template", "spec", "affinity", "nodeAffinity",
+                                     "requiredDuringSchedulingIgnoredDuringExecution"});
   if (required == nullptr) return;
   auto terms = required->ArrayAt("nodeSelectorTerms");
   if (!terms.ok()) return;
@@ -80,8 +79,9 @@ const std::vector<Mapping>& Mappings() {
 // Sections without a meaning, and why.
 constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
     {"operator", "Tessera's operator has its own Deployment and RuntimeClass"},
-    {"devicePlugin", "the agent is the device plugin; there is no time-slicing configuration, use "
-                     "the requests of shares"},
+    {"devicePlugin",
+     "the agent is the device plugin; there is no time-slicing configuration, use "
+     "the requests of shares"},
     {"dcgm", "the exporter reads NVML and needs no DCGM"},
     {"gfd", "the agent writes the labels"},
     {"nodeStatusExporter", "the agent's metrics and condition GPUReady say the same"},
@@ -138,6 +138,14 @@ void NoteDropped(const Json& spec, MigrationPlan* plan) {
   }
 }
 
+// Without the toolkit, the host's engine has NVIDIA's runtime.
+void PlanRuntime(MigrationPlan* plan) {
+  Json* spec = plan->resource.Find("spec");
+  const Json* enabled = FindPath(*spec, {"runtime", "enabled"});
+  if (enabled == nullptr || enabled->kind() != Json::Kind::kBool || enabled->bool_value()) return;
+  Descend(spec, {"agent"})->Set("extraArgs", Json::Strings({"--binding=allocate"}));
+}
+
 // A driver that NVIDIA's operator installs stays, as a driver of the host.
 void PlanDriver(const Json& spec, MigrationPlan* plan) {
   const Json* enabled = FindPath(spec, {"driver", "enabled"});
@@ -186,6 +194,7 @@ Result<MigrationPlan> PlanMigration(const Json& policy) {
     const std::vector<std::string_view> parents(one.to.begin(), one.to.end() - 1);
     Descend(plan.resource.Find("spec"), parents)->Set(one.to.back(), *value);
   }
+  PlanRuntime(&plan);
   PlanDriver(*spec, &plan);
   NoteDropped(*spec, &plan);
   plan.steps = {

@@ -39,7 +39,7 @@ std::vector<Json> ExamplesOf(const Rendering& rendering) {
   return examples;
 }
 
-// Copies the texts of one kind of informer handler into one function.
+// Calls one function for each change of a collection, and keeps the error of its watch.
 template <typename T>
 class ChangeHandler : public kube::Informer<T>::Handler {
  public:
@@ -105,10 +105,10 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     resources.emplace(context.client, kube::ListQuery{.type = kTesseras}, kube::Keep{},
                       *resource_handler);
     nodes.emplace(context.client, kube::ListQuery{}, KeepOfNodes(), *node_handler);
-    pods.emplace(context.client,
-                 kube::ListQuery{.ns = options.ns,
-                                 .label_selector = std::string(names::kAgentSelector)},
-                 kube::Keep{.label = none, .annotation = none, .resource = none}, *pod_handler);
+    pods.emplace(
+        context.client,
+        kube::ListQuery{.ns = options.ns, .label_selector = std::string(names::kAgentSelector)},
+        kube::Keep{.label = none, .annotation = none, .resource = none}, *pod_handler);
     objects = NewSet(ExamplesOf(rendering));
     if (!rendering.definition.is_null()) {
       definition = NewSet({});
@@ -193,9 +193,8 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     }
     kube::MetadataObject meta;
     (void)kube::DecodeObject(kube::RawObject(resource->value), {}, &meta);
-    const bool has_finalizer =
-        std::find(meta.finalizers.begin(), meta.finalizers.end(), names::kOperatorFinalizer) !=
-        meta.finalizers.end();
+    const bool has_finalizer = std::find(meta.finalizers.begin(), meta.finalizers.end(),
+                                         names::kOperatorFinalizer) != meta.finalizers.end();
     if (meta.meta.deleting) {
       if (!has_finalizer) return done(Status::Ok());
       return Finalize(meta, std::move(done));
@@ -318,7 +317,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
         if (report.state == ComponentState::kFailed) input.components.push_back(std::move(report));
       }
     }
-    NodeSummarizer summarizer(keeps_off);
+    NodeHealthCollector summarizer(keeps_off);
     pods->ForEach([&](const AgentPodState& pod) { summarizer.AddPod(pod); });
     nodes->ForEach([&](const GpuNodeState& node) { summarizer.AddNode(node); });
     input.nodes = summarizer.Take();
@@ -384,6 +383,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
          .subresource = "status",
          .before_send = context.before_send},
         [this, changes = std::move(changes), done = std::move(done)](const Result<Json>& answer) {
+          if (answer.status().code() == Code::kNotFound) return done(Status::Ok());
           if (!answer.ok()) {
             written_text.clear();
             Log(Severity::kWarning, "cannot write the status, retrying",
@@ -427,11 +427,10 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   std::string written_over;
   kube::Operation policies_read, finalizer_write, status_write;
   std::unique_ptr<NodeCleaner> cleaner;
-  kube::KeyedQueue queue{context.client.runner(),
-                         {.max_running = 2, .longest_wait = std::chrono::seconds(30)},
-                         [this](const std::string& key, kube::KeyedQueue::Done done) {
-                           Work(key, std::move(done));
-                         }};
+  kube::KeyedQueue queue{
+      context.client.runner(),
+      {.max_running = 2, .longest_wait = std::chrono::seconds(30)},
+      [this](const std::string& key, kube::KeyedQueue::Done done) { Work(key, std::move(done)); }};
   std::unique_ptr<ObjectSet> objects, definition;
 };
 

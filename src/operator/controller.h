@@ -35,7 +35,7 @@ struct ControllerOptions {
   std::string ns;  // of the agents' pods
   // How often what no watch shows is read: ClusterPolicies.
   Duration resync = std::chrono::minutes(1);
-  Duration settle = std::chrono::seconds(1);           // as in ObjectSet::Options
+  Duration settle = std::chrono::seconds(1);               // as in ObjectSet::Options
   Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
 };
 

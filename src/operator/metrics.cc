@@ -23,8 +23,8 @@ void WriteResource(const StatusInput& status, MetricsText* text) {
              status.nodes.ready, text);
   WriteGauge("tessera_operator_nodes_with_problems", "Nodes whose agent or driver does not work.",
              status.nodes.problem_count, text);
-  WriteGauge("tessera_operator_nodes_managed_by_nvidia",
-             "Nodes that NVIDIA's operator manages.", status.nodes.of_nvidia, text);
+  WriteGauge("tessera_operator_nodes_managed_by_nvidia", "Nodes that NVIDIA's operator manages.",
+             status.nodes.of_nvidia, text);
 }
 
 }  // namespace

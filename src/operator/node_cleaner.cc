@@ -68,10 +68,10 @@ std::optional<Json> StatusCleaningPatch(const Json& node) {
   for (size_t i = 0; conditions != nullptr && i < conditions->items().size(); ++i) {
     const Json& one = conditions->items()[i];
     if (one.StringAt("type").value_or("") != names::kConditionGpuReady) continue;
-    changes.Set("conditions",
-                Json::MakeArray({Json::MakeObject(
-                    {{"$patch", Json::String("delete")},
-                     {"type", Json::String(names::kConditionGpuReady)}})}));
+    changes.Set(
+        "conditions",
+        Json::MakeArray({Json::MakeObject({{"$patch", Json::String("delete")},
+                                           {"type", Json::String(names::kConditionGpuReady)}})}));
   }
   // The agent writes this count itself; the kubelet owns what device plugins register.
   if (capacity != nullptr && capacity->Find(names::kResourceGpuCount) != nullptr) {
@@ -96,7 +96,9 @@ struct NodeCleaner::Core : std::enable_shared_from_this<NodeCleaner::Core> {
   void ListNextPage() {
     operation = client.List(query, [this](const Result<kube::ListPage>& page) {
       if (!page.ok()) return Finish(page.status());
-      for (const kube::RawObject& node : page->items) Plan(*node.json());
+      for (const kube::RawObject& node : page->items) {
+        if (node.json() != nullptr) Plan(*node.json());
+      }
       query.continue_token = page->continue_token;
       WriteNext();
     });
@@ -120,14 +122,15 @@ struct NodeCleaner::Core : std::enable_shared_from_this<NodeCleaner::Core> {
     }
     const Write write = std::move(writes.front());
     writes.pop_front();
-    operation = client.Patch(
-        write.node, write.kind, write.patch,
-        {.field_manager = std::string(names::kOperator), .before_send = before_send},
-        [this, name = write.node.name](const Result<Json>& answer) {
-          const bool gone = answer.status().code() == Code::kNotFound;
-          if (!answer.ok() && !gone && error.ok()) error = answer.status().Annotate("node " + name);
-          WriteNext();
-        });
+    operation =
+        client.Patch(write.node, write.kind, write.patch,
+                     {.field_manager = std::string(names::kOperator), .before_send = before_send},
+                     [this, name = write.node.name](const Result<Json>& answer) {
+                       const bool gone = answer.status().code() == Code::kNotFound;
+                       if (!answer.ok() && !gone && error.ok())
+                         error = answer.status().Annotate("node " + name);
+                       WriteNext();
+                     });
   }
 
   void Finish(const Status& status) {

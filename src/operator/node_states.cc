@@ -157,9 +157,10 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPod
   return reader.status().Annotate("pod " + out->meta.name);
 }
 
-void NodeSummarizer::AddPod(const AgentPodState& pod) { pods_.push_back(&pod); }
+void NodeHealthCollector::AddPod(const AgentPodState& pod) { pods_.push_back(&pod); }
 
-void NodeSummarizer::Add(const std::string& node, std::string reason, const std::string& message) {
+void NodeHealthCollector::Add(const std::string& node, std::string reason,
+                              const std::string& message) {
   ++summary_.problem_count;
   const std::string_view remedy = RemedyFor(reason);
   std::string text = message;
@@ -171,7 +172,7 @@ void NodeSummarizer::Add(const std::string& node, std::string reason, const std:
   if (problems.size() > kMaxProblems) problems.pop_back();
 }
 
-void NodeSummarizer::AddNode(const GpuNodeState& node) {
+void NodeHealthCollector::AddNode(const GpuNodeState& node) {
   const auto by_node = [](const AgentPodState* pod, const std::string& name) {
     return pod->node_name < name;
   };
@@ -202,7 +203,7 @@ void NodeSummarizer::AddNode(const GpuNodeState& node) {
   if (node.has_gpus() && node.gpu_ready) ++summary_.ready;
 }
 
-NodeSummary NodeSummarizer::Take() { return std::move(summary_); }
+NodeHealth NodeHealthCollector::Take() { return std::move(summary_); }
 
 std::string_view RemedyFor(std::string_view reason) {
   constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {

@@ -55,26 +55,26 @@ struct NodeProblem {
   bool operator==(const NodeProblem&) const = default;
 };
 
-struct NodeSummary {
+struct NodeHealth {
   size_t total = 0;
   size_t with_gpus = 0;
   size_t ready = 0;      // with GPUs that pods can use
   size_t of_nvidia = 0;  // that NVIDIA's operator manages
   size_t problem_count = 0;
   std::vector<NodeProblem> problems;  // the first kMaxProblems by name
-  bool operator==(const NodeSummary&) const = default;
+  bool operator==(const NodeHealth&) const = default;
 };
 inline constexpr size_t kMaxProblems = 20;
 
 // Collects nodes and pods, in any order.
-class NodeSummarizer {
+class NodeHealthCollector {
  public:
   // `skips_nvidia`: agents are kept off nodes that NVIDIA's operator manages.
-  explicit NodeSummarizer(bool skips_nvidia) : skips_nvidia_(skips_nvidia) {}
+  explicit NodeHealthCollector(bool skips_nvidia) : skips_nvidia_(skips_nvidia) {}
   // Pods first. Both outlive the summarizer.
   void AddPod(const AgentPodState& pod);
   void AddNode(const GpuNodeState& node);
-  NodeSummary Take();
+  NodeHealth Take();
 
  private:
   void Add(const std::string& node, std::string reason, const std::string& message);
@@ -82,7 +82,7 @@ class NodeSummarizer {
   const bool skips_nvidia_;
   std::vector<const AgentPodState*> pods_;
   bool sorted_ = false;
-  NodeSummary summary_;
+  NodeHealth summary_;
 };
 
 // What helps against this reason; "" if it is unknown.

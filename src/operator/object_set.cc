@@ -53,9 +53,8 @@ Scope ScopeOf(const Json& object) {
 
 // The objects whose deletion ends pods, or requests that would fail without these pods.
 bool GoesFirst(const std::string& type) {
-  for (const std::string_view kind :
-       {"/DaemonSet", "/Deployment", "/MutatingWebhookConfiguration",
-        "/ValidatingWebhookConfiguration"}) {
+  for (const std::string_view kind : {"/DaemonSet", "/Deployment", "/MutatingWebhookConfiguration",
+                                      "/ValidatingWebhookConfiguration"}) {
     if (type.ends_with(kind)) return true;
   }
   return false;
@@ -75,7 +74,7 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
       core.OnObject(scope, now.meta);
     }
     void OnRemoved(const TrackedObject& last) override { core.OnObject(scope, last.meta); }
-    void OnSynced() override { core.OnSynced(); }
+    void OnSynced() override { core.OnSynced(scope); }
     void OnError(const Status& status, Duration) override {
       core.metrics.errors.Add(scope.type);
       const bool is_new = error.code() != status.code();
@@ -101,6 +100,8 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
     std::string text;     // of the object, to see a change of the settings
     std::string applied;  // text that the server has; "": unknown
     uint64_t fields = 0;  // digest of the applied fields, see MetadataObject
+    // The watch has not delivered what the last apply wrote, so its state is older than that.
+    bool awaits = false;
     int repairs = 0;
     MonotonicTime repaired{};
     Status error;
@@ -189,7 +190,10 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
            follower->second->informer->synced();
   }
 
-  void OnSynced() {
+  void OnSynced(const Scope& scope) {
+    for (auto& [key, entry] : entries) {
+      if (ScopeOf(entry.object) == scope) entry.awaits = false;
+    }
     // What was deleted while nothing watched it shows now.
     for (const Group& group : groups) queue.Add(group.name);
     queue.AddAfter(std::string(kPruneKey), options.settle);
@@ -199,6 +203,7 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
   void OnObject(const Scope& scope, const kube::ObjectMeta& meta) {
     const std::string key = KeyOf(scope, meta.name);
     const auto entry = entries.find(key);
+    if (entry != entries.end()) entry->second.awaits = false;
     if (entry == entries.end() || removing) {
       queue.AddAfter(std::string(kPruneKey), options.first_retry);
     } else if (!entry->second.applied.empty() && Drifted(key, entry->second)) {
@@ -209,7 +214,7 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
 
   // --- Applying.
   bool Drifted(const std::string& key, const Entry& entry) const {
-    if (!Synced(entry.object)) return false;
+    if (entry.awaits || !Synced(entry.object)) return false;
     const TrackedObject* actual = Actual(key);
     return actual == nullptr || actual->applied_fields != entry.fields;
   }
@@ -236,7 +241,6 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
     std::string component;
     std::deque<std::string> keys;
     kube::KeyedQueue::Done done;
-    bool wrote = false;
     Status error;
     // Of the object that is being applied.
     std::string text;
@@ -254,22 +258,20 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
       const bool drifted = !entry->second.applied.empty() && Drifted(key, entry->second);
       if (entry->second.applied == entry->second.text && !drifted) continue;
       const TrackedObject* actual = Actual(key);
-      run->wrote = true;
       run->drifted = drifted;
       run->text = entry->second.text;
       run->version = actual == nullptr ? "" : actual->meta.resource_version;
       return Apply(run, key, entry->second);
     }
     operations.erase(run->component);
-    if (run->wrote) queue.AddAfter(run->component, options.settle);
     Changed();
     run->done(run->error);
   }
 
   void Apply(const std::shared_ptr<Run>& run, const std::string& key, const Entry& entry) {
     const auto weak = weak_from_this();
-    operations[run->component] = types.FindFor(
-        entry.object, [this, weak, run, key](const Result<kube::ResourceType>& type) {
+    operations[run->component] =
+        types.FindFor(entry.object, [this, weak, run, key](const Result<kube::ResourceType>& type) {
           if (weak.expired()) return;
           const auto found = entries.find(key);
           if (found == entries.end()) return ApplyNext(run);
@@ -319,6 +321,7 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
     const bool seen =
         actual != nullptr && actual->meta.resource_version == object.meta.resource_version;
     entry.fields = seen ? actual->applied_fields : object.applied_fields;
+    entry.awaits = !seen;
     if (!run.drifted || unchanged) return;
     const MonotonicTime now = client.runner().clock().Now();
     entry.repairs = now - entry.repaired > kQuiet ? 1 : entry.repairs + 1;
@@ -360,7 +363,8 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
 
   void Prune(kube::KeyedQueue::Done done) {
     // Until the first settings are known, nothing is too much.
-    if (owner.uid.empty() || (!wanted_known && !removing) || !AllSynced()) return done(Status::Ok());
+    if (owner.uid.empty() || (!wanted_known && !removing) || !AllSynced())
+      return done(Status::Ok());
     auto doomed = std::make_shared<std::deque<Doomed>>();
     EachOwned([&](const Scope& scope, const Follower& follower, const TrackedObject& object) {
       if (object.meta.deleting) return;
@@ -458,13 +462,10 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
   std::map<std::string, std::string> component_of;  // by key of an entry
   std::map<Scope, std::unique_ptr<Follower>> followers;
   std::map<std::string, kube::Operation> operations;  // by component
-  kube::KeyedQueue queue{client.runner(),
-                         {.max_running = 16,
-                          .first_wait = options.first_retry,
-                          .longest_wait = options.longest_retry},
-                         [this](const std::string& key, kube::KeyedQueue::Done done) {
-                           Work(key, std::move(done));
-                         }};
+  kube::KeyedQueue queue{
+      client.runner(),
+      {.max_running = 16, .first_wait = options.first_retry, .longest_wait = options.longest_retry},
+      [this](const std::string& key, kube::KeyedQueue::Done done) { Work(key, std::move(done)); }};
 };
 
 ObjectSet::ObjectSet(kube::Client& client, kube::TypeCatalog& types, Options options,
@@ -519,17 +520,22 @@ std::vector<ComponentReport> ObjectSet::Reports() const {
   std::vector<ComponentReport> reports;
   for (const Core::Group& group : core_->groups) reports.push_back(core_->ReportOf(group));
   if (!core_->prune_error.ok()) {
-    reports.push_back({"removal", ComponentState::kFailed, ReasonOf(core_->prune_error),
-                       "cannot delete an object that the spec no longer has: " +
-                           core_->prune_error.message(),
-                       0});
+    reports.push_back(
+        {"removal", ComponentState::kFailed, ReasonOf(core_->prune_error),
+         "cannot delete an object that the spec no longer has: " + core_->prune_error.message(),
+         0});
   }
   return reports;
 }
 
 size_t ObjectSet::Remaining(bool workloads_only) const {
   if (!core_->AllSynced()) return 1;
+  // Objects that were applied just now, and that no watch has delivered yet.
   size_t remaining = 0;
+  for (const auto& [key, operation] : core_->operations) remaining += key != kPruneKey ? 1 : 0;
+  for (const auto& [key, entry] : core_->entries) {
+    if (entry.awaits && (!workloads_only || GoesFirst(TypeKey(entry.object)))) ++remaining;
+  }
   core_->EachOwned([&](const Scope& scope, const auto&, const TrackedObject&) {
     if (!workloads_only || GoesFirst(scope.type)) ++remaining;
   });
@@ -548,9 +554,8 @@ std::string ObjectSet::Unseen() const {
 
 bool ObjectSet::settled() const {
   return core_->wanted_known && core_->AllSynced() &&
-         std::all_of(core_->entries.begin(), core_->entries.end(), [](const auto& entry) {
-           return entry.second.applied == entry.second.text;
-         });
+         std::all_of(core_->entries.begin(), core_->entries.end(),
+                     [](const auto& entry) { return entry.second.applied == entry.second.text; });
 }
 
 }  // namespace tessera::operators

@@ -33,7 +33,7 @@ class ObjectSet {
     std::string label_selector;  // of all objects
     // Namespaces and types of objects that earlier settings may have rendered.
     std::vector<Json> examples;
-    Duration settle = std::chrono::seconds(1);  // from an apply to the check of its outcome
+    Duration settle = std::chrono::seconds(1);  // from a change to the deletion of what is too much
     Duration first_retry = std::chrono::milliseconds(200);
     Duration longest_retry = std::chrono::seconds(30);
     kube::BeforeSend before_send;  // checked before each write

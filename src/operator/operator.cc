@@ -44,10 +44,13 @@ struct ClientsOfOperator {
 
 }  // namespace
 
-class Operator::Impl : private kube::LeaderElector::Delegate {
+class OperatorProgram::Impl : private kube::LeaderElector::Delegate {
  public:
   Impl(TaskRunner* runner, net::IoThread* io, Rendering rendering, OperatorOptions options)
-      : runner_(*runner), io_(*io), rendering_(std::move(rendering)), options_(std::move(options)) {}
+      : runner_(*runner),
+        io_(*io),
+        rendering_(std::move(rendering)),
+        options_(std::move(options)) {}
 
   Status Start();
   void Stop(std::function<void()> on_done);
@@ -101,7 +104,7 @@ class Operator::Impl : private kube::LeaderElector::Delegate {
   std::unique_ptr<net::HttpServer> server_;
 };
 
-Status Operator::Impl::Start() {
+Status OperatorProgram::Impl::Start() {
   if (options_.election.identity.empty()) options_.election.identity = RandomIdentity();
   if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
@@ -127,7 +130,7 @@ Status Operator::Impl::Start() {
   return {};
 }
 
-Status Operator::Impl::Listen() {
+Status OperatorProgram::Impl::Listen() {
   if (options_.metrics_address.empty()) return {};
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address,
@@ -142,8 +145,8 @@ Status Operator::Impl::Listen() {
   return {};
 }
 
-void Operator::Impl::Answer(const net::Request& request,
-                            const net::HttpServer::Reply& reply) const {
+void OperatorProgram::Impl::Answer(const net::Request& request,
+                                   const net::HttpServer::Reply& reply) const {
   const std::string_view path = request.path();
   if (request.method != "GET" && request.method != "HEAD") {
     return reply(net::TextResponse(405, "only GET\n"));
@@ -167,14 +170,14 @@ void Operator::Impl::Answer(const net::Request& request,
   reply(std::move(response));
 }
 
-std::string Operator::Impl::NotReadyReason() const {
+std::string OperatorProgram::Impl::NotReadyReason() const {
   if (stopping_) return "this replica is stopping";
   if (!leader_.empty() && leader_ != options_.election.identity) return "";  // stands by
   if (controller_) return "";  // the resource says what does not work
   return lease_error_.empty() ? "no replica leads yet" : lease_error_;
 }
 
-void Operator::Impl::BeginTerm() {
+void OperatorProgram::Impl::BeginTerm() {
   ControllerOptions options = options_.controller;
   options.ns = options_.ns.empty() ? own_ns_ : options_.ns;
   controller_ = std::make_unique<Controller>(
@@ -186,22 +189,22 @@ void Operator::Impl::BeginTerm() {
       rendering_, std::move(options));
 }
 
-void Operator::Impl::Stop(std::function<void()> on_done) {
+void OperatorProgram::Impl::Stop(std::function<void()> on_done) {
   stopping_ = true;
   controller_.reset();
   if (elector_) return elector_->Release(std::move(on_done));
   on_done();
 }
 
-Operator::Operator(TaskRunner* runner, net::IoThread* io, Rendering rendering,
-                   OperatorOptions options)
+OperatorProgram::OperatorProgram(TaskRunner* runner, net::IoThread* io, Rendering rendering,
+                                 OperatorOptions options)
     : impl_(std::make_unique<Impl>(runner, io, std::move(rendering), std::move(options))) {}
-Operator::~Operator() = default;
+OperatorProgram::~OperatorProgram() = default;
 
-Status Operator::Start() { return impl_->Start(); }
-void Operator::Stop(std::function<void()> on_done) { impl_->Stop(std::move(on_done)); }
-bool Operator::leading() const { return impl_->MayWrite(); }
-const OperatorMetrics& Operator::metrics() const { return impl_->metrics(); }
-const net::Address& Operator::address() const { return impl_->address(); }
+Status OperatorProgram::Start() { return impl_->Start(); }
+void OperatorProgram::Stop(std::function<void()> on_done) { impl_->Stop(std::move(on_done)); }
+bool OperatorProgram::leading() const { return impl_->MayWrite(); }
+const OperatorMetrics& OperatorProgram::metrics() const { return impl_->metrics(); }
+const net::Address& OperatorProgram::address() const { return impl_->address(); }
 
 }  // namespace tessera::operators

@@ -28,12 +28,13 @@ struct OperatorOptions {
   ControllerOptions controller;      // without ns
 };
 
-class Operator {
+class OperatorProgram {
  public:
-  Operator(TaskRunner* runner, net::IoThread* io, Rendering rendering, OperatorOptions options);
-  ~Operator();
-  Operator(const Operator&) = delete;
-  Operator& operator=(const Operator&) = delete;
+  OperatorProgram(TaskRunner* runner, net::IoThread* io, Rendering rendering,
+                  OperatorOptions options);
+  ~OperatorProgram();
+  OperatorProgram(const OperatorProgram&) = delete;
+  OperatorProgram& operator=(const OperatorProgram&) = delete;
 
   // Fails only if a retry does not help: invalid options, a port in use, no configuration of the
   // API server. Waits for an unreachable API server.

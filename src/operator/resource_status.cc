@@ -123,7 +123,7 @@ Json ComponentsJson(const StatusInput& input) {
   return list;
 }
 
-Json NodesJson(const NodeSummary& nodes) {
+Json NodesJson(const NodeHealth& nodes) {
   Json problems = Json::MakeArray();
   for (const NodeProblem& one : nodes.problems) {
     problems.Append(Json::MakeObject({{"node", Json::String(one.node)},

@@ -33,7 +33,7 @@ struct StatusInput {
   int64_t generation = 0;
   Status spec;  // why the spec is invalid
   std::vector<ComponentReport> components;
-  NodeSummary nodes;
+  NodeHealth nodes;
   std::string coexistence;  // what NVIDIA's operator keeps from us; "": nothing
   std::string deleting;     // what the deletion waits for; "": not being deleted
   std::string unseen;       // what cannot be watched; "": nothing

@@ -18,7 +18,7 @@ int RunOperator(OperatorOptions options) {
   net::IoThread io;
   Status status;
   bool leaving = false;
-  Operator program(&runner, &io, DefaultRendering(), std::move(options));
+  OperatorProgram program(&runner, &io, DefaultRendering(), std::move(options));
   runner.WatchReadable(signals.get(), [&] {
     signalfd_siginfo info;
     if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;

@@ -33,12 +33,10 @@ void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
   flags->renew_s = SecondsOf(o->election.renew_deadline);
   flags->retry_s = SecondsOf(o->election.retry_period);
   flags->resync_s = SecondsOf(o->controller.resync);
-  AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG",
-          "default: the pod's service account");
+  AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG", "default: the pod's service account");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
-  AddText(app, "--namespace", &o->ns, "NAMESPACE",
-          "namespace of the agents (default: our own)");
+  AddText(app, "--namespace", &o->ns, "NAMESPACE", "namespace of the agents (default: our own)");
   AddSeconds(app, "--resync", &flags->resync_s,
              "interval between two looks for a ClusterPolicy of NVIDIA's operator");
   app->add_flag("--leader-elect,!--no-leader-elect", o->leader_elect,

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "src/kube/testing/fake_api_server.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::operators {
+namespace {
+
+using ::testing::HasSubstr;
+using std::chrono::milliseconds;
+
+constexpr char kResource[] = "/apis/tessera.dev/v1alpha1/tesseras/tessera";
+constexpr char kMaps[] = "/api/v1/namespaces/ns/configmaps/";
+
+Json MapNamed(const std::string& name, const std::string& value) {
+  return ParseJson(fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{}",)"
+                               R"("namespace":"ns","labels":{{"app.kubernetes.io/part-of":)"
+                               R"("tessera"}}}},"data":{{"k":"{}"}}}})",
+                               name, value))
+      .value();
+}
+
+// Component a has object a1, component b has b1, and b2 unless the spec has "less".
+Result<std::vector<components::Component>> RenderMaps(const Json& spec) {
+  const std::string value = spec.is_object() ? spec.StringAt("value").value_or("") : "";
+  if (value == "bad") return Error(Code::kInvalidArgument, "spec.value: invalid value bad: want x");
+  std::vector<components::Component> out = {{"a", {MapNamed("a1", value)}},
+                                            {"b", {MapNamed("b1", value)}}};
+  if (spec.Find("less") == nullptr) out[1].objects.push_back(MapNamed("b2", value));
+  return out;
+}
+
+// A fake API server, because tests count writes and reject single requests. What the real one does
+// with applied fields is in apiserver_test.cc.
+class ControllerTest : public ::testing::Test {
+ protected:
+  ControllerTest() {
+    server_.SetCollection("nodes", "Node", {});
+    server_.SetCollection("pods", "Pod", {});
+    server_.Put("/api/v1", ParseJson(R"({"resources":[{"name":"configmaps","namespaced":true,)"
+                                     R"("kind":"ConfigMap"}]})")
+                               .value());
+    server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
+      const bool rejects = !rejected_.empty() && request.method != "GET" &&
+                           std::string(request.path()).ends_with(rejected_);
+      if (rejects) {
+        net::Response response = net::TextResponse(
+            403, R"({"kind":"Status","message":"cannot patch configmaps","reason":"Forbidden"})");
+        response.headers.Set("Content-Type", "application/json");
+        reply(response);
+      }
+      return rejects;
+    });
+  }
+  void Start() {
+    controller_ = std::make_unique<Controller>(
+        Controller::Context{client_, events_, metrics_, nullptr},
+        Rendering{.render = RenderMaps, .definition = Json()},
+        ControllerOptions{.ns = "ns",
+                          .resync = milliseconds(200),
+                          .settle = milliseconds(50),
+                          .status_delay = milliseconds(20)});
+  }
+  void PutResource(const std::string& spec, int generation, const std::string& annotations = "{}") {
+    Json metadata = ParseJson(fmt::format(R"({{"name":"tessera","uid":"u1","generation":{},)"
+                                          R"("annotations":{},"finalizers":["tessera.dev/operator"]}})",
+                                          generation, annotations))
+                        .value();
+    Json resource = Json::MakeObject({{"metadata", std::move(metadata)},
+                                      {"spec", ParseJson(spec).value()}});
+    if (const Json* old = server_.Find(kResource)) {
+      if (old->Find("status") != nullptr) resource.Set("status", *old->Find("status"));
+    }
+    server_.Put(kResource, std::move(resource));
+  }
+  std::string ValueOf(const std::string& name) const {
+    const Json* object = server_.Find(kMaps + name);
+    return object == nullptr ? "none" : object->Find("data")->StringAt("k").value_or("");
+  }
+  std::string ConditionText(std::string_view type, std::string_view key) const {
+    const Json* resource = server_.Find(kResource);
+    const Json* status = resource == nullptr ? nullptr : resource->Find("status");
+    if (status == nullptr) return "";
+    for (const Json& one : status->Find("conditions")->items()) {
+      if (one.StringAt("type").value() == type) return one.StringAt(key).value_or("");
+    }
+    return "";
+  }
+  bool Ready() const { return ConditionText("Ready", "status") == "True"; }
+  bool RunUntil(const std::function<bool()>& done) {
+    return runner_.RunUntil(done, std::chrono::seconds(20));
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  kube::testing::FakeApiServer server_{io_, runner_};
+  kube::Client client_{io_, runner_, server_.config(), {.max_attempts = 1}};
+  kube::EventRecorder events_{client_, {.component = "test"}, [](const Status&) {}};
+  OperatorMetrics metrics_;
+  std::string rejected_;  // end of the path of objects that the server does not let write
+  std::unique_ptr<Controller> controller_;
+};
+
+TEST_F(ControllerTest, AppliesWhatIsRenderedAndThenWritesNothing) {
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "xxx");
+  const Json& owner =
+      server_.Find(std::string(kMaps) + "a1")->Find("metadata")->Find("ownerReferences")->items()[0];
+  EXPECT_EQ(owner.StringAt("uid").value(), "u1");
+  runner_.RunFor(milliseconds(500));  // Events of the changes
+  const int writes = server_.writes();
+  runner_.RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(server_.writes(), writes);
+  EXPECT_TRUE(metrics_.repairs.values().empty());
+  uint64_t applies = 0;
+  for (const auto& [result, count] : metrics_.applies.values()) applies += count;
+  EXPECT_EQ(applies, 3u);
+}
+
+TEST_F(ControllerTest, AddsItsFinalizerBeforeTheFirstObject) {
+  server_.Put(kResource,
+              ParseJson(R"({"metadata":{"name":"tessera","uid":"u1","generation":1},"spec":{}})")
+                  .value());
+  server_.OnRequest([this](const net::Request& request) {
+    if (request.method == "PATCH" && std::string(request.path()).starts_with(kMaps)) {
+      EXPECT_NE(server_.Find(kResource)->Find("metadata")->Find("finalizers"), nullptr);
+    }
+  });
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+}
+
+TEST_F(ControllerTest, RestoresEditedAndDeletedObjects) {
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  server_.Put(std::string(kMaps) + "a1", MapNamed("a1", "edited"));
+  ASSERT_TRUE(RunUntil([&] { return ValueOf("a1") == "x"; }));
+  server_.Remove(std::string(kMaps) + "b2");
+  ASSERT_TRUE(RunUntil([&] { return ValueOf("b2") == "x"; }));
+  ASSERT_TRUE(RunUntil([&] { return metrics_.repairs.values().size() == 2; }));
+  EXPECT_EQ(metrics_.repairs.values(), (std::map<std::string, uint64_t>{{"a", 1}, {"b", 1}}));
+}
+
+TEST_F(ControllerTest, AComponentThatFailsDelaysNoOtherAndRecovers) {
+  rejected_ = "/b1";
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return ConditionText("Degraded", "reason") == "Forbidden"; }));
+  EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "xnonex");
+  EXPECT_THAT(ConditionText("Degraded", "message"),
+              ::testing::AllOf(HasSubstr("b: cannot apply ConfigMap b1"),
+                               HasSubstr("cannot patch configmaps"), HasSubstr("ClusterRole")));
+  rejected_.clear();
+  EXPECT_TRUE(RunUntil([&] { return Ready(); }));
+}
+
+TEST_F(ControllerTest, AnInvalidSpecKeepsTheObjectsOfTheLastValidOne) {
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  PutResource(R"({"value":"bad"})", 2);
+  ASSERT_TRUE(RunUntil([&] { return ConditionText("Degraded", "reason") == "InvalidSpec"; }));
+  EXPECT_THAT(ConditionText("Degraded", "message"), HasSubstr("spec.value: invalid value bad"));
+  server_.Remove(std::string(kMaps) + "a1");
+  EXPECT_TRUE(RunUntil([&] { return ValueOf("a1") == "x"; }));
+  PutResource(R"({"value":"y"})", 3);
+  EXPECT_TRUE(RunUntil([&] { return Ready() && ValueOf("b2") == "y"; }));
+}
+
+TEST_F(ControllerTest, DeletesWhatIsNoLongerRenderedAndNothingElse) {
+  PutResource("{}", 1);
+  server_.Put(std::string(kMaps) + "foreign", MapNamed("foreign", "f"));
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  PutResource(R"({"less":true})", 2);
+  EXPECT_TRUE(RunUntil([&] { return ValueOf("b2") == "none"; }));
+  runner_.RunFor(milliseconds(300));
+  EXPECT_EQ(ValueOf("foreign"), "f");
+  EXPECT_EQ(ValueOf("b1"), "");
+}
+
+TEST_F(ControllerTest, ANewTermContinuesWhereTheLastOneEnded) {
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return ValueOf("a1") == "x"; }));
+  controller_.reset();
+  PutResource(R"({"value":"y","less":true})", 2);
+  Start();
+  EXPECT_TRUE(RunUntil([&] { return Ready() && ValueOf("b2") == "none"; }));
+  EXPECT_EQ(ValueOf("a1"), "y");
+}
+
+TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
+  PutResource("{}", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  std::optional<Status> deleted;
+  const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
+  const kube::Operation operation =
+      client_.Delete(ref, {}, [&](const Result<Json>& answer) { deleted = answer.status(); });
+  ASSERT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
+  EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "nonenonenone");
+}
+
+TEST_F(ControllerTest, AClusterPolicyKeepsAgentsOffUnlessToldOtherwise) {
+  PutResource("{}", 1);
+  server_.Put("/apis/nvidia.com/v1/clusterpolicies/cluster-policy",
+              ParseJson(R"({"metadata":{"name":"cluster-policy"}})").value());
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return ConditionText("NVIDIAOperatorPresent", "status") == "True"; }));
+  EXPECT_THAT(ConditionText("NVIDIAOperatorPresent", "message"),
+              HasSubstr("ClusterPolicy cluster-policy"));
+  PutResource("{}", 1, R"({"tessera.dev/adopt-nvidia-nodes":"true"})");
+  EXPECT_TRUE(
+      RunUntil([&] { return ConditionText("NVIDIAOperatorPresent", "status") == "False"; }));
+}
+
+TEST_F(ControllerTest, AnEditedStatusIsRestored) {
+  PutResource("{}", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  Json edited = *server_.Find(kResource);
+  edited.Erase("status");
+  server_.Put(kResource, std::move(edited));
+  EXPECT_TRUE(RunUntil([&] { return Ready(); }));
+}
+
+}  // namespace
+}  // namespace tessera::operators

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks the rights in deploy/operator/operator.yaml against what the operator applies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/base/file.h"
+#include "src/base/strings.h"
+#include "src/components/objects.h"
+#include "src/components/settings.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::operators {
+namespace {
+
+std::vector<Json> Documents() {
+  const std::string text =
+      ReadFile(TESSERA_SOURCE_DIR "/deploy/operator/operator.yaml").value();
+  std::vector<Json> documents;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find("\n---\n", begin), text.size());
+    documents.push_back(ParseYaml(text.substr(begin, end - begin)).value());
+    begin = end + 5;
+  }
+  return documents;
+}
+
+bool Has(const Json* list, std::string_view value) {
+  return list != nullptr && std::any_of(list->items().begin(), list->items().end(),
+                                        [&](const Json& one) { return one.string_value() == value; });
+}
+
+// Whether a role in this namespace ("": a cluster role) allows it.
+bool Allows(const std::vector<Json>& documents, const std::string& ns, const std::string& group,
+            const std::string& resource, const std::string& verb, const std::string& name) {
+  for (const Json& role : documents) {
+    const std::string kind = role.StringAt("kind").value();
+    const std::string of = role.Find("metadata")->StringAt("namespace").value_or("");
+    if (kind != "ClusterRole" && (kind != "Role" || of != ns)) continue;
+    for (const Json& rule : role.Find("rules")->items()) {
+      const Json* names = rule.Find("resourceNames");
+      if (Has(rule.Find("apiGroups"), group) && Has(rule.Find("resources"), resource) &&
+          Has(rule.Find("verbs"), verb) && (names == nullptr || Has(names, name))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::string PluralOf(const std::string& kind) {
+  const std::string lower = ToLower(kind);
+  if (lower.ends_with("policy")) return lower.substr(0, lower.size() - 1) + "ies";
+  return lower + (lower.ends_with("class") ? "es" : "s");
+}
+
+TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
+  const auto settings = components::ParseSettings(
+      ParseYaml("podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
+                "dashboards: {enabled: true}\npools: [{name: p, nodeSelector: {a: b}}]\n")
+          .value(),
+      {.installs_drivers = true});
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  std::vector<Json> objects = components::RenderObjects(*settings);
+  const std::vector<Json> documents = Documents();
+  for (const Json& object : objects) {
+    const std::string version = object.StringAt("apiVersion").value();
+    const size_t slash = version.find('/');
+    const std::string group = slash == std::string::npos ? "" : version.substr(0, slash);
+    const std::string resource = PluralOf(object.StringAt("kind").value());
+    const Json& metadata = *object.Find("metadata");
+    const std::string ns = metadata.StringAt("namespace").value_or("");
+    const std::string name = metadata.StringAt("name").value();
+    std::vector<std::string> verbs = {"create", "patch", "delete", "list", "watch"};
+    if (resource == "roles" || resource == "clusterroles") verbs.emplace_back("escalate");
+    for (const std::string& verb : verbs) {
+      EXPECT_TRUE(Allows(documents, ns, group, resource, verb, name))
+          << verb << " " << resource << "." << group << " " << ns << "/" << name;
+    }
+  }
+}
+
+TEST(ManifestTest, NoRightHasAWildcard) {
+  for (const Json& document : Documents()) {
+    const Json* rules = document.Find("rules");
+    for (size_t i = 0; rules != nullptr && i < rules->items().size(); ++i) {
+      EXPECT_EQ(rules->items()[i].Serialize().find('*'), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::operators
