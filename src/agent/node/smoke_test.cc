@@ -69,7 +69,8 @@ SmokeVerdict JudgeSmokeTest(const SmokeFacts& facts) {
   if (!inventory.problem.empty()) return Failed(inventory.problem);
   if (!facts.driver_problem.empty()) return Failed(facts.driver_problem);
   if (inventory.healthy_count() == 0) return Failed("no GPU of the node is healthy");
-  if (!facts.device_problems) return Waiting("opening the device nodes has not ended: a GPU may hang");
+  if (!facts.device_problems)
+    return Waiting("opening the device nodes has not ended: a GPU may hang");
   if (!facts.device_problems->empty()) {
     return Failed(fmt::format("{}", fmt::join(*facts.device_problems, "; ")));
   }
@@ -79,8 +80,8 @@ SmokeVerdict JudgeSmokeTest(const SmokeFacts& facts) {
         "device-plugins directory is mounted into the agent");
   }
   if (!facts.expects_engine) return {SmokeVerdict::State::kPassed, ""};
-  if (!facts.engine_problem) return Waiting(
-        "the container engine's configuration cannot be judged: see the agent's log");
+  if (!facts.engine_problem)
+    return Waiting("the container engine's configuration cannot be judged: see the agent's log");
   if (!facts.engine_problem->empty()) return Failed(*facts.engine_problem);
   return {SmokeVerdict::State::kPassed, ""};
 }

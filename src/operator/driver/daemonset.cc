@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/driver/daemonset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/operator/driver/upgrade_names.h"
+
+namespace tessera::driver {
+namespace {
+
+struct KnownSystem {
+  std::string_view os_image;  // how nodeInfo.osImage begins
+  std::string_view id;
+  bool major_only;
+  std::string_view package_sources;  // where its package manager reads them
+};
+
+constexpr std::array<KnownSystem, 8> kSystems = {{
+    {"Ubuntu ", "ubuntu", false, "/etc/apt/sources.list.d"},
+    {"Debian GNU/Linux ", "debian", true, "/etc/apt/sources.list.d"},
+    {"Red Hat Enterprise Linux CoreOS ", "rhcos", false, "/etc/yum.repos.d"},
+    {"Red Hat Enterprise Linux ", "rhel", true, "/etc/yum.repos.d"},
+    {"Rocky Linux ", "rocky", true, "/etc/yum.repos.d"},
+    {"Oracle Linux Server ", "ol", true, "/etc/yum.repos.d"},
+    {"CentOS Linux ", "centos", true, "/etc/yum.repos.d"},
+    {"SUSE Linux Enterprise Server ", "sles", false, "/etc/zypp/repos.d"},
+}};
+
+const KnownSystem* FindSystem(std::string_view id) {
+  const auto found = std::ranges::find(kSystems, id, &KnownSystem::id);
+  return found != kSystems.end() ? &*found : nullptr;
+}
+
+// "22.04" of "22.04.4 LTS"; of SUSE "15.5" of "15 SP5".
+std::string VersionIn(std::string_view text) {
+  const size_t end = text.find_first_not_of("0123456789.");
+  std::string_view number = text.substr(0, end);
+  if (end != std::string_view::npos && text.substr(end).starts_with(" SP")) {
+    std::string_view pack = text.substr(end + 3);
+    pack = pack.substr(0, pack.find_first_not_of("0123456789"));
+    return fmt::format("{}.{}", number, pack);
+  }
+  const size_t minor = number.find('.');
+  const size_t patch = minor == std::string_view::npos ? minor : number.find('.', minor + 1);
+  return std::string(number.substr(0, patch));
+}
+
+std::string_view NameOf(KernelModule module) {
+  switch (module) {
+    case KernelModule::kOpen:
+      return "open";
+    case KernelModule::kProprietary:
+      return "proprietary";
+    case KernelModule::kAuto:
+      break;
+  }
+  return "auto";
+}
+
+// FNV-1a, 64 bits: the same text has the same revision in every build.
+std::string DigestOf(std::string_view text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return fmt::format("{:016x}", hash);
+}
+
+Json Text(std::string_view text) { return Json::String(text); }
+
+Json EnvOf(const std::map<std::string, std::string>& variables) {
+  Json env = Json::MakeArray();
+  for (const auto& [name, value] : variables)
+    env.Append(Json::MakeObject({{"name", Text(name)}, {"value", Text(value)}}));
+  return env;
+}
+
+Json Labels(const std::map<std::string, std::string>& labels) {
+  Json object = Json::MakeObject();
+  for (const auto& [name, value] : labels) object.Set(name, Text(value));
+  return object;
+}
+
+// Collects the volumes of the pod together with their mounts in the driver's containers.
+class Volumes {
+ public:
+  void AddHost(std::string_view name, std::string_view path, std::string_view type,
+               bool bidirectional = false, std::string_view mount_path = "") {
+    Json source = Json::MakeObject({{"path", Text(path)}});
+    if (!type.empty()) source.Set("type", Text(type));
+    volumes_.Append(Json::MakeObject({{"name", Text(name)}, {"hostPath", std::move(source)}}));
+    Json mount = Json::MakeObject(
+        {{"name", Text(name)}, {"mountPath", Text(mount_path.empty() ? path : mount_path)}});
+    if (bidirectional) mount.Set("mountPropagation", Text("Bidirectional"));
+    mounts_.Append(std::move(mount));
+  }
+  void AddConfigMap(std::string_view name, const std::string& config_map, std::string_view at) {
+    if (config_map.empty()) return;
+    volumes_.Append(Json::MakeObject(
+        {{"name", Text(name)}, {"configMap", Json::MakeObject({{"name", Text(config_map)}})}}));
+    mounts_.Append(Json::MakeObject(
+        {{"name", Text(name)}, {"mountPath", Text(at)}, {"readOnly", Json::Bool(true)}}));
+  }
+  const Json& volumes() const { return volumes_; }
+  const Json& mounts() const { return mounts_; }
+
+ private:
+  Json volumes_ = Json::MakeArray();
+  Json mounts_ = Json::MakeArray();
+};
+
+Volumes VolumesOf(const DriverSpec& spec, const DriverHost& host) {
+  Volumes volumes;
+  volumes.AddHost("run-nvidia", "/run/nvidia", "DirectoryOrCreate", true);
+  volumes.AddHost("run-nvidia-fabricmanager", "/run/nvidia-fabricmanager", "DirectoryOrCreate");
+  volumes.AddHost("run-nvidia-topologyd", "/run/nvidia-topologyd", "DirectoryOrCreate");
+  volumes.AddHost("var-log", "/var/log", "");
+  volumes.AddHost("dev-log", "/dev/log", "");
+  volumes.AddHost("host-os-release", "/etc/os-release", "", false, "/host-etc/os-release");
+  volumes.AddHost("mlnx-ofed-usr-src", "/run/mellanox/drivers/usr/src", "DirectoryOrCreate");
+  volumes.AddHost("run-mellanox-drivers", "/run/mellanox/drivers", "DirectoryOrCreate");
+  volumes.AddHost("firmware-search-path", "/sys/module/firmware_class/parameters/path", "");
+  volumes.AddHost("nv-firmware", spec.install_dir + "/lib/firmware", "DirectoryOrCreate", false,
+                  "/lib/firmware");
+  volumes.AddHost("run-tessera", "/run/tessera", "DirectoryOrCreate");
+  const KnownSystem* system = FindSystem(host.os_id);
+  volumes.AddConfigMap("repo-config", spec.repo_config,
+                       system != nullptr ? system->package_sources : "/etc/yum.repos.d");
+  volumes.AddConfigMap("cert-config", spec.cert_config, "/usr/local/share/ca-certificates");
+  volumes.AddConfigMap("module-config", spec.module_config, "/drivers");
+  return volumes;
+}
+
+std::map<std::string, std::string> DriverEnv(const DriverSpec& spec) {
+  std::map<std::string, std::string> env = spec.env;
+  env["KERNEL_MODULE_TYPE"] = NameOf(spec.kernel_module);
+  // Images before 570 know only this variable.
+  if (spec.kernel_module == KernelModule::kOpen) env["OPEN_KERNEL_MODULES_ENABLED"] = "true";
+  if (spec.rdma) env["GPU_DIRECT_RDMA_ENABLED"] = "true";
+  if (spec.rdma && spec.use_host_mofed) env["USE_HOST_MOFED"] = "true";
+  if (spec.gds) env["GDS_ENABLED"] = "true";
+  if (spec.gdrcopy) env["GDRCOPY_ENABLED"] = "true";
+  return env;
+}
+
+Json Command(std::string_view script) { return Json::Strings({"sh", "-c", std::string(script)}); }
+
+Json Privileged() { return Json::MakeObject({{"privileged", Json::Bool(true)}}); }
+
+Json ContainerOf(std::string_view name, const std::string& image, const DriverSpec& spec,
+                 const Volumes& volumes) {
+  return Json::MakeObject({{"name", Text(name)},
+                           {"image", Text(image)},
+                           {"imagePullPolicy", Text(spec.pull_policy)},
+                           {"securityContext", Privileged()},
+                           {"volumeMounts", volumes.mounts()}});
+}
+
+// The agent closes the driver while the file exists; without an agent nothing waits.
+constexpr std::string_view kRelease =
+    "touch /run/tessera/release-driver; rm -f /run/nvidia/validations/.driver-ctr-ready; sleep 6";
+// As NVIDIA's probe: the driver answers, which the file says to NVIDIA's components.
+constexpr std::string_view kReady =
+    "nvidia-smi && mkdir -p /run/nvidia/validations && touch "
+    "/run/nvidia/validations/.driver-ctr-ready && rm -f /run/tessera/release-driver";
+constexpr std::string_view kStop = "rm -f /run/nvidia/validations/.driver-ctr-ready";
+
+Json MainContainer(const DriverSpec& spec, const std::string& image, const std::string& revision,
+                   const Volumes& volumes) {
+  Json main = ContainerOf("nvidia-driver-ctr", image, spec, volumes);
+  std::map<std::string, std::string> env = DriverEnv(spec);
+  env["DRIVER_CONFIG_DIGEST"] = revision;
+  Json args = Json::Strings({"init"});
+  for (const std::string& arg : spec.args) args.Append(Text(arg));
+  main.Set("command", Json::Strings({"nvidia-driver"}));
+  main.Set("args", std::move(args));
+  main.Set("env", EnvOf(env));
+  if (!spec.resources.members().empty()) main.Set("resources", spec.resources);
+  // Compiling the modules takes minutes; each period costs one nvidia-smi.
+  main.Set("startupProbe",
+           Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kReady)}})},
+                             {"initialDelaySeconds", Json::Int(5)},
+                             {"periodSeconds", Json::Int(5)},
+                             {"timeoutSeconds", Json::Int(60)},
+                             {"failureThreshold", Json::Int(240)}}));
+  main.Set("lifecycle",
+           Json::MakeObject(
+               {{"preStop",
+                 Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kStop)}})}})}}));
+  return main;
+}
+
+Json ManagerContainer(const DriverSpec& spec, const Volumes& volumes) {
+  Json manager = ContainerOf("k8s-driver-manager", spec.manager_image, spec, volumes);
+  // The operator has cordoned and emptied the node; the manager unloads the modules.
+  Json env = EnvOf({{"NVIDIA_VISIBLE_DEVICES", "void"},
+                    {"ENABLE_GPU_POD_EVICTION", "false"},
+                    {"ENABLE_AUTO_DRAIN", "false"},
+                    {"OPERATOR_NAMESPACE", spec.ns}});
+  env.Append(Json::MakeObject(
+      {{"name", Text("NODE_NAME")},
+       {"valueFrom",
+        Json::MakeObject(
+            {{"fieldRef", Json::MakeObject({{"fieldPath", Text("spec.nodeName")}})}})}}));
+  manager.Set("command", Json::Strings({"driver-manager"}));
+  manager.Set("args", Json::Strings({"uninstall_driver"}));
+  manager.Set("env", std::move(env));
+  return manager;
+}
+
+Json Containers(const DriverSpec& spec, const DriverHost& host, const std::string& image,
+                const std::string& revision, const Volumes& volumes) {
+  Json containers = Json::MakeArray({MainContainer(spec, image, revision, volumes)});
+  const auto add = [&](std::string_view name, const std::string& from,
+                       const std::vector<std::string>& command) {
+    Json container = ContainerOf(name, from, spec, volumes);
+    container.Set("command", Json::Strings(command));
+    containers.Append(std::move(container));
+  };
+  if (spec.rdma) add("nvidia-peermem-ctr", image, {"nvidia-driver", "reload_nvidia_peermem"});
+  const std::string tag = "-" + OsTag(host);
+  if (spec.gds) add("nvidia-fs-ctr", spec.gds_image + tag, {"nvidia-gds-driver", "install"});
+  if (spec.gdrcopy)
+    add("nvidia-gdrcopy-ctr", spec.gdrcopy_image + tag, {"nvidia-gdrcopy-driver", "install"});
+  return containers;
+}
+
+Json Tolerations(const DriverSpec& spec) {
+  Json all = Json::MakeArray();
+  // A node that joins with a startup taint waits for this very pod.
+  all.Append(Json::MakeObject({{"operator", Text("Exists")}, {"effect", Text("NoSchedule")}}));
+  all.Append(Json::MakeObject({{"key", Text("nvidia.com/gpu")}, {"operator", Text("Exists")}}));
+  all.Append(Json::MakeObject({{"key", Text("CriticalAddonsOnly")}, {"operator", Text("Exists")}}));
+  for (const Json& each : spec.tolerations.items()) all.Append(each);
+  return all;
+}
+
+// Nodes that a rollback pinned belong to another DaemonSet.
+Json PinAffinity() {
+  const Json without_pin =
+      Json::MakeObject({{"key", Text(kLabelPinnedRevision)}, {"operator", Text("DoesNotExist")}});
+  const Json term = Json::MakeObject({{"matchExpressions", Json::MakeArray({without_pin})}});
+  return Json::MakeObject(
+      {{"nodeAffinity",
+        Json::MakeObject({{"requiredDuringSchedulingIgnoredDuringExecution",
+                           Json::MakeObject({{"nodeSelectorTerms", Json::MakeArray({term})}})}})}});
+}
+
+Status CheckSpec(const DriverSpec& spec) {
+  if (spec.version.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "driver.version of \"{}\" is missing: name a driver, such as 550.163.01",
+                 spec.name);
+  }
+  if (spec.gds && spec.kernel_module == KernelModule::kProprietary) {
+    return Error(Code::kInvalidArgument,
+                 "driver.gds of \"{}\": GPUDirect Storage needs open kernel modules: set "
+                 "kernelModuleType to open or auto",
+                 spec.name);
+  }
+  for (const auto& [enabled, image, field] :
+       {std::tuple(spec.gds, &spec.gds_image, "gds"),
+        std::tuple(spec.gdrcopy, &spec.gdrcopy_image, "gdrcopy")}) {
+    if (enabled && image->empty()) {
+      return Error(Code::kInvalidArgument, "driver.{}.image of \"{}\" is missing", field,
+                   spec.name);
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<DriverHost> DriverHostOf(std::string_view os_image, std::string_view kernel) {
+  for (const KnownSystem& system : kSystems) {
+    if (!os_image.starts_with(system.os_image)) continue;
+    return DriverHost{std::string(system.id), VersionIn(os_image.substr(system.os_image.size())),
+                      std::string(kernel)};
+  }
+  return Error(Code::kUnimplemented,
+               "NVIDIA has no driver image for \"{}\": install the driver on the host", os_image);
+}
+
+std::string OsTag(const DriverHost& host) {
+  const KnownSystem* system = FindSystem(host.os_id);
+  const bool major = system != nullptr && system->major_only;
+  return host.os_id +
+         (major ? host.os_version.substr(0, host.os_version.find('.')) : host.os_version);
+}
+
+Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host) {
+  RETURN_IF_ERROR(CheckSpec(spec));
+  const std::string base = fmt::format("{}/{}", spec.repository, spec.image);
+  if (spec.version.starts_with("sha256:")) return fmt::format("{}@{}", base, spec.version);
+  if (!spec.precompiled) return fmt::format("{}:{}-{}", base, spec.version, OsTag(host));
+  if (host.kernel.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "driver \"{}\" with usePrecompiled needs the kernel of the node", spec.name);
+  }
+  return fmt::format("{}:{}-{}-{}", base, spec.version, host.kernel, OsTag(host));
+}
+
+std::string PoolName(const DriverSpec& spec, const DriverHost& host) {
+  std::string name = fmt::format("{}-{}", spec.name, OsTag(host));
+  if (spec.precompiled) name += "-" + host.kernel;
+  // A label's value, and a part of an object's name, with fewer characters.
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '.'; }, '-');
+  constexpr size_t kMax = 40;
+  if (name.size() > kMax) name = name.substr(0, kMax - 9) + "-" + DigestOf(name).substr(0, 8);
+  return name;
+}
+
+Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host) {
+  ASSIGN_OR_RETURN(const std::string image, DriverImage(spec, host));
+  const Volumes volumes = VolumesOf(spec, host);
+  std::string text = image + "\n" + EnvOf(DriverEnv(spec)).Serialize();
+  text += Json::Strings(spec.args).Serialize() + volumes.mounts().Serialize();
+  text += volumes.volumes().Serialize() + spec.gds_image + "\n" + spec.gdrcopy_image;
+  return DigestOf(text);
+}
+
+Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host, bool pinned) {
+  ASSIGN_OR_RETURN(const std::string image, DriverImage(spec, host));
+  ASSIGN_OR_RETURN(const std::string revision, DriverRevision(spec, host));
+  const Volumes volumes = VolumesOf(spec, host);
+  const std::string pool = PoolName(spec, host);
+  const std::string name =
+      fmt::format("nvidia-driver-daemonset-{}{}", pool, pinned ? "-" + revision.substr(0, 8) : "");
+  // The selector of a DaemonSet cannot be changed, so it has nothing that changes.
+  const std::map<std::string, std::string> identity = {
+      {"app", name},
+      {"app.kubernetes.io/component", "nvidia-driver"},
+      {"app.kubernetes.io/part-of", "tessera"}};
+  std::map<std::string, std::string> pod_labels = identity;
+  pod_labels[std::string(kLabelPinnedRevision)] = revision;
+  std::map<std::string, std::string> selector = spec.node_selector;
+  selector["nvidia.com/gpu.deploy.driver"] = "true";
+  selector[std::string(kLabelDriverPool)] = pool;
+  if (pinned) selector[std::string(kLabelPinnedRevision)] = revision;
+
+  Json release = ContainerOf("release-driver", image, spec, volumes);
+  release.Set("command", Command(kRelease));
+  Json pod = Json::MakeObject(
+      {{"nodeSelector", Labels(selector)},
+       {"tolerations", Tolerations(spec)},
+       {"priorityClassName", Text(spec.priority_class)},
+       {"hostPID", Json::Bool(true)},
+       {"serviceAccountName", Text("tessera-driver")},
+       {"initContainers", Json::MakeArray({std::move(release), ManagerContainer(spec, volumes)})},
+       {"containers", Containers(spec, host, image, revision, volumes)},
+       {"volumes", volumes.volumes()}});
+  if (!pinned) pod.Set("affinity", PinAffinity());
+  if (!spec.pull_secrets.empty()) {
+    Json secrets = Json::MakeArray();
+    for (const std::string& secret : spec.pull_secrets)
+      secrets.Append(Json::MakeObject({{"name", Text(secret)}}));
+    pod.Set("imagePullSecrets", std::move(secrets));
+  }
+  return Json::MakeObject(
+      {{"apiVersion", Text("apps/v1")},
+       {"kind", Text("DaemonSet")},
+       {"metadata",
+        Json::MakeObject(
+            {{"name", Text(name)}, {"namespace", Text(spec.ns)}, {"labels", Labels(identity)}})},
+       {"spec",
+        Json::MakeObject(
+            {{"selector", Json::MakeObject({{"matchLabels", Labels({{"app", name}})}})},
+             {"updateStrategy", Json::MakeObject({{"type", Text("OnDelete")}})},
+             {"template",
+              Json::MakeObject({{"metadata", Json::MakeObject({{"labels", Labels(pod_labels)}})},
+                                {"spec", std::move(pod)}})}})}});
+}
+
+}  // namespace tessera::driver

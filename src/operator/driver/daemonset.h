@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Renders the DaemonSet of NVIDIA's driver container for one pool of nodes: nodes with the same
+// driver specification, operating system and, for precompiled modules, kernel. Image tags, programs
+// and environment are those that NVIDIA's images expect.
+//
+// The DaemonSet replaces its pods only when they are deleted; upgrade.h decides when. A pod's label
+// tessera.dev/driver-revision names what would make another driver of it: image, modules,
+// environment. A changed label, limit or toleration leaves the revision, and so the pods, as they
+// are.
+//
+// Before the old driver is unloaded, the agent of the node closes it (release-driver); it opens the
+// new one when the driver container is ready.
+//
+// Pure; any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+
+namespace tessera::driver {
+
+enum class KernelModule { kAuto, kOpen, kProprietary };
+
+struct DriverSpec {
+  std::string name = "default";  // of the section of the custom resource
+  std::string ns = "tessera-system";
+  std::string repository = "nvcr.io/nvidia";
+  std::string image = "driver";
+  // "550.163.01"; a branch, "550", with precompiled modules; or a digest, "sha256:…".
+  std::string version;
+  std::string pull_policy = "IfNotPresent";
+  std::vector<std::string> pull_secrets;
+  KernelModule kernel_module = KernelModule::kAuto;
+  bool precompiled = false;
+  bool rdma = false;
+  bool use_host_mofed = false;
+  bool gds = false;
+  bool gdrcopy = false;
+  std::string gds_image;      // REPOSITORY/IMAGE:VERSION without the system's tag
+  std::string gdrcopy_image;  // the same
+  std::string manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.1";
+  std::vector<std::string> args;
+  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> node_selector;
+  Json tolerations = Json::MakeArray();  // beside nvidia.com/gpu and CriticalAddonsOnly
+  Json resources = Json::MakeObject();
+  std::string priority_class = "system-node-critical";
+  std::string repo_config;    // ConfigMap with package sources; "": none
+  std::string cert_config;    // ConfigMap with certificates; "": none
+  std::string module_config;  // ConfigMap with nvidia.conf; "": none
+  std::string install_dir = "/run/nvidia/driver";
+};
+
+// The facts of a node that choose its image.
+struct DriverHost {
+  std::string os_id;       // "ubuntu"
+  std::string os_version;  // "22.04"
+  std::string kernel;      // "5.15.0-113-generic"; used for precompiled modules
+  bool operator==(const DriverHost&) const = default;
+};
+
+// From a Node's nodeInfo.osImage and kernelVersion: "Ubuntu 22.04.4 LTS". UNIMPLEMENTED names a
+// system for which NVIDIA has no driver image.
+Result<DriverHost> DriverHostOf(std::string_view os_image, std::string_view kernel);
+
+// "ubuntu22.04"; of Red Hat's family the major version alone: "rhel9".
+std::string OsTag(const DriverHost& host);
+
+// "nvcr.io/nvidia/driver:550.163.01-ubuntu22.04", precompiled
+// "…/driver:550-5.15.0-113-generic-ubuntu22.04", by digest "…/driver@sha256:…".
+// INVALID_ARGUMENT names the field.
+Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host);
+
+// The value of the node label tessera.dev/driver-pool of nodes like `host`, which the DaemonSet
+// selects: "default-ubuntu22.04". Nodes with other kernels are one pool unless modules are
+// precompiled.
+std::string PoolName(const DriverSpec& spec, const DriverHost& host);
+
+// The revision of the driver: 16 hexadecimal digits.
+Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host);
+
+// With `pinned`, the DaemonSet that keeps nodes on an earlier revision after a rollback: it selects
+// the label tessera.dev/driver-revision with the revision of `spec`; without, it leaves out nodes
+// with that label. INVALID_ARGUMENT: see DriverImage; GDS needs open modules.
+Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host, bool pinned);
+
+inline constexpr std::string_view kLabelDriverPool = "tessera.dev/driver-pool";
+
+}  // namespace tessera::driver

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of an upgrade: NextUpgradeStep on a copy of the fleet in which each action succeeds.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "src/operator/driver/upgrade.h"
+#include "src/operator/driver/upgrade_names.h"
+
+namespace tessera::driver {
+namespace {
+
+// A node takes fewer steps than this; a plan that does not end is an error of ours.
+constexpr int kStepsPerNode = 32;
+
+struct PlannedNode {
+  std::string name;
+  std::string from;
+  std::string to;
+  int wave = 0;
+  std::vector<std::string> pods;
+  std::string problem;
+};
+
+class Planner {
+ public:
+  Planner(const UpgradePolicy& policy, std::vector<UpgradeNode> nodes, WallTime now)
+      : policy_(policy), nodes_(std::move(nodes)), now_(now) {}
+
+  std::string Text();
+
+ private:
+  UpgradeNode* Find(std::string_view name) {
+    const auto found = std::ranges::find(nodes_, name, &UpgradeNode::name);
+    return found != nodes_.end() ? &*found : nullptr;
+  }
+  void Run();
+  void Apply(const UpgradeAction& action);
+  void Record(const UpgradeAction& action, UpgradeNode* node, bool* began);
+  std::string SkippedText() const;
+
+  const UpgradePolicy policy_;
+  std::vector<UpgradeNode> nodes_;
+  WallTime now_;
+  std::vector<PlannedNode> planned_;  // in the order of their beginning
+  int wave_ = 0;
+  std::string blocked_;
+};
+
+void ApplyChanges(const UpgradeAction::Changes& changes,
+                  std::map<std::string, std::string, std::less<>>* to) {
+  for (const auto& [name, value] : changes) {
+    if (value) {
+      (*to)[name] = *value;
+    } else {
+      to->erase(name);
+    }
+  }
+}
+
+void Planner::Apply(const UpgradeAction& action) {
+  UpgradeNode* node = Find(action.node);
+  if (node == nullptr) return;
+  ApplyChanges(action.labels, &node->labels);
+  ApplyChanges(action.annotations, &node->annotations);
+  if (action.kind == UpgradeAction::Kind::kCordon) node->unschedulable = true;
+  if (action.kind == UpgradeAction::Kind::kUncordon) node->unschedulable = false;
+  if (action.pod.empty()) return;
+  if (node->driver && node->driver->name == action.pod && node->driver->ns == action.ns) {
+    node->driver->revision = node->wanted_revision;
+    node->driver->ready = true;
+    node->driver->restarts = 0;
+    node->validated = true;
+    return;
+  }
+  std::erase_if(node->pods, [&](const UpgradePod& pod) {
+    return pod.ns == action.ns && pod.name == action.pod;
+  });
+}
+
+void Planner::Record(const UpgradeAction& action, UpgradeNode* node, bool* began) {
+  const auto state = action.labels.find(kLabelUpgradeState);
+  if (state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired) &&
+      node->driver) {
+    if (!std::exchange(*began, true)) ++wave_;
+    planned_.push_back({node->name, node->driver->revision, node->wanted_revision, wave_, {}, ""});
+    return;
+  }
+  const auto planned = std::ranges::find(planned_, node->name, &PlannedNode::name);
+  if (planned == planned_.end()) return;
+  const bool driver_pod = node->driver && node->driver->name == action.pod;
+  if (!action.pod.empty() && !driver_pod)
+    planned->pods.push_back(fmt::format("{}/{}", action.ns, action.pod));
+  if (action.warning) planned->problem = action.reason;
+}
+
+void Planner::Run() {
+  const int limit = kStepsPerNode * (static_cast<int>(nodes_.size()) + 1);
+  for (int round = 0; round < limit; ++round) {
+    const UpgradeStep step = NextUpgradeStep(policy_, nodes_, now_);
+    blocked_ = step.blocked;
+    bool began = false;
+    for (const UpgradeAction& action : step.actions) {
+      if (UpgradeNode* node = Find(action.node)) Record(action, node, &began);
+      Apply(action);
+    }
+    // Jobs end by themselves.
+    for (UpgradeNode& node : nodes_) {
+      if (StateOfNode(node) == UpgradeState::kWaitForJobsRequired)
+        std::erase_if(node.pods, [](const UpgradePod& pod) { return pod.waited_for; });
+    }
+    if (!step.actions.empty()) continue;
+    if (!step.next || *step.next <= now_) return;
+    now_ = *step.next;
+  }
+}
+
+std::string Planner::SkippedText() const {
+  std::string text;
+  for (const UpgradeNode& node : nodes_) {
+    const auto add = [&](std::string_view why) {
+      text += fmt::format("  not {}: {}\n", node.name, why);
+    };
+    if (node.wanted_revision.empty() || !node.driver ||
+        node.driver->revision == node.wanted_revision ||
+        std::ranges::count(planned_, node.name, &PlannedNode::name) != 0) {
+      continue;
+    }
+    const auto skip = node.labels.find(kLabelUpgradeSkip);
+    const auto failed = node.annotations.find(kAnnotationFailedRevision);
+    if (skip != node.labels.end() && skip->second == "true") {
+      add(fmt::format("it has the label {}=true", kLabelUpgradeSkip));
+    } else if (!node.ready) {
+      add("it is not ready");
+    } else if (failed != node.annotations.end() && failed->second == node.wanted_revision) {
+      add(fmt::format("driver {} failed there before; to try it again, set the annotation {}",
+                      node.wanted_revision, kAnnotationUpgradeRequested));
+    } else if (!policy_.auto_upgrade) {
+      add(fmt::format("upgrades are not automatic; to upgrade it, set the annotation {}",
+                      kAnnotationUpgradeRequested));
+    } else {
+      add(blocked_.empty() ? "it upgrades already" : blocked_);
+    }
+  }
+  return text;
+}
+
+std::string Planner::Text() {
+  Run();
+  std::string text = fmt::format(
+      "driver upgrade of {} of {} nodes, {} at once, at most {} unavailable{}\n", planned_.size(),
+      nodes_.size(),
+      policy_.max_parallel == 0 ? "any number" : std::to_string(policy_.max_parallel),
+      policy_.max_unavailable,
+      policy_.canaries == 0 ? "" : fmt::format(", {} canaries first", policy_.canaries));
+  for (const PlannedNode& node : planned_) {
+    text += fmt::format("  {}. {}: {} -> {}", node.wave, node.name, node.from, node.to);
+    if (!node.pods.empty()) text += fmt::format("; evicts {}", fmt::join(node.pods, ", "));
+    if (!node.problem.empty()) text += "; " + node.problem;
+    text += "\n";
+  }
+  return text + SkippedText();
+}
+
+}  // namespace
+
+std::string PlanText(const UpgradePolicy& policy, std::vector<UpgradeNode> nodes, WallTime now) {
+  return Planner(policy, std::move(nodes), now).Text();
+}
+
+}  // namespace tessera::driver

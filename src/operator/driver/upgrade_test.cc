@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/driver/upgrade.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "src/operator/driver/upgrade_names.h"
+
+namespace tessera::driver {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = UpgradeAction::Kind;
+
+const WallTime kNow{std::chrono::seconds(1'800'000'000)};
+
+UpgradeNode NodeWith(const std::string& name, UpgradeState state = UpgradeState::kUnknown) {
+  UpgradeNode node;
+  node.name = name;
+  if (state != UpgradeState::kUnknown) {
+    node.labels[std::string(kLabelUpgradeState)] = std::string(NameOf(state));
+    node.annotations[std::string(kAnnotationSince)] = "1800000000";
+  }
+  node.driver = DriverPod{
+      .ns = "gpu", .name = fmt::format("driver-{}", name), .revision = "old", .ready = true};
+  node.wanted_revision = "new";
+  node.annotations[std::string(kAnnotationGoodRevision)] = "old";
+  return node;
+}
+
+UpgradeStep StepOf(const UpgradeNode& node, const UpgradePolicy& policy = {}, WallTime now = kNow) {
+  return NextUpgradeStep(policy, {node}, now);
+}
+
+// The state that the only action sets; "" for another action or none.
+std::string StateAfter(const UpgradeNode& node, const UpgradePolicy& policy = {},
+                       WallTime now = kNow) {
+  const UpgradeStep step = StepOf(node, policy, now);
+  if (step.actions.size() != 1) return "";
+  const auto state = step.actions[0].labels.find(kLabelUpgradeState);
+  return state != step.actions[0].labels.end() ? state->second.value_or("-") : "";
+}
+
+TEST(UpgradeStateTest, NamesAreNvidiasAndReadBack) {
+  for (int i = 0; i <= static_cast<int>(UpgradeState::kFailed); ++i) {
+    const auto state = static_cast<UpgradeState>(i);
+    EXPECT_EQ(UpgradeStateFromName(NameOf(state)), state);
+  }
+  EXPECT_EQ(NameOf(UpgradeState::kPodDeletionRequired), "pod-deletion-required");
+  EXPECT_FALSE(UpgradeStateFromName("node-maintenance-required"));
+}
+
+TEST(UpgradePolicyTest, InvalidFieldsAreNamed) {
+  UpgradePolicy policy;
+  EXPECT_TRUE(CheckPolicy(policy).ok());
+  policy.max_unavailable = "a lot";
+  EXPECT_NE(CheckPolicy(policy).message().find("maxUnavailable"), std::string::npos);
+  policy.max_unavailable = "101%";
+  EXPECT_FALSE(CheckPolicy(policy).ok());
+  policy.max_unavailable = "3";
+  policy.max_parallel = -1;
+  EXPECT_NE(CheckPolicy(policy).message().find("maxParallelUpgrades"), std::string::npos);
+}
+
+TEST(UpgradePolicyTest, PercentagesAreRoundedUpAndNeverZero) {
+  UpgradePolicy policy;
+  EXPECT_EQ(MaxUnavailable(policy, 10), 3);
+  EXPECT_EQ(MaxUnavailable(policy, 1), 1);
+  policy.max_unavailable = "0";
+  EXPECT_EQ(MaxUnavailable(policy, 10), 1);
+  policy.max_unavailable = "2";
+  EXPECT_EQ(MaxUnavailable(policy, 10), 2);
+}
+
+TEST(UpgradeTest, ANodeWithItsDriverIsDoneAndThenNothingIsWritten) {
+  UpgradeNode node = NodeWith("a");
+  node.driver->revision = "new";
+  EXPECT_EQ(StateAfter(node), "") << "not validated yet";
+  node.validated = true;
+  EXPECT_EQ(StateAfter(node), "upgrade-done");
+  node.labels[std::string(kLabelUpgradeState)] = "upgrade-done";
+  EXPECT_TRUE(StepOf(node).actions.empty());
+}
+
+TEST(UpgradeTest, TheWayOfANodeHasNvidiasStates) {
+  UpgradePolicy policy{.wait_for_jobs = true, .drain = true};
+  EXPECT_EQ(StateAfter(NodeWith("a")), "upgrade-required");
+  EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kUpgradeRequired)), "cordon-required");
+
+  UpgradeNode node = NodeWith("a", UpgradeState::kCordonRequired);
+  const UpgradeStep cordon = StepOf(node);
+  ASSERT_EQ(cordon.actions.size(), 1u);
+  EXPECT_EQ(cordon.actions[0].kind, Kind::kCordon);
+  EXPECT_EQ(cordon.actions[0].annotations.at(std::string(kAnnotationCordoned)), "true");
+  node.unschedulable = true;
+  EXPECT_EQ(StateAfter(node, policy), "wait-for-jobs-required");
+  EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kWaitForJobsRequired), policy),
+            "pod-deletion-required");
+  EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kPodDeletionRequired), policy),
+            "drain-required");
+  EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kDrainRequired), policy),
+            "pod-restart-required");
+
+  node = NodeWith("a", UpgradeState::kPodRestartRequired);
+  const UpgradeStep restart = StepOf(node);
+  ASSERT_EQ(restart.actions.size(), 1u);
+  EXPECT_EQ(restart.actions[0].kind, Kind::kDeletePod);
+  EXPECT_EQ(restart.actions[0].pod, "driver-a");
+  node.driver->revision = "new";
+  EXPECT_EQ(StateAfter(node), "validation-required");
+  node.labels[std::string(kLabelUpgradeState)] = "validation-required";
+  EXPECT_EQ(StateAfter(node), "");
+  node.validated = true;
+  EXPECT_EQ(StateAfter(node), "uncordon-required");
+}
+
+TEST(UpgradeTest, OnlyOurCordonIsTakenAway) {
+  UpgradeNode ours = NodeWith("a", UpgradeState::kUncordonRequired);
+  ours.driver->revision = "new";
+  ours.validated = ours.unschedulable = true;
+  UpgradeNode others = ours;
+  ours.annotations[std::string(kAnnotationCordoned)] = "true";
+  const UpgradeStep step = StepOf(ours);
+  ASSERT_EQ(step.actions.size(), 1u);
+  EXPECT_EQ(step.actions[0].kind, Kind::kUncordon);
+  EXPECT_EQ(step.actions[0].annotations.at(std::string(kAnnotationCordoned)), std::nullopt);
+  EXPECT_EQ(StateAfter(others), "upgrade-done") << "it stays cordoned";
+
+  UpgradeNode before = NodeWith("a", UpgradeState::kCordonRequired);
+  before.unschedulable = true;
+  const UpgradeStep noted = StepOf(before);
+  ASSERT_EQ(noted.actions.size(), 1u);
+  EXPECT_EQ(noted.actions[0].annotations.at(std::string(kAnnotationInitiallyUnschedulable)),
+            "true");
+}
+
+TEST(UpgradeTest, PodsWithGpusAreEvictedAndOthersOnlyWhenDraining) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodDeletionRequired);
+  node.pods = {{.ns = "d", .name = "gpu", .uses_gpu = true, .controlled = true},
+               {.ns = "d", .name = "web", .controlled = true},
+               {.ns = "d", .name = "ended", .uses_gpu = true, .ended = true},
+               {.ns = "d", .name = "agent", .uses_gpu = true, .daemon = true}};
+  UpgradeStep step = StepOf(node);
+  ASSERT_EQ(step.actions.size(), 1u);
+  EXPECT_EQ(step.actions[0].kind, Kind::kEvict);
+  EXPECT_EQ(step.actions[0].pod, "gpu");
+  node.pods[0].deleting = true;
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "it goes already, and the node waits for it";
+  ASSERT_TRUE(StepOf(node).next);
+  EXPECT_EQ(*StepOf(node).next, kNow + 5min);
+
+  node.labels[std::string(kLabelUpgradeState)] = "drain-required";
+  node.pods.erase(node.pods.begin());
+  step = StepOf(node, {.drain = true});
+  ASSERT_EQ(step.actions.size(), 1u);
+  EXPECT_EQ(step.actions[0].pod, "web");
+  node.pods[0].skips_drain = true;
+  EXPECT_EQ(StateAfter(node, {.drain = true}), "pod-restart-required");
+}
+
+TEST(UpgradeTest, APodThatMayNotGoKeepsTheOthersAndReleasesTheNodeAtTheDeadline) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodDeletionRequired);
+  node.pods = {{.ns = "d", .name = "bare", .uses_gpu = true},
+               {.ns = "d", .name = "gpu", .uses_gpu = true, .controlled = true}};
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "no pod is evicted in vain";
+  const UpgradeStep late = StepOf(node, {}, kNow + 5min);
+  ASSERT_EQ(late.actions.size(), 1u);
+  EXPECT_EQ(late.actions[0].labels.at(std::string(kLabelUpgradeState)), "uncordon-required");
+  EXPECT_NE(late.actions[0].reason.find("d/bare"), std::string::npos);
+  EXPECT_TRUE(late.actions[0].warning);
+  EXPECT_EQ(StepOf(node, {.force = true}).actions.size(), 2u);
+}
+
+TEST(UpgradeTest, WithForceAnEvictionThatABudgetBlocksBecomesADeletion) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodDeletionRequired);
+  node.pods = {{.ns = "d", .name = "gpu", .uses_gpu = true, .controlled = true}};
+  EXPECT_EQ(StateAfter(node, {}, kNow + 5min), "uncordon-required");
+  const UpgradeStep forced = StepOf(node, {.force = true}, kNow + 5min);
+  ASSERT_EQ(forced.actions.size(), 1u);
+  EXPECT_EQ(forced.actions[0].kind, Kind::kDeletePod);
+  EXPECT_EQ(StateAfter(node, {.force = true}, kNow + 10min), "uncordon-required");
+}
+
+TEST(UpgradeTest, ADriverThatIsNotReadyInTimeIsRolledBackToTheLastGoodOne) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
+  node.driver->revision = "new";
+  node.driver->ready = false;
+  EXPECT_EQ(StateAfter(node), "");
+  const UpgradeStep late = StepOf(node, {}, kNow + 20min);
+  ASSERT_EQ(late.actions.size(), 1u);
+  EXPECT_EQ(late.actions[0].labels.at(std::string(kLabelPinnedRevision)), "old");
+  EXPECT_EQ(late.actions[0].annotations.at(std::string(kAnnotationFailedRevision)), "new");
+
+  node.driver->restarts = 11;
+  EXPECT_EQ(StepOf(node).actions.size(), 1u)
+      << "a container that fails all the time is not waited for";
+
+  // Rolled back: the old driver is the target now.
+  node.labels[std::string(kLabelPinnedRevision)] = "old";
+  node.annotations[std::string(kAnnotationFailedRevision)] = "new";
+  EXPECT_EQ(StepOf(node).actions.at(0).kind, Kind::kDeletePod);
+  node.driver = DriverPod{.ns = "gpu", .name = "b", .revision = "old", .ready = true};
+  EXPECT_EQ(StateAfter(node), "validation-required");
+  node.labels[std::string(kLabelUpgradeState)] = "uncordon-required";
+  node.validated = true;
+  EXPECT_EQ(StateAfter(node), "upgrade-failed");
+  node.labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "the revision that failed is not tried again";
+  node.wanted_revision = "newer";
+  EXPECT_EQ(StateAfter(node), "upgrade-required");
+  node.labels[std::string(kLabelUpgradeState)] = "pod-restart-required";
+  EXPECT_EQ(StepOf(node).actions.at(0).labels.at(std::string(kLabelPinnedRevision)), std::nullopt);
+}
+
+TEST(UpgradeTest, AFailedRevisionIsTriedAgainOnRequest) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kFailed);
+  node.annotations[std::string(kAnnotationFailedRevision)] = "new";
+  EXPECT_TRUE(StepOf(node).actions.empty());
+  node.annotations[std::string(kAnnotationUpgradeRequested)] = "true";
+  const UpgradeStep step = StepOf(node);
+  ASSERT_EQ(step.actions.size(), 1u);
+  EXPECT_EQ(step.actions[0].labels.at(std::string(kLabelUpgradeState)), "upgrade-required");
+  EXPECT_EQ(step.actions[0].annotations.at(std::string(kAnnotationFailedRevision)), std::nullopt);
+}
+
+TEST(UpgradeTest, WithoutAnEarlierDriverTheNodeFailsAndKeepsItsCordon) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kValidationRequired);
+  node.annotations.erase(std::string(kAnnotationGoodRevision));
+  node.driver->revision = "new";
+  EXPECT_EQ(StateAfter(node, {}, kNow + 10min), "upgrade-failed");
+  node.labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
+  node.annotations[std::string(kAnnotationFailedRevision)] = "new";
+  EXPECT_TRUE(StepOf(node).actions.empty());
+  node.validated = true;  // it was slow
+  EXPECT_EQ(StateAfter(node), "uncordon-required");
+}
+
+TEST(UpgradeTest, ASkippedNodeAndOneThatIsAwayAreLeftAlone) {
+  UpgradeNode node = NodeWith("a");
+  node.labels[std::string(kLabelUpgradeSkip)] = "true";
+  EXPECT_TRUE(StepOf(node).actions.empty());
+  node = NodeWith("a", UpgradeState::kUpgradeRequired);
+  node.ready = false;
+  EXPECT_TRUE(StepOf(node).actions.empty());
+  node = NodeWith("a");
+  node.labels[std::string(kLabelUpgradeState)] = "node-maintenance-required";
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "another operator's state";
+}
+
+TEST(UpgradeTest, WithoutAutoUpgradeANodeUpgradesOnRequest) {
+  UpgradeNode node = NodeWith("a");
+  EXPECT_TRUE(StepOf(node, {.auto_upgrade = false}).actions.empty());
+  node.annotations[std::string(kAnnotationUpgradeRequested)] = "true";
+  EXPECT_EQ(StateAfter(node, {.auto_upgrade = false}), "upgrade-required");
+}
+
+TEST(UpgradeTest, ADriverThatIsNotWantedAnyMoreGivesTheNodeBack) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kDrainRequired);
+  node.wanted_revision.clear();
+  EXPECT_EQ(StateAfter(node), "uncordon-required");
+  node.labels[std::string(kLabelUpgradeState)] = "uncordon-required";
+  EXPECT_EQ(StepOf(node).actions.at(0).labels.at(std::string(kLabelUpgradeState)), std::nullopt);
+}
+
+TEST(UpgradeTest, AClockThatRanBackwardsDoesNotExpireADeadline) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
+  node.driver->revision = "new";
+  node.driver->ready = false;
+  const UpgradeStep step = StepOf(node, {}, kNow - 24h);
+  EXPECT_TRUE(step.actions.empty());
+  EXPECT_EQ(step.next, kNow - 24h + 20min);
+}
+
+TEST(UpgradeTest, ANodeWithoutATimeGetsOne) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
+  node.driver->revision = "new";
+  node.driver->ready = false;
+  node.annotations[std::string(kAnnotationSince)] = "yesterday";
+  const UpgradeStep step = StepOf(node);
+  ASSERT_EQ(step.actions.size(), 1u);
+  EXPECT_EQ(step.actions[0].annotations.at(std::string(kAnnotationSince)), "1800000000");
+}
+
+std::vector<UpgradeNode> Waiting(int count) {
+  std::vector<UpgradeNode> nodes;
+  for (int i = 0; i < count; ++i)
+    nodes.push_back(NodeWith(fmt::format("n{}", i), UpgradeState::kUpgradeRequired));
+  return nodes;
+}
+
+size_t Begun(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes) {
+  return NextUpgradeStep(policy, nodes, kNow).actions.size();
+}
+
+TEST(UpgradeFleetTest, LimitsHold) {
+  EXPECT_EQ(Begun({}, Waiting(8)), 1u);
+  EXPECT_EQ(Begun({.max_parallel = 0}, Waiting(8)), 2u) << "25% of 8";
+  EXPECT_EQ(Begun({.max_parallel = 3, .max_unavailable = "100%"}, Waiting(8)), 3u);
+  std::vector<UpgradeNode> nodes = Waiting(8);
+  nodes[0].labels[std::string(kLabelUpgradeState)] = "drain-required";
+  const UpgradeStep step = NextUpgradeStep({}, nodes, kNow);
+  EXPECT_NE(step.blocked, "");
+  EXPECT_EQ(step.counts.in_progress, 1);
+  EXPECT_EQ(step.counts.pending, 7);
+}
+
+TEST(UpgradeFleetTest, NodesThatOthersMadeUnavailableSlowItDownAndDoNotStopIt) {
+  std::vector<UpgradeNode> nodes = Waiting(8);
+  for (int i = 0; i < 4; ++i) nodes[i].ready = false;
+  EXPECT_EQ(Begun({.max_parallel = 0}, nodes), 1u);
+}
+
+TEST(UpgradeFleetTest, FailedNodesStopItWhenTheyAreTooMany) {
+  std::vector<UpgradeNode> nodes = Waiting(8);
+  const auto fail = [&](int i) {
+    nodes[i].labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
+    nodes[i].annotations[std::string(kAnnotationFailedRevision)] = "new";
+    nodes[i].unschedulable = true;
+  };
+  fail(0);
+  fail(1);
+  EXPECT_EQ(Begun({}, nodes), 1u);
+  EXPECT_EQ(Begun({.max_parallel = 0}, nodes), 2u) << "they use none of maxUnavailable";
+  fail(2);
+  const UpgradeStep step = NextUpgradeStep({}, nodes, kNow);
+  EXPECT_TRUE(step.actions.empty());
+  EXPECT_NE(step.blocked.find("3 nodes failed"), std::string::npos);
+}
+
+TEST(UpgradeFleetTest, CanariesGoFirstAndAFailedOneStopsTheRest) {
+  const UpgradePolicy policy{.max_parallel = 0, .max_unavailable = "100%", .canaries = 2};
+  std::vector<UpgradeNode> nodes = Waiting(8);
+  EXPECT_EQ(Begun(policy, nodes), 2u);
+  for (int i = 0; i < 2; ++i) {
+    nodes[i].labels[std::string(kLabelUpgradeState)] = "upgrade-done";
+    nodes[i].driver->revision = "new";
+    nodes[i].validated = true;
+  }
+  EXPECT_EQ(Begun(policy, nodes), 6u);
+  nodes[1].labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
+  nodes[1].annotations[std::string(kAnnotationFailedRevision)] = "new";
+  const UpgradeStep step = NextUpgradeStep(policy, nodes, kNow);
+  EXPECT_NE(step.blocked.find("canary n1"), std::string::npos) << step.blocked;
+}
+
+TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
+  std::vector<UpgradeNode> nodes = {NodeWith("a"), NodeWith("b"), NodeWith("c"), NodeWith("d")};
+  nodes[1].pods = {{.ns = "ml", .name = "train-0", .uses_gpu = true, .controlled = true}};
+  nodes[2].pods = {{.ns = "ml", .name = "bare", .uses_gpu = true}};
+  nodes[3].labels[std::string(kLabelUpgradeSkip)] = "true";
+  EXPECT_EQ(PlanText({.canaries = 1}, nodes, kNow),
+            "driver upgrade of 3 of 4 nodes, 1 at once, at most 25% unavailable, 1 canaries first\n"
+            "  1. a: old -> new\n"
+            "  2. b: old -> new; evicts ml/train-0\n"
+            "  3. c: old -> new; gives up: pod ml/bare has no controller that replaces it: delete "
+            "it, or allow force\n"
+            "  not d: it has the label nvidia.com/gpu-driver-upgrade.skip=true\n");
+  EXPECT_EQ(nodes[0].labels.size(), 0u) << "the fleet is as it was";
+}
+
+}  // namespace
+}  // namespace tessera::driver
