@@ -75,7 +75,7 @@ void Inventory::Impl::Open() {
   jobs_->Start<SessionReport>(
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
-       root = options_.driver_root,
+       root = DriverRoot(),
        proc = options_.proc_root](CurrentNvmlCall* site, SessionReport* report) {
         report->fingerprint = loader->Fingerprint();
         if (nvml != nullptr && close) CloseSession(nvml.get(), set, site, &report->errors);

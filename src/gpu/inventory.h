@@ -43,6 +43,8 @@ struct InventoryOptions {
   std::string proc_root = "/proc";  // …/driver/nvidia/gpus/<bdf>/information, for silent GPUs
   // Below this root a driver may bring its own proc/ and sys/; see driver_files.h.
   std::string driver_root;
+  // If set, called on the runner for the root of each session, in place of driver_root.
+  std::function<std::string()> find_driver_root = nullptr;
   XidPolicy xids;
   // Called for each XID that the driver reports, also for one without an effect on health. `uuid`
   // is empty if the GPU is unknown.

@@ -47,6 +47,10 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
     Duration backoff{};
   };
 
+  std::string DriverRoot() const {
+    return options_.find_driver_root ? options_.find_driver_root() : options_.driver_root;
+  }
+
   // Sessions: inventory.cc.
   void Open();
   void OnOpened(SessionReport& report);

@@ -32,8 +32,8 @@ void Inventory::Impl::Identify(int index) {
   queries_[index].busy = true;
   jobs_->Start<GpuReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
-      [nvml = nvml_, index, root = options_.driver_root, sys = options_.sys_root](
-          CurrentNvmlCall* site, GpuReport* report) {
+      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](CurrentNvmlCall* site,
+                                                                          GpuReport* report) {
         IdentifyGpu(*nvml, index, SysRootOf(root, sys), site, report);
       },
       [this, index](GpuReport& report, Jobs::AnswerState state) {

@@ -54,7 +54,7 @@ Result<grant::Grant> DescribeGrant(const DescriptionOptions& options, const Devi
     grant.devices.push_back(std::move(device));
   }
   grant.env[std::string(names::kEnvVisibleDevices)] = visible.empty() ? "void" : visible;
-  grant.driver_root = options.driver_root;
+  grant.driver_root = options.find_driver_root ? options.find_driver_root() : options.driver_root;
   grant.dev_root = options.dev_root;
   grant.agent_version = options.version;
   return grant;

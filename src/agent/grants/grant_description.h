@@ -3,6 +3,7 @@
 // are unhealthy or gone. Blocks for stat(2) on device nodes. Threads: any.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@
 namespace tessera::agent {
 
 struct DescriptionOptions {
-  std::string driver_root = "/";  // host paths
+  std::string driver_root = "/";                            // host paths
+  std::function<std::string()> find_driver_root = nullptr;  // in place of driver_root; any thread
   std::string dev_root = "/";
   std::string dev_root_ctr_path = "/";  // dev_root as this process sees it
   std::string version;
