@@ -197,6 +197,7 @@ inline constexpr std::string_view kLimitsDir =
 inline constexpr std::string_view kDriverReleaseFile =
     "release-driver";  // beside the socket: while it exists, the agent has the driver closed
 inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
+inline constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
 inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-plugins";
 inline constexpr std::string_view kPodResourcesSocket =

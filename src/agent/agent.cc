@@ -18,7 +18,7 @@
 #include "src/agent/node/engine_watch.h"
 #include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_publisher.h"
-#include "src/agent/node/smoke_test.h"
+#include "src/agent/node/readiness.h"
 #include "src/agent/plugins.h"
 #include "src/agent/pods/kube_pods.h"
 #include "src/agent/status_page.h"
@@ -28,7 +28,6 @@
 #include "src/base/weak_ptr.h"
 #include "src/gpu/driver_files.h"
 #include "src/gpu/driver_gate.h"
-#include "src/gpu/nvml_library.h"
 #include "src/net/address.h"
 
 namespace tessera::agent {
@@ -96,7 +95,10 @@ class Agent::Impl {
   void StartManagerPage();
   void GetHoldings(std::function<void(Holdings)> then);
   void StartPublisher();
-  void StartSmokeTest();
+  void MakeReadiness();
+  void OnDriverFiles();
+  void RefreshDriver();
+  size_t GpusOnBus() const;
   void OpenDevices(std::vector<int> minors, std::function<void(SmokeTest::Problems)> done);
   void StartDeviceNodes();
   void MakeDeviceNodes();
@@ -130,11 +132,10 @@ class Agent::Impl {
   DeviceSetHolder devices_;
   AdmissionOrder admission_order_;
   std::optional<grant::TokenSigner> signer_;
+  std::unique_ptr<NodeReadiness> readiness_;  // used by the grants' thread
   std::unique_ptr<GrantsThread> grants_;
   std::unique_ptr<KubeNodeApi> node_api_;
   std::unique_ptr<NodePublisher> publisher_;
-  std::unique_ptr<SmokeTest> smoke_test_;
-  NodeFindings findings_;
   std::unique_ptr<Plugins> plugins_;
   std::unique_ptr<DirWatcher> node_watcher_;
   DeviceNodes device_nodes_;
@@ -159,6 +160,7 @@ class Agent::Impl {
 
 Status Agent::Impl::Start() {
   caller_ = std::make_unique<gpu::ThreadCaller>(runner_);
+  MakeReadiness();
   // The steps that can fail come first, so that an agent that does not start leaves nothing behind.
   RETURN_IF_ERROR(StartExporter());
   RETURN_IF_ERROR(StartStatusPage());
@@ -170,12 +172,12 @@ Status Agent::Impl::Start() {
   if (options_.create_device_nodes) StartDeviceNodes();
   driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
   if (exporter_) exporter_->Start();
-  StartSmokeTest();
   StartInventory();
   RETURN_IF_ERROR(StartGrants());
   StartDriverRelease();
   StartPlugins();
   StartPublisher();
+  readiness_->Start();
   return Status::Ok();
 }
 
@@ -187,8 +189,7 @@ void Agent::Impl::StartInventory() {
     if (exporter_) exporter_->OnXid(uuid, code);
     if (grants_) grants_->OnXid(uuid, code);
   };
-  const std::string& root = options_.driver_root_ctr_path;
-  inventory.driver_root = root;
+  inventory.find_driver_root = [this] { return readiness_->driver_root().ctr; };
   inventory_ = std::make_unique<gpu::Inventory>(
       runner_, MakeLoader(), caller_.get(), inventory,
       [this](const gpu::InventorySnapshot& snapshot) { OnInventory(snapshot); });
@@ -208,14 +209,14 @@ void Agent::Impl::StartPlugins() {
   plugins.kubelet_socket = options_.kubelet_socket;
   plugins.on_registered_change = [this](bool registered) {
     if (registered) ScheduleNodeCheck();
-    smoke_test_->SetRegistered(registered);
+    readiness_->SetRegistered(registered);
   };
   plugins_ = std::make_unique<Plugins>(runner_, plugins, &*signer_, &devices_, &metrics_.kubelet);
 }
 
 Status Agent::Impl::StartGrants() {
   GrantsThreadOptions grants;
-  grants.service.description.driver_root = options_.driver_root;
+  grants.service.description.find_driver_root = [this] { return readiness_->driver_root().host; };
   grants.service.description.dev_root = options_.dev_root;
   grants.service.description.dev_root_ctr_path = options_.dev_root_ctr_path;
   grants.service.description.version = kTesseraVersion;
@@ -350,7 +351,7 @@ void Agent::Impl::StartPublisher() {
   }
   node_api_ = std::move(*api);
   publisher_ = std::make_unique<NodePublisher>(runner_, node_api_.get(), &metrics_.node, [this] {
-    return ReadNodeHardware(gpu::SysRootOf(options_.driver_root_ctr_path),
+    return ReadNodeHardware(gpu::SysRootOf(readiness_->driver_root().ctr),
                             options_.machine_type_file);
   });
   publisher_->SetStartupTaints({options_.startup_taints.begin(), options_.startup_taints.end()});
@@ -361,25 +362,53 @@ void Agent::Impl::StartPublisher() {
   KeepCheckingNode();
 }
 
-void Agent::Impl::StartSmokeTest() {
-  smoke_test_ = std::make_unique<SmokeTest>(
-      runner_, !options_.kubelet_socket.empty(), !options_.engine.empty(),
-      [this](std::vector<int> minors, std::function<void(SmokeTest::Problems)> done) {
-        OpenDevices(std::move(minors), std::move(done));
-      },
-      [this](const SmokeVerdict& verdict) {
-        const bool failed = verdict.state == SmokeVerdict::State::kFailed;
-        if (failed) Log(Severity::kWarning, "the smoke test failed", {{"why", verdict.problem}});
-        findings_.smoke_problem = failed ? verdict.problem : "";
-        findings_.smoke_passed = verdict.state == SmokeVerdict::State::kPassed;
-        Publish();
-      });
+void Agent::Impl::MakeReadiness() {
+  ReadinessOptions ready;
+  ready.driver.roots = {{options_.driver_root, options_.driver_root_ctr_path}};
+  if (options_.driver_root == "/") {
+    const std::string& mount = options_.driver_root_ctr_path;
+    const std::string& container = options_.driver_container_root;
+    if (!container.empty()) ready.driver.roots.push_back({container, JoinPath(mount, container)});
+    ready.driver.host_mount = mount;
+    if (!options_.validations_dir.empty())
+      ready.driver.driver_ready = JoinPath(options_.validations_dir, "driver-ready");
+  }
+  ready.validations_dir = options_.validations_dir;
+  ready.dev_root = options_.dev_root;
+  ready.expects_kubelet = !options_.kubelet_socket.empty();
+  ready.expects_engine = !options_.engine.empty();
+  ready.gpus_on_bus = [this] { return GpusOnBus(); };
+  ready.open_devices = [this](std::vector<int> minors,
+                              std::function<void(SmokeTest::Problems)> done) {
+    OpenDevices(std::move(minors), std::move(done));
+  };
+  ready.on_driver_files = [this] { OnDriverFiles(); };
+  ready.on_findings = [this] { Publish(); };
+  readiness_ = std::make_unique<NodeReadiness>(runner_, std::move(ready));
+}
+
+void Agent::Impl::OnDriverFiles() {
+  inventory_->PollNow();
+  RefreshDriver();
+  if (options_.create_device_nodes) RetryDeviceNodes();
+}
+
+void Agent::Impl::RefreshDriver() {
+  if (grants_) grants_->RefreshDriver();
+  if (manager_page_) manager_page_->RefreshDriver();
+  if (exporter_) exporter_->RefreshDriver();
+}
+
+size_t Agent::Impl::GpusOnBus() const {
+  const NodeHardware hardware =
+      ReadNodeHardware(gpu::SysRootOf(readiness_->driver_root().ctr), options_.machine_type_file);
+  return static_cast<size_t>(std::ranges::count_if(
+      hardware.nvidia_devices, [](const PciDevice& device) { return device.IsGpu(); }));
 }
 
 void Agent::Impl::OpenDevices(std::vector<int> minors,
                               std::function<void(SmokeTest::Problems)> done) {
-  const std::string& root = options_.driver_root_ctr_path;
-  const bool simulated = gpu::ProcRootOf(root) != "/proc";
+  const bool simulated = gpu::ProcRootOf(readiness_->driver_root().ctr) != "/proc";
   const auto problems = std::make_shared<SmokeTest::Problems>();
   caller_->Start(
       {.name = "open-devices",
@@ -424,7 +453,7 @@ void Agent::Impl::RetryDeviceNodes() {
 void Agent::Impl::MakeDeviceNodes() {
   DeviceNodeOptions nodes;
   nodes.dev_root = options_.dev_root_ctr_path;
-  nodes.proc_root = gpu::ProcRootOf(options_.driver_root_ctr_path);
+  nodes.proc_root = gpu::ProcRootOf(readiness_->driver_root().ctr);
   nodes.load_module = [this](const std::string& module) { LoadModule(module); };
   const DeviceNodeReport report = device_nodes_.Update(nodes);
   for (const std::string& path : report.made) {
@@ -448,7 +477,7 @@ void Agent::Impl::LoadModule(const std::string& module) {
   next_modprobe_ = now + kModprobeRetry;
   if (!modprobe_) modprobe_ = std::make_unique<Worker>("modprobe");
   modprobe_->Post(
-      [this, module, runner = runner_, root = options_.driver_root_ctr_path, weak = weak_.Get()] {
+      [this, module, runner = runner_, root = readiness_->driver_root().ctr, weak = weak_.Get()] {
         const Status loaded = LoadKernelModule(root, module);
         runner->Post([this, module, loaded, weak] {
           if (!weak) return;
@@ -467,7 +496,7 @@ void Agent::Impl::Publish() {
   if (publisher_ == nullptr || set == nullptr) return;
   device::NodeInventory told = set->PublishedInventory();
   told.runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
-  publisher_->Publish(told, findings_);
+  publisher_->Publish(told, readiness_->findings());
 }
 
 void Agent::Impl::OnUnredeemed(const std::vector<std::string>& containers) {
@@ -487,8 +516,7 @@ void Agent::Impl::OnUnredeemed(const std::vector<std::string>& containers) {
 }
 
 std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoader() const {
-  return std::make_shared<gpu::GatedLoader>(
-      driver_gate_, std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path));
+  return std::make_shared<gpu::GatedLoader>(driver_gate_, readiness_->MakeLoader());
 }
 
 // An administrator makes the file before an upgrade of the driver or a reset of a GPU.
@@ -515,10 +543,7 @@ void Agent::Impl::SetDriverReleased(bool released) {
   // The second check sees a session that was being opened at the first.
   for (const Duration delay : {kReleaseCheckDelay, 4 * kReleaseCheckDelay}) {
     runner_->PostDelayed(delay, [this, weak = weak_.Get()] {
-      if (!weak) return;
-      if (grants_) grants_->RefreshDriver();
-      if (manager_page_) manager_page_->RefreshDriver();
-      if (exporter_) exporter_->RefreshDriver();
+      if (weak) RefreshDriver();
     });
   }
 }
@@ -538,7 +563,7 @@ void Agent::Impl::StartEngineWatch() {
       std::make_unique<EngineWatch>(runner_, watch, RunOnWorker(runner_, kEngineDeadline),
                                     &metrics_.node, [this](const std::string& problem) {
                                       engine_problem_ = problem;
-                                      smoke_test_->SetEngineProblem(problem);
+                                      readiness_->SetEngineProblem(problem);
                                       Publish();
                                     });
   engine_watch_->Start();
@@ -560,7 +585,7 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   // The installer skips nodes without GPUs.
   if (!snapshot->gpus.empty() && engine_watch_ == nullptr) StartEngineWatch();
   if (plugins_) plugins_->SetDevices(set);
-  smoke_test_->SetInventory(snapshot);
+  readiness_->SetInventory(snapshot, driver_gate_->closed());
   if (grants_) grants_->OnInventoryChanged();
   Publish();
   // Changed GPUs have other device nodes, and a returning driver may wait for them.

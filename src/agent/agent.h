@@ -31,7 +31,10 @@ struct AgentOptions {
 
   std::string driver_root = "/";
   std::string driver_root_ctr_path;  // "": driver_root
-  std::string dev_root;              // "": driver_root if it has a dev directory, else "/"
+  // Where a driver container has its driver, if driver_root is "/"; "": nowhere.
+  std::string driver_container_root;
+  std::string validations_dir;  // for NVIDIA's components; "": no files
+  std::string dev_root;         // "": driver_root if it has a dev directory, else "/"
   std::string
       dev_root_ctr_path;  // "": driver_root_ctr_path if dev_root equals driver_root, else dev_root
 

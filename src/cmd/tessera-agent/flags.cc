@@ -27,6 +27,13 @@ void AddRoots(CLI::App* app, agent::AgentOptions* o) {
           "host path of the driver's root");
   AddText(app, "--driver-root-ctr-path,--container-driver-root", &o->driver_root_ctr_path,
           "DRIVER_ROOT_CTR_PATH", "path of that folder for this process (default: --driver-root)");
+  o->driver_container_root = names::kDriverContainerRoot;
+  AddText(app, "--driver-container-root", &o->driver_container_root, "DRIVER_CONTAINER_ROOT",
+          "host path at which a driver container has its driver, which is used while the host has "
+          "none and --driver-root is /; \"\" looks for none");
+  AddText(app, "--validations-dir", &o->validations_dir, "VALIDATIONS_DIR",
+          "folder of the files driver-ready, toolkit-ready and plugin-ready, for which NVIDIA's "
+          "components wait; default: none are written");
   AddText(app, "--dev-root,--nvidia-dev-root", &o->dev_root, "NVIDIA_DEV_ROOT",
           "host path of the folder that contains dev/nvidia* (default: --driver-root, or / if "
           "that has no dev)");

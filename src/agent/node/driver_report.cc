@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node/driver_report.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/gpu/driver_files.h"
+#include "src/oci/driver_root.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr size_t kMaxProcVersion = 4096;
+constexpr std::string_view kUnknownVersion = "?";
+
+// "libcuda.so.550.163.01" -> "550.163.01"
+std::string VersionOf(const std::string& root, std::string_view stem) {
+  const Result<std::string> path = oci::FindDriverLibrary(root, stem);
+  if (!path.ok()) return {};
+  const std::string name = BaseName(*path);
+  const size_t at = name.find(".so.");
+  const std::string version = at == std::string::npos ? "" : name.substr(at + 4);
+  return version.find('.') == std::string::npos ? std::string(kUnknownVersion) : version;
+}
+
+bool IsContainerRoot(const DriverRoot& root) { return root.host != "/"; }
+
+std::string OwnerOf(const DriverRoot& root) {
+  return IsContainerRoot(root) ? fmt::format("a driver container ({})", root.host) : "the host";
+}
+
+std::string RootsText(const DriverFacts& facts) {
+  std::string text;
+  for (size_t i = 0; i < facts.candidates.size(); ++i) {
+    if (i > 0) text += i + 1 == facts.candidates.size() ? " nor in " : ", ";
+    text += facts.candidates[i].root.host;
+  }
+  return (facts.candidates.size() > 1 ? "neither in " : "not in ") + text;
+}
+
+// What to do about a driver whose module is not there.
+std::string_view ModuleRemedy(const DriverRoot& root) {
+  return IsContainerRoot(root)
+             ? "see the log of the driver container, which still installs it or has failed"
+             : "run \"modprobe nvidia\", and see the kernel's log; after an upgrade of the kernel "
+               "build the module anew";
+}
+
+std::string MissingText(const DriverFacts& facts) {
+  const std::string& kernel = facts.candidates.front().kernel;
+  if (!kernel.empty()) {
+    return fmt::format(
+        "the kernel module nvidia {} is loaded, but libnvidia-ml.so.1 is {}: install the "
+        "libraries of driver {}, or see the log of the driver container",
+        kernel, RootsText(facts), kernel);
+  }
+  return fmt::format(
+      "there is no NVIDIA driver for the {} GPU{} on the PCI bus: libnvidia-ml.so.1 is {}: install "
+      "the driver on the host, or run a driver container",
+      facts.gpus_on_bus, facts.gpus_on_bus == 1 ? "" : "s", RootsText(facts));
+}
+
+std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_problem) {
+  const std::string& root = driver.root.host;
+  const std::string_view rest = IsContainerRoot(driver.root)
+                                    ? "see the log of the driver container"
+                                    : "install the driver's packages again";
+  if (driver.cuda.empty()) {
+    return fmt::format("driver {} in {} has no libcuda.so.1, so containers cannot compute: {}",
+                       driver.nvml, root, rest);
+  }
+  if (driver.cuda != driver.nvml) {
+    return fmt::format("in {} libnvidia-ml is of driver {} and libcuda of driver {}: {}", root,
+                       driver.nvml, driver.cuda, rest);
+  }
+  if (nvml_problem.empty()) return {};
+  if (driver.kernel.empty()) {
+    return fmt::format("the libraries of driver {} are in {}, but the kernel module is not loaded: {}",
+                       driver.nvml, root, ModuleRemedy(driver.root));
+  }
+  if (driver.nvml != kUnknownVersion && driver.kernel != driver.nvml) {
+    return fmt::format(
+        "the kernel module is of driver {} and the libraries in {} are of driver {}: reboot the "
+        "node, or unload the module and load it again",
+        driver.kernel, root, driver.nvml);
+  }
+  return {};
+}
+
+std::string ConflictText(const std::vector<DriverCandidate>& candidates, size_t chosen) {
+  std::string text = "the node has two drivers: ";
+  size_t named = 0;
+  for (const DriverCandidate& each : candidates) {
+    if (each.nvml.empty()) continue;
+    text += fmt::format("{}{} has {}", named++ == 0 ? "" : " and ", OwnerOf(each.root), each.nvml);
+  }
+  return text + fmt::format("; {} is used: remove the driver from the host, or turn the container "
+                            "off with the node label nvidia.com/gpu.deploy.driver=false",
+                            OwnerOf(candidates[chosen].root));
+}
+
+}  // namespace
+
+DriverCandidate ReadDriverCandidate(const DriverRoot& root) {
+  DriverCandidate candidate{.root = root};
+  candidate.nvml = VersionOf(root.ctr, "libnvidia-ml");
+  candidate.cuda = VersionOf(root.ctr, "libcuda");
+  const std::string proc = gpu::ProcRootOf(root.ctr);
+  candidate.kernel = KernelModuleVersion(
+      ReadFile(JoinPath(proc, "driver/nvidia/version"), kMaxProcVersion).value_or(""));
+  return candidate;
+}
+
+std::string KernelModuleVersion(std::string_view proc_version) {
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue …", and with open modules
+  // "… Open Kernel Module for x86_64  550.163.01  …".
+  const std::string_view line = proc_version.substr(0, proc_version.find('\n'));
+  for (size_t at = 0; at < line.size();) {
+    const size_t begin = line.find_first_not_of(' ', at);
+    if (begin == std::string_view::npos) break;
+    const std::string_view word = line.substr(begin, line.find(' ', begin) - begin);
+    if (word.find('.') != std::string_view::npos &&
+        word.find_first_not_of("0123456789.") == std::string_view::npos) {
+      return std::string(word);
+    }
+    at = begin + word.size();
+  }
+  return {};
+}
+
+size_t ChooseDriver(const std::vector<DriverCandidate>& candidates) {
+  const auto matches = std::ranges::find_if(candidates, [](const DriverCandidate& each) {
+    return !each.nvml.empty() && each.nvml == each.kernel;
+  });
+  if (matches != candidates.end()) return static_cast<size_t>(matches - candidates.begin());
+  const auto found = std::ranges::find_if(
+      candidates, [](const DriverCandidate& each) { return !each.nvml.empty(); });
+  return found != candidates.end() ? static_cast<size_t>(found - candidates.begin()) : 0;
+}
+
+void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFindings* findings) {
+  findings->driver_reason = {};
+  findings->driver_problem.clear();
+  const auto find = [&](std::string_view reason, std::string problem) {
+    findings->driver_reason = reason;
+    findings->driver_problem = std::move(problem);
+  };
+  const size_t chosen = ChooseDriver(facts.candidates);
+  const DriverCandidate& driver = facts.candidates[chosen];
+  if (driver.nvml.empty()) {
+    if (nvml_problem.empty()) return;
+    if (!driver.kernel.empty()) return find(names::kReasonDriverIncomplete, MissingText(facts));
+    // On a node without GPUs the inventory's own words suffice.
+    if (facts.gpus_on_bus > 0) find(names::kReasonDriverNotReady, MissingText(facts));
+    return;
+  }
+  std::string incomplete = IncompleteText(driver, nvml_problem);
+  if (!incomplete.empty()) return find(names::kReasonDriverIncomplete, std::move(incomplete));
+  const auto drivers = std::ranges::count_if(
+      facts.candidates, [](const DriverCandidate& each) { return !each.nvml.empty(); });
+  if (drivers > 1) {
+    find(names::kReasonDriverConflict, ConflictText(facts.candidates, chosen));
+  }
+}
+
+bool IsWholeElf(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return false;
+  const auto size = static_cast<uint64_t>(info.st_size);
+  Elf64_Ehdr header;
+  if (::pread(fd.get(), &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {
+    return false;
+  }
+  if (!std::equal(ELFMAG, ELFMAG + SELFMAG, header.e_ident)) return false;
+  if (header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize > size) return false;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    const auto at = static_cast<off_t>(header.e_phoff + uint64_t{header.e_phentsize} * i);
+    if (::pread(fd.get(), &segment, sizeof(segment), at) !=
+        static_cast<ssize_t>(sizeof(segment))) {
+      return false;
+    }
+    if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > size) return false;
+  }
+  return true;
+}
+
+}  // namespace tessera::agent

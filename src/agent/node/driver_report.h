@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the node's driver is, and what is wrong with it. A node may have a driver on the host, one
+// in a driver container (/run/nvidia/driver), one that a file of NVIDIA's validator names, several
+// of these, parts of one, or none.
+//
+// With several, the driver is used whose libraries have the version of the loaded kernel module;
+// otherwise the first candidate, which is the host's, as NVIDIA's components choose.
+//
+// Threads: any. ReadDriverFacts blocks for file system lookups; the rest is pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/agent/node/node_condition.h"
+
+namespace tessera::agent {
+
+struct DriverRoot {
+  std::string host;  // "/run/nvidia/driver"
+  std::string ctr;   // the same directory for this process
+  bool operator==(const DriverRoot&) const = default;
+};
+
+struct DriverCandidate {
+  DriverRoot root;
+  // Versions, "550.163.01"; empty: missing; "?" for a library without a version in its name.
+  std::string nvml;
+  std::string cuda;
+  std::string kernel;  // of the loaded module, which all candidates but simulated ones share
+  bool operator==(const DriverCandidate&) const = default;
+};
+
+struct DriverFacts {
+  std::vector<DriverCandidate> candidates;  // not empty
+  size_t gpus_on_bus = 0;
+  bool operator==(const DriverFacts&) const = default;
+};
+
+DriverCandidate ReadDriverCandidate(const DriverRoot& root);
+
+// The version in the text of /proc/driver/nvidia/version; "" if there is none.
+std::string KernelModuleVersion(std::string_view proc_version);
+
+// The candidate to use. Without any driver the first one.
+size_t ChooseDriver(const std::vector<DriverCandidate>& candidates);
+
+// Sets the driver's part of `findings`. `nvml_problem`: why there is no session with the driver;
+// "" while there is one.
+void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFindings* findings);
+
+// Whether an ELF file is as long as its headers say. Opening a library that is still being copied
+// could end the process.
+bool IsWholeElf(const std::string& path);
+
+}  // namespace tessera::agent

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node/driver_watch.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "src/agent/node/validation_files.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+#include "src/gpu/driver_files.h"
+#include "src/gpu/nvml_library.h"
+
+namespace tessera::agent {
+namespace {
+
+// Directories and files below a root, of which one changes when a driver comes or goes.
+constexpr std::array<std::string_view, 12> kWatchedPaths = {
+    "",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/nvidia",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu/nvidia",
+    "usr/lib64",
+    "usr/lib",
+    "lib64",
+    "usr/local/lib",
+    "etc/ld.so.cache",
+    "etc/alternatives",
+    "proc/driver/nvidia",  // of a simulated driver
+};
+
+void AppendStamp(const std::string& path, std::string* stamp) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    stamp->append("- ");
+    return;
+  }
+  fmt::format_to(std::back_inserter(*stamp), "{}.{}.{}.{} ", info.st_dev, info.st_ino,
+                 info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+DriverWatch::DriverWatch(TaskRunner* runner, DriverWatchOptions options)
+    : runner_(runner), options_(std::move(options)) {
+  stamp_ = Stamp();
+  Look();
+}
+
+void DriverWatch::Start(OnChange on_change) {
+  on_change_ = std::move(on_change);
+  Tick();
+}
+
+DriverRoot DriverWatch::root() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return root_;
+}
+
+void DriverWatch::Tick() {
+  std::string stamp = Stamp();
+  if (stamp != stamp_) {
+    stamp_ = std::move(stamp);
+    Look();
+    on_change_();
+  }
+  runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
+    if (weak) Tick();
+  });
+}
+
+std::vector<DriverRoot> DriverWatch::Roots() const {
+  std::vector<DriverRoot> roots = options_.roots;
+  if (options_.driver_ready.empty()) return roots;
+  const std::string named = DriverRootNamedIn(options_.driver_ready);
+  if (named.empty() || std::ranges::count(roots, named, &DriverRoot::host) != 0) return roots;
+  roots.insert(roots.begin(), {named, JoinPath(options_.host_mount, named)});
+  return roots;
+}
+
+std::string DriverWatch::Stamp() const {
+  std::string stamp;
+  for (const DriverRoot& root : options_.roots) {
+    for (const std::string_view path : kWatchedPaths) {
+      AppendStamp(path.empty() ? root.ctr : JoinPath(root.ctr, path), &stamp);
+    }
+  }
+  // Of the kernel's module, which libraries wait for.
+  stamp.append(PathExists("/proc/driver/nvidia/version") ? "module " : "- ");
+  if (!options_.driver_ready.empty()) AppendStamp(options_.driver_ready, &stamp);
+  return stamp;
+}
+
+void DriverWatch::Look() {
+  DriverFacts facts;
+  for (const DriverRoot& root : Roots()) facts.candidates.push_back(ReadDriverCandidate(root));
+  const DriverCandidate& chosen = facts.candidates[ChooseDriver(facts.candidates)];
+  if (chosen.root != root()) {
+    Log(Severity::kInfo, "driver root",
+        {{"root", chosen.root.host}, {"driver", chosen.nvml.empty() ? "none" : chosen.nvml}});
+    const std::lock_guard<std::mutex> lock(mutex_);
+    root_ = chosen.root;
+  }
+  facts_ = std::move(facts);
+}
+
+Result<std::shared_ptr<gpu::Nvml>> FollowingLoader::Load() {
+  gpu::NvmlLibraryLoader loader(watch_->root().ctr);
+  const std::string path = loader.FindLibrary();
+  if (!path.empty() && !IsWholeElf(path)) {
+    return Error(Code::kUnavailable,
+                 "{} is not complete: it is still being written, or its disk was full", path);
+  }
+  return loader.Load();
+}
+
+std::string FollowingLoader::Fingerprint() {
+  return gpu::NvmlLibraryLoader(watch_->root().ctr).Fingerprint();
+}
+
+}  // namespace tessera::agent

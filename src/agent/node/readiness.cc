@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node/readiness.h"
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+
+NodeReadiness::NodeReadiness(TaskRunner* runner, ReadinessOptions options)
+    : options_(std::move(options)),
+      watch_(std::make_shared<DriverWatch>(runner, options_.driver)),
+      smoke_test_(runner, options_.expects_kubelet, options_.expects_engine, options_.open_devices,
+                  [this](const SmokeVerdict& verdict) { OnVerdict(verdict); }) {
+  if (!options_.validations_dir.empty())
+    validations_ = std::make_unique<ValidationFiles>(runner, options_.validations_dir);
+}
+
+void NodeReadiness::Start() {
+  watch_->Start([this] {
+    JudgeDriverFiles();
+    options_.on_driver_files();
+  });
+}
+
+void NodeReadiness::SetInventory(std::shared_ptr<const device::NodeInventory> inventory,
+                                 bool maintenance) {
+  inventory_ = std::move(inventory);
+  maintenance_ = maintenance;
+  JudgeDriverFiles();
+  smoke_test_.SetInventory(inventory_);
+  WriteValidations();
+}
+
+void NodeReadiness::SetRegistered(bool registered) {
+  registered_ = registered;
+  smoke_test_.SetRegistered(registered);
+  WriteValidations();
+}
+
+void NodeReadiness::SetEngineProblem(const std::string& problem) {
+  engine_ready_ = problem.empty();
+  smoke_test_.SetEngineProblem(problem);
+  WriteValidations();
+}
+
+void NodeReadiness::JudgeDriverFiles() {
+  if (inventory_ == nullptr) return;
+  NodeFindings findings = findings_;
+  DriverFacts facts = watch_->facts();
+  facts.gpus_on_bus = options_.gpus_on_bus();
+  JudgeDriver(facts, maintenance_ ? "" : inventory_->problem, &findings);
+  if (findings == findings_) return;
+  findings_ = std::move(findings);
+  if (!findings_.driver_problem.empty()) {
+    Log(Severity::kWarning, "driver files", {{"problem", findings_.driver_problem}});
+  }
+  // The driver that is used works, whatever another one may be.
+  const bool blocks = findings_.driver_reason != names::kReasonDriverConflict;
+  smoke_test_.SetDriverProblem(blocks ? findings_.driver_problem : "");
+  options_.on_findings();
+}
+
+void NodeReadiness::OnVerdict(const SmokeVerdict& verdict) {
+  const bool failed = verdict.state == SmokeVerdict::State::kFailed;
+  if (failed) Log(Severity::kWarning, "the smoke test failed", {{"why", verdict.problem}});
+  findings_.smoke_problem = failed ? verdict.problem : "";
+  findings_.smoke_passed = verdict.state == SmokeVerdict::State::kPassed;
+  options_.on_findings();
+}
+
+void NodeReadiness::WriteValidations() {
+  if (validations_ == nullptr || inventory_ == nullptr) return;
+  ValidationState state;
+  if (inventory_->problem.empty() && !inventory_->gpus.empty()) state.driver = watch_->root();
+  state.dev_root = options_.dev_root;
+  state.toolkit = engine_ready_;
+  state.plugin = registered_ && inventory_->healthy_count() > 0;
+  validations_->Set(state);
+}
+
+}  // namespace tessera::agent

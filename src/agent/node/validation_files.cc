@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node/validation_files.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "src/base/file.h"
+#include "src/base/log.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+// A comment for the shells that source driver-ready; tells our files from those of others.
+constexpr std::string_view kMark = "# written by tessera-agent\n";
+constexpr size_t kMaxFile = 64 << 10;
+constexpr std::string_view kRootVariable = "NVIDIA_DRIVER_ROOT=";
+
+bool IsOurs(const std::string& path) {
+  const Result<std::string> text = ReadFile(path, kMaxFile);
+  return text.ok() && text->starts_with(kMark);
+}
+
+std::optional<std::string> FileIf(bool exists) {
+  return exists ? std::optional(std::string(kMark)) : std::nullopt;
+}
+
+}  // namespace
+
+ValidationFiles::ValidationFiles(TaskRunner* runner, std::string dir)
+    : dir_(std::move(dir)),
+      watcher_(runner, dir_,
+               {.appeared = [](const std::string&) {},
+                .vanished =
+                    [this](const std::string& name) {
+                      if (wanted_.contains(name)) Write();
+                    },
+                .on_rescan = [this] { Write(); }}) {
+  const Status made = MakeDirs(dir_);
+  if (!made.ok()) Log(Severity::kWarning, "no validation files", {{"error", made.message()}});
+  watcher_.Start();
+}
+
+ValidationFiles::~ValidationFiles() {
+  for (auto& [name, content] : wanted_) content.reset();
+  Write();
+}
+
+void ValidationFiles::Set(const ValidationState& state) {
+  wanted_ = {{"driver-ready", state.driver ? std::optional(DriverReadyText(*state.driver,
+                                                                           state.dev_root))
+                                           : std::nullopt},
+             {"toolkit-ready", FileIf(state.toolkit)},
+             {"plugin-ready", FileIf(state.plugin)}};
+  Write();
+}
+
+void ValidationFiles::Write() {
+  for (const auto& [name, content] : wanted_) {
+    const std::string path = JoinPath(dir_, name);
+    if (PathExists(path) && !IsOurs(path)) continue;
+    if (!content) {
+      ::unlink(path.c_str());
+      continue;
+    }
+    if (ReadFile(path, kMaxFile).value_or("") == *content) continue;
+    const Status written = WriteFileAtomically(path, *content, 0644);
+    if (!written.ok() && !std::exchange(error_logged_, true)) {
+      Log(Severity::kWarning, "cannot write a validation file", {{"error", written.message()}});
+    }
+  }
+}
+
+std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root) {
+  const bool host = driver.host == "/";
+  const bool own_dev = dev_root != "/";
+  // NVIDIA's containers have the host's root at /host, and a driver container's at its own path.
+  return fmt::format(
+      "{}IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
+      "DEV_ROOT_CTR_PATH={}\n",
+      kMark, host, driver.host, host ? "/host" : driver.host, dev_root,
+      own_dev ? dev_root : "/host");
+}
+
+std::string DriverRootNamedIn(const std::string& driver_ready) {
+  const Result<std::string> text = ReadFile(driver_ready, kMaxFile);
+  if (!text.ok() || text->starts_with(kMark)) return {};
+  for (std::string_view line : Split(*text, '\n')) {
+    if (!line.starts_with(kRootVariable)) continue;
+    line.remove_prefix(kRootVariable.size());
+    while (!line.empty() && (line.back() == '"' || line.back() == '\r')) line.remove_suffix(1);
+    if (!line.empty() && line.front() == '"') line.remove_prefix(1);
+    return line.starts_with('/') ? std::string(line) : std::string();
+  }
+  return {};
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files in /run/nvidia/validations by which NVIDIA's components wait for each other. The agent
+// writes those for which it knows the answer, so that components of the GPU operator can run beside
+// it, and removes them when the answer changes:
+//
+//   driver-ready   NVML answers. An environment file with the driver's roots, which NVIDIA's
+//                  entrypoints source
+//   toolkit-ready  containers get their GPUs: the engine starts them through tessera-runtime
+//   plugin-ready   the kubelet has GPUs to give
+//
+// Files that another writer made stay as they are; driver-ready of another writer is obeyed
+// (driver_watch.h). cuda-ready is not written, because the agent runs no CUDA program.
+//
+// Threads: lives on `runner`; blocks for small files in memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/agent/node/driver_report.h"
+#include "src/base/dir_watcher.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+struct ValidationState {
+  std::optional<DriverRoot> driver;  // whose NVML answers
+  std::string dev_root = "/";        // host path
+  bool toolkit = false;
+  bool plugin = false;
+  bool operator==(const ValidationState&) const = default;
+};
+
+class ValidationFiles {
+ public:
+  // `dir` as this process sees it.
+  ValidationFiles(TaskRunner* runner, std::string dir);
+  // Removes the files of this object.
+  ~ValidationFiles();
+  ValidationFiles(const ValidationFiles&) = delete;
+  ValidationFiles& operator=(const ValidationFiles&) = delete;
+
+  void Set(const ValidationState& state);
+
+ private:
+  void Write();
+
+  const std::string dir_;
+  std::map<std::string, std::optional<std::string>> wanted_;  // content by name
+  bool error_logged_ = false;
+  // NVIDIA's validator removes all files when it ends.
+  DirWatcher watcher_;
+};
+
+// The content of driver-ready, as NVIDIA's validator writes it.
+std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root);
+// The host path of the driver's root that another writer's driver-ready names; "" if there is no
+// such file, or it names none.
+std::string DriverRootNamedIn(const std::string& driver_ready);
+
+}  // namespace tessera::agent
