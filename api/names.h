@@ -72,6 +72,44 @@ inline constexpr std::string_view kAnnotationVcudaCoreLimit = "tencent.com/vcuda
 inline constexpr std::string_view kLabelLegacyGpuModel = "gaia.tencent.com/gpu-model";
 inline constexpr std::string_view kLabelLegacyGpuPool = "gaia.tencent.com/gpu-pool";
 
+// Node labels of NVIDIA's GPU operator that say where its components run.
+inline constexpr std::string_view kLabelDeployPrefix =
+    "nvidia.com/gpu.deploy.";  // and a component: true, false, or paused-…
+inline constexpr std::string_view kLabelDeployOperands =
+    "nvidia.com/gpu.deploy.operands";  // "false": no component
+
+// Driver upgrades, with the names of NVIDIA's GPU operator: the state of a node, and what people
+// and programs ask for.
+inline constexpr std::string_view kLabelUpgradeState = "nvidia.com/gpu-driver-upgrade-state";
+inline constexpr std::string_view kLabelUpgradeSkip =
+    "nvidia.com/gpu-driver-upgrade.skip";  // "true": never upgraded
+inline constexpr std::string_view kAnnotationUpgradeRequested =
+    "nvidia.com/gpu-driver-upgrade-requested";  // upgrade this node now, or try it again
+inline constexpr std::string_view kAnnotationSafeLoad =
+    "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load";  // the driver pod waits
+inline constexpr std::string_view kAnnotationInitiallyUnschedulable =
+    "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";  // cordoned before
+inline constexpr std::string_view kAnnotationWaitStart =
+    "nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time";  // Unix seconds
+inline constexpr std::string_view kAnnotationValidationStart =
+    "nvidia.com/gpu-driver-upgrade-validation-start-time";  // Unix seconds
+inline constexpr std::string_view kLabelDrainSkip =
+    "nvidia.com/gpu-driver-upgrade-drain.skip";  // Pod: "true": not drained
+
+// Driver upgrades, on nodes, of our own.
+inline constexpr std::string_view kAnnotationUpgradeSince =
+    "tessera.dev/driver-upgrade-since";  // when the state began, Unix seconds
+inline constexpr std::string_view kAnnotationUpgradeCordoned =
+    "tessera.dev/driver-upgrade-cordoned";  // "true": the cordon is ours
+inline constexpr std::string_view kAnnotationDriverGood =
+    "tessera.dev/driver-good-revision";  // the last driver that worked
+inline constexpr std::string_view kAnnotationDriverFailed =
+    "tessera.dev/driver-failed-revision";  // the last one that did not
+inline constexpr std::string_view kLabelDriverRevision =
+    "tessera.dev/driver-revision";  // of driver pods; on a Node: kept on it after a rollback
+inline constexpr std::string_view kLabelDriverPool =
+    "tessera.dev/driver-pool";  // nodes with the same driver image
+
 // Node condition: True while every GPU of the node can be used; its reason else says what is wrong.
 inline constexpr std::string_view kConditionGpuReady = "GPUReady";
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <utility>
 
+#include "api/names.h"
 #include "src/base/strings.h"
-#include "src/operator/driver/upgrade_names.h"
 
 namespace tessera::driver {
 namespace {
@@ -240,8 +240,8 @@ Json Tolerations(const DriverSpec& spec) {
 
 // Nodes that a rollback pinned belong to another DaemonSet.
 Json PinAffinity() {
-  const Json without_pin =
-      Json::MakeObject({{"key", Text(kLabelPinnedRevision)}, {"operator", Text("DoesNotExist")}});
+  const Json without_pin = Json::MakeObject(
+      {{"key", Text(names::kLabelDriverRevision)}, {"operator", Text("DoesNotExist")}});
   const Json term = Json::MakeObject({{"matchExpressions", Json::MakeArray({without_pin})}});
   return Json::MakeObject(
       {{"nodeAffinity",
@@ -336,11 +336,11 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
       {"app.kubernetes.io/component", "nvidia-driver"},
       {"app.kubernetes.io/part-of", "tessera"}};
   std::map<std::string, std::string> pod_labels = identity;
-  pod_labels[std::string(kLabelPinnedRevision)] = revision;
+  pod_labels[std::string(names::kLabelDriverRevision)] = revision;
   std::map<std::string, std::string> selector = spec.node_selector;
-  selector["nvidia.com/gpu.deploy.driver"] = "true";
-  selector[std::string(kLabelDriverPool)] = pool;
-  if (pinned) selector[std::string(kLabelPinnedRevision)] = revision;
+  selector[std::string(names::kLabelDeployPrefix) + "driver"] = "true";
+  selector[std::string(names::kLabelDriverPool)] = pool;
+  if (pinned) selector[std::string(names::kLabelDriverRevision)] = revision;
 
   Json release = ContainerOf("release-driver", image, spec, volumes);
   release.Set("command", Command(kRelease));

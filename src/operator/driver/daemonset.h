@@ -89,6 +89,4 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
 // with that label. INVALID_ARGUMENT: see DriverImage; GDS needs open modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host, bool pinned);
 
-inline constexpr std::string_view kLabelDriverPool = "tessera.dev/driver-pool";
-
 }  // namespace tessera::driver

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/operator/driver/deploy_labels.h"
 
+#include "api/names.h"
+
 namespace tessera::driver {
 namespace {
 
-constexpr std::string_view kPresent = "nvidia.com/gpu.present";
-constexpr std::string_view kDeployPrefix = "nvidia.com/gpu.deploy.";
-constexpr std::string_view kOperands = "nvidia.com/gpu.deploy.operands";
-
 std::string LabelOf(std::string_view component) {
-  return std::string(kDeployPrefix).append(component);
+  return std::string(names::kLabelDeployPrefix).append(component);
 }
 
 bool Has(const NodeLabels& labels, std::string_view name, std::string_view value) {
@@ -22,10 +20,11 @@ bool Has(const NodeLabels& labels, std::string_view name, std::string_view value
 LabelChanges DeployLabelChanges(const NodeLabels& labels, bool has_gpu,
                                 const std::vector<std::string>& components) {
   LabelChanges changes;
-  if (!has_gpu && !labels.contains(kPresent)) return changes;
+  if (!has_gpu && !labels.contains(names::kLabelGpuPresent)) return changes;
   const std::string present = has_gpu ? "true" : "false";
-  if (!Has(labels, kPresent, present)) changes[std::string(kPresent)] = present;
-  const bool wanted = has_gpu && !Has(labels, kOperands, "false");
+  if (!Has(labels, names::kLabelGpuPresent, present))
+    changes[std::string(names::kLabelGpuPresent)] = present;
+  const bool wanted = has_gpu && !Has(labels, names::kLabelDeployOperands, "false");
   for (const std::string& component : components) {
     const std::string label = LabelOf(component);
     const bool exists = labels.contains(label);

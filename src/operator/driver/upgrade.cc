@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/operator/driver/upgrade_names.h"
+#include "api/names.h"
 
 namespace tessera::driver {
 namespace {
@@ -57,36 +57,36 @@ std::optional<WallTime> TimeAt(const UpgradeNode& node, std::string_view annotat
 }
 
 bool CordonIsOurs(const UpgradeNode& node) {
-  return ValueAt(node.annotations, kAnnotationCordoned) == "true";
+  return ValueAt(node.annotations, names::kAnnotationUpgradeCordoned) == "true";
 }
 
 // The driver that the node shall run: after a rollback not that of its pool.
 std::string TargetOf(const UpgradeNode& node) {
-  const std::string pinned = ValueAt(node.labels, kLabelPinnedRevision);
+  const std::string pinned = ValueAt(node.labels, names::kLabelDriverRevision);
   return pinned.empty() || node.wanted_revision.empty() ? node.wanted_revision : pinned;
 }
 
 bool FailedHere(const UpgradeNode& node) {
   return !node.wanted_revision.empty() &&
-         ValueAt(node.annotations, kAnnotationFailedRevision) == node.wanted_revision;
+         ValueAt(node.annotations, names::kAnnotationDriverFailed) == node.wanted_revision;
 }
 
 bool RunsTarget(const UpgradeNode& node) {
   return node.driver && !node.driver->deleting && node.driver->ready &&
          node.driver->revision == TargetOf(node) &&
-         ValueAt(node.annotations, kAnnotationSafeLoad).empty();
+         ValueAt(node.annotations, names::kAnnotationSafeLoad).empty();
 }
 
 bool WantsOther(const UpgradeNode& node) {
   if (node.wanted_revision.empty() || !node.driver) return false;
-  if (!ValueAt(node.annotations, kAnnotationSafeLoad).empty()) return true;
+  if (!ValueAt(node.annotations, names::kAnnotationSafeLoad).empty()) return true;
   return node.driver->revision != node.wanted_revision;
 }
 
 // Whether the node is to be upgraded, now or when there is room.
 bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node) {
-  if (!WantsOther(node) || ValueAt(node.labels, kLabelUpgradeSkip) == "true") return false;
-  if (node.annotations.contains(kAnnotationUpgradeRequested)) return true;
+  if (!WantsOther(node) || ValueAt(node.labels, names::kLabelUpgradeSkip) == "true") return false;
+  if (node.annotations.contains(names::kAnnotationUpgradeRequested)) return true;
   return policy.auto_upgrade && !FailedHere(node);
 }
 
@@ -132,18 +132,18 @@ class NodeStepper {
 
 UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
   UpgradeAction& action = Act(Kind::kPatchNode, std::move(reason));
-  action.labels[std::string(kLabelUpgradeState)] =
+  action.labels[std::string(names::kLabelUpgradeState)] =
       state == UpgradeState::kUnknown ? std::nullopt : std::optional(std::string(NameOf(state)));
   Changes& annotations = action.annotations;
-  annotations[std::string(kAnnotationSince)] = Seconds(now_);
+  annotations[std::string(names::kAnnotationUpgradeSince)] = Seconds(now_);
   // Deadlines of steps are shown to NVIDIA's tools, too.
   const auto mirror = [&](std::string_view annotation, UpgradeState during) {
     const bool has = node_.annotations.contains(annotation);
     if (state == during) annotations[std::string(annotation)] = Seconds(now_);
     if (state != during && has) annotations[std::string(annotation)] = std::nullopt;
   };
-  mirror(kAnnotationWaitStart, UpgradeState::kWaitForJobsRequired);
-  mirror(kAnnotationValidationStart, UpgradeState::kValidationRequired);
+  mirror(names::kAnnotationWaitStart, UpgradeState::kWaitForJobsRequired);
+  mirror(names::kAnnotationValidationStart, UpgradeState::kValidationRequired);
   return action;
 }
 
@@ -164,7 +164,7 @@ UpgradeState NodeStepper::After(UpgradeState state) const {
 }
 
 bool NodeStepper::Expired(Duration limit) {
-  const std::optional<WallTime> since = TimeAt(node_, kAnnotationSince);
+  const std::optional<WallTime> since = TimeAt(node_, names::kAnnotationUpgradeSince);
   if (!since) {
     // Another writer set the state: its time runs from now on.
     Enter(state_, "begins to measure the time of this step");
@@ -204,12 +204,12 @@ void NodeStepper::Step() {
 
 // The states without an upgrade in progress.
 void NodeStepper::StepAtRest() {
-  const bool pinned = node_.labels.contains(kLabelPinnedRevision);
+  const bool pinned = node_.labels.contains(names::kLabelDriverRevision);
   const bool works = RunsTarget(node_) && node_.validated;
   if (state_ == UpgradeState::kFailed && works && !pinned) {
     // It was slow, or a person repaired it.
     UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "the driver works after all");
-    action.annotations[std::string(kAnnotationFailedRevision)] = std::nullopt;
+    action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     return;
   }
   if (MayUpgrade(policy_, node_)) {
@@ -219,24 +219,24 @@ void NodeStepper::StepAtRest() {
                                               node_.wanted_revision, node_.driver->revision));
     // A request to try it again.
     if (FailedHere(node_))
-      action.annotations[std::string(kAnnotationFailedRevision)] = std::nullopt;
+      action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     return;
   }
   if (state_ == UpgradeState::kDone || state_ == UpgradeState::kFailed) return;
   if (!works || WantsOther(node_)) return;
   Enter(UpgradeState::kDone, "the driver is up to date")
-      .annotations[std::string(kAnnotationGoodRevision)] = node_.driver->revision;
+      .annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 
 void NodeStepper::StepCordon() {
   if (!node_.unschedulable) {
     Act(Kind::kCordon, "cordons the node for the upgrade")
-        .annotations[std::string(kAnnotationCordoned)] = "true";
+        .annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
     return;
   }
   UpgradeAction& action = Enter(After(state_), "the node is cordoned");
   if (!CordonIsOurs(node_))
-    action.annotations[std::string(kAnnotationInitiallyUnschedulable)] = "true";
+    action.annotations[std::string(names::kAnnotationInitiallyUnschedulable)] = "true";
 }
 
 void NodeStepper::StepWait() {
@@ -300,14 +300,14 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
 }
 
 void NodeStepper::StepRestart() {
-  if (node_.annotations.contains(kAnnotationSafeLoad)) {
+  if (node_.annotations.contains(names::kAnnotationSafeLoad)) {
     Act(Kind::kPatchNode, "lets the waiting driver load")
-        .annotations[std::string(kAnnotationSafeLoad)] = std::nullopt;
+        .annotations[std::string(names::kAnnotationSafeLoad)] = std::nullopt;
     return;
   }
-  if (node_.labels.contains(kLabelPinnedRevision) && !FailedHere(node_)) {
+  if (node_.labels.contains(names::kLabelDriverRevision) && !FailedHere(node_)) {
     Act(Kind::kPatchNode, "the new driver ends an earlier rollback")
-        .labels[std::string(kLabelPinnedRevision)] = std::nullopt;
+        .labels[std::string(names::kLabelDriverRevision)] = std::nullopt;
     return;
   }
   if (RunsTarget(node_)) {
@@ -342,7 +342,7 @@ void NodeStepper::StepUncordon() {
   if (CordonIsOurs(node_)) {
     UpgradeAction& action =
         Act(node_.unschedulable ? Kind::kUncordon : Kind::kPatchNode, "the upgrade is over");
-    action.annotations[std::string(kAnnotationCordoned)] = std::nullopt;
+    action.annotations[std::string(names::kAnnotationUpgradeCordoned)] = std::nullopt;
     return;
   }
   const bool failed = FailedHere(node_);
@@ -354,36 +354,36 @@ void NodeStepper::StepUncordon() {
                                 : failed ? "the node works with its earlier driver"
                                          : "the driver is upgraded");
   for (const std::string_view annotation :
-       {kAnnotationInitiallyUnschedulable, kAnnotationUpgradeRequested}) {
+       {names::kAnnotationInitiallyUnschedulable, names::kAnnotationUpgradeRequested}) {
     if (node_.annotations.contains(annotation))
       action.annotations[std::string(annotation)] = std::nullopt;
   }
   if (gone || !node_.driver || !RunsTarget(node_) || !node_.validated) return;
-  action.annotations[std::string(kAnnotationGoodRevision)] = node_.driver->revision;
+  action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 
 // The driver is as it was, so the node can go on.
 void NodeStepper::Release(const std::string& why) {
   UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "gives up: " + why);
-  action.annotations[std::string(kAnnotationFailedRevision)] = node_.wanted_revision;
+  action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
   action.warning = true;
 }
 
 void NodeStepper::RollBack(const std::string& why) {
-  const std::string good = ValueAt(node_.annotations, kAnnotationGoodRevision);
-  const bool rolled_back = node_.labels.contains(kLabelPinnedRevision);
+  const std::string good = ValueAt(node_.annotations, names::kAnnotationDriverGood);
+  const bool rolled_back = node_.labels.contains(names::kLabelDriverRevision);
   if (policy_.rollback && !rolled_back && !good.empty() && good != node_.wanted_revision) {
     UpgradeAction& action =
         Enter(UpgradeState::kPodRestartRequired, fmt::format("rolls back to {}: {}", good, why));
-    action.labels[std::string(kLabelPinnedRevision)] = good;
-    action.annotations[std::string(kAnnotationFailedRevision)] = node_.wanted_revision;
+    action.labels[std::string(names::kLabelDriverRevision)] = good;
+    action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
     action.warning = true;
     return;
   }
   UpgradeAction& action = Enter(UpgradeState::kFailed, "fails: " + why);
-  action.annotations[std::string(kAnnotationFailedRevision)] = node_.wanted_revision;
-  if (node_.annotations.contains(kAnnotationUpgradeRequested))
-    action.annotations[std::string(kAnnotationUpgradeRequested)] = std::nullopt;
+  action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
+  if (node_.annotations.contains(names::kAnnotationUpgradeRequested))
+    action.annotations[std::string(names::kAnnotationUpgradeRequested)] = std::nullopt;
   action.warning = true;
 }
 
@@ -489,7 +489,7 @@ std::optional<UpgradeState> UpgradeStateFromName(std::string_view name) {
 }
 
 std::optional<UpgradeState> StateOfNode(const UpgradeNode& node) {
-  return UpgradeStateFromName(ValueAt(node.labels, kLabelUpgradeState));
+  return UpgradeStateFromName(ValueAt(node.labels, names::kLabelUpgradeState));
 }
 
 Status CheckPolicy(const UpgradePolicy& policy) {

@@ -8,7 +8,8 @@
 #include <random>
 
 #include "src/operator/driver/upgrade.h"
-#include "src/operator/driver/upgrade_names.h"
+
+#include "api/names.h"
 
 namespace tessera::driver {
 namespace {
@@ -48,8 +49,8 @@ class Fleet {
     sim.node.driver =
         DriverPod{.ns = "gpu", .name = "old-driver", .revision = "old", .ready = true};
     sim.node.validated = true;
-    sim.node.labels[std::string(kLabelUpgradeState)] = "upgrade-done";
-    sim.node.annotations[std::string(kAnnotationGoodRevision)] = "old";
+    sim.node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-done";
+    sim.node.annotations[std::string(names::kAnnotationDriverGood)] = "old";
     sim.fate = fate;
     const int pods = Pick(4);
     for (int i = 0; i < pods; ++i) {
@@ -121,7 +122,7 @@ void Fleet::AdvanceDriver(SimNode* sim) {
   UpgradeNode& node = sim->node;
   if (!node.driver) {
     if (!sim->driver_returns || now_ < *sim->driver_returns) return;
-    const auto pin = node.labels.find(kLabelPinnedRevision);
+    const auto pin = node.labels.find(names::kLabelDriverRevision);
     const std::string revision = pin != node.labels.end() ? pin->second : node.wanted_revision;
     node.driver =
         DriverPod{.ns = "gpu", .name = fmt::format("{}-driver", revision), .revision = revision};

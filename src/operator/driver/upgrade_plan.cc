@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "src/operator/driver/upgrade.h"
-#include "src/operator/driver/upgrade_names.h"
+
+#include "api/names.h"
 
 namespace tessera::driver {
 namespace {
@@ -82,7 +83,7 @@ void Planner::Apply(const UpgradeAction& action) {
 }
 
 void Planner::Record(const UpgradeAction& action, UpgradeNode* node, bool* began) {
-  const auto state = action.labels.find(kLabelUpgradeState);
+  const auto state = action.labels.find(names::kLabelUpgradeState);
   if (state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired) &&
       node->driver) {
     if (!std::exchange(*began, true)) ++wave_;
@@ -129,18 +130,18 @@ std::string Planner::SkippedText() const {
         std::ranges::count(planned_, node.name, &PlannedNode::name) != 0) {
       continue;
     }
-    const auto skip = node.labels.find(kLabelUpgradeSkip);
-    const auto failed = node.annotations.find(kAnnotationFailedRevision);
+    const auto skip = node.labels.find(names::kLabelUpgradeSkip);
+    const auto failed = node.annotations.find(names::kAnnotationDriverFailed);
     if (skip != node.labels.end() && skip->second == "true") {
-      add(fmt::format("it has the label {}=true", kLabelUpgradeSkip));
+      add(fmt::format("it has the label {}=true", names::kLabelUpgradeSkip));
     } else if (!node.ready) {
       add("it is not ready");
     } else if (failed != node.annotations.end() && failed->second == node.wanted_revision) {
       add(fmt::format("driver {} failed there before; to try it again, set the annotation {}",
-                      node.wanted_revision, kAnnotationUpgradeRequested));
+                      node.wanted_revision, names::kAnnotationUpgradeRequested));
     } else if (!policy_.auto_upgrade) {
       add(fmt::format("upgrades are not automatic; to upgrade it, set the annotation {}",
-                      kAnnotationUpgradeRequested));
+                      names::kAnnotationUpgradeRequested));
     } else {
       add(blocked_.empty() ? "it upgrades already" : blocked_);
     }

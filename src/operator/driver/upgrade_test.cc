@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "src/operator/driver/upgrade_names.h"
+#include "api/names.h"
 
 namespace tessera::driver {
 namespace {
@@ -20,13 +20,13 @@ UpgradeNode NodeWith(const std::string& name, UpgradeState state = UpgradeState:
   UpgradeNode node;
   node.name = name;
   if (state != UpgradeState::kUnknown) {
-    node.labels[std::string(kLabelUpgradeState)] = std::string(NameOf(state));
-    node.annotations[std::string(kAnnotationSince)] = "1800000000";
+    node.labels[std::string(names::kLabelUpgradeState)] = std::string(NameOf(state));
+    node.annotations[std::string(names::kAnnotationUpgradeSince)] = "1800000000";
   }
   node.driver = DriverPod{
       .ns = "gpu", .name = fmt::format("driver-{}", name), .revision = "old", .ready = true};
   node.wanted_revision = "new";
-  node.annotations[std::string(kAnnotationGoodRevision)] = "old";
+  node.annotations[std::string(names::kAnnotationDriverGood)] = "old";
   return node;
 }
 
@@ -39,7 +39,7 @@ std::string StateAfter(const UpgradeNode& node, const UpgradePolicy& policy = {}
                        WallTime now = kNow) {
   const UpgradeStep step = StepOf(node, policy, now);
   if (step.actions.size() != 1) return "";
-  const auto state = step.actions[0].labels.find(kLabelUpgradeState);
+  const auto state = step.actions[0].labels.find(names::kLabelUpgradeState);
   return state != step.actions[0].labels.end() ? state->second.value_or("-") : "";
 }
 
@@ -80,7 +80,7 @@ TEST(UpgradeTest, ANodeWithItsDriverIsDoneAndThenNothingIsWritten) {
   EXPECT_EQ(StateAfter(node), "") << "not validated yet";
   node.validated = true;
   EXPECT_EQ(StateAfter(node), "upgrade-done");
-  node.labels[std::string(kLabelUpgradeState)] = "upgrade-done";
+  node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-done";
   EXPECT_TRUE(StepOf(node).actions.empty());
 }
 
@@ -93,7 +93,8 @@ TEST(UpgradeTest, TheWayOfANodeHasNvidiasStates) {
   const UpgradeStep cordon = StepOf(node);
   ASSERT_EQ(cordon.actions.size(), 1u);
   EXPECT_EQ(cordon.actions[0].kind, Kind::kCordon);
-  EXPECT_EQ(cordon.actions[0].annotations.at(std::string(kAnnotationCordoned)), "true");
+  EXPECT_EQ(cordon.actions[0].annotations.at(std::string(names::kAnnotationUpgradeCordoned)),
+            "true");
   node.unschedulable = true;
   EXPECT_EQ(StateAfter(node, policy), "wait-for-jobs-required");
   EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kWaitForJobsRequired), policy),
@@ -110,7 +111,7 @@ TEST(UpgradeTest, TheWayOfANodeHasNvidiasStates) {
   EXPECT_EQ(restart.actions[0].pod, "driver-a");
   node.driver->revision = "new";
   EXPECT_EQ(StateAfter(node), "validation-required");
-  node.labels[std::string(kLabelUpgradeState)] = "validation-required";
+  node.labels[std::string(names::kLabelUpgradeState)] = "validation-required";
   EXPECT_EQ(StateAfter(node), "");
   node.validated = true;
   EXPECT_EQ(StateAfter(node), "uncordon-required");
@@ -121,18 +122,19 @@ TEST(UpgradeTest, OnlyOurCordonIsTakenAway) {
   ours.driver->revision = "new";
   ours.validated = ours.unschedulable = true;
   UpgradeNode others = ours;
-  ours.annotations[std::string(kAnnotationCordoned)] = "true";
+  ours.annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
   const UpgradeStep step = StepOf(ours);
   ASSERT_EQ(step.actions.size(), 1u);
   EXPECT_EQ(step.actions[0].kind, Kind::kUncordon);
-  EXPECT_EQ(step.actions[0].annotations.at(std::string(kAnnotationCordoned)), std::nullopt);
+  EXPECT_EQ(step.actions[0].annotations.at(std::string(names::kAnnotationUpgradeCordoned)),
+            std::nullopt);
   EXPECT_EQ(StateAfter(others), "upgrade-done") << "it stays cordoned";
 
   UpgradeNode before = NodeWith("a", UpgradeState::kCordonRequired);
   before.unschedulable = true;
   const UpgradeStep noted = StepOf(before);
   ASSERT_EQ(noted.actions.size(), 1u);
-  EXPECT_EQ(noted.actions[0].annotations.at(std::string(kAnnotationInitiallyUnschedulable)),
+  EXPECT_EQ(noted.actions[0].annotations.at(std::string(names::kAnnotationInitiallyUnschedulable)),
             "true");
 }
 
@@ -151,7 +153,7 @@ TEST(UpgradeTest, PodsWithGpusAreEvictedAndOthersOnlyWhenDraining) {
   ASSERT_TRUE(StepOf(node).next);
   EXPECT_EQ(*StepOf(node).next, kNow + 5min);
 
-  node.labels[std::string(kLabelUpgradeState)] = "drain-required";
+  node.labels[std::string(names::kLabelUpgradeState)] = "drain-required";
   node.pods.erase(node.pods.begin());
   step = StepOf(node, {.drain = true});
   ASSERT_EQ(step.actions.size(), 1u);
@@ -167,7 +169,7 @@ TEST(UpgradeTest, APodThatMayNotGoKeepsTheOthersAndReleasesTheNodeAtTheDeadline)
   EXPECT_TRUE(StepOf(node).actions.empty()) << "no pod is evicted in vain";
   const UpgradeStep late = StepOf(node, {}, kNow + 5min);
   ASSERT_EQ(late.actions.size(), 1u);
-  EXPECT_EQ(late.actions[0].labels.at(std::string(kLabelUpgradeState)), "uncordon-required");
+  EXPECT_EQ(late.actions[0].labels.at(std::string(names::kLabelUpgradeState)), "uncordon-required");
   EXPECT_NE(late.actions[0].reason.find("d/bare"), std::string::npos);
   EXPECT_TRUE(late.actions[0].warning);
   EXPECT_EQ(StepOf(node, {.force = true}).actions.size(), 2u);
@@ -190,48 +192,50 @@ TEST(UpgradeTest, ADriverThatIsNotReadyInTimeIsRolledBackToTheLastGoodOne) {
   EXPECT_EQ(StateAfter(node), "");
   const UpgradeStep late = StepOf(node, {}, kNow + 20min);
   ASSERT_EQ(late.actions.size(), 1u);
-  EXPECT_EQ(late.actions[0].labels.at(std::string(kLabelPinnedRevision)), "old");
-  EXPECT_EQ(late.actions[0].annotations.at(std::string(kAnnotationFailedRevision)), "new");
+  EXPECT_EQ(late.actions[0].labels.at(std::string(names::kLabelDriverRevision)), "old");
+  EXPECT_EQ(late.actions[0].annotations.at(std::string(names::kAnnotationDriverFailed)), "new");
 
   node.driver->restarts = 11;
   EXPECT_EQ(StepOf(node).actions.size(), 1u)
       << "a container that fails all the time is not waited for";
 
   // Rolled back: the old driver is the target now.
-  node.labels[std::string(kLabelPinnedRevision)] = "old";
-  node.annotations[std::string(kAnnotationFailedRevision)] = "new";
+  node.labels[std::string(names::kLabelDriverRevision)] = "old";
+  node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
   EXPECT_EQ(StepOf(node).actions.at(0).kind, Kind::kDeletePod);
   node.driver = DriverPod{.ns = "gpu", .name = "b", .revision = "old", .ready = true};
   EXPECT_EQ(StateAfter(node), "validation-required");
-  node.labels[std::string(kLabelUpgradeState)] = "uncordon-required";
+  node.labels[std::string(names::kLabelUpgradeState)] = "uncordon-required";
   node.validated = true;
   EXPECT_EQ(StateAfter(node), "upgrade-failed");
-  node.labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
+  node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
   EXPECT_TRUE(StepOf(node).actions.empty()) << "the revision that failed is not tried again";
   node.wanted_revision = "newer";
   EXPECT_EQ(StateAfter(node), "upgrade-required");
-  node.labels[std::string(kLabelUpgradeState)] = "pod-restart-required";
-  EXPECT_EQ(StepOf(node).actions.at(0).labels.at(std::string(kLabelPinnedRevision)), std::nullopt);
+  node.labels[std::string(names::kLabelUpgradeState)] = "pod-restart-required";
+  EXPECT_EQ(StepOf(node).actions.at(0).labels.at(std::string(names::kLabelDriverRevision)),
+            std::nullopt);
 }
 
 TEST(UpgradeTest, AFailedRevisionIsTriedAgainOnRequest) {
   UpgradeNode node = NodeWith("a", UpgradeState::kFailed);
-  node.annotations[std::string(kAnnotationFailedRevision)] = "new";
+  node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
   EXPECT_TRUE(StepOf(node).actions.empty());
-  node.annotations[std::string(kAnnotationUpgradeRequested)] = "true";
+  node.annotations[std::string(names::kAnnotationUpgradeRequested)] = "true";
   const UpgradeStep step = StepOf(node);
   ASSERT_EQ(step.actions.size(), 1u);
-  EXPECT_EQ(step.actions[0].labels.at(std::string(kLabelUpgradeState)), "upgrade-required");
-  EXPECT_EQ(step.actions[0].annotations.at(std::string(kAnnotationFailedRevision)), std::nullopt);
+  EXPECT_EQ(step.actions[0].labels.at(std::string(names::kLabelUpgradeState)), "upgrade-required");
+  EXPECT_EQ(step.actions[0].annotations.at(std::string(names::kAnnotationDriverFailed)),
+            std::nullopt);
 }
 
 TEST(UpgradeTest, WithoutAnEarlierDriverTheNodeFailsAndKeepsItsCordon) {
   UpgradeNode node = NodeWith("a", UpgradeState::kValidationRequired);
-  node.annotations.erase(std::string(kAnnotationGoodRevision));
+  node.annotations.erase(std::string(names::kAnnotationDriverGood));
   node.driver->revision = "new";
   EXPECT_EQ(StateAfter(node, {}, kNow + 10min), "upgrade-failed");
-  node.labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
-  node.annotations[std::string(kAnnotationFailedRevision)] = "new";
+  node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
+  node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
   EXPECT_TRUE(StepOf(node).actions.empty());
   node.validated = true;  // it was slow
   EXPECT_EQ(StateAfter(node), "uncordon-required");
@@ -239,20 +243,20 @@ TEST(UpgradeTest, WithoutAnEarlierDriverTheNodeFailsAndKeepsItsCordon) {
 
 TEST(UpgradeTest, ASkippedNodeAndOneThatIsAwayAreLeftAlone) {
   UpgradeNode node = NodeWith("a");
-  node.labels[std::string(kLabelUpgradeSkip)] = "true";
+  node.labels[std::string(names::kLabelUpgradeSkip)] = "true";
   EXPECT_TRUE(StepOf(node).actions.empty());
   node = NodeWith("a", UpgradeState::kUpgradeRequired);
   node.ready = false;
   EXPECT_TRUE(StepOf(node).actions.empty());
   node = NodeWith("a");
-  node.labels[std::string(kLabelUpgradeState)] = "node-maintenance-required";
+  node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";
   EXPECT_TRUE(StepOf(node).actions.empty()) << "another operator's state";
 }
 
 TEST(UpgradeTest, WithoutAutoUpgradeANodeUpgradesOnRequest) {
   UpgradeNode node = NodeWith("a");
   EXPECT_TRUE(StepOf(node, {.auto_upgrade = false}).actions.empty());
-  node.annotations[std::string(kAnnotationUpgradeRequested)] = "true";
+  node.annotations[std::string(names::kAnnotationUpgradeRequested)] = "true";
   EXPECT_EQ(StateAfter(node, {.auto_upgrade = false}), "upgrade-required");
 }
 
@@ -260,8 +264,9 @@ TEST(UpgradeTest, ADriverThatIsNotWantedAnyMoreGivesTheNodeBack) {
   UpgradeNode node = NodeWith("a", UpgradeState::kDrainRequired);
   node.wanted_revision.clear();
   EXPECT_EQ(StateAfter(node), "uncordon-required");
-  node.labels[std::string(kLabelUpgradeState)] = "uncordon-required";
-  EXPECT_EQ(StepOf(node).actions.at(0).labels.at(std::string(kLabelUpgradeState)), std::nullopt);
+  node.labels[std::string(names::kLabelUpgradeState)] = "uncordon-required";
+  EXPECT_EQ(StepOf(node).actions.at(0).labels.at(std::string(names::kLabelUpgradeState)),
+            std::nullopt);
 }
 
 TEST(UpgradeTest, AClockThatRanBackwardsDoesNotExpireADeadline) {
@@ -277,10 +282,11 @@ TEST(UpgradeTest, ANodeWithoutATimeGetsOne) {
   UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
   node.driver->revision = "new";
   node.driver->ready = false;
-  node.annotations[std::string(kAnnotationSince)] = "yesterday";
+  node.annotations[std::string(names::kAnnotationUpgradeSince)] = "yesterday";
   const UpgradeStep step = StepOf(node);
   ASSERT_EQ(step.actions.size(), 1u);
-  EXPECT_EQ(step.actions[0].annotations.at(std::string(kAnnotationSince)), "1800000000");
+  EXPECT_EQ(step.actions[0].annotations.at(std::string(names::kAnnotationUpgradeSince)),
+            "1800000000");
 }
 
 std::vector<UpgradeNode> Waiting(int count) {
@@ -299,7 +305,7 @@ TEST(UpgradeFleetTest, LimitsHold) {
   EXPECT_EQ(Begun({.max_parallel = 0}, Waiting(8)), 2u) << "25% of 8";
   EXPECT_EQ(Begun({.max_parallel = 3, .max_unavailable = "100%"}, Waiting(8)), 3u);
   std::vector<UpgradeNode> nodes = Waiting(8);
-  nodes[0].labels[std::string(kLabelUpgradeState)] = "drain-required";
+  nodes[0].labels[std::string(names::kLabelUpgradeState)] = "drain-required";
   const UpgradeStep step = NextUpgradeStep({}, nodes, kNow);
   EXPECT_NE(step.blocked, "");
   EXPECT_EQ(step.counts.in_progress, 1);
@@ -315,8 +321,8 @@ TEST(UpgradeFleetTest, NodesThatOthersMadeUnavailableSlowItDownAndDoNotStopIt) {
 TEST(UpgradeFleetTest, FailedNodesStopItWhenTheyAreTooMany) {
   std::vector<UpgradeNode> nodes = Waiting(8);
   const auto fail = [&](int i) {
-    nodes[i].labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
-    nodes[i].annotations[std::string(kAnnotationFailedRevision)] = "new";
+    nodes[i].labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
+    nodes[i].annotations[std::string(names::kAnnotationDriverFailed)] = "new";
     nodes[i].unschedulable = true;
   };
   fail(0);
@@ -334,13 +340,13 @@ TEST(UpgradeFleetTest, CanariesGoFirstAndAFailedOneStopsTheRest) {
   std::vector<UpgradeNode> nodes = Waiting(8);
   EXPECT_EQ(Begun(policy, nodes), 2u);
   for (int i = 0; i < 2; ++i) {
-    nodes[i].labels[std::string(kLabelUpgradeState)] = "upgrade-done";
+    nodes[i].labels[std::string(names::kLabelUpgradeState)] = "upgrade-done";
     nodes[i].driver->revision = "new";
     nodes[i].validated = true;
   }
   EXPECT_EQ(Begun(policy, nodes), 6u);
-  nodes[1].labels[std::string(kLabelUpgradeState)] = "upgrade-failed";
-  nodes[1].annotations[std::string(kAnnotationFailedRevision)] = "new";
+  nodes[1].labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
+  nodes[1].annotations[std::string(names::kAnnotationDriverFailed)] = "new";
   const UpgradeStep step = NextUpgradeStep(policy, nodes, kNow);
   EXPECT_NE(step.blocked.find("canary n1"), std::string::npos) << step.blocked;
 }
@@ -349,7 +355,7 @@ TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
   std::vector<UpgradeNode> nodes = {NodeWith("a"), NodeWith("b"), NodeWith("c"), NodeWith("d")};
   nodes[1].pods = {{.ns = "ml", .name = "train-0", .uses_gpu = true, .controlled = true}};
   nodes[2].pods = {{.ns = "ml", .name = "bare", .uses_gpu = true}};
-  nodes[3].labels[std::string(kLabelUpgradeSkip)] = "true";
+  nodes[3].labels[std::string(names::kLabelUpgradeSkip)] = "true";
   EXPECT_EQ(PlanText({.canaries = 1}, nodes, kNow),
             "driver upgrade of 3 of 4 nodes, 1 at once, at most 25% unavailable, 1 canaries first\n"
             "  1. a: old -> new\n"
