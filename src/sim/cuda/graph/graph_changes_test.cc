@@ -35,8 +35,7 @@ class GraphChangesTest : public GraphTest {
   GraphNode AddKernel(Graph graph, float a, std::vector<GraphNode> from = {}) {
     GraphNode node = nullptr;
     const KernelNodeParameters kernel = Kernel(a);
-    EXPECT_OK(
-        CU(*cuda_, cuGraphAddKernelNode_v2)(&node, graph, from.data(), from.size(), &kernel));
+    EXPECT_OK(CU(*cuda_, cuGraphAddKernelNode_v2)(&node, graph, from.data(), from.size(), &kernel));
     return node;
   }
   GraphNode Add(GraphNodeParameters parameters, std::vector<GraphNode> from = {}) {
@@ -45,9 +44,7 @@ class GraphChangesTest : public GraphTest {
                                             &parameters));
     return node;
   }
-  void SetY(float value) {
-    EXPECT_OK(CU(*cuda_, cuMemcpyHtoD_v2)(y_, &value, sizeof(value)));
-  }
+  void SetY(float value) { EXPECT_OK(CU(*cuda_, cuMemcpyHtoD_v2)(y_, &value, sizeof(value))); }
   float YAfter(GraphExec exec) {
     SetY(0);
     Run(exec);

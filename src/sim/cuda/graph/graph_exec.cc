@@ -11,8 +11,8 @@ namespace {
 
 // The position of a node in its graph, by which two graphs are compared.
 size_t PositionOf(const GraphTag& graph, const GraphNodeTag* node) {
-  const auto found = std::ranges::find_if(
-      graph.nodes, [node](const auto& one) { return one.get() == node; });
+  const auto found =
+      std::ranges::find_if(graph.nodes, [node](const auto& one) { return one.get() == node; });
   return size_t(found - graph.nodes.begin());
 }
 
