@@ -108,28 +108,37 @@ Result<std::string> SerializeRequest(const Request& request) {
   return out.append("\r\n").append(request.body);
 }
 
-std::string SerializeResponseHead(const Response& response, bool keep_alive) {
+std::string SerializeResponseHead(const Response& response, bool keep_alive, BodyFraming framing) {
   std::string out =
       fmt::format("HTTP/1.1 {} {}\r\n", response.status, ReasonPhrase(response.status));
   for (const auto& [name, value] : response.headers) {
     if (IsToken(name) && IsFieldValue(value)) AppendField(&out, name, value);
   }
-  AppendField(&out, "Content-Length", std::to_string(response.body.size()));
+  const bool has_body = response.status != 204 && response.status != 304;
+  if (framing == BodyFraming::kChunked) {
+    AppendField(&out, "Transfer-Encoding", "chunked");
+  } else if (framing == BodyFraming::kLength && has_body) {
+    AppendField(&out, "Content-Length", std::to_string(response.body.size()));
+  }
   if (!keep_alive) AppendField(&out, "Connection", "close");
   return out.append("\r\n");
 }
 
 std::string_view ReasonPhrase(int status) {
-  static constexpr std::array<std::pair<int, std::string_view>, 20> kPhrases{{
+  static constexpr std::array<std::pair<int, std::string_view>, 25> kPhrases{{
       {200, "OK"},
       {201, "Created"},
       {202, "Accepted"},
       {204, "No Content"},
+      {302, "Found"},
+      {303, "See Other"},
+      {304, "Not Modified"},
       {400, "Bad Request"},
       {401, "Unauthorized"},
       {403, "Forbidden"},
       {404, "Not Found"},
       {405, "Method Not Allowed"},
+      {406, "Not Acceptable"},
       {408, "Request Timeout"},
       {409, "Conflict"},
       {410, "Gone"},
@@ -139,6 +148,7 @@ std::string_view ReasonPhrase(int status) {
       {429, "Too Many Requests"},
       {431, "Request Header Fields Too Large"},
       {500, "Internal Server Error"},
+      {502, "Bad Gateway"},
       {503, "Service Unavailable"},
       {504, "Gateway Timeout"},
   }};

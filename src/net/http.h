@@ -2,7 +2,9 @@
 // HTTP/1.1 requests and responses as values. Pure; any thread.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +13,11 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/net/client_presence.h"
 
 namespace tessera::net {
+
+class StreamSink;
 
 // Fields in their order; names are case-insensitive.
 class Headers {
@@ -44,6 +49,10 @@ struct Request {
   std::string body;
   // If received over TLS with a client certificate: when the certificate expires.
   std::optional<WallTime> certificate_ends;
+  // The following are set by HttpServer.
+  std::string peer;       // IP address of the client without port: "10.0.0.7"; "" on a unix socket
+  bool http_1_0 = false;  // the client understands no chunked response
+  std::shared_ptr<ClientPresence> presence;
 
   // The target without its query, not percent-decoded.
   std::string_view path() const;
@@ -58,7 +67,13 @@ struct Response {
   // Set by a handler of HttpServer: the server announces in the response that it closes the
   // connection and then closes it, so that the client reconnects for its next request.
   bool close = false;
+  // Set by a handler of HttpServer, BodyStream::sink(): the body follows in pieces, and `body` is
+  // ignored.
+  std::shared_ptr<StreamSink> stream;
 };
+
+// How the end of a response's body is marked on the wire.
+enum class BodyFraming : uint8_t { kLength, kChunked, kUntilClose };
 
 // A plain-text response.
 Response TextResponse(int status, std::string body);
@@ -68,7 +83,9 @@ Response TextResponse(int status, std::string body);
 Result<std::string> SerializeRequest(const Request& request);
 // The response up to the body. Fields that would break the framing are dropped, because no caller
 // could handle an error.
-std::string SerializeResponseHead(const Response& response, bool keep_alive);
+// Responses with status 204 and 304 have no body and no length.
+std::string SerializeResponseHead(const Response& response, bool keep_alive,
+                                  BodyFraming framing = BodyFraming::kLength);
 
 std::string_view ReasonPhrase(int status);
 

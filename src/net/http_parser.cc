@@ -29,9 +29,10 @@ class Collector final : public http::basic_parser<kIsRequest> {
       : request_(request), response_(response), body_(body) {}
 
  private:
-  void on_request_impl(http::verb, string_view method, string_view target, int,
+  void on_request_impl(http::verb, string_view method, string_view target, int version,
                        error_code&) override {
     request_->method = View(method);
+    request_->http_1_0 = version < 11;
     request_->target = View(target);
   }
   void on_response_impl(int status, string_view, int, error_code&) override {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/net/server_connection.h"
+#include "src/net/stream_sink.h"
 
 namespace tessera::net {
 
@@ -97,12 +98,18 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
                 uint64_t request_number) {
     std::weak_ptr<ServerConnection> weak = from;
     Reply reply = [&io = io, weak, request_number](Response response) {
-      if (weak.expired()) return;
+      // Posted also for a connection that is gone, because streams live on the IoThread.
+      if (weak.expired() && !response.stream) return;
       io.Post([weak, request_number, response = std::move(response)]() mutable {
-        if (const auto connection = weak.lock())
-          connection->Answer(request_number, std::move(response));
+        const auto connection = weak.lock();
+        if (connection) return connection->Answer(request_number, std::move(response));
+        if (response.stream) response.stream->Close();
       });
     };
+    request.presence = std::make_shared<ClientPresence>();
+    from->WatchPeer([&runner = runner, presence = request.presence] {
+      runner.Post([presence] { presence->Leave(); });
+    });
     runner.Post([runner_side = runner_side, request = std::move(request),
                  reply = std::move(reply)]() mutable {
       if (!runner_side->gone) runner_side->handler(request, std::move(reply));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP/1.1 server for /metrics, /healthz, webhooks and the like. Supports keep-alive, HEAD,
-// chunked requests and 100-continue; not for routing, compression or streamed responses.
+// chunked requests, 100-continue and streamed responses (body_stream.h); not for routing or
+// compression. A handler learns by Request::presence that its client has gone.
 //
 // No peer can block it: sizes, times and connections are bounded. If all connections are taken, a
 // new one replaces the connection whose peer has been slowest: in the TLS handshake, between two
-// requests, or in reading its response. Connections that wait for the handler stay. If bodies take
+// requests, or in reading its response. Connections that wait for the handler, and idle streams, stay. If bodies take
 // too much memory together, the largest incomplete one is rejected.
 //
 // Threads: created and destroyed on `runner`'s thread; the handler runs there, one request of a
@@ -36,7 +37,7 @@ struct ServerLimits {
   Duration request = std::chrono::seconds(10);
   // Until the handler replies: 503.
   Duration handler = std::chrono::seconds(30);
-  // Until the peer has received the response.
+  // Without progress of a peer that has not received the whole response.
   Duration write = std::chrono::seconds(30);
   // Between two requests on one connection.
   Duration idle = std::chrono::seconds(60);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/strings.h"
+#include "src/net/stream_sink.h"
 
 namespace tessera::net {
 namespace {
@@ -37,6 +38,7 @@ ServerConnection::ServerConnection(IoThread& io, const ServerLimits& limits, Dis
 
 void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls) {
   waiting_since_ = std::chrono::steady_clock::now();
+  peer_ = transport->PeerAddress();
   StartTimer(limits_.request, [](ServerConnection* self) { self->Close(); });
   if (!tls) {
     transport_ = std::move(transport);
@@ -62,6 +64,8 @@ void ServerConnection::NextRequest(std::string rest) {
   state_ = ConnectionState::kReading;
   waiting_since_ = std::chrono::steady_clock::now();
   continued_ = false;
+  on_gone_ = nullptr;
+  rest += std::exchange(read_ahead_, {});
   parser_ = std::make_unique<HttpParser>(
       HttpParser::MessageKind::kRequest,
       HttpParser::Limits{.header_bytes = limits_.header_bytes, .body_bytes = limits_.body_bytes});
@@ -72,11 +76,16 @@ void ServerConnection::NextRequest(std::string rest) {
 }
 
 void ServerConnection::ReadMore() {
+  if (reading_) return;
+  if (peer_ended_) return Close();
   reading_ = true;
   transport_->Read([self = shared_from_this()](const Status& status, std::string_view bytes) {
     self->reading_ = false;
     if (self->state_ == ConnectionState::kReading) return self->OnRead(status, bytes);
-    if (self->state_ == ConnectionState::kLingering) self->OnLingerRead(status, bytes.size());
+    if (self->state_ == ConnectionState::kLingering) {
+      return self->OnLingerRead(status, bytes.size());
+    }
+    if (self->state_ != ConnectionState::kClosed) self->OnReadAhead(status, bytes);
   });
 }
 
@@ -94,8 +103,22 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (state_ == ConnectionState::kReading) Advance();
 }
 
+// Reads at most one buffer ahead, so that pipelined requests take no memory.
+void ServerConnection::OnReadAhead(const Status& status, std::string_view bytes) {
+  if (!status.ok()) return Close();
+  if (!bytes.empty()) {
+    read_ahead_.assign(bytes);
+    return;
+  }
+  peer_ended_ = true;
+  if (on_gone_) std::exchange(on_gone_, nullptr)();
+  // No response is left that the peer could still wait for.
+  if (state_ == ConnectionState::kStreaming) Close();
+}
+
 std::chrono::steady_clock::time_point ServerConnection::waiting_since() const {
-  return state_ == ConnectionState::kWriting ? transport_->written_at() : waiting_since_;
+  const bool writes = state_ == ConnectionState::kWriting || state_ == ConnectionState::kStreaming;
+  return writes ? transport_->written_at() : waiting_since_;
 }
 
 size_t ServerConnection::body_bytes() const {
@@ -113,14 +136,17 @@ void ServerConnection::Advance() {
     Request request = std::move(parser_->request());
     request.body = parser_->TakeBody();
     request.certificate_ends = certificate_ends_;
+    request.peer = peer_;
     handled_bytes_ = request.body.size();
     head_only_ = request.method == "HEAD";
+    http_1_0_ = request.http_1_0;
     keep_alive_ = parser_->keep_alive();
     state_ = ConnectionState::kHandling;
     StartTimer(limits_.handler, [](ServerConnection* self) {
       self->Answer(self->request_number_, TextResponse(503, "no answer in time\n"));
     });
-    return dispatch_(std::move(request), shared_from_this(), ++request_number_);
+    dispatch_(std::move(request), shared_from_this(), ++request_number_);
+    return ReadMore();  // detects that the peer is gone
   }
   const bool expects = parser_->header_done() && !continued_ &&
                        ToLower(parser_->request().headers.Get("Expect")) == "100-continue";
@@ -133,8 +159,12 @@ void ServerConnection::Advance() {
 }
 
 void ServerConnection::Answer(uint64_t request_number, Response response) {
-  if (state_ != ConnectionState::kHandling || request_number != request_number_) return;
+  if (state_ != ConnectionState::kHandling || request_number != request_number_) {
+    if (response.stream) response.stream->Close();
+    return;
+  }
   const bool keep_alive = keep_alive_ && !response.close;
+  if (response.stream) return StartStream(std::move(response), keep_alive);
   Write(std::move(response), !head_only_, keep_alive);
 }
 
@@ -144,7 +174,7 @@ void ServerConnection::Reject(const Status& status) {
 
 void ServerConnection::Write(Response response, bool with_body, bool keep_alive) {
   state_ = ConnectionState::kWriting;
-  StartTimer(limits_.write, [](ServerConnection* self) { self->Close(); });
+  StartTimer(limits_.write, &ServerConnection::CheckProgress);
   std::string head = SerializeResponseHead(response, keep_alive);
   transport_->Write(std::move(head), with_body ? std::move(response.body) : std::string(),
                     [self = shared_from_this(), keep_alive](const Status& status) {
@@ -155,11 +185,77 @@ void ServerConnection::Write(Response response, bool with_body, bool keep_alive)
                     });
 }
 
+// The deadline counts from the peer's last progress, so that a slow peer gets a long response.
+void ServerConnection::CheckProgress() {
+  const Duration waited = std::chrono::steady_clock::now() - transport_->written_at();
+  if (waited >= limits_.write) return Close();
+  StartTimer(limits_.write - waited, &ServerConnection::CheckProgress);
+}
+
+void ServerConnection::StartStream(Response response, bool keep_alive) {
+  state_ = ConnectionState::kStreaming;
+  timer_.Stop();
+  stream_ = std::move(response.stream);
+  chunked_ = !http_1_0_;
+  keep_alive_ = keep_alive && chunked_;
+  stream_->Connect([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->StreamMore();
+  });
+  if (peer_ended_) return Close();
+  std::string head = SerializeResponseHead(
+      response, keep_alive_, chunked_ ? BodyFraming::kChunked : BodyFraming::kUntilClose);
+  writing_ = true;
+  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  transport_->Write(std::move(head), [self = shared_from_this()](const Status& status) {
+    if (self->head_only_ && self->stream_) self->stream_->Close();
+    self->OnStreamed(status, 0);
+  });
+}
+
+void ServerConnection::StreamMore() {
+  if (state_ != ConnectionState::kStreaming || writing_) return;
+  if (stream_->closed()) return Close();
+  if (stream_->empty()) {
+    timer_.Stop();
+    if (stream_->finished()) EndStream();
+    return;
+  }
+  writing_ = true;
+  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  BodyStream::Piece piece = stream_->Take();
+  const size_t bytes = piece->size();
+  std::string head = chunked_ ? fmt::format("{:x}\r\n", bytes) : std::string();
+  transport_->WriteShared(std::move(head), std::move(piece), chunked_ ? "\r\n" : "",
+                          [self = shared_from_this(), bytes](const Status& status) {
+                            self->OnStreamed(status, bytes);
+                          });
+}
+
+void ServerConnection::OnStreamed(const Status& status, size_t bytes) {
+  writing_ = false;
+  if (state_ != ConnectionState::kStreaming) return;
+  if (!status.ok()) return Close();
+  if (bytes > 0) stream_->Written(bytes);
+  StreamMore();
+}
+
+void ServerConnection::EndStream() {
+  state_ = ConnectionState::kWriting;
+  std::exchange(stream_, nullptr)->Close();
+  if (!chunked_) return Close();
+  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  transport_->Write("0\r\n\r\n", [self = shared_from_this()](const Status& status) {
+    if (self->state_ != ConnectionState::kWriting) return;
+    if (!status.ok() || !self->keep_alive_) return self->Close();
+    self->NextRequest(self->parser_->TakeRest());
+  });
+}
+
 void ServerConnection::Linger() {
   if (parser_ && parser_->done()) return Close();
   state_ = ConnectionState::kLingering;
   StartTimer(kLingerTime, [](ServerConnection* self) { self->Close(); });
-  if (!reading_) ReadMore();
+  ReadMore();
 }
 
 void ServerConnection::OnLingerRead(const Status& status, size_t count) {
@@ -175,6 +271,8 @@ void ServerConnection::Close() {
   timer_.Stop();
   if (handshake_) std::exchange(handshake_, nullptr)->Cancel();
   if (transport_) transport_->Close();
+  if (stream_) std::exchange(stream_, nullptr)->Close();
+  if (on_gone_) std::exchange(on_gone_, nullptr)();
   std::exchange(on_closed_, nullptr)(this);
 }
 

@@ -19,6 +19,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   // Passes a complete request on; the response comes through Answer with the same `request_number`.
   using Dispatch = std::function<void(Request request, std::shared_ptr<ServerConnection> from,
                                       uint64_t request_number)>;
+  using OnGone = std::function<void()>;
 
   // `on_body` is called for every received piece of a body, and may refuse this or another one.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
@@ -28,8 +29,15 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
   // Only the first response to the request counts.
   void Answer(uint64_t request_number, Response response);
-  // Whether it may be replaced by a new connection: no complete request waits for the handler.
-  bool evictable() const { return state_ != ConnectionState::kHandling; }
+  // Calls `on_gone` if the peer closes its side while the current request is handled or its stream
+  // is open.
+  void WatchPeer(OnGone on_gone) { on_gone_ = std::move(on_gone); }
+  // Whether it may be replaced by a new connection: no complete request waits for the handler, and
+  // no stream is idle.
+  bool evictable() const {
+    return state_ != ConnectionState::kHandling &&
+           (state_ != ConnectionState::kStreaming || writing_);
+  }
   // Since when the peer has made no progress: the time of its connection, of its last response, or
   // when it last received bytes of a response. Bytes of a request that trickle in are not progress.
   std::chrono::steady_clock::time_point waiting_since() const;
@@ -40,7 +48,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Close();
 
  private:
-  enum class ConnectionState { kReading, kHandling, kWriting, kLingering, kClosed };
+  enum class ConnectionState { kReading, kHandling, kWriting, kStreaming, kLingering, kClosed };
 
   void NextRequest(std::string rest);
   void ReadMore();
@@ -48,6 +56,12 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Advance();
   void Reject(const Status& status);
   void Write(Response response, bool with_body, bool keep_alive);
+  void OnReadAhead(const Status& status, std::string_view bytes);
+  void StartStream(Response response, bool keep_alive);
+  void StreamMore();
+  void OnStreamed(const Status& status, size_t bytes);
+  void EndStream();
+  void CheckProgress();
   void Linger();
   void OnLingerRead(const Status& status, size_t count);
   void StartTimer(Duration delay, std::function<void(ServerConnection*)> on_due);
@@ -64,7 +78,16 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   uint64_t request_number_ = 0;  // number of the current request
   std::chrono::steady_clock::time_point waiting_since_{};
   bool reading_ = false;  // a Read is pending
+  bool writing_ = false;  // a Write of a stream is pending
+  // Received while a request was handled.
+  std::string read_ahead_;
+  bool peer_ended_ = false;
+  OnGone on_gone_;
+  std::string peer_;
+  std::shared_ptr<StreamSink> stream_;
+  bool chunked_ = false;  // framing of the stream
   bool head_only_ = false;
+  bool http_1_0_ = false;
   bool keep_alive_ = false;
   bool continued_ = false;  // 100 Continue was sent
   size_t lingered_ = 0;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/net/transport.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
+#include <cstring>
 
 #include "src/net/openssl.h"
 #include "src/net/socket_transport.h"
@@ -44,10 +47,24 @@ class StreamTransport : public Transport,
   using Transport::Write;
   void Write(std::string head, std::string body, OnDone on_done) override {
     if (body.size() <= kShort) head.append(std::exchange(body, {}));
-    auto held =
-        std::make_shared<std::pair<std::string, std::string>>(std::move(head), std::move(body));
-    const std::array<asio::const_buffer, 2> buffers = {asio::buffer(held->first),
-                                                       asio::buffer(held->second)};
+    WriteShared(std::move(head), std::make_shared<const std::string>(std::move(body)), {},
+                std::move(on_done));
+  }
+
+  void WriteShared(std::string head, std::shared_ptr<const std::string> body, std::string tail,
+                   OnDone on_done) override {
+    struct Held {
+      std::string head;
+      std::shared_ptr<const std::string> body;
+      std::string tail;
+    };
+    if (body->size() <= kShort && !tail.empty()) {
+      head.append(*body).append(std::exchange(tail, {}));
+      body = std::make_shared<const std::string>();
+    }
+    auto held = std::make_shared<Held>(Held{std::move(head), std::move(body), std::move(tail)});
+    const std::array<asio::const_buffer, 3> buffers = {
+        asio::buffer(held->head), asio::buffer(*held->body), asio::buffer(held->tail)};
     written_at_ = std::chrono::steady_clock::now();
     // Writes as much at a time as the socket accepts; Asio would write 64 KiB.
     const auto all = [this](const error_code& error, size_t count) {
@@ -86,6 +103,19 @@ class StreamTransport : public Transport,
       const Result<WallTime> ends = TimeOf(X509_get0_notAfter(shown.get()));
       return ends.ok() ? std::optional(*ends) : std::nullopt;
     }
+  }
+
+  std::string PeerAddress() override {
+    error_code error;
+    const auto peer = socket().remote_endpoint(error);
+    if (error || peer.protocol().family() == AF_UNIX) return "";
+    asio::ip::tcp::endpoint tcp;
+    std::memcpy(tcp.data(), peer.data(), std::min<size_t>(peer.size(), tcp.capacity()));
+    asio::ip::address ip = tcp.address();
+    if (ip.is_v6() && ip.to_v6().is_v4_mapped()) {
+      ip = asio::ip::make_address_v4(asio::ip::v4_mapped, ip.to_v6());
+    }
+    return ip.to_string();
   }
   std::chrono::steady_clock::time_point written_at() const override { return written_at_; }
 

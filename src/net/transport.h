@@ -32,12 +32,17 @@ class Transport {
   virtual void Read(OnRead on_read) = 0;
   // Writes head, then body; does not copy long ones.
   virtual void Write(std::string head, std::string body, OnDone on_done) = 0;
+  // Writes head, the shared body, which must not change, and tail.
+  virtual void WriteShared(std::string head, std::shared_ptr<const std::string> body,
+                           std::string tail, OnDone on_done) = 0;
   void Write(std::string bytes, OnDone on_done) { Write(std::move(bytes), {}, std::move(on_done)); }
   virtual void Close() = 0;
   // Whether the peer has closed, or sent data on, an idle connection. Does not block.
   virtual bool Stale() = 0;
   // When the peer's certificate expires; nothing without a certificate.
   virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
+  // The peer's IP address without port, IPv4 as such also on IPv6 sockets; "" on a unix socket.
+  virtual std::string PeerAddress() { return ""; }
   // When the system last accepted written bytes, because the peer had received some.
   virtual std::chrono::steady_clock::time_point written_at() const = 0;
 };

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included only in src/net. The side of a BodyStream on the IoThread: holds pieces until the
+// connection has written them. Outlives both the stream and the connection.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <utility>
+
+#include "src/net/body_stream.h"
+
+namespace tessera::net {
+
+class StreamSink {
+ public:
+  StreamSink(std::function<void(size_t)> on_written, std::function<void()> on_closed)
+      : on_written_(std::move(on_written)), on_closed_(std::move(on_closed)) {}
+
+  // --- For the stream.
+  void Push(BodyStream::Piece piece) {
+    if (closed_) return;
+    pieces_.push_back(std::move(piece));
+    Changed();
+  }
+  void Finish() {
+    finished_ = true;
+    Changed();
+  }
+
+  // --- For the connection.
+  // Calls `on_change` for new pieces, Finish and Close.
+  void Connect(std::function<void()> on_change) { on_change_ = std::move(on_change); }
+  bool empty() const { return pieces_.empty(); }
+  bool finished() const { return finished_; }
+  bool closed() const { return closed_; }
+  // REQUIRES: !empty().
+  BodyStream::Piece Take() {
+    BodyStream::Piece piece = std::move(pieces_.front());
+    pieces_.pop_front();
+    return piece;
+  }
+  void Written(size_t bytes) { on_written_(bytes); }
+
+  // From either side; later calls do nothing.
+  void Close() {
+    if (std::exchange(closed_, true)) return;
+    pieces_.clear();
+    on_closed_();
+    Changed();
+    on_change_ = nullptr;
+  }
+
+ private:
+  void Changed() {
+    // The callback may replace itself.
+    if (const auto on_change = on_change_) on_change();
+  }
+
+  std::function<void(size_t)> on_written_;
+  std::function<void()> on_closed_;
+  std::function<void()> on_change_;
+  std::deque<BodyStream::Piece> pieces_;
+  bool finished_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace tessera::net
