@@ -28,6 +28,7 @@ struct ClusterFeed::State {
     }
     void OnRemoved(const kube::NodeObject& last) override {
       state.ledger.RemoveNode(last.meta.name);
+      if (state.synced) state.delegate.OnNode(last.meta.name);
     }
     void OnSynced() override { state.FollowPods(); }
     void OnError(const Status& status, Duration) override {
@@ -38,6 +39,7 @@ struct ClusterFeed::State {
       const NodeEntry* before = state.ledger.FindNode(now.meta.name);
       const std::string known = before == nullptr ? "" : before->problem;
       state.ledger.SetNode(now);
+      if (state.synced) state.delegate.OnNode(now.meta.name);
       const std::string& problem = state.ledger.FindNode(now.meta.name)->problem;
       if (problem.empty() || problem == known) return;
       // The problem names the node.

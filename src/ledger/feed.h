@@ -49,6 +49,8 @@ class ClusterFeed {
     virtual ~Delegate() = default;
     // All nodes, pods and the quota have been received once.
     virtual void OnSynced() = 0;
+    // The ledger has changed because a node was added, changed or removed, after it was synced.
+    virtual void OnNode(const std::string& name) { (void)name; }
     // The ledger has changed because a pod changed, after it was synced. `pod` is the API server's
     // current object. Pods that FindPod does not find are not reported.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
