@@ -24,6 +24,29 @@ using namespace std::chrono_literals;
 constexpr int64_t kMebi = 1 << 20;
 const std::string kUid = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
 
+// A caller whose jobs with the name `hangs` do not return.
+class HangingCaller final : public gpu::BlockingCaller {
+ public:
+  explicit HangingCaller(TaskRunner* runner) : caller_(runner) {}
+  void Start(Job job) override {
+    job.work = [this, name = std::string(job.name), work = std::move(job.work)] {
+      if (name == hangs_) throw gpu::testing::Hang();
+      work();
+    };
+    caller_.Start(std::move(job));
+  }
+  void Hang(const std::string& name) { hangs_ = name; }
+  void Release() {
+    hangs_.clear();
+    caller_.Release();
+  }
+  size_t stuck() const { return caller_.stuck(); }
+
+ private:
+  gpu::testing::FakeCaller caller_;
+  std::string hangs_;
+};
+
 // A node of one GPU with one pod of one limited container. Its /proc and the container's root are
 // folders; `limits` is a hard link to the host's file where it is a bind mount otherwise.
 class ContainerUsageTest : public ::testing::Test {
@@ -123,7 +146,7 @@ class ContainerUsageTest : public ::testing::Test {
   const std::string limits_dir_ = temp_.path() + "/limits";
   ContainerLimits limits_{limits_dir_};
   FakeTaskRunner runner_;
-  gpu::testing::FakeCaller caller_{&runner_};
+  HangingCaller caller_{&runner_};
   std::shared_ptr<gpu::testing::FakeLoader> loader_ = std::make_shared<gpu::testing::FakeLoader>();
   gpu::ProcessReader reader_{&runner_, loader_, &caller_};
   std::string uuid_;
@@ -454,6 +477,43 @@ TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
   Seconds(5);
   EXPECT_EQ(Use().bypassing, 0);
   EXPECT_TRUE(events_.empty());
+}
+
+// The container has put a file system that does not answer where a check looks for its limits.
+TEST_F(ContainerUsageTest, ACheckOfSightThatHangsKeepsTheNumbersOfAFoundContainerFlowing) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  file.usage().pids[0] = OwnPid(71);
+  Report({{.pid = 71, .memory = Bytes(1536 * kMebi)}});
+  caller_.Hang("usage-sight");
+  Start();
+  Seconds(20);
+  EXPECT_EQ(caller_.stuck(), 1u) << "one check for each container, and no second beside it";
+  file.Hold(0, 7 * kMebi);
+  Seconds(2);
+  EXPECT_EQ(Use().held, Bytes(7 * kMebi));
+  EXPECT_EQ(Use().bypassing, 0) << "another process of the container sees its limits";
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ContainerUsageTest, ACheckOfSightThatHangsTellsThatAContainerHidesFromTheSearch) {
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/false);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  caller_.Hang("usage-sight");
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty()) << "the check is within its deadline";
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 1);
+  EXPECT_EQ(events_.size(), 1u);
+  EndProcess(71);
+  Report({});
+  caller_.Release();
+  Seconds(3);
+  EXPECT_EQ(caller_.stuck(), 0u);
+  EXPECT_EQ(Use().bypassing, 0);
 }
 
 TEST_F(ContainerUsageTest, OfTwoContainersOfAPodTheOneThatCoversItsLimitsIsReported) {
