@@ -125,8 +125,9 @@ struct Limits {
 static_assert(offsetof(Limits, parts) == 64 + 2 * 64 * kMaxGpus);
 
 struct GpuUsage {
-  // Bytes by slot. `held`: allocated by the process. `pending`: reserved by the process while the
-  // driver allocates; it counts against the limit.
+  // Bytes by slot. `held`: allocated by the process, or counted before it calls the driver to
+  // allocate them. `pending`: reserved by the process for such a call; it counts against the limit
+  // too.
   std::atomic<uint64_t> held[kMaxSlots];
   std::atomic<uint64_t> pending[kMaxSlots];
   std::atomic<uint64_t> peak;           // maximum of held and pending bytes together

@@ -23,10 +23,10 @@ Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate, Taken
   const uint64_t reserved = RoundToBlocks(bytes);
   // The driver refuses a size that exceeds every device.
   if (context.gpu < 0 || pointer == nullptr || reserved == 0) return allocate();
-  if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
+  if (!process.Hold(context.gpu, reserved)) return Result::kOutOfMemory;
   const Result result = allocate();
   if (result != Result::kSuccess) {
-    process.accounts().Cancel(context.gpu, reserved);
+    process.accounts().Release(context.gpu, reserved);
     return result;
   }
   if (process.Charge(context, *pointer, taken(), reserved)) return Result::kSuccess;

@@ -25,14 +25,13 @@ LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
   const int gpu = on_device ? process.GpuOf(properties->location.id) : -1;
   const uint64_t reserved = RoundToBlocks(bytes);
   if (gpu < 0 || memory == nullptr || reserved == 0) return create();
-  if (!process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
+  if (!process.Hold(gpu, reserved)) return Result::kOutOfMemory;
   Result result = create();
   if (result == Result::kSuccess && !process.physical().Add(*memory, gpu, reserved)) {
     driver.cuMemRelease(*memory);
     result = Result::kOutOfMemory;
   }
-  if (result == Result::kSuccess) process.accounts().Add(gpu, reserved);
-  process.accounts().Cancel(gpu, reserved);
+  if (result != Result::kSuccess) process.accounts().Release(gpu, reserved);
   return result;
 }
 

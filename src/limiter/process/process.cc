@@ -163,6 +163,14 @@ bool Process::Reserve(int gpu, uint64_t bytes) {
   return false;
 }
 
+bool Process::Hold(int gpu, uint64_t bytes) {
+  if (accounts_.Hold(gpu, bytes)) return true;
+  pools_.Trim(gpu, &accounts_);
+  if (accounts_.Hold(gpu, bytes)) return true;
+  Refuse(gpu, bytes);
+  return false;
+}
+
 void Process::Refuse(int gpu, uint64_t bytes) {
   accounts_.RecordRefusal(gpu, bytes);
   ReportRefusal(accounts_.limits().gpus[gpu].uuid, bytes, accounts_.Held(gpu),
@@ -170,19 +178,20 @@ void Process::Refuse(int gpu, uint64_t bytes) {
 }
 
 bool Process::Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
-                     uint64_t reserved) {
+                     uint64_t held) {
   const bool in_block = bytes <= kSmallBytes;
   const uint64_t charged = in_block ? kBlockBytes : RoundToBlocks(bytes);
   const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
                               .context = context.id,
                               .gpu = uint64_t(context.gpu)};
   if (context.id == 0 || !allocations_.Insert(pointer, allocation)) {
-    accounts_.Cancel(context.gpu, reserved);
+    accounts_.Release(context.gpu, held);
     return false;
   }
   const bool charge = !in_block || blocks_.Join(pointer / kBlockBytes * kBlockBytes, context.gpu);
+  if (charge && charged == held) return true;
   if (charge) accounts_.Add(context.gpu, charged);
-  accounts_.Cancel(context.gpu, reserved);
+  accounts_.Release(context.gpu, held);
   return true;
 }
 

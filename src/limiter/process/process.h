@@ -48,13 +48,15 @@ class Process {
   // Reserves `bytes` for an allocation. False: they would exceed the limit; the refusal is
   // reported.
   bool Reserve(int gpu, uint64_t bytes);
+  // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver has
+  // refused. For allocations of a known size.
+  bool Hold(int gpu, uint64_t bytes);
   // Records a refused allocation for the agent, and reports it on standard error.
   void Refuse(int gpu, uint64_t bytes);
-  // Charges `bytes` that the driver has allocated at `pointer`, and ends the reservation of
-  // `reserved` bytes. False: out of host memory; nothing is charged, and the caller frees
-  // `pointer`.
+  // Charges `bytes` that the driver has allocated at `pointer`, in the place of the bytes of Hold.
+  // False: out of host memory; nothing is charged, and the caller frees `pointer`.
   bool Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
-              uint64_t reserved);
+              uint64_t held);
   // Charge for memory of a pool, which is charged with the pool.
   bool ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved);
 

@@ -74,6 +74,31 @@ bool Accounts::Reserve(int gpu, uint64_t bytes) {
   return ReserveInTurn(gpu, bytes);
 }
 
+// The first look keeps bytes out of `held` that cannot fit: others would be refused for them.
+bool Accounts::HoldAtOnce(int gpu, uint64_t bytes) {
+  const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
+  const Sums before = Sum(gpu);
+  const uint64_t taken = before.held + before.pending;
+  if (taken > limit || bytes > limit - taken) return false;
+  std::atomic<uint64_t>& held = usage_->gpus[gpu].held[slot_];
+  held.fetch_add(bytes);
+  const Sums sums = Sum(gpu);
+  if (sums.held <= limit && sums.pending <= limit - sums.held) {
+    RecordPeak(gpu, sums.held + sums.pending);
+    return true;
+  }
+  held.fetch_sub(bytes);
+  return false;
+}
+
+bool Accounts::Hold(int gpu, uint64_t bytes) {
+  if (HoldAtOnce(gpu, bytes)) return true;
+  if (!Reserve(gpu, bytes)) return false;
+  Add(gpu, bytes);
+  Cancel(gpu, bytes);
+  return true;
+}
+
 // One thread of each process at a time, so that the order of slots decides who goes first.
 bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
   const SpinGuard guard(&turn_);

@@ -6,17 +6,23 @@
 //   Add       after the driver has allocated: the process holds the bytes until Release
 //   Cancel    ends the reservation, after Add or after the driver has refused
 //
+// For an allocation whose size is known before the call, Hold does all three with one atomic
+// addition while there is room; after a refusal of the driver, Release ends it.
+//
 // Exactness. Reserve first publishes its bytes as pending and then sums the held and pending bytes
 // of all slots. If two processes race, the second to publish sees the bytes of the first, so the
-// sum of held bytes never exceeds the limit at any instant. If two processes see each other and
+// sum of held bytes never exceeds the limit at any instant. Hold does the same with held bytes, but
+// withdraws them if they do not fit, and reserves instead: so the bytes of Hold exceed the limit
+// for an instant, without a call of the driver, if two processes see the same room. If two processes see each other and
 // both would be refused although one fits, they retry: the process with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the
 // lock of the slot free (slots.h).
 //
-// Threads: any. No lock is held across a call of the driver. Cost: three atomic additions and one
-// pass over the slots in use; no system call unless the limit is reached.
+// Threads: any. No lock is held across a call of the driver. Cost of a reservation: three atomic
+// additions and one pass over the slots in use; of Hold one addition and two passes. No system call
+// unless the limit is reached.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +49,8 @@ class Accounts {
   // False: the container would exceed its limit; nothing is reserved.
   bool Reserve(int gpu, uint64_t bytes);
   void Cancel(int gpu, uint64_t bytes);
+  // Reserve, Add and Cancel. False: as Reserve.
+  bool Hold(int gpu, uint64_t bytes);
   // Charges bytes that the driver has allocated, with or without a reservation.
   void Add(int gpu, uint64_t bytes);
   void Release(int gpu, uint64_t bytes);
@@ -67,6 +75,7 @@ class Accounts {
     bool lower_pending;  // a slot before ours reserves
   };
   Sums Sum(int gpu) const;
+  bool HoldAtOnce(int gpu, uint64_t bytes);
   enum class Answer { kFits, kFull, kContended };
   Answer TryReserve(int gpu, uint64_t bytes, bool* yield);
   bool ReserveInTurn(int gpu, uint64_t bytes);

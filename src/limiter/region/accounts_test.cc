@@ -30,21 +30,40 @@ struct Region {
   std::vector<std::unique_ptr<Accounts>> accounts;
 };
 
-void Hold(Accounts& accounts, uint64_t bytes) {
-  ASSERT_TRUE(accounts.Reserve(0, bytes));
+// In one step, or in three.
+bool TryHold(Accounts& accounts, uint64_t bytes, bool at_once) {
+  if (at_once) return accounts.Hold(0, bytes);
+  if (!accounts.Reserve(0, bytes)) return false;
   accounts.Add(0, bytes);
   accounts.Cancel(0, bytes);
+  return true;
 }
+
+void Hold(Accounts& accounts, uint64_t bytes) { ASSERT_TRUE(accounts.Hold(0, bytes)); }
 
 TEST(AccountsTest, GrantsExactlyTheLimit) {
   Region region(1);
   Accounts& accounts = *region.accounts[0];
   EXPECT_FALSE(accounts.Reserve(0, kLimit + 1));
+  EXPECT_FALSE(accounts.Hold(0, kLimit + 1));
   Hold(accounts, kLimit);
   EXPECT_EQ(accounts.Held(0), kLimit);
   EXPECT_FALSE(accounts.Reserve(0, 1));
+  EXPECT_FALSE(accounts.Hold(0, 1));
   accounts.Release(0, 1);
   EXPECT_TRUE(accounts.Reserve(0, 1));
+  EXPECT_FALSE(accounts.Hold(0, 1)) << "a reservation counts";
+  EXPECT_EQ(accounts.Held(0), kLimit - 1);
+}
+
+TEST(AccountsTest, ThreeStepsHoldWhatOneStepHolds) {
+  Region region(1);
+  Accounts& accounts = *region.accounts[0];
+  for (const bool at_once : {false, true}) {
+    EXPECT_TRUE(TryHold(accounts, 300, at_once));
+    EXPECT_EQ(region.usage->gpus[0].pending[0], 0u);
+  }
+  EXPECT_EQ(accounts.Held(0), 600u);
 }
 
 TEST(AccountsTest, OneLimitHoldsForAllProcessesOfTheContainer) {
@@ -118,12 +137,15 @@ TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
       std::mt19937 random(i);
       for (int round = 0; round < 200'000; ++round) {
         const uint64_t bytes = 1 + random() % 400;
-        if (!accounts.Reserve(0, bytes)) continue;
+        const bool at_once = random() % 2 == 0;
+        if (!(at_once ? accounts.Hold(0, bytes) : accounts.Reserve(0, bytes))) continue;
         const uint64_t now = held.fetch_add(bytes) + bytes;
         for (uint64_t seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
         }
-        accounts.Add(0, bytes);
-        accounts.Cancel(0, bytes);
+        if (!at_once) {
+          accounts.Add(0, bytes);
+          accounts.Cancel(0, bytes);
+        }
         if (random() % 16 == 0) std::this_thread::yield();
         held.fetch_sub(bytes);
         accounts.Release(0, bytes);
@@ -153,9 +175,7 @@ TEST(AccountsTest, NoReservationThatFitsIsRefusedBecauseOthersRace) {
           inside.fetch_sub(1);
           continue;
         }
-        if (region.accounts[i]->Reserve(0, kLimit / 2)) {
-          region.accounts[i]->Add(0, kLimit / 2);
-          region.accounts[i]->Cancel(0, kLimit / 2);
+        if (TryHold(*region.accounts[i], kLimit / 2, (round + i) % 2 == 0)) {
           region.accounts[i]->Release(0, kLimit / 2);
         } else {
           ++refused;
