@@ -48,6 +48,30 @@ Result FreeInStream(const CudaLibrary& cuda, uint64_t memory) {
   return CU(cuda, cuMemFreeAsync)(memory, nullptr);
 }
 
+// The memory belongs to the pool of graphs and outlives its graph.
+Result AllocateByGraph(const CudaLibrary& cuda, uint64_t bytes, uint64_t* memory) {
+  cuda::Graph graph = nullptr;
+  cuda::GraphNode node = nullptr;
+  cuda::GraphExec exec = nullptr;
+  cuda::MemAllocNodeParameters parameters{
+      .pool = {.alloc_type = 1, .location = {cuda::kLocationDevice, 0}}, .bytes = bytes};
+  EXPECT_OK(CU(cuda, cuGraphCreate)(&graph, 0));
+  EXPECT_OK(CU(cuda, cuGraphAddMemAllocNode)(&node, graph, nullptr, 0, &parameters));
+  EXPECT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  const Result result = CU(cuda, cuGraphLaunch)(exec, nullptr);
+  EXPECT_OK(CU(cuda, cuCtxSynchronize)());
+  *memory = parameters.pointer;
+  return result;
+}
+
+// The driver keeps the memory of graphs until it is trimmed.
+Result FreeAndTrim(const CudaLibrary& cuda, uint64_t memory) {
+  const Result result = CU(cuda, cuMemFreeAsync)(memory, nullptr);
+  EXPECT_OK(CU(cuda, cuCtxSynchronize)());
+  EXPECT_OK(CU(cuda, cuDeviceGraphMemTrim)(0));
+  return result;
+}
+
 const MemoryKind kKinds[] = {
     {"Linear",
      [](const CudaLibrary& cuda, uint64_t bytes, uint64_t* memory) {
@@ -105,6 +129,7 @@ const MemoryKind kKinds[] = {
      [](const CudaLibrary& cuda, uint64_t memory) {
        return CU(cuda, cuMipmappedArrayDestroy)(reinterpret_cast<cuda::MipmappedArray>(memory));
      }},
+    {"GraphNode", AllocateByGraph, FreeAndTrim},
 };
 
 class OutcomesTest : public LimiterTest, public ::testing::WithParamInterface<MemoryKind> {};
