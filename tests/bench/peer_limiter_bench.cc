@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limiters beside each other on the simulated driver, in one run: the driver alone, ours, and
 // another one that is preloaded, as HAMi-core's libvgpu.so is. What calls cost, how fast processes
-// start, and which part of the GPU's time a program gets that may have 30, 50 or 70 %.
+// start, and which part of the GPU's time a program gets that is not limited, or may have 30, 50 or
+// 70 %.
 //
 //   peer_limiter_bench [--peer LIBRARY]        needs root, for a mount namespace of its own
 //
@@ -35,11 +36,12 @@ using Numbers = std::map<std::string, double>;
 
 constexpr uint64_t kShareMiB = 40 << 10;
 constexpr int kRounds = 9;
-constexpr int kAtOnce = 100;
+constexpr int kAtOnce[] = {100, 300};
 constexpr int kLive[] = {0, 1000, 10'000};
 constexpr unsigned kBlocks = 1024;  // a kernel that fills the GPU
 constexpr int kKernelMicros[] = {50, 1000, 5000};
 constexpr int kShares[] = {30, 50, 70};
+constexpr int kFreeMicros[] = {5, 50, 1000};  // of kernels that are not limited
 constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry work() { ret; }\n";
 
@@ -172,8 +174,15 @@ class Bench {
       fmt::print("\n");
     }
     Row("process start to module, us", [&](const Limiter& each) { return StartMicros(each, 1); });
-    Row(fmt::format("{} processes at once, ms", kAtOnce),
-        [&](const Limiter& each) { return StartMicros(each, kAtOnce) / 1000; });
+    for (const int at_once : kAtOnce) {
+      Row(fmt::format("{} processes at once, ms", at_once),
+          [&](const Limiter& each) { return StartMicros(each, at_once) / 1000; });
+    }
+    for (const int kernel : kFreeMicros) {
+      Row(fmt::format("not limited, kernels of {} us: has", kernel), [&](const Limiter& each) {
+        return Finish(Start(each, "share", 0, kernel, true)).at("share");
+      });
+    }
     for (const int kernel : kKernelMicros) {
       for (const int share : kShares) {
         Row(fmt::format("may have {} %, kernels of {} us: has", share, kernel),
@@ -194,7 +203,7 @@ class Bench {
   void Row(const std::string& name, Measure measure) {
     fmt::print("{:44}", name);
     for (const Limiter& each : limiters_) {
-      fmt::print("{:14.1f}", measure(each));
+      fmt::print("{:14.2f}", measure(each));
       std::fflush(stdout);
     }
     fmt::print("\n");
