@@ -55,235 +55,96 @@ Result MoveBytes(uint64_t bytes, LaunchStream stream, Call call) {
 
 }  // namespace
 
+// A function and its variant for the stream of the thread, which has the same parameters and
+// `suffix`. `move` gets the other arguments, the stream and the call of the driver.
+#define BOTH(name, suffix, parameters, arguments, stream, move, ...)                              \
+  LIMITER_EXPORT Result name parameters {                                                         \
+    return move(__VA_ARGS__, LaunchStream{stream, false}, [&] { return driver.name arguments; }); \
+  }                                                                                               \
+  LIMITER_EXPORT Result name##suffix parameters {                                                 \
+    return move(__VA_ARGS__, LaunchStream{stream, true},                                          \
+                [&] { return driver.name##suffix arguments; });                                   \
+  }
+
 // `width` is the size of an element.
-#define SET(name, type, width, ...)                                    \
-  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count) { \
-    return Move(uint64_t(count) * width, LaunchStream{__VA_ARGS__},    \
-                [&] { return driver.name(to, value, count); });        \
-  }
-SET(cuMemsetD8_v2, unsigned char, 1)
-SET(cuMemsetD16_v2, unsigned short, 2)
-SET(cuMemsetD32_v2, unsigned, 4)
-SET(cuMemsetD8_v2_ptds, unsigned char, 1, nullptr, true)
-SET(cuMemsetD16_v2_ptds, unsigned short, 2, nullptr, true)
-SET(cuMemsetD32_v2_ptds, unsigned, 4, nullptr, true)
+#define SET(bits, type, width)                                                                    \
+  BOTH(cuMemsetD##bits##_v2, _ptds, (DevicePtr to, type value, size_t count), (to, value, count), \
+       nullptr, Move, uint64_t(count) * width)                                                    \
+  BOTH(cuMemsetD##bits##Async, _ptsz, (DevicePtr to, type value, size_t count, Stream stream),    \
+       (to, value, count, stream), stream, Move, uint64_t(count) * width)                         \
+  BOTH(cuMemsetD2D##bits##_v2, _ptds,                                                             \
+       (DevicePtr to, size_t pitch, type value, size_t columns, size_t rows),                     \
+       (to, pitch, value, columns, rows), nullptr, Move, uint64_t(columns) * rows * width)        \
+  BOTH(cuMemsetD2D##bits##Async, _ptsz,                                                           \
+       (DevicePtr to, size_t pitch, type value, size_t columns, size_t rows, Stream stream),      \
+       (to, pitch, value, columns, rows, stream), stream, Move, uint64_t(columns) * rows * width)
+SET(8, unsigned char, 1)
+SET(16, unsigned short, 2)
+SET(32, unsigned, 4)
 #undef SET
 
-#define SET(name, type, width, per_thread_stream)                                     \
-  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count, Stream stream) { \
-    return Move(uint64_t(count) * width, {stream, per_thread_stream},                 \
-                [&] { return driver.name(to, value, count, stream); });               \
-  }
-SET(cuMemsetD8Async, unsigned char, 1, false)
-SET(cuMemsetD16Async, unsigned short, 2, false)
-SET(cuMemsetD32Async, unsigned, 4, false)
-SET(cuMemsetD8Async_ptsz, unsigned char, 1, true)
-SET(cuMemsetD16Async_ptsz, unsigned short, 2, true)
-SET(cuMemsetD32Async_ptsz, unsigned, 4, true)
-#undef SET
+BOTH(cuMemcpyDtoD_v2, _ptds, (DevicePtr to, DevicePtr from, size_t bytes), (to, from, bytes),
+     nullptr, Move, bytes)
+BOTH(cuMemcpyDtoDAsync_v2, _ptsz, (DevicePtr to, DevicePtr from, size_t bytes, Stream stream),
+     (to, from, bytes, stream), stream, Move, bytes)
+BOTH(cuMemcpy, _ptds, (DevicePtr to, DevicePtr from, size_t bytes), (to, from, bytes), nullptr,
+     MoveUnified, to, from, bytes)
+BOTH(cuMemcpyAsync, _ptsz, (DevicePtr to, DevicePtr from, size_t bytes, Stream stream),
+     (to, from, bytes, stream), stream, MoveUnified, to, from, bytes)
 
-#define SET(name, type, width, per_thread_stream)                                    \
-  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, \
-                             size_t rows) {                                          \
-    return Move(uint64_t(columns) * rows * width, {nullptr, per_thread_stream},      \
-                [&] { return driver.name(to, pitch, value, columns, rows); });       \
-  }
-SET(cuMemsetD2D8_v2, unsigned char, 1, false)
-SET(cuMemsetD2D16_v2, unsigned short, 2, false)
-SET(cuMemsetD2D32_v2, unsigned, 4, false)
-SET(cuMemsetD2D8_v2_ptds, unsigned char, 1, true)
-SET(cuMemsetD2D16_v2_ptds, unsigned short, 2, true)
-SET(cuMemsetD2D32_v2_ptds, unsigned, 4, true)
-#undef SET
-
-#define SET(name, type, width, per_thread_stream)                                                 \
-  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, size_t rows, \
-                             Stream stream) {                                                     \
-    return Move(uint64_t(columns) * rows * width, {stream, per_thread_stream},                    \
-                [&] { return driver.name(to, pitch, value, columns, rows, stream); });            \
-  }
-SET(cuMemsetD2D8Async, unsigned char, 1, false)
-SET(cuMemsetD2D16Async, unsigned short, 2, false)
-SET(cuMemsetD2D32Async, unsigned, 4, false)
-SET(cuMemsetD2D8Async_ptsz, unsigned char, 1, true)
-SET(cuMemsetD2D16Async_ptsz, unsigned short, 2, true)
-SET(cuMemsetD2D32Async_ptsz, unsigned, 4, true)
-#undef SET
-
-LIMITER_EXPORT Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, size_t bytes) {
-  return Move(bytes, {}, [&] { return driver.cuMemcpyDtoD_v2(to, from, bytes); });
-}
-LIMITER_EXPORT Result cuMemcpyDtoD_v2_ptds(DevicePtr to, DevicePtr from, size_t bytes) {
-  return Move(bytes, {nullptr, true}, [&] { return driver.cuMemcpyDtoD_v2_ptds(to, from, bytes); });
-}
-LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes,
-                                           Stream stream) {
-  return Move(bytes, {stream, false},
-              [&] { return driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream); });
-}
-LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2_ptsz(DevicePtr to, DevicePtr from, size_t bytes,
-                                                Stream stream) {
-  return Move(bytes, {stream, true},
-              [&] { return driver.cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, stream); });
-}
-
-#define COPY(name, per_thread_stream)                                             \
-  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes) {        \
-    return MoveUnified(to, from, bytes, LaunchStream{nullptr, per_thread_stream}, \
-                       [&] { return driver.name(to, from, bytes); });             \
-  }
-COPY(cuMemcpy, false)
-COPY(cuMemcpy_ptds, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                     \
-  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) { \
-    return MoveUnified(to, from, bytes, LaunchStream{stream, per_thread_stream},          \
-                       [&] { return driver.name(to, from, bytes, stream); });             \
-  }
-COPY(cuMemcpyAsync, false)
-COPY(cuMemcpyAsync_ptsz, true)
-#undef COPY
-
-#define COPY(name, type, per_thread_stream)                        \
-  LIMITER_EXPORT Result name(const type* copy) {                   \
-    return MoveBox(copy, LaunchStream{nullptr, per_thread_stream}, \
-                   [&] { return driver.name(copy); });             \
-  }
-COPY(cuMemcpy2D_v2, Memcpy2D, false)
-COPY(cuMemcpy2D_v2_ptds, Memcpy2D, true)
-COPY(cuMemcpy2DUnaligned_v2, Memcpy2D, false)
-COPY(cuMemcpy2DUnaligned_v2_ptds, Memcpy2D, true)
-COPY(cuMemcpy3D_v2, Memcpy3D, false)
-COPY(cuMemcpy3D_v2_ptds, Memcpy3D, true)
-COPY(cuMemcpy3DPeer, Memcpy3D, false)
-COPY(cuMemcpy3DPeer_ptds, Memcpy3D, true)
-#undef COPY
-
-#define COPY(name, type, per_thread_stream)                       \
-  LIMITER_EXPORT Result name(const type* copy, Stream stream) {   \
-    return MoveBox(copy, LaunchStream{stream, per_thread_stream}, \
-                   [&] { return driver.name(copy, stream); });    \
-  }
-COPY(cuMemcpy2DAsync_v2, Memcpy2D, false)
-COPY(cuMemcpy2DAsync_v2_ptsz, Memcpy2D, true)
-COPY(cuMemcpy3DAsync_v2, Memcpy3D, false)
-COPY(cuMemcpy3DAsync_v2_ptsz, Memcpy3D, true)
-COPY(cuMemcpy3DPeerAsync, Memcpy3D, false)
-COPY(cuMemcpy3DPeerAsync_ptsz, Memcpy3D, true)
-#undef COPY
+BOTH(cuMemcpy2D_v2, _ptds, (const Memcpy2D* copy), (copy), nullptr, MoveBox, copy)
+BOTH(cuMemcpy2DUnaligned_v2, _ptds, (const Memcpy2D* copy), (copy), nullptr, MoveBox, copy)
+BOTH(cuMemcpy3D_v2, _ptds, (const Memcpy3D* copy), (copy), nullptr, MoveBox, copy)
+BOTH(cuMemcpy3DPeer, _ptds, (const Memcpy3D* copy), (copy), nullptr, MoveBox, copy)
+BOTH(cuMemcpy2DAsync_v2, _ptsz, (const Memcpy2D* copy, Stream stream), (copy, stream), stream,
+     MoveBox, copy)
+BOTH(cuMemcpy3DAsync_v2, _ptsz, (const Memcpy3D* copy, Stream stream), (copy, stream), stream,
+     MoveBox, copy)
+BOTH(cuMemcpy3DPeerAsync, _ptsz, (const Memcpy3D* copy, Stream stream), (copy, stream), stream,
+     MoveBox, copy)
 
 // Copies to, from and between arrays, and between devices. A copy between devices is charged to the
 // device of the current context.
-#define COPY(name, per_thread_stream, parameters, arguments)     \
-  LIMITER_EXPORT Result name parameters {                        \
-    return Move(bytes, LaunchStream{nullptr, per_thread_stream}, \
-                [&] { return driver.name arguments; });          \
-  }
-#define PARAMETERS (Array to, size_t offset, DevicePtr from, size_t bytes)
-COPY(cuMemcpyDtoA_v2, false, PARAMETERS, (to, offset, from, bytes))
-COPY(cuMemcpyDtoA_v2_ptds, true, PARAMETERS, (to, offset, from, bytes))
-#undef PARAMETERS
-#define PARAMETERS (DevicePtr to, Array from, size_t offset, size_t bytes)
-COPY(cuMemcpyAtoD_v2, false, PARAMETERS, (to, from, offset, bytes))
-COPY(cuMemcpyAtoD_v2_ptds, true, PARAMETERS, (to, from, offset, bytes))
-#undef PARAMETERS
-#define PARAMETERS (Array to, size_t to_offset, Array from, size_t from_offset, size_t bytes)
-COPY(cuMemcpyAtoA_v2, false, PARAMETERS, (to, to_offset, from, from_offset, bytes))
-COPY(cuMemcpyAtoA_v2_ptds, true, PARAMETERS, (to, to_offset, from, from_offset, bytes))
-#undef PARAMETERS
-#define PARAMETERS \
-  (DevicePtr to, Context to_context, DevicePtr from, Context from_context, size_t bytes)
-COPY(cuMemcpyPeer, false, PARAMETERS, (to, to_context, from, from_context, bytes))
-COPY(cuMemcpyPeer_ptds, true, PARAMETERS, (to, to_context, from, from_context, bytes))
-#undef PARAMETERS
-#undef COPY
+BOTH(cuMemcpyDtoA_v2, _ptds, (Array to, size_t offset, DevicePtr from, size_t bytes),
+     (to, offset, from, bytes), nullptr, Move, bytes)
+BOTH(cuMemcpyAtoD_v2, _ptds, (DevicePtr to, Array from, size_t offset, size_t bytes),
+     (to, from, offset, bytes), nullptr, Move, bytes)
+BOTH(cuMemcpyAtoA_v2, _ptds,
+     (Array to, size_t to_offset, Array from, size_t from_offset, size_t bytes),
+     (to, to_offset, from, from_offset, bytes), nullptr, Move, bytes)
+BOTH(cuMemcpyPeer, _ptds,
+     (DevicePtr to, Context to_context, DevicePtr from, Context from_context, size_t bytes),
+     (to, to_context, from, from_context, bytes), nullptr, Move, bytes)
+BOTH(cuMemcpyPeerAsync, _ptsz,
+     (DevicePtr to, Context to_context, DevicePtr from, Context from_context, size_t bytes,
+      Stream stream),
+     (to, to_context, from, from_context, bytes, stream), stream, Move, bytes)
 
-#define COPY(name, per_thread_stream)                                                            \
-  LIMITER_EXPORT Result name(DevicePtr to, Context to_context, DevicePtr from,                   \
-                             Context from_context, size_t bytes, Stream stream) {                \
-    return Move(bytes, LaunchStream{stream, per_thread_stream},                                  \
-                [&] { return driver.name(to, to_context, from, from_context, bytes, stream); }); \
-  }
-COPY(cuMemcpyPeerAsync, false)
-COPY(cuMemcpyPeerAsync_ptsz, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                             \
-  LIMITER_EXPORT Result name(DevicePtr* to, DevicePtr* from, size_t* bytes, size_t count,         \
-                             void* attributes, size_t* indices, size_t attribute_count,           \
-                             size_t* failed, Stream stream) {                                     \
-    return MoveBytes(BatchBytes(to, from, bytes, count), LaunchStream{stream, per_thread_stream}, \
-                     [&] {                                                                        \
-                       return driver.name(to, from, bytes, count, attributes, indices,            \
-                                          attribute_count, failed, stream);                       \
-                     });                                                                          \
-  }
-COPY(cuMemcpyBatchAsync, false)
-COPY(cuMemcpyBatchAsync_ptsz, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                             \
-  LIMITER_EXPORT Result name(DevicePtr* to, DevicePtr* from, size_t* bytes, size_t count,         \
-                             void* attributes, size_t* indices, size_t attribute_count,           \
-                             Stream stream) {                                                     \
-    return MoveBytes(BatchBytes(to, from, bytes, count), LaunchStream{stream, per_thread_stream}, \
-                     [&] {                                                                        \
-                       return driver.name(to, from, bytes, count, attributes, indices,            \
-                                          attribute_count, stream);                               \
-                     });                                                                          \
-  }
-COPY(cuMemcpyBatchAsync_v2, false)
-COPY(cuMemcpyBatchAsync_v2_ptsz, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                    \
-  LIMITER_EXPORT Result name(size_t count, BatchCopy3D* copies, size_t* failed,          \
-                             unsigned long long flags, Stream stream) {                  \
-    return MoveBytes(BatchBytes(copies, count), LaunchStream{stream, per_thread_stream}, \
-                     [&] { return driver.name(count, copies, failed, flags, stream); }); \
-  }
-COPY(cuMemcpy3DBatchAsync, false)
-COPY(cuMemcpy3DBatchAsync_ptsz, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                     \
-  LIMITER_EXPORT Result name(size_t count, BatchCopy3D* copies, unsigned long long flags, \
-                             Stream stream) {                                             \
-    return MoveBytes(BatchBytes(copies, count), LaunchStream{stream, per_thread_stream},  \
-                     [&] { return driver.name(count, copies, flags, stream); });          \
-  }
-COPY(cuMemcpy3DBatchAsync_v2, false)
-COPY(cuMemcpy3DBatchAsync_v2_ptsz, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                      \
-  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes, void* attributes, \
-                             Stream stream) {                                              \
-    return MoveUnified(to, from, bytes, LaunchStream{stream, per_thread_stream},           \
-                       [&] { return driver.name(to, from, bytes, attributes, stream); });  \
-  }
-COPY(cuMemcpyWithAttributesAsync, false)
-COPY(cuMemcpyWithAttributesAsync_ptsz, true)
-#undef COPY
-
-#define COPY(name, per_thread_stream)                                                      \
-  LIMITER_EXPORT Result name(BatchCopy3D* copy, unsigned long long flags, Stream stream) { \
-    return MoveBytes(BatchBytes(copy, 1), LaunchStream{stream, per_thread_stream},         \
-                     [&] { return driver.name(copy, flags, stream); });                    \
-  }
-COPY(cuMemcpy3DWithAttributesAsync, false)
-COPY(cuMemcpy3DWithAttributesAsync_ptsz, true)
-#undef COPY
-
-#define DECOMPRESS(name, per_thread_stream)                                                      \
-  LIMITER_EXPORT Result name(DecompressParameters* buffers, size_t count, unsigned flags,        \
-                             size_t* failed, Stream stream) {                                    \
-    return MoveBytes(DecompressedBytes(buffers, count), LaunchStream{stream, per_thread_stream}, \
-                     [&] { return driver.name(buffers, count, flags, failed, stream); });        \
-  }
-DECOMPRESS(cuMemBatchDecompressAsync, false)
-DECOMPRESS(cuMemBatchDecompressAsync_ptsz, true)
-#undef DECOMPRESS
+BOTH(cuMemcpyBatchAsync, _ptsz,
+     (DevicePtr * to, DevicePtr* from, size_t* bytes, size_t count, void* attributes,
+      size_t* indices, size_t attribute_count, size_t* failed, Stream stream),
+     (to, from, bytes, count, attributes, indices, attribute_count, failed, stream), stream,
+     MoveBytes, BatchBytes(to, from, bytes, count))
+BOTH(cuMemcpyBatchAsync_v2, _ptsz,
+     (DevicePtr * to, DevicePtr* from, size_t* bytes, size_t count, void* attributes,
+      size_t* indices, size_t attribute_count, Stream stream),
+     (to, from, bytes, count, attributes, indices, attribute_count, stream), stream, MoveBytes,
+     BatchBytes(to, from, bytes, count))
+BOTH(cuMemcpy3DBatchAsync, _ptsz,
+     (size_t count, BatchCopy3D* copies, size_t* failed, unsigned long long flags, Stream stream),
+     (count, copies, failed, flags, stream), stream, MoveBytes, BatchBytes(copies, count))
+BOTH(cuMemcpy3DBatchAsync_v2, _ptsz,
+     (size_t count, BatchCopy3D* copies, unsigned long long flags, Stream stream),
+     (count, copies, flags, stream), stream, MoveBytes, BatchBytes(copies, count))
+BOTH(cuMemcpyWithAttributesAsync, _ptsz,
+     (DevicePtr to, DevicePtr from, size_t bytes, void* attributes, Stream stream),
+     (to, from, bytes, attributes, stream), stream, MoveUnified, to, from, bytes)
+BOTH(cuMemcpy3DWithAttributesAsync, _ptsz,
+     (BatchCopy3D * copy, unsigned long long flags, Stream stream), (copy, flags, stream), stream,
+     MoveBytes, BatchBytes(copy, 1))
+BOTH(cuMemBatchDecompressAsync, _ptsz,
+     (DecompressParameters * buffers, size_t count, unsigned flags, size_t* failed, Stream stream),
+     (buffers, count, flags, failed, stream), stream, MoveBytes, DecompressedBytes(buffers, count))
+#undef BOTH
 
 }  // namespace tessera::cuda
