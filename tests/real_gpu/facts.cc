@@ -118,10 +118,12 @@ void LookUpAll(int version) {
 
 void AskExportTables() {
   // The tables that NVIDIA's runtime asks for when it starts.
-  constexpr unsigned char kTables[][16] = {
-      {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
-      {0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
-      {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93}};
+  constexpr unsigned char kTables[][16] = {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89,
+                                            0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
+                                           {0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93,
+                                            0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
+                                           {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8,
+                                            0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93}};
   int have = 0;
   for (const auto& id : kTables) {
     const void* table = nullptr;
@@ -180,28 +182,32 @@ void WatchSamples(Program& program, nvml::Device device) {
   Row("E10", "process utilization: step of timestamps", fmt::format("{:.0f} ms", Median(steps)));
   Row("E10", "process utilization: age of the newest", fmt::format("{:.0f} ms", Median(ages)));
   Row("E10", "process utilization: of a process that fills the GPU",
-      busy.empty() ? "not listed by its pid" : fmt::format("{} to {} %", *busy.begin(), *busy.rbegin()));
+      busy.empty() ? "not listed by its pid"
+                   : fmt::format("{} to {} %", *busy.begin(), *busy.rbegin()));
   unsigned count = 0;
   Row("E10", "process utilization: after the newest sample",
-      fmt::format("result {}", int(NVML(nvmlDeviceGetProcessUtilization)(
-                                   device, nullptr, &count, NowUs() + 1'000'000))));
+      fmt::format("result {}", int(NVML(nvmlDeviceGetProcessUtilization)(device, nullptr, &count,
+                                                                         NowUs() + 1'000'000))));
 }
 
 void TimeNvml(nvml::Device device) {
   nvml::ProcessUtilizationSample samples[256];
   nvml::ProcessInfo processes[256];
-  Row("E10", "time of nvmlDeviceGetProcessUtilization", fmt::format("{:.0f} µs", NsOf(100, [&] {
-        unsigned count = 256;
-        (void)NVML(nvmlDeviceGetProcessUtilization)(device, samples, &count, 0);
-      }) / 1000));
+  Row("E10", "time of nvmlDeviceGetProcessUtilization",
+      fmt::format("{:.0f} µs", NsOf(100, [&] {
+                                 unsigned count = 256;
+                                 (void)NVML(nvmlDeviceGetProcessUtilization)(device, samples,
+                                                                             &count, 0);
+                               }) / 1000));
   unsigned count = 256;
-  Row("E10", "time of nvmlDeviceGetComputeRunningProcesses", fmt::format("{:.0f} µs", NsOf(100, [&] {
-        count = 256;
-        (void)NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count, processes);
-      }) / 1000));
-  const bool listed = std::any_of(processes, processes + std::min(count, 256u), [](const auto& one) {
-    return one.pid == unsigned(::getpid());
-  });
+  Row("E10", "time of nvmlDeviceGetComputeRunningProcesses",
+      fmt::format("{:.0f} µs", NsOf(100, [&] {
+                                 count = 256;
+                                 (void)NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count,
+                                                                                     processes);
+                               }) / 1000));
+  const bool listed = std::any_of(processes, processes + std::min(count, 256u),
+                                  [](const auto& one) { return one.pid == unsigned(::getpid()); });
   Row("E10", "pid in the list of processes", listed ? "that of getpid()" : "another, or none");
   nvml::GpmSample sample = nullptr;
   const auto allocate = Nvml().Find<nvml::fn::nvmlGpmSampleAlloc>("nvmlGpmSampleAlloc");

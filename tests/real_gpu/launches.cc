@@ -96,9 +96,8 @@ void RunLaunches() {
   cuda::Stream stream = nullptr;
   CALL(cuStreamCreate, &stream, 1);
   program.Launch(program.empty, 1, stream);
-  Row("E6", "a launch of an empty kernel", fmt::format("{:.0f} ns", LaunchNs([&] {
-        program.Launch(program.empty, 1, stream);
-      })));
+  Row("E6", "a launch of an empty kernel",
+      fmt::format("{:.0f} ns", LaunchNs([&] { program.Launch(program.empty, 1, stream); })));
   const cuda::GraphExec exec = GraphOf(program, stream, program.empty, 1, 10);
   CALL(cuGraphLaunch, exec, stream);
   Row("E6", "a launch of a graph of 10 empty kernels",
@@ -113,9 +112,8 @@ void RunLaunches() {
         fmt::format("{:.0f} ns", ns));
   }
   size_t free = 0, total = 0;
-  Row("E6", "cuMemGetInfo", fmt::format("{:.0f} ns", NsOf(kPairs, [&] {
-        CALL(cuMemGetInfo_v2, &free, &total);
-      })));
+  Row("E6", "cuMemGetInfo",
+      fmt::format("{:.0f} ns", NsOf(kPairs, [&] { CALL(cuMemGetInfo_v2, &free, &total); })));
 }
 
 // The length of one spin is printed first, as it is without others on the GPU.

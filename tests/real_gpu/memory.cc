@@ -93,7 +93,8 @@ std::vector<Kind> Kinds() {
 
 std::string Text(uint64_t bytes) {
   if (bytes % kMiB == 0) return fmt::format("{} MiB", bytes / kMiB);
-  return bytes < kMiB ? fmt::format("{} B", bytes) : fmt::format("{:.1f} MiB", double(bytes) / kMiB);
+  return bytes < kMiB ? fmt::format("{} B", bytes)
+                      : fmt::format("{:.1f} MiB", double(bytes) / kMiB);
 }
 
 // What 1 B, 1 MiB, 3 MiB and 257 MiB take of the device.
@@ -154,9 +155,9 @@ void MeasurePools() {
   CALL(cuMemPoolGetAttribute, pool, 5, &reserved);
   Row("E5", "1,000 pairs of 8 MiB from the default pool",
       fmt::format("{:.0f} ns a pair, {} reserved", ns, Text(reserved)));
-  Row("E5", "a query of the reserved memory", fmt::format("{:.0f} ns", NsOf(10000, [&] {
-        CALL(cuMemPoolGetAttribute, pool, 5, &reserved);
-      })));
+  Row("E5", "a query of the reserved memory",
+      fmt::format("{:.0f} ns",
+                  NsOf(10000, [&] { CALL(cuMemPoolGetAttribute, pool, 5, &reserved); })));
   threshold = 0;
   CALL(cuMemPoolSetAttribute, pool, 4, &threshold);
   CALL(cuMemPoolTrimTo, pool, 0);
@@ -166,8 +167,9 @@ void MeasurePools() {
   CALL(cuMemPoolCreate, &capped, &properties);
   std::vector<cuda::DevicePtr> pointers;
   for (cuda::DevicePtr pointer = 0;
-       pointers.size() < 64 && DRIVER(cuMemAllocFromPoolAsync)(&pointer, 8 * kMiB, capped,
-                                                               nullptr) == cuda::Result::kSuccess;) {
+       pointers.size() < 64 &&
+       DRIVER(cuMemAllocFromPoolAsync)(&pointer, 8 * kMiB, capped, nullptr) ==
+           cuda::Result::kSuccess;) {
     pointers.push_back(pointer);
   }
   Row("E5", "a pool of at most 64 MiB gives", Text(pointers.size() * 8 * kMiB));

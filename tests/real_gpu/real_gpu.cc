@@ -73,7 +73,8 @@ int Main(int argc, char** argv) {
   else if (command == "launches")
     RunLaunches();
   else
-    Exit(1, "usage: real_gpu_experiments gpu | facts | memory | cap | launches | spin KIND SECONDS");
+    Exit(1,
+         "usage: real_gpu_experiments gpu | facts | memory | cap | launches | spin KIND SECONDS");
   return 0;
 }
 
