@@ -25,6 +25,16 @@ TEST_F(AttributesTest, ADeviceReportsTheFeaturesOfItsDriver) {
   EXPECT_EQ(Device(103), 1) << "memory shared by file descriptors";
   EXPECT_EQ(Device(119), 1) << "pools shared by file descriptors";
   EXPECT_EQ(Device(120), 0) << "clusters, which an A100 does not have";
+  EXPECT_EQ(Device(87), 2) << "single to double precision";
+}
+
+TEST(PrecisionTest, ATuringGpuIsSlowInDoublePrecision) {
+  const sim::testing::SimNode node({.profile = "t4"});
+  const CudaLibrary cuda(node.library("libcuda.so.1"));
+  int ratio = 0;
+  EXPECT_OK(CU(cuda, cuInit)(0));
+  EXPECT_OK(CU(cuda, cuDeviceGetAttribute)(&ratio, 87, 0));
+  EXPECT_EQ(ratio, 32);
 }
 
 TEST_F(AttributesTest, AttributesOfAStreamAreKeptAndCopied) {

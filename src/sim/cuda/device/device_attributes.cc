@@ -36,7 +36,6 @@ constexpr Fixed kFixed[] = {
     {79, 1},                                                    // caches
     {80, 1},          {82, 65536},                              // registers of a multiprocessor
     {83, 1},                                                    // managed memory
-    {87, 2},                                                    // single to double precision
     {89, 1},                                                    // managed memory beside the CPU
     {90, 1},                                                    // preemption
     {91, 1},   // host pointers of registered memory
@@ -47,6 +46,12 @@ constexpr Fixed kFixed[] = {
     {115, 1},  // memory pools
     {119, 1},  // memory pools shared by file descriptors
 };
+
+// How many times faster single precision is than double precision.
+int PrecisionRatio(const sim::GpuFacts& gpu) {
+  if (gpu.cc_minor == 0) return 2;  // 7.0, 8.0, 9.0, 10.0: chips for data centers
+  return gpu.cc_major == 7 ? 32 : 64;
+}
 
 }  // namespace
 
@@ -98,6 +103,9 @@ bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value) {
       break;
     case 81:
       *value = int(gpu.shared_per_sm);
+      break;
+    case 87:
+      *value = PrecisionRatio(gpu);
       break;
     case 97:
       *value = int(gpu.shared_per_block_optin);
