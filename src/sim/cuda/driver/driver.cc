@@ -20,20 +20,10 @@ std::string StateDir() {
   return sim::State::FindDir(&here);
 }
 
-// Nanoseconds that $SIMGPU_KERNEL_NS sets for a kernel; 0: none.
-uint64_t ConfiguredNs(std::string_view name) {
+// What $SIMGPU_KERNEL_NS sets for a kernel.
+KernelTimes ConfiguredTimes(std::string_view kernel) {
   const char* const setting = getenv("SIMGPU_KERNEL_NS");
-  std::string_view rest = setting == nullptr ? "" : setting;
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
-    const size_t equals = item.find('=');
-    if (equals == std::string_view::npos) continue;
-    const std::string_view key = item.substr(0, equals);
-    if (key == "*" || key == name) return strtoull(item.data() + equals + 1, nullptr, 10);
-  }
-  return 0;
+  return KernelTimes::Find(setting == nullptr ? "" : setting, kernel);
 }
 
 bool Exists(const char* device) {
@@ -245,7 +235,7 @@ FunctionTag* Driver::FunctionOf(ModuleTag* module, const std::string& name, cons
     if (entry != nullptr) function->entry = *entry;
     function->entry.name = name;
     function->known = FindKnownKernel(function->entry);
-    function->configured_ns = ConfiguredNs(BareName(name));
+    function->times = ConfiguredTimes(BareName(name));
     functions_.insert(function.get());
   }
   return function.get();

@@ -14,6 +14,7 @@
 #include "api/cuda_abi.h"
 #include "src/sim/cuda/module/image.h"
 #include "src/sim/cuda/stream/engine.h"
+#include "src/sim/cuda/stream/kernel_times.h"
 #include "src/sim/cuda/stream/shared_event.h"
 
 namespace tessera::cuda {
@@ -127,7 +128,7 @@ struct tessera::cuda::FunctionTag {
   Entry entry;
   int max_dynamic_shared = 0;
   const KnownKernel* known = nullptr;  // null: the kernel computes nothing
-  uint64_t configured_ns = 0;          // duration from $SIMGPU_KERNEL_NS; 0: none
+  KernelTimes times;                   // from $SIMGPU_KERNEL_NS; may be empty
   // Launches of a kernel that computes nothing. Null before the first launch.
   std::atomic<uint64_t>* counter = nullptr;
   KeptLaunch kept;

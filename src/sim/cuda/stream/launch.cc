@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches and occupancy. The duration of a known kernel (kernels.h) depends on its memory traffic,
-// of any other kernel on its waves of blocks. $SIMGPU_KERNEL_NS sets durations:
-// "train=2000000,*=50000".
+// of any other kernel on its waves of blocks. $SIMGPU_KERNEL_NS sets durations
+// (kernel_times.h).
 #include "src/sim/cuda/stream/launch.h"
 
 #include <string.h>
@@ -34,9 +34,9 @@ uint64_t ThreadsThatFill(const sim::GpuFacts& gpu) {
   return std::max<uint64_t>(1, uint64_t(gpu.sm_count) * gpu.max_threads_per_sm);
 }
 
-uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, const FunctionTag& function,
+uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, FunctionTag* function,
                     uint64_t bytes) {
-  if (function.configured_ns != 0) return function.configured_ns;
+  if (!function->times.empty()) return function->times.Next();
   if (bytes != 0 && gpu.memory_bytes_per_second != 0) {
     return kLaunchNs + uint64_t(double(bytes) * 1e9 / double(gpu.memory_bytes_per_second));
   }
@@ -166,7 +166,7 @@ Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void**
   }
   if (function->known == nullptr) CountLaunch(call, function);
   command->share = ShareOf(gpu, shape);
-  command->left_ns = double(DurationOf(gpu, shape, *function, plan.bytes));
+  command->left_ns = double(DurationOf(gpu, shape, function, plan.bytes));
   command->fails = plan.result;
   command->effect = std::move(plan.compute);
   return Result::kSuccess;

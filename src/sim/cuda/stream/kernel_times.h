@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Durations of a kernel that $SIMGPU_KERNEL_NS sets: "train=2000000,load=1000..3000,*=500|500|9000".
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tessera::cuda {
+
+// One duration, any between two ("low..high"), or one of several ("a|b|c"). A duration that is
+// listed twice is twice as likely. Launches get them at random, but every run of a program gets the
+// same sequence.
+class KernelTimes {
+ public:
+  KernelTimes() = default;
+  // The durations in the first item of `setting` with the name of the kernel, or with "*". Empty: no
+  // such item, or none that is valid.
+  static KernelTimes Find(std::string_view setting, std::string_view kernel);
+
+  bool empty() const { return ns_.empty(); }
+  // Nanoseconds of the next launch. REQUIRES: not empty.
+  uint64_t Next();
+
+ private:
+  std::vector<uint64_t> ns_;
+  bool is_range_ = false;
+  uint64_t random_ = 0;
+};
+
+}  // namespace tessera::cuda
