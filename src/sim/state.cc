@@ -238,6 +238,7 @@ uint64_t State::UsedBytes(uint32_t gpu) { return SumBytes(gpu, /*only_live=*/tru
 uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   uint32_t count = 0;
   const uint64_t now = MonotonicNs();
+  const uint64_t newest = NewestUseSample(now);
   const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const Slot& slot = file_->slots[i];
@@ -256,12 +257,20 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
       const uint64_t turns = mine.turn_count.load();
       const uint64_t until = turns == 0 ? 0 : mine.turns[(turns - 1) % kKeptTurns].end_ns.load();
       view.busy_ns = BusyBefore(mine.given_ns.load(), until, now);
+      view.sample = newest;
+      const UseSample& sample = mine.samples[newest % kUseSamples];
+      view.sampled_ns = sample.index.load() == newest ? sample.busy_ns.load() : 0;
       memcpy(view.name, slot.name, sizeof(view.name));
       view.name[sizeof(view.name) - 1] = '\0';
     }
     ++count;
   }
   return count;
+}
+
+uint64_t State::NewestUseSample(uint64_t now_ns) {
+  const uint64_t shown_until = now_ns > kUseDelayNs ? now_ns - kUseDelayNs : 0;
+  return shown_until < kUsePeriodNs ? 0 : shown_until / kUsePeriodNs - 1;
 }
 
 uint64_t State::BusyNs(uint32_t gpu) {

@@ -40,6 +40,8 @@ struct ProcessView {
   uint32_t contexts = 0;
   uint32_t instance = 0;  // 1 + index of its compute instance; 0: the whole GPU
   uint64_t busy_ns = 0;   // GPU time so far
+  // The newest sample that NVML shows (State::NewestUseSample), and the GPU time in it.
+  uint64_t sample = 0, sampled_ns = 0;
   char name[32] = "";
 };
 
@@ -100,6 +102,10 @@ class State {
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
   // Share of the last second in turns of processes. Memory utilization is half of it.
   Load Utilization(uint32_t gpu);
+  // The number of the newest sample that NVML shows, which ended at least kUseDelayNs before
+  // `now_ns` (CLOCK_MONOTONIC).
+  static constexpr uint64_t kUseDelayNs = 200'000'000;
+  static uint64_t NewestUseSample(uint64_t now_ns);
   // Busy nanoseconds of a GPU, MIG instances included, since the creation of the node.
   uint64_t BusyNs(uint32_t gpu);
 

@@ -12,7 +12,7 @@
 namespace tessera::sim {
 
 inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
-inline constexpr uint32_t kStateVersion = 6;
+inline constexpr uint32_t kStateVersion = 7;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
@@ -21,6 +21,7 @@ inline constexpr uint32_t kMaxFaults = 128;
 inline constexpr uint32_t kMaxCounters = 1024;
 inline constexpr uint32_t kBusyMarks = 32;
 inline constexpr uint32_t kKeptTurns = 16;
+inline constexpr uint32_t kUseSamples = 8;
 inline constexpr uint32_t kMaxMigProfiles = 10;
 inline constexpr uint32_t kMaxInstances = 8;  // GPU instances of a GPU, and its compute instances
 inline constexpr int32_t kAllGpus = -1;
@@ -197,6 +198,14 @@ struct KeptTurn {
   AtomicU64 given_before_ns;  // SlotGpu::given_ns before this turn
 };
 
+// GPU time of a process in one sample of the driver: the period `index` of kUsePeriodNs of
+// CLOCK_MONOTONIC.
+inline constexpr uint64_t kUsePeriodNs = 167'000'000;
+struct UseSample {
+  AtomicU64 index;
+  AtomicU64 busy_ns;
+};
+
 // Memory and time of one process on one GPU.
 struct SlotGpu {
   // The process writes these fields.
@@ -210,6 +219,7 @@ struct SlotGpu {
   AtomicU64 given_ns;    // the sum of its turns
   AtomicU64 turn_count;  // turns so far; the ring has the last kKeptTurns
   KeptTurn turns[kKeptTurns];
+  UseSample samples[kUseSamples];  // the sample `index` is at index % kUseSamples
 };
 
 // One process. The slot is valid while its record lock in the file `slots` is held, which the

@@ -39,6 +39,7 @@ int ProcessSlot::Claim(State* state) {
       gpu.given_ns.store(0);
       gpu.turn_count.store(0);
       gpu.turns_read.store(0);
+      for (UseSample& sample : gpu.samples) sample.index.store(0);
     }
     if (const int error = SetLock(fd, i, F_WRLCK, /*wait=*/false); error != 0) {
       if (error == EAGAIN || error == EACCES) continue;

@@ -27,6 +27,24 @@ void MarkBusy(TurnQueue* queue, uint64_t now) {
   queue->busy_mark_count.store(count + 1);
 }
 
+// Adds the time from `start` to `end` to the samples of the process, or takes it away again.
+void CountUse(SlotGpu* of, uint64_t start, uint64_t end, bool added) {
+  while (start < end) {
+    const uint64_t index = start / kUsePeriodNs;
+    const uint64_t until = std::min(end, (index + 1) * kUsePeriodNs);
+    UseSample& sample = of->samples[index % kUseSamples];
+    if (sample.index.load() < index) {
+      sample.busy_ns.store(0);
+      sample.index.store(index);
+    }
+    const uint64_t busy = sample.busy_ns.load();
+    if (sample.index.load() == index) {
+      sample.busy_ns.store(added ? busy + (until - start) : busy - (until - start));
+    }
+    start = until;
+  }
+}
+
 }  // namespace
 
 class Turns::Lock {
@@ -108,6 +126,7 @@ void Turns::Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns) {
     of.turn_count.store(count + 1);
   }
   of.given_ns.store(of.given_ns.load() + length);
+  CountUse(&of, start_ns, start_ns + length, /*added=*/true);
   all.owner.store(slot + 1);
   all.busy_ns.store(all.busy_ns.load() + length);
   all.busy_until_ns.store(start_ns + length);
@@ -183,6 +202,7 @@ void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
   turn->end_ns = at_ns;
   const uint64_t unused = end - at_ns;
   mine.given_ns.store(mine.given_ns.load() - unused);
+  CountUse(&mine, at_ns, end, /*added=*/false);
   mine.wanted_ns.store(mine.given_ns.load());
   all.busy_ns.store(all.busy_ns.load() - unused);
   all.busy_until_ns.store(at_ns);

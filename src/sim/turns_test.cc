@@ -57,6 +57,33 @@ class TurnsTest : public ::testing::Test {
   State state_;
 };
 
+TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
+  const UseSample* samples = state_.file().slots[0].gpus[0].samples;
+  Worker worker(&state_);
+  const auto used = [&](uint64_t index) {
+    const UseSample& sample = samples[index % kUseSamples];
+    return sample.index == index ? sample.busy_ns.load() : 0;
+  };
+  worker.turns->Want(300 * kMs, 10 * kMs);
+  worker.Run(400 * kMs);
+  EXPECT_EQ(used(0), 157 * kMs);
+  EXPECT_EQ(used(1), 143 * kMs);
+  EXPECT_EQ(used(2), 0u);
+  // A turn that the process returns early does not count.
+  worker.turns->Want(2 * kMs, 600 * kMs);
+  ASSERT_TRUE(worker.turns->Next(600 * kMs, &worker.turn));
+  EXPECT_EQ(used(3), 2 * kMs);
+  worker.turns->GiveBack(&worker.turn, worker.turn.start_ns + kMs);
+  EXPECT_EQ(used(3), kMs);
+  // A sample that is a whole ring older makes room.
+  constexpr uint64_t kLater = 2 * kUseSamples * kUsePeriodNs;
+  worker.turns->Use(worker.turn.end_ns);
+  worker.turns->Want(kMs, kLater);
+  ASSERT_TRUE(worker.turns->Next(kLater + kMs, &worker.turn));
+  EXPECT_EQ(used(0), 0u);
+  EXPECT_EQ(used(2 * kUseSamples), kMs);
+}
+
 TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {
   Worker worker(&state_);
   worker.turns->Want(50 * kMs, 100 * kMs);

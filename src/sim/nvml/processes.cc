@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes on a GPU, and their use of it. Processes outside of the caller's pid namespace are not
 // listed, as with the real driver.
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <new>
 
 #include "src/sim/nvml/model.h"
@@ -97,28 +97,36 @@ Return ListNone(const char* function, Device device, unsigned* count) {
   return Put(count, 0U);
 }
 
-// Busy time of a process at its last query, by slot. The utilization of a process is the difference
-// between queries; it is stored here because the shared state has no history for each process.
-struct Seen {
-  std::uint64_t start_ns = 0;  // start of the process, to detect a new process in the slot
-  std::uint64_t time_ns = 0;
-  std::uint64_t busy_ns = 0;
-};
-Seen g_seen[sim::kMaxGpus][sim::kMaxSlots];
-std::mutex g_seen_mutex;  // clients query from several threads
-
-unsigned BusyPercent(const Gpu& gpu, const sim::ProcessView& view) {
-  const std::lock_guard lock(g_seen_mutex);
-  Seen& seen = g_seen[gpu.number()][view.slot];
-  const std::uint64_t now = sim::MonotonicNs();
-  const std::uint64_t start = gpu.state().file().slots[view.slot].start_ns.load();
-  if (seen.start_ns != start) seen = {start, start, 0};
-  const std::uint64_t span = now > seen.time_ns ? now - seen.time_ns : 1;
-  const std::uint64_t busy = view.busy_ns > seen.busy_ns ? view.busy_ns - seen.busy_ns : 0;
-  seen = {start, now, view.busy_ns};
-  const std::uint64_t percent = busy * 100 / span;
-  return percent > 100 ? 100 : static_cast<unsigned>(percent);
+// CLOCK_REALTIME at 0 of CLOCK_MONOTONIC, read once so that a sample keeps its timestamp.
+std::uint64_t BootUs() {
+  static std::atomic<std::uint64_t> boot_us{0};
+  std::uint64_t none = 0;
+  boot_us.compare_exchange_strong(none, NowUs() - sim::MonotonicNs() / 1000);
+  return boot_us.load();
 }
+
+// The newest sample of the driver: which processes used the GPU, and when the sample ended.
+struct UseOfProcesses {
+  explicit UseOfProcesses(const Gpu& gpu) : list(gpu) {
+    if (list.size() == 0) return;
+    end_us = BootUs() + (list[0].sample + 1) * sim::kUsePeriodNs / 1000;
+    for (unsigned i = 0; i < list.size(); ++i) count += PercentOf(i) != 0 ? 1 : 0;
+  }
+  // Whole percent of the period; 0: the driver has no sample of the process.
+  unsigned PercentOf(unsigned i) const {
+    const std::uint64_t percent = list[i].sampled_ns * 100 / sim::kUsePeriodNs;
+    return percent > 100 ? 100 : static_cast<unsigned>(percent);
+  }
+  // kSuccess: the caller has not seen the samples, and has room for them.
+  Return CheckRoom(const void* samples, unsigned capacity, std::uint64_t last_seen_us) const {
+    if (count == 0 || last_seen_us >= end_us) return Return::kNotFound;
+    return samples == nullptr || capacity < count ? Return::kInsufficientSize : Return::kSuccess;
+  }
+
+  const ProcessList list;
+  unsigned count = 0;  // processes with a sample
+  std::uint64_t end_us = 0;
+};
 
 Return GetEngineUse(const char* function, Device device, unsigned* percent, unsigned* period_us) {
   const Gpu gpu(function, device);
@@ -206,16 +214,16 @@ Return nvmlDeviceGetProcessUtilization(Device device, ProcessUtilizationSample* 
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);
   if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
-  const ProcessList list(gpu);
-  if (!list.valid()) return Return::kMemory;
-  const std::uint64_t now = NowUs();
+  const UseOfProcesses use(gpu);
+  if (!use.list.valid()) return Return::kMemory;
   const unsigned capacity = *count;
-  *count = list.size();
-  if (list.size() == 0 || last_seen >= now) return Return::kNotFound;
-  if (samples == nullptr || capacity < list.size()) return Return::kInsufficientSize;
-  for (unsigned i = 0; i < list.size(); ++i) {
-    const unsigned busy = BusyPercent(gpu, list[i]);
-    samples[i] = {static_cast<unsigned>(list[i].pid), now, busy, busy / 2, 0, 0};
+  *count = use.count;
+  const Return result = use.CheckRoom(samples, capacity, last_seen);
+  if (result != Return::kSuccess) return result;
+  for (unsigned i = 0; i < use.list.size(); ++i) {
+    const unsigned busy = use.PercentOf(i);
+    if (busy == 0) continue;
+    *samples++ = {static_cast<unsigned>(use.list[i].pid), use.end_us, busy, busy / 2, 0, 0};
   }
   return Return::kSuccess;
 }
@@ -227,16 +235,17 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
     return Return::kArgumentVersionMismatch;
   }
   if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
-  const ProcessList list(gpu);
-  if (!list.valid()) return Return::kMemory;
-  const std::uint64_t now = NowUs();
+  const UseOfProcesses use(gpu);
+  if (!use.list.valid()) return Return::kMemory;
   const unsigned capacity = info->count;
-  info->count = list.size();
-  if (list.size() == 0 || info->last_seen_timestamp >= now) return Return::kNotFound;
-  if (info->entries == nullptr || capacity < list.size()) return Return::kInsufficientSize;
-  for (unsigned i = 0; i < list.size(); ++i) {
-    const unsigned busy = BusyPercent(gpu, list[i]);
-    info->entries[i] = {now, static_cast<unsigned>(list[i].pid), busy, busy / 2, 0, 0, 0, 0};
+  info->count = use.count;
+  const Return result = use.CheckRoom(info->entries, capacity, info->last_seen_timestamp);
+  if (result != Return::kSuccess) return result;
+  ProcessUtilizationInfo* entry = info->entries;
+  for (unsigned i = 0; i < use.list.size(); ++i) {
+    const unsigned busy = use.PercentOf(i);
+    if (busy == 0) continue;
+    *entry++ = {use.end_us, static_cast<unsigned>(use.list[i].pid), busy, busy / 2, 0, 0, 0, 0};
   }
   return Return::kSuccess;
 }
