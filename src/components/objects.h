@@ -38,8 +38,8 @@ Json SystemNamespace();
 // they are ready.
 std::vector<Json> RenderCleanup(const Settings& settings);
 
-// The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema of
-// the settings, and a status of any content.
+// The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema
+// of the settings, and a status of any content.
 Json TesseraDefinition();
 
 }  // namespace tessera::components

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of an installation: the values of the chart (deploy/chart/values.yaml), as a file of
 // `tessera install` and as `spec` of the resource Tessera. One vocabulary, with one schema
-// (deploy/chart/values.schema.json) for all three. A spec has one more key, `pools`: groups of nodes
-// whose agents have settings of their own.
+// (deploy/chart/values.schema.json) for all three. A spec has one more key, `pools`: groups of
+// nodes whose agents have settings of their own.
 //
 //   pools:
 //   - name: shared-a10

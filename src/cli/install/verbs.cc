@@ -27,9 +27,9 @@ struct InstallFlags {
   bool force = false;
   bool reset = false;
 };
-using Flags = std::shared_ptr<InstallFlags>;
+using SharedFlags = std::shared_ptr<InstallFlags>;
 
-Flags MakeFlags() {
+SharedFlags MakeFlags() {
   auto flags = std::make_shared<InstallFlags>();
   flags->cluster.timeout_s = 120;  // of what is waited for
   return flags;
@@ -127,7 +127,7 @@ Status Uninstall(const InstallFlags& flags) {
 }  // namespace
 
 Action AddInstall(CLI::App* app) {
-  const Flags flags = MakeFlags();
+  const SharedFlags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
   app->add_flag("--dry-run", flags->dry_run, "print the objects, and do not ask the cluster");
   app->add_flag(
@@ -137,7 +137,7 @@ Action AddInstall(CLI::App* app) {
 }
 
 Action AddUpgrade(CLI::App* app) {
-  const Flags flags = MakeFlags();
+  const SharedFlags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
   app->add_flag("--dry-run", flags->dry_run, "print what would change, and change nothing");
   app->add_flag("--reset", flags->reset,
@@ -146,7 +146,7 @@ Action AddUpgrade(CLI::App* app) {
 }
 
 Action AddUninstall(CLI::App* app) {
-  const Flags flags = MakeFlags();
+  const SharedFlags flags = MakeFlags();
   app->add_flag("--dry-run", flags->dry_run, "print what would be removed, and remove nothing");
   app->add_flag("--force", flags->force,
                 "also while pods have GPUs, which go on, and what a release of Helm has installed");
