@@ -30,17 +30,18 @@ class OperatorApiServerTest : public ::testing::Test {
     if (path == nullptr) GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG is not set";
     auto config = kube::LoadKubeconfig(path);
     ASSERT_TRUE(config.ok()) << config.status().ToString();
-    client_ = std::make_unique<kube::Client>(io_, runner_, *std::move(config),
-                                             kube::ClientOptions{});
+    client_ =
+        std::make_unique<kube::Client>(io_, runner_, *std::move(config), kube::ClientOptions{});
     events_ = std::make_unique<kube::EventRecorder>(
         *client_, kube::EventRecorder::Options{.component = "test"}, [](const Status&) {});
     name_ = fmt::format("tessera-test-{}", ::getpid());
     Start();
     ASSERT_TRUE(RunUntil([&] {
-      return Apply(kRealTesseras, Json::MakeObject({{"apiVersion", Json::String("tessera.dev/v1alpha1")},
-                                                {"kind", Json::String("Tessera")},
-                                                {"metadata", Named("tessera", "")},
-                                                {"spec", Json::MakeObject()}}))
+      return Apply(kRealTesseras,
+                   Json::MakeObject({{"apiVersion", Json::String("tessera.dev/v1alpha1")},
+                                     {"kind", Json::String("Tessera")},
+                                     {"metadata", Named("tessera", "")},
+                                     {"spec", Json::MakeObject()}}))
           .ok();
     }));
     ASSERT_TRUE(RunUntil([&] { return ReadyStatus() == "True"; }));
@@ -59,9 +60,8 @@ class OperatorApiServerTest : public ::testing::Test {
     controller_ = std::make_unique<Controller>(
         Controller::Context{*client_, *events_, metrics_, nullptr},
         Rendering{.render = render, .definition = components::TesseraDefinition()},
-        ControllerOptions{.ns = "default",
-                          .settle = milliseconds(200),
-                          .status_delay = milliseconds(50)});
+        ControllerOptions{
+            .ns = "default", .settle = milliseconds(200), .status_delay = milliseconds(50)});
   }
   static Json Named(const std::string& name, const std::string& ns) {
     Json metadata = Json::MakeObject(
@@ -172,7 +172,8 @@ TEST_F(OperatorApiServerTest, RestoresDeletedObjectsAndRemovedLabels) {
   EXPECT_TRUE(RunUntil([&] { return Get(MapRef()).ok(); }));
   ASSERT_TRUE(
       Patch(RoleRef(), R"({"metadata":{"labels":{"app.kubernetes.io/part-of":null}}})").ok());
-  EXPECT_TRUE(RunUntil([&] { return Get(RoleRef())->Find("metadata")->Find("labels") != nullptr; }));
+  EXPECT_TRUE(
+      RunUntil([&] { return Get(RoleRef())->Find("metadata")->Find("labels") != nullptr; }));
 }
 
 TEST_F(OperatorApiServerTest, RestoresTheDefinitionOfItsResource) {

@@ -12,8 +12,8 @@
 namespace tessera::operators {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 constexpr char kResource[] = "/apis/tessera.dev/v1alpha1/tesseras/tessera";
 constexpr char kMaps[] = "/api/v1/namespaces/ns/configmaps/";
@@ -59,21 +59,22 @@ class ControllerTest : public ::testing::Test {
     });
   }
   void Start() {
-    controller_ = std::make_unique<Controller>(
-        Controller::Context{client_, events_, metrics_, nullptr},
-        Rendering{.render = RenderMaps, .definition = Json()},
-        ControllerOptions{.ns = "ns",
-                          .resync = milliseconds(200),
-                          .settle = milliseconds(50),
-                          .status_delay = milliseconds(20)});
+    controller_ =
+        std::make_unique<Controller>(Controller::Context{client_, events_, metrics_, nullptr},
+                                     Rendering{.render = RenderMaps, .definition = Json()},
+                                     ControllerOptions{.ns = "ns",
+                                                       .resync = milliseconds(200),
+                                                       .settle = milliseconds(50),
+                                                       .status_delay = milliseconds(20)});
   }
   void PutResource(const std::string& spec, int generation, const std::string& annotations = "{}") {
-    Json metadata = ParseJson(fmt::format(R"({{"name":"tessera","uid":"u1","generation":{},)"
-                                          R"("annotations":{},"finalizers":["tessera.dev/operator"]}})",
-                                          generation, annotations))
-                        .value();
-    Json resource = Json::MakeObject({{"metadata", std::move(metadata)},
-                                      {"spec", ParseJson(spec).value()}});
+    Json metadata =
+        ParseJson(fmt::format(R"({{"name":"tessera","uid":"u1","generation":{},)"
+                              R"("annotations":{},"finalizers":["tessera.dev/operator"]}})",
+                              generation, annotations))
+            .value();
+    Json resource =
+        Json::MakeObject({{"metadata", std::move(metadata)}, {"spec", ParseJson(spec).value()}});
     if (const Json* old = server_.Find(kResource)) {
       if (old->Find("status") != nullptr) resource.Set("status", *old->Find("status"));
     }
@@ -112,8 +113,10 @@ TEST_F(ControllerTest, AppliesWhatIsRenderedAndThenWritesNothing) {
   Start();
   ASSERT_TRUE(RunUntil([&] { return Ready(); }));
   EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "xxx");
-  const Json& owner =
-      server_.Find(std::string(kMaps) + "a1")->Find("metadata")->Find("ownerReferences")->items()[0];
+  const Json& owner = server_.Find(std::string(kMaps) + "a1")
+                          ->Find("metadata")
+                          ->Find("ownerReferences")
+                          ->items()[0];
   EXPECT_EQ(owner.StringAt("uid").value(), "u1");
   runner_.RunFor(milliseconds(500));  // Events of the changes
   const int writes = server_.writes();
@@ -126,9 +129,9 @@ TEST_F(ControllerTest, AppliesWhatIsRenderedAndThenWritesNothing) {
 }
 
 TEST_F(ControllerTest, AddsItsFinalizerBeforeTheFirstObject) {
-  server_.Put(kResource,
-              ParseJson(R"({"metadata":{"name":"tessera","uid":"u1","generation":1},"spec":{}})")
-                  .value());
+  server_.Put(
+      kResource,
+      ParseJson(R"({"metadata":{"name":"tessera","uid":"u1","generation":1},"spec":{}})").value());
   server_.OnRequest([this](const net::Request& request) {
     if (request.method == "PATCH" && std::string(request.path()).starts_with(kMaps)) {
       EXPECT_NE(server_.Find(kResource)->Find("metadata")->Find("finalizers"), nullptr);

@@ -16,8 +16,7 @@ namespace tessera::operators {
 namespace {
 
 std::vector<Json> Documents() {
-  const std::string text =
-      ReadFile(TESSERA_SOURCE_DIR "/deploy/operator/operator.yaml").value();
+  const std::string text = ReadFile(TESSERA_SOURCE_DIR "/deploy/operator/operator.yaml").value();
   std::vector<Json> documents;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find("\n---\n", begin), text.size());
@@ -28,8 +27,9 @@ std::vector<Json> Documents() {
 }
 
 bool Has(const Json* list, std::string_view value) {
-  return list != nullptr && std::any_of(list->items().begin(), list->items().end(),
-                                        [&](const Json& one) { return one.string_value() == value; });
+  return list != nullptr &&
+         std::any_of(list->items().begin(), list->items().end(),
+                     [&](const Json& one) { return one.string_value() == value; });
 }
 
 // Whether a role in this namespace ("": a cluster role) allows it.

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-
 namespace tessera::operators {
 namespace {
 
@@ -18,9 +17,8 @@ TEST(NodeCleanerTest, RemovesWhatAgentsHaveWrittenAndNothingElse) {
                         .value();
   const auto patch = CleaningPatch(node);
   ASSERT_TRUE(patch.has_value());
-  EXPECT_EQ(patch->Serialize(),
-            R"({"metadata":{"labels":{"nvidia.com/gpu.present":null},)"
-            R"("annotations":{"tessera.dev/devices":null}}})");
+  EXPECT_EQ(patch->Serialize(), R"({"metadata":{"labels":{"nvidia.com/gpu.present":null},)"
+                                R"("annotations":{"tessera.dev/devices":null}}})");
   EXPECT_FALSE(StatusCleaningPatch(node).has_value());
   EXPECT_FALSE(CleaningPatch(ParseJson(R"({"metadata":{"labels":{"a":"b"}}})").value()));
 }

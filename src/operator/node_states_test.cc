@@ -91,8 +91,7 @@ TEST(NodeStatesTest, TheAgentsConditionExplainsANodeWithoutDriver) {
       NodeOf("n", GpuLabel(), Conditions("False", "DriverNotReady", "no driver: install one"));
   const NodeHealth health = HealthOf({node}, {PodOn("n", ReadyPod())});
   ASSERT_EQ(health.problems.size(), 1u);
-  EXPECT_EQ(health.problems[0],
-            (NodeProblem{"n", "DriverNotReady", "no driver: install one"}));
+  EXPECT_EQ(health.problems[0], (NodeProblem{"n", "DriverNotReady", "no driver: install one"}));
 }
 
 TEST(NodeStatesTest, AGpuNodeWithoutAgentIsAProblemUnlessNvidiaManagesIt) {
