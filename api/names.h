@@ -132,14 +132,13 @@ inline constexpr std::string_view kReasonRuntimeNotConfigured =
 inline constexpr std::string_view kReasonRuntimeConfigured =
     "RuntimeConfigured";  // Event: the engine starts containers through tessera-runtime again
 
-// Taint of nodes that join without usable GPUs; the agent removes it.
+// Keys of taints of nodes that join without usable GPUs; the agent removes these taints. Under the
+// prefixes of cluster-autoscaler (and so of GKE and AKS) the node counts as still starting.
 inline constexpr std::string_view kTaintNotReady = "tessera.dev/not-ready";
-// The same under prefixes that cluster-autoscaler, also that of GKE and AKS, counts as "still
-// starting": today's, and the one before Kubernetes 1.29.
 inline constexpr std::string_view kTaintNotReadyAutoscaler =
     "startup-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready";
 inline constexpr std::string_view kTaintNotReadyOldAutoscaler =
-    "ignore-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready";
+    "ignore-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready";  // before Kubernetes 1.29
 
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";

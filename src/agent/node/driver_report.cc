@@ -84,8 +84,9 @@ std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_
   }
   if (nvml_problem.empty()) return {};
   if (driver.kernel.empty()) {
-    return fmt::format("the libraries of driver {} are in {}, but the kernel module is not loaded: {}",
-                       driver.nvml, root, ModuleRemedy(driver.root));
+    return fmt::format(
+        "the libraries of driver {} are in {}, but the kernel module is not loaded: {}",
+        driver.nvml, root, ModuleRemedy(driver.root));
   }
   if (driver.nvml != kUnknownVersion && driver.kernel != driver.nvml) {
     return fmt::format(
@@ -103,9 +104,10 @@ std::string ConflictText(const std::vector<DriverCandidate>& candidates, size_t 
     if (each.nvml.empty()) continue;
     text += fmt::format("{}{} has {}", named++ == 0 ? "" : " and ", OwnerOf(each.root), each.nvml);
   }
-  return text + fmt::format("; {} is used: remove the driver from the host, or turn the container "
-                            "off with the node label nvidia.com/gpu.deploy.driver=false",
-                            OwnerOf(candidates[chosen].root));
+  return text + fmt::format(
+                    "; {} is used: remove the driver from the host, or turn the container "
+                    "off with the node label nvidia.com/gpu.deploy.driver=false",
+                    OwnerOf(candidates[chosen].root));
 }
 
 }  // namespace
@@ -186,8 +188,7 @@ bool IsWholeElf(const std::string& path) {
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     const auto at = static_cast<off_t>(header.e_phoff + uint64_t{header.e_phentsize} * i);
-    if (::pread(fd.get(), &segment, sizeof(segment), at) !=
-        static_cast<ssize_t>(sizeof(segment))) {
+    if (::pread(fd.get(), &segment, sizeof(segment), at) != static_cast<ssize_t>(sizeof(segment))) {
       return false;
     }
     if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > size) return false;

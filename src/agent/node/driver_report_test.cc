@@ -70,8 +70,9 @@ TEST(DriverReportTest, OfTwoDriversThatOfTheModuleIsUsedAndBothAreNamed) {
   host.kernel = container.kernel = "570.2";
   EXPECT_EQ(ChooseDriver({host, container}), 1u);
   const std::string text = Judged({{host, container}, 1});
-  EXPECT_TRUE(text.starts_with("DriverConflict: the node has two drivers: the host has 550.1 and a "
-                               "driver container (/run/nvidia/driver) has 570.2; a driver container"))
+  EXPECT_TRUE(
+      text.starts_with("DriverConflict: the node has two drivers: the host has 550.1 and a "
+                       "driver container (/run/nvidia/driver) has 570.2; a driver container"))
       << text;
   EXPECT_TRUE(Contains(text, "nvidia.com/gpu.deploy.driver=false"));
   host.kernel = container.kernel = "1.2";
@@ -110,7 +111,8 @@ TEST(DriverReportTest, ALibraryThatIsStillWrittenIsNotWhole) {
   TempDir dir;
   const std::string part = dir.path() + "/part.so";
   std::string bytes = *ReadFile(own, size_t{1} << 30);
-  for (const size_t size : {bytes.size() - 1, bytes.size() / 2, size_t{70}, size_t{10}, size_t{0}}) {
+  for (const size_t size :
+       {bytes.size() - 1, bytes.size() / 2, size_t{70}, size_t{10}, size_t{0}}) {
     std::ofstream(part, std::ios::trunc) << bytes.substr(0, size);
     EXPECT_FALSE(IsWholeElf(part)) << size;
   }

@@ -97,15 +97,14 @@ TEST_F(DriverWatchTest, ALibraryThatIsBeingWrittenIsNotOpened) {
 
 TEST_F(DriverWatchTest, ReadinessSaysWhatIsMissingAndWritesTheFiles) {
   int findings = 0, files = 0;
-  ReadinessOptions options{.driver = Options(),
-                           .validations_dir = dir_.path() + "/validations",
-                           .gpus_on_bus = [] { return size_t{1}; },
-                           .open_devices =
-                               [this](const std::vector<int>&, auto done) {
-                                 runner_.Post([done] { done({}); });
-                               },
-                           .on_driver_files = [&] { ++files; },
-                           .on_findings = [&] { ++findings; }};
+  ReadinessOptions options{
+      .driver = Options(),
+      .validations_dir = dir_.path() + "/validations",
+      .gpus_on_bus = [] { return size_t{1}; },
+      .open_devices = [this](const std::vector<int>&,
+                             auto done) { runner_.Post([done] { done({}); }); },
+      .on_driver_files = [&] { ++files; },
+      .on_findings = [&] { ++findings; }};
   NodeReadiness readiness(&runner_, options);
   readiness.Start();
   auto broken = std::make_shared<device::NodeInventory>();

@@ -66,8 +66,8 @@ std::vector<std::string> OpenDeviceNodes(const std::string& dev_root,
 SmokeVerdict JudgeSmokeTest(const SmokeFacts& facts) {
   if (facts.inventory == nullptr) return Waiting("the driver has not answered yet");
   const device::NodeInventory& inventory = *facts.inventory;
-  if (!inventory.problem.empty()) return Failed(inventory.problem);
   if (!facts.driver_problem.empty()) return Failed(facts.driver_problem);
+  if (!inventory.problem.empty()) return Failed(inventory.problem);
   if (inventory.healthy_count() == 0) return Failed("no GPU of the node is healthy");
   if (!facts.device_problems)
     return Waiting("opening the device nodes has not ended: a GPU may hang");

@@ -49,11 +49,11 @@ ValidationFiles::~ValidationFiles() {
 }
 
 void ValidationFiles::Set(const ValidationState& state) {
-  wanted_ = {{"driver-ready", state.driver ? std::optional(DriverReadyText(*state.driver,
-                                                                           state.dev_root))
-                                           : std::nullopt},
-             {"toolkit-ready", FileIf(state.toolkit)},
-             {"plugin-ready", FileIf(state.plugin)}};
+  wanted_ = {
+      {"driver-ready",
+       state.driver ? std::optional(DriverReadyText(*state.driver, state.dev_root)) : std::nullopt},
+      {"toolkit-ready", FileIf(state.toolkit)},
+      {"plugin-ready", FileIf(state.plugin)}};
   Write();
 }
 

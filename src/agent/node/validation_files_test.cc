@@ -51,8 +51,8 @@ TEST_F(ValidationFilesTest, AShellReadsTheRootsAsFromNvidiasFile) {
   ASSERT_TRUE(out.ok());
   EXPECT_EQ(out->out, "false /run/nvidia/driver /run/nvidia/driver / /host\n");
   files.Set({.driver = kHost});
-  EXPECT_NE(ReadFile(PathOf("driver-ready"))->find(
-                "IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n"),
+  EXPECT_NE(ReadFile(PathOf("driver-ready"))
+                ->find("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n"),
             std::string::npos);
 }
 
