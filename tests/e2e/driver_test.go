@@ -3,8 +3,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +43,12 @@ func setTaints(t *testing.T, keys ...string) {
 
 func restartAgent(t *testing.T) {
 	t.Helper()
-	bed.Kubectl(t, "-n", "tessera-system", "delete", bed.AgentOf(node), "--wait=true")
+	before := bed.AgentOf(node)
+	bed.Kubectl(t, "-n", "tessera-system", "delete", before, "--wait=true")
+	bed.Eventually(t, time.Minute, "another agent", func() bool {
+		now := bed.AgentOf(node)
+		return now != "" && now != before
+	})
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
 }
 
@@ -52,10 +60,11 @@ func TestAStartupTaintLeavesAfterTheSmokeTestAndOthersStay(t *testing.T) {
 	// A node that joins before its driver is there.
 	onNode(t, "mv", files, files+".away")
 	waitAllocatable(t, 0, 30*time.Second)
-	const other, cloud = "example.com/mine", "startup-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready"
+	// The usual taint of nodes with GPUs, which the agent tolerates.
+	const other, cloud = "nvidia.com/gpu", "startup-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready"
 	setTaints(t, startupTaint, other, cloud)
 	restartAgent(t)
-	waitCondition(t, "False DriverNotReady: ")
+	waitCondition(t, "False DriverIncomplete: ")
 	if got := strings.Join(taintKeys(t), " "); got != startupTaint+" "+other+" "+cloud {
 		t.Errorf("without a driver the taints are %q", got)
 	}
@@ -71,4 +80,88 @@ func TestAStartupTaintLeavesAfterTheSmokeTestAndOthersStay(t *testing.T) {
 	setTaints(t)
 	bed.WaitPhase(t, pod, "Succeeded")
 	bed.Passed(t, pod, 1)
+}
+
+// startDriver runs the simulated driver container on the node, which tolerates every taint, until the
+// returned function or the test's end stops it.
+func startDriver(t *testing.T, name string, args ...string) (stop func()) {
+	t.Helper()
+	text, err := json.Marshal(bed.Object{"apiVersion": "v1", "kind": "Pod",
+		"metadata": bed.Object{"name": name, "namespace": "default"},
+		"spec": bed.Object{"nodeName": node, "restartPolicy": "Always", "terminationGracePeriodSeconds": 5,
+			"tolerations": []bed.Object{{"operator": "Exists"}},
+			"containers": []bed.Object{{"name": "driver", "image": "tessera.dev/tests/driver:dev", "imagePullPolicy": "Never",
+				"args": args, "volumeMounts": []bed.Object{{"name": "node", "mountPath": "/node"}}}},
+			"volumes": []bed.Object{{"name": "node", "hostPath": bed.Object{"path": "/run/nvidia"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Shared.Apply(ctx, string(text)); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		bed.Kubectl(t, "delete", "pod", name, "--wait=true")
+		onNode(t, "rm", "-rf", bed.DriverRoot)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T) {
+	profile, err := pairsProfile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		setTaints(t)
+		simgpu(t, "create", "--device-nodes", "--profile", profile, "--force")
+		os.Remove(profile)
+		helm(t, append([]string{"upgrade", "tessera", chartDir()}, bed.HelmArgs()...)...)
+		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
+		waitAllocatable(t, gpus, time.Minute)
+	})
+	// The agent's default: the host's root first, then that of a driver container.
+	helm(t, append(append([]string{"upgrade", "tessera", chartDir()}, bed.HelmArgs()...), "--set", "agent.driverRoot=/")...)
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
+	simgpu(t, "destroy")
+	waitAllocatable(t, 0, time.Minute)
+	setTaints(t, startupTaint)
+	agent := bed.AgentOf(node)
+
+	for mode, want := range map[string]string{
+		"fails": "the kernel module is not loaded: see the log of the driver container",
+		"hangs": "the kernel module is not loaded: see the log of the driver container",
+		"half":  "has no libcuda.so.1",
+	} {
+		stop := startDriver(t, "driver-"+mode, mode)
+		if got := waitCondition(t, "False DriverIncomplete: "); !strings.Contains(got, want) {
+			t.Errorf("%s: the condition is %s", mode, got)
+		}
+		if got := taintKeys(t); len(got) != 1 {
+			t.Errorf("%s: the startup taint is gone", mode)
+		}
+		stop()
+		waitCondition(t, "False DriverNotReady: ")
+	}
+
+	stop := startDriver(t, "driver-slow", "good", "--after=5s", "--", "--profile", "h100-sxm5-80gb", "--gpus", "4")
+	pod := bed.Single("with-driver-container", 2).Create(t)
+	waitAllocatable(t, 4, time.Minute)
+	bed.WaitPhase(t, pod, "Succeeded")
+	bed.Passed(t, pod, 2)
+	if got := taintKeys(t); len(got) != 0 {
+		t.Errorf("the taints are %v", got)
+	}
+	ready := onNode(t, "cat", "/run/nvidia/validations/driver-ready")
+	if !strings.Contains(ready, "IS_HOST_DRIVER=false\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\n") {
+		t.Errorf("driver-ready is %q", ready)
+	}
+	onNode(t, "test", "-e", "/run/nvidia/validations/toolkit-ready", "-a", "-e", "/run/nvidia/validations/plugin-ready")
+	stop()
+	waitAllocatable(t, 0, 30*time.Second)
+	waitCondition(t, "False DriverNotReady: ")
+	onNode(t, "test", "!", "-e", "/run/nvidia/validations/driver-ready")
+	if got := bed.AgentOf(node); got != agent {
+		t.Errorf("the agent's pod was replaced: %s, before %s", got, agent)
+	}
 }

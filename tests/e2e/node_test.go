@@ -96,7 +96,8 @@ func TestADriverWhoseFilesVanishIsWithdrawnAndComesBack(t *testing.T) {
 
 	onNode(t, "mv", files, files+".away")
 	waitAllocatable(t, 0, 30*time.Second)
-	if got := waitCondition(t, "False DriverNotReady: "); !strings.Contains(got, "libnvidia-ml.so.1") {
+	// The kernel's half of the driver is still there.
+	if got := waitCondition(t, "False DriverIncomplete: "); !strings.Contains(got, "libnvidia-ml.so.1") {
 		t.Errorf("the condition does not say what is missing: %s", got)
 	}
 	waitEvent(t, "DriverNotReady", lost)

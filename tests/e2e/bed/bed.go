@@ -164,6 +164,26 @@ func installChart() error {
 	return err
 }
 
+// buildDriverImage makes the image of the simulated driver container (simdriver).
+func buildDriverImage(out string) error {
+	program := filepath.Join(out, "simdriver")
+	build := exec.Command("go", "build", "-o", program, "./simdriver")
+	build.Dir = filepath.Join(Root, "tests/e2e")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building simdriver: %w: %s", err, text)
+	}
+	args := []string{"image", "--tag", "tessera.dev/tests/driver:dev", "--out", filepath.Join(out, "driver.tar"),
+		"--file", program + ":/simdriver:0755", "--elf", Tool("simgpu") + ":/usr/bin/simgpu", "--entrypoint", "/simdriver"}
+	for _, library := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"} {
+		args = append(args, "--file", filepath.Join(Root, "build/release/lib", library)+":/sim/"+library+":0755")
+	}
+	if text, err := exec.Command(filepath.Join(Root, "build/bin/testcluster"), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("image driver: %w: %s", err, text)
+	}
+	return nil
+}
+
 func loadImages() error {
 	out, err := os.MkdirTemp("", "e2e-images")
 	if err != nil {
@@ -191,6 +211,9 @@ func loadImages() error {
 		if text, err := exec.Command(filepath.Join(Root, "build/bin/testcluster"), args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("image %s: %w: %s", name, err, text)
 		}
+	}
+	if err := buildDriverImage(out); err != nil {
+		return err
 	}
 	archives, err := filepath.Glob(filepath.Join(out, "*.tar"))
 	if err != nil {
