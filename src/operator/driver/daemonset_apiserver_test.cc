@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applies the rendered DaemonSets to a real API server, without storing them, because it rejects
+// unknown fields and invalid values: TESSERA_TEST_KUBECONFIG names the kubeconfig of a test
+// cluster, such as `testcluster up` prints.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "src/kube/client.h"
+#include "src/net/testing/loopback.h"
+#include "src/operator/driver/daemonset.h"
+
+namespace tessera::driver {
+namespace {
+
+class DriverDaemonSetServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
+    if (path == nullptr) GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG is not set";
+    auto config = kube::LoadKubeconfig(path);
+    ASSERT_TRUE(config.ok()) << config.status().ToString();
+    client_ =
+        std::make_unique<kube::Client>(io_, runner_, *std::move(config), kube::ClientOptions{});
+  }
+  Status Apply(const Json& set) {
+    std::optional<Result<Json>> answer;
+    const std::string name = *set.Find("metadata")->StringAt("name");
+    const kube::Operation operation = client_->Patch(
+        {kube::kDaemonSets, name, "default", ""}, kube::PatchKind::kApply, set,
+        {.field_manager = "tessera-test", .dry_run = true},
+        [&](Result<Json> result) { answer = std::move(result); });
+    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }, std::chrono::minutes(1)));
+    return answer ? answer->status() : Status(Code::kUnknown, "no answer");
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  std::unique_ptr<kube::Client> client_;
+};
+
+TEST_F(DriverDaemonSetServerTest, AcceptsEveryForm) {
+  DriverSpec plain{.ns = "default", .version = "550.163.01"};
+  DriverSpec full = plain;
+  full.kernel_module = KernelModule::kOpen;
+  full.rdma = full.use_host_mofed = full.gds = full.gdrcopy = true;
+  full.gds_image = "nvcr.io/nvidia/cloud-native/nvidia-fs:2.20.5";
+  full.gdrcopy_image = "nvcr.io/nvidia/cloud-native/gdrdrv:v2.4.1";
+  full.pull_secrets = {"mine"};
+  full.args = {"--accept-license"};
+  full.env = {{"HTTPS_PROXY", "http://proxy"}};
+  full.repo_config = full.cert_config = full.module_config = "settings";
+  full.resources = *ParseJson(R"({"limits":{"memory":"2Gi"}})");
+  full.tolerations = *ParseJson(R"([{"key":"a","operator":"Exists"}])");
+  DriverSpec precompiled = plain;
+  precompiled.precompiled = true;
+  precompiled.version = "550";
+  const DriverHost ubuntu{"ubuntu", "22.04", "5.15.0-113-generic"};
+  const DriverHost sles{"sles", "15.5", "5.14.21-150500.55.49-default"};
+  for (const DriverSpec& spec : {plain, full, precompiled}) {
+    for (const DriverHost& host : {ubuntu, sles}) {
+      for (const bool pinned : {false, true}) {
+        const Result<Json> set = RenderDriverDaemonSet(spec, host, pinned);
+        ASSERT_TRUE(set.ok()) << set.status().ToString();
+        const Status applied = Apply(*set);
+        EXPECT_TRUE(applied.ok()) << applied.ToString() << "\n" << set->Pretty();
+      }
+    }
+  }
+  Json broken = *RenderDriverDaemonSet(plain, ubuntu, false);
+  broken.Find("spec")->Set("unknown", Json::Bool(true));
+  EXPECT_FALSE(Apply(broken).ok()) << "the server would not notice a wrong field";
+}
+
+}  // namespace
+}  // namespace tessera::driver

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/driver/node_stepper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "api/names.h"
+
+namespace tessera::driver {
+namespace {
+
+using Kind = UpgradeAction::Kind;
+using Changes = UpgradeAction::Changes;
+
+std::string Seconds(WallTime time) {
+  return std::to_string(
+      std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count());
+}
+
+std::optional<WallTime> TimeAt(const UpgradeNode& node, std::string_view annotation) {
+  const std::string text = ValueAt(node.annotations, annotation);
+  int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return {};
+  // Beyond this a time cannot be counted in nanoseconds.
+  if (seconds < 0 || seconds > 9'000'000'000) return {};
+  return WallTime(std::chrono::seconds(seconds));
+}
+
+bool CordonIsOurs(const UpgradeNode& node) {
+  return ValueAt(node.annotations, names::kAnnotationUpgradeCordoned) == "true";
+}
+
+// The driver that the node shall run: after a rollback not that of its pool.
+std::string TargetOf(const UpgradeNode& node) {
+  const std::string pinned = ValueAt(node.labels, names::kLabelDriverRevision);
+  return pinned.empty() || node.wanted_revision.empty() ? node.wanted_revision : pinned;
+}
+
+bool WantsOther(const UpgradeNode& node) {
+  if (node.wanted_revision.empty() || !node.driver) return false;
+  if (!ValueAt(node.annotations, names::kAnnotationSafeLoad).empty()) return true;
+  return node.driver->revision != node.wanted_revision;
+}
+
+}  // namespace
+
+std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
+                    std::string_view key) {
+  const auto found = map.find(key);
+  return found != map.end() ? found->second : std::string();
+}
+
+bool InProgress(UpgradeState state) {
+  return state >= UpgradeState::kCordonRequired && state <= UpgradeState::kUncordonRequired;
+}
+
+bool FailedHere(const UpgradeNode& node) {
+  return !node.wanted_revision.empty() &&
+         ValueAt(node.annotations, names::kAnnotationDriverFailed) == node.wanted_revision;
+}
+
+bool RunsTarget(const UpgradeNode& node) {
+  return node.driver && !node.driver->deleting && node.driver->ready &&
+         node.driver->revision == TargetOf(node) &&
+         ValueAt(node.annotations, names::kAnnotationSafeLoad).empty();
+}
+
+bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node) {
+  if (!WantsOther(node) || ValueAt(node.labels, names::kLabelUpgradeSkip) == "true") return false;
+  if (node.annotations.contains(names::kAnnotationUpgradeRequested)) return true;
+  return policy.auto_upgrade && !FailedHere(node);
+}
+
+UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
+  UpgradeAction& action = Act(Kind::kPatchNode, std::move(reason));
+  action.labels[std::string(names::kLabelUpgradeState)] =
+      state == UpgradeState::kUnknown ? std::nullopt : std::optional(std::string(NameOf(state)));
+  Changes& annotations = action.annotations;
+  annotations[std::string(names::kAnnotationUpgradeSince)] = Seconds(now_);
+  // Deadlines of steps are shown to NVIDIA's tools, too.
+  const auto mirror = [&](std::string_view annotation, UpgradeState during) {
+    const bool has = node_.annotations.contains(annotation);
+    if (state == during) annotations[std::string(annotation)] = Seconds(now_);
+    if (state != during && has) annotations[std::string(annotation)] = std::nullopt;
+  };
+  mirror(names::kAnnotationWaitStart, UpgradeState::kWaitForJobsRequired);
+  mirror(names::kAnnotationValidationStart, UpgradeState::kValidationRequired);
+  return action;
+}
+
+UpgradeState NodeStepper::After(UpgradeState state) const {
+  switch (state) {
+    case UpgradeState::kCordonRequired:
+      if (policy_.wait_for_jobs) return UpgradeState::kWaitForJobsRequired;
+      [[fallthrough]];
+    case UpgradeState::kWaitForJobsRequired:
+      if (policy_.delete_gpu_pods) return UpgradeState::kPodDeletionRequired;
+      [[fallthrough]];
+    case UpgradeState::kPodDeletionRequired:
+      if (policy_.drain) return UpgradeState::kDrainRequired;
+      [[fallthrough]];
+    default:
+      return UpgradeState::kPodRestartRequired;
+  }
+}
+
+bool NodeStepper::Expired(Duration limit) {
+  const std::optional<WallTime> since = TimeAt(node_, names::kAnnotationUpgradeSince);
+  if (!since) {
+    // Another writer set the state: its time runs from now on.
+    Enter(state_, "begins to measure the time of this step");
+    return false;
+  }
+  const WallTime end = std::min(*since, now_) + limit;
+  if (now_ >= end) return true;
+  if (!step_->next || end < *step_->next) step_->next = end;
+  return false;
+}
+
+void NodeStepper::Step() {
+  if (InProgress(state_) && state_ != UpgradeState::kUncordonRequired &&
+      node_.wanted_revision.empty()) {
+    Enter(UpgradeState::kUncordonRequired, "no driver is wanted here any more");
+    return;
+  }
+  switch (state_) {
+    case UpgradeState::kCordonRequired:
+      return StepCordon();
+    case UpgradeState::kWaitForJobsRequired:
+      return StepWait();
+    case UpgradeState::kPodDeletionRequired:
+      return StepPods(false, policy_.pod_deletion_timeout);
+    case UpgradeState::kDrainRequired:
+      return StepPods(true, policy_.drain_timeout);
+    case UpgradeState::kPodRestartRequired:
+      return StepRestart();
+    case UpgradeState::kValidationRequired:
+      return StepValidation();
+    case UpgradeState::kUncordonRequired:
+      return StepUncordon();
+    default:
+      return StepAtRest();
+  }
+}
+
+// The states without an upgrade in progress.
+void NodeStepper::StepAtRest() {
+  const bool pinned = node_.labels.contains(names::kLabelDriverRevision);
+  const bool works = RunsTarget(node_) && node_.validated;
+  if (state_ == UpgradeState::kFailed && works && !pinned) {
+    // It was slow, or a person repaired it.
+    UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "the driver works after all");
+    action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
+    return;
+  }
+  if (MayUpgrade(policy_, node_)) {
+    if (state_ == UpgradeState::kUpgradeRequired) return;
+    UpgradeAction& action = Enter(UpgradeState::kUpgradeRequired,
+                                  fmt::format("driver {} is wanted in place of {}",
+                                              node_.wanted_revision, node_.driver->revision));
+    // A request to try it again.
+    if (FailedHere(node_))
+      action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
+    return;
+  }
+  if (state_ == UpgradeState::kDone || state_ == UpgradeState::kFailed) return;
+  if (!works || WantsOther(node_)) return;
+  Enter(UpgradeState::kDone, "the driver is up to date")
+      .annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
+}
+
+void NodeStepper::StepCordon() {
+  if (!node_.unschedulable) {
+    Act(Kind::kCordon, "cordons the node for the upgrade")
+        .annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
+    return;
+  }
+  UpgradeAction& action = Enter(After(state_), "the node is cordoned");
+  if (!CordonIsOurs(node_))
+    action.annotations[std::string(names::kAnnotationInitiallyUnschedulable)] = "true";
+}
+
+void NodeStepper::StepWait() {
+  // The pods of a node that is gone never end; Kubernetes deletes them in vain.
+  const auto waits = std::ranges::find_if(node_.pods, [&](const UpgradePod& pod) {
+    return pod.waited_for && !pod.ended && (node_.ready || !pod.deleting);
+  });
+  if (waits == node_.pods.end()) return EnterNext("no pod is left to wait for");
+  if (policy_.wait_timeout == Duration::zero()) return;
+  if (Expired(policy_.wait_timeout))
+    EnterNext(fmt::format("pod {}/{} has not ended in time", waits->ns, waits->name));
+}
+
+bool NodeStepper::IsInTheWay(const UpgradePod& pod, bool all) const {
+  if (pod.ended || pod.daemon) return false;
+  return pod.uses_gpu ? policy_.delete_gpu_pods || all : all && !pod.skips_drain;
+}
+
+// "" if the policy lets the pod go.
+std::string NodeStepper::WhyStays(const UpgradePod& pod) const {
+  if (!pod.controlled && !policy_.force) {
+    return fmt::format("pod {}/{} has no controller that replaces it: delete it, or allow force",
+                       pod.ns, pod.name);
+  }
+  if (pod.empty_dir && !policy_.delete_empty_dir) {
+    return fmt::format(
+        "pod {}/{} has data in an emptyDir volume: delete it, or allow deleteEmptyDir", pod.ns,
+        pod.name);
+  }
+  return {};
+}
+
+void NodeStepper::StepPods(bool all, Duration timeout) {
+  std::string stays;
+  std::vector<const UpgradePod*> going;
+  for (const UpgradePod& pod : node_.pods) {
+    if (!IsInTheWay(pod, all)) continue;
+    std::string why = WhyStays(pod);
+    if (why.empty()) going.push_back(&pod);
+    if (stays.empty()) stays = std::move(why);
+  }
+  if (going.empty() && stays.empty()) return EnterNext("the node has no pod in the way");
+  const bool expired = Expired(timeout);
+  if (!stays.empty()) {
+    // Nothing is evicted in vain while another pod keeps the node from upgrading.
+    if (expired) Release(stays);
+    return;
+  }
+  if (expired && (!policy_.force || Expired(2 * timeout))) {
+    return Release(
+        fmt::format("pod {}/{} did not go in time: see its disruption budget and finalizers",
+                    going.front()->ns, going.front()->name));
+  }
+  for (const UpgradePod* pod : going) {
+    if (pod->deleting) continue;
+    UpgradeAction& action = Act(expired ? Kind::kDeletePod : Kind::kEvict,
+                                expired ? "the eviction took too long" : "the driver is upgraded");
+    action.ns = pod->ns;
+    action.pod = pod->name;
+  }
+}
+
+void NodeStepper::StepRestart() {
+  if (node_.annotations.contains(names::kAnnotationSafeLoad)) {
+    Act(Kind::kPatchNode, "lets the waiting driver load")
+        .annotations[std::string(names::kAnnotationSafeLoad)] = std::nullopt;
+    return;
+  }
+  if (node_.labels.contains(names::kLabelDriverRevision) && !FailedHere(node_)) {
+    Act(Kind::kPatchNode, "the new driver ends an earlier rollback")
+        .labels[std::string(names::kLabelDriverRevision)] = std::nullopt;
+    return;
+  }
+  if (RunsTarget(node_)) {
+    Enter(UpgradeState::kValidationRequired, "the driver is loaded");
+    return;
+  }
+  const bool right = node_.driver && node_.driver->revision == TargetOf(node_);
+  if (right && node_.driver->restarts > policy_.max_driver_restarts) {
+    return RollBack(fmt::format("the driver container failed {} times", node_.driver->restarts));
+  }
+  if (Expired(policy_.restart_timeout)) return RollBack("the driver was not ready in time");
+  if (!node_.driver || right || node_.driver->deleting) return;
+  UpgradeAction& action = Act(Kind::kDeletePod, "its successor has the new driver");
+  action.ns = node_.driver->ns;
+  action.pod = node_.driver->name;
+}
+
+void NodeStepper::StepValidation() {
+  if (node_.driver && node_.driver->revision != TargetOf(node_)) {
+    Enter(UpgradeState::kPodRestartRequired, "another driver is wanted meanwhile");
+    return;
+  }
+  if (RunsTarget(node_) && node_.validated) {
+    Enter(UpgradeState::kUncordonRequired, "the node passed the smoke test");
+    return;
+  }
+  if (Expired(policy_.validation_timeout))
+    RollBack("the node did not pass the smoke test with the new driver");
+}
+
+void NodeStepper::StepUncordon() {
+  if (CordonIsOurs(node_)) {
+    UpgradeAction& action =
+        Act(node_.unschedulable ? Kind::kUncordon : Kind::kPatchNode, "the upgrade is over");
+    action.annotations[std::string(names::kAnnotationUpgradeCordoned)] = std::nullopt;
+    return;
+  }
+  const bool failed = FailedHere(node_);
+  const bool gone = node_.wanted_revision.empty();
+  UpgradeAction& action = Enter(gone     ? UpgradeState::kUnknown
+                                : failed ? UpgradeState::kFailed
+                                         : UpgradeState::kDone,
+                                gone     ? "no driver is wanted here any more"
+                                : failed ? "the node works with its earlier driver"
+                                         : "the driver is upgraded");
+  for (const std::string_view annotation :
+       {names::kAnnotationInitiallyUnschedulable, names::kAnnotationUpgradeRequested}) {
+    if (node_.annotations.contains(annotation))
+      action.annotations[std::string(annotation)] = std::nullopt;
+  }
+  if (gone || !node_.driver || !RunsTarget(node_) || !node_.validated) return;
+  action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
+}
+
+// The driver is as it was, so the node can go on.
+void NodeStepper::Release(const std::string& why) {
+  UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "gives up: " + why);
+  action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
+  action.warning = true;
+}
+
+void NodeStepper::RollBack(const std::string& why) {
+  const std::string good = ValueAt(node_.annotations, names::kAnnotationDriverGood);
+  const bool rolled_back = node_.labels.contains(names::kLabelDriverRevision);
+  if (policy_.rollback && !rolled_back && !good.empty() && good != node_.wanted_revision) {
+    UpgradeAction& action =
+        Enter(UpgradeState::kPodRestartRequired, fmt::format("rolls back to {}: {}", good, why));
+    action.labels[std::string(names::kLabelDriverRevision)] = good;
+    action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
+    action.warning = true;
+    return;
+  }
+  UpgradeAction& action = Enter(UpgradeState::kFailed, "fails: " + why);
+  action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
+  if (node_.annotations.contains(names::kAnnotationUpgradeRequested))
+    action.annotations[std::string(names::kAnnotationUpgradeRequested)] = std::nullopt;
+  action.warning = true;
+}
+
+}  // namespace tessera::driver

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of one node in an upgrade. Included only in src/operator/driver; the limits of the
+// fleet are in upgrade.cc.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/operator/driver/upgrade.h"
+
+namespace tessera::driver {
+
+// The value of a label or annotation; "" without it.
+std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
+                    std::string_view key);
+// From cordon-required to uncordon-required.
+bool InProgress(UpgradeState state);
+// Whether the wanted driver failed on this node before.
+bool FailedHere(const UpgradeNode& node);
+// Whether the node's driver is the one that it shall have, and is loaded.
+bool RunsTarget(const UpgradeNode& node);
+// Whether the node is to be upgraded, now or when there is room.
+bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node);
+
+// Adds the actions of one node to a step.
+class NodeStepper {
+ public:
+  NodeStepper(const UpgradePolicy& policy, const UpgradeNode& node, UpgradeState state,
+              WallTime now, UpgradeStep* step)
+      : policy_(policy), node_(node), state_(state), now_(now), step_(step) {}
+
+  void Step();
+  void Begin() { Enter(UpgradeState::kCordonRequired, "begins to upgrade the driver"); }
+
+ private:
+  UpgradeAction& Act(UpgradeAction::Kind kind, std::string reason) {
+    step_->actions.push_back({.kind = kind, .node = node_.name, .reason = std::move(reason)});
+    return step_->actions.back();
+  }
+  UpgradeAction& Enter(UpgradeState state, std::string reason);
+  UpgradeState After(UpgradeState state) const;
+  void EnterNext(std::string reason) { Enter(After(state_), std::move(reason)); }
+  // Whether the state has lasted for `limit`; otherwise asks to be called again then.
+  bool Expired(Duration limit);
+
+  void StepAtRest();
+  void StepCordon();
+  void StepWait();
+  void StepPods(bool all, Duration timeout);
+  void StepRestart();
+  void StepValidation();
+  void StepUncordon();
+  bool IsInTheWay(const UpgradePod& pod, bool all) const;
+  std::string WhyStays(const UpgradePod& pod) const;
+  void Release(const std::string& why);
+  void RollBack(const std::string& why);
+
+  const UpgradePolicy& policy_;
+  const UpgradeNode& node_;
+  const UpgradeState state_;
+  const WallTime now_;
+  UpgradeStep* const step_;
+};
+
+}  // namespace tessera::driver
