@@ -68,8 +68,8 @@ double WaitForGpus(const FakeKubelet& kubelet, int gpus, Clock::time_point since
 void PrintRow(const char* what, std::vector<double> took_ms) {
   std::sort(took_ms.begin(), took_ms.end());
   const size_t p99 = std::min(took_ms.size() - 1, took_ms.size() * 99 / 100);
-  fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} |\n", what, took_ms[took_ms.size() / 2],
-             took_ms[p99], took_ms.back());
+  fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} |\n", what, took_ms[took_ms.size() / 2], took_ms[p99],
+             took_ms.back());
 }
 
 int Run(const Options& options) {
@@ -79,10 +79,10 @@ int Run(const Options& options) {
   (void)MakeDirs(host + "/run/nvidia");
   ::setenv("SIMGPU_DEV_ROOT", host.c_str(), 1);
   (void)MakeDirs(dir.path() + "/kubelet");
-  const auto made = RunProgram({options.simgpu, "--root", root, "create", "--dev-root", host,
-                                "--device-files", "--gpus", std::to_string(options.gpus),
-                                "--library-dir", options.library_dir},
-                               std::chrono::seconds(30));
+  const auto made =
+      RunProgram({options.simgpu, "--root", root, "create", "--dev-root", host, "--device-files",
+                  "--gpus", std::to_string(options.gpus), "--library-dir", options.library_dir},
+                 std::chrono::seconds(30));
   if (!made.ok() || made->exit_code != 0) {
     fmt::print(stderr, "no simulated node: {}\n", made.ok() ? made->err : made.status().message());
     return 1;
@@ -90,15 +90,14 @@ int Run(const Options& options) {
   std::filesystem::rename(root, away);
   FakeKubelet kubelet(dir.path() + "/kubelet");
   kubelet.Start();
-  const AgentProcess agent({options.agent, "--driver-root=/", "--driver-root-ctr-path=" + host,
-                            "--dev-root=/", "--dev-root-ctr-path=" + host,
-                            "--kubelet-socket=" + dir.path() + "/kubelet/kubelet.sock",
-                            "--pod-resources-socket=" + dir.path() + "/kubelet/pods.sock",
-                            "--state-dir=" + dir.path() + "/state",
-                            "--grant-socket=" + dir.path() + "/grant.sock",
-                            "--validations-dir=" + host + "/run/nvidia/validations",
-                            "--limits-dir=", "--shared-resources=none", "--node-name=",
-                            "--metrics-address=127.0.0.1:0", "--gpu-manager-address="});
+  const AgentProcess agent(
+      {options.agent, "--driver-root=/", "--driver-root-ctr-path=" + host, "--dev-root=/",
+       "--dev-root-ctr-path=" + host, "--kubelet-socket=" + dir.path() + "/kubelet/kubelet.sock",
+       "--pod-resources-socket=" + dir.path() + "/kubelet/pods.sock",
+       "--state-dir=" + dir.path() + "/state", "--grant-socket=" + dir.path() + "/grant.sock",
+       "--validations-dir=" + host + "/run/nvidia/validations",
+       "--limits-dir=", "--shared-resources=none", "--node-name=", "--metrics-address=127.0.0.1:0",
+       "--gpu-manager-address="});
   if (!kubelet.WaitForRegistrations(1, std::chrono::seconds(20))) {
     fmt::print(stderr, "the agent did not register\n");
     return 1;

@@ -27,10 +27,10 @@ class DriverDaemonSetServerTest : public ::testing::Test {
   Status Apply(const Json& set) {
     std::optional<Result<Json>> answer;
     const std::string name = *set.Find("metadata")->StringAt("name");
-    const kube::Operation operation = client_->Patch(
-        {kube::kDaemonSets, name, "default", ""}, kube::PatchKind::kApply, set,
-        {.field_manager = "tessera-test", .dry_run = true},
-        [&](Result<Json> result) { answer = std::move(result); });
+    const kube::Operation operation =
+        client_->Patch({kube::kDaemonSets, name, "default", ""}, kube::PatchKind::kApply, set,
+                       {.field_manager = "tessera-test", .dry_run = true},
+                       [&](Result<Json> result) { answer = std::move(result); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }, std::chrono::minutes(1)));
     return answer ? answer->status() : Status(Code::kUnknown, "no answer");
   }
