@@ -34,7 +34,6 @@ std::unique_ptr<CLI::App> MakeCommandLine(std::string_view program, Action* acti
       program == kPluginName ? "kubectl tessera" : "tessera");
   for (const Verb& verb : Verbs()) {
     CLI::App* sub = app->add_subcommand(verb.name, verb.help);
-    if (verb.hidden) sub->group("");
     sub->callback([action, run = verb.add(sub)] { *action = run; });
   }
   app->require_subcommand(1);

@@ -24,7 +24,6 @@ struct Verb {
   const char* help;
   // Adds the verb's options to `app`. The action reads them after parsing.
   Action (*add)(CLI::App* app);
-  bool hidden = false;
 };
 
 std::span<const Verb> Verbs();

@@ -10,7 +10,15 @@
 
 namespace tessera::cli {
 
-enum class LedgerVerb : uint8_t { kNodes, kGpus, kPods, kExplain, kQuota, kLimit, kInspectGpushare };
+enum class LedgerVerb : uint8_t {
+  kNodes,
+  kGpus,
+  kPods,
+  kExplain,
+  kQuota,
+  kLimit,
+  kInspectGpushare
+};
 
 struct LedgerCommandOptions {
   LedgerVerb verb = LedgerVerb::kNodes;

@@ -61,8 +61,7 @@ void AddLedgerOptions(CLI::App* app, LedgerCommandOptions* options) {
   if (options->verb == LedgerVerb::kLimit) {
     AddLimitOptions(app, options);
   } else if (options->verb == LedgerVerb::kExplain) {
-    app->add_option("--policy", options->policy, "the scheduler's --policy")
-        ->capture_default_str();
+    app->add_option("--policy", options->policy, "the scheduler's --policy")->capture_default_str();
     AddOutputOption(app, &options->style);
   } else {
     AddWatchOption(app, &options->watch);

@@ -42,8 +42,7 @@ Result<kube::Config> ConfigOf(const ClusterOptions& options) {
   if (options.as.empty() && (!options.as_groups.empty() || !options.as_uid.empty())) {
     return Error(Code::kInvalidArgument, "--as-group and --as-uid need a user: --as USER");
   }
-  Result<kube::Config> config =
-      FindClusterConfig(options.kubeconfig, options.context, ::getenv);
+  Result<kube::Config> config = FindClusterConfig(options.kubeconfig, options.context, ::getenv);
   if (config.ok() && !options.as.empty()) {
     config->impersonation = {options.as, options.as_uid, options.as_groups, {}};
   }

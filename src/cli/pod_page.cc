@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/pod_page.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -8,24 +9,26 @@
 #include "src/kube/api_error.h"
 
 namespace tessera::cli {
-namespace {
 
-// More than 1,000 containers on 16 GPUs each.
-constexpr size_t kMaxPage = 16 << 20;
-
-}  // namespace
+std::string PodPagePath(const std::string& pod, std::string_view port, std::string_view path) {
+  return fmt::format("{}:{}/proxy{}",
+                     kube::PathOf({kube::kPods, pod, std::string(names::kSystemNamespace), ""}),
+                     port, path);
+}
 
 kube::Operation ReadPodPage(kube::Client& client, const std::string& pod, std::string_view port,
                             std::string_view path, Duration patience,
                             std::function<void(Result<std::string>)> on_done) {
-  const std::string target = fmt::format(
-      "{}:{}/proxy{}", kube::PathOf({kube::kPods, pod, std::string(names::kSystemNamespace), ""}),
-      port, path);
+  return ReadText(client, PodPagePath(pod, port, path), kMaxPodPage, patience, std::move(on_done));
+}
+
+kube::Operation ReadText(kube::Client& client, const std::string& target, size_t max_bytes,
+                         Duration patience, std::function<void(Result<std::string>)> on_done) {
   const auto response = std::make_shared<net::Response>();
   net::StreamHandler handler;
   handler.on_head = [response](const net::Response& head) { response->status = head.status; };
-  handler.on_data = [response](std::string_view piece) {
-    if (response->body.size() <= kMaxPage) response->body += piece;
+  handler.on_data = [response, max_bytes](std::string_view piece) {
+    response->body += piece.substr(0, max_bytes - std::min(max_bytes, response->body.size()));
   };
   handler.on_end = [response, on_done = std::move(on_done)](const Status& status) {
     if (!status.ok()) return on_done(status);

@@ -20,4 +20,13 @@ kube::Operation ReadPodPage(kube::Client& client, const std::string& pod, std::s
                             std::string_view path, Duration patience,
                             std::function<void(Result<std::string>)> on_done);
 
+// More than 1,000 containers on 16 GPUs each.
+inline constexpr size_t kMaxPodPage = 16 << 20;
+// Path of such a page in the API server.
+std::string PodPagePath(const std::string& pod, std::string_view port, std::string_view path);
+
+// Reads any path of the API server as text, as ReadPodPage does; drops what exceeds `max_bytes`.
+kube::Operation ReadText(kube::Client& client, const std::string& target, size_t max_bytes,
+                         Duration patience, std::function<void(Result<std::string>)> on_done);
+
 }  // namespace tessera::cli

@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/cli/object_fields.h"
 #include "src/cli/output/table.h"
 
 namespace tessera::cli {
@@ -14,41 +15,9 @@ namespace {
 
 constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
 
-// The value below `path`; null if a member is missing.
-const Json* At(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = &json;
-  for (const std::string_view key : path) {
-    at = at->Find(key);
-    if (at == nullptr) return nullptr;
-  }
-  return at;
-}
-
-std::string TextAt(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = At(json, path);
-  return at != nullptr && at->is_string() ? at->string_value() : "";
-}
-
 int64_t CountAt(const Json& json, std::string_view key) {
   const Json* status = json.Find("status");
   return status == nullptr ? 0 : status->IntAt(key).value_or(0);
-}
-
-const Json::Array& ItemsAt(const Json& json, std::initializer_list<std::string_view> path) {
-  static const Json::Array kNone;
-  const Json* at = At(json, path);
-  return at != nullptr && at->is_array() ? at->items() : kNone;
-}
-
-const Json* ConditionOf(const Json& object, std::string_view type) {
-  for (const Json& condition : ItemsAt(object, {"status", "conditions"})) {
-    if (condition.StringAt("type").value_or("") == type) return &condition;
-  }
-  return nullptr;
-}
-
-bool IsTrue(const Json* condition) {
-  return condition != nullptr && condition->StringAt("status").value_or("") == "True";
 }
 
 std::string Kubectl(std::string_view rest) {

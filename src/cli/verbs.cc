@@ -19,6 +19,8 @@ std::span<const Verb> Verbs() {
       {"inspect-gpushare",
        "device memory by node, in the format of gpushare's \"kubectl inspect gpushare\"",
        AddInspectGpushare},
+      {"doctor", "what is wrong with the installation, its nodes and pods, why, and what to do",
+       AddDoctor},
   };
   return kVerbs;
 }

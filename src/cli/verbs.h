@@ -18,5 +18,6 @@ Action AddQuota(CLI::App* app);
 Action AddTop(CLI::App* app);
 Action AddLimit(CLI::App* app);
 Action AddInspectGpushare(CLI::App* app);
+Action AddDoctor(CLI::App* app);
 
 }  // namespace tessera::cli

@@ -265,7 +265,8 @@ std::string ColumnTextOf(const Json& value) {
   if (value.is_null()) return "<nil>";
   if (value.is_array()) {
     std::string text;
-    for (const Json& item : value.items()) text += fmt::format("{}{}", text.empty() ? "" : " ", ColumnTextOf(item));
+    for (const Json& item : value.items())
+      text += fmt::format("{}{}", text.empty() ? "" : " ", ColumnTextOf(item));
     return fmt::format("[{}]", text);
   }
   if (!value.is_object()) return TextOfValue(value);
@@ -281,8 +282,7 @@ std::string ColumnTextOf(const Json& value) {
 Result<JsonPath> JsonPath::Parse(std::string_view text) {
   JsonPath path;
   path.text_ = text;
-  ASSIGN_OR_RETURN(path.root_,
-                   ParsePathTemplate(text).Annotate(fmt::format("JSONPath {}", text)));
+  ASSIGN_OR_RETURN(path.root_, ParsePathTemplate(text).Annotate(fmt::format("JSONPath {}", text)));
   return path;
 }
 

@@ -109,8 +109,8 @@ class ExpressionParser {
   Status ParseNumber() {
     const size_t begin = at_;
     if (text_[at_] == '+' || text_[at_] == '-') ++at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 ||
-                                  text_[at_] == '.')) {
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.')) {
       ++at_;
     }
     std::string_view number = text_.substr(begin, at_ - begin);

@@ -35,8 +35,7 @@ TEST(JsonPathTest, FindsWhatKubectlFinds) {
 }
 
 TEST(JsonPathTest, InvalidTemplatesAreRejectedWithTheirPlace) {
-  EXPECT_EQ(Rendered("{.items"),
-            "rejected: JSONPath {.items: \"{\" at column 1 is not closed");
+  EXPECT_EQ(Rendered("{.items"), "rejected: JSONPath {.items: \"{\" at column 1 is not closed");
   EXPECT_EQ(Rendered("{end}"), "rejected: JSONPath {end}: {end} without {range}");
   EXPECT_EQ(Rendered("{range .items[*]}x"),
             "rejected: JSONPath {range .items[*]}x: {range} without {end}");

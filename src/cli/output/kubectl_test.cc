@@ -89,9 +89,9 @@ class KubectlOutputTest : public ::testing::Test {
   std::string Kubectl(const StyleOptions& options) {
     std::vector<std::string> argv{program_};
     if (BaseName(program_) == "kubernetes") argv.emplace_back("kubectl");
-    argv.insert(argv.end(),
-                {"get", "nodes", "--cache-dir=" + dir_.path(), "--server",
-                 fmt::format("http://127.0.0.1:{}", server_->address().port), "-o", options.output});
+    argv.insert(argv.end(), {"get", "nodes", "--cache-dir=" + dir_.path(), "--server",
+                             fmt::format("http://127.0.0.1:{}", server_->address().port), "-o",
+                             options.output});
     if (!options.sort_by.empty()) argv.push_back("--sort-by=" + options.sort_by);
     if (options.no_headers) argv.emplace_back("--no-headers");
     std::optional<Result<SubprocessResult>> done;
@@ -249,21 +249,20 @@ TEST_F(KubectlOutputTest, CustomColumnsAndNamesAreTheSame) {
         "custom-columns=NAME:metadata.name,ZONE:{.metadata.labels.zone}",
         "custom-columns=A:.status.addresses[*],B:.status.addresses,C:.metadata.labels",
         "custom-columns=S:.spec.share,T:.spec.taints,U:.spec.unschedulable,N:.spec.podCIDR",
-        "custom-columns=C:.status.conditions[?(@.type==\"Ready\")].status",
-        "custom-columns=NAME", "custom-columns=", "custom-columns=N:.a[",
-        "name", "nonsense"}) {
+        "custom-columns=C:.status.conditions[?(@.type==\"Ready\")].status", "custom-columns=NAME",
+        "custom-columns=", "custom-columns=N:.a[", "name", "nonsense"}) {
     for (const bool no_headers : {false, true}) {
       const StyleOptions options{.output = output, .no_headers = no_headers};
-      EXPECT_EQ(Squeezed(Ours(options)), Squeezed(Kubectl(options)))
-          << output << "\n" << last_error_;
+      EXPECT_EQ(Squeezed(Ours(options)), Squeezed(Kubectl(options))) << output << "\n"
+                                                                     << last_error_;
     }
   }
 }
 
 TEST_F(KubectlOutputTest, SortByGivesTheSameOrder) {
-  for (const char* path : {".metadata.name", "{.metadata.name}", "metadata.name", ".spec.size",
-                           ".spec.share", ".status.capacity.memory", ".metadata.labels.zone",
-                           ".missing"}) {
+  for (const char* path :
+       {".metadata.name", "{.metadata.name}", "metadata.name", ".spec.size", ".spec.share",
+        ".status.capacity.memory", ".metadata.labels.zone", ".missing"}) {
     const StyleOptions options{.output = "name", .sort_by = path};
     EXPECT_EQ(Ours(options), Kubectl(options)) << path << "\n" << last_error_;
   }

@@ -10,9 +10,9 @@ Listing Things() {
   Listing list{.kind = "Thing", .columns = {"NAME", "SIZE"}, .nothing = "No things."};
   for (const auto& [name, size] :
        std::vector<std::pair<std::string, int>>{{"n10", 3}, {"n2", 20}, {"n1", 100}}) {
-    list.rows.push_back({Json::MakeObject({{"metadata", MetadataOf("", name)},
-                                           {"size", Json::Int(size)}}),
-                         {name, std::to_string(size)}});
+    list.rows.push_back(
+        {Json::MakeObject({{"metadata", MetadataOf("", name)}, {"size", Json::Int(size)}}),
+         {name, std::to_string(size)}});
   }
   return list;
 }
@@ -66,8 +66,8 @@ TEST(ListingTest, MistakesNameTheOptionAndTheRemedy) {
 TEST(ListingTest, HostileTextsDoNotReachTheTerminal) {
   Listing list{.kind = "Thing"};
   list.rows.push_back({Json::MakeObject({{"metadata", MetadataOf("", "\033[2Jx")}}), {}});
-  for (const char* output :
-       {"name", "json", "yaml", "jsonpath={.items[0].metadata.name}", "custom-columns=N:.metadata.name"}) {
+  for (const char* output : {"name", "json", "yaml", "jsonpath={.items[0].metadata.name}",
+                             "custom-columns=N:.metadata.name"}) {
     const Style style = MakeStyle({.output = output}, false).value();
     EXPECT_EQ(Print(list, style)->find('\033'), std::string::npos) << output;
   }
@@ -76,13 +76,12 @@ TEST(ListingTest, HostileTextsDoNotReachTheTerminal) {
 TEST(ListingTest, DocumentsAreNoLists) {
   const Json document = ParseJson(R"({"a":1})").value();
   EXPECT_EQ(PrintDocument(document, "text", MakeStyle({}, false).value()).value(), "text");
-  EXPECT_EQ(PrintDocument(document, "", MakeStyle({.output = "jsonpath={.a}"}, false).value())
-                .value(),
-            "1");
-  EXPECT_EQ(PrintDocument(document, "", MakeStyle({.output = "name"}, false).value())
-                .status()
-                .code(),
-            Code::kInvalidArgument);
+  EXPECT_EQ(
+      PrintDocument(document, "", MakeStyle({.output = "jsonpath={.a}"}, false).value()).value(),
+      "1");
+  EXPECT_EQ(
+      PrintDocument(document, "", MakeStyle({.output = "name"}, false).value()).status().code(),
+      Code::kInvalidArgument);
 }
 
 }  // namespace

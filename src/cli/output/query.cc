@@ -26,8 +26,9 @@ Status ParseColumns(std::string_view spec, Query* query) {
                    "NAME:.metadata.name",
                    part);
     }
-    ASSIGN_OR_RETURN(JsonPath path, JsonPath::ParseExpression(part.substr(colon + 1))
-                                        .Annotate("-o custom-columns"));
+    ASSIGN_OR_RETURN(
+        JsonPath path,
+        JsonPath::ParseExpression(part.substr(colon + 1)).Annotate("-o custom-columns"));
     query->columns.push_back({std::string(part.substr(0, colon)), std::move(path)});
   }
   return Status::Ok();
@@ -166,9 +167,8 @@ Status Sort(const Query& query, std::vector<Listing::Row>* rows) {
     return Error(Code::kInvalidArgument,
                  "--sort-by: no item has the field {}: -o json shows the fields", query.sort_text);
   }
-  std::ranges::stable_sort(keys, [](const auto& a, const auto& b) {
-    return ComesBefore(a.first, b.first);
-  });
+  std::ranges::stable_sort(
+      keys, [](const auto& a, const auto& b) { return ComesBefore(a.first, b.first); });
   std::vector<Listing::Row> sorted;
   for (const auto& key : keys) sorted.push_back((*rows)[key.second]);
   *rows = std::move(sorted);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agents' pages say: metrics, and the use of limited containers.
+#include "api/names.h"
+#include "src/cli/doctor/checks.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr double kOldSample = 30;  // seconds; the agents sample each second
+
+void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const auto& [node, page] : facts.agent_metrics) {
+    if (page.ok()) continue;
+    const bool denied = page.status().code() == Code::kPermissionDenied;
+    findings->Add("node " + node, "the agent's metrics cannot be read",
+                  std::string(page.status().message()),
+                  denied ? "ask for get on pods/proxy in tessera-system: Role tessera-view-usage"
+                         : "kubectl -n tessera-system logs of the agent on the node");
+  }
+}
+
+// Reports each node where the sum of a metric is above `limit`.
+void ReportSum(const ClusterFacts& facts, std::string_view metric, double limit, const char* what,
+               const char* cause, const char* fix, bool serious, DoctorFindings* findings) {
+  for (const auto& [node, page] : facts.agent_metrics) {
+    if (!page.ok()) continue;
+    const double sum = SumOf(*page, metric);
+    if (sum <= limit) continue;
+    const std::string text = fmt::format("{}: {:g}", what, sum);
+    if (serious) {
+      findings->Add("node " + node, text, cause, fix);
+    } else {
+      findings->Note("node " + node, text, cause, fix);
+    }
+  }
+}
+
+void CheckHangs(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportSum(facts, "tessera_nvml_stuck_calls", 0, "calls into the driver that hang now",
+            "a GPU does not answer its driver (process state D)",
+            "look at dmesg for XIDs; reset the GPU or reboot the node. Other GPUs keep working",
+            true, findings);
+}
+
+void CheckStale(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const auto& [node, page] : facts.agent_metrics) {
+    if (!page.ok()) continue;
+    for (const MetricSample& sample : SamplesOf(*page, "tessera_exporter_sample_age_seconds")) {
+      if (sample.value < kOldSample) continue;
+      findings->Add(fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
+                    fmt::format("its metrics are {:.0f} s old", sample.value),
+                    "the GPU answers late or not at all",
+                    "look at dmesg for XIDs; metrics of the other GPUs are current");
+    }
+  }
+}
+
+void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const auto& [node, page] : facts.agent_metrics) {
+    if (!page.ok()) continue;
+    for (const MetricSample& sample : SamplesOf(*page, "tessera_xids_total")) {
+      if (sample.value < 1) continue;
+      findings->Note(fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
+                     fmt::format("XID {} since the agent started: {:g}", sample.Label("xid"),
+                                 sample.value),
+                     "an error report of the driver", "docs/concepts/health.md explains XIDs");
+    }
+  }
+}
+
+void CheckTokens(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportSum(facts, "tessera_unredeemed_tokens", 0, "containers that run without their GPUs",
+            "the engine started them without tessera-runtime",
+            "the agent's log names the pods: repair the engine (docs/tasks/troubleshoot.md), then "
+            "delete them",
+            true, findings);
+}
+
+void CheckLeaving(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportSum(facts, "tessera_leaving_containers", 0, "deleted pods whose processes still use GPUs",
+            "processes that do not end, mostly in state D",
+            "tessera gpus NODE names GPU and pod; end the processes, or reboot the node", false,
+            findings);
+}
+
+void CheckOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportSum(facts, "tessera_grants_named_other_gpus_total", 0,
+            "grants whose GPUs differ from the kubelet's",
+            "the kubelet did not follow the preferred allocation: pods of one size started "
+            "together",
+            "containers have the assigned GPUs; only tools that read PodResources show others",
+            false, findings);
+}
+
+void CheckJournal(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportSum(facts, "tessera_journal_repairs_total", 0, "repairs of the journal of grants",
+            "the node lost power, or its disk is full or damaged",
+            "check the disk of /var/lib/tessera", false, findings);
+}
+
+void CheckStarts(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportSum(facts, "tessera_starts_refused_total", 0, "starts of containers that were rejected",
+            "with binding: allocate, pods of one size were admitted in another order",
+            "delete the pods in StartError; docs/tasks/troubleshoot.md", false, findings);
+}
+
+void ReportUses(const ClusterFacts& facts, bool (*matches)(const ContainerUse&), const char* what,
+                const char* cause, const char* fix, DoctorFindings* findings) {
+  for (const auto& [node, page] : facts.agent_uses) {
+    if (!page.ok()) continue;
+    for (const ContainerUse& use : page->uses) {
+      if (!matches(use)) continue;
+      findings->Add(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
+                    fmt::format("{} on GPU {} of node {}", what, use.gpu, node), cause, fix);
+    }
+  }
+}
+
+void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportUses(
+      facts, [](const ContainerUse& use) { return use.without_limiter > 0; },
+      "processes bypass the limiter",
+      "the program has a driver of its own, covers its limits, or was started by other means",
+      "the Event GPULimiterBypassed names the process; docs/concepts/isolation.md", findings);
+}
+
+void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
+  ReportUses(
+      facts, [](const ContainerUse& use) { return !use.limited; },
+      "the share is not enforced",
+      "isolation was off when the container started: cgpu.disable.isolation of the node, or the "
+      "chart's value",
+      "switch isolation on and restart the pod; docs/concepts/isolation.md", findings);
+}
+
+void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const auto& [node, page] : facts.agent_uses) {
+    if (!page.ok()) continue;
+    for (const ContainerUse& use : page->uses) {
+      if (use.refused == 0) continue;
+      findings->Note(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
+                     fmt::format("{} allocations were rejected on GPU {} of node {}", use.refused,
+                                 use.gpu, node),
+                     fmt::format("it may use {} bytes, and used up to {}", use.limit.count(),
+                                 use.peak.count()),
+                     "raise its request, or lower what the program reserves");
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const DoctorCheck> AgentChecks() {
+  static constexpr DoctorCheck kChecks[] = {
+      {"agent-silent", "scrapes time out; an exporter hangs or is out of memory", CheckPages},
+      {"driver-hangs", "a hung GPU blocks monitoring of the whole node", CheckHangs},
+      {"stale-metrics", "metrics lag behind or stay blank after an XID", CheckStale},
+      {"xids-reported", "XIDs are missed, or seen once and never again", CheckXids},
+      {"containers-without-gpus", "\"Failed to initialize NVML\" in pods that were given a GPU",
+       CheckTokens},
+      {"gpus-of-gone-pods", "GPUs stay busy after their pod is gone; the next pod fails",
+       CheckLeaving},
+      {"kubelet-named-other-gpus", "pods of one size swap their GPUs in monitoring",
+       CheckOtherGpus},
+      {"journal-repaired", "the agent forgets what it gave after a crash", CheckJournal},
+      {"starts-rejected", "pods of one size get each other's GPUs", CheckStarts},
+      {"limiter-bypassed", "memory and compute limits are ignored by some programs", CheckBypass},
+      {"share-not-enforced", "tenants of one GPU exceed their shares", CheckNotLimited},
+      {"memory-limit-reached", "programs fail with CUDA_ERROR_OUT_OF_MEMORY", CheckRefusals},
+  };
+  return kChecks;
+}
+
+}  // namespace tessera::cli

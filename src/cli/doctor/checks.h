@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks of `tessera doctor`: each recognizes one way in which GPU clusters are known to fail,
+// and says what to do. Pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/cli/doctor/facts.h"
+
+namespace tessera::cli {
+
+struct DoctorFinding {
+  std::string check;    // its id
+  bool serious = true;  // false: worth knowing, and nothing fails now
+  std::string where;    // "node n1", "pod ml/train"
+  std::string what;
+  std::string cause;
+  std::string fix;
+};
+
+// Collects the findings of one check.
+class DoctorFindings {
+ public:
+  explicit DoctorFindings(std::string_view check) : check_(check) {}
+  void Add(std::string where, std::string what, std::string cause, std::string fix) {
+    found_.push_back({check_, true, std::move(where), std::move(what), std::move(cause),
+                      std::move(fix)});
+  }
+  void Note(std::string where, std::string what, std::string cause, std::string fix) {
+    Add(std::move(where), std::move(what), std::move(cause), std::move(fix));
+    found_.back().serious = false;
+  }
+  std::vector<DoctorFinding> Take() { return std::move(found_); }
+
+ private:
+  const std::string check_;
+  std::vector<DoctorFinding> found_;
+};
+
+struct DoctorCheck {
+  const char* id;
+  const char* complaint;  // what people see when it happens
+  void (*run)(const ClusterFacts& facts, DoctorFindings* findings);
+};
+
+// By the part that they look at; AllChecks has all of them, sorted by id.
+std::span<const DoctorCheck> NodeChecks();
+std::span<const DoctorCheck> AgentChecks();
+std::span<const DoctorCheck> PodChecks();
+std::span<const DoctorCheck> InstallationChecks();
+std::vector<DoctorCheck> AllChecks();
+
+// Runs all checks: serious findings first, then by check and place.
+std::vector<DoctorFinding> Diagnose(const ClusterFacts& facts);
+
+}  // namespace tessera::cli

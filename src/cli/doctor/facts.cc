@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/doctor/facts.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/cli/object_fields.h"
+#include "src/device/node_annotation.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr kube::ResourceType kRuntimeClasses{"node.k8s.io", "v1", "runtimeclasses", false};
+
+// Reads name="value" pairs up to the closing brace. Returns what follows it.
+std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
+  while (!text.empty() && text[0] != '}') {
+    const size_t equals = text.find("=\"");
+    if (equals == std::string_view::npos) return "";
+    const std::string name(text.substr(0, equals));
+    text.remove_prefix(equals + 2);
+    std::string value;
+    while (!text.empty() && text[0] != '"') {
+      if (text[0] == '\\' && text.size() > 1) text.remove_prefix(1);
+      value += text[0];
+      text.remove_prefix(1);
+    }
+    if (text.empty()) return "";
+    text.remove_prefix(1);
+    if (text.starts_with(',')) text.remove_prefix(1);
+    sample->labels[name] = value;
+  }
+  return text.substr(std::min<size_t>(1, text.size()));
+}
+
+bool HasEnded(const Json& pod) {
+  const std::string phase = TextAt(pod, {"status", "phase"});
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+Status ReadInstallation(Gatherer& gatherer, InstallationObjects* installation) {
+  Status status;
+  StatusReader reader(gatherer.client());
+  gatherer.Add([&](std::function<void()> done) {
+    reader.Read([&, done = std::move(done)](Result<InstallationObjects> objects) {
+      status = objects.status();
+      if (objects.ok()) *installation = *std::move(objects);
+      done();
+    });
+    return kube::Operation();
+  });
+  gatherer.Wait();
+  return status;
+}
+
+void ReadAgents(Gatherer& gatherer, ClusterFacts* facts) {
+  std::map<std::string, Result<std::string>> uses;
+  for (const Json& pod : facts->installation.pods) {
+    if (TextAt(pod, {"metadata", "labels", "app.kubernetes.io/name"}) != names::kAgent) continue;
+    const std::string node = TextAt(pod, {"spec", "nodeName"});
+    if (node.empty()) continue;
+    const std::string name = TextAt(pod, {"metadata", "name"});
+    const Status none(Code::kUnavailable, "");
+    gatherer.Page(name, names::kAgentMetricsPort, "/metrics",
+                  &facts->agent_metrics.emplace(node, none).first->second);
+    gatherer.Page(name, names::kAgentMetricsPort, names::kContainersPath,
+                  &uses.emplace(node, none).first->second);
+  }
+  gatherer.Wait();
+  for (const auto& [node, page] : uses) {
+    facts->agent_uses.emplace(
+        node, page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status()));
+  }
+}
+
+}  // namespace
+
+std::string MetricSample::Label(std::string_view name) const {
+  const auto found = labels.find(name);
+  return found == labels.end() ? "" : found->second;
+}
+
+std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metric) {
+  std::vector<MetricSample> samples;
+  for (std::string_view line : Split(page, '\n')) {
+    if (!line.starts_with(metric)) continue;
+    line.remove_prefix(metric.size());
+    MetricSample sample;
+    if (line.starts_with('{')) {
+      line = ParseLabels(line.substr(1), &sample);
+    } else if (!line.starts_with(' ')) {
+      continue;  // a longer name
+    }
+    sample.value = std::strtod(std::string(Trim(line)).c_str(), nullptr);
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+double SumOf(std::string_view page, std::string_view metric) {
+  double sum = 0;
+  for (const MetricSample& sample : SamplesOf(page, metric)) sum += sample.value;
+  return sum;
+}
+
+bool RequestsGpus(const Json& pod) {
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : ItemsAt(pod, {"spec", list})) {
+      const Json* limits = At(container, {"resources", "limits"});
+      if (limits == nullptr || !limits->is_object()) continue;
+      for (const auto& [resource, amount] : limits->members()) {
+        if (resource == names::kResourceGpu || resource == names::kResourceGpuMem ||
+            resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory ||
+            resource.starts_with(names::kResourceMigPrefix)) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+std::string NameOfPod(const Json& pod) {
+  return TextAt(pod, {"metadata", "namespace"}) + "/" + TextAt(pod, {"metadata", "name"});
+}
+
+void ClusterFacts::Derive() {
+  inventories.clear();
+  assignments.clear();
+  for (const Json& node : *nodes) {
+    const std::string text =
+        TextAt(node, {"metadata", "annotations", names::kAnnotationDevices});
+    const Result<device::NodeInventory> inventory = device::DecodeNodeInventory(text);
+    if (inventory.ok()) inventories[TextAt(node, {"metadata", "name"})] = *inventory;
+  }
+  for (const Json& pod : *pods) {
+    if (HasEnded(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
+    const std::string text =
+        TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment});
+    const Result<device::Assignment> assignment = device::DecodeAssignment(text);
+    if (!text.empty() && assignment.ok()) assignments.emplace_back(&pod, *assignment);
+  }
+}
+
+Result<std::unique_ptr<ClusterFacts>> ReadFacts(Gatherer& gatherer) {
+  auto facts = std::make_unique<ClusterFacts>();
+  RETURN_IF_ERROR(ReadInstallation(gatherer, &facts->installation));
+  gatherer.List({.type = kube::kNodes}, &facts->nodes);
+  gatherer.List({.type = kube::kPods}, &facts->pods);
+  gatherer.List({.type = kube::kDaemonSets}, &facts->daemon_sets);
+  gatherer.List({.type = kRuntimeClasses}, &facts->runtime_classes);
+  gatherer.Get({kube::kConfigMaps, "gpuquota", "kube-system", ""}, &facts->quota);
+  gatherer.Wait();
+  RETURN_IF_ERROR(facts->nodes.status().Annotate("cannot list nodes"));
+  RETURN_IF_ERROR(facts->pods.status().Annotate("cannot list pods of all namespaces"));
+  ReadAgents(gatherer, facts.get());
+  facts->Derive();
+  return facts;
+}
+
+}  // namespace tessera::cli

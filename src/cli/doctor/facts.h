@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tessera doctor` looks at: objects of the API server and pages of the agents, read once.
+// Included only in src/cli.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/cli/gatherer.h"
+#include "src/cli/status_reader.h"
+#include "src/cli/usage.h"
+#include "src/device/assignment.h"
+#include "src/device/gpu.h"
+
+namespace tessera::cli {
+
+// A sample of a Prometheus page.
+struct MetricSample {
+  std::map<std::string, std::string, std::less<>> labels;
+  double value = 0;
+
+  std::string Label(std::string_view name) const;
+};
+// The samples of one metric.
+std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metric);
+// The sum of its samples; 0 without any.
+double SumOf(std::string_view page, std::string_view metric);
+
+struct ClusterFacts {
+  // As the API server has them.
+  Result<std::vector<Json>> nodes = std::vector<Json>();
+  Result<std::vector<Json>> pods = std::vector<Json>();  // all namespaces
+  Result<std::vector<Json>> daemon_sets = std::vector<Json>();
+  Result<std::vector<Json>> runtime_classes = std::vector<Json>();
+  Result<Json> quota = Status(Code::kNotFound, "");
+  InstallationObjects installation;
+  std::map<std::string, Result<std::string>> agent_metrics;  // by node
+  std::map<std::string, Result<UsagePage>> agent_uses;       // by node
+
+  // Derived from them by Derive.
+  std::map<std::string, device::NodeInventory> inventories;  // by node; without unreadable ones
+  std::vector<std::pair<const Json*, device::Assignment>> assignments;  // of pods that run
+  void Derive();
+};
+
+// Reads all. An error that the caller may not read one kind is kept in its member; fails only if
+// nodes or pods cannot be listed.
+Result<std::unique_ptr<ClusterFacts>> ReadFacts(Gatherer& gatherer);
+
+// Whether the pod asks for GPUs in any dialect.
+bool RequestsGpus(const Json& pod);
+// "namespace/name".
+std::string NameOfPod(const Json& pod);
+
+}  // namespace tessera::cli

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the installation says: its components, and other systems beside it.
+#include <map>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/cli/doctor/checks.h"
+#include "src/cli/object_fields.h"
+#include "src/placement/quota.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr int64_t kManyRestarts = 5;
+
+void CheckComponents(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const StatusLine& line : StatusOf(facts.installation).components) {
+    if (!line.works && line.name != "GPUs") {
+      findings->Add(line.name, line.detail, "the component does not work", line.fix);
+    }
+  }
+}
+
+void CheckAgentPods(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const StatusLine& line : StatusOf(facts.installation).nodes) {
+    // The condition has checks of its own.
+    if (line.detail.find("agent") == std::string::npos) continue;
+    findings->Add("node " + line.name, line.detail, "the agent's pod does not become ready",
+                  line.fix);
+  }
+}
+
+void CheckRestarts(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const Json& pod : *facts.pods) {
+    if (TextAt(pod, {"metadata", "namespace"}) != names::kSystemNamespace) continue;
+    for (const Json& container : ItemsAt(pod, {"status", "containerStatuses"})) {
+      const std::string reason = TextAt(container, {"lastState", "terminated", "reason"});
+      const int64_t restarts = container.IntAt("restartCount").value_or(0);
+      if (reason != "OOMKilled" && restarts < kManyRestarts) continue;
+      const std::string name = TextAt(pod, {"metadata", "name"});
+      findings->Add(
+          fmt::format("pod {}, container {}", name, container.StringAt("name").value_or("")),
+          fmt::format("{} restarts{}", restarts, reason.empty() ? "" : ", the last: " + reason),
+          reason == "OOMKilled" ? "its memory limit is too low for this node"
+                                : "it ends by itself: its log says why",
+          reason == "OOMKilled"
+              ? "raise resources.limits.memory of the chart"
+              : fmt::format("kubectl -n {} logs {} --previous", names::kSystemNamespace, name));
+    }
+  }
+}
+
+void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
+  std::map<std::string, std::string> found;  // an example by version
+  for (const auto& [node, page] : facts.agent_metrics) {
+    if (!page.ok()) continue;
+    for (const MetricSample& sample : SamplesOf(*page, "tessera_build_info")) {
+      found.emplace(sample.Label("version"), "agent of node " + node);
+    }
+  }
+  if (facts.installation.leader_metrics.ok()) {
+    for (const MetricSample& sample :
+         SamplesOf(*facts.installation.leader_metrics, "tessera_build_info")) {
+      found.emplace(sample.Label("version"), "scheduler");
+    }
+  }
+  if (found.size() < 2) return;
+  std::string text;
+  for (const auto& [version, example] : found) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", version, example);
+  }
+  findings->Note("cluster", "components have different versions: " + text,
+                 "an upgrade under way, or one that stopped",
+                 "kubectl -n tessera-system rollout status daemonset/tessera-agent");
+}
+
+// DaemonSets of other systems that offer or share GPUs, by a part of an image's name.
+std::string OtherPlugin(std::string_view image) {
+  static constexpr std::string_view kImages[] = {
+      "k8s-device-plugin", "gpushare-device-plugin", "gpu-manager", "projecthami/hami",
+      "volcano-vgpu-device-plugin", "vgpu-manager"};
+  for (const std::string_view name : kImages) {
+    if (image.find(name) != std::string_view::npos) return std::string(name);
+  }
+  return "";
+}
+
+void CheckOtherPlugins(const ClusterFacts& facts, DoctorFindings* findings) {
+  if (!facts.daemon_sets.ok()) return;
+  for (const Json& set : *facts.daemon_sets) {
+    if (facts.inventories.empty()) return;
+    if (At(set, {"status"}) != nullptr &&
+        At(set, {"status"})->IntAt("desiredNumberScheduled").value_or(0) == 0) {
+      continue;
+    }
+    for (const Json& container : ItemsAt(set, {"spec", "template", "spec", "containers"})) {
+      const std::string other = OtherPlugin(container.StringAt("image").value_or(""));
+      if (other.empty()) continue;
+      findings->Add("DaemonSet " + NameOfPod(set), other + " runs beside Tessera",
+                    "two systems offer the same GPUs, and each may give them to a pod",
+                    "remove one of them: docs/tasks/migrate.md");
+    }
+  }
+}
+
+void CheckRuntimeClass(const ClusterFacts& facts, DoctorFindings* findings) {
+  if (!facts.runtime_classes.ok()) return;
+  for (const Json& type : *facts.runtime_classes) {
+    if (TextAt(type, {"metadata", "name"}) == names::kRuntimeHandler) return;
+  }
+  for (const Json& pod : *facts.pods) {
+    if (TextAt(pod, {"spec", "runtimeClassName"}) != names::kRuntimeHandler) continue;
+    findings->Add("pod " + NameOfPod(pod), "RuntimeClass nvidia does not exist",
+                  "the chart was installed without it, or another chart removed it",
+                  "helm upgrade with runtimeClass.create=true");
+  }
+}
+
+void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
+  if (!facts.installation.leader_metrics.ok()) return;
+  bool asked = false;
+  for (const MetricSample& sample : SamplesOf(*facts.installation.leader_metrics,
+                                        "tessera_scheduler_request_duration_seconds_count")) {
+    asked = asked || (sample.Label("verb") == "filter" && sample.value > 0);
+  }
+  if (asked) return;
+  for (const Json& pod : *facts.pods) {
+    if (!RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
+    findings->Note("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
+                   "kube-scheduler has no extender, or the scheduler has just restarted",
+                   "docs/tasks/connect-kube-scheduler.md");
+    return;
+  }
+}
+
+void CheckQuota(const ClusterFacts& facts, DoctorFindings* findings) {
+  if (!facts.quota.ok()) return;
+  const std::string text = TextAt(*facts.quota, {"data", "gpu_quota"});
+  const Status status = placement::ParseQuota(text).status();
+  if (status.ok()) return;
+  findings->Add("ConfigMap kube-system/gpuquota", "the quota cannot be read",
+                std::string(status.message()),
+                "correct the key gpu_quota: the last valid quota stays in force until the "
+                "scheduler restarts. docs/tasks/quotas.md");
+}
+
+void CheckRights(const ClusterFacts& facts, DoctorFindings* findings) {
+  const std::pair<const char*, Status> kinds[] = {
+      {"DaemonSets", facts.daemon_sets.status()},
+      {"RuntimeClasses", facts.runtime_classes.status()},
+      {"ConfigMap kube-system/gpuquota", facts.quota.status()}};
+  for (const auto& [kind, status] : kinds) {
+    if (status.ok() || status.code() == Code::kNotFound) continue;
+    findings->Note(kind, "not checked", std::string(status.message()),
+                   "ask for get and list on it");
+  }
+}
+
+}  // namespace
+
+std::span<const DoctorCheck> InstallationChecks() {
+  static constexpr DoctorCheck kChecks[] = {
+      {"component-broken", "the installation never becomes ready, and nothing says why",
+       CheckComponents},
+      {"agent-not-ready", "pods stuck in Init; an image that cannot be pulled", CheckAgentPods},
+      {"component-restarts", "a component is out of memory, or restarts again and again",
+       CheckRestarts},
+      {"version-skew", "after an upgrade some nodes behave as before", CheckVersions},
+      {"other-device-plugin", "two device plugins give one GPU to two pods", CheckOtherPlugins},
+      {"runtime-class-missing", "no runtime for \"nvidia\" is configured", CheckRuntimeClass},
+      {"extender-not-asked", "pods of shares land on GPUs that have no room",
+       CheckExtender},
+      {"quota-invalid", "a quota does not hold after its ConfigMap was edited", CheckQuota},
+      {"not-checked", "a report leaves out what its reader may not see", CheckRights},
+  };
+  return kChecks;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// What pods with GPUs say: assignments, failures, waits.
+#include <map>
+#include <set>
+
+#include "api/names.h"
+#include "src/cli/doctor/checks.h"
+#include "src/cli/object_fields.h"
+
+namespace tessera::cli {
+namespace {
+
+// This many failed pods of one node are more than a program that fails.
+constexpr size_t kManyFailedPods = 20;
+
+std::string PhaseOf(const Json& pod) { return TextAt(pod, {"status", "phase"}); }
+std::string PlaceOfPod(const Json& pod) { return "pod " + NameOfPod(pod); }
+
+void CheckAdmissionErrors(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const Json& pod : *facts.pods) {
+    if (TextAt(pod, {"status", "reason"}) != "UnexpectedAdmissionError") continue;
+    findings->Add(PlaceOfPod(pod), "UnexpectedAdmissionError: " + TextAt(pod, {"status", "message"}),
+                  "the node restarted, and the kubelet admitted the pod before the GPUs were "
+                  "offered",
+                  fmt::format("kubectl -n {} delete pod {}: its controller makes a new one",
+                              TextAt(pod, {"metadata", "namespace"}),
+                              TextAt(pod, {"metadata", "name"})));
+  }
+}
+
+void CheckPiles(const ClusterFacts& facts, DoctorFindings* findings) {
+  std::map<std::string, size_t> failed;  // by node
+  for (const Json& pod : *facts.pods) {
+    if (PhaseOf(pod) == "Failed" && RequestsGpus(pod)) ++failed[TextAt(pod, {"spec", "nodeName"})];
+  }
+  for (const auto& [node, count] : failed) {
+    if (count < kManyFailedPods || node.empty()) continue;
+    findings->Add("node " + node, fmt::format("{} failed pods with GPUs", count),
+                  "a node that accepts pods and cannot run them",
+                  fmt::format("kubectl cordon {}; then tessera status, and the pods' Events", node));
+  }
+}
+
+void CheckUnassigned(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const Json& pod : *facts.pods) {
+    if (PhaseOf(pod) != "Running" || !RequestsGpus(pod)) continue;
+    if (!facts.inventories.contains(TextAt(pod, {"spec", "nodeName"}))) continue;
+    if (!TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment}).empty()) continue;
+    findings->Add(PlaceOfPod(pod), "it runs, and no assignment names its GPUs",
+                  "it bypassed the scheduler, and its agent has not written which GPUs it has; or "
+                  "another device plugin served it",
+                  "check the agent of node " + TextAt(pod, {"spec", "nodeName"}));
+  }
+}
+
+void CheckGoneGpus(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const auto& [pod, assignment] : facts.assignments) {
+    const auto inventory = facts.inventories.find(TextAt(*pod, {"spec", "nodeName"}));
+    if (inventory == facts.inventories.end()) continue;
+    std::set<std::string> known;
+    for (const device::Gpu& gpu : inventory->second.gpus) {
+      known.insert(gpu.uuid);
+      if (gpu.mig) {
+        for (const device::MigSlice& slice : *gpu.mig) known.insert(slice.uuid);
+      }
+    }
+    for (const auto& [container, shares] : assignment.containers) {
+      for (const device::DeviceShare& share : shares) {
+        if (known.contains(share.uuid)) continue;
+        findings->Add(PlaceOfPod(*pod), fmt::format("container {} holds {}, which node {} does not "
+                                                 "have",
+                                                 container, share.uuid, inventory->first),
+                      "the GPU was lost, replaced, or its MIG slices were made anew",
+                      "delete the pod; check the node's dmesg");
+      }
+    }
+  }
+}
+
+void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
+  struct Held {
+    int64_t milli = 0, bytes = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Held> held;  // by node and UUID
+  for (const auto& [pod, assignment] : facts.assignments) {
+    for (const auto& [container, shares] : assignment.containers) {
+      for (const device::DeviceShare& share : shares) {
+        Held& of = held[{TextAt(*pod, {"spec", "nodeName"}), share.uuid}];
+        of.milli += share.compute.count();
+        of.bytes += share.memory.count();
+      }
+    }
+  }
+  for (const auto& [node, inventory] : facts.inventories) {
+    for (const device::Gpu& gpu : inventory.gpus) {
+      const auto found = held.find({node, gpu.uuid});
+      if (found == held.end() || (found->second.milli <= kWholeGpu.count() &&
+                                  found->second.bytes <= gpu.memory.count())) {
+        continue;
+      }
+      findings->Add(fmt::format("node {}, GPU {}", node, gpu.uuid),
+                    fmt::format("pods hold {} thousandths and {} bytes of it, more than it has",
+                                found->second.milli, found->second.bytes),
+                    "pods bypassed the scheduler, or two systems assign one GPU",
+                    "keep one system: docs/tasks/migrate.md; the scheduler's repair evicts the "
+                    "newer pod");
+    }
+  }
+}
+
+void CheckStartErrors(const ClusterFacts& facts, DoctorFindings* findings) {
+  static const std::set<std::string> kReasons{"RunContainerError", "CreateContainerError",
+                                              "StartError", "ContainerCannotRun"};
+  for (const Json& pod : *facts.pods) {
+    if (!RequestsGpus(pod)) continue;
+    for (const Json& container : ItemsAt(pod, {"status", "containerStatuses"})) {
+      for (const char* state : {"waiting", "terminated"}) {
+        const std::string reason = TextAt(container, {"state", state, "reason"});
+        if (!kReasons.contains(reason)) continue;
+        findings->Add(fmt::format("{}, container {}", PlaceOfPod(pod),
+                                  container.StringAt("name").value_or("")),
+                      reason, TextAt(container, {"state", state, "message"}),
+                      "docs/tasks/troubleshoot.md, a container does not start, explains each "
+                      "message");
+      }
+    }
+  }
+}
+
+void CheckVisibleDevices(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const Json& pod : *facts.pods) {
+    if (PhaseOf(pod) != "Running" || RequestsGpus(pod)) continue;
+    for (const Json& container : ItemsAt(pod, {"spec", "containers"})) {
+      for (const Json& variable : ItemsAt(container, {"env"})) {
+        const std::string value = variable.StringAt("value").value_or("");
+        if (variable.StringAt("name").value_or("") != names::kEnvVisibleDevices ||
+            value.empty() || value == "void" || value == "none") {
+          continue;
+        }
+        findings->Note(fmt::format("{}, container {}", PlaceOfPod(pod),
+                                   container.StringAt("name").value_or("")),
+                       fmt::format("{} is set, and the pod requests no GPU",
+                                   names::kEnvVisibleDevices),
+                       "the variable grants nothing: GPUs are given by request",
+                       "request nvidia.com/gpu or a share, or remove the variable");
+      }
+    }
+  }
+}
+
+void CheckWaiting(const ClusterFacts& facts, DoctorFindings* findings) {
+  for (const Json& pod : *facts.pods) {
+    if (PhaseOf(pod) != "Pending" || !RequestsGpus(pod)) continue;
+    const Json* scheduled = ConditionOf(pod, "PodScheduled");
+    if (scheduled == nullptr || IsTrue(scheduled)) continue;
+    findings->Note(PlaceOfPod(pod), "it waits for GPUs",
+                   scheduled->StringAt("message").value_or(""),
+                   fmt::format("tessera explain {} says what is missing, GPU by GPU",
+                               NameOfPod(pod)));
+  }
+}
+
+}  // namespace
+
+std::span<const DoctorCheck> PodChecks() {
+  static constexpr DoctorCheck kChecks[] = {
+      {"admission-errors", "pods stay in UnexpectedAdmissionError after a reboot",
+       CheckAdmissionErrors},
+      {"failed-pods-pile-up", "a node without working GPUs swallows thousands of pods",
+       CheckPiles},
+      {"unassigned-pods", "it is unknown which GPU a pod has", CheckUnassigned},
+      {"assigned-gpu-gone", "a running pod lost its GPU", CheckGoneGpus},
+      {"gpu-oversold", "a GPU is given to more pods than fit", CheckOversold},
+      {"start-errors", "containers do not start, with a message of the runtime",
+       CheckStartErrors},
+      {"visible-devices-without-request",
+       "an image names all GPUs, and its container sees none (or, elsewhere, all)",
+       CheckVisibleDevices},
+      {"waiting-pods", "pods stay Pending, and GPUs look free", CheckWaiting},
+  };
+  return kChecks;
+}
+
+}  // namespace tessera::cli

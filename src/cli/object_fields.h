@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields of API objects as JSON; what is missing is empty. Included only in src/cli.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// The value below `path`; null if a member is missing.
+inline const Json* At(const Json& json, std::initializer_list<std::string_view> path) {
+  const Json* at = &json;
+  for (const std::string_view key : path) {
+    at = at->Find(key);
+    if (at == nullptr) return nullptr;
+  }
+  return at;
+}
+
+inline std::string TextAt(const Json& json, std::initializer_list<std::string_view> path) {
+  const Json* at = At(json, path);
+  return at != nullptr && at->is_string() ? at->string_value() : "";
+}
+
+inline const Json::Array& ItemsAt(const Json& json, std::initializer_list<std::string_view> path) {
+  static const Json::Array kNone;
+  const Json* at = At(json, path);
+  return at != nullptr && at->is_array() ? at->items() : kNone;
+}
+
+inline const Json* ConditionOf(const Json& object, std::string_view type) {
+  for (const Json& condition : ItemsAt(object, {"status", "conditions"})) {
+    if (condition.StringAt("type").value_or("") == type) return &condition;
+  }
+  return nullptr;
+}
+
+inline bool IsTrue(const Json* condition) {
+  return condition != nullptr && condition->StringAt("status").value_or("") == "True";
+}
+
+}  // namespace tessera::cli
