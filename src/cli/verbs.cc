@@ -21,6 +21,7 @@ std::span<const Verb> Verbs() {
        AddInspectGpushare},
       {"doctor", "what is wrong with the installation, its nodes and pods, why, and what to do",
        AddDoctor},
+      {"test", "run pods that use GPUs in every way, and say which of them fail, and why", AddTest},
   };
   return kVerbs;
 }

@@ -19,5 +19,6 @@ Action AddTop(CLI::App* app);
 Action AddLimit(CLI::App* app);
 Action AddInspectGpushare(CLI::App* app);
 Action AddDoctor(CLI::App* app);
+Action AddTest(CLI::App* app);
 
 }  // namespace tessera::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pods that `tessera test` runs, and the judgement of each. Pure. Included only in src/cli.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// How a test pod ended.
+struct CaseResult {
+  Json pod;         // as the API server has it at its end
+  Json node;        // of the pod
+  std::string log;  // its end
+};
+
+struct TestCase {
+  const char* name;
+  const char* what;  // what it proves
+  std::string_view resource;  // it is skipped if no node offers it; "": it needs none
+  int amount;
+  const char* args[3];  // of the test image; unused ones are null
+  bool fails;  // the program must end with an error
+  // Why the case failed; "" if it passed.
+  std::string (*judge)(const CaseResult& result);
+};
+
+std::span<const TestCase> TestCases();
+
+// Why the case cannot run on these nodes; "" if it can.
+std::string ReasonToSkip(const TestCase& test, const std::vector<Json>& nodes);
+// The pod of a case.
+Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& image,
+               const std::string& pull_policy);
+// Why the case failed, from its pod's end; "" if it passed.
+std::string Judge(const TestCase& test, const CaseResult& result);
+// Why a pod has not ended: the state of its container, or of its scheduling.
+std::string ReasonOfWait(const Json& pod);
+
+}  // namespace tessera::cli

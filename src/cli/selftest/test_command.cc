@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera test`: runs the cases one after the other in a namespace of their own, and removes it at
+// the end, also after Ctrl-C.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "src/cli/gatherer.h"
+#include "src/cli/object_fields.h"
+#include "src/cli/options.h"
+#include "src/cli/output/text.h"
+#include "src/cli/selftest/cases.h"
+#include "src/cli/verbs.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr Duration kRequestPatience = std::chrono::seconds(10);
+constexpr Duration kPoll = std::chrono::milliseconds(500);
+// A namespace is usable once it has its service account.
+constexpr Duration kNamespacePatience = std::chrono::seconds(20);
+constexpr Duration kRemovalPatience = std::chrono::seconds(60);
+constexpr size_t kMaxTestLog = 64 << 10;
+constexpr int kExitFailed = 1;
+constexpr int kExitInterrupted = 130;
+constexpr kube::ResourceType kNamespaceType{"", "v1", "namespaces", false};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct TestOptions {
+  ClusterOptions cluster;
+  StyleOptions style;
+  std::string image = "tessera.dev/samples/vectoradd:dev";
+  std::string pull_policy = "IfNotPresent";
+  std::vector<std::string> only;
+  int case_timeout_s = 120;
+  bool keep = false;
+};
+
+struct TestVerdict {
+  const TestCase* test;
+  std::string state;   // ok, failed, skipped
+  std::string reason;  // of failed and skipped
+  std::string place;   // the node
+};
+
+class SelfTest {
+ public:
+  SelfTest(const TestOptions& options, Style style, kube::Config config)
+      : options_(options),
+        style_(std::move(style)),
+        gatherer_(std::move(config), options.cluster, kRequestPatience),
+        ns_(fmt::format("tessera-test-{:06x}", std::random_device()() & 0xffffff)) {}
+
+  int Run() {
+    Status status = Prepare();
+    for (const TestCase& test : TestCases()) {
+      if (!status.ok() || interrupted != 0) break;
+      if (!options_.only.empty() && std::ranges::find(options_.only, test.name) ==
+                                        options_.only.end()) {
+        continue;
+      }
+      status = RunCase(test);
+    }
+    const Status removed = options_.keep ? Status::Ok() : RemoveNamespace();
+    if (interrupted != 0) std::fputs("tessera: interrupted; the namespace is removed\n", stderr);
+    if (!status.ok()) return Fail(status);
+    if (!removed.ok()) return Fail(removed);
+    return Report();
+  }
+
+ private:
+  Status Prepare() {
+    gatherer_.List({.type = kube::kNodes}, &nodes_);
+    gatherer_.Wait();
+    RETURN_IF_ERROR(nodes_.status().Annotate("cannot list nodes"));
+    const Json body = Json::MakeObject(
+        {{"apiVersion", Json::String("v1")},
+         {"kind", Json::String("Namespace")},
+         {"metadata",
+          Json::MakeObject({{"name", Json::String(ns_)},
+                            {"labels", Json::MakeObject({{"app.kubernetes.io/name",
+                                                          Json::String("tessera-test")}})}})}});
+    RETURN_IF_ERROR(Create({kNamespaceType, ns_, "", ""}, body)
+                        .Annotate("tessera test needs a namespace of its own"));
+    created_ = true;
+    return Status::Ok();
+  }
+
+  Status Create(const kube::ObjectRef& object, const Json& body) {
+    Result<Json> answer = Status(Code::kDeadlineExceeded, "no answer in time");
+    gatherer_.Add([&](std::function<void()> done) {
+      return gatherer_.client().Create(object, body, [&, done = std::move(done)](Result<Json> a) {
+        answer = std::move(a);
+        done();
+      });
+    });
+    gatherer_.Wait(kRequestPatience);
+    return answer.status();
+  }
+
+  Status Delete(const kube::ObjectRef& object) {
+    Result<Json> answer = Status(Code::kDeadlineExceeded, "no answer in time");
+    gatherer_.Add([&](std::function<void()> done) {
+      return gatherer_.client().Delete(object, {}, [&, done = std::move(done)](Result<Json> a) {
+        answer = std::move(a);
+        done();
+      });
+    });
+    gatherer_.Wait(kRequestPatience);
+    return answer.status();
+  }
+
+  Result<Json> Get(const kube::ObjectRef& object) {
+    Result<Json> answer = Status(Code::kDeadlineExceeded, "no answer in time");
+    gatherer_.Get(object, &answer);
+    gatherer_.Wait(kRequestPatience);
+    return answer;
+  }
+
+  // Retries while the namespace has no service account yet.
+  Status CreatePod(const TestCase& test) {
+    const Json pod = PodOfCase(test, ns_, options_.image, options_.pull_policy);
+    const MonotonicTime end = gatherer_.runner().clock().Now() + kNamespacePatience;
+    while (true) {
+      const Status status = Create(kube::Pod(ns_, test.name), pod);
+      const bool wait = status.code() == Code::kPermissionDenied &&
+                        status.message().find("serviceaccount") != std::string_view::npos;
+      if (!wait || interrupted != 0 || gatherer_.runner().clock().Now() > end) return status;
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+
+  Status RunCase(const TestCase& test) {
+    const std::string skip = ReasonToSkip(test, *nodes_);
+    if (!skip.empty()) return Say({&test, "skipped", skip, ""});
+    const Status created = CreatePod(test);
+    if (!created.ok()) return Say({&test, "failed", std::string(created.message()), ""});
+    const MonotonicTime end =
+        gatherer_.runner().clock().Now() + std::chrono::seconds(options_.case_timeout_s);
+    CaseResult result;
+    while (interrupted == 0) {
+      ASSIGN_OR_RETURN(result.pod, Get(kube::Pod(ns_, test.name)));
+      const std::string phase = TextAt(result.pod, {"status", "phase"});
+      if (phase == "Succeeded" || phase == "Failed") break;
+      if (gatherer_.runner().clock().Now() > end) {
+        return Say({&test, "failed",
+                    fmt::format("it has not ended in {} s: {}", options_.case_timeout_s,
+                                ReasonOfWait(result.pod)),
+                    TextAt(result.pod, {"spec", "nodeName"})});
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+    if (interrupted != 0) return Status::Ok();
+    return Finish(test, &result);
+  }
+
+  Status Finish(const TestCase& test, CaseResult* result) {
+    const std::string node = TextAt(result->pod, {"spec", "nodeName"});
+    Result<std::string> log = std::string();
+    gatherer_.Text(fmt::format("/api/v1/namespaces/{}/pods/{}/log?tailLines=200", ns_, test.name),
+                   kMaxTestLog, &log);
+    Result<Json> of_node = Json();
+    if (!node.empty()) gatherer_.Get(kube::Node(node), &of_node);
+    gatherer_.Wait(kRequestPatience);
+    if (log.ok()) result->log = *std::move(log);
+    if (of_node.ok()) result->node = *std::move(of_node);
+    const std::string wrong = Judge(test, *result);
+    RETURN_IF_ERROR(Say({&test, wrong.empty() ? "ok" : "failed", wrong, node}));
+    // The next case may need its GPUs.
+    if (options_.keep) return Status::Ok();
+    const Status deleted = Delete(kube::Pod(ns_, test.name));
+    return deleted.code() == Code::kNotFound ? Status::Ok() : deleted;
+  }
+
+  // A line for a person at once; other formats come at the end.
+  Status Say(TestVerdict verdict) {
+    if (style_.shows_cells()) {
+      std::string line = fmt::format("{:<14} {:<8} {}", verdict.test->name, verdict.state,
+                                     verdict.reason.empty() ? verdict.test->what : verdict.reason);
+      if (!verdict.place.empty()) line += fmt::format(" (node {})", verdict.place);
+      std::puts(Printable(line).c_str());
+      std::fflush(stdout);
+    }
+    verdicts_.push_back(std::move(verdict));
+    return Status::Ok();
+  }
+
+  Status RemoveNamespace() {
+    if (!created_) return Status::Ok();
+    const kube::ObjectRef object{kNamespaceType, ns_, "", ""};
+    const MonotonicTime end = gatherer_.runner().clock().Now() + kRemovalPatience;
+    Status status = Delete(object);
+    while (status.code() != Code::kNotFound) {
+      if (gatherer_.runner().clock().Now() > end) {
+        return Error(Code::kDeadlineExceeded,
+                     "namespace {} is not gone after a minute: kubectl delete namespace {}", ns_,
+                     ns_);
+      }
+      std::this_thread::sleep_for(kPoll);
+      status = Get(object).status();
+    }
+    return Status::Ok();
+  }
+
+  int Report() {
+    Listing list{.kind = "Test"};
+    bool failed = false;
+    for (const TestVerdict& verdict : verdicts_) {
+      failed = failed || verdict.state == "failed";
+      list.rows.push_back({Json::MakeObject({{"metadata", MetadataOf("", verdict.test->name)},
+                                             {"what", Json::String(verdict.test->what)},
+                                             {"state", Json::String(verdict.state)},
+                                             {"reason", Json::String(verdict.reason)},
+                                             {"node", Json::String(verdict.place)}}),
+                           {}});
+    }
+    if (!style_.shows_cells()) {
+      const Result<std::string> text = Print(std::move(list), style_);
+      if (!text.ok()) return Fail(text.status());
+      if (const int code = PrintOut(*text)) return code;
+    }
+    if (interrupted != 0) return kExitInterrupted;
+    return failed ? kExitFailed : 0;
+  }
+
+  const TestOptions& options_;
+  const Style style_;
+  Gatherer gatherer_;
+  const std::string ns_;
+  bool created_ = false;
+  Result<std::vector<Json>> nodes_ = std::vector<Json>();
+  std::vector<TestVerdict> verdicts_;
+};
+
+int RunTest(const TestOptions& options) {
+  Result<Style> style = StyleOf(options.style);
+  if (!style.ok()) return Fail(style.status());
+  for (const std::string& name : options.only) {
+    if (std::ranges::none_of(TestCases(), [&](const TestCase& test) { return name == test.name; })) {
+      return Fail(Error(Code::kInvalidArgument, "--only: there is no test {}", name));
+    }
+  }
+  Result<kube::Config> config = ConfigOf(options.cluster);
+  if (!config.ok()) return Fail(config.status());
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  return SelfTest(options, *std::move(style), *std::move(config)).Run();
+}
+
+}  // namespace
+
+Action AddTest(CLI::App* app) {
+  auto options = std::make_shared<TestOptions>();
+  app->add_option("--image", options->image,
+                  "image of the test pods: its entrypoint is the program samples/vectoradd")
+      ->capture_default_str();
+  app->add_option("--image-pull-policy", options->pull_policy, "of the test pods")
+      ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}))
+      ->capture_default_str();
+  app->add_option("--only", options->only,
+                  "only these tests: whole-gpu, share, linked-pair, memory-limit, default-deny")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  app->add_option("--case-timeout", options->case_timeout_s, "seconds for each test")
+      ->check(CLI::Range(5, 3600))
+      ->capture_default_str();
+  app->add_flag("--keep", options->keep, "leave the namespace and its pods");
+  AddOutputOption(app, &options->style);
+  AddClusterOptions(app, &options->cluster);
+  app->footer("Exit codes: 0 no test failed; 1 one did; 130 interrupted.");
+  return [options] { return RunTest(*options); };
+}
+
+}  // namespace tessera::cli
