@@ -22,6 +22,7 @@ std::span<const Verb> Verbs() {
       {"doctor", "what is wrong with the installation, its nodes and pods, why, and what to do",
        AddDoctor},
       {"test", "run pods that use GPUs in every way, and say which of them fail, and why", AddTest},
+      {"sysdump", "collect objects, logs and facts for a report, without secrets", AddSysdump},
   };
   return kVerbs;
 }

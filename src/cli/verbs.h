@@ -20,5 +20,6 @@ Action AddLimit(CLI::App* app);
 Action AddInspectGpushare(CLI::App* app);
 Action AddDoctor(CLI::App* app);
 Action AddTest(CLI::App* app);
+Action AddSysdump(CLI::App* app);
 
 }  // namespace tessera::cli

@@ -19,12 +19,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Json Parsed(std::string_view yaml) { return ParseYaml(yaml).value(); }
+Json FromYaml(std::string_view yaml) { return ParseYaml(yaml).value(); }
 
 TEST(InventoryTest, ReadsWhatItWrote) {
   const Installation written{
       .version = "0.1.0",
-      .spec = Parsed("scheduler: {policy: null}"),
+      .spec = FromYaml("scheduler: {policy: null}"),
       .objects = {{"apps/v1", "DaemonSet", "ns", "a"}, {"v1", "Namespace", "", "b"}},
       .owns_namespace = true};
   const auto read = ReadInventory(InventoryObject(written));
@@ -41,17 +41,17 @@ TEST(InventoryTest, ADamagedOneNamesTheRemedy) {
        {"data: null", "data: {version: a}",
         "data: {version: a, ownsNamespace: 'true', settings: '{', objects: '[]'}",
         "data: {version: a, ownsNamespace: 'true', settings: '{}', objects: '[1]'}"}) {
-    const auto read = ReadInventory(Parsed(text));
+    const auto read = ReadInventory(FromYaml(text));
     EXPECT_EQ(read.status().code(), Code::kDataLoss) << text;
     EXPECT_THAT(read.status().message(), HasSubstr("tessera install --force"));
   }
 }
 
 TEST(ChangesTest, NamesEachValueThatDiffers) {
-  const Json before = Parsed(
+  const Json before = FromYaml(
       "kind: A\nspec:\n  replicas: 2\n  containers: [{name: a, args: [x, y]}, {name: b}]\n"
       "metadata: {resourceVersion: '1', labels: {a: b}}\nstatus: {x: 1}\n");
-  const Json after = Parsed(
+  const Json after = FromYaml(
       "kind: A\nspec:\n  replicas: 3\n  containers: [{name: b}, {name: a, args: [x, z]}]\n"
       "metadata: {resourceVersion: '2', labels: {c: d}}\nstatus: {x: 2}\n");
   EXPECT_THAT(
@@ -63,7 +63,7 @@ TEST(ChangesTest, NamesEachValueThatDiffers) {
 
 TEST(ChangesTest, ShowsNoSecrets) {
   EXPECT_THAT(
-      ChangesOf(Parsed("kind: Secret\ndata: {a: b}\n"), Parsed("kind: Secret\ndata: {a: c}\n")),
+      ChangesOf(FromYaml("kind: Secret\ndata: {a: b}\n"), FromYaml("kind: Secret\ndata: {a: c}\n")),
       IsEmpty());
 }
 
@@ -75,7 +75,7 @@ constexpr const char* kSet =
 
 std::string MissingOfSet(int generation, const char* strategy, int available, int updated) {
   return MissingOf(
-      Parsed(fmt::format(fmt::runtime(kSet), generation, strategy, available, updated)));
+      FromYaml(fmt::format(fmt::runtime(kSet), generation, strategy, available, updated)));
 }
 
 TEST(RolloutTest, WaitsForAllPodsToBeNewAndReady) {
@@ -86,10 +86,10 @@ TEST(RolloutTest, WaitsForAllPodsToBeNewAndReady) {
   EXPECT_EQ(MissingOfSet(2, "OnDelete", 3, 1), "");
   const std::string deployment =
       "kind: Deployment\nmetadata: {name: a, generation: 1}\nspec: {replicas: 2}\n";
-  EXPECT_EQ(MissingOf(Parsed(deployment)), "Deployment a: not yet observed");
-  EXPECT_EQ(MissingOf(Parsed(deployment + "status: {observedGeneration: 1, updatedReplicas: 2}\n")),
+  EXPECT_EQ(MissingOf(FromYaml(deployment)), "Deployment a: not yet observed");
+  EXPECT_EQ(MissingOf(FromYaml(deployment + "status: {observedGeneration: 1, updatedReplicas: 2}\n")),
             "Deployment a: 0 of 2 pods ready");
-  EXPECT_EQ(MissingOf(Parsed("kind: Service\nmetadata: {name: a}\n")), "");
+  EXPECT_EQ(MissingOf(FromYaml("kind: Service\nmetadata: {name: a}\n")), "");
 }
 
 constexpr const char* kNode = R"(
@@ -114,7 +114,7 @@ metadata:
 )";
 
 TEST(NodeMarksTest, AreWhatTheAgentAloneWrote) {
-  const NodeMarks marks = MarksOfTessera(Parsed(kNode));
+  const NodeMarks marks = MarksOfTessera(FromYaml(kNode));
   EXPECT_THAT(marks.labels, ElementsAre("nvidia.com/gpu.count"));
   EXPECT_THAT(marks.annotations, ElementsAre("tessera.dev/devices"));
   EXPECT_THAT(marks.conditions, ElementsAre("GPUReady"));
@@ -128,14 +128,14 @@ TEST(NodeMarksTest, AreWhatTheAgentAloneWrote) {
 }
 
 TEST(NodeMarksTest, ANodeWithoutAnAgentIsLeftAlone) {
-  const NodeMarks marks = MarksOfTessera(Parsed("metadata: {name: n}\n"));
+  const NodeMarks marks = MarksOfTessera(FromYaml("metadata: {name: n}\n"));
   EXPECT_TRUE(marks.empty());
   EXPECT_FALSE(NodePatch(marks).has_value() || NodeStatusPatch(marks).has_value());
 }
 
 TEST(UninstallTest, PodsThatHoldGpusAreBoundAndHaveNotEnded) {
   const auto pod = [](const char* resource, const char* phase, const char* node) {
-    return Parsed(
+    return FromYaml(
         fmt::format("spec: {{{}containers: [{{}}, {{resources: {{limits: {{{}: 1}}}}}}]}}\n"
                     "status: {{phase: {}}}\n",
                     node, resource, phase));

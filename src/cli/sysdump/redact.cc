@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/sysdump/redact.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <regex>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/cli/object_fields.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::string_view kOmitted = "<omitted>";
+
+bool IsOfGpuSystems(std::string_view key) {
+  static constexpr std::string_view kPrefixes[] = {
+      names::kAnnotationPrefix, "nvidia.com/",       "ALIYUN_COM_", "aliyun.com/",
+      "tencent.com/",           "gaia.tencent.com/", "cgpu.",       "scheduler.framework.gpushare."};
+  return std::ranges::any_of(kPrefixes,
+                             [&](std::string_view prefix) { return key.starts_with(prefix); });
+}
+
+Json Picked(const Json& object, std::initializer_list<std::string_view> keys) {
+  Json picked = Json::MakeObject();
+  for (const std::string_view key : keys) {
+    if (const Json* value = object.Find(key)) picked.Set(key, *value);
+  }
+  return picked;
+}
+
+// Metadata with the annotations of GPU systems alone.
+Json ReducedMetadata(const Json& object) {
+  const Json* metadata = object.Find("metadata");
+  if (metadata == nullptr) return Json::MakeObject();
+  Json reduced = Picked(*metadata, {"name", "namespace", "uid", "labels", "creationTimestamp",
+                                    "deletionTimestamp", "ownerReferences"});
+  Json annotations = Json::MakeObject();
+  const Json* all = metadata->Find("annotations");
+  if (all != nullptr && all->is_object()) {
+    for (const auto& [key, value] : all->members()) {
+      if (IsOfGpuSystems(key)) annotations.Set(key, value);
+    }
+  }
+  reduced.Set("annotations", std::move(annotations));
+  return reduced;
+}
+
+bool SoundsSecret(std::string_view name) {
+  const std::string lower = ToLower(name);
+  for (const char* word : {"token", "secret", "password", "passwd", "credential", "apikey",
+                           "api_key", "api-key", "private", "access_key", "access-key", "auth"}) {
+    if (lower.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Omits the value of --name=value and of NAME=value.
+Json ReducedArgument(const Json& argument) {
+  if (!argument.is_string()) return argument;
+  const std::string& text = argument.string_value();
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || !SoundsSecret(std::string_view(text).substr(0, equals))) {
+    return argument;
+  }
+  return Json::String(text.substr(0, equals + 1) + std::string(kOmitted));
+}
+
+}  // namespace
+
+Json ReducedPod(const Json& pod) {
+  Json spec = Json::MakeObject();
+  if (const Json* all = pod.Find("spec")) {
+    spec = Picked(*all, {"nodeName", "runtimeClassName", "schedulerName", "priorityClassName",
+                         "priority", "nodeSelector", "tolerations", "schedulingGates",
+                         "restartPolicy"});
+    for (const char* list : {"initContainers", "containers"}) {
+      Json containers = Json::MakeArray();
+      for (const Json& container : ItemsAt(*all, {list})) {
+        containers.Append(Picked(container, {"name", "image", "resources"}));
+      }
+      spec.Set(list, std::move(containers));
+    }
+  }
+  const Json* status = pod.Find("status");
+  return Json::MakeObject(
+      {{"metadata", ReducedMetadata(pod)},
+       {"spec", std::move(spec)},
+       {"status", status == nullptr
+                      ? Json::MakeObject()
+                      : Picked(*status, {"phase", "reason", "conditions", "containerStatuses",
+                                         "initContainerStatuses", "nominatedNodeName",
+                                         "startTime"})}});
+}
+
+Json ReducedNode(const Json& node) {
+  const Json* status = node.Find("status");
+  const Json* spec = node.Find("spec");
+  return Json::MakeObject(
+      {{"metadata", ReducedMetadata(node)},
+       {"spec", spec == nullptr ? Json::MakeObject() : Picked(*spec, {"unschedulable", "taints"})},
+       {"status", status == nullptr ? Json::MakeObject()
+                                    : Picked(*status, {"capacity", "allocatable", "conditions",
+                                                       "nodeInfo"})}});
+}
+
+Json WithoutSecrets(const Json& object) {
+  if (object.is_array()) {
+    Json list = Json::MakeArray();
+    for (const Json& item : object.items()) list.Append(WithoutSecrets(item));
+    return list;
+  }
+  if (!object.is_object()) return object;
+  Json kept = Json::MakeObject();
+  const bool variable = SoundsSecret(object.StringAt("name").value_or(""));
+  for (const auto& [key, value] : object.members()) {
+    if (key == "managedFields" || key == "kubectl.kubernetes.io/last-applied-configuration") {
+      continue;
+    }
+    const bool secret = (key == "value" && variable) || (value.is_string() && SoundsSecret(key));
+    if (secret) {
+      kept.Set(key, Json::String(kOmitted));
+    } else if ((key == "args" || key == "command") && value.is_array()) {
+      Json arguments = Json::MakeArray();
+      for (const Json& argument : value.items()) arguments.Append(ReducedArgument(argument));
+      kept.Set(key, std::move(arguments));
+    } else {
+      kept.Set(key, WithoutSecrets(value));
+    }
+  }
+  return kept;
+}
+
+std::string WithoutTokens(std::string_view log) {
+  static const std::regex kTokens(
+      "[Bb]earer [A-Za-z0-9._~+/=-]+|eyJ[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+");
+  std::string clean;
+  bool key = false;
+  for (const std::string_view line : Split(log, '\n')) {
+    if (line.find("-----BEGIN") != std::string_view::npos &&
+        line.find("PRIVATE KEY") != std::string_view::npos) {
+      key = true;
+    }
+    const bool ends = line.find("-----END") != std::string_view::npos;
+    if (key) {
+      if (ends) clean += std::string(kOmitted) + "\n";
+      key = key && !ends;
+      continue;
+    }
+    // std::regex recurses by character, so a line has a bound.
+    clean += std::regex_replace(CutText(std::string(line), 4000), kTokens, std::string(kOmitted));
+    clean += '\n';
+  }
+  // The text after the last line end is a line, too.
+  if (!clean.empty()) clean.pop_back();
+  return clean;
+}
+
+}  // namespace tessera::cli
