@@ -23,6 +23,7 @@ std::span<const Verb> Verbs() {
        AddDoctor},
       {"test", "run pods that use GPUs in every way, and say which of them fail, and why", AddTest},
       {"sysdump", "collect objects, logs and facts for a report, without secrets", AddSysdump},
+      {"version", "versions of this program and of all components", AddVersion},
   };
   return kVerbs;
 }

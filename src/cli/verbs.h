@@ -21,5 +21,6 @@ Action AddInspectGpushare(CLI::App* app);
 Action AddDoctor(CLI::App* app);
 Action AddTest(CLI::App* app);
 Action AddSysdump(CLI::App* app);
+Action AddVersion(CLI::App* app);
 
 }  // namespace tessera::cli

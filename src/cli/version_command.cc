@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera version`: the versions of this program and of all components of the cluster.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "api/names.h"
+#include "src/base/version.h"
+#include "src/cli/doctor/facts.h"
+#include "src/cli/gatherer.h"
+#include "src/cli/object_fields.h"
+#include "src/cli/options.h"
+#include "src/cli/verbs.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr Duration kVersionPatience = std::chrono::seconds(5);
+
+struct VersionOptions {
+  ClusterOptions cluster;
+  StyleOptions style;
+  bool client = false;
+};
+
+void AddRow(const std::string& component, const std::string& place, const std::string& version,
+            Listing* list) {
+  list->rows.push_back({Json::MakeObject({{"metadata", MetadataOf("", component)},
+                                          {"where", Json::String(place)},
+                                          {"version", Json::String(version)}}),
+                        {component, place.empty() ? "-" : place, version}});
+}
+
+// The version that a component's metrics page names.
+std::string VersionIn(const Result<std::string>& page) {
+  if (!page.ok()) return "unknown: " + std::string(page.status().message());
+  const std::vector<MetricSample> samples = SamplesOf(*page, "tessera_build_info");
+  return samples.empty() ? "unknown" : samples[0].Label("version");
+}
+
+std::string_view MetricsPortOf(std::string_view component) {
+  if (component == names::kAgent) return names::kAgentMetricsPort;
+  return "9411";
+}
+
+Status AddCluster(const VersionOptions& options, Listing* list) {
+  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
+  Gatherer gatherer(std::move(config), options.cluster, kVersionPatience);
+  Result<std::string> server = std::string();
+  Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
+  gatherer.Text("/version", 1 << 16, &server);
+  gatherer.List({.type = kube::kPods, .ns = std::string(names::kSystemNamespace)}, &pods);
+  gatherer.List({.type = kube::kNodes}, &nodes);
+  gatherer.Wait();
+  RETURN_IF_ERROR(server.status());
+  RETURN_IF_ERROR(pods.status().Annotate("cannot list the components"));
+  const Result<Json> version = ParseJson(*server);
+  AddRow("kubernetes", "", version.ok() ? version->StringAt("gitVersion").value_or("unknown") : "",
+         list);
+  std::vector<std::pair<const Json*, Result<std::string>>> pages;
+  for (const Json& pod : *pods) pages.emplace_back(&pod, Status(Code::kUnavailable, ""));
+  for (auto& [pod, page] : pages) {
+    const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
+    gatherer.Page(TextAt(*pod, {"metadata", "name"}), MetricsPortOf(component), "/metrics", &page);
+  }
+  gatherer.Wait();
+  for (const auto& [pod, page] : pages) {
+    const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
+    if (component.empty()) continue;
+    AddRow(component, TextAt(*pod, {"spec", "nodeName"}), VersionIn(page), list);
+  }
+  if (!nodes.ok()) return Status::Ok();
+  ClusterFacts facts;
+  facts.nodes = std::move(nodes);
+  facts.Derive();
+  for (const auto& [node, inventory] : facts.inventories) {
+    if (!inventory.driver_version.empty()) {
+      AddRow("nvidia-driver", node, inventory.driver_version, list);
+    }
+  }
+  return Status::Ok();
+}
+
+int RunVersion(const VersionOptions& options) {
+  const Result<Style> style = StyleOf(options.style);
+  if (!style.ok()) return Fail(style.status());
+  Listing list{.kind = "Version", .columns = {"COMPONENT", "NODE", "VERSION"}};
+  AddRow("tessera", "", std::string(kTesseraVersion), &list);
+  const Status status = options.client ? Status::Ok() : AddCluster(options, &list);
+  const Result<std::string> text = Print(std::move(list), *style);
+  if (!text.ok()) return Fail(text.status());
+  if (const int failed = PrintOut(*text)) return failed;
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace
+
+Action AddVersion(CLI::App* app) {
+  auto options = std::make_shared<VersionOptions>();
+  app->add_flag("--client", options->client, "only the version of this program");
+  AddListOptions(app, &options->style);
+  AddClusterOptions(app, &options->cluster);
+  return [options] { return RunVersion(*options); };
+}
+
+}  // namespace tessera::cli
