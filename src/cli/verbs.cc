@@ -24,6 +24,7 @@ std::span<const Verb> Verbs() {
       {"test", "run pods that use GPUs in every way, and say which of them fail, and why", AddTest},
       {"sysdump", "collect objects, logs and facts for a report, without secrets", AddSysdump},
       {"version", "versions of this program and of all components", AddVersion},
+      {"completion", "script that completes the command line in a shell", AddCompletion},
   };
   return kVerbs;
 }

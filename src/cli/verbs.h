@@ -22,5 +22,6 @@ Action AddDoctor(CLI::App* app);
 Action AddTest(CLI::App* app);
 Action AddSysdump(CLI::App* app);
 Action AddVersion(CLI::App* app);
+Action AddCompletion(CLI::App* app);
 
 }  // namespace tessera::cli

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/completion.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include "src/base/file.h"
+#include "src/cli/gatherer.h"
+#include "src/cli/object_fields.h"
+#include "src/cli/options.h"
+#include "src/cli/output/text.h"
+#include "src/cli/verbs.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr Duration kCompletionPatience = std::chrono::seconds(3);
+constexpr kube::ResourceType kNamespaces{"", "v1", "namespaces", false};
+
+constexpr const char* kBash = R"(# bash completion of tessera: source <(tessera completion bash)
+_tessera() {
+  local line
+  COMPREPLY=()
+  while IFS= read -r line; do
+    COMPREPLY+=("$line")
+  done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
+    compopt -o nospace 2>/dev/null
+  fi
+}
+complete -F _tessera tessera
+)";
+constexpr const char* kZsh = R"(#compdef tessera
+# zsh completion of tessera: source <(tessera completion zsh)
+_tessera() {
+  local -a candidates
+  candidates=("${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  compadd -- ${candidates:#}
+}
+compdef _tessera tessera
+)";
+constexpr const char* kFish = R"(# fish completion of tessera: tessera completion fish | source
+function __tessera_complete
+  set -l words (commandline -opc)
+  $words[1] __complete $words[2..] (commandline -ct) 2>/dev/null
+end
+complete -c tessera -f -a '(__tessera_complete)'
+)";
+
+// What was typed before the word to complete.
+struct Typed {
+  CLI::App* verb = nullptr;                    // null: no verb yet
+  const CLI::Option* value_of = nullptr;       // the word is the value of this option
+  std::map<std::string, std::string> options;  // by long name
+  size_t positionals = 0;
+};
+
+const CLI::Option* FindOption(const CLI::App& app, const std::string& name) {
+  return app.get_option_no_throw(name);
+}
+
+std::string LongNameOf(const CLI::Option& option) {
+  return option.get_lnames().empty() ? "" : option.get_lnames()[0];
+}
+
+Typed Read(CLI::App* app, const std::vector<std::string>& words) {
+  Typed typed;
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (typed.value_of != nullptr) {
+      typed.options[LongNameOf(*std::exchange(typed.value_of, nullptr))] = word;
+      continue;
+    }
+    if (typed.verb == nullptr) {
+      const auto named = app->get_subcommands([&](CLI::App* sub) { return sub->get_name() == word; });
+      typed.verb = named.empty() ? nullptr : named[0];
+      continue;
+    }
+    if (!word.starts_with('-')) {
+      ++typed.positionals;
+      continue;
+    }
+    const size_t equals = word.find('=');
+    const CLI::Option* option = FindOption(*typed.verb, word.substr(0, equals));
+    if (option == nullptr || option->get_items_expected_min() == 0) continue;
+    if (equals != std::string::npos) {
+      typed.options[LongNameOf(*option)] = word.substr(equals + 1);
+    } else {
+      typed.value_of = option;
+    }
+  }
+  return typed;
+}
+
+ClusterOptions ClusterOf(const Typed& typed) {
+  const auto value = [&](const char* name) {
+    const auto found = typed.options.find(name);
+    return found == typed.options.end() ? std::string() : found->second;
+  };
+  return {.kubeconfig = value("kubeconfig"), .context = value("context"), .timeout_s = 3};
+}
+
+std::vector<std::string> NamesIn(const Typed& typed, const kube::ResourceType& type) {
+  const ClusterOptions cluster = ClusterOf(typed);
+  Result<kube::Config> config = ConfigOf(cluster);
+  if (!config.ok()) return {};
+  const auto ns = typed.options.find("namespace");
+  const std::string wanted = ns == typed.options.end() ? config->default_namespace : ns->second;
+  Gatherer gatherer(*std::move(config), cluster, kCompletionPatience);
+  Result<std::vector<Json>> objects = std::vector<Json>();
+  gatherer.List({.type = type, .ns = type.namespaced ? wanted : ""}, &objects);
+  gatherer.Wait(kCompletionPatience);
+  std::vector<std::string> names;
+  if (!objects.ok()) return names;
+  for (const Json& object : *objects) names.push_back(TextAt(object, {"metadata", "name"}));
+  return names;
+}
+
+std::vector<std::string> Contexts(const Typed& typed) {
+  std::string file = ClusterOf(typed).kubeconfig;
+  const char* home = std::getenv("HOME");
+  const char* listed = std::getenv("KUBECONFIG");
+  if (file.empty() && listed != nullptr) file = listed;
+  if (file.empty() && home != nullptr) file = JoinPath(home, ".kube/config");
+  const Result<std::string> text = ReadFile(file);
+  const Result<Json> config = text.ok() ? ParseYaml(*text) : Result<Json>(text.status());
+  std::vector<std::string> names;
+  if (!config.ok()) return names;
+  for (const Json& context : ItemsAt(*config, {"contexts"})) {
+    names.push_back(context.StringAt("name").value_or(""));
+  }
+  return names;
+}
+
+std::vector<std::string> ValuesOf(const Typed& typed, const std::string& option) {
+  if (option == "output") {
+    return {"table", "wide", "json", "yaml", "name", "jsonpath=", "custom-columns="};
+  }
+  if (option == "namespace") return NamesIn(typed, kNamespaces);
+  return option == "context" ? Contexts(typed) : std::vector<std::string>();
+}
+
+// The first positional argument of a verb: a node, a pod or a fixed word.
+std::vector<std::string> Arguments(const Typed& typed) {
+  if (typed.positionals > 0) return {};
+  if (typed.verb->get_name() == "completion") return {"bash", "zsh", "fish"};
+  if (FindOption(*typed.verb, "NODE") != nullptr) return NamesIn(typed, kube::kNodes);
+  if (FindOption(*typed.verb, "POD") != nullptr) return NamesIn(typed, kube::kPods);
+  return {};
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> VerbNames() {
+  std::vector<std::string> names;
+  for (const Verb& verb : Verbs()) names.emplace_back(verb.name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> Complete(const std::vector<std::string>& words) {
+  if (words.empty()) return {};
+  Action action;
+  const std::unique_ptr<CLI::App> app = MakeCommandLine("tessera", &action);
+  const Typed typed = Read(app.get(), words);
+  const std::string& last = words.back();
+  const size_t equals = last.find('=');
+  std::vector<std::string> found;
+  std::string prefix;
+  if (typed.value_of != nullptr) {
+    found = ValuesOf(typed, LongNameOf(*typed.value_of));
+  } else if (typed.verb != nullptr && last.starts_with("--") && equals != std::string::npos) {
+    prefix = last.substr(0, equals + 1);
+    found = ValuesOf(typed, last.substr(2, equals - 2));
+  } else if (last.starts_with('-')) {
+    found = OptionsOf(typed.verb != nullptr ? *typed.verb : *app);
+  } else {
+    found = typed.verb == nullptr ? VerbNames() : Arguments(typed);
+  }
+  for (std::string& candidate : found) candidate.insert(0, prefix);
+  std::erase_if(found, [&](const std::string& candidate) { return !candidate.starts_with(last); });
+  return found;
+}
+
+int RunComplete(int argc, const char* const* argv) {
+  for (const std::string& candidate : Complete({argv + 2, argv + std::max(argc, 2)})) {
+    std::puts(Printable(candidate).c_str());
+  }
+  return 0;
+}
+
+int RunKubectlComplete(int argc, const char* const* argv) {
+  for (const std::string& candidate : Complete({argv + 1, argv + argc})) {
+    std::puts(Printable(candidate).c_str());
+  }
+  std::puts(":4");  // no files
+  return 0;
+}
+
+Action AddCompletion(CLI::App* app) {
+  auto shell = std::make_shared<std::string>();
+  app->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app->footer(
+      "To use it now: source <(tessera completion bash). For all sessions: tessera completion bash "
+      "> /etc/bash_completion.d/tessera");
+  return [shell] { return PrintOut(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish); };
+}
+
+}  // namespace tessera::cli

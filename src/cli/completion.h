@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion of the command line in bash, zsh and fish, and in `kubectl tessera`. The shells' scripts
+// ask the program itself, so they know new verbs and the names in the cluster. Included only in
+// src/cli.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera::cli {
+
+// Candidates for the last of `words`, which are those after the program's name. An option that
+// takes a value ends with "=" only if its value must follow directly. Names in the cluster are
+// left out if it does not answer within seconds.
+std::vector<std::string> Complete(const std::vector<std::string>& words);
+
+// `tessera __complete WORD...`: prints a candidate a line.
+int RunComplete(int argc, const char* const* argv);
+// The program kubectl_complete-tessera, as kubectl calls it.
+int RunKubectlComplete(int argc, const char* const* argv);
+
+}  // namespace tessera::cli
