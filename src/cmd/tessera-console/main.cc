@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera-console: shows the GPUs of a cluster in a browser.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "src/base/log.h"
+#include "src/base/parse_flags.h"
+#include "src/base/strings.h"
+#include "src/base/version.h"
+#include "src/console/console.h"
+
+namespace tessera {
+namespace {
+
+struct ConsoleFlags {
+  console::ConsoleOptions options;
+  std::string listen = "127.0.0.1:8090";
+  std::string quota_config_map = "kube-system/gpuquota";
+  std::string log_format = "text";
+  std::string certificate, key;
+};
+
+void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
+  const auto text = [app](const char* name, std::string* value, const char* variable,
+                          const char* help) {
+    app->add_option(name, *value, help)->envname(variable)->capture_default_str();
+  };
+  text("--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
+       "default: the pod's service account");
+  text("--context", &flags->options.context, "CONTEXT", "context of the kubeconfig");
+  text("--listen", &flags->listen, "LISTEN", "address and port; port 0: any");
+  text("--tls-cert-file", &flags->certificate, "TLS_CERT_FILE",
+       "serves HTTPS; read again on change");
+  text("--tls-private-key-file", &flags->key, "TLS_PRIVATE_KEY_FILE", "its key");
+  app->add_flag("--behind-https", flags->options.https_proxy,
+                "a proxy serves HTTPS: browsers then send the session's cookie over HTTPS only");
+  app->add_flag("--dashboard", flags->options.dashboard,
+                "for one person on this machine, with the kubeconfig's rights; prints the address "
+                "to open");
+  text("--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP", "NAMESPACE/NAME");
+  app->add_option("--log-format", flags->log_format, "text or json")
+      ->envname("LOG_FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "127.0.0.1" || host == "::1" || host == "localhost";
+}
+
+Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
+  console::ConsoleOptions options = flags.options;
+  const Result<net::Address> listen = net::ParseAddress(flags.listen);
+  if (!listen.ok()) return listen.status().Annotate("--listen");
+  options.listen = *listen;
+  if (flags.certificate.empty() != flags.key.empty()) {
+    return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
+  }
+  if (!flags.certificate.empty()) {
+    options.tls.emplace();
+    options.tls->certificate.file = flags.certificate;
+    options.tls->key.file = flags.key;
+  }
+  if (options.dashboard && !IsLoopback(options.listen.host)) {
+    return Error(Code::kInvalidArgument,
+                 "--dashboard gives the kubeconfig's rights to its reader, so --listen must be "
+                 "127.0.0.1 or [::1], not \"{}\"",
+                 flags.listen);
+  }
+  if (options.dashboard && options.tls) {
+    return Error(Code::kInvalidArgument, "--dashboard serves HTTP: leave --tls-cert-file out");
+  }
+  const auto parts = Split(flags.quota_config_map, '/');
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--quota-configmap: invalid value \"{}\": want NAMESPACE/NAME",
+                 flags.quota_config_map);
+  }
+  options.model.feed.quota_ns = parts[0];
+  options.model.feed.quota_name = parts[1];
+  return options;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  CLI::App app{"Shows the GPUs of a cluster in a browser.", "tessera-console"};
+  app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
+  tessera::ConsoleFlags flags;
+  tessera::AddConsoleFlags(&app, &flags);
+  if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
+  const bool json = flags.log_format == "json";
+  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  const auto options = tessera::ToOptions(flags);
+  if (!options.ok()) {
+    tessera::Log(tessera::Severity::kError, options.status().message());
+    return tessera::InfoOf(options.status().code()).exit_code;
+  }
+  return tessera::console::RunConsole(*options);
+}

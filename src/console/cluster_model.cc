@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/cluster_model.h"
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+#include "src/console/json_of.h"
+#include "src/device/quantity.h"
+
+namespace tessera::console {
+namespace {
+
+// Reasons of more pods would delay the events of all.
+constexpr size_t kMostReasons = 500;
+
+}  // namespace
+
+ClusterModel::ClusterModel(kube::Client& client, ModelOptions options, Delegate& delegate)
+    : client_(client), runner_(client.runner()), options_(std::move(options)), delegate_(delegate) {
+  Begin(device::MemoryUnit::kGiB, !options_.feed.quota_name.empty());
+}
+ClusterModel::~ClusterModel() = default;
+
+void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
+  feed_.reset();
+  outages_.clear();  // of that feed
+  synced_ = false;
+  with_quota_ = with_quota;
+  ledger::LedgerOptions options;
+  options.policy = options_.policy;
+  options.gpu_mem_unit = unit;
+  auto ledger = ledger::ClusterLedger::Make(options, &runner_.clock());
+  // The policy was checked with the flags.
+  TESSERA_CHECK(ledger.ok());
+  ledger_ = *std::move(ledger);
+  ledger::FeedOptions feed = options_.feed;
+  if (!with_quota) feed.quota_name.clear();
+  ledger::ClusterFeed::Delegate& self = *this;
+  feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);
+}
+
+// Posted, because the calling feed must not be destroyed inside its callback.
+void ClusterModel::BeginLater(device::MemoryUnit unit, bool with_quota) {
+  runner_.Post([this, unit, with_quota, weak = weak_.Get()] {
+    if (weak) Begin(unit, with_quota);
+  });
+}
+
+// The first node that offers aliyun.com/gpu-mem decides, as for the command `tessera`.
+device::MemoryUnit ClusterModel::UnitOfCluster() const {
+  for (const auto& [name, entry] : ledger_->nodes()) {
+    const kube::NodeObject* node = feed_->FindNode(name);
+    if (node == nullptr) continue;
+    const auto offered = node->allocatable.find(names::kResourceGpuMem);
+    if (offered == node->allocatable.end()) continue;
+    const Result<int64_t> units = device::ParseWholeQuantity(offered->second);
+    Bytes memory;
+    for (const device::Gpu& gpu : entry.node.inventory->gpus) memory += gpu.memory;
+    if (!units.ok() || *units == 0 || memory == Bytes(0)) continue;
+    return *units > memory.count() >> 30 ? device::MemoryUnit::kMiB : device::MemoryUnit::kGiB;
+  }
+  return device::MemoryUnit::kGiB;
+}
+
+void ClusterModel::OnSynced() {
+  const device::MemoryUnit unit = UnitOfCluster();
+  if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
+  synced_ = true;
+  nodes_.clear();
+  pods_.clear();
+  pods_on_.clear();
+  node_of_.clear();
+  reasons_.clear();
+  pending_ = {};
+  for (const auto& [name, entry] : ledger_->nodes()) pending_.nodes.insert(name);
+  for (const auto& [uid, pod] : ledger_->pods()) {
+    pending_.pods.insert(uid);
+    if (pod.node.empty()) continue;
+    pods_on_[pod.node].insert(uid);
+    node_of_[uid] = pod.node;
+  }
+  UpdateReasons();
+  Publish();
+  delegate_.OnState();
+}
+
+void ClusterModel::OnNode(const std::string& name) {
+  pending_.nodes.insert(name);
+  CollectLater();
+}
+
+void ClusterModel::NotePod(const kube::PodObject& pod, bool gone) {
+  const Uid& uid = pod.meta.uid;
+  const std::string node = gone ? "" : pod.node_name;
+  std::string& known = node_of_[uid];
+  for (const std::string& one : {known, node}) {
+    if (!one.empty()) pending_.nodes.insert(one);
+  }
+  if (known != node) {
+    if (!known.empty()) pods_on_[known].erase(uid);
+    if (!node.empty()) pods_on_[node].insert(uid);
+    known = node;
+  }
+  if (known.empty()) node_of_.erase(uid);
+  pending_.pods.insert(uid);
+  CollectLater();
+}
+
+void ClusterModel::OnQuota() {
+  quota_problem_ = Status::Ok();
+  if (synced_) ReasonsLater();
+}
+
+void ClusterModel::CollectLater() {
+  if (std::exchange(collecting_, true)) return;
+  runner_.PostDelayed(kCollect, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    collecting_ = false;
+    if (synced_) Publish();
+  });
+  ReasonsLater();
+}
+
+void ClusterModel::Publish() {
+  const Changes pending = std::exchange(pending_, {});
+  Changes changed;
+  for (const std::string& name : pending.nodes) {
+    if (PublishNode(name)) changed.nodes.insert(name);
+  }
+  for (const Uid& uid : pending.pods) {
+    if (PublishPod(uid)) changed.pods.insert(uid);
+  }
+  if (changed.nodes.empty() && changed.pods.empty()) return;
+  ++version_;
+  delegate_.OnChanges(changed);
+}
+
+bool ClusterModel::PublishNode(const std::string& name) {
+  const ledger::NodeEntry* node = ledger_->FindNode(name);
+  if (node == nullptr || !IsGpuNode(*node)) return nodes_.erase(name) > 0;
+  std::vector<const ledger::PodEntry*> holders;
+  const auto on = pods_on_.find(name);
+  if (on != pods_on_.end()) {
+    for (const Uid& uid : on->second) {
+      const auto pod = ledger_->pods().find(uid);
+      if (pod != ledger_->pods().end()) holders.push_back(&pod->second);
+    }
+  }
+  std::string text = JsonOfNode(*ledger_, *node, HoldersOf(holders)).Serialize();
+  std::string& known = nodes_[name];
+  if (known == text) return false;
+  known = std::move(text);
+  return true;
+}
+
+bool ClusterModel::PublishPod(const Uid& uid) {
+  const auto pod = ledger_->pods().find(uid);
+  if (pod == ledger_->pods().end()) return pods_.erase(uid) > 0;
+  const auto reason = reasons_.find(uid);
+  std::string text = JsonOfPod(pod->second, ledger_->options().gpu_mem_unit,
+                               reason == reasons_.end() ? "" : reason->second)
+                         .Serialize();
+  PodText& known = pods_[uid];
+  if (known.text == text) return false;
+  known = {pod->second.request.ns, std::move(text)};
+  return true;
+}
+
+void ClusterModel::ReasonsLater() {
+  if (std::exchange(reasons_pending_, true)) return;
+  runner_.PostDelayed(kReasons, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    reasons_pending_ = false;
+    if (!synced_) return;
+    UpdateReasons();
+    Publish();
+  });
+}
+
+void ClusterModel::UpdateReasons() {
+  std::map<Uid, std::string> now;
+  for (const auto& [uid, pod] : ledger_->pods()) {
+    if (pod.binding_state != ledger::BindingState::kWaiting || !pod.problem.empty()) continue;
+    if (now.size() >= kMostReasons) break;
+    now[uid] = ReasonOf(pod);
+  }
+  for (const auto* map : {&now, &reasons_}) {
+    for (const auto& [uid, reason] : *map) {
+      const auto in = [&](const auto& other) {
+        const auto found = other.find(uid);
+        return found == other.end() ? std::string() : found->second;
+      };
+      if (in(now) != in(reasons_)) pending_.pods.insert(uid);
+    }
+  }
+  reasons_ = std::move(now);
+}
+
+std::string ClusterModel::ReasonOf(const ledger::PodEntry& pod) {
+  const kube::PodObject* object = FindPod(pod.request.ns, pod.request.name);
+  if (object == nullptr || object->meta.uid != pod.request.uid) return "";
+  if (!object->gates.empty()) return "held back by scheduling gate " + object->gates.front();
+  Result<ledger::ClusterLedger::Query> query = ledger_->MakeQuery(*object);
+  if (!query.ok()) return query.status().message();
+  return ledger_->Summary(*query);
+}
+
+std::set<std::string> ClusterModel::Namespaces() const {
+  std::set<std::string> namespaces;
+  for (const auto& [uid, pod] : pods_) namespaces.insert(pod.ns);
+  return namespaces;
+}
+
+const kube::PodObject* ClusterModel::FindPod(const std::string& ns, const std::string& name) const {
+  return feed_->FindPod(kube::KeyOf(ns, name));
+}
+
+std::optional<ClusterModel::Outage> ClusterModel::outage() const {
+  std::optional<Outage> first;
+  for (const auto& [what, outage] : outages_) {
+    if (!first || outage.since < first->since) first = outage;
+  }
+  return first;
+}
+
+void ClusterModel::OnError(std::string_view what, const Status& status) {
+  if (status.code() == Code::kInvalidArgument) return OnInvalid(what, status);
+  if (what == "quota") {
+    // The last quota stays in force; a starting API server forbids what it will allow.
+    if (synced_ && with_quota_) return;
+    quota_problem_ = status;
+    // Without the right to read quotas the rest is shown.
+    if (status.code() == Code::kPermissionDenied && with_quota_) {
+      BeginLater(ledger_->options().gpu_mem_unit, false);
+    }
+    return;
+  }
+  const bool first = outages_.empty();
+  outages_.try_emplace(std::string(what), Outage{{}, runner_.clock().WallNow()})
+      .first->second.status = status;
+  if (!first) return;
+  Log(Severity::kWarning, "lost the cluster's state, which becomes stale",
+      {{"error", status.message()}});
+  delegate_.OnState();
+}
+
+void ClusterModel::OnInvalid(std::string_view what, const Status& status) {
+  if (what == "quota") quota_problem_ = status;
+}
+
+void ClusterModel::OnRecovered(std::string_view what) {
+  const auto known = outages_.find(what);
+  if (known == outages_.end()) return;
+  outages_.erase(known);
+  if (outages_.empty()) delegate_.OnState();
+}
+
+}  // namespace tessera::console

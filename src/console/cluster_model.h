@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows a cluster: a ledger with its feed, and the nodes and pods as JSON texts with a version.
+// All viewers share it, so the API server has one watch of each kind, however many people look.
+//
+// Changes are collected for kCollect and then published as one version; objects whose text is the
+// same are left out. Reasons of waiting pods depend on the whole cluster and follow at most every
+// kReasons.
+//
+// While the API server is unreachable, the last state stays, and outage() says since when.
+//
+// Threads: the client's runner. Ownership: client and delegate outlive it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/base/weak_ptr.h"
+#include "src/kube/client.h"
+#include "src/ledger/feed.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::console {
+
+struct ModelOptions {
+  std::string policy = "Tessera";
+  ledger::FeedOptions feed;
+};
+
+class ClusterModel final : private ledger::ClusterFeed::Delegate {
+ public:
+  static constexpr Duration kCollect = std::chrono::milliseconds(50);
+  static constexpr Duration kReasons = std::chrono::seconds(1);
+
+  struct Changes {
+    std::set<std::string> nodes;  // names
+    std::set<Uid> pods;
+  };
+  class Delegate {
+   public:
+    virtual ~Delegate() = default;
+    // A new version. Objects that have no text now are gone.
+    virtual void OnChanges(const Changes& changes) = 0;
+    // outage() or synced() has changed. After a restart of the feed every viewer needs a snapshot.
+    virtual void OnState() = 0;
+  };
+
+  ClusterModel(kube::Client& client, ModelOptions options, Delegate& delegate);
+  ~ClusterModel() override;
+  ClusterModel(const ClusterModel&) = delete;
+  ClusterModel& operator=(const ClusterModel&) = delete;
+
+  bool synced() const { return synced_; }
+  uint64_t version() const { return version_; }
+
+  struct Outage {
+    Status status;
+    WallTime since;
+  };
+  // nullopt while it follows.
+  std::optional<Outage> outage() const;
+  // Why quotas are unknown; OK if they are known.
+  const Status& quota_problem() const { return quota_problem_; }
+
+  struct PodText {
+    std::string ns;
+    std::string text;
+  };
+  const std::map<std::string, std::string>& nodes() const { return nodes_; }
+  const std::map<Uid, PodText>& pods() const { return pods_; }
+  // Namespaces with pods that request GPUs.
+  std::set<std::string> Namespaces() const;
+
+  // REQUIRES: synced().
+  ledger::ClusterLedger& ledger() { return *ledger_; }
+  // Null if there is none that is waiting or running.
+  const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
+
+ private:
+  void Begin(device::MemoryUnit unit, bool with_quota);
+  void BeginLater(device::MemoryUnit unit, bool with_quota);
+  device::MemoryUnit UnitOfCluster() const;
+  void NotePod(const kube::PodObject& pod, bool gone);
+  void CollectLater();
+  void Publish();
+  bool PublishNode(const std::string& name);
+  bool PublishPod(const Uid& uid);
+  void ReasonsLater();
+  void UpdateReasons();
+  std::string ReasonOf(const ledger::PodEntry& pod);
+
+  void OnSynced() override;
+  void OnNode(const std::string& name) override;
+  void OnPod(const kube::PodObject& pod) override { NotePod(pod, false); }
+  void OnPodGone(const kube::PodObject& last) override { NotePod(last, true); }
+  void OnQuota() override;
+  void OnError(std::string_view what, const Status& status) override;
+  void OnInvalid(std::string_view what, const Status& status) override;
+  void OnRecovered(std::string_view what) override;
+
+  kube::Client& client_;
+  TaskRunner& runner_;
+  const ModelOptions options_;
+  Delegate& delegate_;
+  std::unique_ptr<ledger::ClusterLedger> ledger_;
+  std::unique_ptr<ledger::ClusterFeed> feed_;
+  bool with_quota_ = true;
+  bool synced_ = false;
+  uint64_t version_ = 0;
+  std::map<std::string, Outage, std::less<>> outages_;  // by what is watched
+  Status quota_problem_;
+  std::map<std::string, std::string> nodes_;
+  std::map<Uid, PodText> pods_;
+  std::map<std::string, std::set<Uid>> pods_on_;  // by node
+  std::map<Uid, std::string> node_of_;
+  std::map<Uid, std::string> reasons_;  // of waiting pods
+  Changes pending_;
+  bool collecting_ = false;
+  bool reasons_pending_ = false;
+  WeakPtrFactory<ClusterModel> weak_{this};
+};
+
+}  // namespace tessera::console

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/console.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/console/router.h"
+#include "src/console/sessions.h"
+#include "src/console/viewers.h"
+
+namespace tessera::console {
+namespace {
+
+constexpr size_t kConnections = 1024;
+static_assert(kConnections > 2 * Viewers::kMostViewers, "streams leave room for requests");
+
+kube::Config WithoutCredentials(kube::Config config) {
+  config.token.clear();
+  config.token_file.clear();
+  config.exec.reset();
+  config.impersonation = {};
+  config.tls.certificate = {};
+  config.tls.key = {};
+  return config;
+}
+
+}  // namespace
+
+struct WebConsole::Core final : private ClusterModel::Delegate {
+  Core(net::IoThread& io_thread, TaskRunner& task_runner, kube::Config kube_config,
+       ConsoleOptions console_options)
+      : io(io_thread),
+        runner(task_runner),
+        config(std::move(kube_config)),
+        options(std::move(console_options)),
+        client(io, runner, config, kube::OptionsOf("tessera-console")),
+        model(client, options.model, static_cast<ClusterModel::Delegate&>(*this)),
+        sessions(io, runner, WithoutCredentials(config), [this] { return model.Namespaces(); }),
+        viewers(io, runner, model),
+        router(runner, model, sessions, viewers,
+               RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
+                             .dashboard = options.dashboard}) {}
+
+  void OnChanges(const ClusterModel::Changes& changes) override { viewers.OnChanges(changes); }
+  void OnState() override {
+    if (std::exchange(followed_, model.synced()) != model.synced()) Renew();
+    viewers.OnState();
+  }
+
+  Status Start(std::function<void(Result<std::string>)> on_url) {
+    net::HttpServer::Options server_options{.address = options.listen, .tls = options.tls};
+    server_options.limits.connections = kConnections;
+    ASSIGN_OR_RETURN(server, net::HttpServer::Start(
+                                 io, runner, server_options,
+                                 [this](const net::Request& request, net::HttpServer::Reply reply) {
+                                   router.Handle(request, std::move(reply));
+                                 }));
+    RenewLater();
+    if (options.dashboard) {
+      sessions.LogInWith(config, [this, on_url = std::move(on_url)](
+                                     Result<std::shared_ptr<WebSession>> session) {
+        if (!session.ok()) return on_url(session.status());
+        on_url(fmt::format("http://{}{}", server->address().ToString(), router.Admit(*session)));
+      });
+    }
+    return Status::Ok();
+  }
+
+  void Renew() {
+    sessions.Renew(
+        [this](const std::shared_ptr<WebSession>& session) { viewers.OnSession(*session); });
+  }
+  void RenewLater() {
+    runner.PostDelayed(WebSessions::kRenew, [this, weak = weak_.Get()] {
+      if (!weak) return;
+      Renew();
+      RenewLater();
+    });
+  }
+
+  net::IoThread& io;
+  TaskRunner& runner;
+  const kube::Config config;
+  const ConsoleOptions options;
+  kube::Client client;
+  ClusterModel model;
+  WebSessions sessions;
+  Viewers viewers;
+  ConsoleRouter router;
+  std::unique_ptr<net::HttpServer> server;
+  bool followed_ = false;
+  WeakPtrFactory<Core> weak_{this};
+};
+
+WebConsole::WebConsole(net::IoThread& io, TaskRunner& runner, kube::Config config,
+                       ConsoleOptions options)
+    : core_(std::make_unique<Core>(io, runner, std::move(config), std::move(options))) {}
+WebConsole::~WebConsole() = default;
+
+Status WebConsole::Start(std::function<void(Result<std::string>)> on_url) {
+  return core_->Start(std::move(on_url));
+}
+
+const net::Address& WebConsole::address() const { return core_->server->address(); }
+
+}  // namespace tessera::console

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DOUT=assets.cc -DDIR=folder -P embed_assets.cmake
+# Each file NAME.gz of the folder becomes an asset /NAME.
+set(bytes "")
+set(table "")
+file(GLOB files "${DIR}/*.gz")
+list(SORT files)
+set(number 0)
+foreach(file IN LISTS files)
+  get_filename_component(name "${file}" NAME)
+  string(REGEX REPLACE "\\.gz$" "" name "${name}")
+  set(type "application/octet-stream")
+  if(name MATCHES "\\.html$")
+    set(type "text/html; charset=utf-8")
+  elseif(name MATCHES "\\.js$")
+    set(type "text/javascript; charset=utf-8")
+  elseif(name MATCHES "\\.css$")
+    set(type "text/css; charset=utf-8")
+  elseif(name MATCHES "\\.svg$")
+    set(type "image/svg+xml")
+  endif()
+  file(READ "${file}" hex HEX)
+  string(LENGTH "${hex}" length)
+  math(EXPR length "${length} / 2")
+  # Short lines of adjacent literals, because compilers take literals of limited length.
+  string(REPEAT "[0-9a-f]" 64 line)
+  string(REGEX REPLACE "(${line})" "\\1|" text "${hex}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" text "${text}")
+  string(REPLACE "|" "\"\n    \"" text "${text}")
+  file(SHA256 "${file}" hash)
+  string(SUBSTRING "${hash}" 0 16 hash)
+  string(APPEND bytes "constexpr char kBytes${number}[] =\n    \"${text}\";\n")
+  string(APPEND table "    {\"/${name}\", \"${type}\", {kBytes${number}, ${length}}, \"\\\"${hash}\\\"\"},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+file(WRITE "${OUT}" "// Made by embed_assets.cmake.\n#include \"src/console/assets.h\"\n\n"
+     "namespace tessera::console {\nnamespace {\n${bytes}\nconstexpr net::Asset kAssets[] = {\n${table}};\n"
+     "}  // namespace\nstd::span<const net::Asset> Assets() { return kAssets; }\n}  // namespace tessera::console\n")

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of requests before anything is done for them: where they come from, how many come, and
+// the headers of responses. Pure but for the clock's values; threads: one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/net/http.h"
+
+namespace tessera::console {
+
+// Each client may send a burst of requests and then so many per second. Bounds: kMostClients; the
+// table is emptied when it is full.
+class RateLimit {
+ public:
+  static constexpr size_t kMostClients = 10'000;
+
+  RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
+  bool Allow(const std::string& client, MonotonicTime now);
+
+ private:
+  struct Bucket {
+    double tokens;
+    MonotonicTime at;
+  };
+  const double per_second_;
+  const double burst_;
+  std::map<std::string, Bucket> buckets_;
+};
+
+// PERMISSION_DENIED for a request that another site's page may have caused: a foreign Origin, or a
+// Sec-Fetch-Site that is not this site's. Requests without both are not from browsers.
+Status CheckOrigin(const net::Request& request);
+// Whether Host names this machine's loopback, which a page that rebinds its name cannot fake.
+bool IsLoopbackHost(std::string_view host);
+
+// The value of a cookie; "" without it.
+std::string_view CookieOf(const net::Request& request, std::string_view name);
+// The token of "Authorization: Bearer …"; "" without it.
+std::string_view BearerOf(const net::Request& request);
+
+// The policy of the page: scripts and styles only as files of this server, no other connections, no
+// frames.
+void AddSecurityHeaders(net::Response* response);
+
+}  // namespace tessera::console

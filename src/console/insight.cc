@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/insight.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "src/console/json_of.h"
+#include "src/ledger/pod_request.h"
+
+namespace tessera::console {
+namespace {
+
+using ledger::ClusterLedger;
+
+constexpr size_t kMostNamedNodes = 20;
+constexpr size_t kMostCandidates = 10;
+// A UID that no object has.
+constexpr const char* kPreviewUid = "console-preview";
+
+struct ReasonGroup {
+  size_t nodes = 0;
+  std::string reason;  // of the first node
+  std::vector<std::string> names;
+};
+
+struct Evaluation {
+  size_t nodes = 0;
+  std::vector<std::string> fitting;
+  std::map<std::string, ReasonGroup, std::less<>> groups;  // by kind of reason
+};
+
+Evaluation Evaluate(ClusterLedger& ledger, ClusterLedger::Query& query) {
+  Evaluation result;
+  for (const auto& [name, node] : ledger.nodes()) {
+    if (node.id == placement::kNoNode) continue;
+    ++result.nodes;
+    const ledger::Verdict verdict = ledger.Evaluate(query, &node);
+    if (verdict.fits) {
+      // The scheduler leaves out cordoned nodes before it asks about GPUs.
+      if (!node.unschedulable && node.ready) {
+        result.fitting.push_back(name);
+        continue;
+      }
+      ReasonGroup& group = result.groups[node.ready ? "cordoned" : "not-ready"];
+      if (++group.nodes == 1) group.reason = node.ready ? "node is cordoned" : "node is not ready";
+      if (group.names.size() < kMostNamedNodes) group.names.push_back(name);
+      continue;
+    }
+    ReasonGroup& group = result.groups[std::string(verdict.kind)];
+    if (++group.nodes == 1) group.reason = verdict.reason;
+    if (group.names.size() < kMostNamedNodes) group.names.push_back(name);
+  }
+  return result;
+}
+
+// `details`: with names of nodes, and an example, which may name other pods.
+Json JsonOfGroups(const Evaluation& evaluation, bool details) {
+  std::vector<std::pair<std::string, const ReasonGroup*>> sorted;
+  for (const auto& [kind, group] : evaluation.groups) sorted.emplace_back(kind, &group);
+  std::ranges::stable_sort(
+      sorted, [](const auto& a, const auto& b) { return a.second->nodes > b.second->nodes; });
+  Json groups = Json::MakeArray();
+  for (const auto& [kind, group] : sorted) {
+    Json json = Json::MakeObject(
+        {{"kind", Json::String(kind)}, {"nodes", Json::Int(static_cast<int64_t>(group->nodes))}});
+    if (details) json.Set("example", Json::String(group->reason));
+    if (details) json.Set("names", Json::Strings(group->names));
+    groups.Append(std::move(json));
+  }
+  return groups;
+}
+
+Json JsonOfCandidates(ClusterLedger& ledger, const ClusterLedger::Query& query,
+                      const Evaluation& evaluation) {
+  const std::span<const float> scores = ledger.Scores(query);
+  std::vector<std::pair<float, std::string>> ranked;
+  for (const std::string& name : evaluation.fitting) {
+    ranked.emplace_back(scores[ledger.FindNode(name)->id], name);
+  }
+  std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first > b.first; });
+  Json candidates = Json::MakeArray();
+  for (const auto& [score, name] : ranked) {
+    if (candidates.items().size() >= kMostCandidates) break;
+    candidates.Append(Json::String(name));
+  }
+  return candidates;
+}
+
+void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool details, Json* out) {
+  const Evaluation evaluation = Evaluate(ledger, query);
+  out->Set("nodes", Json::Int(static_cast<int64_t>(evaluation.nodes)));
+  out->Set("fits", Json::Int(static_cast<int64_t>(evaluation.fitting.size())));
+  out->Set("summary", Json::String(ledger.Summary(query)));
+  out->Set("groups", JsonOfGroups(evaluation, details));
+  if (details) out->Set("best", JsonOfCandidates(ledger, query, evaluation));
+}
+
+Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t used,
+                     std::optional<int64_t> limit, const std::vector<std::string>& pools) {
+  Json line = Json::MakeObject({{"namespace", Json::String(ns)},
+                                {"model", Json::String(model)},
+                                {"usedMilli", Json::Int(used)},
+                                {"pools", Json::Strings(pools)}});
+  if (limit) line.Set("limitMilli", Json::Int(*limit));
+  return line;
+}
+
+}  // namespace
+
+Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest) {
+  ASSIGN_OR_RETURN(kube::PodObject pod,
+                   kube::Decode<kube::PodObject>(kube::RawObject(manifest.pod)));
+  pod.meta.uid = Uid(kPreviewUid);
+  pod.meta.ns = manifest.ns;
+  pod.meta.name = manifest.name;
+  pod.node_name.clear();
+  ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(pod));
+  Json out = Json::MakeObject({{"requestsGpus", Json::Bool(query.requests_gpus())}});
+  out.Set("request",
+          Json::String(RequestTextOf(query.request.devices, ledger.options().gpu_mem_unit)));
+  AddEvaluation(ledger, query, false, &out);
+  out.Set("quota", Json::String(ledger.quota().TextOfLines(manifest.ns)));
+  return out;
+}
+
+Json ExplainPod(ClusterLedger& ledger, const kube::PodObject& pod, bool details) {
+  Json out = Json::MakeObject({{"namespace", Json::String(pod.meta.ns)},
+                               {"name", Json::String(pod.meta.name)},
+                               {"node", Json::String(details ? pod.node_name : "")},
+                               {"waits", Json::Bool(pod.node_name.empty())},
+                               {"gates", Json::Strings(pod.gates)}});
+  const Result<ledger::PodRequest> request =
+      ledger::PodRequestOf(pod, {.gpu_mem_unit = ledger.options().gpu_mem_unit});
+  if (!request.ok()) {
+    out.Set("invalid", Json::String(request.status().message()));
+    return out;
+  }
+  out.Set("request", Json::String(RequestTextOf(request->devices, ledger.options().gpu_mem_unit)));
+  // A placed pod is evaluated like a new one; SetPod restores it.
+  ledger.RemovePod(pod.meta.uid);
+  Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
+  if (query.ok()) {
+    AddEvaluation(ledger, *query, details, &out);
+    out.Set("quota", Json::String(ledger.quota().TextOfLines(pod.meta.ns)));
+  } else {
+    out.Set("invalid", Json::String(query.status().message()));
+  }
+  ledger.SetPod(pod);
+  return out;
+}
+
+Json JsonOfQuotas(const ClusterLedger& ledger,
+                  const std::function<bool(const std::string&)>& visible) {
+  std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    for (const placement::QuotaCharge& charge : pod.charges) {
+      used[charge.namespace_name][charge.model] += charge.amount.count();
+    }
+  }
+  const placement::QuotaConfig& config = ledger.quota().config();
+  std::set<std::string> namespaces;
+  for (const auto& [ns, amounts] : used) namespaces.insert(ns);
+  for (const auto& [ns, quota] : config) namespaces.insert(ns);
+  Json lines = Json::MakeArray();
+  for (const std::string& ns : namespaces) {
+    if (!visible(ns)) continue;
+    const auto quota = config.find(ns);
+    const auto pools = quota == config.end() ? std::vector<std::string>() : quota->second.pools;
+    if (quota == config.end() || !quota->second.lines) {
+      for (const auto& [model, milli] : used[ns]) {
+        lines.Append(JsonOfQuotaLine(ns, model, milli, std::nullopt, pools));
+      }
+      continue;
+    }
+    for (const placement::QuotaLimit& line : *quota->second.lines) {
+      lines.Append(JsonOfQuotaLine(ns, line.model, ledger.quota().Used(ns, line.model).count(),
+                                   line.gpus * kWholeGpu.count(), pools));
+    }
+  }
+  return lines;
+}
+
+}  // namespace tessera::console

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of the placement engine as JSON: whether a workload fits, why a pod waits or is where it
+// is, and what is left of quotas. Evaluates the ledger as the scheduler does and leaves it as it
+// was. Threads: as the ledger.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "src/console/workload.h"
+#include "src/formats/json.h"
+#include "src/kube/objects.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::console {
+
+// How many nodes fit a pod of the manifest, the reasons of the others, and the namespace's quota.
+// INVALID_ARGUMENT for a request that breaks a rule of its dialect.
+Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest);
+
+// Why the pod waits, or how its node compares with others. `details`: with the names of nodes and
+// with reasons that may name other pods, for people who may list both.
+Json ExplainPod(ledger::ClusterLedger& ledger, const kube::PodObject& pod, bool details);
+
+// A line for each model of each namespace that `visible` accepts.
+Json JsonOfQuotas(const ledger::ClusterLedger& ledger,
+                  const std::function<bool(const std::string& ns)>& visible);
+
+}  // namespace tessera::console

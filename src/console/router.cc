@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/router.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/base/strings.h"
+#include "src/base/version.h"
+#include "src/console/assets.h"
+#include "src/console/insight.h"
+#include "src/console/json_of.h"
+#include "src/console/workload.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::console {
+namespace {
+
+constexpr std::string_view kOpenPath = "/open/";
+constexpr std::string_view kNodesPath = "/api/v1/nodes/";
+constexpr size_t kMostTokens = 200;
+constexpr size_t kMostTokenBytes = 8 << 10;
+
+net::Response JsonText(int status, std::string text) {
+  return {status,
+          {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}},
+          std::move(text)};
+}
+
+net::Response JsonResponse(const Json& json) { return JsonText(200, json.Serialize()); }
+
+net::Response ErrorResponse(const Status& status) {
+  const CodeInfo& info = InfoOf(status.code());
+  return JsonText(info.http_status, Json::MakeObject({{"code", Json::String(info.name)},
+                                                      {"error", Json::String(status.message())}})
+                                        .Serialize());
+}
+
+net::Response ErrorsOfFields(const FieldErrors& errors) {
+  Json fields = Json::MakeObject();
+  for (const auto& [field, message] : errors) fields.Set(field, Json::String(message));
+  return JsonResponse(Json::MakeObject({{"fields", std::move(fields)}}));
+}
+
+Result<Json> BodyOf(const net::Request& request) {
+  // A form of another site can send only three types, and this is none of them.
+  if (!request.headers.Get("Content-Type").starts_with("application/json")) {
+    return Error(Code::kInvalidArgument, "the body must have Content-Type application/json");
+  }
+  ASSIGN_OR_RETURN(Json body, ParseJson(request.body));
+  if (!body.is_object()) return Error(Code::kInvalidArgument, "the body must be a JSON object");
+  return body;
+}
+
+bool IsRead(const net::Request& request) {
+  return request.method == "GET" || request.method == "HEAD";
+}
+
+// Compares in constant time.
+bool SameSecret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char differences = 0;
+  for (size_t i = 0; i < a.size(); ++i) differences |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return differences == 0;
+}
+
+}  // namespace
+
+ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
+                             Viewers& viewers, RouterOptions options)
+    : runner_(runner), model_(model), sessions_(sessions), viewers_(viewers), options_(options) {}
+
+std::string ConsoleRouter::Admit(const SessionPtr& session) {
+  dashboard_ = session;
+  session->lasting = true;
+  dashboard_path_ = std::string(kOpenPath) + RandomHex();
+  return dashboard_path_;
+}
+
+std::string ConsoleRouter::CookieFor(const std::string& value) const {
+  return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict{}{}", kCookie, value,
+                     options_.secure_cookie ? "; Secure" : "", value.empty() ? "; Max-Age=0" : "");
+}
+
+void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply reply) {
+  const Reply guarded = [reply = std::move(reply)](net::Response response) {
+    AddSecurityHeaders(&response);
+    reply(std::move(response));
+  };
+  if (request.path() == "/healthz") return guarded(net::TextResponse(200, "ok\n"));
+  const Status checked = Check(request);
+  if (!checked.ok()) return guarded(ErrorResponse(checked));
+  const std::string_view path = request.path();
+  if (path.starts_with("/api/")) return HandleApi(request, guarded);
+  if (path.starts_with(kOpenPath)) return OpenDashboard(request, guarded);
+  const net::Asset* asset = net::FindAsset(Assets(), path == "/" ? "/index.html" : path);
+  if (asset == nullptr) return guarded(net::TextResponse(404, "no such page\n"));
+  if (!IsRead(request)) return guarded(net::TextResponse(405, "only GET\n"));
+  guarded(net::RespondAsset(*asset, request));
+}
+
+Status ConsoleRouter::Check(const net::Request& request) {
+  if (!requests_.Allow(request.peer, runner_.clock().Now())) {
+    return Error(Code::kResourceExhausted, "too many requests: wait a second");
+  }
+  if (options_.dashboard && !IsLoopbackHost(request.headers.Get("Host"))) {
+    return Error(Code::kPermissionDenied, "invalid Host: open the address that was printed");
+  }
+  return Status::Ok();
+}
+
+void ConsoleRouter::OpenDashboard(const net::Request& request, const Reply& reply) {
+  if (!dashboard_ || !SameSecret(request.path(), dashboard_path_)) {
+    return reply(net::TextResponse(404, "no such page\n"));
+  }
+  net::Response response{303, {{"Location", "/"}, {"Cache-Control", "no-store"}}, ""};
+  response.headers.Add("Set-Cookie", CookieFor(dashboard_->id));
+  reply(std::move(response));
+}
+
+void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
+  if (!IsRead(request)) {
+    const Status origin = CheckOrigin(request);
+    if (!origin.ok()) return reply(ErrorResponse(origin));
+  }
+  if (request.path() == "/api/v1/login") return LogIn(request, reply);
+  const bool by_cookie = BearerOf(request).empty();
+  // The request does not outlive this call.
+  auto kept = std::make_shared<net::Request>(request);
+  WithSession(request, reply, [this, kept, by_cookie, reply](const SessionPtr& session) {
+    Route(*kept, session, by_cookie, reply);
+  });
+}
+
+void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
+  if (request.method != "POST") return reply(net::TextResponse(405, "only POST\n"));
+  if (options_.dashboard) {
+    return reply(ErrorResponse(Error(Code::kPermissionDenied,
+                                     "this console shows one person's kubeconfig: open the address "
+                                     "that was printed")));
+  }
+  if (!logins_.Allow(request.peer, runner_.clock().Now())) {
+    return reply(ErrorResponse(Error(Code::kResourceExhausted, "too many logins: wait a second")));
+  }
+  const Result<Json> body = BodyOf(request);
+  if (!body.ok()) return reply(ErrorResponse(body.status()));
+  const std::string token(Trim(body->StringAt("token").value_or("")));
+  if (token.empty() || token.size() > kMostTokenBytes ||
+      token.find_first_of("\r\n \t") != std::string::npos) {
+    return reply(ErrorResponse(Error(Code::kUnauthenticated, "this is not a token")));
+  }
+  sessions_.LogIn(token, [this, reply](const Result<SessionPtr>& session) {
+    if (!session.ok()) return reply(ErrorResponse(session.status()));
+    Log(Severity::kInfo, "login", {{"user", (*session)->user}});
+    net::Response response = JsonResponse(Json::MakeObject({}));
+    response.headers.Add("Set-Cookie", CookieFor((*session)->id));
+    reply(std::move(response));
+  });
+}
+
+void ConsoleRouter::LogOut(const SessionPtr& session, const Reply& reply) {
+  sessions_.End(session);
+  viewers_.OnSession(*session);
+  net::Response response = JsonResponse(Json::MakeObject({}));
+  response.headers.Add("Set-Cookie", CookieFor(""));
+  reply(std::move(response));
+}
+
+void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
+                                std::function<void(const SessionPtr&)> then) {
+  const Status none = Error(Code::kUnauthenticated, "log in first");
+  const std::string token(BearerOf(request));
+  const auto on_rights = [reply, then](const Result<SessionPtr>& session) {
+    session.ok() ? then(*session) : reply(ErrorResponse(session.status()));
+  };
+  if (token.empty()) {
+    const SessionPtr session = sessions_.Find(CookieOf(request, kCookie));
+    if (!session) return reply(ErrorResponse(none));
+    return sessions_.WithRights(session, on_rights);
+  }
+  if (options_.dashboard || token.size() > kMostTokenBytes) return reply(ErrorResponse(none));
+  const auto known = by_token_.find(token);
+  if (known != by_token_.end()) {
+    const SessionPtr session = sessions_.Find(known->second->id);
+    if (session) return sessions_.WithRights(session, on_rights);
+    by_token_.erase(known);
+  }
+  if (!logins_.Allow(request.peer, runner_.clock().Now())) {
+    return reply(ErrorResponse(Error(Code::kResourceExhausted, "too many logins: wait a second")));
+  }
+  sessions_.LogIn(token,
+                  [this, token, reply, then = std::move(then)](const Result<SessionPtr>& session) {
+                    if (!session.ok()) return reply(ErrorResponse(session.status()));
+                    if (by_token_.size() >= kMostTokens) by_token_.clear();
+                    by_token_[token] = *session;
+                    then(*session);
+                  });
+}
+
+void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
+                          const Reply& reply) {
+  if (!IsRead(request)) {
+    if (by_cookie && !SameSecret(request.headers.Get(kCsrfHeader), session->csrf)) {
+      return reply(ErrorResponse(Error(Code::kPermissionDenied,
+                                       "the request lacks the page's token: load the page again")));
+    }
+    return RouteWrite(request, session, reply);
+  }
+  const std::string_view path = request.path();
+  if (path == "/api/v1/session") return ShowSession(session, reply);
+  if (path == "/api/v1/events") return Stream(session, reply);
+  if (!model_.synced()) {
+    const auto outage = model_.outage();
+    return reply(ErrorResponse(outage ? outage->status
+                                      : Error(Code::kUnavailable,
+                                              "the cluster is being read: try "
+                                              "again in a moment")));
+  }
+  if (path == "/api/v1/cluster")
+    return reply(JsonText(200, *viewers_.SnapshotFor(session->rights)));
+  if (path == "/api/v1/explain") return Explain(request, *session, reply);
+  if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
+  if (path.starts_with(kNodesPath)) {
+    const auto name = net::PercentDecode(path.substr(kNodesPath.size()));
+    return ShowNode(name.value_or(""), *session, reply);
+  }
+  reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
+}
+
+void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& session,
+                               const Reply& reply) {
+  const std::string_view path = request.path();
+  if (request.method != "POST") return reply(net::TextResponse(405, "only GET and POST\n"));
+  if (path == "/api/v1/logout") return LogOut(session, reply);
+  if (!model_.synced()) {
+    return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
+  }
+  if (path == "/api/v1/preview") return PreviewWorkload(request, reply);
+  if (path == "/api/v1/apply") return Apply(request, session, reply);
+  reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
+}
+
+void ConsoleRouter::ShowSession(const SessionPtr& session, const Reply& reply) {
+  reply(JsonResponse(Json::MakeObject({{"user", Json::String(session->user)},
+                                       {"csrf", Json::String(session->csrf)},
+                                       {"mayListNodes", Json::Bool(session->rights.nodes)},
+                                       {"mayListAllPods", Json::Bool(session->rights.all_pods)},
+                                       {"dashboard", Json::Bool(options_.dashboard)},
+                                       {"version", Json::String(kTesseraVersion)}})));
+}
+
+void ConsoleRouter::Stream(const SessionPtr& session, const Reply& reply) {
+  auto stream = viewers_.Add(session);
+  if (!stream.ok()) return reply(ErrorResponse(stream.status()));
+  net::Response response{200,
+                         // nginx would collect events before it passes them on.
+                         {{"Content-Type", "text/event-stream"},
+                          {"Cache-Control", "no-store"},
+                          {"X-Accel-Buffering", "no"}},
+                         ""};
+  response.stream = *std::move(stream);
+  reply(std::move(response));
+}
+
+void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,
+                             const Reply& reply) {
+  if (!session.rights.nodes) {
+    return reply(
+        ErrorResponse(Error(Code::kPermissionDenied, "{} may not list nodes", session.user)));
+  }
+  const auto text = model_.nodes().find(name);
+  const ledger::NodeEntry* node = model_.ledger().FindNode(name);
+  if (text == model_.nodes().end() || node == nullptr) {
+    return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
+  }
+  const device::NodeInventory& inventory = *node->node.inventory;
+  Json gpus = Json::MakeArray();
+  for (const device::Gpu& gpu : inventory.gpus) gpus.Append(Json::Int(gpu.index));
+  const Json details = Json::MakeObject({{"links", JsonOfLinks(inventory)},
+                                         {"indices", std::move(gpus)},
+                                         {"cuda", Json::Int(inventory.cuda_version)},
+                                         {"notes", Json::Strings(inventory.notes)}});
+  reply(JsonText(200,
+                 fmt::format("{{\"node\":{},\"details\":{}}}", text->second, details.Serialize())));
+}
+
+void ConsoleRouter::Explain(const net::Request& request, const WebSession& session,
+                            const Reply& reply) {
+  const std::string ns = request.Query("namespace").value_or("");
+  const std::string name = request.Query("name").value_or("");
+  // The same answer for a pod that is not there and one that the person may not see.
+  const kube::PodObject* pod = session.rights.SeesPodsOf(ns) ? model_.FindPod(ns, name) : nullptr;
+  if (pod == nullptr) {
+    return reply(ErrorResponse(
+        Error(Code::kNotFound, "there is no pod {}/{} that you may see and that has not ended", ns,
+              name)));
+  }
+  reply(JsonResponse(
+      ExplainPod(model_.ledger(), *pod, session.rights.nodes && session.rights.all_pods)));
+}
+
+void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
+  Json out = Json::MakeObject({});
+  if (!model_.quota_problem().ok()) {
+    out.Set("problem", Json::String(model_.quota_problem().message()));
+  }
+  out.Set("lines", JsonOfQuotas(model_.ledger(), [&](const std::string& ns) {
+            return session.rights.SeesPodsOf(ns);
+          }));
+  reply(JsonResponse(out));
+}
+
+void ConsoleRouter::PreviewWorkload(const net::Request& request, const Reply& reply) {
+  const Result<Json> body = BodyOf(request);
+  if (!body.ok()) return reply(ErrorResponse(body.status()));
+  std::string yaml = body->StringAt("yaml").value_or("");
+  if (const Json* form = body->Find("form"); form != nullptr && form->is_object()) {
+    FieldErrors errors;
+    const WorkloadForm parsed = ParseForm(*form, &errors);
+    if (!errors.empty()) return reply(ErrorsOfFields(errors));
+    yaml = WriteYaml(ManifestOf(parsed));
+  }
+  const Result<Manifest> manifest = ParseManifest(yaml);
+  if (!manifest.ok()) return reply(ErrorsOfFields({{"yaml", manifest.status().message()}}));
+  Json out = Json::MakeObject({{"yaml", Json::String(yaml)}});
+  const auto form = FormOf(manifest->object);
+  if (form) out.Set("form", JsonOfForm(*form));
+  Result<Json> preview = Preview(model_.ledger(), *manifest);
+  if (!preview.ok()) return reply(ErrorsOfFields({{"yaml", preview.status().message()}}));
+  out.Set("preview", *std::move(preview));
+  reply(JsonResponse(out));
+}
+
+void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session,
+                          const Reply& reply) {
+  const Result<Json> body = BodyOf(request);
+  if (!body.ok()) return reply(ErrorResponse(body.status()));
+  const Result<Manifest> manifest = ParseManifest(body->StringAt("yaml").value_or(""));
+  if (!manifest.ok()) return reply(ErrorResponse(manifest.status()));
+  const kube::ObjectRef object{manifest->deployment ? kube::kDeployments : kube::kPods, "",
+                               manifest->ns, ""};
+  const uint64_t number = ++next_write_;
+  writes_[number] = session->client->Create(
+      object, manifest->object, [this, number, session, reply](const Result<Json>& created) {
+        // The operation must not be destroyed inside its callback.
+        runner_.Post([this, number, weak = weak_.Get()] {
+          if (weak) writes_.erase(number);
+        });
+        if (!created.ok()) return reply(ErrorResponse(created.status()));
+        const Json* meta = created->Find("metadata");
+        Json out = Json::MakeObject({});
+        for (const char* field : {"namespace", "name"}) {
+          out.Set(field, Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
+        }
+        Log(Severity::kInfo, "created a workload",
+            {{"user", session->user}, {"name", out.StringAt("name").value_or("")}});
+        reply(JsonResponse(out));
+      });
+}
+
+}  // namespace tessera::console

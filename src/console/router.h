@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths of the console. Every path below /api needs a session, by cookie or by bearer token;
+// writes by cookie also need the session's CSRF token and must come from this site.
+//
+// Threads: the runner's. Replies come later, and never after this object is destroyed.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/base/weak_ptr.h"
+#include "src/console/cluster_model.h"
+#include "src/console/gate.h"
+#include "src/console/sessions.h"
+#include "src/console/viewers.h"
+#include "src/net/http_server.h"
+
+namespace tessera::console {
+
+struct RouterOptions {
+  bool secure_cookie = false;
+  bool dashboard = false;
+};
+
+class ConsoleRouter {
+ public:
+  static constexpr std::string_view kCookie = "tessera_session";
+  static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
+
+  ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
+                RouterOptions options);
+
+  void Handle(const net::Request& request, net::HttpServer::Reply reply);
+  // A path that gives the browser that opens it this session.
+  std::string Admit(const std::shared_ptr<WebSession>& session);
+
+ private:
+  using Reply = net::HttpServer::Reply;
+  using SessionPtr = std::shared_ptr<WebSession>;
+
+  Status Check(const net::Request& request);
+  void HandleApi(const net::Request& request, const Reply& reply);
+  void LogIn(const net::Request& request, const Reply& reply);
+  void LogOut(const SessionPtr& session, const Reply& reply);
+  void OpenDashboard(const net::Request& request, const Reply& reply);
+  // Ends with 401, or calls `then`.
+  void WithSession(const net::Request& request, const Reply& reply,
+                   std::function<void(const SessionPtr&)> then);
+  void Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
+             const Reply& reply);
+  void RouteWrite(const net::Request& request, const SessionPtr& session, const Reply& reply);
+  void ShowSession(const SessionPtr& session, const Reply& reply);
+  void Stream(const SessionPtr& session, const Reply& reply);
+  void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
+  void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
+  void ShowQuotas(const WebSession& session, const Reply& reply);
+  void PreviewWorkload(const net::Request& request, const Reply& reply);
+  void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
+
+  std::string CookieFor(const std::string& value) const;
+
+  TaskRunner& runner_;
+  ClusterModel& model_;
+  WebSessions& sessions_;
+  Viewers& viewers_;
+  const RouterOptions options_;
+  // By peer, which may be a proxy for many people. A login costs the API server a few requests;
+  // tokens cannot be guessed.
+  RateLimit requests_{200, 1000};
+  RateLimit logins_{2, 60};
+  std::string dashboard_path_;
+  SessionPtr dashboard_;
+  std::map<std::string, SessionPtr, std::less<>> by_token_;  // sessions of bearer tokens
+  uint64_t next_write_ = 0;
+  std::map<uint64_t, kube::Operation> writes_;  // in flight
+  WeakPtrFactory<ConsoleRouter> weak_{this};
+};
+
+}  // namespace tessera::console

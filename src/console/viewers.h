@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends the cluster to everybody who looks at it, as server-sent events:
+//
+//   event: snapshot   the whole cluster, as /api/v1/cluster
+//   event: change     nodes and pods that changed since the version before
+//   event: state      whether the view is current
+//   event: end        the session has ended
+//
+// Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes;
+// when it has read its queue, it gets a snapshot. So a slow viewer costs its queue and no more.
+//
+// Threads: the runner's. Bounds: kMostViewers.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/base/weak_ptr.h"
+#include "src/console/cluster_model.h"
+#include "src/console/sessions.h"
+#include "src/net/body_stream.h"
+#include "src/net/io_thread.h"
+
+namespace tessera::console {
+
+class Viewers {
+ public:
+  static constexpr size_t kMostViewers = 300;
+  static constexpr size_t kQueueBytes = 4 << 20;
+  // Keeps proxies from closing an idle stream.
+  static constexpr Duration kHeartbeat = std::chrono::seconds(15);
+
+  Viewers(net::IoThread& io, TaskRunner& runner, const ClusterModel& model);
+
+  // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many.
+  Result<std::shared_ptr<net::StreamSink>> Add(std::shared_ptr<WebSession> session);
+  // The whole cluster as the holder of these rights sees it.
+  net::BodyStream::Piece SnapshotFor(const Rights& rights);
+
+  void OnChanges(const ClusterModel::Changes& changes);
+  void OnState();
+  // The session's rights have changed, or it has ended.
+  void OnSession(const WebSession& session);
+  size_t size() const { return viewers_.size(); }
+
+ private:
+  struct Viewer {
+    std::shared_ptr<WebSession> session;
+    std::string key;      // of its rights
+    bool behind = false;  // needs a snapshot
+    bool ended = false;
+    std::unique_ptr<net::BodyStream> stream;
+  };
+  struct Cached {
+    uint64_t version = 0;
+    net::BodyStream::Piece json, event;
+  };
+
+  void SendSnapshot(Viewer& viewer);
+  void Remove(Viewer* viewer);
+  const Cached& SnapshotOf(const Rights& rights);
+  std::string SnapshotText(const Rights& rights) const;
+  std::string ChangeText(const Rights& rights, const ClusterModel::Changes& changes) const;
+  std::string StateText() const;
+  void HeartbeatLater();
+
+  net::IoThread& io_;
+  TaskRunner& runner_;
+  const ClusterModel& model_;
+  std::list<Viewer> viewers_;
+  std::map<std::string, Cached> snapshots_;  // by key of rights
+  WeakPtrFactory<Viewers> weak_{this};
+};
+
+}  // namespace tessera::console

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form of a workload beside its manifest. The server makes each from the other, and its
+// placement engine says where the workload fits.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { t, type Key } from './i18n';
+import { Empty, ErrorNote } from './parts';
+import { api, useCluster } from './store';
+import { podLink, Reasons, type Fit } from './workloads';
+
+interface Form {
+  name: string;
+  namespace: string;
+  image: string;
+  whole: boolean;
+  gpus: number;
+  hundredths: number;
+  memoryBlocks: number;
+  model: string;
+  replicas: number;
+}
+
+interface Answer {
+  yaml?: string;
+  form?: Form;
+  fields?: Record<string, string>;
+  preview?: Fit & { request: string; requestsGpus: boolean };
+}
+
+const kBlocksPerGib = 4;
+const kDelay = 250;
+
+const kEmptyForm: Form = {
+  name: '',
+  namespace: 'default',
+  image: '',
+  whole: false,
+  gpus: 1,
+  hundredths: 30,
+  memoryBlocks: 20,
+  model: '',
+  replicas: 1,
+};
+
+interface FieldProps {
+  id: string;
+  label: Key;
+  error?: string;
+  value: string | number;
+  onInput: (value: string) => void;
+  list?: string[];
+  number?: { min: number; max: number; step: number };
+}
+
+function Field({ id, label, error, value, onInput, list, number }: FieldProps) {
+  return (
+    <div class="field">
+      <label for={id}>{t(label)}</label>
+      <input
+        id={id}
+        type={number ? 'number' : 'text'}
+        {...number}
+        value={value}
+        list={list && `${id}-list`}
+        aria-invalid={error ? true : undefined}
+        aria-describedby={error && `${id}-error`}
+        autocomplete="off"
+        spellcheck={false}
+        onInput={(e) => onInput(e.currentTarget.value)}
+      />
+      {list && (
+        <datalist id={`${id}-list`}>
+          {list.map((one) => (
+            <option value={one} />
+          ))}
+        </datalist>
+      )}
+      {error && (
+        <span class="field-error" id={`${id}-error`}>
+          {error}
+        </span>
+      )}
+    </div>
+  );
+}
+
+function MemoryField({ form, set, error }: { form: Form; set: (part: Partial<Form>) => void; error?: string }) {
+  const [gib, setGib] = useState(false);
+  const value = gib ? form.memoryBlocks / kBlocksPerGib : form.memoryBlocks;
+  const take = (text: string) => set({ memoryBlocks: Math.round(Number(text) * (gib ? kBlocksPerGib : 1)) });
+  return (
+    <div class="pair">
+      <Field
+        id="memory"
+        label="memory"
+        value={value}
+        number={{ min: gib ? 0.25 : 1, max: 4096, step: gib ? 0.25 : 1 }}
+        error={error}
+        onInput={take}
+      />
+      <div class="field">
+        <label for="unit">{t('memoryUnit')}</label>
+        <select id="unit" value={gib ? 'gib' : 'blocks'} onChange={(e) => setGib(e.currentTarget.value === 'gib')}>
+          <option value="blocks">{t('blocks')}</option>
+          <option value="gib">{t('gib')}</option>
+        </select>
+      </div>
+    </div>
+  );
+}
+
+function Inputs({ form, set, errors }: { form: Form; set: (part: Partial<Form>) => void; errors: Record<string, string> }) {
+  const { nodes, pods } = useCluster();
+  const models = [...new Set([...nodes.values()].map((node) => node.model).filter((m) => m && m !== 'mixed'))].sort();
+  const namespaces = [...new Set(['default', ...[...pods.values()].map((pod) => pod.namespace)])].sort();
+  const text = (field: 'name' | 'namespace' | 'image') => ({
+    id: field,
+    label: field as Key,
+    value: form[field],
+    error: errors[field],
+    onInput: (value: string) => set({ [field]: value }),
+  });
+  return (
+    <>
+      <Field {...text('name')} />
+      <Field {...text('namespace')} list={namespaces} />
+      <Field {...text('image')} />
+      <fieldset>
+        <legend>{t('amount')}</legend>
+        <label class="radio">
+          <input type="radio" name="kind" checked={form.whole} onChange={() => set({ whole: true })} /> {t('whole')}
+        </label>
+        <label class="radio">
+          <input type="radio" name="kind" checked={!form.whole} onChange={() => set({ whole: false })} /> {t('part')}
+        </label>
+        {form.whole ? (
+          <Field
+            id="gpus"
+            label="count"
+            value={form.gpus}
+            number={{ min: 1, max: 64, step: 1 }}
+            error={errors.gpus}
+            onInput={(value) => set({ gpus: Number(value) })}
+          />
+        ) : (
+          <>
+            <Field
+              id="share"
+              label="share"
+              value={form.hundredths / 100}
+              number={{ min: 0.01, max: 0.99, step: 0.01 }}
+              error={errors.hundredths}
+              onInput={(value) => set({ hundredths: Math.round(Number(value) * 100) })}
+            />
+            <MemoryField form={form} set={set} error={errors.memoryBlocks} />
+          </>
+        )}
+      </fieldset>
+      <div class="field">
+        <label for="model">{t('model')}</label>
+        <select id="model" value={form.model} onChange={(e) => set({ model: e.currentTarget.value })}>
+          <option value="">{t('anyModel')}</option>
+          {[...new Set([...models, form.model].filter(Boolean))].map((model) => (
+            <option value={model}>{model}</option>
+          ))}
+        </select>
+      </div>
+      <Field
+        id="replicas"
+        label="replicas"
+        value={form.replicas}
+        number={{ min: 1, max: 10000, step: 1 }}
+        error={errors.replicas}
+        onInput={(value) => set({ replicas: Number(value) })}
+      />
+    </>
+  );
+}
+
+// Sends what was edited last, a moment after the last key; later answers replace earlier ones.
+function usePreview(edited: { form?: Form; yaml?: string } | null, take: (answer: Answer) => void) {
+  const [error, setError] = useState('');
+  const number = useRef(0);
+  useEffect(() => {
+    if (!edited) return;
+    const mine = ++number.current;
+    const timer = setTimeout(() => {
+      api<Answer>('/api/v1/preview', edited).then(
+        (answer) => {
+          if (mine !== number.current) return;
+          setError('');
+          take(answer);
+        },
+        (failure: Error) => mine === number.current && setError(failure.message),
+      );
+    }, kDelay);
+    return () => clearTimeout(timer);
+  }, [edited]);
+  return error;
+}
+
+export function CreatePage() {
+  const { loaded } = useCluster();
+  const [form, setForm] = useState(kEmptyForm);
+  const [yaml, setYaml] = useState('');
+  const [custom, setCustom] = useState(false);
+  const [edited, setEdited] = useState<{ form?: Form; yaml?: string } | null>(null);
+  const [answer, setAnswer] = useState<Answer>({});
+  const [result, setResult] = useState<{ error?: string; namespace?: string; name?: string }>({});
+  const [busy, setBusy] = useState(false);
+
+  const previewError = usePreview(edited, (next) => {
+    setAnswer(next);
+    if (edited?.form && next.yaml !== undefined) {
+      setYaml(next.yaml);
+      setCustom(false);
+    }
+    if (edited?.yaml !== undefined && !next.fields) {
+      setCustom(!next.form);
+      if (next.form) setForm(next.form);
+    }
+  });
+  const set = (part: Partial<Form>) => {
+    const next = { ...form, ...part };
+    setForm(next);
+    setEdited({ form: next });
+    setResult({});
+  };
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      setResult(await api<{ namespace: string; name: string }>('/api/v1/apply', { yaml }));
+    } catch (failure) {
+      setResult({ error: (failure as Error).message });
+    }
+    setBusy(false);
+  };
+
+  if (!loaded) return <Empty page title={t('loading')} />;
+  // Empty fields are not errors before they are edited.
+  const untouched = (field: string) => (field === 'name' || field === 'image') && form[field] === '';
+  const errors = Object.fromEntries(
+    Object.entries(answer.fields ?? {}).filter(([field]) => !untouched(field)),
+  );
+  const ready = yaml !== '' && !answer.fields && !previewError;
+  return (
+    <>
+      <h1>{t('create')}</h1>
+      <form class="create" onSubmit={submit}>
+        <div class="inputs">
+          <Inputs form={form} set={set} errors={errors} />
+        </div>
+        <div class="field manifest">
+          <label for="yaml">{t('yaml')}</label>
+          <span class="hint">{custom ? t('yamlCustom') : t('yamlHint')}</span>
+          <textarea
+            id="yaml"
+            spellcheck={false}
+            rows={22}
+            value={yaml}
+            aria-invalid={errors.yaml ? true : undefined}
+            aria-describedby={errors.yaml && 'yaml-error'}
+            onInput={(e) => {
+              setYaml(e.currentTarget.value);
+              setEdited({ yaml: e.currentTarget.value });
+              setResult({});
+            }}
+          />
+          {errors.yaml && (
+            <span class="field-error" id="yaml-error">
+              {errors.yaml}
+            </span>
+          )}
+        </div>
+        <section class="preview" aria-live="polite" aria-label={t('preview')}>
+          <h2>{t('preview')}</h2>
+          {previewError && <ErrorNote message={previewError} />}
+          {!answer.preview && !previewError && <p class="hint">{t('previewWaiting')}</p>}
+          {answer.preview && <Reasons fit={answer.preview} namespace={form.namespace} />}
+          <button type="submit" class="primary" disabled={!ready || busy}>
+            {t('createButton')}
+          </button>
+          {result.error && <ErrorNote message={result.error} />}
+          {result.name && (
+            <p class="note" role="status">
+              {t('created', `${result.namespace}/${result.name}`)}{' '}
+              <a href={podLink(result.namespace!, result.name)}>{t('showIt')}</a>
+            </p>
+          )}
+        </section>
+      </form>
+    </>
+  );
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The language of the page. A text is a key of the two tables, with {0}, {1}… for its values.
+import { en, type Key } from './en';
+import { zh } from './zh';
+
+export type { Key };
+export type Language = 'en' | 'zh';
+
+function initial(): Language {
+  const kept = localStorage.getItem('language');
+  if (kept === 'en' || kept === 'zh') return kept;
+  return navigator.language.toLowerCase().startsWith('zh') ? 'zh' : 'en';
+}
+
+let language: Language = initial();
+
+export function currentLanguage(): Language {
+  return language;
+}
+
+export function setLanguage(next: Language) {
+  language = next;
+  localStorage.setItem('language', next);
+  document.documentElement.lang = next === 'zh' ? 'zh-CN' : 'en';
+}
+
+export function t(key: Key, ...values: (string | number)[]): string {
+  const text = (language === 'zh' ? zh : en)[key];
+  return text.replace(/\{(\d)\}/g, (_, n: string) => String(values[Number(n)] ?? ''));
+}
+
+// A reason of the placement engine: "kind:too-few-gpus" if the tables have it, else as it is.
+export function kindText(kind: string): string {
+  const key = `kind:${kind}`;
+  return key in en ? t(key as Key) : kind.replaceAll('-', ' ');
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node: its GPUs with health and holders, and the links between them, drawn.
+import { gpuText, memoryText } from './format';
+import { t } from './i18n';
+import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
+import { api, cluster, useCluster, type Gpu, type Node } from './store';
+
+interface Details {
+  details: { links: string[]; indices: number[]; cuda: number; notes: string[] };
+}
+
+function Holders({ gpu }: { gpu: Gpu }) {
+  return (
+    <ul class="plain">
+      {gpu.held.map(([uid, milli, bytes]) => {
+        const pod = cluster.pods.get(uid);
+        const amount = `${gpuText(milli)} ${t('gpu')}, ${memoryText(bytes)}`;
+        return (
+          <li key={uid}>
+            {pod ? (
+              <a href={`#/workload/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`}>
+                {pod.namespace}/{pod.name}
+              </a>
+            ) : (
+              t('hiddenHolder')
+            )}{' '}
+            ({amount})
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function GpuTable({ node }: { node: Node }) {
+  return (
+    <Scroll label={t('gpus')}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t('gpu')}</th>
+            <th scope="col">{t('model')}</th>
+            <th scope="col">{t('health')}</th>
+            <th scope="col">{t('compute')}</th>
+            <th scope="col">{t('memory')}</th>
+            <th scope="col">{t('numa')}</th>
+            <th scope="col">{t('holders')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {node.gpus.map((gpu) => (
+            <tr key={gpu.uuid}>
+              <th scope="row" title={gpu.uuid}>
+                {gpu.name}
+                {gpu.slice ? ` (${gpu.slice})` : ''}
+              </th>
+              <td>{gpu.model}</td>
+              <td>
+                <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> {gpu.why}
+              </td>
+              <td>
+                <Bar part={gpu.usedMilli / 1000} label={`${gpuText(gpu.usedMilli)}/1`} />
+              </td>
+              <td>
+                <Bar part={gpu.memory ? gpu.used / gpu.memory : 0} label={`${memoryText(gpu.used)}/${memoryText(gpu.memory)}`} />
+              </td>
+              <td>{gpu.numa ?? '–'}</td>
+              <td>
+                <Holders gpu={gpu} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+// "NV12", "NVS18" and "NV4+NODE" are NVLink with so many links.
+function nvlinks(link: string): number {
+  const found = /^NVS?(\d+)/.exec(link);
+  return found ? Number(found[1]) : 0;
+}
+
+function Topology({ links, indices }: { links: string[]; indices: number[] }) {
+  if (links.length === 0) return <p>{t('noLinks')}</p>;
+  const at = (a: number, b: number) => links[(Math.max(a, b) * (Math.max(a, b) - 1)) / 2 + Math.min(a, b)]!;
+  const place = (i: number) => {
+    const angle = (2 * Math.PI * i) / indices.length - Math.PI / 2;
+    return [150 + 115 * Math.cos(angle), 150 + 115 * Math.sin(angle)] as const;
+  };
+  const pairs = indices.flatMap((_, a) => indices.slice(0, a).map((_, b) => [a, b] as const));
+  return (
+    <>
+      <p class="hint">{t('topologyHint')}</p>
+      <div class="topology">
+        <svg viewBox="0 0 300 300" role="img" aria-label={t('topology')}>
+          {pairs.map(([a, b]) => {
+            const width = nvlinks(at(a, b));
+            if (width === 0 && !['PIX', 'PXB', 'PHB', 'NODE', 'PSB'].includes(at(a, b))) return null;
+            const [x1, y1] = place(a);
+            const [x2, y2] = place(b);
+            return (
+              <line
+                class={width > 0 ? 'nvlink' : 'pcie'}
+                stroke-width={width > 0 ? 1.5 + width / 4 : 1}
+                {...{ x1, y1, x2, y2 }}
+              >
+                <title>{`${indices[a]}–${indices[b]}: ${at(a, b)}`}</title>
+              </line>
+            );
+          })}
+          {indices.map((index, i) => {
+            const [x, y] = place(i);
+            return (
+              <g>
+                <circle cx={x} cy={y} r="17" />
+                <text x={x} y={y + 5}>
+                  {index}
+                </text>
+              </g>
+            );
+          })}
+        </svg>
+        <Scroll label={t('topology')}>
+          <table class="matrix">
+            <thead>
+              <tr>
+                <th scope="col">{t('gpu')}</th>
+                {indices.map((index) => (
+                  <th scope="col">{index}</th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {indices.map((index, a) => (
+                <tr>
+                  <th scope="row">{index}</th>
+                  {indices.map((_, b) => (
+                    <td class={a !== b && nvlinks(at(a, b)) > 0 ? 'nv' : ''}>{a === b ? '·' : at(a, b)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      </div>
+    </>
+  );
+}
+
+export function NodePage({ name }: { name: string }) {
+  const { nodes, mayListNodes } = useCluster();
+  const node = nodes.get(name);
+  const loaded = useLoaded(name, () => api<Details>(`/api/v1/nodes/${encodeURIComponent(name)}`));
+  if (!mayListNodes) return <Empty page title={t('forbiddenNodes')} hint={t('forbiddenNodesHint')} />;
+  if (!node) return <Empty page title={t('notFound')} />;
+  const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
+  return (
+    <>
+      <p>
+        <a href="#/">← {t('map')}</a>
+      </p>
+      <h1>{name}</h1>
+      <dl class="facts">
+        <dt>{t('pool')}</dt>
+        <dd>{node.pool || t('noPool')}</dd>
+        <dt>{t('model')}</dt>
+        <dd>{node.model || '–'}</dd>
+        <dt>{t('driver')}</dt>
+        <dd>{node.driver || '–'}</dd>
+        <dt>{t('state')}</dt>
+        <dd>{marks.join(', ') || '✓'}</dd>
+        {node.problem && (
+          <>
+            <dt>{t('problem')}</dt>
+            <dd class="alarm">{node.problem}</dd>
+          </>
+        )}
+      </dl>
+      <h2>{t('gpus')}</h2>
+      <GpuTable node={node} />
+      <h2>{t('topology')}</h2>
+      {loaded.error && <ErrorNote message={loaded.error} />}
+      {loaded.data && <Topology {...loaded.data.details} />}
+    </>
+  );
+}

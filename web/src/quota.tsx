@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quotas, and what each namespace holds now.
+import { csvOf, download, gpuText, memoryText } from './format';
+import { t } from './i18n';
+import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
+import { api, cluster, useCluster } from './store';
+
+interface Line {
+  namespace: string;
+  model: string;
+  usedMilli: number;
+  limitMilli?: number;
+  pools: string[];
+}
+
+function Quotas({ lines }: { lines: Line[] }) {
+  if (lines.length === 0) return <Empty title={t('noQuotas')} />;
+  const left = (line: Line) => (line.limitMilli === undefined ? '–' : gpuText(line.limitMilli - line.usedMilli));
+  const save = () =>
+    download(
+      'quota.csv',
+      csvOf(
+        ['namespace', 'model', 'used', 'limit', 'pools'],
+        lines.map((line) => [
+          line.namespace,
+          line.model,
+          line.usedMilli / 1000,
+          line.limitMilli === undefined ? '' : line.limitMilli / 1000,
+          line.pools.join(' '),
+        ]),
+      ),
+    );
+  return (
+    <>
+      <Scroll label={t('quotas')}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t('namespace')}</th>
+              <th scope="col">{t('model')}</th>
+              <th scope="col">{t('used')}</th>
+              <th scope="col">{t('left')}</th>
+              <th scope="col">{t('limit')}</th>
+              <th scope="col">{t('pools')}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {lines.map((line) => (
+              <tr>
+                <th scope="row">{line.namespace}</th>
+                <td>{line.model}</td>
+                <td>
+                  {line.limitMilli ? (
+                    <Bar part={line.usedMilli / line.limitMilli} label={gpuText(line.usedMilli)} />
+                  ) : (
+                    gpuText(line.usedMilli)
+                  )}
+                </td>
+                <td class="number">{left(line)}</td>
+                <td class="number">{line.limitMilli === undefined ? t('none') : gpuText(line.limitMilli)}</td>
+                <td>{line.pools.join(', ') || t('any')}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <button type="button" onClick={save}>
+        {t('csv')}
+      </button>
+    </>
+  );
+}
+
+interface Use {
+  pods: number;
+  milli: number;
+  memory: number;
+}
+
+function usageByNamespace(): [string, Use][] {
+  const uses = new Map<string, Use>();
+  const of = (namespace: string) => {
+    const use = uses.get(namespace) ?? { pods: 0, milli: 0, memory: 0 };
+    uses.set(namespace, use);
+    return use;
+  };
+  for (const pod of cluster.pods.values()) if (pod.node) of(pod.namespace).pods++;
+  for (const node of cluster.nodes.values()) {
+    for (const gpu of node.gpus) {
+      for (const [uid, milli, bytes] of gpu.held) {
+        const pod = cluster.pods.get(uid);
+        if (!pod) continue;
+        of(pod.namespace).milli += milli;
+        of(pod.namespace).memory += bytes;
+      }
+    }
+  }
+  return [...uses].sort((a, b) => b[1].milli - a[1].milli || a[0].localeCompare(b[0]));
+}
+
+function Usage() {
+  const rows = usageByNamespace();
+  if (rows.length === 0) return <Empty title={t('emptyWorkloads')} />;
+  const gpus = [...cluster.nodes.values()].reduce((sum, node) => sum + node.gpus.length, 0);
+  const save = () =>
+    download(
+      'usage.csv',
+      csvOf(
+        ['namespace', 'pods', 'gpus', 'memory_bytes'],
+        rows.map(([namespace, use]) => [namespace, use.pods, use.milli / 1000, use.memory]),
+      ),
+    );
+  return (
+    <>
+      <Scroll label={t('usage')}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t('namespace')}</th>
+              <th scope="col">{t('pods')}</th>
+              <th scope="col">{t('gpus')}</th>
+              <th scope="col">{t('memory')}</th>
+              <th scope="col">{t('share_')}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map(([namespace, use]) => (
+              <tr key={namespace}>
+                <th scope="row">{namespace}</th>
+                <td class="number">{use.pods}</td>
+                <td class="number">{gpuText(use.milli)}</td>
+                <td class="number">{memoryText(use.memory)}</td>
+                <td>
+                  <Bar part={use.milli / 1000 / Math.max(1, gpus)} label={`${((use.milli / 10) / Math.max(1, gpus)).toFixed(1)} %`} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <button type="button" onClick={save}>
+        {t('csv')}
+      </button>
+    </>
+  );
+}
+
+export function QuotaPage() {
+  const { version } = useCluster();
+  const loaded = useLoaded(String(Math.floor(version / 5)), () => api<{ lines: Line[]; problem?: string }>('/api/v1/quota'));
+  return (
+    <>
+      <h1>{t('quota')}</h1>
+      <h2>{t('quotas')}</h2>
+      {loaded.error && <ErrorNote message={loaded.error} />}
+      {loaded.data?.problem && <p class="note">{t('quotaUnknown', loaded.data.problem)}</p>}
+      {loaded.data && <Quotas lines={loaded.data.lines} />}
+      <h2>{t('usage')}</h2>
+      <Usage />
+    </>
+  );
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pods that request GPUs, and why one waits or is where it is.
+import { useState } from 'preact/hooks';
+import { ageText } from './format';
+import { kindText, t } from './i18n';
+import { Empty, ErrorNote, Scroll, useLoaded } from './parts';
+import { api, useCluster, type Pod } from './store';
+
+const kMostRows = 300;
+
+export function podLink(namespace: string, name: string): string {
+  return `#/workload/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+}
+
+function rank(pod: Pod): number {
+  return pod.state === 'waiting' ? 0 : 1;
+}
+
+function nodeCell(pod: Pod, mayListNodes: boolean) {
+  if (!pod.node) return '–';
+  return mayListNodes ? <a href={`#/node/${encodeURIComponent(pod.node)}`}>{pod.node}</a> : pod.node;
+}
+
+export function WorkloadsPage() {
+  const { pods, mayListNodes } = useCluster();
+  const [filter, setFilter] = useState('');
+  const words = filter.trim().toLowerCase();
+  const found = [...pods.values()]
+    .filter((pod) => `${pod.namespace}/${pod.name} ${pod.node} ${t(pod.state)}`.toLowerCase().includes(words))
+    .sort((a, b) => rank(a) - rank(b) || a.namespace.localeCompare(b.namespace) || a.name.localeCompare(b.name));
+  return (
+    <>
+      <h1>{t('workloads')}</h1>
+      {pods.size === 0 ? (
+        <Empty title={t('emptyWorkloads')} />
+      ) : (
+        <>
+          <div class="tools">
+            <label>
+              {t('filter')}
+              <input type="search" placeholder={t('filterPods')} value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
+            </label>
+          </div>
+          {found.length === 0 && <Empty title={t('noMatch')} />}
+          {found.length > 0 && (
+            <Scroll label={t('workloads')}>
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">{t('namespace')}</th>
+                    <th scope="col">{t('name')}</th>
+                    <th scope="col">{t('state')}</th>
+                    <th scope="col">{t('request')}</th>
+                    <th scope="col">{t('node')}</th>
+                    <th scope="col">{t('age')}</th>
+                    <th scope="col">{t('why')}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {found.slice(0, kMostRows).map((pod) => (
+                    <tr key={pod.uid}>
+                      <td>{pod.namespace}</td>
+                      <th scope="row">
+                        <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
+                      </th>
+                      <td>
+                        <span class={`pill ${pod.state}`}>{t(pod.state)}</span>
+                      </td>
+                      <td>{pod.request}</td>
+                      <td>{nodeCell(pod, mayListNodes)}</td>
+                      <td class="number">{ageText(pod.created)}</td>
+                      <td>{pod.why}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </Scroll>
+          )}
+          {found.length > kMostRows && <p>{t('moreRows', found.length - kMostRows)}</p>}
+        </>
+      )}
+    </>
+  );
+}
+
+export interface Fit {
+  nodes: number;
+  fits: number;
+  summary: string;
+  quota?: string;
+  best?: string[];
+  groups: { kind: string; nodes: number; example?: string; names?: string[] }[];
+}
+
+// Nodes by reason, as bars.
+export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
+  const groups = [...(fit.fits > 0 ? [{ kind: '', nodes: fit.fits }] : []), ...fit.groups] as Fit['groups'];
+  return (
+    <>
+      <p class="verdict">
+        {fit.fits > 0 ? t('fitsOn', fit.fits, fit.nodes) : t('fitsNone', fit.nodes)}
+      </p>
+      {fit.quota && <p>{t('quotaLeft', namespace, fit.quota)}</p>}
+      {fit.best && fit.best.length > 0 && <p>{t('bestNodes', fit.best.join(', '))}</p>}
+      {groups.length > 0 && (
+        <>
+          <p class="reasons-title">{t('nodesBy')}</p>
+          <ul class="reasons">
+            {groups.map((group) => (
+              <li key={group.kind}>
+                <span class="reason-bar" aria-hidden="true">
+                  <span
+                    class={`slice ${group.kind ? 'misfit' : 'fit'}`}
+                    style={{ width: `${(group.nodes / Math.max(1, fit.nodes)) * 100}%` }}
+                  />
+                </span>
+                <span>
+                  <b>{group.nodes}</b> {group.kind ? kindText(group.kind) : '✓'}
+                  {group.example && <span class="hint"> — {group.example}</span>}
+                  {group.names && (
+                    <details>
+                      <summary>{t('node')}</summary>
+                      {group.names.map((name) => (
+                        <a class="name" href={`#/node/${encodeURIComponent(name)}`}>
+                          {name}
+                        </a>
+                      ))}
+                    </details>
+                  )}
+                </span>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}
+
+interface Explanation extends Fit {
+  waits: boolean;
+  node: string;
+  request?: string;
+  invalid?: string;
+  gates: string[];
+}
+
+export function WorkloadPage({ namespace, name }: { namespace: string; name: string }) {
+  const { pods, version } = useCluster();
+  const pod = [...pods.values()].find((one) => one.namespace === namespace && one.name === name);
+  const query = `namespace=${encodeURIComponent(namespace)}&name=${encodeURIComponent(name)}`;
+  // Again at most once in ten versions while it waits, because each is an evaluation of the cluster.
+  const key = `${query} ${pod?.state} ${pod?.why} ${pod?.state === 'waiting' ? Math.floor(version / 10) : ''}`;
+  const loaded = useLoaded(key, () => api<Explanation>(`/api/v1/explain?${query}`));
+  const explained = loaded.data;
+  return (
+    <>
+      <p>
+        <a href="#/workloads">← {t('workloads')}</a>
+      </p>
+      <h1>
+        {explained
+          ? explained.waits
+            ? t('explainWaits', name)
+            : explained.node
+              ? t('explainPlaced', name, explained.node)
+              : t('explainPlacedHidden', name)
+          : name}
+      </h1>
+      {loaded.error && <ErrorNote message={loaded.error} />}
+      {explained && (
+        <>
+          <dl class="facts">
+            <dt>{t('namespace')}</dt>
+            <dd>{namespace}</dd>
+            <dt>{t('request')}</dt>
+            <dd>{explained.request || '–'}</dd>
+          </dl>
+          {explained.gates.length > 0 && <p class="note">{t('gatesHold', explained.gates.join(', '))}</p>}
+          {explained.invalid ? (
+            <p class="note bad-note">{explained.invalid}</p>
+          ) : (
+            <Reasons fit={explained} namespace={namespace} />
+          )}
+        </>
+      )}
+    </>
+  );
+}
