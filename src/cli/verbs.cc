@@ -9,6 +9,7 @@ std::span<const Verb> Verbs() {
       {"upgrade", "change settings or version of what \"install\" has installed", AddUpgrade},
       {"uninstall", "remove Tessera from the cluster; pods go on", AddUninstall},
       {"status", "whether each component works, and what to do if not", AddStatus},
+      {"dashboard", "the web console on this machine, with your rights", AddDashboard},
       {"nodes", "GPUs of each node, used and free", AddNodes},
       {"gpus", "each GPU: holders, free capacity, health", AddGpus},
       {"pods", "GPU requests of pods, and the GPUs they hold", AddPods},

@@ -10,6 +10,7 @@ Action AddInstall(CLI::App* app);
 Action AddUpgrade(CLI::App* app);
 Action AddUninstall(CLI::App* app);
 Action AddStatus(CLI::App* app);
+Action AddDashboard(CLI::App* app);
 Action AddNodes(CLI::App* app);
 Action AddGpus(CLI::App* app);
 Action AddPods(CLI::App* app);

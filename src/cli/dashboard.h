@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera dashboard`: the web console on this machine, with the person's kubeconfig. The console is
+// another program, tessera-console, beside this one or in $PATH.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/kube/config.h"
+
+namespace tessera::cli {
+
+struct DashboardOptions {
+  int port = 0;  // 0: any
+  std::string kubeconfig, context;
+};
+
+// The arguments for tessera-console, after its name.
+std::vector<std::string> DashboardArguments(const DashboardOptions& options,
+                                            const kube::GetEnv& getenv);
+
+// The path of tessera-console: in `beside`, else in the directories of `path` ($PATH). NOT_FOUND
+// with the remedy.
+Result<std::string> FindConsole(const std::string& beside, const std::string& path);
+
+}  // namespace tessera::cli

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// The console in Debian's Chromium, against a real kube-apiserver, as people use it.
+//   node --test tests/console/console_test.mjs
+// TESSERA_BIN: folder of the programs; TESSERA_WEB: folder with the packages of web/package.json;
+// TESSERA_SCREENSHOTS: where to keep pictures of the pages.
+import { after, before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { existsSync, mkdirSync } from 'node:fs';
+import { request } from 'node:http';
+import { join, resolve } from 'node:path';
+import { ApiServer, freePort, kubernetesProgram, waitFor } from './apiserver.mjs';
+
+const kChromium = '/usr/bin/chromium';
+const kBin = resolve(process.env.TESSERA_BIN ?? 'build/release/bin');
+const kWeb = resolve(process.env.TESSERA_WEB ?? 'build/release/web');
+
+function whyNot() {
+  if (!kubernetesProgram()) return 'Kubernetes is not built: run scripts/quickstart, or testcluster up, once';
+  if (!existsSync(kChromium)) return `${kChromium} is missing: install the Debian package chromium`;
+  if (!existsSync(join(kWeb, 'node_modules/playwright-core'))) return 'the web page was built without npm';
+  return '';
+}
+
+const skip = whyNot();
+if (skip) {
+  // CTest shows the line and counts the test as skipped.
+  console.log(`SKIPPED: ${skip}`);
+  process.exit(77);
+}
+
+const require = createRequire(join(kWeb, 'package.json'));
+const { chromium } = require('playwright-core');
+const axePath = require.resolve('axe-core/axe.min.js');
+
+const kEvil = '<img src=x onerror=window.hacked=1>';
+const kGiB = 2 ** 30;
+const tokens = {};
+let api, browser, consoleProcess, base;
+
+async function start(program, args) {
+  const child = spawn(join(kBin, program), args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  child.out = child.log = '';
+  child.stdout.on('data', (text) => (child.out += text));
+  child.stderr.on('data', (text) => (child.log += text));
+  child.once('exit', (code) => (child.code = code));
+  return child;
+}
+
+async function stopConsole(child) {
+  if (child.code !== undefined) return;
+  const gone = new Promise((done) => child.once('exit', done));
+  child.kill('SIGTERM');
+  await gone;
+}
+
+// A request without a browser.
+function raw(method, path, headers = {}, body = undefined) {
+  return new Promise((done, fail) => {
+    const sent = request(`${base}${path}`, { method, headers }, (response) => {
+      let text = '';
+      response.on('data', (part) => (text += part));
+      response.on('end', () => done({ status: response.statusCode, headers: response.headers, text }));
+    });
+    sent.on('error', fail);
+    sent.end(body);
+  });
+}
+
+async function fillCluster() {
+  const healthy = {};
+  await api.node('n1', Array(8).fill(healthy));
+  await api.node('n2', [...Array(7).fill(healthy), { unhealthy: 'XID 79: GPU has fallen off the bus' }]);
+  await api.node('n3', Array(4).fill(healthy), 'serve');
+  for (const name of ['team-a', 'team-b']) await api.namespace(name);
+  await api.pod('team-a', 'train', { 'nvidia.com/gpu': '2' }, {
+    node: 'n1', gpus: [0, 1].map((i) => ({ gpu: `GPU-n1-${i}`, milli: 1000, bytes: 80 * kGiB })),
+  });
+  await api.pod('team-b', 'infer', { 'tencent.com/vcuda-core': '30', 'tencent.com/vcuda-memory': '80' }, {
+    node: 'n3', gpus: [{ gpu: 'GPU-n3-0', milli: 300, bytes: 20 * kGiB }],
+  });
+  await api.pod('team-a', 'too-big', { 'nvidia.com/gpu': '16' });
+  await api.pod('team-a', 'forged', { 'nvidia.com/gpu': '1' }, { labels: { app: 'x' } });
+  await api.must('POST', '/api/v1/namespaces/kube-system/configmaps', {
+    apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'gpuquota' },
+    data: { gpu_quota: JSON.stringify({ 'team-a': { quota: { A100: 4 } } }) },
+  });
+}
+
+async function makePeople() {
+  const view = [
+    { apiGroups: [''], resources: ['nodes', 'pods'], verbs: ['get', 'list', 'watch'] },
+    { apiGroups: [''], resources: ['configmaps'], resourceNames: ['gpuquota'], verbs: ['get', 'list', 'watch'] },
+  ];
+  await api.role('console-view', view);
+  await api.role('write-pods', [
+    { apiGroups: [''], resources: ['pods'], verbs: ['create', 'get', 'list'] },
+    { apiGroups: ['apps'], resources: ['deployments'], verbs: ['create'] },
+  ]);
+  for (const name of ['console', 'viewer', 'tenant', 'nobody']) tokens[name] = await api.account('default', name);
+  for (const name of ['console', 'viewer']) await api.bind('console-view', `default/${name}`);
+  await api.bind('write-pods', 'default/viewer', 'team-a');
+  await api.bind('write-pods', 'default/tenant', 'team-b');
+}
+
+before(async () => {
+  api = await ApiServer.start();
+  await fillCluster();
+  await makePeople();
+  const port = await freePort();
+  base = `http://127.0.0.1:${port}`;
+  consoleProcess = await start('tessera-console', ['--listen', `127.0.0.1:${port}`, '--kubeconfig', api.kubeconfig(tokens.console)]);
+  await waitFor('the console', async () => (await raw('GET', '/healthz')).status === 200);
+  browser = await chromium.launch({ executablePath: kChromium, args: ['--no-sandbox', '--disable-gpu'] });
+}, { timeout: 240_000 });
+
+after(async () => {
+  await browser?.close();
+  if (consoleProcess) await stopConsole(consoleProcess);
+  await api?.stop();
+}, { timeout: 60_000 });
+
+// A page whose errors, and requests to other servers, fail the test.
+async function openPage(t, options = {}) {
+  const context = await browser.newContext({ locale: 'en-US', viewport: { width: 1280, height: 800 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  const problems = [];
+  page.on('pageerror', (error) => problems.push(`error: ${error.message}`));
+  page.on('console', (line) => line.text().includes('Content Security Policy') && problems.push(line.text()));
+  page.on('request', (sent) => {
+    if (!sent.url().startsWith(base) && !sent.url().startsWith('blob:')) problems.push(`request to ${sent.url()}`);
+  });
+  t.after(async () => {
+    await picture(page, `last-${t.name.replaceAll(/[^a-z0-9]+/gi, '-')}`);
+    await context.close();
+    assert.deepEqual(problems, []);
+  });
+  return page;
+}
+
+async function logIn(page, token) {
+  await page.goto(base);
+  await page.getByLabel('Token').fill(token);
+  await page.getByRole('button', { name: 'Log in' }).click();
+}
+
+async function openAs(t, token, options) {
+  const page = await openPage(t, options);
+  await logIn(page, token);
+  await page.getByRole('link', { name: 'Workloads', exact: true }).waitFor();
+  return page;
+}
+
+async function checkAxe(page, name) {
+  // The policy of the page forbids inline scripts; this runs in the debugger's world.
+  await page.evaluate(require('node:fs').readFileSync(axePath, 'utf8') + ';0');
+  const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  return result.violations.map((v) => `${name}: ${v.id}: ${v.nodes.map((n) => n.target.join(' ')).slice(0, 3).join('; ')}`);
+}
+
+async function picture(page, name) {
+  const folder = process.env.TESSERA_SCREENSHOTS;
+  if (!folder) return;
+  mkdirSync(folder, { recursive: true });
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+}
+
+test('a person logs in and sees the map of the cluster', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+  await page.getByText('20 GPUs', { exact: true }).waitFor();
+  await page.getByText('1 unhealthy', { exact: true }).waitFor();
+  await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy' }).waitFor();
+  await picture(page, 'map');
+  await page.getByLabel('Filter').fill('serve');
+  assert.equal(await page.locator('.card').count(), 1);
+  await page.getByLabel('Filter').fill('');
+  await page.getByLabel('Color by').selectOption('Namespace');
+  await page.getByText('team-b', { exact: true }).waitFor();
+});
+
+test('the map works with the keyboard alone', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.locator('.card').first().focus();
+  const name = () => page.evaluate(() => document.activeElement.dataset.node);
+  const first = await name();
+  await page.keyboard.press('ArrowRight');
+  assert.notEqual(await name(), first);
+  await page.keyboard.press('ArrowLeft');
+  assert.equal(await name(), first);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: first, exact: true }).waitFor();
+});
+
+test('a node shows its GPUs, an XID, holders and its topology', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/node/n2`);
+  await page.getByText('XID 79: GPU has fallen off the bus').waitFor();
+  await page.locator('.topology svg').waitFor();
+  // Two groups of four GPUs, each fully connected.
+  assert.equal(await page.locator('line.nvlink').count(), 12);
+  await picture(page, 'node');
+  await page.goto(`${base}/#/node/n1`);
+  await page.getByRole('link', { name: 'team-a/train' }).first().waitFor();
+});
+
+test('a GPU that fails is shown within a second', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy' }).waitFor();
+  await api.node('n3', [{}, {}, {}, { unhealthy: 'XID 48: double-bit ECC error' }], 'serve');
+  await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 1 unhealthy' }).waitFor();
+  await api.node('n3', [{}, {}, {}, {}], 'serve');
+  await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy' }).waitFor();
+});
+
+test('a waiting pod is explained', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/workloads`);
+  await page.getByRole('row', { name: /too-big waiting/ }).waitFor();
+  await picture(page, 'workloads');
+  await page.getByRole('link', { name: 'too-big' }).click();
+  await page.getByRole('heading', { name: 'Why too-big waits' }).waitFor();
+  await page.getByText('Fits on none of 3 nodes').waitFor();
+  await page.getByText('too few GPUs').first().waitFor();
+  await picture(page, 'explain');
+});
+
+test('a person creates a workload with the form', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('from-form');
+  await page.getByLabel('Namespace').fill('team-a');
+  await page.getByLabel('Image').fill('cuda:12');
+  await page.getByLabel('Share of compute').fill('0.5');
+  await page.getByLabel('Memory').fill('8');
+  await page.getByText(/Fits on 3 of 3 nodes/).waitFor();
+  await page.getByText(/Quota of team-a: A100: 2 used, 2 left/).waitFor();
+  assert.match(await page.getByLabel('Manifest').inputValue(), /vcuda-core: 50[\s\S]*vcuda-memory: 8/);
+  await picture(page, 'create');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('Created team-a/from-form.').waitFor();
+  const made = await api.request('GET', '/api/v1/namespaces/team-a/pods/from-form');
+  assert.deepEqual(made.body.spec.containers[0].resources.limits, { 'tencent.com/vcuda-core': '50', 'tencent.com/vcuda-memory': '8' });
+  await page.getByRole('link', { name: 'Show it' }).click();
+  await page.getByRole('heading', { name: 'Why from-form waits' }).waitFor();
+});
+
+test('form and manifest follow each other', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('Bad Name');
+  await page.getByLabel('Image').fill('x');
+  await page.getByText('lower-case letters, digits and').waitFor();
+  assert.equal(await page.getByLabel('Name', { exact: true }).getAttribute('aria-invalid'), 'true');
+  await page.getByLabel('Name', { exact: true }).fill('good');
+  await page.getByText(/Fits on/).waitFor();
+  const yaml = await page.getByLabel('Manifest').inputValue();
+  await page.getByLabel('Manifest').fill(yaml.replace('vcuda-core: 30', 'vcuda-core: 70').replaceAll('good', 'better'));
+  await page.waitForFunction(() => document.querySelector('#name').value === 'better');
+  assert.equal(await page.getByLabel('Share of compute').inputValue(), '0.7');
+  await page.getByLabel('Manifest').fill(`${yaml}  hostNetwork: true\n`);
+  await page.getByText('The form cannot show all of this manifest').waitFor();
+  await page.getByLabel('Manifest').fill('kind: [');
+  await page.locator('#yaml-error').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Create' }).isDisabled(), true);
+});
+
+test('quotas and use are tables that can be saved', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/quota`);
+  await page.getByRole('row', { name: /team-a A100 2 2 4/ }).waitFor();
+  await picture(page, 'quota');
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download CSV' }).first().click(),
+  ]);
+  const text = require('node:fs').readFileSync(await download.path(), 'utf8');
+  assert.equal(text, 'namespace,model,used,limit,pools\r\nteam-a,A100,2,4,\r\nteam-b,NVIDIA A100-SXM4-80GB,0.3,,\r\n');
+});
+
+test('a tenant sees only what the API server allows', async (t) => {
+  const page = await openAs(t, tokens.tenant);
+  await page.getByText('You may not list nodes').waitFor();
+  await picture(page, 'forbidden');
+  await page.getByRole('link', { name: 'Workloads', exact: true }).click();
+  await page.getByRole('link', { name: 'infer' }).waitFor();
+  assert.equal(await page.getByText('team-a').count(), 0);
+  const authorization = { Authorization: `Bearer ${tokens.tenant}` };
+  const seen = JSON.parse((await raw('GET', '/api/v1/cluster', authorization)).text);
+  assert.deepEqual(seen.nodes, []);
+  assert.deepEqual(seen.pods.map((pod) => pod.namespace), ['team-b']);
+  assert.equal((await raw('GET', '/api/v1/nodes/n1', authorization)).status, 403);
+  assert.equal((await raw('GET', '/api/v1/explain?namespace=team-a&name=train', authorization)).status, 404);
+  // Another namespace's objects are not created either.
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('intruder');
+  await page.getByLabel('Namespace').fill('team-a');
+  await page.getByLabel('Image').fill('x');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText(/cannot create resource "pods"/).waitFor();
+  assert.equal((await api.request('GET', '/api/v1/namespaces/team-a/pods/intruder')).status, 404);
+});
+
+test('markup in what others write is shown as text', async (t) => {
+  // Names cannot hold markup; reasons of a node's GPUs can.
+  await api.node('n4', [{ unhealthy: kEvil }], kEvilPool());
+  const page = await openAs(t, tokens.viewer);
+  await page.getByRole('link', { name: /^n4: / }).waitFor();
+  await page.goto(`${base}/#/node/n4`);
+  await page.getByText(kEvil, { exact: false }).first().waitFor();
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.equal(await page.locator('main img').count(), 0);
+  await page.goto(`${base}/#/node/${encodeURIComponent(kEvil)}`);
+  await page.getByText('There is no such page').waitFor();
+  await page.goto(`${base}/#/workload/${encodeURIComponent(kEvil)}/${encodeURIComponent(kEvil)}`);
+  await page.getByRole('alert').waitFor();
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  await api.must('DELETE', '/api/v1/nodes/n4');
+  await page.goto(`${base}/#/`);
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+});
+// Labels cannot hold markup either.
+function kEvilPool() {
+  return 'img-onerror';
+}
+
+test('requests of other sites are rejected', async () => {
+  const login = await raw('POST', '/api/v1/login', { 'Content-Type': 'application/json' }, JSON.stringify({ token: tokens.viewer }));
+  assert.equal(login.status, 200);
+  const cookie = login.headers['set-cookie'][0];
+  assert.match(cookie, /HttpOnly; SameSite=Strict/);
+  const session = { Cookie: cookie.split(';')[0], 'Content-Type': 'application/json' };
+  const { csrf } = JSON.parse((await raw('GET', '/api/v1/session', session)).text);
+  const yaml = 'apiVersion: v1\nkind: Pod\nmetadata: {name: csrf, namespace: team-a}\nspec: {containers: [{name: a, image: x}]}\n';
+  const apply = (headers) => raw('POST', '/api/v1/apply', { ...session, ...headers }, JSON.stringify({ yaml }));
+  assert.equal((await apply({})).status, 403);
+  assert.equal((await apply({ 'X-Tessera-CSRF': 'x'.repeat(64) })).status, 403);
+  assert.equal((await apply({ 'X-Tessera-CSRF': csrf, Origin: 'https://evil.example' })).status, 403);
+  assert.equal((await apply({ 'X-Tessera-CSRF': csrf, Origin: 'null' })).status, 403);
+  assert.equal((await apply({ 'X-Tessera-CSRF': csrf, 'Sec-Fetch-Site': 'cross-site' })).status, 403);
+  assert.equal((await apply({ 'X-Tessera-CSRF': csrf, 'Content-Type': 'text/plain' })).status, 400);
+  assert.equal((await api.request('GET', '/api/v1/namespaces/team-a/pods/csrf')).status, 404);
+  assert.equal((await apply({ 'X-Tessera-CSRF': csrf, Origin: base })).status, 200);
+  const forged = await raw('POST', '/api/v1/login', { 'Content-Type': 'application/json', Origin: 'https://evil.example' }, '{}');
+  assert.equal(forged.status, 403);
+});
+
+test('expired, forged and missing tokens get nothing', async (t) => {
+  const [head, claims] = tokens.viewer.split('.');
+  const forged = `${head}.${claims}.${Buffer.from('forged').toString('base64url')}`;
+  for (const token of [api.expired(tokens.viewer), forged, 'nonsense']) {
+    const answer = await raw('GET', '/api/v1/cluster', { Authorization: `Bearer ${token}` });
+    assert.equal(answer.status, 401);
+  }
+  for (const path of ['/api/v1/cluster', '/api/v1/events', '/api/v1/quota', '/api/v1/nodes/n1', '/api/v1/session']) {
+    assert.equal((await raw('GET', path)).status, 401, path);
+    assert.equal((await raw('GET', path, { Cookie: `tessera_session=${'0'.repeat(64)}` })).status, 401, path);
+  }
+  const page = await openPage(t);
+  await logIn(page, api.expired(tokens.viewer));
+  await page.getByText('The cluster does not accept this token').waitFor();
+  await picture(page, 'login');
+});
+
+test('files of the page have tags and a strict policy', async () => {
+  const headers = { 'Accept-Encoding': 'gzip' };
+  const first = await raw('GET', '/app.js', headers);
+  assert.equal(first.status, 200);
+  assert.match(first.headers['content-security-policy'], /default-src 'none'; script-src 'self'; style-src 'self'/);
+  const again = await raw('GET', '/app.js', { ...headers, 'If-None-Match': first.headers.etag });
+  assert.equal(again.status, 304);
+  assert.equal((await raw('GET', '/../etc/passwd', headers)).status, 404);
+});
+
+test('every page is clean for axe, in both themes and languages', async (t) => {
+  const found = [];
+  for (const [scheme, language] of [['light', 'English'], ['dark', '中文']]) {
+    const page = await openPage(t, { colorScheme: scheme });
+    await page.goto(base);
+    await page.getByLabel('Token').waitFor();
+    found.push(...(await checkAxe(page, `login, ${scheme}`)));
+    await logIn(page, tokens.viewer);
+    await page.locator('.card').first().waitFor();
+    if (language === '中文') await page.getByRole('button', { name: '中文 (Chinese)' }).click();
+    for (const hash of ['', 'node/n2', 'workloads', 'workload/team-a/too-big', 'create', 'quota', 'nothing']) {
+      await page.goto(`${base}/#/${hash}`);
+      await page.waitForTimeout(400);
+      found.push(...(await checkAxe(page, `${hash || 'map'}, ${scheme}, ${language}`)));
+      await picture(page, `${scheme}-${hash.replaceAll('/', '-') || 'map'}`);
+    }
+  }
+  assert.deepEqual(found, []);
+});
+
+test('no page is wider than the screen, from 360 to 3840 pixels', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  for (const width of [360, 768, 1920, 3840]) {
+    await page.setViewportSize({ width, height: 800 });
+    for (const hash of ['', 'node/n2', 'workloads', 'create', 'quota']) {
+      await page.goto(`${base}/#/${hash}`);
+      await page.waitForTimeout(150);
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(over <= 0, `${hash || 'map'} at ${width}: ${over} pixels too wide`);
+      await picture(page, `w${width}-${hash.replaceAll('/', '-') || 'map'}`);
+    }
+  }
+});
+
+test('a dashboard opens with its secret address only', async (t) => {
+  const port = await freePort();
+  const child = await start('tessera', ['dashboard', '--port', String(port), '--kubeconfig', api.kubeconfig(tokens.viewer)]);
+  t.after(() => stopConsole(child));
+  await waitFor('the address', () => child.out.includes('\n'));
+  const url = child.out.trim();
+  const own = base;
+  base = `http://127.0.0.1:${port}`;
+  try {
+    assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/open\/[0-9a-f]{64}$/);
+    assert.equal((await raw('GET', `/open/${'0'.repeat(64)}`)).status, 404);
+    assert.equal((await raw('GET', '/api/v1/cluster')).status, 401);
+    // A page that rebinds its name to this address.
+    assert.equal((await raw('GET', new URL(url).pathname, { Host: 'evil.example' })).status, 403);
+    const page = await openPage(t);
+    await page.goto(url);
+    await page.getByText('3 nodes', { exact: true }).waitFor();
+  } finally {
+    base = own;
+  }
+});
+
+test('a lost API server marks the view as stale, and it recovers', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+  await api.stopApi();
+  await page.getByText(/Not current since/).waitFor();
+  await picture(page, 'stale');
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+  api.startApi();
+  await api.ready();
+  // Watches that a starting API server forbids, before it knows its roles, retry after up to 30 s.
+  await page.getByText(/Not current since/).waitFor({ state: 'detached', timeout: 90_000 });
+  await api.node('n5', [{}, {}]);
+  await page.getByText('4 nodes', { exact: true }).waitFor();
+});
+
+test('too many logins are rejected', async () => {
+  const tries = Array.from({ length: 100 }, (_, i) =>
+    raw('POST', '/api/v1/login', { 'Content-Type': 'application/json' }, JSON.stringify({ token: `guess-${i}` })));
+  const answers = (await Promise.all(tries)).map((answer) => answer.status);
+  assert.deepEqual([...new Set(answers)].sort(), [401, 429]);
+});
