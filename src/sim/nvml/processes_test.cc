@@ -35,19 +35,18 @@ class ProcessUseTest : public NvmlTest {
 
 TEST_F(ProcessUseTest, TheNewestSampleIsWhatTheProcessesUsed) {
   Init();
-  const GpuUser busy(node_.root() + "/run/simgpu", 1, kMiB), idle(node_.root() + "/run/simgpu", 1, kMiB);
+  const GpuUser busy(node_.root() + "/run/simgpu", 1, kMiB),
+      idle(node_.root() + "/run/simgpu", 1, kMiB);
   ProcessUtilizationSample samples[4];
   unsigned count = 4;
-  EXPECT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), samples, &count, 0),
-            Return::kNotFound)
+  EXPECT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), samples, &count, 0), Return::kNotFound)
       << "no process has used the GPU";
   SetUse(busy.pid(), 40);
   count = 0;
   EXPECT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), nullptr, &count, 0),
             Return::kInsufficientSize);
   EXPECT_EQ(count, 1u) << "the idle process has no sample";
-  ASSERT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), samples, &count, 0),
-            Return::kSuccess);
+  ASSERT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), samples, &count, 0), Return::kSuccess);
   EXPECT_EQ(samples[0].pid, unsigned(busy.pid()));
   EXPECT_EQ(samples[0].sm, 40u);
   EXPECT_EQ(samples[0].memory, 20u);
