@@ -45,14 +45,17 @@ Json LimitArguments(const AgentSettings& agent) {
   return args;
 }
 
-Json AgentArguments(const AgentSettings& agent, const std::string& memory_unit) {
+Json AgentArguments(const Settings& settings, const AgentSettings& agent) {
   std::vector<std::string> args = {
       "--driver-root=" + agent.driver_root,
       "--driver-root-ctr-path=" + CleanPath("/driver-root/" + agent.driver_root),
-      "--dev-root=" + agent.dev_root, "--dev-root-ctr-path=" + agent.dev_root};
+      "--dev-root=" + agent.dev_root, "--dev-root-ctr-path=" + agent.dev_root,
+      "--validations-dir=/run/nvidia/validations"};
   if (agent.create_device_nodes) args.emplace_back("--create-device-nodes");
   args.push_back("--shared-resources=" + SharedResources(agent));
-  args.push_back("--memory-unit=" + memory_unit);
+  args.push_back("--memory-unit=" + settings.memory_unit);
+  const std::vector<std::string>& taints = settings.startup_taints;
+  args.push_back("--startup-taint=" + (taints.empty() ? "none" : Joined(taints)));
   Json out = Json::Strings(args);
   AppendItems(out, LimitArguments(agent));
   args = {fmt::format("--gpu-manager-checkpoint=/driver-root{}", names::kGpuManagerCheckpoint),
@@ -130,11 +133,16 @@ Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   SetPullSecrets(pod, settings.image);
   pod.Set("priorityClassName", Json::String(agent.priority_class));
   AddTexts(*pod.Find("nodeSelector"), agent.node_selector);
+  for (const std::string& key : settings.startup_taints) {
+    pod.Find("tolerations")
+        ->Append(
+            Json::MakeObject({{"key", Json::String(key)}, {"operator", Json::String("Exists")}}));
+  }
   AppendItems(*pod.Find("tolerations"), agent.tolerations);
   SetRuntime(pod, settings, agent);
   Json& container = ItemNamed(*pod.Find("containers"), "agent");
   SetImage(container, settings.image, "agent");
-  container.Set("args", AgentArguments(agent, settings.memory_unit));
+  container.Set("args", AgentArguments(settings, agent));
   AppendItems(*container.Find("env"), agent.env);
   container.Set("resources", agent.resources);
   SetMounts(pod, container, agent);

@@ -116,41 +116,48 @@ TEST_P(SameAsTheChart, RendersWhatHelmRenders) {
   EXPECT_EQ(rendered.size(), wanted.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, SameAsTheChart, ::testing::Values(
-    "",
-    "agent: {driverRoot: /run/nvidia/driver/, driverRootWritable: true}\n"
-    "runtime: {onlyWithGpu: false, spreadSeconds: 0}\n",
-    "image: {registry: 'registry.test:5000/a', tag: v1, pullPolicy: Always, pullSecrets: [a, b]}\n"
-    "imagePullSecrets: [c]\n",
-    "daemonsets:\n"
-    "  labels: {team: gpu}\n"
-    "  annotations: {note: 'a: \"b\"'}\n"
-    "  tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}]\n"
-    "  nodeSelector: {pool: gpu}\n"
-    "  priorityClassName: low\n"
-    "  rollingUpdate: {maxUnavailable: 3}\n",
-    "daemonsets: {updateStrategy: OnDelete}\n"
-    "agent: {createDeviceNodes: false, devRoot: /host, resources: {limits: {memory: 1Gi, cpu: 2}},\n"
-    "  extraArgs: [--log-format=json, --verbose], env: [{name: A, value: b}, {name: C}]}\n",
-    "toolkit: {enabled: false}\nagent: {extraArgs: [--binding=allocate]}\n",
-    "runtime: {repair: true, runtimeClass: gpu, resources: {requests: {cpu: 1}}}\n"
-    "sharing: {vcuda: false, memoryUnit: MiB}\n",
-    "sharing: {vcuda: false, gpuMem: false}\nlimits: {enabled: false}\n"
-    "operator: {runtimeClass: theirs}\nhostPaths: {driverInstallDir: /run/nvidia/driver}\n",
-    "limits: {failOpen: [a, b], stopBypass: ['*']}\n"
-    "exporter: {intervalMs: 5000, configMap: mine}\n",
-    "dcgmExporter: {enabled: false, config: {name: theirs}}\n",
-    "dcgmExporter: {config: {name: theirs}, serviceMonitor: {enabled: true}}\n"
-    "podMonitor: {interval: 30s, labels: {release: prometheus}}\n",
-    "prometheusRule: {enabled: true, labels: {a: b}}\n"
-    "dashboards: {enabled: true, labels: {grafana_dashboard: '2', folder: GPUs}}\n",
-    "scheduler: {replicas: 3, policy: BestFit, clusterIP: 10.0.0.50, extraArgs: [--log-format=json],\n"
-    "  nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], resources: {limits: null}}\n"
-    "assignments: {writers: ['system:serviceaccount:old:ext', u2]}\n",
-    "webhook: {enabled: false}\nscheduler: {enabled: false}\n"
-    "privilegedPolicy: {enabled: false}\ngpuManagerMetric: {enabled: false}\n",
-    "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
-    "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
+INSTANTIATE_TEST_SUITE_P(
+    Values, SameAsTheChart,
+    ::testing::Values(
+        "",
+        "agent: {driverRoot: /run/nvidia/driver/, driverRootWritable: true}\n"
+        "runtime: {onlyWithGpu: false, spreadSeconds: 0}\n",
+        "image: {registry: 'registry.test:5000/a', tag: v1, pullPolicy: Always, pullSecrets: [a, "
+        "b]}\n"
+        "imagePullSecrets: [c]\n",
+        "daemonsets:\n"
+        "  labels: {team: gpu}\n"
+        "  annotations: {note: 'a: \"b\"'}\n"
+        "  tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}]\n"
+        "  nodeSelector: {pool: gpu}\n"
+        "  priorityClassName: low\n"
+        "  rollingUpdate: {maxUnavailable: 3}\n",
+        "daemonsets: {updateStrategy: OnDelete}\n"
+        "agent: {createDeviceNodes: false, devRoot: /host, resources: {limits: {memory: 1Gi, cpu: "
+        "2}},\n"
+        "  extraArgs: [--log-format=json, --verbose], env: [{name: A, value: b}, {name: C}]}\n",
+        "toolkit: {enabled: false}\nagent: {extraArgs: [--binding=allocate]}\n",
+        "runtime: {repair: true, runtimeClass: gpu, resources: {requests: {cpu: 1}}}\n"
+        "sharing: {vcuda: false, memoryUnit: MiB}\n",
+        "sharing: {vcuda: false, gpuMem: false}\nlimits: {enabled: false}\n"
+        "operator: {runtimeClass: theirs}\nhostPaths: {driverInstallDir: /run/nvidia/driver}\n",
+        "limits: {failOpen: [a, b], stopBypass: ['*']}\n"
+        "exporter: {intervalMs: 5000, configMap: mine}\n",
+        "dcgmExporter: {enabled: false, config: {name: theirs}}\n",
+        "dcgmExporter: {config: {name: theirs}, serviceMonitor: {enabled: true}}\n"
+        "podMonitor: {interval: 30s, labels: {release: prometheus}}\n",
+        "prometheusRule: {enabled: true, labels: {a: b}}\n"
+        "dashboards: {enabled: true, labels: {grafana_dashboard: '2', folder: GPUs}}\n",
+        "scheduler: {replicas: 3, policy: BestFit, clusterIP: 10.0.0.50, extraArgs: "
+        "[--log-format=json],\n"
+        "  nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], resources: {limits: "
+        "null}}\n"
+        "assignments: {writers: ['system:serviceaccount:old:ext', u2]}\n",
+        "webhook: {enabled: false}\nscheduler: {enabled: false}\n"
+        "privilegedPolicy: {enabled: false}\ngpuManagerMetric: {enabled: false}\n",
+        "startupTaint: {keys: []}\n"
+        "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
+        "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
 
 class RejectedByBoth : public ChartTest {};
 
@@ -161,12 +168,15 @@ TEST_P(RejectedByBoth, IsRejectedByTheChartAndByTheSettings) {
   EXPECT_FALSE(ParseSettings(ParseYaml(GetParam()).value()).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, RejectedByBoth, ::testing::Values(
-    "scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n", "agent: {driverRoot: driver}\n",
-    "sharing: {memoryUnit: MB}\n", "agent: {extraArgs: [verbose]}\n", "driver: {enabled: true}\n",
-    "migManager: {enabled: true}\n", "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
-    "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",
-    "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n"));
+INSTANTIATE_TEST_SUITE_P(
+    Values, RejectedByBoth,
+    ::testing::Values("scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n",
+                      "agent: {driverRoot: driver}\n", "sharing: {memoryUnit: MB}\n",
+                      "agent: {extraArgs: [verbose]}\n", "driver: {enabled: true}\n",
+                      "migManager: {enabled: true}\n", "gfd: {enabled: false}\n",
+                      "toolkit: {enabled: false}\n", "scheduler: {enabled: false}\n",
+                      "daemonsets: {labels: {a: true}}\n",
+                      "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n"));
 
 }  // namespace
 }  // namespace tessera::components

@@ -18,6 +18,8 @@ void Append(std::vector<Json>* objects, std::vector<Json> more) {
 // The policies come first, so that they hold before what they limit runs.
 Component Policies(const Settings& settings) {
   Component out{"policies", ParsedDocuments("objects/agent-policies.yaml")};
+  Json& taints = ItemNamed(MemberAt(out.objects.front(), {"spec", "variables"}), "startupTaints");
+  taints.Set("expression", Json::String(Json::Strings(settings.startup_taints).Serialize()));
   std::vector<Json> assignments = ParsedDocuments("objects/assignments-policy.yaml");
   Json& writers = ItemNamed(MemberAt(assignments.front(), {"spec", "variables"}), "writers");
   std::string list = writers.Find("expression")->string_value();

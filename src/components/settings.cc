@@ -200,6 +200,7 @@ Result<Settings> ReadSettings(const Json& spec, const ParseOptions& options) {
   out.agent = ReadAgent(spec);
   out.scheduler = ReadScheduler(spec);
   out.monitoring = ReadMonitoring(spec);
+  out.startup_taints = Section(spec, "startupTaint").Texts("keys");
   out.memory_unit = Section(spec, "sharing").Text("memoryUnit");
   out.runtime_class = Section(spec, "runtime").Text("runtimeClass");
   out.webhook = Section(spec, "webhook").Flag("enabled");

@@ -111,8 +111,9 @@ struct Settings {
   std::vector<PoolSettings> pools;
   SchedulerSettings scheduler;
   MonitoringSettings monitoring;
-  std::string memory_unit;    // GiB or MiB, for agents and scheduler
-  std::string runtime_class;  // name of the RuntimeClass
+  std::vector<std::string> startup_taints;  // keys that agents tolerate and remove
+  std::string memory_unit;                  // GiB or MiB, for agents and scheduler
+  std::string runtime_class;                // name of the RuntimeClass
   bool webhook = true;
   bool privileged_policy = true;
   std::vector<std::string> assignment_writers;
