@@ -189,19 +189,33 @@ Status Uninstaller::DeleteAll(const std::vector<ObjectId>& objects) {
     return Status::Ok();
   };
   RETURN_IF_ERROR(delete_if(false));
-  RETURN_IF_ERROR(WaitForNoPods(kPartOf).Annotate("pods of Tessera do not end"));
+  RETURN_IF_ERROR(UnlessForced(WaitForNoPods(kPartOf)));
   fmt::print(out_, "{} objects deleted\n", objects.size());
   std::fflush(out_);
   RETURN_IF_ERROR(CleanNodes());
   return delete_if(true);
 }
 
+Status Uninstaller::UnlessForced(const Status& waited) {
+  if (!options_.force || waited.code() != Code::kDeadlineExceeded) return waited;
+  fmt::print(out_, "going on after {} s: {}\n",
+             std::chrono::duration_cast<std::chrono::seconds>(options_.patience).count(),
+             Printable(waited.message()));
+  return Status::Ok();
+}
+
 Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
-  return api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+  const Status waited = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const std::vector<Json> pods,
                      api_.List("v1", "Pod", label_selector, std::string(names::kSystemNamespace)));
     return pods.empty();
   });
+  if (waited.code() != Code::kDeadlineExceeded) return waited;
+  return Error(
+      waited.code(),
+      "pods of Tessera do not end: check the nodes in \"kubectl -n {} get pods -o wide\", or "
+      "go on without them with --force",
+      names::kSystemNamespace);
 }
 
 Status Uninstaller::CleanNodes() {
@@ -220,17 +234,20 @@ Status Uninstaller::CleanNodes() {
     return true;
   });
   if (cleaned.code() == Code::kDeadlineExceeded) {
-    return Error(Code::kDeadlineExceeded,
-                 "tessera-runtime is still in the engine's configuration of some nodes: {}: see "
-                 "\"kubectl -n {} logs -c undo daemonset/tessera-cleanup\", and run this command "
-                 "again",
-                 missing, names::kSystemNamespace);
+    cleaned =
+        Error(Code::kDeadlineExceeded,
+              "tessera-runtime is still in the engine's configuration of some nodes: {}: see "
+              "\"kubectl -n {} logs -c undo daemonset/tessera-cleanup\", and run this command "
+              "again, or with --force without these nodes",
+              missing, names::kSystemNamespace);
   }
-  RETURN_IF_ERROR(cleaned);
+  RETURN_IF_ERROR(UnlessForced(cleaned));
   for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Delete(IdOf(cleanup)));
-  fmt::print(out_, "tessera-runtime taken out of the engines' configurations\n");
+  if (cleaned.ok()) {
+    fmt::print(out_, "tessera-runtime taken out of the engines' configurations\n");
+  }
   std::fflush(out_);
-  return WaitForNoPods(kPartOf);
+  return UnlessForced(WaitForNoPods(kPartOf));
 }
 
 Status Uninstaller::CleanNodeObjects() {
@@ -276,7 +293,7 @@ Status Uninstaller::DeleteNamespace() {
     return api_.Apply(bare, false).status();
   }
   RETURN_IF_ERROR(api_.Delete(id));
-  return WaitUntilGone(id).Annotate(id.Text());
+  return UnlessForced(WaitUntilGone(id).Annotate(id.Text()));
 }
 
 }  // namespace tessera::cli

@@ -43,6 +43,8 @@ class Uninstaller {
   Result<std::vector<ObjectId>> Find();
   Result<std::vector<ObjectId>> FindByLabel();
   Status DeleteAll(const std::vector<ObjectId>& objects);
+  // A node that does not answer keeps its pods. OK, after printing it, if --force goes on without.
+  Status UnlessForced(const Status& waited);
   Status WaitUntilGone(const ObjectId& id);
   Status WaitForNoPods(const std::string& label_selector);
   Status CleanNodes();

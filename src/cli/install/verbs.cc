@@ -56,6 +56,10 @@ void AddSettingsFlags(CLI::App* app, InstallFlags* flags) {
 
 int ExitCodeOf(const Status& status) {
   std::fflush(stdout);
+  if (status.code() == Code::kPermissionDenied) {
+    return Fail(Error(status.code(), "{}: this takes the rights of ClusterRole cluster-admin",
+                      status.message()));
+  }
   return status.ok() ? 0 : Fail(status);
 }
 

@@ -5,6 +5,7 @@ package nodes
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -155,6 +156,9 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	began := time.Now()
 	text := mustCommand(t, append([]string{"install"}, settings()...)...)
 	t.Logf("install to ready: %.1f s on %d nodes\n%s", time.Since(began).Seconds(), len(all), text)
+	if text, code := command("install", "--force", "--as", "nobody"); code != 77 || !strings.Contains(text, "cluster-admin") {
+		t.Errorf("an install without rights ends with %d: %s", code, text)
+	}
 	if text, code := command("install"); code == 0 || !strings.Contains(text, "use \"tessera upgrade\"") {
 		t.Errorf("a second install ends with %d: %s", code, text)
 	}
@@ -221,6 +225,16 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		if text := bed.OnNode(t, i+1, "/bin/sh", "-c", "ls /etc/containerd /etc/containerd/conf.d 2>/dev/null | grep tessera; grep -rl tessera-runtime /etc/containerd; ls /run/tessera-runtime/trees 2>/dev/null; true"); text != "" {
 			t.Errorf("files on %s: %s", node.Name, text)
 		}
+	}
+	rounds := 1
+	if *bed.Long {
+		rounds = 100
+	}
+	for round := range rounds {
+		mustCommand(t, append([]string{"install"}, settings()...)...)
+		mustCommand(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
+		mustCommand(t, "uninstall", "--force")
+		unchanged(fmt.Sprintf("after round %d", round+1))
 	}
 	// containerd stops the pod through the runtime that stays for that.
 	bed.DeletePods(t, pod)
