@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <iterator>
+#include <vector>
 
 #include "src/sim/futex.h"
 
@@ -230,6 +231,12 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
     }
     if (!only_live || HolderOf(i) >= 0) sum += bytes;
   }
+  const uint32_t shared = file_->shared_used[gpu].load();
+  for (uint32_t i = 0; i < shared; ++i) {
+    const SharedMemory& memory = file_->shared[gpu][i];
+    if (gpu_instance != kWholeGpu && memory.instance.load() != gpu_instance + 1) continue;
+    if (FirstHolder(memory, only_live) != kMaxSlots) sum += memory.bytes.load();
+  }
   return sum;
 }
 
@@ -239,11 +246,17 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   uint32_t count = 0;
   const uint64_t now = MonotonicNs();
   const uint64_t newest = NewestUseSample(now);
+  const uint32_t shared = file_->shared_used[gpu].load();
+  std::vector<uint32_t> payers(shared);
+  for (uint32_t i = 0; i < shared; ++i) payers[i] = FirstHolder(file_->shared[gpu][i], true);
   const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const Slot& slot = file_->slots[i];
     const SlotGpu& mine = slot.gpus[gpu];
-    const uint64_t bytes = mine.bytes.load();
+    uint64_t bytes = mine.bytes.load();
+    for (uint32_t k = 0; k < shared; ++k) {
+      if (payers[k] == i) bytes += file_->shared[gpu][k].bytes.load();
+    }
     if (slot.owner.load() == 0 || (bytes == 0 && mine.contexts.load() == 0)) continue;
     const int pid = HolderOf(i);
     if (pid < 0) continue;

@@ -19,6 +19,9 @@
 // the file has no total that could disagree. Check and charge happen under a record lock for each
 // GPU, so that a crash at any instruction releases the lock and leaves totals right.
 //
+// Memory that processes share is charged once, in a table of its own, as long as a process that
+// holds it lives. NVML reports it for the first of them.
+//
 // Threads: any. Ownership: the object owns the mapping.
 #pragma once
 
@@ -193,6 +196,9 @@ class State {
   static constexpr uint32_t kWholeGpu = 0xFFFFFFFF;
   // `gpu_instance`: an index, or kWholeGpu.
   uint64_t SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance = kWholeGpu);
+  // The lowest slot that holds the memory; kMaxSlots: none.
+  uint32_t FirstHolder(const SharedMemory& memory, bool only_live);
+  SharedMemory* FindShared(uint32_t gpu, uint64_t inode);
   bool IsUsed(uint32_t gpu, uint32_t compute_instance);
   uint32_t SlowCheckFault(const char* function, int32_t gpu);
 
@@ -224,12 +230,22 @@ class ProcessSlot {
   void Uncharge(uint32_t gpu, uint64_t bytes);
   void AddContexts(uint32_t gpu, int delta);
 
+  // Makes this process a holder of shared memory, which the inode of its file identifies. It is
+  // charged unless another live process holds it. `charged`: this process has charged the bytes,
+  // and they count as shared from now on. ENOMEM: no room on the GPU; ENOSPC: the table is full.
+  int Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charged);
+  // Ends this process's hold.
+  void Unshare(uint32_t gpu, uint64_t inode);
+
   // REQUIRES: claimed.
   State& state() { return *state_; }
   uint32_t index() const { return index_; }
 
  private:
   Slot& slot() const;
+  // The GPU instance of this process; State::kWholeGpu: none.
+  uint32_t Part(uint32_t gpu) const;
+  bool HasRoom(uint32_t gpu, uint64_t bytes) const;  // REQUIRES: the lock of kChargeByte
 
   State* state_ = nullptr;
   uint32_t index_ = 0;

@@ -16,6 +16,7 @@ inline constexpr uint32_t kStateVersion = 7;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
+inline constexpr uint32_t kMaxShared = 512;  // pieces of memory that processes share, for each GPU
 inline constexpr uint32_t kMaxEvents = 256;
 inline constexpr uint32_t kMaxFaults = 128;
 inline constexpr uint32_t kMaxCounters = 1024;
@@ -231,6 +232,17 @@ struct Slot {
   SlotGpu gpus[kMaxGpus];
 };
 
+// Memory in a file that several processes may hold (cuMemExportToShareableHandle). It counts once,
+// as long as a live slot holds it. The lock of kChargeByte guards changes of other fields than
+// `holders`.
+struct SharedMemory {
+  AtomicU64 inode;     // of the file; 0: never used
+  AtomicU64 bytes;     // not in SlotGpu::bytes
+  AtomicU32 instance;  // 1 + index of the GPU instance; 0: the whole GPU
+  uint32_t pad;
+  AtomicU64 holders[kMaxSlots / 64];  // a bit for each slot
+};
+
 struct Event {
   AtomicU64 sequence;  // number of the event; 0 while it is written
   AtomicU64 type;      // nvmlEventType: 1, 2 ECC; 8 XID
@@ -285,6 +297,8 @@ struct StateFile {
   Counter counters[kMaxCounters];         // calls of unimplemented functions
   Counter kernel_counters[kMaxCounters];  // launches that computed nothing
   Slot slots[kMaxSlots];
+  AtomicU32 shared_used[kMaxGpus];  // 1 + the highest entry that was ever used
+  SharedMemory shared[kMaxGpus][kMaxShared];
 };
 
 }  // namespace tessera::sim

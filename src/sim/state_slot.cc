@@ -6,6 +6,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "src/sim/state_lock.h"
 
 namespace tessera::sim {
@@ -41,6 +43,12 @@ int ProcessSlot::Claim(State* state) {
       gpu.turns_read.store(0);
       for (UseSample& sample : gpu.samples) sample.index.store(0);
     }
+    for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+      const uint32_t shared = file.shared_used[gpu].load();
+      for (uint32_t k = 0; k < shared; ++k) {
+        file.shared[gpu][k].holders[i / 64].fetch_and(~(uint64_t(1) << i % 64));
+      }
+    }
     if (const int error = SetLock(fd, i, F_WRLCK, /*wait=*/false); error != 0) {
       if (error == EAGAIN || error == EACCES) continue;
       return error;
@@ -72,23 +80,28 @@ void ProcessSlot::Release() {
   state_ = nullptr;
 }
 
+uint32_t ProcessSlot::Part(uint32_t gpu) const {
+  const uint32_t instance = slot().gpus[gpu].instance.load();
+  if (instance == 0) return State::kWholeGpu;
+  return state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
+}
+
+// Bytes of dead processes only matter if the GPU seems full: a check costs system calls.
+bool ProcessSlot::HasRoom(uint32_t gpu, uint64_t bytes) const {
+  const GpuFacts& facts = state_->facts(gpu);
+  const uint32_t part = Part(gpu);
+  const uint64_t capacity = part == State::kWholeGpu ? facts.memory_bytes - facts.reserved_bytes
+                                                     : state_->ProfileOf(gpu, part).memory_bytes;
+  if (bytes > capacity) return false;
+  return state_->SumBytes(gpu, /*only_live=*/false, part) + bytes <= capacity ||
+         state_->SumBytes(gpu, /*only_live=*/true, part) + bytes <= capacity;
+}
+
 int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
   if (!mine()) return ESTALE;
-  const GpuFacts& facts = state_->facts(gpu);
-  uint64_t capacity = facts.memory_bytes - facts.reserved_bytes;
-  uint32_t part = State::kWholeGpu;
-  if (const uint32_t instance = slot().gpus[gpu].instance.load(); instance != 0) {
-    part = state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
-    capacity = state_->ProfileOf(gpu, part).memory_bytes;
-  }
-  if (bytes > capacity) return ENOMEM;
   State::ByteLock lock(state_, kChargeByte + gpu);
   if (lock.error() != 0) return lock.error();
-  // Bytes of dead processes only matter if the GPU seems full: a check costs system calls.
-  if (state_->SumBytes(gpu, /*only_live=*/false, part) + bytes > capacity &&
-      state_->SumBytes(gpu, /*only_live=*/true, part) + bytes > capacity) {
-    return ENOMEM;
-  }
+  if (!HasRoom(gpu, bytes)) return ENOMEM;
   slot().gpus[gpu].bytes.fetch_add(bytes);
   return 0;
 }
@@ -103,6 +116,60 @@ void ProcessSlot::Uncharge(uint32_t gpu, uint64_t bytes) {
 
 void ProcessSlot::AddContexts(uint32_t gpu, int delta) {
   if (mine()) slot().gpus[gpu].contexts.fetch_add(uint32_t(delta));
+}
+
+uint32_t State::FirstHolder(const SharedMemory& memory, bool only_live) {
+  for (uint32_t word = 0; word < kMaxSlots / 64; ++word) {
+    for (uint64_t bits = memory.holders[word].load(); bits != 0; bits &= bits - 1) {
+      const uint32_t slot = word * 64 + uint32_t(__builtin_ctzll(bits));
+      if (file_->slots[slot].owner.load() == 0) continue;
+      if (!only_live || HolderOf(slot) >= 0) return slot;
+    }
+  }
+  return kMaxSlots;
+}
+
+SharedMemory* State::FindShared(uint32_t gpu, uint64_t inode) {
+  const uint32_t used = file_->shared_used[gpu].load();
+  for (uint32_t i = 0; i < used; ++i) {
+    if (file_->shared[gpu][i].inode.load() == inode) return &file_->shared[gpu][i];
+  }
+  return nullptr;
+}
+
+int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charged) {
+  if (!mine()) return ESTALE;
+  State::ByteLock lock(state_, kChargeByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  const auto is_held = [&](const SharedMemory& memory) {
+    return state_->FirstHolder(memory, /*only_live=*/true) != kMaxSlots;
+  };
+  SharedMemory* memory = state_->FindShared(gpu, inode);
+  if (memory == nullptr || !is_held(*memory)) {
+    if (!charged && !HasRoom(gpu, bytes)) return ENOMEM;
+    SharedMemory* const first = state_->file().shared[gpu];
+    SharedMemory* const last = first + kMaxShared;
+    if (memory == nullptr) memory = std::find_if_not(first, last, is_held);
+    if (memory == last) return ENOSPC;
+    const uint32_t part = Part(gpu);
+    for (AtomicU64& holders : memory->holders) holders.store(0);
+    memory->inode.store(inode);
+    memory->bytes.store(bytes);
+    memory->instance.store(part == State::kWholeGpu ? 0 : part + 1);
+    const auto count = uint32_t(memory - first) + 1;
+    AtomicU32& used = state_->file().shared_used[gpu];
+    if (used.load() < count) used.store(count);
+  }
+  memory->holders[index_ / 64].fetch_or(uint64_t(1) << index_ % 64);
+  if (charged) slot().gpus[gpu].bytes.fetch_sub(bytes);
+  return 0;
+}
+
+void ProcessSlot::Unshare(uint32_t gpu, uint64_t inode) {
+  if (!mine()) return;
+  State::ByteLock lock(state_, kChargeByte + gpu);
+  SharedMemory* const memory = state_->FindShared(gpu, inode);
+  if (memory != nullptr) memory->holders[index_ / 64].fetch_and(~(uint64_t(1) << index_ % 64));
 }
 
 }  // namespace tessera::sim

@@ -113,6 +113,12 @@ class Driver {
 
   std::unordered_set<EventTag*>& events() { return events_; }
   std::map<PhysicalMemory, Physical>& physical() { return physical_; }
+  // Ends the charge of shared memory without a handle and a mapping in this process, or keeps it
+  // until all exported descriptors are closed.
+  void EndShared(const Physical& physical);
+  // Ends the charges whose descriptors are closed. Calls that allocate or report memory begin with
+  // it.
+  void EndClosedShares();
   std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
   // Makes the block of the allocation shared, so that other processes can map it.
   Result Export(const Allocation& allocation, ExportedMemory* exported);
@@ -186,6 +192,7 @@ class Driver {
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
   std::map<PhysicalMemory, Physical> physical_;
+  std::vector<Physical> exported_only_;          // memory that only descriptors hold
   std::map<DevicePtr, uint64_t> reservations_;   // bytes by start address
   std::map<DevicePtr, ExportedMemory> exports_;  // by start of the block
   std::map<DevicePtr, ImportedMemory> imports_;

@@ -50,6 +50,7 @@ bool MakeShared(DevicePtr base, uint64_t bytes, ExportedMemory* exported) {
 }  // namespace
 
 Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
+  EndClosedShares();
   switch (slot_.Charge(gpu, bytes)) {
     case 0:
       break;

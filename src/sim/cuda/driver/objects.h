@@ -70,14 +70,16 @@ struct ImportedMemory {
   uint64_t mapped_bytes = 0;
 };
 
-// Memory of cuMemCreate. It lives as long as a handle or a mapping.
+// Memory of cuMemCreate. It lives as long as a handle, a mapping, or a descriptor that exports it.
 struct Physical {
   PhysicalMemoryProperties properties = {};
   uint64_t bytes = 0;
   int fd = -1;           // memfd with its contents
   unsigned handles = 1;  // references that the program holds
   unsigned mappings = 0;
-  bool charged = false;  // by this process; false for imported memory
+  bool charged = false;  // as memory of this process alone
+  uint64_t shared = 0;   // inode of the memfd if it is charged as shared memory (sim/state.h)
+  uint32_t gpu = 0;      // that is charged
 };
 
 // State of a function for the launch functions of CUDA before 4.0.

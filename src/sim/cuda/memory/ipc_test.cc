@@ -2,6 +2,8 @@
 // Memory that processes share by handles, as MPI, NCCL and PyTorch's queues do.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +46,32 @@ class IpcTest : public ::testing::Test {
     T value{};
     EXPECT_EQ(read(end[0], &value, sizeof(value)), ssize_t(sizeof(value)));
     return value;
+  }
+
+  static void SendDescriptor(int socket, int fd) {
+    char byte = 0;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    iovec data{&byte, 1};
+    msghdr message{};
+    message.msg_iov = &data, message.msg_iovlen = 1;
+    message.msg_control = control, message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    EXPECT_EQ(sendmsg(socket, &message, 0), 1);
+  }
+  static int ReceiveDescriptor(int socket) {
+    char byte = 0;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    iovec data{&byte, 1};
+    msghdr message{};
+    message.msg_iov = &data, message.msg_iovlen = 1;
+    message.msg_control = control, message.msg_controllen = sizeof(control);
+    EXPECT_EQ(recvmsg(socket, &message, 0), 1);
+    int fd = -1;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
   }
 
   using Body = std::function<void(const CudaLibrary&)>;
@@ -229,6 +257,40 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
   ExpectWell(exporter);
   ExpectWell(opener);
   EXPECT_EQ(Used(), 0u);
+}
+
+TEST_F(IpcTest, TheImporterPaysForExportedMemoryAfterTheExporterHasEnded) {
+  int sockets[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  const PhysicalMemoryProperties properties = {
+      .type = 1, .handle_types = kShareByFileDescriptor, .location = {kLocationDevice, 0}};
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    PhysicalMemory memory = 0;
+    int fd = -1;
+    ASSERT_OK(CU(cuda, cuMemCreate)(&memory, 400 * kIpcMiB, &properties, 0));
+    ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, memory, kShareByFileDescriptor, 0));
+    SendDescriptor(sockets[0], fd);
+    Receive<char>(to_exporter_);
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const int fd = ReceiveDescriptor(sockets[1]);
+    PhysicalMemory memory = 0, more = 0;
+    ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(
+        &memory, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
+    close(fd);
+    EXPECT_EQ(Used(), 2 * kIpcContext + 400 * kIpcMiB) << "charged once";
+    Send(to_exporter_, 'e');
+    const uint64_t without_exporter = kIpcContext + 400 * kIpcMiB;
+    for (int i = 0; i < 1000 && Used() != without_exporter; ++i) usleep(10'000);
+    EXPECT_EQ(Used(), without_exporter);
+    EXPECT_EQ(CU(cuda, cuMemCreate)(&more, 600 * kIpcMiB, &properties, 0), Result::kOutOfMemory);
+    ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+    EXPECT_EQ(Used(), kIpcContext);
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
+  EXPECT_EQ(Used(), 0u);
+  for (int end : sockets) close(end);
 }
 
 // Launches a kernel of 300 ms and records an event after it.

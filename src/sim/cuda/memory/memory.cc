@@ -26,6 +26,7 @@ constexpr int kPointerContext = 1, kPointerMemoryType = 2, kPointerDevice = 3, k
 
 Result MemInfo(uint64_t* free, uint64_t* total) {
   CUDA_ENTER(ContextCall, call);
+  call->EndClosedShares();
   const uint32_t gpu = call->GpuOf(call.context()->device);
   const sim::GpuFacts& facts = call->FactsOf(call.context()->device);
   *total = facts.memory_bytes - facts.reserved_bytes;

@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ranges>
+#include <string>
+#include <utility>
 
 #include "src/sim/cuda/driver/driver.h"
 
@@ -46,13 +49,72 @@ void* Reserve(void* wanted, uint64_t bytes, int flags) {
 // Frees memory without a handle and without a mapping.
 void EndIfUnused(Call& call, PhysicalMemory memory) {
   auto found = call->physical().find(memory);
-  const Physical& physical = found->second;
+  const Physical physical = found->second;
   if (physical.handles != 0 || physical.mappings != 0) return;
-  close(physical.fd);
-  if (physical.charged) {
-    call->slot().Uncharge(call->GpuOf(physical.properties.location.id), physical.bytes);
-  }
   call->physical().erase(found);
+  if (physical.charged) call->slot().Uncharge(physical.gpu, physical.bytes);
+  if (physical.shared == 0) {
+    close(physical.fd);
+    return;
+  }
+  call->EndShared(physical);
+  call->EndClosedShares();
+}
+
+// An exported descriptor holds a lock on one byte of the memfd, which says where the memory is: the
+// number of the GPU, or kHostByte. The kernel keeps the lock until all copies of the descriptor, of
+// all processes, are closed.
+constexpr uint32_t kHostByte = sim::kMaxGpus;
+
+// Opens the memfd anew: the locks of other descriptors are only visible through such a one.
+int Reopen(int fd) {
+  return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
+}
+
+bool LockByte(int fd, uint32_t byte) {
+  struct flock lock = {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = off_t(byte);
+  lock.l_len = 1;
+  return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+// The byte that exported descriptors hold; -1: none is open.
+int LockedByte(int fd) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = 0;
+  lock.l_len = kHostByte + 1;
+  if (fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return -1;
+  return int(lock.l_start);
+}
+
+// Opens exported memory and charges it, unless a live process already pays for it.
+Result Import(Call& call, int theirs, Physical* physical) {
+  struct stat info;
+  const int fd = Reopen(theirs);
+  const int byte = fd < 0 ? -1 : LockedByte(fd);
+  Result result = Result::kInvalidValue;
+  if (byte >= 0 && fstat(fd, &info) == 0 && IsWholeBlocks(uint64_t(info.st_size))) {
+    *physical = {.bytes = uint64_t(info.st_size), .fd = fd};
+    physical->properties = {.type = kPinned, .handle_types = kShareByFileDescriptor};
+    physical->properties.location = {.type = kLocationHost, .id = 0};
+    if (uint32_t(byte) == kHostByte) return Result::kSuccess;
+    result = Result::kInvalidDevice;
+    for (Device device = 0; device < call->device_count(); ++device) {
+      if (call->GpuOf(device) != uint32_t(byte)) continue;
+      physical->properties.location = {.type = kLocationDevice, .id = device};
+      physical->gpu = uint32_t(byte);
+      physical->shared = info.st_ino;
+      const bool fits = call->slot().Share(physical->gpu, info.st_ino, physical->bytes, false) == 0;
+      if (fits) return Result::kSuccess;
+      result = Result::kOutOfMemory;
+    }
+  }
+  if (fd >= 0) close(fd);
+  return result;
 }
 
 PhysicalMemory Add(Call& call, Physical physical) {
@@ -132,17 +194,20 @@ CUDA_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
                                const PhysicalMemoryProperties* properties,
                                unsigned long long flags) {
   CUDA_ENTER(Call, call);
+  call->EndClosedShares();
   const Result result = CheckProperties(call, properties);
   if (result != Result::kSuccess) return result;
   if (memory == nullptr || flags != 0 || !IsWholeBlocks(bytes)) return Result::kInvalidValue;
   if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
   Physical physical{.properties = *properties, .bytes = bytes};
   physical.charged = properties->location.type == kLocationDevice;
-  const uint32_t gpu = physical.charged ? call->GpuOf(properties->location.id) : 0;
-  if (physical.charged && call->slot().Charge(gpu, bytes) != 0) return Result::kOutOfMemory;
+  if (physical.charged) physical.gpu = call->GpuOf(properties->location.id);
+  if (physical.charged && call->slot().Charge(physical.gpu, bytes) != 0) {
+    return Result::kOutOfMemory;
+  }
   physical.fd = NewMemory(bytes);
   if (physical.fd < 0) {
-    if (physical.charged) call->slot().Uncharge(gpu, bytes);
+    if (physical.charged) call->slot().Uncharge(physical.gpu, bytes);
     return Result::kOutOfMemory;
   }
   *memory = Add(call, physical);
@@ -265,30 +330,48 @@ CUDA_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory mem
       (found->second.properties.handle_types & handle_type) == 0) {
     return Result::kInvalidValue;
   }
-  const int fd = fcntl(found->second.fd, F_DUPFD_CLOEXEC, 0);
+  Physical& physical = found->second;
+  const bool on_device = physical.properties.location.type == kLocationDevice;
+  struct stat info;
+  const int fd = Reopen(physical.fd);
   if (fd < 0) return Result::kOperatingSystem;
+  if (!LockByte(fd, on_device ? physical.gpu : kHostByte) || fstat(fd, &info) != 0 ||
+      (physical.charged &&
+       call->slot().Share(physical.gpu, info.st_ino, physical.bytes, true) != 0)) {
+    close(fd);
+    return Result::kOperatingSystem;
+  }
+  if (physical.charged) physical.shared = info.st_ino;
+  physical.charged = false;
   *static_cast<int*>(shared) = fd;
   return Result::kSuccess;
 }
 
-// The exporting process stays charged. The descriptor has no device, so device 0 is assumed.
 CUDA_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* shared,
                                                   unsigned handle_type) {
   CUDA_ENTER(Call, call);
   if (memory == nullptr || handle_type != kShareByFileDescriptor) return Result::kInvalidValue;
-  struct stat info;
-  const int fd = fcntl(int(reinterpret_cast<intptr_t>(shared)), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return Result::kInvalidValue;
-  if (fstat(fd, &info) != 0 || !IsWholeBlocks(uint64_t(info.st_size))) {
-    close(fd);
-    return Result::kInvalidValue;
+  call->EndClosedShares();
+  Physical physical;
+  const Result result = Import(call, int(reinterpret_cast<intptr_t>(shared)), &physical);
+  if (result == Result::kSuccess) *memory = Add(call, physical);
+  return result;
+}
+
+void Driver::EndShared(const Physical& physical) {
+  if (LockedByte(physical.fd) >= 0) return exported_only_.push_back(physical);
+  close(physical.fd);
+  const auto is_same = [&](const Physical& other) { return other.shared == physical.shared; };
+  if (std::ranges::any_of(exported_only_, is_same) ||
+      std::ranges::any_of(std::views::values(physical_), is_same)) {
+    return;
   }
-  Physical physical{.bytes = uint64_t(info.st_size), .fd = fd};
-  physical.properties = {.type = kPinned,
-                         .handle_types = kShareByFileDescriptor,
-                         .location = {.type = kLocationDevice, .id = 0}};
-  *memory = Add(call, physical);
-  return Result::kSuccess;
+  slot_.Unshare(physical.gpu, physical.shared);
+}
+
+void Driver::EndClosedShares() {
+  // EndShared puts back those that are still open; all entries of one file are open, or none.
+  for (const Physical& physical : std::exchange(exported_only_, {})) EndShared(physical);
 }
 
 }  // namespace tessera::cuda

@@ -123,11 +123,32 @@ TEST_F(VirtualMemoryTest, AnotherProcessMapsExportedMemoryWithoutACharge) {
   EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, kBlock));
   EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, kBlock));
   EXPECT_OK(CU(*cuda_, cuMemRelease)(imported));
-  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
   for (int end : {ready[0], ready[1], fd}) close(end);
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
+}
+
+TEST_F(VirtualMemoryTest, ExportedMemoryLivesUntilTheLastDescriptorIsClosed) {
+  int fd = -1;
+  size_t free = 0, total = 0;
+  PhysicalMemory memory = Create(kBlock), other = Create(kBlock);
+  ASSERT_OK(CU(*cuda_, cuMemExportToShareableHandle)(&fd, memory, kShareByFileDescriptor, 0));
+  ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
+  EXPECT_EQ(Used(), 2 * kBlock) << "a descriptor holds the memory";
+  ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
+      &memory, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
+  const int copy = dup(fd);
+  close(fd);
+  EXPECT_EQ(Used(), 2 * kBlock) << "charged once";
+  ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
+  ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
+  EXPECT_EQ(Used(), 2 * kBlock) << "a copy of the descriptor holds the memory";
+  close(copy);
+  ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
+  EXPECT_EQ(Used(), kBlock);
+  ASSERT_OK(CU(*cuda_, cuMemRelease)(other));
 }
 
 TEST_F(VirtualMemoryTest, InvalidCallsAreRefused) {
