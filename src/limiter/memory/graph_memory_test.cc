@@ -106,6 +106,24 @@ TEST_F(LimitedGraphTest, ALaunchBeyondTheLimitIsRefusedAndTakesNothing) {
   EXPECT_LE(node.usage(0).peak, 100 * kMiB);
 }
 
+TEST_F(LimitedGraphTest, AResetEndsTheChargeOfWhatGraphsHaveLeft) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    Context primary = nullptr;
+    Program program(cuda);
+    ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(program.context));
+    ASSERT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&primary, 0));
+    ASSERT_OK(CU(cuda, cuCtxSetCurrent)(primary));
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&program.stream, 1));
+    program.Alloc(60 * kMiB);
+    ASSERT_OK(program.Launch(program.Instantiate()));
+    EXPECT_EQ(node.Held(0), 60 * kMiB);
+    ASSERT_OK(CU(cuda, cuDevicePrimaryCtxReset_v2)(0));
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.DeviceBytes(0), 0u);
+  }));
+}
+
 TEST_F(LimitedGraphTest, IdleMemoryOfGraphsIsReturnedBeforeAnythingIsRefused) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

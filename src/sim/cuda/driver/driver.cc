@@ -178,7 +178,7 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
   for (ContextTag* other : contexts_) other->peers.erase(context);
   contexts_.erase(context);
   const auto is_here = [context](ContextTag* other) { return other->device == context->device; };
-  if (std::ranges::none_of(contexts_, is_here)) graph_pools_.Trim(context->device);
+  if (std::ranges::none_of(contexts_, is_here)) graph_pools_.EndDevice(context->device);
   streams_.erase(&context->legacy);
   for (const auto& [limit, bytes] : context->limit_bytes) slot_.Uncharge(gpu, bytes);
   delete context;

@@ -192,6 +192,18 @@ void GraphPools::Trim(int device) {
   pool.idle = 0;
 }
 
+void GraphPools::EndDevice(int device) {
+  std::vector<std::shared_ptr<GraphMemory>> left;
+  for (const auto& [base, memory] : live_) {
+    if (memory->device == device) left.push_back(memory);
+  }
+  for (const auto& memory : left) (void)Free(memory.get());
+  for (const auto& backing : taken_) {
+    if (backing->device == device) backing->last = nullptr;
+  }
+  Trim(device);
+}
+
 CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const GraphNode* from,
                                           size_t count, MemAllocNodeParameters* parameters) {
   CUDA_ENTER(ContextCall, call);

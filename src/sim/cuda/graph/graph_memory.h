@@ -67,6 +67,9 @@ class GraphPools {
   // Frees an allocation that a launch has left.
   Result Free(GraphMemory* memory);
   void Trim(int device);
+  // Frees all memory of graphs on a device after its last context, allocations that the program has
+  // not freed included.
+  void EndDevice(int device);
   Pool& PoolOf(int device) { return pools_[device]; }
 
  private:

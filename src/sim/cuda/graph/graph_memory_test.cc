@@ -161,6 +161,20 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
 }
 
+TEST_F(GraphMemoryTest, TheEndOfTheLastContextFreesWhatLaunchesHaveLeft) {
+  Alloc(20 * kMiB);
+  ASSERT_OK(Launch(Instantiate()));
+  Synchronize();
+  EXPECT_EQ(Used(), 20 * kMiB);
+  ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxReset_v2)(0));
+  EXPECT_EQ(node_->state().UsedBytes(0), 0u);
+  Context context = nullptr;
+  ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0));
+  ASSERT_OK(CU(*cuda_, cuCtxSetCurrent)(context));
+  EXPECT_EQ(Attribute(kGraphMemReserved), 0u);
+  ASSERT_OK(CU(*cuda_, cuStreamCreate)(&stream_, 1));
+}
+
 TEST_F(GraphMemoryTest, InvalidCallsAreRefused) {
   const DevicePtr pointer = Alloc(900 * kMiB);
   EXPECT_EQ(Free(pointer + 512), Result::kInvalidValue);
