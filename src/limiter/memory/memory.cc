@@ -94,6 +94,7 @@ Result MemInfo(Result (*of_driver)(Size*, Size*), Size* free, Size* total) {
   const int gpu = process.CurrentContext().gpu;
   const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
+    process.physical().EndClosedExports();
     const uint64_t held = process.accounts().HeldByLiving(gpu);
     const uint64_t left = held < limit ? limit - held : 0;
     if (left < device_free) device_free = Size(left);

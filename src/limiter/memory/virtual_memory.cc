@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that create and map device memory separately from addresses. Host memory,
-// which cuMemCreate can create too, and memory that another process has exported are not charged.
+// which cuMemCreate can create too, is not charged.
+#include <time.h>
+#include <unistd.h>
+
 #include "src/limiter/loader/driver.h"
+#include "src/limiter/memory/shared_handles.h"
 #include "src/limiter/process/process.h"
 #include "src/limiter/tables/blocks.h"
 
@@ -12,6 +16,39 @@ using limiter::driver;
 using limiter::kBlockBytes;
 using limiter::Process;
 using limiter::RoundToBlocks;
+using limiter::SharedMark;
+
+// Unique among the processes that share a file, with high probability: a clash only keeps the
+// exporter charged until it ends.
+uint64_t NewMarkId() {
+  static std::atomic<uint64_t> last{0};
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t seed = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+  const uint64_t mixed =
+      (seed + (uint64_t(::getpid()) << 32) + last.fetch_add(1) * 0x9e3779b9u) * 0x9e3779b97f4a7c15u;
+  return (mixed >> 24) | 1;
+}
+static_assert(sizeof(uint64_t) * 8 - 24 == 40, "bits of an id (shared_handles.cc)");
+
+// Charges a piece that the driver has imported; it is released if the limit has no room for it.
+Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
+  Process& process = Process::Get();
+  PhysicalMemoryProperties properties = {};
+  if (driver.cuMemGetAllocationPropertiesFromHandle(&properties, memory) != Result::kSuccess ||
+      properties.location.type != kLocationDevice) {
+    return Result::kSuccess;
+  }
+  const int gpu = process.GpuOf(properties.location.id);
+  if (gpu < 0) return Result::kSuccess;
+  const uint64_t reserved = process.physical().Pays(mark.id) ? 0 : mark.bytes;
+  uint64_t charge = 0;
+  if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
+  const bool added = process.physical().AddImported(memory, gpu, mark, &charge);
+  if (charge != 0) process.accounts().Add(gpu, charge);
+  if (reserved != 0) process.accounts().Cancel(gpu, reserved);
+  return added ? Result::kSuccess : Result::kOutOfMemory;
+}
 
 }  // namespace
 
@@ -49,12 +86,57 @@ LIMITER_EXPORT Result cuMemRetainAllocationHandle(PhysicalMemory* memory, void* 
   return result;
 }
 
+// An imported piece of unknown size is at least as large as what is mapped of it.
 LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
                                PhysicalMemory memory, unsigned long long flags) {
-  const Result result = driver.cuMemMap(pointer, bytes, offset, memory, flags);
-  if (result != Result::kSuccess || Process::Get().physical().Map(pointer, memory)) return result;
-  driver.cuMemUnmap(pointer, bytes);
-  return Result::kOutOfMemory;
+  Process& process = Process::Get();
+  int gpu = -1;
+  const uint64_t reserved = process.physical().Growth(memory, offset + bytes, &gpu);
+  if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
+  Result result = driver.cuMemMap(pointer, bytes, offset, memory, flags);
+  if (result == Result::kSuccess && !process.physical().Map(pointer, memory)) {
+    driver.cuMemUnmap(pointer, bytes);
+    result = Result::kOutOfMemory;
+  }
+  if (reserved != 0) {
+    if (result == Result::kSuccess) {
+      process.accounts().Add(gpu, process.physical().Grow(memory, offset + bytes));
+    }
+    process.accounts().Cancel(gpu, reserved);
+  }
+  return result;
+}
+
+// A handle more keeps the piece while the driver exports it.
+LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory memory,
+                                                   unsigned handle_type, unsigned long long flags) {
+  auto& pieces = Process::Get().physical();
+  pieces.Retain(memory);
+  const Result result = driver.cuMemExportToShareableHandle(shared, memory, handle_type, flags);
+  const uint64_t bytes = pieces.BytesOf(memory);
+  if (result == Result::kSuccess && bytes != 0) {
+    const SharedMark mark{NewMarkId(), bytes};
+    int probe = -1;
+    if (handle_type == kShareByFileDescriptor) {
+      (void)limiter::MarkShared(*static_cast<int*>(shared), mark, &probe);
+    }
+    pieces.AddExport(memory, mark, probe);
+  }
+  pieces.Release(memory, UINT64_MAX);
+  return result;
+}
+
+LIMITER_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* shared,
+                                                     unsigned handle_type) {
+  const Result imported = driver.cuMemImportFromShareableHandle(memory, shared, handle_type);
+  if (imported != Result::kSuccess || !Process::Get().limiting()) return imported;
+  SharedMark mark;
+  if (handle_type == kShareByFileDescriptor) {
+    (void)limiter::FindMark(int(reinterpret_cast<intptr_t>(shared)), &mark);
+  }
+  const Result result = ChargeImported(*memory, mark);
+  if (result != Result::kSuccess) driver.cuMemRelease(*memory);
+  return result;
 }
 
 LIMITER_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {

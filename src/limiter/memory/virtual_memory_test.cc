@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of memory that programs create apart from addresses, on the simulated driver.
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <map>
 #include <random>
 #include <thread>
@@ -15,12 +20,28 @@ using cuda::DevicePtr;
 using cuda::PhysicalMemory;
 using cuda::PhysicalMemoryProperties;
 using cuda::Result;
+using testing::kContextBytes;
 using testing::kMiB;
 using testing::LimitedNode;
 using testing::LimiterTest;
+using testing::MakeContext;
 
 constexpr uint64_t kBlock = 2 * kMiB;
 constexpr PhysicalMemoryProperties kOnDevice = {.type = 1, .location = {cuda::kLocationDevice, 0}};
+
+constexpr PhysicalMemoryProperties kExportable = {.type = 1,
+                                                  .handle_types = cuda::kShareByFileDescriptor,
+                                                  .location = {cuda::kLocationDevice, 0}};
+
+void* AsHandle(int fd) { return reinterpret_cast<void*>(intptr_t(fd)); }
+
+// A copy of the descriptor of another process.
+int FetchDescriptor(int pid, int fd) {
+  const int process = int(::syscall(SYS_pidfd_open, pid, 0));
+  const int copy = int(::syscall(SYS_pidfd_getfd, process, fd, 0));
+  ::close(process);
+  return copy;
+}
 
 class LimitedVirtualMemoryTest : public LimiterTest {};
 
@@ -63,7 +84,124 @@ TEST_F(LimitedVirtualMemoryTest, MappedMemoryIsChargedAfterItsHandleIsReleased) 
   }));
 }
 
-// Creates, maps, unmaps, retains and releases at random.
+TEST_F(LimitedVirtualMemoryTest, ExportedMemoryIsChargedUntilItsDescriptorsAreClosed) {
+  LimitedNode node({10 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda);
+    std::vector<int> descriptors;
+    PhysicalMemory memory = 0;
+    while (CU(cuda, cuMemCreate)(&memory, kBlock, &kExportable, 0) == Result::kSuccess) {
+      int fd = -1;
+      ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, memory, 1, 0));
+      EXPECT_OK(CU(cuda, cuMemRelease)(memory));
+      // A second handle of the same piece is not charged.
+      EXPECT_OK(CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1));
+      EXPECT_OK(CU(cuda, cuMemRelease)(memory));
+      descriptors.push_back(fd);
+      ASSERT_LE(descriptors.size(), 5u) << "the limit is 5 blocks";
+    }
+    EXPECT_EQ(descriptors.size(), 5u);
+    EXPECT_EQ(node.Held(0), 10 * kMiB);
+    for (int fd : descriptors) ::close(fd);
+    EXPECT_OK(CU(cuda, cuMemCreate)(&memory, 10 * kMiB, &kExportable, 0));
+    EXPECT_EQ(node.Held(0), 10 * kMiB);
+  }));
+}
+
+TEST_F(LimitedVirtualMemoryTest, AnImportedPieceIsChargedWithItsSize) {
+  LimitedNode node({10 * kMiB});
+  int link[2], done[2];
+  ASSERT_EQ(::pipe(link), 0);
+  ASSERT_EQ(::pipe(done), 0);
+  // Each exporter ends after the import, as a process that fills its share and passes it on would.
+  const auto exporter = [&](const CudaLibrary& cuda) {
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    PhysicalMemory memory = 0;
+    int sent[2] = {::getpid(), -1};
+    ASSERT_OK(CU(cuda, cuMemCreate)(&memory, 3 * kBlock, &kExportable, 0));
+    ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&sent[1], memory, 1, 0));
+    ASSERT_EQ(::write(link[1], sent, sizeof(sent)), ssize_t(sizeof(sent)));
+    char byte = 0;
+    ASSERT_EQ(::read(done[0], &byte, 1), 1);
+  };
+  const int first = node.Start(exporter);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    int received[2];
+    ASSERT_EQ(::read(link[0], received, sizeof(received)), ssize_t(sizeof(received)));
+    const int process = int(::syscall(SYS_pidfd_open, received[0], 0));
+    const int fd = FetchDescriptor(received[0], received[1]);
+    ASSERT_GE(fd, 0);
+    PhysicalMemory memory = 0, more = 0;
+    EXPECT_EQ(CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1),
+              Result::kOutOfMemory)
+        << "6 MiB of the exporter and 6 MiB of the importer exceed 10 MiB";
+    ASSERT_EQ(::write(done[1], "x", 1), 1);
+    pollfd end = {process, POLLIN, 0};
+    ASSERT_EQ(::poll(&end, 1, 60'000), 1);
+    ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1));
+    ::close(fd);
+    node.Sweep();
+    EXPECT_EQ(node.Held(0), 3 * kBlock);
+    EXPECT_EQ(CU(cuda, cuMemCreate)(&more, 3 * kBlock, &kOnDevice, 0), Result::kOutOfMemory);
+    EXPECT_EQ(node.DeviceBytes(0), 3 * kBlock);
+    ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+  int status = -1;
+  EXPECT_EQ(::waitpid(first, &status, 0), first);
+  EXPECT_EQ(status, 0);
+  for (int end : {link[0], link[1], done[0], done[1]}) ::close(end);
+}
+
+TEST_F(LimitedVirtualMemoryTest, ImportedMemoryOfAnotherContainerIsChargedAsItIsMapped) {
+  LimitedNode node({5 * kBlock});
+  int link[2], done[2];
+  ASSERT_EQ(::pipe(link), 0);
+  ASSERT_EQ(::pipe(done), 0);
+  const int exporter = ::fork();
+  if (exporter == 0) {
+    // It has no limiter, so its descriptor has no mark.
+    const CudaLibrary real(node.node().library("libcuda.so.1"));
+    MakeContext(real);
+    PhysicalMemory theirs = 0;
+    int fd = -1;
+    char byte = 0;
+    EXPECT_OK(CU(real, cuMemCreate)(&theirs, 6 * kBlock, &kExportable, 0));
+    EXPECT_OK(CU(real, cuMemExportToShareableHandle)(&fd, theirs, 1, 0));
+    EXPECT_EQ(::write(link[1], &fd, sizeof(fd)), ssize_t(sizeof(fd)));
+    EXPECT_EQ(::read(done[0], &byte, 1), 1);
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    int theirs = -1;
+    ASSERT_EQ(::read(link[0], &theirs, sizeof(theirs)), ssize_t(sizeof(theirs)));
+    const int sent = FetchDescriptor(exporter, theirs);
+    ASSERT_GE(sent, 0);
+    PhysicalMemory memory = 0;
+    DevicePtr range = 0;
+    ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(sent), 1));
+    EXPECT_EQ(node.Held(0), 0u);
+    ASSERT_OK(CU(cuda, cuMemAddressReserve)(&range, 12 * kBlock, 0, 0, 0));
+    ASSERT_OK(CU(cuda, cuMemMap)(range, 2 * kBlock, 0, memory, 0));
+    EXPECT_EQ(node.Held(0), 2 * kBlock);
+    ASSERT_OK(CU(cuda, cuMemMap)(range + 2 * kBlock, 2 * kBlock, kBlock, memory, 0));
+    EXPECT_EQ(node.Held(0), 3 * kBlock);
+    EXPECT_EQ(CU(cuda, cuMemMap)(range + 4 * kBlock, 6 * kBlock, 0, memory, 0),
+              Result::kOutOfMemory);
+    EXPECT_OK(CU(cuda, cuMemRelease)(memory));
+    EXPECT_OK(CU(cuda, cuMemUnmap)(range, 4 * kBlock));
+    EXPECT_EQ(node.Held(0), 0u);
+    ASSERT_EQ(::write(done[1], "x", 1), 1);
+  }));
+  int status = -1;
+  EXPECT_EQ(::waitpid(exporter, &status, 0), exporter);
+  EXPECT_EQ(status, 0);
+  for (int end : {link[0], link[1], done[0], done[1]}) ::close(end);
+}
+
+// Creates, maps, unmaps, retains, exports, imports and releases at random.
 void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
   constexpr int kPlaces = 8;
   std::mt19937 random(seed);
@@ -71,13 +209,14 @@ void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
   ASSERT_OK(CU(cuda, cuMemAddressReserve)(&range, kPlaces * 4 * kBlock, 0, 0, 0));
   std::vector<PhysicalMemory> handles;
   std::map<DevicePtr, uint64_t> mapped;
+  std::vector<int> descriptors;
   for (int i = 0; i < rounds; ++i) {
     const DevicePtr place = range + random() % kPlaces * 4 * kBlock;
     const uint64_t bytes = (1 + random() % 4) * kBlock;
     PhysicalMemory memory = 0;
-    const unsigned what = random() % 5;
+    const unsigned what = random() % 8;
     if (what == 0) {
-      const Result result = CU(cuda, cuMemCreate)(&memory, bytes, &kOnDevice, 0);
+      const Result result = CU(cuda, cuMemCreate)(&memory, bytes, &kExportable, 0);
       if (result == Result::kSuccess) handles.push_back(memory);
     } else if (what == 1 && !handles.empty() && !mapped.contains(place)) {
       const PhysicalMemory one = handles[random() % handles.size()];
@@ -92,21 +231,38 @@ void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
       const size_t which = random() % handles.size();
       ASSERT_OK(CU(cuda, cuMemRelease)(handles[which]));
       handles.erase(handles.begin() + long(which));
+    } else if (what == 5 && !handles.empty() && descriptors.size() < 20) {
+      const PhysicalMemory one = handles[random() % handles.size()];
+      int fd = -1;
+      ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, one, 1, 0));
+      descriptors.push_back(fd);
+    } else if (what == 6 && !descriptors.empty()) {
+      const int fd = descriptors[random() % descriptors.size()];
+      const Result result = CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1);
+      if (result == Result::kSuccess) handles.push_back(memory);
+    } else if (what == 7 && !descriptors.empty()) {
+      const size_t which = random() % descriptors.size();
+      ::close(descriptors[which]);
+      descriptors.erase(descriptors.begin() + long(which));
     }
   }
+  // Some stay open, and hold memory that no handle holds.
+  for (size_t i = 3; i < descriptors.size(); ++i) ::close(descriptors[i]);
 }
 
 TEST_F(LimitedVirtualMemoryTest, RandomCallsOfManyThreadsAreCountedAsTheDeviceCountsThem) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    ASSERT_OK(CU(cuda, cuInit)(0));
+    MakeContext(cuda);
     for (unsigned round = 0; round < 20; ++round) {
       std::vector<std::thread> threads;
       for (unsigned t = 0; t < 4; ++t) {
         threads.emplace_back([&cuda, seed = round * 4 + t] { Churn(cuda, seed, 500); });
       }
       for (std::thread& thread : threads) thread.join();
-      ASSERT_EQ(node.Held(0), node.DeviceBytes(0)) << "round " << round;
+      size_t free = 0;
+      ASSERT_OK(CU(cuda, cuMemGetInfo_v2)(&free, nullptr));  // notices closed descriptors
+      ASSERT_EQ(node.Held(0), node.DeviceBytes(0) - kContextBytes) << "round " << round;
       ASSERT_LE(node.usage(0).peak, 100 * kMiB);
     }
     EXPECT_GT(node.Held(0), 0u);

@@ -156,6 +156,7 @@ Contexts::Known Process::CurrentContext() {
 
 bool Process::Reserve(int gpu, uint64_t bytes) {
   if (accounts_.Reserve(gpu, bytes)) return true;
+  physical_.EndClosedExports();
   // Pools keep memory that the program has freed.
   pools_.Trim(gpu, &accounts_);
   if (accounts_.Reserve(gpu, bytes)) return true;

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/limiter/tables/physical_memory.h"
 
+#include <unistd.h>
+
 namespace tessera::limiter {
 
 void PhysicalPieces::Reset() {
   lock_.Reset();
   pieces_.Clear();
   mappings_.Clear();
+  shares_.Clear();
+  // Probes are copies of the parent's descriptors.
+  for (uint32_t i = 0; i < exports_.capacity(); ++i) {
+    const auto* entry = exports_.At(i);
+    if (entry->key != 0 && entry->value.probe >= 0) ::close(entry->value.probe);
+  }
+  exports_.Clear();
+  open_exports_.store(0);
 }
 
 uint64_t PhysicalPieces::Moment() {
@@ -18,9 +28,139 @@ uint64_t PhysicalPieces::Moment() {
 EndedCharge PhysicalPieces::Drop(uint64_t handle) {
   auto* piece = pieces_.Find(handle);
   if (piece == nullptr || --piece->value.references != 0) return {};
-  const EndedCharge ended{piece->value.gpu, piece->value.bytes};
+  const Piece last = piece->value;
   pieces_.Erase(piece);
+  if (last.share == 0) return {last.gpu, last.bytes};
+  if (auto* share = shares_.Find(last.share)) --share->value.pieces;
+  return EndIfUnused(last.share);
+}
+
+EndedCharge PhysicalPieces::EndIfUnused(uint64_t id) {
+  auto* share = shares_.Find(id);
+  if (share == nullptr || share->value.pieces != 0 || share->value.exports != 0) return {};
+  const EndedCharge ended{share->value.gpu, share->value.bytes};
+  shares_.Erase(share);
   return ended;
+}
+
+// Moves the charge of the piece to the share, which is new or has that charge already.
+bool PhysicalPieces::JoinShare(uint64_t id, Piece* piece) {
+  bool added = false;
+  auto* share = shares_.Add(id, &added);
+  if (share == nullptr) return false;
+  if (added) share->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .exports = 0};
+  ++share->value.pieces;
+  piece->share = id;
+  return true;
+}
+
+bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mark,
+                                 uint64_t* charge) {
+  EndedCharge ended;
+  {
+    const SpinGuard lock(&lock_);
+    bool added = false;
+    auto* entry = pieces_.Add(handle, &added);
+    if (entry == nullptr) return false;
+    if (!added) {
+      entry->value.references = 1;
+      ended = Drop(handle);
+      entry = pieces_.Add(handle, &added);
+    }
+    entry->value = {.bytes = mark.bytes, .born = ++moment_, .references = 1, .gpu = gpu};
+    entry->value.is_growing = mark.id == 0;
+    *charge = mark.bytes;
+    if (mark.id != 0) {
+      const uint64_t id = ShareOf(mark.id);
+      if (shares_.Find(id) != nullptr) *charge = 0;
+      if (!JoinShare(id, &entry->value)) {
+        pieces_.Erase(entry);
+        return false;
+      }
+    }
+  }
+  Report(ended);
+  return true;
+}
+
+uint64_t PhysicalPieces::ShareOf(uint64_t mark_id) {
+  const auto* exported = exports_.Find(mark_id);
+  return exported != nullptr ? exported->value.share : mark_id;
+}
+
+bool PhysicalPieces::Pays(uint64_t mark_id) {
+  const SpinGuard lock(&lock_);
+  return mark_id != 0 && shares_.Find(ShareOf(mark_id)) != nullptr;
+}
+
+uint64_t PhysicalPieces::BytesOf(uint64_t handle) {
+  const SpinGuard lock(&lock_);
+  const auto* piece = pieces_.Find(handle);
+  return piece == nullptr ? 0 : piece->value.bytes;
+}
+
+void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int probe) {
+  const SpinGuard lock(&lock_);
+  auto* piece = pieces_.Find(handle);
+  bool added = false;
+  auto* exported = piece == nullptr ? nullptr : exports_.Add(mark.id, &added);
+  const bool joined =
+      exported != nullptr && (piece->value.share != 0 || JoinShare(mark.id, &piece->value));
+  if (!joined) {
+    // Out of host memory: one reference more keeps the charge.
+    if (exported != nullptr) exports_.Erase(exported);
+    if (piece != nullptr) ++piece->value.references;
+    if (probe >= 0) ::close(probe);
+    return;
+  }
+  exported->value = {.share = piece->value.share, .bytes = mark.bytes, .probe = probe};
+  ++shares_.Find(piece->value.share)->value.exports;
+  open_exports_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void PhysicalPieces::EndClosedExports() {
+  if (open_exports_.load(std::memory_order_relaxed) == 0) return;
+  while (true) {
+    EndedCharge ended;
+    {
+      const SpinGuard lock(&lock_);
+      auto* closed = FindClosed();
+      if (closed == nullptr) return;
+      ::close(closed->value.probe);
+      const uint64_t id = closed->value.share;
+      exports_.Erase(closed);
+      open_exports_.fetch_sub(1, std::memory_order_relaxed);
+      if (auto* share = shares_.Find(id)) --share->value.exports;
+      ended = EndIfUnused(id);
+    }
+    Report(ended);
+  }
+}
+
+Table<PhysicalPieces::Export, PhysicalPieces::Place>::Entry* PhysicalPieces::FindClosed() {
+  for (uint32_t i = 0; i < exports_.capacity(); ++i) {
+    auto* entry = exports_.At(i);
+    if (entry->key == 0 || entry->value.probe < 0) continue;
+    if (!IsOpen(entry->value.probe, {entry->key, entry->value.bytes})) return entry;
+  }
+  return nullptr;
+}
+
+uint64_t PhysicalPieces::Growth(uint64_t handle, uint64_t bytes, int* gpu) {
+  const SpinGuard lock(&lock_);
+  const auto* piece = pieces_.Find(handle);
+  if (piece == nullptr || !piece->value.is_growing || piece->value.bytes >= bytes) return 0;
+  *gpu = piece->value.gpu;
+  return bytes - piece->value.bytes;
+}
+
+uint64_t PhysicalPieces::Grow(uint64_t handle, uint64_t bytes) {
+  const SpinGuard lock(&lock_);
+  auto* piece = pieces_.Find(handle);
+  if (piece == nullptr || piece->value.bytes >= bytes) return 0;
+  const uint64_t more = bytes - piece->value.bytes;
+  piece->value.bytes = bytes;
+  return more;
 }
 
 bool PhysicalPieces::Add(uint64_t handle, int gpu, uint64_t bytes) {
@@ -30,7 +170,11 @@ bool PhysicalPieces::Add(uint64_t handle, int gpu, uint64_t bytes) {
     bool added = false;
     auto* piece = pieces_.Add(handle, &added);
     if (piece == nullptr) return false;
-    if (!added) ended = {piece->value.gpu, piece->value.bytes};
+    if (!added) {
+      piece->value.references = 1;
+      ended = Drop(handle);
+      piece = pieces_.Add(handle, &added);
+    }
     piece->value = {.bytes = bytes, .born = ++moment_, .references = 1, .gpu = gpu};
   }
   Report(ended);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that programs create without addresses (cuMemCreate), and its mappings. A piece is
-// charged from its creation until the program holds no handle and no mapping of it: only then the
-// driver frees it.
+// charged from its creation until the program holds no handle and no mapping of it, and no copy of a
+// descriptor that exports it is open: only then the driver frees it.
+//
+// Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
+// Several handles of one piece in this process, which its marks show (shared_handles.h), are charged
+// once. Where a descriptor cannot be marked, its exporter stays charged until it ends, and an
+// importer is charged for what it maps.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
 // So every change follows the driver's answer; a caller that receives a handle or an address that
@@ -9,8 +14,10 @@
 // before its driver call, so that younger entries stay. Threads: any.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
+#include "src/limiter/memory/shared_handles.h"
 #include "src/limiter/region/spin_lock.h"
 #include "src/limiter/tables/table.h"
 
@@ -35,6 +42,23 @@ class PhysicalPieces {
 
   // Adds a piece that the driver has created. False: out of host memory.
   bool Add(uint64_t handle, int gpu, uint64_t bytes);
+  // Adds a piece that the driver has imported. `mark`: of its descriptor, or empty. The charge is
+  // `*charge` bytes, 0 for a piece that this process already pays for. False: out of host memory.
+  bool AddImported(uint64_t handle, int gpu, const SharedMark& mark, uint64_t* charge);
+  // Whether this process pays for the piece with that mark.
+  bool Pays(uint64_t mark_id);
+  // Bytes of the piece, and 0 for an unknown handle.
+  uint64_t BytesOf(uint64_t handle);
+  // Records a descriptor that exports the piece; `probe` is -1 if it cannot be marked. Takes
+  // ownership of `probe`.
+  void AddExport(uint64_t handle, const SharedMark& mark, int probe);
+  // Ends charges of pieces that only closed descriptors held. System calls if there are any.
+  void EndClosedExports();
+  // How many more bytes are charged for an imported piece of unknown size if the program maps its
+  // first `bytes`, and the GPU. Grow returns what it has recorded; the caller charges it.
+  uint64_t Growth(uint64_t handle, uint64_t bytes, int* gpu);
+  uint64_t Grow(uint64_t handle, uint64_t bytes);
+
   // Retain adds a handle of a piece, Release removes one. Unknown handles have no effect.
   void Retain(uint64_t handle);
   void Release(uint64_t handle, uint64_t moment);
@@ -49,13 +73,32 @@ class PhysicalPieces {
     uint64_t born;        // the moment
     uint32_t references;  // handles and mappings
     int gpu;
+    uint64_t share;   // key in shares_; 0: the piece has its own charge
+    bool is_growing;  // imported, of unknown size
+  };
+  // The charge of a piece that was exported or imported.
+  struct Share {
+    uint64_t bytes;
+    int gpu;
+    uint32_t pieces;
+    uint32_t exports;  // entries of exports_
+  };
+  struct Export {
+    uint64_t share;
+    uint64_t bytes;
+    int probe;  // -1: it counts as open until the process ends
   };
   struct Mapping {
     uint64_t handle;
     uint64_t born;
   };
   static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+  // REQUIRES lock_.
   EndedCharge Drop(uint64_t handle);
+  EndedCharge EndIfUnused(uint64_t share);
+  uint64_t ShareOf(uint64_t mark_id);
+  bool JoinShare(uint64_t id, Piece* piece);
+  Table<Export, Place>::Entry* FindClosed();
   void Report(const EndedCharge& ended) {
     if (ended.gpu >= 0) end_(argument_, ended);
   }
@@ -64,6 +107,9 @@ class PhysicalPieces {
   uint64_t moment_ = 0;
   Table<Piece, Place> pieces_ = {};
   Table<Mapping, Place> mappings_ = {};
+  Table<Share, Place> shares_ = {};    // by the id of the first mark
+  Table<Export, Place> exports_ = {};  // by the id of the mark
+  std::atomic<uint32_t> open_exports_{0};
   End end_ = nullptr;
   void* argument_ = nullptr;
 };

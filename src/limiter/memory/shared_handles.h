@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marks on descriptors by which programs share device memory (cuMemExportToShareableHandle). The
+// memory lives as long as a copy of the descriptor is open in any process, which no call of the
+// driver says. So the limiter holds an open-file-description lock on a range far beyond the end of
+// the file. The kernel keeps it until all copies are closed. The range names the piece and its size.
+// Threads: any. Cost: some system calls.
+#pragma once
+
+#include <stdint.h>
+
+namespace tessera::limiter {
+
+struct SharedMark {
+  uint64_t id = 0;  // of this export; 0: none
+  uint64_t bytes = 0;
+};
+
+// Marks a descriptor that the driver has returned. `*probe` is a descriptor for IsOpen, which the
+// caller owns. False: the descriptor cannot be marked.
+bool MarkShared(int fd, const SharedMark& mark, int* probe);
+// Whether a copy of the marked descriptor is open in any process.
+bool IsOpen(int probe, const SharedMark& mark);
+// Finds the mark of a descriptor. False: it has none.
+bool FindMark(int fd, SharedMark* mark);
+
+}  // namespace tessera::limiter
