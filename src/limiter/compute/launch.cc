@@ -161,11 +161,11 @@ LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
 
 LIMITER_EXPORT Result cuModuleUnload(Module module) {
   if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
-  return driver.cuModuleUnload(module);
+  return Process::Get().Unload(module, [&] { return driver.cuModuleUnload(module); });
 }
 LIMITER_EXPORT Result cuLibraryUnload(Library library) {
   if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
-  return driver.cuLibraryUnload(library);
+  return Process::Get().Unload(library, [&] { return driver.cuLibraryUnload(library); });
 }
 
 LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {
@@ -233,18 +233,29 @@ LIMITER_EXPORT Result cuCtxPopCurrent(Context* context) {
 LIMITER_EXPORT Result cuCtxPopCurrent_v2(Context* context) {
   return OtherContext(driver.cuCtxPopCurrent_v2(context));
 }
+namespace {
+bool HasRoomFor(Device device) {
+  Process& process = Process::Get();
+  return process.HasRoom(process.GpuOf(device));
+}
+}  // namespace
+
 LIMITER_EXPORT Result cuCtxCreate(Context* context, unsigned flags, Device device) {
+  if (!HasRoomFor(device)) return Result::kOutOfMemory;
   return OtherContext(driver.cuCtxCreate(context, flags, device));
 }
 LIMITER_EXPORT Result cuCtxCreate_v2(Context* context, unsigned flags, Device device) {
+  if (!HasRoomFor(device)) return Result::kOutOfMemory;
   return OtherContext(driver.cuCtxCreate_v2(context, flags, device));
 }
 LIMITER_EXPORT Result cuCtxCreate_v3(Context* context, void* affinity, int count, unsigned flags,
                                      Device device) {
+  if (!HasRoomFor(device)) return Result::kOutOfMemory;
   return OtherContext(driver.cuCtxCreate_v3(context, affinity, count, flags, device));
 }
 LIMITER_EXPORT Result cuCtxCreate_v4(Context* context, void* parameters, unsigned flags,
                                      Device device) {
+  if (!HasRoomFor(device)) return Result::kOutOfMemory;
   return OtherContext(driver.cuCtxCreate_v4(context, parameters, flags, device));
 }
 

@@ -53,7 +53,16 @@ LIMITER_EXPORT Result cuCtxDetach(Context context) {
   return result;
 }
 
+// A context that exists already takes nothing.
 LIMITER_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  Process& process = Process::Get();
+  unsigned flags = 0;
+  int active = 0;
+  if (process.limiting() &&
+      driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == Result::kSuccess &&
+      active == 0 && !process.HasRoom(process.GpuOf(device))) {
+    return Result::kOutOfMemory;
+  }
   const Result result = driver.cuDevicePrimaryCtxRetain(context, device);
   if (result == Result::kSuccess && context != nullptr) Process::Get().SetPrimary(device, *context);
   return result;

@@ -154,11 +154,15 @@ Contexts::Known Process::CurrentContext() {
   return known;
 }
 
-bool Process::Reserve(int gpu, uint64_t bytes) {
-  if (accounts_.Reserve(gpu, bytes)) return true;
+void Process::Reclaim(int gpu) {
   physical_.EndClosedExports();
   // Pools keep memory that the program has freed.
   pools_.Trim(gpu, &accounts_);
+}
+
+bool Process::Reserve(int gpu, uint64_t bytes) {
+  if (accounts_.Reserve(gpu, bytes)) return true;
+  Reclaim(gpu);
   if (accounts_.Reserve(gpu, bytes)) return true;
   Refuse(gpu, bytes);
   return false;
@@ -166,15 +170,27 @@ bool Process::Reserve(int gpu, uint64_t bytes) {
 
 bool Process::Hold(int gpu, uint64_t bytes) {
   if (accounts_.Hold(gpu, bytes)) return true;
-  pools_.Trim(gpu, &accounts_);
+  Reclaim(gpu);
   if (accounts_.Hold(gpu, bytes)) return true;
   Refuse(gpu, bytes);
   return false;
 }
 
+bool Process::HasRoom(int gpu) {
+  const uint64_t limit = LimitOf(gpu);
+  // A program may fill its share and then load the code of its first kernel.
+  if (limit == 0 || accounts_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
+  if (accounts_.Held(gpu) < limit) return true;
+  Reclaim(gpu);
+  if (accounts_.HeldByLiving(gpu) < limit) return true;
+  Refuse(gpu, kBlockBytes);
+  return false;
+}
+
 void Process::Refuse(int gpu, uint64_t bytes) {
   accounts_.RecordRefusal(gpu, bytes);
-  ReportRefusal(accounts_.limits().gpus[gpu].uuid, bytes, accounts_.Held(gpu),
+  const GpuLimit& of_gpu = accounts_.limits().gpus[gpu];
+  ReportRefusal(of_gpu.uuid, bytes, accounts_.Held(gpu), of_gpu.unaccounted.load(kRelaxed),
                 accounts_.Limit(gpu));
 }
 

@@ -51,6 +51,9 @@ class Process {
   // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver has
   // refused. For allocations of a known size.
   bool Hold(int gpu, uint64_t bytes);
+  // False: with memory that no limiter counts, the container holds its limit or more; the refusal is
+  // reported. Checked before the driver loads a module or creates a context, which take such memory.
+  bool HasRoom(int gpu);
   // Records a refused allocation for the agent, and reports it on standard error.
   void Refuse(int gpu, uint64_t bytes);
   // Charges `bytes` that the driver has allocated at `pointer`, in the place of the bytes of Hold.
@@ -66,6 +69,9 @@ class Process {
   // Calls the driver's `destroy` for a context, and ends all of its charges on success.
   template <typename Destroy>
   cuda::Result DestroyContext(cuda::Context context, Destroy destroy);
+  // Calls the driver's `unload` for a module or a library, and ends its charge on success.
+  template <typename UnloadCall>
+  cuda::Result Unload(const void* handle, UnloadCall unload);
   // DestroyContext for a call that releases or destroys the primary context of a device.
   template <typename Destroy>
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
@@ -88,6 +94,8 @@ class Process {
   enum State : int;
   State Open();
   void Reset();
+  // Releases what the account still has and no program needs.
+  void Reclaim(int gpu);
   void EndCharge(const Allocation& allocation, uint64_t pointer);
   void EndContext(uint64_t id);
   void EndPrimary(cuda::Device device);
@@ -130,6 +138,19 @@ cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
     EndContext(known.id);
   } else if (is_known) {
     contexts_.Restore(context, known);
+  }
+  return result;
+}
+
+template <typename UnloadCall>
+cuda::Result Process::Unload(const void* handle, UnloadCall unload) {
+  Charges::ChargedObject held;
+  if (!limiting() || !charges_.Take(handle, &held)) return unload();
+  const cuda::Result result = unload();
+  if (result == cuda::Result::kSuccess) {
+    charges_.EndCharge(held, &accounts_);
+  } else {
+    charges_.PutBack(handle, held);
   }
   return result;
 }

@@ -57,6 +57,10 @@ void LimitedNode::SetMemory(uint32_t gpu, uint64_t bytes) {
   if (limits_.SetMemory(node_.state().facts(gpu).uuid, bytes) != 0) std::abort();
 }
 
+void LimitedNode::SetUnaccounted(uint32_t gpu, uint64_t bytes) {
+  if (limits_.SetUnaccounted(node_.state().facts(gpu).uuid, bytes) != 0) std::abort();
+}
+
 void LimitedNode::SetCompute(uint32_t gpu, double share) {
   if (limits_.SetCompute(node_.state().facts(gpu).uuid, share, share) != 0) std::abort();
 }

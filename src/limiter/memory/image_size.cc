@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/memory/image_size.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace tessera::limiter {
+namespace {
+
+constexpr uint32_t kFatBinary = 0xba55ed50, kFatBinaryWrapper = 0x466243b1;
+// No GPU has that much.
+constexpr uint64_t kMostBytes = uint64_t(1) << 48;
+
+uint64_t Times(uint64_t a, uint64_t b) {
+  uint64_t product = 0;
+  const bool too_large = __builtin_mul_overflow(a, b, &product) || product > kMostBytes;
+  return too_large ? kMostBytes : product;
+}
+
+// Sections .nv.global (zeros) and .nv.global.init.
+uint64_t CubinBytes(const char* image, size_t most) {
+  Elf64_Ehdr header;
+  if (most < sizeof(header)) return 0;
+  ::memcpy(&header, image, sizeof(header));
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr)) return 0;
+  const uint64_t table = uint64_t(header.e_shnum) * sizeof(Elf64_Shdr);
+  if (header.e_shoff > most || table > most - header.e_shoff) return 0;
+  if (header.e_shstrndx >= header.e_shnum) return 0;
+  const auto section_at = [&](uint32_t i) {
+    Elf64_Shdr section;
+    ::memcpy(&section, image + header.e_shoff + i * sizeof(section), sizeof(section));
+    return section;
+  };
+  const Elf64_Shdr names = section_at(header.e_shstrndx);
+  if (names.sh_offset > most || names.sh_size > most - names.sh_offset) return 0;
+  constexpr char kPrefix[] = ".nv.global";
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr section = section_at(i);
+    if (section.sh_name >= names.sh_size || names.sh_size - section.sh_name < sizeof(kPrefix))
+      continue;
+    const char* const name = image + names.sh_offset + section.sh_name;
+    if (::strncmp(name, kPrefix, sizeof(kPrefix) - 1) != 0) continue;
+    sum += section.sh_size < kMostBytes ? section.sh_size : kMostBytes;
+  }
+  return sum < kMostBytes ? sum : kMostBytes;
+}
+
+// Reads PTX text word by word. Punctuation that matters is a word of its own.
+class PtxWords {
+ public:
+  PtxWords(const char* text, size_t most)
+      : at_(text), end_(most == SIZE_MAX ? nullptr : text + most) {}
+
+  // False: the end of the text.
+  bool Next() {
+    SkipBlanks();
+    if (Done()) return false;
+    word_ = at_;
+    if (IsPunctuation(*at_)) {
+      ++at_;
+    } else {
+      while (!Done() && !IsPunctuation(*at_) && !IsBlank(*at_)) ++at_;
+    }
+    length_ = size_t(at_ - word_);
+    return true;
+  }
+  bool Is(const char* word) const {
+    return ::strlen(word) == length_ && ::memcmp(word, word_, length_) == 0;
+  }
+  char first() const { return *word_; }
+  char second() const { return length_ > 1 ? word_[1] : 0; }
+  // The first number in the word; 0: none.
+  uint64_t Number(bool in_name) const {
+    size_t i = 0;
+    while (in_name && i < length_ && (word_[i] < '0' || word_[i] > '9')) ++i;
+    char copy[24] = {};
+    for (size_t k = 0; i < length_ && k + 1 < sizeof(copy); ++i, ++k) copy[k] = word_[i];
+    return ::strtoull(copy, nullptr, 0);
+  }
+  // 2 for types such as .f16x2.
+  uint64_t Pairs() const {
+    return length_ > 3 && word_[length_ - 2] == 'x' ? uint64_t(word_[length_ - 1] - '0') : 1;
+  }
+
+ private:
+  static bool IsBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+  static bool IsPunctuation(char c) { return c != 0 && ::strchr(";{}[],=()", c) != nullptr; }
+  bool Done() const { return at_ == end_ || *at_ == 0; }
+  bool Starts(const char* mark) const {
+    return at_[0] == mark[0] && at_ + 1 != end_ && at_[1] == mark[1];
+  }
+  void SkipBlanks() {
+    while (!Done()) {
+      if (IsBlank(*at_)) {
+        ++at_;
+      } else if (Starts("//")) {
+        while (!Done() && *at_ != '\n') ++at_;
+      } else if (Starts("/*")) {
+        at_ += 2;
+        while (!Done() && !Starts("*/")) ++at_;
+        if (!Done()) at_ += 2;
+      } else {
+        return;
+      }
+    }
+  }
+
+  const char* at_;
+  const char* const end_;  // null: a zero ends the text
+  const char* word_ = nullptr;
+  size_t length_ = 0;
+};
+
+// The rest of a statement after .global: ".align 4 .v2 .b8 name[2][3], other".
+uint64_t StatementBytes(PtxWords* words) {
+  uint64_t element = 0, lanes = 1, sum = 0, variable = 0;
+  while (words->Next() && words->first() != ';' && words->first() != '=') {
+    if (words->Is(".align")) {
+      (void)words->Next();
+    } else if (words->first() == '[') {
+      const bool has_size = words->Next() && words->first() != ']';
+      variable = has_size ? Times(variable, words->Number(false)) : 0;
+    } else if (words->first() == '(') {
+      while (words->Next() && words->first() != ')') {
+      }
+    } else if (words->first() == '.' && words->second() == 'v') {
+      lanes = words->Number(true);
+    } else if (words->first() == '.' && words->Number(true) != 0) {
+      element = Times(words->Number(true) / 8 * words->Pairs(), lanes);
+    } else if (words->first() != ']' && words->first() != ',' && words->first() != '.') {
+      sum += variable;
+      variable = element;
+    }
+  }
+  sum += variable;
+  return sum < kMostBytes ? sum : kMostBytes;
+}
+
+uint64_t PtxBytes(const char* text, size_t most) {
+  PtxWords words(text, most);
+  uint64_t sum = 0;
+  bool elsewhere = false;  // the statement names a variable of another module
+  while (words.Next() && sum < kMostBytes) {
+    if (words.first() == ';' || words.first() == '{' || words.first() == '}') elsewhere = false;
+    elsewhere |= words.Is(".extern");
+    if (words.Is(".global") && !elsewhere) sum += StatementBytes(&words);
+  }
+  return sum < kMostBytes ? sum : kMostBytes;
+}
+
+}  // namespace
+
+uint64_t VariableBytesOf(const void* image, size_t most) {
+  uint32_t magic = 0;
+  if (image == nullptr || most < sizeof(magic)) return 0;
+  const auto* bytes = static_cast<const char*>(image);
+  // A text may be shorter than the number.
+  for (size_t i = 0; i < sizeof(magic); ++i) {
+    magic |= uint32_t(uint8_t(bytes[i])) << 8 * i;
+    if (bytes[i] == 0) break;
+  }
+  if (magic == kFatBinary || magic == kFatBinaryWrapper) return 0;
+  if (::memcmp(&magic, ELFMAG, SELFMAG) == 0) return CubinBytes(bytes, most);
+  return PtxBytes(bytes, most);
+}
+
+}  // namespace tessera::limiter

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's functions that load modules and create contexts. The driver does not say what these
+// take. Variables are charged where the image states their size (image_size.h) and they do not share
+// a block; the agent learns the rest from NVML. While the container exceeds its limit by that rest,
+// nothing is loaded or created.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/memory/image_size.h"
+#include "src/limiter/process/process.h"
+#include "src/limiter/tables/blocks.h"
+
+namespace tessera::cuda {
+namespace {
+
+using limiter::Contexts;
+using limiter::driver;
+using limiter::Process;
+using limiter::VariableBytesOf;
+
+// `load` writes `handle`, and `unload` reverts it.
+template <typename Handle, typename Load, typename Unload>
+Result LoadObject(Handle* handle, uint64_t variables, Load load, Unload unload) {
+  Process& process = Process::Get();
+  const Contexts::Known context = process.CurrentContext();
+  if (context.gpu < 0 || handle == nullptr) return load();
+  if (!process.HasRoom(context.gpu)) return Result::kOutOfMemory;
+  if (variables <= limiter::kSmallBytes) return load();
+  const uint64_t reserved = limiter::RoundToBlocks(variables);
+  if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
+  Result result = load();
+  if (result == Result::kSuccess &&
+      !process.charges().Add(*handle, context, variables, &process.accounts())) {
+    unload(*handle);
+    result = Result::kOutOfMemory;
+  }
+  process.accounts().Cancel(context.gpu, reserved);
+  return result;
+}
+
+// 0 also for a file that cannot be read: the driver reports it.
+uint64_t VariableBytesOfFile(const char* path) {
+  if (path == nullptr || !Process::Get().limiting()) return 0;
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  // lseek instead of fstat, which older C libraries do not export.
+  const off_t end = fd < 0 ? 0 : ::lseek(fd, 0, SEEK_END);
+  uint64_t bytes = 0;
+  if (end > 0) {
+    const auto size = size_t(end);
+    void* image = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (image != MAP_FAILED) {
+      bytes = VariableBytesOf(image, size);
+      ::munmap(image, size);
+    }
+  }
+  if (fd >= 0) ::close(fd);
+  return bytes;
+}
+
+uint64_t VariableBytesIfLimited(const void* image) {
+  return Process::Get().limiting() ? VariableBytesOf(image, SIZE_MAX) : 0;
+}
+
+template <typename Load>
+Result LoadModule(Module* module, uint64_t variables, Load load) {
+  return LoadObject(module, variables, load, [](Module made) { driver.cuModuleUnload(made); });
+}
+template <typename Load>
+Result LoadLibrary(Library* library, uint64_t variables, Load load) {
+  return LoadObject(library, variables, load, [](Library made) { driver.cuLibraryUnload(made); });
+}
+
+}  // namespace
+
+LIMITER_EXPORT Result cuModuleLoad(Module* module, const char* file) {
+  return LoadModule(module, VariableBytesOfFile(file),
+                    [&] { return driver.cuModuleLoad(module, file); });
+}
+LIMITER_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
+  return LoadModule(module, VariableBytesIfLimited(image),
+                    [&] { return driver.cuModuleLoadData(module, image); });
+}
+LIMITER_EXPORT Result cuModuleLoadDataEx(Module* module, const void* image, unsigned count,
+                                         int* options, void** values) {
+  return LoadModule(module, VariableBytesIfLimited(image), [&] {
+    return driver.cuModuleLoadDataEx(module, image, count, options, values);
+  });
+}
+LIMITER_EXPORT Result cuModuleLoadFatBinary(Module* module, const void* image) {
+  return LoadModule(module, 0, [&] { return driver.cuModuleLoadFatBinary(module, image); });
+}
+LIMITER_EXPORT Result cuLibraryLoadData(Library* library, const void* image, int* jit_options,
+                                        void** jit_values, unsigned jit_count, int* options,
+                                        void** values, unsigned count) {
+  return LoadLibrary(library, VariableBytesIfLimited(image), [&] {
+    return driver.cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options,
+                                    values, count);
+  });
+}
+LIMITER_EXPORT Result cuLibraryLoadFromFile(Library* library, const char* file, int* jit_options,
+                                            void** jit_values, unsigned jit_count, int* options,
+                                            void** values, unsigned count) {
+  return LoadLibrary(library, VariableBytesOfFile(file), [&] {
+    return driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options,
+                                        values, count);
+  });
+}
+
+LIMITER_EXPORT Result cuFuncLoad(Function function) {
+  Process& process = Process::Get();
+  const int gpu = process.CurrentContext().gpu;
+  return process.HasRoom(gpu) ? driver.cuFuncLoad(function) : Result::kOutOfMemory;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What modules and contexts charge, and when they are refused, on the simulated driver.
+#include <string>
+#include <vector>
+
+#include "src/limiter/testing/limiter_fixture.h"
+
+namespace tessera::limiter {
+namespace {
+
+using cuda::Context;
+using cuda::CudaLibrary;
+using cuda::DevicePtr;
+using cuda::Result;
+using testing::kContextBytes;
+using testing::kMiB;
+using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
+
+std::string PtxWith(uint64_t bytes) {
+  return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .b8 big[" +
+         std::to_string(bytes) + "];\n.visible .entry k() { ret; }\n";
+}
+
+class LimitedModuleTest : public LimiterTest {};
+
+TEST_F(LimitedModuleTest, VariablesOfPtxCountFromTheLoadToTheUnload) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda);
+    const std::string image = PtxWith(30 * kMiB);
+    std::vector<cuda::Module> modules(3);
+    cuda::Module more = nullptr;
+    cuda::Library library = nullptr;
+    for (cuda::Module& module : modules) {
+      ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, image.c_str()));
+    }
+    EXPECT_EQ(node.Held(0), 90 * kMiB);
+    EXPECT_EQ(node.DeviceBytes(0), 90 * kMiB + kContextBytes);
+    EXPECT_EQ(CU(cuda, cuModuleLoadDataEx)(&more, image.c_str(), 0, nullptr, nullptr),
+              Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr,
+                                          nullptr, 0),
+              Result::kOutOfMemory);
+    ASSERT_OK(CU(cuda, cuModuleUnload)(modules[0]));
+    EXPECT_EQ(node.Held(0), 60 * kMiB);
+    ASSERT_OK(CU(cuda, cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr,
+                                          nullptr, 0));
+    EXPECT_EQ(node.Held(0), 90 * kMiB);
+    ASSERT_OK(CU(cuda, cuLibraryUnload)(library));
+    ASSERT_OK(CU(cuda, cuModuleUnload)(modules[1]));
+    ASSERT_OK(CU(cuda, cuModuleUnload)(modules[2]));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
+TEST_F(LimitedModuleTest, TheEndOfAContextEndsTheChargesOfItsModules) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    const Context context = MakeContext(cuda);
+    cuda::Module module = nullptr;
+    ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, PtxWith(30 * kMiB).c_str()));
+    EXPECT_EQ(node.Held(0), 30 * kMiB);
+    ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
+TEST_F(LimitedModuleTest, NothingIsLoadedOrCreatedWhileTheLimitIsReached) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    const Context first = MakeContext(cuda);
+    const std::string image = PtxWith(4);
+    cuda::Module module = nullptr;
+    cuda::Function function = nullptr;
+    Context context = nullptr;
+    DevicePtr pointer = 0;
+    ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, image.c_str()));
+    ASSERT_OK(CU(cuda, cuModuleGetFunction)(&function, module, "k"));
+    // As the agent finds it out.
+    node.SetUnaccounted(0, 60 * kMiB);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 40 * kMiB));
+    EXPECT_EQ(CU(cuda, cuModuleLoadData)(&module, image.c_str()), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuModuleLoad)(&module, "/no/such/file"), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuFuncLoad)(function), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuCtxCreate_v2)(&context, 0, 0), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0), Result::kOutOfMemory);
+    ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 1)) << "the other GPU is not limited";
+    ASSERT_OK(CU(cuda, cuCtxSetCurrent)(first));
+    ASSERT_OK(CU(cuda, cuMemFree_v2)(pointer));
+    ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, image.c_str()));
+    ASSERT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0));
+    node.SetUnaccounted(0, 200 * kMiB);
+    EXPECT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0)) << "it exists already";
+  }));
+  EXPECT_EQ(node.usage(0).refused, 5u);
+}
+
+}  // namespace
+}  // namespace tessera::limiter
