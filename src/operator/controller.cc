@@ -97,10 +97,16 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
 
   void Start() {
     const auto changed = [this] { queue.Add(std::string(kResourceKey)); };
-    const auto nodes_changed = [this] { StatusSoon(); };
+    const auto nodes_changed = [this] {
+      health.reset();
+      StatusSoon();
+    };
     resource_handler.emplace(context.metrics, "tesseras", changed);
     node_handler.emplace(context.metrics, "nodes", nodes_changed);
-    pod_handler.emplace(context.metrics, "pods", [this] { OnObjectsChanged(); });
+    pod_handler.emplace(context.metrics, "pods", [this] {
+      health.reset();
+      OnObjectsChanged();
+    });
     const auto none = [](std::string_view) { return false; };
     resources.emplace(context.client, kube::ListQuery{.type = kTesseras}, kube::Keep{},
                       *resource_handler);
@@ -309,7 +315,18 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     if (!ended) queue.AddAfter(std::string(kStatusKey), options.status_delay);
   }
 
-  StatusInput Input() const {
+  // Thousands of nodes are looked at only after one of them, or of their agents, has changed.
+  const NodeHealth& Health() {
+    if (health && health_keeps_off == keeps_off) return *health;
+    NodeHealthCollector collector(keeps_off);
+    pods->ForEach([&](const AgentPodState& pod) { collector.AddPod(pod); });
+    nodes->ForEach([&](const GpuNodeState& node) { collector.AddNode(node); });
+    health = collector.Take();
+    health_keeps_off = keeps_off;
+    return *health;
+  }
+
+  StatusInput Input() {
     StatusInput input{.generation = generation, .spec = spec_error, .deleting = finalizing};
     input.components = objects->Reports();
     if (definition != nullptr) {
@@ -317,17 +334,14 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
         if (report.state == ComponentState::kFailed) input.components.push_back(std::move(report));
       }
     }
-    NodeHealthCollector summarizer(keeps_off);
-    pods->ForEach([&](const AgentPodState& pod) { summarizer.AddPod(pod); });
-    nodes->ForEach([&](const GpuNodeState& node) { summarizer.AddNode(node); });
-    input.nodes = summarizer.Take();
+    input.nodes = Health();
     input.unseen = Unseen();
     if (!clean_error.ok()) input.unseen = "cannot clean the nodes: " + clean_error.message();
     if (keeps_off) {
       input.coexistence = fmt::format(
-          "ClusterPolicy {} of NVIDIA's operator manages {} nodes, which get no agent: remove the "
-          "label {} from a node to move it, or annotate this resource with {}=true to take all of "
-          "them",
+          "ClusterPolicy {} of NVIDIA's operator manages {} nodes, which get no agent: label a "
+          "node "
+          "{}=false to move it, or annotate this resource with {}=true to take all of them",
           policy, input.nodes.of_nvidia, names::kLabelDeployDevicePlugin,
           names::kAnnotationAdoptNvidiaNodes);
     }
@@ -422,6 +436,8 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   std::string finalizing;  // step of the deletion; "": not being deleted
   bool nodes_clean = false;
   Status clean_error;
+  std::optional<NodeHealth> health;  // nullopt: nodes or pods have changed
+  bool health_keeps_off = false;
   std::optional<StatusInput> last_input;
   std::string written_text;  // status that was written last, over this version
   std::string written_over;

@@ -126,6 +126,13 @@ TEST_F(ControllerTest, AppliesWhatIsRenderedAndThenWritesNothing) {
   uint64_t applies = 0;
   for (const auto& [result, count] : metrics_.applies.values()) applies += count;
   EXPECT_EQ(applies, 3u);
+  // The next leader finds its status as it is.
+  const uint64_t statuses = metrics_.status_writes.value();
+  controller_.reset();
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return controller_->status().has_value(); }));
+  runner_.RunFor(milliseconds(500));
+  EXPECT_LE(metrics_.status_writes.value(), statuses + 1);  // "is being applied" may be written
 }
 
 TEST_F(ControllerTest, AddsItsFinalizerBeforeTheFirstObject) {

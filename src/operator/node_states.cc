@@ -157,7 +157,11 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPod
   return reader.status().Annotate("pod " + out->meta.name);
 }
 
-void NodeHealthCollector::AddPod(const AgentPodState& pod) { pods_.push_back(&pod); }
+void NodeHealthCollector::AddPod(const AgentPodState& pod) {
+  // During an update a node has an old pod that ends, and a new one.
+  const auto [at, is_new] = pods_.emplace(pod.node_name, &pod);
+  if (!is_new && at->second->meta.deleting) at->second = &pod;
+}
 
 void NodeHealthCollector::Add(const std::string& node, std::string reason,
                               const std::string& message) {
@@ -173,30 +177,22 @@ void NodeHealthCollector::Add(const std::string& node, std::string reason,
 }
 
 void NodeHealthCollector::AddNode(const GpuNodeState& node) {
-  const auto by_node = [](const AgentPodState* pod, const std::string& name) {
-    return pod->node_name < name;
-  };
-  if (!std::exchange(sorted_, true)) {
-    std::sort(pods_.begin(), pods_.end(), [](const AgentPodState* a, const AgentPodState* b) {
-      return a->node_name < b->node_name;
-    });
-  }
   ++summary_.total;
   if (node.has_gpus()) ++summary_.with_gpus;
   if (node.managed_by_nvidia()) ++summary_.of_nvidia;
   if (skips_nvidia_ && node.managed_by_nvidia()) return;
   const std::string& name = node.meta.name;
-  const auto pod = std::lower_bound(pods_.begin(), pods_.end(), name, by_node);
-  const bool has_pod = pod != pods_.end() && (*pod)->node_name == name;
+  const auto found = pods_.find(name);
+  const AgentPodState* pod = found == pods_.end() ? nullptr : found->second;
   if (!node.ready) {
-    if (has_pod || node.has_gpus()) Add(name, "NodeNotReady", "the node is not ready");
+    if (pod != nullptr || node.has_gpus()) Add(name, "NodeNotReady", "the node is not ready");
     return;
   }
-  if (!has_pod) {
+  if (pod == nullptr) {
     if (node.has_gpus()) Add(name, "NoAgent", "the node has GPUs, but no agent runs on it");
     return;
   }
-  if (!(*pod)->ready) return Add(name, (*pod)->reason, (*pod)->message);
+  if (!pod->ready) return Add(name, pod->reason, pod->message);
   if (!node.gpu_reason.empty() && !node.gpu_ready) {
     return Add(name, node.gpu_reason, node.gpu_message);
   }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "src/base/status.h"
@@ -80,8 +81,7 @@ class NodeHealthCollector {
   void Add(const std::string& node, std::string reason, const std::string& message);
 
   const bool skips_nvidia_;
-  std::vector<const AgentPodState*> pods_;
-  bool sorted_ = false;
+  std::unordered_map<std::string_view, const AgentPodState*> pods_;  // by node
   NodeHealth summary_;
 };
 

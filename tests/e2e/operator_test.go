@@ -16,17 +16,6 @@ import (
 
 func operatorFile(name string) string { return filepath.Join(bed.Root, "deploy/operator", name) }
 
-// Runs the operator's tests that require a real API server; they are skipped without one. They bring a
-// resource of their own, so they come before the operator of the cluster.
-func TestOperatorAgainstTheRealServer(t *testing.T) {
-	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/operator_loopback_test"), "--gtest_filter=*ApiServer*")
-	cmd.Env = append(os.Environ(), "TESSERA_TEST_KUBECONFIG="+bed.Shared.Kubeconfig())
-	text, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(text), "[  SKIPPED ]") || !ranTests.Match(text) {
-		t.Errorf("%v\n%s", err, text)
-	}
-}
-
 // applyText gives a manifest to "kubectl apply".
 func applyText(t *testing.T, text string) {
 	t.Helper()
@@ -76,6 +65,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 		helm(t, append([]string{"upgrade", "--install", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...)...)
 		waitAllocatable(t, gpus, bed.PodTimeout)
 	})
+	t.Run("against the real server", operatorAgainstTheRealServer)
 	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
 	bed.Eventually(t, bed.PodTimeout, "the operator has made its definition", func() bool {
 		_, err := bed.Shared.Kubectl(ctx, "wait", "--for=condition=Established", "crd/tesseras.tessera.dev", "--timeout=5s")
@@ -87,10 +77,10 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	pod := bed.Single("through-the-operator", 1, "--hold", "600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 
-	t.Run("restores", func(t *testing.T) { operatorRestores(t) })
-	t.Run("killed", func(t *testing.T) { operatorKilled(t) })
-	t.Run("without a right", func(t *testing.T) { operatorWithoutARight(t) })
-	t.Run("invalid", func(t *testing.T) { operatorInvalid(t) })
+	t.Run("restores", operatorRestores)
+	t.Run("killed", operatorKilled)
+	t.Run("without a right", operatorWithoutARight)
+	t.Run("invalid", operatorInvalid)
 
 	bed.Kubectl(t, "delete", "tessera", "tessera", "--timeout=60s")
 	if text, err := bed.Shared.Kubectl(ctx, "-n", "tessera-system", "get", "daemonsets,serviceaccounts,roles", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || text != "" {
@@ -101,6 +91,17 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	}
 	if text := bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); text != "Running 0" {
 		t.Errorf("after the deletion the pod is %s", text)
+	}
+}
+
+// Runs the operator's tests that require a real API server, and that are skipped without one. They bring
+// a resource of their own and clean the nodes, so no agent may run.
+func operatorAgainstTheRealServer(t *testing.T) {
+	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/operator_loopback_test"), "--gtest_filter=*ApiServer*")
+	cmd.Env = append(os.Environ(), "TESSERA_TEST_KUBECONFIG="+bed.Shared.Kubeconfig())
+	text, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(text), "[  SKIPPED ]") || !ranTests.Match(text) {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
