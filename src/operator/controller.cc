@@ -247,6 +247,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     }
     if (keeps_off) KeepOffNvidiaNodes(&*components);
     objects->SetWanted(*std::move(components), OwnerOf(resource.meta));
+    applied_by = Now() + 5 * options.settle;
   }
 
   void WriteFinalizers(const kube::MetadataObject& meta, kube::KeyedQueue::Done done) {
@@ -367,6 +368,11 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     if (resource == nullptr || !nodes_known || !pods_known || generation == 0) {
       return done(Status::Ok());
     }
+    // A new leader applies all objects once, mostly without a change: not worth a status.
+    if (finalizing.empty() && spec_error.ok() && !objects->settled() && Now() < applied_by) {
+      StatusSoon();
+      return done(Status::Ok());
+    }
     const Json* previous = resource->value.Find("status");
     last_input = Input();
     Json status = StatusOf(*last_input, previous, context.client.runner().clock().WallNow());
@@ -433,7 +439,8 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   int64_t generation = 0;   // of the resource that was rendered last
   std::string wanted_text;  // what was rendered last
   Status spec_error;
-  std::string finalizing;  // step of the deletion; "": not being deleted
+  MonotonicTime applied_by{};  // when the status says which objects are not applied yet
+  std::string finalizing;      // step of the deletion; "": not being deleted
   bool nodes_clean = false;
   Status clean_error;
   std::optional<NodeHealth> health;  // nullopt: nodes or pods have changed

@@ -125,9 +125,10 @@ func operatorKilled(t *testing.T) {
 	want := agentImage()
 	bed.Kubectl(t, "-n", "tessera-system", "delete", "pods", "-l", "app.kubernetes.io/name=tessera-operator", "--force", "--grace-period=0")
 	bed.Kubectl(t, "-n", "tessera-system", "set", "image", "daemonset/tessera-agent", "agent=example.com/other:1")
-	bed.Kubectl(t, "-n", "tessera-system", "delete", "serviceaccount/tessera-scheduler")
+	// Not a service account: running pods would keep tokens of the old one.
+	bed.Kubectl(t, "delete", "clusterrole/tessera-view")
 	bed.Eventually(t, bed.PodTimeout, "the next leader restores what was changed meanwhile", func() bool {
-		_, err := bed.Shared.Kubectl(ctx, "-n", "tessera-system", "get", "serviceaccount/tessera-scheduler")
+		_, err := bed.Shared.Kubectl(ctx, "get", "clusterrole/tessera-view")
 		return err == nil && agentImage() == want
 	})
 	waitTesseraReady(t)
