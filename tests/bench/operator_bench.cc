@@ -154,6 +154,10 @@ class OperatorRun {
     }
     const auto after = Buckets();
     const int during = server_.writes() - writes;
+    server_.OnRequest([](const net::Request& request) {
+      if (request.method == "GET") return;
+      std::printf("  at rest: %s %s\n", request.method.c_str(), request.target.c_str());
+    });
     runner_.RunFor(std::chrono::seconds(20));
     std::printf("%d nodes, %d agents, %d changes without a consequence\n", nodes_, nodes_,
                 changes_);
