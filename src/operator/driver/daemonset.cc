@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 #include "api/names.h"
@@ -306,10 +307,12 @@ Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host) 
 std::string PoolName(const DriverSpec& spec, const DriverHost& host) {
   std::string name = fmt::format("{}-{}", spec.name, OsTag(host));
   if (spec.precompiled) name += "-" + host.kernel;
-  // A label's value, and a part of an object's name, with fewer characters.
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '.'; }, '-');
-  constexpr size_t kMax = 40;
+  // A part of an object's name and of a label's value, which has 63 characters at most.
+  for (char& c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    c = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
+  }
+  constexpr size_t kMax = 30;
   if (name.size() > kMax) name = name.substr(0, kMax - 9) + "-" + DigestOf(name).substr(0, 8);
   return name;
 }

@@ -77,7 +77,7 @@ std::string OsTag(const DriverHost& host);
 Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host);
 
 // The value of the node label tessera.dev/driver-pool of nodes like `host`, which the DaemonSet
-// selects: "default-ubuntu22.04". Nodes with other kernels are one pool unless modules are
+// selects: "default-ubuntu22-04". Nodes with other kernels are one pool unless modules are
 // precompiled.
 std::string PoolName(const DriverSpec& spec, const DriverHost& host);
 

@@ -71,12 +71,12 @@ TEST(DriverImageTest, TagsAreNvidias) {
 TEST(DriverPoolTest, KernelsPartNodesOnlyWithPrecompiledModules) {
   DriverSpec spec = Spec();
   const DriverHost other{"ubuntu", "22.04", "6.8.0-45-generic"};
-  EXPECT_EQ(PoolName(spec, kUbuntu), "default-ubuntu22.04");
+  EXPECT_EQ(PoolName(spec, kUbuntu), "default-ubuntu22-04");
   EXPECT_EQ(PoolName(spec, kUbuntu), PoolName(spec, other));
   spec.precompiled = true;
   EXPECT_NE(PoolName(spec, kUbuntu), PoolName(spec, other));
   spec.name = std::string(80, 'x');
-  EXPECT_LE(PoolName(spec, kUbuntu).size(), 40u);
+  EXPECT_LE(PoolName(spec, kUbuntu).size(), 30u);
   EXPECT_NE(PoolName(spec, kUbuntu), PoolName(spec, other));
 }
 
@@ -106,7 +106,7 @@ TEST(DriverDaemonSetTest, TheObjectIsNvidiasInWhatItsPodsNeed) {
   EXPECT_EQ(At(set, "spec", "updateStrategy", "type").string_value(), "OnDelete");
   EXPECT_EQ(At(pod, "nodeSelector", "nvidia.com/gpu.deploy.driver").string_value(), "true");
   EXPECT_EQ(At(pod, "nodeSelector", "tessera.dev/driver-pool").string_value(),
-            "default-ubuntu22.04");
+            "default-ubuntu22-04");
   EXPECT_EQ(At(set, "spec", "template", "metadata", "labels", "app.kubernetes.io/component")
                 .string_value(),
             "nvidia-driver");
