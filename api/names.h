@@ -149,7 +149,7 @@ inline constexpr std::string_view kReasonLimitChanged = "GPULimitChanged";
 inline constexpr std::string_view kReasonLimitRejected =
     "GPULimitRejected";  // annotation tessera.dev/memory-limit or compute-limit is not followed
 inline constexpr std::string_view kReasonMemoryLimitBelowUse =
-    "GPUMemoryLimitBelowUse";  // a container holds more than its new limit
+    "GPUMemoryLimitBelowUse";  // a container has more than its limit
 inline constexpr std::string_view kReasonLimiterBypassed =
     "GPULimiterBypassed";  // a process of a limited container uses a GPU without the limiter
 inline constexpr std::string_view kReasonXid = "GPUXid";  // a GPU of the pod reported an XID

@@ -295,6 +295,9 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
     }
     sample.processes = static_cast<int>(processes->size());
     sample.held = std::max(before.held, after.held);
+    if (index >= 0) {
+      sample.limit = Bytes(static_cast<int64_t>(limits.limits().gpus[index].memory.load()));
+    }
     gpu.unaccounted.Add(now, sample);
     use.reported = sample.reported;
     use.processes = std::max(use.processes, sample.processes);
@@ -325,20 +328,40 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
     return;
   gpu->next_event = now + kEventPause;
   const uint64_t count = std::exchange(gpu->since_event, 0);
+  const std::string part = use.unaccounted == Bytes(0)
+                               ? ""
+                               : fmt::format(" ({:.0f} MiB now as modules, contexts and the like)",
+                                             MiB(use.unaccounted));
   // Not what it holds now: the process that was refused may have ended.
   RecordEvent(
       use.who, names::kReasonCudaOutOfMemory,
-      fmt::format("CUDA out of memory: container {} may use {:.0f} MiB of {} and has held up to "
-                  "{:.0f} MiB; an allocation of {:.1f} MiB was refused{}: raise the pod's request "
-                  "of device memory, or allocate less",
-                  use.who.container, MiB(use.limit), use.uuid, MiB(std::max(use.peak, use.used())),
-                  MiB(reading.refused_bytes),
-                  count > 1 ? fmt::format(", with {} others", count - 1) : ""));
+      fmt::format(
+          "CUDA out of memory: container {} may use {:.0f} MiB of {} and has held up to "
+          "{:.0f} MiB{}; an allocation of {:.1f} MiB was refused{}: raise the pod's request "
+          "of device memory, or allocate less",
+          use.who.container, MiB(use.limit), use.uuid, MiB(std::max(use.peak, use.used())), part,
+          MiB(reading.refused_bytes), count > 1 ? fmt::format(", with {} others", count - 1) : ""));
 }
 
 void ContainerUsage::CheckLimit(const ContainerGpuUse& use, OnGpu* gpu) {
   const Bytes limit_before = std::exchange(gpu->limit, use.limit);
-  if (use.limit >= limit_before || use.used() <= use.limit) return;
+  if (use.limit == Bytes(0) || use.used() <= use.limit) return;
+  const MonotonicTime now = runner_->clock().Now();
+  const bool is_lowered = use.limit < limit_before;
+  // A limiter lets nothing exceed the limit, so without a lower limit it is what none counts.
+  const bool is_news = use.held <= use.limit && now >= gpu->next_excess_event;
+  if (!is_lowered && !is_news) return;
+  gpu->next_excess_event = now + kEventPause;
+  if (!is_lowered) {
+    return RecordEvent(
+        use.who, names::kReasonMemoryLimitBelowUse,
+        fmt::format("container {} may use {:.0f} MiB of {} and has {:.0f} MiB, {:.0f} MiB of it "
+                    "beyond what its processes allocate: modules, contexts, or memory of processes "
+                    "without the limiter: allocations fail until it has less, and other containers "
+                    "may find the GPU full",
+                    use.who.container, MiB(use.limit), use.uuid, MiB(use.used()),
+                    MiB(use.unaccounted)));
+  }
   RecordEvent(
       use.who, names::kReasonMemoryLimitBelowUse,
       fmt::format("container {} holds {:.0f} MiB of {}, and may use {:.0f} MiB from now on: "

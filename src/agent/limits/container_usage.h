@@ -132,6 +132,7 @@ class ContainerUsage {
     MonotonicTime next_event{};
     std::set<int> without_limiter;  // pids, in the last round
     MonotonicTime next_bypass_event{};
+    MonotonicTime next_excess_event{};
     Bytes limit;
   };
   struct Watched;

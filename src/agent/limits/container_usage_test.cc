@@ -310,6 +310,24 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
   EXPECT_EQ(events_.size(), 2u);
 }
 
+TEST_F(ContainerUsageTest, MemoryBeyondTheLimitThatNoLimiterCountsIsReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(8192 * kMebi)}});
+  Start();
+  Seconds(4);
+  EXPECT_TRUE(events_.empty());
+  Seconds(4);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
+  EXPECT_NE(events_[0].message.find("may use 4096 MiB of " + uuid_ + " and has 7680 MiB, 6656 MiB"),
+            std::string::npos)
+      << events_[0].message;
+  Seconds(100);
+  EXPECT_EQ(events_.size(), 1u);
+}
+
 TEST_F(ContainerUsageTest, ALimitBelowUseIsReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));

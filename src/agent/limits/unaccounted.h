@@ -2,8 +2,8 @@
 // How much device memory the processes of a container have on one GPU beyond what their slots hold
 // (src/limiter/region.h), from samples that are taken once a second:
 //
-//   unaccounted = max(0, min over samples of (reported - kContextAllowance * processes)
-//                        - max over samples of held)
+//   unaccounted = max(0, min over samples of (reported - allowance) - max over samples of held)
+//   allowance   = min(kContextAllowance * processes, max(kLeastTogether, limit))
 //
 // `reported` is NVML's sum over the container's processes, `held` the sum of their slots; the
 // samples are those of the last kWindow. NVML and slots cannot be read at the same instant. Memory
@@ -12,7 +12,8 @@
 // of the whole window, and falls with the first sample that does not support it.
 //
 // A process's context is not counted: it is not known to the limiter, and a share of 256 MiB, which
-// is less than the context of a large GPU, must still serve a program. docs/concepts/isolation.md.
+// is less than the context of a large GPU, must still serve a program. The contexts of many
+// processes together may take as much as the share, and no more. docs/concepts/isolation.md.
 //
 // Pure; threads: one.
 #pragma once
@@ -33,10 +34,14 @@ class UnaccountedMemory {
   // (some 110 MiB on a T4, 420 MiB on an A100, 500 MiB on an H100); not measured by us yet.
   static constexpr Bytes kContextAllowance{int64_t{512} << 20};
 
+  // All contexts of a container may take that, however small its share is.
+  static constexpr Bytes kLeastTogether{int64_t{1} << 30};
+
   struct Sample {
     Bytes reported;
     int processes = 0;
-    Bytes held;  // the most of the readings before and after NVML's
+    Bytes held;   // the most of the readings before and after NVML's
+    Bytes limit;  // of the container
   };
   // What was unaccounted when the agent stopped. It holds as long as no sample is below it, until
   // there are samples enough: so an agent that starts again gives no memory away meanwhile.

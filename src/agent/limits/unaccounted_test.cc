@@ -15,7 +15,8 @@ class UnaccountedTest : public ::testing::Test {
   // A second later: what NVML reports for `processes`, and what their slots hold, in MiB.
   int64_t Sample(int64_t reported, int64_t held, int processes = 0) {
     now_ += 1s;
-    memory_.Add(now_, {Bytes(reported * kMiB), processes, Bytes(held * kMiB)});
+    memory_.Add(now_,
+                {Bytes(reported * kMiB), processes, Bytes(held * kMiB), Bytes(limit_ * kMiB)});
     return memory_.Get(now_).count() / kMiB;
   }
   void Samples(int count, int64_t reported, int64_t held) {
@@ -23,6 +24,7 @@ class UnaccountedTest : public ::testing::Test {
   }
 
   MonotonicTime now_{};
+  int64_t limit_ = 100'000;
   UnaccountedMemory memory_;
 };
 
@@ -32,6 +34,17 @@ TEST_F(UnaccountedTest, CountsWhatIsThereForAWholeWindow) {
   EXPECT_EQ(Sample(1200, 400), 600) << "rises when it has lasted";
   Samples(3, 1200, 400);
   EXPECT_EQ(Sample(1200, 400), 800);
+}
+
+TEST_F(UnaccountedTest, ContextsOfManyProcessesTakeAtMostTheShare) {
+  limit_ = 2048;
+  for (int i = 0; i < 4; ++i) Sample(40'000, 1000, 100);
+  EXPECT_EQ(Sample(40'000, 1000, 100), 40'000 - 2048 - 1000);
+  for (int i = 0; i < 5; ++i) Sample(1200, 0, 3);
+  EXPECT_EQ(Sample(1600, 64, 3), 0) << "3 contexts of 512 MiB";
+  limit_ = 256;
+  for (int i = 0; i < 5; ++i) Sample(1280, 128, 4);
+  EXPECT_EQ(Sample(1280, 128, 4), 128) << "1 GiB for contexts, however small the share is";
 }
 
 TEST_F(UnaccountedTest, FallsAtOnce) {
