@@ -63,11 +63,18 @@ bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
   return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 
+// An executed program goes on as the same process.
+bool ContainerUsage::HasEnded(int pid) const {
+  return !PathExists(fmt::format("{}/{}", options_.find.proc_root, pid));
+}
+
 // A process has its limiter before the driver knows it, and may end between the two readings. So it
-// counts when two rounds have seen it.
+// counts when two rounds have seen it, or when it still ran after the second reading and had ended
+// before the next round.
 void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
                                  const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
   const std::set<int> before = std::exchange(gpu->without_limiter, {});
+  const std::map<int, std::string> once = std::exchange(gpu->seen_once, {});
   // A file that is missing or damaged counts no process. Any other error says nothing about them.
   const Status& status = watched.pids.status();
   const bool counts_none =
@@ -81,13 +88,27 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
                               std::ranges::count(counted, *reported.own_pid) == 0;
     if (!reported.is_hidden && !is_uncounted) continue;
     gpu->without_limiter.insert(process.pid);
-    if (before.contains(process.pid)) bypassing.push_back(reported);
+    if (before.contains(process.pid)) {
+      bypassing.push_back(reported);
+    } else if (reported.is_alive) {
+      gpu->seen_once[process.pid] = reported.name;
+    }
   }
   use->bypassing = static_cast<int>(bypassing.size());
   const MonotonicTime now = runner_->clock().Now();
   const bool with_event =
       gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
   const bool stops = options_.stop_bypass.Contains(watched.who.pod_namespace);
+  for (const auto& [pid, name] : once) {
+    if (!bypassing.empty() || !with_event || !HasEnded(pid)) continue;
+    gpu->next_bypass_event = now + kEventPause;
+    return RecordEvent(
+        watched.who, names::kReasonLimiterBypassed,
+        fmt::format("process {} ({}) of container {} used {} without the limiter, so its share did "
+                    "not hold, and ended within two seconds: look for a driver library of its own "
+                    "in the image, and for programs that it starts for short work",
+                    pid, name, watched.who.container, use->uuid));
+  }
   if (bypassing.empty() || (!with_event && !stops)) return;
   if (with_event) gpu->next_bypass_event = now + kEventPause;
   HandleBypass(watched, bypassing, with_event, use->uuid);

@@ -27,6 +27,11 @@ std::string NameOf(const std::string& proc_root, int pid) {
   return name.ok() ? std::string(Trim(*name)) : "?";
 }
 
+// A process that has ended, zombies included, has no root any more.
+bool IsRunning(const std::string& proc_root, int pid) {
+  return PathExists(fmt::format("{}/{}/root/.", proc_root, pid));
+}
+
 bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
   return std::tie(a.who.pod_namespace, a.who.pod_name, a.who.container, a.uuid) <
          std::tie(b.who.pod_namespace, b.who.pod_name, b.who.container, b.uuid);
@@ -220,7 +225,7 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
         auto owner = OwnerOf(root, process.pid);
         if (!owner) continue;
         round->reported[process.pid] = {process.pid, *std::move(owner), OwnPidOf(root, process.pid),
-                                        NameOf(root, process.pid)};
+                                        NameOf(root, process.pid), IsRunning(root, process.pid)};
       }
     }
   };

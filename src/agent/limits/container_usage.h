@@ -130,7 +130,8 @@ class ContainerUsage {
     uint64_t refused = 0;  // as it was read last
     uint64_t since_event = 0;
     MonotonicTime next_event{};
-    std::set<int> without_limiter;  // pids, in the last round
+    std::set<int> without_limiter;         // pids, in the last round
+    std::map<int, std::string> seen_once;  // of these, names of those that were new and ran
     MonotonicTime next_bypass_event{};
     MonotonicTime next_excess_event{};
     Bytes limit;
@@ -156,6 +157,7 @@ class ContainerUsage {
   std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
                                          const Round& round) const;
   ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
+  bool HasEnded(int pid) const;
   bool IsHidden(const Watched& watched, int pid) const;
   void CheckBypass(const Watched& watched, const ProcessUses& processes, const Round& round,
                    OnGpu* gpu, ContainerGpuUse* use);

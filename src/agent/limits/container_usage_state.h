@@ -48,6 +48,7 @@ struct ContainerUsage::ReportedProcess {
   ProcessOwner owner;
   std::optional<int> own_pid;
   std::string name;
+  bool is_alive = false;   // after its container's processes were read
   bool is_hidden = false;  // it cannot see the limits of its container
 };
 

@@ -388,6 +388,41 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterIsReportedWhenItIsSeenTwice) {
   EXPECT_EQ(Use().bypassing, 1) << "the slot is that of a process that has ended";
 }
 
+TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Start();
+  Seconds(5);
+  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  EXPECT_TRUE(events_.empty());
+  Report({});
+  EndProcess(75);
+  Seconds(2);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_TRUE(events_[0].message.starts_with("process 75 (python) of container main used " + uuid_ +
+                                             " without the limiter"))
+      << events_[0].message;
+}
+
+TEST_F(ContainerUsageTest, AProcessThatExecutesAnotherProgramIsNoBypass) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Start();
+  Seconds(5);
+  // The driver reported it, and when its limiter was looked for it had executed another program.
+  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  Report({});
+  Seconds(3);
+  EXPECT_TRUE(events_.empty());
+}
+
 TEST_F(ContainerUsageTest, AUsageFileThatIsDamagedIsNamedAsTheCause) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
