@@ -13,6 +13,12 @@ using placement::NodeShortfall;
 // A cluster has some hundreds of reasons at a time; outdated ones are dropped at this number.
 constexpr size_t kMaxReasons = 4096;
 
+// kube-scheduler puts the number of nodes before each reason: "1 node(s) without room: 2 GPUs ...".
+std::string ForScheduler(std::string reason) {
+  const bool has_number = !reason.empty() && reason[0] >= '0' && reason[0] <= '9';
+  return has_number ? "node(s) without room: " + reason : reason;
+}
+
 }  // namespace
 
 bool UnfitReasons::Less::operator()(const NodeShortfall& a, const NodeShortfall& b) const {
@@ -48,7 +54,7 @@ void UnfitReasons::LookAt(NodeId node, const placement::Demand& demand, OfShape*
   const auto [reason, is_new] = known->reasons.try_emplace(shortfall);
   if (is_new) {
     reason->second = {.unresolvable = shortfall.unresolvable,
-                      .text = placement::TextOf(shortfall, demand, cluster_),
+                      .text = ForScheduler(placement::TextOf(shortfall, demand, cluster_)),
                       .kind = placement::MetricLabelOf(shortfall.reason)};
   }
   known->of_nodes[node] = &reason->second;

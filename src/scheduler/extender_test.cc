@@ -40,7 +40,7 @@ TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
   // No eviction gives a node of one GPU a second one.
   ASSERT_THAT(result.unresolvable, SizeIs(2));
   EXPECT_EQ(result.unresolvable[0].first, 0u);
-  EXPECT_THAT(result.unresolvable[0].second, HasSubstr("2 GPUs wanted"));
+  EXPECT_THAT(result.unresolvable[0].second, HasSubstr("node(s) without room: 2 GPUs wanted"));
   EXPECT_EQ(result.unresolvable[1].first, 3u);
 }
 
