@@ -129,6 +129,48 @@ void WarnOfMistake(std::string_view key, const Status& parsed, std::vector<std::
   warnings->push_back(fmt::format("annotation {} has no effect: {}", key, parsed.message()));
 }
 
+// Warns of an annotation that cannot be read, or that exceeds what the pod requests: limits only
+// lower. `requested` is the amount of a container, 0 where it is not limited.
+template <typename Limits, typename Requested, typename Text>
+void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
+                  const std::vector<ContainerRequest>& containers, Requested requested, Text text,
+                  std::vector<std::string>* warnings) {
+  WarnOfMistake(key, limits.status(), warnings);
+  if (!limits.ok()) return;
+  for (const ContainerRequest& container : containers) {
+    const auto limit = device::LimitFor(*limits, container.name, "");
+    const auto most = requested(container);
+    if (!limit || most == decltype(most)(0) || *limit <= most) continue;
+    warnings->push_back(
+        fmt::format("container \"{}\": annotation {} has no effect: {} is more than the {} that it "
+                    "requests, and "
+                    "the annotation only lowers the limit",
+                    container.name, key, text(*limit), text(most)));
+  }
+}
+
+void WarnOfMemoryLimit(std::string_view value, const ledger::PodRequest& ask,
+                       std::vector<std::string>* warnings) {
+  const auto requested = [](const ContainerRequest& container) {
+    return container.exclusive ? Bytes(0) : container.per_gpu.memory;
+  };
+  const auto text = [](Bytes bytes) { return fmt::format("{} MiB", bytes.count() >> 20); };
+  WarnOfLimits(names::kAnnotationMemoryLimit, device::ParseMemoryLimits(value),
+               ask.devices.containers, requested, text, warnings);
+}
+
+void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& ask,
+                        std::vector<std::string>* warnings) {
+  const auto requested = [&](const ContainerRequest& container) {
+    if (container.exclusive || container.per_gpu.compute == kWholeGpu) return MilliGpu(0);
+    if (container.per_gpu.compute == MilliGpu(0)) return MilliGpu(0);
+    return std::max(container.per_gpu.compute, ask.devices.elastic_limit.value_or(MilliGpu(0)));
+  };
+  const auto text = [](MilliGpu milli) { return fmt::format("{} hundredths", milli.count() / 10); };
+  WarnOfLimits(names::kAnnotationComputeLimit, device::ParseComputeLimits(value),
+               ask.devices.containers, requested, text, warnings);
+}
+
 void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::string>* warnings) {
   const Status parsed = device::ParseComputeClass(CutText(std::string(text), 64)).status();
   WarnOfMistake(names::kAnnotationComputeClass, parsed, warnings);
@@ -150,9 +192,9 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
   for (const auto& [key, value] : annotations->members()) {
     const std::string_view text = value.is_string() ? value.string_value() : std::string_view();
     if (key == names::kAnnotationMemoryLimit) {
-      WarnOfMistake(key, device::ParseMemoryLimits(text).status(), warnings);
+      WarnOfMemoryLimit(text, ask, warnings);
     } else if (key == names::kAnnotationComputeLimit) {
-      WarnOfMistake(key, device::ParseComputeLimits(text).status(), warnings);
+      WarnOfComputeLimit(text, ask, warnings);
     } else if (key == names::kAnnotationComputeClass) {
       WarnOfComputeClass(text, shares, warnings);
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsRequestAnnotation(key) &&

@@ -116,6 +116,15 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-class", "low"}})),
       ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"aliyun.com/gpu-mem", "4"}}, {{"tessera.dev/memory-limit", "99Gi"}})),
+      ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: 101376 MiB is more than the "
+                            "4096 MiB that it requests")));
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"aliyun.com/gpu-mem", "4"}}, {{"tessera.dev/memory-limit", "4Gi"}})),
+      IsEmpty());
+  EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-limit", "40"}})),
+              ElementsAre(HasSubstr("40 hundredths is more than the 30 hundredths")));
   EXPECT_THAT(WarningsOf(PodJson({}, {{"tessera.dev/gpu-models", "A100"}})),
               ElementsAre(HasSubstr("no container requests GPUs")));
   EXPECT_THAT(
