@@ -269,7 +269,7 @@ TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
   pods_.Sync();
   AssignShare("a");
   const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
-  for (const char* text : {"7Gi", "main=100Gi", "7", "nonsense", "0"}) {
+  for (const char* text : {"7Gi", "main=100Gi"}) {
     SetLimit("a", "4Gi");
     ASSERT_EQ(MemoryIn(dir), uint64_t(4 * kGiB));
     pods_.events.clear();
@@ -278,8 +278,30 @@ TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
     ASSERT_FALSE(pods_.events.empty()) << text;
     EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected) << text;
   }
+}
+
+TEST_F(LimitedGrantsTest, ALimitThatCannotBeReadLeavesTheLastOne) {
+  pods_.Sync();
+  AssignShare("a");
+  const auto token = Token(kMem, 6);
+  const std::string dir = Ask("a", {token})->limits_dir;
+  SetLimit("a", "4Gi");
+  for (const char* text : {"7", "nonsense", "0"}) {
+    pods_.events.clear();
+    SetLimit("a", text);
+    EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << text;
+    ASSERT_EQ(pods_.events.size(), 1u) << text;
+    EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected) << text;
+  }
   EXPECT_NE(pods_.events[0].second.message.find("want at least 2Mi"), std::string::npos)
       << pods_.events[0].second.message;
+  ASSERT_TRUE(Ask("a", {token}).ok());
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "a container that starts again";
+  Restart();
+  SetLimit("a", "worse");
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "of an earlier agent";
+  SetLimit("a", "");
+  EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB));
 }
 
 TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {

@@ -322,7 +322,9 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
   const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
   if (options_.limits_dir.empty() || is_disabled) return std::string();
   const auto* pod = pods_ != nullptr ? occupancy_.Find(entry.holder.pod_uid) : nullptr;
-  ApplyLimits(pod != nullptr ? &**pod : nullptr, entry, &devices);
+  const auto valid =
+      pod != nullptr ? std::optional(limit_changes_.LastValid(**pod)) : std::optional<PodInfo>();
+  ApplyLimits(valid ? &*valid : nullptr, entry, &devices);
   Result<std::string> written = limits_.Write(entry.holder, devices);
   if (written.ok() || !limits_.FailsOpen(entry.holder)) return written;
   const std::string problem = fmt::format(

@@ -101,7 +101,10 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
                                     const std::string& dir) {
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
   const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
-  if (!limits.ok()) return {fmt::format("{}: {}", what, limits.status().message())};
+  if (!limits.ok()) {
+    return {fmt::format("{}: {}: the last limit that could be read holds", what,
+                        limits.status().message())};
+  }
   std::vector<std::string> problems;
   for (const auto& limit : *limits) {
     if (limit.only.empty() || IsUuid(limit.only) || HasContainer(pod, limit.only)) continue;
@@ -175,12 +178,18 @@ LimitChanges::Annotations LimitChanges::AnnotationsOf(const PodInfo& pod) {
   const auto add = [&](std::string_view annotation, auto is_valid) {
     const std::string text = TextOf(pod, annotation);
     all.text += text + ";";
-    all.valid += (is_valid(text) ? text : "") + ";";
+    if (is_valid(text)) {
+      all.valid[std::string(annotation)] = text;
+    } else {
+      all.invalid = true;
+    }
   };
   add(MemoryKind::kAnnotation, [](const auto& text) { return MemoryKind::Parse(text).ok(); });
   add(ComputeKind::kAnnotation, [](const auto& text) { return ComputeKind::Parse(text).ok(); });
-  add(names::kAnnotationComputeClass,
-      [](const auto& text) { return device::ParseComputeClass(text).ok(); });
+  const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
+  all.text += priority;
+  all.valid[std::string(names::kAnnotationComputeClass)] =
+      device::ParseComputeClass(priority).ok() ? priority : "";
   return all;
 }
 
@@ -188,12 +197,24 @@ void LimitChanges::OnPod(const PodInfo& pod) {
   Annotations annotations = AnnotationsOf(pod);
   const auto [seen, is_new] = seen_.try_emplace(pod.uid, annotations);
   if (!is_new && seen->second.text == annotations.text) return;
+  // Adds what was valid last, where the text cannot be read now.
+  if (!is_new) annotations.valid.merge(std::map(seen->second.valid));
   const bool changed = !is_new && seen->second.valid != annotations.valid;
+  const bool is_known = !is_new || !annotations.invalid;
   seen->second = std::move(annotations);
   // At the agent's start all pods are new, and their problems were recorded before.
   if (!is_new || pods_->synced()) RecordProblems(pod);
-  // Also for a new pod: its annotations may have changed while no agent ran.
-  Write(pod, changed);
+  // Also for a new pod: its annotations may have changed while no agent ran. The limits that an
+  // earlier agent wrote hold if the annotation cannot be read.
+  if (is_known) Write(LastValid(pod), changed);
+}
+
+PodInfo LimitChanges::LastValid(const PodInfo& pod) const {
+  PodInfo valid = pod;
+  const auto seen = seen_.find(pod.uid);
+  if (seen == seen_.end()) return valid;
+  for (const auto& [annotation, text] : seen->second.valid) valid.annotations[annotation] = text;
+  return valid;
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {

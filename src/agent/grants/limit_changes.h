@@ -5,8 +5,9 @@
 // (src/device/limit_variables.h), which hold from its start. The lowest limit counts.
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
-// the grant would take from other grants. A limit that exceeds the grant or cannot be read is
-// rejected with an Event, and the grant holds instead. A lower limit stops no running process.
+// the grant would take from other grants. A limit that exceeds the grant is rejected with an Event,
+// and the grant holds instead. One that cannot be read is rejected, too, and the last one that could
+// holds. A lower limit stops no running process.
 //
 // Threads: one. Writes files on a tmpfs (container_limits.h).
 #pragma once
@@ -36,14 +37,18 @@ class LimitChanges {
 
   // The pod was added or changed.
   void OnPod(const PodInfo& pod);
+  // The pod with the last valid texts of its limit annotations.
+  PodInfo LastValid(const PodInfo& pod) const;
   // A container of the pod was granted its GPUs: limits that exceed the grant show now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
   void Forget(const Uid& uid) { seen_.erase(uid); }
 
  private:
-  // The limit annotations of a pod as text, and the same with "" for invalid ones.
+  // The limit annotations of a pod: all as text, and each as it was valid last.
   struct Annotations {
-    std::string text, valid;
+    std::string text;
+    std::map<std::string, std::string> valid;  // by annotation
+    bool invalid = false;                      // a limit cannot be read
   };
   static Annotations AnnotationsOf(const PodInfo& pod);
 
