@@ -216,6 +216,27 @@ TEST_F(ContainerUsageTest, WhatOnlyTheDriverSeesCountsAgainstTheLimit) {
   EXPECT_EQ(UnaccountedInFile(), 0) << "the process has ended";
 }
 
+TEST_F(ContainerUsageTest, AnAccountThatIsRemovedOrClearedGivesNoMemoryAway) {
+  AddProcess(71, "aa");
+  std::optional<UsageTestFile> file(UsagePath("aa"));
+  file->Hold(0, 3072 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(3472 * kMebi)}});
+  Start();
+  Seconds(8);
+  EXPECT_EQ(UnaccountedInFile(), 0);
+  file->Hold(0, 0);
+  Seconds(6);
+  EXPECT_EQ(UnaccountedInFile(), 3472 - 512) << "its numbers are 0";
+  file->Hold(0, 3072 * kMebi);
+  Seconds(2);
+  EXPECT_EQ(UnaccountedInFile(), 0);
+  fs::remove(UsagePath("aa"));
+  UsageTestFile fresh(UsagePath("aa"));
+  Seconds(8);
+  EXPECT_EQ(UnaccountedInFile(), 3472 - 512) << "the file is a new one";
+  EXPECT_EQ(Use().bypassing, 1);
+}
+
 TEST_F(ContainerUsageTest, CountsProcessesThatOnlyTheDriverKnows) {
   AddProcess(71, "aa");
   AddProcess(73, "aa");
