@@ -104,9 +104,16 @@ void WriteContainerUses(const ContainerUses& all, MetricsText* text) {
   WriteSamples(uses, "tessera_container_gpu_processes_without_limiter", text,
                [](const Use& use) { return static_cast<uint64_t>(use.bypassing); });
   text->Family("tessera_container_gpu_compute_limit_ratio", "gauge",
-               "The share of a GPU's compute that a container was granted; 0: not limited.");
+               "The share of a GPU's compute that a container may use at most, lowered by an "
+               "annotation or raised by tencent.com/vcuda-core-limit; 0: not limited.");
   for (const Use& use : uses) {
     text->Sample("tessera_container_gpu_compute_limit_ratio", LabelsOf(use),
+                 static_cast<double>(use.compute_limit.count()) / 1000);
+  }
+  text->Family("tessera_container_gpu_compute_granted_ratio", "gauge",
+               "The share of a GPU's compute that a container was granted; 0: not limited.");
+  for (const Use& use : uses) {
+    text->Sample("tessera_container_gpu_compute_granted_ratio", LabelsOf(use),
                  static_cast<double>(use.compute.count()) / 1000);
   }
   text->Family("tessera_container_gpu_compute_used_ratio", "gauge",

@@ -80,6 +80,18 @@ TEST(UsagePageTest, TheClassIsShownWhereComputeIsLimited) {
   EXPECT_THAT(JsonOfUses("n1", uses, {}).Serialize(), HasSubstr(R"("class":"low")"));
 }
 
+TEST(UsagePageTest, ALoweredLimitOfComputeIsAMetricBesideTheGrant) {
+  ContainerUses uses = OneUse();
+  uses[0].compute_limit = MilliGpu(200);
+  MetricsText text;
+  WriteContainerUses(uses, &text);
+  const std::string page = text.Take();
+  EXPECT_THAT(page, HasSubstr("compute_limit_ratio{namespace=\"ml\",pod=\"train\","
+                              "container=\"main\",uuid=\"GPU-1\"} 0.2\n"));
+  EXPECT_THAT(page, HasSubstr("compute_granted_ratio{namespace=\"ml\",pod=\"train\","
+                              "container=\"main\",uuid=\"GPU-1\"} 0.3\n"));
+}
+
 TEST(UsagePageTest, HowWellTheShareHeldIsInMetricsAndJson) {
   ContainerUses uses = OneUse();
   uses[0].share_record = {.mean = 0.2904, .worst = -0.0316};
