@@ -15,9 +15,14 @@ namespace {
 constexpr std::string_view kOmitted = "<omitted>";
 
 bool IsOfGpuSystems(std::string_view key) {
-  static constexpr std::string_view kPrefixes[] = {
-      names::kAnnotationPrefix, "nvidia.com/",       "ALIYUN_COM_", "aliyun.com/",
-      "tencent.com/",           "gaia.tencent.com/", "cgpu.",       "scheduler.framework.gpushare."};
+  static constexpr std::string_view kPrefixes[] = {names::kAnnotationPrefix,
+                                                   "nvidia.com/",
+                                                   "ALIYUN_COM_",
+                                                   "aliyun.com/",
+                                                   "tencent.com/",
+                                                   "gaia.tencent.com/",
+                                                   "cgpu.",
+                                                   "scheduler.framework.gpushare."};
   return std::ranges::any_of(kPrefixes,
                              [&](std::string_view prefix) { return key.starts_with(prefix); });
 }
@@ -67,14 +72,36 @@ Json ReducedArgument(const Json& argument) {
   return Json::String(text.substr(0, equals + 1) + std::string(kOmitted));
 }
 
+// The message of an ended container may be the end of its log (terminationMessagePolicy).
+Json WithoutMessages(const Json& status) {
+  if (status.is_array()) {
+    Json list = Json::MakeArray();
+    for (const Json& item : status.items()) list.Append(WithoutMessages(item));
+    return list;
+  }
+  if (!status.is_object()) return status;
+  Json kept = Json::MakeObject();
+  for (const auto& [key, value] : status.members()) {
+    if (key == "terminated" && value.is_object()) {
+      Json ended = value;
+      const std::string why = ended.StringAt("reason").value_or("");
+      if (why != "StartError" && why != "ContainerCannotRun") ended.Erase("message");
+      kept.Set(key, std::move(ended));
+    } else {
+      kept.Set(key, WithoutMessages(value));
+    }
+  }
+  return kept;
+}
+
 }  // namespace
 
 Json ReducedPod(const Json& pod) {
   Json spec = Json::MakeObject();
   if (const Json* all = pod.Find("spec")) {
-    spec = Picked(*all, {"nodeName", "runtimeClassName", "schedulerName", "priorityClassName",
-                         "priority", "nodeSelector", "tolerations", "schedulingGates",
-                         "restartPolicy"});
+    spec = Picked(*all,
+                  {"nodeName", "runtimeClassName", "schedulerName", "priorityClassName", "priority",
+                   "nodeSelector", "tolerations", "schedulingGates", "restartPolicy"});
     for (const char* list : {"initContainers", "containers"}) {
       Json containers = Json::MakeArray();
       for (const Json& container : ItemsAt(*all, {list})) {
@@ -87,11 +114,11 @@ Json ReducedPod(const Json& pod) {
   return Json::MakeObject(
       {{"metadata", ReducedMetadata(pod)},
        {"spec", std::move(spec)},
-       {"status", status == nullptr
-                      ? Json::MakeObject()
-                      : Picked(*status, {"phase", "reason", "conditions", "containerStatuses",
-                                         "initContainerStatuses", "nominatedNodeName",
-                                         "startTime"})}});
+       {"status", status == nullptr ? Json::MakeObject()
+                                    : WithoutMessages(Picked(
+                                          *status, {"phase", "reason", "conditions",
+                                                    "containerStatuses", "initContainerStatuses",
+                                                    "nominatedNodeName", "startTime"}))}});
 }
 
 Json ReducedNode(const Json& node) {
@@ -100,12 +127,31 @@ Json ReducedNode(const Json& node) {
   return Json::MakeObject(
       {{"metadata", ReducedMetadata(node)},
        {"spec", spec == nullptr ? Json::MakeObject() : Picked(*spec, {"unschedulable", "taints"})},
-       {"status", status == nullptr ? Json::MakeObject()
-                                    : Picked(*status, {"capacity", "allocatable", "conditions",
-                                                       "nodeInfo"})}});
+       {"status", status == nullptr
+                      ? Json::MakeObject()
+                      : Picked(*status, {"capacity", "allocatable", "conditions", "nodeInfo"})}});
+}
+
+// A text with tokens taken out; a text that is JSON itself, as in a ConfigMap, as its object.
+Json TextWithoutSecrets(const std::string& text) {
+  const Result<Json> inner = ParseJson(text);
+  const bool is_object = inner.ok() && (inner->is_object() || inner->is_array());
+  return Json::String(is_object ? WithoutSecrets(*inner).Serialize() : WithoutTokens(text));
+}
+
+Json ReducedArguments(const Json& list) {
+  Json arguments = Json::MakeArray();
+  bool omit_next = false;
+  for (const Json& argument : list.items()) {
+    arguments.Append(omit_next ? Json::String(kOmitted) : ReducedArgument(argument));
+    const std::string text = argument.is_string() ? argument.string_value() : "";
+    omit_next = text.starts_with("-") && text.find('=') == std::string::npos && SoundsSecret(text);
+  }
+  return arguments;
 }
 
 Json WithoutSecrets(const Json& object) {
+  if (object.is_string()) return TextWithoutSecrets(object.string_value());
   if (object.is_array()) {
     Json list = Json::MakeArray();
     for (const Json& item : object.items()) list.Append(WithoutSecrets(item));
@@ -122,9 +168,7 @@ Json WithoutSecrets(const Json& object) {
     if (secret) {
       kept.Set(key, Json::String(kOmitted));
     } else if ((key == "args" || key == "command") && value.is_array()) {
-      Json arguments = Json::MakeArray();
-      for (const Json& argument : value.items()) arguments.Append(ReducedArgument(argument));
-      kept.Set(key, std::move(arguments));
+      kept.Set(key, ReducedArguments(value));
     } else {
       kept.Set(key, WithoutSecrets(value));
     }

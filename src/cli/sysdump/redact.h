@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of an object may leave the cluster in a sysdump. Pure. Included only in src/cli.
+// Removes from objects what a report must not contain in a sysdump. Pure. Included only in src/cli.
 //
 // Closed by default: of a user's pod and of a node only listed fields are kept. Of Tessera's own
 // objects all is kept but managed fields, the last applied configuration, and values of variables

@@ -36,7 +36,8 @@ constexpr const char* kReadMe =
     "pages/scheduler.txt  metrics of the scheduler's leader\n"
     "logs/POD/       logs of Tessera's pods, the end of each\n\n"
     "Left out: Secrets; of pods of users their environment, commands, arguments, volumes and\n"
-    "annotations of other systems; annotations of nodes by other systems; tokens and keys in logs.\n"
+    "annotations of other systems; annotations of nodes by other systems; tokens and keys in "
+    "logs.\n"
     "Names of pods, namespaces, nodes and images are in it: read it before you pass it on.\n";
 
 constexpr kube::ResourceType kServices{"", "v1", "services", true};
@@ -70,7 +71,9 @@ class Sysdump {
   bool complete() const { return errors_.empty(); }
 
  private:
-  static std::string Path(std::string_view name) { return std::string(kFolder) + std::string(name); }
+  static std::string Path(std::string_view name) {
+    return std::string(kFolder) + std::string(name);
+  }
 
   void AddFile(std::string_view name, std::string text) {
     if (size_ + text.size() > options_.max_mib * kMiB) {
@@ -197,13 +200,11 @@ class Sysdump {
   void RequestLogs(const std::string& pod, const Json& container,
                    std::map<std::string, Result<std::string>>* logs) {
     const std::string name = container.StringAt("name").value_or("");
-    const std::string target =
-        fmt::format("{}/log?container={}&tailLines=20000&limitBytes={}",
-                    kube::PathOf(kube::Pod(std::string(names::kSystemNamespace), pod)), name,
-                    kMaxLog);
+    const std::string target = fmt::format(
+        "{}/log?container={}&tailLines=4000&limitBytes={}",
+        kube::PathOf(kube::Pod(std::string(names::kSystemNamespace), pod)), name, kMaxLog);
     const auto request = [&](std::string_view suffix, std::string_view query) {
-      auto& into = logs->emplace(fmt::format("logs/{}/{}{}.log", pod, name, suffix),
-                                 std::string())
+      auto& into = logs->emplace(fmt::format("logs/{}/{}{}.log", pod, name, suffix), std::string())
                        .first->second;
       gatherer_.Text(target + std::string(query), kMaxLog, &into);
     };

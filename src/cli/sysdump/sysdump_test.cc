@@ -21,8 +21,8 @@ constexpr const char* kUserPod = R"({"metadata":{"name":"train","namespace":"ml"
 TEST(SysdumpTest, OfPodsOfUsersOnlyListedFieldsAreKept) {
   const std::string text = ReducedPod(ParseJson(kUserPod).value()).Serialize();
   EXPECT_EQ(text.find("PLANTED"), std::string::npos) << text;
-  for (const char* kept : {"train", "tessera.dev/assignment", "n1", "img", "nvidia.com/gpu",
-                           "Running"}) {
+  for (const char* kept :
+       {"train", "tessera.dev/assignment", "n1", "img", "nvidia.com/gpu", "Running"}) {
     EXPECT_NE(text.find(kept), std::string::npos) << kept;
   }
 }
@@ -55,8 +55,9 @@ TEST(SysdumpTest, LogsLoseTokensAndKeys) {
   EXPECT_EQ(WithoutTokens("GET x Authorization: Bearer abc.def-1\nnext\n"),
             "GET x Authorization: <omitted>\nnext\n");
   EXPECT_EQ(WithoutTokens("got eyJhbGciOi.eyJpc3M.c2lnbmF0dXJl end"), "got <omitted> end");
-  EXPECT_EQ(WithoutTokens("a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb\n"),
-            "a\n<omitted>\nb\n");
+  EXPECT_EQ(
+      WithoutTokens("a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb\n"),
+      "a\n<omitted>\nb\n");
 }
 
 TEST(SysdumpTest, TheRealTarReadsTheArchive) {
