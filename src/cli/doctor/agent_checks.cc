@@ -60,10 +60,10 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
     if (!page.ok()) continue;
     for (const MetricSample& sample : SamplesOf(*page, "tessera_xids_total")) {
       if (sample.value < 1) continue;
-      findings->Note(fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
-                     fmt::format("XID {} since the agent started: {:g}", sample.Label("xid"),
-                                 sample.value),
-                     "an error report of the driver", "docs/concepts/health.md explains XIDs");
+      findings->Note(
+          fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
+          fmt::format("XID {} since the agent started: {:g}", sample.Label("xid"), sample.value),
+          "an error report of the driver", "docs/concepts/health.md explains XIDs");
     }
   }
 }
@@ -126,8 +126,7 @@ void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportUses(
-      facts, [](const ContainerUse& use) { return !use.limited; },
-      "the share is not enforced",
+      facts, [](const ContainerUse& use) { return !use.limited; }, "the share is not enforced",
       "isolation was off when the container started: cgpu.disable.isolation of the node, or the "
       "chart's value",
       "switch isolation on and restart the pod; docs/concepts/isolation.md", findings);

@@ -26,8 +26,8 @@ class DoctorFindings {
  public:
   explicit DoctorFindings(std::string_view check) : check_(check) {}
   void Add(std::string where, std::string what, std::string cause, std::string fix) {
-    found_.push_back({check_, true, std::move(where), std::move(what), std::move(cause),
-                      std::move(fix)});
+    found_.push_back(
+        {check_, true, std::move(where), std::move(what), std::move(cause), std::move(fix)});
   }
   void Note(std::string where, std::string what, std::string cause, std::string fix) {
     Add(std::move(where), std::move(what), std::move(cause), std::move(fix));

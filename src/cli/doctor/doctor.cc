@@ -17,11 +17,9 @@ Json JsonOfFinding(const DoctorFinding& finding) {
 void AddLines(const DoctorFinding& finding, const Style& style, Listing* list) {
   const Tone tone = finding.serious ? Tone::kBad : Tone::kPlain;
   Json object = style.needs_objects() ? JsonOfFinding(finding) : Json();
-  list->rows.push_back({object,
-                        {{finding.serious ? "problem" : "note", tone},
-                         finding.check,
-                         finding.where,
-                         finding.what}});
+  list->rows.push_back(
+      {object,
+       {{finding.serious ? "problem" : "note", tone}, finding.check, finding.where, finding.what}});
   if (!style.shows_cells()) return;
   if (!finding.cause.empty()) {
     list->rows.push_back({object, {"", "", "", {"cause: " + finding.cause, Tone::kQuiet}}});

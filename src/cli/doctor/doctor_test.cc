@@ -29,8 +29,10 @@ Json NodeWithGpus(const std::string& name, const std::function<void(device::Gpu&
       R"("conditions":[{{"type":"Ready","status":"True"}},)"
       R"({{"type":"GPUReady","status":"True","reason":"GPUsHealthy"}}]}}}})",
       name));
-  node.Find("metadata")->Find("annotations")->Set(
-      names::kAnnotationDevices, Json::String(device::EncodeNodeInventory(inventory).value()));
+  node.Find("metadata")
+      ->Find("annotations")
+      ->Set(names::kAnnotationDevices,
+            Json::String(device::EncodeNodeInventory(inventory).value()));
   return node;
 }
 
@@ -41,8 +43,9 @@ Json PodOn(const std::string& node, const std::string& resource, const std::stri
       R"("status":{{"phase":"Running"}}}})",
       node, resource.empty() ? "" : fmt::format(R"("{}":"1")", resource)));
   if (!assignment.empty()) {
-    pod.Find("metadata")->Find("annotations")->Set(names::kAnnotationAssignment,
-                                                   Json::String(assignment));
+    pod.Find("metadata")
+        ->Find("annotations")
+        ->Set(names::kAnnotationAssignment, Json::String(assignment));
   }
   return pod;
 }
@@ -91,8 +94,7 @@ Json& Label(ClusterFacts& facts, std::string_view label, std::string_view value)
 }
 Plant Condition(std::string_view type, std::string_view status, std::string_view reason) {
   return [=](ClusterFacts& facts) {
-    for (Json& condition :
-         facts.nodes->at(0).Find("status")->Find("conditions")->items()) {
+    for (Json& condition : facts.nodes->at(0).Find("status")->Find("conditions")->items()) {
       if (condition.StringAt("type").value() != type) continue;
       condition.Set("status", Json::String(status));
       condition.Set("reason", Json::String(reason));
@@ -143,16 +145,17 @@ const std::map<std::string, Plant>& Plants() {
       {"runtime-not-configured", Condition("GPUReady", "False", "RuntimeNotConfigured")},
       {"node-not-ready", Condition("Ready", "Unknown", "NodeStatusUnknown")},
       {"gpu-unhealthy", Gpu([](device::Gpu& gpu) { gpu.health = Health::Unhealthy("XID 79"); })},
-      {"gpu-suspect",
-       Gpu([](device::Gpu& gpu) { gpu.health = {Health::State::kSuspect, "XID 31"}; })},
+      {"gpu-suspect", Gpu([](device::Gpu& gpu) {
+         gpu.health = {Health::State::kSuspect, "XID 31"};
+       })},
       {"not-registered",
        [](ClusterFacts& facts) {
          facts.nodes->at(0).Find("status")->Find("capacity")->Erase("nvidia.com/gpu");
        }},
       {"label-without-gpu",
        [](ClusterFacts& facts) {
-         facts.nodes->push_back(Parsed(
-             R"({"metadata":{"name":"n2","labels":{"nvidia.com/gpu.present":"true"}}})"));
+         facts.nodes->push_back(
+             Parsed(R"({"metadata":{"name":"n2","labels":{"nvidia.com/gpu.present":"true"}}})"));
        }},
       {"paused-labels",
        [](ClusterFacts& facts) {
@@ -168,8 +171,10 @@ const std::map<std::string, Plant>& Plants() {
        [](ClusterFacts& facts) { facts.nodes->push_back(NodeWithGpus("n2", {}, "999.1")); }},
       {"too-many-device-ids",
        [](ClusterFacts& facts) {
-         facts.nodes->at(0).Find("status")->Find("capacity")->Set("aliyun.com/gpu-mem",
-                                                                  Json::String("163840"));
+         facts.nodes->at(0)
+             .Find("status")
+             ->Find("capacity")
+             ->Set("aliyun.com/gpu-mem", Json::String("163840"));
        }},
       {"agent-silent",
        [](ClusterFacts& facts) {
@@ -192,24 +197,26 @@ const std::map<std::string, Plant>& Plants() {
        [](ClusterFacts& facts) { facts.pods->at(0) = PodOn("n1", "aliyun.com/gpu-mem", ""); }},
       {"assigned-gpu-gone",
        [](ClusterFacts& facts) {
-         facts.pods->push_back(PodOn(
-             "n1", "nvidia.com/gpu",
-             AssignmentOf("GPU-00000000-dead-dead-dead-000000000000", 1000)));
+         facts.pods->push_back(
+             PodOn("n1", "nvidia.com/gpu",
+                   AssignmentOf("GPU-00000000-dead-dead-dead-000000000000", 1000)));
        }},
       {"gpu-oversold", Oversell},
       {"start-errors",
        PodStatus(R"({"phase":"Running","containerStatuses":[{"name":"main","state":{"waiting":)"
-              R"({"reason":"RunContainerError","message":"grant.sock: refused"}}}]})")},
+                 R"({"reason":"RunContainerError","message":"grant.sock: refused"}}}]})")},
       {"visible-devices-without-request",
        [](ClusterFacts& facts) {
          Json pod = PodOn("n1", "", "");
-         pod.Find("spec")->Find("containers")->items()[0].Set(
-             "env", Parsed(R"([{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}])"));
+         pod.Find("spec")
+             ->Find("containers")
+             ->items()[0]
+             .Set("env", Parsed(R"([{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}])"));
          facts.pods->push_back(pod);
        }},
       {"waiting-pods",
        PodStatus(R"({"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False",)"
-              R"("message":"0/1 nodes"}]})")},
+                 R"("message":"0/1 nodes"}]})")},
       {"component-broken",
        [](ClusterFacts& facts) {
          facts.installation.scheduler_endpoints = Parsed(R"({"endpoints":[]})");
@@ -301,7 +308,8 @@ TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
 }
 
 TEST(DoctorTest, ReadsSamplesOfPrometheusPages) {
-  const std::string page = "a_total{x=\"1\\\"}\",y=\"b\"} 2\na_total 3\na_total_more 9\n# a_total\n";
+  const std::string page =
+      "a_total{x=\"1\\\"}\",y=\"b\"} 2\na_total 3\na_total_more 9\n# a_total\n";
   const std::vector<MetricSample> samples = SamplesOf(page, "a_total");
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0].Label("x"), "1\"}");

@@ -71,8 +71,8 @@ void ReadAgents(Gatherer& gatherer, ClusterFacts* facts) {
   }
   gatherer.Wait();
   for (const auto& [node, page] : uses) {
-    facts->agent_uses.emplace(
-        node, page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status()));
+    facts->agent_uses.emplace(node,
+                              page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status()));
   }
 }
 
@@ -131,15 +131,13 @@ void ClusterFacts::Derive() {
   inventories.clear();
   assignments.clear();
   for (const Json& node : *nodes) {
-    const std::string text =
-        TextAt(node, {"metadata", "annotations", names::kAnnotationDevices});
+    const std::string text = TextAt(node, {"metadata", "annotations", names::kAnnotationDevices});
     const Result<device::NodeInventory> inventory = device::DecodeNodeInventory(text);
     if (inventory.ok()) inventories[TextAt(node, {"metadata", "name"})] = *inventory;
   }
   for (const Json& pod : *pods) {
     if (HasEnded(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
-    const std::string text =
-        TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment});
+    const std::string text = TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment});
     const Result<device::Assignment> assignment = device::DecodeAssignment(text);
     if (!text.empty() && assignment.ok()) assignments.emplace_back(&pod, *assignment);
   }

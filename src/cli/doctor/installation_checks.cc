@@ -44,7 +44,7 @@ void CheckRestarts(const ClusterFacts& facts, DoctorFindings* findings) {
           reason == "OOMKilled" ? "its memory limit is too low for this node"
                                 : "it ends by itself: its log says why",
           reason == "OOMKilled"
-              ? "raise resources.limits.memory of the chart"
+              ? "raise agent.resources or scheduler.resources"
               : fmt::format("kubectl -n {} logs {} --previous", names::kSystemNamespace, name));
     }
   }
@@ -77,8 +77,8 @@ void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
 // DaemonSets of other systems that offer or share GPUs, by a part of an image's name.
 std::string OtherPlugin(std::string_view image) {
   static constexpr std::string_view kImages[] = {
-      "k8s-device-plugin", "gpushare-device-plugin", "gpu-manager", "projecthami/hami",
-      "volcano-vgpu-device-plugin", "vgpu-manager"};
+      "k8s-device-plugin", "gpushare-device-plugin",     "gpu-manager",
+      "projecthami/hami",  "volcano-vgpu-device-plugin", "vgpu-manager"};
   for (const std::string_view name : kImages) {
     if (image.find(name) != std::string_view::npos) return std::string(name);
   }
@@ -112,7 +112,7 @@ void CheckRuntimeClass(const ClusterFacts& facts, DoctorFindings* findings) {
     if (TextAt(pod, {"spec", "runtimeClassName"}) != names::kRuntimeHandler) continue;
     findings->Add("pod " + NameOfPod(pod), "RuntimeClass nvidia does not exist",
                   "the chart was installed without it, or another chart removed it",
-                  "helm upgrade with runtimeClass.create=true");
+                  "set runtime.enabled=true in the installation");
   }
 }
 
@@ -120,7 +120,7 @@ void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
   if (!facts.installation.leader_metrics.ok()) return;
   bool asked = false;
   for (const MetricSample& sample : SamplesOf(*facts.installation.leader_metrics,
-                                        "tessera_scheduler_request_duration_seconds_count")) {
+                                              "tessera_scheduler_request_duration_seconds_count")) {
     asked = asked || (sample.Label("verb") == "filter" && sample.value > 0);
   }
   if (asked) return;
@@ -168,8 +168,7 @@ std::span<const DoctorCheck> InstallationChecks() {
       {"version-skew", "after an upgrade some nodes behave as before", CheckVersions},
       {"other-device-plugin", "two device plugins give one GPU to two pods", CheckOtherPlugins},
       {"runtime-class-missing", "no runtime for \"nvidia\" is configured", CheckRuntimeClass},
-      {"extender-not-asked", "pods of shares land on GPUs that have no room",
-       CheckExtender},
+      {"extender-not-asked", "pods of shares land on GPUs that have no room", CheckExtender},
       {"quota-invalid", "a quota does not hold after its ConfigMap was edited", CheckQuota},
       {"not-checked", "a report leaves out what its reader may not see", CheckRights},
   };

@@ -36,11 +36,12 @@ void ReportCondition(const ClusterFacts& facts, std::string_view reason, const c
 }
 
 void CheckDriver(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportCondition(facts, names::kReasonDriverNotReady,
-                  "the driver is not installed, is built for another kernel, or lies elsewhere",
-                  "install the driver for the running kernel, or set agent.driverRoot of the chart; "
-                  "the agent retries by itself",
-                  findings);
+  ReportCondition(
+      facts, names::kReasonDriverNotReady,
+      "the driver is not installed, is built for another kernel, or lies elsewhere",
+      "install the driver for the running kernel, or set agent.driverRoot of the chart; "
+      "the agent retries by itself",
+      findings);
   ReportCondition(facts, names::kReasonNoGpu, "the driver works and reports no GPU",
                   "check lspci and dmesg on the node", findings);
 }
@@ -85,12 +86,13 @@ void CheckRegistration(const ClusterFacts& facts, DoctorFindings* findings) {
     int64_t healthy = 0;
     for (const device::Gpu& gpu : inventory->second.gpus) healthy += gpu.health.ok() && !gpu.mig;
     if (healthy == 0 || AmountOf(node, "capacity", names::kResourceGpu) > 0) continue;
-    findings->Add(PlaceOfNode(node),
-                  fmt::format("{} healthy GPUs, and the kubelet offers no {}", healthy,
-                              names::kResourceGpu),
-                  "the kubelet does not read the agent's device list",
-                  "check agent.kubeletRoot of the chart, and the kubelet's log for "
-                  "\"device plugin\"");
+    findings->Add(
+        PlaceOfNode(node),
+        fmt::format("{} healthy GPUs, and the kubelet offers no {}", healthy, names::kResourceGpu),
+        "the kubelet does not read the agent's device list",
+        "check the mount of the kubelet's device-plugins directory in DaemonSet tessera-agent, and "
+        "the kubelet's log for "
+        "\"device plugin\"");
   }
 }
 
@@ -125,12 +127,12 @@ void CheckMig(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     const std::string state = LabelOf(node, "nvidia.com/mig.config.state");
     if (state.empty() || state == "success") continue;
-    findings->Add(PlaceOfNode(node),
-                  fmt::format("MIG configuration {}: {}", LabelOf(node, "nvidia.com/mig.config"),
-                              state),
-                  "the change failed, waits for pods on the GPU, or needs a reboot",
-                  "end the pods with GPUs on the node; then set the label nvidia.com/mig.config "
-                  "again");
+    findings->Add(
+        PlaceOfNode(node),
+        fmt::format("MIG configuration {}: {}", LabelOf(node, "nvidia.com/mig.config"), state),
+        "the change failed, waits for pods on the GPU, or needs a reboot",
+        "end the pods with GPUs on the node; then set the label nvidia.com/mig.config "
+        "again");
   }
 }
 
@@ -172,7 +174,7 @@ void CheckDeviceIds(const ClusterFacts& facts, DoctorFindings* findings) {
       if (amount <= kMaxDeviceIds) continue;
       findings->Add(PlaceOfNode(node), fmt::format("{} units of {}", amount, resource),
                     "a device plugin that counts in MiB: the kubelet rejects lists above 4 MiB",
-                    "count in GiB: agent.gpuMemUnit=GiB of the chart, and remove the other plugin");
+                    "count in GiB: sharing.memoryUnit=GiB, and remove the other plugin");
     }
   }
 }

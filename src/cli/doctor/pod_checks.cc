@@ -19,12 +19,12 @@ std::string PlaceOfPod(const Json& pod) { return "pod " + NameOfPod(pod); }
 void CheckAdmissionErrors(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& pod : *facts.pods) {
     if (TextAt(pod, {"status", "reason"}) != "UnexpectedAdmissionError") continue;
-    findings->Add(PlaceOfPod(pod), "UnexpectedAdmissionError: " + TextAt(pod, {"status", "message"}),
-                  "the node restarted, and the kubelet admitted the pod before the GPUs were "
-                  "offered",
-                  fmt::format("kubectl -n {} delete pod {}: its controller makes a new one",
-                              TextAt(pod, {"metadata", "namespace"}),
-                              TextAt(pod, {"metadata", "name"})));
+    findings->Add(
+        PlaceOfPod(pod), "UnexpectedAdmissionError: " + TextAt(pod, {"status", "message"}),
+        "the node restarted, and the kubelet admitted the pod before the GPUs were "
+        "offered",
+        fmt::format("kubectl -n {} delete pod {}: its controller makes a new one",
+                    TextAt(pod, {"metadata", "namespace"}), TextAt(pod, {"metadata", "name"})));
   }
 }
 
@@ -35,9 +35,10 @@ void CheckPiles(const ClusterFacts& facts, DoctorFindings* findings) {
   }
   for (const auto& [node, count] : failed) {
     if (count < kManyFailedPods || node.empty()) continue;
-    findings->Add("node " + node, fmt::format("{} failed pods with GPUs", count),
-                  "a node that accepts pods and cannot run them",
-                  fmt::format("kubectl cordon {}; then tessera status, and the pods' Events", node));
+    findings->Add(
+        "node " + node, fmt::format("{} failed pods with GPUs", count),
+        "a node that accepts pods and cannot run them",
+        fmt::format("kubectl cordon {}; then tessera status, and the pods' Events", node));
   }
 }
 
@@ -67,9 +68,10 @@ void CheckGoneGpus(const ClusterFacts& facts, DoctorFindings* findings) {
     for (const auto& [container, shares] : assignment.containers) {
       for (const device::DeviceShare& share : shares) {
         if (known.contains(share.uuid)) continue;
-        findings->Add(PlaceOfPod(*pod), fmt::format("container {} holds {}, which node {} does not "
-                                                 "have",
-                                                 container, share.uuid, inventory->first),
+        findings->Add(PlaceOfPod(*pod),
+                      fmt::format("container {} holds {}, which node {} does not "
+                                  "have",
+                                  container, share.uuid, inventory->first),
                       "the GPU was lost, replaced, or its MIG slices were made anew",
                       "delete the pod; check the node's dmesg");
       }
@@ -94,8 +96,8 @@ void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, inventory] : facts.inventories) {
     for (const device::Gpu& gpu : inventory.gpus) {
       const auto found = held.find({node, gpu.uuid});
-      if (found == held.end() || (found->second.milli <= kWholeGpu.count() &&
-                                  found->second.bytes <= gpu.memory.count())) {
+      if (found == held.end() ||
+          (found->second.milli <= kWholeGpu.count() && found->second.bytes <= gpu.memory.count())) {
         continue;
       }
       findings->Add(fmt::format("node {}, GPU {}", node, gpu.uuid),
@@ -133,16 +135,16 @@ void CheckVisibleDevices(const ClusterFacts& facts, DoctorFindings* findings) {
     for (const Json& container : ItemsAt(pod, {"spec", "containers"})) {
       for (const Json& variable : ItemsAt(container, {"env"})) {
         const std::string value = variable.StringAt("value").value_or("");
-        if (variable.StringAt("name").value_or("") != names::kEnvVisibleDevices ||
-            value.empty() || value == "void" || value == "none") {
+        if (variable.StringAt("name").value_or("") != names::kEnvVisibleDevices || value.empty() ||
+            value == "void" || value == "none") {
           continue;
         }
-        findings->Note(fmt::format("{}, container {}", PlaceOfPod(pod),
-                                   container.StringAt("name").value_or("")),
-                       fmt::format("{} is set, and the pod requests no GPU",
-                                   names::kEnvVisibleDevices),
-                       "the variable grants nothing: GPUs are given by request",
-                       "request nvidia.com/gpu or a share, or remove the variable");
+        findings->Note(
+            fmt::format("{}, container {}", PlaceOfPod(pod),
+                        container.StringAt("name").value_or("")),
+            fmt::format("{} is set, and the pod requests no GPU", names::kEnvVisibleDevices),
+            "the variable grants nothing: GPUs are given by request",
+            "request nvidia.com/gpu or a share, or remove the variable");
       }
     }
   }
@@ -153,10 +155,9 @@ void CheckWaiting(const ClusterFacts& facts, DoctorFindings* findings) {
     if (PhaseOf(pod) != "Pending" || !RequestsGpus(pod)) continue;
     const Json* scheduled = ConditionOf(pod, "PodScheduled");
     if (scheduled == nullptr || IsTrue(scheduled)) continue;
-    findings->Note(PlaceOfPod(pod), "it waits for GPUs",
-                   scheduled->StringAt("message").value_or(""),
-                   fmt::format("tessera explain {} says what is missing, GPU by GPU",
-                               NameOfPod(pod)));
+    findings->Note(
+        PlaceOfPod(pod), "it waits for GPUs", scheduled->StringAt("message").value_or(""),
+        fmt::format("tessera explain {} says what is missing, GPU by GPU", NameOfPod(pod)));
   }
 }
 
@@ -166,13 +167,11 @@ std::span<const DoctorCheck> PodChecks() {
   static constexpr DoctorCheck kChecks[] = {
       {"admission-errors", "pods stay in UnexpectedAdmissionError after a reboot",
        CheckAdmissionErrors},
-      {"failed-pods-pile-up", "a node without working GPUs swallows thousands of pods",
-       CheckPiles},
+      {"failed-pods-pile-up", "a node without working GPUs swallows thousands of pods", CheckPiles},
       {"unassigned-pods", "it is unknown which GPU a pod has", CheckUnassigned},
       {"assigned-gpu-gone", "a running pod lost its GPU", CheckGoneGpus},
       {"gpu-oversold", "a GPU is given to more pods than fit", CheckOversold},
-      {"start-errors", "containers do not start, with a message of the runtime",
-       CheckStartErrors},
+      {"start-errors", "containers do not start, with a message of the runtime", CheckStartErrors},
       {"visible-devices-without-request",
        "an image names all GPUs, and its container sees none (or, elsewhere, all)",
        CheckVisibleDevices},

@@ -57,8 +57,8 @@ std::string JudgePair(const CaseResult& result) {
       TextAt(result.node, {"metadata", "annotations", names::kAnnotationDevices}));
   if (!inventory.ok()) return "annotation tessera.dev/devices of the node cannot be read";
   const auto position = [&](const std::string& uuid) {
-    return static_cast<size_t>(
-        std::ranges::find(inventory->gpus, uuid, &device::Gpu::uuid) - inventory->gpus.begin());
+    return static_cast<size_t>(std::ranges::find(inventory->gpus, uuid, &device::Gpu::uuid) -
+                               inventory->gpus.begin());
   };
   const size_t a = position(assigned[0]), b = position(assigned[1]), n = inventory->gpus.size();
   if (a >= n || b >= n) return "the node does not have the GPUs that were assigned";
@@ -83,7 +83,12 @@ std::string JudgeNothing(const CaseResult&) { return ""; }
 constexpr TestCase kCases[] = {
     {"whole-gpu", "a whole GPU", names::kResourceGpu, 1, {}, false, JudgeGpus},
     {"share", "a share of a GPU", names::kResourceGpuMem, 1, {}, false, JudgeGpus},
-    {"linked-pair", "two GPUs with an NVLink, where there are any", names::kResourceGpu, 2, {}, false,
+    {"linked-pair",
+     "two GPUs with an NVLink, where there are any",
+     names::kResourceGpu,
+     2,
+     {},
+     false,
      JudgePair},
     {"memory-limit",
      "no more device memory than the share",
@@ -138,9 +143,9 @@ Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& i
         ParseJson(R"({"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}})")
             .value()}});
   if (test.resource.empty()) {
-    container.Set("env", Json::MakeArray({Json::MakeObject(
-                             {{"name", Json::String(names::kEnvVisibleDevices)},
-                              {"value", Json::String("all")}})}));
+    container.Set(
+        "env", Json::MakeArray({Json::MakeObject({{"name", Json::String(names::kEnvVisibleDevices)},
+                                                  {"value", Json::String("all")}})}));
   }
   Json labels = Json::MakeObject({{"app.kubernetes.io/name", Json::String("tessera-test")},
                                   {"app.kubernetes.io/component", Json::String(test.name)}});
@@ -150,11 +155,10 @@ Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& i
        {"metadata", Json::MakeObject({{"name", Json::String(test.name)},
                                       {"namespace", Json::String(ns)},
                                       {"labels", std::move(labels)}})},
-       {"spec",
-        Json::MakeObject({{"restartPolicy", Json::String("Never")},
-                          {"terminationGracePeriodSeconds", Json::Int(1)},
-                          {"automountServiceAccountToken", Json::Bool(false)},
-                          {"containers", Json::MakeArray({std::move(container)})}})}});
+       {"spec", Json::MakeObject({{"restartPolicy", Json::String("Never")},
+                                  {"terminationGracePeriodSeconds", Json::Int(1)},
+                                  {"automountServiceAccountToken", Json::Bool(false)},
+                                  {"containers", Json::MakeArray({std::move(container)})}})}});
 }
 
 std::string ReasonOfWait(const Json& pod) {

@@ -21,11 +21,11 @@ struct CaseResult {
 
 struct TestCase {
   const char* name;
-  const char* what;  // what it proves
+  const char* what;           // what it proves
   std::string_view resource;  // it is skipped if no node offers it; "": it needs none
   int amount;
   const char* args[3];  // of the test image; unused ones are null
-  bool fails;  // the program must end with an error
+  bool fails;           // the program must end with an error
   // Why the case failed; "" if it passed.
   std::string (*judge)(const CaseResult& result);
 };

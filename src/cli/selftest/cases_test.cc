@@ -21,11 +21,9 @@ const TestCase& CaseOf(std::string_view name) {
 CaseResult Ended(const std::string& phase, const std::string& log, const std::string& assignment) {
   CaseResult result{.log = log};
   result.pod = Json::MakeObject(
-      {{"metadata",
-        Json::MakeObject(
-            {{"annotations",
-              Json::MakeObject({{std::string(names::kAnnotationAssignment),
-                                 Json::String(assignment)}})}})},
+      {{"metadata", Json::MakeObject({{"annotations",
+                                       Json::MakeObject({{std::string(names::kAnnotationAssignment),
+                                                          Json::String(assignment)}})}})},
        {"status", Json::MakeObject({{"phase", Json::String(phase)}})}});
   return result;
 }
@@ -71,8 +69,8 @@ TEST(TestCasesTest, TheProgramSeesTheAssignedGpusAndNoOther) {
   const std::string uuid(kUuid);
   EXPECT_EQ(Judge(whole, Ended("Succeeded", "UUID: " + uuid, kAssigned)), "");
   EXPECT_NE(Judge(whole, Ended("Succeeded", "UUID: GPU-other", kAssigned)), "");
-  EXPECT_NE(Judge(whole, Ended("Succeeded",
-                               uuid + "\nGPU-99999999-2222-3333-4444-555555555555", kAssigned)),
+  EXPECT_NE(Judge(whole, Ended("Succeeded", uuid + "\nGPU-99999999-2222-3333-4444-555555555555",
+                               kAssigned)),
             "");
   EXPECT_NE(Judge(whole, Ended("Succeeded", uuid, "")), "");
 }
