@@ -38,7 +38,8 @@ Json LimitArguments(const AgentSettings& agent) {
   Json args = Json::MakeArray();
   if (!agent.limits_enabled) args.Append(Json::String("--limits-dir="));
   const auto add = [&](std::string_view flag, const std::vector<std::string>& namespaces) {
-    if (!namespaces.empty()) args.Append(Json::String(fmt::format("{}={}", flag, Joined(namespaces))));
+    if (!namespaces.empty())
+      args.Append(Json::String(fmt::format("{}={}", flag, Joined(namespaces))));
   };
   add("--limits-fail-open", agent.limits_fail_open);
   add("--limits-stop-bypass", agent.limits_stop_bypass);

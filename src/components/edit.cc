@@ -40,13 +40,10 @@ std::string Joined(const std::vector<std::string>& texts) {
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
-Json NamedObject(std::string_view name) {
-  return Json::MakeObject({{"name", Json::String(name)}});
-}
+Json NamedObject(std::string_view name) { return Json::MakeObject({{"name", Json::String(name)}}); }
 
 void SetImage(Json& container, const ImageSettings& image, std::string_view program) {
-  container.Set("image",
-                Json::String(fmt::format("{}/{}:{}", image.registry, program, image.tag)));
+  container.Set("image", Json::String(fmt::format("{}/{}:{}", image.registry, program, image.tag)));
   container.Set("imagePullPolicy", Json::String(image.pull_policy));
 }
 

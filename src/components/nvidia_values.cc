@@ -7,10 +7,8 @@
 namespace tessera::components {
 namespace {
 
-using Kind = Json::Kind;
-
 constexpr std::array<std::string_view, 10> kAbsent = {
-    "migManager",       "vgpuManager",          "vgpuDeviceManager", "vfioManager", "kataManager",
+    "migManager",       "vgpuManager",         "vgpuDeviceManager", "vfioManager", "kataManager",
     "sandboxWorkloads", "sandboxDevicePlugin", "ccManager",         "gdrcopy",     "gds"};
 constexpr std::array<std::string_view, 2> kPartsOfTheAgent = {"devicePlugin", "gfd"};
 
@@ -18,14 +16,14 @@ struct Alias {
   std::vector<std::string_view> theirs;
   std::string_view section;
   std::string_view key;
-  Kind kind;
+  Json::Kind kind;
 };
 const Alias kAliases[] = {
-    {{"hostPaths", "driverInstallDir"}, "agent", "driverRoot", Kind::kString},
-    {{"toolkit", "enabled"}, "runtime", "enabled", Kind::kBool},
-    {{"operator", "runtimeClass"}, "runtime", "runtimeClass", Kind::kString},
-    {{"dcgmExporter", "enabled"}, "exporter", "enabled", Kind::kBool},
-    {{"dcgmExporter", "config", "name"}, "exporter", "configMap", Kind::kString},
+    {{"hostPaths", "driverInstallDir"}, "agent", "driverRoot", Json::Kind::kString},
+    {{"toolkit", "enabled"}, "runtime", "enabled", Json::Kind::kBool},
+    {{"operator", "runtimeClass"}, "runtime", "runtimeClass", Json::Kind::kString},
+    {{"dcgmExporter", "enabled"}, "exporter", "enabled", Json::Kind::kBool},
+    {{"dcgmExporter", "config", "name"}, "exporter", "configMap", Json::Kind::kString},
 };
 
 const Json* ValueAt(const Json& spec, const std::vector<std::string_view>& path) {
@@ -35,11 +33,11 @@ const Json* ValueAt(const Json& spec, const std::vector<std::string_view>& path)
 }
 
 bool IsBool(const Json* value, bool wanted) {
-  return value != nullptr && value->kind() == Kind::kBool && value->bool_value() == wanted;
+  return value != nullptr && value->kind() == Json::Kind::kBool && value->bool_value() == wanted;
 }
 
-Status CheckEnabled(const Json& spec, bool installs_drivers) {
-  if (!installs_drivers && IsBool(ValueAt(spec, {"driver", "enabled"}), true)) {
+Status CheckEnabled(const Json& spec) {
+  if (IsBool(ValueAt(spec, {"driver", "enabled"}), true)) {
     return Error(Code::kInvalidArgument,
                  "driver.enabled=true: Tessera does not install drivers here: install one on the "
                  "nodes, or let NVIDIA's driver container do it with "
@@ -66,7 +64,8 @@ Status Translate(const Alias& alias, Json* spec) {
   if (value->kind() != alias.kind) {
     return Error(Code::kInvalidArgument, "{}: invalid value {}: want {}, as in {}.{}",
                  fmt::join(alias.theirs, "."), value->Serialize(),
-                 alias.kind == Kind::kBool ? "true or false" : "a text", alias.section, alias.key);
+                 alias.kind == Json::Kind::kBool ? "true or false" : "a text", alias.section,
+                 alias.key);
   }
   // An empty text means the default in NVIDIA's chart.
   if (value->is_string() && value->string_value().empty()) return Status::Ok();
@@ -76,8 +75,8 @@ Status Translate(const Alias& alias, Json* spec) {
 
 }  // namespace
 
-Status TranslateNvidiaValues(Json* spec, bool installs_drivers) {
-  RETURN_IF_ERROR(CheckEnabled(*spec, installs_drivers));
+Status TranslateNvidiaValues(Json* spec) {
+  RETURN_IF_ERROR(CheckEnabled(*spec));
   for (const Alias& alias : kAliases) RETURN_IF_ERROR(Translate(alias, spec));
   if (IsBool(ValueAt(*spec, {"dcgmExporter", "serviceMonitor", "enabled"}), true)) {
     spec->Find("podMonitor")->Set("enabled", Json::Bool(true));

@@ -20,6 +20,6 @@ namespace tessera::components {
 
 // Replaces NVIDIA's values in the spec by ours. INVALID_ARGUMENT with the remedy for a value that
 // Tessera cannot follow. `installs_drivers`: driver.enabled=true is no error.
-Status TranslateNvidiaValues(Json* spec, bool installs_drivers);
+Status TranslateNvidiaValues(Json* spec);
 
 }  // namespace tessera::components

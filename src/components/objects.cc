@@ -68,9 +68,9 @@ Json Deployment(const Settings& settings) {
   AppendItems(*pod.Find("tolerations"), scheduler.tolerations);
   Json& container = ItemNamed(*pod.Find("containers"), "scheduler");
   SetImage(container, settings.image, "scheduler");
-  Json args = Json::Strings({"--policy=" + scheduler.policy,
-                             "--memory-unit=" + settings.memory_unit,
-                             settings.webhook ? "--webhook-address=:9443" : "--webhook-address="});
+  Json args =
+      Json::Strings({"--policy=" + scheduler.policy, "--memory-unit=" + settings.memory_unit,
+                     settings.webhook ? "--webhook-address=:9443" : "--webhook-address="});
   AppendTexts(args, scheduler.extra_args);
   container.Set("args", std::move(args));
   container.Set("resources", scheduler.resources);
@@ -139,9 +139,8 @@ Component Monitoring(const Settings& settings) {
 }  // namespace
 
 std::vector<Component> RenderComponents(const Settings& settings) {
-  std::vector<Component> components = {Policies(settings),  Agent(settings),
-                                       Webhook(settings),   Scheduler(settings),
-                                       Monitoring(settings)};
+  std::vector<Component> components = {Policies(settings), Agent(settings), Webhook(settings),
+                                       Scheduler(settings), Monitoring(settings)};
   components.push_back({"access", ParsedDocuments("objects/view.yaml")});
   std::erase_if(components, [](const Component& component) { return component.objects.empty(); });
   return components;
@@ -156,6 +155,11 @@ std::vector<Json> RenderObjects(const Settings& settings) {
 }
 
 Json SystemNamespace() { return ParsedYaml("objects/namespace.yaml"); }
+
+Json SpecOfEveryKind() {
+  const Json on = Json::MakeObject({{"enabled", Json::Bool(true)}});
+  return Json::MakeObject({{"podMonitor", on}, {"prometheusRule", on}, {"dashboards", on}});
+}
 
 Json TesseraDefinition() {
   Json definition = ParsedYaml("objects/definition.yaml");

@@ -41,5 +41,7 @@ std::vector<Json> RenderCleanup(const Settings& settings);
 // The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema
 // of the settings, and a status of any content.
 Json TesseraDefinition();
+// A spec under which all kinds of objects are rendered, to find what earlier settings have left.
+Json SpecOfEveryKind();
 
 }  // namespace tessera::components

@@ -87,10 +87,11 @@ TEST(ObjectsTest, EachNodeIsInOnePool) {
         R"({{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{}]}}}})",
         rules);
   };
-  EXPECT_EQ(terms("tessera-agent-b"),
-            R"({"kubernetes.io/os":"linux","pool":"b"})" +
-                outside(R"({"matchExpressions":[{"key":"pool","operator":"NotIn","values":["a"]}]},)"
-                        R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]}]})"));
+  EXPECT_EQ(
+      terms("tessera-agent-b"),
+      R"({"kubernetes.io/os":"linux","pool":"b"})" +
+          outside(R"({"matchExpressions":[{"key":"pool","operator":"NotIn","values":["a"]}]},)"
+                  R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]}]})"));
   EXPECT_THAT(terms("tessera-agent"),
               HasSubstr(R"({"matchExpressions":[{"key":"zone","operator":"NotIn","values":["z"]},)"
                         R"({"key":"pool","operator":"NotIn","values":["b"]}]})"));
@@ -152,7 +153,8 @@ TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {
 TEST(ObjectsTest, TheSchemaUsesNoOtherKeywordsThanAreChecked) {
   const std::set<std::string> known = {
       "$schema", "title",     "description", "type",    "properties", "additionalProperties",
-      "items",   "minLength", "minimum",     "maximum", "pattern",    "oneOf", "enum", "required"};
+      "items",   "minLength", "minimum",     "maximum", "pattern",    "oneOf",
+      "enum",    "required"};
   const std::function<void(const Json&)> check = [&](const Json& schema) {
     for (const auto& [keyword, value] : schema.members()) {
       EXPECT_TRUE(known.contains(keyword)) << keyword;

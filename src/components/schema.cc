@@ -53,7 +53,8 @@ std::string WantedBy(const Json& schema) {
     if (maximum) text += fmt::format(" to {}", *maximum);
     return text;
   }
-  if (type == "string") return NumberOf(schema, "minLength") ? "a text that is not empty" : "a text";
+  if (type == "string")
+    return NumberOf(schema, "minLength") ? "a text that is not empty" : "a text";
   if (type == "boolean") return "true or false";
   if (type == "array") return "a list";
   return "an object";

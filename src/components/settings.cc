@@ -130,13 +130,12 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
 }
 
 // `where` is "" for the general settings, or "pools[0]".
-Status CheckAgent(const AgentSettings& agent, const std::string& where, bool installs_drivers) {
+Status CheckAgent(const AgentSettings& agent, const std::string& where) {
   const std::string prefix = where.empty() ? "" : where + ".";
   const Json* driver = agent.driver.Find("enabled");
-  if (!installs_drivers && driver != nullptr && *driver == Json::Bool(true)) {
+  if (driver != nullptr && *driver == Json::Bool(true)) {
     return Error(Code::kInvalidArgument,
-                 "{}driver.enabled=true: drivers are installed by the operator alone: leave the "
-                 "value out",
+                 "{}driver.enabled=true: Tessera does not install drivers: leave the value out",
                  prefix);
   }
   if (agent.runtime_enabled || std::ranges::count(agent.extra_args, kBindingAllocate) > 0) {
@@ -169,7 +168,7 @@ Result<PoolSettings> ReadPool(const Json& general, const Json& pool, const std::
   return out;
 }
 
-Status ReadPools(const Json& spec, const ParseOptions& options, Settings* settings) {
+Status ReadPools(const Json& spec, Settings* settings) {
   const Json* pools = spec.Find("pools");
   if (pools == nullptr) return Status::Ok();
   std::set<std::string> names;
@@ -177,7 +176,7 @@ Status ReadPools(const Json& spec, const ParseOptions& options, Settings* settin
   for (size_t i = 0; i < pools->items().size(); ++i) {
     const std::string where = fmt::format("pools[{}]", i);
     ASSIGN_OR_RETURN(PoolSettings pool, ReadPool(spec, pools->items()[i], where));
-    RETURN_IF_ERROR(CheckAgent(pool.agent, where, options.installs_drivers));
+    RETURN_IF_ERROR(CheckAgent(pool.agent, where));
     if (!names.insert(pool.name).second) {
       return Error(Code::kInvalidArgument, "{}.name: \"{}\" occurs twice: rename one of the pools",
                    where, pool.name);
@@ -194,7 +193,7 @@ Status ReadPools(const Json& spec, const ParseOptions& options, Settings* settin
   return Status::Ok();
 }
 
-Result<Settings> ReadSettings(const Json& spec, const ParseOptions& options) {
+Result<Settings> ReadSettings(const Json& spec) {
   Settings out;
   out.image = ReadImage(spec);
   out.agent = ReadAgent(spec);
@@ -208,13 +207,13 @@ Result<Settings> ReadSettings(const Json& spec, const ParseOptions& options) {
   out.assignment_writers = Section(spec, "assignments").Texts("writers");
   out.network_policy = Section(spec, "networkPolicy").Flag("enabled");
   out.gpu_manager_metric = Section(spec, "gpuManagerMetric").Flag("enabled");
-  RETURN_IF_ERROR(CheckAgent(out.agent, "", options.installs_drivers));
+  RETURN_IF_ERROR(CheckAgent(out.agent, ""));
   if (out.webhook && !out.scheduler.enabled) {
     return Error(Code::kInvalidArgument,
                  "scheduler.enabled=false: the scheduler serves the webhook: set "
                  "webhook.enabled=false, too");
   }
-  RETURN_IF_ERROR(ReadPools(spec, options, &out));
+  RETURN_IF_ERROR(ReadPools(spec, &out));
   return out;
 }
 
@@ -247,13 +246,13 @@ const Json& DefaultSpec() {
 
 Status CheckSpec(const Json& spec) { return CheckAgainstSchema(SpecSchema(), spec, ""); }
 
-Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options) {
+Result<Settings> ParseSettings(const Json& spec) {
   RETURN_IF_ERROR(CheckSpec(spec));
   Json merged = MergeSpec(DefaultSpec(), spec.is_null() ? Json::MakeObject() : spec);
   FillDefaults(&merged, DefaultSpec(), SpecSchema());
-  RETURN_IF_ERROR(TranslateNvidiaValues(&merged, options.installs_drivers));
+  RETURN_IF_ERROR(TranslateNvidiaValues(&merged));
   RETURN_IF_ERROR(CheckSpec(merged));
-  return ReadSettings(merged, options);
+  return ReadSettings(merged);
 }
 
 }  // namespace tessera::components

@@ -121,15 +121,9 @@ struct Settings {
   bool gpu_manager_metric = true;
 };
 
-struct ParseOptions {
-  // Whether the caller installs drivers, as the operator does. If not, driver.enabled=true is
-  // rejected.
-  bool installs_drivers = false;
-};
-
 // Settings for a spec: an object whose missing keys have their defaults, or null for the defaults
 // alone.
-Result<Settings> ParseSettings(const Json& spec, const ParseOptions& options = {});
+Result<Settings> ParseSettings(const Json& spec);
 
 // Whether each value of the spec alone may be what it is; ParseSettings also checks them together.
 Status CheckSpec(const Json& spec);

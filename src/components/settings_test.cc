@@ -11,9 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Result<Settings> Parse(std::string_view yaml, const ParseOptions& options = {}) {
-  return ParseSettings(ParseYaml(yaml).value(), options);
-}
+Result<Settings> Parse(std::string_view yaml) { return ParseSettings(ParseYaml(yaml).value()); }
 
 std::string ErrorOf(std::string_view yaml) { return Parse(yaml).status().message(); }
 
@@ -32,8 +30,9 @@ TEST(SettingsTest, ErrorsNameTheLineTheSettingTheValueAndTheRemedy) {
             "line 2: agent.driverRoot: invalid value \"driver\": want an absolute path");
   EXPECT_EQ(ErrorOf("scheduler: {replicas: 0}"),
             "line 1: scheduler.replicas: invalid value 0: want a whole number from 1");
-  EXPECT_EQ(ErrorOf("exporter: {intervalMs: 99}"),
-            "line 1: exporter.intervalMs: invalid value 99: want a whole number from 100 to 3600000");
+  EXPECT_EQ(
+      ErrorOf("exporter: {intervalMs: 99}"),
+      "line 1: exporter.intervalMs: invalid value 99: want a whole number from 100 to 3600000");
   EXPECT_EQ(ErrorOf("sharing: {memoryUnit: MB}"),
             "line 1: sharing.memoryUnit: invalid value \"MB\": want GiB or MiB");
   EXPECT_EQ(ErrorOf("limits: {enabled: 'yes'}"),
@@ -84,21 +83,13 @@ TEST(SettingsTest, ValuesOfNvidiasChartMeanTheSame) {
 
 TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
   EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("does not install drivers"));
+  EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]"),
+              HasSubstr("pools[0].driver.enabled"));
   EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("no such component"));
   EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
   EXPECT_THAT(ErrorOf("runtime: {enabled: false}"), HasSubstr("--binding=allocate"));
   EXPECT_THAT(ErrorOf("scheduler: {enabled: false}"), HasSubstr("webhook.enabled=false"));
   EXPECT_THAT(ErrorOf("toolkit: {enabled: 'false'}"), HasSubstr("want true or false"));
-}
-
-TEST(SettingsTest, TheOperatorMayInstallDrivers) {
-  const std::string yaml = "driver: {enabled: true, version: '550'}";
-  const auto settings = Parse(yaml, {.installs_drivers = true});
-  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
-  EXPECT_EQ(settings->agent.driver.StringAt("version").value_or(""), "550");
-  const std::string pools = "pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]";
-  EXPECT_THAT(ErrorOf(pools), HasSubstr("pools[0].driver.enabled"));
-  EXPECT_TRUE(Parse(pools, {.installs_drivers = true}).ok());
 }
 
 TEST(SettingsTest, APoolHasTheGeneralSettingsButItsOwn) {
@@ -133,7 +124,8 @@ TEST(SettingsTest, RejectsInvalidPools) {
 
 TEST(SettingsTest, RejectsMorePoolsThanANodeAffinityCanTellApart) {
   std::string yaml = "pools:\n";
-  for (int i = 0; i < 9; ++i) yaml += fmt::format("- {{name: p{0}, nodeSelector: {{a: '{0}', b: c}}}}\n", i);
+  for (int i = 0; i < 9; ++i)
+    yaml += fmt::format("- {{name: p{0}, nodeSelector: {{a: '{0}', b: c}}}}\n", i);
   EXPECT_THAT(ErrorOf(yaml), HasSubstr("pools[8].nodeSelector: too many labels"));
 }
 

@@ -25,7 +25,8 @@ Json PoolSchema(const Json& properties) {
                "description": "at most 40 lower-case letters, digits and hyphens"},
       "mode": {"enum": ["whole", "shared"]}}})");
   Json& members = *pool.Find("properties");
-  members.Set("nodeSelector", *properties.Find("daemonsets")->Find("properties")->Find("nodeSelector"));
+  members.Set("nodeSelector",
+              *properties.Find("daemonsets")->Find("properties")->Find("nodeSelector"));
   for (const std::string_view section : kPoolSections) {
     members.Set(section, *properties.Find(section));
   }

@@ -165,7 +165,13 @@ void PlanDriver(const Json& spec, MigrationPlan* plan) {
 }  // namespace
 
 void KeepOffNvidiaNodes(std::vector<components::Component>* components) {
+  const auto is_nvidias = [](const Json& object) {
+    const Json* metadata = object.Find("metadata");
+    return object.StringAt("kind").value_or("") == "RuntimeClass" && metadata != nullptr &&
+           metadata->StringAt("name").value_or("") == "nvidia";
+  };
   for (components::Component& component : *components) {
+    std::erase_if(component.objects, is_nvidias);
     for (Json& object : component.objects) {
       if (object.StringAt("kind").value_or("") == "DaemonSet") KeepOff(&object);
     }

@@ -39,7 +39,7 @@ TEST(ClusterPolicyTest, MapsWhatHasAMeaning) {
             R"("agent":{"extraArgs":["--binding=allocate"]}})");
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.migManager: MIG is configured")));
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.toolkit.image")));
-  const auto settings = components::ParseSettings(spec, {.installs_drivers = true});
+  const auto settings = components::ParseSettings(spec);
   EXPECT_TRUE(settings.ok()) << settings.status().ToString();
 }
 

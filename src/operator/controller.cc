@@ -28,10 +28,10 @@ std::string ApiVersionOfResource() {
   return fmt::format("{}/{}", names::kGroup, names::kResourceVersion);
 }
 
-// An object of each type and namespace that some settings render.
+// An object of each type and namespace that settings may render.
 std::vector<Json> ExamplesOf(const Rendering& rendering) {
   std::vector<Json> examples;
-  const auto components = rendering.render(Json());
+  const auto components = rendering.render(rendering.every_kind);
   if (!components.ok()) return examples;
   for (const components::Component& component : *components) {
     examples.insert(examples.end(), component.objects.begin(), component.objects.end());
@@ -84,11 +84,11 @@ class ChangeHandler : public kube::Informer<T>::Handler {
 
 Rendering DefaultRendering() {
   return {.render = [](const Json& spec) -> Result<std::vector<components::Component>> {
-            ASSIGN_OR_RETURN(const components::Settings settings,
-                             components::ParseSettings(spec, {.installs_drivers = true}));
+            ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
             return components::RenderComponents(settings);
           },
-          .definition = components::TesseraDefinition()};
+          .definition = components::TesseraDefinition(),
+          .every_kind = components::SpecOfEveryKind()};
 }
 
 struct Controller::Core : std::enable_shared_from_this<Controller::Core>, ObjectSet::Delegate {
@@ -144,19 +144,30 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     Record(kube::EventKind::kNormal, "Restored", what);
   }
 
+  static std::string NameOfFirst(const kube::ListPage& page) {
+    const Json* object = page.items.empty() ? nullptr : page.items.front().json();
+    const Json* metadata = object == nullptr ? nullptr : object->Find("metadata");
+    return metadata == nullptr ? "" : metadata->StringAt("name").value_or("");
+  }
+
+  void OnPolicy(std::string name) {
+    policies_known = true;
+    if (name == policy) return;
+    policy = std::move(name);
+    wanted_text.clear();
+  }
+
   // ClusterPolicies have a definition only where NVIDIA's operator is.
   void ReadPolicies() {
     policies_read = context.client.List(
         {.type = kClusterPolicies, .limit = 1, .metadata_only = true},
         [this](const Result<kube::ListPage>& page) {
-          const std::string before = std::exchange(policy, "");
-          policy_error = page.status().code() == Code::kNotFound ? Status::Ok() : page.status();
-          if (page.ok() && !page->items.empty()) {
-            const Json* metadata = page->items.front().json()->Find("metadata");
-            policy = metadata == nullptr ? "" : metadata->StringAt("name").value_or("");
-          }
-          policies_known = true;
-          if (policy != before) wanted_text.clear();
+          const bool no_definition = page.status().code() == Code::kNotFound;
+          policy_error = no_definition ? Status::Ok() : page.status();
+          // After an error the last answer holds: an agent beside NVIDIA's device plugin would give
+          // the same GPUs away.
+          if (page.ok()) OnPolicy(NameOfFirst(*page));
+          if (no_definition) OnPolicy("");
           queue.Add(std::string(kResourceKey));
           context.client.runner().PostDelayed(options.resync, [this, weak = weak_from_this()] {
             if (!weak.expired() && !ended) ReadPolicies();
@@ -210,6 +221,10 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
       meta.finalizers.emplace_back(names::kOperatorFinalizer);
       return WriteFinalizers(meta, std::move(done));
     }
+    // The last resource may have been deleted and created again between two looks.
+    finalizing.clear();
+    nodes_clean = false;
+    clean_error = Status::Ok();
     Render(*resource, meta);
     context.metrics.reconcile.Observe(Now() - began);
     StatusSoon();
@@ -220,8 +235,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     return {.api_version = ApiVersionOfResource(),
             .kind = std::string(names::kResourceKind),
             .name = meta.name,
-            .uid = meta.uid,
-            .controller = true};
+            .uid = meta.uid};
   }
 
   bool KeepsOff(const kube::ObjectMeta& meta) const {
@@ -299,14 +313,15 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
         context.client, context.before_send,
         [this, done = std::move(done)](const Status& status, size_t cleaned) {
           nodes_clean = status.ok();
-          Log(Severity::kInfo, "cleaned the nodes", {{"nodes", cleaned}});
+          if (nodes_clean) Log(Severity::kInfo, "cleaned the nodes", {{"nodes", cleaned}});
           clean_error = status;
           done(status);
           // Not inside the cleaner's call.
           context.client.runner().Post([this, weak = weak_from_this()] {
             if (weak.expired() || ended) return;
             cleaner.reset();
-            queue.Add(std::string(kResourceKey));
+            // After an error the queue retries by itself, later.
+            if (nodes_clean) queue.Add(std::string(kResourceKey));
           });
         });
   }

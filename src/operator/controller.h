@@ -27,6 +27,7 @@ struct Rendering {
   using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
   Render render;
   Json definition;  // of the resource; null: another program keeps it
+  Json every_kind;  // a spec under which all kinds of objects are rendered
 };
 // With src/components.
 Rendering DefaultRendering();

@@ -60,8 +60,7 @@ TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
   const auto settings = components::ParseSettings(
       ParseYaml("podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
                 "dashboards: {enabled: true}\npools: [{name: p, nodeSelector: {a: b}}]\n")
-          .value(),
-      {.installs_drivers = true});
+          .value());
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
   std::vector<Json> objects = components::RenderObjects(*settings);
   const std::vector<Json> documents = Documents();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes from all nodes what agents have written on them: labels, annotations and the condition
-// GPUReady. Runs after the last agent has ended, because an agent would write them again.
+// Removes from all nodes what agents have written on them (components/node_marks.h). Runs after the
+// last agent has ended, because an agent would write them again.
 //
 // Threads: the client's runner. Ownership: the client outlives the cleaner. Cost: lists the nodes
 // in pages, and patches those that have something to remove, a few at a time.
@@ -8,20 +8,11 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "src/base/status.h"
-#include "src/formats/json.h"
 #include "src/kube/client.h"
 
 namespace tessera::operators {
-
-// A merge patch that removes what agents have written; nullopt if there is nothing. Labels and
-// annotations are those that field manager tessera-agent owns, and annotations tessera.dev/…, so
-// what another tool has written stays.
-std::optional<Json> CleaningPatch(const Json& node);
-// The same for the node's status: a strategic merge patch.
-std::optional<Json> StatusCleaningPatch(const Json& node);
 
 class NodeCleaner {
  public:

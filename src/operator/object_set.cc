@@ -335,10 +335,13 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
   struct Doomed {
     kube::ObjectRef ref;
     Uid uid;
+    std::string key;
   };
 
   bool Owned(const TrackedObject& object) const {
-    return std::any_of(object.owners.begin(), object.owners.end(),
+    // What another controller owns, too, such as NVIDIA's RuntimeClass, is left to it.
+    return !object.owners.empty() &&
+           std::all_of(object.owners.begin(), object.owners.end(),
                        [&](const kube::OwnerReference& one) { return one.uid == owner.uid; });
   }
 
@@ -371,7 +374,9 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
       const bool wanted = !removing && entries.contains(KeyOf(scope, object.meta.name));
       const bool may_go = !removing || remove_rest || GoesFirst(scope.type);
       if (wanted || !may_go) return;
-      doomed->push_back({{follower.type, object.meta.name, object.meta.ns, ""}, object.meta.uid});
+      doomed->push_back({{follower.type, object.meta.name, object.meta.ns, ""},
+                         object.meta.uid,
+                         KeyOf(scope, object.meta.name)});
     });
     DeleteNext(doomed, Status::Ok(), std::move(done));
   }
@@ -387,6 +392,8 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
     }
     const Doomed one = doomed->front();
     doomed->pop_front();
+    // Newer settings may want it again.
+    if (!removing && entries.contains(one.key)) return DeleteNext(doomed, error, done);
     metrics.deletions.Add();
     operations[std::string(kPruneKey)] = client.Delete(
         one.ref, {.uid = one.uid, .propagation = kube::Propagation::kBackground},

@@ -20,9 +20,11 @@ std::string ObjectId::Text() const {
 
 ObjectId IdOf(const Json& object) {
   const Json* metadata = object.Find("metadata");
-  TESSERA_CHECK(metadata != nullptr);
-  return {object.StringAt("apiVersion").value_or(""), object.StringAt("kind").value_or(""),
-          metadata->StringAt("namespace").value_or(""), metadata->StringAt("name").value_or("")};
+  const auto of = [](const Json* from, const char* key) {
+    return from == nullptr || !from->is_object() ? "" : from->StringAt(key).value_or("");
+  };
+  return {of(&object, "apiVersion"), of(&object, "kind"), of(metadata, "namespace"),
+          of(metadata, "name")};
 }
 
 InstallApi::InstallApi(kube::Config config, Duration timeout)
@@ -101,7 +103,7 @@ Result<std::vector<Json>> InstallApi::List(const std::string& api_version, const
                        return client_.List(query, std::move(done));
                      }));
     for (const kube::RawObject& item : page.items) {
-      TESSERA_CHECK(item.json() != nullptr);
+      if (item.json() == nullptr || !item.json()->is_object()) continue;
       Json object = *item.json();
       object.Set("apiVersion", Json::String(api_version));
       object.Set("kind", Json::String(kind));

@@ -7,7 +7,6 @@
 #include "src/cli/install/changes.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/inventory.h"
-#include "src/cli/install/node_marks.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/install/uninstaller.h"
 #include "src/formats/yaml.h"
@@ -87,50 +86,10 @@ TEST(RolloutTest, WaitsForAllPodsToBeNewAndReady) {
   const std::string deployment =
       "kind: Deployment\nmetadata: {name: a, generation: 1}\nspec: {replicas: 2}\n";
   EXPECT_EQ(MissingOf(FromYaml(deployment)), "Deployment a: not yet observed");
-  EXPECT_EQ(MissingOf(FromYaml(deployment + "status: {observedGeneration: 1, updatedReplicas: 2}\n")),
-            "Deployment a: 0 of 2 pods ready");
+  EXPECT_EQ(
+      MissingOf(FromYaml(deployment + "status: {observedGeneration: 1, updatedReplicas: 2}\n")),
+      "Deployment a: 0 of 2 pods ready");
   EXPECT_EQ(MissingOf(FromYaml("kind: Service\nmetadata: {name: a}\n")), "");
-}
-
-constexpr const char* kNode = R"(
-metadata:
-  managedFields:
-  - manager: tessera-agent
-    fieldsV1:
-      f:metadata:
-        f:annotations: {f:tessera.dev/devices: {}}
-        f:labels: {f:nvidia.com/gpu.count: {}, f:nvidia.com/gpu.product: {}, ".": {}}
-  - manager: tessera-agent
-    subresource: status
-    fieldsV1:
-      f:status:
-        f:capacity: {f:aliyun.com/gpu-count: {}}
-        f:conditions:
-          'k:{"type":"GPUReady"}': {".": {}, f:status: {}}
-  - manager: gpu-feature-discovery
-    fieldsV1: {f:metadata: {f:labels: {f:nvidia.com/gpu.product: {}, f:nvidia.com/other: {}}}}
-  - manager: kubelet
-    fieldsV1: {f:status: {f:conditions: {'k:{"type":"Ready"}': {}}}}
-)";
-
-TEST(NodeMarksTest, AreWhatTheAgentAloneWrote) {
-  const NodeMarks marks = MarksOfTessera(FromYaml(kNode));
-  EXPECT_THAT(marks.labels, ElementsAre("nvidia.com/gpu.count"));
-  EXPECT_THAT(marks.annotations, ElementsAre("tessera.dev/devices"));
-  EXPECT_THAT(marks.conditions, ElementsAre("GPUReady"));
-  EXPECT_THAT(marks.resources, ElementsAre("aliyun.com/gpu-count"));
-  EXPECT_EQ(NodePatch(marks)->Serialize(), R"({"metadata":{"labels":{"nvidia.com/gpu.count":null},)"
-                                           R"("annotations":{"tessera.dev/devices":null}}})");
-  EXPECT_EQ(NodeStatusPatch(marks)->Serialize(),
-            R"({"status":{"capacity":{"aliyun.com/gpu-count":null},)"
-            R"("allocatable":{"aliyun.com/gpu-count":null},)"
-            R"("conditions":[{"$patch":"delete","type":"GPUReady"}]}})");
-}
-
-TEST(NodeMarksTest, ANodeWithoutAnAgentIsLeftAlone) {
-  const NodeMarks marks = MarksOfTessera(FromYaml("metadata: {name: n}\n"));
-  EXPECT_TRUE(marks.empty());
-  EXPECT_FALSE(NodePatch(marks).has_value() || NodeStatusPatch(marks).has_value());
 }
 
 TEST(UninstallTest, PodsThatHoldGpusAreBoundAndHaveNotEnded) {

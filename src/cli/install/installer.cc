@@ -163,9 +163,28 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
   return Status::Ok();
 }
 
-Status Installer::Apply(const Installation& before, Installation next,
-                        const std::vector<Json>& objects) {
+// NVIDIA's operator keeps its RuntimeClass "nvidia" as it is, and deletes it with itself.
+Result<std::vector<Json>> Installer::WithoutObjectsOfOthers(std::vector<Json> objects) {
+  for (auto object = objects.begin(); object != objects.end(); ++object) {
+    const ObjectId id = IdOf(*object);
+    if (id.kind != "RuntimeClass") continue;
+    const Result<Json> now = api_.Get(id);
+    if (now.status().code() == Code::kNotFound) break;
+    RETURN_IF_ERROR(now.status());
+    const Json* metadata = now->Find("metadata");
+    const Json* owners = metadata == nullptr ? nullptr : metadata->Find("ownerReferences");
+    if (owners == nullptr || !owners->is_array() || owners->items().empty()) break;
+    fmt::print(out_, "{}: left to its owner, {}\n", id.Text(),
+               Printable(owners->items().front().StringAt("name").value_or("")));
+    objects.erase(object);
+    break;
+  }
+  return objects;
+}
+
+Status Installer::Apply(const Installation& before, Installation next, std::vector<Json> rendered) {
   const MonotonicTime start = api_.Now();
+  ASSIGN_OR_RETURN(const std::vector<Json> objects, WithoutObjectsOfOthers(std::move(rendered)));
   const std::vector<ObjectId> wanted = IdsOf(objects);
   RETURN_IF_ERROR(api_.Apply(objects.front(), false).status());  // the namespace
   next.objects = UnionOf(wanted, before.objects);

@@ -48,8 +48,9 @@ class Installer {
   Status CheckServer();
   Status PrintChanges(const Installation& before, const Json& spec,
                       const std::vector<Json>& objects);
+  Result<std::vector<Json>> WithoutObjectsOfOthers(std::vector<Json> objects);
   // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
-  Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);
+  Status Apply(const Installation& before, Installation next, std::vector<Json> rendered);
   Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);
   Status WaitUntilReady(const std::vector<Json>& objects);
 

@@ -7,11 +7,10 @@
 
 #include "api/names.h"
 #include "src/cli/install/installer.h"
-#include "src/cli/install/node_marks.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/output/text.h"
+#include "src/components/node_marks.h"
 #include "src/components/objects.h"
-#include "src/formats/yaml.h"
 #include "src/kube/resources.h"
 
 namespace tessera::cli {
@@ -22,10 +21,6 @@ constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
 constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
 constexpr const char* kOperator = "tessera-operator";
 constexpr size_t kMaxListed = 10;
-
-// Settings under which every kind of object is rendered.
-constexpr const char* kEveryKind =
-    "podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboards: {enabled: true}\n";
 
 bool IsGpuResource(const std::string& name) {
   return name == names::kResourceGpu || name == names::kResourceGpuMem ||
@@ -58,7 +53,7 @@ std::vector<ObjectId> MadeAtRunTime() {
 // apiVersion and kind of all objects that may have been installed.
 std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId>& known) {
   std::set<std::pair<std::string, std::string>> kinds;
-  const auto settings = components::ParseSettings(ParseYaml(kEveryKind).value());
+  const auto settings = components::ParseSettings(components::SpecOfEveryKind());
   for (const Json& object : components::RenderObjects(settings.value())) {
     const ObjectId id = IdOf(object);
     kinds.emplace(id.api_version, id.kind);
@@ -68,6 +63,12 @@ std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId
   for (const ObjectId& id : known) kinds.emplace(id.api_version, id.kind);
   kinds.erase({"v1", "Namespace"});
   return kinds;
+}
+
+// The namespaces in which an installation has objects; "" for those of the whole cluster. What has
+// the label elsewhere belongs to somebody else.
+bool IsOurNamespace(std::string_view ns) {
+  return ns.empty() || ns == names::kSystemNamespace || ns == "kube-system" || ns == "default";
 }
 
 }  // namespace
@@ -90,6 +91,7 @@ Status Uninstaller::Run() {
   ASSIGN_OR_RETURN(const std::optional<Installation> found, FindInstallation(api_));
   has_inventory_ = found.has_value();
   installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
+  if (!found) RETURN_IF_ERROR(ReadSpecOfResource());
   // Settings that this version rejects do not keep an installation alive.
   settings_ = components::ParseSettings(installation_.spec)
                   .value_or(components::ParseSettings(Json::MakeObject()).value());
@@ -104,7 +106,11 @@ Status Uninstaller::Run() {
   }
   if (!options_.dry_run) RETURN_IF_ERROR(DeleteAll(objects));
   RETURN_IF_ERROR(CleanNodeObjects());
-  if (options_.dry_run) return Status::Ok();
+  if (options_.dry_run) {
+    fmt::print(out_, "{}: would be deleted with all that is in it, if the installation made it\n",
+               IdOf(components::SystemNamespace()).Text());
+    return Status::Ok();
+  }
   // The inventory goes last: it says whose the namespace is.
   RETURN_IF_ERROR(DeleteNamespace());
   RETURN_IF_ERROR(api_.Delete(InventoryId()));
@@ -121,6 +127,16 @@ Status Uninstaller::WaitUntilGone(const ObjectId& id) {
     RETURN_IF_ERROR(object.status());
     return false;
   });
+}
+
+// Where the operator has installed Tessera, its resource has the settings.
+Status Uninstaller::ReadSpecOfResource() {
+  const Result<Json> resource = api_.Get(ResourceId());
+  if (resource.status().code() == Code::kNotFound) return Status::Ok();
+  RETURN_IF_ERROR(resource.status());
+  const Json* spec = resource->Find("spec");
+  if (spec != nullptr && spec->is_object()) installation_.spec = *spec;
+  return Status::Ok();
 }
 
 Status Uninstaller::DeleteResource() {
@@ -155,7 +171,10 @@ Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
   for (const auto& [api_version, kind] : KindsOf(installation_.objects)) {
     for (const auto* selector : {kPartOf, kOperatorName}) {
       ASSIGN_OR_RETURN(const std::vector<Json> objects, api_.List(api_version, kind, selector));
-      for (const Json& object : objects) found.push_back(IdOf(object));
+      for (const Json& object : objects) {
+        ObjectId id = IdOf(object);
+        if (IsOurNamespace(id.ns)) found.push_back(std::move(id));
+      }
     }
   }
   return found;
@@ -221,8 +240,14 @@ Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
 Status Uninstaller::CleanNodes() {
   const std::vector<Json> cleanups = components::RenderCleanup(settings_);
   if (cleanups.empty()) return Status::Ok();
-  const Result<Json> ns = api_.Get(IdOf(components::SystemNamespace()));
-  if (ns.status().code() == Code::kNotFound) return Status::Ok();
+  const ObjectId ns = IdOf(components::SystemNamespace());
+  if (api_.Get(ns).status().code() == Code::kNotFound) {
+    fmt::print(out_,
+               "{} is gone already: if nodes still had tessera-runtime in their engine's "
+               "configuration, they have it now: run \"tessera-runtime configure --undo\" there\n",
+               ns.Text());
+    return Status::Ok();
+  }
   for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Apply(cleanup, false).status());
   std::string missing;
   Status cleaned = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
@@ -255,7 +280,7 @@ Status Uninstaller::CleanNodeObjects() {
   size_t cleaned = 0;
   for (const Json& node : nodes) {
     const std::string name = IdOf(node).name;
-    const NodeMarks marks = MarksOfTessera(node);
+    const components::NodeMarks marks = components::MarksOfTessera(node);
     if (marks.empty()) continue;
     ++cleaned;
     if (options_.dry_run) {
@@ -263,10 +288,10 @@ Status Uninstaller::CleanNodeObjects() {
                  marks.labels.size(), marks.annotations.size(), marks.conditions.size());
       continue;
     }
-    if (const auto patch = NodePatch(marks)) {
+    if (const auto patch = components::NodePatch(marks)) {
       RETURN_IF_ERROR(api_.Patch(kube::Node(name), kube::PatchKind::kMerge, *patch));
     }
-    if (const auto patch = NodeStatusPatch(marks)) {
+    if (const auto patch = components::NodeStatusPatch(marks)) {
       RETURN_IF_ERROR(api_.Patch(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
     }
   }
@@ -281,8 +306,10 @@ Status Uninstaller::DeleteNamespace() {
   if (now.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(now.status());
   // Without an inventory, the label says who created it.
-  const Json* labels = now->Find("metadata")->Find("labels");
-  const bool is_labeled = labels->StringAt("app.kubernetes.io/part-of").value_or("") == "tessera";
+  const Json* metadata = now->Find("metadata");
+  const Json* labels = metadata == nullptr ? nullptr : metadata->Find("labels");
+  const bool is_labeled = labels != nullptr && labels->is_object() &&
+                          labels->StringAt("app.kubernetes.io/part-of").value_or("") == "tessera";
   if (!has_inventory_ && !is_labeled) return Status::Ok();
   if (has_inventory_ && !installation_.owns_namespace) {
     // Applied without labels, the namespace loses those that the installation gave it.

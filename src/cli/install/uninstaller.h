@@ -37,6 +37,7 @@ class Uninstaller {
 
  private:
   Status CheckNoPods();
+  Status ReadSpecOfResource();
   // Before all else: while the operator runs, it restores what is deleted.
   Status DeleteResource();
   // The objects, in the order in which they are deleted.

@@ -12,7 +12,6 @@
 namespace tessera::driver {
 namespace {
 
-using Kind = UpgradeAction::Kind;
 using Changes = UpgradeAction::Changes;
 
 std::string Seconds(WallTime time) {
@@ -76,7 +75,7 @@ bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node) {
 }
 
 UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
-  UpgradeAction& action = Act(Kind::kPatchNode, std::move(reason));
+  UpgradeAction& action = Act(UpgradeAction::Kind::kPatchNode, std::move(reason));
   action.labels[std::string(names::kLabelUpgradeState)] =
       state == UpgradeState::kUnknown ? std::nullopt : std::optional(std::string(NameOf(state)));
   Changes& annotations = action.annotations;
@@ -175,7 +174,7 @@ void NodeStepper::StepAtRest() {
 
 void NodeStepper::StepCordon() {
   if (!node_.unschedulable) {
-    Act(Kind::kCordon, "cordons the node for the upgrade")
+    Act(UpgradeAction::Kind::kCordon, "cordons the node for the upgrade")
         .annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
     return;
   }
@@ -237,8 +236,9 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
   }
   for (const UpgradePod* pod : going) {
     if (pod->deleting) continue;
-    UpgradeAction& action = Act(expired ? Kind::kDeletePod : Kind::kEvict,
-                                expired ? "the eviction took too long" : "the driver is upgraded");
+    UpgradeAction& action =
+        Act(expired ? UpgradeAction::Kind::kDeletePod : UpgradeAction::Kind::kEvict,
+            expired ? "the eviction took too long" : "the driver is upgraded");
     action.ns = pod->ns;
     action.pod = pod->name;
   }
@@ -246,12 +246,12 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
 
 void NodeStepper::StepRestart() {
   if (node_.annotations.contains(names::kAnnotationSafeLoad)) {
-    Act(Kind::kPatchNode, "lets the waiting driver load")
+    Act(UpgradeAction::Kind::kPatchNode, "lets the waiting driver load")
         .annotations[std::string(names::kAnnotationSafeLoad)] = std::nullopt;
     return;
   }
   if (node_.labels.contains(names::kLabelDriverRevision) && !FailedHere(node_)) {
-    Act(Kind::kPatchNode, "the new driver ends an earlier rollback")
+    Act(UpgradeAction::Kind::kPatchNode, "the new driver ends an earlier rollback")
         .labels[std::string(names::kLabelDriverRevision)] = std::nullopt;
     return;
   }
@@ -265,7 +265,7 @@ void NodeStepper::StepRestart() {
   }
   if (Expired(policy_.restart_timeout)) return RollBack("the driver was not ready in time");
   if (!node_.driver || right || node_.driver->deleting) return;
-  UpgradeAction& action = Act(Kind::kDeletePod, "its successor has the new driver");
+  UpgradeAction& action = Act(UpgradeAction::Kind::kDeletePod, "its successor has the new driver");
   action.ns = node_.driver->ns;
   action.pod = node_.driver->name;
 }
@@ -286,7 +286,8 @@ void NodeStepper::StepValidation() {
 void NodeStepper::StepUncordon() {
   if (CordonIsOurs(node_)) {
     UpgradeAction& action =
-        Act(node_.unschedulable ? Kind::kUncordon : Kind::kPatchNode, "the upgrade is over");
+        Act(node_.unschedulable ? UpgradeAction::Kind::kUncordon : UpgradeAction::Kind::kPatchNode,
+            "the upgrade is over");
     action.annotations[std::string(names::kAnnotationUpgradeCordoned)] = std::nullopt;
     return;
   }

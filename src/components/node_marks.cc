@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/install/node_marks.h"
+#include "src/components/node_marks.h"
 
 #include <algorithm>
 #include <set>
@@ -7,13 +7,15 @@
 
 #include "api/names.h"
 
-namespace tessera::cli {
+namespace tessera::components {
 namespace {
 
 // Fields of one entry of managedFields at a path such as {"f:metadata", "f:labels"}; null if none.
 const Json* FieldsAt(const Json& entry, std::initializer_list<std::string_view> path) {
   const Json* fields = entry.Find("fieldsV1");
-  for (const std::string_view part : path) fields = fields ? fields->Find(part) : nullptr;
+  for (const std::string_view part : path) {
+    fields = fields != nullptr && fields->is_object() ? fields->Find(part) : nullptr;
+  }
   return fields;
 }
 
@@ -29,7 +31,7 @@ std::string ConditionOf(const std::string& key) {
 
 template <typename ToName>
 void AddNames(const Json* fields, ToName to_name, std::set<std::string>* names) {
-  if (fields == nullptr) return;
+  if (fields == nullptr || !fields->is_object()) return;
   for (const auto& [key, unused] : fields->members()) {
     std::string name = to_name(key);
     if (!name.empty()) names->insert(std::move(name));
@@ -55,6 +57,15 @@ std::vector<std::string> Without(const std::set<std::string>& ours,
   return names;
 }
 
+void AddOwnAnnotations(const Json* annotations, std::vector<std::string>* found) {
+  if (annotations == nullptr || !annotations->is_object()) return;
+  for (const auto& [key, unused] : annotations->members()) {
+    if (key.starts_with(names::kAnnotationPrefix) && std::ranges::count(*found, key) == 0) {
+      found->push_back(key);
+    }
+  }
+}
+
 Json Nulls(const std::vector<std::string>& names) {
   Json object = Json::MakeObject();
   for (const std::string& name : names) object.Set(name, Json());
@@ -67,7 +78,8 @@ NodeMarks MarksOfTessera(const Json& node) {
   Owned ours, others;
   const Json* metadata = node.Find("metadata");
   const Json* managed = metadata ? metadata->Find("managedFields") : nullptr;
-  if (managed == nullptr || !managed->is_array()) return {};
+  const Json none = Json::MakeArray();
+  if (managed == nullptr || !managed->is_array()) managed = &none;
   for (const Json& entry : managed->items()) {
     AddOwned(entry, entry.StringAt("manager").value_or("") == names::kAgent ? &ours : &others);
   }
@@ -75,6 +87,7 @@ NodeMarks MarksOfTessera(const Json& node) {
                   Without(ours.annotations, others.annotations),
                   {ours.conditions.begin(), ours.conditions.end()},
                   {ours.resources.begin(), ours.resources.end()}};
+  AddOwnAnnotations(metadata ? metadata->Find("annotations") : nullptr, &marks.annotations);
   return marks;
 }
 
@@ -102,4 +115,4 @@ std::optional<Json> NodeStatusPatch(const NodeMarks& marks) {
   return Json::MakeObject({{"status", std::move(status)}});
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::components

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agents wrote on a Node: labels, annotations, the condition GPUReady and counts. The
-// server records who wrote which field (managedFields), so what others wrote stays.
+// server records who wrote which field (managedFields), so what others wrote stays; annotations
+// tessera.dev/... are Tessera's, whoever wrote them.
 //
 // Threads: pure functions.
 #pragma once
@@ -11,7 +12,7 @@
 
 #include "src/formats/json.h"
 
-namespace tessera::cli {
+namespace tessera::components {
 
 struct NodeMarks {
   std::vector<std::string> labels;
@@ -31,4 +32,4 @@ std::optional<Json> NodePatch(const NodeMarks& marks);
 // A strategic merge patch of its status.
 std::optional<Json> NodeStatusPatch(const NodeMarks& marks);
 
-}  // namespace tessera::cli
+}  // namespace tessera::components
