@@ -185,8 +185,10 @@ inline constexpr std::string_view kResourceKind = "Tessera";
 inline constexpr std::string_view kResourcePlural = "tesseras";
 inline constexpr std::string_view kResourceName = "tessera";
 inline constexpr std::string_view kOperatorFinalizer = "tessera.dev/operator";
+
 // Annotation of the resource: "true" places agents also on nodes that NVIDIA's operator manages.
 inline constexpr std::string_view kAnnotationAdoptNvidiaNodes = "tessera.dev/adopt-nvidia-nodes";
+
 // The label of all objects of an installation, and the node label by which NVIDIA's operator runs
 // its device plugin on a node.
 inline constexpr std::string_view kPartOfSelector = "app.kubernetes.io/part-of=tessera";

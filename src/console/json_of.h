@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes and pods of a ledger as the JSON that the page reads. Amounts are bytes and thousandths of
-// a GPU. Pure; threads as the ledger. docs/console.md describes the fields.
+// a GPU. Pure; threads as the ledger. docs/tasks/console.md describes the fields.
 #pragma once
 
 #include <string>
