@@ -77,7 +77,8 @@ Typed Read(CLI::App* app, const std::vector<std::string>& words) {
       continue;
     }
     if (typed.verb == nullptr) {
-      const auto named = app->get_subcommands([&](CLI::App* sub) { return sub->get_name() == word; });
+      const auto named =
+          app->get_subcommands([&](CLI::App* sub) { return sub->get_name() == word; });
       typed.verb = named.empty() ? nullptr : named[0];
       continue;
     }

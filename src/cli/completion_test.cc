@@ -46,8 +46,7 @@ std::string InBash(const std::string& words, int at) {
 TEST(CompletionTest, TheRealBashOffersTheSame) {
   EXPECT_EQ(InBash("tessera gp", 1), "gpus\ncomplete -F _tessera tessera\n");
   EXPECT_EQ(InBash("tessera pods -o w", 3), "wide\ncomplete -F _tessera tessera\n");
-  EXPECT_EQ(InBash("tessera completion ''", 2),
-            "bash zsh fish\ncomplete -F _tessera tessera\n");
+  EXPECT_EQ(InBash("tessera completion ''", 2), "bash zsh fish\ncomplete -F _tessera tessera\n");
 }
 
 TEST(CompletionTest, KubectlGetsItsFormat) {
@@ -59,7 +58,8 @@ TEST(CompletionTest, KubectlGetsItsFormat) {
 
 TEST(CompletionTest, ZshAndFishAcceptTheirScripts) {
   for (const char* shell : {"zsh", "fish"}) {
-    const auto script = RunProgram({TESSERA_PROGRAM, "completion", shell}, std::chrono::seconds(30));
+    const auto script =
+        RunProgram({TESSERA_PROGRAM, "completion", shell}, std::chrono::seconds(30));
     ASSERT_EQ(script->exit_code, 0);
     TempDir dir;
     const std::string file = JoinPath(dir.path(), "script");

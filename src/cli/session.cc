@@ -59,8 +59,7 @@ void Session::Probe() {
   const Duration patience = std::min(kProbePatience, options_.probe);
   const WallTime sent = runner_.clock().WallNow();
   probe_ = client_.Stream(
-      kProbePath, kube::ListQuery{},
-      {.connect = patience, .header = patience, .body = patience},
+      kProbePath, kube::ListQuery{}, {.connect = patience, .header = patience, .body = patience},
       {.on_head =
            [this](const net::Response& head) {
              if (head.status < 500) OnRecovered(kProbePath);

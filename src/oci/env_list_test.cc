@@ -36,7 +36,8 @@ TEST(EnvList, SetLeavesOneEntryInThePlaceOfTheFirst) {
 }
 
 TEST(EnvList, FilesBelowADirAreRemovedFromALoaderList) {
-  Json json = ParseJson(R"(["P=/x/real/a:/y/b /x/./real//c:","Q=/x/really/a b","R=/x/real/a"])").value();
+  Json json =
+      ParseJson(R"(["P=/x/real/a:/y/b /x/./real//c:","Q=/x/really/a b","R=/x/real/a"])").value();
   EnvList env(&json);
   for (const std::string_view name : {"P", "Q", "R", "S"}) env.RemoveFilesBelow(name, "/x/real");
   EXPECT_EQ(json.Serialize(), R"(["P=/y/b:","Q=/x/really/a b","R="])");

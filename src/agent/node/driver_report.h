@@ -6,7 +6,7 @@
 // With several, the driver is used whose libraries have the version of the loaded kernel module;
 // otherwise the first candidate, which is the host's, as NVIDIA's components choose.
 //
-// Threads: any. ReadDriverFacts blocks for file system lookups; the rest is pure.
+// Threads: any. ReadDriverCandidate blocks for file system lookups; the rest is pure.
 #pragma once
 
 #include <optional>
