@@ -170,7 +170,7 @@ func limitOf(t *testing.T, prefix string) int64 {
 		return 0
 	}
 	var page struct {
-		Containers []struct {
+		Items []struct {
 			Pod     string
 			Limited bool
 			Memory  struct{ Limit int64 }
@@ -179,7 +179,7 @@ func limitOf(t *testing.T, prefix string) int64 {
 	if json.Unmarshal(text, &page) != nil {
 		t.Fatalf("tessera top: %s", text)
 	}
-	for _, container := range page.Containers {
+	for _, container := range page.Items {
 		if strings.HasPrefix(container.Pod, prefix) && container.Limited {
 			return container.Memory.Limit
 		}
