@@ -234,13 +234,20 @@ TEST_F(BodyStreamTest, AHandlerLearnsThatItsClientIsGone) {
   EXPECT_TRUE(runner_.RunUntil([&] { return gone; }));
 }
 
-TEST_F(BodyStreamTest, AHalfClosedClientStillGetsItsResponse) {
+TEST_F(BodyStreamTest, AHalfClosedClientStillGetsItsResponses) {
   Start();
-  RawClient client = Open("/held");
+  RawClient client = Dial();
+  client.Send("GET /held HTTP/1.1\r\n\r\nGET /held HTTP/1.1\r\n\r\n");
   client.ShutdownWrite();
+  ASSERT_TRUE(runner_.RunUntil([&] { return held_.size() == 1; }));
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_[0].presence->gone(); }));
   held_[0](TextResponse(200, "still here"));
-  EXPECT_NE(ReceiveUntil(client, "never").find("still here"), std::string::npos);
+  ASSERT_TRUE(runner_.RunUntil([&] { return held_.size() == 2; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_[1].presence->gone(); }));
+  held_[1](TextResponse(200, "here as well"));
+  const std::string got = ReceiveUntil(client, "never");
+  EXPECT_NE(got.find("still here"), std::string::npos);
+  EXPECT_NE(got.find("here as well"), std::string::npos);
 }
 
 TEST_F(BodyStreamTest, ALateStreamForAGoneClientIsClosed) {

@@ -146,7 +146,10 @@ void ServerConnection::Advance() {
       self->Answer(self->request_number_, TextResponse(503, "no answer in time\n"));
     });
     dispatch_(std::move(request), shared_from_this(), ++request_number_);
-    return ReadMore();  // detects that the peer is gone
+    if (!peer_ended_) return ReadMore();  // detects that the peer is gone
+    // A pipelined request of a peer that has closed its side: it still waits for the response.
+    if (on_gone_) std::exchange(on_gone_, nullptr)();
+    return;
   }
   const bool expects = parser_->header_done() && !continued_ &&
                        ToLower(parser_->request().headers.Get("Expect")) == "100-continue";
