@@ -67,6 +67,13 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
                  "127.0.0.1 or [::1], not \"{}\"",
                  flags.listen);
   }
+  if (!options.tls && !options.https_proxy && !options.dashboard &&
+      options.listen.unix_path.empty() && !IsLoopback(options.listen.host)) {
+    return Error(Code::kInvalidArgument,
+                 "--listen={} would accept tokens over HTTP: add --tls-cert-file and "
+                 "--tls-private-key-file, or --behind-https behind a proxy that serves HTTPS",
+                 flags.listen);
+  }
   if (options.dashboard && options.tls) {
     return Error(Code::kInvalidArgument, "--dashboard serves HTTP: leave --tls-cert-file out");
   }
