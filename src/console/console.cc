@@ -39,11 +39,13 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         viewers(io, runner, model),
         router(runner, model, sessions, viewers,
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
-                             .dashboard = options.dashboard}) {}
+                             .dashboard = options.dashboard}) {
+    sessions.set_on_changed([this](const WebSession& session) { viewers.OnSession(session); });
+  }
 
   void OnChanges(const ClusterModel::Changes& changes) override { viewers.OnChanges(changes); }
   void OnState() override {
-    if (std::exchange(followed_, model.synced()) != model.synced()) Renew();
+    if (std::exchange(followed_, model.synced()) != model.synced()) sessions.Renew();
     viewers.OnState();
   }
 
@@ -66,14 +68,10 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
     return Status::Ok();
   }
 
-  void Renew() {
-    sessions.Renew(
-        [this](const std::shared_ptr<WebSession>& session) { viewers.OnSession(*session); });
-  }
   void RenewLater() {
     runner.PostDelayed(WebSessions::kRenew, [this, weak = weak_.Get()] {
       if (!weak) return;
-      Renew();
+      sessions.Renew();
       RenewLater();
     });
   }

@@ -159,7 +159,6 @@ void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
 
 void ConsoleRouter::LogOut(const SessionPtr& session, const Reply& reply) {
   sessions_.End(session);
-  viewers_.OnSession(*session);
   net::Response response = JsonResponse(Json::MakeObject({}));
   response.headers.Add("Set-Cookie", CookieFor(""));
   reply(std::move(response));
@@ -198,6 +197,10 @@ void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
 
 void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
                           const Reply& reply) {
+  if (session->ended) {
+    return reply(
+        ErrorResponse(Error(Code::kUnauthenticated, "the session has ended: log in again")));
+  }
   if (!IsRead(request)) {
     if (by_cookie && !SameSecret(request.headers.Get(kCsrfHeader), session->csrf)) {
       return reply(ErrorResponse(Error(Code::kPermissionDenied,

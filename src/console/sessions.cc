@@ -57,7 +57,7 @@ std::string Rights::Key() const {
 // The answers about one session. Ends with the first error, or when all have arrived.
 class WebSessions::Review {
  public:
-  Review(std::shared_ptr<WebSession> session, std::function<void(Status)> on_done)
+  Review(std::shared_ptr<WebSession> session, std::function<void(Result<Answer>)> on_done)
       : session_(std::move(session)), on_done_(std::move(on_done)) {}
 
   void Start(std::set<std::string> namespaces) {
@@ -65,13 +65,13 @@ class WebSessions::Review {
         [this](const Json& review) {
           const Json* status = review.Find("status");
           const Json* user = status == nullptr ? nullptr : status->Find("userInfo");
-          if (user != nullptr) session_->user = user->StringAt("username").value_or("");
+          if (user != nullptr) answer_.user = user->StringAt("username").value_or("");
         });
     Ask(kAccessReviews, MayList("nodes", ""),
-        [this](const Json& review) { rights_.nodes = IsAllowed(review); });
+        [this](const Json& review) { answer_.rights.nodes = IsAllowed(review); });
     Ask(kAccessReviews, MayList("pods", ""), [this, namespaces](const Json& review) {
-      rights_.all_pods = IsAllowed(review);
-      if (!rights_.all_pods) AskAbout(namespaces);
+      answer_.rights.all_pods = IsAllowed(review);
+      if (!answer_.rights.all_pods) AskAbout(namespaces);
     });
   }
 
@@ -81,7 +81,7 @@ class WebSessions::Review {
     for (const std::string& ns : namespaces) {
       if (++asked > kMostNamespaces) break;
       Ask(kAccessReviews, MayList("pods", ns), [this, ns](const Json& review) {
-        if (IsAllowed(review)) rights_.namespaces.insert(ns);
+        if (IsAllowed(review)) answer_.rights.namespaces.insert(ns);
       });
     }
   }
@@ -92,22 +92,19 @@ class WebSessions::Review {
     operations_.push_back(session_->client->Create(
         {type, "", "", ""}, review,
         [this, on_answer = std::move(on_answer)](const Result<Json>& answer) {
-          --open_;
+          if (!on_done_) return;  // an earlier answer was an error
           if (!answer.ok()) return Finish(answer.status());
+          --open_;
           on_answer(*answer);
-          if (open_ > 0) return;
-          session_->rights = std::move(rights_);
-          Finish(Status::Ok());
+          if (open_ == 0) Finish(std::move(answer_));
         }));
   }
 
-  void Finish(const Status& status) {
-    if (on_done_) std::exchange(on_done_, nullptr)(status);
-  }
+  void Finish(Result<Answer> answer) { std::exchange(on_done_, nullptr)(std::move(answer)); }
 
   std::shared_ptr<WebSession> session_;
-  std::function<void(Status)> on_done_;
-  Rights rights_;
+  std::function<void(Result<Answer>)> on_done_;
+  Answer answer_;
   size_t open_ = 0;
   std::vector<kube::Operation> operations_;
 };
@@ -146,23 +143,44 @@ void WebSessions::Begin(const std::shared_ptr<WebSession>& session, OnSession on
   });
 }
 
-void WebSessions::Ask(const std::shared_ptr<WebSession>& session,
-                      std::function<void(Status)> on_done) {
-  const auto holder = std::make_shared<std::weak_ptr<Review>>();
-  auto review = std::make_shared<Review>(
-      session,
-      [this, session, holder, on_done = std::move(on_done), weak = weak_.Get()](Status status) {
-        if (!weak) return;
-        // Kept until its callback has returned.
-        const std::shared_ptr<Review> self = holder->lock();
-        reviews_.erase(self);
-        runner_.Post([self] {});
-        if (status.ok()) session->asked = runner_.clock().Now();
-        on_done(std::move(status));
+void WebSessions::Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_done) {
+  PendingReview& pending = reviews_[session];
+  pending.waiting.push_back(std::move(on_done));
+  if (pending.review) return;
+  pending.review =
+      std::make_shared<Review>(session, [this, session, weak = weak_.Get()](Result<Answer> answer) {
+        if (weak) OnAnswer(session, std::move(answer));
       });
-  *holder = review;
-  reviews_.insert(review);
-  review->Start(namespaces_());
+  pending.review->Start(namespaces_());
+}
+
+void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer) {
+  const auto pending = reviews_.extract(session);
+  // The review calls this function, so it is destroyed later.
+  answered_.push_back(std::move(pending.mapped().review));
+  runner_.Post([this, weak = weak_.Get()] {
+    if (weak) answered_.clear();
+  });
+  const Status status = TakeAnswer(session, std::move(answer));
+  for (const OnReviewed& on_done : pending.mapped().waiting) on_done(status);
+}
+
+Status WebSessions::TakeAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer) {
+  if (session->ended) {
+    return Error(Code::kUnauthenticated, "the session has ended: log in again");
+  }
+  if (answer.status().code() == Code::kUnauthenticated) End(session);
+  if (!answer.ok()) return answer.status();
+  session->asked = runner_.clock().Now();
+  session->user = std::move(answer->user);
+  if (session->rights == answer->rights) return Status::Ok();
+  session->rights = std::move(answer->rights);
+  if (sessions_.contains(session->id)) Report(*session);
+  return Status::Ok();
+}
+
+void WebSessions::Report(const WebSession& session) {
+  if (on_changed_) on_changed_(session);
 }
 
 std::shared_ptr<WebSession> WebSessions::Find(std::string_view id) {
@@ -184,15 +202,15 @@ bool WebSessions::HasEnded(const WebSession& session) const {
 
 void WebSessions::WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done) {
   if (runner_.clock().Now() - session->asked <= 2 * kRenew) return on_done(session);
-  Ask(session, [this, session, on_done = std::move(on_done)](const Status& status) {
-    if (status.code() == Code::kUnauthenticated) End(session);
+  Ask(session, [session, on_done = std::move(on_done)](const Status& status) {
     status.ok() ? on_done(session) : on_done(status);
   });
 }
 
 void WebSessions::End(const std::shared_ptr<WebSession>& session) {
+  if (session->lasting) return;
   session->ended = true;
-  sessions_.erase(session->id);
+  if (sessions_.erase(session->id) > 0) Report(*session);
 }
 
 void WebSessions::MakeRoom() {
@@ -203,26 +221,15 @@ void WebSessions::MakeRoom() {
   End(session);
 }
 
-void WebSessions::Renew(const std::function<void(const std::shared_ptr<WebSession>&)>& on_changed) {
+void WebSessions::Renew() {
   const auto all = sessions_;
   for (const auto& [id, session] : all) {
     if (HasEnded(*session)) {
       End(session);
-      on_changed(session);
-      continue;
-    }
-    // Others are asked about before their next use.
-    if (runner_.clock().Now() - session->used > 2 * kRenew) continue;
-    Ask(session, [this, session = session, before = session->rights, on_changed](Status status) {
-      if (session->ended) return;
+    } else if (runner_.clock().Now() - session->used <= 2 * kRenew) {
       // Without an answer the rights stay: the API server still checks every write.
-      if (status.code() == Code::kUnauthenticated) {
-        End(session);
-      } else if (session->rights == before) {
-        return;
-      }
-      on_changed(session);
-    });
+      Ask(session, [](const Status&) {});
+    }  // Others are asked about before their next use.
   }
 }
 

@@ -5,7 +5,8 @@
 //
 // What a person may see is asked of the API server with the person's own credentials
 // (SelfSubjectReview, SelfSubjectAccessReview): at login, every kRenew while the session is used,
-// and before it is used again. A token that the API server rejects ends its session.
+// and before it is used again. A token that the API server rejects ends its session. Every end of a
+// session and every change of its rights is reported in one place, `set_on_changed`.
 //
 // Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds:
 // kMostSessions; a new one then ends the one that was unused for longest.
@@ -45,7 +46,7 @@ struct WebSession {
   std::unique_ptr<kube::Client> client;  // sends the person's credentials
   MonotonicTime began{}, used{};
   MonotonicTime asked{};  // when the API server was last asked about its rights
-  bool lasting = false;   // does not end by itself
+  bool lasting = false;   // never ends: a dashboard's
   bool ended = false;
 };
 
@@ -67,26 +68,43 @@ class WebSessions {
   WebSessions(net::IoThread& io, TaskRunner& runner, kube::Config anonymous,
               KnownNamespaces namespaces);
 
+  // Called when the rights of a session have changed, or it has ended (`ended`).
+  void set_on_changed(std::function<void(const WebSession&)> on_changed) {
+    on_changed_ = std::move(on_changed);
+  }
+
   // UNAUTHENTICATED if the API server rejects the token.
   void LogIn(const std::string& token, OnSession on_done);
   // Begins a session with the credentials of a kubeconfig.
   void LogInWith(kube::Config config, OnSession on_done);
   // Null if there is none, or it has ended. Counts as use.
   std::shared_ptr<WebSession> Find(std::string_view id);
-  // Calls `on_done` with the session, at once if its rights are recent. UNAUTHENTICATED: it has
-  // ended.
+  // Calls `on_done` with the session, at once if its rights are recent. Calls that wait for one
+  // session share a review. UNAUTHENTICATED: it has ended.
   void WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done);
+  // No effect on a lasting session.
   void End(const std::shared_ptr<WebSession>& session);
-  // Ends unused sessions, and asks for the rights of the others again; `on_changed` is called for each session whose rights
-  // have changed or that has ended.
-  void Renew(const std::function<void(const std::shared_ptr<WebSession>&)>& on_changed);
+  // Ends unused sessions, and asks for the rights of the others again.
+  void Renew();
   size_t size() const { return sessions_.size(); }
 
  private:
   class Review;
+  using OnReviewed = std::function<void(Status)>;
+  struct PendingReview {
+    std::shared_ptr<Review> review;
+    std::vector<OnReviewed> waiting;
+  };
+  struct Answer {
+    std::string user;
+    Rights rights;
+  };
 
   void Begin(const std::shared_ptr<WebSession>& session, OnSession on_done);
-  void Ask(const std::shared_ptr<WebSession>& session, std::function<void(Status)> on_done);
+  void Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_done);
+  void OnAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer);
+  Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer);
+  void Report(const WebSession& session);
   void MakeRoom();
   bool HasEnded(const WebSession& session) const;
 
@@ -95,7 +113,9 @@ class WebSessions {
   const kube::Config anonymous_;
   const KnownNamespaces namespaces_;
   std::map<std::string, std::shared_ptr<WebSession>, std::less<>> sessions_;
-  std::set<std::shared_ptr<Review>> reviews_;  // not answered yet
+  std::map<std::shared_ptr<WebSession>, PendingReview> reviews_;  // not answered yet
+  std::vector<std::shared_ptr<Review>> answered_;                 // until their callbacks return
+  std::function<void(const WebSession&)> on_changed_;
   WeakPtrFactory<WebSessions> weak_{this};
 };
 
