@@ -110,11 +110,11 @@ Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t us
 
 }  // namespace
 
-Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest) {
+Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_quota) {
   ASSIGN_OR_RETURN(kube::PodObject pod,
                    kube::Decode<kube::PodObject>(kube::RawObject(manifest.pod)));
   pod.meta.uid = Uid(kPreviewUid);
-  pod.meta.ns = manifest.ns;
+  pod.meta.ns = with_quota ? manifest.ns : "";  // ParseQuota rejects a quota of ""
   pod.meta.name = manifest.name;
   pod.node_name.clear();
   ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(pod));
@@ -122,7 +122,7 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest) {
   out.Set("request",
           Json::String(RequestTextOf(query.request.devices, ledger.options().gpu_mem_unit)));
   AddEvaluation(ledger, query, false, &out);
-  out.Set("quota", Json::String(ledger.quota().TextOfLines(manifest.ns)));
+  if (with_quota) out.Set("quota", Json::String(ledger.quota().TextOfLines(manifest.ns)));
   return out;
 }
 

@@ -16,8 +16,9 @@
 namespace tessera::console {
 
 // How many nodes fit a pod of the manifest, the reasons of the others, and the namespace's quota.
-// INVALID_ARGUMENT for a request that breaks a rule of its dialect.
-Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest);
+// Without `with_quota` no quota applies and none is shown, because either would tell how much the
+// namespace uses. INVALID_ARGUMENT for a request that breaks a rule of its dialect.
+Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
 // Why the pod waits, or how its node compares with others. `details`: with the names of nodes and
 // with reasons that may name other pods, for people who may list both.

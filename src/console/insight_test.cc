@@ -17,10 +17,10 @@ class InsightTest : public ::testing::Test {
     ledger_->SetNode(GpuNode("a", 2));
     ledger_->SetNode(GpuNode("b", 4));
   }
-  Json PreviewOf(const WorkloadForm& form) {
+  Json PreviewOf(const WorkloadForm& form, bool with_quota = true) {
     Manifest manifest{.object = ManifestOf(form), .ns = form.ns, .name = form.name};
     manifest.pod = manifest.object;
-    const Result<Json> preview = Preview(*ledger_, manifest);
+    const Result<Json> preview = Preview(*ledger_, manifest, with_quota);
     EXPECT_TRUE(preview.ok()) << preview.status().ToString();
     return *preview;
   }
@@ -55,6 +55,14 @@ TEST_F(InsightTest, ThePreviewShowsTheQuota) {
   EXPECT_EQ(preview.IntAt("fits").value(), 0);
   EXPECT_EQ(preview.Find("groups")->items().at(0).StringAt("kind").value(), "quota");
   EXPECT_EQ(preview.StringAt("quota").value(), "A100: 0 used, 1 left");
+}
+
+TEST_F(InsightTest, APreviewWithoutRightsTellsNothingOfTheQuota) {
+  const WorkloadForm form{.name = "x", .ns = "team", .image = "i", .gpus = 2};
+  const std::string without_any = PreviewOf(form, false).Serialize();
+  ledger_->SetQuota(placement::ParseQuota(R"({"team":{"quota":{"A100":1}}})").value());
+  EXPECT_EQ(PreviewOf(form, false).Serialize(), without_any);
+  EXPECT_EQ(without_any.find("quota"), std::string::npos);
 }
 
 TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerAsItWas) {

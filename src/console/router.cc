@@ -237,7 +237,7 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
   if (!model_.synced()) {
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
   }
-  if (path == "/api/v1/preview") return PreviewWorkload(request, reply);
+  if (path == "/api/v1/preview") return PreviewWorkload(request, *session, reply);
   if (path == "/api/v1/apply") return Apply(request, session, reply);
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }
@@ -312,7 +312,8 @@ void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
   reply(JsonResponse(out));
 }
 
-void ConsoleRouter::PreviewWorkload(const net::Request& request, const Reply& reply) {
+void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSession& session,
+                                    const Reply& reply) {
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   std::string yaml = body->StringAt("yaml").value_or("");
@@ -327,7 +328,8 @@ void ConsoleRouter::PreviewWorkload(const net::Request& request, const Reply& re
   Json out = Json::MakeObject({{"yaml", Json::String(yaml)}});
   const auto form = FormOf(manifest->object);
   if (form) out.Set("form", JsonOfForm(*form));
-  Result<Json> preview = Preview(model_.ledger(), *manifest);
+  Result<Json> preview =
+      Preview(model_.ledger(), *manifest, session.rights.SeesPodsOf(manifest->ns));
   if (!preview.ok()) return reply(ErrorsOfFields({{"yaml", preview.status().message()}}));
   out.Set("preview", *std::move(preview));
   reply(JsonResponse(out));

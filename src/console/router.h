@@ -57,7 +57,7 @@ class ConsoleRouter {
   void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowQuotas(const WebSession& session, const Reply& reply);
-  void PreviewWorkload(const net::Request& request, const Reply& reply);
+  void PreviewWorkload(const net::Request& request, const WebSession& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
 
   std::string CookieFor(const std::string& value) const;

@@ -293,6 +293,11 @@ test('a tenant sees only what the API server allows', async (t) => {
   assert.deepEqual(seen.pods.map((pod) => pod.namespace), ['team-b']);
   assert.equal((await raw('GET', '/api/v1/nodes/n1', authorization)).status, 403);
   assert.equal((await raw('GET', '/api/v1/explain?namespace=team-a&name=train', authorization)).status, 404);
+  // The quota of another namespace stays hidden, and is not applied.
+  const form = { name: 'x', namespace: 'team-a', image: 'x', whole: true, gpus: 1, hundredths: 0, memoryBlocks: 0, model: '', replicas: 1 };
+  const preview = await raw('POST', '/api/v1/preview', { ...authorization, 'Content-Type': 'application/json' }, JSON.stringify({ form }));
+  assert.equal(preview.status, 200);
+  assert.equal(JSON.parse(preview.text).preview.quota, undefined, preview.text);
   // Another namespace's objects are not created either.
   await page.goto(`${base}/#/create`);
   await page.getByLabel('Name', { exact: true }).fill('intruder');
