@@ -220,7 +220,10 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
   }
   if (path == "/api/v1/cluster")
     return reply(JsonText(200, *viewers_.SnapshotFor(session->rights)));
-  if (path == "/api/v1/explain") return Explain(request, *session, reply);
+  if (path == "/api/v1/explain") {
+    if (MayEvaluate(*session, reply)) Explain(request, *session, reply);
+    return;
+  }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path.starts_with(kNodesPath)) {
     const auto name = net::PercentDecode(path.substr(kNodesPath.size()));
@@ -237,9 +240,19 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
   if (!model_.synced()) {
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
   }
-  if (path == "/api/v1/preview") return PreviewWorkload(request, *session, reply);
+  if (path == "/api/v1/preview") {
+    if (MayEvaluate(*session, reply)) PreviewWorkload(request, *session, reply);
+    return;
+  }
   if (path == "/api/v1/apply") return Apply(request, session, reply);
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
+}
+
+bool ConsoleRouter::MayEvaluate(const WebSession& session, const Reply& reply) {
+  if (evaluations_.Allow(session.user, runner_.clock().Now())) return true;
+  reply(ErrorResponse(
+      Error(Code::kResourceExhausted, "you ask too often where pods fit: wait a second")));
+  return false;
 }
 
 void ConsoleRouter::ShowSession(const SessionPtr& session, const Reply& reply) {

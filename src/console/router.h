@@ -52,6 +52,8 @@ class ConsoleRouter {
   void Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
              const Reply& reply);
   void RouteWrite(const net::Request& request, const SessionPtr& session, const Reply& reply);
+  // Whether the person may ask for another evaluation; otherwise replies.
+  bool MayEvaluate(const WebSession& session, const Reply& reply);
   void ShowSession(const SessionPtr& session, const Reply& reply);
   void Stream(const SessionPtr& session, const Reply& reply);
   void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
@@ -71,6 +73,8 @@ class ConsoleRouter {
   // tokens cannot be guessed.
   RateLimit requests_{200, 1000};
   RateLimit logins_{2, 60};
+  // By person: each evaluates all nodes.
+  RateLimit evaluations_{10, 40};
   std::string dashboard_path_;
   SessionPtr dashboard_;
   std::map<std::string, SessionPtr, std::less<>> by_token_;  // sessions of bearer tokens

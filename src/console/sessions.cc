@@ -129,6 +129,7 @@ void WebSessions::LogInWith(kube::Config config, OnSession on_done) {
   session->began = session->used = session->asked = runner_.clock().Now();
   kube::ClientOptions options = kube::OptionsOf("tessera-console");
   options.max_attempts = 2;
+  options.max_in_flight = 2;  // one person does not take the API server's time of others
   options.deadline = std::chrono::seconds(15);
   session->client = std::make_unique<kube::Client>(io_, runner_, std::move(config), options);
   Begin(session, std::move(on_done));
@@ -137,6 +138,7 @@ void WebSessions::LogInWith(kube::Config config, OnSession on_done) {
 void WebSessions::Begin(const std::shared_ptr<WebSession>& session, OnSession on_done) {
   Ask(session, [this, session, on_done = std::move(on_done)](const Status& status) {
     if (!status.ok()) return on_done(status);
+    MakeRoomFor(session->user);
     MakeRoom();
     sessions_[session->id] = session;
     on_done(session);
@@ -219,6 +221,17 @@ void WebSessions::MakeRoom() {
       std::ranges::min_element(sessions_, {}, [](const auto& entry) { return entry.second->used; });
   const std::shared_ptr<WebSession> session = oldest->second;
   End(session);
+}
+
+void WebSessions::MakeRoomFor(const std::string& user) {
+  size_t count = 0;
+  std::shared_ptr<WebSession> oldest;
+  for (const auto& [id, session] : sessions_) {
+    if (session->user != user) continue;
+    ++count;
+    if (!oldest || session->began < oldest->began) oldest = session;
+  }
+  if (count >= kMostOfPerson) End(oldest);
 }
 
 void WebSessions::Renew() {

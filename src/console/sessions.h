@@ -9,7 +9,8 @@
 // session and every change of its rights is reported in one place, `set_on_changed`.
 //
 // Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds:
-// kMostSessions; a new one then ends the one that was unused for longest.
+// kMostSessions; a new one then ends the one that was unused for longest. kMostOfPerson; a new one
+// then ends the person's oldest.
 #pragma once
 
 #include <functional>
@@ -56,6 +57,7 @@ std::string RandomHex();
 class WebSessions {
  public:
   static constexpr size_t kMostSessions = 500;
+  static constexpr size_t kMostOfPerson = 20;
   static constexpr Duration kIdle = std::chrono::minutes(30);
   static constexpr Duration kLongest = std::chrono::hours(12);
   static constexpr Duration kRenew = std::chrono::seconds(30);
@@ -106,6 +108,7 @@ class WebSessions {
   Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer);
   void Report(const WebSession& session);
   void MakeRoom();
+  void MakeRoomFor(const std::string& user);
   bool HasEnded(const WebSession& session) const;
 
   net::IoThread& io_;

@@ -182,6 +182,22 @@ TEST_F(WebSessionsTest, EveryEndIsReported) {
   EXPECT_EQ(changes_, std::vector<std::string>(2, "end"));
 }
 
+TEST_F(WebSessionsTest, APersonsOldestSessionMakesRoom) {
+  user_ = "bob";
+  const SessionPtr other = LogIn();
+  user_ = "ann";
+  std::vector<SessionPtr> sessions;
+  for (size_t i = 0; i <= WebSessions::kMostOfPerson; ++i) {
+    sessions.push_back(LogIn());
+    EXPECT_EQ(sessions[0]->ended, i == WebSessions::kMostOfPerson) << i;
+    runner_.Advance(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(sessions[1]->ended);
+  EXPECT_FALSE(other->ended);
+  EXPECT_EQ(sessions_->size(), WebSessions::kMostOfPerson + 1);
+  EXPECT_EQ(changes_, std::vector<std::string>{"end"});
+}
+
 TEST_F(WebSessionsTest, ALastingSessionNeverEnds) {
   const SessionPtr session = LogIn();
   session->lasting = true;

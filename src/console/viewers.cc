@@ -39,6 +39,12 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
     return Error(Code::kResourceExhausted, "{} people look already: try again later",
                  viewers_.size());
   }
+  const auto of_person = std::ranges::count_if(viewers_, [&](const Viewer& viewer) {
+    return !viewer.ended && viewer.session->user == session->user;
+  });
+  if (of_person >= static_cast<ptrdiff_t>(kMostOfPerson)) {
+    return Error(Code::kResourceExhausted, "you have {} open pages: close some", of_person);
+  }
   Viewer& viewer = viewers_.emplace_back();
   viewer.key = session->rights.Key();
   viewer.session = std::move(session);

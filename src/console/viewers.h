@@ -9,7 +9,7 @@
 // Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes;
 // when it has read its queue, it gets a snapshot. So a slow viewer costs its queue and no more.
 //
-// Threads: the runner's. Bounds: kMostViewers.
+// Threads: the runner's. Bounds: kMostViewers, kMostOfPerson.
 #pragma once
 
 #include <list>
@@ -28,13 +28,15 @@ namespace tessera::console {
 class Viewers {
  public:
   static constexpr size_t kMostViewers = 300;
+  static constexpr size_t kMostOfPerson = 20;
   static constexpr size_t kQueueBytes = 4 << 20;
   // Keeps proxies from closing an idle stream.
   static constexpr Duration kHeartbeat = std::chrono::seconds(15);
 
   Viewers(net::IoThread& io, TaskRunner& runner, const ClusterModel& model);
 
-  // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many.
+  // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many,
+  // or too many of this person.
   Result<std::shared_ptr<net::StreamSink>> Add(std::shared_ptr<WebSession> session);
   // The whole cluster as the holder of these rights sees it.
   net::BodyStream::Piece SnapshotFor(const Rights& rights);

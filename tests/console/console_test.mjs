@@ -450,6 +450,28 @@ test('a lost API server marks the view as stale, and it recovers', async (t) => 
   await page.getByText('4 nodes', { exact: true }).waitFor();
 });
 
+test('a person has 20 streams and a limited rate of previews', async (t) => {
+  const authorization = { Authorization: `Bearer ${tokens.tenant}` };
+  const open = [];
+  t.after(() => open.forEach((stream) => stream.destroy()));
+  const stream = () => new Promise((done, fail) => {
+    const sent = request(`${base}/api/v1/events`, { headers: authorization }, (response) => {
+      response.on('error', () => {});
+      done(response.statusCode);
+    });
+    sent.on('error', fail);
+    sent.end();
+    open.push(sent);
+  });
+  const statuses = [];
+  for (let i = 0; i < 21; ++i) statuses.push(await stream());
+  assert.deepEqual(statuses, [...Array(20).fill(200), 429]);
+  const previews = Array.from({ length: 300 }, () =>
+    raw('POST', '/api/v1/preview', { ...authorization, 'Content-Type': 'application/json' }, '{"yaml":"x"}'));
+  const answers = (await Promise.all(previews)).map((answer) => answer.status);
+  assert.deepEqual([...new Set(answers)].sort(), [200, 429]);
+});
+
 test('too many logins are rejected', async () => {
   const tries = Array.from({ length: 100 }, (_, i) =>
     raw('POST', '/api/v1/login', { 'Content-Type': 'application/json' }, JSON.stringify({ token: `guess-${i}` })));
