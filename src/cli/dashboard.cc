@@ -25,6 +25,11 @@ std::string ValueOf(const kube::GetEnv& getenv, const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Variables that give tessera-console its flags in a pod. A person's shell may use them for
+// something else.
+constexpr const char* kFlagVariables[] = {
+    "CONTEXT", "LISTEN", "TLS_CERT_FILE", "TLS_PRIVATE_KEY_FILE", "QUOTA_CONFIGMAP", "LOG_FORMAT"};
+
 // Replaces this process. Returns only on an error.
 Status RunDashboard(const DashboardOptions& options) {
   std::error_code error;
@@ -35,6 +40,7 @@ Status RunDashboard(const DashboardOptions& options) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  for (const char* variable : kFlagVariables) ::unsetenv(variable);
   ::execv(program.c_str(), argv.data());
   return Status::FromErrno(program, errno);
 }
