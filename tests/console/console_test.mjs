@@ -39,8 +39,8 @@ const kGiB = 2 ** 30;
 const tokens = {};
 let api, browser, consoleProcess, base;
 
-async function start(program, args) {
-  const child = spawn(join(kBin, program), args, { stdio: ['ignore', 'pipe', 'pipe'] });
+async function start(program, args, env = {}) {
+  const child = spawn(join(kBin, program), args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
   child.out = child.log = '';
   child.stdout.on('data', (text) => (child.out += text));
   child.stderr.on('data', (text) => (child.log += text));
@@ -267,6 +267,26 @@ test('form and manifest follow each other', async (t) => {
   assert.equal(await page.getByRole('button', { name: 'Create' }).isDisabled(), true);
 });
 
+test('only a manifest that shows the last edit can be created', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('first');
+  await page.getByLabel('Image').fill('x');
+  const create = page.getByRole('button', { name: 'Create' });
+  await page.waitForFunction(() => !document.querySelector('button[type=submit]').disabled);
+  let release;
+  const held = new Promise((done) => (release = done));
+  await page.route('**/api/v1/preview', async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.getByLabel('Name', { exact: true }).fill('second');
+  assert.equal(await create.isDisabled(), true);
+  release();
+  await page.waitForFunction(() => !document.querySelector('button[type=submit]').disabled);
+  assert.match(await page.getByLabel('Manifest').inputValue(), /name: second/);
+});
+
 test('quotas and use are tables that can be saved', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/quota`);
@@ -415,7 +435,9 @@ test('no page is wider than the screen, from 360 to 3840 pixels', async (t) => {
 
 test('a dashboard opens with its secret address only', async (t) => {
   const port = await freePort();
-  const child = await start('tessera', ['dashboard', '--port', String(port), '--kubeconfig', api.kubeconfig(tokens.viewer)]);
+  // A shell's variables for something else, each of which would end the console.
+  const env = { CONTEXT: 'x', LISTEN: 'x', TLS_CERT_FILE: 'x', TLS_PRIVATE_KEY_FILE: 'x', QUOTA_CONFIGMAP: 'x', LOG_FORMAT: 'x' };
+  const child = await start('tessera', ['dashboard', '--port', String(port), '--kubeconfig', api.kubeconfig(tokens.viewer)], env);
   t.after(() => stopConsole(child));
   await waitFor('the address', () => child.out.includes('\n'));
   const url = child.out.trim();
@@ -430,6 +452,9 @@ test('a dashboard opens with its secret address only', async (t) => {
     const page = await openPage(t);
     await page.goto(url);
     await page.getByText('3 nodes', { exact: true }).waitFor();
+    // Cookies go to all ports of a host: that of another dashboard must not replace this one.
+    const names = (await page.context().cookies()).map((cookie) => cookie.name);
+    assert.match(names.join(), /^tessera_session_[0-9a-f]{8}$/);
   } finally {
     base = own;
   }

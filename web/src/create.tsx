@@ -207,9 +207,17 @@ export function CreatePage() {
   const [answer, setAnswer] = useState<Answer>({});
   const [result, setResult] = useState<{ error?: string; namespace?: string; name?: string }>({});
   const [busy, setBusy] = useState(false);
+  // Whether the manifest and its preview are those of the last edit.
+  const [current, setCurrent] = useState(false);
 
+  const edit = (next: { form?: Form; yaml?: string }) => {
+    setEdited(next);
+    setCurrent(false);
+    setResult({});
+  };
   const previewError = usePreview(edited, (next) => {
     setAnswer(next);
+    setCurrent(true);
     if (edited?.form && next.yaml !== undefined) {
       setYaml(next.yaml);
       setCustom(false);
@@ -222,11 +230,11 @@ export function CreatePage() {
   const set = (part: Partial<Form>) => {
     const next = { ...form, ...part };
     setForm(next);
-    setEdited({ form: next });
-    setResult({});
+    edit({ form: next });
   };
   const submit = async (event: Event) => {
     event.preventDefault();
+    if (!current) return;
     setBusy(true);
     try {
       setResult(await api<{ namespace: string; name: string }>('/api/v1/apply', { yaml }));
@@ -242,7 +250,7 @@ export function CreatePage() {
   const errors = Object.fromEntries(
     Object.entries(answer.fields ?? {}).filter(([field]) => !untouched(field)),
   );
-  const ready = yaml !== '' && !answer.fields && !previewError;
+  const ready = current && yaml !== '' && !answer.fields && !previewError;
   return (
     <>
       <h1>{t('create')}</h1>
@@ -262,8 +270,7 @@ export function CreatePage() {
             aria-describedby={errors.yaml && 'yaml-error'}
             onInput={(e) => {
               setYaml(e.currentTarget.value);
-              setEdited({ yaml: e.currentTarget.value });
-              setResult({});
+              edit({ yaml: e.currentTarget.value });
             }}
           />
           {errors.yaml && (
