@@ -39,6 +39,12 @@ bool IsLoopbackHost(std::string_view host) {
   return name == "127.0.0.1" || name == "localhost" || name == "[::1]";
 }
 
+std::string SessionCookieName(bool secure, std::string_view suffix) {
+  std::string name = secure ? "__Host-tessera_session" : "tessera_session";
+  if (!suffix.empty()) name.append("_").append(suffix);
+  return name;
+}
+
 std::string_view CookieOf(const net::Request& request, std::string_view name) {
   for (std::string_view pair : Split(request.headers.Get("Cookie"), ';')) {
     pair = Trim(pair);

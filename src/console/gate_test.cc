@@ -41,6 +41,12 @@ TEST(GateTest, ReadsCookiesAndBearerTokens) {
   EXPECT_EQ(BearerOf({.headers = {{"Authorization", "Basic eA=="}}}), "");
 }
 
+TEST(GateTest, TheCookieIsOneOfThisConsole) {
+  EXPECT_EQ(SessionCookieName(false, ""), "tessera_session");
+  EXPECT_EQ(SessionCookieName(true, ""), "__Host-tessera_session");
+  EXPECT_EQ(SessionCookieName(false, "1f"), "tessera_session_1f");
+}
+
 TEST(GateTest, KnowsLoopbackHosts) {
   for (const char* host : {"127.0.0.1:80", "localhost:1", "[::1]:1", "[::1]", "localhost"}) {
     EXPECT_TRUE(IsLoopbackHost(host)) << host;

@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kOpenPath = "/open/";
 constexpr std::string_view kNodesPath = "/api/v1/nodes/";
 constexpr size_t kMostTokens = 200;
+constexpr size_t kCookieSuffix = 8;
 constexpr size_t kMostTokenBytes = 8 << 10;
 
 net::Response JsonText(int status, std::string text) {
@@ -67,7 +68,13 @@ bool SameSecret(std::string_view a, std::string_view b) {
 
 ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
                              Viewers& viewers, RouterOptions options)
-    : runner_(runner), model_(model), sessions_(sessions), viewers_(viewers), options_(options) {}
+    : runner_(runner),
+      model_(model),
+      sessions_(sessions),
+      viewers_(viewers),
+      options_(options),
+      cookie_(SessionCookieName(options.secure_cookie,
+                                options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")) {}
 
 std::string ConsoleRouter::Admit(const SessionPtr& session) {
   dashboard_ = session;
@@ -77,7 +84,7 @@ std::string ConsoleRouter::Admit(const SessionPtr& session) {
 }
 
 std::string ConsoleRouter::CookieFor(const std::string& value) const {
-  return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict{}{}", kCookie, value,
+  return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict{}{}", cookie_, value,
                      options_.secure_cookie ? "; Secure" : "", value.empty() ? "; Max-Age=0" : "");
 }
 
@@ -172,7 +179,7 @@ void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
     session.ok() ? then(*session) : reply(ErrorResponse(session.status()));
   };
   if (token.empty()) {
-    const SessionPtr session = sessions_.Find(CookieOf(request, kCookie));
+    const SessionPtr session = sessions_.Find(CookieOf(request, cookie_));
     if (!session) return reply(ErrorResponse(none));
     return sessions_.WithRights(session, on_rights);
   }

@@ -27,7 +27,6 @@ struct RouterOptions {
 
 class ConsoleRouter {
  public:
-  static constexpr std::string_view kCookie = "tessera_session";
   static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
 
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
@@ -69,6 +68,7 @@ class ConsoleRouter {
   WebSessions& sessions_;
   Viewers& viewers_;
   const RouterOptions options_;
+  const std::string cookie_;  // name of the session's cookie
   // By peer, which may be a proxy for many people. A login costs the API server a few requests;
   // tokens cannot be guessed.
   RateLimit requests_{200, 1000};
