@@ -51,18 +51,25 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
   viewer.stream = std::make_unique<net::BodyStream>(
       io_, runner_,
       net::BodyStream::Options{.queue_bytes = kQueueBytes,
-                               .on_drained =
-                                   [this, &viewer] {
-                                     if (viewer.behind) SendSnapshot(viewer);
-                                   },
+                               .on_drained = [this, &viewer] { OnDrained(viewer); },
                                .on_closed = [this, &viewer] { Remove(&viewer); }});
-  viewer.stream->Push(EventOf("state", model_.version(), StateText()));
+  SendState(viewer, StateEvent());
   SendSnapshot(viewer);
   return viewer.stream->sink();
 }
 
 void Viewers::Remove(Viewer* viewer) {
   viewers_.remove_if([&](const Viewer& other) { return &other == viewer; });
+}
+
+void Viewers::OnDrained(Viewer& viewer) {
+  if (viewer.ended) return;
+  if (viewer.lacks_state) SendState(viewer, StateEvent());
+  if (viewer.behind) SendSnapshot(viewer);
+}
+
+void Viewers::SendState(Viewer& viewer, const Piece& event) {
+  viewer.lacks_state = !viewer.stream->Push(event);
 }
 
 void Viewers::SendSnapshot(Viewer& viewer) {
@@ -120,13 +127,13 @@ std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Change
       model_.version(), nodes, nodes_gone, pods, pods_gone);
 }
 
-std::string Viewers::StateText() const {
+Piece Viewers::StateEvent() const {
   Json state = Json::MakeObject({{"synced", Json::Bool(model_.synced())}});
   if (const auto outage = model_.outage()) {
     state.Set("staleSince", Json::String(Rfc3339(outage->since)));
     state.Set("error", Json::String(outage->status.message()));
   }
-  return state.Serialize();
+  return EventOf("state", model_.version(), state.Serialize());
 }
 
 void Viewers::OnChanges(const ClusterModel::Changes& changes) {
@@ -145,11 +152,11 @@ void Viewers::OnChanges(const ClusterModel::Changes& changes) {
 }
 
 void Viewers::OnState() {
-  const Piece event = EventOf("state", model_.version(), StateText());
+  const Piece event = StateEvent();
   snapshots_.clear();
   for (Viewer& viewer : viewers_) {
     if (viewer.ended) continue;
-    if (!viewer.stream->Push(event)) viewer.behind = true;
+    SendState(viewer, event);
     SendSnapshot(viewer);
   }
 }

@@ -7,7 +7,7 @@
 //   event: end        the session has ended
 //
 // Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes;
-// when it has read its queue, it gets a snapshot. So a slow viewer costs its queue and no more.
+// when it has read its queue, it gets the state, if it missed that, and a snapshot. So a slow viewer costs its queue and no more.
 //
 // Threads: the runner's. Bounds: kMostViewers, kMostOfPerson.
 #pragma once
@@ -50,8 +50,9 @@ class Viewers {
  private:
   struct Viewer {
     std::shared_ptr<WebSession> session;
-    std::string key;      // of its rights
-    bool behind = false;  // needs a snapshot
+    std::string key;           // of its rights
+    bool behind = false;       // needs a snapshot
+    bool lacks_state = false;  // missed a state event
     bool ended = false;
     std::unique_ptr<net::BodyStream> stream;
   };
@@ -60,12 +61,14 @@ class Viewers {
     net::BodyStream::Piece json, event;
   };
 
+  void SendState(Viewer& viewer, const net::BodyStream::Piece& event);
   void SendSnapshot(Viewer& viewer);
+  void OnDrained(Viewer& viewer);
   void Remove(Viewer* viewer);
   const Cached& SnapshotOf(const Rights& rights);
   std::string SnapshotText(const Rights& rights) const;
   std::string ChangeText(const Rights& rights, const ClusterModel::Changes& changes) const;
-  std::string StateText() const;
+  net::BodyStream::Piece StateEvent() const;
   void HeartbeatLater();
 
   net::IoThread& io_;
