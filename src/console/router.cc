@@ -36,6 +36,14 @@ net::Response ErrorResponse(const Status& status) {
                                         .Serialize());
 }
 
+net::Response MethodNotAllowed(std::string_view allowed) {
+  net::Response response =
+      ErrorResponse(Error(Code::kUnimplemented, "this path takes only {}", allowed));
+  response.status = 405;
+  response.headers.Set("Allow", std::string(allowed));
+  return response;
+}
+
 net::Response ErrorsOfFields(const FieldErrors& errors) {
   Json fields = Json::MakeObject();
   for (const auto& [field, message] : errors) fields.Set(field, Json::String(message));
@@ -139,7 +147,7 @@ void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
 }
 
 void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
-  if (request.method != "POST") return reply(net::TextResponse(405, "only POST\n"));
+  if (request.method != "POST") return reply(MethodNotAllowed("POST"));
   if (options_.dashboard) {
     return reply(ErrorResponse(Error(Code::kPermissionDenied,
                                      "this console shows one person's kubeconfig: open the address "
@@ -242,7 +250,7 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
 void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& session,
                                const Reply& reply) {
   const std::string_view path = request.path();
-  if (request.method != "POST") return reply(net::TextResponse(405, "only GET and POST\n"));
+  if (request.method != "POST") return reply(MethodNotAllowed("GET, HEAD, POST"));
   if (path == "/api/v1/logout") return LogOut(session, reply);
   if (!model_.synced()) {
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));

@@ -389,6 +389,25 @@ test('expired, forged and missing tokens get nothing', async (t) => {
   await picture(page, 'login');
 });
 
+test('the end of a session ends its streams', async () => {
+  const login = await raw('POST', '/api/v1/login', { 'Content-Type': 'application/json' }, JSON.stringify({ token: tokens.viewer }));
+  const session = { Cookie: login.headers['set-cookie'][0].split(';')[0] };
+  const { csrf } = JSON.parse((await raw('GET', '/api/v1/session', session)).text);
+  const stream = raw('GET', '/api/v1/events', session);  // resolves at the end of the stream
+  assert.equal((await raw('POST', '/api/v1/logout', { ...session, 'X-Tessera-CSRF': csrf })).status, 200);
+  assert.match((await stream).text, /event: snapshot[\s\S]*event: end/);
+  assert.equal((await raw('GET', '/api/v1/session', session)).status, 401);
+});
+
+test('a wrong method is an error in JSON', async () => {
+  for (const [method, path] of [['GET', '/api/v1/login'], ['DELETE', '/api/v1/cluster']]) {
+    const answer = await raw(method, path, { Authorization: `Bearer ${tokens.viewer}` });
+    assert.equal(answer.status, 405);
+    assert.equal(JSON.parse(answer.text).code, 'UNIMPLEMENTED');
+    assert.match(answer.headers.allow, /POST/);
+  }
+});
+
 test('files of the page have tags and a strict policy', async () => {
   const headers = { 'Accept-Encoding': 'gzip' };
   const first = await raw('GET', '/app.js', headers);
