@@ -178,7 +178,7 @@ TEST_F(BodyStreamTest, AClosedClientEndsTheStream) {
 }
 
 TEST_F(BodyStreamTest, AClientThatDoesNotReadEndsTheStreamAfterTheWriteLimit) {
-  Start({.write = milliseconds(100)});
+  Start({.write = milliseconds(500)});
   RawClient client = Open();
   stream_->Push(PieceOf(std::string(16 << 20, 'x')));
   EXPECT_TRUE(runner_.RunUntil([&] { return closed_ == 1; }));
@@ -283,8 +283,8 @@ TEST_F(BodyStreamTest, RequestsNameTheirPeer) {
 }
 
 TEST_F(BodyStreamTest, APeerThatReadsSlowlyGetsALongResponse) {
-  HttpServer::Options options{.address = {.host = "127.0.0.1"},
-                              .limits = {.write = milliseconds(300)}};
+  constexpr auto kLimit = std::chrono::seconds(1);
+  HttpServer::Options options{.address = {.host = "127.0.0.1"}, .limits = {.write = kLimit}};
   auto server =
       HttpServer::Start(io_, runner_, options, [](const Request&, const HttpServer::Reply& reply) {
         reply(TextResponse(200, std::string(24 << 20, 'x')));
@@ -294,19 +294,21 @@ TEST_F(BodyStreamTest, APeerThatReadsSlowlyGetsALongResponse) {
   client.Send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
   size_t got = 0;
   std::atomic<bool> done = false;
+  const auto began = std::chrono::steady_clock::now();
   std::thread reader([&] {
     // Takes longer than the limit in total, but never waits that long.
     for (;;) {
-      const std::string more = client.Receive(2 << 20);
+      const std::string more = client.Receive(1 << 20);
       if (more.empty()) break;
       got += more.size();
-      std::this_thread::sleep_for(milliseconds(20));
+      std::this_thread::sleep_for(milliseconds(100));
     }
     done = true;
   });
   EXPECT_TRUE(runner_.RunUntil([&] { return done.load(); }, std::chrono::seconds(60)));
   reader.join();
   EXPECT_GT(got, size_t{24} << 20);
+  EXPECT_GT(std::chrono::steady_clock::now() - began, 2 * kLimit);
 }
 
 }  // namespace
