@@ -20,12 +20,22 @@ export function kubernetesProgram() {
   return null;
 }
 
+// A free port below those that the kernel gives to outgoing connections, one of which could take the
+// port before its server listens.
 export async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  const [ephemeral] = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split('\t').map(Number);
+  for (let tries = 0; tries < 200; ++tries) {
+    const port = 10000 + Math.floor(Math.random() * (Math.max(ephemeral, 11000) - 10000));
+    const server = createServer();
+    const free = await new Promise((resolve) => {
+      server.once('error', () => resolve(false));
+      server.listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!free) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
+  throw new Error('found no free port');
 }
 
 export async function waitFor(what, check, seconds = 60) {
@@ -67,7 +77,12 @@ export class ApiServer {
                `--initial-cluster=default=http://127.0.0.1:${server.ports.peer}`);
     server.startApi();
     server.url = `https://127.0.0.1:${server.ports.api}`;
-    await server.ready();
+    try {
+      await server.ready();
+    } catch (error) {
+      await server.stop();
+      throw error;
+    }
     return server;
   }
 
