@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using State = SmokeVerdict::State;
 
-std::shared_ptr<const device::NodeInventory> Gpus(int healthy, int unhealthy = 0) {
+std::shared_ptr<const device::NodeInventory> SmokeGpus(int healthy, int unhealthy = 0) {
   auto inventory = std::make_shared<device::NodeInventory>();
   for (int i = 0; i < healthy + unhealthy; ++i) {
     inventory->gpus.push_back({.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i});
@@ -23,7 +23,7 @@ std::shared_ptr<const device::NodeInventory> Gpus(int healthy, int unhealthy = 0
 }
 
 SmokeFacts AllGood() {
-  return {.inventory = Gpus(2),
+  return {.inventory = SmokeGpus(2),
           .device_problems = std::vector<std::string>{},
           .expects_kubelet = true,
           .registered = true,
@@ -48,7 +48,7 @@ TEST(JudgeSmokeTest, EveryStepMustPass) {
   EXPECT_EQ(JudgeSmokeTest(facts), (SmokeVerdict{State::kFailed, "libcuda is missing"}));
 
   facts = AllGood();
-  facts.inventory = Gpus(0, 2);
+  facts.inventory = SmokeGpus(0, 2);
   EXPECT_EQ(JudgeSmokeTest(facts).state, State::kFailed);
 
   facts = AllGood();
@@ -72,7 +72,7 @@ TEST(JudgeSmokeTest, EveryStepMustPass) {
 
 TEST(JudgeSmokeTest, AnUnhealthyGpuBesideHealthyOnesKeepsNoPodAway) {
   SmokeFacts facts = AllGood();
-  facts.inventory = Gpus(1, 7);
+  facts.inventory = SmokeGpus(1, 7);
   EXPECT_EQ(JudgeSmokeTest(facts).state, State::kPassed);
 }
 
@@ -111,7 +111,7 @@ class SmokeTestTest : public ::testing::Test {
         [this](const SmokeVerdict& verdict) { verdicts_.push_back(verdict); });
   }
   void SetGpus(int healthy, int unhealthy = 0) {
-    test_->SetInventory(Gpus(healthy, unhealthy));
+    test_->SetInventory(SmokeGpus(healthy, unhealthy));
     runner_.RunUntilIdle();
   }
 

@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const DriverRoot kHost{"/", "/driver-root"};
-const DriverRoot kContainer{"/run/nvidia/driver", "/driver-root/run/nvidia/driver"};
+const DriverRoot kOnHost{"/", "/driver-root"};
+const DriverRoot kInContainer{"/run/nvidia/driver", "/driver-root/run/nvidia/driver"};
 
 class ValidationFilesTest : public ::testing::Test {
  protected:
@@ -29,7 +29,7 @@ class ValidationFilesTest : public ::testing::Test {
 TEST_F(ValidationFilesTest, FilesFollowTheStateAndLeaveWithTheirWriter) {
   {
     ValidationFiles files(&runner_, dir_.path() + "/v");
-    files.Set({.driver = kHost, .toolkit = true});
+    files.Set({.driver = kOnHost, .toolkit = true});
     EXPECT_TRUE(Has("driver-ready") && Has("toolkit-ready"));
     EXPECT_FALSE(Has("plugin-ready"));
     files.Set({.toolkit = true, .plugin = true});
@@ -41,7 +41,7 @@ TEST_F(ValidationFilesTest, FilesFollowTheStateAndLeaveWithTheirWriter) {
 
 TEST_F(ValidationFilesTest, AShellReadsTheRootsAsFromNvidiasFile) {
   ValidationFiles files(&runner_, dir_.path() + "/v");
-  files.Set({.driver = kContainer});
+  files.Set({.driver = kInContainer});
   const auto out = RunProgram(
       {"/bin/sh", "-ec",
        ". " + PathOf("driver-ready") +
@@ -50,7 +50,7 @@ TEST_F(ValidationFilesTest, AShellReadsTheRootsAsFromNvidiasFile) {
       5s);
   ASSERT_TRUE(out.ok());
   EXPECT_EQ(out->out, "false /run/nvidia/driver /run/nvidia/driver / /host\n");
-  files.Set({.driver = kHost});
+  files.Set({.driver = kOnHost});
   EXPECT_NE(ReadFile(PathOf("driver-ready"))
                 ->find("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n"),
             std::string::npos);
@@ -61,7 +61,7 @@ TEST_F(ValidationFilesTest, AFileOfAnotherWriterStays) {
   std::ofstream(PathOf("driver-ready")) << "NVIDIA_DRIVER_ROOT=/opt/driver\n";
   {
     ValidationFiles files(&runner_, dir_.path() + "/v");
-    files.Set({.driver = kHost});
+    files.Set({.driver = kOnHost});
     files.Set({});
   }
   EXPECT_EQ(*ReadFile(PathOf("driver-ready")), "NVIDIA_DRIVER_ROOT=/opt/driver\n");
@@ -70,7 +70,7 @@ TEST_F(ValidationFilesTest, AFileOfAnotherWriterStays) {
 
 TEST_F(ValidationFilesTest, AFileThatNvidiasValidatorRemovesIsBackWhileItIsTrue) {
   ValidationFiles files(&runner_, dir_.path() + "/v");
-  files.Set({.driver = kHost});
+  files.Set({.driver = kOnHost});
   runner_.RunUntilIdle();
   ASSERT_EQ(::unlink(PathOf("driver-ready").c_str()), 0);
   runner_.RunUntilIdle();
@@ -79,7 +79,7 @@ TEST_F(ValidationFilesTest, AFileThatNvidiasValidatorRemovesIsBackWhileItIsTrue)
 
 TEST_F(ValidationFilesTest, OurOwnFileAndNonsenseNameNoRoot) {
   ValidationFiles files(&runner_, dir_.path() + "/v");
-  files.Set({.driver = kContainer});
+  files.Set({.driver = kInContainer});
   EXPECT_EQ(DriverRootNamedIn(PathOf("driver-ready")), "");
   EXPECT_EQ(DriverRootNamedIn(PathOf("none")), "");
   std::ofstream(PathOf("driver-ready")) << "NVIDIA_DRIVER_ROOT=relative\n";
