@@ -2,8 +2,8 @@
 // The web console: one ledger of the cluster, shown to many people, each with their own rights.
 //
 // Two ways to run it: in the cluster, where people log in with a token, and on a person's machine
-// (`tessera dashboard`), where it listens on loopback, uses the person's kubeconfig, and lets in the
-// browser that opens its secret address.
+// (`tessera dashboard`), where it listens on loopback, uses the person's kubeconfig, and lets in
+// the browser that opens its secret address.
 //
 // Threads: the runner's.
 #pragma once

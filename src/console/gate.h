@@ -39,8 +39,8 @@ Status CheckOrigin(const net::Request& request);
 bool IsLoopbackHost(std::string_view host);
 
 // The name of the session's cookie. Browsers send a cookie to all ports of a host, so that each
-// dashboard (`suffix`) needs a name of its own; over HTTPS the prefix keeps other hosts of the domain
-// and plain HTTP from setting it.
+// dashboard (`suffix`) needs a name of its own; over HTTPS the prefix keeps other hosts of the
+// domain and plain HTTP from setting it.
 std::string SessionCookieName(bool secure, std::string_view suffix);
 // The value of a cookie; "" without it.
 std::string_view CookieOf(const net::Request& request, std::string_view name);

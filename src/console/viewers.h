@@ -7,7 +7,8 @@
 //   event: end        the session has ended
 //
 // Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes;
-// when it has read its queue, it gets the state, if it missed that, and a snapshot. So a slow viewer costs its queue and no more.
+// when it has read its queue, it gets the state, if it missed that, and a snapshot. So a slow
+// viewer costs its queue and no more.
 //
 // Threads: the runner's. Bounds: kMostViewers, kMostOfPerson.
 #pragma once
