@@ -176,8 +176,8 @@ inline constexpr std::string_view kClientSecret = "tessera-scheduler-client";
 // The Service of the admission webhook, the Secret of its certificates, and both configurations.
 inline constexpr std::string_view kWebhook = "tessera-webhook";
 
-// The operator: its Lease, its name as the manager of the fields that it applies, and in Events; the
-// resource that it follows, of which there is one; what keeps that until its objects are gone.
+// The operator: its Lease, its name as the manager of the fields that it applies, and in Events;
+// the resource that it follows, of which there is one; what keeps that until its objects are gone.
 inline constexpr std::string_view kOperator = "tessera-operator";
 inline constexpr std::string_view kGroup = "tessera.dev";
 inline constexpr std::string_view kResourceVersion = "v1alpha1";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion of the command line in bash, zsh and fish, and in `kubectl tessera`. The shells' scripts
-// ask the program itself, so they know new verbs and the names in the cluster. Included only in
-// src/cli.
+// Completion of the command line in bash, zsh and fish, and in `kubectl tessera`. The shells'
+// scripts ask the program itself, so they know new verbs and the names in the cluster. Included
+// only in src/cli.
 #pragma once
 
 #include <string>

@@ -60,9 +60,11 @@ TEST(NodeMarksTest, OwnAnnotationsAreTesserasWhoeverWroteThem) {
 }
 
 TEST(NodeMarksTest, OddFieldsAreNoFields) {
-  EXPECT_TRUE(MarksIn("metadata: {managedFields: [{manager: tessera-agent, fieldsV1: 3}]}\n").empty());
+  EXPECT_TRUE(
+      MarksIn("metadata: {managedFields: [{manager: tessera-agent, fieldsV1: 3}]}\n").empty());
   EXPECT_TRUE(MarksIn("metadata: {managedFields: [{manager: tessera-agent,"
-                      " fieldsV1: {f:metadata: {f:labels: x}}}]}\n").empty());
+                      " fieldsV1: {f:metadata: {f:labels: x}}}]}\n")
+                  .empty());
 }
 
 }  // namespace

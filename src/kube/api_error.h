@@ -8,8 +8,8 @@
 //   500            INTERNAL              502, 503             UNAVAILABLE
 //   400 from a TLS port that got plain HTTP: FAILED_PRECONDITION
 //
-// The message contains the server's message, its reason and the HTTP status. That of a rejected apply
-// names each conflicting field and its manager instead of the server's message.
+// The message contains the server's message, its reason and the HTTP status. That of a rejected
+// apply names each conflicting field and its manager instead of the server's message.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A client of one API server: get, list, create, replace, patch, apply, delete. Objects are JSON;
-// lists can also be protobuf. Watches are in watch.h; types known at run time are in type_catalog.h.
-// Does not interpret objects and does not resolve conflicts.
+// lists can also be protobuf. Watches are in watch.h; types known at run time are in
+// type_catalog.h. Does not interpret objects and does not resolve conflicts.
 //
 // The client retries for all its callers, with growing, jittered waits. While the server is
 // unreachable (broken connections, 502, 503), one request probes it and the others wait. If the
@@ -136,8 +136,9 @@ class Client {
   Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
                   const PatchOptions& options, OnObject on_done);
   // Server-side apply: creates the object, or sets the fields that it has and removes those that
-  // `field_manager` applied before and that it no longer has. An unchanged object keeps its version.
-  // INVALID_ARGUMENT if `object` has no metadata.name, or no namespace although the type has one.
+  // `field_manager` applied before and that it no longer has. An unchanged object keeps its
+  // version. INVALID_ARGUMENT if `object` has no metadata.name, or no namespace although the type
+  // has one.
   Operation Apply(const ResourceType& type, const Json& object, const ApplyOptions& options,
                   OnObject on_done);
   // Returns the object if finalizers or foreground deletion keep it, else a Status object.

@@ -4,8 +4,8 @@
 //
 //   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
 //
-// T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace. For types known
-// at run time: metadata_object.h.
+// T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace. For types
+// known at run time: metadata_object.h.
 //
 // Outline: an object of which only the digest of its UID is kept, because only its arrival and
 // deletion matter.

@@ -39,8 +39,8 @@ class BodyStream {
   BodyStream(const BodyStream&) = delete;
   BodyStream& operator=(const BodyStream&) = delete;
 
-  // False if nothing was added: the queue is full, or the stream is closed or finished. Empty pieces
-  // are ignored.
+  // False if nothing was added: the queue is full, or the stream is closed or finished. Empty
+  // pieces are ignored.
   bool Push(Piece piece);
   // Ends the body after the queued pieces.
   void Finish();

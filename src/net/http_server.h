@@ -5,8 +5,8 @@
 //
 // No peer can block it: sizes, times and connections are bounded. If all connections are taken, a
 // new one replaces the connection whose peer has been slowest: in the TLS handshake, between two
-// requests, or in reading its response. Connections that wait for the handler, and idle streams, stay. If bodies take
-// too much memory together, the largest incomplete one is rejected.
+// requests, or in reading its response. Connections that wait for the handler, and idle streams,
+// stay. If bodies take too much memory together, the largest incomplete one is rejected.
 //
 // Threads: created and destroyed on `runner`'s thread; the handler runs there, one request of a
 // connection at a time, and never after the server is destroyed. Sockets live on the IoThread,

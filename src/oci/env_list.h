@@ -38,7 +38,8 @@ class EnvList : public EnvView {
   // For PATH and similar variables: appends `dir` unless present. A missing variable starts as
   // `otherwise`.
   void AppendDir(std::string_view name, std::string_view dir, std::string_view otherwise = "");
-  // For LD_PRELOAD and LD_AUDIT, lists of files between colons or spaces: removes files below `dir`.
+  // For LD_PRELOAD and LD_AUDIT, lists of files between colons or spaces: removes files below
+  // `dir`.
   void RemoveFilesBelow(std::string_view name, std::string_view dir);
 
  private:

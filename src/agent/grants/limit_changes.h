@@ -6,8 +6,8 @@
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
 // the grant would take from other grants. A limit that exceeds the grant is rejected with an Event,
-// and the grant holds instead. One that cannot be read is rejected, too, and the last one that could
-// holds. A lower limit stops no running process.
+// and the grant holds instead. One that cannot be read is rejected, too, and the last one that
+// could holds. A lower limit stops no running process.
 //
 // Threads: one. Writes files on a tmpfs (container_limits.h).
 #pragma once

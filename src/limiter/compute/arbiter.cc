@@ -412,8 +412,8 @@ void Arbiter::DecideTurn(int64_t now) {
 
 // A kernel of a low class that needs several turns of the GPU alternates with turns of the high
 // class. It ends sooner if the high class has launched little when it is stopped (HighWindow), and
-// launches nothing more meanwhile. Its pool would not hold it, because samples of launches that were
-// shorter than their prices return GPU time.
+// launches nothing more meanwhile. Its pool would not hold it, because samples of launches that
+// were shorter than their prices return GPU time.
 void Arbiter::HoldHighClasses(int64_t now) {
   const auto is_awaited = [now](const Container& one) {
     return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;

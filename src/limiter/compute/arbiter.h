@@ -10,8 +10,9 @@
 //
 // Tick is pure: it has no clock and reads no file. Containers can write any value into their
 // readings. A container that lies harms itself, and takes at most what NVML does not show from the
-// others; one of a low class delays a high class by at most 8 ms at each stop. A program that waits for its own launches cannot use its share beside programs that keep
-// the GPU busy; it gets turns, in which the other containers launch nothing (DecideTurn).
+// others; one of a low class delays a high class by at most 8 ms at each stop. A program that waits
+// for its own launches cannot use its share beside programs that keep the GPU busy; it gets turns,
+// in which the other containers launch nothing (DecideTurn).
 // Not for: hard limits without an agent, which the limiter enforces by `cap` and `floor`.
 // Threads: one. Cost of a tick: linear in the containers; n log n in the n processes that were
 // active within the last 50 ms. Ticks allocate nothing once all containers are known;

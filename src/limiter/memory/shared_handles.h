@@ -2,7 +2,8 @@
 // Marks on descriptors by which programs share device memory (cuMemExportToShareableHandle). The
 // memory lives as long as a copy of the descriptor is open in any process, which no call of the
 // driver says. So the limiter holds an open-file-description lock on a range far beyond the end of
-// the file. The kernel keeps it until all copies are closed. The range names the piece and its size.
+// the file. The kernel keeps it until all copies are closed. The range names the piece and its
+// size.
 // Threads: any. Cost: some system calls.
 #pragma once
 

@@ -48,11 +48,12 @@ class Process {
   // Reserves `bytes` for an allocation. False: they would exceed the limit; the refusal is
   // reported.
   bool Reserve(int gpu, uint64_t bytes);
-  // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver has
-  // refused. For allocations of a known size.
+  // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver
+  // has refused. For allocations of a known size.
   bool Hold(int gpu, uint64_t bytes);
-  // False: with memory that no limiter counts, the container holds its limit or more; the refusal is
-  // reported. Checked before the driver loads a module or creates a context, which take such memory.
+  // False: with memory that no limiter counts, the container holds its limit or more; the refusal
+  // is reported. Checked before the driver loads a module or creates a context, which take such
+  // memory.
   bool HasRoom(int gpu);
   // Records a refused allocation for the agent, and reports it on standard error.
   void Refuse(int gpu, uint64_t bytes);

@@ -13,8 +13,9 @@
 // of all slots. If two processes race, the second to publish sees the bytes of the first, so the
 // sum of held bytes never exceeds the limit at any instant. Hold does the same with held bytes, but
 // withdraws them if they do not fit, and reserves instead: so the bytes of Hold exceed the limit
-// for an instant, without a call of the driver, if two processes see the same room. If two processes see each other and
-// both would be refused although one fits, they retry: the process with the lower slot goes first.
+// for an instant, without a call of the driver, if two processes see the same room. If two
+// processes see each other and both would be refused although one fits, they retry: the process
+// with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the

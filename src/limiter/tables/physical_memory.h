@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that programs create without addresses (cuMemCreate), and its mappings. A piece is
-// charged from its creation until the program holds no handle and no mapping of it, and no copy of a
-// descriptor that exports it is open: only then the driver frees it.
+// charged from its creation until the program holds no handle and no mapping of it, and no copy of
+// a descriptor that exports it is open: only then the driver frees it.
 //
 // Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
-// Several handles of one piece in this process, which its marks show (shared_handles.h), are charged
-// once. Where a descriptor cannot be marked, its exporter stays charged until it ends, and an
-// importer is charged for what it maps.
+// Several handles of one piece in this process, which its marks show (shared_handles.h), are
+// charged once. Where a descriptor cannot be marked, its exporter stays charged until it ends, and
+// an importer is charged for what it maps.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
 // So every change follows the driver's answer; a caller that receives a handle or an address that

@@ -235,8 +235,8 @@ int64_t SharedGpu::NextTime() const {
   return next;
 }
 
-// The high class begins a stretch of work with its first launch after a pause of kNewStretch. It may
-// be held for less, until the low class is off the GPU.
+// The high class begins a stretch of work with its first launch after a pause of kNewStretch. It
+// may be held for less, until the low class is off the GPU.
 void SharedGpu::WatchDrain() {
   bool high = false;
   int64_t low = 0;

@@ -107,8 +107,8 @@ class Driver {
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
   bool IsStream(StreamTag* stream) const { return streams_.contains(stream); }
-  // Null: invalid handle. Handle 1 is the legacy stream of `context`, 2 the thread's own stream, and
-  // 0 one of these (per_thread.h).
+  // Null: invalid handle. Handle 1 is the legacy stream of `context`, 2 the thread's own stream,
+  // and 0 one of these (per_thread.h).
   StreamTag* FindStream(ContextTag* context, Stream stream);
 
   std::unordered_set<EventTag*>& events() { return events_; }

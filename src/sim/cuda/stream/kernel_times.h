@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations of a kernel that $SIMGPU_KERNEL_NS sets: "train=2000000,load=1000..3000,*=500|500|9000".
+// Durations of a kernel that $SIMGPU_KERNEL_NS sets:
+// "train=2000000,load=1000..3000,*=500|500|9000".
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace tessera::cuda {
 class KernelTimes {
  public:
   KernelTimes() = default;
-  // The durations in the first item of `setting` with the name of the kernel, or with "*". Empty: no
-  // such item, or none that is valid.
+  // The durations in the first item of `setting` with the name of the kernel, or with "*". Empty:
+  // no such item, or none that is valid.
   static KernelTimes Find(std::string_view setting, std::string_view kernel);
 
   bool empty() const { return ns_.empty(); }
