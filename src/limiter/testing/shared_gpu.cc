@@ -16,7 +16,6 @@ constexpr int64_t kSamplePeriod = 100'000'000;
 constexpr int64_t kLongestInWindow = 50;
 constexpr int64_t kNewStretch = 20 * kMillisecond;
 constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
-constexpr auto kRelaxed = std::memory_order_relaxed;
 
 struct ModelDriver {
   GpuModel* gpu;
