@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agents wrote on a Node: labels, annotations, the condition GPUReady and counts. The
-// server records who wrote which field (managedFields), so what others wrote stays; annotations
-// tessera.dev/... are Tessera's, whoever wrote them.
+// Finds the labels, annotations, conditions and counts that agents wrote on a Node, and makes the
+// patches that remove them. The API server records the writer of each field (managedFields), so
+// fields of other writers stay. Annotations tessera.dev/... count as Tessera's in any case.
 //
 // Threads: pure functions.
 #pragma once

@@ -54,7 +54,7 @@ TEST(NodeMarksTest, ANodeWithoutAnAgentIsLeftAlone) {
   EXPECT_FALSE(NodePatch(marks).has_value() || NodeStatusPatch(marks).has_value());
 }
 
-TEST(NodeMarksTest, OwnAnnotationsAreTesserasWhoeverWroteThem) {
+TEST(NodeMarksTest, AnnotationsWithTesserasPrefixAreFoundForEveryWriter) {
   const NodeMarks marks = MarksIn("metadata: {annotations: {tessera.dev/devices: x, other: y}}\n");
   EXPECT_THAT(marks.annotations, ElementsAre("tessera.dev/devices"));
 }

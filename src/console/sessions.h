@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who uses the console, and what each person may see. A session begins with a token that the API
+// Sessions of the console, with the rights of each person. A session begins with a token that the API
 // server accepts, and holds a client that sends this token. So the API server decides about every
 // write, and the console itself needs no right to impersonate or to review tokens of others.
 //

@@ -22,7 +22,7 @@
 
 namespace tessera::operators {
 
-// What is rendered; tests render less.
+// How a spec becomes objects. Tests pass one with fewer objects.
 struct Rendering {
   using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
   Render render;

@@ -103,7 +103,7 @@ class ComputeControl {
   std::map<Key, Known> known_;
   std::map<std::string, Gpu> gpus_;
   limiter::Arbiter::Id last_id_ = 0;
-  // Of the tick under way; kept, so that ticks allocate nothing.
+  // Buffers of a tick. They are members, so that ticks allocate nothing.
   std::vector<limiter::Arbiter::Reading> readings_;
   std::vector<std::pair<Meter*, ComputeTotals>> totals_;
 

@@ -20,7 +20,7 @@
 
 namespace tessera::agent {
 
-// Of all processes of a container, in nanoseconds.
+// Sums over all processes of a container, in nanoseconds.
 struct ComputeTotals {
   int64_t metered = 0, waited = 0;
 };

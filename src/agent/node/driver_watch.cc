@@ -89,7 +89,7 @@ std::string DriverWatch::Stamp() const {
       AppendStamp(path.empty() ? root.ctr : JoinPath(root.ctr, path), &stamp);
     }
   }
-  // Of the kernel's module, which libraries wait for.
+  // The file is there while the kernel module is loaded, without which NVML does not start.
   stamp.append(PathExists("/proc/driver/nvidia/version") ? "module " : "- ");
   if (!options_.driver_ready.empty()) AppendStamp(options_.driver_ready, &stamp);
   return stamp;

@@ -23,7 +23,7 @@ namespace tessera::cli {
 // The objects for these settings, with the namespace first.
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 
-// What is installed; nullopt if nothing is, or not by `tessera install`.
+// The installation that `tessera install` made; nullopt if there is none.
 Result<std::optional<Installation>> FindInstallation(InstallApi& api);
 // The resource with the settings of an installation by the operator.
 ObjectId ResourceId();

@@ -65,8 +65,8 @@ std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId
   return kinds;
 }
 
-// The namespaces in which an installation has objects; "" for those of the whole cluster. What has
-// the label elsewhere belongs to somebody else.
+// The namespaces in which an installation has objects; "" for those of the whole cluster. Objects
+// with the label in other namespaces are not Tessera's.
 bool IsOurNamespace(std::string_view ns) {
   return ns.empty() || ns == names::kSystemNamespace || ns == "kube-system" || ns == "default";
 }

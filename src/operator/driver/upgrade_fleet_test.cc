@@ -228,7 +228,7 @@ std::string StateText(const UpgradeNode& node) {
   return state ? std::string(NameOf(*state)) : "?";
 }
 
-TEST(UpgradeFleetPropertyTest, GoodNodesUpgradeAndBadOnesStopNobodyAndNoForeignCordonIsLost) {
+TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeignCordons) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937_64 random(seed);
