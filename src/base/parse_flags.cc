@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <map>
 #include <sstream>
 
 #include "src/base/file.h"
+#include "src/base/log.h"
 #include "src/base/status.h"
 
 namespace tessera {
@@ -71,6 +74,36 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     (void)WriteFd(STDERR_FILENO, err.str());
     return InfoOf(asked ? written.code() : Code::kInvalidArgument).exit_code;
   }
+}
+
+void AddTextFlag(CLI::App* app, const char* flag, std::string* to, const char* env,
+                 const char* help) {
+  app->add_option(flag, *to, help)->envname(env)->capture_default_str();
+}
+
+void AddSecondsFlag(CLI::App* app, const char* flag, double* to, const char* help) {
+  static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
+  app->add_option(flag, *to, help)
+      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+}
+
+double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Duration DurationOf(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+void AddLogFormatFlag(CLI::App* app, std::string* to) {
+  app->add_option("--log-format", *to, "text or json")
+      ->envname("LOG_FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+}
+
+void ConfigureLogFormat(const std::string& format) {
+  ConfigureLog({.format = format == "json" ? LogFormat::kJson : LogFormat::kText});
 }
 
 }  // namespace tessera

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
+
+#include "src/base/clock.h"
 
 namespace CLI {
 class App;
@@ -17,5 +20,17 @@ namespace tessera {
 // error message on standard error; that of the failed write if standard output is not writable (a
 // full disk: 75).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
+
+// A text, also from environment variable `env`. The help shows the value of *to as the default.
+void AddTextFlag(CLI::App* app, const char* flag, std::string* to, const char* env,
+                 const char* help);
+// Accepts "5s", "500ms" and "1m"; a bare number is in seconds.
+void AddSecondsFlag(CLI::App* app, const char* flag, double* to, const char* help);
+double SecondsOf(Duration duration);
+Duration DurationOf(double seconds);
+
+// --log-format: text or json.
+void AddLogFormatFlag(CLI::App* app, std::string* to);
+void ConfigureLogFormat(const std::string& format);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/parse_flags.h"
 
 namespace tessera {
 namespace {
@@ -183,10 +184,7 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   AddText(app, "--machine-type-file", &o->machine_type_file, "MACHINE_TYPE_FILE",
           "file with the machine's name, for the label nvidia.com/gpu.machine");
   AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG", "default: the pod's service account");
-  app->add_option("--log-format", flags->log_format, "text or json")
-      ->envname("LOG_FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddLogFormatFlag(app, &flags->log_format);
 }
 
 agent::AgentOptions ToOptions(const AgentFlags& flags) {

@@ -5,7 +5,6 @@
 
 #include "src/agent/agent.h"
 #include "src/agent/supervisor.h"
-#include "src/base/log.h"
 #include "src/base/parse_flags.h"
 #include "src/base/version.h"
 #include "src/cmd/tessera-agent/flags.h"
@@ -20,8 +19,7 @@ int main(int argc, char** argv) {
   tessera::AgentFlags flags;
   tessera::AddAgentFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  const bool json = flags.log_format == "json";
-  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  tessera::ConfigureLogFormat(flags.log_format);
   const auto run = [&flags] { return tessera::agent::RunAgent(tessera::ToOptions(flags)); };
   return flags.supervise ? tessera::agent::Supervise(run) : run();
 }

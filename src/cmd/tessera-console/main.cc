@@ -21,27 +21,21 @@ struct ConsoleFlags {
 };
 
 void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
-  const auto text = [app](const char* name, std::string* value, const char* variable,
-                          const char* help) {
-    app->add_option(name, *value, help)->envname(variable)->capture_default_str();
-  };
-  text("--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
-       "default: the pod's service account");
-  text("--context", &flags->options.context, "CONTEXT", "context of the kubeconfig");
-  text("--listen", &flags->listen, "LISTEN", "address and port; port 0: any");
-  text("--tls-cert-file", &flags->certificate, "TLS_CERT_FILE",
-       "serves HTTPS; read again on change");
-  text("--tls-private-key-file", &flags->key, "TLS_PRIVATE_KEY_FILE", "its key");
+  AddTextFlag(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
+              "default: the pod's service account");
+  AddTextFlag(app, "--context", &flags->options.context, "CONTEXT", "context of the kubeconfig");
+  AddTextFlag(app, "--listen", &flags->listen, "LISTEN", "address and port; port 0: any");
+  AddTextFlag(app, "--tls-cert-file", &flags->certificate, "TLS_CERT_FILE",
+              "serves HTTPS; read again on change");
+  AddTextFlag(app, "--tls-private-key-file", &flags->key, "TLS_PRIVATE_KEY_FILE", "its key");
   app->add_flag("--behind-https", flags->options.https_proxy,
                 "a proxy serves HTTPS: browsers then send the session's cookie over HTTPS only");
   app->add_flag("--dashboard", flags->options.dashboard,
                 "for one person on this machine, with the kubeconfig's rights; prints the address "
                 "to open");
-  text("--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP", "NAMESPACE/NAME");
-  app->add_option("--log-format", flags->log_format, "text or json")
-      ->envname("LOG_FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddTextFlag(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
+              "NAMESPACE/NAME");
+  AddLogFormatFlag(app, &flags->log_format);
 }
 
 bool IsLoopback(const std::string& host) {
@@ -97,8 +91,7 @@ int main(int argc, char** argv) {
   tessera::ConsoleFlags flags;
   tessera::AddConsoleFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  const bool json = flags.log_format == "json";
-  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  tessera::ConfigureLogFormat(flags.log_format);
   const auto options = tessera::ToOptions(flags);
   if (!options.ok()) {
     tessera::Log(tessera::Severity::kError, options.status().message());

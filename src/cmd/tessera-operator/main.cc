@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "src/base/log.h"
 #include "src/base/parse_flags.h"
 #include "src/base/version.h"
 #include "src/cmd/tessera-operator/flags.h"
@@ -16,7 +15,6 @@ int main(int argc, char** argv) {
   tessera::OperatorFlags flags;
   tessera::AddOperatorFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  const bool json = flags.log_format == "json";
-  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  tessera::ConfigureLogFormat(flags.log_format);
   return tessera::operators::RunOperator(tessera::ToOptions(flags));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cmd/tessera-scheduler/flags.h"
 
-#include <map>
 #include <vector>
 
+#include "src/base/parse_flags.h"
 #include "src/base/strings.h"
 #include "src/net/certificate.h"
 #include "src/scheduler/leader_endpoint.h"
@@ -11,42 +11,24 @@
 namespace tessera {
 namespace {
 
-double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-Duration DurationOf(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, const char* help) {
-  app->add_option(flag, *to, help)->envname(env)->capture_default_str();
-}
-
-// Accepts "5s", "500ms" and "1m"; a bare number is in seconds.
-void AddSeconds(CLI::App* app, const char* flag, double* to, const char* help) {
-  static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
-  app->add_option(flag, *to, help)
-      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
-      ->check(CLI::Range(0.001, 86400.0))
-      ->capture_default_str();
-}
-
 void AddServing(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   o->address = ":9410";
   o->metrics_address = ":9411";
-  AddText(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
-  AddText(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
-          "serve them with this certificate, reloaded when it is replaced; default: the "
-          "replicas create the certificates of both sides, kube-scheduler's in Secret "
-          "tessera-scheduler-client");
-  AddText(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
-  AddText(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
-          "reject callers without a certificate of this authority");
+  AddTextFlag(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
+  AddTextFlag(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
+              "serve them with this certificate, reloaded when it is replaced; default: the "
+              "replicas create the certificates of both sides, kube-scheduler's in Secret "
+              "tessera-scheduler-client");
+  AddTextFlag(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
+  AddTextFlag(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
+              "reject callers without a certificate of this authority");
   app->add_flag("--insecure-plain-http", o->plain_http,
                 "serve them over plain HTTP: every caller that reaches the port can bind any pod "
                 "and hold any GPU")
       ->envname("INSECURE_PLAIN_HTTP");
-  AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
-          "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
+  AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+              "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
   flags->max_request_mib = o->max_request_bytes >> 20;
   app->add_option("--max-request-mib", flags->max_request_mib,
                   "larger requests are rejected; 5,000 whole nodes take about 45")
@@ -72,33 +54,33 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
       ->envname("MEMORY_UNIT")
       ->check(CLI::IsMember({"GiB", "MiB"}))
       ->capture_default_str();
-  AddText(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
-          "NAMESPACE/NAME of the quotas");
-  AddText(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY", "key in the ConfigMap");
-  AddText(app, "--gpu-model-label", &o->ledger.labels.model, "GPU_MODEL_LABEL",
-          "node label with the GPU model for quotas");
-  AddText(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
-          "node label with the pool for quotas");
-  AddSeconds(app, "--hold", &flags->hold_s,
-             "how long GPUs are held between filter and bind for a pod that failed before, "
-             "unless its nominatedNodeName shows that kube-scheduler still places it");
-  AddSeconds(app, "--hold-limit", &flags->hold_limit_s,
-             "maximum hold time while kube-scheduler keeps a pod in Permit or PreBind");
+  AddTextFlag(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
+              "NAMESPACE/NAME of the quotas");
+  AddTextFlag(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY", "key in the ConfigMap");
+  AddTextFlag(app, "--gpu-model-label", &o->ledger.labels.model, "GPU_MODEL_LABEL",
+              "node label with the GPU model for quotas");
+  AddTextFlag(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
+              "node label with the pool for quotas");
+  AddSecondsFlag(app, "--hold", &flags->hold_s,
+                 "how long GPUs are held between filter and bind for a pod that failed before, "
+                 "unless its nominatedNodeName shows that kube-scheduler still places it");
+  AddSecondsFlag(app, "--hold-limit", &flags->hold_limit_s,
+                 "maximum hold time while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
 void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
-  AddText(app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
-          "serves the admission webhook over HTTPS, with certificates of its own; \"\" does "
-          "not");
+  AddTextFlag(app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
+              "serves the admission webhook over HTTPS, with certificates of its own; \"\" does "
+              "not");
   app->add_option("--webhook-names", o->webhook_names,
                   "more host names and addresses under which API servers call it, for a "
                   "clientConfig.url")
       ->delimiter(',')
       ->envname("WEBHOOK_NAMES");
-  AddText(app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
-          "RuntimeClass for pods that request GPUs and name none, if tessera-runtime is not "
-          "the engine's default");
+  AddTextFlag(app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
+              "RuntimeClass for pods that request GPUs and name none, if tessera-runtime is not "
+              "the engine's default");
 }
 
 void AddElection(CLI::App* app, SchedulerFlags* flags) {
@@ -109,31 +91,28 @@ void AddElection(CLI::App* app, SchedulerFlags* flags) {
   app->add_flag("--leader-elect,!--no-leader-elect", o->leader_elect,
                 "lead only while holding the Lease; off for a single replica")
       ->envname("LEADER_ELECT");
-  AddText(app, "--leader-elect-resource-namespace", &o->lease_ns, "LEASE_NAMESPACE",
-          "namespace of the Lease (default: our own)");
-  AddText(app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
-          "IP address to publish as the endpoint of Service tessera-scheduler, in our own "
-          "namespace, while this replica leads; \"\": do not publish one");
-  AddSeconds(app, "--leader-elect-lease-duration", &flags->lease_s,
-             "time without a renewal after which another replica may lead");
-  AddSeconds(app, "--leader-elect-renew-deadline", &flags->renew_s,
-             "time without a renewal after which a leader stops");
-  AddSeconds(app, "--leader-elect-retry-period", &flags->retry_s, "interval between attempts");
+  AddTextFlag(app, "--leader-elect-resource-namespace", &o->lease_ns, "LEASE_NAMESPACE",
+              "namespace of the Lease (default: our own)");
+  AddTextFlag(app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
+              "IP address to publish as the endpoint of Service tessera-scheduler, in our own "
+              "namespace, while this replica leads; \"\": do not publish one");
+  AddSecondsFlag(app, "--leader-elect-lease-duration", &flags->lease_s,
+                 "time without a renewal after which another replica may lead");
+  AddSecondsFlag(app, "--leader-elect-renew-deadline", &flags->renew_s,
+                 "time without a renewal after which a leader stops");
+  AddSecondsFlag(app, "--leader-elect-retry-period", &flags->retry_s, "interval between attempts");
 }
 
 }  // namespace
 
 void AddSchedulerFlags(CLI::App* app, SchedulerFlags* flags) {
-  AddText(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
-          "default: the pod's service account");
+  AddTextFlag(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
+              "default: the pod's service account");
   AddServing(app, flags);
   AddDeciding(app, flags);
   AddAdmission(app, flags);
   AddElection(app, flags);
-  app->add_option("--log-format", flags->log_format, "text or json")
-      ->envname("LOG_FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddLogFormatFlag(app, &flags->log_format);
 }
 
 Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {

@@ -17,8 +17,7 @@ int main(int argc, char** argv) {
   tessera::SchedulerFlags flags;
   tessera::AddSchedulerFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  const bool json = flags.log_format == "json";
-  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  tessera::ConfigureLogFormat(flags.log_format);
   const auto options = tessera::ToOptions(flags);
   if (!options.ok()) {
     tessera::Log(tessera::Severity::kError, options.status().message());
