@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of the console, with the rights of each person. A session begins with a token that the API
-// server accepts, and holds a client that sends this token. So the API server decides about every
-// write, and the console itself needs no right to impersonate or to review tokens of others.
+// Sessions of the console, with the rights of each person. A session begins with a token that
+// the API server accepts, and holds a client that sends this token. So the API server decides
+// about every write, and the console itself needs no right to impersonate or to review tokens of
+// others.
 //
 // What a person may see is asked of the API server with the person's own credentials
 // (SelfSubjectReview, SelfSubjectAccessReview): at login, every kRenew while the session is used,
