@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up what CTest (JUnit XML) and `go test -json` reported.
 
-  count_results.py FOLDER          the reasons of what was skipped, what failed with the last lines of
-                                   its output, and the closing line
+  count_results.py FOLDER [LOG...] the reasons of what was skipped, what failed with the last lines of
+                                   its output, and the closing line; each LOG is of a step that failed
   count_results.py --failures FILE the output of the tests that failed in one go test file
 """
 
@@ -78,6 +78,8 @@ def main():
     results = []
     for path in sorted(directory.iterdir()):
         results += list(from_junit(path) if path.suffix == ".xml" else from_go(path))
+    for log in map(pathlib.Path, sys.argv[2:]):
+        results.append((f"step {log.stem}", "failed", log.read_text(errors="replace")))
     for name, kind, text in results:
         if kind == "skipped":
             print(f"skipped  {name}: {text}")
