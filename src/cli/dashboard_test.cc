@@ -37,7 +37,7 @@ TEST(DashboardTest, FindsTheConsoleBesideItselfFirst) {
   const TempDir beside, other;
   const auto path = other.path() + ":/nowhere";
   const auto make = [](const TempDir& dir) {
-    const std::string file = JoinPath(dir.path(), "tessera-console");
+    std::string file = JoinPath(dir.path(), "tessera-console");
     EXPECT_TRUE(WriteFileAtomically(file, "", 0755).ok());
     return file;
   };

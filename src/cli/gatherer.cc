@@ -22,7 +22,7 @@ void Gatherer::List(kube::ListQuery query, Result<std::vector<Json>>* into) {
   });
 }
 
-void Gatherer::ListPage(kube::ListQuery query, Result<std::vector<Json>>* into,
+void Gatherer::ListPage(const kube::ListQuery& query, Result<std::vector<Json>>* into,
                         std::function<void()> done) {
   operations_.push_back(client_.List(
       query, [this, query, into, done = std::move(done)](const Result<kube::ListPage>& page) {
@@ -37,7 +37,7 @@ void Gatherer::ListPage(kube::ListQuery query, Result<std::vector<Json>>* into,
         if (page->continue_token.empty() || (*into)->size() >= kMaxObjects) return done();
         kube::ListQuery next = query;
         next.continue_token = page->continue_token;
-        ListPage(std::move(next), into, done);
+        ListPage(next, into, done);
       }));
 }
 
@@ -51,7 +51,7 @@ void Gatherer::Get(kube::ObjectRef object, Result<Json>* into) {
   });
 }
 
-void Gatherer::Page(std::string pod, std::string_view port, std::string_view path,
+void Gatherer::Page(const std::string& pod, std::string_view port, std::string_view path,
                     Result<std::string>* into) {
   Text(PodPagePath(pod, port, path), kMaxPodPage, into);
 }

@@ -36,7 +36,7 @@ class Gatherer {
   void List(kube::ListQuery query, Result<std::vector<Json>>* into);
   void Get(kube::ObjectRef object, Result<Json>* into);
   // A page of a pod of tessera-system, through the API server.
-  void Page(std::string pod, std::string_view port, std::string_view path,
+  void Page(const std::string& pod, std::string_view port, std::string_view path,
             Result<std::string>* into);
   // Any path of the API server, as text; at most `max_bytes`, the rest is dropped.
   void Text(std::string target, size_t max_bytes, Result<std::string>* into);
@@ -52,7 +52,8 @@ class Gatherer {
   EpollTaskRunner& runner() { return runner_; }
 
  private:
-  void ListPage(kube::ListQuery query, Result<std::vector<Json>>* into, std::function<void()> done);
+  void ListPage(const kube::ListQuery& query, Result<std::vector<Json>>* into,
+                std::function<void()> done);
   void StartNext();
 
   const Duration patience_;

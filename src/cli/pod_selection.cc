@@ -14,7 +14,7 @@ void PodSelection::Read(const std::string& ns, const std::string& selector, Done
   ReadPage({.type = kube::kPods, .ns = ns, .label_selector = selector});
 }
 
-void PodSelection::ReadPage(kube::ListQuery query) {
+void PodSelection::ReadPage(const kube::ListQuery& query) {
   listing_ = client_.List(query, [this, query](const Result<kube::ListPage>& page) {
     if (!page.ok()) return done_(page.status().Annotate("cannot list the pods of --selector"));
     for (const kube::RawObject& raw : page->items) {
@@ -24,7 +24,7 @@ void PodSelection::ReadPage(kube::ListQuery query) {
     if (page->continue_token.empty()) return done_(std::move(pods_));
     kube::ListQuery next = query;
     next.continue_token = page->continue_token;
-    ReadPage(std::move(next));
+    ReadPage(next);
   });
 }
 

@@ -22,7 +22,7 @@ class PodSelection {
   void Read(const std::string& ns, const std::string& selector, Done done);
 
  private:
-  void ReadPage(kube::ListQuery query);
+  void ReadPage(const kube::ListQuery& query);
 
   kube::Client& client_;
   std::set<std::string> pods_;

@@ -91,9 +91,10 @@ class ChartTest : public ::testing::TestWithParam<const char*> {
     if (!values_.empty()) ::unlink(values_.c_str());
   }
   Result<SubprocessResult> Template() const {
-    return RunProgram({helm_, "template", "tessera", TESSERA_SOURCE_DIR "/deploy/chart",
-                       "--namespace=tessera-system", "--kube-version=1.36", "-f", values_},
-                      std::chrono::seconds(50));
+    return RunProgram(
+        {helm_, "template", "tessera", std::string(TESSERA_SOURCE_DIR) + "/deploy/chart",
+         "--namespace=tessera-system", "--kube-version=1.36", "-f", values_},
+        std::chrono::seconds(50));
   }
 
   std::string helm_;

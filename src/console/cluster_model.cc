@@ -186,12 +186,12 @@ void ClusterModel::UpdateReasons() {
     now[uid] = ReasonOf(pod);
   }
   for (const auto* map : {&now, &reasons_}) {
-    for (const auto& [uid, reason] : *map) {
-      const auto in = [&](const auto& other) {
-        const auto found = other.find(uid);
+    for (const auto& item : *map) {
+      const auto in = [&item](const auto& other) {
+        const auto found = other.find(item.first);
         return found == other.end() ? std::string() : found->second;
       };
-      if (in(now) != in(reasons_)) pending_.pods.insert(uid);
+      if (in(now) != in(reasons_)) pending_.pods.insert(item.first);
     }
   }
   reasons_ = std::move(now);

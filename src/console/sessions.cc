@@ -60,7 +60,7 @@ class WebSessions::Review {
   Review(std::shared_ptr<WebSession> session, std::function<void(Result<Answer>)> on_done)
       : session_(std::move(session)), on_done_(std::move(on_done)) {}
 
-  void Start(std::set<std::string> namespaces) {
+  void Start(const std::set<std::string>& namespaces) {
     Ask(kSelfReviews, ReviewOf(kSelfReviews.group, "SelfSubjectReview", {}),
         [this](const Json& review) {
           const Json* status = review.Find("status");
@@ -188,7 +188,7 @@ void WebSessions::Report(const WebSession& session) {
 std::shared_ptr<WebSession> WebSessions::Find(std::string_view id) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return nullptr;
-  const std::shared_ptr<WebSession> session = found->second;
+  std::shared_ptr<WebSession> session = found->second;
   if (HasEnded(*session)) {
     End(session);
     return nullptr;

@@ -356,15 +356,16 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
 
   template <typename F>
   void EachOwned(const F& f) const {
-    for (const auto& [scope, follower] : followers) {
-      if (follower->informer == nullptr) continue;
-      follower->informer->ForEach([&](const TrackedObject& object) {
-        if (Owned(object)) f(scope, *follower, object);
+    for (const auto& item : followers) {
+      const Follower& follower = *item.second;
+      if (follower.informer == nullptr) continue;
+      follower.informer->ForEach([&](const TrackedObject& object) {
+        if (Owned(object)) f(item.first, follower, object);
       });
     }
   }
 
-  void Prune(kube::KeyedQueue::Done done) {
+  void Prune(const kube::KeyedQueue::Done& done) {
     // Until the first settings are known, nothing is too much.
     if (owner.uid.empty() || (!wanted_known && !removing) || !AllSynced())
       return done(Status::Ok());
@@ -378,7 +379,7 @@ struct ObjectSet::Core : std::enable_shared_from_this<ObjectSet::Core> {
                          object.meta.uid,
                          KeyOf(scope, object.meta.name)});
     });
-    DeleteNext(doomed, Status::Ok(), std::move(done));
+    DeleteNext(doomed, Status::Ok(), done);
   }
 
   void DeleteNext(const std::shared_ptr<std::deque<Doomed>>& doomed, const Status& error,

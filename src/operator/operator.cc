@@ -137,11 +137,11 @@ Status OperatorProgram::Impl::Listen() {
                    net::ParseAddress(options_.metrics_address).Annotate("--metrics-address"));
   options.limits.connections = 16;
   options.limits.body_bytes = 4 << 10;
-  ASSIGN_OR_RETURN(server_, net::HttpServer::Start(
-                                io_, runner_, std::move(options),
-                                [this](const net::Request& request, net::HttpServer::Reply reply) {
-                                  Answer(request, reply);
-                                }));
+  ASSIGN_OR_RETURN(server_, net::HttpServer::Start(io_, runner_, std::move(options),
+                                                   [this](const net::Request& request,
+                                                          const net::HttpServer::Reply& reply) {
+                                                     Answer(request, reply);
+                                                   }));
   return {};
 }
 

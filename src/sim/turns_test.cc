@@ -76,12 +76,12 @@ TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
   worker.turns->GiveBack(&worker.turn, worker.turn.start_ns + kMs);
   EXPECT_EQ(used(3), kMs);
   // A sample that is a whole ring older makes room.
-  constexpr uint64_t kLater = 2 * kUseSamples * kUsePeriodNs;
+  constexpr uint64_t kLater = uint64_t{2} * kUseSamples * kUsePeriodNs;
   worker.turns->Use(worker.turn.end_ns);
   worker.turns->Want(kMs, kLater);
   ASSERT_TRUE(worker.turns->Next(kLater + kMs, &worker.turn));
   EXPECT_EQ(used(0), 0u);
-  EXPECT_EQ(used(2 * kUseSamples), kMs);
+  EXPECT_EQ(used(uint64_t{2} * kUseSamples), kMs);
 }
 
 TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {

@@ -163,7 +163,7 @@ void Measure(std::vector<std::unique_ptr<Container>>* containers, int active, in
       100 * (sleeper_after.seconds - sleeper_before.seconds) / seconds);
 }
 
-int Run(double seconds, std::vector<int> rows) {
+int Run(double seconds, const std::vector<int>& rows) {
   const TempDir dir;
   std::vector<std::unique_ptr<Container>> containers;
   for (int i = 0; i < kContainers; ++i) {

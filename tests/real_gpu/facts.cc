@@ -30,7 +30,7 @@ constexpr Symbol kSymbols[] = {
 // The number of symbols of the library, from its hash table.
 size_t SymbolCount(const uint32_t* table) {
   const uint32_t buckets = table[0], offset = table[1], bloom = table[2];
-  const uint32_t* bucket = table + 4 + bloom * 2;
+  const uint32_t* bucket = table + 4 + size_t{bloom} * 2;
   const uint32_t* chain = bucket + buckets;
   uint32_t last = 0;
   for (uint32_t i = 0; i < buckets; ++i) last = std::max(last, bucket[i]);

@@ -27,11 +27,12 @@ cuda::GraphExec GraphOf(Program& program, cuda::Stream stream, cuda::Function fu
 template <typename Launch>
 double LaunchNs(Launch launch) {
   double sum = 0;
-  for (int batch = 0; batch < kLaunches / kBatch; ++batch) {
+  constexpr int kBatches = kLaunches / kBatch;
+  for (int batch = 0; batch < kBatches; ++batch) {
     sum += NsOf(kBatch, launch);
     CALL(cuCtxSynchronize, );
   }
-  return sum / (kLaunches / kBatch);
+  return sum / kBatches;
 }
 
 // Launches spins in the way of an experiment.

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <utility>
 
 #include "api/names.h"
@@ -183,7 +183,7 @@ bool IsWholeElf(const std::string& path) {
   if (::pread(fd.get(), &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {
     return false;
   }
-  if (!std::equal(ELFMAG, ELFMAG + SELFMAG, header.e_ident)) return false;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
   if (header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize > size) return false;
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;

@@ -213,7 +213,7 @@ Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<O
 
 Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
   std::string missing;
-  const Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
+  Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
     missing.clear();
     for (const Json& object : objects) {
       const ObjectId id = IdOf(object);

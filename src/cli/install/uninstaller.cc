@@ -141,7 +141,7 @@ Status Uninstaller::ReadSpecOfResource() {
 
 Status Uninstaller::DeleteResource() {
   RETURN_IF_ERROR(api_.Delete(ResourceId()));
-  const Status gone = WaitUntilGone(ResourceId());
+  Status gone = WaitUntilGone(ResourceId());
   if (gone.code() != Code::kDeadlineExceeded) return gone;
   return Error(Code::kDeadlineExceeded,
                "{} stays: its operator does not remove its finalizer: check the pod of Deployment "
@@ -224,7 +224,7 @@ Status Uninstaller::UnlessForced(const Status& waited) {
 }
 
 Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
-  const Status waited = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+  Status waited = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const std::vector<Json> pods,
                      api_.List("v1", "Pod", label_selector, std::string(names::kSystemNamespace)));
     return pods.empty();

@@ -49,7 +49,7 @@ std::string JudgeGpus(const CaseResult& result) {
 
 // The two GPUs have an NVLink, if any two of the node have one.
 std::string JudgePair(const CaseResult& result) {
-  const std::string wrong = JudgeGpus(result);
+  std::string wrong = JudgeGpus(result);
   if (!wrong.empty()) return wrong;
   const std::vector<std::string> assigned = GpusOf(result.pod);
   if (assigned.size() != 2) return fmt::format("{} GPUs were assigned", assigned.size());

@@ -131,7 +131,7 @@ class SelfTest {
     const Json pod = PodOfCase(test, ns_, options_.image, options_.pull_policy);
     const MonotonicTime end = gatherer_.runner().clock().Now() + kNamespacePatience;
     while (true) {
-      const Status status = Create(kube::Pod(ns_, test.name), pod);
+      Status status = Create(kube::Pod(ns_, test.name), pod);
       const bool wait = status.code() == Code::kPermissionDenied &&
                         status.message().find("serviceaccount") != std::string_view::npos;
       if (!wait || interrupted != 0 || gatherer_.runner().clock().Now() > end) return status;

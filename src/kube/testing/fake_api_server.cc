@@ -206,8 +206,9 @@ bool FakeApiServer::SendChanges(const net::Request& request,
     const bool fits = change.version > since && IsIn(request.path(), change.path);
     if (fits && Selects(request, change.object)) events += EventLine(change.type, change.object);
   }
-  if (!events.empty()) reply(JsonText(std::move(events)));
-  return !events.empty();
+  if (events.empty()) return false;
+  reply(JsonText(std::move(events)));
+  return true;
 }
 
 void FakeApiServer::AnswerObjects(const net::Request& request,

@@ -70,7 +70,7 @@ class PtxWords {
     return ::strlen(word) == length_ && ::memcmp(word, word_, length_) == 0;
   }
   char first() const { return *word_; }
-  char second() const { return length_ > 1 ? word_[1] : 0; }
+  char second() const { return length_ > 1 ? word_[1] : '\0'; }
   // The first number in the word; 0: none.
   uint64_t Number(bool in_name) const {
     size_t i = 0;

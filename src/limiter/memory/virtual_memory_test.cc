@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of memory that programs create apart from addresses, on the simulated driver.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -111,8 +112,8 @@ TEST_F(LimitedVirtualMemoryTest, ExportedMemoryIsChargedUntilItsDescriptorsAreCl
 TEST_F(LimitedVirtualMemoryTest, AnImportedPieceIsChargedWithItsSize) {
   LimitedNode node({10 * kMiB});
   int link[2], done[2];
-  ASSERT_EQ(::pipe(link), 0);
-  ASSERT_EQ(::pipe(done), 0);
+  ASSERT_EQ(::pipe2(link, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(done, O_CLOEXEC), 0);
   // Each exporter ends after the import, as a process that fills its share and passes it on would.
   const auto exporter = [&](const CudaLibrary& cuda) {
     ASSERT_OK(CU(cuda, cuInit)(0));
@@ -157,8 +158,8 @@ TEST_F(LimitedVirtualMemoryTest, AnImportedPieceIsChargedWithItsSize) {
 TEST_F(LimitedVirtualMemoryTest, ImportedMemoryOfAnotherContainerIsChargedAsItIsMapped) {
   LimitedNode node({5 * kBlock});
   int link[2], done[2];
-  ASSERT_EQ(::pipe(link), 0);
-  ASSERT_EQ(::pipe(done), 0);
+  ASSERT_EQ(::pipe2(link, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(done, O_CLOEXEC), 0);
   const int exporter = ::fork();
   if (exporter == 0) {
     // It has no limiter, so its descriptor has no mark.

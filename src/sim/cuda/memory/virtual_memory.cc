@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -362,8 +361,8 @@ void Driver::EndShared(const Physical& physical) {
   if (LockedByte(physical.fd) >= 0) return exported_only_.push_back(physical);
   close(physical.fd);
   const auto is_same = [&](const Physical& other) { return other.shared == physical.shared; };
-  if (std::ranges::any_of(exported_only_, is_same) ||
-      std::ranges::any_of(std::views::values(physical_), is_same)) {
+  if (std::ranges::any_of(exported_only_, is_same)) return;
+  if (std::ranges::any_of(physical_, [&](const auto& item) { return is_same(item.second); })) {
     return;
   }
   slot_.Unshare(physical.gpu, physical.shared);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual memory management as PyTorch's expandable segments and NCCL's buffers use it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -139,7 +140,7 @@ TEST_F(VirtualMemoryTest, ExportedMemoryLivesUntilTheLastDescriptorIsClosed) {
   EXPECT_EQ(Used(), 2 * kBlock) << "a descriptor holds the memory";
   ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
       &memory, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
-  const int copy = dup(fd);
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   close(fd);
   EXPECT_EQ(Used(), 2 * kBlock) << "charged once";
   ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
