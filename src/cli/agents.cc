@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/cli/pod_page.h"
 #include "src/kube/objects.h"
+#include "src/kube/pod_page.h"
 
 namespace tessera::cli {
 namespace {
@@ -70,8 +70,9 @@ void AgentReader::RequestNext() {
 
 void AgentReader::RequestUsage(const Agent& agent) {
   requests_[agent.pod] =
-      ReadPodPage(client_, agent.pod, names::kAgentMetricsPort, names::kContainersPath, patience_,
-                  [this, agent](const Result<std::string>& page) { OnPage(agent, page); });
+      kube::ReadPodPage(client_, kube::Pod(std::string(names::kSystemNamespace), agent.pod),
+                        names::kAgentMetricsPort, names::kContainersPath, patience_,
+                        [this, agent](const Result<std::string>& page) { OnPage(agent, page); });
 }
 
 void AgentReader::OnPage(const Agent& agent, const Result<std::string>& page) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the GPU usage of containers from the metrics port of each agent (pod_page.h). That needs
-// the right `get` on pods/proxy in the namespace of the agents.
+// Reads the GPU usage of containers from the metrics port of each agent (kube/pod_page.h). That
+// needs the right `get` on pods/proxy in the namespace of the agents.
 //
 // An agent that does not answer is reported as a problem of its node, not as an error. Threads,
 // callbacks: the client's runner. Ownership: the client outlives it. Bounds: kParallel requests at

@@ -3,8 +3,9 @@
 
 #include <utility>
 
-#include "src/cli/pod_page.h"
+#include "api/names.h"
 #include "src/cli/session.h"
+#include "src/kube/pod_page.h"
 
 namespace tessera::cli {
 
@@ -53,17 +54,18 @@ void Gatherer::Get(kube::ObjectRef object, Result<Json>* into) {
 
 void Gatherer::Page(const std::string& pod, std::string_view port, std::string_view path,
                     Result<std::string>* into) {
-  Text(PodPagePath(pod, port, path), kMaxPodPage, into);
+  Text(kube::PodPagePath(kube::Pod(std::string(names::kSystemNamespace), pod), port, path),
+       kube::kMaxPodPage, into);
 }
 
 void Gatherer::Text(std::string target, size_t max_bytes, Result<std::string>* into) {
   *into = Status(Code::kDeadlineExceeded, "no answer in time");
   Add([this, target = std::move(target), max_bytes, into](std::function<void()> done) {
-    return ReadText(client_, target, max_bytes, patience_,
-                    [into, done = std::move(done)](Result<std::string> text) {
-                      *into = std::move(text);
-                      done();
-                    });
+    return kube::ReadText(client_, target, max_bytes, patience_,
+                          [into, done = std::move(done)](Result<std::string> text) {
+                            *into = std::move(text);
+                            done();
+                          });
   });
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/cli/pod_page.h"
+#include "src/kube/pod_page.h"
 
 namespace tessera::cli {
 namespace {
@@ -77,11 +77,12 @@ void StatusReader::ReadMetrics() {
     objects_.leader_metrics = Status(Code::kNotFound, "no replica of the scheduler leads");
     return Finish(Status::Ok());
   }
-  operations_.push_back(ReadPodPage(client_, leader, kSchedulerMetricsPort, "/metrics",
-                                    kMetricsPatience, [this](Result<std::string> page) {
-                                      objects_.leader_metrics = std::move(page);
-                                      Finish(Status::Ok());
-                                    }));
+  operations_.push_back(kube::ReadPodPage(
+      client_, kube::Pod(std::string(names::kSystemNamespace), leader), kSchedulerMetricsPort,
+      "/metrics", kMetricsPatience, [this](Result<std::string> page) {
+        objects_.leader_metrics = std::move(page);
+        Finish(Status::Ok());
+      }));
 }
 
 void StatusReader::Finish(Status status) {
