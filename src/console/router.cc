@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kOpenPath = "/open/";
 constexpr std::string_view kNodesPath = "/api/v1/nodes/";
+constexpr std::string_view kUsageSuffix = "/usage";
 constexpr size_t kMostTokens = 200;
 constexpr size_t kCookieSuffix = 8;
 constexpr size_t kMostTokenBytes = 8 << 10;
@@ -82,7 +83,8 @@ ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSession
       viewers_(viewers),
       options_(options),
       cookie_(SessionCookieName(options.secure_cookie,
-                                options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")) {}
+                                options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")),
+      usage_(runner) {}
 
 std::string ConsoleRouter::Admit(const SessionPtr& session) {
   dashboard_ = session;
@@ -236,13 +238,12 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
   if (path == "/api/v1/cluster")
     return reply(JsonText(200, *viewers_.SnapshotFor(session->rights)));
   if (path == "/api/v1/explain") {
-    if (MayEvaluate(*session, reply)) Explain(request, *session, reply);
+    if (MayAsk(*session, reply)) Explain(request, *session, reply);
     return;
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path.starts_with(kNodesPath)) {
-    const auto name = net::PercentDecode(path.substr(kNodesPath.size()));
-    return ShowNode(name.value_or(""), *session, reply);
+    return RouteNode(path.substr(kNodesPath.size()), session, reply);
   }
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }
@@ -256,17 +257,16 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
   }
   if (path == "/api/v1/preview") {
-    if (MayEvaluate(*session, reply)) PreviewWorkload(request, *session, reply);
+    if (MayAsk(*session, reply)) PreviewWorkload(request, *session, reply);
     return;
   }
   if (path == "/api/v1/apply") return Apply(request, session, reply);
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }
 
-bool ConsoleRouter::MayEvaluate(const WebSession& session, const Reply& reply) {
-  if (evaluations_.Allow(session.user, runner_.clock().Now())) return true;
-  reply(ErrorResponse(
-      Error(Code::kResourceExhausted, "you ask too often where pods fit: wait a second")));
+bool ConsoleRouter::MayAsk(const WebSession& session, const Reply& reply) {
+  if (questions_.Allow(session.user, runner_.clock().Now())) return true;
+  reply(ErrorResponse(Error(Code::kResourceExhausted, "you ask too often: wait a second")));
   return false;
 }
 
@@ -290,6 +290,27 @@ void ConsoleRouter::Stream(const SessionPtr& session, const Reply& reply) {
                          ""};
   response.stream = *std::move(stream);
   reply(std::move(response));
+}
+
+void ConsoleRouter::RouteNode(std::string_view rest, const SessionPtr& session,
+                              const Reply& reply) {
+  const bool usage = rest.ends_with(kUsageSuffix);
+  if (usage) rest.remove_suffix(kUsageSuffix.size());
+  const std::string name = net::PercentDecode(rest).value_or("");
+  usage ? ShowNodeUsage(name, session, reply) : ShowNode(name, *session, reply);
+}
+
+void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& session,
+                                  const Reply& reply) {
+  // Names that are no node's would otherwise reach a selector.
+  if (!session->rights.nodes || !model_.nodes().contains(name)) {
+    return reply(ErrorResponse(
+        Error(Code::kNotFound, "there is no node \"{}\" with GPUs that you may see", name)));
+  }
+  if (!MayAsk(*session, reply)) return;
+  usage_.Read(session, name, [reply](const Result<Json>& usage) {
+    reply(usage.ok() ? JsonResponse(*usage) : ErrorResponse(usage.status()));
+  });
 }
 
 void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,

@@ -14,6 +14,7 @@
 #include "src/base/weak_ptr.h"
 #include "src/console/cluster_model.h"
 #include "src/console/gate.h"
+#include "src/console/node_usage.h"
 #include "src/console/sessions.h"
 #include "src/console/viewers.h"
 #include "src/net/http_server.h"
@@ -51,11 +52,14 @@ class ConsoleRouter {
   void Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
              const Reply& reply);
   void RouteWrite(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // Whether the person may ask for another evaluation; otherwise replies.
-  bool MayEvaluate(const WebSession& session, const Reply& reply);
+  // Whether the person may ask another costly question; otherwise replies.
+  bool MayAsk(const WebSession& session, const Reply& reply);
   void ShowSession(const SessionPtr& session, const Reply& reply);
   void Stream(const SessionPtr& session, const Reply& reply);
+  // `rest`: what follows kNodesPath.
+  void RouteNode(std::string_view rest, const SessionPtr& session, const Reply& reply);
   void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
+  void ShowNodeUsage(const std::string& name, const SessionPtr& session, const Reply& reply);
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowQuotas(const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const WebSession& session, const Reply& reply);
@@ -73,11 +77,12 @@ class ConsoleRouter {
   // tokens cannot be guessed.
   RateLimit requests_{200, 1000};
   RateLimit logins_{2, 60};
-  // By person: each evaluates all nodes.
-  RateLimit evaluations_{10, 40};
+  // By person: each evaluates all nodes, or reads from an agent.
+  RateLimit questions_{10, 40};
   std::string dashboard_path_;
   SessionPtr dashboard_;
   std::map<std::string, SessionPtr, std::less<>> by_token_;  // sessions of bearer tokens
+  NodeUsageReader usage_;
   uint64_t next_write_ = 0;
   std::map<uint64_t, kube::Operation> writes_;  // in flight
   WeakPtrFactory<ConsoleRouter> weak_{this};

@@ -211,6 +211,36 @@ test('a node shows its GPUs, an XID, holders and its topology', async (t) => {
   await page.getByRole('link', { name: 'team-a/train' }).first().waitFor();
 });
 
+// The answers are this test's own, because no agent runs here; tests/e2e reads from a real one.
+test('a node shows what its GPUs do and what containers use of them', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/node/n3`);
+  await page.getByText('no tessera-agent runs on node n3').waitFor();
+  let utilization = 30;
+  const use = {
+    namespace: 'team-b', pod: 'infer', container: 'main', uuid: 'GPU-n3-0', milli: 300, limited: true,
+    memory: { granted: 20 * kGiB, limit: 20 * kGiB, used: 5 * kGiB, peak: 7 * kGiB },
+    used_milli: 290, limit_milli: 300, waiting_milli: 120, refused: 2,
+  };
+  let answer = () => ({ json: {
+    gpus: { 'GPU-n3-0': { utilization: utilization++, temperature: 61, power: 212.4 } },
+    containers: [use, { namespace: 'team-b', pod: 'free', container: 'main', uuid: 'GPU-n3-1', milli: 1000, memory: { granted: 80 * kGiB }, limited: false }],
+    complete: true,
+  } });
+  await page.route('**/api/v1/nodes/n3/usage', (route) => route.fulfill(answer()));
+  await page.getByRole('row', { name: /30 % 61 °C 212 W/ }).waitFor();
+  await page.getByRole('row', { name: /team-b\/infer main 0 0.29\/0.3 12 % 5 GiB\/20 GiB 7 GiB 2 allocations refused/ }).waitFor();
+  await page.getByRole('row', { name: /team-b\/free main 1 1 – 80 GiB – not limited/ }).waitFor();
+  await page.getByRole('row', { name: /32 % 61 °C/ }).waitFor();
+  // One curve for the GPU and one for the limited container, with its limit as a line.
+  assert.equal(await page.locator('.sparkline polygon').count(), 2);
+  assert.ok((await page.locator('.gpu-use polygon').getAttribute('points')).split(' ').length >= 5);
+  await picture(page, 'usage');
+  assert.deepEqual(await checkAxe(page, 'usage'), []);
+  answer = () => ({ status: 403, json: { code: 'PERMISSION_DENIED', error: 'pods "x" is forbidden' } });
+  await page.getByText('Ask an administrator for Role tessera-view-usage').waitFor();
+});
+
 test('a GPU that fails is shown without a reload', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy' }).waitFor();

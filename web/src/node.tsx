@@ -4,6 +4,7 @@ import { gpuText, memoryText } from './format';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
 import { api, cluster, useCluster, type Gpu, type Node } from './store';
+import { Usage } from './usage';
 
 interface Details {
   details: { links: string[]; indices: number[]; cuda: number; notes: string[] };
@@ -180,6 +181,7 @@ export function NodePage({ name }: { name: string }) {
       </dl>
       <h2>{t('gpus')}</h2>
       <GpuTable node={node} />
+      <Usage node={node} />
       <h2>{t('topology')}</h2>
       {loaded.error && <ErrorNote message={loaded.error} />}
       {loaded.data && <Topology {...loaded.data.details} />}

@@ -67,8 +67,11 @@ bool Selects(const net::Request& request, const Json& object) {
     }
     return true;
   };
-  const Json fields =
-      Json::MakeObject({{"metadata.name", Json::String(metadata.StringAt("name").value_or(""))}});
+  const Json* spec = object.Find("spec");
+  const Json fields = Json::MakeObject(
+      {{"metadata.name", Json::String(metadata.StringAt("name").value_or(""))},
+       {"spec.nodeName",
+        Json::String(spec == nullptr ? "" : spec->StringAt("nodeName").value_or(""))}});
   return fits(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
          fits(request.Query("fieldSelector").value_or(""), &fields);
 }

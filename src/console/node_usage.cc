@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/node_usage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/kube/objects.h"
+#include "src/kube/pod_page.h"
+
+namespace tessera::console {
+namespace {
+
+struct Gauge {
+  std::string_view metric;  // of dcgm-exporter
+  const char* field;
+  bool of_parts = false;  // a shared GPU has a series for each container and one for the rest
+};
+constexpr Gauge kGauges[] = {
+    {"DCGM_FI_DEV_GPU_UTIL", "utilization", true},
+    {"DCGM_FI_DEV_FB_USED", "memoryMiB", true},
+    {"DCGM_FI_DEV_GPU_TEMP", "temperature"},
+    {"DCGM_FI_DEV_POWER_USAGE", "power"},
+};
+
+// The value of a label without escapes; "" without it.
+std::string_view LabelOf(std::string_view labels, std::string_view name) {
+  const std::string start = fmt::format("{}=\"", name);
+  size_t at = labels.find(start);
+  if (at != 0 && at != std::string_view::npos) at = labels.find("," + start);
+  if (at == std::string_view::npos) return "";
+  const size_t begin = at + start.size() + (at == 0 ? 0 : 1);
+  return labels.substr(begin, labels.find('"', begin) - begin);
+}
+
+void TakeGauge(std::string_view line, Json* gpus) {
+  const size_t open = line.find('{'), close = line.rfind("} ");
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return;
+  const std::string_view metric = line.substr(0, open);
+  const auto* gauge = std::ranges::find(kGauges, metric, &Gauge::metric);
+  const std::string_view uuid = LabelOf(line.substr(open + 1, close - open - 1), "UUID");
+  // "NaN" is no number of JSON.
+  const Result<Json> json = ParseJson(line.substr(close + 2));
+  const Result<double> value = json.ok() ? json->ToDouble() : Result<double>(json.status());
+  if (gauge == std::end(kGauges) || uuid.empty() || !value.ok()) return;
+  Json* gpu = gpus->Find(uuid);
+  if (gpu == nullptr) gpu = &gpus->Set(uuid, Json::MakeObject());
+  const Json* other = gauge->of_parts ? gpu->Find(gauge->field) : nullptr;
+  const double sum = *value + (other == nullptr ? 0 : other->ToDouble().value_or(0));
+  gpu->Set(gauge->field, Json::NumberText(fmt::format("{}", sum)));
+}
+
+kube::ListQuery AgentsOf(const std::string& node) {
+  return {.type = kube::kPods,
+          .ns = std::string(names::kSystemNamespace),
+          .label_selector = std::string(names::kAgentSelector),
+          .field_selector = "spec.nodeName=" + node};
+}
+
+std::string FirstPod(const kube::ListPage& page) {
+  for (const kube::RawObject& raw : page.items) {
+    kube::PodObject pod;
+    if (kube::DecodeObject(raw, {}, &pod).ok()) return pod.meta.name;
+  }
+  return "";
+}
+
+}  // namespace
+
+Json JsonOfGpuGauges(std::string_view metrics) {
+  Json gpus = Json::MakeObject();
+  for (const std::string_view line : Split(metrics, '\n')) {
+    if (line.starts_with("DCGM_")) TakeGauge(line, &gpus);
+  }
+  return gpus;
+}
+
+void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std::string& node,
+                           Done done) {
+  if (requests_.size() >= kMostReads) {
+    return done(Error(Code::kResourceExhausted, "too many people look at nodes: try again"));
+  }
+  const Number number = ++last_;
+  Request& request = requests_[number];
+  request = {
+      .session = session, .node = node, .done = std::move(done), .answer = Json::MakeObject()};
+  request.listing = session->client->List(
+      AgentsOf(node),
+      [this, number](const Result<kube::ListPage>& page) { OnAgents(number, page); });
+}
+
+void NodeUsageReader::OnAgents(Number number, const Result<kube::ListPage>& page) {
+  Request& request = requests_.at(number);
+  if (!page.ok()) return Finish(number, page.status().Annotate("cannot list the agents"));
+  const kube::ObjectRef pod = kube::Pod(std::string(names::kSystemNamespace), FirstPod(*page));
+  if (pod.name.empty()) {
+    return Finish(number, Error(Code::kNotFound, "no tessera-agent runs on node {}", request.node));
+  }
+  kube::Client& client = *request.session->client;
+  request.containers = kube::ReadPodPage(
+      client, pod, names::kAgentMetricsPort, names::kContainersPath, kPatience,
+      [this, number](const Result<std::string>& text) {
+        const Result<Json> uses = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+        if (!uses.ok()) return OnPage(number, uses.status());
+        for (const char* field : {"containers", "complete"}) {
+          const Json* value = uses->Find(field);
+          if (value != nullptr) requests_.at(number).answer.Set(field, *value);
+        }
+        OnPage(number, Status::Ok());
+      });
+  request.metrics =
+      kube::ReadPodPage(client, pod, names::kAgentMetricsPort, "/metrics", kPatience,
+                        [this, number](const Result<std::string>& text) {
+                          if (!text.ok()) return OnPage(number, text.status());
+                          requests_.at(number).answer.Set("gpus", JsonOfGpuGauges(*text));
+                          OnPage(number, Status::Ok());
+                        });
+}
+
+void NodeUsageReader::OnPage(Number number, const Status& status) {
+  Request& request = requests_.at(number);
+  if (!request.done) return;
+  if (!status.ok()) return Finish(number, status.Annotate("cannot read from the node's agent"));
+  if (--request.unread == 0) Finish(number, std::move(request.answer));
+}
+
+void NodeUsageReader::Finish(Number number, Result<Json> answer) {
+  const Done done = std::exchange(requests_.at(number).done, nullptr);
+  // An operation must not be destroyed inside its callback.
+  runner_.Post([this, number, weak = weak_.Get()] {
+    if (weak) requests_.erase(number);
+  });
+  done(std::move(answer));
+}
+
+}  // namespace tessera::console

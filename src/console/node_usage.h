@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPUs of a node do now, and what containers use of them, from the node's agent. The agent
+// is read through the API server with the person's own rights: `list` on pods and `get` on
+// pods/proxy in the namespace of the agents (Role tessera-view-usage).
+//
+// Threads: the runner's. Bounds: kMostReads at once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/base/weak_ptr.h"
+#include "src/console/sessions.h"
+#include "src/formats/json.h"
+
+namespace tessera::console {
+
+// The gauges of GPUs on a page of dcgm-exporter's metrics, by UUID:
+// {"GPU-…":{"utilization":37,"temperature":61,"power":212.4,"memoryMiB":20480}}. Utilization is in
+// percent, temperature in degrees Celsius, power in watts. The parts of the containers of a shared
+// GPU are added up. A gauge that the page lacks is absent; other lines are skipped.
+Json JsonOfGpuGauges(std::string_view metrics);
+
+class NodeUsageReader {
+ public:
+  static constexpr size_t kMostReads = 64;
+  static constexpr Duration kPatience = std::chrono::seconds(3);
+  using Done = std::function<void(Result<Json>)>;
+
+  explicit NodeUsageReader(TaskRunner& runner) : runner_(runner) {}
+
+  // Calls `done` once, but not after this object is destroyed, with {"gpus":…,"containers":[…],
+  // "complete":true}: `gpus` as JsonOfGpuGauges, the others as the agent has them
+  // (agent/limits/usage_page.h). NOT_FOUND: no agent runs on the node. RESOURCE_EXHAUSTED: too many
+  // reads at once.
+  void Read(const std::shared_ptr<WebSession>& session, const std::string& node, Done done);
+
+ private:
+  // One call of Read. Its operations end before the client of its session.
+  struct Request {
+    std::shared_ptr<WebSession> session;
+    std::string node;
+    Done done;
+    Json answer;
+    kube::Operation listing, containers, metrics;
+    int unread = 2;
+  };
+  using Number = uint64_t;
+
+  void OnAgents(Number number, const Result<kube::ListPage>& page);
+  void OnPage(Number number, const Status& status);
+  void Finish(Number number, Result<Json> answer);
+
+  TaskRunner& runner_;
+  Number last_ = 0;
+  std::map<Number, Request> requests_;
+  WeakPtrFactory<NodeUsageReader> weak_{this};
+};
+
+}  // namespace tessera::console
