@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives the driver to an administrator while a file exists, who makes it before an upgrade of the
+// driver or a reset of a GPU. Then no part of the agent opens the driver (gpu/driver_gate.h).
+//
+// Threads: lives on `runner`; the loaders from any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/base/dir_watcher.h"
+#include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
+#include "src/gpu/driver_gate.h"
+#include "src/gpu/nvml.h"
+
+namespace tessera::agent {
+
+class DriverRelease {
+ public:
+  // Delays of on_check after a change: the second sees a session that was being opened at the
+  // first.
+  static constexpr Duration kChecks[] = {std::chrono::seconds(1), std::chrono::seconds(4)};
+  struct Events {
+    std::function<void()> on_change;  // the driver was closed, or opened again
+    std::function<void()> on_check;   // sessions with the driver must look whether it is closed
+  };
+
+  // The driver is closed if `file` exists now.
+  DriverRelease(TaskRunner* runner, std::string file, Events events);
+  DriverRelease(const DriverRelease&) = delete;
+  DriverRelease& operator=(const DriverRelease&) = delete;
+
+  // Begins to watch for the file.
+  void Start() { watcher_.Start(); }
+  bool closed() const { return gate_->closed(); }
+  // `loader`, unless the driver is closed.
+  std::shared_ptr<gpu::NvmlLoader> Gate(std::shared_ptr<gpu::NvmlLoader> loader) const {
+    return std::make_shared<gpu::GatedLoader>(gate_, std::move(loader));
+  }
+
+ private:
+  void SetClosed(bool closed);
+
+  TaskRunner* const runner_;
+  const std::string file_;
+  const Events events_;
+  const std::shared_ptr<gpu::DriverGate> gate_;
+  DirWatcher watcher_;
+  WeakPtrFactory<DriverRelease> weak_{this};
+};
+
+}  // namespace tessera::agent

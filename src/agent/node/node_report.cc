@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node/node_report.h"
+
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+std::string UnredeemedProblem(const std::vector<std::string>& containers) {
+  if (containers.empty()) return {};
+  const bool one = containers.size() == 1;
+  return fmt::format(
+      "{}, because the engine did not use tessera-runtime: {}{}. Restart the agent's pod of this "
+      "node, which configures the engine, then the {}",
+      one ? "1 container runs without its GPUs"
+          : fmt::format("{} containers run without their GPUs", containers.size()),
+      containers.front(), one ? "" : " and others", one ? "container's pod" : "containers' pods");
+}
+
+}  // namespace
+
+NodeReport::NodeReport(TaskRunner* runner, NodeMetrics* metrics, Sources sources)
+    : runner_(runner), metrics_(metrics), sources_(std::move(sources)) {}
+
+void NodeReport::Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints) {
+  api_ = std::move(api);
+  publisher_ = std::make_unique<NodePublisher>(runner_, api_.get(), metrics_, sources_.hardware);
+  publisher_->SetStartupTaints(std::move(startup_taints));
+  publisher_->OnNode(sources_.on_node);
+  Publish();
+  KeepChecking();
+}
+
+void NodeReport::Publish() {
+  if (publisher_ == nullptr) return;
+  std::optional<device::NodeInventory> inventory = sources_.inventory();
+  if (!inventory) return;
+  inventory->runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
+  publisher_->Publish(*inventory, sources_.findings());
+}
+
+void NodeReport::SetUnredeemed(const std::vector<std::string>& containers) {
+  unredeemed_problem_ = UnredeemedProblem(containers);
+  if (!containers.empty()) {
+    Log(Severity::kError, "containers run without their GPUs",
+        {{"containers", fmt::format("{}", fmt::join(containers, " "))}});
+  }
+  Publish();
+}
+
+void NodeReport::OnKubeletRegistered() {
+  runner_->PostDelayed(kKubeletRegisters, [this, weak = weak_.Get()] {
+    if (weak && publisher_ != nullptr) publisher_->Recheck();
+  });
+}
+
+void NodeReport::KeepChecking() {
+  runner_->PostDelayed(kCheckInterval, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    publisher_->Recheck();
+    KeepChecking();
+  });
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports to the Node object (node_publisher.h) the GPUs that the agent offers, what is wrong with
+// the node, and why containers would start without their GPUs. Corrects what others write there.
+//
+// Threads: lives on `runner`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/agent/node/node_publisher.h"
+
+namespace tessera::agent {
+
+class NodeReport {
+ public:
+  // By then a kubelet that accepts a registration has registered its node. A node that registers
+  // again has 0 of each resource that the kubelet does not know.
+  static constexpr Duration kKubeletRegisters = std::chrono::seconds(20);
+  // Interval of the only request of an idle agent, which corrects other writers' changes.
+  static constexpr Duration kCheckInterval = std::chrono::minutes(5);
+  struct Sources {
+    std::function<std::optional<device::NodeInventory>()> inventory;  // nullopt: not known yet
+    std::function<NodeFindings()> findings;
+    NodePublisher::ReadHardware hardware;
+    std::function<void(const Json& node)> on_node;  // for each read of the Node
+  };
+
+  // `metrics` must outlive the object.
+  NodeReport(TaskRunner* runner, NodeMetrics* metrics, Sources sources);
+  NodeReport(const NodeReport&) = delete;
+  NodeReport& operator=(const NodeReport&) = delete;
+
+  // Nothing is published before. `startup_taints`: keys of taints that the smoke test removes.
+  void Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints);
+  // Call when a source has changed.
+  void Publish();
+  // Why the engine would start containers without their GPUs; "": it would not. Call Publish then.
+  void SetEngineProblem(const std::string& problem) { engine_problem_ = problem; }
+  // Publishes the containers that run without their GPUs, as "namespace/pod/container".
+  void SetUnredeemed(const std::vector<std::string>& containers);
+  void OnKubeletRegistered();
+
+ private:
+  void KeepChecking();
+
+  TaskRunner* const runner_;
+  NodeMetrics* const metrics_;
+  const Sources sources_;
+  std::string engine_problem_;
+  std::string unredeemed_problem_;
+  std::unique_ptr<NodeApi> api_;
+  std::unique_ptr<NodePublisher> publisher_;  // null until Start
+  WeakPtrFactory<NodeReport> weak_{this};
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the agent's parts, from those of the agent. agent.cc adds what connects the parts.
+#pragma once
+
+#include "src/agent/agent_options.h"
+#include "src/agent/grants_thread.h"
+#include "src/agent/node/engine_watch.h"
+#include "src/agent/node/readiness.h"
+#include "src/agent/plugins.h"
+
+namespace tessera::agent {
+
+ReadinessOptions ReadinessOptionsOf(const AgentOptions& options);
+// Reads the checkpoints of other device plugins.
+GrantsThreadOptions GrantsThreadOptionsOf(const AgentOptions& options);
+PluginsOptions PluginsOptionsOf(const AgentOptions& options);
+EngineWatchOptions EngineWatchOptionsOf(const AgentOptions& options);
+
+}  // namespace tessera::agent
