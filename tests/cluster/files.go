@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"tessera.dev/tests/cluster/image"
 	"tessera.dev/tests/cluster/internal/pki"
+	"tessera.dev/tools/image"
 )
 
 // writeFiles makes the folder, certificates and configurations. The state file comes first, so that

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	cluster "tessera.dev/tests/cluster"
-	"tessera.dev/tests/cluster/image"
+	"tessera.dev/tools/image"
 )
 
 const (

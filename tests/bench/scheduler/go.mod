@@ -5,4 +5,8 @@ go 1.26.0
 
 require tessera.dev/tests/cluster v0.0.0
 
+require tessera.dev/tools/image v0.0.0 // indirect
+
 replace tessera.dev/tests/cluster => ../../cluster
+
+replace tessera.dev/tools/image => ../../../tools/image

@@ -173,13 +173,18 @@ func buildDriverImage(out string) error {
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building simdriver: %w: %s", err, text)
 	}
-	args := []string{"image", "--tag", "tessera.dev/tests/driver:dev", "--out", filepath.Join(out, "driver.tar"),
-		"--file", program + ":/simdriver:0755", "--elf", Tool("simgpu") + ":/usr/bin/simgpu", "--entrypoint", "/simdriver"}
+	args := []string{"--file", program + ":/simdriver:0755", "--elf", Tool("simgpu") + ":/usr/bin/simgpu", "--entrypoint", "/simdriver"}
 	for _, library := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"} {
 		args = append(args, "--file", filepath.Join(Root, "build/release/lib", library)+":/sim/"+library+":0755")
 	}
-	if text, err := exec.Command(filepath.Join(Root, "build/bin/testcluster"), args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("image driver: %w: %s", err, text)
+	return makeImage(out, "driver", args...)
+}
+
+// makeImage writes the image tessera.dev/tests/NAME:dev. scripts/images has built the program.
+func makeImage(out, name string, args ...string) error {
+	args = append([]string{"--tag", "tessera.dev/tests/" + name + ":dev", "--out", filepath.Join(out, name+".tar")}, args...)
+	if text, err := exec.Command(filepath.Join(Root, "build/bin/make-image"), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("image %s: %w: %s", name, err, text)
 	}
 	return nil
 }
@@ -206,10 +211,9 @@ func loadImages() error {
 		"probe-all": {"--env", "NVIDIA_VISIBLE_DEVICES=all", "--env", "NVIDIA_DRIVER_CAPABILITIES=all"},
 	}
 	for name, extra := range variants {
-		args := append([]string{"image", "--tag", "tessera.dev/tests/" + name + ":dev", "--out",
-			filepath.Join(out, name+".tar"), "--file", probe + ":/probe:0755", "--entrypoint", "/probe"}, extra...)
-		if text, err := exec.Command(filepath.Join(Root, "build/bin/testcluster"), args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("image %s: %w: %s", name, err, text)
+		args := append([]string{"--file", probe + ":/probe:0755", "--entrypoint", "/probe"}, extra...)
+		if err := makeImage(out, name, args...); err != nil {
+			return err
 		}
 	}
 	if err := buildDriverImage(out); err != nil {

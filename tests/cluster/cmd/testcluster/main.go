@@ -36,11 +36,10 @@ const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
   restart COMPONENT [--node I]      also stop and start; --signal NAME (TERM if not given)
   logs COMPONENT [--node I] [-f]    a component's log, or the "supervisor" of its machine
   save-logs FOLDER                  copy all logs into a new folder
-  image --tag T --out FILE ...      write an image archive; see testcluster image --help
 
 Components: etcd kube-apiserver kube-controller-manager kube-scheduler kubelet containerd,
 and kube-proxy with --services.
-Every command but build and image takes --name NAME or --dir FOLDER (also $TESSERA_CLUSTER_DIR);
+Every command but build takes --name NAME or --dir FOLDER (also $TESSERA_CLUSTER_DIR);
 without them the cluster is called "default".
 `
 
@@ -78,8 +77,6 @@ func run(ctx context.Context, command string, args []string) error {
 			return fmt.Errorf("%q is not crio or helm", args)
 		}
 		return cluster.Build(ctx, os.Stderr)
-	case "image":
-		return makeImage(args)
 	case "help", "-h", "--help":
 		fmt.Print(usage)
 		return nil

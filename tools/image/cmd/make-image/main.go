@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// make-image writes a container image as an archive; see the README.
 package main
 
 import (
@@ -7,11 +8,23 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 
-	"tessera.dev/tests/cluster/image"
+	"tessera.dev/tools/image"
 )
+
+func main() {
+	err := makeImage(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "make-image: %v\n", err)
+		os.Exit(1)
+	}
+}
 
 // repeated collects a flag that may be given many times.
 type repeated []string
@@ -20,7 +33,7 @@ func (r *repeated) String() string         { return strings.Join(*r, " ") }
 func (r *repeated) Set(value string) error { *r = append(*r, value); return nil }
 
 func makeImage(args []string) error {
-	flags := flag.NewFlagSet("testcluster image", flag.ContinueOnError)
+	flags := flag.NewFlagSet("make-image", flag.ContinueOnError)
 	var tags, files, elfs, dirs, links, env, entrypoint, cmd, labels repeated
 	out := flags.String("out", "", "archive to write")
 	user := flags.String("user", "", "user, or user:group, of the container")

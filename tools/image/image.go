@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image writes container images for tests without a container engine and without a registry:
+// Package image writes container images without a container engine and without a registry:
 // one layer and a configuration in a docker-archive, which containerd, docker, podman and skopeo read.
 // The same inputs give the same bytes. Files belong to root; times are the epoch.
 package image
