@@ -6,12 +6,12 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
+#include "src/components/cluster_policy.h"
 #include "src/components/settings.h"
 #include "src/kube/informer.h"
 #include "src/kube/keyed_queue.h"
 #include "src/kube/metadata_object.h"
 #include "src/kube/type_catalog.h"
-#include "src/operator/cluster_policy.h"
 #include "src/operator/node_cleaner.h"
 #include "src/operator/object_set.h"
 
@@ -259,7 +259,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
           {{"error", spec_error.message()}});
       return;
     }
-    if (keeps_off) KeepOffNvidiaNodes(&*components);
+    if (keeps_off) components::KeepOffNvidiaNodes(&*components);
     objects->SetWanted(*std::move(components), OwnerOf(resource.meta));
     applied_by = Now() + 5 * options.settle;
   }

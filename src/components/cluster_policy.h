@@ -10,11 +10,11 @@
 #include "src/components/objects.h"
 #include "src/formats/json.h"
 
-namespace tessera::operators {
+namespace tessera::components {
 
 // Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages: adds a required node
 // affinity on its label nvidia.com/gpu.deploy.device-plugin, in addition to what is required there.
-void KeepOffNvidiaNodes(std::vector<components::Component>* components);
+void KeepOffNvidiaNodes(std::vector<Component>* components);
 
 struct MigrationPlan {
   Json resource;  // a Tessera with the settings that have a meaning here
@@ -28,4 +28,4 @@ struct MigrationPlan {
 // INVALID_ARGUMENT if `policy` is no ClusterPolicy.
 Result<MigrationPlan> PlanMigration(const Json& policy);
 
-}  // namespace tessera::operators
+}  // namespace tessera::components

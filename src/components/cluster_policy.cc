@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/operator/cluster_policy.h"
+#include "src/components/cluster_policy.h"
 
 #include <string_view>
 #include <utility>
 
 #include "api/names.h"
 
-namespace tessera::operators {
+namespace tessera::components {
 namespace {
 
 // The members on the way to the last key are created. REQUIRES: what exists there are objects.
@@ -164,13 +164,13 @@ void PlanDriver(const Json& spec, MigrationPlan* plan) {
 
 }  // namespace
 
-void KeepOffNvidiaNodes(std::vector<components::Component>* components) {
+void KeepOffNvidiaNodes(std::vector<Component>* components) {
   const auto is_nvidias = [](const Json& object) {
     const Json* metadata = object.Find("metadata");
     return object.StringAt("kind").value_or("") == "RuntimeClass" && metadata != nullptr &&
            metadata->StringAt("name").value_or("") == "nvidia";
   };
-  for (components::Component& component : *components) {
+  for (Component& component : *components) {
     std::erase_if(component.objects, is_nvidias);
     for (Json& object : component.objects) {
       if (object.StringAt("kind").value_or("") == "DaemonSet") KeepOff(&object);
@@ -212,4 +212,4 @@ Result<MigrationPlan> PlanMigration(const Json& policy) {
   return plan;
 }
 
-}  // namespace tessera::operators
+}  // namespace tessera::components

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/operator/cluster_policy.h"
+#include "src/components/cluster_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "src/components/settings.h"
 #include "src/formats/yaml.h"
 
-namespace tessera::operators {
+namespace tessera::components {
 namespace {
 
 using ::testing::Contains;
@@ -39,7 +39,7 @@ TEST(ClusterPolicyTest, MapsWhatHasAMeaning) {
             R"("agent":{"extraArgs":["--binding=allocate"]}})");
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.migManager: MIG is configured")));
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.toolkit.image")));
-  const auto settings = components::ParseSettings(spec);
+  const auto settings = ParseSettings(spec);
   EXPECT_TRUE(settings.ok()) << settings.status().ToString();
 }
 
@@ -58,7 +58,7 @@ TEST(ClusterPolicyTest, RejectsAnotherKind) {
 }
 
 TEST(ClusterPolicyTest, KeepsAgentsOffInEveryTerm) {
-  std::vector<components::Component> components = {
+  std::vector<Component> components = {
       {"agent",
        {ParseYaml("kind: DaemonSet\nspec: {template: {spec: {affinity: {nodeAffinity: "
                   "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
@@ -77,4 +77,4 @@ TEST(ClusterPolicyTest, KeepsAgentsOffInEveryTerm) {
 }
 
 }  // namespace
-}  // namespace tessera::operators
+}  // namespace tessera::components
