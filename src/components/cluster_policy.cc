@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/components/cluster_policy.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -28,12 +30,16 @@ const Json* FindPath(const Json& object, const std::vector<std::string_view>& pa
   return at;
 }
 
+// Values of the label on a node that NVIDIA's operator manages; it pauses its components there.
+constexpr std::array<std::string_view, 3> kManaged = {"true", "paused-for-driver-upgrade",
+                                                      "paused-for-mig-change"};
+// Where NVIDIA's operator mounts the driver that it installs. Its chart always names it.
+constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
+
 Json NotOfNvidia() {
-  // Pauses of a managed node, such as paused-for-driver-upgrade, are values of the label, too.
-  return Json::MakeObject(
-      {{"key", Json::String(names::kLabelDeployDevicePlugin)},
-       {"operator", Json::String("NotIn")},
-       {"values", Json::Strings({"true", "paused-for-driver-upgrade", "paused-for-mig-change"})}});
+  return Json::MakeObject({{"key", Json::String(names::kLabelDeployDevicePlugin)},
+                           {"operator", Json::String("NotIn")},
+                           {"values", Json::Strings({kManaged.begin(), kManaged.end()})}});
 }
 
 void KeepOff(Json* daemons) {
@@ -65,6 +71,7 @@ const std::vector<Mapping>& Mappings() {
       {{"daemonsets", "updateStrategy"}, {"daemonsets", "updateStrategy"}},
       {{"daemonsets", "rollingUpdate", "maxUnavailable"},
        {"daemonsets", "rollingUpdate", "maxUnavailable"}},
+      {{"operator", "runtimeClass"}, {"runtime", "runtimeClass"}},
       {{"toolkit", "enabled"}, {"runtime", "enabled"}},
       {{"dcgmExporter", "enabled"}, {"exporter", "enabled"}},
       {{"dcgmExporter", "config", "name"}, {"exporter", "configMap"}},
@@ -78,7 +85,6 @@ const std::vector<Mapping>& Mappings() {
 
 // Sections without a meaning, and why.
 constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
-    {"operator", "Tessera's operator has its own Deployment and RuntimeClass"},
     {"devicePlugin",
      "the agent is the device plugin; there is no time-slicing configuration, use "
      "the requests of shares"},
@@ -93,7 +99,6 @@ constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
     {"cdi", "tessera-runtime injects devices itself"},
     {"psa", "the namespace has its label"},
     {"psp", "PodSecurityPolicies do not exist any more"},
-    {"hostPaths", "only driverInstallDir has a meaning"},
     {"sandboxWorkloads", "virtual machines are not supported"},
     {"vfioManager", "virtual machines are not supported"},
     {"sandboxDevicePlugin", "virtual machines are not supported"},
@@ -104,65 +109,118 @@ constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
     {"kataManager", "virtual machines are not supported"},
 };
 
+bool IsMapped(std::string_view section, std::string_view field) {
+  return std::ranges::any_of(Mappings(), [&](const Mapping& one) {
+    return one.from[0] == section && (field.empty() || one.from[1] == field);
+  });
+}
+
+// Values that mean a default: those that the chart of NVIDIA's operator leaves empty.
+bool IsEmpty(const Json& value) {
+  return value.is_null() || (value.is_string() && value.string_value().empty()) ||
+         (value.is_array() && value.items().empty()) ||
+         (value.is_object() && std::ranges::all_of(value.members(), [](const auto& member) {
+            return IsEmpty(member.second);
+          }));
+}
+
+bool IsDisabled(const Json& section) {
+  const Json* enabled = section.Find("enabled");
+  return enabled != nullptr && *enabled == Json::Bool(false);
+}
+
 // Fields of a section that is mapped in part: images and resources of other programs.
 void NoteUnmapped(const std::string& section, const Json& value, MigrationPlan* plan) {
   if (!value.is_object()) return;
+  std::string fields;
   for (const auto& [key, member] : value.members()) {
-    bool mapped = false;
-    for (const Mapping& one : Mappings()) {
-      mapped = mapped || (one.from[0] == section && one.from[1] == key);
-    }
-    if (!mapped && !member.is_null()) {
-      plan->dropped.push_back(
-          fmt::format("spec.{}.{}: it is of a program that Tessera does not run", section, key));
-    }
+    if (IsMapped(section, key) || key == "enabled" || IsEmpty(member)) continue;
+    fields += (fields.empty() ? "" : ", ") + key;
   }
+  if (fields.empty()) return;
+  plan->dropped.push_back(
+      fmt::format("spec.{}: {}: of a program that Tessera does not run", section, fields));
 }
 
 void NoteDropped(const Json& spec, MigrationPlan* plan) {
   for (const auto& [section, value] : spec.members()) {
-    if (value.is_null() || section == "driver") continue;
+    if (IsEmpty(value) || section == "driver") continue;
+    if (IsMapped(section, "")) {
+      NoteUnmapped(section, value, plan);
+      continue;
+    }
+    if (IsDisabled(value)) continue;
     std::string_view why = "unknown here";
-    bool mapped = false;
-    for (const Mapping& one : Mappings()) mapped = mapped || one.from[0] == section;
     for (const auto& [known, reason] : kDropped) {
       if (known == section) why = reason;
     }
-    if (mapped && section != "hostPaths") {
-      NoteUnmapped(section, value, plan);
-    } else if (!mapped || value.is_object()) {
-      const bool only_mapped = section == "hostPaths" && value.members().size() == 1 &&
-                               value.Find("driverInstallDir") != nullptr;
-      if (!only_mapped) plan->dropped.push_back(fmt::format("spec.{}: {}", section, why));
+    plan->dropped.push_back(fmt::format("spec.{}: {}", section, why));
+  }
+}
+
+void SetSetting(const std::vector<std::string_view>& setting, std::string field, const Json& value,
+                MigrationPlan* plan) {
+  const std::vector<std::string_view> parents(setting.begin(), setting.end() - 1);
+  Descend(plan->resource.Find("spec"), parents)->Set(setting.back(), value);
+  plan->mapped.push_back({std::move(field), fmt::format("{}", fmt::join(setting, ".")), value});
+}
+
+void MapSettings(const Json& spec, MigrationPlan* plan) {
+  for (const Mapping& one : Mappings()) {
+    const Json* value = FindPath(spec, one.from);
+    if (value == nullptr || IsEmpty(*value)) continue;
+    // The agent looks there by itself, and at the host before.
+    if (one.from.back() == "driverInstallDir" && *value == Json::String(kDriverContainerRoot)) {
+      continue;
     }
+    SetSetting(one.to, fmt::format("spec.{}", fmt::join(one.from, ".")), *value, plan);
   }
 }
 
 // Without the toolkit, the host's engine has NVIDIA's runtime.
-void PlanRuntime(MigrationPlan* plan) {
-  Json* spec = plan->resource.Find("spec");
-  const Json* enabled = FindPath(*spec, {"runtime", "enabled"});
-  if (enabled == nullptr || enabled->kind() != Json::Kind::kBool || enabled->bool_value()) return;
-  Descend(spec, {"agent"})->Set("extraArgs", Json::Strings({"--binding=allocate"}));
+void PlanRuntime(const Json& spec, MigrationPlan* plan) {
+  const Json* toolkit = spec.Find("toolkit");
+  if (toolkit == nullptr || !IsDisabled(*toolkit)) return;
+  SetSetting({"agent", "extraArgs"}, "spec.toolkit.enabled", Json::Strings({"--binding=allocate"}),
+             plan);
 }
 
 // A driver that NVIDIA's operator installs stays, as a driver of the host.
 void PlanDriver(const Json& spec, MigrationPlan* plan) {
-  const Json* enabled = FindPath(spec, {"driver", "enabled"});
-  const bool installs =
-      spec.Find("driver") != nullptr &&
-      (enabled == nullptr || enabled->kind() != Json::Kind::kBool || enabled->bool_value());
-  if (!installs) return;
-  Json* agent = Descend(plan->resource.Find("spec"), {"agent"});
-  if (agent->Find("driverRoot") == nullptr) {
-    agent->Set("driverRoot", Json::String("/run/nvidia/driver"));
+  const Json* driver = spec.Find("driver");
+  if (driver == nullptr || IsDisabled(*driver)) return;
+  if (FindPath(*plan->resource.Find("spec"), {"agent", "driverRoot"}) == nullptr) {
+    SetSetting({"agent", "driverRoot"}, "spec.driver", Json::String(kDriverContainerRoot), plan);
   }
   plan->dropped.emplace_back(
       "spec.driver: the driver stays where NVIDIA's operator has installed it; leave its driver "
       "DaemonSet running, or install the driver on the host");
 }
 
+void PlanSteps(const Json& spec, MigrationPlan* plan) {
+  if (const Json* name = FindPath(spec, {"dcgmExporter", "config", "name"}); name != nullptr) {
+    if (name->is_string() && !name->string_value().empty()) {
+      plan->steps.push_back(fmt::format("copy ConfigMap {} of NVIDIA's operator to namespace {}",
+                                        name->string_value(), names::kSystemNamespace));
+    }
+  }
+  plan->steps.emplace_back(
+      "apply this resource: agents start only on nodes that NVIDIA's operator does not manage");
+  plan->steps.push_back(fmt::format(
+      "move node by node: kubectl label node NODE {}=false --overwrite, wait until the agent is "
+      "ready there",
+      names::kLabelDeployDevicePlugin));
+  plan->steps.emplace_back(
+      "when no node is left, delete the ClusterPolicy and uninstall NVIDIA's operator");
+}
+
 }  // namespace
+
+void KeepOffNvidiaNodes(std::vector<Json>* objects) {
+  for (Json& object : *objects) {
+    if (object.StringAt("kind").value_or("") == "DaemonSet") KeepOff(&object);
+  }
+}
 
 void KeepOffNvidiaNodes(std::vector<Component>* components) {
   const auto is_nvidias = [](const Json& object) {
@@ -172,10 +230,22 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
   };
   for (Component& component : *components) {
     std::erase_if(component.objects, is_nvidias);
-    for (Json& object : component.objects) {
-      if (object.StringAt("kind").value_or("") == "DaemonSet") KeepOff(&object);
-    }
+    KeepOffNvidiaNodes(&component.objects);
   }
+}
+
+bool IsManagedByNvidia(const Json& node) {
+  const Json* label = FindPath(node, {"metadata", "labels", names::kLabelDeployDevicePlugin});
+  return label != nullptr && label->is_string() &&
+         std::ranges::find(kManaged, label->string_value()) != kManaged.end();
+}
+
+Json TesseraResource(Json spec) {
+  return Json::MakeObject(
+      {{"apiVersion", Json::String(fmt::format("{}/{}", names::kGroup, names::kResourceVersion))},
+       {"kind", Json::String(names::kResourceKind)},
+       {"metadata", Json::MakeObject({{"name", Json::String(names::kResourceName)}})},
+       {"spec", std::move(spec)}});
 }
 
 Result<MigrationPlan> PlanMigration(const Json& policy) {
@@ -189,26 +259,12 @@ Result<MigrationPlan> PlanMigration(const Json& policy) {
   const Json* spec = policy.Find("spec");
   if (spec == nullptr || !spec->is_object()) spec = &none;
   MigrationPlan plan;
-  plan.resource = Json::MakeObject(
-      {{"apiVersion", Json::String(fmt::format("{}/{}", names::kGroup, names::kResourceVersion))},
-       {"kind", Json::String(names::kResourceKind)},
-       {"metadata", Json::MakeObject({{"name", Json::String(names::kResourceName)}})},
-       {"spec", Json::MakeObject()}});
-  for (const Mapping& one : Mappings()) {
-    const Json* value = FindPath(*spec, one.from);
-    if (value == nullptr) continue;
-    const std::vector<std::string_view> parents(one.to.begin(), one.to.end() - 1);
-    Descend(plan.resource.Find("spec"), parents)->Set(one.to.back(), *value);
-  }
-  PlanRuntime(&plan);
+  plan.resource = TesseraResource(Json::MakeObject());
+  MapSettings(*spec, &plan);
+  PlanRuntime(*spec, &plan);
   PlanDriver(*spec, &plan);
   NoteDropped(*spec, &plan);
-  plan.steps = {
-      "apply this resource: agents start only on nodes that NVIDIA's operator does not manage",
-      fmt::format("move node by node: kubectl label node NODE {}=false --overwrite, wait until the "
-                  "agent is ready there",
-                  names::kLabelDeployDevicePlugin),
-      "when no node is left, delete the ClusterPolicy and uninstall NVIDIA's operator"};
+  PlanSteps(*spec, &plan);
   return plan;
 }
 

@@ -14,10 +14,23 @@ namespace tessera::components {
 
 // Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages: adds a required node
 // affinity on its label nvidia.com/gpu.deploy.device-plugin, in addition to what is required there.
+// Other objects stay as they are.
+void KeepOffNvidiaNodes(std::vector<Json>* objects);
+// The same, without the RuntimeClass "nvidia", which belongs to NVIDIA's operator.
 void KeepOffNvidiaNodes(std::vector<Component>* components);
+
+// Whether NVIDIA's operator runs its device plugin on the node, or has paused it there.
+bool IsManagedByNvidia(const Json& node);
+
+struct MappedSetting {
+  std::string field;    // of the ClusterPolicy: "spec.toolkit.enabled"
+  std::string setting;  // of a spec: "runtime.enabled"
+  Json value;
+};
 
 struct MigrationPlan {
   Json resource;  // a Tessera with the settings that have a meaning here
+  std::vector<MappedSetting> mapped;
   // Fields of the ClusterPolicy that have none, each with the reason: "spec.migManager: …".
   std::vector<std::string> dropped;
   // What to do, in order.
@@ -27,5 +40,8 @@ struct MigrationPlan {
 // The Tessera that does the same as a ClusterPolicy, as far as that has a meaning here.
 // INVALID_ARGUMENT if `policy` is no ClusterPolicy.
 Result<MigrationPlan> PlanMigration(const Json& policy);
+
+// A resource Tessera of this spec.
+Json TesseraResource(Json spec);
 
 }  // namespace tessera::components

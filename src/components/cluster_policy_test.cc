@@ -38,7 +38,12 @@ TEST(ClusterPolicyTest, MapsWhatHasAMeaning) {
             R"("podMonitor":{"enabled":true,"interval":"30s"},)"
             R"("agent":{"extraArgs":["--binding=allocate"]}})");
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.migManager: MIG is configured")));
-  EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.toolkit.image")));
+  EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.toolkit: image: of a program")));
+  ASSERT_EQ(plan->mapped.size(), 9u);
+  EXPECT_EQ(plan->mapped[5].field, "spec.dcgmExporter.config.name");
+  EXPECT_EQ(plan->mapped[5].setting, "exporter.configMap");
+  EXPECT_EQ(plan->mapped[5].value, Json::String("counters"));
+  EXPECT_THAT(plan->steps.front(), HasSubstr("copy ConfigMap counters"));
   const auto settings = ParseSettings(spec);
   EXPECT_TRUE(settings.ok()) << settings.status().ToString();
 }
@@ -49,6 +54,38 @@ TEST(ClusterPolicyTest, ADriverThatWasInstalledStays) {
   EXPECT_EQ(plan->resource.Find("spec")->Find("agent")->StringAt("driverRoot").value(),
             "/run/nvidia/driver");
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.driver: the driver stays")));
+}
+
+// As the chart of NVIDIA's operator writes it for a host whose driver is installed already.
+TEST(ClusterPolicyTest, DefaultsOfTheChartAreNoSettings) {
+  const auto plan = PlanMigration(
+      PolicyOf("driver: {enabled: false, repository: nvcr.io/nvidia}\n"
+               "hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}\n"
+               "dcgmExporter: {config: {name: ''}, serviceMonitor: {additionalLabels: {}}}\n"
+               "gds: {enabled: false, image: nvidia-fs}\n"
+               "vgpuManager: {enabled: true}\n"
+               "psp: {}\n"
+               "operator: {runtimeClass: gpu}\n"));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->resource.Find("spec")->Serialize(), R"({"runtime":{"runtimeClass":"gpu"}})");
+  EXPECT_EQ(plan->dropped,
+            (std::vector<std::string>{"spec.hostPaths: rootFS: of a program that Tessera does not "
+                                      "run",
+                                      "spec.vgpuManager: virtual machines are not supported"}));
+  EXPECT_THAT(plan->steps.front(), HasSubstr("apply this resource"));
+}
+
+TEST(ClusterPolicyTest, APausedNodeIsManaged) {
+  const auto node = [](const char* value) {
+    return ParseYaml(
+               fmt::format("metadata: {{labels: {{nvidia.com/gpu.deploy.device-plugin: '{}'}}}}",
+                           value))
+        .value();
+  };
+  EXPECT_TRUE(IsManagedByNvidia(node("true")));
+  EXPECT_TRUE(IsManagedByNvidia(node("paused-for-mig-change")));
+  EXPECT_FALSE(IsManagedByNvidia(node("false")));
+  EXPECT_FALSE(IsManagedByNvidia(Json::MakeObject()));
 }
 
 TEST(ClusterPolicyTest, RejectsAnotherKind) {
