@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "src/base/file.h"
-#include "src/cli/gatherer.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
@@ -112,10 +112,10 @@ std::vector<std::string> NamesIn(const Typed& typed, const kube::ResourceType& t
   if (!config.ok()) return {};
   const auto ns = typed.options.find("namespace");
   const std::string wanted = ns == typed.options.end() ? config->default_namespace : ns->second;
-  Gatherer gatherer(*std::move(config), cluster, kCompletionPatience);
+  ClusterClient api(*std::move(config), cluster.timeout(), kCompletionPatience);
   Result<std::vector<Json>> objects = std::vector<Json>();
-  gatherer.List({.type = type, .ns = type.namespaced ? wanted : ""}, &objects);
-  gatherer.Wait(kCompletionPatience);
+  api.ReadList({.type = type, .ns = type.namespaced ? wanted : ""}, &objects);
+  api.Wait(kCompletionPatience);
   std::vector<std::string> names;
   if (!objects.ok()) return names;
   for (const Json& object : *objects) names.push_back(TextAt(object, {"metadata", "name"}));

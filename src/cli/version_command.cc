@@ -5,8 +5,8 @@
 
 #include "api/names.h"
 #include "src/base/version.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/doctor/facts.h"
-#include "src/cli/gatherer.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/verbs.h"
@@ -44,13 +44,13 @@ std::string_view MetricsPortOf(std::string_view component) {
 
 Status AddCluster(const VersionOptions& options, Listing* list) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
-  Gatherer gatherer(std::move(config), options.cluster, kVersionPatience);
+  ClusterClient api(std::move(config), options.cluster.timeout(), kVersionPatience);
   Result<std::string> server = std::string();
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
-  gatherer.Text("/version", 1 << 16, &server);
-  gatherer.List({.type = kube::kPods, .ns = std::string(names::kSystemNamespace)}, &pods);
-  gatherer.List({.type = kube::kNodes}, &nodes);
-  gatherer.Wait();
+  api.ReadText("/version", 1 << 16, &server);
+  api.ReadList({.type = kube::kPods, .ns = std::string(names::kSystemNamespace)}, &pods);
+  api.ReadList({.type = kube::kNodes}, &nodes);
+  api.Wait();
   RETURN_IF_ERROR(server.status());
   RETURN_IF_ERROR(pods.status().Annotate("cannot list the components"));
   const Result<Json> version = ParseJson(*server);
@@ -60,9 +60,9 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
   for (const Json& pod : *pods) pages.emplace_back(&pod, Status(Code::kUnavailable, ""));
   for (auto& [pod, page] : pages) {
     const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
-    gatherer.Page(TextAt(*pod, {"metadata", "name"}), MetricsPortOf(component), "/metrics", &page);
+    api.ReadPage(TextAt(*pod, {"metadata", "name"}), MetricsPortOf(component), "/metrics", &page);
   }
-  gatherer.Wait();
+  api.Wait();
   for (const auto& [pod, page] : pages) {
     const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
     if (component.empty()) continue;

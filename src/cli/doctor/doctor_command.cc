@@ -28,8 +28,8 @@ int RunDoctor(const DoctorOptions& options) {
   }
   Result<kube::Config> config = ConfigOf(options.cluster);
   if (!config.ok()) return Fail(config.status());
-  Gatherer gatherer(*std::move(config), options.cluster, kPagePatience);
-  const auto facts = ReadFacts(gatherer);
+  ClusterClient api(*std::move(config), options.cluster.timeout(), kPagePatience);
+  const auto facts = ReadFacts(api);
   if (!facts.ok()) return Fail(facts.status());
   const std::vector<DoctorFinding> findings = Diagnose(**facts);
   const Result<std::string> text = ShowFindings(findings, *style);

@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/device/node_annotation.h"
 
@@ -36,27 +37,7 @@ std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
   return text.substr(std::min<size_t>(1, text.size()));
 }
 
-bool HasEnded(const Json& pod) {
-  const std::string phase = TextAt(pod, {"status", "phase"});
-  return phase == "Succeeded" || phase == "Failed";
-}
-
-Status ReadInstallation(Gatherer& gatherer, InstallationObjects* installation) {
-  Status status;
-  StatusReader reader(gatherer.client());
-  gatherer.Add([&](std::function<void()> done) {
-    reader.Read([&, done = std::move(done)](Result<InstallationObjects> objects) {
-      status = objects.status();
-      if (objects.ok()) *installation = *std::move(objects);
-      done();
-    });
-    return kube::Operation();
-  });
-  gatherer.Wait();
-  return status;
-}
-
-void ReadAgents(Gatherer& gatherer, ClusterFacts* facts) {
+void ReadAgents(ClusterClient& api, ClusterFacts* facts) {
   std::map<std::string, Result<std::string>> uses;
   for (const Json& pod : facts->installation.pods) {
     if (TextAt(pod, {"metadata", "labels", "app.kubernetes.io/name"}) != names::kAgent) continue;
@@ -64,12 +45,12 @@ void ReadAgents(Gatherer& gatherer, ClusterFacts* facts) {
     if (node.empty()) continue;
     const std::string name = TextAt(pod, {"metadata", "name"});
     const Status none(Code::kUnavailable, "");
-    gatherer.Page(name, names::kAgentMetricsPort, "/metrics",
-                  &facts->agent_metrics.emplace(node, none).first->second);
-    gatherer.Page(name, names::kAgentMetricsPort, names::kContainersPath,
-                  &uses.emplace(node, none).first->second);
+    api.ReadPage(name, names::kAgentMetricsPort, "/metrics",
+                 &facts->agent_metrics.emplace(node, none).first->second);
+    api.ReadPage(name, names::kAgentMetricsPort, names::kContainersPath,
+                 &uses.emplace(node, none).first->second);
   }
-  gatherer.Wait();
+  api.Wait();
   for (const auto& [node, page] : uses) {
     facts->agent_uses.emplace(node,
                               page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status()));
@@ -106,27 +87,6 @@ double SumOf(std::string_view page, std::string_view metric) {
   return sum;
 }
 
-bool RequestsGpus(const Json& pod) {
-  for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : ItemsAt(pod, {"spec", list})) {
-      const Json* limits = At(container, {"resources", "limits"});
-      if (limits == nullptr || !limits->is_object()) continue;
-      for (const auto& [resource, amount] : limits->members()) {
-        if (resource == names::kResourceGpu || resource == names::kResourceGpuMem ||
-            resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory ||
-            resource.starts_with(names::kResourceMigPrefix)) {
-          return true;
-        }
-      }
-    }
-  }
-  return false;
-}
-
-std::string NameOfPod(const Json& pod) {
-  return TextAt(pod, {"metadata", "namespace"}) + "/" + TextAt(pod, {"metadata", "name"});
-}
-
 void ClusterFacts::Derive() {
   inventories.clear();
   assignments.clear();
@@ -143,18 +103,18 @@ void ClusterFacts::Derive() {
   }
 }
 
-Result<std::unique_ptr<ClusterFacts>> ReadFacts(Gatherer& gatherer) {
+Result<std::unique_ptr<ClusterFacts>> ReadFacts(ClusterClient& api) {
   auto facts = std::make_unique<ClusterFacts>();
-  RETURN_IF_ERROR(ReadInstallation(gatherer, &facts->installation));
-  gatherer.List({.type = kube::kNodes}, &facts->nodes);
-  gatherer.List({.type = kube::kPods}, &facts->pods);
-  gatherer.List({.type = kube::kDaemonSets}, &facts->daemon_sets);
-  gatherer.List({.type = kRuntimeClasses}, &facts->runtime_classes);
-  gatherer.Get({kube::kConfigMaps, "gpuquota", "kube-system", ""}, &facts->quota);
-  gatherer.Wait();
+  ASSIGN_OR_RETURN(facts->installation, ReadInstallation(api));
+  api.ReadList({.type = kube::kNodes}, &facts->nodes);
+  api.ReadList({.type = kube::kPods}, &facts->pods);
+  api.ReadList({.type = kube::kDaemonSets}, &facts->daemon_sets);
+  api.ReadList({.type = kRuntimeClasses}, &facts->runtime_classes);
+  api.ReadObject({kube::kConfigMaps, "gpuquota", "kube-system", ""}, &facts->quota);
+  api.Wait();
   RETURN_IF_ERROR(facts->nodes.status().Annotate("cannot list nodes"));
   RETURN_IF_ERROR(facts->pods.status().Annotate("cannot list pods of all namespaces"));
-  ReadAgents(gatherer, facts.get());
+  ReadAgents(api, facts.get());
   facts->Derive();
   return facts;
 }

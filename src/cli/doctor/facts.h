@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/cli/gatherer.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/status_reader.h"
 #include "src/cli/usage.h"
 #include "src/device/assignment.h"
@@ -50,11 +50,6 @@ struct ClusterFacts {
 
 // Reads all. An error that the caller may not read one kind is kept in its member; fails only if
 // nodes or pods cannot be listed.
-Result<std::unique_ptr<ClusterFacts>> ReadFacts(Gatherer& gatherer);
-
-// Whether the pod asks for GPUs in any dialect.
-bool RequestsGpus(const Json& pod);
-// "namespace/name".
-std::string NameOfPod(const Json& pod);
+Result<std::unique_ptr<ClusterFacts>> ReadFacts(ClusterClient& api);
 
 }  // namespace tessera::cli

@@ -5,6 +5,7 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/cli/doctor/checks.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/placement/quota.h"
 

@@ -5,6 +5,7 @@
 
 #include "api/names.h"
 #include "src/cli/doctor/checks.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 
 namespace tessera::cli {

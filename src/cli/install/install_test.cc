@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/cli/gpu_pods.h"
 #include "src/cli/install/changes.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/inventory.h"

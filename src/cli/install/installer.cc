@@ -41,7 +41,7 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
   return objects;
 }
 
-Result<std::optional<Installation>> FindInstallation(InstallApi& api) {
+Result<std::optional<Installation>> FindInstallation(ClusterClient& api) {
   const Result<Json> object = api.Get(InventoryId());
   if (object.status().code() == Code::kNotFound) return std::optional<Installation>();
   RETURN_IF_ERROR(object.status());
@@ -49,7 +49,7 @@ Result<std::optional<Installation>> FindInstallation(InstallApi& api) {
   return std::optional(std::move(installation));
 }
 
-Status CheckNoHelmRelease(InstallApi& api) {
+Status CheckNoHelmRelease(ClusterClient& api) {
   const Result<Json> agent = api.Get(
       {"apps/v1", "DaemonSet", std::string(names::kSystemNamespace), std::string(names::kAgent)});
   if (agent.status().code() == Code::kNotFound) return Status::Ok();
@@ -65,7 +65,7 @@ Status CheckNoHelmRelease(InstallApi& api) {
 
 ObjectId ResourceId() { return {"tessera.dev/v1alpha1", "Tessera", "", "tessera"}; }
 
-Status CheckNoOperator(InstallApi& api) {
+Status CheckNoOperator(ClusterClient& api) {
   const Result<Json> resource = api.Get(ResourceId());
   if (resource.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(resource.status());

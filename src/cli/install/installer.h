@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/cli/install/api.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/install/inventory.h"
 #include "src/formats/json.h"
 
@@ -24,18 +24,18 @@ namespace tessera::cli {
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 
 // The installation that `tessera install` made; nullopt if there is none.
-Result<std::optional<Installation>> FindInstallation(InstallApi& api);
+Result<std::optional<Installation>> FindInstallation(ClusterClient& api);
 // The resource with the settings of an installation by the operator.
 ObjectId ResourceId();
 // FAILED_PRECONDITION if a release of Helm has the agent.
-Status CheckNoHelmRelease(InstallApi& api);
+Status CheckNoHelmRelease(ClusterClient& api);
 // FAILED_PRECONDITION if there is the resource of the operator.
-Status CheckNoOperator(InstallApi& api);
+Status CheckNoOperator(ClusterClient& api);
 
 class Installer {
  public:
   // `patience`: of waiting until all pods are ready; nullopt: does not wait.
-  Installer(InstallApi& api, std::FILE* out, std::optional<Duration> patience)
+  Installer(ClusterClient& api, std::FILE* out, std::optional<Duration> patience)
       : api_(api), out_(out), patience_(patience) {}
 
   // `force`: also over an installation that is there.
@@ -54,7 +54,7 @@ class Installer {
   Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);
   Status WaitUntilReady(const std::vector<Json>& objects);
 
-  InstallApi& api_;
+  ClusterClient& api_;
   std::FILE* const out_;
   const std::optional<Duration> patience_;
 };

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/cli/install/api.h"
+#include "src/cli/cluster_client.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "src/cli/install/api.h"
+#include "src/cli/cluster_client.h"
 
 namespace tessera::cli {
 namespace {

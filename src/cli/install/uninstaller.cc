@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/output/text.h"
@@ -21,23 +22,6 @@ constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
 constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
 constexpr const char* kOperator = "tessera-operator";
 constexpr size_t kMaxListed = 10;
-
-bool IsGpuResource(const std::string& name) {
-  return name == names::kResourceGpu || name == names::kResourceGpuMem ||
-         name == names::kResourceVcudaCore || name.starts_with(names::kResourceMigPrefix);
-}
-
-bool RequestsGpus(const Json& container) {
-  const Json* resources = container.Find("resources");
-  for (const auto* part : {"limits", "requests"}) {
-    const Json* amounts = resources == nullptr ? nullptr : resources->Find(part);
-    if (amounts == nullptr || !amounts->is_object()) continue;
-    for (const auto& [name, unused] : amounts->members()) {
-      if (IsGpuResource(name)) return true;
-    }
-  }
-  return false;
-}
 
 // The definition of the settings' resource comes last: with it all resources of its type go.
 bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinition"; }
@@ -72,20 +56,6 @@ bool IsOurNamespace(std::string_view ns) {
 }
 
 }  // namespace
-
-bool HoldsGpus(const Json& pod) {
-  const Json* spec = pod.Find("spec");
-  const Json* status = pod.Find("status");
-  if (spec == nullptr || !spec->StringAt("nodeName").ok()) return false;
-  const std::string phase = status == nullptr ? "" : status->StringAt("phase").value_or("");
-  if (phase == "Succeeded" || phase == "Failed") return false;
-  for (const auto* list : {"containers", "initContainers"}) {
-    const Json* containers = spec->Find(list);
-    if (containers == nullptr || !containers->is_array()) continue;
-    if (std::ranges::any_of(containers->items(), RequestsGpus)) return true;
-  }
-  return false;
-}
 
 Status Uninstaller::Run() {
   ASSIGN_OR_RETURN(const std::optional<Installation> found, FindInstallation(api_));

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/cli/install/api.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/install/inventory.h"
 #include "src/components/settings.h"
 
@@ -30,7 +30,7 @@ struct UninstallOptions {
 
 class Uninstaller {
  public:
-  Uninstaller(InstallApi& api, std::FILE* out, const UninstallOptions& options)
+  Uninstaller(ClusterClient& api, std::FILE* out, const UninstallOptions& options)
       : api_(api), out_(out), options_(options) {}
 
   Status Run();
@@ -52,15 +52,12 @@ class Uninstaller {
   Status CleanNodeObjects();
   Status DeleteNamespace();
 
-  InstallApi& api_;
+  ClusterClient& api_;
   std::FILE* const out_;
   const UninstallOptions options_;
   bool has_inventory_ = false;
   Installation installation_;
   components::Settings settings_;
 };
-
-// Whether the pod is bound, has not ended, and requests GPUs. REQUIRES: a Pod.
-bool HoldsGpus(const Json& pod);
 
 }  // namespace tessera::cli

@@ -95,7 +95,7 @@ Status Install(const InstallFlags& flags) {
     return Status::Ok();
   }
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  InstallApi api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestPatience);
   RETURN_IF_ERROR(Installer(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
   fmt::print(
       "kube-scheduler does not call Tessera until its configuration names the extender "
@@ -107,7 +107,7 @@ Status Upgrade(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
   ASSIGN_OR_RETURN(const Json changes, ReadSpec(flags.files, flags.assignments));
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  InstallApi api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestPatience);
   if (!flags.output.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api));
     const Json stored = before && !flags.reset ? before->spec : Json::MakeObject();
@@ -121,7 +121,7 @@ Status Upgrade(const InstallFlags& flags) {
 
 Status Uninstall(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  InstallApi api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestPatience);
   return Uninstaller(
              api, stdout,
              {.dry_run = flags.dry_run, .force = flags.force, .patience = flags.cluster.timeout()})

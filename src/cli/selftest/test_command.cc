@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "src/cli/gatherer.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
@@ -52,7 +52,7 @@ class SelfTest {
   SelfTest(const TestOptions& options, Style style, kube::Config config)
       : options_(options),
         style_(std::move(style)),
-        gatherer_(std::move(config), options.cluster, kRequestPatience),
+        api_(std::move(config), options.cluster.timeout(), kRequestPatience),
         ns_(fmt::format("tessera-test-{:06x}", std::random_device()() & 0xffffff)) {}
 
   int Run() {
@@ -79,8 +79,8 @@ class SelfTest {
 
  private:
   Status Prepare() {
-    gatherer_.List({.type = kube::kNodes}, &nodes_);
-    gatherer_.Wait();
+    api_.ReadList({.type = kube::kNodes}, &nodes_);
+    api_.Wait();
     RETURN_IF_ERROR(nodes_.status().Annotate("cannot list nodes"));
     const Json body = Json::MakeObject(
         {{"apiVersion", Json::String("v1")},
@@ -89,52 +89,21 @@ class SelfTest {
           Json::MakeObject({{"name", Json::String(ns_)},
                             {"labels", Json::MakeObject({{"app.kubernetes.io/name",
                                                           Json::String("tessera-test")}})}})}});
-    const Status created = Create({kNamespaceType, ns_, "", ""}, body);
+    const Status created = api_.Create({kNamespaceType, ns_, "", ""}, body).status();
     // It may exist although no answer came.
     created_ = created.ok() || created.code() == Code::kDeadlineExceeded;
     return created.Annotate("tessera test needs a namespace of its own");
   }
 
-  Status Create(const kube::ObjectRef& object, const Json& body) {
-    Result<Json> answer = Status(Code::kDeadlineExceeded, "no answer in time");
-    gatherer_.Add([&](std::function<void()> done) {
-      return gatherer_.client().Create(object, body, [&, done = std::move(done)](Result<Json> a) {
-        answer = std::move(a);
-        done();
-      });
-    });
-    gatherer_.Wait(kRequestPatience);
-    return answer.status();
-  }
-
-  Status Delete(const kube::ObjectRef& object) {
-    Result<Json> answer = Status(Code::kDeadlineExceeded, "no answer in time");
-    gatherer_.Add([&](std::function<void()> done) {
-      return gatherer_.client().Delete(object, {}, [&, done = std::move(done)](Result<Json> a) {
-        answer = std::move(a);
-        done();
-      });
-    });
-    gatherer_.Wait(kRequestPatience);
-    return answer.status();
-  }
-
-  Result<Json> Get(const kube::ObjectRef& object) {
-    Result<Json> answer = Status(Code::kDeadlineExceeded, "no answer in time");
-    gatherer_.Get(object, &answer);
-    gatherer_.Wait(kRequestPatience);
-    return answer;
-  }
-
   // Retries while the namespace has no service account yet.
   Status CreatePod(const TestCase& test) {
     const Json pod = PodOfCase(test, ns_, options_.image, options_.pull_policy);
-    const MonotonicTime end = gatherer_.runner().clock().Now() + kNamespacePatience;
+    const MonotonicTime end = api_.Now() + kNamespacePatience;
     while (true) {
-      Status status = Create(kube::Pod(ns_, test.name), pod);
+      Status status = api_.Create(kube::Pod(ns_, test.name), pod).status();
       const bool wait = status.code() == Code::kPermissionDenied &&
                         status.message().find("serviceaccount") != std::string_view::npos;
-      if (!wait || interrupted != 0 || gatherer_.runner().clock().Now() > end) return status;
+      if (!wait || interrupted != 0 || api_.Now() > end) return status;
       std::this_thread::sleep_for(kPoll);
     }
   }
@@ -144,16 +113,15 @@ class SelfTest {
     if (!skip.empty()) return Say({&test, "skipped", skip, ""});
     const Status created = CreatePod(test);
     if (!created.ok()) return Say({&test, "failed", std::string(created.message()), ""});
-    const MonotonicTime end =
-        gatherer_.runner().clock().Now() + std::chrono::seconds(options_.case_timeout_s);
+    const MonotonicTime end = api_.Now() + std::chrono::seconds(options_.case_timeout_s);
     CaseResult result;
     while (interrupted == 0) {
-      ASSIGN_OR_RETURN(result.pod, Get(kube::Pod(ns_, test.name)));
+      ASSIGN_OR_RETURN(result.pod, api_.Get(kube::Pod(ns_, test.name)));
       const std::string phase = TextAt(result.pod, {"status", "phase"});
       if (phase == "Succeeded" || phase == "Failed") break;
-      if (gatherer_.runner().clock().Now() > end) {
+      if (api_.Now() > end) {
         // The next case may need its GPUs.
-        if (!options_.keep) (void)Delete(kube::Pod(ns_, test.name)).ok();
+        if (!options_.keep) (void)api_.Delete(kube::Pod(ns_, test.name)).ok();
         return Say({&test, "failed",
                     fmt::format("it has not ended in {} s: {}", options_.case_timeout_s,
                                 ReasonOfWait(result.pod)),
@@ -168,18 +136,18 @@ class SelfTest {
   Status Finish(const TestCase& test, CaseResult* result) {
     const std::string node = TextAt(result->pod, {"spec", "nodeName"});
     Result<std::string> log = std::string();
-    gatherer_.Text(fmt::format("/api/v1/namespaces/{}/pods/{}/log?tailLines=200", ns_, test.name),
-                   kMaxTestLog, &log);
+    api_.ReadText(fmt::format("/api/v1/namespaces/{}/pods/{}/log?tailLines=200", ns_, test.name),
+                  kMaxTestLog, &log);
     Result<Json> of_node = Json();
-    if (!node.empty()) gatherer_.Get(kube::Node(node), &of_node);
-    gatherer_.Wait(kRequestPatience);
+    if (!node.empty()) api_.ReadObject(kube::Node(node), &of_node);
+    api_.Wait(kRequestPatience);
     if (log.ok()) result->log = *std::move(log);
     if (of_node.ok()) result->node = *std::move(of_node);
     const std::string wrong = Judge(test, *result);
     RETURN_IF_ERROR(Say({&test, wrong.empty() ? "ok" : "failed", wrong, node}));
     // The next case may need its GPUs.
     if (options_.keep) return Status::Ok();
-    const Status deleted = Delete(kube::Pod(ns_, test.name));
+    const Status deleted = api_.Delete(kube::Pod(ns_, test.name));
     return deleted.code() == Code::kNotFound ? Status::Ok() : deleted;
   }
 
@@ -199,16 +167,16 @@ class SelfTest {
   Status RemoveNamespace() {
     if (!created_) return Status::Ok();
     const kube::ObjectRef object{kNamespaceType, ns_, "", ""};
-    const MonotonicTime end = gatherer_.runner().clock().Now() + kRemovalPatience;
-    Status status = Delete(object);
+    const MonotonicTime end = api_.Now() + kRemovalPatience;
+    Status status = api_.Delete(object);
     while (status.code() != Code::kNotFound) {
-      if (gatherer_.runner().clock().Now() > end) {
+      if (api_.Now() > end) {
         return Error(Code::kDeadlineExceeded,
                      "namespace {} is not gone after a minute: kubectl delete namespace {}", ns_,
                      ns_);
       }
       std::this_thread::sleep_for(kPoll);
-      status = Get(object).status();
+      status = api_.Get(object).status();
     }
     return Status::Ok();
   }
@@ -236,7 +204,7 @@ class SelfTest {
 
   const TestOptions& options_;
   const Style style_;
-  Gatherer gatherer_;
+  ClusterClient api_;
   const std::string ns_;
   bool created_ = false;
   Result<std::vector<Json>> nodes_ = std::vector<Json>();

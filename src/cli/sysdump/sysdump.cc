@@ -11,6 +11,7 @@
 #include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/cli/doctor/doctor.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/sysdump/archive.h"
@@ -54,11 +55,11 @@ class Sysdump {
  public:
   Sysdump(const SysdumpOptions& options, kube::Config config)
       : options_(options),
-        gatherer_(std::move(config), options.cluster, kDumpPatience),
-        end_(gatherer_.runner().clock().Now() + std::chrono::seconds(options.limit_s)) {}
+        api_(std::move(config), options.cluster.timeout(), kDumpPatience),
+        end_(api_.Now() + std::chrono::seconds(options.limit_s)) {}
 
   Result<std::string> Collect() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<ClusterFacts> facts, ReadFacts(gatherer_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<ClusterFacts> facts, ReadFacts(api_));
     AddReports(*facts);
     AddObjects(*facts);
     AddPages(*facts);
@@ -94,15 +95,15 @@ class Sysdump {
     AddJson(name, list);
   }
   void Wait() {
-    const Duration left = end_ - gatherer_.runner().clock().Now();
-    gatherer_.Wait(std::max<Duration>(left, std::chrono::seconds(1)));
+    const Duration left = end_ - api_.Now();
+    api_.Wait(std::max<Duration>(left, std::chrono::seconds(1)));
   }
 
   void AddReports(const ClusterFacts& facts) {
     AddFile("status.txt", ShowStatus(StatusOf(facts.installation), {}).value_or(""));
     AddFile("doctor.txt", WithoutTokens(ShowFindings(Diagnose(facts), {}).value_or("")));
     Result<std::string> server = std::string();
-    gatherer_.Text("/version", 1 << 16, &server);
+    api_.ReadText("/version", 1 << 16, &server);
     Wait();
     const Result<Json> version = server.ok() ? ParseJson(*server) : Result<Json>(server.status());
     Json versions = Json::MakeObject({{"tessera", Json::String(kTesseraVersion)}});
@@ -145,11 +146,10 @@ class Sysdump {
     std::map<std::string, Result<std::vector<Json>>> lists;
     for (const Kind& kind : kinds) {
       auto& into = lists.emplace(kind.name, std::vector<Json>()).first->second;
-      gatherer_.List({.type = kind.type, .ns = kind.ns}, &into);
+      api_.ReadList({.type = kind.type, .ns = kind.ns}, &into);
     }
     Result<std::vector<Json>> of_nodes = std::vector<Json>();
-    gatherer_.List({.type = kube::kEvents, .field_selector = "involvedObject.kind=Node"},
-                   &of_nodes);
+    api_.ReadList({.type = kube::kEvents, .field_selector = "involvedObject.kind=Node"}, &of_nodes);
     Wait();
     for (const auto& [name, list] : lists) {
       AddList(fmt::format("objects/{}.json", name), list, WithoutSecrets);
@@ -206,14 +206,14 @@ class Sysdump {
     const auto request = [&](std::string_view suffix, std::string_view query) {
       auto& into = logs->emplace(fmt::format("logs/{}/{}{}.log", pod, name, suffix), std::string())
                        .first->second;
-      gatherer_.Text(target + std::string(query), kMaxLog, &into);
+      api_.ReadText(target + std::string(query), kMaxLog, &into);
     };
     request("", "");
     if (container.IntAt("restartCount").value_or(0) > 0) request("-previous", "&previous=true");
   }
 
   const SysdumpOptions& options_;
-  Gatherer gatherer_;
+  ClusterClient api_;
   const MonotonicTime end_;
   std::vector<ArchiveFile> files_;
   std::string errors_;

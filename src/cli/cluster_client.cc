@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/cluster_client.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "api/names.h"
+#include "src/cli/object_fields.h"
+#include "src/cli/session.h"
+#include "src/kube/pod_page.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kFieldManager = "tessera";
+constexpr Duration kPollPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+std::string ObjectId::Text() const {
+  return ns.empty() ? fmt::format("{} {}", kind, name) : fmt::format("{} {}/{}", kind, ns, name);
+}
+
+ObjectId IdOf(const Json& object) {
+  return {TextAt(object, {"apiVersion"}), TextAt(object, {"kind"}),
+          TextAt(object, {"metadata", "namespace"}), TextAt(object, {"metadata", "name"})};
+}
+
+ClusterClient::ClusterClient(kube::Config config, Duration timeout, Duration page_patience)
+    : page_patience_(page_patience),
+      client_(io_, runner_, std::move(config), ClientOptionsOf(timeout)),
+      types_(client_) {}
+
+// --- One after another
+
+template <typename T>
+Result<T> ClusterClient::Await(
+    const std::function<kube::Operation(std::function<void(Result<T>)>)>& start) {
+  std::optional<Result<T>> answer;
+  kube::Operation operation;
+  runner_.Post([&] {
+    operation = start([&](Result<T> result) {
+      answer = std::move(result);
+      runner_.Quit();
+    });
+  });
+  runner_.Run();
+  return *std::move(answer);
+}
+
+void ClusterClient::Sleep(Duration duration) {
+  runner_.PostDelayed(duration, [this] { runner_.Quit(); });
+  runner_.Run();
+}
+
+Result<kube::ResourceType> ClusterClient::TypeOf(const std::string& api_version,
+                                                 const std::string& kind) {
+  return Await<kube::ResourceType>(
+      [&](auto done) { return types_.Find(api_version, kind, std::move(done)); });
+}
+
+Result<kube::ObjectRef> ClusterClient::RefOf(const ObjectId& id) {
+  ASSIGN_OR_RETURN(const kube::ResourceType type, TypeOf(id.api_version, id.kind));
+  return kube::ObjectRef{type, id.name, type.namespaced ? id.ns : "", ""};
+}
+
+Result<Json> ClusterClient::Get(const ObjectId& id) {
+  ASSIGN_OR_RETURN(const kube::ObjectRef object, RefOf(id));
+  return Get(object);
+}
+
+Result<Json> ClusterClient::Get(const kube::ObjectRef& object) {
+  return Await<Json>([&](auto done) { return client_.Get(object, std::move(done)); });
+}
+
+Result<Json> ClusterClient::Create(const kube::ObjectRef& object, const Json& body) {
+  return Await<Json>([&](auto done) { return client_.Create(object, body, std::move(done)); });
+}
+
+Result<Json> ClusterClient::Apply(const Json& object, bool dry_run) {
+  const ObjectId id = IdOf(object);
+  Result<kube::ResourceType> type = TypeOf(id.api_version, id.kind);
+  if (!type.ok()) return type.status().Annotate(id.Text());
+  return Await<Json>([&](auto done) {
+           return client_.Apply(*type, object,
+                                {.field_manager = kFieldManager, .force = true, .dry_run = dry_run},
+                                std::move(done));
+         })
+      .Annotate(id.Text());
+}
+
+Status ClusterClient::Patch(const kube::ObjectRef& object, kube::PatchKind kind,
+                            const Json& patch) {
+  return Await<Json>([&](auto done) {
+           return client_.Patch(object, kind, patch, {.field_manager = kFieldManager},
+                                std::move(done));
+         })
+      .status();
+}
+
+Status ClusterClient::Delete(const ObjectId& id) {
+  const Result<kube::ObjectRef> object = RefOf(id);
+  const Status status = object.ok() ? Delete(*object) : object.status();
+  return status.code() == Code::kNotFound ? Status::Ok() : status.Annotate(id.Text());
+}
+
+Status ClusterClient::Delete(const kube::ObjectRef& object) {
+  return Await<Json>([&](auto done) {
+           return client_.Delete(object, {.propagation = kube::Propagation::kBackground},
+                                 std::move(done));
+         })
+      .status();
+}
+
+Result<std::vector<Json>> ClusterClient::List(const std::string& api_version,
+                                              const std::string& kind,
+                                              const std::string& label_selector,
+                                              const std::string& ns) {
+  std::vector<Json> objects;
+  const Result<kube::ResourceType> type = TypeOf(api_version, kind);
+  if (type.status().code() == Code::kNotFound) return objects;
+  RETURN_IF_ERROR(type.status());
+  kube::ListQuery query{.type = *type, .ns = ns, .label_selector = label_selector};
+  do {
+    ASSIGN_OR_RETURN(const kube::ListPage page, Await<kube::ListPage>([&](auto done) {
+                       return client_.List(query, std::move(done));
+                     }));
+    for (const kube::RawObject& item : page.items) {
+      if (item.json() == nullptr || !item.json()->is_object()) continue;
+      Json object = *item.json();
+      object.Set("apiVersion", Json::String(api_version));
+      object.Set("kind", Json::String(kind));
+      objects.push_back(std::move(object));
+    }
+    query.continue_token = page.continue_token;
+  } while (!query.continue_token.empty());
+  return objects;
+}
+
+Result<Json> ClusterClient::Document(const std::string& path) {
+  return Await<Json>([&](auto done) { return client_.GetDocument(path, std::move(done)); });
+}
+
+Status ClusterClient::WaitUntil(MonotonicTime end, const std::function<Result<bool>()>& is_done) {
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool done, is_done());
+    if (done) return Status::Ok();
+    if (Now() + kPollPause > end) return Error(Code::kDeadlineExceeded, "timeout");
+    Sleep(kPollPause);
+  }
+}
+
+// --- Many at once
+
+void ClusterClient::Add(Start start) { waiting_.push_back(std::move(start)); }
+
+void ClusterClient::ReadList(kube::ListQuery query, Result<std::vector<Json>>* into,
+                             Reduce reduce) {
+  *into = Status(Code::kDeadlineExceeded, "no answer in time");
+  Add([this, query = std::move(query), into, reduce](std::function<void()> done) {
+    ListPage(query, into, reduce, std::move(done));
+    return kube::Operation();
+  });
+}
+
+void ClusterClient::ListPage(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce,
+                             std::function<void()> done) {
+  operations_.push_back(client_.List(query, [this, query, into, reduce, done = std::move(done)](
+                                                const Result<kube::ListPage>& page) {
+    if (!page.ok()) {
+      *into = page.status();
+      return done();
+    }
+    if (query.continue_token.empty()) *into = std::vector<Json>();
+    for (const kube::RawObject& item : page->items) {
+      if (item.json() == nullptr) continue;
+      (*into)->push_back(reduce == nullptr ? *item.json() : reduce(*item.json()));
+    }
+    if (page->continue_token.empty() || (*into)->size() >= kMaxObjects) return done();
+    kube::ListQuery next = query;
+    next.continue_token = page->continue_token;
+    ListPage(std::move(next), into, reduce, done);
+  }));
+}
+
+void ClusterClient::ReadObject(kube::ObjectRef object, Result<Json>* into) {
+  *into = Status(Code::kDeadlineExceeded, "no answer in time");
+  Add([this, object = std::move(object), into](std::function<void()> done) {
+    return client_.Get(object, [into, done = std::move(done)](Result<Json> answer) {
+      *into = std::move(answer);
+      done();
+    });
+  });
+}
+
+void ClusterClient::ReadPage(const std::string& pod, std::string_view port, std::string_view path,
+                             Result<std::string>* into) {
+  const kube::ObjectRef object = kube::Pod(std::string(names::kSystemNamespace), pod);
+  ReadText(kube::PodPagePath(object, port, path), kube::kMaxPodPage, into);
+}
+
+void ClusterClient::ReadText(std::string target, size_t max_bytes, Result<std::string>* into) {
+  *into = Status(Code::kDeadlineExceeded, "no answer in time");
+  Add([this, target = std::move(target), max_bytes, into](std::function<void()> done) {
+    return kube::ReadText(client_, target, max_bytes, page_patience_,
+                          [into, done = std::move(done)](Result<std::string> text) {
+                            *into = std::move(text);
+                            done();
+                          });
+  });
+}
+
+void ClusterClient::StartNext() {
+  while (!waiting_.empty() && active_ < kParallel) {
+    const Start start = std::move(waiting_.front());
+    waiting_.pop_front();
+    ++active_;
+    operations_.push_back(start([this, weak = weak_.Get()] {
+      // Posted, because the operation must not end inside its own callback.
+      runner_.Post([this, weak] {
+        if (!weak) return;
+        --active_;
+        StartNext();
+      });
+    }));
+  }
+  if (active_ == 0) runner_.Quit();
+}
+
+void ClusterClient::Wait(Duration limit) {
+  if (waiting_.empty()) return;
+  const auto round = std::make_shared<bool>(true);
+  runner_.Post([this] { StartNext(); });
+  runner_.PostDelayed(limit, [this, still = std::weak_ptr<bool>(round)] {
+    if (!still.expired()) runner_.Quit();
+  });
+  runner_.Run();
+  waiting_.clear();
+  operations_.clear();
+  active_ = 0;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster's API server for commands that are plain sequences: each call returns the answer. Two
+// ways of asking:
+//
+//   one after another   Get, List, Apply, …: for commands that change objects in an order. Objects
+//                       of any type, found by apiVersion and kind.
+//   many at once        Read… and Add, then Wait: for commands that look at a whole cluster.
+//
+// Threads: one; the calls block it, each request at most the timeout. Bounds: kParallel requests at
+// once. Errors: those of kube::Client, with what was done to which object. Included only in
+// src/cli.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
+#include "src/formats/json.h"
+#include "src/kube/client.h"
+#include "src/kube/type_catalog.h"
+#include "src/net/io_thread.h"
+
+namespace tessera::cli {
+
+// An object of any type: as much as it takes to find it.
+struct ObjectId {
+  std::string api_version;
+  std::string kind;
+  std::string ns;  // "": cluster-scoped
+  std::string name;
+
+  // "DaemonSet tessera-system/tessera-agent"
+  std::string Text() const;
+  bool operator==(const ObjectId&) const = default;
+};
+// REQUIRES: a rendered object, or one of the API server.
+ObjectId IdOf(const Json& object);
+
+class ClusterClient {
+ public:
+  static constexpr size_t kParallel = 8;
+  // A collection that is read at once may have this many objects; the rest is left out.
+  static constexpr size_t kMaxObjects = 50'000;
+
+  // `timeout`: of a request; `page_patience`: what a page of a pod has to answer.
+  ClusterClient(kube::Config config, Duration timeout,
+                Duration page_patience = std::chrono::seconds(5));
+  ClusterClient(const ClusterClient&) = delete;
+  ClusterClient& operator=(const ClusterClient&) = delete;
+
+  // --- One after another. REQUIRES: no request that was added awaits Wait.
+
+  Result<Json> Get(const ObjectId& id);
+  Result<Json> Get(const kube::ObjectRef& object);
+  Result<Json> Create(const kube::ObjectRef& object, const Json& body);
+  // As server-side apply by manager "tessera", which takes over fields of others.
+  Result<Json> Apply(const Json& object, bool dry_run);
+  Status Patch(const kube::ObjectRef& object, kube::PatchKind kind, const Json& patch);
+  // OK also if there is no such object, or no such type.
+  Status Delete(const ObjectId& id);
+  // NOT_FOUND if there is no such object.
+  Status Delete(const kube::ObjectRef& object);
+  // Objects of one type in all namespaces, or one; none if there is no such type. Items have
+  // apiVersion and kind.
+  Result<std::vector<Json>> List(const std::string& api_version, const std::string& kind,
+                                 const std::string& label_selector, const std::string& ns = "");
+  // A document that is no object, such as "/version".
+  Result<Json> Document(const std::string& path);
+
+  // Calls `is_done` each 100 ms until it is true or fails. DEADLINE_EXCEEDED at `end`.
+  Status WaitUntil(MonotonicTime end, const std::function<Result<bool>()>& is_done);
+  void Sleep(Duration duration);
+  MonotonicTime Now() const { return runner_.clock().Now(); }
+
+  // --- Many at once. Each writes its answer into `*into`, which must live until Wait returns.
+
+  // `reduce`: what is kept of each item; null: all.
+  using Reduce = Json (*)(const Json& item);
+  void ReadList(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce = nullptr);
+  void ReadObject(kube::ObjectRef object, Result<Json>* into);
+  // A page of a pod of tessera-system, through the API server.
+  void ReadPage(const std::string& pod, std::string_view port, std::string_view path,
+                Result<std::string>* into);
+  // Any path of the API server, as text; at most `max_bytes`, the rest is dropped.
+  void ReadText(std::string target, size_t max_bytes, Result<std::string>* into);
+  // Any other operation, which calls `done` at its end.
+  using Start = std::function<kube::Operation(std::function<void()> done)>;
+  void Add(Start start);
+  // Returns when everything has arrived, or after `limit`, when what is missing is
+  // DEADLINE_EXCEEDED.
+  void Wait(Duration limit = std::chrono::minutes(10));
+
+  kube::Client& client() { return client_; }
+
+ private:
+  template <typename T>
+  Result<T> Await(const std::function<kube::Operation(std::function<void(Result<T>)>)>& start);
+  Result<kube::ResourceType> TypeOf(const std::string& api_version, const std::string& kind);
+  Result<kube::ObjectRef> RefOf(const ObjectId& id);
+  void ListPage(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce,
+                std::function<void()> done);
+  void StartNext();
+
+  const Duration page_patience_;
+  EpollTaskRunner runner_;
+  net::IoThread io_;
+  kube::Client client_;
+  kube::TypeCatalog types_;
+  std::deque<Start> waiting_;
+  size_t active_ = 0;
+  std::vector<kube::Operation> operations_;
+  WeakPtrFactory<ClusterClient> weak_{this};
+};
+
+}  // namespace tessera::cli

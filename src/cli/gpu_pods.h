@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pods use GPUs. Threads: pure functions. Included only in src/cli.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// Whether a resource is whole GPUs or a part of one, in any dialect of Tessera.
+bool IsGpuResource(std::string_view resource);
+// Whether a container of the pod requests GPUs.
+bool RequestsGpus(const Json& pod);
+// Whether the pod requests GPUs, is bound, and has not ended.
+bool HoldsGpus(const Json& pod);
+// Succeeded or failed.
+bool HasEnded(const Json& pod);
+// "namespace/name".
+std::string NameOfPod(const Json& pod);
+
+}  // namespace tessera::cli
