@@ -8,9 +8,12 @@
 // Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the
 // medians of the differences of the pairs, in wall time and in CPU time, and the largest resident
 // set of our process before it becomes runc. "runc's part" runs bare runc on the bundle that we
-// edited. A second table is about our own part alone: in front of a low-level runtime that does
-// nothing, wall and CPU time that we add, and, by stepping through it, what we do until we become
-// that runtime. "null" is a static program that only becomes another. This program is also the
+// edited. "Granted" containers are those of Kubernetes: a stand-in for the agent grants a whole
+// GPU, or a share with the limiter; "share over GPU" compares these two, both through us.
+//
+// A second table is about our own part alone: in front of a low-level runtime that does nothing,
+// wall and CPU time that we add, and, by stepping through it, what we do until we become that
+// runtime. "null" is a static program that only becomes another. This program is also the
 // container's init (--pause), what exec runs there (--true), that low-level runtime (--root), and
 // the null program (--become).
 #include <sched.h>
@@ -32,9 +35,11 @@
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/limiter/limits_file.h"
 #include "src/oci/testing/fake_driver.h"
 #include "tests/bench/interrupt.h"
 #include "tests/bench/step_counter.h"
+#include "tests/runtime/one_answer.h"
 
 namespace tessera {
 namespace {
@@ -65,6 +70,14 @@ struct Setup {
   int pairs = 100;
   std::string folder;
   std::string state;
+
+  // Of our program: for containers without a grant, and with a grant from one of two agents.
+  std::string config() const { return folder + "/runtime.toml"; }
+  std::string gpu_config() const { return folder + "/gpu.toml"; }
+  std::string share_config() const { return folder + "/share.toml"; }
+  std::string gpu_socket() const { return folder + "/gpu.sock"; }
+  std::string share_socket() const { return folder + "/share.sock"; }
+  std::string limits_dir() const { return folder + "/limits"; }
 };
 
 struct Sample {
@@ -139,9 +152,25 @@ double Percentile(std::vector<double> values, double part) {
   return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1))];
 }
 
-std::string ConfigText(bool gpu) {
-  const std::string env = gpu ? R"(,"NVIDIA_VISIBLE_DEVICES=0")" : "";
-  return R"({"ociVersion":"1.0.2","process":{"user":{"uid":0,"gid":0},"args":["/init","--pause"],)"
+enum class Wants {
+  kNothing,
+  kByVariable,  // a GPU, with NVIDIA_VISIBLE_DEVICES, as outside Kubernetes
+  kGrant,       // what the agent has granted
+};
+
+std::string ConfigText(Wants wants) {
+  std::string env, annotations;
+  if (wants == Wants::kByVariable) env = R"(,"NVIDIA_VISIBLE_DEVICES=0")";
+  if (wants == Wants::kGrant) {
+    env = R"(,"TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-2")";
+    annotations = R"("annotations":{"io.kubernetes.cri.container-type":"container",)"
+                  R"("io.kubernetes.cri.sandbox-uid":"0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11",)"
+                  R"("io.kubernetes.cri.sandbox-name":"trainer",)"
+                  R"("io.kubernetes.cri.sandbox-namespace":"team",)"
+                  R"("io.kubernetes.cri.container-name":"main"},)";
+  }
+  return R"({"ociVersion":"1.0.2",)" + annotations +
+         R"("process":{"user":{"uid":0,"gid":0},"args":["/init","--pause"],)"
          R"("env":["PATH=/bin")" +
          env +
          R"(],"cwd":"/"},"root":{"path":"rootfs","readonly":true},)"
@@ -170,6 +199,16 @@ void UsePath(const Setup& setup, const char* name) {
   ::setenv("PATH", (setup.folder + "/path/" + name + ":/usr/sbin:/usr/bin:/sbin:/bin").c_str(), 1);
 }
 
+void UseConfig(const std::string& path) { ::setenv(kConfigVariable, path.c_str(), 1); }
+
+void WriteConfig(const Setup& setup, const std::string& path, const std::string& socket) {
+  const std::string text = fmt::format(
+      "driver-root = \"{0}/driver\"\ndev-root = \"{0}/driver\"\ndriver-tree-dir = \"{0}\"\n"
+      "grant-socket = \"{1}\"\n",
+      setup.folder, socket);
+  Must(WriteFileAtomically(path, text, 0644));
+}
+
 class Bench {
  public:
   explicit Bench(Setup setup) : setup_(std::move(setup)) {}
@@ -177,15 +216,23 @@ class Bench {
   void RunAll() {
     std::printf("%-22s %10s %10s %10s %10s %12s %12s\n", "verb", "runc p50", "ours p50", "runc p90",
                 "ours p90", "added p50", "added CPU");
-    Compare("create, GPU", [this](bool ours) { return Create(ours, true); });
+    Compare("create, GPU", [this](bool ours) { return Create(ours, Wants::kByVariable); });
     Compare("  runc's part", [this](bool ours) { return CreateEdited(ours); });
-    Compare("create, no GPU", [this](bool ours) { return Create(ours, false); });
+    Compare("create, no GPU", [this](bool ours) { return Create(ours, Wants::kNothing); });
+    {
+      const OneAnswer gpu(setup_.gpu_socket(), GrantOfSecondGpu(setup_.folder + "/driver"));
+      const OneAnswer share(setup_.share_socket(), GrantOfShare());
+      Compare("create, granted GPU", [this](bool ours) { return CreateGranted(ours, false); });
+      Compare("create, granted share", [this](bool ours) { return CreateGranted(ours, true); });
+      Compare("  share over GPU", [this](bool share) { return CreateGranted(true, share); });
+    }
     const std::string id = Start();
     const AtExit remove([&] { Run(Command(false, {"delete", "-f", id})); });
     Compare("state", [&](bool ours) { return Run(Command(ours, {"state", id})); });
     Compare("exec", [&](bool ours) { return Run(Command(ours, {"exec", id, "/init", "--true"})); });
     Compare("kill (signal 0)", [&](bool ours) { return Run(Command(ours, {"kill", id, "0"})); });
     MeasureOurPart();
+    FreshBundle(Wants::kByVariable);
     const Sample explain = Run({setup_.ours, "explain", "--bundle", setup_.folder + "/bundle"});
     std::printf("resident set of our process, GPU decided: %ld KiB\n", explain.rss_kib);
   }
@@ -203,8 +250,16 @@ class Bench {
     OurPart("state", {setup_.ours}, {"state", "x"}, nothing);
     OurPart("kill", {setup_.ours}, {"kill", "x", "0"}, nothing);
     OurPart("exec", {setup_.ours}, {"exec", "--process", bundle + "/none", "x"}, nothing);
-    OurPart("create, no GPU", {setup_.ours}, create, [this] { FreshBundle(false); });
-    OurPart("create, GPU", {setup_.ours}, create, [this] { FreshBundle(true); });
+    OurPart("create, no GPU", {setup_.ours}, create, [this] { FreshBundle(Wants::kNothing); });
+    OurPart("create, GPU", {setup_.ours}, create, [this] { FreshBundle(Wants::kByVariable); });
+    const OneAnswer gpu(setup_.gpu_socket(), GrantOfSecondGpu(setup_.folder + "/driver"));
+    const OneAnswer limited(setup_.share_socket(), GrantOfShare());
+    for (const bool share : {false, true}) {
+      UseConfig(share ? setup_.share_config() : setup_.gpu_config());
+      OurPart(share ? "create, granted share" : "create, granted GPU", {setup_.ours}, create,
+              [this] { FreshBundle(Wants::kGrant); });
+    }
+    UseConfig(setup_.config());
     UsePath(setup_, "real");
   }
 
@@ -242,15 +297,30 @@ class Bench {
   }
 
   // As an engine makes it: a container's bundle is new.
-  std::string FreshBundle(bool gpu) const {
+  std::string FreshBundle(Wants wants) const {
     std::string bundle = setup_.folder + "/bundle";
     std::filesystem::remove_all(bundle + "/tessera");
-    Must(WriteFileAtomically(bundle + "/config.json", ConfigText(gpu), 0644));
+    Must(WriteFileAtomically(bundle + "/config.json", ConfigText(wants), 0644));
     return bundle;
   }
 
-  Sample Create(bool ours, bool gpu) {
-    const std::string bundle = FreshBundle(gpu);
+  grant::Grant GrantOfShare() const {
+    grant::Grant grant = GrantOfSecondGpu(setup_.folder + "/driver");
+    grant.devices[0].milli = 300;
+    grant.devices[0].bytes = int64_t{4} << 30;
+    grant.limits_dir = setup_.limits_dir();
+    return grant;
+  }
+
+  Sample CreateGranted(bool ours, bool share) {
+    UseConfig(share ? setup_.share_config() : setup_.gpu_config());
+    const Sample sample = Create(ours, Wants::kGrant);
+    UseConfig(setup_.config());
+    return sample;
+  }
+
+  Sample Create(bool ours, Wants wants) {
+    const std::string bundle = FreshBundle(wants);
     const std::string id = NextId();
     const Sample sample = Run(Command(ours, {"create", "--bundle", bundle, id}));
     Run(Command(false, {"delete", "-f", id}));
@@ -259,7 +329,7 @@ class Bench {
 
   // Bare runc on both sides; `edited` by us beforehand.
   Sample CreateEdited(bool edited) {
-    const std::string bundle = FreshBundle(true);
+    const std::string bundle = FreshBundle(Wants::kByVariable);
     if (edited) {
       UsePath(setup_, "nothing");
       Run(Command(true, {"create", "--bundle", bundle, "x"}));
@@ -272,7 +342,7 @@ class Bench {
   }
 
   std::string Start() {
-    const std::string bundle = FreshBundle(true);
+    const std::string bundle = FreshBundle(Wants::kByVariable);
     const std::string id = NextId();
     if (Run(Command(true, {"create", "--bundle", bundle, id})).exit_code != 0) Die("create failed");
     if (Run(Command(true, {"start", id})).exit_code != 0) Die("start failed");
@@ -355,12 +425,13 @@ void MakeNode(const Setup& setup) {
   Must(oci::MakeFakeDriver(setup.folder + "/driver", driver));
   Must(oci::MakeFakeNodes(setup.folder + "/driver", driver));
   MakeBundle(setup.folder + "/bundle");
-  Must(WriteFileAtomically(setup.folder + "/runtime.toml",
-                           fmt::format("driver-root = \"{0}/driver\"\ndev-root = \"{0}/driver\"\n"
-                                       "driver-tree-dir = \"{0}\"\n",
-                                       setup.folder),
-                           0644));
-  ::setenv(kConfigVariable, (setup.folder + "/runtime.toml").c_str(), 1);
+  WriteConfig(setup, setup.config(), setup.folder + "/none.sock");
+  WriteConfig(setup, setup.gpu_config(), setup.gpu_socket());
+  WriteConfig(setup, setup.share_config(), setup.share_socket());
+  UseConfig(setup.config());
+  Must(MakeDirs(setup.limits_dir()));
+  limiter::LimitsFile limits;
+  if (limits.Open((setup.limits_dir() + "/limits").c_str()) != 0) Die("cannot write limits");
   MakePath(setup, "real", setup.runc);
   MakePath(setup, "nothing", setup.folder + "/bundle/rootfs/init");
   UsePath(setup, "real");

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Answers one question at a unix socket, as the agent would.
+// Gives one answer to each question at a unix socket, as the agent would.
 class OneAnswer {
  public:
   OneAnswer(const std::string& path, Result<grant::Grant> answer) : path_(path) {
@@ -30,7 +30,7 @@ class OneAnswer {
     thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
   }
   ~OneAnswer() { Finish(); }
-  // Returns the request that arrived, or nothing where none arrived.
+  // Returns the last request that arrived, or nothing where none arrived.
   std::optional<grant::GrantRequest> Finish() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
@@ -40,8 +40,13 @@ class OneAnswer {
 
  private:
   void Serve(const std::string& reply) {
-    const Fd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer.valid()) return;
+    while (true) {
+      const Fd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!peer.valid()) return;
+      Answer(peer, reply);
+    }
+  }
+  void Answer(const Fd& peer, const std::string& reply) {
     std::array<unsigned char, grant::kFrameHeaderSize> header;
     if (::recv(peer.get(), header.data(), header.size(), MSG_WAITALL) != 4) return;
     std::string body(grant::FrameLength(header).value(), '\0');
