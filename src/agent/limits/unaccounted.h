@@ -11,9 +11,10 @@
 // otherwise count twice and make the limiter refuse what fits. So the number rises only on evidence
 // of the whole window, and falls with the first sample that does not support it.
 //
-// A process's context is not counted: it is not known to the limiter, and a share of 256 MiB, which
-// is less than the context of a large GPU, must still serve a program. The contexts of many
-// processes together may take as much as the share, and no more. docs/concepts/isolation.md.
+// A process's first context is not counted: its size is not known to the limiter, and a share of
+// 256 MiB, which is less than the context of a large GPU, must still serve a program. All contexts
+// of many processes together may take as much as the share, and no more.
+// docs/concepts/isolation.md.
 //
 // Pure; threads: one.
 #pragma once

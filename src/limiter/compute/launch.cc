@@ -234,29 +234,27 @@ LIMITER_EXPORT Result cuCtxPopCurrent_v2(Context* context) {
   return OtherContext(driver.cuCtxPopCurrent_v2(context));
 }
 namespace {
-bool HasRoomFor(Device device) {
-  Process& process = Process::Get();
-  return process.HasRoom(process.GpuOf(device));
+template <typename Create>
+Result NewContext(Context* context, Device device, Create create) {
+  return OtherContext(Process::Get().CreateContext(context, device, create));
 }
 }  // namespace
 
 LIMITER_EXPORT Result cuCtxCreate(Context* context, unsigned flags, Device device) {
-  if (!HasRoomFor(device)) return Result::kOutOfMemory;
-  return OtherContext(driver.cuCtxCreate(context, flags, device));
+  return NewContext(context, device, [&] { return driver.cuCtxCreate(context, flags, device); });
 }
 LIMITER_EXPORT Result cuCtxCreate_v2(Context* context, unsigned flags, Device device) {
-  if (!HasRoomFor(device)) return Result::kOutOfMemory;
-  return OtherContext(driver.cuCtxCreate_v2(context, flags, device));
+  return NewContext(context, device, [&] { return driver.cuCtxCreate_v2(context, flags, device); });
 }
 LIMITER_EXPORT Result cuCtxCreate_v3(Context* context, void* affinity, int count, unsigned flags,
                                      Device device) {
-  if (!HasRoomFor(device)) return Result::kOutOfMemory;
-  return OtherContext(driver.cuCtxCreate_v3(context, affinity, count, flags, device));
+  return NewContext(context, device,
+                    [&] { return driver.cuCtxCreate_v3(context, affinity, count, flags, device); });
 }
 LIMITER_EXPORT Result cuCtxCreate_v4(Context* context, void* parameters, unsigned flags,
                                      Device device) {
-  if (!HasRoomFor(device)) return Result::kOutOfMemory;
-  return OtherContext(driver.cuCtxCreate_v4(context, parameters, flags, device));
+  return NewContext(context, device,
+                    [&] { return driver.cuCtxCreate_v4(context, parameters, flags, device); });
 }
 
 }  // namespace tessera::cuda

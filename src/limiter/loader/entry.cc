@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions that initialize CUDA, find functions, and end contexts.
+// The driver's functions that initialize CUDA, find functions, retain primary contexts, and end
+// contexts.
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/process/process.h"
 
@@ -53,19 +54,9 @@ LIMITER_EXPORT Result cuCtxDetach(Context context) {
   return result;
 }
 
-// A context that exists already takes nothing.
 LIMITER_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
-  Process& process = Process::Get();
-  unsigned flags = 0;
-  int active = 0;
-  if (process.limiting() &&
-      driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == Result::kSuccess &&
-      active == 0 && !process.HasRoom(process.GpuOf(device))) {
-    return Result::kOutOfMemory;
-  }
-  const Result result = driver.cuDevicePrimaryCtxRetain(context, device);
-  if (result == Result::kSuccess && context != nullptr) Process::Get().SetPrimary(device, *context);
-  return result;
+  return Process::Get().RetainPrimary(
+      context, device, [&] { return driver.cuDevicePrimaryCtxRetain(context, device); });
 }
 
 LIMITER_EXPORT Result cuDevicePrimaryCtxRelease(Device device) {

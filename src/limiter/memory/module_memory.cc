@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions that load modules and create contexts. The driver does not say what these
-// take. Variables are charged where the image states their size (image_size.h) and they do not
-// share a block; the agent learns the rest from NVML. While the container exceeds its limit by that
-// rest, nothing is loaded or created.
+// The driver's functions that load modules. The driver does not say what these take. Variables are
+// charged where the image states their size (image_size.h) and they do not share a block; the agent
+// learns the rest from NVML. While the container exceeds its limit by that rest, nothing is loaded.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -87,6 +87,7 @@ void Process::Reset() {
   blocks_.Reset();
   charges_.Reset();
   contexts_.Reset();
+  context_memory_.Reset();
   pools_.Reset();
   graph_needs_.Reset();
   physical_.Reset();
@@ -231,16 +232,44 @@ void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
 }
 
 // With id 0, at most memory of pools was allocated in the context.
-void Process::EndContext(uint64_t id) {
+void Process::EndContext(const Contexts::Known& known) {
   const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
     static_cast<Process*>(self)->EndCharge(allocation, pointer);
   };
-  if (id != 0) {
-    allocations_.RemoveContext(id, end, this);
-    charges_.EndContext(id, &accounts_);
+  if (known.id != 0) {
+    allocations_.RemoveContext(known.id, end, this);
+    charges_.EndContext(known.id, &accounts_);
   }
+  if (known.is_counted) accounts_.Release(known.gpu, context_memory_.End(known.gpu));
   pools_.RefreshAll(&accounts_);
-  Throttle::Get().ForgetContext(id);
+  Throttle::Get().ForgetContext(known.id);
+}
+
+uint64_t Process::FreeBytesOf(cuda::Device device) {
+  cuda::Device current = -1;
+  size_t free = 0, total = 0;
+  if (driver.cuCtxGetDevice(&current) != Result::kSuccess || current != device) return 0;
+  return driver.cuMemGetInfo_v2(&free, &total) == Result::kSuccess ? free : 0;
+}
+
+bool Process::ReserveContext(int gpu, uint64_t* reserved) {
+  if (!HasRoom(gpu)) return false;
+  *reserved = context_memory_.NextCharge(gpu);
+  if (*reserved == 0 || Reserve(gpu, *reserved)) return true;
+  *reserved = 0;
+  return false;
+}
+
+bool Process::CountContext(int gpu, cuda::Context context, uint64_t reserved) {
+  bool is_new = false;
+  if (!contexts_.Count(context, gpu, &is_new)) return false;
+  if (!is_new) return true;
+  const uint64_t charge = context_memory_.Begin(gpu);
+  const uint64_t more = charge > reserved ? charge - reserved : 0;
+  const bool has_room = more == 0 || Reserve(gpu, more);
+  accounts_.Add(gpu, charge);
+  if (has_room) accounts_.Cancel(gpu, more);
+  return has_room;
 }
 
 void Process::SetPrimary(cuda::Device device, cuda::Context context) {
@@ -256,7 +285,7 @@ void Process::EndPrimary(cuda::Device device) {
   Contexts::Known known;
   const cuda::Context context = primaries_[device].exchange(nullptr);
   if (context != nullptr) (void)contexts_.Remove(context, &known);
-  EndContext(known.id);
+  EndContext(known);
 }
 
 }  // namespace tessera::limiter

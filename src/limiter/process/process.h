@@ -20,10 +20,12 @@
 
 #include "api/cuda_abi.h"
 #include "src/limiter/compute/throttle.h"
+#include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/graph_memory.h"
 #include "src/limiter/region/accounts.h"
 #include "src/limiter/tables/allocations.h"
 #include "src/limiter/tables/charges.h"
+#include "src/limiter/tables/context_memory.h"
 #include "src/limiter/tables/contexts.h"
 #include "src/limiter/tables/physical_memory.h"
 #include "src/limiter/tables/pools.h"
@@ -52,8 +54,8 @@ class Process {
   // has refused. For allocations of a known size.
   bool Hold(int gpu, uint64_t bytes);
   // False: with memory that no limiter counts, the container holds its limit or more; the refusal
-  // is reported. Checked before the driver loads a module or creates a context, which take such
-  // memory.
+  // is reported. Checked before the driver loads a module or creates a context, because these take
+  // such memory.
   bool HasRoom(int gpu);
   // Records a refused allocation for the agent, and reports it on standard error.
   void Refuse(int gpu, uint64_t bytes);
@@ -67,6 +69,14 @@ class Process {
   // Calls the driver's `free` for an allocation, and ends its charge on success.
   template <typename Free>
   cuda::Result Release(cuda::DevicePtr pointer, Free free);
+  // Calls the driver's `create`, which makes a new context of the device current and writes
+  // `*context`. Refuses a context for which the limit has no room, and charges it
+  // (context_memory.h).
+  template <typename Create>
+  cuda::Result CreateContext(cuda::Context* context, cuda::Device device, Create create);
+  // CreateContext for a call that retains the primary context of a device.
+  template <typename Retain>
+  cuda::Result RetainPrimary(cuda::Context* context, cuda::Device device, Retain retain);
   // Calls the driver's `destroy` for a context, and ends all of its charges on success.
   template <typename Destroy>
   cuda::Result DestroyContext(cuda::Context context, Destroy destroy);
@@ -76,7 +86,6 @@ class Process {
   // DestroyContext for a call that releases or destroys the primary context of a device.
   template <typename Destroy>
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
-  void SetPrimary(cuda::Device device, cuda::Context context);
 
   // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
   uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
@@ -98,7 +107,14 @@ class Process {
   // Releases what the account still has and no program needs.
   void Reclaim(int gpu);
   void EndCharge(const Allocation& allocation, uint64_t pointer);
-  void EndContext(uint64_t id);
+  void EndContext(const Contexts::Known& known);
+  // Before and after a context is created: reserves its memory, and charges it. False: the limit
+  // has no room; after CountContext the caller destroys the context.
+  bool ReserveContext(int gpu, uint64_t* reserved);
+  bool CountContext(int gpu, cuda::Context context, uint64_t reserved);
+  // Free bytes of a device that has a current context; 0: another device has, or none.
+  static uint64_t FreeBytesOf(cuda::Device device);
+  void SetPrimary(cuda::Device device, cuda::Context context);
   void EndPrimary(cuda::Device device);
 
   Accounts accounts_;
@@ -106,6 +122,7 @@ class Process {
   Allocations blocks_;  // blocks that small allocations share, by address
   Charges charges_;
   Contexts contexts_;
+  ContextMemory context_memory_;
   Pools pools_;
   GraphNeeds graph_needs_;
   PhysicalPieces physical_;
@@ -128,6 +145,62 @@ cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
   return result;
 }
 
+// The size of a context is the free memory that it takes. That needs a current context of the same
+// device before the call. Without one, a second context is measured, and destroyed at once.
+template <typename Create>
+cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device, Create create) {
+  const int gpu = GpuOf(device);
+  if (gpu < 0 || context == nullptr) return create();
+  uint64_t reserved = 0;
+  if (!ReserveContext(gpu, &reserved)) return cuda::Result::kOutOfMemory;
+  const bool measured = context_memory_.IsToBeMeasured(gpu);
+  uint64_t before = measured ? FreeBytesOf(device) : 0;
+  cuda::Result result = create();
+  if (measured && result == cuda::Result::kSuccess) {
+    const cuda::Context made = *context;
+    const bool twice = before == 0;
+    if (twice) before = FreeBytesOf(device);
+    const bool is_complete = !twice || create() == cuda::Result::kSuccess;
+    const uint64_t after = is_complete ? FreeBytesOf(device) : before;
+    if (twice && is_complete) (void)driver.cuCtxDestroy_v2(*context);
+    *context = made;
+    context_memory_.Learn(gpu, after < before ? before - after : 0);
+  }
+  if (result == cuda::Result::kSuccess && !CountContext(gpu, *context, reserved)) {
+    (void)DestroyContext(*context, [&] { return driver.cuCtxDestroy_v2(*context); });
+    result = cuda::Result::kOutOfMemory;
+  }
+  accounts_.Cancel(gpu, reserved);
+  return result;
+}
+
+// A context that exists already takes nothing.
+template <typename Retain>
+cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device, Retain retain) {
+  const int gpu = GpuOf(device);
+  int active = 1;
+  const bool creates =
+      gpu >= 0 && context != nullptr &&
+      driver.cuDevicePrimaryCtxGetState(device, nullptr, &active) == cuda::Result::kSuccess &&
+      active == 0;
+  uint64_t reserved = 0;
+  if (creates && !ReserveContext(gpu, &reserved)) return cuda::Result::kOutOfMemory;
+  const uint64_t before = creates && context_memory_.IsToBeMeasured(gpu) ? FreeBytesOf(device) : 0;
+  cuda::Result result = retain();
+  if (result == cuda::Result::kSuccess && context != nullptr) SetPrimary(device, *context);
+  if (!creates) return result;
+  if (result == cuda::Result::kSuccess) {
+    const uint64_t after = before == 0 ? 0 : FreeBytesOf(device);
+    context_memory_.Learn(gpu, after < before ? before - after : 0);
+    if (!CountContext(gpu, *context, reserved)) {
+      (void)ReleasePrimary(device, [&] { return driver.cuDevicePrimaryCtxRelease(device); });
+      result = cuda::Result::kOutOfMemory;
+    }
+  }
+  accounts_.Cancel(gpu, reserved);
+  return result;
+}
+
 template <typename Destroy>
 cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   if (!limiting()) return destroy();
@@ -136,7 +209,7 @@ cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   const bool is_known = contexts_.Remove(context, &known);
   const cuda::Result result = destroy();
   if (result == cuda::Result::kSuccess) {
-    EndContext(known.id);
+    EndContext(known);
   } else if (is_known) {
     contexts_.Restore(context, known);
   }

@@ -26,7 +26,8 @@ const Contexts::Entry* Contexts::Look(uintptr_t handle) const {
 bool Contexts::Find(const void* handle, Known* known) const {
   const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));
   if (entry == nullptr) return false;
-  *known = {entry->id.load(std::memory_order_relaxed), entry->gpu.load(std::memory_order_relaxed)};
+  *known = {entry->id.load(std::memory_order_relaxed), entry->gpu.load(std::memory_order_relaxed),
+            entry->is_counted.load(std::memory_order_relaxed)};
   return true;
 }
 
@@ -37,17 +38,29 @@ bool Contexts::Put(uintptr_t handle, const Known& known) {
     if (entry.handle.load(std::memory_order_relaxed) > kRemoved) continue;
     entry.id.store(known.id, std::memory_order_relaxed);
     entry.gpu.store(known.gpu, std::memory_order_relaxed);
+    entry.is_counted.store(known.is_counted, std::memory_order_relaxed);
     entry.handle.store(handle, std::memory_order_release);
     return true;
   }
   return false;
 }
 
+uint64_t Contexts::AddLocked(uintptr_t handle, int gpu) {
+  if (const Entry* entry = Look(handle)) return entry->id.load(std::memory_order_relaxed);
+  return Put(handle, {++last_id_, gpu}) ? last_id_ : 0;
+}
+
 uint64_t Contexts::Add(const void* handle, int gpu) {
   const SpinGuard guard(&lock_);
+  return AddLocked(reinterpret_cast<uintptr_t>(handle), gpu);
+}
+
+bool Contexts::Count(const void* handle, int gpu, bool* is_new) {
+  const SpinGuard guard(&lock_);
   const auto key = reinterpret_cast<uintptr_t>(handle);
-  if (const Entry* entry = Look(key)) return entry->id.load(std::memory_order_relaxed);
-  return Put(key, {++last_id_, gpu}) ? last_id_ : 0;
+  if (AddLocked(key, gpu) == 0) return false;
+  *is_new = !entries_[Look(key) - entries_].is_counted.exchange(true);
+  return true;
 }
 
 void Contexts::Restore(const void* handle, const Known& known) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contexts of this process that have allocated, each with its GPU and a unique id. The driver
-// may reuse the handle of a destroyed context; an id is unique. Threads: any. Find is lock-free.
+// The contexts of this process that it has created or that have allocated, each with its GPU and a
+// unique id. The driver may reuse the handle of a destroyed context; an id is unique. Threads: any.
+// Find is lock-free.
 #pragma once
 
 #include <atomic>
@@ -15,12 +16,15 @@ class Contexts {
   struct Known {
     uint64_t id = 0;
     int gpu = -1;
+    bool is_counted = false;  // in ContextMemory
   };
 
   // False: the table does not have the handle.
   bool Find(const void* handle, Known* known) const;
   // Returns the id of the handle, the same to concurrent callers; 0: the table is full.
   uint64_t Add(const void* handle, int gpu);
+  // Add, and marks the context as counted. `*is_new` is false if it was. False: the table is full.
+  bool Count(const void* handle, int gpu, bool* is_new);
   // Puts back an entry that Remove returned.
   void Restore(const void* handle, const Known& known);
   bool Remove(const void* handle, Known* removed);
@@ -32,9 +36,11 @@ class Contexts {
     std::atomic<uintptr_t> handle;  // 0: never used; 1: removed
     std::atomic<uint64_t> id;
     std::atomic<int> gpu;
+    std::atomic<bool> is_counted;
   };
   static uint32_t Home(uintptr_t handle);
   bool Put(uintptr_t handle, const Known& known);  // REQUIRES lock_
+  uint64_t AddLocked(uintptr_t handle, int gpu);   // REQUIRES lock_
   const Entry* Look(uintptr_t handle) const;
 
   SpinLock lock_;  // held while entries change

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory of the contexts that this process has on each GPU. Its first context is free of
+// charge, because every program needs one and it may take more than a small share. Each further
+// context is charged with the size that was measured when this process created its second one.
+//
+// So the charge follows from the number of contexts, and does not depend on which of them ends
+// first. Threads: any. The lock is held for a few instructions, never across a call of the driver.
+#pragma once
+
+#include <cstdint>
+
+#include "src/limiter/region.h"
+#include "src/limiter/region/spin_lock.h"
+
+namespace tessera::limiter {
+
+class ContextMemory {
+ public:
+  // A context that appears to be larger is charged with this: other processes have allocated while
+  // it was measured. The agent takes no context to be larger either (agent/limits/unaccounted.h).
+  static constexpr uint64_t kLargest = uint64_t(512) << 20;
+
+  // What the next context will be charged with; 0 also while its size is not known.
+  uint64_t NextCharge(int gpu);
+  // Whether the next context is to be measured.
+  bool IsToBeMeasured(int gpu);
+  // Records the size of a context; 0, and any size after the first one, has no effect.
+  void Learn(int gpu, uint64_t bytes);
+  // A context was created, or has ended. Returns by how many bytes the charge grows or falls.
+  uint64_t Begin(int gpu);
+  uint64_t End(int gpu);
+  // Removes all contexts and sizes, in a child after fork.
+  void Reset();
+
+ private:
+  struct OnGpu {
+    uint32_t contexts;
+    uint64_t size;     // of one context; 0: not known
+    uint64_t charged;  // for all of them
+  };
+  SpinLock lock_;
+  OnGpu gpus_[kMaxGpus] = {};
+};
+
+}  // namespace tessera::limiter
