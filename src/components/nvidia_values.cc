@@ -37,12 +37,6 @@ bool IsBool(const Json* value, bool wanted) {
 }
 
 Status CheckEnabled(const Json& spec) {
-  if (IsBool(ValueAt(spec, {"driver", "enabled"}), true)) {
-    return Error(Code::kInvalidArgument,
-                 "driver.enabled=true: Tessera does not install drivers here: install one on the "
-                 "nodes, or let NVIDIA's driver container do it with "
-                 "hostPaths.driverInstallDir=/run/nvidia/driver; then leave the value out");
-  }
   for (const std::string_view name : kAbsent) {
     if (!IsBool(ValueAt(spec, {name, "enabled"}), true)) continue;
     return Error(Code::kInvalidArgument,

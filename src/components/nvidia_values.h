@@ -18,8 +18,8 @@
 
 namespace tessera::components {
 
-// Replaces NVIDIA's values in the spec by ours. INVALID_ARGUMENT with the remedy for a value that
-// Tessera cannot follow. `installs_drivers`: driver.enabled=true is no error.
+// Replaces NVIDIA's values in the spec by ours, except `driver` (driver_settings.h).
+// INVALID_ARGUMENT with the remedy for a value that Tessera cannot follow.
 Status TranslateNvidiaValues(Json* spec);
 
 }  // namespace tessera::components

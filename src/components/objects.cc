@@ -92,6 +92,14 @@ Component Scheduler(const Settings& settings) {
   return out;
 }
 
+// What the driver's pods need; the operator adds the DaemonSets, which depend on the nodes.
+Component Driver(const Settings& settings) {
+  Component out{std::string(kDriverComponent), {}};
+  if (!CheckWithoutOperator(settings).ok())
+    out.objects = ParsedDocuments("objects/driver-rbac.yaml");
+  return out;
+}
+
 Component Webhook(const Settings& settings) {
   if (!settings.webhook) return {"webhook", {}};
   return {"webhook", ParsedDocuments("objects/webhook.yaml")};
@@ -139,7 +147,8 @@ Component Monitoring(const Settings& settings) {
 }  // namespace
 
 std::vector<Component> RenderComponents(const Settings& settings) {
-  std::vector<Component> components = {Policies(settings), Agent(settings), Webhook(settings),
+  std::vector<Component> components = {Policies(settings),  Driver(settings),
+                                       Agent(settings),     Webhook(settings),
                                        Scheduler(settings), Monitoring(settings)};
   components.push_back({"access", ParsedDocuments("objects/view.yaml")});
   std::erase_if(components, [](const Component& component) { return component.objects.empty(); });

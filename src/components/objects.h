@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/components/settings.h"
@@ -19,9 +20,13 @@ namespace tessera::components {
 // Objects that work, fail and are reported together. An error of one component does not keep
 // others from being applied.
 struct Component {
-  std::string name;           // policies, agent, webhook, scheduler, monitoring, access
+  std::string name;           // policies, driver, agent, webhook, scheduler, monitoring, access
   std::vector<Json> objects;  // in the order in which they must be applied
 };
+
+// Where drivers are installed, this component has what their pods need. The operator adds the
+// DaemonSets (driver_daemonset.h), because they depend on the nodes.
+inline constexpr std::string_view kDriverComponent = "driver";
 
 // In the order in which they should be applied. A component without objects is left out.
 std::vector<Component> RenderComponents(const Settings& settings);

@@ -59,7 +59,7 @@ void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
   }
 }
 
-AgentSettings ReadAgent(const Json& spec) {
+AgentSettings ReadAgent(const Json& spec, const std::string& pool) {
   const Section daemonsets(spec, "daemonsets"), agent(spec, "agent"), runtime(spec, "runtime");
   const Section sharing(spec, "sharing"), limits(spec, "limits"), exporter(spec, "exporter");
   AgentSettings out;
@@ -90,8 +90,9 @@ AgentSettings ReadAgent(const Json& spec) {
   out.exporter_enabled = exporter.Flag("enabled");
   out.exporter_interval_ms = exporter.Number("intervalMs");
   out.exporter_config_map = exporter.Text("configMap");
-  const Json* driver = spec.Find("driver");
-  out.driver = driver == nullptr ? Json::MakeObject() : *driver;
+  out.driver = ReadDriver(spec.Find("driver"), pool);
+  out.driver.spec.tolerations = out.tolerations;
+  out.driver.spec.priority_class = out.priority_class;
   return out;
 }
 
@@ -132,11 +133,9 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
 // `where` is "" for the general settings, or "pools[0]".
 Status CheckAgent(const AgentSettings& agent, const std::string& where) {
   const std::string prefix = where.empty() ? "" : where + ".";
-  const Json* driver = agent.driver.Find("enabled");
-  if (driver != nullptr && *driver == Json::Bool(true)) {
-    return Error(Code::kInvalidArgument,
-                 "{}driver.enabled=true: Tessera does not install drivers: leave the value out",
-                 prefix);
+  if (agent.driver.enabled) {
+    const Status driver = CheckDriver(agent.driver.spec);
+    RETURN_IF_ERROR(where.empty() ? driver : driver.Annotate(where));
   }
   if (agent.runtime_enabled || std::ranges::count(agent.extra_args, kBindingAllocate) > 0) {
     return Status::Ok();
@@ -154,7 +153,7 @@ Result<PoolSettings> ReadPool(const Json& general, const Json& pool, const std::
   out.node_selector = Section::MapOf(*pool.Find("nodeSelector"));
   Json spec = MergeSpec(general, pool);
   FillDefaults(&spec, general, SpecSchema());
-  out.agent = ReadAgent(spec);
+  out.agent = ReadAgent(spec, out.name);
   if (out.node_selector.empty()) {
     return Error(Code::kInvalidArgument,
                  "{}.nodeSelector: no label: want the labels of the pool's nodes", where);
@@ -196,7 +195,7 @@ Status ReadPools(const Json& spec, Settings* settings) {
 Result<Settings> ReadSettings(const Json& spec) {
   Settings out;
   out.image = ReadImage(spec);
-  out.agent = ReadAgent(spec);
+  out.agent = ReadAgent(spec, "default");
   out.scheduler = ReadScheduler(spec);
   out.monitoring = ReadMonitoring(spec);
   out.startup_taints = Section(spec, "startupTaint").Texts("keys");
@@ -242,6 +241,15 @@ const Json& DefaultSpec() {
     return values;
   }();
   return spec;
+}
+
+Status CheckWithoutOperator(const Settings& settings) {
+  bool drivers = settings.agent.driver.enabled;
+  for (const PoolSettings& pool : settings.pools) drivers |= pool.agent.driver.enabled;
+  if (!drivers) return Status::Ok();
+  return Error(Code::kFailedPrecondition,
+               "driver.enabled=true: only tessera-operator installs drivers: install Tessera with "
+               "deploy/operator, or install a driver on the nodes and leave the value out");
 }
 
 Status CheckSpec(const Json& spec) { return CheckAgainstSchema(SpecSchema(), spec, ""); }

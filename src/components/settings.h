@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/components/driver_settings.h"
 #include "src/formats/json.h"
 
 namespace tessera::components {
@@ -71,9 +72,7 @@ struct AgentSettings {
   bool exporter_enabled = true;
   int64_t exporter_interval_ms = 0;
   std::string exporter_config_map;
-  // driver: the settings of a managed driver, an object with the keys of NVIDIA's chart. This room
-  // does not interpret them, except `enabled`.
-  Json driver;
+  DriverSettings driver;
 };
 
 // Nodes with all labels of `node_selector` that are in no earlier pool.
@@ -124,6 +123,9 @@ struct Settings {
 // Settings for a spec: an object whose missing keys have their defaults, or null for the defaults
 // alone.
 Result<Settings> ParseSettings(const Json& spec);
+
+// FAILED_PRECONDITION if the settings ask for what only the operator does: installing drivers.
+Status CheckWithoutOperator(const Settings& settings);
 
 // Whether each value of the spec alone may be what it is; ParseSettings also checks them together.
 Status CheckSpec(const Json& spec);

@@ -82,9 +82,9 @@ TEST(SettingsTest, ValuesOfNvidiasChartMeanTheSame) {
 }
 
 TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
-  EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("does not install drivers"));
+  EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("driver.version"));
   EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]"),
-              HasSubstr("pools[0].driver.enabled"));
+              HasSubstr("pools[0]: driver.version"));
   EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("no such component"));
   EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
   EXPECT_THAT(ErrorOf("runtime: {enabled: false}"), HasSubstr("--binding=allocate"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the rights in deploy/operator/operator.yaml against what the operator applies.
+// Checks the rights in deploy/operator against what the operator applies.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,12 +16,15 @@ namespace tessera::operators {
 namespace {
 
 std::vector<Json> Documents() {
-  const std::string text = ReadFile(TESSERA_SOURCE_DIR "/deploy/operator/operator.yaml").value();
   std::vector<Json> documents;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find("\n---\n", begin), text.size());
-    documents.push_back(ParseYaml(text.substr(begin, end - begin)).value());
-    begin = end + 5;
+  for (const char* file : {"operator.yaml", "drivers.yaml"}) {
+    const std::string text =
+        ReadFile(fmt::format("{}/deploy/operator/{}", TESSERA_SOURCE_DIR, file)).value();
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find("\n---\n", begin), text.size());
+      documents.push_back(ParseYaml(text.substr(begin, end - begin)).value());
+      begin = end + 5;
+    }
   }
   return documents;
 }
@@ -59,7 +62,8 @@ std::string PluralOf(const std::string& kind) {
 TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
   const auto settings = components::ParseSettings(
       ParseYaml("podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
-                "dashboards: {enabled: true}\npools: [{name: p, nodeSelector: {a: b}}]\n")
+                "dashboards: {enabled: true}\ndriver: {enabled: true, version: '550.1'}\n"
+                "pools: [{name: p, nodeSelector: {a: b}}]\n")
           .value());
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
   std::vector<Json> objects = components::RenderObjects(*settings);

@@ -45,7 +45,7 @@ func TestTheChartPassesLint(t *testing.T) {
 func TestTheChartRefusesWhatItCannotDo(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--namespace=other":               "use --namespace tessera-system",
-		"--set=driver.enabled=true":       "Tessera does not install drivers",
+		"--set=driver.enabled=true":       "only tessera-operator installs drivers",
 		"--set=migManager.enabled=true":   "Tessera has no such component",
 		"--set=gfd.enabled=false":         "part of tessera-agent",
 		"--set=toolkit.enabled=false":     "add --binding=allocate",

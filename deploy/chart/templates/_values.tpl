@@ -20,7 +20,7 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- range list "driver" "migManager" "vgpuManager" "vgpuDeviceManager" "vfioManager" "kataManager" "sandboxWorkloads" "sandboxDevicePlugin" "ccManager" "gdrcopy" "gds" -}}
 {{- if (index $.Values . | default dict).enabled -}}
 {{- if eq . "driver" -}}
-{{- fail "driver.enabled=true: Tessera does not install drivers: install one on the nodes, or let NVIDIA's driver container do it with hostPaths.driverInstallDir=/run/nvidia/driver; then leave the value out" -}}
+{{- fail "driver.enabled=true: only tessera-operator installs drivers: install Tessera with deploy/operator, or install a driver on the nodes and leave the value out" -}}
 {{- end -}}
 {{- fail (printf "%s.enabled=true: Tessera has no such component: leave the value out" .) -}}
 {{- end -}}

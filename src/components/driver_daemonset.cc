@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/operator/driver/daemonset.h"
+#include "src/components/driver_daemonset.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 
-namespace tessera::driver {
+namespace tessera::components {
 namespace {
 
 struct KnownSystem {
@@ -51,7 +51,7 @@ std::string VersionIn(std::string_view text) {
   return std::string(number.substr(0, patch));
 }
 
-std::string_view NameOf(KernelModule module) {
+std::string_view ModuleName(KernelModule module) {
   switch (module) {
     case KernelModule::kOpen:
       return "open";
@@ -137,7 +137,7 @@ Volumes VolumesOf(const DriverSpec& spec, const DriverHost& host) {
 
 std::map<std::string, std::string> DriverEnv(const DriverSpec& spec) {
   std::map<std::string, std::string> env = spec.env;
-  env["KERNEL_MODULE_TYPE"] = NameOf(spec.kernel_module);
+  env["KERNEL_MODULE_TYPE"] = ModuleName(spec.kernel_module);
   // Images before 570 know only this variable.
   if (spec.kernel_module == KernelModule::kOpen) env["OPEN_KERNEL_MODULES_ENABLED"] = "true";
   if (spec.rdma) env["GPU_DIRECT_RDMA_ENABLED"] = "true";
@@ -250,29 +250,6 @@ Json PinAffinity() {
                            Json::MakeObject({{"nodeSelectorTerms", Json::MakeArray({term})}})}})}});
 }
 
-Status CheckSpec(const DriverSpec& spec) {
-  if (spec.version.empty()) {
-    return Error(Code::kInvalidArgument,
-                 "driver.version of \"{}\" is missing: name a driver, such as 550.163.01",
-                 spec.name);
-  }
-  if (spec.gds && spec.kernel_module == KernelModule::kProprietary) {
-    return Error(Code::kInvalidArgument,
-                 "driver.gds of \"{}\": GPUDirect Storage needs open kernel modules: set "
-                 "kernelModuleType to open or auto",
-                 spec.name);
-  }
-  for (const auto& [enabled, image, field] :
-       {std::tuple(spec.gds, &spec.gds_image, "gds"),
-        std::tuple(spec.gdrcopy, &spec.gdrcopy_image, "gdrcopy")}) {
-    if (enabled && image->empty()) {
-      return Error(Code::kInvalidArgument, "driver.{}.image of \"{}\" is missing", field,
-                   spec.name);
-    }
-  }
-  return Status::Ok();
-}
-
 }  // namespace
 
 Result<DriverHost> DriverHostOf(std::string_view os_image, std::string_view kernel) {
@@ -293,7 +270,7 @@ std::string OsTag(const DriverHost& host) {
 }
 
 Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host) {
-  RETURN_IF_ERROR(CheckSpec(spec));
+  RETURN_IF_ERROR(CheckDriver(spec));
   const std::string base = fmt::format("{}/{}", spec.repository, spec.image);
   if (spec.version.starts_with("sha256:")) return fmt::format("{}@{}", base, spec.version);
   if (!spec.precompiled) return fmt::format("{}:{}-{}", base, spec.version, OsTag(host));
@@ -378,4 +355,4 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
                                 {"spec", std::move(pod)}})}})}});
 }
 
-}  // namespace tessera::driver
+}  // namespace tessera::components

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/operator/driver/daemonset.h"
+#include "src/components/driver_daemonset.h"
 
 #include <gtest/gtest.h>
 
-namespace tessera::driver {
+namespace tessera::components {
 namespace {
 
 const DriverHost kUbuntu{"ubuntu", "22.04", "5.15.0-113-generic"};
@@ -165,4 +165,4 @@ TEST(DriverDaemonSetTest, ANodeThatWasRolledBackBelongsToTheDaemonSetOfItsRevisi
 }
 
 }  // namespace
-}  // namespace tessera::driver
+}  // namespace tessera::components

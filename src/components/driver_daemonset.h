@@ -3,10 +3,10 @@
 // driver specification, operating system and, for precompiled modules, kernel. Image tags, programs
 // and environment are those that NVIDIA's images expect.
 //
-// The DaemonSet replaces its pods only when they are deleted; upgrade.h decides when. A pod's label
-// tessera.dev/driver-revision names what would make another driver of it: image, modules,
-// environment. A changed label, limit or toleration leaves the revision, and so the pods, as they
-// are.
+// The DaemonSet replaces its pods only when they are deleted; src/operator/driver decides when. A
+// pod's label tessera.dev/driver-revision names what would make another driver of it: image,
+// modules, environment. A changed label, limit or toleration leaves the revision, and so the pods,
+// as they are.
 //
 // Before the old driver is unloaded, the agent of the node closes it (release-driver); it opens the
 // new one when the driver container is ready.
@@ -14,47 +14,14 @@
 // Pure; any thread.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "src/base/status.h"
+#include "src/components/driver_settings.h"
 #include "src/formats/json.h"
 
-namespace tessera::driver {
-
-enum class KernelModule { kAuto, kOpen, kProprietary };
-
-struct DriverSpec {
-  std::string name = "default";  // of the section of the custom resource
-  std::string ns = "tessera-system";
-  std::string repository = "nvcr.io/nvidia";
-  std::string image = "driver";
-  // "550.163.01"; a branch, "550", with precompiled modules; or a digest, "sha256:…".
-  std::string version;
-  std::string pull_policy = "IfNotPresent";
-  std::vector<std::string> pull_secrets;
-  KernelModule kernel_module = KernelModule::kAuto;
-  bool precompiled = false;
-  bool rdma = false;
-  bool use_host_mofed = false;
-  bool gds = false;
-  bool gdrcopy = false;
-  std::string gds_image;      // REPOSITORY/IMAGE:VERSION without the system's tag
-  std::string gdrcopy_image;  // the same
-  std::string manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.1";
-  std::vector<std::string> args;
-  std::map<std::string, std::string> env;
-  std::map<std::string, std::string> node_selector;
-  Json tolerations = Json::MakeArray();  // beside nvidia.com/gpu and CriticalAddonsOnly
-  Json resources = Json::MakeObject();
-  std::string priority_class = "system-node-critical";
-  std::string repo_config;    // ConfigMap with package sources; "": none
-  std::string cert_config;    // ConfigMap with certificates; "": none
-  std::string module_config;  // ConfigMap with nvidia.conf; "": none
-  std::string install_dir = "/run/nvidia/driver";
-};
+namespace tessera::components {
 
 // The facts of a node that choose its image.
 struct DriverHost {
@@ -89,4 +56,4 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
 // with that label. INVALID_ARGUMENT: see DriverImage; GDS needs open modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host, bool pinned);
 
-}  // namespace tessera::driver
+}  // namespace tessera::components

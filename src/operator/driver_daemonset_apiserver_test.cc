@@ -7,12 +7,17 @@
 #include <cstdlib>
 #include <optional>
 
+#include "src/components/driver_daemonset.h"
 #include "src/kube/client.h"
 #include "src/net/testing/loopback.h"
-#include "src/operator/driver/daemonset.h"
 
-namespace tessera::driver {
+namespace tessera::operators {
 namespace {
+
+using components::DriverHost;
+using components::DriverSpec;
+using components::KernelModule;
+using components::RenderDriverDaemonSet;
 
 class DriverDaemonSetServerTest : public ::testing::Test {
  protected:
@@ -74,4 +79,4 @@ TEST_F(DriverDaemonSetServerTest, AcceptsEveryForm) {
 }
 
 }  // namespace
-}  // namespace tessera::driver
+}  // namespace tessera::operators

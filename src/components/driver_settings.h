@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of the driver that nodes of a pool get: the section `driver`, with the keys of
+// NVIDIA's chart. Only the operator installs drivers.
+//
+// Threads: values; the functions are pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+
+namespace tessera::components {
+
+enum class KernelModule { kAuto, kOpen, kProprietary };
+
+struct DriverSpec {
+  std::string name = "default";  // of the pool of nodes
+  std::string ns = "tessera-system";
+  std::string repository = "nvcr.io/nvidia";
+  std::string image = "driver";
+  // "550.163.01"; a branch, "550", with precompiled modules; or a digest, "sha256:…".
+  std::string version;
+  std::string pull_policy = "IfNotPresent";
+  std::vector<std::string> pull_secrets;
+  KernelModule kernel_module = KernelModule::kAuto;
+  bool precompiled = false;
+  bool rdma = false;
+  bool use_host_mofed = false;
+  bool gds = false;
+  bool gdrcopy = false;
+  std::string gds_image;      // REPOSITORY/IMAGE:VERSION without the system's tag
+  std::string gdrcopy_image;  // the same
+  std::string manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.1";
+  std::vector<std::string> args;
+  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> node_selector;
+  Json tolerations = Json::MakeArray();  // beside nvidia.com/gpu and CriticalAddonsOnly
+  Json resources = Json::MakeObject();
+  std::string priority_class = "system-node-critical";
+  std::string repo_config;    // ConfigMap with package sources; "": none
+  std::string cert_config;    // ConfigMap with certificates; "": none
+  std::string module_config;  // ConfigMap with nvidia.conf; "": none
+  std::string install_dir = "/run/nvidia/driver";
+};
+
+struct DriverSettings {
+  bool enabled = false;
+  DriverSpec spec;
+  // driver.upgradePolicy, which src/operator/driver reads.
+  Json upgrade_policy = Json::MakeObject();
+};
+
+// Reads a section that the schema has accepted; null: no driver. `pool`: the name of its nodes.
+DriverSettings ReadDriver(const Json* section, const std::string& pool);
+
+// INVALID_ARGUMENT names the setting that is missing, or that contradicts another one.
+Status CheckDriver(const DriverSpec& spec);
+
+}  // namespace tessera::components
