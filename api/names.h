@@ -105,6 +105,8 @@ inline constexpr std::string_view kAnnotationDriverGood =
     "tessera.dev/driver-good-revision";  // the last driver that worked
 inline constexpr std::string_view kAnnotationDriverFailed =
     "tessera.dev/driver-failed-revision";  // the last one that did not
+inline constexpr std::string_view kAnnotationUpgradeProblem =
+    "tessera.dev/driver-upgrade-problem";  // why it did not, for people
 inline constexpr std::string_view kLabelDriverRevision =
     "tessera.dev/driver-revision";  // of driver pods; on a Node: kept on it after a rollback
 inline constexpr std::string_view kLabelDriverPool =

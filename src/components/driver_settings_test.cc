@@ -54,7 +54,9 @@ TEST(DriverSettingsTest, APoolHasItsOwnDriver) {
 }
 
 TEST(DriverSettingsTest, InvalidSettingsAreRejectedWithTheirNames) {
-  const auto error = [](std::string_view driver) { return SettingsWith(driver).status().message(); };
+  const auto error = [](std::string_view driver) {
+    return SettingsWith(driver).status().message();
+  };
   EXPECT_THAT(error("{enabled: true}"), HasSubstr("driver.version of \"default\" is missing"));
   EXPECT_THAT(error("{enabled: true, verison: '1'}"), HasSubstr("driver.verison: unknown setting"));
   EXPECT_THAT(error("{kernelModuleType: closed}"), HasSubstr("driver.kernelModuleType"));

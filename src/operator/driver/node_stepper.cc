@@ -91,6 +91,18 @@ UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
   return action;
 }
 
+void NodeStepper::Begin() {
+  UpgradeAction& action = Enter(UpgradeState::kCordonRequired, "begins to upgrade the driver");
+  if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
+    action.annotations[std::string(names::kAnnotationUpgradeProblem)] = std::nullopt;
+}
+
+void NodeStepper::Fail(const std::string& why, UpgradeAction* action) const {
+  action->annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
+  action->annotations[std::string(names::kAnnotationUpgradeProblem)] = why;
+  action->warning = true;
+}
+
 UpgradeState NodeStepper::After(UpgradeState state) const {
   switch (state) {
     case UpgradeState::kCordonRequired:
@@ -154,6 +166,8 @@ void NodeStepper::StepAtRest() {
     // It was slow, or a person repaired it.
     UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "the driver works after all");
     action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
+    if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
+      action.annotations[std::string(names::kAnnotationUpgradeProblem)] = std::nullopt;
     return;
   }
   if (MayUpgrade(policy_, node_)) {
@@ -311,8 +325,7 @@ void NodeStepper::StepUncordon() {
 // The driver is as it was, so the node can go on.
 void NodeStepper::Release(const std::string& why) {
   UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "gives up: " + why);
-  action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
-  action.warning = true;
+  Fail(why, &action);
 }
 
 void NodeStepper::RollBack(const std::string& why) {
@@ -322,15 +335,13 @@ void NodeStepper::RollBack(const std::string& why) {
     UpgradeAction& action =
         Enter(UpgradeState::kPodRestartRequired, fmt::format("rolls back to {}: {}", good, why));
     action.labels[std::string(names::kLabelDriverRevision)] = good;
-    action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
-    action.warning = true;
+    Fail(why, &action);
     return;
   }
   UpgradeAction& action = Enter(UpgradeState::kFailed, "fails: " + why);
-  action.annotations[std::string(names::kAnnotationDriverFailed)] = node_.wanted_revision;
+  Fail(why, &action);
   if (node_.annotations.contains(names::kAnnotationUpgradeRequested))
     action.annotations[std::string(names::kAnnotationUpgradeRequested)] = std::nullopt;
-  action.warning = true;
 }
 
 }  // namespace tessera::driver

@@ -33,7 +33,7 @@ class NodeStepper {
       : policy_(policy), node_(node), state_(state), now_(now), step_(step) {}
 
   void Step();
-  void Begin() { Enter(UpgradeState::kCordonRequired, "begins to upgrade the driver"); }
+  void Begin();
 
  private:
   UpgradeAction& Act(UpgradeAction::Kind kind, std::string reason) {
@@ -41,6 +41,8 @@ class NodeStepper {
     return step_->actions.back();
   }
   UpgradeAction& Enter(UpgradeState state, std::string reason);
+  // The wanted driver does not work here.
+  void Fail(const std::string& why, UpgradeAction* action) const;
   UpgradeState After(UpgradeState state) const;
   void EnterNext(std::string reason) { Enter(After(state_), std::move(reason)); }
   // Whether the state has lasted for `limit`; otherwise asks to be called again then.

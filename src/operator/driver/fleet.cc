@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/driver/fleet.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "api/names.h"
+#include "src/operator/driver/node_stepper.h"
+
+namespace tessera::driver {
+namespace {
+
+using components::DriverHost;
+
+constexpr std::string_view kDriver = "driver";
+
+// The DaemonSet of nodes that are alike.
+struct RenderedPool {
+  Status error;
+  std::string label;  // value of kLabelDriverPool
+  std::string revision;
+};
+
+class FleetViewer {
+ public:
+  FleetViewer(const std::vector<FleetPool>& pools, const Revisions& known) : known_(known) {
+    for (const FleetPool& pool : pools) view_.pools.push_back({&pool, {}, 0});
+  }
+
+  void AddPod(const FleetPod& pod);
+  void AddNode(const FleetNode& node);
+  FleetView Take();
+
+ private:
+  FleetView::Pool* PoolOf(const FleetNode& node);
+  const RenderedPool& Render(const FleetPool& pool, const DriverHost& host);
+  RenderedPool Rendered(const FleetPool& pool, const DriverHost& host);
+  void AddManaged(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool);
+  void AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool);
+  UpgradeNode UpgradeNodeOf(const FleetNode& node, const FleetPod* pod);
+  void KeepRevision(const std::string& revision);
+  void NoteProblems(const UpgradeNode& node, const FleetPod* pod);
+
+  const Revisions& known_;
+  FleetView view_;
+  std::map<std::string_view, const FleetPod*> pods_;  // by node
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, RenderedPool> rendered_;
+  std::set<std::string> pinned_;
+};
+
+void FleetViewer::AddPod(const FleetPod& pod) {
+  const auto [at, is_new] = pods_.emplace(pod.node, &pod);
+  if (!is_new && at->second->pod.deleting) at->second = &pod;
+}
+
+FleetView::Pool* FleetViewer::PoolOf(const FleetNode& node) {
+  const auto has = [&](const std::pair<std::string, std::string>& label) {
+    return ValueAt(node.labels, label.first) == label.second;
+  };
+  for (FleetView::Pool& pool : view_.pools) {
+    if (std::ranges::all_of(pool.settings->selector, has)) return &pool;
+  }
+  return nullptr;
+}
+
+const RenderedPool& FleetViewer::Render(const FleetPool& pool, const DriverHost& host) {
+  const auto key = std::tuple(pool.name, host.os_id, host.os_version,
+                              pool.spec.precompiled ? host.kernel : std::string());
+  const auto found = rendered_.find(key);
+  if (found != rendered_.end()) return found->second;
+  return rendered_[key] = Rendered(pool, host);
+}
+
+RenderedPool FleetViewer::Rendered(const FleetPool& pool, const DriverHost& host) {
+  const Result<std::string> revision = components::DriverRevision(pool.spec, host);
+  const Result<Json> set = components::RenderDriverDaemonSet(pool.spec, host, false);
+  const Result<Json> pinned = components::RenderDriverDaemonSet(pool.spec, host, true);
+  for (const Status& status : {revision.status(), set.status(), pinned.status()}) {
+    if (!status.ok()) return {status, "", ""};
+  }
+  view_.daemonsets.push_back(*set);
+  view_.revisions[*revision] = pinned->Serialize();
+  return {Status::Ok(), components::PoolName(pool.spec, host), *revision};
+}
+
+void FleetViewer::KeepRevision(const std::string& revision) {
+  const auto known = known_.find(revision);
+  if (known != known_.end()) view_.revisions.emplace(*known);
+}
+
+UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* pod) {
+  UpgradeNode out{.name = node.name,
+                  .labels = node.labels,
+                  .annotations = node.annotations,
+                  .unschedulable = node.unschedulable,
+                  .ready = node.ready};
+  if (pod != nullptr) {
+    out.driver = pod->pod;
+    // The init container made the agent close the old driver, so the condition was False meanwhile.
+    out.validated = node.gpu_ready && node.gpu_since >= pod->created;
+  }
+  return out;
+}
+
+void FleetViewer::AddNode(const FleetNode& node) {
+  FleetView::Pool* pool = PoolOf(node);
+  if (pool == nullptr) return;
+  const auto found = pods_.find(node.name);
+  const FleetPod* pod = found == pods_.end() ? nullptr : found->second;
+  const bool ours = node.labels.contains(names::kLabelDriverPool);
+  if (!pool->settings->enabled) {
+    if (ours || !ValueAt(node.labels, names::kLabelUpgradeState).empty()) {
+      AddReleased(node, pod, pool);
+    }
+    return;
+  }
+  if (!ours && pod == nullptr && node.gpu_ready) {
+    ++pool->on_host;
+    return;
+  }
+  AddManaged(node, pod, pool);
+}
+
+void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool) {
+  UpgradeNode upgrade = UpgradeNodeOf(node, pod);
+  const Result<DriverHost> host = components::DriverHostOf(node.os_image, node.kernel);
+  if (!host.ok()) {
+    view_.problems.push_back({node.name, "UnsupportedSystem", host.status().message()});
+    return;
+  }
+  const RenderedPool& rendered = Render(*pool->settings, *host);
+  if (!rendered.error.ok()) {
+    view_.problems.push_back({node.name, "InvalidDriver", rendered.error.message()});
+    return;
+  }
+  NodePatch patch{.node = node.name, .labels = DeployLabelChanges(node.labels, true, {"driver"})};
+  const auto deploy = patch.labels.find(std::string(names::kLabelDeployPrefix) + "driver");
+  const bool deployed =
+      deploy == patch.labels.end() ? IsDeployed(node.labels, kDriver) : deploy->second.has_value();
+  if (deployed) upgrade.wanted_revision = rendered.revision;
+  const std::string label = ValueAt(node.labels, names::kLabelDriverPool);
+  const bool may_move = pod == nullptr || StateOfNode(upgrade) == UpgradeState::kPodRestartRequired;
+  const bool moves = label != rendered.label && may_move;
+  if (moves) patch.labels[std::string(names::kLabelDriverPool)] = rendered.label;
+  if (!patch.labels.empty()) view_.patches.push_back(std::move(patch));
+
+  const std::string pin = ValueAt(node.labels, names::kLabelDriverRevision);
+  const std::string good = ValueAt(node.annotations, names::kAnnotationDriverGood);
+  KeepRevision(pin);
+  KeepRevision(good);
+  if (!pin.empty()) pinned_.insert(pin);
+  // What cannot be rendered any more is nothing to go back to.
+  if (!view_.revisions.contains(good)) {
+    upgrade.annotations.erase(std::string(names::kAnnotationDriverGood));
+  }
+  NoteProblems(upgrade, pod);
+  pool->nodes.push_back(std::move(upgrade));
+}
+
+// The pool of the node wants no driver any more.
+void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool) {
+  UpgradeNode upgrade = UpgradeNodeOf(node, pod);
+  const std::optional<UpgradeState> state = StateOfNode(upgrade);
+  if (state && InProgress(*state)) {
+    pool->nodes.push_back(std::move(upgrade));  // ends its upgrade, and with it our cordon
+    return;
+  }
+  NodePatch patch{.node = node.name, .labels = {}, .annotations = {}};
+  for (const std::string_view label :
+       {names::kLabelDriverPool, names::kLabelDriverRevision, names::kLabelUpgradeState}) {
+    if (node.labels.contains(label)) patch.labels[std::string(label)] = std::nullopt;
+  }
+  if (IsDeployed(node.labels, kDriver)) {
+    patch.labels[std::string(names::kLabelDeployPrefix) + "driver"] = std::nullopt;
+  }
+  for (const std::string_view annotation :
+       {names::kAnnotationDriverGood, names::kAnnotationDriverFailed,
+        names::kAnnotationUpgradeSince, names::kAnnotationUpgradeProblem}) {
+    if (node.annotations.contains(annotation)) {
+      patch.annotations[std::string(annotation)] = std::nullopt;
+    }
+  }
+  view_.patches.push_back(std::move(patch));
+}
+
+void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
+  if (StateOfNode(node) == UpgradeState::kFailed) {
+    const bool serves = RunsTarget(node);
+    view_.problems.push_back(
+        {node.name, "DriverUpgradeFailed",
+         fmt::format(
+             "driver {} does not work here: {}; {}: correct its cause, then annotate the "
+             "node with {}=true",
+             ValueAt(node.annotations, names::kAnnotationDriverFailed),
+             ValueAt(node.annotations, names::kAnnotationUpgradeProblem),
+             serves ? "the node goes on with its earlier driver" : "the node stays cordoned",
+             names::kAnnotationUpgradeRequested)});
+    return;
+  }
+  if (pod == nullptr || pod->pod.ready || pod->reason.empty()) return;
+  view_.problems.push_back(
+      {node.name, pod->reason, fmt::format("driver pod {}: {}", pod->pod.name, pod->message)});
+}
+
+FleetView FleetViewer::Take() {
+  for (const std::string& revision : pinned_) {
+    const auto text = view_.revisions.find(revision);
+    if (text == view_.revisions.end()) continue;
+    Result<Json> set = ParseJson(text->second);
+    if (set.ok()) view_.daemonsets.push_back(*std::move(set));
+  }
+  // In the same order at each call, whatever the order of the nodes is.
+  std::ranges::sort(view_.daemonsets, {}, [](const Json& set) {
+    return set.Find("metadata")->StringAt("name").value_or("");
+  });
+  return std::move(view_);
+}
+
+}  // namespace
+
+Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings) {
+  std::vector<FleetPool> pools;
+  const auto add = [&](const std::string& name, const components::LabelMap& selector,
+                       const components::AgentSettings& agent) -> Status {
+    FleetPool pool{name, selector, agent.driver.enabled, agent.driver.spec, {}};
+    ASSIGN_OR_RETURN(pool.policy, ReadPolicy(agent.driver.upgrade_policy));
+    pools.push_back(std::move(pool));
+    return Status::Ok();
+  };
+  for (const components::PoolSettings& pool : settings.pools) {
+    RETURN_IF_ERROR(add(pool.name, pool.node_selector, pool.agent).Annotate("pool " + pool.name));
+  }
+  RETURN_IF_ERROR(add("default", settings.agent.node_selector, settings.agent).Annotate("driver"));
+  return pools;
+}
+
+FleetView ViewFleet(const std::vector<FleetPool>& pools, const std::vector<FleetNode>& nodes,
+                    const std::vector<FleetPod>& pods, const Revisions& known) {
+  FleetViewer viewer(pools, known);
+  for (const FleetPod& pod : pods) viewer.AddPod(pod);
+  for (const FleetNode& node : nodes) viewer.AddNode(node);
+  return viewer.Take();
+}
+
+}  // namespace tessera::driver

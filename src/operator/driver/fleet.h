@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is due for the drivers of a cluster, from its nodes, driver pods and settings: labels of
+// nodes, the driver's DaemonSets, and the nodes as upgrade.h takes them.
+//
+// A node gets a driver if it has a GPU and its pool wants one, unless the node works already with a
+// driver that is not ours: one of the host. A node changes its pool of drivers only inside an
+// upgrade, because the change replaces its driver.
+//
+// After a rollback a node keeps an earlier revision. Its DaemonSet is rendered from what was kept
+// of that revision (`Revisions`), because the settings no longer have it.
+//
+// Pure; any thread. Cost: O(nodes × pools).
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/components/driver_daemonset.h"
+#include "src/components/settings.h"
+#include "src/formats/json.h"
+#include "src/operator/driver/deploy_labels.h"
+#include "src/operator/driver/policy.h"
+
+namespace tessera::driver {
+
+struct FleetPool {
+  std::string name;
+  components::LabelMap selector;  // empty: all nodes that are in no pool before it
+  bool enabled = false;
+  components::DriverSpec spec;
+  PolicySettings policy;
+};
+
+// The pools of the settings, in the order in which nodes are assigned; the general one is the last.
+// INVALID_ARGUMENT names the pool and the field.
+Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings);
+
+struct FleetNode {
+  std::string name;
+  std::string version;  // resourceVersion
+  std::map<std::string, std::string, std::less<>> labels;
+  std::map<std::string, std::string, std::less<>> annotations;
+  bool unschedulable = false;
+  bool ready = false;
+  std::string os_image;
+  std::string kernel;
+  bool gpu_ready = false;  // condition GPUReady
+  WallTime gpu_since{};    // of its last transition
+};
+
+struct FleetPod {
+  std::string node;
+  DriverPod pod;
+  WallTime created{};
+  std::string reason;  // why it is not ready; "": unknown
+  std::string message;
+};
+
+// The DaemonSet that keeps a node on a revision, as JSON, by revision.
+using Revisions = std::map<std::string, std::string, std::less<>>;
+
+struct FleetProblem {
+  std::string node;
+  std::string reason;  // a word in camel case
+  std::string message;
+  bool operator==(const FleetProblem&) const = default;
+};
+
+struct NodePatch {
+  std::string node;
+  UpgradeAction::Changes labels;
+  UpgradeAction::Changes annotations;
+};
+
+struct FleetView {
+  struct Pool {
+    const FleetPool* settings = nullptr;
+    std::vector<UpgradeNode> nodes;  // without pods
+    int on_host = 0;                 // nodes that have a driver of the host
+  };
+  std::vector<Pool> pools;  // as in the settings
+  std::vector<NodePatch> patches;
+  std::vector<Json> daemonsets;
+  Revisions revisions;  // that are current, or that a node may go back to
+  std::vector<FleetProblem> problems;
+};
+
+// `known`: what earlier views had in `revisions`. The view refers to `pools`.
+FleetView ViewFleet(const std::vector<FleetPool>& pools, const std::vector<FleetNode>& nodes,
+                    const std::vector<FleetPod>& pods, const Revisions& known);
+
+}  // namespace tessera::driver
