@@ -112,9 +112,7 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
   return Pause(random);
 }
 
-int64_t Books::WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now) {
-  // A key without a price has one launch at a time, because its length is unknown.
-  if (price.samples == 0 && price.outstanding > 0) return Pause(&thread->random);
+int64_t Books::WaitFor(Thread* thread, int64_t estimate, int64_t now) {
   if (const int64_t wait = WaitForWindow(estimate, &thread->random); wait != 0) {
     last_wait_ = now;
     return wait;
@@ -137,45 +135,65 @@ Books::Decision Books::Decide(Thread* thread, const Launch& launch, int64_t now)
   if (epoch == 0) return {};
   const SpinGuard guard(&lock_);
   NoteSpent(thread);
-  Price* price = prices_->Add(launch.key);
-  const bool priced = price->samples != 0;
-  const int64_t estimate = priced ? price->price.load(kRelaxed) : launch.guess;
-  if (priced && thread->credit >= estimate) {
-    thread->credit -= estimate;
+  Price* const price = prices_->Add(PriceKey(launch.work));
+  const Estimate estimate = EstimateOf(launch, *price);
+  if (estimate.priced && thread->credit >= estimate.time) {
+    thread->credit -= estimate.time;
     last_launch_ = now;
     return {};
   }
-  if (const int64_t wait = WaitFor(thread, *price, estimate, now); wait != 0) {
+  const int64_t wait =
+      estimate.awaited ? Pause(&thread->random) : WaitFor(thread, estimate.time, now);
+  if (wait != 0) {
     const int mark = ClaimTail(launch.stream, now);
     Publish(now);
     return {wait, mark};
   }
-  const int64_t slice = price->deviation > estimate * 3 / 5 ? kNoisySlice : kSlice;
-  const int64_t share = slice / 2 + slice * Random(&thread->random) / kOne;
-  const int64_t take = Max(share, estimate);
-  lines_.charge->charged.fetch_add(Biased(take), kRelaxed);
-  thread->credit += take - estimate;
-  thread->noted = thread->credit;
-  const int mark = Claim(launch, unmarked_ + estimate, now);
-  if (mark == kNoMark) {
-    unmarked_ += estimate;
-  } else {
-    Mark& made = marks_[mark];
-    made.timed = true;
-    made.estimate = estimate;
-    made.weight = priced ? Max(1, slice / Max(estimate, 1)) : 1;
-    made.long_work = estimate > kQuantum * 2 / 5;
-    long_out_ += made.long_work;
-    ++price->outstanding;
+  const int64_t slice = price->deviation > estimate.time * 3 / 5 ? kNoisySlice : kSlice;
+  if (thread->credit < estimate.time) {
+    const int64_t share = slice / 2 + slice * Random(&thread->random) / kOne;
+    const int64_t take = Max(share, estimate.time);
+    lines_.charge->charged.fetch_add(Biased(take), kRelaxed);
+    thread->credit += take;
   }
-  longest_ = Max(estimate, longest_ - longest_ / 64);
+  thread->credit -= estimate.time;
+  thread->noted = thread->credit;
+  const int mark = ClaimTimed(launch.stream, estimate, slice, price, now);
+  if (estimate.priced) longest_ = Max(estimate.time, longest_ - longest_ / 64);
   last_launch_ = now;
   Publish(now);
   return {0, mark};
 }
 
+// The first launch of a key has the price of similar ones. Work of unknown length has one launch at
+// a time: of a key, and also of a function of which no launch has a price.
+Books::Estimate Books::EstimateOf(const Launch& launch, const Price& price) {
+  if (price.samples != 0) return {price.price.load(kRelaxed), true, false};
+  const Prices::Similar similar = prices_->FindSimilar(launch.work);
+  const int64_t time = similar.price != kUnpriced ? similar.price : launch.guess;
+  return {time, false, price.outstanding > 0 || similar.outstanding};
+}
+
+// REQUIRES lock_. Claims a mark for a launch that is charged, and timed if a mark is free.
+int Books::ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice, Price* price,
+                      int64_t now) {
+  const int mark = Claim(price->key.load(kRelaxed), stream, unmarked_ + estimate.time, now);
+  if (mark == kNoMark) {
+    unmarked_ += estimate.time;
+    return mark;
+  }
+  Mark& made = marks_[mark];
+  made.timed = true;
+  made.estimate = estimate.time;
+  made.weight = estimate.priced ? Max(1, slice / Max(estimate.time, 1)) : 1;
+  made.long_work = estimate.time > kQuantum * 2 / 5;
+  long_out_ += made.long_work;
+  ++price->outstanding;
+  return mark;
+}
+
 // REQUIRES lock_.
-int Books::Claim(const Launch& launch, int64_t covers, int64_t now) {
+int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   if (count_ == kMarks) return kNoMark;
   int index = 0;
   while (index < kMarks && marks_[index].state.load(kRelaxed) != kFree) ++index;
@@ -184,9 +202,9 @@ int Books::Claim(const Launch& launch, int64_t covers, int64_t now) {
   mark.timed = mark.long_work = mark.dropped = false;
   mark.from_idle = covered_ + unmarked_ <= 0;
   mark.kept_busy = count_ != 0;
-  mark.streams = StreamsOut(launch.stream);
-  mark.key = launch.key;
-  mark.stream = launch.stream;
+  mark.streams = StreamsOut(stream);
+  mark.key = key;
+  mark.stream = stream;
   mark.estimate = 0;
   mark.weight = 1;
   mark.covers = covers;
@@ -204,7 +222,7 @@ int Books::Claim(const Launch& launch, int64_t covers, int64_t now) {
 // launches would show only after its next launch.
 int Books::ClaimTail(uintptr_t stream, int64_t now) {
   if (unmarked_ <= 0) return kNoMark;
-  return Claim({.key = 0, .guess = 0, .stream = stream}, unmarked_, now);
+  return Claim(0, stream, unmarked_, now);
 }
 
 uint32_t Books::StreamsOut(uintptr_t stream) const {

@@ -48,8 +48,8 @@ class Books {
   static constexpr int kNoMark = -1;
 
   struct Launch {
-    uint64_t key;
-    int64_t guess;     // price while the key has no timed launch
+    Work work;
+    int64_t guess;     // price while nothing similar was timed
     uintptr_t stream;  // identifies the stream
   };
 
@@ -101,7 +101,7 @@ class Books {
   // Returns the GPU time that the thread has taken in advance.
   void Refund(Thread* thread);
   // Removes the price of a graph or function that is gone: its handle may be reused.
-  void Forget(uint64_t key);
+  void Forget(const Work& work);
   void ForgetAll();
   // Called when the context of all outstanding marks ends, and with it their events.
   void DropMarks();
@@ -125,11 +125,19 @@ class Books {
   };
 
   bool NoteSpent(Thread* thread);  // false: nothing spent since the last call
-  int64_t WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now);
+  struct Estimate {
+    int64_t time;
+    bool priced;   // launches of the key were timed
+    bool awaited;  // the launch must wait for the result of another
+  };
+  Estimate EstimateOf(const Launch& launch, const Price& price);
+  int64_t WaitFor(Thread* thread, int64_t estimate, int64_t now);
   int64_t WaitForAllowance(int64_t rate, bool leased, int64_t now);
   int64_t WaitForWindow(int64_t estimate, uint32_t* random) const;
   void GrowAllowance(int64_t rate, int64_t now);
-  int Claim(const Launch& launch, int64_t covers, int64_t now);
+  int Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now);
+  int ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice, Price* price,
+                 int64_t now);
   int ClaimTail(uintptr_t stream, int64_t now);
   void DropFailed();
   void Retire(int index);

@@ -10,12 +10,11 @@ namespace tessera::limiter {
 // Minimum bytes that a GPU moves within its memory in a nanosecond.
 inline constexpr uint64_t kBytesPerNanosecond = 500;
 
-// Copies and sets within device memory. Sizes within an eighth of a power of two have one price.
+// Copies and sets within device memory.
 template <typename Call>
 cuda::Result Move(uint64_t bytes, LaunchStream stream, Call call) {
-  const int bits = 64 - __builtin_clzll(bytes | 8);
-  const auto key = [=] { return PriceKey(bytes >> (bits - 4), 0x6d6f7665, uint64_t(bits)); };
-  return Launch(key, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
+  const auto work = [=] { return Work{0x6d6f7665, bytes}; };
+  return Launch(work, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
 }
 
 inline uint64_t BytesOf(const cuda::Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }

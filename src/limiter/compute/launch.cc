@@ -22,29 +22,29 @@ using limiter::Launch;
 using limiter::LaunchSlowly;
 using limiter::LaunchStream;
 using limiter::Meter;
-using limiter::PriceKey;
 using limiter::Process;
 using limiter::thread;
 using limiter::Throttle;
+using limiter::Work;
 
 // Price of a kernel until a launch is timed.
 constexpr int64_t kKernelGuess = 20 * limiter::kMicrosecond;
 
-uint64_t KernelKey(Function function, uint64_t x, uint64_t y, uint64_t z) {
-  return PriceKey(reinterpret_cast<uintptr_t>(function), x, y, z);
+Work KernelWork(Function function, uint64_t x, uint64_t y, uint64_t z) {
+  return limiter::KernelWork(reinterpret_cast<uintptr_t>(function), x, y, z);
 }
 
 template <typename Call>
 Result LaunchKernel(Function function, uint64_t x, uint64_t y, uint64_t z, LaunchStream stream,
                     Call call) {
-  return Launch([=] { return KernelKey(function, x, y, z); }, kKernelGuess, stream, call);
+  return Launch([=] { return KernelWork(function, x, y, z); }, kKernelGuess, stream, call);
 }
 
 // The memory of graphs with nodes that allocate is charged before the launch. Such graphs are rare.
 template <typename Call>
 Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   const auto launch = [&] {
-    return Launch([=] { return limiter::GraphKey(graph); }, kKernelGuess, stream, call);
+    return Launch([=] { return limiter::GraphWork(graph); }, kKernelGuess, stream, call);
   };
   if (!Process::Get().graph_needs().any()) [[likely]]
     return launch();
@@ -77,12 +77,12 @@ Result OtherContext(Result result) {
 #define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream) \
   namespace {                                                                                  \
   [[gnu::noinline]] Result name##_slowly parameters {                                          \
-    return LaunchSlowly(KernelKey(function, grid_x, grid_y, grid_z), kKernelGuess,             \
+    return LaunchSlowly(KernelWork(function, grid_x, grid_y, grid_z), kKernelGuess,            \
                         {stream, per_thread_stream}, [&] { return driver.name arguments; });   \
   }                                                                                            \
   }                                                                                            \
   LIMITER_EXPORT Result name parameters {                                                      \
-    if (IsFree([=] { return KernelKey(function, grid_x, grid_y, grid_z); })) [[likely]]        \
+    if (IsFree([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]]       \
       return driver.name arguments;                                                            \
     return name##_slowly arguments;                                                            \
   }
@@ -125,7 +125,7 @@ LIMITER_EXPORT Result cuLaunchCooperativeKernelMultiDevice(void* launches, unsig
   const auto call = [&] {
     return driver.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
   };
-  return Launch([=] { return PriceKey(count, 0x6d756c7469); }, kKernelGuess, {}, call);
+  return Launch([=] { return Work{0x6d756c7469, count}; }, kKernelGuess, {}, call);
 }
 
 LIMITER_EXPORT Result cuLaunch(Function function) {

@@ -10,19 +10,20 @@ namespace tessera::limiter {
 
 extern constinit thread_local ThrottledThread thread;
 
-// True, the usual case: the launch may be made at once. `key` is called only if the GPU is limited.
-template <typename Key>
-[[gnu::always_inline]] inline bool IsFree(Key key) {
+// True, the usual case: the launch may be made at once. `work` is called only if the GPU is
+// limited.
+template <typename MakeWork>
+[[gnu::always_inline]] inline bool IsFree(MakeWork work) {
   if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
     return false;
   Meter* const meter = thread.meter;
   if (meter == nullptr) return true;
   const uint32_t epoch = meter->gate.books().epoch();
-  return epoch == 0 || meter->gate.books().Spend(&thread.books, key(), epoch);
+  return epoch == 0 || meter->gate.books().Spend(&thread.books, PriceKey(work()), epoch);
 }
 
 template <typename Call>
-cuda::Result LaunchSlowly(uint64_t key, int64_t guess, LaunchStream stream, Call call) {
+cuda::Result LaunchSlowly(const Work& work, int64_t guess, LaunchStream stream, Call call) {
   Throttle& throttle = Throttle::Get();
   Meter* const meter = throttle.Find(&thread);
   if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
@@ -31,7 +32,7 @@ cuda::Result LaunchSlowly(uint64_t key, int64_t guess, LaunchStream stream, Call
                        : stream.per_thread      ? cuda::kStreamPerThread
                                                 : 0;
   int mark = Books::kNoMark;
-  throttle.Wait(&thread, {key, guess, id}, stream, &mark);
+  throttle.Wait(&thread, {work, guess, id}, stream, &mark);
   if (mark == Books::kNoMark) return call();
   const bool begun = meter->gate.Begin(mark, stream);
   const cuda::Result result = call();
@@ -39,9 +40,9 @@ cuda::Result LaunchSlowly(uint64_t key, int64_t guess, LaunchStream stream, Call
   return result;
 }
 
-template <typename Key, typename Call>
-cuda::Result Launch(Key key, int64_t guess, LaunchStream stream, Call call) {
-  return IsFree(key) ? call() : LaunchSlowly(key(), guess, stream, call);
+template <typename MakeWork, typename Call>
+cuda::Result Launch(MakeWork work, int64_t guess, LaunchStream stream, Call call) {
+  return IsFree(work) ? call() : LaunchSlowly(work(), guess, stream, call);
 }
 
 }  // namespace tessera::limiter

@@ -6,6 +6,8 @@ namespace {
 
 constexpr uint32_t kMemory = 8;        // samples in the mean of a price
 constexpr uint32_t kNoisyMemory = 32;  // kMemory if samples differ much
+// Classes of sizes on each side in which FindSimilar looks: sixteen powers of two.
+constexpr uint64_t kReach = 64;
 
 int64_t Distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
 
@@ -23,6 +25,10 @@ void Prices::Reset(Price* entry, uint64_t key) {
 
 Price* Prices::Add(uint64_t key) {
   if (Price* entry = Find(key)) return entry;
+  // The charge of a launch that is being timed is corrected by its entry.
+  const auto use = [](const Price& entry) {
+    return entry.outstanding != 0 ? UINT32_MAX : entry.samples;
+  };
   const uint32_t home = Home(key);
   Price* chosen = nullptr;
   for (uint32_t i = 0; i < kNear; ++i) {
@@ -31,14 +37,47 @@ Price* Prices::Add(uint64_t key) {
       chosen = entry;
       break;
     }
-    if (chosen == nullptr || entry->samples < chosen->samples) chosen = entry;
+    if (chosen == nullptr || use(*entry) < use(*chosen)) chosen = entry;
   }
   Reset(chosen, key);
   return chosen;
 }
 
-void Prices::Forget(uint64_t key) {
-  if (Price* entry = Find(key)) Reset(entry, 0);
+// Between two sizes the price is interpolated. Above the largest it grows with the size, and below
+// the smallest it is constant: an estimate that is too high harms less than one that is too low,
+// because it is charged at once.
+Prices::Similar Prices::FindSimilar(const Work& work) {
+  struct Known {
+    uint64_t size_class;
+    int64_t price = kUnpriced;
+  };
+  const uint64_t own = SizeClass(work.size);
+  Known below{own}, above{own};
+  bool outstanding = false;
+  const auto find = [&](Known* known) {
+    const Price* entry = Find(ClassKey(work.what, known->size_class));
+    if (entry == nullptr) return;
+    if (entry->samples != 0) known->price = entry->price.load(std::memory_order_relaxed);
+    outstanding |= entry->outstanding != 0;
+  };
+  for (uint64_t i = 0; i < kReach && i < own && below.price == kUnpriced; ++i) {
+    --below.size_class;
+    find(&below);
+  }
+  for (uint64_t i = 0; i < kReach && above.price == kUnpriced; ++i) {
+    ++above.size_class;
+    find(&above);
+  }
+  if (below.price == kUnpriced) return {above.price, outstanding && above.price == kUnpriced};
+  const auto size = [](uint64_t one) { return one == 0 ? 1 : double(LeastSize(one)); };
+  const double least = size(below.size_class), price = double(below.price);
+  if (above.price == kUnpriced) return {int64_t(price * size(own) / least), false};
+  const double part = (size(own) - least) / (size(above.size_class) - least);
+  return {int64_t(price + (double(above.price) - price) * part), false};
+}
+
+void Prices::Forget(const Work& work) {
+  if (Price* entry = Find(PriceKey(work))) Reset(entry, 0);
 }
 
 void Prices::Clear() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of one process's launches: GPU time by key, which stands for a function with its grid, an
-// executable graph, or a size of copies. Prices are learned from timed launches.
+// Prices of one process's launches: GPU time by key, which stands for a function with the number of
+// its blocks, an executable graph, or a size of copies. Sizes within a quarter of a power of two
+// have one key, so a function has few keys, with however many grids it is launched. Prices are
+// learned from timed launches.
 //
 // The table has a fixed size. A key that finds no room near its place replaces the least used entry
 // there. Threads: any thread may call Find; all other functions need the caller's lock. Cost of
@@ -13,6 +15,35 @@
 namespace tessera::limiter {
 
 inline constexpr int64_t kUnpriced = INT64_MAX;
+
+// What a launch gives to the GPU.
+struct Work {
+  uint64_t what;      // identifies a function, an executable graph, or copies
+  uint64_t size = 0;  // blocks of the grid, or bytes
+};
+
+// Sizes below 8 have a class each, larger ones four in each power of two. Rises with the size.
+constexpr uint64_t SizeClass(uint64_t size) {
+  const int shift = 61 - __builtin_clzll(size | 4);
+  return uint64_t(shift) * 4 + (size >> shift);
+}
+// The smallest size of a class.
+constexpr uint64_t LeastSize(uint64_t size_class) {
+  if (size_class < 8) return size_class;
+  const uint64_t shift = size_class / 4 - 1;
+  return (size_class - shift * 4) << shift;
+}
+
+// Never 0. Its high bits depend on all bits of the work.
+constexpr uint64_t ClassKey(uint64_t what, uint64_t size_class) {
+  return (what * 0x9e3779b97f4a7c15u + size_class * 0xff51afd7ed558ccdu) | 1;
+}
+constexpr uint64_t PriceKey(const Work& work) { return ClassKey(work.what, SizeClass(work.size)); }
+
+// Grids of the same number of blocks are alike.
+constexpr Work KernelWork(uint64_t function, uint64_t x, uint64_t y, uint64_t z) {
+  return {function, x * y * z};
+}
 
 struct alignas(64) Price {
   std::atomic<uint64_t> key;   // 0: free
@@ -44,7 +75,13 @@ class Prices {
   }
   // Returns the entry of the key, which is added if it is new.
   Price* Add(uint64_t key);
-  void Forget(uint64_t key);
+  // What is known about work that differs only in its size.
+  struct Similar {
+    int64_t price = kUnpriced;  // estimated from the nearest sizes with a price
+    bool outstanding = false;   // without such a size: one is being timed
+  };
+  Similar FindSimilar(const Work& work);
+  void Forget(const Work& work);
   // Removes all prices when functions are gone, because their handles may be reused.
   void Clear();
 
@@ -58,13 +95,5 @@ class Prices {
 
   Price entries_[kCapacity] = {};
 };
-
-// Never 0. Its high bits depend on all bits of the four arguments. Independent multiplications are
-// the fastest way.
-constexpr uint64_t PriceKey(uint64_t a, uint64_t b, uint64_t c = 0, uint64_t d = 0) {
-  return (a * 0x9e3779b97f4a7c15u + b * 0xff51afd7ed558ccdu + c * 0xc4ceb9fe1a85ec53u +
-          d * 0xd6e8feb86659fd93u) |
-         1;
-}
 
 }  // namespace tessera::limiter

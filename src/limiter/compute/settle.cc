@@ -278,9 +278,9 @@ void Books::Poll(int64_t now) {
   Publish(now);
 }
 
-void Books::Forget(uint64_t key) {
+void Books::Forget(const Work& work) {
   const SpinGuard guard(&lock_);
-  prices_->Forget(key);
+  prices_->Forget(work);
 }
 
 void Books::ForgetAll() {

@@ -179,7 +179,7 @@ void Throttle::ForgetContext(uint64_t id) {
 
 void Throttle::ForgetGraph(const void* graph) {
   for (Meter& meter : meters_) {
-    if (IsOpen(meter)) meter.gate.books().Forget(GraphKey(graph));
+    if (IsOpen(meter)) meter.gate.books().Forget(GraphWork(graph));
   }
 }
 

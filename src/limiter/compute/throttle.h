@@ -104,8 +104,6 @@ class Throttle {
 extern constinit Throttle process_throttle;
 inline Throttle& Throttle::Get() { return process_throttle; }
 
-inline uint64_t GraphKey(const void* graph) {
-  return PriceKey(reinterpret_cast<uintptr_t>(graph), 0x6772617068);
-}
+inline Work GraphWork(const void* graph) { return {reinterpret_cast<uintptr_t>(graph)}; }
 
 }  // namespace tessera::limiter

@@ -26,6 +26,18 @@ Load Bursty(double length, double burst, double think) {
 
 }  // namespace
 
+// Grids of about the same number of blocks differ in their shape.
+void Program::ChooseGrid(Step* step, double* length) {
+  constexpr uint64_t kMean = 400'000;
+  if (load_.grids == Load::Grids::kFixed) return;
+  const uint64_t blocks = load_.grids == Load::Grids::kGrowing ? kMean / 50 + 4 * grids_
+                                                               : random_() % (kMean * 49 / 25);
+  step->blocks[1] = uint64_t(1) << grids_ % 3;
+  step->blocks[0] = (blocks + kMean / 50) / step->blocks[1];
+  ++grids_;
+  *length *= std::pow(double(step->blocks[0] * step->blocks[1]) / double(kMean), load_.power);
+}
+
 Step Program::Next() {
   const bool burst_done = load_.burst > 0 && in_burst_ >= load_.burst;
   const bool batch_done = load_.sync_every > 0 && launches_ >= load_.sync_every;
@@ -41,7 +53,9 @@ Step Program::Next() {
   }
   const size_t which = random_() % load_.kernels.size();
   const Load::Kernel& kernel = load_.kernels[which];
+  Step step{.kind = Step::kLaunch, .length = 0, .function = which, .stream = 0};
   double length = kernel.length;
+  ChooseGrid(&step, &length);
   if (kernel.spread > 0) {
     std::normal_distribution<double> normal(-kernel.spread * kernel.spread / 2, kernel.spread);
     length *= std::exp(normal(random_));
@@ -49,9 +63,10 @@ Step Program::Next() {
   ++launches_;
   in_burst_ += length;
   stream_ = (stream_ + 1) % uint64_t(load_.streams);
-  const int64_t nanoseconds = std::max<int64_t>(1'000, int64_t(length));
-  longest_ = std::max(longest_, nanoseconds);
-  return {Step::kLaunch, nanoseconds, which, int(stream_)};
+  step.length = std::max<int64_t>(1'000, int64_t(length));
+  step.stream = int(stream_);
+  longest_ = std::max(longest_, step.length);
+  return step;
 }
 
 std::vector<Load> AllLoads() {

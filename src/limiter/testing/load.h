@@ -16,20 +16,26 @@ struct Load {
     double length;      // mean, in nanoseconds
     double spread = 0;  // standard deviation of the logarithm
   };
+  // kNew: each launch has a grid that was never used before, of 2 % to 198 % of the mean blocks.
+  // kGrowing: each launch has more blocks than the one before, from 2 % of the mean.
+  enum class Grids { kFixed, kNew, kGrowing };
   std::string name;
   std::vector<Kernel> kernels;  // each launch picks one at random
   int streams = 1;
-  int sync_every = 0;      // launches; 0: never waits
-  double burst = 0;        // nanoseconds of GPU time before the program waits and thinks
-  double think = 0;        // nanoseconds
+  int sync_every = 0;  // launches; 0: never waits
+  double burst = 0;    // nanoseconds of GPU time before the program waits and thinks
+  double think = 0;    // nanoseconds
+  Grids grids = Grids::kFixed;
+  double power = 0;        // the length is that of the mean blocks times (blocks / mean)^power
   double wake = 10 * kUs;  // from the end of the work to the return of the program's wait for it
 };
 
 struct Step {
   enum Kind { kLaunch, kSync, kThink } kind;
   int64_t length;  // of the launch, or of the pause
-  uint64_t key;
+  uint64_t function;
   int stream;
+  uint64_t blocks[2] = {1, 1};  // of the grid, in x and y
 };
 
 class Program {
@@ -40,11 +46,13 @@ class Program {
   int64_t longest() const { return longest_; }
 
  private:
+  void ChooseGrid(Step* step, double* length);
+
   const Load load_;
   std::mt19937_64 random_;
   int launches_ = 0;
   int64_t longest_ = 0;
-  uint64_t stream_ = 0;
+  uint64_t stream_ = 0, grids_ = 0;
   double in_burst_ = 0;
   bool thinks_ = false;
 };

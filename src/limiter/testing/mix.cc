@@ -21,10 +21,19 @@ double CostOf(const Load& load, const GpuModelOptions& gpu) {
   return 1 + double(gpu.switch_cost) / (mean * load.sync_every);
 }
 
+// The length of a kernel is constant, or depends on its blocks.
+void UseNewGrids(std::mt19937_64* random, Load* load) {
+  constexpr double kPowers[] = {0, 0.5, 1};
+  load->grids = Load::Grids::kNew;
+  load->power = kPowers[(*random)() % 3];
+  load->name += ", new grids to the power of " + std::to_string(load->power);
+}
+
 }  // namespace
 
-Mix::Mix(uint64_t seed) {
-  std::mt19937_64 random(seed);
+Mix::Mix(uint64_t seed, double new_grids) {
+  // New grids change nothing else.
+  std::mt19937_64 random(seed), grids(seed + 1);
   const auto uniform = [&] { return double(random() >> 11) * 0x1p-53; };
   options_.seed = seed;
   options_.gpu.seed = seed * 7 + 1;
@@ -36,6 +45,7 @@ Mix::Mix(uint64_t seed) {
   for (const double part : parts) {
     TenantOptions tenant;
     tenant.processes = {RandomLoad(&random)};
+    if (double(grids() >> 11) * 0x1p-53 < new_grids) UseNewGrids(&grids, &tenant.processes[0]);
     const double share = std::clamp(part / sum * total, 0.02, 0.9), kind = uniform();
     if (kind < 0.75) {
       const double limit = kind < 0.5 ? share : std::min(1.0, share * (1 + uniform()));

@@ -11,8 +11,9 @@ namespace tessera::limiter::testing {
 
 class Mix {
  public:
-  // 1 to 16 tenants with hard limits, elastic limits or weights.
-  explicit Mix(uint64_t seed);
+  // 1 to 16 tenants with hard limits, elastic limits or weights. This part of the tenants launches
+  // each kernel with a new grid.
+  explicit Mix(uint64_t seed, double new_grids = 0);
 
   SharedGpuOptions& options() { return options_; }
   // The percentages of the GPU that the tenants should have used: by weight, and none above its

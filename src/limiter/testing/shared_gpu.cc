@@ -101,10 +101,11 @@ void SharedGpu::Launch(Process* process) {
   process->driver.cost = 0;
   const int context = process->driver.context, stream = process->step.stream;
   int mark = Books::kNoMark;
-  const uint64_t key = PriceKey(process->step.key + 1, 7);
+  const Work work =
+      KernelWork(process->step.function + 1, process->step.blocks[0], process->step.blocks[1], 1);
   const uint32_t epoch = process->gate.books().epoch();
-  if (epoch != 0 && !process->gate.books().Spend(&process->thread, key, epoch)) {
-    const Books::Launch launch{key, 20'000, uintptr_t(stream)};
+  if (epoch != 0 && !process->gate.books().Spend(&process->thread, PriceKey(work), epoch)) {
+    const Books::Launch launch{work, 20'000, uintptr_t(stream)};
     const int64_t wait = process->gate.Ask(&process->thread, launch, stream, &mark);
     if (process->next_poll == INT64_MAX) process->next_poll = now_ + kMillisecond;
     if (wait > 0) {
