@@ -14,6 +14,7 @@
 #include "src/agent/grants/allocation_grants.h"
 #include "src/agent/grants/grant_server.h"
 #include "src/agent/grants/start_checks.h"
+#include "src/agent/grants/start_waits.h"
 #include "src/agent/kubelet/kubelet_client.h"
 #include "src/agent/limits/compute_members.h"
 #include "src/agent/limits/share_history.h"
@@ -27,9 +28,6 @@
 
 namespace tessera::agent {
 namespace {
-
-// The runtime waits for some seconds; the kubelet's answer must come well before.
-constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
 
 // The token key was made when the agent first came to this node.
 WallTime FirstStart(const std::string& state_dir) {
@@ -80,7 +78,7 @@ struct GrantsThread::State {
         std::unique_ptr<Pods> known)
       : journal(std::move(opened)),
         ledger(&journal, records, &skipped),
-        kubelet(&grants->runner_, grants->options_.pod_resources_socket, kPodResourcesDeadline),
+        kubelet(&grants->runner_, grants->options_.pod_resources_socket, kKubeletListWait),
         pods(std::move(known)),
         caller(&grants->runner_),
         gpu_processes(&grants->runner_, grants->options_.nvml, &caller),

@@ -88,7 +88,7 @@ void AllocationGrants::Allocate(const std::string& resource, const std::vector<s
   const auto call = std::make_shared<Call>(Call{.resource = resource,
                                                 .ids = ids,
                                                 .began = now,
-                                                .until = now + kUnknownPodWait,
+                                                .until = now + kAllocateWait,
                                                 .reply = std::move(reply)});
   pods_ == nullptr ? GiveByIds(call) : ListPods(call);
 }

@@ -6,7 +6,7 @@
 //   listed          The kubelet admits one pod at a time, and lists it from then on. The container
 //                   is in a listed pod, requests as many units, and has been given none.
 //   guessed         If the kubelet does not answer, the container that came to the node first.
-//   owner unknown   The agent waits for an unknown pod for kUnknownPodWait, while the kubelet's
+//   owner unknown   The agent waits for an unknown pod for kAllocateWait, while the kubelet's
 //                   admission waits. Then only the IDs choose the GPUs, and start_checks.h finds
 //                   the owner. The same holds without access to the API server.
 //
@@ -22,6 +22,7 @@
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/grant_metrics.h"
 #include "src/agent/grants/grant_service.h"
+#include "src/agent/grants/start_waits.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
@@ -34,8 +35,6 @@ inline constexpr std::string_view kUnknownContainer = "?";
 
 class AllocationGrants {
  public:
-  // How long Allocate waits for the pod of the call, and for an error that may pass.
-  static constexpr Duration kUnknownPodWait = std::chrono::seconds(2);
   static constexpr Duration kPause = std::chrono::milliseconds(10);
   // Pause before the kubelet's pods are listed again: it rejects more than 100 lists a second.
   static constexpr Duration kLongPause = std::chrono::milliseconds(50);
@@ -64,7 +63,7 @@ class AllocationGrants {
   void Reply(const CallPtr& call, const Result<grant::Grant>& grant) const;
   void ListPods(const CallPtr& call);
   void Find(const CallPtr& call);
-  // Retries the step after the pause; false when kUnknownPodWait is over.
+  // Retries the step after the pause; false when kAllocateWait is over.
   bool RetryAfter(const CallPtr& call, Duration pause,
                   void (AllocationGrants::*step)(const CallPtr&));
   // `again`: only containers whose units the kubelet has forgotten.

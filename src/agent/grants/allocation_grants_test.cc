@@ -434,7 +434,7 @@ TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForABusyKubelet) {
   };
   kubelet_.last_error = Status(Code::kResourceExhausted, "rejected by rate limit");
   const auto given_up = check();
-  runner_.AdvanceTimeAndRun(StartChecks::kPodListWait - StartChecks::kPause);
+  runner_.AdvanceTimeAndRun(kStartCheckWait - StartChecks::kPause);
   EXPECT_FALSE(given_up->has_value());
   runner_.AdvanceTimeAndRun(StartChecks::kPause);
   ASSERT_TRUE(given_up->has_value());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grants by assignment, and by the agent's choice for pods that bypass the scheduler.
 #include "src/agent/grants/holdings.h"
+#include "src/agent/grants/start_waits.h"
 #include "src/agent/grants/testing/grants_fixture.h"
 
 namespace tessera::agent {
@@ -141,7 +142,7 @@ TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachIsAnsweredO
   EXPECT_EQ(answers, 0);
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
-  runner_.AdvanceTimeAndRun(2 * GrantService::kPodWait);
+  runner_.AdvanceTimeAndRun(2 * kGrantWait);
   EXPECT_EQ(answers, 1);
 }
 
@@ -185,7 +186,7 @@ TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodTh
 TEST_F(AssignedGrantsTest, RejectsAPodThatStaysUnknownWithTheReason) {
   pods_.last_error_ = Status(Code::kUnavailable, "connection refused");
   const auto answer = Start("a", {Token(kMem, 8)});
-  runner_.AdvanceTimeAndRun(GrantService::kPodWait);
+  runner_.AdvanceTimeAndRun(kGrantWait);
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
   EXPECT_NE((*answer)->status().message().find("connection refused"), std::string::npos);

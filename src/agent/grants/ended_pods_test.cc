@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/agent/grants/start_waits.h"
 #include "src/agent/grants/testing/grants_fixture.h"
 
 namespace tessera::agent {
@@ -91,7 +92,7 @@ TEST_F(EndedPodsTest, ThePodThatComesNextIsToldWhichProcessStaysWhileItDoes) {
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   kubelet_.Admit("b");
   const auto answer = Start("b", {Token(kGpu, 1)});
-  runner_.AdvanceTimeAndRun(GrantService::kPodWait + 1s);
+  runner_.AdvanceTimeAndRun(kGrantWait + 1s);
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
   EXPECT_NE(

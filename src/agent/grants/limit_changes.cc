@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "api/names.h"
@@ -191,6 +192,32 @@ LimitChanges::Annotations LimitChanges::AnnotationsOf(const PodInfo& pod) {
   all.valid[std::string(names::kAnnotationComputeClass)] =
       device::ParseComputeClass(priority).ok() ? priority : "";
   return all;
+}
+
+Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
+                                               std::vector<grant::GrantedDevice> devices) {
+  const auto disabled = entry.env.find(std::string(names::kEnvCgpuDisable));
+  const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
+  if (dir_.empty() || is_disabled) return std::string();
+  const PodInfo* pod = nullptr;
+  if (pods_ != nullptr) {
+    const auto found = pods_->pods().find(entry.holder.pod_uid);
+    if (found != pods_->pods().end()) pod = found->second.get();
+  }
+  const auto valid = pod != nullptr ? std::optional(LastValid(*pod)) : std::optional<PodInfo>();
+  ApplyLimits(valid ? &*valid : nullptr, entry, &devices);
+  Result<std::string> written = limits_->Write(entry.holder, devices);
+  if (written.ok() || !limits_->FailsOpen(entry.holder)) return written;
+  const std::string problem = fmt::format(
+      "container {} starts without a limit on its GPUs, as --limits-fail-open allows: {}",
+      entry.holder.container, written.status().message());
+  Log(Severity::kWarning, "a container is not limited",
+      {{"pod", entry.holder.PodText()}, {"problem", problem}});
+  if (pod != nullptr) {
+    pods_->Record(*pod,
+                  {.warning = true, .reason = names::kReasonLimiterBypassed, .message = problem});
+  }
+  return std::string();
 }
 
 void LimitChanges::OnPod(const PodInfo& pod) {

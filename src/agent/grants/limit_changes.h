@@ -35,10 +35,12 @@ class LimitChanges {
   // limited.
   LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger, Pods* pods);
 
+  // Writes the limits of a new grant of `devices`, and returns their directory; "" if the container
+  // is not limited, also because its limits cannot be written in a namespace that fails open.
+  Result<std::string> WriteGranted(const GrantLedger::Entry& entry,
+                                   std::vector<grant::GrantedDevice> devices);
   // The pod was added or changed.
   void OnPod(const PodInfo& pod);
-  // The pod with the last valid texts of its limit annotations.
-  PodInfo LastValid(const PodInfo& pod) const;
   // A container of the pod was granted its GPUs: limits that exceed the grant show now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
   void Forget(const Uid& uid) { seen_.erase(uid); }
@@ -51,6 +53,8 @@ class LimitChanges {
     bool invalid = false;                      // a limit cannot be read
   };
   static Annotations AnnotationsOf(const PodInfo& pod);
+  // The pod with the last valid texts of its limit annotations.
+  PodInfo LastValid(const PodInfo& pod) const;
 
   void RecordProblems(const PodInfo& pod);
   // Writes the limits of all limited containers of the pod. Records an Event if `changed`, or for a

@@ -5,6 +5,7 @@
 
 #include "api/names.h"
 #include "src/agent/grants/grant_service.h"
+#include "src/agent/grants/start_waits.h"
 #include "src/agent/kubelet/testing/four_gpus.h"
 #include "src/agent/pods/testing/fake_pods.h"
 
@@ -81,7 +82,7 @@ class RememberedPodsTest : public ::testing::Test {
                       .tokens = {{grant::TokenVariable(kMem),
                                   signer_.Sign(kMem, {"m0000", "+7"}, runner_.clock().WallNow())}}},
                      [&](Result<grant::Grant> reply) { answer = std::move(reply); });
-    runner_.AdvanceTimeAndRun(GrantService::kPodWait);
+    runner_.AdvanceTimeAndRun(kGrantWait);
     return answer ? *answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
   }
 

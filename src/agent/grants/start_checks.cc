@@ -49,7 +49,7 @@ void StartChecks::Check(const std::string& resource, const std::vector<std::stri
                         Checked done) {
   ListPods(std::make_shared<Call>(Call{.resource = resource,
                                        .ids = ids,
-                                       .until = runner_->clock().Now() + kPodListWait,
+                                       .until = runner_->clock().Now() + kStartCheckWait,
                                        .done = std::move(done)}));
 }
 

@@ -21,6 +21,7 @@
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/grant_metrics.h"
 #include "src/agent/grants/grant_service.h"
+#include "src/agent/grants/start_waits.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
@@ -31,9 +32,7 @@ namespace tessera::agent {
 
 class StartChecks {
  public:
-  // How long a check waits for the kubelet's list of pods. The kubelet allows 100 lists a second,
-  // and waits 30 s for the check.
-  static constexpr Duration kPodListWait = std::chrono::seconds(5);
+  // Pause between lists of the kubelet's pods: it allows 100 a second.
   static constexpr Duration kPause = std::chrono::milliseconds(100);
   using Checked = std::function<void(Status)>;
 

@@ -34,4 +34,32 @@ std::vector<std::string> NamedGpus(const std::vector<Claim>& claims) {
   return {};
 }
 
+Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
+                                      const grant::TokenSigner& signer) {
+  std::vector<Claim> claims;
+  for (const grant::Token& token : request.tokens) {
+    const auto& served = ServedResources();
+    const auto resource = std::find_if(served.begin(), served.end(), [&](const std::string& one) {
+      return grant::TokenVariable(one) == token.variable;
+    });
+    if (resource == served.end()) {
+      return Error(Code::kInvalidArgument,
+                   "{} names no resource of this node: tokens are given by Allocate, not written "
+                   "into pods",
+                   token.variable);
+    }
+    if (std::any_of(claims.begin(), claims.end(),
+                    [&](const Claim& claim) { return claim.resource == *resource; })) {
+      return Error(
+          Code::kInvalidArgument,
+          "{} is set twice in the container: remove the one that the pod or its image sets",
+          token.variable);
+    }
+    ASSIGN_OR_RETURN(grant::TokenContent content,
+                     signer.Verify(*resource, token.value).Annotate(token.variable));
+    claims.push_back({content.nonce, *resource, std::move(content.ids)});
+  }
+  return claims;
+}
+
 }  // namespace tessera::agent

@@ -9,11 +9,18 @@
 #include "src/agent/grants/grant_ledger.h"
 #include "src/base/status.h"
 #include "src/device/dialects.h"
+#include "src/grant/message.h"
+#include "src/grant/token.h"
 
 namespace tessera::agent {
 
 // Resources for which the agent gives tokens.
 const std::vector<std::string>& ServedResources();
+
+// The content of the tokens of a request. Errors: those of TokenSigner::Verify, and
+// INVALID_ARGUMENT for a token of an unknown resource, or a second one of a resource.
+Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
+                                      const grant::TokenSigner& signer);
 
 // Errors: see device::ParseRequest.
 Result<device::DeviceRequest> RequestOfTokens(const std::string& container,

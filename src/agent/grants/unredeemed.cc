@@ -2,7 +2,9 @@
 #include "src/agent/grants/unredeemed.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "src/agent/grants/token_request.h"
 
@@ -39,6 +41,46 @@ std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Po
     unredeemed.insert(pod->Text() + "/" + held.container);
   }
   return {unredeemed.begin(), unredeemed.end()};
+}
+
+UnredeemedWatch::UnredeemedWatch(TaskRunner* runner, EndedPods* kubelet, const Pods* pods,
+                                 const GrantLedger* ledger, WallTime since, OnChange on_change,
+                                 GrantMetrics* metrics)
+    : runner_(runner),
+      kubelet_(kubelet),
+      pods_(pods),
+      ledger_(ledger),
+      since_(since),
+      on_change_(std::move(on_change)),
+      metrics_(metrics) {}
+
+void UnredeemedWatch::ScheduleCheck() {
+  runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    ScheduleCheck();
+    Check();
+  });
+}
+
+void UnredeemedWatch::Check() {
+  const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
+    return !pod.second->ended && pod.second->request.ok() &&
+           pod.second->request->requests_devices();
+  });
+  if (!any) return OnFound({});
+  kubelet_->List([this](const Result<PodDevices>& listed) {
+    if (listed.ok()) OnFound(UnredeemedContainers(*listed, *pods_, *ledger_, since_));
+  });
+}
+
+void UnredeemedWatch::OnFound(std::vector<std::string> containers) {
+  std::vector<std::string> both;
+  std::ranges::set_intersection(containers, last_found_, std::back_inserter(both));
+  last_found_ = std::move(containers);
+  if (metrics_ != nullptr) metrics_->unredeemed_tokens = both.size();
+  if (both == reported_) return;
+  reported_ = std::move(both);
+  on_change_(reported_);
 }
 
 }  // namespace tessera::agent

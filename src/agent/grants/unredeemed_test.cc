@@ -66,14 +66,14 @@ TEST_F(UnredeemedTest, TheServiceReportsWhatItSeesTwice) {
   Restart();
   pods_.Sync();
   Run("a");
-  runner_.AdvanceTimeAndRun(GrantService::kUnredeemedCheckInterval);
+  runner_.AdvanceTimeAndRun(UnredeemedWatch::kInterval);
   EXPECT_TRUE(reports.empty());
-  runner_.AdvanceTimeAndRun(GrantService::kUnredeemedCheckInterval);
+  runner_.AdvanceTimeAndRun(UnredeemedWatch::kInterval);
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0], (std::vector<std::string>{"default/a/main"}));
   EXPECT_EQ(metrics_.unredeemed_tokens, 1u);
   pods_.Remove(Uid("uid-a"));
-  runner_.AdvanceTimeAndRun(GrantService::kUnredeemedCheckInterval);
+  runner_.AdvanceTimeAndRun(UnredeemedWatch::kInterval);
   EXPECT_EQ(reports.size(), 2u);
   EXPECT_TRUE(reports.back().empty());
 }

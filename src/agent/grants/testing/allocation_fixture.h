@@ -67,7 +67,7 @@ class AllocationFixture : public GrantsFixture {
   // The answer to Allocate, after all waits.
   std::string Allocate(const std::string& resource, const Ids& ids) {
     const auto answer = Start(resource, ids);
-    if (!answer->has_value()) runner_.AdvanceTimeAndRun(AllocationGrants::kUnknownPodWait);
+    if (!answer->has_value()) runner_.AdvanceTimeAndRun(kAllocateWait);
     return answer->has_value() ? Visible(**answer) : "waits";
   }
   // The kubelet's admission of a pod with one container.
@@ -82,7 +82,7 @@ class AllocationFixture : public GrantsFixture {
     std::optional<Status> answer;
     checks_->Check(resource, ids, [&](Status status) { answer = std::move(status); });
     runner_.RunUntilIdle();
-    if (!answer) runner_.AdvanceTimeAndRun(StartChecks::kPodListWait + std::chrono::seconds(1));
+    if (!answer) runner_.AdvanceTimeAndRun(kStartCheckWait + std::chrono::seconds(1));
     return answer.value_or(Status(Code::kAborted, "waits"));
   }
 
