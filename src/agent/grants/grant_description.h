@@ -4,12 +4,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/status.h"
 #include "src/device/assignment.h"
+#include "src/device/dialects.h"
+#include "src/device/gpu.h"
 #include "src/grant/message.h"
 
 namespace tessera::agent {
@@ -31,5 +34,19 @@ Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, c
 // Errors of DescribeDevice.
 Result<grant::Grant> DescribeGrant(const DescriptionOptions& options, const DeviceSet& set,
                                    const std::vector<device::DeviceShare>& shares);
+
+struct DialectSettings {
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of one aliyun.com/gpu-mem
+  bool isolation_disabled = false;                             // the node's label
+};
+
+// Environment variables that images of older systems read. Pods with gpu-mem get
+// ALIYUN_COM_GPU_MEM_* in units of the dialect, and CGPU_DISABLE by the node's label. gpu-manager
+// set only NVIDIA_VISIBLE_DEVICES. Pure.
+std::map<std::string, std::string> DialectEnv(const device::DeviceRequest& request,
+                                              const device::ContainerRequest& container,
+                                              const std::vector<device::DeviceShare>& shares,
+                                              const device::NodeInventory& inventory,
+                                              const DialectSettings& settings);
 
 }  // namespace tessera::agent

@@ -15,7 +15,6 @@
 #include <optional>
 #include <vector>
 
-#include "src/agent/grants/dialect_env.h"
 #include "src/agent/grants/grant_description.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/node_occupancy.h"

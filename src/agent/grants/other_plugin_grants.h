@@ -7,7 +7,7 @@
 #include <string>
 
 #include "src/agent/grants/assignments.h"
-#include "src/agent/grants/dialect_env.h"
+#include "src/agent/grants/grant_description.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/clock.h"

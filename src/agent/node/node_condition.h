@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Node condition GPUReady: whether all GPUs of the node can be used, and if not, why. Pure.
+// The Node condition GPUReady: whether all GPUs of the node can be used, and if not, why. Also the
+// patches that bring a Node to its condition, and remove its startup taint. Pure.
 //
 //   True   GPUsHealthy     "8 GPUs are healthy"
 //   False  GPUUnhealthy    "1 of 8 GPUs is unhealthy: GPU-…: XID 79: …"; the others are offered
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -56,5 +58,15 @@ std::string LabelOf(const Json& node, std::string_view name);
 
 // Whether the node ever had GPUs: it has the condition, or a GPU label.
 bool WasGpuNode(const Json& node);
+
+// The startup taint: a node that joins with one of the configured keys gets no pods until its GPUs
+// have passed the smoke test (smoke_test.h). The agent removes taints with these keys, and never
+// adds or changes one.
+using TaintKeys = std::set<std::string, std::less<>>;
+
+// The JSON patch that removes all taints with these keys from `node`; nullopt if there is none.
+// The API server rejects the patch if the taints of the Node have changed since it was read, so
+// that no taint of another writer is lost.
+std::optional<Json> TaintPatchFor(const Json& node, const TaintKeys& keys);
 
 }  // namespace tessera::agent

@@ -32,7 +32,6 @@
 #include "src/agent/node/node_events.h"
 #include "src/agent/node/node_hardware.h"
 #include "src/agent/node/node_metrics.h"
-#include "src/agent/node/startup_taint.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"

@@ -7,7 +7,7 @@
 //   kubelet    the kubelet reads the lists of all device plugins
 //   engine     the container engine starts containers through tessera-runtime
 //
-// A node whose smoke test passes loses its startup taint (startup_taint.h). A step that fails is
+// A node whose smoke test passes loses its startup taint (node_condition.h). A step that fails is
 // the reason of condition GPUReady. A step that waits has failed after kGrace, so that restarts of
 // agent and kubelet leave the condition as it is.
 //

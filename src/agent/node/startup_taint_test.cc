@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/node/startup_taint.h"
+#include "src/agent/node/node_condition.h"
 
 #include <gtest/gtest.h>
 
