@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kDeleted = " (deleted)";
 
-// The file of one line of a memory map, after address, rights, offset, device and inode.
+// The path in one line of a memory map, which follows address, rights, offset, device and inode.
 std::string_view PathOf(std::string_view line) {
   const size_t begin = line.find('/');
   return begin == std::string_view::npos ? "" : line.substr(begin);
@@ -39,8 +39,9 @@ std::string DescribeBypass(std::string_view maps) {
         path.find("/tessera/usage/") != std::string_view::npos && path.ends_with(kDeleted);
   }
   if (usage_deleted) {
-    return "the container has removed the file below usage in which its processes count what they "
-           "hold; restart the container, and leave that file alone";
+    return "the container has removed the file below usage in which its processes count the memory "
+           "that they "
+           "hold; restart the container, and do not change that file";
   }
   // The limiter maps the limits at the first call of a program, before it can fail.
   if (has_limits) {
@@ -64,7 +65,8 @@ Status KillProcessOf(const ProcessOwner& owner, const std::string& proc_root, in
     return Error(Code::kUnimplemented, "pidfd_open: Linux 5.3 or later is needed");
   }
   if (!process.valid()) return Status::FromErrno(fmt::format("process {}", pid), errno);
-  // Only now: from here on the descriptor means this process, even after its pid is used again.
+  // The owner is checked after pidfd_open: the descriptor refers to this process even after its pid
+  // is reused.
   if (OwnerOf(proc_root, pid) != owner) {
     return Error(Code::kNotFound, "process {} has ended", pid);
   }

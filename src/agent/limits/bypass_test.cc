@@ -40,8 +40,9 @@ TEST(BypassTest, ALimiterThatCannotCountSaysWhyInTheLog) {
                              Map("/dev/tessera/real/libcuda") + Map("/dev/tessera/limits/limits");
   EXPECT_EQ(Describe(mapped), "its limiter cannot count it; the container's log says why");
   EXPECT_EQ(Describe(mapped + Map("/dev/tessera/usage/usage (deleted)")),
-            "the container has removed the file below usage in which its processes count what they "
-            "hold; restart the container, and leave that file alone");
+            "the container has removed the file below usage in which its processes count the "
+            "memory that they "
+            "hold; restart the container, and do not change that file");
 }
 
 class KillTest : public ::testing::Test {

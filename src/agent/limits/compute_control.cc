@@ -12,7 +12,7 @@ namespace tessera::agent {
 namespace {
 
 using limiter::Arbiter;
-// CLOCK_MONOTONIC, which the limiters also use for the times in their lines.
+// CLOCK_MONOTONIC. The limiters use the same clock for the times in `usage`.
 int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 }  // namespace
@@ -47,9 +47,9 @@ std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::st
   const auto found = meters_.find({pod_uid, container, uuid});
   if (found == meters_.end()) return std::nullopt;
   Meter& meter = found->second;
-  const int64_t span = meter.at - std::exchange(meter.told_at, meter.at);
-  const double used = meter.used - std::exchange(meter.told_used, meter.used);
-  const int64_t waited = meter.waited - std::exchange(meter.told_waited, meter.waited);
+  const int64_t span = meter.at - std::exchange(meter.reported_at, meter.at);
+  const double used = meter.used - std::exchange(meter.reported_used, meter.used);
+  const int64_t waited = meter.waited - std::exchange(meter.reported_waited, meter.waited);
   if (span <= 0 || span == meter.at) return std::nullopt;
   const auto part = [span](double time) { return std::max(0.0, time / static_cast<double>(span)); };
   return ComputeUse{std::min(part(used), 1.0), part(static_cast<double>(waited)),
@@ -57,7 +57,7 @@ std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::st
 }
 
 void ComputeControl::Run() {
-  int64_t next = 0;  // 0: nothing to do
+  int64_t next = 0;  // 0: no member
   std::unique_lock lock(mutex_);
   while (!stop_) {
     const auto is_due = [this] { return stop_ || update_.has_value(); };
@@ -70,14 +70,14 @@ void ComputeControl::Run() {
     auto update = std::exchange(update_, std::nullopt);
     if (stop_) return;
     lock.unlock();
-    if (update) Take(*std::move(update));
+    if (update) SetMembers(*std::move(update));
     next = Tick(NowNs());
     lock.lock();
   }
 }
 
-// A container that starts again has another `usage`, and begins anew.
-void ComputeControl::Take(std::vector<Member> members) {
+// A container that restarts has a new `usage` file, so it gets a new id and a new meter.
+void ComputeControl::SetMembers(std::vector<Member> members) {
   const int64_t now = NowNs();
   std::map<Key, Known> known;
   for (Member& member : members) {
@@ -86,10 +86,10 @@ void ComputeControl::Take(std::vector<Member> members) {
     const Key key{member.pod_uid, member.container, member.uuid};
     Known& one = known[key];
     const auto old = known_.find(key);
-    const bool goes_on = old != known_.end() && old->second.member.usage == member.usage;
-    one.id = goes_on ? old->second.id : ++last_id_;
+    const bool continues = old != known_.end() && old->second.member.usage == member.usage;
+    one.id = continues ? old->second.id : ++last_id_;
     one.index = static_cast<uint32_t>(index);
-    one.usage = goes_on && old->second.index == one.index
+    one.usage = continues && old->second.index == one.index
                     ? old->second.usage
                     : std::make_shared<ComputeUsageFile>(member.usage, one.index);
     Gpu& gpu = gpus_[member.uuid];
@@ -122,7 +122,7 @@ void ComputeControl::SortByGpu() {
   std::erase_if(gpus_, [](const auto& gpu) { return gpu.second.members.empty(); });
 }
 
-// Gives when to come again.
+// Returns the time of the next tick; 0 if there is no member.
 int64_t ComputeControl::Tick(int64_t now) {
   int64_t next = 0;
   for (auto& [uuid, gpu] : gpus_) {
@@ -132,7 +132,7 @@ int64_t ComputeControl::Tick(int64_t now) {
   return next;
 }
 
-// Fills the first totals_.size() of `readings_`.
+// Fills `totals_` and the first totals_.size() elements of `readings_`.
 void ComputeControl::ReadMembers(int64_t now, const Gpu& gpu) {
   totals_.clear();
   for (const OnGpu& member : gpu.members) {
@@ -151,7 +151,7 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
   const auto& outcome = gpu->arbiter.Tick(now, std::span(readings_).first(totals_.size()));
   TESSERA_CHECK(outcome.grants.size() == gpu->members.size());
   gpu->next = outcome.next;
-  // All three are in the order of the Ids.
+  // Members, grants and parts are in the order of the ids.
   auto part = outcome.parts.begin();
   for (size_t i = 0; i < gpu->members.size(); ++i) {
     const OnGpu& member = gpu->members[i];
@@ -162,7 +162,7 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
   }
   const std::lock_guard lock(mutex_);
   for (const auto& [meter, totals] : totals_) {
-    // The sum falls when a process ends.
+    // The sum decreases when a process ends.
     const int64_t more = std::max<int64_t>(0, totals.metered - meter->metered);
     meter->used += meter->bias * static_cast<double>(more);
     meter->metered = totals.metered;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides the time of GPUs between the limited containers of this node: reads every few
-// milliseconds what their limiters have charged, asks an Arbiter for each GPU
-// (src/limiter/compute/arbiter.h), and writes what it decides into their `limits`.
+// Divides the time of each GPU among the limited containers of this node. Every few milliseconds it
+// reads the GPU time that their limiters have charged, passes it to the GPU's Arbiter
+// (src/limiter/compute/arbiter.h), and writes the Arbiter's decisions into their `limits`.
 //
-// A container that is not among the members keeps to the rate that its `limits` were made with;
-// so do all when this is gone, after the lease of 50 ms.
+// A container that is not a member keeps the rate of its grant. After this object is destroyed, all
+// containers return to that rate when their lease of 50 ms has ended.
 //
-// Threads: Update and Used are called on one thread; the work is done on another, which sleeps
+// Threads: Update and Used are called on one thread. The ticks run on another thread, which sleeps
 // while no member has used a GPU. Cost of a tick: some 2,000 instructions for each member, and no
 // system call; tests/bench/arbiter_bench.cc measures it.
 #pragma once
@@ -32,11 +32,11 @@
 
 namespace tessera::agent {
 
-// What a container has had of one GPU since it was last asked for.
+// The use of one GPU by a container since the last call of Used.
 struct ComputeUse {
-  double used = 0;      // part of the GPU
-  double waiting = 0;   // threads that waited for the share, on average
-  Duration waited_for;  // by all threads, since the container started
+  double used = 0;      // fraction of the GPU's time
+  double waiting = 0;   // average number of threads that waited for the share
+  Duration waited_for;  // waiting time of all threads since the container started
 };
 
 class ComputeControl {
@@ -48,7 +48,7 @@ class ComputeControl {
     limiter::ComputeShare share;
     std::shared_ptr<limiter::LimitsFile> limits;
     std::shared_ptr<const Fd> usage;    // null until a process has used a GPU
-    std::optional<double> utilization;  // by the driver, in the last second
+    std::optional<double> utilization;  // fraction of the last second, reported by the driver
   };
 
   ComputeControl() = default;
@@ -56,21 +56,21 @@ class ComputeControl {
   ComputeControl(const ComputeControl&) = delete;
   ComputeControl& operator=(const ComputeControl&) = delete;
 
-  // These are all members from now on.
+  // Replaces all members.
   void Update(std::vector<Member> members);
-  // What a member has used since the last call for it; nothing for one that is new, or has not used
-  // the GPU.
+  // The use by a member since the last call for this member; nothing if the member is new or has
+  // not used the GPU.
   std::optional<ComputeUse> Used(const Uid& pod_uid, const std::string& container,
                                  const std::string& uuid);
 
  private:
   using Key = std::tuple<Uid, std::string, std::string>;  // pod, container, UUID
   struct Meter {
-    int64_t metered = 0, waited = 0, at = 0;  // as the thread has read it
+    int64_t metered = 0, waited = 0, at = 0;  // latest reading, and its time
     double bias = 1;                          // the arbiter's correction of `metered`
     double used = 0;                          // GPU time in ns, corrected
-    double told_used = 0;                     // told_*: at the last call of Used
-    int64_t told_waited = 0, told_at = 0;
+    double reported_used = 0;                 // reported_*: at the last call of Used
+    int64_t reported_waited = 0, reported_at = 0;
   };
   struct Known {
     limiter::Arbiter::Id id = 0;
@@ -78,7 +78,7 @@ class ComputeControl {
     uint32_t index = 0;  // of the GPU in both files
     std::shared_ptr<ComputeUsageFile> usage;
   };
-  // What a tick needs of a member.
+  // The data of a member that a tick needs.
   struct OnGpu {
     limiter::Arbiter::Id id = 0;
     limiter::LimitsFile* limits = nullptr;
@@ -89,17 +89,17 @@ class ComputeControl {
   struct Gpu {
     limiter::Arbiter arbiter;
     int64_t next = 0;
-    std::vector<OnGpu> members;  // in the order of their Ids, as the arbiter has them
+    std::vector<OnGpu> members;  // in the order of their ids, like in the arbiter
   };
 
   void Run();
-  void Take(std::vector<Member> members);
+  void SetMembers(std::vector<Member> members);
   void SortByGpu();
   int64_t Tick(int64_t now);
   void TickGpu(int64_t now, Gpu* gpu);
   void ReadMembers(int64_t now, const Gpu& gpu);
 
-  // The thread's own.
+  // Used only by the thread.
   std::map<Key, Known> known_;
   std::map<std::string, Gpu> gpus_;
   limiter::Arbiter::Id last_id_ = 0;

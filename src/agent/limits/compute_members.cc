@@ -25,7 +25,7 @@ PriorityClass ClassOf(const PodInfo& pod) {
   return PriorityClass::kNormal;
 }
 
-// Lowers the share of the container on one GPU.
+// Lowers the container's share of one GPU to the limit, if `limits` has one for it.
 void Apply(const Result<device::GpuLimits<MilliGpu>>& limits, const std::string& container,
            const std::string& uuid, ComputeShare* share) {
   if (!limits.ok()) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which containers a ComputeControl divides the GPUs' time between, and what each of them may have:
+// The containers among which a ComputeControl divides the GPUs' time, with the share of each:
 //
-//   request   what was granted, or less by tessera.dev/compute-limit or CUDA_DEVICE_SM_LIMIT
-//   limit     the same; of a pod that may use idle compute its tencent.com/vcuda-core-limit
-//   class     annotation tessera.dev/compute-class of the pod; normal where it cannot be read
+//   request   the granted share, lowered by tessera.dev/compute-limit or CUDA_DEVICE_SM_LIMIT
+//   limit     the same, or tencent.com/vcuda-core-limit if the pod may use idle compute
+//   class     annotation tessera.dev/compute-class of the pod; normal if it is missing or invalid
 //
 // Pure; threads: one.
 #pragma once
@@ -16,11 +16,11 @@
 
 namespace tessera::agent {
 
-// Whether both are of one container on one GPU.
+// Whether both belong to the same container and GPU.
 bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member);
 
-// Those of `files` with a share of a GPU's compute. `pods` may be null; a pod that is not among
-// them has what was granted.
+// The containers in `files` with a share of a GPU's compute. `pods` may be null. Without its pod a
+// container has the granted share.
 std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUsage::Files>& files,
                                                    const ContainerUses& uses, const Pods* pods);
 

@@ -19,10 +19,11 @@ using limiter::ComputeSlot;
 using limiter::ComputeUsage;
 using limiter::Usage;
 
-// Lines that are read at once; a container with more processes costs a second read.
+// Number of slots in the first read. A container with more processes needs a second read.
 constexpr uint32_t kLines = 15;
 
-// A claim of a process is cut to 13 days of a GPU; a sum of kMaxSlots such claims still fits.
+// The number of a process is cut to 13 days of GPU time, so that the sum of kMaxSlots numbers fits
+// in 64 bits.
 constexpr int64_t kMostNs = int64_t{1} << 50;
 
 struct FirstLines {
@@ -39,7 +40,7 @@ void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::Reading* reading,
   totals->metered += std::clamp<int64_t>(process.metered, 0, kMostNs);
 }
 
-// Gives how many lines there are.
+// Returns the number of used slots.
 uint32_t AddFirstLines(const FirstLines& lines, Arbiter::Reading* reading, ComputeTotals* totals) {
   reading->charged = lines.charge.charged.load(limiter::kRelaxed);
   reading->processes.clear();

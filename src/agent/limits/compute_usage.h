@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what the processes of one container have of one GPU from `usage`, a file that the container
-// can write (src/limiter/region.h). What it gives is a claim; only the sums are bounded.
+// Reads the time of one GPU that the processes of one container used, from `usage`, a file that the
+// container can write (src/limiter/region.h). So the numbers are claims; only the sums are bounded.
 //
-// The lines of the first processes are read in place, because that happens for every container and
-// every tick of the compute control. All else is read with pread: further lines, and a file that
-// was truncated. A container can make the kernel count pages of the file for the agent when it
-// reads them in place; so these are two pages at most.
+// The slots of the first processes are read through a mapping, because every tick of the compute
+// control reads them for every container. Further slots, and a file that was truncated, are read
+// with pread. The kernel may charge mapped pages of the container's tmpfs to the agent, so the
+// mapping has two pages at most.
 //
 // Threads: one for each ComputeUsageFile.
 #pragma once
@@ -27,17 +27,17 @@ struct ComputeTotals {
 
 class ComputeUsageFile {
  public:
-  // `gpu`: its index in the file.
+  // `gpu`: the index of the GPU in the file.
   ComputeUsageFile(std::shared_ptr<const Fd> file, uint32_t gpu);
 
-  // Replaces all of `reading` but its id. Nothing: the file is cut.
+  // Replaces all of `reading` except its id. Nothing if the file is too short.
   std::optional<ComputeTotals> Read(limiter::Arbiter::Reading* reading);
 
  private:
   bool ReadMore(uint32_t slots, limiter::Arbiter::Reading* reading, ComputeTotals* totals) const;
 
   const std::shared_ptr<const Fd> file_;
-  const off_t offset_;  // of the lines of the GPU
+  const off_t offset_;  // position of the GPU's slots in the file
   GuardedMapping mapping_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that use a GPU without a limiter: which they are, and what follows.
+// Part of ContainerUsage: finds processes that use a GPU without a limiter, reports them, and kills
+// them if `stop_bypass` says so.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +12,8 @@
 
 namespace tessera::agent {
 
-// Tells whose processes the driver reports, of a container that no search has found, too.
+// Sets the engine's ID of each container, by which its processes in the driver's report are
+// recognized. The ID is needed also for containers that no search has found.
 void ContainerUsage::FindOwners(const Round& round) const {
   std::map<Uid, int> with_gpus;
   for (const auto& [key, entry] : ledger_->entries()) ++with_gpus[key.first];
@@ -23,9 +25,9 @@ void ContainerUsage::FindOwners(const Round& round) const {
   }
 }
 
-// Which of the reported processes cannot see the limits of their container. Looking at files below
-// the root of a container may hang, so each container has a job of its own; the answer counts in
-// the next round.
+// Finds the reported processes that cannot see the limits of their container. A file operation
+// below the root of a container may hang, so each container has a job of its own, and the result is
+// used in the next round.
 void ContainerUsage::CheckSight(const Round& round) {
   for (const auto& watched : round.all) {
     if (watched->checking_since) continue;
@@ -55,27 +57,28 @@ bool ContainerUsage::IsOwn(const Watched& watched, const ProcessOwner& owner) {
   return watched.owner_id.empty() ? watched.is_alone : owner.container_id == watched.owner_id;
 }
 
-// A check that does not return looks at a file system that the container has mounted there, and
-// tells nothing of a container that is found.
+// A check that does not return is stuck in a file system that the container has mounted over the
+// limits. For a container that was found such a check has no meaning.
 bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
   const bool is_stuck =
       watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
   return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 
-// An executed program goes on as the same process.
+// A pid in /proc suffices: after execve the process is the same.
 bool ContainerUsage::HasEnded(int pid) const {
   return !PathExists(fmt::format("{}/{}", options_.find.proc_root, pid));
 }
 
-// A process has its limiter before the driver knows it, and may end between the two readings. So it
-// counts when two rounds have seen it, or when it still ran after the second reading and had ended
-// before the next round.
+// A process starts its limiter before it appears in the driver's report, and may end between the
+// two readings of a round. So a process counts as bypassing if two rounds report it. It also counts
+// if it was alive after the second reading and has ended before the next round.
 void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
                                  const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
   const std::set<int> before = std::exchange(gpu->without_limiter, {});
   const std::map<int, std::string> once = std::exchange(gpu->seen_once, {});
-  // A file that is missing or damaged counts no process. Any other error says nothing about them.
+  // If the file is missing or damaged, no process is counted in it. After any other error the
+  // counted processes are unknown.
   const Status& status = watched.pids.status();
   const bool counts_none =
       status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
@@ -104,29 +107,32 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
     gpu->next_bypass_event = now + kEventPause;
     return RecordEvent(
         watched.who, names::kReasonLimiterBypassed,
-        fmt::format("process {} ({}) of container {} used {} without the limiter, so its share did "
-                    "not hold, and ended within two seconds: look for a driver library of its own "
-                    "in the image, and for programs that it starts for short work",
-                    pid, name, watched.who.container, use->uuid));
+        fmt::format(
+            "process {} ({}) of container {} used {} without the limiter, so its share was "
+            "not enforced, and ended within two seconds: look for a driver library of its own "
+            "in the image, and for programs that it starts for short work",
+            pid, name, watched.who.container, use->uuid));
   }
   if (bypassing.empty() || (!with_event && !stops)) return;
   if (with_event) gpu->next_bypass_event = now + kEventPause;
   HandleBypass(watched, bypassing, with_event, use->uuid);
 }
 
-// Why the process has no limiter, where the container's files say so; "": its memory map may.
+// The reason why the process has no limiter, if the container's files show it; else "", and the
+// process's memory map may show it.
 std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
   if (process.is_hidden) {
     return fmt::format(
         "the limits of the container are not visible to process {}: /dev/tessera/limits is "
-        "unmounted or covered; leave what is mounted below /dev/tessera alone, or take the "
+        "unmounted or covered; do not change the mounts below /dev/tessera, or take the "
         "capability CAP_SYS_ADMIN from the container",
         process.pid);
   }
   if (counted.code() != Code::kFailedPrecondition) return "";
   return fmt::format(
-      "the container has damaged the file in which its processes count what they hold ({}); "
-      "restart the container, and leave that file alone",
+      "the container has damaged the file in which its processes count the memory that they hold "
+      "({}); "
+      "restart the container, and do not change that file",
       counted.message());
 }
 
@@ -157,11 +163,12 @@ void ContainerUsage::HandleBypass(const Watched& watched,
   };
   RunJob("usage-bypass", work, [this, who, with_event, uuid, outcome, first = processes[0]] {
     const std::string message = fmt::format(
-        "process {} ({}) of container {} uses {} without the limiter, so its share does not hold: "
+        "process {} ({}) of container {} uses {} without the limiter, so its share is not "
+        "enforced: "
         "{}",
         first.pid, first.name, who.container, uuid, outcome->text);
     if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
-    // A kernel on which no process can be killed is in each Event, not in each round's log line.
+    // The log has a line for each kill. If the kernel cannot kill safely, only the Event says so.
     if (outcome->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
   });
 }

@@ -21,7 +21,8 @@
 namespace tessera::agent {
 namespace {
 
-// Where tessera-runtime puts the limiter's files: /dev where the container has its own.
+// The directories in which tessera-runtime puts the limiter's files: below /dev if the container
+// has a /dev of its own, else below /run.
 constexpr std::array<const char*, 2> kPlaces = {"dev/tessera", "run/tessera"};
 
 Fd OpenBelow(int folder, const std::string& path, uint64_t flags, uint64_t resolve) {
@@ -38,7 +39,7 @@ bool IsTmpfs(int fd) {
   return ::fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
-// A process that has ended, zombies included, has no root any more.
+// The kernel shows no root for a process that has ended, zombies included.
 bool IsAlive(const Fd& process) {
   char target[2];
   return ::readlinkat(process.get(), "root", target, sizeof(target)) >= 0;
@@ -61,8 +62,8 @@ Fd OpenRoot(const std::string& process) {
   return Fd(::open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
-// A process whose first thread has ended shows its root and its memory map only below another
-// thread. `process`: /proc/<pid>.
+// If the first thread of a process has ended, the kernel shows root and memory map only below
+// another thread. `process`: /proc/<pid>.
 std::string LivingThread(const std::string& process) {
   if (OpenRoot(process).valid()) return process;
   for (const std::string& thread : ListDir(process + "/task").value_or({})) {
@@ -80,8 +81,8 @@ bool HasMapped(const std::string& maps, const struct stat& file) {
   return maps.find(mark) != std::string::npos;
 }
 
-// Whether the folder in the place of `limits` is the agent's own, which was removed on the host and
-// made anew. No container can write to that file system.
+// Whether the container still sees the agent's earlier directory of `limits`, which was deleted on
+// the host and created again. No container can write to that file system.
 bool IsReplaced(const Fd& root, const std::string& folder, const struct stat& limits) {
   const Fd seen = OpenBelow(root.get(), folder, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
   struct stat info {};
@@ -142,8 +143,9 @@ LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& optio
 }
 
 Result<std::unique_ptr<ContainerRegion>> ContainerRegion::Open(const std::string& limits) {
-  // Open would make it.
-  if (!PathExists(limits)) return Error(Code::kNotFound, "{} is not there", limits);
+  // LimitsFile::Open would create the file.
+  if (!PathExists(limits))
+    return Error(Code::kNotFound, "{} is missing: the container is not limited", limits);
   std::unique_ptr<ContainerRegion> region(new ContainerRegion());
   if (const int error = region->limits_->Open(limits.c_str()); error != 0) {
     return Status::FromErrno(limits, error);
@@ -167,21 +169,21 @@ const std::string& ContainerRegion::container_id() const {
   return found_ ? found_->container_id : none;
 }
 
-// The first process that uses a GPU makes it, and a container may make it anew. No mount is
-// crossed: what lies below is the tmpfs.
+// The first process that uses a GPU creates the file, and the container may replace it.
+// RESOLVE_NO_XDEV keeps the path inside the container's tmpfs.
 Status ContainerRegion::OpenUsage() {
   struct stat info {};
   if (usage_ && ::fstat(usage_->get(), &info) == 0 && info.st_nlink > 0) return Status::Ok();
   usage_.reset();
   const Fd place = OpenBelow(found_->usage_folder.get(), limiter::kUsageFile, O_PATH,
                              RESOLVE_BENEATH | RESOLVE_NO_XDEV);
-  // A container can put a link there, or mount something over it.
+  // A container can replace the file by a link, or mount another file system over it.
   const bool is_replaced = !place.valid() && (errno == ELOOP || errno == EXDEV);
   if (!place.valid() && !is_replaced) return Status::FromErrno(limiter::kUsageFile, errno);
   if (is_replaced || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return Error(Code::kFailedPrecondition, "{} is not a regular file", limiter::kUsageFile);
   }
-  // Through the descriptor, so that it is the file just looked at.
+  // Opened through the descriptor, so that it is the file that was checked.
   const std::string name = fmt::format("/proc/self/fd/{}", place.get());
   Fd usage(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!usage.valid()) return Status::FromErrno(limiter::kUsageFile, errno);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two files of one limited container (src/limiter/region.h) as the agent sees them: `limits`,
+// The two files of one limited container (src/limiter/region.h) from the agent's side: `limits`,
 // which is on the host, and `usage`, in a tmpfs of the container.
 //
-// A process is of the container if it finds, where the limiter looks for it, the very `limits` that
-// the agent wrote for the container (device and inode). So neither the API server nor the engine is
-// asked, and a process that has left the container's mount namespace does not count.
+// A process belongs to the container if the path from which the limiter reads `limits` leads, in
+// the process's root, to the file that the agent wrote for the container (same device and inode).
+// So the search needs neither API server nor engine. A process that has left the container's mount
+// namespace does not count.
 //
-// The agent runs as root in a container's root file system here. Paths below that root are resolved
-// by the kernel (openat2, Linux 5.6; on older ones no container is found), and no symbolic link is
-// followed. Even so a container with rights enough can
-// mount a file system of its own there that never answers. Therefore `Find` may hang, and is called
-// on a thread of its own with a deadline; everything else touches /proc, or the tmpfs that `Find`
-// has opened, and does not hang.
+// The agent runs as root in a container's root file system here. The kernel resolves paths below
+// that root (openat2, Linux 5.6; on older kernels no container is found), and no symbolic link is
+// followed. A container with sufficient rights can still mount a file system that never answers. So
+// FindContainer and SightOf may hang, and are called on a thread of their own with a deadline. All
+// other functions read /proc, or the tmpfs that FindContainer has opened, and do not hang.
 //
-// Threads: one at a time, but for what `limits` and `usage` have given.
+// Threads: one at a time; the files that `limits` and `usage` return may be used on any thread.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@
 
 namespace tessera::agent {
 
-// A process of a pod; `container_id` is the engine's, from its cgroup.
+// A process of a pod; `container_id` is the engine's ID in the path of its cgroup.
 struct PodProcess {
   int pid = 0;
   std::string container_id;
@@ -51,19 +51,20 @@ struct FindOptions {
   bool require_tmpfs = true;  // false in tests
 };
 
-// The first of `processes` that sees `limits` (path on the host). NOT_FOUND: none does. May hang.
+// Finds the first of `processes` that sees `limits` (path on the host). NOT_FOUND: no process sees
+// the file. May hang.
 Result<FoundContainer> FindContainer(const std::string& limits,
                                      const std::vector<PodProcess>& processes,
                                      const FindOptions& options);
 
 // Whether a process can read the limits that the agent wrote for its container.
 enum class LimitsSight {
-  kSeen,     // it sees or has mapped that file
-  kHidden,   // another file or none is in the file's place: it was unmounted or covered
+  kSeen,     // the process sees or has mapped the file
+  kHidden,   // the file was unmounted or covered: its path leads to another file or to none
   kUnknown,  // the process has ended, the kernel has no openat2, or the agent's file was replaced
 };
-// Looks at process `pid` as FindContainer does. A process that has changed its root after its
-// limiter was loaded still has the file mapped. May hang.
+// Examines process `pid` like FindContainer. A process that has changed its root after its limiter
+// was loaded still has the file mapped. May hang.
 LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& options);
 
 class ContainerRegion {
@@ -73,19 +74,19 @@ class ContainerRegion {
 
   void SetFound(FoundContainer found);
   bool found() const { return found_.has_value(); }
-  // "" until it is found.
+  // "" until SetFound.
   const std::string& container_id() const;
 
-  // What the container's processes use, by the index of the GPU in `limits`. NOT_FOUND: no process
-  // of it runs, or none has used a GPU so far. After the last process has ended the final numbers
-  // are given once more, and the container is not found any more.
+  // The use by the container's processes, by the index of the GPU in `limits`. NOT_FOUND: no
+  // process of the container runs, or no process has used a GPU so far. The first call after the
+  // end of the last process returns the final numbers; later calls return NOT_FOUND.
   Result<std::vector<UsageReading>> Read();
-  // The pids of the container's processes that have a limiter, and errors, as ReadPids of
-  // usage_file.h gives them. NOT_FOUND: the container has no usage file.
+  // The pids of the container's processes that have a limiter. Errors: see ReadPids in
+  // usage_file.h; NOT_FOUND if the container has no usage file.
   Result<std::vector<int>> ReadPids() const;
 
   const std::shared_ptr<limiter::LimitsFile>& limits() const { return limits_; }
-  // The file as it is open now; null until a process has used a GPU.
+  // The open file; null until a process has used a GPU.
   const std::shared_ptr<const Fd>& usage() const { return usage_; }
 
  private:
@@ -96,7 +97,7 @@ class ContainerRegion {
   const std::shared_ptr<limiter::LimitsFile> limits_ = std::make_shared<limiter::LimitsFile>();
   std::optional<FoundContainer> found_;
   std::shared_ptr<const Fd> usage_;
-  Status opened_;  // why there is no `usage_`
+  Status opened_;  // the error if `usage_` is null
 };
 
 }  // namespace tessera::agent

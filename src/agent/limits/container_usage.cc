@@ -21,13 +21,13 @@ bool IsLimited(const GrantLedger::Entry& entry) {
                              [](const auto& share) { return share.compute != kWholeGpu; });
 }
 
-// For people.
+// The program's name, for messages.
 std::string NameOf(const std::string& proc_root, int pid) {
   const Result<std::string> name = ReadFile(fmt::format("{}/{}/comm", proc_root, pid));
   return name.ok() ? std::string(Trim(*name)) : "?";
 }
 
-// A process that has ended, zombies included, has no root any more.
+// The kernel shows no root for a process that has ended, zombies included.
 bool IsRunning(const std::string& proc_root, int pid) {
   return PathExists(fmt::format("{}/{}/root/.", proc_root, pid));
 }
@@ -68,7 +68,7 @@ void ContainerUsage::Tick() {
   runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
     if (weak) Tick();
   });
-  // A job that is overdue still has the regions.
+  // A job that is overdue may still use the regions.
   if (busy_) return;
   Watch();
   if (!watched_.empty()) {
@@ -78,7 +78,7 @@ void ContainerUsage::Tick() {
   if (published_ || !unlimited_.empty()) Publish({});
 }
 
-// With those that are not limited.
+// Adds the containers that are not limited, and removes those that have ended.
 void ContainerUsage::Publish(ContainerUses uses) {
   uses.insert(uses.end(), unlimited_.begin(), unlimited_.end());
   if (options_.has_ended) {
@@ -93,7 +93,7 @@ void ContainerUsage::Publish(ContainerUses uses) {
   callbacks_.on_uses(std::make_shared<const ContainerUses>(std::move(uses)));
 }
 
-// Containers come with their grant and go with it.
+// A container is watched as long as the ledger has its grant.
 void ContainerUsage::Watch() {
   const auto& entries = ledger_->entries();
   std::erase_if(watched_, [&](const auto& one) { return !entries.contains(one.first); });
@@ -105,7 +105,7 @@ void ContainerUsage::Watch() {
       auto region = options_.limits_dir.empty()
                         ? Status(Code::kNotFound, "no container is limited")
                         : ContainerRegion::Open(LimitsPath(options_.limits_dir, key));
-      // Isolation may be off, or limits are of another version.
+      // Isolation is off, or the limits have another version.
       if (!region.ok()) {
         watched_.erase(key);
         for (const device::DeviceShare& share : entry.shares) {
@@ -154,7 +154,7 @@ void ContainerUsage::RunJob(const char* name, std::function<void()> work,
     if (weak) finished();
   };
   job.overdue = [name] {
-    Log(Severity::kWarning, "what containers use of their GPUs cannot be read in time",
+    Log(Severity::kWarning, "cannot read in time how much of their GPUs containers use",
         {{"job", name}});
   };
   caller_->Start(std::move(job));
@@ -189,7 +189,7 @@ void ContainerUsage::ReadBefore() {
   });
 }
 
-// Each in a job of its own: one that hangs keeps no other container from being found.
+// Each container has a job of its own, so that a job that hangs does not delay the others.
 void ContainerUsage::Search(const Round& round) {
   for (const auto& watched : round.all) {
     const auto processes = round.processes.find(watched->who.pod_uid);
@@ -215,7 +215,7 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
   const auto work = [round, root = options_.find.proc_root] {
     for (const auto& watched : round->all) {
       auto readings = watched->region->Read();
-      // The last process may have ended since: then what was read before is final.
+      // If the last process has ended since the first reading, that reading is final.
       watched->after = readings.ok() ? *std::move(readings) : watched->before;
       watched->readable |= readings.ok();
       watched->pids = watched->region->ReadPids();
@@ -240,7 +240,7 @@ void ContainerUsage::Finish(const Round& round) {
   busy_ = false;
   ContainerUses uses;
   for (const auto& watched : round.all) {
-    // Released meanwhile: its file may be gone.
+    // A container that was released meanwhile may have no file any more.
     const auto still = watched_.find(GrantLedger::KeyOf(watched->who));
     if (still == watched_.end() || still->second != watched) continue;
     watched->usage = watched->region->usage();
@@ -248,12 +248,12 @@ void ContainerUsage::Finish(const Round& round) {
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
       ContainerGpuUse use = Account(watched.get(), share, round);
-      // A container that is not found soon does not run.
+      // A container that is not found within kDeadline after the start does not run.
       use.is_read = is_known;
       if (is_known || runner_->clock().Now() < started_ + kDeadline) uses.push_back(std::move(use));
     }
     if (watched->readable) watched->from_before = false;
-    // It may start again at once.
+    // The container has ended and may restart at once, so the next search is not delayed.
     if (!watched->container_id.empty() && !watched->region->found()) {
       watched->next_search = {};
       watched->pause = kInterval;
@@ -324,7 +324,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
 
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                                    OnGpu* gpu) {
-  // Fewer than before: the container has started again.
+  // A smaller count means that the container has restarted.
   const bool again = reading.refused < gpu->refused;
   gpu->since_event += reading.refused - (again ? 0 : gpu->refused);
   gpu->refused = reading.refused;
@@ -337,7 +337,7 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
                                ? ""
                                : fmt::format(" ({:.0f} MiB now as modules, contexts and the like)",
                                              MiB(use.unaccounted));
-  // Not what it holds now: the process that was refused may have ended.
+  // The Event has the peak, because the process that was refused may have ended.
   RecordEvent(
       use.who, names::kReasonCudaOutOfMemory,
       fmt::format(
@@ -353,24 +353,26 @@ void ContainerUsage::CheckLimit(const ContainerGpuUse& use, OnGpu* gpu) {
   if (use.limit == Bytes(0) || use.used() <= use.limit) return;
   const MonotonicTime now = runner_->clock().Now();
   const bool is_lowered = use.limit < limit_before;
-  // A limiter lets nothing exceed the limit, so without a lower limit it is what none counts.
+  // Limiters refuse allocations above the limit. So if the limit was not lowered, the excess is
+  // memory that no limiter counts.
   const bool is_news = use.held <= use.limit && now >= gpu->next_excess_event;
   if (!is_lowered && !is_news) return;
   gpu->next_excess_event = now + kEventPause;
   if (!is_lowered) {
     return RecordEvent(
         use.who, names::kReasonMemoryLimitBelowUse,
-        fmt::format("container {} may use {:.0f} MiB of {} and has {:.0f} MiB, {:.0f} MiB of it "
-                    "beyond what its processes allocate: modules, contexts, or memory of processes "
-                    "without the limiter: allocations fail until it has less, and other containers "
-                    "may find the GPU full",
-                    use.who.container, MiB(use.limit), use.uuid, MiB(use.used()),
-                    MiB(use.unaccounted)));
+        fmt::format(
+            "container {} may use {:.0f} MiB of {} and has {:.0f} MiB, of which {:.0f} MiB are "
+            "not allocated by its processes: modules, contexts, or memory of processes "
+            "without the limiter: allocations fail until the container has less, and other "
+            "containers "
+            "may find the GPU full",
+            use.who.container, MiB(use.limit), use.uuid, MiB(use.used()), MiB(use.unaccounted)));
   }
   RecordEvent(
       use.who, names::kReasonMemoryLimitBelowUse,
       fmt::format("container {} holds {:.0f} MiB of {}, and may use {:.0f} MiB from now on: "
-                  "nothing is stopped, and allocations fail until it holds less",
+                  "its processes continue, and allocations fail until the container holds less",
                   use.who.container, MiB(use.used()), use.uuid, MiB(use.limit)));
 }
 

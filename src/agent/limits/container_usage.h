@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What limited containers use of their GPUs. Once a second it reads what the limiters of a
-// container count (container_region.h) and what NVML reports for the container's processes, and
-// writes the difference into the container's `limits` (unaccounted.h), where the limiters add it to
-// what they hold. It publishes the numbers, and an Event where an allocation was refused, where a
-// container has more than a limit that was lowered, and where a process uses a GPU without a
-// limiter (bypass.h). In namespaces that `stop_bypass` names it kills such a process. A process has
-// no limiter if it is not counted in the container's `usage`, or if it cannot read the container's
-// `limits`. The second is found out also for a container that no search finds, because it has
-// unmounted or covered its files: its processes are then known by their cgroup.
+// Measures how much of their GPUs limited containers use. Once a second it reads the count of each
+// container's limiters (container_region.h) and NVML's report on the container's processes. It
+// writes the difference into the container's `limits` (unaccounted.h), and the limiters add it to
+// their own count. It publishes the numbers. It records an Event if an allocation was refused, if a
+// container has more memory than a lowered limit, or if a process uses a GPU without a limiter
+// (bypass.h). In the namespaces of `stop_bypass` it kills such a process. A process has no limiter
+// if it is not counted in the container's `usage`, or if it cannot read the container's `limits`. A
+// container that has unmounted or covered its files is not found by a search; its processes are
+// recognized by their cgroup.
 //
-// A container that lives for less than a second or two may end unseen. Containers that have ended
-// are not published.
+// A container that runs for less than two seconds may be missed. Containers that have ended are not
+// published.
 //
 // Not for writing limits (container_limits.h). Threads: lives on `runner`; files and the driver are
-// read on threads of their own, each with a deadline. While the driver does not answer, what the
-// limiters count is still published, and nothing is unaccounted. Cost: one walk of /proc for every
-// search of a container that has just been granted its GPUs; then some 10 µs a container and
-// second, and NVML's list of processes. Without limited containers: one look at the ledger a
-// second.
+// read on threads of their own, each with a deadline. While the driver does not answer, the count
+// of the limiters is still published, and unaccounted memory is 0. Cost: one walk of /proc for
+// every search of a container that has just been granted its GPUs; afterwards, each second, some 10
+// µs for each container and one query of NVML's processes. Without limited containers the cost is
+// one pass over the ledger each second.
 #pragma once
 
 #include <functional>
@@ -43,10 +43,11 @@
 
 namespace tessera::agent {
 
-// How well a share of compute has held in the last minute (share_history.h). Parts of the GPU.
+// How exactly a share of compute was kept in the last minute (share_history.h), in fractions of the
+// GPU.
 struct ShareRecord {
-  double mean = 0;   // of what the container used
-  double worst = 0;  // the largest error of a second: above 0 beyond the limit, below 0 too little
+  double mean = 0;   // average use
+  double worst = 0;  // largest error in a second; > 0: above the limit, < 0: below the share
   bool operator==(const ShareRecord&) const = default;
 };
 
@@ -56,19 +57,20 @@ struct ContainerGpuUse {
   std::string uuid;
   MilliGpu compute;  // granted
   Bytes granted;
-  bool limited = true;  // false: isolation is off for it, and the numbers below are not known
+  bool limited = true;  // false: isolation is off for the container, the numbers below are unknown
   Bytes limit;          // at most `granted`
-  Bytes held;           // as its limiters count
-  Bytes unaccounted;    // beyond that, and counted against the limit
-  Bytes peak;           // the most that was counted at once
-  std::optional<Bytes> reported;      // by NVML, contexts included; nothing while that is not known
-  std::optional<double> utilization;  // the part of the GPU in the last second, by NVML
-  MilliGpu compute_limit;             // what its limiters let it use at most; 0: not limited
+  Bytes held;           // counted by its limiters
+  Bytes unaccounted;    // not counted by its limiters, and added to `held` for the limit
+  Bytes peak;           // maximum of held + unaccounted
+  std::optional<Bytes>
+      reported;  // by NVML, contexts included; nothing while NVML's report is unknown
+  std::optional<double> utilization;  // fraction of the last second, by NVML
+  MilliGpu compute_limit;             // the most that its limiters allow; 0: not limited
   limiter::PriorityClass compute_class = limiter::PriorityClass::kNormal;
-  std::optional<ComputeUse> compute_use;  // by its limiters, in the last second
+  std::optional<ComputeUse> compute_use;  // in the last second, measured by its limiters
   std::optional<ShareRecord> share_record;
-  uint64_t refused = 0;  // allocations, since the container started
-  int processes = 0;     // that hold memory or, by the driver, use the GPU
+  uint64_t refused = 0;  // number of refused allocations since the container started
+  int processes = 0;     // processes that hold memory, or that the driver reports on the GPU
   int bypassing = 0;     // processes that use the GPU without a limiter
   bool is_read = true;   // false: the agent has just started and has not found the container yet
 
@@ -81,20 +83,21 @@ using ContainerUses = std::vector<ContainerGpuUse>;
 struct ContainerUsageOptions {
   std::string limits_dir;  // "": no container is limited
   FindOptions find;
-  NamespaceSet stop_bypass;  // whose processes are killed if they use a GPU without a limiter
-  std::function<bool(const ContainerRef&)> has_ended;  // null: no container has
-  // The engine's ID of a running container, without "containerd://"; "" while it is not known.
-  // Null: never known.
+  NamespaceSet stop_bypass;  // namespaces whose processes are killed if they have no limiter
+  std::function<bool(const ContainerRef&)> has_ended;  // null: no container has ended
+  // The engine's ID of a running container, without "containerd://"; "" while it is unknown. May be
+  // null.
   std::function<std::string(const ContainerRef&)> container_id_of;
 };
 
 class ContainerUsage {
  public:
   static constexpr Duration kInterval = std::chrono::seconds(1);
-  // Between searches for a container that is not found: doubled from kInterval up to this.
+  // The longest pause between two searches for a container. The pause begins with kInterval and
+  // doubles.
   static constexpr Duration kLongestPause = std::chrono::seconds(8);
   static constexpr Duration kDeadline = std::chrono::seconds(5);
-  // Between two Events of one kind about one container on one GPU.
+  // Minimum time between two Events of one kind about one container and GPU.
   static constexpr Duration kEventPause = std::chrono::minutes(5);
 
   struct Callbacks {
@@ -102,7 +105,7 @@ class ContainerUsage {
     std::function<void(const ContainerRef&, const PodEvent&)> on_event;
   };
 
-  // All outlive it. Begins after Start.
+  // The arguments must outlive the object.
   ContainerUsage(TaskRunner* runner, ContainerUsageOptions options, const GrantLedger* ledger,
                  gpu::ProcessReader* gpus, gpu::BlockingCaller* caller, Callbacks callbacks);
   ~ContainerUsage();
@@ -111,13 +114,13 @@ class ContainerUsage {
 
   void Start();
 
-  // For an arbiter of compute: both files of each container that is watched. `limits` may be
-  // written and `usage` read with pread (usage_file.h) on any thread, as long as they are held;
-  // take them anew after each on_uses, because a container that starts again has another `usage`.
+  // For ComputeControl: both files of each watched container. As long as the pointers are held,
+  // `limits` may be written and `usage` read with pread (usage_file.h) on any thread. Call files()
+  // again after each on_uses, because a container that restarts has a new `usage`.
   struct Files {
     ContainerRef who;
     std::vector<device::DeviceShare> shares;
-    device::Variables env;  // as the grant has it
+    device::Variables env;  // of the grant
     std::shared_ptr<limiter::LimitsFile> limits;
     std::shared_ptr<const Fd> usage;  // null until a process has used a GPU
   };
@@ -127,11 +130,11 @@ class ContainerUsage {
   struct ReportedProcess;
   struct OnGpu {
     UnaccountedMemory unaccounted;
-    uint64_t refused = 0;  // as it was read last
+    uint64_t refused = 0;  // latest reading
     uint64_t since_event = 0;
     MonotonicTime next_event{};
-    std::set<int> without_limiter;         // pids, in the last round
-    std::map<int, std::string> seen_once;  // of these, names of those that were new and ran
+    std::set<int> without_limiter;         // pids of the last round
+    std::map<int, std::string> seen_once;  // the new and running ones of these pids, with names
     MonotonicTime next_bypass_event{};
     MonotonicTime next_excess_event{};
     Bytes limit;
@@ -151,9 +154,9 @@ class ContainerUsage {
   void CheckSight(const Round& round);
   void Finish(const Round& round);
   static bool IsOwn(const Watched& watched, const ProcessOwner& owner);
-  // The processes of the container that NVML reports on the GPU; nothing where that is not known.
-  // If the container is not found, because it may be starting, only the processes that cannot see
-  // its limits.
+  // The processes of the container that NVML reports on the GPU; nothing if there is no report. A
+  // container that is not found may be starting, so only its processes that cannot see its limits
+  // are returned.
   std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
                                          const Round& round) const;
   ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
@@ -178,8 +181,8 @@ class ContainerUsage {
   std::map<GrantLedger::Key, std::shared_ptr<Watched>> watched_;
   ContainerUses unlimited_;
   MonotonicTime started_{};
-  bool first_ = true;  // nothing was watched before
-  bool busy_ = false;  // a round is under way; jobs have the regions
+  bool first_ = true;  // no container was watched before
+  bool busy_ = false;  // a round is running, and its jobs use the regions
   bool published_ = false;
   WeakPtrFactory<ContainerUsage> weak_{this};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ContainerUsage knows of its containers; only for container_usage.cc and container_bypass.cc.
+// Private types of ContainerUsage; included only in container_usage.cc and container_bypass.cc.
 #pragma once
 
 #include <map>
@@ -13,31 +13,34 @@
 
 namespace tessera::agent {
 
-// Between rounds the runner's; `region` and `readings` are the jobs' while a round is under way.
+// A watched container. Used on the runner; during a round the jobs use `region`, the readings,
+// `pids` and `container_id`.
 struct ContainerUsage::Watched {
   ContainerRef who;
   std::vector<device::DeviceShare> shares;
   device::Variables env;
   std::shared_ptr<ContainerRegion> region;
   std::vector<UsageReading> before, after;
-  Result<std::vector<int>> pids = std::vector<int>();  // with a limiter, as they know themselves
+  Result<std::vector<int>> pids =
+      std::vector<int>();  // of processes with a limiter, in their PID namespaces
   bool readable = false;
-  std::string container_id;  // as the jobs knew it in this round
-  // The engine's ID, from the region or from the API server. "" and `is_alone`: the pod has no
-  // other container with GPUs, so each process of the pod that uses one is of this container.
+  std::string container_id;  // from the region, at the begin of this round
+  // The engine's ID, from the region or from the API server. If it is "" and `is_alone` is true,
+  // the pod has no other container with GPUs, so each process of the pod that uses a GPU belongs to
+  // this container.
   std::string owner_id;
   bool is_alone = false;
 
-  // The last check of which processes cannot see `limits`, and the one that is under way.
+  // The processes that cannot see `limits` by the last check, and the begin of the running check.
   std::set<int> hidden;  // pids
   std::optional<MonotonicTime> checking_since;
 
   std::optional<FoundContainer> newly_found;
   bool searching = false;
-  bool searched = false;  // at least once: before that it is not known whether it runs
+  bool searched = false;  // false: no search has ended, so it is unknown whether it runs
   MonotonicTime next_search{};
   Duration pause = kInterval;
-  bool from_before = false;           // what it was refused was before us
+  bool from_before = false;           // earlier refusals were reported by the previous agent
   std::map<std::string, OnGpu> gpus;  // by UUID
   std::shared_ptr<const Fd> usage;
 };
@@ -48,14 +51,14 @@ struct ContainerUsage::ReportedProcess {
   ProcessOwner owner;
   std::optional<int> own_pid;
   std::string name;
-  bool is_alive = false;   // after its container's processes were read
+  bool is_alive = false;   // it ran after the readings of its container
   bool is_hidden = false;  // it cannot see the limits of its container
 };
 
 struct ContainerUsage::Round {
   std::vector<std::shared_ptr<Watched>> all;
-  std::set<const Watched*> missing;  // to be searched for
-  PodProcessMap processes;           // where something is missing
+  std::set<const Watched*> missing;  // containers to search for
+  PodProcessMap processes;           // empty if `missing` is empty
   std::shared_ptr<const gpu::ProcessReport> report;
   std::map<int, ReportedProcess> reported;  // by pid
 };

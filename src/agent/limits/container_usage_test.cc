@@ -393,7 +393,7 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterIsReportedWhenItIsSeenTwice) {
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
   EXPECT_EQ(events_[0].message,
             "process 75 (python) of container main uses " + uuid_ +
-                " without the limiter, so its share does not hold: it has loaded "
+                " without the limiter, so its share is not enforced: it has loaded "
                 "/opt/own/libcuda.so.1, which is not the node's driver; remove that library from "
                 "the image or from its search path");
   Seconds(290);

@@ -13,7 +13,8 @@
 namespace tessera::agent {
 namespace {
 
-// What the thread reads now. Constant-initialized, so that the handler may use it.
+// The mapping that the thread is reading. Constant-initialized, so that the signal handler may use
+// it.
 struct GuardedAccess {
   char *begin = nullptr, *end = nullptr;
   volatile sig_atomic_t failed = 0;
@@ -29,8 +30,8 @@ bool PutZeros(char* at) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-// SIGBUS comes to the thread that has read, before its next instruction, which then repeats the
-// access.
+// The kernel delivers SIGBUS to the reading thread. After the handler has mapped zeros, the thread
+// repeats the access.
 void OnSigbus(int, siginfo_t* info, void*) {
   const int error = errno;
   auto* const at = static_cast<char*>(info->si_addr);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a file in memory, for reading, although another program may truncate the file at any
-// time. The kernel answers an access beyond the end of a mapped file with SIGBUS, which ends a
-// program. During Read a handler puts a page of zeros there instead. All other SIGBUS go where they
-// went before. For files whose writer cannot be trusted, and that are read too often for pread.
+// A read-only mapping of a part of a file that another program may truncate at any time. The kernel
+// sends SIGBUS at an access beyond the end of a mapped file, which would end the program. During
+// Read a signal handler maps a page of zeros instead. All other SIGBUS go to the earlier handler.
+// For files whose writer is not trusted, and that are read too often for pread.
 //
 // Threads: one for each mapping; several mappings may be read at once.
 #pragma once
@@ -17,7 +17,7 @@ namespace tessera::agent {
 class GuardedMapping {
  public:
   GuardedMapping() = default;
-  // Maps `size` bytes at `offset` of the file; not valid if the kernel does not.
+  // Maps `size` bytes at `offset` of the file; not valid if the kernel fails to map them.
   GuardedMapping(int fd, off_t offset, size_t size);
   ~GuardedMapping();
   GuardedMapping(const GuardedMapping&) = delete;
@@ -25,8 +25,8 @@ class GuardedMapping {
 
   bool valid() const { return data_ != nullptr; }
 
-  // Calls `read` with the first byte. False: the file ended before a byte that was read, so some
-  // bytes were zeros of ours, and the mapping is not valid any more.
+  // Calls `read` with the first byte. False: the file ended before a byte that was read. Zeros
+  // replaced the missing bytes, and the mapping is not valid any more.
   template <typename Function>
   bool Read(const Function& read) {
     Begin();
@@ -41,7 +41,7 @@ class GuardedMapping {
   bool End();
   void Unmap();
 
-  char* start_ = nullptr;  // of the page in which `data_` is
+  char* start_ = nullptr;  // start of the page of `data_`
   size_t length_ = 0;
   const char* data_ = nullptr;
 };

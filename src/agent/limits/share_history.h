@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well the shares of compute have held in the last minute, from samples of about a second each:
+// How exactly the shares of compute were kept in the last minute, from samples of about a second
+// each:
 //
-//   mean    of what the container used
-//   error   of a sample = used - limit, if that is above 0: more than it may use
-//                       = -min(share - used, waiting), if that is below 0: less than its share,
-//                         although its threads waited for so much GPU time at least
-//   worst   the error that is farthest from 0
+//   mean    average of the used fraction
+//   error   of a sample: used - limit, if positive: more than the container may use
+//                        -min(share - used, waiting), if negative: less than its share,
+//                        although its threads waited for at least as much GPU time
+//   worst   the error with the largest absolute value
 //
-// `share` is what the container is due while others want the GPU, `limit` what it may use at most.
-// A container that wants less than its share has no error.
+// `share` is the fraction of the GPU that the container gets while others want the GPU, `limit` the
+// most that it may use. A container that wants less than its share has no error.
 //
 // Pure; threads: one.
 #pragma once
@@ -28,12 +29,12 @@ class ShareHistory {
  public:
   static constexpr Duration kWindow = std::chrono::seconds(60);
 
-  // Parts of the GPU; `waiting` in threads, on average.
+  // Fractions of the GPU; `waiting` is an average number of threads.
   struct Sample {
     double used = 0, waiting = 0, share = 0, limit = 0;
   };
   void Add(MonotonicTime now, const Sample& sample);
-  // Nothing without samples of the last kWindow.
+  // Nothing without a sample within kWindow.
   std::optional<ShareRecord> Get(MonotonicTime now) const;
 
  private:
@@ -47,8 +48,8 @@ class ShareHistory {
 // The histories of all containers with a limit of compute.
 class ShareHistories {
  public:
-  // Adds `compute_use` of each to its history, and writes `share_record`. Histories of other
-  // containers are dropped.
+  // Adds `compute_use` of each container to its history, and sets `share_record`. Removes the
+  // histories of other containers.
   void Update(MonotonicTime now, ContainerUses* uses);
 
  private:

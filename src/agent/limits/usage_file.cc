@@ -15,7 +15,7 @@ namespace {
 using limiter::GpuUsage;
 using limiter::Usage;
 
-// No GPU has that much; a sum of kMaxSlots such numbers still fits.
+// No GPU has so much memory, and the sum of kMaxSlots such numbers fits in 64 bits.
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 
 template <typename T>
@@ -26,7 +26,7 @@ bool ReadAt(int fd, size_t offset, T* values, size_t count) {
 
 int64_t Plausible(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
 
-// Whether a process owns the slot: it holds a lock on that byte until it ends.
+// Whether a process owns the slot. The owner holds a lock on the byte at this offset until it ends.
 bool IsOwned(int fd, size_t slot) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -62,15 +62,17 @@ bool ReadGpu(int fd, size_t gpu, size_t slots, UsageReading* reading) {
   return true;
 }
 
-Status Cut() { return Status(Code::kFailedPrecondition, "the container's usage file is cut"); }
+Status TooShort() {
+  return Status(Code::kFailedPrecondition, "the container's usage file is too short");
+}
 
-// How many slots have been used.
+// Returns the number of slots that were ever used.
 Result<size_t> ReadHeader(int fd) {
   limiter::Header header{};
   uint32_t slots = 0;
   if (!ReadAt(fd, offsetof(Usage, header), &header, 1) ||
       !ReadAt(fd, offsetof(Usage, slots_used), &slots, 1)) {
-    return Cut();
+    return TooShort();
   }
   if (!limiter::CanRead(limiter::kUsageLayout, header)) {
     return Status(Code::kFailedPrecondition,
@@ -85,7 +87,7 @@ Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus) {
   ASSIGN_OR_RETURN(const size_t slots, ReadHeader(fd));
   std::vector<UsageReading> readings(std::min<size_t>(gpus, limiter::kMaxGpus));
   for (size_t gpu = 0; gpu < readings.size(); ++gpu) {
-    if (!ReadGpu(fd, gpu, slots, &readings[gpu])) return Cut();
+    if (!ReadGpu(fd, gpu, slots, &readings[gpu])) return TooShort();
   }
   return readings;
 }
@@ -93,7 +95,7 @@ Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus) {
 Result<std::vector<int>> ReadPids(int fd) {
   ASSIGN_OR_RETURN(const size_t slots, ReadHeader(fd));
   std::vector<int32_t> pids(slots);
-  if (!ReadAt(fd, offsetof(Usage, pids), pids.data(), slots)) return Cut();
+  if (!ReadAt(fd, offsetof(Usage, pids), pids.data(), slots)) return TooShort();
   std::vector<int> live;
   for (size_t slot = 0; slot < slots; ++slot) {
     if (pids[slot] != 0 && IsOwned(fd, slot)) live.push_back(pids[slot]);

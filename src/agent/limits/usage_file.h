@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads `usage` of a container (src/limiter/region.h), a file that the container can write. By
-// pread: the container may truncate the file, which would end a program that has it mapped. Not for
-// finding the file (container_region.h).
+// Reads `usage` of a container (src/limiter/region.h), a file that the container can write. Reads
+// with pread, because the container may truncate the file, which would end a program that reads a
+// mapping. Not for finding the file (container_region.h).
 //
-// What it gives is a claim. Each number is one that some process wrote; nothing else is checked,
-// but that no sum overflows. Threads: any. Cost for a container of a few processes: some 2 µs a
-// GPU.
+// The numbers are claims: a process of the container wrote each of them, and only the sums are
+// checked for overflow. Threads: any. Cost for a container of a few processes: some 2 µs a GPU.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +15,22 @@
 
 namespace tessera::agent {
 
-// What the processes of a container have of one GPU.
+// The use of one GPU by the processes of a container.
 struct UsageReading {
-  Bytes held;  // by the slots of processes that live
+  Bytes held;  // sum over the slots of running processes
   Bytes peak;
-  uint64_t refused = 0;  // allocations, since the container started
-  Bytes refused_bytes;   // the size of the last of them
-  int processes = 0;     // that hold something
+  uint64_t refused = 0;  // number of refused allocations since the container started
+  Bytes refused_bytes;   // size of the last refused allocation
+  int processes = 0;     // processes that hold memory
   bool operator==(const UsageReading&) const = default;
 };
 
-// The first `gpus` of the file. FAILED_PRECONDITION: the file is cut, or of another kind or
-// version.
+// Reads the first `gpus` GPUs of the file. FAILED_PRECONDITION: the file is too short, or has
+// another type or version.
 Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus);
 
-// The processes that live and have a limiter, by their pids in their own PID namespaces. Errors as
-// above.
+// Reads the pids, in their own PID namespaces, of the running processes that have a limiter.
+// Errors: see ReadUsage.
 Result<std::vector<int>> ReadPids(int fd);
 
 }  // namespace tessera::agent

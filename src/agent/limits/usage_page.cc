@@ -37,7 +37,7 @@ std::string_view NameOf(limiter::PriorityClass priority) {
   return "";
 }
 
-// What is known only of a container that is limited.
+// Adds the members that only limited containers have.
 void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
   memory->Set("limit", Json::Int(use.limit.count()));
   memory->Set("used", Json::Int(use.used().count()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What containers with a share use of their GPUs, as metrics and as JSON for `tessera top`. Pure.
+// The use of GPUs by containers with a share, as metrics and as JSON for `tessera top`. Pure.
 #pragma once
 
 #include <string>

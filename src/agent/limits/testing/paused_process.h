@@ -28,7 +28,7 @@ class PausedProcess {
     return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == 0;
   }
-  // The signal that ends it. Waits for that.
+  // Waits for the end of the process, and returns the signal that ended it.
   int Signal() const {
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);

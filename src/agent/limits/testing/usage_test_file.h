@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: `usage` as the processes of a container write it. Each process is a descriptor that
+// For tests: writes `usage` like the processes of a container. Each process is a descriptor that
 // holds the lock of its slot.
 #pragma once
 
@@ -39,7 +39,7 @@ class UsageTestFile {
     ++usage_->gpus[gpu].refused;
     usage_->gpus[gpu].refused_bytes = bytes;
   }
-  // The process ends; its numbers stay until another one clears them.
+  // Ends the process. Its numbers stay until another process clears them.
   void End(uint32_t slot) { owners_.erase(slot); }
 
   int fd() const { return fd_.get(); }
