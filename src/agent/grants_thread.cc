@@ -29,7 +29,7 @@
 namespace tessera::agent {
 namespace {
 
-// The token key was made when the agent first came to this node.
+// The token key was made when the agent first started on this node.
 WallTime FirstStart(const std::string& state_dir) {
   struct stat info {};
   if (::stat(JoinPath(state_dir, GrantsThread::kKeyName).c_str(), &info) != 0) return WallTime{};
@@ -52,7 +52,7 @@ bool HasEnded(const Pods* pods, const ContainerRef& holder) {
          (pod->second->ended || pod->second->ended_containers.contains(holder.container));
 }
 
-// The API server says "containerd://<ID>".
+// The pod's status has the ID as "containerd://<ID>".
 std::string ContainerIdOf(const Pods* pods, const ContainerRef& holder) {
   if (pods == nullptr) return "";
   const auto pod = pods->pods().find(holder.pod_uid);
@@ -108,7 +108,7 @@ struct GrantsThread::State {
                  .on_rescan = [this] { Repair(); }}),
         socket(grants->options_.socket) {}
 
-  // Passes the containers to the control of compute, and adds its figures to the uses.
+  // Passes the containers to the compute control, and adds its measurements to the uses.
   std::shared_ptr<const ContainerUses> ControlCompute(MonotonicTime now, ContainerUses uses) {
     std::vector<ComputeControl::Member> members = ComputeMembers(usage.files(), uses, pods.get());
     for (ContainerGpuUse& use : uses) {
@@ -132,7 +132,7 @@ struct GrantsThread::State {
     if (pod != pods->pods().end()) pods->Record(*pod->second, event);
   }
 
-  // Users and tmpfiles clean /run; the runtime must find the socket all the same.
+  // Makes the socket again if a user or systemd-tmpfiles has deleted it from /run.
   void Repair() {
     if (server.SocketPresent()) return;
     Status status = MakeDirs(DirName(socket));
@@ -245,7 +245,9 @@ std::unique_ptr<Pods> GrantsThread::MakePods() {
   auto journal = dir.ok() ? grant::Journal::Open(*std::move(dir), std::string(kPodsName), &recovery)
                           : Result<grant::Journal>(dir.status());
   if (!journal.ok()) {
-    Log(Severity::kWarning, "pods are not remembered while the API server is away",
+    Log(Severity::kWarning,
+        "cannot open the journal of pods: an agent that starts while the API server is away will "
+        "not know them",
         {{"error", journal.status().ToString()}});
     return pods;
   }
@@ -261,7 +263,7 @@ Status GrantsThread::MakeState() {
   state_ = std::make_unique<State>(this, std::move(journal), recovery.records, MakePods());
   if (recovery.torn_bytes > 0 || recovery.damaged_bytes > 0) metrics_->journal_repairs.Add();
   if (recovery.damaged_bytes > 0 || state_->skipped > 0) {
-    Log(Severity::kError, "the journal of grants was damaged; what could be read is in force",
+    Log(Severity::kError, "the journal of grants was damaged; its readable records are in force",
         {{"directory", options_.state_dir},
          {"damage", recovery.damage},
          {"records_skipped", state_->skipped},
@@ -272,7 +274,7 @@ Status GrantsThread::MakeState() {
   RETURN_IF_ERROR(MakeDirs(DirName(options_.socket)));
   RETURN_IF_ERROR(state_->server.Listen(options_.socket));
   state_->watcher.Start();
-  // On a node without a driver no process uses a GPU, so there is nothing to look for.
+  // On a node without a driver no process uses a GPU, so usage is not read.
   if (options_.nvml != nullptr && options_.on_container_uses) state_->usage.Start();
   return Status::Ok();
 }

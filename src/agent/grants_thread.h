@@ -23,7 +23,7 @@ namespace tessera::agent {
 
 struct GrantsThreadOptions {
   GrantOptions service;
-  device::AllocatedMinors minors_of_other_plugins;  // that they allocated to containers
+  device::AllocatedMinors minors_of_other_plugins;  // of containers with GPUs of another plugin
   std::string state_dir;
   std::string socket;
   std::string pod_resources_socket;
@@ -35,7 +35,7 @@ struct GrantsThreadOptions {
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
   NamespaceSet kill_on_bypass_namespaces;         // see ContainerUsage
-  // Called on the grants' thread once a second while containers have shares, with their use.
+  // Called on the grants' thread once a second, with the uses, while containers have shares.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
 

@@ -26,7 +26,7 @@ struct PluginsOptions {
   KubeletGrants* grants = nullptr;            // null: late binding
   DeviceSpecOptions device_specs;             // with `grants`
   std::string kubelet_socket;
-  // Called when a kubelet begins or ends to read the lists of all plugins.
+  // Called when registered() changes.
   std::function<void(bool registered)> on_registered_change;
 };
 

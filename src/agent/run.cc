@@ -17,7 +17,7 @@
 namespace tessera::agent {
 namespace {
 
-// gRPC's threads would have an arena each, which keeps its freed memory.
+// glibc would give each of gRPC's threads an arena of its own, which keeps its freed memory.
 constexpr int kMaxArenas = 1;
 
 // Two agents must not write the same journal, and an earlier agent may still be stopping.
@@ -65,7 +65,7 @@ int RunAgent(AgentOptions options) {
     Log(Severity::kInfo, "tessera-agent starts", {{"version", kTesseraVersion}});
     status = agent.Start();
     if (!status.ok()) runner.Quit();
-    // Returns to the system the memory that only the start needed.
+    // Returns memory to the system that was needed only during the start.
     runner.PostDelayed(std::chrono::seconds(2), [] { ::malloc_trim(0); });
   });
   runner.Run();

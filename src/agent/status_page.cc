@@ -44,7 +44,7 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
       status, "tessera_device_unhealthy_info",
       [](const device::Health& health) { return !health.ok(); }, text);
   text->Family("tessera_device_suspect_info", "gauge",
-               "GPUs that are offered though an error of an application was reported, and which.");
+               "GPUs that stay on offer after an XID that an application caused, with the XID.");
   WriteReasons(
       status, "tessera_device_suspect_info",
       [](const device::Health& health) { return health.state == device::Health::State::kSuspect; },
@@ -65,14 +65,15 @@ void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
         count);
   }
   text->Family("tessera_nvml_hung_calls_total", "counter",
-               "NVML calls that did not come back in time.");
+               "NVML calls that missed their deadline.");
   for (const auto& [call, count] : stats.hung_calls) {
     text->Sample("tessera_nvml_hung_calls_total", MetricLabel("call", gpu::NvmlCallName(call)),
                  count);
   }
-  text->Family("tessera_nvml_stuck_calls", "gauge", "NVML calls that hang right now.");
+  text->Family("tessera_nvml_stuck_calls", "gauge",
+               "NVML calls that have missed their deadline and still run.");
   text->Sample("tessera_nvml_stuck_calls", "", static_cast<uint64_t>(stats.calls_stuck));
-  text->Family("tessera_xids_total", "counter", "Error reports of the driver.");
+  text->Family("tessera_xids_total", "counter", "XIDs that the driver reported.");
   for (const auto& [key, count] : stats.xids) {
     text->Sample(
         "tessera_xids_total",
@@ -147,8 +148,8 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
       return reply(reason.empty() ? net::TextResponse(200, "ok\n")
                                   : net::TextResponse(503, reason + "\n"));
     }
-    reply(
-        net::TextResponse(404, "there are /metrics, /containers, /health, /healthz and /readyz\n"));
+    reply(net::TextResponse(
+        404, "unknown page; known pages: /metrics, /containers, /health, /healthz and /readyz\n"));
   };
   auto page = std::unique_ptr<StatusPage>(new StatusPage());
   ASSIGN_OR_RETURN(page->server_,

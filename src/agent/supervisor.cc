@@ -110,7 +110,7 @@ class Supervisor {
 }  // namespace
 
 int Supervise(const std::function<int()>& agent, const SupervisorOptions& options) {
-  // The name differs, so that a search for the agent by name finds the child.
+  // The parent gets another name, so that a search for the agent by name finds only the child.
   ::prctl(PR_SET_NAME, "tessera-init");
   const auto named = [&agent] {
     ::prctl(PR_SET_NAME, "tessera-agent");

@@ -4,8 +4,8 @@
 // that does nothing else starts the agent again within milliseconds.
 //
 // Restarts the agent only after it was killed by a signal. An agent that exits, for a bad flag or
-// an unusable directory, ends the container with its exit code, so that kubelet and administrator
-// see it.
+// an unusable directory, ends the container with its exit code, so that the kubelet and the
+// administrator see the code.
 #pragma once
 
 #include <functional>

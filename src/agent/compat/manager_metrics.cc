@@ -24,8 +24,8 @@ struct Family {
   const char* help;
   const char* label;  // its value is gpu0 or total
   std::function<double(const ManagedGpu&)>
-      of_use;  // value of one GPU; null: a limit, which has only a total
-  std::function<double(const ManagedContainer&)> in_all;
+      value_on_gpu;  // value of one GPU; null: a limit, which has only a total
+  std::function<double(const ManagedContainer&)> total_of;
 };
 
 double Sum(const ManagedContainer& container, const std::function<double(const ManagedGpu&)>& of) {
@@ -99,16 +99,17 @@ std::string ManagerMetricPage(const ManagerState& state) {
   const std::vector<const ManagedContainer*> containers = Sorted(state);
   for (const Family& family : Families()) {
     // Unknown usage is left out, because it is not 0.
-    if (containers.empty() || (family.of_use && !state.problem.empty())) continue;
+    if (containers.empty() || (family.value_on_gpu && !state.problem.empty())) continue;
     text.Family(family.name, "gauge", family.help);
     for (const ManagedContainer* container : containers) {
       for (const ManagedGpu& gpu : container->gpus) {
-        if (!family.of_use) break;
+        if (!family.value_on_gpu) break;
         const std::string which = fmt::format("gpu{}", gpu.index);
-        text.Sample(family.name, LabelsOf(state, *container, family, which), family.of_use(gpu));
+        text.Sample(family.name, LabelsOf(state, *container, family, which),
+                    family.value_on_gpu(gpu));
       }
       text.Sample(family.name, LabelsOf(state, *container, family, "total"),
-                  family.in_all(*container));
+                  family.total_of(*container));
     }
   }
   return text.Take();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of TKEStack's gpu-manager on its port 5678, for dashboards that read them: /metric
-// with four series for each container, /usage and /graph in its JSON. Usage comes from the driver,
-// limits come from the grants, and decimals are exact: 0.3 where gpu-manager wrote
+// The metrics of TKEStack's gpu-manager, for dashboards that read its port 5678. /metric has four
+// series for each container; /usage and /graph have gpu-manager's JSON. Usage comes from the
+// driver, limits come from the grants. Decimals are exact: 0.3 where gpu-manager wrote
 // 0.30000001192092896.
 //
 //   container_gpu_memory_total{…,gpu_memory="gpu0"|"total"}      MiB in use
 //   container_gpu_utilization{…,gpu="gpu0"|"total"}              percent of a GPU
-//   container_request_gpu_memory{…,req_of_gpu_memory="total"}    its limit in MiB
-//   container_request_gpu_utilization{…,req_of_gpu="total"}      its limit in GPUs, 0.3
+//   container_request_gpu_memory{…,req_of_gpu_memory="total"}    limit of the container in MiB
+//   container_request_gpu_utilization{…,req_of_gpu="total"}      limit of the container in GPUs, 0.3
 //
 // Not for our own metrics (agent/metrics.h). Threads: values and pure functions.
 #pragma once

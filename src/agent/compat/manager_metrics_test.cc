@@ -44,7 +44,7 @@ class ManagerStateTest : public ::testing::Test {
   std::map<int, ProcessOwner> owners_;
 };
 
-// The output of TKEStack's article, with one change: 0.3 is 0.3.
+// The output in TKEStack's article, except that its 0.30000001192092896 is printed as 0.3.
 TEST_F(ManagerStateTest, MetricIsWhatTheArticleShows) {
   Hold("nginx", 0, 300, GiB(5));
   EXPECT_EQ(ManagerMetricPage(State()),
@@ -85,10 +85,11 @@ TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoEngineId) {
   owners_ = {{10, {Uid(kPodUid), "aa"}}};
   EXPECT_EQ(State().containers[0].gpus[0].used, MiB(100));
   Hold("side", 0, 200, GiB(2));
-  EXPECT_EQ(State().containers[0].gpus[0].used, Bytes(0)) << "now it could be either's";
+  EXPECT_EQ(State().containers[0].gpus[0].used, Bytes(0))
+      << "the process may belong to either container";
 }
 
-TEST_F(ManagerStateTest, AnotherContainerOfThePodIsNotTakenForTheOneWithGpus) {
+TEST_F(ManagerStateTest, AProcessOfAContainerWithoutGpusDoesNotCount) {
   Hold("nginx", 0, 300, GiB(5)).engine_id = "aa";
   report_.gpus[0].processes = {{10, MiB(100), 20}};
   owners_ = {{10, {Uid(kPodUid), "bb"}}};

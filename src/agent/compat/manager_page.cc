@@ -137,7 +137,8 @@ void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Rep
   if (request.path() == "/version") {
     return reply(JsonResponse(Json::MakeObject({{"version", Json::String(kTesseraVersion)}})));
   }
-  reply(net::TextResponse(404, "there are /metric, /usage, /graph and /version\n"));
+  reply(
+      net::TextResponse(404, "unknown page; known pages: /metric, /usage, /graph and /version\n"));
 }
 
 void ManagerPage::Gather(Write write, const net::HttpServer::Reply& reply) {

@@ -32,7 +32,7 @@ ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
 class ManagerPage {
  public:
   struct Sources {
-    const DeviceSetHolder* devices = nullptr;  // must outlive the page, as must the caller
+    const DeviceSetHolder* devices = nullptr;  // must outlive the page, like `caller`
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;
     // Calls `then` once, on any thread.

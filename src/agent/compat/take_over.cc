@@ -20,8 +20,8 @@ void ReadFileInto(const std::string& path, ReadInto read, device::AllocatedMinor
   const Status status = text.ok() ? read(*text, minors) : text.status();
   if (status.ok()) return;
   Log(Severity::kWarning,
-      "cannot read all that another device plugin gave to containers: what is missing is known by "
-      "the annotations of their pods alone",
+      "cannot read a checkpoint of another device plugin completely: the missing containers are "
+      "taken over by the annotations of their pods",
       {{"file", path}, {"error", status.ToString()}});
 }
 
@@ -54,7 +54,7 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
       continue;
     }
     taken = true;
-    Log(Severity::kInfo, "took over the GPU of a container that another device plugin gave it",
+    Log(Severity::kInfo, "took over a container and its GPU from another device plugin",
         {{"pod", pod.Text()}, {"container", name}, {"gpu", shares.front().uuid}});
   }
   return taken;
@@ -96,8 +96,7 @@ Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(
 
 void TakeOver::LogOnce(const PodInfo& pod, const std::string& container, const Status& status) {
   if (!logged_.insert(pod.uid).second) return;
-  Log(Severity::kWarning,
-      "cannot take over the GPU of a container that another device plugin gave it",
+  Log(Severity::kWarning, "cannot take over a container and its GPU from another device plugin",
       {{"pod", pod.Text()}, {"container", container}, {"error", status.ToString()}});
 }
 

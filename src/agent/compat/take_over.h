@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enters into the ledger the GPUs of containers that gpushare's device plugin or gpu-manager
-// started on this node before it had the agent. Their GPUs come from the checkpoints that the
-// kubelet and gpu-manager left, else from the pod's annotations; their shares from the pod's
-// request. If checkpoint and annotations differ, the entry counts as the agent's choice, so that
-// the pod's annotations are corrected.
+// started before the agent was installed. The GPUs come from the checkpoints of the kubelet and of
+// gpu-manager, else from the pod's annotations. The shares come from the pod's request. If
+// checkpoint and annotations differ, the entry counts as the agent's choice, so that the pod's
+// annotations are corrected.
 //
 // Each change of a pod retries its containers until the ledger has them, so API server, driver and
-// agent may restart meanwhile. For a container that cannot be taken over its annotations count, and
-// the error is logged once.
+// agent may restart meanwhile. If a container cannot be taken over, its pod's annotations count
+// instead, and the error is logged once.
 //
 // Threads: one.
 #pragma once

@@ -22,7 +22,7 @@ PodInfo Running(PodInfo pod) {
   return pod;
 }
 
-PodInfo OfGpushare(const std::string& name, int units, int minor) {
+PodInfo GpusharePod(const std::string& name, int units, int minor) {
   PodInfo pod = Running(FakeApiPods::Make(name, {{"main", {{kMem, std::to_string(units)}}}}));
   pod.annotations = {{"ALIYUN_COM_GPU_MEM_IDX", std::to_string(minor)},
                      {"ALIYUN_COM_GPU_MEM_POD", std::to_string(units)},
@@ -32,8 +32,8 @@ PodInfo OfGpushare(const std::string& name, int units, int minor) {
   return pod;
 }
 
-PodInfo OfGpuManager(const std::string& name, const std::string& cores, const std::string& blocks,
-                     const std::string& minors) {
+PodInfo GpuManagerPod(const std::string& name, const std::string& cores, const std::string& blocks,
+                      const std::string& minors) {
   PodInfo pod = Running(FakeApiPods::Make(name, {{"main", {{kCore, cores}, {kBlocks, blocks}}}}));
   if (minors.empty()) return pod;
   pod.annotations = {{"tencent.com/predicate-gpu-idx-0", minors},
@@ -75,8 +75,8 @@ class TakeOverTest : public GrantsFixture {
 };
 
 TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
-  Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "1"),
-         OfGpuManager("c", "200", "0", "0,3")});
+  Begin({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", "1"),
+         GpuManagerPod("c", "200", "0", "0,3")});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
   EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M");
   EXPECT_EQ(HeldBy("c"), "GPU-0 1000m 16384M, GPU-3 1000m 16384M");
@@ -85,7 +85,7 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
   ASSERT_EQ(shown.containers.size(), 3u);
   EXPECT_EQ(shown.containers[1].holder.pod_name, "b");
-  EXPECT_EQ(shown.containers[1].engine_id, "1") << "by which its processes are found";
+  EXPECT_EQ(shown.containers[1].engine_id, "1") << "the engine's ID finds the processes";
   // No GPU is granted twice, however it is requested.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
   EXPECT_FALSE(Ask("new", {Token(kMem, 12)}).ok());
@@ -95,7 +95,7 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   EXPECT_FALSE(Ask("whole", {Token(kGpu, 1)}).ok());
 }
 
-TEST_F(TakeOverTest, GpushareTwoByItsAllocation) {
+TEST_F(TakeOverTest, ReadsTheAllocationAnnotationOfGpushareTwo) {
   PodInfo pod = Running(FakeApiPods::Make("a", {{"none", {}}, {"main", {{kMem, "4"}}}}));
   pod.annotations = {{"scheduler.framework.gpushare.allocation", R"({"1":{"3":4}})"}};
   Begin({pod});
@@ -103,7 +103,7 @@ TEST_F(TakeOverTest, GpushareTwoByItsAllocation) {
 }
 
 TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
-  Begin({OfGpushare("a", 10, 2)});
+  Begin({GpusharePod("a", 10, 2)});
   const auto again = Ask("a", {});
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_EQ(again->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
@@ -116,7 +116,7 @@ TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
 }
 
 TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
-  Begin({OfGpushare("a", 10, 2)});
+  Begin({GpusharePod("a", 10, 2)});
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
   EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound);
   ASSERT_TRUE(Ask("b", {Token(kMem, 4)}).ok());
@@ -125,11 +125,11 @@ TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
 }
 
 TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
-  Begin({OfGpushare("a", 10, 2), OfGpushare("b", 12, 0), OfGpushare("c", 12, 1),
-         OfGpushare("d", 12, 3)});
+  Begin({GpusharePod("a", 10, 2), GpusharePod("b", 12, 0), GpusharePod("c", 12, 1),
+         GpusharePod("d", 12, 3)});
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "8"}}}}));
   kubelet_.Admit("new");
-  EXPECT_FALSE(Ask("new", {Token(kMem, 8)}).ok()) << "another wants it, and the pod is there";
+  EXPECT_FALSE(Ask("new", {Token(kMem, 8)}).ok()) << "pod a still exists";
   runner_.AdvanceTimeAndRun(5min);
   EXPECT_EQ(ledger_->entries().size(), 4u);
   Restart();
@@ -145,17 +145,17 @@ TEST_F(TakeOverTest, CheckpointsWinOverAnnotationsAndCorrectThem) {
   given_before_ = {{{Uid("uid-a"), "main"}, {3}},
                    {{Uid("uid-b"), "main"}, {1}},
                    {{Uid("uid-gone"), "main"}, {0}}};
-  Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "")});
+  Begin({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", "")});
   EXPECT_EQ(HeldBy("a"), "GPU-3 0m 10240M") << "swapped with a pod of the same size";
   EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "no annotation had it";
   EXPECT_EQ(ledger_->entries().size(), 2u);
   EXPECT_EQ(pods_.written["a"].at("ALIYUN_COM_GPU_MEM_IDX"), "3");
   EXPECT_EQ(pods_.written["b"].at("tencent.com/predicate-gpu-idx-0"), "1");
   EXPECT_EQ(pods_.written["b"].at("tencent.com/gpu-assigned"), "true");
-  const auto said =
+  const auto published =
       device::DecodeAssignment(pods_.written["a"].at(std::string(names::kAnnotationAssignment)));
-  ASSERT_TRUE(said.ok());
-  EXPECT_EQ(said->containers.at("main").at(0).uuid, "GPU-3");
+  ASSERT_TRUE(published.ok());
+  EXPECT_EQ(published->containers.at("main").at(0).uuid, "GPU-3");
 }
 
 TEST_F(TakeOverTest, IgnoresACheckpointThatContradictsThePod) {
@@ -163,24 +163,24 @@ TEST_F(TakeOverTest, IgnoresACheckpointThatContradictsThePod) {
                    {{Uid("uid-b"), "main"}, {0, 1}},
                    {{Uid("uid-c"), "main"}, {1}}};
   PodInfo none = Running(FakeApiPods::Make("c", {{"main", {}}}));
-  Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", ""), none});
+  Begin({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", ""), none});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M") << "as its annotations say";
   EXPECT_EQ(HeldBy("b"), "nothing") << "a share is of one GPU";
   EXPECT_EQ(HeldBy("c"), "nothing") << "it requests none";
 }
 
 TEST_F(TakeOverTest, CountsAnOversubscribedGpuAndGrantsItNoFurther) {
-  Begin({OfGpushare("a", 10, 2), OfGpushare("b", 10, 2)});
+  Begin({GpusharePod("a", 10, 2), GpusharePod("b", 10, 2)});
   EXPECT_EQ(ledger_->entries().size(), 1u);
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(20));
 }
 
 TEST_F(TakeOverTest, IgnoresPodsThatDidNotStartOrHaveEnded) {
-  PodInfo waiting = OfGpushare("a", 10, 2);
+  PodInfo waiting = GpusharePod("a", 10, 2);
   waiting.container_ids.clear();
-  PodInfo ended = OfGpushare("b", 10, 1);
+  PodInfo ended = GpusharePod("b", 10, 1);
   ended.ended = true;
-  PodInfo ours = OfGpushare("c", 10, 0);
+  PodInfo ours = GpusharePod("c", 10, 0);
   ours.annotations[std::string(names::kAnnotationAssignment)] =
       R"({"version":1,"containers":{"main":[{"gpu":"GPU-0","milli":0,"bytes":10737418240}]}})";
   Begin({waiting, ended, ours});
@@ -190,7 +190,7 @@ TEST_F(TakeOverTest, IgnoresPodsThatDidNotStartOrHaveEnded) {
 
 TEST_F(TakeOverTest, WaitsForTheDriver) {
   devices_.Set(std::make_shared<DeviceSet>(std::make_shared<device::NodeInventory>()));
-  Begin({OfGpushare("a", 10, 2)});
+  Begin({GpusharePod("a", 10, 2)});
   EXPECT_EQ(HeldBy("a"), "nothing");
   devices_.Set(FourGpus());
   service_->OnInventoryChanged();
@@ -198,7 +198,7 @@ TEST_F(TakeOverTest, WaitsForTheDriver) {
 }
 
 TEST_F(TakeOverTest, ForgedAnnotationGivesNoMoreThanThePodRequests) {
-  PodInfo pod = OfGpushare("a", 1, 2);
+  PodInfo pod = GpusharePod("a", 1, 2);
   pod.annotations["ALIYUN_COM_GPU_MEM_POD"] = "16";
   Begin({pod});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 1024M");

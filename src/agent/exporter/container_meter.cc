@@ -116,7 +116,7 @@ void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading, Gp
 
 void ContainerMeter::AddIdle(const Reading& reading, Gpu* gpu) const {
   for (auto& [who, account] : gpu->containers) {
-    // On a GPU that ran nothing no container ran anything.
+    // If the GPU was idle, all of its containers were idle.
     std::optional<double> use = UseOf(account, *gpu, reading);
     if (!use && reading.use == 0) use = 0;
     if (!use) continue;

@@ -2,11 +2,11 @@
 // Counts, for each container and GPU, how long the container has held the GPU, how much of that
 // time no kernel of it ran, and the energy it used. The energy of a GPU between two readings is
 // divided by the fractions of the GPU's time that its containers used; the rest belongs to no pod.
-// So what all containers and the rest gain in an interval is exactly what the GPU's counter gains.
+// So the sum over all containers and the rest grows by exactly as much as the GPU's counter.
 //
 // A share has the use that the driver or its limiters report. A container alone on its GPU has the
-// GPU's use if it has no report of its own. The use of several containers that hold a GPU whole is
-// unknown: their energy is in the rest. Series of a container end with it.
+// GPU's use if it has no report of its own. If several containers hold a GPU whole, their uses are
+// unknown, and their energy is in the rest. The series of a container end when the container ends.
 //
 // Not for reading GPUs (sampler.h). Threads: one. Cost: some 0.1 µs a container and call.
 #pragma once
@@ -27,12 +27,12 @@ class ContainerMeter {
   struct Account {
     MonotonicTime since{};              // first time that the container held the GPU
     MonotonicTime until{};              // last time that it held the GPU
-    std::optional<Duration> idle;       // nothing while its use is unknown
-    std::optional<uint64_t> energy_mj;  // likewise
+    std::optional<Duration> idle;       // nothing while the container's use is unknown
+    std::optional<uint64_t> energy_mj;  // nothing while the container's use is unknown
     std::optional<double> use;          // fraction of the GPU's time, as reported last
-    double use_sum = 0;                 // of the reports since the last reading
+    double use_sum = 0;                 // sum of all reports since the last reading
     int reports = 0;
-    bool ran = false;  // by any report since the last reading
+    bool ran = false;  // whether a report since the last reading shows a kernel
 
     Duration allocated() const { return until - since; }
   };
@@ -55,8 +55,8 @@ class ContainerMeter {
   void SetHolders(MonotonicTime now, const Holdings& holdings);
   // `uses` holds all uses that are known now.
   void AddUses(const ContainerUses& uses);
-  // A reading that is not newer than the last one of its GPU is ignored. A counter that has fallen
-  // began at 0 again.
+  // A reading that is not newer than the last one of its GPU is ignored. A counter that has
+  // decreased was reset to 0.
   void AddReading(const std::string& uuid, const Reading& reading);
 
   // By UUID; GPUs that have been held or read.

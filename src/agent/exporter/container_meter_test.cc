@@ -14,7 +14,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr MilliGpu kThird = MilliGpu(300);
+constexpr MilliGpu kShare = MilliGpu(300);
 
 class ContainerMeterTest : public ::testing::Test {
  protected:
@@ -31,7 +31,7 @@ class ContainerMeterTest : public ::testing::Test {
   }
   static ContainerGpuUse UseBy(const std::string& pod, const std::string& uuid, double fraction) {
     ContainerGpuUse use{
-        .who = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = kThird};
+        .who = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = kShare};
     use.utilization = fraction;
     return use;
   }
@@ -63,7 +63,7 @@ TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
   EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(2));
   EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
   EXPECT_EQ(Of("a", "GPU-0").energy_mj, 300u);
-  EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 200u) << "what it drew while idle has no pod";
+  EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 200u) << "energy of an idle GPU belongs to no pod";
   const std::string labels = "{namespace=\"ml\",pod=\"a\",container=\"main\",uuid=\"GPU-0\"}";
   EXPECT_THAT(Text(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
   EXPECT_THAT(Text(), HasSubstr("gpu_idle_seconds_total" + labels + " 1\n"));
@@ -72,9 +72,9 @@ TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
 }
 
 TEST_F(ContainerMeterTest, SharesDivideTheEnergyByWhatTheyUsed) {
-  Hold("a", "GPU-0", kThird);
-  Hold("b", "GPU-0", kThird);
-  Hold("c", "GPU-0", kThird);
+  Hold("a", "GPU-0", kShare);
+  Hold("b", "GPU-0", kShare);
+  Hold("c", "GPU-0", kShare);
   Read("GPU-0", 0, 0.5);
   for (const double fraction : {0.1, 0.3}) {
     Pass(milliseconds(500));
@@ -92,7 +92,7 @@ TEST_F(ContainerMeterTest, SharesDivideTheEnergyByWhatTheyUsed) {
 }
 
 TEST_F(ContainerMeterTest, AShareThatRanLessThanAPercentIsNotIdle) {
-  Hold("a", "GPU-0", kThird);
+  Hold("a", "GPU-0", kShare);
   Read("GPU-0", {}, 0);
   ContainerGpuUse use = UseBy("a", "GPU-0", 0);
   use.compute_use = ComputeUse{.used = 0.004};
@@ -142,7 +142,7 @@ TEST_F(ContainerMeterTest, TheTimeOfAGpuThatDidNotAnswerIsNotIdle) {
 
 TEST_F(ContainerMeterTest, SeriesEndWithTheContainer) {
   Hold("a", "GPU-0");
-  Hold("b", "MIG-1", kThird);
+  Hold("b", "MIG-1", kShare);
   Read("GPU-0", 0, 1);
   holdings_.containers[0].ended = true;
   Pass(seconds(1));
@@ -164,7 +164,7 @@ TEST_F(ContainerMeterTest, TimeCountsFromTheContainersBegin) {
   EXPECT_EQ(Of("a", "GPU-0").idle, milliseconds(300));
 }
 
-TEST_F(ContainerMeterTest, ACounterThatFellBeganAnew) {
+TEST_F(ContainerMeterTest, ACounterThatDecreasedWasReset) {
   Hold("a", "GPU-0");
   Read("GPU-0", 1000000, 1);
   Pass(seconds(1));
@@ -188,7 +188,7 @@ TEST_F(ContainerMeterTest, ContainersAndTheRestGainWhatTheDeviceGains) {
       const bool holds = meter_.gpus().at("GPU-0").containers.contains({"ml", pod, "main"});
       if (chance(30)) {
         if (holds) ended += Of(pod, "GPU-0").energy_mj.value_or(0);
-        holds ? Release(pod) : Hold(pod, "GPU-0", chance(30) ? kWholeGpu : kThird);
+        holds ? Release(pod) : Hold(pod, "GPU-0", chance(30) ? kWholeGpu : kShare);
       } else if (chance(50)) {
         meter_.AddUses({UseBy(pod, "GPU-0", static_cast<double>(random() % 150) / 100)});
       } else {

@@ -41,7 +41,7 @@ void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
   if (uses_ != nullptr) meter_.AddUses(*uses_);
 }
 
-// Holders are from the round before, so that no round waits for the grants' thread.
+// The holders are those of the previous round, so that no round waits for the grants' thread.
 void Exporter::OnRound() {
   Meter();
   RequestHoldings();
@@ -100,19 +100,19 @@ void Exporter::WriteState(MetricsText* text) const {
   const auto label = [](size_t index) { return MetricLabel("gpu", std::to_string(index)); };
   const std::vector<Sampler::Gpu>& gpus = sampler_.gpus();
   text->Family("tessera_exporter_sample_age_seconds", "gauge",
-               "Time since a GPU last answered all questions for dcgm-exporter's metrics.");
+               "Time since a GPU last answered all queries for dcgm-exporter's metrics.");
   for (size_t i = 0; i < gpus.size(); ++i) {
     text->Sample("tessera_exporter_sample_age_seconds", label(i),
                  seconds(now - gpus[i].answered_at));
   }
   text->Family(
       "tessera_exporter_late_samples_total", "counter",
-      "Readings of a GPU that did not come back in time; its series are absent meanwhile.");
+      "Queries of a GPU that missed their deadline; the GPU's series are absent meanwhile.");
   for (size_t i = 0; i < gpus.size(); ++i) {
     text->Sample("tessera_exporter_late_samples_total", label(i), gpus[i].late);
   }
   text->Family("tessera_exporter_render_seconds", "gauge",
-               "Time that the last text of dcgm-exporter's metrics took to make.");
+               "Time to render the last text of dcgm-exporter's metrics.");
   text->Sample("tessera_exporter_render_seconds", "", seconds(render_time_));
 }
 

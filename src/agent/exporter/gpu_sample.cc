@@ -10,7 +10,7 @@
 namespace tessera::agent {
 namespace {
 
-// Drivers report such values if the memory has no sensor.
+// Drivers report higher values if the memory has no sensor.
 constexpr double kMaxMemoryCelsius = 200;
 
 // "0000:0f:00.0" as NVML and DCGM spell it: "00000000:0F:00.0".
@@ -40,7 +40,7 @@ GpuReader::GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSp
     }
     if (field.source == Source::kGpm) gpm_metrics_.push_back(field.id);
   }
-  // Behind those of the counters.
+  // For ContainerMeter, after the queries of the counters.
   field_queries_.push_back({.field = nvml::kFieldTotalEnergy});
   sources_.insert(Source::kGpuPercent);
 }

@@ -26,7 +26,7 @@ struct GpuSample {
   // In the order of the counters and in the metric's unit; nullopt if the GPU has no value.
   std::vector<std::optional<double>> numbers;
   std::vector<std::string> texts;  // in the same order; "" if the GPU has no text
-  // For ContainerMeter, whatever the counters are.
+  // For ContainerMeter; read even if no counter needs them.
   std::optional<uint64_t> energy_mj;    // since the driver was loaded
   std::optional<double> busy_fraction;  // of the time, by NVML
 };

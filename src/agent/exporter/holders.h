@@ -39,12 +39,13 @@ ContainerName NameOf(const ContainerRef& who);
 // The percentage of the GPU's time that a share used; nothing where it is unknown.
 std::optional<double> PercentOf(const ContainerGpuUse& use);
 
-// A GPU that several containers hold whole, as a pod's init container and its main one, has neither
-// a `whole` nor shares. `uses` may be null.
+// A GPU that several containers hold whole, such as a pod's init container and its main container,
+// has neither a `whole` nor shares. `uses` may be null.
 HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);
 
-// The parts, then the rest of `device`: whole numbers, none negative, which add up to `device`.
-// Parts that exceed it together, because they were read at another moment, are scaled down.
+// Returns the parts, then the rest of `device`. No number is negative, and they add up to `device`.
+// If the parts exceed `device` together, because they were read at another moment, they are scaled
+// down.
 std::vector<int64_t> Divide(int64_t device, std::vector<int64_t> parts);
 
 }  // namespace tessera::agent

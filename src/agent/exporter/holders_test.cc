@@ -32,7 +32,7 @@ TEST(HoldersTest, AWholeGpuBelongsToItsOnlyContainer) {
   EXPECT_FALSE(holders.contains("GPU-3"));
 }
 
-TEST(HoldersTest, SharesHaveTheUseThatTheDriverReportsElseThatOfTheLimiters) {
+TEST(HoldersTest, TheUseOfAShareComesFromTheDriverElseFromTheLimiters) {
   ContainerUses uses = {UseBy("b", "GPU-0"), UseBy("a", "GPU-0"), UseBy("c", "GPU-0")};
   uses[0].utilization = 0.25;
   uses[0].reported = GiB(2);
@@ -48,7 +48,8 @@ TEST(HoldersTest, SharesHaveTheUseThatTheDriverReportsElseThatOfTheLimiters) {
   EXPECT_EQ(shares[0].bytes, (GiB(1) + MiB(1)).count());
   EXPECT_EQ(shares[1].percent, 25);
   EXPECT_EQ(shares[1].bytes, GiB(2).count());
-  EXPECT_FALSE(shares[2].percent || shares[2].bytes) << "it is not limited, and unknown";
+  EXPECT_FALSE(shares[2].percent || shares[2].bytes)
+      << "the use of an unlimited container is unknown";
 }
 
 TEST(DivideTest, PartsAndRestAddUpToTheDevice) {

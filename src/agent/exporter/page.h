@@ -25,7 +25,7 @@ namespace tessera::agent {
 struct XidCounts {
   uint64_t last = 0;  // 0: none
   std::map<uint64_t, uint64_t> total;
-  std::map<uint64_t, uint64_t> in_window;  // as `total`, of the window
+  std::map<uint64_t, uint64_t> in_window;  // like `total`, within the window
 };
 using XidsByUuid = std::map<std::string, XidCounts, std::less<>>;
 

@@ -8,7 +8,7 @@
 
 namespace tessera::agent {
 
-// Ends on the thread of a job, because closing a session can block.
+// A session is destroyed on the thread of a job, because closing it can block.
 struct Sampler::Session {
   std::shared_ptr<gpu::Nvml> nvml;
   std::string fingerprint;
@@ -66,12 +66,12 @@ void Sampler::StartRound() {
   ++round_;
   awaited_ = 0;
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    if (gpus_[i].is_asked) continue;
+    if (gpus_[i].is_queried) continue;
     ++awaited_;
     ReadGpu(i);
   }
   if (awaited_ == 0) return on_round_();
-  runner_->PostDelayed(kPatience, [this, round = round_, weak = weak_.Get()] {
+  runner_->PostDelayed(kRoundDeadline, [this, round = round_, weak = weak_.Get()] {
     if (!weak || round != round_ || awaited_ == 0) return;
     awaited_ = 0;
     on_round_();
@@ -110,7 +110,8 @@ void Sampler::CheckSession() {
     UseSession(check->found.ok() ? *check->found : nullptr);
   };
   job.overdue = [] {
-    Log(Severity::kError, "the driver does not open a session for dcgm-exporter's metrics");
+    Log(Severity::kError,
+        "the driver has not opened a session for dcgm-exporter's metrics in time");
   };
   caller_->Start(std::move(job));
 }
@@ -132,12 +133,12 @@ void Sampler::Close(std::shared_ptr<Session> session) {
   job.deadline = kSessionDeadline;
   job.work = [last] { last->reset(); };
   job.finished = [] {};
-  job.overdue = [] { Log(Severity::kError, "the driver does not close a session"); };
+  job.overdue = [] { Log(Severity::kError, "the driver has not closed a session in time"); };
   caller_->Start(std::move(job));
 }
 
 void Sampler::ReadGpu(size_t index) {
-  gpus_[index].is_asked = true;
+  gpus_[index].is_queried = true;
   struct Reading {
     std::shared_ptr<Session> session;
     Result<GpuSample> sample = GpuSample();
@@ -167,7 +168,7 @@ void Sampler::OnRead(uint64_t generation, uint64_t round, size_t index,
                      const Result<GpuSample>& sample) {
   if (generation != generation_) return;
   Gpu& gpu = gpus_[index];
-  gpu.is_asked = false;
+  gpu.is_queried = false;
   gpu.sample = sample.ok() ? std::make_shared<const GpuSample>(*sample) : nullptr;
   if (sample.ok()) gpu.answered_at = runner_->clock().Now();
   OnAnswered(round);
@@ -181,7 +182,7 @@ void Sampler::OnOverdue(uint64_t generation, uint64_t round, size_t index) {
 }
 
 void Sampler::OnAnswered(uint64_t round) {
-  // The answer is from an earlier round, or later than kPatience.
+  // The answer belongs to an earlier round, or came after the end of this round.
   if (round != round_ || awaited_ == 0) return on_round_();
   if (--awaited_ == 0) on_round_();
 }

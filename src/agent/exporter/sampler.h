@@ -3,9 +3,9 @@
 // other. It has its own session with the driver. It reopens the session when the driver was
 // replaced or the session died, and closes it when the driver was unloaded.
 //
-// A round ends when all GPUs have answered, at the latest after kPatience. A later answer ends a
-// round of its own. Threads: lives on `runner`. Cost: a short-lived thread for each GPU in each
-// round.
+// A round ends when all GPUs have answered, at the latest after kRoundDeadline. Each later answer
+// calls `on_round` once more. Threads: lives on `runner`. Cost: a short-lived thread for each GPU
+// in each round.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace tessera::agent {
 
 class Sampler {
  public:
-  static constexpr Duration kPatience = std::chrono::milliseconds(100);
+  static constexpr Duration kRoundDeadline = std::chrono::milliseconds(100);
   // After this time without an answer a GPU has no sample.
   static constexpr Duration kDeadline = std::chrono::seconds(2);
   static constexpr Duration kSessionDeadline = std::chrono::seconds(60);
@@ -35,7 +35,7 @@ class Sampler {
     std::shared_ptr<const GpuSample> sample;  // null: the GPU does not answer
     MonotonicTime answered_at{};              // time of the first query if it has never answered
     uint64_t late = 0;                        // queries that missed the deadline
-    bool is_asked = false;                    // a query is running
+    bool is_queried = false;                  // a query is running
   };
 
   // The arguments must outlive the object; `loader` is used on other threads. `on_round` is called

@@ -55,9 +55,9 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   rounds_.clear();
   Run(seconds(1));
   EXPECT_TRUE(rounds_.empty()) << "the round waits for it a little";
-  Run(Sampler::kPatience);
+  Run(Sampler::kRoundDeadline);
   ASSERT_EQ(rounds_.size(), 1u);
-  EXPECT_EQ(AgeOf(0), Sampler::kPatience);
+  EXPECT_EQ(AgeOf(0), Sampler::kRoundDeadline);
   EXPECT_TRUE(Answers(1)) << "its last sample stands until the deadline";
   Run(Sampler::kDeadline);
   EXPECT_FALSE(Answers(1));

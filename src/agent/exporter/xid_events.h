@@ -23,8 +23,8 @@ struct ContainerEvent {
 
 class XidEvents {
  public:
-  // Least time between two Events of one XID about one container on one GPU, because some XIDs come
-  // in floods.
+  // Minimum time between two Events with the same XID, container and GPU, because a fault can
+  // repeat its XID many times a second.
   static constexpr Duration kPause = std::chrono::minutes(5);
 
   std::vector<ContainerEvent> OnXid(const Holdings& holdings, const std::string& uuid,

@@ -32,8 +32,9 @@ std::vector<std::string> KeptIds(const std::string& resource, std::vector<std::s
   return resource == names::kResourceGpu ? std::move(ids) : ShareTokenIds(ids);
 }
 
-// Whether the error may pass, such as that of a GPU whose last container still ends.
-bool MayPass(const Status& status) {
+// Whether the error may be temporary, such as UNAVAILABLE for a GPU whose last container is still
+// ending.
+bool IsTemporary(const Status& status) {
   return status.code() == Code::kUnavailable || status.code() == Code::kFailedPrecondition ||
          status.code() == Code::kResourceExhausted;
 }
@@ -133,13 +134,13 @@ void AllocationGrants::Find(const CallPtr& call) {
 
 bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
                                const device::ContainerRequest& container, bool again) const {
-  // This test comes first, because most containers of the node have been given their units.
+  // This test comes first, because most containers of the node already have their units.
   const auto entry = ledger_->entries().find({pod.uid, container.name});
   const bool known = entry != ledger_->entries().end();
   if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
   const auto requested = RequestedUnits(container, unit_);
   const auto units = requested.find(call.resource);
-  // Memory beside whole GPUs decides nothing, so its amount does not matter.
+  // A memory request beside whole GPUs has no effect, so its amount does not matter.
   const bool beside = container.dialect == device::Dialect::kVcuda && container.exclusive &&
                       call.resource == names::kResourceVcudaMemory;
   if (!beside &&
@@ -192,10 +193,11 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
                     }});
 }
 
-// Retries errors that may pass, because the kubelet rejects a pod for good after an error.
+// Retries temporary errors, because the kubelet rejects a pod for good after an error.
 void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& ref,
                               const Result<grant::Grant>& grant) {
-  if (MayPass(grant.status()) && RetryAfter(call, kLongPause, &AllocationGrants::ListPods)) return;
+  if (IsTemporary(grant.status()) && RetryAfter(call, kLongPause, &AllocationGrants::ListPods))
+    return;
   LogGiven(call->resource, ref, grant);
   Reply(call, grant);
 }

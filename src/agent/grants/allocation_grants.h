@@ -47,8 +47,7 @@ class AllocationGrants {
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 
   // Calls `reply` once, now or later, and not after the object is destroyed. REQUIRES: distinct
-  // IDs. The grant has no devices if the container requests a second resource whose answer has
-  // them.
+  // IDs. If the container requests two resources, only one of the two grants has the devices.
   void Allocate(const std::string& resource, const std::vector<std::string>& ids,
                 GrantService::Reply reply);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the assignments of containers on this node from the annotations of their pods, which the
-// scheduler or an older system wrote; once for each state of a pod. A user can write annotations,
-// so an assignment never gives more than the pod requests, on a GPU of this node; otherwise it is
-// an error.
+// Reads the assignments of containers on this node from the annotations of their pods, once for
+// each state of a pod. The scheduler or an older system wrote them, but a user can write
+// annotations, too. So an assignment of more than the pod requests, or of a GPU that is not on this
+// node, is an error.
 //
 // Threads: one.
 #pragma once

@@ -47,7 +47,7 @@ class ContainerLimits {
   // cannot be a file name.
   Result<std::string> Write(const ContainerRef& holder,
                             const std::vector<grant::GrantedDevice>& devices);
-  // Whether the container's file limits the device memory of `devices` as they say.
+  // Whether the container's file has the memory limits of `devices`.
   bool HasMemoryLimits(const ContainerRef& holder,
                        const std::vector<grant::GrantedDevice>& devices) const;
   bool FailsOpen(const ContainerRef& holder) const {

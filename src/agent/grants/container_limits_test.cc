@@ -360,7 +360,7 @@ TEST_F(LimitedGrantsTest, AVariableNeverRaisesALimitAndOneThatCannotBeReadIsRepo
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
   EXPECT_EQ(pods_.events[0].second.message,
             "container main: variable CUDA_DEVICE_MEMORY_LIMIT=lots: want bytes, or a number with "
-            "k, m or g, such as 3g: it limits nothing");
+            "k, m or g, such as 3g: the variable has no effect");
 }
 
 TEST_F(LimitedGrantsTest, ALimitOfAContainerThatIsNotLimitedIsReported) {

@@ -45,7 +45,7 @@ class GpuAccounts {
  public:
   void Add(const std::string& uuid, Hold hold) { holds_[uuid].push_back(std::move(hold)); }
 
-  // The use by all pods but the one with UID `except`.
+  // The use by all pods except the pod with UID `except`.
   GpuUse UseOf(std::string_view uuid, const Uid& except = Uid()) const;
   // The use by containers of one dialect.
   GpuUse UseOfDialect(std::string_view uuid, device::Dialect dialect) const;

@@ -18,8 +18,9 @@
 namespace tessera::agent {
 
 struct DescriptionOptions {
-  std::string driver_root = "/";                            // host paths
-  std::function<std::string()> find_driver_root = nullptr;  // in place of driver_root; any thread
+  std::string driver_root = "/";  // host paths
+  std::function<std::string()> find_driver_root =
+      nullptr;  // replaces driver_root; called on any thread
   std::string dev_root = "/";
   std::string dev_root_ctr_path = "/";  // dev_root as this process sees it
   std::string version;

@@ -13,8 +13,8 @@ namespace {
 // Records of history from which the journal is rewritten.
 constexpr size_t kMinGrantHistory = 256;
 
-// It gives no protection by itself: a token is valid only with its signature, and the API server,
-// not an attacker, chooses the UID of a pod.
+// The fingerprint need not resist forgery: a token is valid only with its signature, and the API
+// server, not an attacker, chooses the UID of a pod.
 uint64_t Fingerprint(const ContainerRef& ref) {
   constexpr std::string_view kEnd = "\xff";
   return Fnv1a(kEnd, Fnv1a(ref.container, Fnv1a(kEnd, Fnv1a(ref.pod_uid.view()))));
@@ -146,7 +146,7 @@ Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& request
                  requester.PodText(), requester.pod_uid);
   }
   if (const auto found = spent_.find(nonce); found != spent_.end()) {
-    // The pod counted as gone and is not: it gets its GPUs again if they are free.
+    // The pod still exists, although it counted as gone. It gets its GPUs again if they are free.
     if (found->second == Fingerprint(requester)) return Status::Ok();
     return Error(Code::kPermissionDenied,
                  "the token was used by a container that is gone, and is not valid for {} of {}",

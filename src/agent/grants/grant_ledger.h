@@ -89,7 +89,7 @@ class GrantLedger {
                    const device::NodeInventory& gpus) const;
   void ApplyEntry(Entry entry);
   void Forget(const Key& key);
-  // Drops the token; the entry goes with its last token.
+  // Removes the token, and the entry with its last token.
   void Drop(Key key, const grant::Nonce& nonce);
   using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
   Status Write(const std::string& record, WriteTo write);

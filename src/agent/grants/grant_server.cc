@@ -111,7 +111,7 @@ Status GrantServer::TakeBytes(Connection* connection) {
   const size_t room = std::min(sizeof(buffer), connection->wanted - connection->received.size());
   const ssize_t count = ::recv(connection->fd.get(), buffer, room, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Status::Ok();
-  if (count <= 0) return Status(Code::kCancelled, "the client went away");
+  if (count <= 0) return Status(Code::kCancelled, "the client closed the connection");
   connection->received.append(buffer, static_cast<size_t>(count));
   if (connection->header_done || connection->received.size() < connection->wanted) {
     return Status::Ok();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grant socket: takes requests from tessera-runtime, passes them to a handler, sends the
 // answers. Only root may connect. Sizes, times and the number of connections are bounded, so a
-// client that stalls, floods or leaves costs only its own connection. When all connections are
-// taken, the one that has stalled longest is closed; when all wait for their answers, new ones wait
-// in the kernel.
-// Threads: lives on `runner`.
+// faulty client affects only its own connection. When all connections are taken, the connection
+// that has stalled longest is closed. If all of them wait for answers, new connections wait in the
+// kernel's queue. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

@@ -48,9 +48,9 @@ struct GrantOptions {
   NamespaceSet limits_fail_open;                               // see ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // size of 1 aliyun.com/gpu-mem
   ReleaseOptions release;                                      // the service sets its `metrics`
-  // Called when the containers change that two checks in a row found running without their GPUs
-  // (unredeemed.h). Null: no checks. A pod that is older than `agent_installed_at` may belong to
-  // another plugin.
+  // Called with the containers that two checks in a row have found running without their GPUs
+  // (unredeemed.h), when the list changes. Null: no checks. A pod that is older than
+  // `agent_installed_at` may belong to another plugin.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime agent_installed_at{};
   // Both may be null.

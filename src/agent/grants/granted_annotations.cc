@@ -43,7 +43,7 @@ device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assi
   }
   for (auto entry = wanted.begin(); entry != wanted.end();) {
     const auto current = pod.annotations.find(entry->first);
-    // The time differs at each call; the first one stays.
+    // The time differs at each call; the time of the first call stays.
     const bool is_time = entry->first == names::kAnnotationGpuMemAssumeTime ||
                          entry->first == names::kAnnotationPredicateTime;
     const bool same = current != pod.annotations.end() &&

@@ -15,7 +15,7 @@ struct HeldContainer {
   ContainerRef holder;
   std::vector<device::DeviceShare> shares;
   std::string engine_id;  // the container's ID at the engine; "": unknown
-  bool ended = false;     // it has ended, and the GPUs stay with its pod
+  bool ended = false;     // the container has ended, and its pod keeps the GPUs
 };
 
 struct Holdings {

@@ -36,8 +36,8 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
                              [&](const auto& container) { return container.name == name; });
 }
 
-// One kind of limit: its annotation and its field in a granted device. MostOf: the most that the
-// limit can be.
+// One kind of limit: its annotation and its field in a granted device. MostOf: the largest allowed
+// value.
 struct MemoryKind {
   using Amount = Bytes;
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
@@ -95,15 +95,15 @@ void Apply(const PodInfo* pod, const GrantLedger::Entry& entry,
   }
 }
 
-// Why the annotation is rejected: one sentence for each container that it does not fit. Empty if it
-// is valid.
+// Why the annotation is rejected, with one sentence for each container whose grant it contradicts.
+// Empty if the annotation is valid.
 template <typename Kind>
 std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledger,
                                     const std::string& dir) {
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
   const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
   if (!limits.ok()) {
-    return {fmt::format("{}: {}: the last limit that could be read holds", what,
+    return {fmt::format("{}: {}: the last valid limit stays in force", what,
                         limits.status().message())};
   }
   std::vector<std::string> problems;
@@ -115,8 +115,8 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
     if (key.first != pod.uid) continue;
     const Status variables = Kind::OfVariables(entry.env, entry.shares).status();
     if (!variables.ok()) {
-      problems.push_back(fmt::format("container {}: variable {}: it limits nothing", key.second,
-                                     variables.message()));
+      problems.push_back(fmt::format("container {}: variable {}: the variable has no effect",
+                                     key.second, variables.message()));
     }
     const bool has_limits = !dir.empty() && PathExists(LimitsPath(dir, key));
     for (const grant::GrantedDevice& device : DevicesOf(entry)) {
@@ -224,15 +224,15 @@ void LimitChanges::OnPod(const PodInfo& pod) {
   Annotations annotations = AnnotationsOf(pod);
   const auto [seen, is_new] = seen_.try_emplace(pod.uid, annotations);
   if (!is_new && seen->second.text == annotations.text) return;
-  // Adds what was valid last, where the text cannot be read now.
+  // A text that is invalid now is replaced by the last valid text.
   if (!is_new) annotations.valid.merge(std::map(seen->second.valid));
   const bool changed = !is_new && seen->second.valid != annotations.valid;
   const bool is_known = !is_new || !annotations.invalid;
   seen->second = std::move(annotations);
   // At the agent's start all pods are new, and their problems were recorded before.
   if (!is_new || pods_->synced()) RecordProblems(pod);
-  // Also for a new pod: its annotations may have changed while no agent ran. The limits that an
-  // earlier agent wrote hold if the annotation cannot be read.
+  // Limits are written for a new pod, too: its annotations may have changed while no agent ran. If
+  // an annotation is invalid, the limits that an earlier agent wrote stay in force.
   if (is_known) Write(LastValid(pod), changed);
 }
 

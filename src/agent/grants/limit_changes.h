@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows annotations tessera.dev/memory-limit and tessera.dev/compute-limit of pods
-// (src/device/limit_annotations.h). Users lower with them the limits of a pod's containers while it
-// runs. A container lowers its own limits by variables of its environment
-// (src/device/limit_variables.h), which hold from its start. The lowest limit counts.
+// (src/device/limit_annotations.h). Users lower the limits of a running pod's containers with these
+// annotations. Environment variables of a container (src/device/limit_variables.h) lower its limits
+// from its start on. The lowest limit counts.
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
 // the grant would take from other grants. A limit that exceeds the grant is rejected with an Event,
-// and the grant holds instead. One that cannot be read is rejected, too, and the last one that
-// could holds. A lower limit stops no running process.
+// and the grant is the limit. An invalid limit is rejected, too, and the last valid limit stays in
+// force. A lower limit stops no running process.
 //
 // Threads: one. Writes files on a tmpfs (container_limits.h).
 #pragma once
@@ -23,9 +23,9 @@
 
 namespace tessera::agent {
 
-// Lowers the limits of `devices`, which `entry` holds, to those of annotations and variables.
-// Devices without a limit (whole GPUs, compute of a pod that requests only memory) stay without
-// one, and invalid limits have no effect. `pod` is null while it is unknown.
+// Lowers the limits of `devices`, which `entry` holds, to the limits of annotations and variables.
+// Devices without a limit (whole GPUs, compute of a pod that requests only memory) stay unlimited,
+// and invalid limits have no effect. `pod` is null while it is unknown.
 void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices);
 
@@ -39,14 +39,15 @@ class LimitChanges {
   // is not limited, also because its limits cannot be written in a namespace that fails open.
   Result<std::string> WriteGranted(const GrantLedger::Entry& entry,
                                    std::vector<grant::GrantedDevice> devices);
-  // The pod was added or changed.
+  // Call when the pod was added or changed.
   void OnPod(const PodInfo& pod);
-  // A container of the pod was granted its GPUs: limits that exceed the grant show now.
+  // Call when a container of the pod was granted its GPUs: limits that exceed the grant are
+  // reported now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
   void Forget(const Uid& uid) { seen_.erase(uid); }
 
  private:
-  // The limit annotations of a pod: all as text, and each as it was valid last.
+  // The limit annotations of a pod: all current texts, and the last valid text of each.
   struct Annotations {
     std::string text;
     std::map<std::string, std::string> valid;  // by annotation

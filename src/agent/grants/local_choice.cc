@@ -72,8 +72,8 @@ class Choice {
            accounts_.HasRoom(gpu, hold) && !OverlapsWithinPod(gpu, hold);
   }
 
-  // The containers that use the same GPUs as `container`, itself included. An init container's GPUs
-  // are those of a container after it, as kubelet and scheduler count.
+  // The containers that use the same GPUs as `container`, itself included. An init container uses
+  // the GPUs of a later container, as the kubelet and the scheduler count them.
   std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
     const std::vector<ContainerRequest>& all = demand_.request->containers;
     for (const std::vector<size_t>& group : groups_) {
@@ -84,9 +84,9 @@ class Choice {
     return {&container};
   }
 
-  // GPUs that containers of the group have already, with room for another container. Unhealthy GPUs
-  // are included: the container waits for them, because the agent keeps the GPUs of an init
-  // container, and another GPU would exceed the pod's GPUs by the scheduler's count.
+  // GPUs that containers of the group already have, with room for another container. Unhealthy GPUs
+  // are included, and the container waits for them: with another GPU the pod would hold more GPUs
+  // than the scheduler counts for it.
   std::vector<std::string> Kept(const std::vector<const ContainerRequest*>& group,
                                 const Hold& hold) const {
     std::vector<std::string> uuids;
@@ -138,7 +138,8 @@ class Choice {
       hold.phase = device::Phase::kMain;
     } else {
       const std::vector<const ContainerRequest*> group = GroupOf(container);
-      // A GPU with room for the largest container: they get it one after the other.
+      // The GPU needs room for the largest container of the group, because they use it one after
+      // the other.
       for (const ContainerRequest* member : group) {
         if (member->exclusive) continue;
         hold.compute = std::max(hold.compute, member->per_gpu.compute);
@@ -238,15 +239,15 @@ Hold HoldOf(const Uid& pod_uid, const ContainerRequest& container, const DeviceS
 Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const DeviceSet& set,
                                          GpuAccounts accounts) {
   Choice choice(demand, set, std::move(accounts));
-  // The starting container first.
-  for (const bool now : {true, false}) {
+  // The starting container chooses first.
+  for (const bool starting : {true, false}) {
     for (const ContainerRequest& container : demand.request->containers) {
-      if ((container.name == demand.container) != now) continue;
+      if ((container.name == demand.container) != starting) continue;
       RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
     }
   }
-  // A pod that cannot have all of its GPUs takes none. Otherwise it would hold some for nothing,
-  // and not those that the scheduler counts.
+  // A pod that cannot have all of its GPUs takes none. Otherwise it would hold GPUs without
+  // running, and other GPUs than the scheduler counts.
   Choice all = choice;
   for (const ContainerRequest& container : demand.request->containers) {
     RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));

@@ -33,7 +33,7 @@ struct LocalDemand {
 // Returns `assigned` with the GPUs of this container and of every other container of the pod with a
 // share, because these must fit later. The GPUs of other containers with whole GPUs are chosen when
 // they start, because the kubelet names them then; they must fit now, too. RESOURCE_EXHAUSTED names
-// what does not fit.
+// the missing amount.
 Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const DeviceSet& set,
                                          GpuAccounts accounts);
 

@@ -70,7 +70,7 @@ GpuAccounts NodeOccupancy::Accounts(const SetPtr& set) {
 std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
   std::vector<std::shared_ptr<const PodInfo>> pods;
   if (pods_ == nullptr) return pods;
-  // The kubelet has the same watch, and sorts pods that come together by age.
+  // The kubelet watches the same pods, and sorts pods that arrive together by age.
   struct Turn {
     uint64_t arrival;
     WallTime created;

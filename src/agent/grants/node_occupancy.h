@@ -61,7 +61,7 @@ class NodeOccupancy {
 };
 
 // Units of each resource that the kubelet allocates for the container. vcuda memory beside whole
-// GPUs is left out, because it decides nothing.
+// GPUs is left out, because it has no effect.
 std::map<std::string, int64_t, std::less<>> RequestedUnits(
     const device::ContainerRequest& container, device::MemoryUnit gpu_mem_unit);
 

@@ -20,7 +20,7 @@ int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes uni
   if (resource == names::kResourceVcudaCore) {
     const int64_t held = own.whole ? kWholeGpu.count() : own.compute.count();
     int64_t left = all.whole ? 0 : (kWholeGpu - all.compute).count();
-    // A GPU with a holder of memory is no longer whole.
+    // A GPU of which a container holds memory cannot be given out whole.
     if (!all.idle()) left = std::min(left, (kWholeGpu - device::kVcudaCore).count());
     return (held + std::max<int64_t>(left, 0)) / device::kVcudaCore.count();
   }

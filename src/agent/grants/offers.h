@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The offers of each resource to the kubelet. Kube-scheduler adds up each resource by itself, so
 // the part of a GPU that containers of one dialect hold is withdrawn from the other dialects: some
-// of their IDs become Unhealthy until those containers end. As many IDs of a resource are healthy
-// as its own pods hold, plus as many as still fit.
+// of their IDs become Unhealthy until the holding containers end. As many IDs of a resource are
+// healthy as its own pods hold, plus as many as still fit.
 //
-// Only IDs that the kubelet has not allocated are withdrawn, first those of the GPU itself. An ID
+// Only IDs that the kubelet has not allocated are withdrawn, the IDs of the held GPU first. An ID
 // of a running pod that turns Unhealthy would count twice, and would look like a fault of that pod.
 //
 // Pure; any thread.

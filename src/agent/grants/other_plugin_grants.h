@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface to GPUs that containers got from another device plugin before this node had the
-// agent. take_over.h implements it, so that agent/grants does not depend on other device plugins.
-// Threads: the grants' thread.
+// The interface to GPUs that containers got from another device plugin before the agent was
+// installed. take_over.h implements it, so that agent/grants does not depend on other device
+// plugins. Threads: the grants' thread.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ namespace tessera::agent {
 class OtherPluginGrants {
  public:
   virtual ~OtherPluginGrants() = default;
-  // Enters into the ledger the GPUs of running containers of the pod that it lacks. `annotated`:
-  // the pod's assignment by annotations. Returns whether the ledger has new entries.
+  // Enters into the ledger the GPUs of the pod's running containers that have no entry.
+  // `annotated`: the pod's assignment by annotations. Returns whether the ledger has new entries.
   virtual bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
                      const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
   // Call when the pod is deleted.

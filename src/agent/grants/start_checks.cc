@@ -57,9 +57,10 @@ void StartChecks::ListPods(const CallPtr& call) {
   service_->ended().List([this, call](const Result<PodDevices>& listed) {
     if (listed.ok()) return Verify(call, *listed);
     if (runner_->clock().Now() >= call->until) {
-      return Finish(call,
-                    Error(Code::kUnavailable, "the kubelet did not list which container has {}: {}",
-                          call->resource, listed.status().message()));
+      return Finish(
+          call, Error(Code::kUnavailable,
+                      "the kubelet did not list its pods, so the container with {} is unknown: {}",
+                      call->resource, listed.status().message()));
     }
     runner_->PostDelayed(kPause, [this, call, weak = weak_.Get()] {
       if (weak) ListPods(call);
@@ -260,7 +261,7 @@ Status StartChecks::MismatchError(const ContainerRef& owner, const std::vector<s
   if (known.ok()) assigned = AssignedTo(*known);
   return Error(Code::kFailedPrecondition,
                "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "
-               "controller makes a new one",
+               "controller makes a new pod",
                TextOf(owner), has.empty() ? "nothing" : fmt::format("{}", fmt::join(has, ", ")),
                why, assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")),
                owner.PodText());

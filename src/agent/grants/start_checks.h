@@ -2,9 +2,9 @@
 // Decides with --binding=allocate whether a container may start with the GPUs that Allocate gave
 // for its IDs (allocation_grants.h). At this point the kubelet lists the container that holds the
 // IDs. The agent rejects the start if it gave the GPUs to another container, if the container's
-// assignment has other GPUs, or if neither is known. Allocate's answer cannot be taken back, so the
-// pod must be deleted then. The kubelet calls before each start of a container, also after restarts
-// of kubelet and agent; the ledger has the grants.
+// assignment has other GPUs, or if neither grant nor assignment is known. Allocate's answer cannot
+// be taken back, so the pod must be deleted then. The kubelet calls before each start of a
+// container, also after restarts of kubelet and agent; the ledger has the grants.
 //
 // The kubelet lists pods by name, not by UID. It lists no ordinary init container: an init
 // container starts if Allocate knew its name for certain. Whole GPUs that another device plugin
@@ -54,7 +54,7 @@ class StartChecks {
   // A container that the kubelet lists with some or all of the IDs.
   struct Holder {
     ContainerRef ref;    // without UID
-    bool exact = false;  // it holds these IDs and no others of the resource
+    bool exact = false;  // the container holds exactly these IDs of the resource
   };
   using Holders = std::vector<Holder>;
 

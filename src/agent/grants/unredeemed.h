@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds containers that run without their GPUs: the kubelet has given them our IDs, so they have
-// tokens, but tessera-runtime has never requested their grants, because the engine does not start
-// them through it. Threads: one.
+// Finds containers that run without their GPUs: the kubelet has given them IDs of Tessera, so they
+// have tokens, but tessera-runtime has never requested their grants, because the engine starts them
+// through another runtime. Threads: one.
 #pragma once
 
 #include <functional>

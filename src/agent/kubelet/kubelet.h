@@ -41,7 +41,7 @@ struct HeldDevices {
 };
 
 struct PodDevices {
-  // Every active pod, also one without devices. Ordinary init containers are in no `held`.
+  // Every active pod, also a pod without devices. `held` lacks ordinary init containers.
   std::vector<std::pair<std::string, std::string>> pods;  // namespace, name
   std::vector<HeldDevices> held;
 

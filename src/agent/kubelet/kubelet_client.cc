@@ -19,7 +19,7 @@
 namespace tessera::agent {
 namespace {
 
-// A list of a full node, with devices of several resources for each pod, is smaller.
+// More than the list of a full node with devices of several resources for each pod.
 constexpr int kMaxReply = 64 << 20;
 
 Result<std::shared_ptr<grpc::Channel>> Dial(const std::string& path) {
@@ -151,8 +151,8 @@ GrpcKubeletRegistry::~GrpcKubeletRegistry() { pending_->CancelAndWait(); }
 std::string GrpcKubeletRegistry::SocketIdentity() const {
   struct stat info;
   if (::stat(socket_path_.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return "";
-  // Inode numbers are used again, so the time distinguishes files. It is the time of the last
-  // modification, because later operations on a socket, chmod included, do not change it.
+  // The file system reuses inode numbers, so the time distinguishes files. It is the time of the
+  // last modification, because later operations on a socket, chmod included, do not change it.
   return fmt::format("{}:{}:{}.{}", info.st_dev, info.st_ino, info.st_mtim.tv_sec,
                      info.st_mtim.tv_nsec);
 }

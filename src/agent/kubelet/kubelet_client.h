@@ -3,7 +3,8 @@
 // waits a second after a refused connection, and a starting kubelet refuses for some milliseconds,
 // because its socket appears before it listens.
 //
-// Threads: live on `runner`. Destroying one cancels its calls; their `done` is not called any more.
+// Threads: the objects live on `runner`. A destructor cancels the running calls, whose `done` is
+// not called any more.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@
 
 namespace tessera::agent {
 
-// The running calls, so that none outlives the object to which it reports.
+// The running calls, so that no call outlives the object to which it reports.
 class PendingCalls;
 
 class GrpcKubeletRegistry final : public KubeletRegistry {

@@ -34,7 +34,7 @@ class Plugin {
   // Sends the offers to the kubelet; registers at the first call. REQUIRES: the offers belong to
   // the set that `devices` holds.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
-  // Whether the kubelet reads the list.
+  // Whether the kubelet reads the stream of ListAndWatch.
   bool registered() const;
 
  private:

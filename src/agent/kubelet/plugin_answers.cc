@@ -13,9 +13,9 @@
 namespace tessera::agent {
 namespace {
 
-// A runtime other than ours that reads this value gives the container no GPU.
+// With this value NVIDIA's container runtime gives the container no GPU.
 constexpr std::string_view kNoDevices = "void";
-// Precedes the number of further IDs; no ID begins with it.
+// Precedes the number of further IDs; no ID begins with this character.
 constexpr char kMore = '+';
 
 bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {

@@ -103,8 +103,8 @@ class TokenAnswers final : public PluginAnswers {
 
 // `ids` without duplicates, in order.
 std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids);
-// The IDs of a share in a token: the smallest ID and how many more there are, because thousands
-// would not fit into an environment. The kubelet passes equal IDs in another order each time.
+// The IDs of a share in a token: the smallest ID and the number of the others, because thousands of
+// IDs would not fit into an environment. The kubelet passes equal IDs in another order each time.
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids);
 // The number of units that the IDs of a share in a token stand for.
 int64_t UnitsOfToken(const std::vector<std::string>& ids);

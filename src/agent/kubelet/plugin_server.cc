@@ -40,7 +40,7 @@ DeviceList ListOf(const std::vector<DeviceSet::Offer>& offers) {
 class Stream;
 
 // All streams and their list. Each message replaces the kubelet's whole list of the resource, so a
-// slow stream gets only the latest.
+// slow stream gets only the latest list.
 class StreamHub {
  public:
   StreamHub(TaskRunner* runner, KubeletMetrics* metrics, PluginServer::Events events)
@@ -77,7 +77,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
  public:
   Stream(StreamHub* hub, grpc::CallbackServerContext* context) : hub_(hub), context_(context) {}
 
-  // Ends the stream or sends the latest list, if due. Any thread.
+  // Ends the stream or sends the latest list, if necessary. Any thread.
   void Advance() {
     bool finish = false;
     {
@@ -102,7 +102,8 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
     }
   }
 
-  // Ends the stream from our side. A peer that does not read would block the write forever.
+  // Ends the stream. Cancels a running write, because a peer that does not read would block it
+  // forever.
   void Close() {
     bool stuck = false;
     {
@@ -165,7 +166,7 @@ void StreamHub::Publish(DeviceList list) {
   const std::string bytes = list.SerializeAsString();
   {
     const std::lock_guard lock(mutex_);
-    // The kubelet writes its checkpoint for every message, so equal ones are not sent.
+    // The kubelet writes its checkpoint for every message, so an unchanged list is not sent.
     if (list_ != nullptr && list_->SerializeAsString() == bytes) return;
     list_ = std::make_shared<const DeviceList>(std::move(list));
     ++version_;

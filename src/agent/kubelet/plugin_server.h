@@ -39,8 +39,7 @@ class PluginServer {
   PluginServer(const PluginServer&) = delete;
   PluginServer& operator=(const PluginServer&) = delete;
 
-  // Serves connections on `path` from now on, and no longer on the earlier socket. Replaces a file
-  // at `path`.
+  // Serves new connections on `path` instead of the earlier socket. Replaces a file at `path`.
   Status Listen(const std::string& path);
   // Whether the file at the path of Listen is still our socket.
   bool SocketPresent() const;

@@ -76,9 +76,9 @@ void Registrar::Try() {
   accepted_ = false;
   tried_kubelet_ = kubelet_->SocketIdentity();
   UpdateRegistered();
-  if (tried_kubelet_.empty()) return;  // its event starts the next attempt
+  if (tried_kubelet_.empty()) return;  // the socket's event starts the next attempt
   if (!endpoint_->SocketPresent()) return ScheduleRetry(Code::kNotFound);
-  // A stream that is still open belongs to another kubelet than the one to register with.
+  // A stream that is still open belongs to an earlier kubelet.
   if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();
   in_flight_ = true;
   stream_ended_in_flight_ = false;
@@ -89,11 +89,12 @@ void Registrar::Try() {
 
 void Registrar::OnRegistered(const Status& status) {
   in_flight_ = false;
-  // Such an attempt is not counted, because a starting kubelet has its socket before it listens.
+  // A refused connection is not counted, because a starting kubelet has its socket before it
+  // listens.
   if (status.code() != Code::kUnavailable) metrics_->registrations.Add(InfoOf(status.code()).name);
   if (!status.ok()) {
     if (status.code() != Code::kUnavailable || pause_ >= kLongestPause) {
-      Log(Severity::kWarning, "the kubelet did not register us, trying again",
+      Log(Severity::kWarning, "the kubelet did not register the plugin, retrying",
           {{"resource", registration_.resource}, {"error", status.ToString()}});
     }
     return ScheduleRetry(status.code());

@@ -8,10 +8,10 @@
 //   registered, stream open    nothing to do
 //   last stream ends           register again with the same back-off. Kubelets up to 1.36 drop the
 //                              new plugin when the stream of an old one ends late, so an end right
-//                              after registering is normal, and the pause grows until it settles
+//                              after registering is normal; the pauses grow until a stream lasts
 //   our socket vanishes        listen again under the same name; open streams continue, so the
 //                              kubelet notices nothing
-// Streams are closed before a registration with another kubelet, never while one is in use.
+// Streams are closed before a registration with another kubelet, never while the kubelet uses them.
 //
 // Threads: lives on `runner`. The content of answers is in plugin_server.h.
 #pragma once

@@ -10,9 +10,9 @@
 // resources, because kubelets up to 1.36 mix up equal ones, and stay the same after a restart. An
 // ID does not say which GPU its container gets.
 //
-// Counted in MiB, GPUs of more than some 30 GiB together would make a list above kMaxListBytes.
-// Such a node counts in GiB and publishes that: a pod that counts in MiB waits for another node,
-// and no pod gets less or more than it requests.
+// If units are MiB, GPUs of more than some 30 GiB together would make a list above kMaxListBytes.
+// Such a node counts in GiB and publishes this unit. A pod that counts in MiB then waits for
+// another node, so no pod gets less or more than it requests.
 //
 // Threads: immutable values.
 #pragma once
@@ -45,7 +45,7 @@ struct ShareUnits {
   std::vector<PerGpu> gpus;
 
   static std::string IdOf(const PerGpu& gpu, int number);
-  // Whether the ID is one of this resource.
+  // Whether the ID belongs to this resource.
   bool Has(std::string_view id) const;
   int64_t count() const;
 };

@@ -17,8 +17,8 @@
 namespace tessera::agent {
 namespace {
 
-// The GPUs' major number is the kernel's constant for NVIDIA; that of nvidia-uvm is chosen when the
-// module is loaded.
+// The major number of the GPUs is a constant of the kernel. The major number of nvidia-uvm is
+// chosen when the module is loaded.
 constexpr uint32_t kGpuMajor = 195;
 constexpr uint32_t kControlMinor = 255;
 constexpr uint32_t kModesetMinor = 254;
@@ -198,7 +198,7 @@ DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
 Status LoadKernelModule(const std::string& root, const std::string& module) {
   const char* program = nullptr;
   for (const char* path : {"/usr/sbin/modprobe", "/sbin/modprobe"}) {
-    // It is often a link to an absolute path that exists only inside the root.
+    // modprobe is often a link to an absolute path that exists only inside the root.
     if (program == nullptr && IsPresent(JoinPath(root, path))) program = path;
   }
   if (program == nullptr) {

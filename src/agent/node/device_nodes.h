@@ -40,7 +40,7 @@ class DeviceNodes {
   DeviceNodeReport Update(const DeviceNodeOptions& options);
 
  private:
-  // A node, or the link to one.
+  // A device node, or a link to a device node.
   struct Made {
     std::string path;
     dev_t number;
@@ -51,7 +51,8 @@ class DeviceNodes {
   std::vector<Made> made_;
 };
 
-// The major number of one of `names` in the text of /proc/devices, section "Character devices".
+// The major number of the first of `names` in the text of /proc/devices, section "Character
+// devices".
 std::optional<uint32_t> FindMajor(std::string_view proc_devices,
                                   const std::vector<std::string_view>& names);
 

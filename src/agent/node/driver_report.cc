@@ -47,7 +47,7 @@ std::string RootsText(const DriverFacts& facts) {
   return (facts.candidates.size() > 1 ? "neither in " : "not in ") + text;
 }
 
-// What to do about a driver whose module is not there.
+// The remedy for a driver whose kernel module is not loaded.
 std::string_view ModuleRemedy(const DriverRoot& root) {
   return IsContainerRoot(root)
              ? "see the log of the driver container, which still installs it or has failed"

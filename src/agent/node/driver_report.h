@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the node's driver is, and what is wrong with it. A node may have a driver on the host, one
-// in a driver container (/run/nvidia/driver), one that a file of NVIDIA's validator names, several
-// of these, parts of one, or none.
+// Finds the node's driver and its faults. A node may have a driver on the host, in a driver
+// container (/run/nvidia/driver), or at a root that NVIDIA's validator names in a file. It may also
+// have several drivers, a part of a driver, or none.
 //
-// With several, the driver is used whose libraries have the version of the loaded kernel module;
-// otherwise the first candidate, which is the host's, as NVIDIA's components choose.
+// Among several drivers the agent uses the driver whose libraries have the version of the loaded
+// kernel module. If no version matches, it uses the first candidate, which is the host's driver,
+// like NVIDIA's components.
 //
 // Threads: any. ReadDriverCandidate blocks for file system lookups; the rest is pure.
 #pragma once

@@ -17,7 +17,8 @@
 namespace tessera::agent {
 namespace {
 
-// Directories and files below a root, of which one changes when a driver comes or goes.
+// Directories and files below a root. At least one of them changes when a driver is installed or
+// removed.
 constexpr std::array<std::string_view, 12> kWatchedPaths = {
     "",
     "usr/lib/x86_64-linux-gnu",
@@ -89,7 +90,7 @@ std::string DriverWatch::Stamp() const {
       AppendStamp(path.empty() ? root.ctr : JoinPath(root.ctr, path), &stamp);
     }
   }
-  // The file is there while the kernel module is loaded, without which NVML does not start.
+  // The file exists while the kernel module is loaded, and NVML starts only with the module.
   stamp.append(PathExists("/proc/driver/nvidia/version") ? "module " : "- ");
   if (!options_.driver_ready.empty()) AppendStamp(options_.driver_ready, &stamp);
   return stamp;

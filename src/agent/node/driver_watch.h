@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the node's driver: finds it on the host or in a driver container when it appears, and
-// leaves it when it goes, while the agent runs.
+// Follows the node's driver while the agent runs: finds a driver on the host or in a driver
+// container when it appears, and drops it when it is removed.
 //
 // A driver container mounts its root, which inotify does not report. So a few directories are
-// looked at twice a second; everything else is read only after one of them has changed.
+// polled twice a second, and everything else is read only after a change in these directories.
 //
 // Threads: lives on `runner`; root() from any.
 #pragma once

@@ -58,7 +58,7 @@ void EngineWatch::CheckRegularly() {
   });
 }
 
-// A tool writes several files.
+// Waits a moment, because tools write several files one after the other.
 void EngineWatch::ScheduleCheck() {
   if (std::exchange(soon_, true)) return;
   runner_->PostDelayed(kBurst, [this, weak = weak_.Get()] {
@@ -112,7 +112,7 @@ void EngineWatch::Repair() {
   if (repaired_at_ && now - *repaired_at_ < kRepairInterval) return;
   repaired_at_ = now;
   running_ = true;
-  Log(Severity::kWarning, "configures the container engine again, which restarts it");
+  Log(Severity::kWarning, "configuring the container engine again, which restarts it");
   run_(options_.command, [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
     if (!weak) return;
     running_ = false;
@@ -139,7 +139,7 @@ void EngineWatch::SetProblem(std::string problem) {
 }
 
 ProgramRunner RunOnWorker(TaskRunner* runner, Duration deadline) {
-  // Kept by the function: its destructor waits for the program.
+  // The returned function owns the worker, whose destructor waits for the program.
   const auto worker = std::make_shared<Worker>("engine-check");
   return [runner, worker, deadline](std::vector<std::string> argv, ProgramDone done) {
     worker->Post([runner, deadline, argv = std::move(argv), done = std::move(done)] {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node labels of NVIDIA's GPU feature discovery (gpu-feature-discovery v0.20.0): same names,
 // same values, without its DaemonSet and without node feature discovery. Written for MIG strategy
-// "none", because slices are not offered yet. Left out is nvidia.com/gfd.timestamp, the only label
-// that would change without a change of the node.
+// "none", because slices are not offered yet. nvidia.com/gfd.timestamp is left out, because it
+// alone would change without a change of the node.
 //
-// A node with several models gets the labels of the largest group of equal GPUs, or of the first
-// name among equals. GPU feature discovery takes any of them, and perhaps another after a restart.
+// A node with several models gets the labels of its most frequent model. Between equally frequent
+// models the alphabetically first counts. GPU feature discovery takes any model, and perhaps
+// another after a restart.
 //
 // Pure; any thread.
 #pragma once

@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-// A node's status is read by every kubectl and every scheduler; a few GPUs suffice.
+// Every kubectl and scheduler reads a node's status, so the message names only a few GPUs.
 constexpr size_t kMaxGpusNamed = 4;
 constexpr size_t kMaxMessage = 1024;
 

@@ -56,7 +56,7 @@ std::optional<Json> GpuCountPatchFor(const Json& node, size_t count);
 // "" if the node has no such label.
 std::string LabelOf(const Json& node, std::string_view name);
 
-// Whether the node ever had GPUs: it has the condition, or a GPU label.
+// Whether the node ever had GPUs, which the condition or a GPU label shows.
 bool WasGpuNode(const Json& node);
 
 // The startup taint: a node that joins with one of the configured keys gets no pods until its GPUs

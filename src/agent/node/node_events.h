@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events on the Node for `kubectl describe node`: a GPU that became unhealthy or healthy, a driver
-// that came or went, a note of the inventory. Pure.
+// that was loaded or removed, a note of the inventory. Pure.
 //
 // Events follow from the node's annotation, which is the earlier state, and the new inventory. So a
 // restarted agent repeats no Event, and records changes since it stopped.
@@ -24,15 +24,15 @@ struct NodeEvent {
   bool operator==(const NodeEvent&) const = default;
 };
 
-// `before`: nullopt for a node that was never published. A driver that comes or goes makes one
-// Event, not one for each of its GPUs.
+// `before`: nullopt for a node that was never published. A driver that is loaded or removed makes
+// one Event, not an Event for each of its GPUs.
 std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>& before,
                                      const device::NodeInventory& now);
 
 // The inventory in annotation tessera.dev/devices of `node`; nullopt if it cannot be read.
 std::optional<device::NodeInventory> InventoryOn(const Json& node);
 
-// The Event object; its name differs for different `now`. Events on nodes are in this namespace.
+// The Event object; its name contains `now`. Events on nodes are in namespace kNodeEventNamespace.
 inline constexpr std::string_view kNodeEventNamespace = "default";
 Json EventObject(const Json& node, const NodeEvent& event, WallTime now);
 

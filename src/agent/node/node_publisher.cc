@@ -151,7 +151,8 @@ void NodePublisher::PlanFor(const Json& node) {
   plan_.text = TextOf(state_);
   plan_.metadata = PatchFor(node, state_);
   const bool lacks_gpu = !wanted_->problem.empty() || wanted_->gpus.empty();
-  // A node that waits for its GPUs is told what it waits for, even if none was ever seen.
+  // A node with a startup taint gets the condition even if no GPU was ever found, so that the
+  // condition explains the wait.
   std::optional<Json> taints = TaintPatchFor(node, startup_taints_);
   if (lacks_gpu && !taints && !WasGpuNode(node) && !read_hardware_().HasGpu()) return;
   if (state_.smoke_passed) plan_.taints = std::move(taints);
@@ -195,7 +196,7 @@ void NodePublisher::WriteStatus() {
   })));
 }
 
-// Last of the writes, so that pods which come now find the node as published.
+// The last write, so that pods which the scheduler now admits find a published node.
 void NodePublisher::RemoveTaints() {
   if (!plan_.taints) return WriteEvents();
   api_->JsonPatch(*plan_.taints, Counted(Then([this](const Json&) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Publishes this node's GPUs: the labels of GPU feature discovery (feature_labels.h), annotation
 // tessera.dev/devices, condition GPUReady, the number of GPUs as aliyun.com/gpu-count, and Events
-// when a GPU changes. Writes after a change of the inventory or one that Recheck finds, and retries
-// with growing pauses. An unreachable API server has no other effect. Drops an Event that cannot be
-// written.
+// when a GPU changes. Writes after a change of the inventory or of the Node (found by Recheck), and
+// retries with growing pauses. An unreachable API server has no other effect. Drops an Event that
+// cannot be written.
 //
-// Also publishes gaia.tencent.com/gpu-model, by which gpu-admission and node selectors of
-// gpu-manager know the model: as gpu-manager wrote it, or the chip's name for a model without such
-// a value. A node with several models has no such label, because quotas would count all GPUs as one
-// of them. A label that another writer owns stays.
+// Also publishes the label gaia.tencent.com/gpu-model for gpu-admission and for node selectors of
+// gpu-manager. Its value is the word that gpu-manager would write, or the chip's name for a model
+// for which gpu-manager has no word. A node with several models has no such label, because quotas
+// would count all GPUs as one model. A label that another writer owns stays.
 //
 // While the driver has a problem, or the inventory is unknown, labels stay as long as the PCI bus
 // shows a GPU: the DaemonSet of its driver may select by them, and restarts must not move pods.

@@ -56,7 +56,7 @@ void NodeReadiness::JudgeDriverFiles() {
   if (!findings_.driver_problem.empty()) {
     Log(Severity::kWarning, "driver files", {{"problem", findings_.driver_problem}});
   }
-  // The driver that is used works, whatever another one may be.
+  // With two drivers, the driver in use works, so the conflict does not block pods.
   const bool blocks = findings_.driver_reason != names::kReasonDriverConflict;
   smoke_test_.SetDriverProblem(blocks ? findings_.driver_problem : "");
   options_.on_findings();

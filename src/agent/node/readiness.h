@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the node is ready for GPU pods, and if not, why: follows the driver (driver_watch.h),
 // runs the smoke test (smoke_test.h), writes NVIDIA's validation files (validation_files.h), and
-// combines what they find for the Node's condition.
+// combines the findings for the Node's condition.
 //
 // Threads: lives on `runner`; driver_root() and the loaders from any.
 #pragma once
@@ -26,7 +26,7 @@ struct ReadinessOptions {
   bool expects_engine = false;
   std::function<size_t()> gpus_on_bus;
   SmokeTest::OpenDevices open_devices;
-  std::function<void()> on_driver_files;  // a driver came, went or changed
+  std::function<void()> on_driver_files;  // a driver appeared, vanished or changed
   std::function<void()> on_findings;      // findings() changed
 };
 
@@ -38,7 +38,8 @@ class NodeReadiness {
 
   // Begins to follow the driver.
   void Start();
-  // `maintenance`: an administrator has closed the driver, so its silence is no fault of its files.
+  // `maintenance`: an administrator has closed the driver, so a driver that does not answer has no
+  // fault.
   void SetInventory(std::shared_ptr<const device::NodeInventory> inventory, bool maintenance);
   void SetRegistered(bool registered);
   void SetEngineProblem(const std::string& problem);

@@ -8,8 +8,8 @@
 //   engine     the container engine starts containers through tessera-runtime
 //
 // A node whose smoke test passes loses its startup taint (node_condition.h). A step that fails is
-// the reason of condition GPUReady. A step that waits has failed after kGrace, so that restarts of
-// agent and kubelet leave the condition as it is.
+// the reason of condition GPUReady. A step may wait for kGrace before it counts as failed, so that
+// restarts of agent and kubelet do not change the condition.
 //
 // Threads: lives on `runner`.
 #pragma once
@@ -47,16 +47,16 @@ struct SmokeVerdict {
 // Pure.
 SmokeVerdict JudgeSmokeTest(const SmokeFacts& facts);
 
-// Opens the device nodes of the healthy GPUs, and returns what is wrong with them. The nodes of a
-// simulated driver belong to no kernel module, so they only have to exist. Blocks while the driver
-// wakes a GPU.
+// Opens the device nodes of the healthy GPUs, and returns their faults. The nodes of a simulated
+// driver belong to no kernel module, so they only have to exist. Blocks while the driver wakes a
+// GPU.
 std::vector<std::string> OpenDeviceNodes(const std::string& dev_root,
                                          const std::vector<int>& minors, bool simulated);
 
 class SmokeTest {
  public:
   static constexpr Duration kGrace = std::chrono::seconds(10);
-  // A device node that cannot be opened is examined again.
+  // Interval in which a device node that cannot be opened is examined again.
   static constexpr Duration kDeviceRetry = std::chrono::seconds(5);
 
   using Problems = std::vector<std::string>;

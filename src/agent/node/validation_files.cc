@@ -13,7 +13,7 @@
 namespace tessera::agent {
 namespace {
 
-// A comment for the shells that source driver-ready; tells our files from those of others.
+// Marks the agent's own files. Shells that source driver-ready read it as a comment.
 constexpr std::string_view kMark = "# written by tessera-agent\n";
 constexpr size_t kMaxFile = 64 << 10;
 constexpr std::string_view kRootVariable = "NVIDIA_DRIVER_ROOT=";
@@ -76,7 +76,8 @@ void ValidationFiles::Write() {
 std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root) {
   const bool host = driver.host == "/";
   const bool own_dev = dev_root != "/";
-  // NVIDIA's containers have the host's root at /host, and a driver container's at its own path.
+  // NVIDIA's containers have the host's root at /host, and the root of a driver container at its
+  // host path.
   return fmt::format(
       "{}IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
       "DEV_ROOT_CTR_PATH={}\n",

@@ -21,7 +21,8 @@ constexpr Duration kLongestWait = std::chrono::minutes(2);
 
 Uid NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
-  // The API server makes no such UID, so a pod can pose as no other pod that is not static.
+  // The API server makes no UID of this length, so a pod cannot claim the UID of a pod that is not
+  // static.
   constexpr size_t kHashLength = 32;
   const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
                        mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -113,7 +114,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     listener->OnPod(uid);
   }
 
-  // A merge patch with the UID in it fails on another pod of that name.
+  // The merge patch contains the UID, so the API server rejects it for another pod of that name.
   void Write(const Uid& uid, kube::KeyedQueue::Done done) {
     const auto pod = pods.find(uid);
     const auto what = wanted.find(uid);
@@ -155,7 +156,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   Map pods;
   std::map<Uid, Uid> api_uids;  // by the UID on the node
   bool synced = false;
-  Status problem = Status(Code::kUnavailable, "the API server has not answered yet");
+  Status problem =
+      Status(Code::kUnavailable, "the API server has not listed the pods of this node yet");
   std::map<Uid, device::Annotations> wanted;  // to be written, by pod
   std::map<Uid, kube::Operation> operations;
   kube::EventRecorder events;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pods still have processes on this node: the evidence on which a GPU is released. A pod has
-// left when no process of /proc is in its cgroup, for both cgroup versions and both cgroup drivers.
-// A process that hangs in the kernel (state D) or is frozen counts; a zombie has closed its GPUs
-// and does not count. NVML adds processes that have left /proc while the driver still holds their
-// memory.
+// Finds the pods that still have processes on this node, because a GPU is released only after the
+// last process. A pod has left when no process of /proc is in its cgroup, for both cgroup versions
+// and both cgroup drivers. A process that hangs in the kernel (state D) or is frozen counts; a
+// zombie has closed its GPUs and does not count. NVML adds processes that have left /proc while the
+// driver still holds their memory.
 //
 // Not for deciding whether a pod is gone, which needs API server and kubelet (ended_pods.h).
 // The agent must see the processes of the node: its DaemonSet sets hostPID.
@@ -58,8 +58,8 @@ class PodProcesses {
 ProcessSightings SightProcesses(const std::string& proc_root, const gpu::ProcessReport& gpus);
 
 // The processes of this node: lists those of the driver, then walks /proc on a thread of its own. A
-// driver that is away or hangs adds nothing; its processes are in /proc, too. Threads: lives on
-// `runner`.
+// driver that is missing or hangs adds nothing; the processes that use it are in /proc, too.
+// Threads: lives on `runner`.
 class NodeProcesses final : public PodProcesses {
  public:
   // The arguments must outlive the object.

@@ -22,7 +22,7 @@ namespace tessera::agent {
 
 // Immutable: a change makes a new PodInfo.
 struct PodInfo {
-  Uid uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
+  Uid uid;  // the kubelet's and the engine's UID; see kube_pods.h for static pods
   std::string ns;
   std::string name;
   Result<device::DeviceRequest> request =
@@ -63,7 +63,7 @@ class Pods {
   virtual const Map& pods() const = 0;
   // Whether the first list is complete: a pod that is missing then does not exist.
   virtual bool synced() const = 0;
-  // Why pods are unknown or out of date, for users.
+  // For users: why pods are unknown or out of date.
   virtual Status last_error() const = 0;
   // Writes the annotations on the pod soon, and retries while the pod exists. A later call for the
   // same pod adds to them.

@@ -10,8 +10,8 @@
 namespace tessera::agent {
 namespace {
 
-// A new list is flushed, and containers that start meanwhile wait for it, so it is written only
-// after some megabytes of history.
+// Writing a new list waits for the disk, and so do containers that start meanwhile. So a new list
+// is written only after some megabytes of history.
 constexpr size_t kMinPodHistory = 4096;
 
 bool IsWorthIt(const PodInfo& pod) {

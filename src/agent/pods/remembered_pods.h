@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of this node with a memory: pods that request devices are recorded in a journal, so that
-// an agent that starts while the API server is away knows the assignments of pods that were bound
-// before. The server's state wins, and after its first complete list, pods that are not in it are
-// forgotten. A pod that ended meanwhile keeps its GPUs from local choices and offers until then.
+// Pods of this node that survive a restart of the agent. Pods that request devices are recorded in
+// a journal, so that an agent that starts while the API server is away knows their assignments. The
+// server's state replaces the records; after the server's first complete list, pods that are not in
+// it are forgotten. Until then a pod that has ended meanwhile still counts as a holder of its GPUs.
 //
 // The records, as JSON:
 //
 //   {"do":"pod","uid":…,"namespace":…,"pod":…,"created":ns,"annotations":{…},"request":{…}}
 //   {"do":"gone","uid":…}
 //
-// Threads: the grants'. Cost: a record for a pod that was added, ended, or got other annotations,
-// which does not wait for the disk; a new list when most of it is history. Disk errors are logged:
-// fewer pods are remembered then.
+// Threads: the grants'. Cost: a record for each pod that was added, ended, or got other
+// annotations, which does not wait for the disk; a rewritten journal when most records are
+// obsolete. Disk errors are logged: fewer pods are remembered then.
 #pragma once
 
 #include <functional>

@@ -70,7 +70,7 @@ class AllocationFixture : public GrantsFixture {
     if (!answer->has_value()) runner_.AdvanceTimeAndRun(kAllocateWait);
     return answer->has_value() ? Visible(**answer) : "waits";
   }
-  // The kubelet's admission of a pod with one container.
+  // Admits a pod with one container like the kubelet.
   std::string AdmitMem(const std::string& pod, const Ids& ids) {
     kubelet_.Admit(pod);
     const std::string gpu = Allocate(kMem, ids);

@@ -87,7 +87,7 @@ class GrantsFixture : public ::testing::Test {
     runner_.RunUntilIdle();
   }
 
-  // For the service, with `ledger_`; lives until the next call.
+  // Returns the service's OtherPluginGrants over `ledger_`, which lives until the next call.
   virtual OtherPluginGrants* MakeOtherPluginGrants() { return nullptr; }
 
   grant::Token Token(const std::string& resource, int units) {
