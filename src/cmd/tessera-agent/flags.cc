@@ -30,14 +30,14 @@ void AddRoots(CLI::App* app, agent::AgentOptions* o) {
           "DRIVER_ROOT_CTR_PATH", "path of that folder for this process (default: --driver-root)");
   o->driver_container_root = names::kDriverContainerRoot;
   AddText(app, "--driver-container-root", &o->driver_container_root, "DRIVER_CONTAINER_ROOT",
-          "host path at which a driver container has its driver, which is used while the host has "
-          "none and --driver-root is /; \"\" looks for none");
+          "host path of a driver container's driver, used while the host has no driver and "
+          "--driver-root is /; \"\": driver containers are not used");
   AddText(app, "--validations-dir", &o->validations_dir, "VALIDATIONS_DIR",
           "folder of the files driver-ready, toolkit-ready and plugin-ready, for which NVIDIA's "
-          "components wait; default: none are written");
+          "components wait; default: no files are written");
   AddText(app, "--dev-root,--nvidia-dev-root", &o->dev_root, "NVIDIA_DEV_ROOT",
           "host path of the folder that contains dev/nvidia* (default: --driver-root, or / if "
-          "that has no dev)");
+          "--driver-root has no dev)");
   AddText(app, "--dev-root-ctr-path", &o->dev_root_ctr_path, "DEV_ROOT_CTR_PATH",
           "path of that folder for this process");
 }
@@ -52,7 +52,7 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   o->manager_address = ":5678";
   o->manager_checkpoint = names::kGpuManagerCheckpoint;
   AddText(app, "--kubelet-socket", &o->kubelet_socket, "KUBELET_SOCKET",
-          "the kubelet's socket for device plugins; \"\" does not register");
+          "the kubelet's socket for device plugins; \"\": the agent does not register");
   AddText(app, "--pod-resources-socket", &o->pod_resources_socket, "POD_RESOURCES_SOCKET",
           "the kubelet's pod-resources socket");
   AddText(app, "--state-dir", &o->state_dir, "STATE_DIR",
@@ -60,8 +60,8 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET",
           "socket for tessera-runtime's requests");
   AddText(app, "--limits-dir", &o->limits_dir, "LIMITS_DIR",
-          "host folder of the containers' limits, at the same path for this process; \"\" "
-          "limits none");
+          "host folder of the containers' limits, at the same path for this process; \"\": "
+          "no container is limited");
   app->add_option(
          "--limits-fail-open", o->limits_fail_open,
          "namespaces, or * for all, whose containers get their GPUs unlimited if they cannot "
@@ -74,9 +74,10 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
       ->delimiter(',')
       ->envname("LIMITS_STOP_BYPASS");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
-          "serves /metrics, /healthz and /readyz; \"\" does not");
+          "address of /metrics, /healthz and /readyz; \"\": they are not served");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
-          "serves /metric, /usage and /graph as TKEStack's gpu-manager did; \"\" does not");
+          "address of TKEStack gpu-manager's pages /metric, /usage and /graph; \"\": they are not "
+          "served");
   AddText(app, "--gpu-manager-checkpoint", &o->manager_checkpoint, "GPU_MANAGER_CHECKPOINT",
           "gpu-manager's checkpoint, to take over the containers that it gave GPUs");
 }
@@ -86,15 +87,15 @@ std::string CheckInterval(const std::string& text) {
   return text == "0" ? "" : problem;
 }
 
-// Under the names of dcgm-exporter.
+// The flags have the names that dcgm-exporter gives them.
 void AddExporter(CLI::App* app, AgentFlags* flags) {
   AddText(
       app, "-f,--collectors", &flags->options.collectors, "DCGM_EXPORTER_COLLECTORS",
-      "CSV file with the fields of dcgm-exporter's metrics, as dcgm-exporter reads it; default: "
-      "those of its default-counters.csv");
+      "CSV file with the fields of dcgm-exporter's metrics, in dcgm-exporter's format; default: "
+      "the fields of its default-counters.csv");
   app->add_option("-c,--collect-interval", flags->collect_interval_ms,
-                  "milliseconds between two readings of the GPUs for dcgm-exporter's metrics; 0 "
-                  "serves none")
+                  "milliseconds between two readings of the GPUs for dcgm-exporter's metrics; 0: "
+                  "the metrics are not served")
       ->envname("DCGM_EXPORTER_INTERVAL")
       ->check(CheckInterval, "100 - 3600000, or 0")
       ->capture_default_str();
@@ -150,7 +151,7 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->envname("SUPERVISE");
   app->add_option("--release-timeout", flags->release_timeout_s,
                   "seconds to wait for the processes of a deleted pod to exit; after that its GPUs "
-                  "are withheld until they have, and the process is reported as the reason")
+                  "are withheld until the processes exit, and a process is reported as the reason")
       ->envname("RELEASE_TIMEOUT")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
@@ -170,14 +171,14 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   AddSockets(app, o);
   AddExporter(app, flags);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
-          "the Node to label; \"\" writes no labels and no annotation");
+          "the Node to label; \"\": no label and no annotation is written");
   o->startup_taints = {std::string(names::kTaintNotReady),
                        std::string(names::kTaintNotReadyAutoscaler),
                        std::string(names::kTaintNotReadyOldAutoscaler)};
   app->add_option(
          "--startup-taint", o->startup_taints,
          "keys of taints to remove from the Node when its GPUs have passed the smoke test; "
-         "none removes no taint")
+         "none: no taint is removed")
       ->delimiter(',')
       ->envname("STARTUP_TAINT")
       ->capture_default_str();
