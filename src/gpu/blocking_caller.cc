@@ -11,7 +11,7 @@ namespace tessera::gpu {
 struct ThreadCaller::State {
   struct RunningJob {
     std::unique_ptr<Worker> worker;
-    bool overdue_told = false;
+    bool overdue_reported = false;
     std::function<void()> finished;
     std::function<void()> overdue;
   };
@@ -49,7 +49,7 @@ void ThreadCaller::Start(Job job) {
     // Empty if the caller is destroyed while a thread of another job still holds the state.
     auto node = state->jobs.extract(id);
     if (node.empty()) return;
-    if (node.mapped().overdue_told) --state->stuck;
+    if (node.mapped().overdue_reported) --state->stuck;
     node.mapped().finished();
   };
   const auto expire = [weak, id] {
@@ -58,7 +58,7 @@ void ThreadCaller::Start(Job job) {
     const auto job = state->jobs.find(id);
     if (job == state->jobs.end()) return;
     // The worker stays, because on a suspended or busy machine it may not have started yet.
-    job->second.overdue_told = true;
+    job->second.overdue_reported = true;
     ++state->stuck;
     // A copy, because the callback may start jobs.
     const std::function<void()> overdue = job->second.overdue;

@@ -39,8 +39,8 @@ class GpuTable {
   void Resize(int count, std::vector<oci::ProcGpu> proc_gpus);
   int size() const { return static_cast<int>(uuids_.size()); }
 
-  // The identity of the GPU at `index`. A GPU that cannot be identified is assumed to be the one
-  // seen at that index before, or the one that the kernel module lists at its address or position.
+  // The identity of the GPU at `index`. A GPU that cannot be identified is assumed to be the GPU
+  // seen at that index before, or the GPU that the kernel module lists at its address or position.
   // Null if it stays unknown.
   Record* OnIdentified(int index, const GpuReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
@@ -81,7 +81,7 @@ struct LinkedGpu {
 
 // nvlinks(a, b) = min(count that a reports, count that b reports): direct links, or links into
 // NVSwitch if there are no direct ones. The PCIe level comes from either end. If the ends disagree,
-// or one could not be queried, the pair gets the weaker link, and a line is added to `notes`.
+// or one end could not be queried, the pair gets the weaker link, and a line is added to `notes`.
 device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<std::string>* notes);
 
 }  // namespace tessera::gpu

@@ -107,10 +107,10 @@ device::Health HealthTracker::health() const {
   }
   if (xid_) {
     const XidInfo* info = FindXid(xid_->code);
-    const bool say = xid_->needs_repair && info != nullptr;
+    const bool with_action = xid_->needs_repair && info != nullptr;
     return device::Health::Unhealthy(
         DescribeXid(xid_->code) +
-        (say ? fmt::format("; to do: {}", XidActionName(info->action)) : ""));
+        (with_action ? fmt::format("; to do: {}", XidActionName(info->action)) : ""));
   }
   if (!others.empty()) return device::Health::Unhealthy(others);
   if (mig_) {

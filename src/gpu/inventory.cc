@@ -63,8 +63,8 @@ void Inventory::Impl::PollNow() {
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
 
-// First closes a session that still works (after a GPU was lost). Abandons a dead session, and one
-// whose library was replaced, together with its hanging calls.
+// First closes a session that still works (after a GPU was lost). Abandons a dead session, or a
+// session whose library was replaced, together with its hanging calls.
 void Inventory::Impl::Open() {
   const bool close = phase_ == SessionPhase::kClosing;
   phase_ = SessionPhase::kOpening;

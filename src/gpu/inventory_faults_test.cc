@@ -51,7 +51,7 @@ std::string NameOf(const ::testing::TestParamInfo<NvmlCall>& info) {
 const std::pair<const char*, Fault> kFaults[] = {
     {"unknown error", {Status(Code::kUnknown, "unknown error")}},
     {"GPU is lost", {Status(Code::kDataLoss, "GPU is lost")}},
-    {"uninitialised", {Status(Code::kFailedPrecondition, "NVML is not initialised")}},
+    {"uninitialized", {Status(Code::kFailedPrecondition, "NVML is not initialized")}},
     {"not supported", {Status(Code::kUnimplemented, "not supported")}},
     {"no permission", {Status(Code::kPermissionDenied, "no permission")}},
     {"invalid argument", {Status(Code::kInvalidArgument, "invalid argument")}},

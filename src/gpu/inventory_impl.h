@@ -94,7 +94,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   uint64_t session_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
-  bool library_missing_ = false;  // its file was missing at the last check
+  bool library_missing_ = false;  // the library's file was missing at the last check
   std::string driver_version_;
   int cuda_version_ = 0;
   std::string problem_;

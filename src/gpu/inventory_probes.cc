@@ -182,8 +182,9 @@ void Inventory::Impl::OnXid(const XidEvent& event) {
   if (effect == XidEffect::kNone) return;
   if (record == nullptr) return critical ? PollNow() : void();
   record->health.OnXid(event.xid, effect, runner_->clock().Now());
-  // Probes at once, while the problem shows: a GPU that was lost or needs a reset then recovers as
-  // soon as that is repaired; a GPU that only reported an error has to stay quiet.
+  // Probes at once, while the fault is visible. A GPU that is found lost, or in need of a reset,
+  // recovers as soon as this fault is repaired. A GPU that only reported an error must stay without
+  // one for a while.
   const int index = record->gpu.index;
   Probe(index);
   ArmRetry(index, options_.retry_max);

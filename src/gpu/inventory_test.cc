@@ -60,7 +60,7 @@ TEST(InventoryTest, ReportsAMissingDriverAndFindsALateOne) {
   f.Start();
   ASSERT_EQ(f.snapshots.size(), 1u);
   EXPECT_THAT(f.node().gpus, IsEmpty());
-  EXPECT_EQ(f.node().problem, "libnvidia-ml.so.1 is not there");
+  EXPECT_EQ(f.node().problem, "libnvidia-ml.so.1 is missing");
   f.Advance(seconds(100));
   EXPECT_EQ(f.snapshots.size(), 1u);
   f.loader->driver = FakeDriver::WithGpus(2);

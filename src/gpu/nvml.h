@@ -184,8 +184,8 @@ class Nvml {
       NvmlDevice device, std::span<const FieldQuery> queries) = 0;
   // UNIMPLEMENTED before Hopper.
   virtual Result<std::unique_ptr<GpmSample>> TakeGpmSample(NvmlDevice device) = 0;
-  // Metrics between two samples of one GPU, at least 100 ms apart, by NVML's numbers; nullopt for
-  // one that the GPU lacks.
+  // Metrics between two samples of one GPU, at least 100 ms apart, by NVML's numbers; nullopt for a
+  // metric that the GPU lacks.
   virtual Result<std::vector<std::optional<double>>> GpmMetrics(
       const GpmSample& earlier, const GpmSample& later, std::span<const unsigned> metrics) = 0;
   virtual Result<std::string> Serial(NvmlDevice device) = 0;

@@ -59,7 +59,7 @@ struct ReturnInfo {
 };
 using nvml::Return;
 constexpr ReturnInfo kReturns[] = {
-    {Return::kUninitialized, Code::kFailedPrecondition, "NVML is not initialised"},
+    {Return::kUninitialized, Code::kFailedPrecondition, "NVML is not initialized"},
     {Return::kInvalidArgument, Code::kInvalidArgument, "invalid argument"},
     {Return::kNotSupported, Code::kUnimplemented, "not supported"},
     {Return::kNoPermission, Code::kPermissionDenied, "no permission"},

@@ -19,7 +19,7 @@ TEST(NvmlErrorNameTest, DistinguishesErrorsThatShareACode) {
   EXPECT_EQ(name(nvml::Return::kUnknown), "UNKNOWN");
 }
 
-TEST(NvmlErrorNameTest, EveryErrorThatHasAMessageOfItsOwnHasItsName) {
+TEST(NvmlErrorNameTest, ErrorsWithASpecificMessageHaveTheirNvmlName) {
   for (const nvml::ReturnName& known : nvml::kReturnNames) {
     const Status status = NvmlStatus(NvmlCall::kInit, static_cast<int>(known.value));
     if (status.message().find("NVML error") != std::string::npos) continue;
@@ -27,7 +27,7 @@ TEST(NvmlErrorNameTest, EveryErrorThatHasAMessageOfItsOwnHasItsName) {
   }
 }
 
-TEST(NvmlErrorNameTest, OtherErrorsHaveTheNameOfTheirCode) {
+TEST(NvmlErrorNameTest, OtherErrorsAreNamedByTheirCode) {
   EXPECT_EQ(NvmlErrorName(Status(Code::kNotFound, "libnvidia-ml.so.1 is not below /")),
             "NOT_FOUND");
   EXPECT_EQ(NvmlErrorName(NvmlStatus(NvmlCall::kInit, 777)), "UNKNOWN");

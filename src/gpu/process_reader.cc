@@ -7,7 +7,7 @@
 
 namespace tessera::gpu {
 
-// Used by one job at a time: none starts while another one hangs.
+// Used by one job at a time; no job starts while another job hangs.
 struct ProcessReader::Session {
   std::shared_ptr<NvmlLoader> loader;
   std::shared_ptr<Nvml> nvml;

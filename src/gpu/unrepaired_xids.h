@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores in a file which GPUs had an XID that needs a repair, so that a restart of the agent does
-// not make them healthy. A reboot of the node resets every GPU and so clears it. Included only in
-// src/gpu.
+// not make them healthy. The XIDs of an earlier boot are ignored, because a reboot of the node
+// resets every GPU. Included only in src/gpu.
 //
 // Threads: one. Writes some tens of bytes, only on changes.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The effect of XIDs, the driver's numbered error reports, on the health of their GPU. api/xids.inc
-// is the catalogue: a new XID is one line in that file.
+// is the catalog: a new XID is one line in that file.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct XidInfo {
 };
 
 std::span<const XidInfo> XidCatalogue();
-// Null for a code outside the catalogue.
+// Null for a code that the catalog does not have.
 const XidInfo* FindXid(uint64_t code);
 // "XID 79: GPU has fallen off the bus", "XID 4242".
 std::string DescribeXid(uint64_t code);
@@ -38,12 +38,12 @@ enum class XidEffect {
   kUntilRepaired,  // unhealthy until a reset, a reboot or a driver reload
 };
 
-// Which XIDs make a GPU unhealthy: those whose action in the catalogue is more than restarting the
-// application, and unknown XIDs. The variables of NVIDIA's device plugin change this by lists
+// The XIDs that make a GPU unhealthy: unknown XIDs, and XIDs whose action in the catalog is more
+// than a restart of the application. The variables of NVIDIA's device plugin change this by lists
 // separated by commas:
 //   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore
 //   DP_ENABLE_HEALTHCHECKS   "all", or codes that make a GPU unhealthy in any case
-// Unlike in that plugin, disabling all and enabling 79 does watch 79.
+// Unlike in NVIDIA's plugin, XID 79 is watched if all XIDs are disabled and 79 is enabled.
 class XidPolicy {
  public:
   static XidPolicy Parse(std::string_view disable, std::string_view enable);

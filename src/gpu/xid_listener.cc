@@ -108,7 +108,7 @@ void XidListener::RegisterNext() {
       },
       [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::AnswerState state) {
         if (weak.expired()) return;
-        // Registered with an abandoned set, so register again.
+        // The GPU was registered with an abandoned set, so it is registered again.
         if (state.late) {
           std::erase(hung_, device);
           return Watch(device);

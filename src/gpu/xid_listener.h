@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for XID events in the driver on a thread of its own while any GPU is watched. If a GPU
-// hangs during its registration, the listener creates a new event set without it. Included only in
-// src/gpu.
+// hangs during its registration, the listener creates a new event set without this GPU. Included
+// only in src/gpu.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
               Options options, Hooks hooks);
 
   void Watch(NvmlDevice device);
-  // No query starts after the running one has returned.
+  // After the running query has returned, no other query starts.
   void Stop() { stopped_ = true; }
   // Why events are not received; empty while they are.
   const std::string& problem() const { return problem_; }

@@ -10,9 +10,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(XidCatalogueTest, IsInOrderAndFindsEachEntry) {
+TEST(XidCatalogTest, IsInOrderAndFindsEachEntry) {
   uint64_t last = 0;
-  for (const XidInfo& info : XidCatalogue()) {
+  for (const XidInfo& info : XidCatalog()) {
     EXPECT_GT(info.code, last);
     last = info.code;
     EXPECT_EQ(FindXid(info.code), &info);
@@ -21,12 +21,12 @@ TEST(XidCatalogueTest, IsInOrderAndFindsEachEntry) {
   EXPECT_EQ(FindXid(4242), nullptr);
 }
 
-TEST(XidCatalogueTest, DescribesKnownAndUnknownCodes) {
+TEST(XidCatalogTest, DescribesKnownAndUnknownCodes) {
   EXPECT_EQ(DescribeXid(79), "XID 79: GPU has fallen off the bus");
   EXPECT_EQ(DescribeXid(4242), "XID 4242");
 }
 
-TEST(XidPolicyTest, ByDefaultTheActionOfTheCatalogueDecides) {
+TEST(XidPolicyTest, ByDefaultTheActionOfTheCatalogDecides) {
   const XidPolicy policy;
   // A tenant can cause these XIDs; the only remedy is to restart the program.
   for (const uint64_t xid : {13, 31, 32, 43, 45, 68, 69, 94}) {
@@ -48,7 +48,7 @@ TEST(XidPolicyTest, CodesAreDisabledAndEnabled) {
   EXPECT_FALSE(policy.IsCritical(79));
   EXPECT_TRUE(policy.IsCritical(31));
   EXPECT_TRUE(policy.IsCritical(48)) << "enabling wins";
-  EXPECT_FALSE(policy.IsCritical(13)) << "the catalogue stays";
+  EXPECT_FALSE(policy.IsCritical(13)) << "the catalog stays";
   EXPECT_EQ(policy.EffectOf(79), XidEffect::kNone);
   EXPECT_EQ(policy.EffectOf(31), XidEffect::kUntilQuiet) << "no repair is due";
   EXPECT_EQ(policy.EffectOf(48), XidEffect::kUntilRepaired);

@@ -301,7 +301,7 @@ class FakeNvml final : public Nvml {
   Status Enter(NvmlCall call, int index = -1) {
     ++driver_->calls[call];
     if (!driver_->initialised && call != NvmlCall::kInit && call != NvmlCall::kShutdown) {
-      return Error(Code::kFailedPrecondition, "{}: NVML is not initialised", NvmlCallName(call));
+      return Error(Code::kFailedPrecondition, "{}: NVML is not initialized", NvmlCallName(call));
     }
     for (const int at : {index, -1}) {
       const auto fault = driver_->faults.find({call, at});
@@ -327,7 +327,7 @@ class FakeLoader final : public NvmlLoader {
   std::string fingerprint = "first";
 
   Result<std::shared_ptr<Nvml>> Load() override {
-    if (driver == nullptr) return Status(Code::kNotFound, "libnvidia-ml.so.1 is not there");
+    if (driver == nullptr) return Status(Code::kNotFound, "libnvidia-ml.so.1 is missing");
     return std::shared_ptr<Nvml>(std::make_shared<FakeNvml>(driver));
   }
   std::string Fingerprint() override { return driver == nullptr ? "" : fingerprint; }
