@@ -10,9 +10,9 @@ namespace tessera::kube {
 namespace {
 
 // Length of a proxy's text that is quoted in an error.
-constexpr size_t kMaxForeignWords = 200;
+constexpr size_t kMaxQuotedBytes = 200;
 
-// Servers written in Go answer plain HTTP on a TLS port with this.
+// The text with which servers written in Go answer plain HTTP on a TLS port.
 constexpr std::string_view kWantsTls = "Client sent an HTTP request to an HTTPS server";
 
 Code CodeOf(int http_status, std::string_view reason) {
@@ -76,24 +76,25 @@ std::string ConflictText(const std::vector<ServerStatus::Conflict>& conflicts) {
     text += fmt::format("{}\"{}\" manages {}", text.empty() ? "" : ", ",
                         ManagerIn(conflict.message), conflict.field);
   }
-  return text + ": remove these fields from what you apply, or take them over with force";
+  return text + ": remove these fields from the applied object, or take them over with force";
 }
 
 }  // namespace
 
-Status ErrorOf(const ServerStatus& said, int http_status) {
-  if (said.code != 0) http_status = said.code;
-  if (!said.conflicts.empty()) {
-    return Error(Code::kAborted, "{} ({}, HTTP {})", ConflictText(said.conflicts), said.reason,
-                 http_status);
+Status ErrorOf(const ServerStatus& server_status, int http_status) {
+  if (server_status.code != 0) http_status = server_status.code;
+  if (!server_status.conflicts.empty()) {
+    return Error(Code::kAborted, "{} ({}, HTTP {})", ConflictText(server_status.conflicts),
+                 server_status.reason, http_status);
   }
-  return Error(CodeOf(http_status, said.reason), "{} ({}{}HTTP {})", said.message, said.reason,
-               said.reason.empty() ? "" : ", ", http_status);
+  return Error(CodeOf(http_status, server_status.reason), "{} ({}{}HTTP {})", server_status.message,
+               server_status.reason, server_status.reason.empty() ? "" : ", ", http_status);
 }
 
 Status ErrorOf(const net::Response& response) {
-  if (const auto said = StatusIn(response)) return ErrorOf(*said, response.status);
-  const std::string_view words = Trim(std::string_view(response.body).substr(0, kMaxForeignWords));
+  if (const auto server_status = StatusIn(response))
+    return ErrorOf(*server_status, response.status);
+  const std::string_view words = Trim(std::string_view(response.body).substr(0, kMaxQuotedBytes));
   const bool wants_tls = response.status == 400 && words.starts_with(kWantsTls);
   const Code code = wants_tls ? Code::kFailedPrecondition : CodeOf(response.status, "");
   return Error(code, "{} (HTTP {} {})",
@@ -109,9 +110,9 @@ std::optional<Duration> RetryAfter(const net::Response& response) {
   return Bounded(*seconds);
 }
 
-std::optional<Duration> RetryAfter(const ServerStatus& said) {
-  if (!said.retry_after_seconds) return std::nullopt;
-  return Bounded(*said.retry_after_seconds);
+std::optional<Duration> RetryAfter(const ServerStatus& server_status) {
+  if (!server_status.retry_after_seconds) return std::nullopt;
+  return Bounded(*server_status.retry_after_seconds);
 }
 
 }  // namespace tessera::kube

@@ -8,8 +8,8 @@
 //   500            INTERNAL              502, 503             UNAVAILABLE
 //   400 from a TLS port that got plain HTTP: FAILED_PRECONDITION
 //
-// The message contains the server's message, its reason and the HTTP status. That of a rejected
-// apply names each conflicting field and its manager instead of the server's message.
+// The message contains the server's message, its reason and the HTTP status. For a rejected apply
+// it names each conflicting field and its manager instead of the server's message.
 #pragma once
 
 #include <optional>
@@ -26,9 +26,9 @@ Status ErrorOf(const net::Response& response);
 // Whether the body is a Status object of the API, not text from a filter or a proxy.
 bool IsApiStatus(const net::Response& response);
 // For the Status in an ERROR event of a watch. `http_status` is used if the Status has no code.
-Status ErrorOf(const ServerStatus& said, int http_status);
+Status ErrorOf(const ServerStatus& server_status, int http_status);
 // Retry-After in seconds, bounded to [0, 5 min]; the form with a date is ignored.
 std::optional<Duration> RetryAfter(const net::Response& response);
-std::optional<Duration> RetryAfter(const ServerStatus& said);
+std::optional<Duration> RetryAfter(const ServerStatus& server_status);
 
 }  // namespace tessera::kube

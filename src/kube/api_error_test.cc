@@ -40,7 +40,7 @@ TEST(ApiErrorTest, NamesTheManagersOfConflictingFields) {
   EXPECT_EQ(status.code(), Code::kAborted);
   EXPECT_EQ(status.message(),
             "\"kubectl-edit\" manages .spec.replicas, \"odd\" manages .data.a: remove these fields "
-            "from what you apply, or take them over with force (Conflict, HTTP 409)");
+            "from the applied object, or take them over with force (Conflict, HTTP 409)");
 }
 
 TEST(ApiErrorTest, KeepsTheWordsOfAProxy) {

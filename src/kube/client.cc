@@ -79,14 +79,14 @@ std::string_view NameOf(Propagation propagation) {
 }
 
 Json BodyOfDelete(const DeleteOptions& options) {
-  Json held = Json::MakeObject();
-  if (!options.uid.empty()) held.Set("uid", Json::String(options.uid.view()));
+  Json preconditions = Json::MakeObject();
+  if (!options.uid.empty()) preconditions.Set("uid", Json::String(options.uid.view()));
   if (!options.resource_version.empty()) {
-    held.Set("resourceVersion", Json::String(options.resource_version));
+    preconditions.Set("resourceVersion", Json::String(options.resource_version));
   }
   Json body = Json::MakeObject(
       {{"apiVersion", Json::String("v1")}, {"kind", Json::String("DeleteOptions")}});
-  if (!held.members().empty()) body.Set("preconditions", std::move(held));
+  if (!preconditions.members().empty()) body.Set("preconditions", std::move(preconditions));
   const std::string_view propagation = NameOf(options.propagation);
   if (!propagation.empty()) body.Set("propagationPolicy", Json::String(propagation));
   if (options.dry_run) body.Set("dryRun", Json::Strings({"All"}));
@@ -101,7 +101,7 @@ Result<ObjectRef> RefOf(const ResourceType& type, const Json& object, std::strin
   };
   ObjectRef ref{type, text("name"), text("namespace"), std::move(subresource)};
   if (ref.name.empty()) {
-    return Error(Code::kInvalidArgument, "cannot apply one of {}: metadata.name is missing",
+    return Error(Code::kInvalidArgument, "cannot apply an object of {}: metadata.name is missing",
                  type.plural);
   }
   if (type.namespaced && ref.ns.empty()) {
@@ -191,7 +191,7 @@ std::string QueryString(const ListQuery& query) {
   builder.Add("labelSelector", query.label_selector).Add("fieldSelector", query.field_selector);
   builder.Add("continue", query.continue_token);
   if (query.limit > 0) builder.Add("limit", std::to_string(query.limit));
-  // The token contains the version of the first page; the server rejects both together.
+  // The server rejects a resource version beside a continue token, which contains the version.
   if (query.continue_token.empty()) builder.Add("resourceVersion", query.resource_version);
   return builder.text();
 }

@@ -86,8 +86,8 @@ struct ListPage {
 // What happens to objects that the deleted object owns.
 enum class Propagation : uint8_t {
   kServerDefault,
-  kBackground,  // deleted after it
-  kForeground,  // deleted before it; it stays, with a deletionTimestamp, until then
+  kBackground,  // deleted after the owner
+  kForeground,  // deleted before the owner, which stays until then with a deletionTimestamp
   kOrphan,      // kept, without the owner
 };
 
@@ -149,7 +149,7 @@ class Client {
   // One streamed GET, which is neither queued nor retried.
   Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
-  // For watch.h: the same, with the encoding and the conversion of `query`.
+  // For watch.h: like the other Stream, with the encoding and the conversion of `query`.
   Operation Stream(const std::string& target, const ListQuery& query,
                    const net::Deadlines& deadlines, net::StreamHandler handler);
 

@@ -92,16 +92,16 @@ TEST_F(ClientTest, ActsAsTheUserItIsTold) {
   answers_ = {JsonAnswer(503, "{}")};
   EXPECT_TRUE(GetNode().ok());
   ASSERT_EQ(seen_.size(), 2u);  // the second attempt has it once, too
-  std::multimap<std::string, std::string> said;
+  std::multimap<std::string, std::string> impersonation;
   for (const auto& [name, value] : seen_[1].headers) {
-    if (name.starts_with("Impersonate-")) said.emplace(name, value);
+    if (name.starts_with("Impersonate-")) impersonation.emplace(name, value);
   }
-  EXPECT_EQ(said, (std::multimap<std::string, std::string>{
-                      {"Impersonate-User", "jane"},
-                      {"Impersonate-Uid", "7"},
-                      {"Impersonate-Group", "dev"},
-                      {"Impersonate-Group", "ops"},
-                      {"Impersonate-Extra-acme.com%2Fwhy", "audit"}}));
+  EXPECT_EQ(impersonation, (std::multimap<std::string, std::string>{
+                               {"Impersonate-User", "jane"},
+                               {"Impersonate-Uid", "7"},
+                               {"Impersonate-Group", "dev"},
+                               {"Impersonate-Group", "ops"},
+                               {"Impersonate-Extra-acme.com%2Fwhy", "audit"}}));
   EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer secret");
 }
 

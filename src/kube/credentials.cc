@@ -23,7 +23,7 @@ struct CredentialSource::Core {
 
   void Get(OnReady on_ready) {
     if (!plugin) return on_ready(FromConfig());
-    if (have && (!expires || runner.clock().WallNow() < *expires)) return on_ready(current);
+    if (has_current && (!expires || runner.clock().WallNow() < *expires)) return on_ready(current);
     waiting.push_back(std::move(on_ready));
     if (waiting.size() == 1) RunPlugin();
   }
@@ -36,42 +36,42 @@ struct CredentialSource::Core {
 
   bool Reject(const Credential& credential) {
     if (!plugin) return FromConfig().ok() && current.generation != credential.generation;
-    if (credential.generation == current.generation) have = false;
+    if (credential.generation == current.generation) has_current = false;
     return true;
   }
 
-  // The worker thread outlives this object if the plugin hangs, so it refers to it only through
-  // `door`.
-  struct Door {
-    std::mutex mutex;  // The worker's thread posts while the runner's thread may close the door.
+  // A plugin that hangs keeps the worker thread alive after this Core is destroyed. So the thread
+  // uses a CoreRef, whose `core` is null then.
+  struct CoreRef {
+    std::mutex mutex;  // orders the worker's Post and the runner's Close
     Core* core = nullptr;
   };
 
   void RunPlugin() {
     if (!worker) worker = std::make_unique<Worker>("kube-exec");
-    if (!door) door = std::make_shared<Door>();
-    door->core = this;
-    worker->Post([door = door, plugin = *plugin, server = server, tls = tls] {
+    if (!core_ref) core_ref = std::make_shared<CoreRef>();
+    core_ref->core = this;
+    worker->Post([core_ref = core_ref, plugin = *plugin, server = server, tls = tls] {
       auto answer = RunExecPlugin(plugin, server, tls, kPluginDeadline);
-      const std::lock_guard lock(door->mutex);
-      if (door->core == nullptr) return;
-      door->core->runner.Post([door, answer = std::move(answer)]() mutable {
-        // Closing happens on this thread, so no lock is needed.
-        if (door->core != nullptr) door->core->OnAnswer(std::move(answer));
+      const std::lock_guard lock(core_ref->mutex);
+      if (core_ref->core == nullptr) return;
+      core_ref->core->runner.Post([core_ref, answer = std::move(answer)]() mutable {
+        // Close runs on this thread, too, so no lock is needed.
+        if (core_ref->core != nullptr) core_ref->core->OnAnswer(std::move(answer));
       });
     });
   }
 
   void OnAnswer(Result<ExecCredential> answer) {
-    have = answer.ok();
-    if (have) {
+    has_current = answer.ok();
+    if (has_current) {
       current = {answer->token, current.generation + 1};
       expires = answer->expires;
       if (!answer->key.empty()) on_certificate(answer->certificate, answer->key);
     }
-    const Result<Credential> result = have ? Result<Credential>(current) : answer.status();
+    const Result<Credential> result = has_current ? Result<Credential>(current) : answer.status();
     const auto ready = std::exchange(waiting, {});
-    const auto held = door;
+    const auto held = core_ref;
     for (const OnReady& on_ready : ready) {
       on_ready(result);
       if (held->core == nullptr) return;  // The callback has destroyed this object.
@@ -79,9 +79,9 @@ struct CredentialSource::Core {
   }
 
   void Close() {
-    if (!door) return;
-    const std::lock_guard lock(door->mutex);
-    door->core = nullptr;
+    if (!core_ref) return;
+    const std::lock_guard lock(core_ref->mutex);
+    core_ref->core = nullptr;
     worker->GiveUp();
   }
 
@@ -92,10 +92,10 @@ struct CredentialSource::Core {
   TokenSource tokens;
   OnCertificate on_certificate;
   Credential current;
-  bool have = false;  // plugins only: `current` is valid until `expires`
+  bool has_current = false;  // plugins only: `current` is valid until `expires`
   std::optional<WallTime> expires;
   std::vector<OnReady> waiting;  // callers that wait for the running plugin
-  std::shared_ptr<Door> door;
+  std::shared_ptr<CoreRef> core_ref;
   std::unique_ptr<Worker> worker;
 };
 

@@ -97,11 +97,11 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
   }
 
   void Record(const InvolvedObject& object, EventKind kind, std::string_view reason,
-              std::string_view said) {
+              std::string_view text) {
     const std::string who =
         fmt::format("{}\n{}\n{}\n{}", object.kind, object.ns, object.name, object.uid);
     if (!Spend(who)) return;
-    std::string message = CutText(std::string(said), kMaxEventMessage);
+    std::string message = CutText(std::string(text), kMaxEventMessage);
     const std::string about = fmt::format("{}\n{}\n{}", who, static_cast<int>(kind), reason);
     std::string key = about + "\n" + message;
     if (Combines(about, message)) {

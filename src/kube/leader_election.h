@@ -6,7 +6,8 @@
 // Two replicas never lead at the same time. A leader counts `renew_deadline` from before it sent
 // its last successful renewal; other replicas count the longer `lease_duration` from when they
 // observed that renewal. So the old leader has stopped before a new one starts, regardless of the
-// network and of wall clocks. Limitation: a machine that is suspended and resumed, because its
+// network and of wall clocks. Between the two lies the lease gap, lease_duration - renew_deadline,
+// in which no replica leads. Limitation: a machine that is suspended and resumed, because its
 // monotonic clock stops as well. Check leading() immediately before each write that only a leader
 // may make.
 //

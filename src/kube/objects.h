@@ -35,7 +35,7 @@ struct Keep {
   Predicate resource;  // "cpu", "nvidia.com/gpu", ...
   // Pods: ids and ends of containers, which only the node's agent needs.
   bool containers_run = false;
-  // The field manager whose applied fields a MetadataObject (metadata_object.h) has the digest of.
+  // The field manager for whose applied fields a MetadataObject (metadata_object.h) has a digest.
   std::string manager;
 };
 

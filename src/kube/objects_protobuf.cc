@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Field numbers: generated.proto of k8s.io/api (core/v1, coordination/v1, policy/v1) and of
-// k8s.io/apimachinery (pkg/apis/meta/v1, pkg/api/resource), which never change one.
+// Field numbers are those of generated.proto in k8s.io/api (core/v1, coordination/v1, policy/v1)
+// and in k8s.io/apimachinery (pkg/apis/meta/v1, pkg/api/resource). Kubernetes never changes the
+// number of a field.
 #include <iterator>
 #include <utility>
 

@@ -36,7 +36,7 @@ class TypeCatalog {
   Operation Find(std::string_view api_version, std::string_view kind, OnType on_done);
   // The type of `object`. INVALID_ARGUMENT without apiVersion or kind.
   Operation FindFor(const Json& object, OnType on_done);
-  // The type as an earlier FindFor found it; null if none did. Valid as long as the catalog.
+  // The type, if an earlier call of FindFor has found it, else null. Valid as long as the catalog.
   const ResourceType* Known(std::string_view api_version, std::string_view kind) const;
 
  private:

@@ -15,8 +15,8 @@ namespace tessera::kube {
 struct UidDigest {
   uint64_t high = 0, low = 0;
 
-  // A UUID, as the API server creates them, is its own 128 bits; any other UID is hashed to 128
-  // bits.
+  // The digest of a UUID, the form of UIDs that the API server creates, is the UUID's 128 bits. Any
+  // other UID is hashed to 128 bits.
   static UidDigest Of(const Uid& uid);
   bool operator==(const UidDigest&) const = default;
 

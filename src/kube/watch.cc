@@ -137,9 +137,9 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     }
   }
 
-  void OnErrorEvent(const ServerStatus& said) {
+  void OnErrorEvent(const ServerStatus& status) {
     stream.Cancel();
-    Retry(ErrorOf(said, 500), RetryAfter(said).value_or(Duration::zero()));
+    Retry(ErrorOf(status, 500), RetryAfter(status).value_or(Duration::zero()));
   }
 
   void OnEvent(const WatchEvent& event) {

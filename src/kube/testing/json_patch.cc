@@ -33,7 +33,7 @@ Status Apply(Json* document, const Json& operation) {
   Json* at = document;
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     at = Step(at, Unescape(parts[i]));
-    if (at == nullptr) return Error(Code::kInvalidArgument, "{}: no such place", path);
+    if (at == nullptr) return Error(Code::kInvalidArgument, "{}: the parent does not exist", path);
   }
   const std::string key = Unescape(parts.back());
   if (!at->is_object()) return Error(Code::kInvalidArgument, "{}: not in an object", path);
@@ -42,9 +42,10 @@ Status Apply(Json* document, const Json& operation) {
     return Status::Ok();
   }
   const Json* found = at->Find(key);
-  if (found == nullptr) return Error(Code::kInvalidArgument, "{} {}: nothing there", op, path);
+  if (found == nullptr)
+    return Error(Code::kInvalidArgument, "{} {}: the member does not exist", op, path);
   if (op == "test" && *found == *operation.Find("value")) return Status::Ok();
-  if (op != "remove") return Error(Code::kInvalidArgument, "{} {}: does not hold", op, path);
+  if (op != "remove") return Error(Code::kInvalidArgument, "{} {}: the values differ", op, path);
   at->Erase(key);
   return Status::Ok();
 }
