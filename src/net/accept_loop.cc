@@ -47,7 +47,7 @@ void AcceptLoop::Accept() {
   }
   if (!OutOfResources(error)) return;
   if (!std::exchange(error_logged_, true)) {
-    Log(Severity::kError, "cannot accept a connection, which waits",
+    Log(Severity::kError, "cannot accept a connection, retrying after a pause",
         {{"socket", listener_.path()}, {"error", std::strerror(error)}});
   }
   Pause();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and checks X.509 certificates, for servers such as a webhook that nothing else provides
-// with one. All values are PEM text; keys are EC P-256. Not for files, nor for deciding when to
-// renew.
+// Creates and checks X.509 certificates, for servers such as a webhook whose certificate no other
+// component provides. All values are PEM text; keys are EC P-256. Not for files, nor for deciding
+// when to renew.
 //
 // Threads: any; pure except for OpenSSL's random numbers. Errors: INVALID_ARGUMENT explains why a
 // text is invalid; INTERNAL contains OpenSSL's message.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the client of a request still waits for the response, for handlers that take long.
+// Tells a handler that takes long whether the client of its request still waits for the response.
 //
-// A client that closes its side of the connection counts as gone: it cannot be distinguished from
-// one that has closed the connection. It still gets the response.
+// A client that closes only its sending side counts as gone, because it cannot be distinguished
+// from a client that has closed the connection. It still gets the response.
 //
 // Threads: the thread of the server's runner.
 #pragma once
@@ -20,7 +20,7 @@ class ClientPresence {
     if (gone_) return on_gone();
     on_gone_ = std::move(on_gone);
   }
-  // For the server.
+  // Called by the server when the client is gone.
   void Leave() {
     if (std::exchange(gone_, true)) return;
     if (on_gone_) std::exchange(on_gone_, nullptr)();

@@ -116,7 +116,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
     const bool accepted = line.starts_with("HTTP/1.") && line.substr(8, 2) == " 2";
     if (!accepted) return FailTunnel(line);
     // In TLS the client sends first.
-    if (answer_.size() > header_size) return FailTunnel("it sent bytes of its own");
+    if (answer_.size() > header_size) return FailTunnel("it sent data before the client did");
     Secure();
   }
 

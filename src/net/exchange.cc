@@ -9,8 +9,8 @@ namespace tessera::net {
 
 namespace {
 
-// How far a stream is read ahead while its reader processes a piece: both threads work in parallel
-// on few large pieces. TLS alone would deliver pieces of 16 KiB.
+// The number of bytes that are read ahead in a stream while its reader processes a piece, so that
+// both threads work in parallel on a few large pieces. TLS alone would deliver pieces of 16 KiB.
 constexpr size_t kReadAhead = 512 << 10;
 
 }  // namespace
@@ -165,7 +165,7 @@ bool Exchange::SkipInterim() {
 
 void Exchange::OnHeader() {
   if (parser_->response().status == 101) {
-    return Finish(Error(Code::kInvalidArgument, "the server switched protocols unasked"));
+    return Finish(Error(Code::kInvalidArgument, "the server switched protocols without a request"));
   }
   head_seen_ = true;
   StartTimer(&phase_, plan_.deadlines.body, "reading the body");

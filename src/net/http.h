@@ -47,7 +47,7 @@ struct Request {
   std::string target = "/";  // path and query as on the wire, percent-encoded
   Headers headers;
   std::string body;
-  // If received over TLS with a client certificate: when the certificate expires.
+  // The expiry of the client certificate, for a request received over TLS with such a certificate.
   std::optional<WallTime> certificate_ends;
   // The following are set by HttpServer.
   std::string peer;       // IP address of the client without port: "10.0.0.7"; "" on a unix socket

@@ -15,8 +15,8 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using boost::beast::string_view;
 
-// Reserved for a body with a declared length. The declaration is untrusted, so memory for more is
-// only reserved as the body arrives.
+// The most memory that is reserved for a declared body length. The length is untrusted, so further
+// memory is reserved only as the body arrives.
 constexpr uint64_t kReserved = 256 << 10;
 
 std::string_view View(string_view text) { return {text.data(), text.size()}; }

@@ -2,13 +2,13 @@
 // Included only in src/net. Parses one HTTP/1.1 message from a byte stream, with limits. Hides
 // Beast.
 //
-// Stricter than Beast where leniency helps attacks: the header is bounded as a whole, a body may
-// not have both a length and a transfer coding, and the only coding is chunked.
+// Stricter than Beast, because ambiguous messages allow request smuggling: the header is bounded as
+// a whole, a body may not have both a length and a transfer coding, and the only transfer coding is
+// chunked.
 //
 // Errors of Put and PutEof: INVALID_ARGUMENT (not HTTP), OUT_OF_RANGE (header longer than its
 // limit), RESOURCE_EXHAUSTED (body longer than its limit), UNAVAILABLE (ended too early). After an
 // error the stream is unusable. Threads: one.
-// error the stream is lost. Threads: one.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP/1.1 server for /metrics, /healthz, webhooks and the like. Supports keep-alive, HEAD,
 // chunked requests, 100-continue and streamed responses (body_stream.h); not for routing or
-// compression. A handler learns by Request::presence that its client has gone.
+// compression. Request::presence tells a handler that its client has gone.
 //
 // No peer can block it: sizes, times and connections are bounded. If all connections are taken, a
-// new one replaces the connection whose peer has been slowest: in the TLS handshake, between two
-// requests, or in reading its response. Connections that wait for the handler, and idle streams,
-// stay. If bodies take too much memory together, the largest incomplete one is rejected.
+// new connection replaces the connection whose peer has been slowest: in the TLS handshake, between
+// two requests, or in reading its response. Connections that wait for the handler, and idle
+// streams, stay. If bodies take too much memory together, the largest incomplete one is rejected.
 //
 // Threads: created and destroyed on `runner`'s thread; the handler runs there, one request of a
 // connection at a time, and never after the server is destroyed. Sockets live on the IoThread,
@@ -31,7 +31,7 @@ struct ServerLimits {
   size_t connections = 64;
   size_t header_bytes = 16 << 10;  // more: 431
   size_t body_bytes = 1 << 20;     // more: 413
-  // All bodies being read or handled: 503. 0: four times body_bytes.
+  // Total size of the bodies being read or handled; more: 503. 0: four times body_bytes.
   size_t all_bodies_bytes = 0;
   // From accept, or from the first byte of a request, to its last byte: 408 and closed.
   Duration request = std::chrono::seconds(10);

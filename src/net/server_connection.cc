@@ -9,8 +9,8 @@
 namespace tessera::net {
 namespace {
 
-// How much a peer may still send after a rejection before the connection is closed. Closing at
-// once, with unread bytes, makes the kernel send RST, which can destroy the rejection.
+// The number of bytes that a peer may still send after a rejection before the connection is closed.
+// Closing at once, with unread bytes, makes the kernel send RST, which can destroy the rejection.
 constexpr size_t kLingerBytes = 256 << 10;
 constexpr Duration kLingerTime = std::chrono::seconds(1);
 
@@ -56,7 +56,8 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
       [self = shared_from_this()](TransportPtr plain) {
         self->handshake_.reset();
         self->transport_ = std::move(plain);
-        self->Write(TextResponse(400, "this port speaks HTTPS: ask it by https://\n"), true, false);
+        self->Write(TextResponse(400, "this port serves HTTPS only: use an https:// URL\n"), true,
+                    false);
       });
 }
 
@@ -147,7 +148,7 @@ void ServerConnection::Advance() {
     });
     dispatch_(std::move(request), shared_from_this(), ++request_number_);
     if (!peer_ended_) return ReadMore();  // detects that the peer is gone
-    // A pipelined request of a peer that has closed its side: it still waits for the response.
+    // A peer that has sent a pipelined request and closed its side still waits for the response.
     if (on_gone_) std::exchange(on_gone_, nullptr)();
     return;
   }

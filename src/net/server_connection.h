@@ -21,7 +21,8 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
                                       uint64_t request_number)>;
   using OnGone = std::function<void()>;
 
-  // `on_body` is called for every received piece of a body, and may refuse this or another one.
+  // `on_body` is called for every received piece of a body, and may reject the body of this or of
+  // another connection.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
                    std::function<void()> on_body, std::function<void(ServerConnection*)> on_closed);
 
@@ -32,7 +33,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   // Calls `on_gone` if the peer closes its side while the current request is handled or its stream
   // is open.
   void WatchPeer(OnGone on_gone) { on_gone_ = std::move(on_gone); }
-  // Whether it may be replaced by a new connection: no complete request waits for the handler, and
+  // Whether a new connection may replace this one: no complete request waits for the handler, and
   // no stream is idle.
   bool evictable() const {
     return state_ != ConnectionState::kHandling &&

@@ -10,7 +10,8 @@
 
 namespace tessera::net {
 
-// For TCP and unix sockets; the concrete executor saves a type-erased one per operation.
+// For TCP and unix sockets; the concrete executor type avoids Asio's type erasure in each
+// operation.
 using Socket =
     asio::basic_stream_socket<asio::generic::stream_protocol, asio::io_context::executor_type>;
 

@@ -28,8 +28,9 @@ Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>
 
 // The certificate of one side, and the authorities that it trusts.
 struct TlsOptions {
-  PemSource ca;  // a client: required unless `skip_verify`; a server: requests a client certificate
-                 // certificate and rejects certificates that the CA did not sign
+  // A client: required unless `skip_verify`. A server: requests a client certificate, and rejects
+  // a certificate that these authorities did not sign.
+  PemSource ca;
   PemSource certificate;  // the chain; a server's is required
   PemSource key;
   std::string server_name;   // a client: the name to expect instead of the URL's host
@@ -47,8 +48,8 @@ class TlsContextSource {
   enum class Side { kClient, kServer };
   TlsContextSource(Side side, TlsOptions options);
 
-  // The context for the current content of the files. Existing connections keep the old one. Error:
-  // which file cannot be read or parsed.
+  // The context for the current content of the files. Existing connections keep the old context.
+  // The error names the file that cannot be read or parsed.
   Result<std::shared_ptr<ssl_ctx_st>> Get();
   // Uses another certificate for new connections.
   void SetCertificate(PemSource certificate, PemSource key);

@@ -19,7 +19,8 @@ namespace {
 namespace ssl = asio::ssl;
 using boost::system::error_code;
 
-// Copying a short body is cheaper than a second write, which TLS would make a separate record.
+// Copying a body up to this size is cheaper than a second write, which TLS would make a separate
+// record.
 constexpr size_t kShort = 4 << 10;
 
 bool IsOrderlyEnd(const error_code& error) {
@@ -87,7 +88,7 @@ class StreamTransport : public Transport,
 
   bool Stale() override {
     // 0 bytes: the peer has closed. Bytes that no request asked for make the stream unusable, and
-    // TLS announces its end by such bytes. EAGAIN is the only sign of a live, silent connection.
+    // TLS announces its end by such bytes. A live, silent connection gives EAGAIN.
     char byte;
     const int fd = socket().native_handle();
     const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

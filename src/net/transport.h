@@ -30,7 +30,7 @@ class Transport {
 
   virtual ~Transport() = default;
   virtual void Read(OnRead on_read) = 0;
-  // Writes head, then body; does not copy long ones.
+  // Writes head, then body; does not copy a long body.
   virtual void Write(std::string head, std::string body, OnDone on_done) = 0;
   // Writes head, the shared body, which must not change, and tail.
   virtual void WriteShared(std::string head, std::shared_ptr<const std::string> body,
@@ -41,7 +41,8 @@ class Transport {
   virtual bool Stale() = 0;
   // When the peer's certificate expires; nothing without a certificate.
   virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
-  // The peer's IP address without port, IPv4 as such also on IPv6 sockets; "" on a unix socket.
+  // The peer's IP address without port; an IPv4 address in its own form also on an IPv6 socket; ""
+  // on a unix socket.
   virtual std::string PeerAddress() { return ""; }
   // When the system last accepted written bytes, because the peer had received some.
   virtual std::chrono::steady_clock::time_point written_at() const = 0;

@@ -19,7 +19,7 @@ Result<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return Error(Code::kInvalidArgument, "{}: longer than a socket's name may be ({} bytes)", path,
+    return Error(Code::kInvalidArgument, "{}: a socket path may have at most {} bytes", path,
                  sizeof(address.sun_path) - 1);
   }
   std::memcpy(address.sun_path, path.data(), path.size());

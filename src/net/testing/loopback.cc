@@ -55,12 +55,12 @@ TestRunner::~TestRunner() = default;
 
 bool TestRunner::RunUntil(const std::function<bool()>& done, Duration limit) {
   // Other threads may change the data of `done` without posting a task.
-  constexpr Duration kLook = std::chrono::milliseconds(5);
+  constexpr Duration kPollInterval = std::chrono::milliseconds(5);
   const MonotonicTime end = clock_.Now() + limit;
   while (!done()) {
     const MonotonicTime now = clock_.Now();
     if (now >= end) return false;
-    if (const Task task = queue_->Take(std::min(end, now + kLook))) task();
+    if (const Task task = queue_->Take(std::min(end, now + kPollInterval))) task();
   }
   return true;
 }
