@@ -20,9 +20,9 @@ void Look(TaskRunner& runner, MonotonicTime until, std::function<size_t()> left,
 
 }  // namespace
 
-void Drain(TaskRunner& runner, Duration patience, std::function<size_t()> left,
+void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> left,
            std::function<void(size_t left)> on_done) {
-  const MonotonicTime until = runner.clock().Now() + patience;
+  const MonotonicTime until = runner.clock().Now() + limit;
   runner.Post([&runner, until, left = std::move(left), on_done = std::move(on_done)] {
     Look(runner, until, left, on_done);
   });

@@ -28,8 +28,8 @@ size_t BestOf(const std::vector<float>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-// Copies reasons so that they outlive the query; each is stored once for the thousands of nodes
-// that have it.
+// Copies reasons so that they outlive the query. Thousands of nodes may share a reason, which is
+// stored once.
 class ReasonKeeper {
  public:
   explicit ReasonKeeper(FilterResult* result) : result_(result) {}
@@ -51,7 +51,7 @@ void Mark(placement::NodeId id, std::vector<bool>* fits) {
   (*fits)[id] = true;
 }
 
-// Points by the number of better nodes. Few scores are distinct, so nodes are counted by score
+// Points by the number of better nodes. Many nodes have equal scores, so nodes are counted by score
 // instead of sorted.
 std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
   std::vector<int> points(scores.size(), 0);
@@ -259,10 +259,11 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
   }
   // For a pod that is bound or being bound, the binder's reason is better.
   if (!named && pod->node_name.empty() && binder_.Unsettled(args.uid).empty()) {
-    return done(Error(Code::kFailedPrecondition,
-                      "pod {}: filter did not name node {} for it in this replica, or its attempt "
-                      "was given up since: kube-scheduler has to ask anew",
-                      key, args.node));
+    return done(
+        Error(Code::kFailedPrecondition,
+              "pod {}: filter did not name node {} for the pod in this replica, or the attempt "
+              "has ended: kube-scheduler must filter again",
+              key, args.node));
   }
   const kube::PodObject copy = *pod;
   binder_.Bind(copy, args.node,

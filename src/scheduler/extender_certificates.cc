@@ -89,7 +89,9 @@ struct ExtenderCertificates::Impl {
     operation = client.Get({kServices, options.service, options.ns, ""},
                            [this](const Result<Json>& answer) {
                              if (answer.ok()) addresses = AddressesOf(*answer);
-                             // The Service's names are enough for a client that expects one.
+                             // The port is served also after an error: the certificate then has the
+                             // Service's names, which suffice for a client that expects one of
+                             // them.
                              if (!answer.ok() && answer.status().code() != Code::kNotFound) {
                                delegate.OnCertificateError(answer.status());
                              }

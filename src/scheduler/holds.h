@@ -11,9 +11,9 @@
 // - Since Kubernetes 1.35, status.nominatedNodeName is the chosen node while the pod is in Permit
 //   or PreBind, and is cleared when the attempt fails.
 //
-// So if a failure would be visible, GPUs are held until it is, at most for `limit`; otherwise (a
-// pod that failed before and has no nominated node) for `unproven`. GPUs are held only once the
-// watch shows the pod, unbound, with its UID.
+// So if a failure would be visible, GPUs are held until it shows, at most for `limit`. A failure
+// would be invisible for a pod that failed before and has no nominated node; its GPUs are held for
+// `unproven`. GPUs are held only once the watch shows the pod, unbound, with its UID.
 //
 // Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMostPods pods, of
 // which the oldest are dropped; one bit for each node and pod.
@@ -68,9 +68,9 @@ class Holds {
  private:
   struct Attempt {
     MonotonicTime filtered_at;  // time of the filter
-    // By NodeId; a node that reuses the id of a removed one counts as that node.
+    // By NodeId; a node that reuses the id of a removed node counts as the removed node.
     std::vector<bool> fits;
-    std::string node;       // whose GPUs are held, or will be once the watch shows the pod
+    std::string node;  // node whose GPUs are held, or will be held once the watch shows the pod
     bool received = false;  // the watch has shown the pod, so it may hold GPUs
     uint64_t failure = 0;   // failed_attempt of kube-scheduler's object
     uint64_t received_failure = 0;

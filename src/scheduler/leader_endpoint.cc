@@ -65,7 +65,7 @@ struct LeaderEndpoint::Core {
 
   using Done = std::function<void(const Status&)>;
 
-  // Reads the EndpointSlice, confirms the Lease, and writes over what was read.
+  // Reads the EndpointSlice, confirms the Lease, and replaces the EndpointSlice that was read.
   void Write(bool answering, Done on_done) {
     operation =
         client.Get(slice, [this, answering, on_done = std::move(on_done)](Result<Json> now) {

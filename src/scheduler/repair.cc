@@ -50,8 +50,8 @@ void Repair::RecordEvent(const ledger::ClusterLedger::Overassignment& one) {
                   one.gpu, one.node, one.older->request.Text(), one.excess->request.Text());
   const std::string what =
       one.excess->controlled
-          ? "the later one is evicted, so that its controller creates it again"
-          : "the later one has no controller and is not evicted: delete and create it again";
+          ? "the later pod is evicted, so that its controller creates it again"
+          : "the later pod has no controller and is not evicted: delete and create it again";
   Log(Severity::kWarning, both + ": " + what);
   for (const ledger::PodEntry* pod : {one.older, one.excess}) {
     record_event_(ObjectOf(*pod), kube::EventKind::kWarning, names::kReasonGpuOverassigned,

@@ -16,7 +16,7 @@ int RunScheduler(SchedulerOptions options) {
   Scheduler scheduler(&runner, &io, std::move(options));
   return RunService(
       "tessera-scheduler", signals, &runner, [&] { return scheduler.Start(); },
-      [&](std::function<void()> on_left) { scheduler.Stop(std::move(on_left)); });
+      [&](std::function<void()> on_stopped) { scheduler.Stop(std::move(on_stopped)); });
 }
 
 }  // namespace tessera::scheduler

@@ -31,8 +31,8 @@ constexpr Duration kTick = std::chrono::seconds(1);
 static_assert(kBindDeadline < kStopPatience);
 static_assert(kBindDeadline <
               kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
-// A caller's certificate that expires sooner is logged once in kWarnEvery. Its successor has been
-// in the Secret for as long before.
+// A caller's certificate that expires within this time is logged once in kWarnEvery. By then its
+// successor has been in the Secret for two months.
 constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
 constexpr Duration kWarnEvery = std::chrono::hours(24);
 
@@ -245,8 +245,9 @@ void Scheduler::Impl::NoteCaller(const net::Request& request) {
   if (*caller_ends_ - clock.WallNow() > kWarnBefore || clock.Now() < next_warning_) return;
   next_warning_ = clock.Now() + kWarnEvery;
   Log(Severity::kWarning,
-      "the certificate of kube-scheduler ends soon: replace its files, those of the Secret where "
-      "they are from there",
+      "the certificate of kube-scheduler ends soon: replace its files, from the Secret if they "
+      "were "
+      "copied from it",
       {{"ends", Rfc3339(*caller_ends_)},
        {"secret", fmt::format("{}/{}", ns_, names::kClientSecret)}});
 }

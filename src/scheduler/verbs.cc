@@ -149,7 +149,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
  private:
   // kube-scheduler treats any status except 200 as a failure of the extender and retries the pod.
-  // The connection is closed, because the next one may reach the leader.
+  // The connection is closed, because the next connection may reach the leader.
   static Response Unavailable(const Status& why) {
     Response response = net::TextResponse(503, why.message() + "\n");
     response.headers.Set("Connection", "close");
@@ -203,7 +203,7 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   net::ServerLimits limits;
   limits.connections = 4096;
   limits.body_bytes = max_request_bytes;
-  // kube-scheduler filters one pod at a time. Bind requests beside it take a few bytes each.
+  // kube-scheduler filters one pod at a time. Concurrent bind requests take a few bytes each.
   limits.all_bodies_bytes = 3 * max_request_bytes;
   // kube-scheduler reuses its connection.
   limits.idle = std::chrono::minutes(5);

@@ -37,8 +37,8 @@ struct Deciders {
 // request.
 using GetDeciders = std::function<Result<Deciders>()>;
 
-// The maximum number of concurrent binding requests to the API server; more wait. kube-scheduler
-// waits five seconds for each.
+// The maximum number of concurrent binding requests to the API server; further requests wait.
+// kube-scheduler waits five seconds for each.
 inline constexpr size_t kBindsInFlight = 128;
 
 // Limits of a server for the verbs. kube-scheduler uses one connection for each pending binding,

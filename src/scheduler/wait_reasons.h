@@ -24,8 +24,9 @@ namespace tessera::scheduler {
 class VerdictKinds {
  public:
   void Add(const ledger::Verdict& verdict);
-  // The kind closest to a fit: GPUs are free but not for this pod (quota, reserved); other pods can
-  // free GPUs; no pod can free GPUs; the node has no GPUs. Among these the most frequent one.
+  // The kind that is closest to a fit, in this order: GPUs are free but not for this pod (quota,
+  // reserved); other pods can free GPUs; no pod can free GPUs; the node has no GPUs. Within a kind
+  // the most frequent reason.
   std::string_view Reason() const;
 
  private:

@@ -23,7 +23,7 @@ bool Is(std::string_view key, std::string_view name) {
   return true;
 }
 
-// Pods have some kilobytes; a longer one is decoded twice instead of kept.
+// A pod has some kilobytes; the text of a longer pod is not kept, so the pod is decoded again.
 constexpr size_t kMaxKeptPod = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
@@ -204,7 +204,7 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
       has_names = true;
       RETURN_IF_ERROR(ReadNames(reader, out));
     } else if (Is(key, "Nodes") && has_names) {
-      // A caller that sends names has the nodes.
+      // A caller that sends names has the nodes itself.
       reader.Skip();
     } else if (Is(key, "Nodes")) {
       RETURN_IF_ERROR(ReadNodes(reader, out));

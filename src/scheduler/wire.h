@@ -3,8 +3,8 @@
 // keys are capitalized, because the Go structs have no tags; older schedulers wrote lower case, so
 // keys are compared without case.
 //
-// Requests have 5,000 node names or 5,000 whole nodes: names are views into the body, nodes are
-// passed through as text, and only the pod is decoded.
+// Requests may have 5,000 node names or 5,000 whole nodes. So names are views into the body, nodes
+// are passed through as text, and only the pod is decoded.
 //
 // Threads: values; a request is valid while its body lives. Errors: INVALID_ARGUMENT with the
 // offset or the field.

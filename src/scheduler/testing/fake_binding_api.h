@@ -30,7 +30,7 @@ class FakeBindingApi final : public BindingApi {
   void SetFate(Fate fate) { fate_ = fate; }
   int requests() const { return requests_; }
 
-  // Sends all due responses, and those that they cause.
+  // Sends all due responses, and the responses that these cause.
   void Run() {
     while (!due_.empty()) {
       const auto task = std::move(due_.front());
