@@ -52,12 +52,12 @@ std::vector<Topology> SampleTopologies(int count) {
   return all;
 }
 
-void ExpectEqualToReference(const Topology& topology, int questions, testing::Search search) {
+void ExpectEqualToReference(const Topology& topology, int trials, testing::Search search) {
   const Chooser chooser(topology);
   testing::ReferenceChoice reference(topology, search);
   const uint32_t everything = (1u << topology.ids.size()) - 1;
   std::mt19937 random(11);
-  for (int i = 0; i < questions; ++i) {
+  for (int i = 0; i < trials; ++i) {
     const uint32_t available = i % 4 == 0 ? everything : random() & everything;
     const uint32_t must = random() % 3 == 0 ? random() & random() & random() & available : 0;
     const int size = 1 + random() % topology.ids.size();

@@ -3,9 +3,9 @@
 // the rest. Updated in place as pods and nodes are added and removed. Does not decide (policy.h)
 // and does not know pod names: the caller maps them to ids.
 //
-// Place never gives out more of a GPU or a node than it has, and a whole GPU excludes all other
-// pods. Adopt records pods that already run, even if they take too much: free amounts are then
-// negative, and nothing more is placed there until they recover.
+// Place never exceeds the capacity of a GPU or a node, and a whole GPU excludes all other pods.
+// Adopt records pods that already run, even if they take too much: free amounts are then negative,
+// and nothing more is placed there until they recover.
 //
 // Threads: one. Cost: Place and Remove touch one node.
 #pragma once
@@ -143,8 +143,9 @@ class Cluster {
   std::string_view NameOf(ModelId model) const { return models_[model]; }
   std::string_view NameOfKind(KindId kind) const { return kinds_[kind]; }
   size_t model_count() const { return models_.size(); }
-  // The GPU or MIG slice of this UUID and the slices of that GPU, ascending; empty if no node has
-  // it. A GpuId becomes invalid when its GPU is removed, so look it up for each decision.
+  // The ids of the GPU or MIG slice with this UUID and of the GPU's slices, ascending; empty if no
+  // node has the UUID. A GpuId becomes invalid when its GPU is removed, so look it up for each
+  // decision.
   std::vector<GpuId> FindGpus(std::string_view uuid) const { return gpu_names_.Find(uuid); }
 
   // --- Nodes.

@@ -28,8 +28,8 @@ struct PodDemand {
 };
 
 // `cpu_milli` and `memory` are the host resources of the whole pod. Models, MIG profiles and GPUs
-// are resolved to what the cluster knows now, so call it again for each decision on a waiting pod.
-// INVALID_ARGUMENT as Validate(demand), with advice on how to change the pod.
+// are resolved to the present numbers of the cluster, so call it again for each decision on a
+// waiting pod. INVALID_ARGUMENT as Validate(demand), with advice on how to change the pod.
 Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_milli, Bytes memory,
                            Cluster& names);
 

@@ -223,9 +223,10 @@ std::string TextOf(const GpuShortfall& shortfall) {
                          MemoryText(shortfall.free));
     case UnfitReason::kTooSmall:
       if (shortfall.free == 0) {
-        return fmt::format("{} wanted, how much it has is not known", MemoryText(shortfall.wanted));
+        return fmt::format("{} wanted, the memory of the GPU is unknown",
+                           MemoryText(shortfall.wanted));
       }
-      return fmt::format("{} wanted, it has {}", MemoryText(shortfall.wanted),
+      return fmt::format("{} wanted, the GPU has {}", MemoryText(shortfall.wanted),
                          MemoryText(shortfall.free));
     default:
       return std::string(kInfo[static_cast<size_t>(shortfall.reason)].of_gpus);

@@ -53,8 +53,8 @@ TEST_F(ExplainTest, AGpuOfUnknownMemoryFitsNoPodThatRequestsMemory) {
   };
   EXPECT_EQ(why(MakeDemand(1, 300)), "");
   EXPECT_EQ(why(MakeDemand(1, 1000)), "");
-  EXPECT_EQ(why(MakeDemand(1, 300, GiB(8))), "8 GiB wanted, how much it has is not known");
-  EXPECT_EQ(why(MakeDemand(1, 1000, GiB(8))), "8 GiB wanted, how much it has is not known");
+  EXPECT_EQ(why(MakeDemand(1, 300, GiB(8))), "8 GiB wanted, the memory of the GPU is unknown");
+  EXPECT_EQ(why(MakeDemand(1, 1000, GiB(8))), "8 GiB wanted, the memory of the GPU is unknown");
   for (const Demand& demand :
        {MakeDemand(1, 300), MakeDemand(1, 300, GiB(8)), MakeDemand(1, 1000, GiB(8))}) {
     EXPECT_EQ(Fits(cluster_.node(node), demand), why(demand).empty());

@@ -10,7 +10,7 @@ namespace tessera::placement {
 namespace {
 
 // Like FirstBy with the least slack. All idle GPUs have equal slack, so whole GPUs are the first
-// idle ones.
+// idle GPUs.
 uint64_t Tightest(std::span<const GpuState> gpus, const GpuDemand& gpu_demand,
                   const Demand& demand) {
   if (!gpu_demand.whole()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides whether a demand fits on a node, and on which of its GPUs. All rules of fitting are in
-// this file; policies decide which fitting place is best.
+// this file; policies choose among the nodes and GPUs that fit.
 //
 // Cost: a pass over the GPUs of one node; no allocation. Threads: pure functions.
 #pragma once
@@ -81,8 +81,9 @@ uint64_t RoomFor(const NodeView& node, const GpuDemand& gpu_demand, const Demand
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick);
 
 // Points (device::ScoreOf) of the best linked GPUs that PreferLinked could give to the largest
-// demand for two or more whole GPUs; 0 without such a demand or without known links. Compares nodes
-// when one demand shall get the best linked GPUs of the cluster. REQUIRES: the demand fits.
+// demand for two or more whole GPUs; 0 without such a demand or without known links. Used to
+// compare nodes, so that a demand gets the best linked GPUs of the cluster. REQUIRES: the demand
+// fits.
 int LinkPoints(const NodeView& node, const Demand& demand);
 
 // Whether PreferLinked gives each demand for two or more whole GPUs a set in which all pairs have

@@ -117,8 +117,8 @@ double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const in
   }
   const float share = shares[rank_[static_cast<size_t>(largest)]];
   const float whole = table.wholes[row * (kMaxGpusPerNode + 1) + full];
-  // To pods that run here the idle parts of too full GPUs are useless; to all others everything
-  // idle is.
+  // For pods that can run on the node, the idle parts of GPUs with too little slack are useless.
+  // For all other pods, every idle part is useless.
   float sum = static_cast<float>(idle) * (regular_weight_ - share - whole);
   for (size_t i = 0; i < size; ++i) {
     const int left = Clamped(slack[i]);

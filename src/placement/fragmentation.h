@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how much idle GPU of a node is useless to the expected pods, as the FGD experiments
-// define it. For node n and pod m, F_n(m) is all idle thousandths if m cannot run on n for lack of
-// CPU, of enough GPUs with enough left, or of the model; otherwise F_n(m) is the idle thousandths
-// on GPUs that have less left than m wants of one. For a pod without GPUs it is all idle
-// thousandths. F_n(M) is the mean over the mix M.
-// A pod with several GPU demands counts as a pod with its largest one on all its GPUs. Host memory
-// does not count.
-// Not for choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns a node of 8 GPUs for any
-// size of the mix, if pods request thousandths; each pod that requests bytes adds 10 ns.
+// define it. For node n and pod m: if m cannot run on n (too little CPU, too few GPUs with enough
+// slack, another model), F_n(m) is the sum of all idle thousandths. Otherwise F_n(m) is the sum of
+// the idle thousandths of GPUs whose slack is smaller than m's demand of one GPU. For a pod without
+// GPUs it is all idle thousandths. F_n(M) is the mean over the mix M. A pod with several GPU
+// demands counts as a pod with its largest one on all its GPUs. Host memory does not count. Not for
+// choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns a node of 8 GPUs for any size of
+// the mix, if pods request thousandths; each pod that requests bytes adds 10 ns.
 #pragma once
 
 #include <array>

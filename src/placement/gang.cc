@@ -29,8 +29,8 @@ class GangPlacer {
   bool PlaceInLayout();
   bool OnOneNode();
   bool InOnePool();
-  // Tries all pods; on failure removes what it placed and keeps the reason of the attempt that got
-  // furthest. `node` is set if the attempt is limited to this node.
+  // Tries to place all pods. On failure removes the placed pods, and keeps the reason of the
+  // attempt that placed the most pods. `node` is set if the attempt is limited to this node.
   bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
   void Fail(size_t member, int had_place, NodeId node);
   std::optional<Placement> BestOf(ShapeId shape, const NodeFilter& allowed);
@@ -129,7 +129,7 @@ bool GangPlacer::OnOneNode() {
     if (Attempt(on_node, node)) return true;
   }
   if (!nodes.empty()) {
-    result_.why = fmt::format("no node has room for all {} pods; {} got furthest: {}", pods_,
+    result_.why = fmt::format("no node has room for all {} pods; {} placed the most: {}", pods_,
                               result_.had_place, result_.why);
     return false;
   }

@@ -3,8 +3,8 @@
 // cluster stays unchanged. Does not detect which pods form a gang, and does not check quotas
 // (quota.h).
 //
-// Members are placed one after the other, hardest first; the policy places each beside the earlier
-// ones. Without a search, a gang can be rejected that another order would have placed.
+// Members are placed one after the other, hardest first; the policy places each member beside the
+// earlier members. Without a search, a gang can be rejected that another order would have placed.
 //
 // Threads: as Cluster. Cost: one decision of the policy for each pod; with kOneNode at most one
 // attempt for each node whose free resources cover the gang's sum.
@@ -51,8 +51,8 @@ struct GangResult {
   bool placed = false;
   // If placed: its pods, which the cluster now holds, in the order of the members.
   std::vector<GangPod> pods;
-  // If not placed: the member without a place and how many pods already had one, both of the
-  // attempt that got furthest, and the reason: "pod 3 of 8: 0/12 nodes have room: …".
+  // If not placed, these describe the attempt that placed the most pods: the member that did not
+  // fit, the number of placed pods, and the reason: "pod 3 of 8: 0/12 nodes have room: …".
   size_t failed_member = 0;
   int had_place = 0;
   std::string why;

@@ -103,7 +103,7 @@ TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {
       Place({.members = {Member(demand, 3)}, .layout = GangLayout::kOneNode, .strict = true});
   EXPECT_FALSE(result.placed);
   EXPECT_EQ(result.why,
-            "no node has room for all 3 pods; 2 got furthest: pod 3 of 3: n1: 1 GPU of model B "
+            "no node has room for all 3 pods; 2 placed the most: pod 3 of 3: n1: 1 GPU of model B "
             "wanted, 0 of 4 free: 2 of another model, 2 held whole");
 }
 

@@ -98,7 +98,8 @@ Mask LinkedGroups::Tables::Choose(Mask available, Mask must_include, int size) c
   Mask best = 0;
   uint32_t best_total = 0, best_score = 0;
   Merit best_merit;
-  bool merit_known = false;  // most sets lose by total or score, so merit is left until a tie
+  bool merit_known =
+      false;  // merit is computed only at a tie, because total or score decide between most sets
   for (const Mask set : partitions.SetsOf(size)) {
     if ((set & ~available) != 0 || (set & must_include) != must_include) continue;
     const uint32_t score = partitions.ScoreOf(set);

@@ -91,8 +91,8 @@ class LinkedGroups {
 };
 
 // Shares one LinkedGroups between all nodes with equal links, so that a cluster of 5,000 nodes of
-// three types holds three. Once kMaxTopologies different ones are in use, which takes broken or
-// malicious nodes, the cache returns further ones without tables and does not share them.
+// three types holds three objects. Only broken or malicious nodes cause more than kMaxTopologies
+// different objects. Further objects have no tables and are not shared.
 class LinkedGroupsCache {
  public:
   static constexpr size_t kMaxTopologies = 128;

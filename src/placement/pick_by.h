@@ -19,7 +19,7 @@
 
 namespace tessera::placement {
 
-// The node's GPUs, without what earlier GPU demands of the same pod have taken.
+// The node's GPUs, without the parts that earlier GPU demands of the same pod have taken.
 class RemainingGpus {
  public:
   explicit RemainingGpus(const NodeView& node) : size_(node.gpus.size()) {

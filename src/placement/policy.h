@@ -57,8 +57,8 @@ class Policy {
   }
 
   // Notifies the policy of a pod that arrives (once, placed or not) and of a pod that leaves. A
-  // policy that learns takes some ten microseconds for it here, so that Choose never waits. For a
-  // cluster that already runs, the caller reports all its pods as arrivals.
+  // policy that learns spends some ten microseconds here, so that Choose never waits. For a cluster
+  // that already runs, the caller reports all its pods as arrivals.
   virtual void Arrived(ShapeId shape) { (void)shape; }
   virtual void Departed(ShapeId shape) { (void)shape; }
 };

@@ -168,9 +168,10 @@ Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& l
                  Cards(more));
   }
   if (named) return {};
-  return Error(Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}",
-               name, model,
-               others.empty() ? "it has no quota at all" : "it has a quota for " + Join(others));
+  return Error(
+      Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}", name,
+      model,
+      others.empty() ? "it has no quota for any model" : "it has a quota for " + Join(others));
 }
 
 Status Quota::Check(std::span<const QuotaCharge> charges) const {

@@ -32,7 +32,7 @@ class Shapes {
   uint64_t serial(ShapeId shape) const { return entries_[shape].serial; }
   size_t size() const { return entries_.size(); }  // ids are below it
 
-  // A pod starts or stops using the shape.
+  // Call when a pod starts or stops using the shape.
   void Ref(ShapeId shape);
   void Unref(ShapeId shape);
 

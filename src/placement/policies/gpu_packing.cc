@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuPacking as defined by the FGD experiments: first GPUs in use, the fuller the better (100 … 50
-// points), then idle GPUs of nodes in use, the fewer the better (50 … 33), then idle nodes, the
-// smaller the better (below 33). Pods without GPUs are placed first fit.
+// GpuPacking as defined by the FGD experiments: first GPUs in use, with more points for fuller GPUs
+// (50 … 100 points), then idle GPUs of nodes in use, with more points for fewer GPUs (33 … 50),
+// then idle nodes, with more points for smaller nodes (below 33). Pods without GPUs are placed
+// first fit.
 #include <algorithm>
 
 #include "src/placement/fit.h"

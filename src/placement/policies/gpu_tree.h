@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups the GPUs of a node by their PCIe distance like gpu-manager: a tree in which it looks for a
-// single GPU in a group that is already broken ("fragment" mode), or for several close GPUs ("link"
-// mode). It ignores NVLink. Included only in src/placement.
+// Groups the GPUs of a node in a tree by their PCIe distance, like gpu-manager. "Fragment" mode
+// takes a single GPU from a group that is already partly used; "link" mode takes several close
+// GPUs. NVLink is ignored. Included only in src/placement.
 //
 // Threads: immutable after construction. Cost: the constructor compares all pairs.
 #pragma once

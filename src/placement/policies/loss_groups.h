@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups placements by what they take from future pods: slots of large pods, on one GPU model. A
-// change of prices then changes one number for each group, not for each node.
+// Groups placements by their loss for future pods: the lost slots of large pods, and the GPU model.
+// A change of prices then changes one number for each group, not for each node.
 //
 // Threads: one. Included only in src/placement.
 #pragma once

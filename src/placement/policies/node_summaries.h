@@ -30,7 +30,7 @@ struct NodeSummary {
   int pods = 0;
   int64_t cpu_total = 0, memory_total = 0;
   uint32_t near = 0;    // bits of classes that gain a slot when a few pods leave
-  bool paired = false;  // each idle GPU has an NVLink to another
+  bool paired = false;  // each idle GPU has an NVLink to another idle GPU
   Slots slots{};        // by class
   std::vector<std::pair<ModelId, int16_t>>
       counted;  // (model, slack) of GPUs as added to the forecast

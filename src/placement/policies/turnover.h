@@ -20,9 +20,9 @@ class Turnover {
  public:
   explicit Turnover(const Cluster& cluster) : cluster_(cluster) { FillTable(); }
 
-  // A pod arrived. Returns true if the values of FreeOf have changed.
+  // Call when a pod arrives. Returns true if the values of FreeOf have changed.
   bool Arrived();
-  // A pod left. Before the first departure no pod is expected to leave.
+  // Call when a pod leaves. Before the first departure no pod is expected to leave.
   void Departed() { pods_leave_ = true; }
 
   // False while FreeOf(pods) is 0 for all pods > 0.

@@ -16,7 +16,7 @@ namespace {
 constexpr int kDraws = 48;
 constexpr int kEarly = 4;  // draws after which idle GPU counts a first time, see WasteModel
 constexpr int kLanes = 16;
-constexpr int kPatience = 16;      // draws that may fit nowhere before a node counts as full
+constexpr int kMaxMisses = 16;     // draws that may fit nowhere before a node counts as full
 constexpr int64_t kCpuUnit = 100;  // of roll-outs: up to 3,276 cores
 constexpr int64_t kMemoryUnit = int64_t{512} << 20;  // up to 16 TiB
 constexpr double kOffers = 40;                       // pods offered to one GPU in the closed form
@@ -75,7 +75,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
   };
   double early = 0;
   for (int d = 0; d < kDraws; ++d) {
-    if (d % kPatience == 0) {
+    if (d % kMaxMisses == 0) {
       if (d > 0 && !Any(lately)) break;
       lately = Lanes{};
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Terminal waste W(n): the expected idle thousandths of GPU on node n after a long stream of pods,
-// drawn from the mix of recent arrivals, was offered to n alone. Fragmentation counts which pods
-// fit now; terminal waste counts what stays idle in the end. So pods of 810 and 190 thousandths
-// share a GPU, and pods that need many cores go to nodes with spare cores.
-// W is a weighted mean of two estimates.
-// - Roll-outs: 16 fixed sequences of 48 pods are packed onto the node, tightest GPU first (common
+// drawn from the mix of recent arrivals, was offered to n alone. Fragmentation measures which pods
+// fit now; terminal waste measures the capacity that stays idle in the end. So pods of 810 and 190
+// thousandths share a GPU, and pods that need many cores go to nodes with spare cores. W is a
+// weighted mean of two estimates. - Roll-outs: 16 fixed sequences of 48 pods are packed onto the
+// node, tightest GPU first (common
 //   random numbers). The idle GPU after 4 pods has the weight `early_weight`, the idle GPU after 48
 //   pods the rest: the cluster may run out of CPU before a node has received a long stream.
 //   Roll-outs model packing, and pods without GPUs that compete for CPU.
