@@ -219,7 +219,7 @@ GpuSelection FromGrant(grant::Grant&& grant, const Options& options) {
 }
 
 // gpushare's device plugin gave no tokens, only this variable. The agent knows the gpushare
-// containers of the node and answers NOT_FOUND for any other container that sets it.
+// containers of the node and answers NOT_FOUND for any other container with the variable.
 bool HasGpushareVariable(const ConfigDocument& document) {
   return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
 }
@@ -229,7 +229,7 @@ bool HasGpushareVariable(const ConfigDocument& document) {
 Decision DecideWithoutGrant(const ConfigDocument& document, const Identity& identity,
                             const Options& options) {
   Decision no_gpu{
-      "no GPU: a container in Kubernetes needs a grant, its environment is ignored", {}, {}};
+      "no GPU: a container in Kubernetes needs a grant; NVIDIA_VISIBLE_DEVICES is ignored", {}, {}};
   if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0) return no_gpu;
   no_gpu.denied = CollectDenied(document, options.driver_root, options.dev_root, {});
   return no_gpu;
@@ -332,7 +332,8 @@ Result<Decision> Decide(const ConfigDocument& document, const Options& options) 
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const std::string path = document.CgroupsPath();
   const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
-  // podman writes these two CRI-O annotations too; Kubernetes engines always write others as well.
+  // podman writes these two CRI-O annotations, too; engines of Kubernetes always write further
+  // annotations.
   const bool annotated = document.HasAnnotationPrefix(
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;

@@ -28,7 +28,7 @@ using std::literals::operator""sv;
 namespace tessera::runtime {
 namespace {
 
-// Verbs that create a container or change its limits, and our own.
+// Verbs that create a container or change its limits, and Tessera's own verbs.
 constexpr std::string_view kHandledVerbs[] = {"create", "run", "update", "explain", "configure"};
 
 // Replaces std::strlen: the C library selects its implementation (IFUNC) only at startup.

@@ -19,7 +19,7 @@ Options:
   -h,--help                   Print this help message and exit
   -b,--bundle DIR=.           The container's bundle, with its config.json
 )";
-// Invalid command line; most programs use this code.
+// Exit code for an invalid command line, as in most programs.
 constexpr int kExitUsage = 2;
 
 struct Arguments {

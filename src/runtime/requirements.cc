@@ -133,7 +133,7 @@ struct ModelWord {
   std::string_view word;
   std::string_view arch;
 };
-// One word of the model name decides.
+// The first of these words that the model name contains determines the brand or architecture.
 constexpr ModelWord kWords[] = {
     {"K80", "3.7"},   {"M40", "5.2"},   {"M60", "5.2"},    {"M10", "5.0"},   {"P100", "6.0"},
     {"P40", "6.1"},   {"P4", "6.1"},    {"V100", "7.0"},   {"V100S", "7.0"}, {"T4", "7.5"},
@@ -170,7 +170,7 @@ bool Has(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Desktop cards are numbered by generation: 3090, 4070, ...
+// The first digits of a desktop card's number are its generation: 3090, 4070, ...
 std::string ArchOfNumber(std::string_view word) {
   if (word.size() != 4 || !std::all_of(word.begin(), word.end(), ::isdigit)) return {};
   const std::string_view generation = word.substr(0, 2);

@@ -109,7 +109,7 @@ echo back)",
     ASSERT_EQ(result.exit_code, 0) << all;
     EXPECT_THAT(result.out, HasSubstr("killed: 2 processes\n")) << all;
     EXPECT_THAT(result.out, HasSubstr("guard: 1 process\n"));
-    EXPECT_THAT(result.out, HasSubstr("every file is as it was before Tessera"));
+    EXPECT_THAT(result.out, HasSubstr("every file is restored to its state before Tessera"));
     EXPECT_THAT(result.out, HasSubstr("\nconfig.toml\nback\n"));
     EXPECT_EQ(ReadFile(path("etc/config.toml")).value(), Config(version, true));
   }

@@ -37,7 +37,7 @@ Status Configurator::Lock() {
   const std::string dir = DirName(options_.settings.config);
   ASSIGN_OR_RETURN(const std::string real, host_.Resolve(dir));
   lock_ = Fd(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // If the directory is missing there is no lock: of two runs only one succeeds in creating it.
+  // A missing directory needs no lock: of two runs only one succeeds in creating it.
   if (!lock_.valid()) return errno == ENOENT ? Status::Ok() : Status::FromErrno(dir, errno);
   for (int i = 0; i < kLockAttempts; ++i) {
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status::Ok();
@@ -71,7 +71,7 @@ Result<std::optional<FileState>> Configurator::RemoveOurEdits(
                                            : PatchJson(current->text, file.undo);
   if (!text.ok()) {
     return text.status().Annotate(fmt::format(
-        "{} was changed since it was configured, and our keys cannot be removed", file.path));
+        "{} was changed since it was configured, and Tessera's keys cannot be removed", file.path));
   }
   FileState state = *current;
   state.text = *std::move(text);
@@ -197,7 +197,7 @@ Result<Outcome> Configurator::Undo() {
   RETURN_IF_ERROR(Load());
   if (!record_) {
     outcome_.notes.push_back(
-        fmt::format("nothing to undo: there is no {}", RecordPath(options_.settings.config)));
+        fmt::format("nothing to undo: {} does not exist", RecordPath(options_.settings.config)));
     return outcome_;
   }
   RETURN_IF_ERROR(SetTargetsToBase());
@@ -207,7 +207,7 @@ Result<Outcome> Configurator::Undo() {
     if (current && current->text == file.wrote) continue;
     outcome_.notes.push_back(fmt::format(
         "{} was {} since it was configured: {}", file.path, current ? "changed" : "removed",
-        current ? "only our keys are removed, the rest stays" : "it is not restored"));
+        current ? "only Tessera's keys are removed, the rest stays" : "it is not restored"));
   }
   outcome_.diff = DiffText();
   outcome_.changed = AnyChange();
@@ -249,7 +249,7 @@ Status Configurator::Recover() {
 
 Status Configurator::WriteAll(const States& states) const {
   for (const auto& [path, state] : states) {
-    // Files that are already right keep their inode.
+    // Files that already have the wanted content keep their inode.
     ASSIGN_OR_RETURN(const std::optional<FileState> now, host_.Read(path));
     if (now == state) continue;
     if (state) {
@@ -311,7 +311,7 @@ Status Configurator::Commit(Expectation expectation) {
 
 Status Configurator::RollBack(const Status& cause, bool reload) {
   Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
-  // The files of an interrupted run are no state to return to.
+  // After an interrupted run the original files are restored, not the files of that run.
   if (WasInterrupted()) return RestoreOriginals().Annotate(cause.message());
   Expectation expectation;
   Status status = reload ? WriteForReload(current_, &expectation) : Status::Ok();
@@ -327,7 +327,7 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
       status = FirstOf(status, removed);
     }
   }
-  if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
+  if (status.ok()) return cause.Annotate("rolled back, every file has its earlier content");
   return Error(Code::kInternal,
                "{}; rollback failed too: {}: restore the originals, *.tessera-backup in {}",
                cause.message(), status.message(), DirName(options_.settings.config));
@@ -353,16 +353,16 @@ Status Configurator::RestoreOriginals() {
                  "*.tessera-backup in {}",
                  options_.settings.config, taken.message(), place);
   }
-  return Error(
-      Code::kAborted,
-      "an interrupted run had changed {}, and {} has not served since: every file is as it was "
-      "before Tessera: run it again",
-      place, NameOf(options_.engine));
+  return Error(Code::kAborted,
+               "an interrupted run had changed {}, and {} has not served since: every file is "
+               "restored to its state "
+               "before Tessera: run it again",
+               place, NameOf(options_.engine));
 }
 
 void Configurator::RemoveDirs(const std::vector<std::string>& dirs) const {
   for (auto dir = dirs.rbegin(); dir != dirs.rend(); ++dir) {
-    // Directories that are in use by now are not empty and stay.
+    // Directories that other files use now are not empty and stay.
     const auto real = host_.Resolve(*dir);
     if (real.ok()) (void)!::rmdir(real->c_str());
   }

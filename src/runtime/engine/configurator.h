@@ -50,8 +50,8 @@ class Configurator {
   Result<Outcome> Configure();
   Result<Outcome> Undo();
   // Restores the base if an interrupted run left the engine down and it does not serve within the
-  // timeout; ABORTED reports that it did. OK: no run was interrupted, another run is active, or the
-  // engine serves and the next run finishes the change. Holds the lock only while it reads the
+  // timeout; ABORTED reports the restoration. OK: no run was interrupted, another run is active, or
+  // the engine serves and the next run finishes the change. Holds the lock only while it reads the
   // record or writes.
   Status Recover();
 

@@ -232,7 +232,8 @@ TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kIgnoresReload);
   const auto outcome = Configure(Docker());
   EXPECT_EQ(outcome.status().code(), Code::kDeadlineExceeded);
-  EXPECT_THAT(outcome.status().message(), HasSubstr("rolled back, every file is as it was"));
+  EXPECT_THAT(outcome.status().message(),
+              HasSubstr("rolled back, every file has its earlier content"));
   EXPECT_THAT(outcome.status().message(), HasSubstr("does not know the runtime nvidia"));
   EXPECT_EQ(Everything(), before);
 }
@@ -289,7 +290,7 @@ TEST_F(ConfiguratorTest, UndoKeepsLaterChangesByOthers) {
   Put(kConfig, fmt::format("{{\n  \"debug\": true,{}", ours.substr(1)));
   const auto outcome = Undo(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("only our keys are removed")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("only Tessera's keys are removed")));
   const auto document = ParseJson(Text(kConfig));
   ASSERT_TRUE(document.ok());
   EXPECT_TRUE(document->BoolAt("debug").value_or(false));
@@ -303,7 +304,7 @@ TEST_F(ConfiguratorTest, UndoRejectsAFileThatDoesNotParse) {
   ASSERT_TRUE(Configure(Docker()).ok());
   Put(kConfig, "{ broken");
   const auto before = Everything();
-  EXPECT_THAT(Undo(Docker()).status().message(), HasSubstr("our keys cannot be removed"));
+  EXPECT_THAT(Undo(Docker()).status().message(), HasSubstr("Tessera's keys cannot be removed"));
   EXPECT_EQ(Everything(), before);
 }
 
@@ -345,7 +346,8 @@ TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfTheEngineIsDown) {
     std::optional<FakeDocker> docker;
     if (behavior) docker.emplace(SocketPath(), dir_.path() + kConfig, *behavior);
     const auto outcome = Configure(Docker());
-    EXPECT_THAT(outcome.status().message(), HasSubstr("every file is as it was before Tessera"));
+    EXPECT_THAT(outcome.status().message(),
+                HasSubstr("every file is restored to its state before Tessera"));
     EXPECT_EQ(Everything(), before);
     docker.reset();
     (void)::unlink(SocketPath().c_str());
@@ -377,7 +379,7 @@ TEST_F(ConfiguratorTest, RecoverRestoresTheOriginalsIfTheEngineIsDown) {
   EXPECT_EQ(Everything(), configured);
   InterruptLastRun();
   EXPECT_THAT(Configurator(Docker(), &host_).Recover().message(),
-              HasSubstr("every file is as it was before Tessera"));
+              HasSubstr("every file is restored to its state before Tessera"));
   EXPECT_EQ(Everything(), before);
 }
 

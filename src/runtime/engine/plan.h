@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans the edits of an engine's configuration that add our runtime. Pure: reads through
+// Plans the edits of an engine's configuration that add tessera-runtime. Pure: reads through
 // ConfigTree, changes nothing, runs nothing. Threads: one.
 #pragma once
 

@@ -74,7 +74,8 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
     }
   }
   const Json* files = json.Find("files");
-  if (files == nullptr || !files->is_array()) return Error(Code::kDataLoss, "it names no files");
+  if (files == nullptr || !files->is_array())
+    return Error(Code::kDataLoss, "the record names no files");
   for (const Json& one : files->items()) {
     ASSIGN_OR_RETURN(RecordedFile file, FileFromJson(host, config, one));
     record.files.push_back(std::move(file));
@@ -103,7 +104,7 @@ Result<std::optional<Record>> LoadRecord(const HostRoot& host, const std::string
   if (!state) return std::optional<Record>();
   auto record = RecordFromText(host, config, state->text);
   if (!record.ok()) {
-    return Error(Code::kDataLoss, "{}: {}: restore the files by hand and remove it", path,
+    return Error(Code::kDataLoss, "{}: {}: restore the files by hand, and remove the record", path,
                  record.status().message());
   }
   return std::optional<Record>(*std::move(record));

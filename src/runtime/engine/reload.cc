@@ -105,7 +105,7 @@ Status Reloader::PrepareSignal() {
   if (before_->pid <= 1) {
     return Error(
         Code::kFailedPrecondition,
-        "cannot signal {}: its process is {}: run with hostPID: true, or with the "
+        "cannot signal {}: the engine's process is {}: run with hostPID: true, or with the "
         "host's root mounted and --restart-mode=systemd, or --restart-mode=none and restart "
         "it yourself",
         NameOf(options_.engine),
@@ -185,15 +185,16 @@ Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime e
 
 Status Reloader::CheckExpectation(const EngineInfo& answer, const Expectation& expectation) const {
   if (requires_cri_ && !answer.serves_cri) {
-    return Error(Code::kUnavailable, "it no longer serves the kubelet's interface (CRI)");
+    return Error(Code::kUnavailable, "the engine no longer serves the kubelet's interface (CRI)");
   }
   if (expectation.runtime.empty() || answer.runtimes.empty()) return Status::Ok();
   if (std::count(answer.runtimes.begin(), answer.runtimes.end(), expectation.runtime) == 0) {
-    return Error(Code::kUnavailable, "it does not know the runtime {}", expectation.runtime);
+    return Error(Code::kUnavailable, "the engine does not know the runtime {}",
+                 expectation.runtime);
   }
   if (expectation.is_default && !answer.default_runtime.empty() &&
       answer.default_runtime != expectation.runtime) {
-    return Error(Code::kUnavailable, "its default runtime is {}", answer.default_runtime);
+    return Error(Code::kUnavailable, "the engine's default runtime is {}", answer.default_runtime);
   }
   return Status::Ok();
 }

@@ -181,7 +181,7 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
       status = ValidateCrio(program, host, settings, files, deadline);
       break;
   }
-  // A program that cannot run here neither accepts nor rejects the files.
+  // If the program cannot run here, the files are neither accepted nor rejected.
   const bool cannot_run =
       status.code() == Code::kPermissionDenied || status.code() == Code::kNotFound;
   if (cannot_run && given.empty()) return Validation{false, status.message()};
