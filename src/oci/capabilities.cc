@@ -71,7 +71,7 @@ constexpr DriverFile kLibraries[] = {
     {"libglxserver_nvidia", kDisplay},
     {"libnvidia-ngx", kNgx},
 };
-// Libraries with a version other than the driver's.
+// Libraries whose version differs from the driver's version.
 constexpr std::string_view kOtherVersions[] = {
     "libnvidia-nvvm70",       "libnvidia-api",     "libnvidia-egl-gbm",  "libnvidia-egl-wayland",
     "libnvidia-egl-wayland2", "libnvidia-egl-xcb", "libnvidia-egl-xlib",

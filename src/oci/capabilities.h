@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver capabilities that a container requests (NVIDIA_DRIVER_CAPABILITIES), and the files of
-// each. Pure tables; any thread.
+// The driver capabilities that a container requests (NVIDIA_DRIVER_CAPABILITIES), and the driver
+// files of each capability. Pure tables; any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ inline constexpr Capabilities kAllCapabilities = 127;
 // Parses "compute,utility", "all"; empty text gives the default. compat32 is valid but has no
 // effect, because 32-bit libraries are not supported. INVALID_ARGUMENT names an unknown word.
 Result<Capabilities> ParseCapabilities(std::string_view text);
-// The capabilities without which a container must not start: for "all" the default ones.
+// The capabilities without which a container must not start: for "all" the default capabilities.
 Capabilities RequiredOf(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
-// The capabilities that need a library of the driver; `stem` is its name before ".so". Unknown
-// libraries are needed by all, because newer drivers have new ones.
+// The capabilities that need a library of the driver; `stem` is its name before ".so". An unknown
+// library is needed by all capabilities, because newer drivers have new libraries.
 Capabilities LibraryNeededBy(std::string_view stem);
-// Whether a file is a library of the driver `version`. Most names end in that version; some have
-// their own.
+// Whether a file is a library of the driver `version`. Most names end in that version; some
+// libraries have versions of their own.
 bool IsDriverLibrary(std::string_view file_name, std::string_view version);
 
 struct DriverFile {

@@ -4,7 +4,7 @@
 // Threads: one.
 //
 // The file is replaced by rename in the bundle's directory with its mode and owner, so that readers
-// see the old or the new one. It is not flushed to disk, because bundles do not survive a crash.
+// see the old or the new file. It is not flushed to disk, because bundles do not survive a crash.
 #pragma once
 
 #include <initializer_list>

@@ -24,7 +24,7 @@ bool EqualIgnoringCase(std::string_view a, std::string_view b) {
       a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-// The GPU's own memory, not the system memory that it may use.
+// Whether the region is the GPU's own memory, not system memory that the GPU may use.
 bool IsMemoryOf(const DmemRegion& region, std::string_view bus_id) {
   const auto parts = Split(region.name, '/');
   return parts.size() == 3 && EqualIgnoringCase(parts[1], bus_id) && parts[2].starts_with("vram");
@@ -45,7 +45,7 @@ std::vector<DmemRegion> ParseDmemCapacity(std::string_view text) {
 }
 
 std::vector<DmemRegion> ReadDmemRegions(const std::string& cgroup_root) {
-  // cgroup v1 has no such file at the top.
+  // cgroup v1 has no cgroup.controllers in its root.
   if (!HasWord(JoinPath(cgroup_root, "cgroup.controllers"), "dmem") ||
       !HasWord(JoinPath(cgroup_root, "cgroup.subtree_control"), "dmem")) {
     return {};

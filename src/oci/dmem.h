@@ -18,7 +18,7 @@ namespace tessera::oci {
 inline constexpr std::string_view kCgroupRoot = "/sys/fs/cgroup";
 
 // For contexts of processes, which the kernel counts and a share does not include: eight of 512
-// MiB. The limit is a backstop, and must not stop a program that its limiter lets run.
+// MiB. The kernel's limit is a second line, and must not fail allocations that the limiter allows.
 inline constexpr Bytes kDmemAllowance{int64_t{4} << 30};
 
 struct DmemRegion {
@@ -26,7 +26,7 @@ struct DmemRegion {
   Bytes capacity;
 };
 
-// What a container may use of one GPU.
+// The device memory that a container may use on one GPU.
 struct DmemShare {
   std::string bus_id;  // "0000:03:00.0"
   Bytes memory;

@@ -51,14 +51,14 @@ struct DriverFiles {
   // The simulated driver's shared state, as paths relative to the root (run/simgpu/state); empty
   // for real drivers.
   std::vector<std::string> state_files;
-  // Skipped files with the reasons, for people.
+  // For people: skipped files with the reasons.
   std::vector<std::string> notes;
 };
 
 // NOT_FOUND if the root, or the driver in it, is missing: the message lists the searched
 // directories. INVALID_ARGUMENT if libcuda (compute) or libnvidia-ml (utility) exists but is not a
 // library. FAILED_PRECONDITION if the driver lacks files for video, graphics or display; "all"
-// accepts what the driver has.
+// accepts a driver without these files.
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities);
 
 // The host path, without links, of the file that programs load as <stem>.so.1 ("libnvidia-ml");

@@ -126,8 +126,8 @@ Result<DriverPlace> DriverSearch::FollowToVersion(std::string path, std::string_
     path = target->starts_with('/') ? *target : JoinPath(DirName(path), *target);
   }
   return Error(Code::kNotFound,
-               "{}: no link on its way has the driver's version (want {}.so.<version>), so the "
-               "driver's other files cannot be told from others: install the driver again",
+               "{}: no link to this file has the driver's version (want {}.so.<version>), so the "
+               "driver's other files cannot be recognized: install the driver again",
                JoinPath(root_.path(), start), stem);
 }
 

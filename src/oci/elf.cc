@@ -89,7 +89,7 @@ class ElfWalker {
  private:
   Status ReadProgramHeaders(const Ehdr& header) {
     if (header.e_phentsize != sizeof(Phdr) || header.e_phnum > kMaxProgramHeaders) {
-      return Bad("has a program header table that makes no sense");
+      return Bad("has an invalid program header table");
     }
     if (!file_.Inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Phdr))) {
       return Bad("has its program headers outside of the file");
@@ -143,7 +143,8 @@ class ElfWalker {
     RETURN_IF_ERROR(file_.ReadAt(offset, text, length));
     const size_t end = ::strnlen(text, length);
     if (end == length) return Bad("has a SONAME that does not end");
-    if (end == 0 || std::memchr(text, '/', end) != nullptr) return Bad("has a bad SONAME");
+    if (end == 0 || std::memchr(text, '/', end) != nullptr)
+      return Bad("has an empty SONAME, or a SONAME with a slash");
     return std::string(text, end);
   }
 

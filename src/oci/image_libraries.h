@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the copies of the driver's libraries that a container has already: in its image, such as
+// Finds the copies of the driver's libraries that a container already has: in its image, such as
 // NVIDIA's cuda-compat packages, and in mounted directories and files. A program that loads such a
-// copy bypasses the limiter, so the limiter is mounted over each.
+// copy bypasses the limiter, so the limiter is mounted over each copy.
 //
-// The search covers the directories that a dynamic linker searches: those of distributions, of the
-// image's linker cache and of LD_LIBRARY_PATH, those of cuda-compat and of NVIDIA's older runtimes,
-// and every file mounted under such a name. Other copies are detected when they run (the agent
-// reports processes that use a GPU without the limiter). Threads: one.
+// The search covers the directories that a dynamic linker searches: the directories of
+// distributions, of the image's linker cache, of LD_LIBRARY_PATH, of cuda-compat and of NVIDIA's
+// older runtimes. It also covers every file that is mounted under the name of such a library. Other
+// copies are detected when they run (the agent reports processes that use a GPU without the
+// limiter). Threads: one.
 #pragma once
 
 #include <string>

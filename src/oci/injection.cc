@@ -96,7 +96,8 @@ std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std:
   return over == nullptr ? std::nullopt : std::optional(*over);
 }
 
-// Only a file system that the engine creates and drops with this container may get new names.
+// New files are created only in a file system that the engine creates and removes with this
+// container.
 bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std::string_view path) {
   const std::optional<Mount> over = EnginesMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
@@ -341,7 +342,7 @@ class Injector {
   Status AddCache() {
     const std::string merged =
         WriteLdCache(MergeLdCaches(std::move(cache_entries_), target_.linker.cache));
-    // If we cannot write to the root, neither can ldconfig in the container.
+    // If this process cannot write to the root, ldconfig in the container cannot either.
     if (target_.linker.way == LinkerSetup::Way::kWrite &&
         WriteLinkerFiles(target_.root, InContainer("lib"), merged).ok()) {
       return Status::Ok();

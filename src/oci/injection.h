@@ -62,7 +62,7 @@ struct Injection {
   DriverFiles driver;
   std::optional<Limiter> limiter;
   std::string dmem_max;       // for the container's cgroup (dmem.h); empty: not set
-  std::vector<Mount> mounts;  // from the grant; those below /dev/tessera move with the driver files
+  std::vector<Mount> mounts;  // of the grant; mounts below /dev/tessera move with the driver files
   std::vector<std::pair<std::string, std::string>> env;
   // The host's directory for shared trees of driver files; empty: no shared trees.
   std::string tree_dir;
@@ -75,7 +75,7 @@ struct InjectionTarget {
   LinkerSetup linker;
 };
 
-// Variables with lists of directories, to which a directory of ours may be added.
+// Variables with lists of directories, to which injection may add a directory.
 std::vector<std::string_view> DirVariables();
 
 // Removes the driver's libraries that the limiter replaces (.../real) from the lists of libraries

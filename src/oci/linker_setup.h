@@ -2,7 +2,7 @@
 // Makes the dynamic linker of a container find the driver's libraries, which are in a directory
 // unknown to images. Runs as root in a container's root file system, so it reads and writes through
 // RootedDir only. glibc finds them through /etc/ld.so.cache; that file must stay replaceable,
-// because ldconfig, which package managers run, renames a new one over it. Threads: one.
+// because ldconfig, which package managers run, replaces it by rename. Threads: one.
 //
 //   writable root, glibc image   writes /etc/ld.so.cache and /etc/ld.so.conf.d/00-tessera.conf to
 //                                the container's layer; ldconfig writes the same entries again
@@ -32,7 +32,7 @@ struct LinkerSetup {
 };
 
 // Reads the root file system of a container; changes nothing. An image without a usable cache, or
-// one in which ldconfig would not read our file, is not an error and gives kEnvironment.
+// an image whose ldconfig would not read Tessera's file, is not an error and gives kEnvironment.
 LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only);
 
 // Writes `cache`, and a file that names `library_dir` for ldconfig, to the root file system.

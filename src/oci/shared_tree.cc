@@ -138,8 +138,8 @@ class SharedTreeMaker {
     return true;
   }
 
-  // A private mount: otherwise trees below a shared /run would propagate to, and be unmounted from,
-  // other namespaces, at their cost.
+  // A private mount: otherwise mounts of trees below a shared /run would propagate to other mount
+  // namespaces, and unmounts, too.
   Status MakeBase() const {
     if (::mkdir(trees_.c_str(), 0755) != 0 && errno != EEXIST) {
       return Status::FromErrno(trees_, errno);
@@ -169,7 +169,8 @@ class SharedTreeMaker {
       RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
       RETURN_IF_ERROR(
           Mount(nullptr, place, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
-      // Otherwise it would be a peer of the mount that contains the file.
+      // A bind mount is otherwise a peer of the mount that contains the file, and propagates mounts
+      // to it.
       RETURN_IF_ERROR(Mount(nullptr, place, nullptr, MS_PRIVATE));
     }
     if (!ShowsTheFiles()) {
@@ -191,8 +192,8 @@ class SharedTreeMaker {
                  "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, left);
   }
 
-  // Whether `other` has another file under one of our names. Names of libraries change with the
-  // driver's version, but the links to them do not.
+  // Whether the tree `other` has another file under one of this tree's names. Names of libraries
+  // change with the driver's version, but the links to them do not.
   bool IsStale(const std::string& other) const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       if (ids_[i] == FileId{}) continue;

@@ -15,7 +15,7 @@ namespace tessera::oci {
 
 class Stage {
  public:
-  // Creates <bundle>/tessera, replacing that of an earlier start of the same bundle. `label`:
+  // Creates <bundle>/tessera, replacing the stage of an earlier start of the same bundle. `label`:
   // SELinux label of new files, empty without SELinux.
   static Result<Stage> Make(const std::string& bundle, const std::string& label = "");
   static std::string PathIn(const std::string& bundle);
