@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the CPU and memory of pods without GPUs, which policies price. A cluster has many times
-// more of them than of pods with GPUs, so each takes only about 200 bytes. Pods on nodes without
-// GPUs are kept as well, because such a node may get GPUs. Included only in src/ledger.
+// Counts the CPU and memory of pods without GPUs, which policies price. A cluster has many more
+// pods without GPUs than with GPUs, so a pod takes only about 200 bytes. Pods on nodes without GPUs
+// are kept as well, because such a node may get GPUs. Included only in src/ledger.
 //
 // Threads: one. Cost: a changed pod or node touches one node.
 #pragma once
@@ -34,9 +34,9 @@ class CpuPods {
   // Does nothing for an unknown UID.
   void Remove(const kube::UidDigest& digest);
 
-  // The node now has GPUs, so its pods are added to the cluster.
+  // Call when the node has got GPUs; adds its pods to the cluster.
   void OnNodeAdded(const std::string& node, placement::NodeId id);
-  // The cluster has removed the node together with its pods.
+  // Call when the cluster has removed the node together with its pods.
   void OnNodeRemoved(const std::string& node);
 
   size_t size() const { return pods_.size(); }

@@ -30,10 +30,10 @@ struct FeedOptions {
   std::string quota_name = "gpuquota";  // "": quotas are not watched
   std::string quota_key = "gpu_quota";
   std::string pods_ns;  // "": pods of all namespaces
-  // Label selectors; "": all objects. The ledger lacks what they do not select.
+  // Label selectors; "": all objects. The ledger lacks objects that they do not select.
   std::string node_selector, pod_selector;
-  // Whether FindPod also finds pods without GPUs and pods that have ended. They are most pods of a
-  // cluster, and no decision depends on them.
+  // Whether FindPod also finds pods without GPUs and pods that have ended. Most pods of a cluster
+  // are such pods, and no decision depends on them.
   bool all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
   bool budgets = false;

@@ -49,8 +49,8 @@ ClusterLedger::~ClusterLedger() = default;
 
 placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
   const device::NodeInventory& inventory = *entry.node.inventory;
-  // Cordoned nodes stay schedulable here: kube-scheduler checks them, because some pods tolerate
-  // it.
+  // Cordoned nodes stay schedulable in the ledger, because some pods tolerate the taint;
+  // kube-scheduler checks this.
   placement::NodeSpec spec{.name = entry.node.name,
                            .cpu_milli = entry.node.cpu.count(),
                            .memory = entry.node.memory,

@@ -4,9 +4,9 @@
 // the state of the API server, so every component that follows it (scheduler, command line)
 // computes the same account, and a restarted scheduler recovers the previous one.
 //
-//   bound     The pod has a node. Its GPUs are named by its annotations, ours or the older
+//   bound     The pod has a node. Its GPUs are named by its annotations, Tessera's or the older
 //             systems'. A pod without such annotations bypassed the scheduler: it holds guessed
-//             GPUs, that is, GPUs that fit, until the node's agent publishes the real ones.
+//             GPUs, that is, GPUs that fit, until the node's agent publishes the real GPUs.
 //   assumed   This process has decided, and the API server has not shown the pod bound yet. The
 //             pod holds its GPUs for the time given to Assume; the next state from the API server
 //             replaces the assumption.
@@ -16,10 +16,10 @@
 // GPUs until it has ended or is deleted, also while it is being deleted, because its processes
 // still run.
 //
-// Oversubscription check: Assume never gives out more of a GPU than it has. Bound pods are recorded
-// as they are, even if they hold more than the GPU has; then nothing more fits on that GPU until
-// enough of them end. Amounts come from the pod's request, and annotations only name the GPUs, so a
-// forged annotation takes no more than the pod requests.
+// Oversubscription check: Assume never exceeds the capacity of a GPU. Bound pods are recorded as
+// they are, even if they exceed the capacity; then nothing more fits on that GPU until enough of
+// them end. Amounts come from the pod's request, and annotations only name the GPUs, so a forged
+// annotation takes no more than the pod requests.
 //
 // CPU and memory of nodes are counted, because policies price them, but never cause a rejection,
 // because kube-scheduler has already checked them. For a pod without GPUs only these two are kept.
@@ -78,12 +78,11 @@ struct NodeEntry {
   placement::NodeId id = placement::kNoNode;  // kNoNode if no GPUs are known
   bool unschedulable = false;
   bool ready = false;
-  // Why its GPUs cannot be counted. The node gets no more pods, and its pods keep the GPUs last
-  // known.
+  // Why the GPUs of the node cannot be counted. The node gets no more pods, and its pods keep the
+  // GPUs that were known last.
   std::string problem;
   device::Node node;
-  std::string
-      model_label;  // what a label says its GPUs are, if they do not say so; quotas go by it
+  std::string model_label;  // model by a label that its GPUs do not confirm; quotas use it
 };
 
 struct PodEntry {
@@ -171,7 +170,7 @@ class ClusterLedger {
   // `node` is the result of FindNode.
   Verdict Evaluate(Query& query, const NodeEntry* node);
   // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
-  // one that the pod names, else the ledger's. Valid until the next call.
+  // policy that the pod names, else the ledger's. Valid until the next call.
   std::span<const float> Scores(const Query& query);
   // One line about all nodes, with the most frequent reason first.
   std::string Summary(const Query& query) const;
@@ -191,8 +190,9 @@ class ClusterLedger {
   std::optional<Eviction> Victims(const Query& query, std::string_view node,
                                   const Eviction& proposed);
 
-  // A bound pod that was assigned more of a GPU than the pods bound before it left. The cause is
-  // two schedulers, or a scheduler and another writer of annotations, that decided concurrently.
+  // A bound pod whose share of a GPU exceeds the part that the pods bound before it left free. The
+  // cause is two schedulers, or a scheduler and another writer of annotations, that decided
+  // concurrently.
   struct Overassignment {
     std::string node;
     std::string gpu;  // UUID; one of them if several are affected
@@ -208,7 +208,7 @@ class ClusterLedger {
   // RESOURCE_EXHAUSTED and PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
   struct Assumed {
     device::Assignment assignment;
-    // To write with the binding: ours and those of the pod's dialect.
+    // The annotations to write with the binding: Tessera's and those of the pod's dialect.
     device::Annotations annotations;
   };
   Result<Assumed> Assume(const Query& query, std::string_view node, Duration hold);
@@ -274,10 +274,10 @@ class ClusterLedger {
   std::vector<std::pair<placement::Demand, placement::Pick>> ReservedOn(
       const NodeEntry& node, std::span<const PodEntry* const> nominated);
   // The node with the GPUs that are reserved for nominated pods ahead of this request; nullopt if
-  // none are.
+  // no GPUs are reserved.
   std::optional<NodeTrial> WithReserved(const PodRequest& request, const NodeEntry& node);
   std::string_view ReservedReason(Query& query, const NodeEntry& node);
-  // The GPUs of a placed pod without guessed ones.
+  // The GPUs of a placed pod without guessed GPUs.
   placement::Pick AssignedPick(const PodEntry& pod) const;
   void AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const;
   // Frees the pod's GPUs and quota; its entry stays.

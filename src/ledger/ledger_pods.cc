@@ -16,8 +16,9 @@ using placement::NodeId;
 using placement::Pick;
 
 // The positions of the GPUs that `assignment` names for one GPU demand of `count`. The GPUs of all
-// its containers count, because the agent keeps an init container's GPUs until its pod ends. An
-// annotation that gives an init container other GPUs than main containers is read without them.
+// its containers count, because the agent keeps an init container's GPUs until its pod ends. If an
+// annotation gives an init container other GPUs than the main containers, the init container's GPUs
+// are ignored.
 Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::DeviceRequest& request,
                         const std::vector<size_t>& containers, int count,
                         const placement::NodeSpec& spec) {
@@ -30,8 +31,9 @@ Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Devi
       const auto same = [&](const placement::GpuSpec& gpu) { return gpu.uuid == share.uuid; };
       const auto gpu = std::find_if(spec.gpus.begin(), spec.gpus.end(), same);
       if (gpu == spec.gpus.end()) {
-        return Error(Code::kNotFound, "container \"{}\" has GPU {}, which node {} has not",
-                     container.name, share.uuid, spec.name);
+        return Error(Code::kNotFound,
+                     "container \"{}\" has GPU {}, which does not exist on node {}", container.name,
+                     share.uuid, spec.name);
       }
       (container.phase == device::Phase::kInit ? init : lasting) |= uint64_t{1}
                                                                     << (gpu - spec.gpus.begin());
@@ -155,7 +157,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
                          pod.annotations == object.meta.annotations;
   if (unchanged) return;
   pod.annotations = object.meta.annotations;
-  // Bound exactly as assumed: the GPUs stay as they are.
+  // If the pod was bound exactly as assumed, its GPUs stay unchanged.
   const bool as_assumed = pod.binding_state == BindingState::kAssumed &&
                           pod.node == object.node_name && pod.request.devices == request->devices &&
                           MatchesAnnotations(pod);
@@ -238,7 +240,7 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const Node
                                        : FreeBeside(query, node, pick);
   if (!free) {
     return Error(Code::kFailedPrecondition,
-                 "no annotation names its GPUs, and node {} has no free ones", spec.name);
+                 "no annotation names its GPUs, and node {} has no free GPUs", spec.name);
   }
   for (const size_t n : unknown) {
     pick.masks[n] = free->masks[n];

@@ -34,7 +34,7 @@ class NodeIndex {
     std::string_view name;
     const NodeEntry* entry = nullptr;
   };
-  // Hashes eight bytes at a time, four times as fast as std::hash for such names. It does not
+  // Hashes eight bytes at a time, four times as fast as std::hash for names of nodes. It does not
   // resist crafted collisions: only administrators name nodes.
   static uint64_t HashOf(std::string_view name) {
     constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;

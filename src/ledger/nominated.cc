@@ -58,9 +58,9 @@ NodeTrial ClusterLedger::TrialOf(const NodeEntry& node, const PodFilter& stays) 
   return trial;
 }
 
-// Picks GPUs for each nominated pod: from the GPUs that are free now; else from those that are free
-// once the pods being deleted have ended; else, if its victims are not deleted yet, from those that
-// are free without pods of lower priority.
+// Picks GPUs for each nominated pod: from the GPUs that are free now; else from the GPUs that are
+// free once the pods being deleted have ended; else, if its victims are not deleted yet, from the
+// GPUs that are free without pods of lower priority.
 std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
     const NodeEntry& node, std::span<const PodEntry* const> nominated) {
   std::vector<std::pair<Demand, Pick>> reserved;

@@ -10,7 +10,7 @@ namespace {
 using placement::NodeId;
 using placement::NodeShortfall;
 
-// A cluster has some hundreds of reasons at a time; outdated ones are dropped at this number.
+// A cluster has some hundreds of reasons at a time; outdated reasons are dropped at this number.
 constexpr size_t kMaxReasons = 4096;
 
 // kube-scheduler puts the number of nodes before each reason: "1 node(s) without room: 2 GPUs ...".
