@@ -87,7 +87,7 @@ Result<DeviceShare> DecodeShare(const Json& json, const std::string& place) {
     RETURN_IF_ERROR(fields.Once(key));
   }
   DeviceShare share;
-  if (!fields.Has("gpu")) return fields.Bad("gpu", "is missing");
+  if (!fields.Has("gpu")) return fields.Invalid("gpu", "is missing");
   RETURN_IF_ERROR(fields.Text("gpu", &share.uuid));
   ASSIGN_OR_RETURN(const int64_t milli, fields.RequiredNumber("milli", kWholeGpu.count()));
   share.compute = MilliGpu(milli);
@@ -149,16 +149,16 @@ Result<Assignment> DecodeAssignment(std::string_view text) {
   }
   RETURN_IF_ERROR(fields.Version(kAssignmentVersion));
   const Json* containers = json.Find("containers");
-  if (containers == nullptr) return fields.Bad("containers", "is missing");
+  if (containers == nullptr) return fields.Invalid("containers", "is missing");
   if (!containers->is_object()) {
-    return fields.Bad("containers", "must be an object, not {}", KindName(containers->kind()));
+    return fields.Invalid("containers", "must be an object, not {}", KindName(containers->kind()));
   }
   Assignment assignment;
   for (const auto& [name, shares] : containers->members()) {
     RETURN_IF_ERROR(CheckName(name));
     ASSIGN_OR_RETURN(std::vector<DeviceShare> decoded, DecodeShares(name, shares));
     if (!assignment.containers.emplace(name, std::move(decoded)).second) {
-      return fields.Bad("containers", "{} occurs twice", name);
+      return fields.Invalid("containers", "{} occurs twice", name);
     }
   }
   RETURN_IF_ERROR(Check(assignment));

@@ -48,8 +48,8 @@ struct Assignment {
 Result<std::string> EncodeAssignment(const Assignment& assignment);
 
 // INVALID_ARGUMENT names the field and the reason: "containers.main[1].milli: 1001 is not within 0
-// and 1000". Unknown members are ignored, so that a later version may add some; another version is
-// rejected.
+// and 1000". Unknown members are ignored, so that a later version may add members; another version
+// is rejected.
 Result<Assignment> DecodeAssignment(std::string_view text);
 
 }  // namespace tessera::device

@@ -35,7 +35,7 @@ TEST(AssignmentTest, NamesTheFieldAndTheReason) {
   } kCases[] = {
       {R"([])", "must be a JSON object"},
       {R"({"containers":{}})", "version: is missing"},
-      {R"({"version":2,"containers":{}})", "version: 2 is not known here, only 1"},
+      {R"({"version":2,"containers":{}})", "version: 2 is not supported, only 1"},
       {R"({"version":1,"version":1,"containers":{}})", "version: occurs twice"},
       {R"({"version":1})", "containers: is missing"},
       {R"({"version":1,"containers":[]})", "containers: must be an object, not an array"},

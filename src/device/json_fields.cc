@@ -20,7 +20,7 @@ Result<Json> ParseAnnotation(std::string_view text, size_t max_bytes) {
 Status JsonFields::Text(std::string_view key, std::string* out) const {
   const Json* value = object_.Find(key);
   if (value == nullptr) return Status::Ok();
-  if (!value->is_string()) return Bad(key, "must be a string, not {}", KindName(value->kind()));
+  if (!value->is_string()) return Invalid(key, "must be a string, not {}", KindName(value->kind()));
   *out = value->string_value();
   return Status::Ok();
 }
@@ -29,14 +29,14 @@ Result<std::optional<int64_t>> JsonFields::Number(std::string_view key, int64_t 
   const Json* value = object_.Find(key);
   if (value == nullptr) return std::optional<int64_t>();
   const Result<int64_t> number = value->ToInt();
-  if (!number.ok()) return Bad(key, "must be a whole number");
-  if (*number < 0 || *number > max) return Bad(key, "{} is not within 0 and {}", *number, max);
+  if (!number.ok()) return Invalid(key, "must be a whole number");
+  if (*number < 0 || *number > max) return Invalid(key, "{} is not within 0 and {}", *number, max);
   return std::optional<int64_t>(*number);
 }
 
 Result<int64_t> JsonFields::RequiredNumber(std::string_view key, int64_t max) const {
   ASSIGN_OR_RETURN(const std::optional<int64_t> number, Number(key, max));
-  if (!number) return Bad(key, "is missing");
+  if (!number) return Invalid(key, "is missing");
   return *number;
 }
 
@@ -50,13 +50,13 @@ Result<const Json::Array*> JsonFields::Items(std::string_view key) const {
   static const Json::Array kNone;
   const Json* value = object_.Find(key);
   if (value == nullptr) return &kNone;
-  if (!value->is_array()) return Bad(key, "must be an array, not {}", KindName(value->kind()));
+  if (!value->is_array()) return Invalid(key, "must be an array, not {}", KindName(value->kind()));
   return &value->items();
 }
 
 Status JsonFields::Version(int known) const {
   ASSIGN_OR_RETURN(const int64_t version, RequiredNumber("version", kMaxSmallNumber));
-  if (version != known) return Bad("version", "{} is not known here, only {}", version, known);
+  if (version != known) return Invalid("version", "{} is not supported, only {}", version, known);
   return Status::Ok();
 }
 
@@ -64,7 +64,7 @@ Status JsonFields::Once(std::string_view key) const {
   const Json::Object& members = object_.members();
   const auto count = std::count_if(members.begin(), members.end(),
                                    [&](const Json::Member& member) { return member.first == key; });
-  return count > 1 ? Bad(key, "occurs twice") : Status::Ok();
+  return count > 1 ? Invalid(key, "occurs twice") : Status::Ok();
 }
 
 }  // namespace tessera::device

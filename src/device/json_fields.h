@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included only in src/device. Reads the members of one JSON object of an annotation. Errors
 // contain the path to the member, "gpus[3].uuid: …". Unknown members are ignored, so that a later
-// version may add some. The object must outlive the reader.
+// version may add members. The object must outlive the reader.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class JsonFields {
   JsonFields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
 
   template <typename... Args>
-  Status Bad(std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
+  Status Invalid(std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
     return Error(Code::kInvalidArgument, "{}{}: {}", path_, key,
                  fmt::format(format, std::forward<Args>(args)...));
   }
@@ -44,7 +44,7 @@ class JsonFields {
   Result<const Json::Array*> Items(std::string_view key) const;
   // The member "version" must exist and be `known`.
   Status Version(int known) const;
-  // Rejects a repeated member, because readers disagree on which counts.
+  // Rejects a repeated member, because some readers take the first and others the last.
   Status Once(std::string_view key) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pod annotations tessera.dev/memory-limit and tessera.dev/compute-limit: how much device memory
-// and GPU time the running containers may use on each of their GPUs. Each is a list of
+// Pod annotations tessera.dev/memory-limit and tessera.dev/compute-limit, which limit the device
+// memory and GPU time that running containers may use on each of their GPUs. Each is a list of
 //
 //   8Gi            for each container, on each of its GPUs; compute is in hundredths of a GPU: 20
 //   main=8Gi       for this container

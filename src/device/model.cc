@@ -24,8 +24,8 @@ bool IsBrand(std::string_view word) {
   return std::find(kBrands.begin(), kBrands.end(), ToLower(word)) != kBrands.end();
 }
 
-// Form factor, size or kind of delivery, before which the chip's name ends: "80GB", "SXM4", "HBM3",
-// "PCIe", "NVL", "MIG", "16Q" (a vGPU).
+// Words that follow the chip's name in a product name (form factor, memory size, packaging):
+// "80GB", "SXM4", "HBM3", "PCIe", "NVL", "MIG", "16Q" (a vGPU).
 bool IsVariant(std::string_view word) {
   const std::string lower = ToLower(word);
   for (const std::string_view prefix : {"sxm", "pcie", "hbm", "nvl", "mig", "dgx"}) {

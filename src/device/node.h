@@ -35,7 +35,7 @@ struct Node {
 struct NodeFields {
   using Map = std::map<std::string, std::string, std::less<>>;
   std::string name;
-  Map allocatable;  // status.allocatable: quantities by resource; missing ones are 0
+  Map allocatable;  // status.allocatable: quantities by resource; missing resources are 0
   Map labels;
   Map annotations;
 };

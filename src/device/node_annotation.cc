@@ -116,10 +116,10 @@ Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& place) {
   const JsonFields reader(json, place + ".");
   MigSlice slice;
   RETURN_IF_ERROR(reader.Text("uuid", &slice.uuid));
-  if (slice.uuid.empty()) return reader.Bad("uuid", "is missing");
+  if (slice.uuid.empty()) return reader.Invalid("uuid", "is missing");
   RETURN_IF_ERROR(reader.Text("profile", &slice.profile));
   if (!IsMigProfile(slice.profile)) {
-    return reader.Bad("profile", "\"{}\" is not like 1g.10gb", slice.profile);
+    return reader.Invalid("profile", "\"{}\" is not like 1g.10gb", slice.profile);
   }
   ASSIGN_OR_RETURN(const int64_t instance, reader.RequiredNumber("gi", kMaxSmallNumber));
   slice.gpu_instance = static_cast<int>(instance);
@@ -136,7 +136,7 @@ Status DecodeMig(const JsonFields& reader, const std::string& place,
   if (!reader.Has("mig")) return Status::Ok();
   ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("mig"));
   if (items->size() > kMaxMigSlices) {
-    return reader.Bad("mig", "{} are more than {}", items->size(), kMaxMigSlices);
+    return reader.Invalid("mig", "{} are more than {}", items->size(), kMaxMigSlices);
   }
   mig->emplace();
   for (size_t i = 0; i < items->size(); ++i) {
@@ -152,10 +152,10 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
   const JsonFields reader(json, place + ".");
   Gpu gpu;
   RETURN_IF_ERROR(reader.Text("uuid", &gpu.uuid));
-  if (gpu.uuid.empty()) return reader.Bad("uuid", "is missing");
+  if (gpu.uuid.empty()) return reader.Invalid("uuid", "is missing");
   std::optional<int> index;
   RETURN_IF_ERROR(reader.SmallNumber("index", &index));
-  if (!index) return reader.Bad("index", "is missing");
+  if (!index) return reader.Invalid("index", "is missing");
   gpu.index = *index;
   RETURN_IF_ERROR(reader.SmallNumber("minor", &gpu.minor));
   RETURN_IF_ERROR(reader.Text("model", &gpu.model));
@@ -168,7 +168,7 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
   RETURN_IF_ERROR(reader.Text("cc", &capability));
   if (reader.Has("cc")) {
     gpu.compute_capability = ParseCapability(capability);
-    if (!gpu.compute_capability) return reader.Bad("cc", "\"{}\" is not like 8.0", capability);
+    if (!gpu.compute_capability) return reader.Invalid("cc", "\"{}\" is not like 8.0", capability);
   }
   RETURN_IF_ERROR(DecodeHealth(reader, &gpu.health));
   RETURN_IF_ERROR(DecodeMig(reader, place, &gpu.mig));
@@ -190,9 +190,9 @@ Status CheckUuidsOnce(const Gpu& gpu, const std::string& place, std::set<std::st
 
 Status DecodeGpus(const JsonFields& reader, std::vector<Gpu>* gpus) {
   ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("gpus"));
-  if (!reader.Has("gpus")) return reader.Bad("gpus", "is missing");
+  if (!reader.Has("gpus")) return reader.Invalid("gpus", "is missing");
   if (items->size() > kMaxNodeAnnotationGpus) {
-    return reader.Bad("gpus", "{} are more than {}", items->size(), kMaxNodeAnnotationGpus);
+    return reader.Invalid("gpus", "{} are more than {}", items->size(), kMaxNodeAnnotationGpus);
   }
   std::set<std::string> seen;
   for (size_t i = 0; i < items->size(); ++i) {
@@ -228,7 +228,7 @@ Status DecodeLinks(const JsonFields& reader, size_t gpu_count, LinkMatrix* links
   if (!reader.Has("links")) return Status::Ok();
   ASSIGN_OR_RETURN(const Json::Array* rows, reader.Items("links"));
   if (rows->size() != gpu_count) {
-    return reader.Bad("links", "{} rows for {} GPUs", rows->size(), gpu_count);
+    return reader.Invalid("links", "{} rows for {} GPUs", rows->size(), gpu_count);
   }
   for (size_t row = 0; row < rows->size(); ++row) {
     RETURN_IF_ERROR(DecodeLinkRow((*rows)[row], row, links));

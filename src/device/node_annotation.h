@@ -36,7 +36,7 @@ inline constexpr size_t kMaxNodeAnnotationBytes = 128 << 10;
 Result<std::string> EncodeNodeInventory(const NodeInventory& inventory);
 
 // INVALID_ARGUMENT names the field and the reason: "gpus[3].uuid: is missing". Unknown members are
-// ignored, so that a later version may add some; another version is rejected.
+// ignored, so that a later version may add members; another version is rejected.
 Result<NodeInventory> DecodeNodeInventory(std::string_view text);
 
 }  // namespace tessera::device

@@ -196,7 +196,7 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
   } kCases[] = {
       {R"([])", "must be a JSON object"},
       {R"({"gpus":[]})", "version: is missing"},
-      {R"({"version":2,"gpus":[]})", "version: 2 is not known here, only 1"},
+      {R"({"version":2,"gpus":[]})", "version: 2 is not supported, only 1"},
       {R"({"version":"1","gpus":[]})", "version: must be a whole number"},
       {R"({"version":1})", "gpus: is missing"},
       {R"({"version":1,"gpus":{}})", "gpus: must be an array, not an object"},

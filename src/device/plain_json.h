@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included only in src/device. Reads annotations in the exact form of their own encoders in one
-// pass, because a cluster has tens of thousands. For any other text (an unknown member, an escape,
-// an error) the functions return nothing, and the caller decodes it with json_fields.h, which
-// reports errors. The result is always equal to that of json_fields.h.
+// pass, because a cluster has tens of thousands of annotations. For any other text (an unknown
+// member, an escape, an error) the functions return nothing, and the caller decodes it with
+// json_fields.h, which reports errors. The result is always equal to that of json_fields.h.
 #pragma once
 
 #include <optional>

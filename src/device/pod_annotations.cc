@@ -53,7 +53,7 @@ Result<int> MinorOf(const NodeInventory& inventory, std::string_view uuid) {
   const Gpu* gpu = inventory.Find(uuid);
   TESSERA_CHECK(gpu != nullptr);
   if (gpu->minor) return *gpu->minor;
-  return Error(Code::kFailedPrecondition, "{} has no minor number, by which {} would name it", uuid,
+  return Error(Code::kFailedPrecondition, "{} has no minor number, which annotation {} needs", uuid,
                names::kAnnotationGpuMemIndex);
 }
 

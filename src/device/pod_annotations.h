@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes all pod annotations that contain assigned devices: ours, and those of gpushare
-// and gpu-manager, which use minor numbers and units instead of UUIDs and bytes. The scheduler
-// writes them before it binds a pod, so that tools of the older systems keep working, and reads
-// them when it starts, including those that the older systems wrote.
+// Reads and writes all pod annotations that contain assigned devices: Tessera's, and those of
+// gpushare and gpu-manager, which use minor numbers and units instead of UUIDs and bytes. The
+// scheduler writes all of them before it binds a pod, so that tools of the older systems keep
+// working. When it starts it reads them, also the annotations that the older systems wrote.
 //
 // Threads: pure functions.
 #pragma once
@@ -31,8 +31,8 @@ struct Binding {
   MemoryUnit gpu_mem_unit = MemoryUnit::kGiB;
 };
 
-// The share of `container` on the device with this UUID: of a whole GPU or slice all of its memory.
-// INVALID_ARGUMENT if the node has no such device.
+// The share of `container` on the device with this UUID; for a whole GPU or slice it includes all
+// of the memory. INVALID_ARGUMENT if the node has no such device.
 Result<DeviceShare> ShareOn(const ContainerRequest& container, const NodeInventory& inventory,
                             std::string_view uuid);
 
@@ -41,17 +41,17 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
                    const NodeInventory& inventory);
 
 // tessera.dev/assignment and, for containers of kGpuMem and kVcuda, the annotations of their
-// systems. Only ours contains init containers, which the other systems ignore. INVALID_ARGUMENT if
-// `assignment` does not match `request` for each container, on devices of `inventory`;
-// FAILED_PRECONDITION if an annotation needs the minor number of a GPU that has none.
+// systems. Only tessera.dev/assignment contains init containers, which the other systems ignore.
+// INVALID_ARGUMENT if `assignment` does not match `request` for each container, on devices of
+// `inventory`; FAILED_PRECONDITION if an annotation needs the minor number of a GPU that has none.
 Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
                                    const NodeInventory& inventory, const Binding& binding);
 
-// The pod's devices on the node of `inventory`: by our annotation, else by the older ones, of which
-// gpushare's allocation precedes its other five. Nothing without any of them. Ours is returned
-// unchanged, even with GPUs that the node no longer has. INVALID_ARGUMENT if an annotation is
-// malformed, or if an older one names a GPU that the node does not have or another number of GPUs
-// than `request`.
+// The pod's devices on the node of `inventory`: by tessera.dev/assignment, else by the older
+// annotations, of which gpushare's allocation precedes its other five. Nothing without such
+// annotations. tessera.dev/assignment is returned unchanged, even with GPUs that the node no longer
+// has. INVALID_ARGUMENT if an annotation is malformed, or if an older annotation names a GPU that
+// the node does not have or another number of GPUs than `request`.
 Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,

@@ -18,9 +18,9 @@
 
 namespace tessera::device {
 
-// A part of one device. Compute 0 reserves nothing: the container gets what others leave idle. A
-// whole device has compute 1000 and memory 0, which means all of it, because sizes differ between
-// GPUs.
+// A part of one device. Compute 0 reserves nothing: the container uses compute that others leave
+// idle. A whole device has compute 1000 and memory 0, which means all of it, because sizes differ
+// between GPUs.
 struct Share {
   MilliGpu compute;
   Bytes memory;
@@ -50,9 +50,9 @@ std::optional<Phase> PhaseFromName(std::string_view name);
 
 // The devices that a pod may get. An empty list allows every device.
 struct Constraints {
-  std::vector<std::string> models;          // any of these, by MatchesModel (model.h)
-  std::vector<std::string> uuids;           // only these
-  std::vector<std::string> excluded_uuids;  // none of these
+  std::vector<std::string> models;          // allowed models, by MatchesModel (model.h)
+  std::vector<std::string> uuids;           // allowed devices
+  std::vector<std::string> excluded_uuids;  // forbidden devices
 
   // A slice is checked by the model of its GPU and by both UUIDs.
   bool Allow(const Gpu& gpu) const;
@@ -80,7 +80,7 @@ struct ContainerRequest {
 // A pod's choice of placement policy, which overrides the scheduler's configuration.
 enum class PackingPolicy : uint8_t {
   kBinpack,  // fill nodes and GPUs that are in use
-  kSpread,   // take nodes and GPUs with the most left
+  kSpread,   // take nodes and GPUs with the most free capacity
 };
 std::string_view NameOf(PackingPolicy policy);
 std::optional<PackingPolicy> PackingPolicyFromName(std::string_view name);
@@ -106,8 +106,8 @@ struct DeviceRequest {
   std::vector<std::vector<size_t>> Stages() const;
   // Groups of containers with devices that use the same GPUs, by position. Containers that run at
   // the same time are in different groups, except that all containers of one_gpu share a group. An
-  // init container joins the group of the main container that grows least by it, or has its own
-  // group if that adds less. Placement picks GPUs for each group, and the agent grants by group.
+  // init container joins the main container's group that it enlarges least, or gets a group of its
+  // own if this adds less. Placement picks GPUs for each group, and the agent grants by group.
   std::vector<std::vector<size_t>> Groups() const;
   // The most memory and compute that the containers of one_gpu hold at the same time; 0 without
   // such containers.

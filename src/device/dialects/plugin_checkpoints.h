@@ -9,8 +9,8 @@
 //   gpumanager_internal_checkpoint of gpu-manager:
 //     {"PodGPUMapping":{"<pod UID>":{"<container>":{"Devices":["/dev/nvidia0"],"Cores":…,…}}}}
 //
-// Only the GPUs are read; the amounts come from the pod's request. Answers of our own agent, which
-// annotate the container with tessera.dev/assignment, are ignored.
+// Only the GPUs are read; the amounts come from the pod's request. Answers of Tessera's agent,
+// which annotate the container with tessera.dev/assignment, are ignored.
 //
 // Threads: pure functions. Errors: INVALID_ARGUMENT names the first invalid entry and counts the
 // others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read in any case.
@@ -29,10 +29,10 @@ namespace tessera::device {
 
 inline constexpr size_t kMaxCheckpointBytes = 32u << 20;
 
-// Distinct minor numbers by pod and container; containers without any are left out.
+// Distinct minor numbers by pod and container; containers without GPUs are left out.
 using AllocatedMinors = std::map<std::pair<Uid, std::string>, std::vector<int>>;
 
-// Both add only containers that are not yet in `allocated`.
+// Both functions add only containers that are not yet in `allocated`.
 Status AddKubeletCheckpoint(std::string_view text, AllocatedMinors* allocated);
 Status AddGpuManagerCheckpoint(std::string_view text, AllocatedMinors* allocated);
 
