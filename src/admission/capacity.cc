@@ -152,17 +152,17 @@ bool Allows(const device::Constraints& constraints, const std::string& model) {
   });
 }
 
-void AddQuota(const ledger::PodRequest& ask, const ClusterCapacity& capacity,
+void AddQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
               std::vector<std::string>* lines) {
-  const auto own = capacity.quota.config().find(ask.ns);
+  const auto own = capacity.quota.config().find(pod.ns);
   if (own == capacity.quota.config().end()) return;
   placement::Quota unused;
   unused.SetConfig({*own});
-  const MilliGpu amount = ComputeOf(ask.devices);
+  const MilliGpu amount = ComputeOf(pod.devices);
   std::set<std::string> refusals;  // of all models: raising one of the quotas would suffice
   for (const auto& [model, pool] : capacity.charged) {
-    if (!Allows(ask.devices.constraints, model)) continue;
-    const placement::QuotaCharge charge{ask.ns, model, pool, amount};
+    if (!Allows(pod.devices.constraints, model)) continue;
+    const placement::QuotaCharge charge{pod.ns, model, pool, amount};
     if (unused.Check(charge).ok()) return;
     refusals.insert(capacity.quota.Check(charge).message());
   }
@@ -178,9 +178,9 @@ ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger) {
   return capacity;
 }
 
-std::vector<std::string> NeverFits(const ledger::PodRequest& ask, const ClusterCapacity& capacity) {
+std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterCapacity& capacity) {
   std::vector<std::string> lines;
-  const device::DeviceRequest& request = ask.devices;
+  const device::DeviceRequest& request = pod.devices;
   if (!request.requests_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
     return lines;
   }
@@ -194,7 +194,7 @@ std::vector<std::string> NeverFits(const ledger::PodRequest& ask, const ClusterC
     lines.push_back(fmt::format("no GPU of the cluster is one of {}; there are {}",
                                 fmt::join(request.constraints.models, ", "), ModelsText(capacity)));
   }
-  AddQuota(ask, capacity, &lines);
+  AddQuota(pod, capacity, &lines);
   return lines;
 }
 

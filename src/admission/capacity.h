@@ -39,6 +39,6 @@ ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);
 
 // One line for each reason why the pod could not be placed even on an empty cluster. Empty while
 // the cluster has no known GPU.
-std::vector<std::string> NeverFits(const ledger::PodRequest& ask, const ClusterCapacity& capacity);
+std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterCapacity& capacity);
 
 }  // namespace tessera::admission

@@ -34,7 +34,7 @@ class CapacityTest : public ::testing::Test {
   std::unique_ptr<ledger::ClusterLedger> ledger_ = ledger::ClusterLedger::Make({}, &clock_).value();
 };
 
-TEST_F(CapacityTest, AnEmptyClusterSaysNothing) {
+TEST_F(CapacityTest, AnEmptyClusterGivesNoWarning) {
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "100"}}), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/mig-1g.10gb", "1"}}), IsEmpty());
 }
@@ -55,7 +55,7 @@ TEST_F(CapacityTest, AShareOfAllMemoryOfTheLargestGpuFits) {
               IsEmpty());
 }
 
-TEST_F(CapacityTest, AGpuOfBrokenGiBCountsInThoseThatItsNodeOffers) {
+TEST_F(CapacityTest, RoundsTheMemoryOfAGpuDownToWholeGiB) {
   ledger_->SetNode(GpuNode("h200", 8, "143771Mi"));
   EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "140"}}), IsEmpty());
   EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "141"}}),
@@ -92,27 +92,27 @@ TEST_F(CapacityTest, AQuotaCountsForTheModelsThatThePodAllows) {
   }
 }
 
-TEST_F(CapacityTest, AModelThatNobodyHasIsNamedBesideThoseThatThereAre) {
+TEST_F(CapacityTest, NamesAMissingModelAndTheModelsOfTheCluster) {
   ledger_->SetNode(GpuNode("a", 4));
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "h100,A100"), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "H100,B200"),
               ElementsAre("no GPU of the cluster is one of H100, B200; there are A100"));
 }
 
-TEST_F(CapacityTest, GpusThatTheClusterDoesNotHaveAreNamed) {
+TEST_F(CapacityTest, NamesGpusThatTheClusterDoesNotHave) {
   ledger_->SetNode(GpuNode("a", 4));
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "", "GPU-a-3,GPU-gone"), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "", "GPU-gone,GPU-lost"),
               ElementsAre("the cluster has no GPU GPU-gone, GPU-lost"));
 }
 
-TEST_F(CapacityTest, AMigProfileThatNobodyOffersIsNamed) {
+TEST_F(CapacityTest, NamesAMissingMigProfile) {
   ledger_->SetNode(GpuNode("a", 4));
   EXPECT_THAT(Lines({{"nvidia.com/mig-1g.10gb", "1"}}),
               ElementsAre(HasSubstr("MIG slice 1g.10gb")));
 }
 
-TEST_F(CapacityTest, AQuotaSmallerThanTheRequestIsSaid) {
+TEST_F(CapacityTest, WarnsOfAQuotaSmallerThanTheRequest) {
   ledger_->SetNode(GpuNode("a", 4));
   SetQuota(R"({"ml":{"quota":{"A100":2}},"web":{"quota":{}}})");
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
@@ -133,7 +133,7 @@ TEST_F(CapacityTest, AQuotaSmallerThanTheRequestIsSaid) {
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}), ElementsAre(HasSubstr("private")));
 }
 
-TEST_F(CapacityTest, AQuotaThatIsUsedUpIsNotForAdmission) {
+TEST_F(CapacityTest, AnExhaustedQuotaGivesNoWarning) {
   ledger_->SetNode(GpuNode("a", 4));
   SetQuota(R"({"ml":{"quota":{"A100":2}}})");
   kube::PodObject pod = GpuPod("running", {{"nvidia.com/gpu", "2"}});
@@ -141,7 +141,7 @@ TEST_F(CapacityTest, AQuotaThatIsUsedUpIsNotForAdmission) {
   const auto query = ledger_->MakeQuery(pod);
   ASSERT_TRUE(ledger_->Assume(*query, "a", std::chrono::seconds(30)).ok());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
-  // What could never be placed is warned of, with what is used now.
+  // The warning about a pod that can never be placed includes the current use.
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "3"}}),
               ElementsAre(HasSubstr("2 GPUs of model A100: 2 used, 0 left, 3 wanted")));
 }

@@ -91,8 +91,8 @@ void RemoveAssignments(const AdmissionRequest& request, AdmissionAnswer* answer)
                   fmt::join(removed, ", ")));
 }
 
-Result<ledger::PodRequest> AskOf(const Json& object, const AdmissionRequest& request,
-                                 const AdmissionOptions& options) {
+Result<ledger::PodRequest> PodRequestOf(const Json& object, const AdmissionRequest& request,
+                                        const AdmissionOptions& options) {
   ASSIGN_OR_RETURN(kube::PodObject pod, kube::Decode<kube::PodObject>(kube::RawObject(object)));
   if (pod.meta.ns.empty()) pod.meta.ns = request.ns;
   return ledger::PodRequestOf(pod, {.gpu_mem_unit = options.gpu_mem_unit});
@@ -115,11 +115,11 @@ Status CheckSize(const Asks& asks) {
   size_t bytes = 0;
   for (const auto& [key, value] : asks) {
     bytes += value.size();
-    if (bytes <= kMaxAskBytes) continue;
+    if (bytes <= kMaxConstraintBytes) continue;
     return Error(
         Code::kInvalidArgument,
         "annotation {}: {} bytes, but all annotations that request GPUs may have {} together", key,
-        value.size(), kMaxAskBytes);
+        value.size(), kMaxConstraintBytes);
   }
   return Status::Ok();
 }
@@ -149,26 +149,27 @@ void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
   }
 }
 
-void WarnOfMemoryLimit(std::string_view value, const ledger::PodRequest& ask,
+void WarnOfMemoryLimit(std::string_view value, const ledger::PodRequest& pod_request,
                        std::vector<std::string>* warnings) {
   const auto requested = [](const ContainerRequest& container) {
     return container.exclusive ? Bytes(0) : container.per_gpu.memory;
   };
   const auto text = [](Bytes bytes) { return fmt::format("{} MiB", bytes.count() >> 20); };
   WarnOfLimits(names::kAnnotationMemoryLimit, device::ParseMemoryLimits(value),
-               ask.devices.containers, requested, text, warnings);
+               pod_request.devices.containers, requested, text, warnings);
 }
 
-void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& ask,
+void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_request,
                         std::vector<std::string>* warnings) {
   const auto requested = [&](const ContainerRequest& container) {
     if (container.exclusive || container.per_gpu.compute == kWholeGpu) return MilliGpu(0);
     if (container.per_gpu.compute == MilliGpu(0)) return MilliGpu(0);
-    return std::max(container.per_gpu.compute, ask.devices.elastic_limit.value_or(MilliGpu(0)));
+    return std::max(container.per_gpu.compute,
+                    pod_request.devices.elastic_limit.value_or(MilliGpu(0)));
   };
   const auto text = [](MilliGpu milli) { return fmt::format("{} hundredths", milli.count() / 10); };
   WarnOfLimits(names::kAnnotationComputeLimit, device::ParseComputeLimits(value),
-               ask.devices.containers, requested, text, warnings);
+               pod_request.devices.containers, requested, text, warnings);
 }
 
 void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::string>* warnings) {
@@ -181,20 +182,20 @@ void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::str
   }
 }
 
-void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest& ask,
+void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest& pod_request,
                        std::vector<std::string>* warnings) {
   const Json* annotations = AnnotationsOf(request.object);
   if (annotations == nullptr) return;
-  const auto& containers = ask.devices.containers;
+  const auto& containers = pod_request.devices.containers;
   const bool shares = std::ranges::any_of(containers, [](const ContainerRequest& container) {
     return container.dialect == Dialect::kVcuda && !container.exclusive;
   });
   for (const auto& [key, value] : annotations->members()) {
     const std::string_view text = value.is_string() ? value.string_value() : std::string_view();
     if (key == names::kAnnotationMemoryLimit) {
-      WarnOfMemoryLimit(text, ask, warnings);
+      WarnOfMemoryLimit(text, pod_request, warnings);
     } else if (key == names::kAnnotationComputeLimit) {
-      WarnOfComputeLimit(text, ask, warnings);
+      WarnOfComputeLimit(text, pod_request, warnings);
     } else if (key == names::kAnnotationComputeClass) {
       WarnOfComputeClass(text, shares, warnings);
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsRequestAnnotation(key) &&
@@ -203,7 +204,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
           "unknown annotation {}; Tessera reads these annotations of pods: {}, {}, {}, {}",
           CutText(key, 64), fmt::join(kRequestAnnotations, ", "), names::kAnnotationMemoryLimit,
           names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
-    } else if (IsRequestAnnotation(key) && !ask.devices.requests_devices()) {
+    } else if (IsRequestAnnotation(key) && !pod_request.devices.requests_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container requests GPUs", key));
     } else if (key == names::kAnnotationVcudaCoreLimit && !shares) {
@@ -212,7 +213,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
                       names::kResourceVcudaCore));
     }
   }
-  const auto& limit = ask.devices.elastic_limit;
+  const auto& limit = pod_request.devices.elastic_limit;
   for (const ContainerRequest& container : containers) {
     if (!limit || container.dialect != Dialect::kVcuda || container.exclusive) continue;
     const MilliGpu core = container.per_gpu.compute;
@@ -228,22 +229,22 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
 
 // Warns of memory beside whole GPUs, which include all their memory; of resources that only nodes
 // have; and of GPUs requested by environment variables, which have no effect.
-void WarnOfContainer(const Json& container, const ContainerRequest& ask,
+void WarnOfContainer(const Json& container, const ContainerRequest& requested,
                      std::vector<std::string>* warnings) {
   const Json* limits = Member(Member(&container, "resources"), "limits");
   const Json* blocks = limits == nullptr ? nullptr : limits->Find(names::kResourceVcudaMemory);
-  if (ask.dialect == Dialect::kVcuda && ask.exclusive && blocks != nullptr) {
+  if (requested.dialect == Dialect::kVcuda && requested.exclusive && blocks != nullptr) {
     warnings->push_back(fmt::format("container \"{}\": {} has no effect beside whole GPUs",
-                                    ask.name, names::kResourceVcudaMemory));
+                                    requested.name, names::kResourceVcudaMemory));
   }
   if (limits != nullptr && limits->Find(names::kResourceGpuCount) != nullptr) {
     warnings->push_back(fmt::format(
         "container \"{}\": {} is the number of GPUs of a node and gives a pod none: "
         "request {} or {}",
-        ask.name, names::kResourceGpuCount, names::kResourceGpu, names::kResourceGpuMem));
+        requested.name, names::kResourceGpuCount, names::kResourceGpu, names::kResourceGpuMem));
   }
   const Json* env = container.Find("env");
-  if (ask.dialect != Dialect::kNone || env == nullptr || !env->is_array()) return;
+  if (requested.dialect != Dialect::kNone || env == nullptr || !env->is_array()) return;
   for (const Json& variable : env->items()) {
     if (!variable.is_object() ||
         variable.StringAt("name").value_or("") != names::kEnvVisibleDevices) {
@@ -252,20 +253,20 @@ void WarnOfContainer(const Json& container, const ContainerRequest& ask,
     const std::string value = variable.StringAt("value").value_or("");
     if (value.empty() || value == "void" || value == "none") continue;
     warnings->push_back(
-        fmt::format("container \"{}\": {} gives no GPU: request one in resources.limits", ask.name,
-                    names::kEnvVisibleDevices));
+        fmt::format("container \"{}\": {} gives no GPU: request one in resources.limits",
+                    requested.name, names::kEnvVisibleDevices));
   }
 }
 
-void WarnOfContainers(const Json& pod, const ledger::PodRequest& ask,
+void WarnOfContainers(const Json& pod, const ledger::PodRequest& pod_request,
                       std::vector<std::string>* warnings) {
   const Json* spec = Member(&pod, "spec");
-  auto next = ask.devices.containers.begin();
+  auto next = pod_request.devices.containers.begin();
   for (const char* key : {"initContainers", "containers"}) {
     const Json* list = spec == nullptr ? nullptr : spec->Find(key);
     if (list == nullptr || !list->is_array()) continue;
     for (const Json& container : list->items()) {
-      if (next == ask.devices.containers.end()) return;
+      if (next == pod_request.devices.containers.end()) return;
       WarnOfContainer(container, *next++, warnings);
     }
   }
@@ -286,9 +287,10 @@ AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   RemoveAssignments(request, &answer);
   if (options_.runtime_class.empty()) return answer;
   const Json* spec = Member(&request.object, "spec");
-  const auto ask = AskOf(request.object, request, options_);
+  const auto pod_request = PodRequestOf(request.object, request, options_);
   // Validate rejects an invalid request.
-  if (spec == nullptr || !ask.ok() || !ask->devices.requests_devices()) return answer;
+  if (spec == nullptr || !pod_request.ok() || !pod_request->devices.requests_devices())
+    return answer;
   const Json* named = spec->Find("runtimeClassName");
   if (named != nullptr && !named->is_null()) return answer;
   answer.patch.push_back(Json::MakeObject({{"op", Json::String("add")},
@@ -318,16 +320,16 @@ AdmissionAnswer AdmissionRules::ValidatePod(const AdmissionRequest& request) con
   AdmissionAnswer answer;
   answer.refusal = CheckSize(AsksOf(request.object));
   if (!answer.refusal.ok()) return answer;
-  const auto ask = AskOf(request.object, request, options_);
-  if (!ask.ok()) {
-    answer.refusal = ask.status();
+  const auto pod_request = PodRequestOf(request.object, request, options_);
+  if (!pod_request.ok()) {
+    answer.refusal = pod_request.status();
     return answer;
   }
-  WarnOfAnnotations(request, *ask, &answer.warnings);
-  WarnOfContainers(request.object, *ask, &answer.warnings);
+  WarnOfAnnotations(request, *pod_request, &answer.warnings);
+  WarnOfContainers(request.object, *pod_request, &answer.warnings);
   const ClusterCapacity* capacity = capacity_();
   if (capacity == nullptr) return answer;
-  for (const std::string& line : NeverFits(*ask, *capacity)) {
+  for (const std::string& line : NeverFits(*pod_request, *capacity)) {
     answer.warnings.push_back("the pod will wait: " + line);
   }
   return answer;

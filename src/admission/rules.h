@@ -3,8 +3,8 @@
 //
 //   Mutate    removes annotations that assign GPUs: a new pod has none, so they are forged, or copied
 //             from another pod. Sets a RuntimeClass, if configured.
-//   Validate  rejects what breaks a rule of its dialect; warns of what has no effect or can never
-//             be placed.
+//   Validate  rejects a request that breaks a rule of its dialect; warns of annotations without
+//             effect and of pods that can never be placed.
 //
 // Mutate is idempotent. A ValidatingAdmissionPolicy restricts who may write those annotations
 // later, also while the scheduler is down. An exhausted quota does not reject a pod: the pod waits.
@@ -29,8 +29,8 @@ struct AdmissionOptions {
   std::string runtime_class;
 };
 
-// The largest total of the annotations with which users constrain a request. 300 UUIDs are 12 KiB.
-inline constexpr size_t kMaxAskBytes = 16 << 10;
+// The largest total size of the annotations that constrain a request. 300 UUIDs are 12 KiB.
+inline constexpr size_t kMaxConstraintBytes = 16 << 10;
 
 class AdmissionRules {
  public:

@@ -77,7 +77,7 @@ TEST_F(AdmissionTest, GoodRequestsPassWithoutAWord) {
 }
 
 TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
-  const std::string big(kMaxAskBytes / 2 + 1, 'x');
+  const std::string big(kMaxConstraintBytes / 2 + 1, 'x');
   const Json pod = PodJson({{"nvidia.com/gpu", "1"}},
                            {{"tessera.dev/gpu-models", big}, {"tessera.dev/gpu-uuids", big}});
   EXPECT_THAT(RefusalOf(pod), AllOf(HasSubstr("tessera.dev/gpu-uuids"), HasSubstr("16384")));
@@ -86,7 +86,7 @@ TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
 
 TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndThoseOfOthersDoNotCount) {
   const Texts limits{{"nvidia.com/gpu", "1"}};
-  const std::string most(kMaxAskBytes, 'x');
+  const std::string most(kMaxConstraintBytes, 'x');
   EXPECT_EQ(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most}})), "");
   EXPECT_THAT(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most + "x"}})),
               HasSubstr("tessera.dev/gpu-uuids"));

@@ -64,8 +64,8 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
   if (!answer.patch.empty()) ++counts_.changed;
   net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
   response.headers.Set("Content-Type", "application/json");
-  // An API server reuses its connections for all reviews. A new one goes through the Service and
-  // may reach the leader.
+  // An API server reuses its connections for all reviews. A new connection goes through the Service
+  // and may reach the leader.
   response.close = ledger_() == nullptr;
   return response;
 }
@@ -86,7 +86,7 @@ void AdmissionServer::OnCertificate(const net::CertificatePair& pair) {
 }
 
 void AdmissionServer::OnProgress(const std::string& what) {
-  Log(Severity::kInfo, "webhook", {{"what", what}});
+  Log(Severity::kInfo, "webhook: " + what);
 }
 
 void AdmissionServer::OnTrouble(const Status& status) {

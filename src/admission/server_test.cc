@@ -108,7 +108,7 @@ TEST_F(AdmissionServerTest, AnswersWithoutTheLedgerAndClosesTheConnection) {
   }
 }
 
-TEST_F(AdmissionServerTest, WhatIsNoReviewGets400WithTheReason) {
+TEST_F(AdmissionServerTest, RejectsABodyThatIsNoReviewWith400AndTheReason) {
   const net::Response response = Post(kValidatePath, R"({"kind":"Pod","apiVersion":"v1"})");
   EXPECT_EQ(response.status, 400);
   EXPECT_NE(response.body.find("AdmissionReview"), std::string::npos);
@@ -116,7 +116,7 @@ TEST_F(AdmissionServerTest, WhatIsNoReviewGets400WithTheReason) {
   EXPECT_EQ(server_->counts().unreadable, 2);
 }
 
-TEST_F(AdmissionServerTest, OtherPathsAndMethodsAreNamed) {
+TEST_F(AdmissionServerTest, OtherPathsGet404AndOtherMethods405) {
   EXPECT_EQ(Post("/", "{}").status, 404);
   const net::Response response = Send({.target = std::string(kValidatePath)});
   EXPECT_EQ(response.status, 405);
@@ -134,13 +134,13 @@ TEST_F(AdmissionServerTest, AnswersPlainHttpWithAnExplanationAndNoReview) {
       fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}", kValidatePath));
   const std::string answer = raw.ReceiveUntilClose();
   EXPECT_THAT(answer, ::testing::StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(answer, ::testing::HasSubstr("this port speaks HTTPS: ask it by https://"));
+  EXPECT_THAT(answer, ::testing::HasSubstr("this port serves HTTPS only: use an https:// URL"));
   EXPECT_THAT(answer, ::testing::Not(::testing::HasSubstr("AdmissionReview")));
   EXPECT_EQ(server_->counts().unreadable, 0) << "the review was not read";
   EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
 }
 
-TEST_F(AdmissionServerTest, ATakenPortIsSaidAtOnce) {
+TEST_F(AdmissionServerTest, APortInUseFailsTheStart) {
   const auto second = AdmissionServer::Start(
       io_, client_, {.address = server_->address(), .certificates = {.ns = "ns", .secret = "cert"}},
       [] { return nullptr; });
