@@ -95,10 +95,10 @@ int LimitsFile::Find(const char* text) const {
 int LimitsFile::SetCompute(const char* uuid, double cap, double floor) {
   uint32_t i = 0;
   if (const int error = FindOrAdd(uuid, &i); error != 0) return error;
-  ComputeLimit& line = limits_->compute[i];
-  line.cap.store(uint32_t(cap * kOne));
-  line.floor.store(uint32_t(floor * kOne));
-  line.epoch.store(cap > 0 || floor > 0 ? line.epoch.load() + 1 : 0, std::memory_order_release);
+  ComputeLimit& limit = limits_->compute[i];
+  limit.cap.store(uint32_t(cap * kOne));
+  limit.floor.store(uint32_t(floor * kOne));
+  limit.epoch.store(cap > 0 || floor > 0 ? limit.epoch.load() + 1 : 0, std::memory_order_release);
   PublishGpu(i);
   return 0;
 }

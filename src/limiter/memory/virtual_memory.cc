@@ -18,8 +18,8 @@ using limiter::Process;
 using limiter::RoundToBlocks;
 using limiter::SharedMark;
 
-// Unique among the processes that share a file, with high probability: a clash only keeps the
-// exporter charged until it ends.
+// An id that is unique among the processes that share a file, with high probability. If two ids are
+// equal, the exporter stays charged until its process ends, and no other harm is done.
 uint64_t NewMarkId() {
   static std::atomic<uint64_t> last{0};
   timespec now{};
@@ -31,7 +31,8 @@ uint64_t NewMarkId() {
 }
 static_assert(sizeof(uint64_t) * 8 - 24 == 40, "bits of an id (shared_handles.cc)");
 
-// Charges a piece that the driver has imported; it is released if the limit has no room for it.
+// Charges a piece of memory that the driver has imported. If the limit has no room for the piece,
+// the caller releases it.
 Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   Process& process = Process::Get();
   PhysicalMemoryProperties properties = {};
@@ -41,7 +42,7 @@ Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   }
   const int gpu = process.GpuOf(properties.location.id);
   if (gpu < 0) return Result::kSuccess;
-  const uint64_t reserved = process.physical().Pays(mark.id) ? 0 : mark.bytes;
+  const uint64_t reserved = process.physical().IsChargedFor(mark.id) ? 0 : mark.bytes;
   uint64_t charge = 0;
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   const bool added = process.physical().AddImported(memory, gpu, mark, &charge);
@@ -74,7 +75,7 @@ LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
 
 LIMITER_EXPORT Result cuMemRelease(PhysicalMemory memory) {
   Process& process = Process::Get();
-  const uint64_t moment = process.physical().Moment();
+  const uint64_t moment = process.physical().NextMoment();
   const Result result = driver.cuMemRelease(memory);
   if (result == Result::kSuccess) process.physical().Release(memory, moment);
   return result;
@@ -86,7 +87,7 @@ LIMITER_EXPORT Result cuMemRetainAllocationHandle(PhysicalMemory* memory, void* 
   return result;
 }
 
-// An imported piece of unknown size is at least as large as what is mapped of it.
+// The size of an imported piece may be unknown; then it is charged for the part that is mapped.
 LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
                                PhysicalMemory memory, unsigned long long flags) {
   Process& process = Process::Get();
@@ -107,7 +108,7 @@ LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
   return result;
 }
 
-// A handle more keeps the piece while the driver exports it.
+// An additional handle keeps the piece while the driver exports it.
 LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory memory,
                                                    unsigned handle_type, unsigned long long flags) {
   auto& pieces = Process::Get().physical();
@@ -141,7 +142,7 @@ LIMITER_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, voi
 
 LIMITER_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {
   Process& process = Process::Get();
-  const uint64_t moment = process.physical().Moment();
+  const uint64_t moment = process.physical().NextMoment();
   const Result result = driver.cuMemUnmap(pointer, bytes);
   if (result == Result::kSuccess) process.physical().Unmap(pointer, bytes, kBlockBytes, moment);
   return result;

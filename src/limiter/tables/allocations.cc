@@ -4,8 +4,9 @@
 namespace tessera::limiter {
 namespace {
 
-// Eight neighbors share a hash and stand side by side: successive blocks of 2 MiB, or parts of one
-// block. The driver aligns allocations to 256 bytes or more.
+// Eight neighboring allocations share a hash and have adjacent entries. Neighbors are eight
+// successive blocks of 2 MiB, or eight parts of one block. The driver aligns allocations to 256
+// bytes or more.
 constexpr int kNeighbors = 8;
 
 uint64_t BlockOf(uint64_t pointer) { return pointer >> 21; }

@@ -19,7 +19,7 @@ void PhysicalPieces::Reset() {
   open_exports_.store(0);
 }
 
-uint64_t PhysicalPieces::Moment() {
+uint64_t PhysicalPieces::NextMoment() {
   const SpinGuard lock(&lock_);
   return ++moment_;
 }
@@ -88,7 +88,7 @@ uint64_t PhysicalPieces::ShareOf(uint64_t mark_id) {
   return exported != nullptr ? exported->value.share : mark_id;
 }
 
-bool PhysicalPieces::Pays(uint64_t mark_id) {
+bool PhysicalPieces::IsChargedFor(uint64_t mark_id) {
   const SpinGuard lock(&lock_);
   return mark_id != 0 && shares_.Find(ShareOf(mark_id)) != nullptr;
 }

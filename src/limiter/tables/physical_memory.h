@@ -5,12 +5,12 @@
 //
 // Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
 // Several handles of one piece in this process, which its marks show (shared_handles.h), are
-// charged once. Where a descriptor cannot be marked, its exporter stays charged until it ends, and
-// an importer is charged for what it maps.
+// charged once. If a descriptor cannot be marked, its exporter stays charged until its process
+// ends, and an importer is charged for the part that it maps.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
-// So every change follows the driver's answer; a caller that receives a handle or an address that
-// is still in the table ends the old entry; and a caller that ends an entry passes the Moment from
+// So every change follows the driver's answer. A caller that receives a handle or an address that
+// is still in the table ends the old entry. A caller that ends an entry passes the NextMoment from
 // before its driver call, so that younger entries stay. Threads: any.
 #pragma once
 
@@ -37,25 +37,27 @@ class PhysicalPieces {
   // Removes all entries, in a child after fork.
   void Reset();
 
-  // Read before the driver call that releases or unmaps.
-  uint64_t Moment();
+  // A new point in time; call before the driver call that releases or unmaps.
+  uint64_t NextMoment();
 
   // Adds a piece that the driver has created. False: out of host memory.
   bool Add(uint64_t handle, int gpu, uint64_t bytes);
-  // Adds a piece that the driver has imported. `mark`: of its descriptor, or empty. The charge is
+  // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. The charge is
   // `*charge` bytes, 0 for a piece that this process already pays for. False: out of host memory.
   bool AddImported(uint64_t handle, int gpu, const SharedMark& mark, uint64_t* charge);
   // Whether this process pays for the piece with that mark.
-  bool Pays(uint64_t mark_id);
+  bool IsChargedFor(uint64_t mark_id);
   // Bytes of the piece, and 0 for an unknown handle.
   uint64_t BytesOf(uint64_t handle);
   // Records a descriptor that exports the piece; `probe` is -1 if it cannot be marked. Takes
   // ownership of `probe`.
   void AddExport(uint64_t handle, const SharedMark& mark, int probe);
-  // Ends charges of pieces that only closed descriptors held. System calls if there are any.
+  // Ends charges of pieces that only closed descriptors held. Makes system calls if there are
+  // exports.
   void EndClosedExports();
-  // How many more bytes are charged for an imported piece of unknown size if the program maps its
-  // first `bytes`, and the GPU. Grow returns what it has recorded; the caller charges it.
+  // Growth returns the additional bytes to charge for an imported piece of unknown size, and its
+  // GPU, if the program maps the first `bytes` of the piece. Grow records the mapping and returns
+  // the bytes that the caller must charge.
   uint64_t Growth(uint64_t handle, uint64_t bytes, int* gpu);
   uint64_t Grow(uint64_t handle, uint64_t bytes);
 
@@ -70,7 +72,7 @@ class PhysicalPieces {
  private:
   struct Piece {
     uint64_t bytes;
-    uint64_t born;        // the moment
+    uint64_t born;        // moment of its creation
     uint32_t references;  // handles and mappings
     int gpu;
     uint64_t share;   // key in shares_; 0: the piece has its own charge

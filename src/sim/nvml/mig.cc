@@ -9,7 +9,7 @@
 namespace tessera::nvml {
 namespace {
 
-// One tag for each place in the tables, with its own indices.
+// One tag for each instance of each GPU. A tag holds the two indices of its place.
 template <typename Tag>
 struct TagTable {
   Tag tags[sim::kMaxGpus][sim::kMaxInstances];
@@ -22,8 +22,8 @@ struct TagTable {
 TagTable<GpuInstanceTag> g_gpu_instances;
 TagTable<ComputeInstanceTag> g_compute_instances;
 
-// The index of the profile with that number (NVML_GPU_INSTANCE_PROFILE_*) or id of nvidia-smi;
-// kMaxMigProfiles: the GPU has none.
+// The index of the profile with this number (NVML_GPU_INSTANCE_PROFILE_*) or with this id of
+// nvidia-smi; kMaxMigProfiles if the GPU has no such profile.
 std::uint32_t ProfileByNumber(const Gpu& gpu, unsigned number) {
   std::uint32_t i = 0;
   for (; i < sim::kMaxMigProfiles; ++i) {

@@ -20,7 +20,7 @@ std::string StateDir() {
   return sim::State::FindDir(&here);
 }
 
-// What $SIMGPU_KERNEL_NS sets for a kernel.
+// The kernel's entry in $SIMGPU_KERNEL_NS.
 KernelTimes ConfiguredTimes(std::string_view kernel) {
   const char* const setting = getenv("SIMGPU_KERNEL_NS");
   return KernelTimes::Find(setting == nullptr ? "" : setting, kernel);
@@ -86,7 +86,8 @@ Result Driver::FindGpus() {
   return Exists("nvidia-uvm") ? Result::kSuccess : Result::kUnknown;
 }
 
-// Charges and turns of the process, and the facts that it sees, are those of its instance.
+// The process uses a MIG instance: it charges memory to the instance, takes turns on it, and sees
+// the instance's facts instead of the GPU's.
 void Driver::UseInstance() {
   const uint32_t gpu = gpus_[0];
   slot_.UseInstance(gpu, instance_);

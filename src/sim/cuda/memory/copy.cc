@@ -68,7 +68,7 @@ Result Enqueue(ContextCall& call, BoxCopy copy, Stream stream, bool wait) {
       command.effect = [copy, snapshot] { MoveBox(copy); };
     }
   }
-  command.attended = wait;
+  command.has_waiter = wait;
   result = call.Push(queue, std::move(command), GraphNodeType::kMemcpy);
   return result == Result::kSuccess && wait ? call.Wait(queue) : result;
 }

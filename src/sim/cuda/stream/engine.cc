@@ -49,7 +49,7 @@ void Engine::Push(StreamTag* stream, Command command) {
   }
   const bool attend = command.needs_attention();
   const uint64_t since_ns = command.since_ns;
-  queue.cost_in += command.cost_ns;
+  queue.pushed_cost_ns += command.cost_ns;
   ++queue.pushed;
   if (queue.commands.empty()) active_.push_back(stream);
   queue.commands.push_back(std::move(command));
@@ -60,7 +60,7 @@ void Engine::Push(StreamTag* stream, Command command) {
 TicketRef Engine::Record(StreamTag* stream, std::function<void()> effect) {
   auto ticket = std::make_shared<Ticket>();
   ticket->stream = stream;
-  ticket->cost_before_ns = stream->queue.cost_in;
+  ticket->cost_before_ns = stream->queue.pushed_cost_ns;
   Push(stream, {.kind = Kind::kRecord, .ticket = ticket, .effect = std::move(effect)});
   return ticket;
 }
@@ -106,7 +106,7 @@ void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
   Due due{stream, std::move(queue.commands.front())};
   queue.commands.pop_front();
   queue.end_ns = std::max(queue.end_ns, at_ns);
-  queue.cost_out += due.command.cost_ns;
+  queue.done_cost_ns += due.command.cost_ns;
   if (queue.free_commands > 0)
     --queue.free_commands;
   else
@@ -281,7 +281,7 @@ void Engine::DropStream(StreamTag* stream) {
     command.ticket->stream = nullptr;
   }
   queue.done += queue.commands.size();
-  queue.cost_out = queue.cost_in;
+  queue.done_cost_ns = queue.pushed_cost_ns;
   queue.commands.clear();
   queue.free_commands = 0;
   queue.free_ns = 0;

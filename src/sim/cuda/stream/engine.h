@@ -36,7 +36,7 @@ struct Ticket {
   bool done = false;   // and all earlier effects are visible
   uint64_t at_ns = 0;
   StreamTag* stream = nullptr;  // null when timed
-  double cost_before_ns = 0;    // Queue::cost_in at its creation
+  double cost_before_ns = 0;    // Queue::pushed_cost_ns at its creation
 };
 using TicketRef = std::shared_ptr<Ticket>;
 
@@ -48,20 +48,21 @@ struct Command {
   Kind kind = Kind::kCompute;
   uint32_t share = kWholeGpu;       // kCompute: part of the GPU
   double left_ns = 0;               // remaining time on an otherwise idle GPU
-  Result fails = Result::kSuccess;  // error that ends the context at its end
+  Result fails = Result::kSuccess;  // error of the context when the command ends
   TicketRef ticket;                 // kRecord, kWait
   std::function<void()> effect;     // may be empty
-  bool attended = false;            // a thread waits for it, so the worker need not
+  bool has_waiter = false;          // a thread waits for it, so the worker need not
 
   // Filled by Engine::Push.
   bool awaits_order = false;  // must wait for streams that the legacy stream orders before it
   uint64_t order = 0;         // number in the process
   uint64_t since_ns = 0;      // time of the program's call
-  double cost_ns = 0;
+  double cost_ns = 0;         // left_ns at the program's call
 
-  // True: a thread or another stream may depend on its end without waiting for it.
+  // Whether the worker must end the command in time, because no thread waits for it and its end
+  // has an effect outside of its stream.
   bool needs_attention() const {
-    return !attended && (effect || (kind != Kind::kCompute && kind != Kind::kRecord));
+    return !has_waiter && (effect || (kind != Kind::kCompute && kind != Kind::kRecord));
   }
 };
 
@@ -70,7 +71,7 @@ struct Queue {
   std::deque<Command> commands;
   uint64_t end_ns = 0;            // end of the last removed command
   uint64_t pushed = 0, done = 0;  // commands so far
-  double cost_in = 0, cost_out = 0;
+  double pushed_cost_ns = 0, done_cost_ns = 0;
   // Commands at the head that wait only for the GPU, and their cost.
   size_t free_commands = 0;
   double free_ns = 0;

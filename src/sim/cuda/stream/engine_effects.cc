@@ -130,7 +130,7 @@ uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) 
   const Queue& queue = ticket.stream->queue;
   const double used =
       queue.commands.empty() ? 0 : queue.commands.front().cost_ns - queue.commands.front().left_ns;
-  const double cost = ticket.cost_before_ns - queue.cost_out - used;
+  const double cost = ticket.cost_before_ns - queue.done_cost_ns - used;
   return EarliestEnd(ticket.stream, std::max(0.0, cost), now_ns, depth);
 }
 
@@ -157,7 +157,7 @@ void Engine::WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock) 
     // Sleeps until several commands are done: waking for each would cost too much CPU time.
     double cost = 0;
     for (size_t i = 0; i < kRoomToMake; ++i) cost += stream->queue.commands[i].left_ns;
-    Ticket room{.stream = stream, .cost_before_ns = stream->queue.cost_out + cost};
+    Ticket room{.stream = stream, .cost_before_ns = stream->queue.done_cost_ns + cost};
     Sleep(lock, room);
   }
 }
@@ -167,7 +167,7 @@ void Engine::WakeWorker(StreamTag* stream) {
   if (!worker_started_) StartWorker();
   const uint64_t now = sim::MonotonicNs();
   const Queue& queue = stream->queue;
-  if (EarliestEnd(stream, queue.cost_in - queue.cost_out, now, kDeepest) >=
+  if (EarliestEnd(stream, queue.pushed_cost_ns - queue.done_cost_ns, now, kDeepest) >=
       worker_sleeps_until_ns_) {
     return;
   }

@@ -19,7 +19,7 @@ struct OwnStream {
 // The streams of a thread.
 class OwnStreams {
  public:
-  // The end of the thread. Destructors of other libraries may use the driver once more.
+  // Runs at the end of the thread. A later destructor of another library may still call the driver.
   ~OwnStreams() {
     Driver& driver = Driver::Get();
     if (streams_ == nullptr || driver.forked()) return;

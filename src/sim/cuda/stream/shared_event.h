@@ -25,7 +25,8 @@ class SharedEvent {
   int fd() const { return fd_; }
   uint64_t inode() const { return inode_; }
 
-  // Returns the number of a new record. The process in that slot of the state ends it by Finish().
+  // Begins a record by the process in `slot` of the state, and returns its number. The same process
+  // ends the record with Finish().
   uint64_t Record(uint32_t slot);
   void Finish(uint64_t record);
   // 0: never recorded.
