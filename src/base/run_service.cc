@@ -14,7 +14,7 @@ namespace tessera {
 
 int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
                const std::function<Status()>& start,
-               const std::function<void(std::function<void()> on_left)>& stop) {
+               const std::function<void(std::function<void()> on_stopped)>& stop) {
   Status status;
   bool leaving = false;
   runner->WatchReadable(signals.get(), [&] {

@@ -10,12 +10,13 @@
 
 namespace tessera {
 
-// Calls `start` on the runner, and runs it until a signal of `signals` (BlockSignals, called before
-// any thread starts). The first signal calls `stop`, which calls its argument when the program has
-// left; the second ends the run at once. Returns the exit code: 0, or that of an error of `start`,
-// which is logged. Threads: the calling one is the runner's.
+// Calls `start` on the runner, then runs the runner until a signal of `signals` (from BlockSignals,
+// called before any thread starts). The first signal calls `stop`, which must call `on_stopped`
+// when the program is ready to exit. The second signal ends the run at once. Returns the exit code,
+// which is 0 unless `start` fails; its error is logged. Threads: the calling thread becomes the
+// runner's.
 int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
                const std::function<Status()>& start,
-               const std::function<void(std::function<void()> on_left)>& stop);
+               const std::function<void(std::function<void()> on_stopped)>& stop);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@
 namespace tessera::console {
 namespace {
 
-// Reasons of more pods would delay the events of all.
+// The reasons of more pods would take so long to compute that all events are late.
 constexpr size_t kMostReasons = 500;
 
 }  // namespace
@@ -24,7 +24,7 @@ ClusterModel::~ClusterModel() = default;
 
 void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
-  outages_.clear();  // of that feed
+  outages_.clear();  // they belong to the feed that has ended
   synced_ = false;
   with_quota_ = with_quota;
   ledger::LedgerOptions options;
@@ -187,11 +187,11 @@ void ClusterModel::UpdateReasons() {
   }
   for (const auto* map : {&now, &reasons_}) {
     for (const auto& item : *map) {
-      const auto in = [&item](const auto& other) {
+      const auto reason_in = [&item](const auto& other) {
         const auto found = other.find(item.first);
         return found == other.end() ? std::string() : found->second;
       };
-      if (in(now) != in(reasons_)) pending_.pods.insert(item.first);
+      if (reason_in(now) != reason_in(reasons_)) pending_.pods.insert(item.first);
     }
   }
   reasons_ = std::move(now);
@@ -227,10 +227,11 @@ std::optional<ClusterModel::Outage> ClusterModel::outage() const {
 void ClusterModel::OnError(std::string_view what, const Status& status) {
   if (status.code() == Code::kInvalidArgument) return OnInvalid(what, status);
   if (what == "quota") {
-    // The last quota stays in force; a starting API server forbids what it will allow.
+    // The last quota stays in force, because an API server that is starting may answer 403 before
+    // it has loaded its roles.
     if (synced_ && with_quota_) return;
     quota_problem_ = status;
-    // Without the right to read quotas the rest is shown.
+    // A user without the right to read quotas sees the cluster without them.
     if (status.code() == Code::kPermissionDenied && with_quota_) {
       BeginLater(ledger_->options().gpu_mem_unit, false);
     }
@@ -240,7 +241,7 @@ void ClusterModel::OnError(std::string_view what, const Status& status) {
   outages_.try_emplace(std::string(what), Outage{{}, runner_.clock().WallNow()})
       .first->second.status = status;
   if (!first) return;
-  Log(Severity::kWarning, "lost the cluster's state, which becomes stale",
+  Log(Severity::kWarning, "cannot follow the cluster, the shown state is becoming stale",
       {{"error", status.message()}});
   delegate_.OnState();
 }
