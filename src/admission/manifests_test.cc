@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using testing::ManifestText;
 using testing::ReadManifest;
 
-TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationThatSaysAnAssignment) {
+TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationWithAnAssignment) {
   const std::string text = ManifestText("assignments-policy.yaml");
   for (const std::string_view key :
        {names::kAnnotationAssignment, names::kAnnotationGpushareAllocation,
@@ -57,7 +57,7 @@ TEST(AdmissionManifestsTest, PoliciesCompareTheSubresourceOnlyWhereThereIsOne) {
   }
 }
 
-TEST(AdmissionManifestsTest, TheWebhookIsAskedAboutEveryResourceAndAnnotation) {
+TEST(AdmissionManifestsTest, TheWebhookReceivesEveryResourceAndAnnotation) {
   const std::string text = ManifestText("webhook.yaml");
   for (const std::string_view name :
        {names::kResourceGpu, names::kResourceMigPrefix, names::kResourceGpuMem,
@@ -68,7 +68,7 @@ TEST(AdmissionManifestsTest, TheWebhookIsAskedAboutEveryResourceAndAnnotation) {
   }
 }
 
-TEST(AdmissionManifestsTest, WebhooksLockNobodyOut) {
+TEST(AdmissionManifestsTest, AFailingWebhookBlocksNoPod) {
   int webhooks = 0;
   for (const Json& object : ReadManifest("webhook.yaml")) {
     const Json* list = object.Find("webhooks");
@@ -101,7 +101,7 @@ TEST(AdmissionManifestsTest, RightsAreForOurOwnObjectsAlone) {
 }
 
 // The scheduler may write only the Secrets of the extender's port.
-TEST(SchedulerManifestsTest, SecretsAreThoseThatTheSchedulerFills) {
+TEST(SchedulerManifestsTest, TheChartNamesTheSecretsThatTheSchedulerFills) {
   const Json wanted =
       Json::Strings({std::string(names::kAuthoritySecret), std::string(names::kClientSecret)});
   std::vector<std::string> secrets;

@@ -22,7 +22,7 @@ Json AnswerOf(const AdmissionAnswer& answer) {
   return response;
 }
 
-TEST(AdmissionReviewTest, ARequestIsReadAsItWasSent) {
+TEST(AdmissionReviewTest, ReadsEveryFieldOfARequest) {
   AdmissionRequest sent = CreateOf(PodJson({{"nvidia.com/gpu", "1"}}));
   sent.subresource = "status";
   const auto read = ParseAdmissionReview(ReviewOf(sent));
@@ -37,7 +37,7 @@ TEST(AdmissionReviewTest, ARequestIsReadAsItWasSent) {
   EXPECT_TRUE(read->old_object.is_null());
 }
 
-TEST(AdmissionReviewTest, WhatIsNoReviewIsRefusedWithTheReason) {
+TEST(AdmissionReviewTest, RejectsABodyThatIsNoReviewWithTheReason) {
   const struct {
     const char* body;
     const char* says;
@@ -88,7 +88,7 @@ TEST(AdmissionReviewTest, APatchTravelsInBase64) {
             nullptr);
 }
 
-TEST(AdmissionReviewTest, WarningsAreWhatAHeaderCanHold) {
+TEST(AdmissionReviewTest, WarningsFitIntoAnHttpHeader) {
   AdmissionAnswer answer;
   answer.warnings.push_back("a\r\nInjected: header\x01");
   answer.warnings.push_back(std::string(255, 'x') + "\xc3\xa9 more");

@@ -84,7 +84,7 @@ TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
   EXPECT_EQ(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-uuids", big}})), "");
 }
 
-TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndThoseOfOthersDoNotCount) {
+TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndForeignAnnotationsDoNotCount) {
   const Texts limits{{"nvidia.com/gpu", "1"}};
   const std::string most(kMaxConstraintBytes, 'x');
   EXPECT_EQ(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most}})), "");
@@ -93,7 +93,7 @@ TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndThoseOfOthersDoNotCount) {
   EXPECT_EQ(RefusalOf(PodJson(limits, {{"mine/own", most + "x"}})), "");
 }
 
-TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
+TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}, {"tencent.com/vcuda-memory", "5"}})),
       ElementsAre(HasSubstr("vcuda-memory has no effect beside whole GPUs")));
@@ -150,7 +150,7 @@ TEST_F(AdmissionTest, ALimitOfSharesHasNoEffectOnOtherRequests) {
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, low)), no_effect);
 }
 
-TEST_F(AdmissionTest, AnEnvironmentThatGivesNoGpuIsSaid) {
+TEST_F(AdmissionTest, WarnsOfAnEnvironmentThatGivesNoGpu) {
   const auto with_env = [](Json pod, const char* value) {
     Json& container = pod.Find("spec")->Find("containers")->items()[0];
     container.Set(
@@ -194,7 +194,7 @@ TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
   EXPECT_FALSE(Make().Validate(CreateOf(pod)).refusal.ok());
 }
 
-TEST_F(AdmissionTest, AnUpdateIsJudgedByWhatItChanges) {
+TEST_F(AdmissionTest, AnUpdateIsJudgedByItsChanges) {
   const Texts limits{{"nvidia.com/gpu", "1"}};
   const Json good = PodJson(limits), bad = PodJson(limits, {{"tessera.dev/policy", "best"}});
   EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).refusal.ok());
@@ -207,7 +207,7 @@ TEST_F(AdmissionTest, AnUpdateIsJudgedByWhatItChanges) {
   EXPECT_TRUE(Make().Validate(UpdateOf(good, leaving)).refusal.ok());
 }
 
-TEST_F(AdmissionTest, ARuntimeClassIsNamedWhereToldAndNotNamed) {
+TEST_F(AdmissionTest, SetsTheConfiguredRuntimeClassUnlessThePodNamesOne) {
   const AdmissionRules rules = Make({.runtime_class = "nvidia"});
   const Json pod = PodJson({{"nvidia.com/gpu", "1"}});
   const auto patched = ApplyPatch(pod, rules.Mutate(CreateOf(pod)).patch);
@@ -220,7 +220,7 @@ TEST_F(AdmissionTest, ARuntimeClassIsNamedWhereToldAndNotNamed) {
   EXPECT_TRUE(Make().Mutate(CreateOf(pod)).patch.empty());
 }
 
-TEST_F(AdmissionTest, WhatCouldNeverBePlacedIsAWarning) {
+TEST_F(AdmissionTest, WarnsOfAPodThatCanNeverBePlaced) {
   ClusterCapacity capacity;
   capacity.models["Tesla T4"] = {.largest = MiB(15109), .most_on_node = 4};
   capacity.most_on_node = 4;
@@ -230,7 +230,7 @@ TEST_F(AdmissionTest, WhatCouldNeverBePlacedIsAWarning) {
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "14"}})), IsEmpty());
 }
 
-TEST_F(AdmissionTest, WhatIsNoPodPasses) {
+TEST_F(AdmissionTest, OtherObjectsThanPodsPass) {
   AdmissionRequest request = CreateOf(PodJson({{"tencent.com/vcuda-core", "150"}}));
   request.resource = "deployments";
   request.group = "apps";

@@ -49,7 +49,7 @@ TEST_F(AgentOptionsTest, ANamespaceThatFailsOpenCannotStopBypassingProcesses) {
   }
 }
 
-TEST_F(AgentOptionsTest, AStateDirThatCannotBeMadeIsNamedWithItsFlag) {
+TEST_F(AgentOptionsTest, NamesTheFlagOfAStateDirThatCannotBeMade) {
   options_.state_dir = "/proc/foo";
   const std::string said = FailureOf();
   EXPECT_NE(said.find("--state-dir"), std::string::npos) << said;

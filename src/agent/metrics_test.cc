@@ -12,7 +12,7 @@ TEST(MetricsTest, EscapesLabelValues) {
   EXPECT_EQ(MetricLabel("reason", "a \"b\"\\\n"), "reason=\"a \\\"b\\\"\\\\\\n\"");
 }
 
-TEST(MetricsTest, HistogramIsCumulativeAndCountsWhatIsBeyondAllBounds) {
+TEST(MetricsTest, HistogramIsCumulativeAndCountsValuesBeyondAllBounds) {
   AgentMetrics metrics;
   metrics.kubelet.allocate.Observe(60us);
   metrics.kubelet.allocate.Observe(60us);

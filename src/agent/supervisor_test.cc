@@ -31,7 +31,7 @@ size_t CountStart(const std::string& file) {
   return before + 1;
 }
 
-TEST(SupervisorTest, StartsAgainWhatASignalEndedAndReturnsTheExitCode) {
+TEST(SupervisorTest, RestartsAProcessKilledByASignalAndReturnsTheExitCode) {
   const TempDir dir;
   const std::string file = JoinPath(dir.path(), "starts");
   const int code = InProcess([&] {

@@ -62,7 +62,7 @@ TEST(DialectsTest, VcudaIsAShareBelowAHundredAndWholeGpusAbove) {
   EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "200"}, {"tencent.com/vcuda-memory", "20"}}), two);
 }
 
-TEST(DialectsTest, ZeroAsksForNothingAndDoesNotMix) {
+TEST(DialectsTest, AZeroIsNoRequestAndMixesNoDialects) {
   const ContainerRequest none{.name = "main"};
   EXPECT_EQ(*Parse({}), none);
   EXPECT_EQ(*Parse({{"cpu", "1"}, {"rdma/hca", "1"}, {"nvidia.com/gpu.shared", "1"}}), none);
@@ -169,7 +169,7 @@ TEST(DialectsTest, RequestsMustBeLimits) {
             "resources.limits");
 }
 
-TEST(DialectsTest, APodSharesOneGpuIfAnyContainerAsksForGpuMem) {
+TEST(DialectsTest, APodSharesOneGpuIfAnyContainerRequestsGpuMem) {
   const DeviceRequest request = *ParseRequest(
       {.containers = {{.name = "warm", .phase = Phase::kInit, .limits = {{"nvidia.com/gpu", "1"}}},
                       {.name = "a", .limits = {{"aliyun.com/gpu-mem", "8"}}},

@@ -44,7 +44,7 @@ TEST(LimitVariablesTest, ZeroIsNoLimit) {
   EXPECT_EQ(Memory({{"CUDA_DEVICE_MEMORY_LIMIT", "0"}}, "GPU-a"), std::nullopt);
 }
 
-TEST(LimitVariablesTest, AnInvalidVariableIsNamed) {
+TEST(LimitVariablesTest, NamesAnInvalidVariable) {
   for (const char* text : {"", "g", "-1", "1.5g", "3gb", "99999999999g", "lots"}) {
     const auto limits = MemoryLimitsOf({{"CUDA_DEVICE_MEMORY_LIMIT_0", text}}, kTwo);
     ASSERT_FALSE(limits.ok()) << text;

@@ -185,7 +185,7 @@ TEST(NodeAnnotationTest, CutsTextsBetweenCharacters) {
   EXPECT_EQ(decoded->gpus[0].health.reason.size(), 199u);
 }
 
-TEST(NodeAnnotationTest, RefusesMoreGpusThanItHolds) {
+TEST(NodeAnnotationTest, RejectsMoreGpusThanTheLimit) {
   EXPECT_EQ(EncodeNodeInventory(Node(65)).status().code(), Code::kResourceExhausted);
 }
 

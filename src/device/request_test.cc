@@ -37,7 +37,7 @@ TEST(RequestTest, InitContainersRunOneAfterTheOtherBesideTheSidecarsBeforeThem) 
   EXPECT_EQ(request.OneGpuShare().memory, GiB(21));
 }
 
-TEST(RequestTest, APodThatAsksForNothingHasNoStages) {
+TEST(RequestTest, APodWithoutARequestHasNoStages) {
   DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 0), GpuMem(Phase::kMain, 0)};
   EXPECT_TRUE(request.Stages().empty());

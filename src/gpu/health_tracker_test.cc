@@ -140,7 +140,7 @@ TEST(HealthTrackerTest, AGpuThatWasLostOrResetSinceTheXidRecovers) {
   EXPECT_EQ(reset.unrepaired_xid(), std::nullopt);
 }
 
-TEST(HealthTrackerTest, AnXidIsNamedBeforeTheFailuresThatFollowFromIt) {
+TEST(HealthTrackerTest, ReportsAnXidInsteadOfTheFailuresThatItCauses) {
   HealthTracker tracker(kRules);
   tracker.OnAnswer(kLost, std::nullopt, At(0));
   tracker.OnXid(79, XidEffect::kUntilRepaired, At(1));
@@ -151,7 +151,7 @@ TEST(HealthTrackerTest, AnXidIsNamedBeforeTheFailuresThatFollowFromIt) {
       << "the advice stays while the GPU is lost";
 }
 
-TEST(HealthTrackerTest, ADriverLoadedAnewIsARepair) {
+TEST(HealthTrackerTest, AReloadedDriverIsARepair) {
   HealthTracker tracker(kRules);
   tracker.OnXid(48, XidEffect::kUntilRepaired, At(0));
   AnswerWell(&tracker, 1);
@@ -163,7 +163,7 @@ TEST(HealthTrackerTest, ADriverLoadedAnewIsARepair) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, AHangIsNamedAndEndsWithAnAnswer) {
+TEST(HealthTrackerTest, AHangIsReportedUntilAnAnswer) {
   HealthTracker tracker(kRules);
   tracker.OnHang(NvmlCall::kName);
   EXPECT_EQ(tracker.health().reason, "NVML call nvmlDeviceGetName did not return");

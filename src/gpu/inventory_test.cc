@@ -281,7 +281,7 @@ TEST(InventoryTest, TheFirstSnapshotDoesNotWaitForAGpuThatHangs) {
                           "did not return"));
 }
 
-TEST(InventoryTest, AnUnidentifiedGpuIsNamedByTheKernelModule) {
+TEST(InventoryTest, TheKernelModuleIdentifiesASilentGpu) {
   const auto root = std::filesystem::temp_directory_path() /
                     fmt::format("tessera-proc-{}", static_cast<int>(::getpid()));
   for (int i = 0; i < 2; ++i) {
@@ -325,7 +325,7 @@ TEST(InventoryTest, AGpuThatIsAddedIsFound) {
   EXPECT_EQ(f.node().healthy_count(), 4u);
 }
 
-TEST(InventoryTest, AReplacedDriverIsLoadedAnewAndItsOldGpusForgotten) {
+TEST(InventoryTest, ReloadsAReplacedDriverAndForgetsItsOldGpus) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().events.push_back({FakeNvml::HandleOf(0), 79});

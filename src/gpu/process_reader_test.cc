@@ -86,7 +86,7 @@ TEST_F(ProcessReaderTest, ADriverThatComesLaterOrIsReplacedIsFound) {
   EXPECT_EQ(Calls(NvmlCall::kInit), 2);
 }
 
-TEST_F(ProcessReaderTest, ADeadSessionIsOpenedAnew) {
+TEST_F(ProcessReaderTest, ReopensADeadSession) {
   Read();
   loader_->driver->initialised = false;
   runner_.AdvanceTimeAndRun(ProcessReader::kFresh);

@@ -157,7 +157,7 @@ class MetadataCopy : public Informer<MetadataObject>::Handler {
   Status error;
 };
 
-TEST_F(ApiServerTest, MetadataShowsWhenAnotherManagerChangesWhatWasApplied) {
+TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
   MetadataCopy handler;
   const Keep keep{.manager = "one"};
   Informer<MetadataObject> maps(
@@ -393,7 +393,7 @@ class Candidate : public LeaderElector::Delegate {
   Status error;
 };
 
-TEST_F(ApiServerTest, OneLeadsAndTheNextWhenItLetsGo) {
+TEST_F(ApiServerTest, TheSecondReplicaLeadsAfterARelease) {
   made_.push_back({kLeases, name_, "default", ""});
   Candidate a(runner_, *client_, name_, "a");
   ASSERT_TRUE(runner_.RunUntil([&] { return a.leads; })) << a.error.ToString();

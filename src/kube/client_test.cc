@@ -85,7 +85,7 @@ TEST_F(ClientTest, GetsAnObjectWithItsToken) {
   EXPECT_EQ(seen_[0].headers.Get("User-Agent"), "tessera");
 }
 
-TEST_F(ClientTest, ActsAsTheUserItIsTold) {
+TEST_F(ClientTest, ImpersonatesTheConfiguredUser) {
   config_.token = "secret";
   config_.impersonation = {
       .user = "jane", .uid = "7", .groups = {"dev", "ops"}, .extra = {{"acme.com/why", "audit"}}};
@@ -105,7 +105,7 @@ TEST_F(ClientTest, ActsAsTheUserItIsTold) {
   EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer secret");
 }
 
-TEST_F(ClientTest, SaysWhichPatchItIs) {
+TEST_F(ClientTest, SendsThePatchKindAsContentType) {
   EXPECT_TRUE(PatchNode(PatchKind::kJson).ok());
   EXPECT_TRUE(PatchNode(PatchKind::kMerge).ok());
   EXPECT_TRUE(PatchNode(PatchKind::kStrategicMerge).ok());
@@ -180,7 +180,7 @@ TEST_F(ClientTest, AppliesNoObjectWithoutNameOrNamespace) {
   EXPECT_TRUE(seen_.empty());
 }
 
-TEST_F(ClientTest, AsksForMetadataAlone) {
+TEST_F(ClientTest, RequestsMetadataOnly) {
   std::optional<Result<ListPage>> page;
   ListQuery query{.type = kNodes, .encoding = Encoding::kProtobuf, .metadata_only = true};
   answers_ = {JsonAnswer(200, R"({"metadata":{"resourceVersion":"7"},"items":[]})")};
@@ -223,7 +223,7 @@ TEST_F(ClientTest, ErrorsNameVerbPathAndReason) {
   EXPECT_EQ(GetNode().status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(ClientTest, WaitsWhenTheServerAsksForPatience) {
+TEST_F(ClientTest, WaitsForRetryAfter) {
   net::Response busy = JsonAnswer(429, "{}");
   busy.headers.Set("Retry-After", "1");
   answers_ = {busy};
@@ -252,7 +252,7 @@ TEST_F(ClientTest, DoesNotWaitBeyondTheDeadline) {
   EXPECT_LT(runner_.clock().Now() - began, seconds(5));
 }
 
-TEST_F(ClientTest, A429OfOneEvictionHoldsBackNothingElse) {
+TEST_F(ClientTest, A429OfAnEvictionDelaysNoOtherRequest) {
   net::Response forbidden = JsonAnswer(429, R"({"kind":"Status","code":429,"message":"budget"})");
   forbidden.headers.Set("Retry-After", "60");
   answers_ = {forbidden};
@@ -294,7 +294,7 @@ ExecPlugin CountingPlugin(const TempDir& dir, const std::string& more = "") {
   return {.api_version = "client.authentication.k8s.io/v1", .argv = {"sh", "-c", script}};
 }
 
-TEST_F(ClientTest, RunsAPluginOnceForAllWhoWait) {
+TEST_F(ClientTest, RunsAPluginOnceForAllWaitingRequests) {
   const TempDir dir;
   config_.exec = CountingPlugin(dir);
   int answers = 0;
@@ -334,7 +334,7 @@ TEST_F(ClientTest, APluginThatFailsIsTheError) {
   EXPECT_TRUE(seen_.empty());
 }
 
-TEST_F(ClientTest, GoesWithoutWaitingForAPluginThatHangs) {
+TEST_F(ClientTest, IsDestroyedWithoutWaitingForAHangingPlugin) {
   config_.exec =
       ExecPlugin{.api_version = "client.authentication.k8s.io/v1", .argv = {"sleep", "5"}};
   const MonotonicTime began = runner_.clock().Now();
@@ -364,7 +364,7 @@ TEST_F(ClientTest, BoundsItsQueue) {
   EXPECT_EQ(refused, 2);
 }
 
-TEST_F(ClientTest, AsksRightBeforeSendingWhetherARequestMayBeSent) {
+TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
   hold_ = true;
   options_.max_in_flight = 1;
   bool may_send = true;

@@ -135,7 +135,7 @@ std::string KubeconfigOf(const std::string& cluster, const std::string& user) {
       cluster, user);
 }
 
-TEST_F(ConfigTest, ReadsWhomToActAs) {
+TEST_F(ConfigTest, ReadsTheImpersonatedUser) {
   const Impersonation as =
       ParseKubeconfig(KubeconfigOf("\"http://a\"",
                                    "as: jane, as-uid: \"7\", as-groups: [dev, ops], "
@@ -192,7 +192,7 @@ TEST_F(ConfigTest, ReadsAnExecPlugin) {
   EXPECT_EQ(config.exec->cluster_config.Serialize(), R"({"audience":"x"})");
 }
 
-TEST_F(ConfigTest, SaysWhereAKubeconfigIsWrong) {
+TEST_F(ConfigTest, NamesThePlaceOfAnErrorInAKubeconfig) {
   const std::string path = Write("config", kKubeconfig);
   const Status plugin = LoadKubeconfig(path, "plugin").status();
   EXPECT_NE(plugin.message().find(path + ":27"), std::string::npos) << plugin.ToString();

@@ -89,7 +89,7 @@ TEST_F(EventsTest, ManyAlikeBecomeOne) {
   EXPECT_TRUE(lines_[3].starts_with("PATCH"));
 }
 
-TEST_F(EventsTest, AnObjectThatSaysTooMuchIsCutOff) {
+TEST_F(EventsTest, LimitsTheRateOfEventsOfOneObject) {
   for (int i = 0; i < 50; ++i) Say("full");
   Say("full", "other");
   Until(6);
@@ -101,7 +101,7 @@ TEST_F(EventsTest, MessagesAreCutBetweenCharacters) {
   EXPECT_EQ(Text(0, "message"), std::string(1023, 'x'));
 }
 
-TEST_F(EventsTest, FailuresAreTold) {
+TEST_F(EventsTest, ReportsFailures) {
   status_ = 403;
   Say("full");
   ASSERT_TRUE(runner_.RunUntil([&] { return !error_.ok(); }));

@@ -41,7 +41,7 @@ TEST(ExecPluginTest, RefusesNonsenseWithoutQuotingIt) {
   EXPECT_FALSE(ParseExecCredential(R"({"kind":"ExecCredential","apiVersion":"x/v1"})", kV1).ok());
 }
 
-TEST(ExecPluginTest, TellsThePluginAboutTheClusterWhenItAsks) {
+TEST(ExecPluginTest, PassesTheClusterToThePluginOnRequest) {
   ExecPlugin plugin = Shell("");
   const net::Url server{.tls = true, .address = {.host = "a.example", .port = 443}};
   const net::TlsOptions tls{.ca = {.text = "ca"}, .server_name = "n"};
@@ -63,7 +63,7 @@ TEST(ExecPluginTest, RunsWithItsEnvironment) {
   EXPECT_EQ(credential.value().token, "me");
 }
 
-TEST(ExecPluginTest, SaysWhatThePluginSaid) {
+TEST(ExecPluginTest, TheErrorContainsThePluginsOutput) {
   const Status failed = Answer(Shell("echo no login >&2; exit 4")).status();
   EXPECT_EQ(failed.code(), Code::kUnauthenticated);
   EXPECT_NE(failed.message().find("exit code 4: no login"), std::string::npos);

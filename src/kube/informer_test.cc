@@ -143,7 +143,7 @@ class OutlineMirror : public Mirror {
   std::map<Uid, std::string> names;  // names of outlines
 };
 
-TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
+TEST_F(InformerTest, OutlinesAreReportedAndNotStored) {
   Start(1);
   PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
@@ -220,7 +220,7 @@ TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
 // does the sum of all callbacks.
 class FaultsTest : public InformerTest, public ::testing::WithParamInterface<int> {};
 
-TEST_P(FaultsTest, TheCopyIsTheOriginalWhateverGoesWrong) {
+TEST_P(FaultsTest, TheCopyEqualsTheOriginalAfterAllFaults) {
   Start(static_cast<uint64_t>(GetParam()), GetParam() % 2 == 0);
   Random random(static_cast<uint64_t>(GetParam()));
   server_->SetFaults(15);

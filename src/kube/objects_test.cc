@@ -37,7 +37,7 @@ TEST(ObjectsTest, BothEncodingsGiveEqualObjects) {
   BothEncodingsGive<PodDisruptionBudgetObject>(testing::SampleBudget);
 }
 
-TEST(ObjectsTest, KeepsHowContainersRunWhereThatIsAskedFor) {
+TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
   PodObject pod{.containers = {{.name = "prepare", .kind = ContainerKind::kInit},
                                {.name = "main"},
                                {.name = "not-started"}},
@@ -56,7 +56,7 @@ TEST(ObjectsTest, KeepsHowContainersRunWhereThatIsAskedFor) {
   }
 }
 
-TEST(ObjectsTest, TellsFailedAttemptsOfSchedulingApart) {
+TEST(ObjectsTest, DistinguishesFailedSchedulingAttempts) {
   const auto decode = [](const char* holds, const char* reason, const char* words) {
     const std::string json = fmt::format(
         R"({{"status":{{"nominatedNodeName":"n1","conditions":[{{"type":"Ready","status":"False",)"
@@ -85,7 +85,7 @@ TEST(ObjectsTest, TellsFailedAttemptsOfSchedulingApart) {
   EXPECT_EQ(decode("True", "", ""), 0u);
 }
 
-TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {
+TEST(ObjectsTest, KeepsOnlyRequestedFields) {
   const Keep keep{.label = [](std::string_view) { return false; },
                   .annotation = [](std::string_view key) { return key == "tessera.dev/a1"; },
                   .resource = [](std::string_view key) { return key.starts_with("nvidia.com/"); }};
@@ -104,7 +104,7 @@ TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {
 }
 
 // Truncation or a changed byte gives an error or another object, never an out-of-bounds read.
-TEST(ObjectsTest, BrokenProtobufIsAnErrorOrAnotherObject) {
+TEST(ObjectsTest, DamagedProtobufIsAnErrorOrAnotherObject) {
   Random random(3);
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -202,7 +202,7 @@ TEST(RawObjectTest, ReadsAStatusInBothEncodings) {
   EXPECT_FALSE(ReadStatus(Json::MakeObject()).has_value());
 }
 
-TEST(RawObjectTest, TellsEncodingsByContentType) {
+TEST(RawObjectTest, RecognizesEncodingsByContentType) {
   EXPECT_EQ(EncodingOf("application/vnd.kubernetes.protobuf;stream=watch"), Encoding::kProtobuf);
   EXPECT_EQ(EncodingOf("application/json; charset=utf-8"), Encoding::kJson);
   EXPECT_EQ(EncodingOf(""), Encoding::kJson);

@@ -9,7 +9,7 @@
 namespace tessera::kube {
 namespace {
 
-TEST(ProxyTest, ReadsWhatPeopleWrite) {
+TEST(ProxyTest, ReadsCommonFormsOfAProxy) {
   EXPECT_EQ(ParseProxy("http://proxy.example:3128").value().address.ToString(),
             "proxy.example:3128");
   EXPECT_EQ(ParseProxy("proxy.example:3128/").value().address.ToString(), "proxy.example:3128");
@@ -20,7 +20,7 @@ TEST(ProxyTest, ReadsWhatPeopleWrite) {
   EXPECT_EQ(ParseProxy("http://u:p%40w@proxy").value().authorization, "Basic dTpwQHc=");
 }
 
-TEST(ProxyTest, RejectsWhatItCannotSpeakWithoutThePassword) {
+TEST(ProxyTest, RejectsUnsupportedProxiesWithoutQuotingThePassword) {
   for (const char* text :
        {"https://u:secret@proxy", "socks5://u:secret@proxy:1080", "http://u:secret@proxy:99999",
         "http://u:secret@", "http://u:secret@ht!tp"}) {

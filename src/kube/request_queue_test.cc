@@ -160,7 +160,7 @@ TEST_F(RequestQueueTest, AnExpiredRequestIsNeverSent) {
   EXPECT_EQ(sent(), 2u);
 }
 
-TEST_F(RequestQueueTest, ARequestThatWasNotSentSaysWhatIsWrongWithTheServer) {
+TEST_F(RequestQueueTest, TheErrorOfAnUnsentRequestHasTheServersError) {
   options_.deadline = seconds(4);
   options_.max_attempts = 100;
   Submit("/1");
@@ -177,7 +177,7 @@ TEST_F(RequestQueueTest, ARequestThatWasNotSentSaysWhatIsWrongWithTheServer) {
 }
 
 // The oldest request of a backlog would expire before its response, and so would all later ones.
-TEST_F(RequestQueueTest, TheNewestOfABacklogGoesAhead) {
+TEST_F(RequestQueueTest, TheNewestWaitingRequestProbesTheServer) {
   options_.deadline = seconds(4);
   Submit("/1");
   Answer(0, kRefused);
@@ -205,7 +205,7 @@ TEST_F(RequestQueueTest, ExpiredRequestsAreNotErrorsOfTheServer) {
   EXPECT_EQ(sent(), 8u);
 }
 
-TEST_F(RequestQueueTest, WhileTheServerIsOutOfReachOneRequestGoesAhead) {
+TEST_F(RequestQueueTest, OneRequestProbesAnUnreachableServer) {
   const Asked& hangs = Submit("/hangs");
   for (int i = 1; i < 4; ++i) Submit(fmt::format("/{}", i), "GET pods", true);
   for (int i = 1; i < 4; ++i) Answer(i, kRefused);
@@ -241,7 +241,7 @@ TEST_F(RequestQueueTest, ABalancerWithoutAServerIsOutOfReach) {
   EXPECT_EQ(sent(), before + 2);
 }
 
-TEST_F(RequestQueueTest, OnlyWhatKeepsRequestsFromTheServerClosesTheWayToIt) {
+TEST_F(RequestQueueTest, OnlyErrorsOfReachabilityCloseTheLane) {
   for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnauthenticated}) {
     const size_t before = asked_.empty() ? 0 : sent();
     const Asked& asked = Submit("/1");  // not repeatable
@@ -265,7 +265,7 @@ TEST_F(RequestQueueTest, OnlyWhatKeepsRequestsFromTheServerClosesTheWayToIt) {
   EXPECT_EQ(sent(), before + 3);
 }
 
-TEST_F(RequestQueueTest, AServerErrorIsRetriedWhereTheServerAsksForIt) {
+TEST_F(RequestQueueTest, RetriesAServerErrorWithRetryAfter) {
   net::Response later = net::TextResponse(500, "etcd is slow");
   later.headers.Set("Retry-After", "2");
   const Asked& asked = Submit("/1");
@@ -370,7 +370,7 @@ TEST_F(RequestQueueTest, ARejectedPriorityLevelHoldsBackItsOwnRequestsAlone) {
   EXPECT_EQ(Target(7), "/4");
 }
 
-TEST_F(RequestQueueTest, WhetherARequestMayBeSentIsAskedWhenItIsSent) {
+TEST_F(RequestQueueTest, CallsBeforeSendAtEachAttempt) {
   bool leads = true;
   options_.max_in_flight = 1;
   const BeforeSend before_send = [&] {

@@ -32,7 +32,7 @@ class TypeCatalogTest : public ::testing::Test {
   std::unique_ptr<TypeCatalog> types_ = std::make_unique<TypeCatalog>(client_);
 };
 
-TEST_F(TypeCatalogTest, RemembersWhatTheServerHas) {
+TEST_F(TypeCatalogTest, RemembersTheServersTypes) {
   server_.Put("/apis/apps/v1", ParseJson(kApps).value());
   const auto type = Find("apps/v1", "DaemonSet");
   EXPECT_EQ(CollectionPath(type.value(), "ns"), "/apis/apps/v1/namespaces/ns/daemonsets");
@@ -42,7 +42,7 @@ TEST_F(TypeCatalogTest, RemembersWhatTheServerHas) {
   EXPECT_EQ(types_->Known("apps/v2", "DaemonSet"), nullptr);
 }
 
-TEST_F(TypeCatalogTest, AsksAgainForAKindThatWasMissing) {
+TEST_F(TypeCatalogTest, QueriesAMissingKindAgain) {
   const Status missing = Find("example.com/v1", "Thing").status();
   EXPECT_EQ(missing.code(), Code::kNotFound);
   EXPECT_NE(missing.message().find("no Thing of example.com/v1"), std::string::npos);

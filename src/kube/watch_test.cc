@@ -177,7 +177,7 @@ TEST_F(WatchTest, ListsWhereTheStreamOfEverythingHasNoEnd) {
 }
 
 // The response to the first request comes in pieces with pauses.
-TEST_F(WatchTest, AStreamOfEverythingMayTakeLongAsLongAsItMoves) {
+TEST_F(WatchTest, AnInitialStreamMayTakeLongWhileDataArrives) {
   RawServer server([](int fd) {
     if (RawServer::ReadHeader(fd).empty()) return;
     RawServer::Write(fd, kStreamHead);
@@ -301,7 +301,7 @@ TEST_F(WatchTest, AServerThatComesBackWithoutItsPastIsNotWaitedForAnyLonger) {
   EXPECT_LE(waits_.back(), Backoff::kFirst);
 }
 
-TEST_F(WatchTest, StartsTheListAnewWhenItsTokenExpiresBetweenPages) {
+TEST_F(WatchTest, RestartsTheListWhenItsTokenExpiresBetweenPages) {
   Start({ListOf(5, Object("a", 1), "more"), "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
          ListOf(6, Object("b", 2)), std::string(kStreamHead)});
   Until("[+a !OUT_OF_RANGE [+b ] ");
@@ -317,7 +317,7 @@ TEST_F(WatchTest, ASilentStreamIsTakenForDead) {
   Until("[] !DEADLINE_EXCEEDED +x ");
 }
 
-TEST_F(WatchTest, WaitsWhenToldSo) {
+TEST_F(WatchTest, WaitsAsLongAsTheServerRequests) {
   Start({ListOf(5, ""), "HTTP/1.1 429 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))});
   const MonotonicTime began = runner_.clock().Now();

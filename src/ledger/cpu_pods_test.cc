@@ -34,7 +34,7 @@ class CpuPodsTest : public ::testing::Test {
   std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
 };
 
-TEST_F(CpuPodsTest, TakeWhatTheyAskForOfNodesWithGpus) {
+TEST_F(CpuPodsTest, TakeTheirRequestsOnNodesWithGpus) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject a = CpuPod("a", "2", "4Gi"), b = CpuPod("b", "500m");
   ledger_->SetPod(a);
@@ -71,7 +71,7 @@ TEST_F(CpuPodsTest, CountWhenTheirNodeGetsGpusAndWhenItReturns) {
   EXPECT_EQ(Taken("n").first, 0);
 }
 
-TEST_F(CpuPodsTest, APodThatCouldNotBeReadIsOneOnceItCan) {
+TEST_F(CpuPodsTest, CountsACorrectedPod) {
   ledger_->SetNode(GpuNode("n", 1));
   Set(CpuPod("a", "lots"), "n");
   ASSERT_EQ(ledger_->pods().size(), 1u);

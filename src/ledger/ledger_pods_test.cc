@@ -97,7 +97,7 @@ TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
   EXPECT_EQ(ledger_->FindPod("none", "a"), nullptr);
 }
 
-TEST_F(LedgerPodsTest, SharesAreWhatLastsTogetherOrAnInitContainerThatHasMore) {
+TEST_F(LedgerPodsTest, SharesAreTheMaximumOfMainContainersAndInitContainers) {
   PodEntry pod;
   const auto add = [&](const char* name, device::Phase phase, int milli, int gib) {
     pod.request.devices.containers.push_back({.name = name, .phase = phase});
@@ -114,7 +114,7 @@ TEST_F(LedgerPodsTest, SharesAreWhatLastsTogetherOrAnInitContainerThatHasMore) {
   EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{kWholeGpu, GiB(20)}));
 }
 
-TEST_F(LedgerPodsTest, GpusOfAnInitContainerBesideThoseThatLastDoNotCount) {
+TEST_F(LedgerPodsTest, OtherGpusOfAnInitContainerDoNotCount) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = Whole("a");
   kube::Container init = pod.containers[0];
@@ -174,7 +174,7 @@ TEST_F(LedgerPodsTest, QuotaByTheLabelOfANodeCountsAllGpusOfAPod) {
   EXPECT_FALSE(Fits(Whole("b")));
 }
 
-TEST_F(LedgerPodsTest, APolicyOfThePodGoesBeforeThatOfTheCluster) {
+TEST_F(LedgerPodsTest, ThePodsPolicyOverridesTheClusters) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject first = GpuPod("a", {{names::kResourceGpuMem, "10"}});
   ASSERT_TRUE(Assume(first).ok());
@@ -209,7 +209,7 @@ TEST_F(LedgerPodsTest, AReportIsAboutGpusWhereCpuOrMemoryIsShort) {
   EXPECT_FALSE(two->shortfall.ok());
 }
 
-TEST_F(LedgerPodsTest, APodThatIsResizedInPlaceTakesWhatItHasNow) {
+TEST_F(LedgerPodsTest, AResizedPodTakesItsCurrentAmounts) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = Whole("a");
   pod = BoundPod(pod, "n", Assume(pod).value().annotations);

@@ -64,7 +64,7 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   EXPECT_EQ(Free(), 2000);
 }
 
-TEST_F(LedgerTest, AnAssumedPodIsAsItWasWhenItIsSeenBound) {
+TEST_F(LedgerTest, ABoundPodKeepsItsAssumedGpus) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});
   ledger_->SetPod(pod);
@@ -81,7 +81,7 @@ TEST_F(LedgerTest, AnAssumedPodIsAsItWasWhenItIsSeenBound) {
   EXPECT_EQ(Free(), 2000);
 }
 
-TEST_F(LedgerTest, WhatIsAssumedExpires) {
+TEST_F(LedgerTest, AssumptionsExpire) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ASSERT_TRUE(Assume(pod, "n", 10s).ok());
@@ -96,7 +96,7 @@ TEST_F(LedgerTest, WhatIsAssumedExpires) {
   EXPECT_TRUE(ledger_->pods().empty());  // only Assume knew the pod
 }
 
-TEST_F(LedgerTest, AskingAgainForgetsWhatWasAssumed) {
+TEST_F(LedgerTest, ANewQueryDropsTheAssumption) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ASSERT_TRUE(Assume(pod, "n").ok());
@@ -104,7 +104,7 @@ TEST_F(LedgerTest, AskingAgainForgetsWhatWasAssumed) {
   EXPECT_TRUE(Assume(pod, "n").ok());
 }
 
-TEST_F(LedgerTest, APodThatCamePastTheSchedulerHoldsWhatItMayHaveUntilItsNodeTells) {
+TEST_F(LedgerTest, APodThatBypassedTheSchedulerHoldsGuessedGpusUntilItsNodePublishes) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(pod, "n", {}));
@@ -121,7 +121,7 @@ TEST_F(LedgerTest, APodThatCamePastTheSchedulerHoldsWhatItMayHaveUntilItsNodeTel
   EXPECT_EQ(Free(), 1000);
 }
 
-TEST_F(LedgerTest, APodOfWhichOneContainerHasItsGpuHoldsItAndAnotherOneOnlyWhereThereIsOne) {
+TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   kube::Container second = pod.containers[0];
@@ -153,7 +153,7 @@ TEST_F(LedgerTest, APodOfWhichOneContainerHasItsGpuHoldsItAndAnotherOneOnlyWhere
   EXPECT_EQ(Free(), 1000);
 }
 
-TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanWasAskedFor) {
+TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanTheRequest) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});
   const device::Assignment forged{
@@ -198,7 +198,7 @@ TEST_F(LedgerTest, APodHoldsItsGpuWhileItIsDeletedAndNotWhenItHasEnded) {
   EXPECT_TRUE(ledger_->pods().empty());
 }
 
-TEST_F(LedgerTest, WhatInitContainersHadIsNotCountedBesideWhatLasts) {
+TEST_F(LedgerTest, InitContainersDoNotCountBesideMainContainers) {
   ledger_->SetNode(GpuNode("n", 1));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "7"}});
   kube::Container init = pod.containers[0];
@@ -213,7 +213,7 @@ TEST_F(LedgerTest, WhatInitContainersHadIsNotCountedBesideWhatLasts) {
   EXPECT_EQ(shares[0].second.memory, GiB(7));
 }
 
-TEST_F(LedgerTest, WhatOnlyAnInitContainerHadIsItsPodsAsLongAsThatLives) {
+TEST_F(LedgerTest, AnInitContainersGpuStaysWithThePodUntilItEnds) {
   ledger_->SetNode(GpuNode("n", 3));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   kube::Container init = pod.containers[0];
@@ -270,7 +270,7 @@ TEST_F(LedgerTest, ANodeThatLeavesAndReturnsHasItsPodsAgain) {
   EXPECT_EQ(Free(), 1000);
 }
 
-TEST_F(LedgerTest, ANodeAnnotationThatCannotBeReadLeavesWhatWasKnown) {
+TEST_F(LedgerTest, AnInvalidNodeAnnotationKeepsTheKnownGpus) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ASSERT_TRUE(Assume(pod, "n").ok());
@@ -326,7 +326,7 @@ TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
   EXPECT_FALSE(Entry(guessed).placed_id);
 }
 
-TEST_F(LedgerTest, AMigSliceMayBeNamedByTheGpuItIsCutFrom) {
+TEST_F(LedgerTest, AMigSliceMayBeNamedByItsGpu) {
   kube::NodeObject node = GpuNode("n", 2);
   std::string& annotation = node.meta.annotations[std::string(names::kAnnotationDevices)];
   device::NodeInventory inventory = device::DecodeNodeInventory(annotation).value();
@@ -359,7 +359,7 @@ TEST_F(LedgerTest, AMigSliceMayBeNamedByTheGpuItIsCutFrom) {
   EXPECT_EQ(slices(names::kAnnotationGpuUuids, "MIG-0-1", "1"), Slices{"MIG-0-1"});
 }
 
-TEST_F(LedgerTest, QuotaGoesByTheLabelOfANodeUnlessItOnlyNamesItsGpus) {
+TEST_F(LedgerTest, QuotaUsesTheNodesLabelUnlessItMatchesItsGpus) {
   const auto fits = [&](const char* label, const char* quota) {
     kube::NodeObject node = GpuNode("n", 4);
     node.meta.labels[std::string(names::kLabelLegacyGpuModel)] = label;
@@ -375,7 +375,7 @@ TEST_F(LedgerTest, QuotaGoesByTheLabelOfANodeUnlessItOnlyNamesItsGpus) {
   EXPECT_FALSE(fits("fast", "A100"));
 }
 
-TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
+TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatRequestOnlyMemory) {
   ledger_->SetNode(GpuNode("n", 4));
   ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
   ASSERT_TRUE(Assume(GpuPod("a", {{names::kResourceGpuMem, "60"}}), "n").ok());
@@ -387,7 +387,7 @@ TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
 
 // The Node object is deleted and created again while the binding is in flight or was not observed
 // yet.
-TEST_F(LedgerTest, WhatIsAssumedHoldsItsGpusWhenItsNodeReturns) {
+TEST_F(LedgerTest, AnAssumedPodHoldsItsGpusWhenItsNodeReturns) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   const auto assumed = Assume(pod, "n");

@@ -14,7 +14,7 @@ namespace tessera::ledger {
 namespace {
 
 // Compares the index with a std::map over random insertions and removals.
-TEST(NodeIndexTest, FindsWhatIsThereAndNothingElse) {
+TEST(NodeIndexTest, FindsPresentNamesOnly) {
   Random random(7);
   NodeIndex index;
   std::map<std::string, NodeEntry> nodes;

@@ -84,7 +84,7 @@ TEST_F(OverassignedTest, AWholeGpuExcludesShares) {
   EXPECT_THAT(Found(), ElementsAre("whole after share on GPU-n-0"));
 }
 
-TEST_F(OverassignedTest, PodsThatLeaveOrThatNobodyAssignedDoNotCount) {
+TEST_F(OverassignedTest, DeletedPodsAndGuessedGpusDoNotCount) {
   kube::PodObject older = Bind("older", 1, {});
   Bind("newer", 2, {});
   older.meta.deleting = true;

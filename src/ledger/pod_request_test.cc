@@ -48,7 +48,7 @@ TEST(PodRequestTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
   EXPECT_TRUE(HasNoGpus(GpuPod("a", {{"cpu", "1"}, {"rdma/hca", "1"}})));
 }
 
-TEST(PodRequestTest, InformersKeepWhatIsReadAndNothingElse) {
+TEST(PodRequestTest, InformersKeepOnlyFieldsThatAreRead) {
   const kube::Keep pods = KeepOfPods(), nodes = KeepOfNodes({.pool = "pool", .model = "model"});
   for (const char* resource : {"cpu", "memory"}) {
     EXPECT_TRUE(pods.resource(resource));

@@ -17,7 +17,7 @@ using testing::GpuPod;
 
 // Compares the cache with an evaluation of every node, over random additions and removals of pods,
 // nodes and demands; there are more demands than the cache keeps.
-TEST(UnfitReasonsTest, SaysWhatALookAtTheNodeSays) {
+TEST(UnfitReasonsTest, EqualsAnEvaluationOfTheNode) {
   Random random(3);
   FakeClock clock;
   const auto ledger = ClusterLedger::Make({}, &clock).value();

@@ -79,7 +79,7 @@ TEST_F(VictimsTest, TheFewestOfLowerPriorityLeave) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 3, 2)), "n", {}), std::nullopt);
 }
 
-TEST_F(VictimsTest, PodsOfEqualPriorityAndThoseThatAreNotBoundYetStay) {
+TEST_F(VictimsTest, PodsOfEqualPriorityAndUnboundPodsStay) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("equal", 10));
   ASSERT_TRUE(ledger_->Assume(MakeQuery(Whole("assumed", 1)), "n", std::chrono::seconds(9)).ok());
@@ -136,7 +136,7 @@ TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 4)), "n", {})->pdb_violations, 0);
 }
 
-TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusAreThoseThatNoneWithGpusExplains) {
+TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusExcludeThoseOfPodsWithGpus) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("a", 1));
   Run(Whole("b", 1));
@@ -164,7 +164,7 @@ TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
 }
 
-TEST_F(VictimsTest, WithoutTheBudgetsNoOtherPodIsNamed) {
+TEST_F(VictimsTest, WithoutBudgetsOnlyProposedPodsAreEvicted) {
   ledger_ = ClusterLedger::Make({}, &clock_).value();
   ledger_->SetNode(GpuNode("n", 2));
   const Uid low = Run(Whole("low", 1)).meta.uid;
@@ -218,7 +218,7 @@ TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {
   EXPECT_EQ(Refusal(Whole("low", 1)), "");
 }
 
-TEST_F(VictimsTest, WhatIsFreeWhileVictimsEndIsKeptToo) {
+TEST_F(VictimsTest, ReservesFreeGpusWhileVictimsEnd) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject victim = Run(Whole("victim", 1));
   Nominate(Whole("high", 100, 2), "n");
@@ -230,14 +230,14 @@ TEST_F(VictimsTest, WhatIsFreeWhileVictimsEndIsKeptToo) {
   EXPECT_NE(Refusal(Whole("low", 1)), "");
 }
 
-TEST_F(VictimsTest, WhatIsFreeNowIsKeptForANominatedPodAndNotWhatBecomesFreeLater) {
+TEST_F(VictimsTest, ReservesFreeGpusBeforeGpusThatBecomeFree) {
   ledger_->SetNode(GpuNode("n", 2));
   Delete(Run(Whole("victim", 1)));
   Nominate(Whole("high", 100), "n");
   EXPECT_THAT(Refusal(Whole("low", 1)), HasSubstr("reserved"));
 }
 
-TEST_F(VictimsTest, TheNominatedPodOfTheHighestPriorityIsNamed) {
+TEST_F(VictimsTest, NamesTheNominatedPodOfTheHighestPriority) {
   ledger_->SetNode(GpuNode("n", 2));
   Nominate(Whole("a-lower", 50), "n");
   Nominate(Whole("b-high", 100), "n");
@@ -272,7 +272,7 @@ TEST_F(VictimsTest, ANominatedShareKeepsTheGpuThatItFillsMost) {
   EXPECT_EQ(Refusal(share("low", "50", "1")), "") << "the other GPU is free for half of it";
 }
 
-TEST_F(VictimsTest, ALowerPodTakesWhatTheNominatedOneLeaves) {
+TEST_F(VictimsTest, ALowerPriorityPodTakesUnreservedGpus) {
   ledger_->SetNode(GpuNode("n", 4));
   Nominate(Whole("high", 100, 3), "n");
   const auto low = ledger_->Assume(MakeQuery(Whole("low", 1)), "n", std::chrono::seconds(1));

@@ -223,7 +223,7 @@ TEST_F(ProxyTest, ReachesTheServerThroughATunnel) {
             "Proxy-Authorization: Basic dTpw\r\n\r\n");
 }
 
-TEST_F(ProxyTest, AProxyThatRejectsIsNamedWithItsReason) {
+TEST_F(ProxyTest, NamesAProxyThatRejectsTheTunnelAndItsReason) {
   ProxyServer proxy("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n");
   const Status status = AskThrough(proxy).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -234,7 +234,7 @@ TEST_F(ProxyTest, AProxyThatRejectsIsNamedWithItsReason) {
       << status.message();
 }
 
-TEST_F(ProxyTest, AProxyThatCannotBeReachedIsNamed) {
+TEST_F(ProxyTest, NamesAnUnreachableProxy) {
   const Status refused = AskThrough(Address{.host = "127.0.0.1", .port = 1}).status();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_NE(refused.message().find("the proxy 127.0.0.1:1 ($HTTPS_PROXY): connect: "),

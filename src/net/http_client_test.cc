@@ -149,7 +149,7 @@ TEST_F(HttpClientTest, ABodyThatStallsEndsAtItsDeadline) {
   EXPECT_EQ(CodeOf({}, {.deadlines = {.stall = milliseconds(50)}}), Code::kDeadlineExceeded);
 }
 
-TEST_F(HttpClientTest, ReportsBrokenAnswers) {
+TEST_F(HttpClientTest, ReportsTruncatedAnswers) {
   const auto answered_with = [&](std::string text, size_t max_body = 1000) {
     Serve([text](int fd) {
       RawServer::ReadHeader(fd);

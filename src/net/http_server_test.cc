@@ -56,7 +56,7 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(HttpServerTest, AnswersAndClosesWhenAsked) {
+TEST_F(HttpServerTest, AnswersAndClosesOnRequest) {
   Start();
   const std::string answer = Talk("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(answer.substr(0, 15), "HTTP/1.1 200 OK");
@@ -150,7 +150,7 @@ TEST_F(HttpServerTest, ASilentPeerIsClosed) {
   EXPECT_NE(Talk("GET / HTTP/1.1\r\n\r\n").find("200 OK"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, IdlePeersMakeRoomForNewOnes) {
+TEST_F(HttpServerTest, IdlePeersMakeRoomForNewPeers) {
   Start({.limits = {.connections = 4}});
   std::vector<RawClient> idle;
   for (int i = 0; i < 12; ++i) idle.push_back(Dial());
@@ -216,7 +216,7 @@ TEST_F(HttpServerTest, APeerThatReadsOutlivesOneThatDoesNot) {
   EXPECT_LT(Talk(stuck).size(), size_t{32} << 20);
 }
 
-TEST_F(HttpServerTest, LargeBodiesTogetherAreBoundedAndSmallOnesServed) {
+TEST_F(HttpServerTest, BoundsTheSumOfLargeBodiesAndServesSmallBodies) {
   HttpServer::Options options;
   options.limits = {.body_bytes = 1'000'000, .all_bodies_bytes = 2'000'000};
   options.limits.request = std::chrono::seconds(2);

@@ -167,7 +167,7 @@ TEST_F(HttpTlsTest, ShowsAnotherCertificateOnNewConnectionsOnly) {
   EXPECT_TRUE(Ask(client).ok());
 }
 
-TEST_F(HttpTlsTest, AServerMayAskForAClientsCertificate) {
+TEST_F(HttpTlsTest, AServerMayRequestAClientsCertificate) {
   TlsOptions tls = ServerTls(ca_);
   tls.ca.text = ca_.certificate();
   Start(tls);
@@ -211,7 +211,7 @@ TEST_F(HttpTlsTest, AServerShowsItsRenewedCertificate) {
   EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
 }
 
-TEST_F(HttpTlsTest, ABadBundleIsNamed) {
+TEST_F(HttpTlsTest, NamesAnInvalidBundle) {
   Start(ServerTls(ca_));
   const Status missing = AskWith({.ca = {.file = "/nonexistent/ca.crt"}}).status();
   EXPECT_NE(missing.message().find("/nonexistent/ca.crt"), std::string::npos);

@@ -31,7 +31,7 @@ TEST(DmemTest, TheLimitIsTheShareAndAnAllowance) {
             "drm/0000:03:00.0/vram0 9663676416\ndrm/0000:C1:00.0/vram0 10737418240");
 }
 
-TEST(DmemTest, WhatIsNotLimitedGetsNoLine) {
+TEST(DmemTest, UnlimitedGpusGetNoLine) {
   const auto regions = ParseDmemCapacity(kCapacity);
   EXPECT_EQ(ChooseDmemMax(regions, {{"0000:04:00.0", GiB(5)}}), "") << "another GPU";
   EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", Bytes(0)}}), "") << "no share of memory";

@@ -95,7 +95,7 @@ TEST_F(SharedTree, DroppedTreesLeaveNothingAndContainersKeepTheirs) {
   EXPECT_TRUE(Share().ok()) << "the next container makes it again";
 }
 
-TEST_F(SharedTree, ShowsTheDriversFilesAndNothingElse) {
+TEST_F(SharedTree, ContainsOnlyTheDriversFiles) {
   const std::string tree = Share().value();
   EXPECT_EQ(ReadFile(tree + "/lib/libx.so.1").value(), "x1.0");
   EXPECT_EQ(ReadFile(tree + "/bin/smi").value(), "smi1.0");

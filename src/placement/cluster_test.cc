@@ -50,7 +50,7 @@ TEST(ClusterTest, PlaceThenRemoveRestoresTheStateExactly) {
   }
 }
 
-TEST(ClusterTest, AnAdoptedPodMayOversellAndNothingMoreIsPlacedUntilItLeaves) {
+TEST(ClusterTest, AnAdoptedPodMayOversubscribeAndBlocksPlacementUntilItLeaves) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 1));
   const ShapeId big = *cluster.Intern(MakeDemand(1, 700, GiB(70)));

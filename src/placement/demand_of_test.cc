@@ -131,7 +131,7 @@ TEST_F(DemandOfTest, ModelsAreResolvedToKnownModels) {
   EXPECT_LT(cluster_.model_count(), 5u) << "pods cannot use up the numbers that nodes need";
 }
 
-TEST_F(DemandOfTest, SlicesAreAskedForByProfile) {
+TEST_F(DemandOfTest, SlicesAreRequestedByProfile) {
   ContainerRequest slice{.name = "main",
                          .dialect = Dialect::kNvidiaMig,
                          .count = 1,

@@ -29,7 +29,7 @@ class ExplainTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(ExplainTest, CountsTheGpusByWhatTheyLack) {
+TEST_F(ExplainTest, CountsTheGpusByReason) {
   NodeSpec spec = MakeNode("a", 8);
   spec.gpus[7].healthy = false;
   const NodeId node = Add(spec);
@@ -207,7 +207,7 @@ TEST(LackTest, EveryLackHasAUniqueName) {
   }
 }
 
-TEST_F(ExplainTest, TheFirstOfEquallyFrequentCausesIsNamed) {
+TEST_F(ExplainTest, NamesTheFirstOfEquallyFrequentCauses) {
   const NodeId node = Add(MakeNode("a", 2));
   Hold(node, MakeDemand(1, 1000), 0b01);
   Hold(node, MakeDemand(1, 600), 0b10);
@@ -228,7 +228,7 @@ TEST_F(ExplainTest, ExactlyEnoughIsEnough) {
             UnfitReason::kNothing);
 }
 
-TEST_F(ExplainTest, CpuIsNamedBeforeMemoryAndPodsThatLeaveGiveBackBoth) {
+TEST_F(ExplainTest, ReportsCpuBeforeMemoryAndRemovedPodsFreeBoth) {
   const NodeId node = Add(MakeNode("a", 1));
   Hold(node, MakeDemand(0, 0), 0);
   Demand demand = MakeDemand(0, 0, Bytes(0), 96000);

@@ -85,7 +85,7 @@ TEST_F(FragmentationTest, IsTheMeanOfTheDefinitionOverTheMix) {
   }
 }
 
-TEST_F(FragmentationTest, PodsThatAskForBytesCountByTheirShareOfEachGpu) {
+TEST_F(FragmentationTest, PodsThatRequestBytesCountByTheirShareOfEachGpu) {
   NodeSpec spec{.name = "n", .cpu_milli = 1000};
   spec.gpus = {{.memory = GiB(16)}, {.memory = GiB(32)}};
   ASSERT_TRUE(cluster_.AddNode(spec).ok());
@@ -149,7 +149,7 @@ TEST_F(IrregularPodTest, OnlyTheRestIsUselessToARegularPod) {
   EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(200)}}}), 0);
 }
 
-TEST_F(IrregularPodTest, EachAskNeedsAGpuForTheLargest) {
+TEST_F(IrregularPodTest, EachDemandNeedsAGpuForTheLargest) {
   EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(300)}, {.milli = MilliGpu(500)}}}),
             1200);
   EXPECT_EQ(Fragmented({.gpu_demands = {{.milli = MilliGpu(100)}, {.milli = MilliGpu(200)}}}), 0);

@@ -211,7 +211,7 @@ TEST_F(GangTest, ArrivesAsItsPodsIfNoPodCouldHoldItsSum) {
   EXPECT_EQ(ArrivalsOf(cluster_, large).size(), 100u);
 }
 
-TEST_F(GangTest, TheLargestAskCountsBeforeTheSumAndEqualMembersKeepTheirOrder) {
+TEST_F(GangTest, OrdersMembersByLargestDemandThenBySum) {
   AddNodes(1, 8);
   Demand three = MakeDemand(1, 1000);
   three.gpu_demands.resize(3, three.gpu_demands[0]);

@@ -128,7 +128,7 @@ TEST(LinkedGroupsTest, OnlyIdleHealthyGpusOfTheRightModelAreCandidates) {
   EXPECT_EQ(Chosen(cluster, Whole(6)), 0b11011101u);
 }
 
-TEST(LinkedGroupsTest, AsksOfOnePodDoNotTakeEachOthersGpus) {
+TEST(LinkedGroupsTest, DemandsOfOnePodDoNotTakeEachOthersGpus) {
   Cluster cluster;
   ASSERT_TRUE(cluster.AddNode(Node("a", GroupsOf(testing::NvLinkQuads(8)))).ok());
   Demand demand = Whole(2);
@@ -228,7 +228,7 @@ TEST(LinkedGroupsTest, ASetHasOneToAllGpus) {
 }
 
 // GPUs 1 and 2 are linked, as are 0 and 3: the chosen and the remaining GPUs are equally good.
-TEST(LinkedGroupsTest, OfEquallyGoodSetsTheOneWithTheLowestPositionIsChosen) {
+TEST(LinkedGroupsTest, ChoosesTheLowestPositionsAmongEqualSets) {
   const LinkedGroups groups(testing::MakeTopology(4, 0, [](int a, int b) {
     return device::Link{.nvlinks = static_cast<uint8_t>(a + b == 3 ? 4 : 0)};
   }));
@@ -243,7 +243,7 @@ TEST(LinkedGroupsTest, EachGpuMustHaveAPartner) {
   EXPECT_FALSE(pairs.EachHasPartner(0b11 | 0b11 << 8)) << "their links are unknown";
 }
 
-TEST(LinkedGroupsTest, AsksForOneGpuNeedNoLinks) {
+TEST(LinkedGroupsTest, DemandsForOneGpuNeedNoLinks) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(Node("a", GroupsOf(testing::NvLinkPairs(8))));
   Demand demand = Whole(1);

@@ -336,7 +336,7 @@ TEST_P(PolicyPropertyTest, EqualHistoriesGiveEqualAnswers) {
   EXPECT_EQ(first.decisions, second.decisions);
 }
 
-TEST_P(PolicyPropertyTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
+TEST_P(PolicyPropertyTest, CachedScoresEqualRecomputedScores) {
   World world(GetParam(), 11);
   for (int step = 0; step < 600 && !HasFatalFailure(); ++step) {
     world.Step();

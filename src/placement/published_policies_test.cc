@@ -72,7 +72,7 @@ TEST_F(PublishedPoliciesTest, GpuClusteringGathersPodsOfOneClass) {
   EXPECT_EQ(ScoresOf("GpuClustering", ShapeOf(1, 0))[alone], 0);
 }
 
-TEST_F(PublishedPoliciesTest, GpuPackingPrefersUsedGpusThenUsedNodesThenSmallOnes) {
+TEST_F(PublishedPoliciesTest, GpuPackingPrefersUsedGpusThenUsedNodesThenSmallNodes) {
   const NodeId shared = AddNode(1000, 4), used = AddNode(1000, 4);
   const NodeId large = AddNode(1000, 8), small = AddNode(1000, 2);
   Place(ShapeOf(0, 1, 600), shared, 1);

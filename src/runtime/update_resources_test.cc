@@ -14,7 +14,7 @@
 namespace tessera::runtime {
 namespace {
 
-TEST(UpdateResources, WithoutDeviceRulesRemovesNothingElse) {
+TEST(UpdateResources, WithoutDeviceRulesKeepsAllOtherMembers) {
   EXPECT_EQ(
       WithoutDeviceRules(R"({"devices":[{"allow":false}],"cpu":{"shares":1.50},"x":null})").value(),
       R"({"cpu":{"shares":1.50},"x":null})");

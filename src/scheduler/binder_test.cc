@@ -50,7 +50,7 @@ TEST_F(BinderTest, BindsAPodThatTheFeedHasNotSeenYet) {
   EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
 }
 
-TEST_F(BinderTest, RefusesAPodThatNobodyKnowsOrAnotherOfItsName) {
+TEST_F(BinderTest, RejectsAnUnknownPodOrAnotherPodOfItsName) {
   const kube::PodObject pod = Whole("a");
   EXPECT_EQ(d.BindAsKubeScheduler(pod, "n1")->code(), Code::kNotFound);
   d.AddPod(pod);
@@ -93,7 +93,7 @@ TEST_F(BinderTest, ARefusalOfTheApiServerFreesTheGpusAtOnce) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-TEST_F(BinderTest, WithoutAnAnswerTheGpusStayTakenUntilItIsClear) {
+TEST_F(BinderTest, WithoutAResponseTheGpusStayAssumedUntilTheStateIsClear) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.api.SetFate(Fate::kBindsWithoutAnswer);
@@ -111,7 +111,7 @@ TEST_F(BinderTest, WithoutAnAnswerTheGpusStayTakenUntilItIsClear) {
   EXPECT_THAT(d.Filter(pod).error, HasSubstr("already bound to node n1"));
 }
 
-TEST_F(BinderTest, APodThatIsGoneBeforeTheFeedSawItHoldsNothing) {
+TEST_F(BinderTest, APodDeletedBeforeTheFeedShowsItHoldsNothing) {
   const kube::PodObject pod = Whole("a");
   d.api.Put(pod);
   d.api.SetFate(Fate::kBindsWithoutAnswer);
@@ -172,7 +172,7 @@ TEST_F(BinderTest, ALostRequestIsGivenUpFifteenSecondsAfterItWasSent) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-TEST_F(BinderTest, ARequestThatWasLostIsGivenUpWhenItCannotArriveAnyMore) {
+TEST_F(BinderTest, GivesUpALostRequestOnceItCannotArrive) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.api.SetFate(Fate::kLost);
@@ -232,7 +232,7 @@ TEST_F(BinderTest, LeadershipIsCheckedWhenABindingIsSent) {
 }
 
 // The settle time counts from when the request was sent, not from when it was queued.
-TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
+TEST_F(BinderTest, TheSettleTimeOfALostRequestCountsFromItsSending) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.api.SetFate(Fate::kLost);
@@ -291,7 +291,7 @@ TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
   EXPECT_EQ(d.AssignedGpus().Oversubscribed(GiB(80)), "");
 }
 
-TEST(BinderRaceTest, AHundredPodsForOneNodeGetWhatItHasAndNoMore) {
+TEST(BinderRaceTest, AHundredPodsForOneNodeDoNotOversubscribeIt) {
   Decider d;
   d.AddNode(GpuNode("n1", 8));
   // Nodes are chosen for all pods before any is bound.

@@ -59,7 +59,7 @@ TEST_F(ClusterMetricsTest, AllocationByDialect) {
   }
 }
 
-TEST_F(ClusterMetricsTest, FragmentationIsThePartThatPodsLikeThoseThatRunCannotUse) {
+TEST_F(ClusterMetricsTest, FragmentationIsThePartThatTypicalPodsCannotUse) {
   d_.AddNode(GpuNode("n1", 2));
   d_.AddNode(GpuNode("n2", 2));
   EXPECT_EQ(FragmentationOf(*d_.ledger), 0) << "no pod tells what is typical";

@@ -38,7 +38,7 @@ TEST_F(DrainTest, EndsWithTheLast) {
   EXPECT_EQ(said_, 0u);
 }
 
-TEST_F(DrainTest, GivesUpAfterItsPatienceAndSaysWhatIsLeft) {
+TEST_F(DrainTest, GivesUpAfterTheLimitWithTheRemainingCount) {
   Start();
   runner_.AdvanceTimeAndRun(4900ms);
   EXPECT_EQ(said_, std::nullopt);

@@ -214,7 +214,7 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   EXPECT_THAT(plain->body, HasSubstr("this port speaks HTTPS"));
 }
 
-TEST_F(ExtenderPortTest, PlainHttpIsSpokenWhereItIsAskedFor) {
+TEST_F(ExtenderPortTest, ServesPlainHttpIfConfigured) {
   SchedulerOptions options;
   options.plain_http = true;
   Start(std::move(options));

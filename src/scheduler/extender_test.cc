@@ -44,7 +44,7 @@ TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
   EXPECT_EQ(result.unresolvable[1].first, 3u);
 }
 
-TEST(ExtenderTest, TheNextPodSeesWhatWasChosenForTheOneBefore) {
+TEST(ExtenderTest, TheNextPodSeesTheHoldOfThePreviousPod) {
   Decider d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 2));
@@ -55,7 +55,7 @@ TEST(ExtenderTest, TheNextPodSeesWhatWasChosenForTheOneBefore) {
   EXPECT_EQ(d.api.requests(), 0);
 }
 
-TEST(ExtenderTest, OneFittingNodeIsHeldByFilterBecauseNobodyAsksForScores) {
+TEST(ExtenderTest, FilterHoldsTheOnlyFittingNodeBecausePrioritizeIsSkipped) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
   EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
@@ -84,7 +84,7 @@ TEST(ExtenderTest, TheBestNodeAloneHasTenPoints) {
   }
 }
 
-TEST(ExtenderTest, TheOtherNodesHavePointsByRankAndThoseWithoutRoomNone) {
+TEST(ExtenderTest, OtherNodesHavePointsByRankAndUnfitNodesNone) {
   Decider d({.policy = "BestFit"});
   for (const int gpus : {4, 1, 3, 2}) d.AddNode(GpuNode(fmt::format("n{}", gpus), gpus));
   d.AddNode(GpuNode("cpu", 0));
@@ -150,7 +150,7 @@ TEST(ExtenderTest, AnnotationsThatAUserForgedDecideNothing) {
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
 }
 
-TEST(ExtenderTest, RefusalByQuotaIsToldOnceWithWhatIsLeft) {
+TEST(ExtenderTest, OneEventForARejectionByQuotaWithTheRemainder) {
   Decider d;
   d.AddNode(GpuNode("n1", 4));
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
@@ -187,7 +187,7 @@ class QuotaEventTest : public ::testing::Test {
   Decider d;
 };
 
-TEST_F(QuotaEventTest, SaysWhatIsLeftOnce) {
+TEST_F(QuotaEventTest, NamesTheRemainderOnce) {
   d.Filter(Whole("a", 2));
   ASSERT_THAT(d.recorded, SizeIs(1));
   EXPECT_THAT(d.recorded[0], HasSubstr("1 left"));
@@ -204,7 +204,7 @@ TEST_F(QuotaEventTest, IsRepeatedAfterAMinute) {
   EXPECT_THAT(d.recorded, SizeIs(2));
 }
 
-TEST_F(QuotaEventTest, ANewReasonIsToldAtOnce) {
+TEST_F(QuotaEventTest, RecordsANewReasonAtOnce) {
   d.Filter(Whole("a", 3));
   SetQuota(2);
   d.Filter(Whole("a", 3));
@@ -218,7 +218,7 @@ TEST_F(QuotaEventTest, OfEachPodIsItsOwn) {
   EXPECT_THAT(d.recorded, SizeIs(2));
 }
 
-TEST(ExtenderTest, RefusalOfAModelWithoutQuotaSaysWhatIsLeftOfTheOthers) {
+TEST(ExtenderTest, ARejectedModelWithoutQuotaNamesTheRemainderOfOthers) {
   Decider d;
   kube::NodeObject t4 = GpuNode("n1", 4);
   t4.meta.labels["gaia.tencent.com/gpu-model"] = "T4";
@@ -260,7 +260,7 @@ TEST(ExtenderTest, PredicatesNameAllNodesForAPodWithoutGpus) {
   EXPECT_THAT(result.failed, IsEmpty());
 }
 
-TEST(ExtenderTest, PreemptionNamesThosePodsThatMakeRoom) {
+TEST(ExtenderTest, PreemptionNamesPodsWhoseEvictionMakesRoom) {
   Decider d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 1));
@@ -308,7 +308,7 @@ TEST(ExtenderTest, PreemptionNamesNoNodeWithoutVictims) {
   EXPECT_THAT(d.extender->Preempt(args), IsEmpty());
 }
 
-TEST(ExtenderTest, WhatVictimsLeaveIsKeptForThePodThatIsNominated) {
+TEST(ExtenderTest, GpusOfVictimsAreReservedForTheNominatedPod) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
   const kube::PodObject low = Whole("low");
@@ -331,7 +331,7 @@ TEST(ExtenderTest, WhatVictimsLeaveIsKeptForThePodThatIsNominated) {
   EXPECT_TRUE(d.Binds(high, d.Choose(high)));
 }
 
-TEST(InspectTest, TellsWhatGpushareTold) {
+TEST(InspectTest, EqualsGpusharesAnswer) {
   Decider d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("cpu", 0));

@@ -181,7 +181,7 @@ TEST_F(BindTest, OneAnswerOfFilterIsForOneBinding) {
   EXPECT_EQ(d.BindAsKubeScheduler(pod, node)->code(), Code::kFailedPrecondition);
 }
 
-TEST_F(BindTest, APodWithoutGpusIsNotOurs) {
+TEST_F(BindTest, DoesNotBindAPodWithoutGpus) {
   const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
   d.AddPod(pod);
   d.extender->Filter(d.Args(pod));

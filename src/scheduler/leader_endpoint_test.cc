@@ -58,7 +58,7 @@ class LeaderEndpointTest : public ::testing::Test {
   Status error_;
 };
 
-TEST_F(LeaderEndpointTest, SaysWhereTheLeaderIsAndThenThatThereIsNone) {
+TEST_F(LeaderEndpointTest, PublishesTheLeaderAndThenWithdrawsIt) {
   auto endpoint = Lead("10.1.2.3");
   ASSERT_TRUE(Come("10.1.2.3"));
   const Json slice = *store_.Find(kSlice);
@@ -73,7 +73,7 @@ TEST_F(LeaderEndpointTest, SaysWhereTheLeaderIsAndThenThatThereIsNone) {
   EXPECT_EQ(Addresses(), "");
 }
 
-TEST_F(LeaderEndpointTest, WhatIsWithdrawnIsNotPublishedAgain) {
+TEST_F(LeaderEndpointTest, AWithdrawnEndpointIsNotPublishedAgain) {
   const auto endpoint = Lead("10.1.2.3", milliseconds(60));
   ASSERT_TRUE(Come("10.1.2.3"));
   runner_.RunFor(milliseconds(20));  // the response has arrived, and the next write is scheduled
@@ -84,7 +84,7 @@ TEST_F(LeaderEndpointTest, WhatIsWithdrawnIsNotPublishedAgain) {
   EXPECT_EQ(Addresses(), "");
 }
 
-TEST_F(LeaderEndpointTest, TheNextLeaderWritesOverTheOneThatIsGone) {
+TEST_F(LeaderEndpointTest, TheNextLeaderOverwritesAFormerLeader) {
   auto first = Lead("10.1.2.3", milliseconds(5));
   ASSERT_TRUE(Come("10.1.2.3"));
   first.reset();
@@ -137,7 +137,7 @@ TEST_F(LeaderEndpointTest, AWriteThatComesTooLateConflicts) {
   EXPECT_EQ(Addresses(), "10.4.5.6");
 }
 
-TEST_F(LeaderEndpointTest, WhatSomebodySpoilsIsWrittenAnew) {
+TEST_F(LeaderEndpointTest, RestoresAnEditedEndpointSlice) {
   const auto endpoint = Lead("10.1.2.3", milliseconds(20));
   ASSERT_TRUE(Come("10.1.2.3"));
   store_.Remove(kSlice);

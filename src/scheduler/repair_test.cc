@@ -76,7 +76,7 @@ TEST_F(RepairTest, TheOlderBindingWins) {
   EXPECT_THAT(recorded_[1], HasSubstr("is evicted"));
 }
 
-TEST_F(RepairTest, WhatEndsByItselfIsLeftAlone) {
+TEST_F(RepairTest, IgnoresAShortConflict) {
   Bind("older", 1);
   const kube::PodObject newer = Bind("newer", 2);
   Advance(9s);
@@ -106,7 +106,7 @@ TEST_F(RepairTest, APodWithoutAControllerIsNotEvicted) {
   EXPECT_THAT(recorded_[1], HasSubstr("delete and create it again"));
 }
 
-TEST_F(RepairTest, AnOverassignmentIsToldTenSecondsAfterItIsSeen) {
+TEST_F(RepairTest, ReportsAnOverassignmentAfterTenSeconds) {
   Bind("older", 1);
   Bind("newer", 2);
   Advance(10s);  // observed after the first

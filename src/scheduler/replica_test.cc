@@ -117,7 +117,7 @@ TEST_F(ReplicaTest, AStandbyIsReadyAndNamesTheLeader) {
   EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 0\n"));
 }
 
-TEST_F(ReplicaTest, AHolderThatCannotRenewTheLeaseSaysSo) {
+TEST_F(ReplicaTest, AHolderThatCannotRenewTheLeaseReportsIt) {
   options_.election.lease_duration = std::chrono::seconds(60);
   options_.election.renew_deadline = std::chrono::milliseconds(500);
   options_.election.retry_period = std::chrono::milliseconds(100);

@@ -8,7 +8,7 @@
 namespace tessera::scheduler {
 namespace {
 
-TEST(ScoreRanksTest, CountsThoseThatAreBetter) {
+TEST(ScoreRanksTest, CountsBetterScores) {
   Random random(5);
   for (const uint64_t different : {1, 2, 40, 3000}) {
     std::vector<float> scores;

@@ -78,7 +78,7 @@ TEST_F(ServerTest, ARequestOf50MibIsRefusedUnread) {
   EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
 }
 
-TEST_F(ServerTest, ARequestThatDoesNotSayItsLengthIsCutOff) {
+TEST_F(ServerTest, RejectsARequestWithoutALength) {
   const std::string said = Exchange([](RawClient& client) {
     client.Send(
         "POST /v1/extender/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");

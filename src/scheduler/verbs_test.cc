@@ -118,7 +118,7 @@ TEST_F(VerbsTest, InspectAndVersionAreThere) {
   EXPECT_EQ(Send("GET", "/version").body, kTesseraVersion);
 }
 
-TEST_F(VerbsTest, SaysWhyItCannotDecide) {
+TEST_F(VerbsTest, ReportsWhyItCannotDecide) {
   why_not = "not the leader: pod-1 leads";
   for (const char* verb : {"filter", "prioritize", "bind", "preempt"}) {
     const auto answer = Send("POST", "/v1/extender/" + std::string(verb), "{}");
@@ -129,7 +129,7 @@ TEST_F(VerbsTest, SaysWhyItCannotDecide) {
   EXPECT_EQ(Send("GET", "/version").status, 200);
 }
 
-TEST_F(VerbsTest, WrongRequestsAreToldAndChangeNothing) {
+TEST_F(VerbsTest, InvalidRequestsGetAnErrorAndChangeNothing) {
   const auto filtered = Send("POST", "/v1/extender/filter", "{\"Pod\":");
   EXPECT_EQ(filtered.status, 200);
   EXPECT_THAT(ParseJson(filtered.body)->Find("Error")->string_value(), HasSubstr("JSON"));
@@ -142,7 +142,7 @@ TEST_F(VerbsTest, WrongRequestsAreToldAndChangeNothing) {
   EXPECT_EQ(d.metrics.bad_requests.values().at("filter"), 1u);
 }
 
-TEST_F(VerbsTest, CountsWhatItAnswers) {
+TEST_F(VerbsTest, CountsResponses) {
   Send("POST", "/v1/extender/filter", MakeQuery("1", R"("NodeNames":["n1"])"));
   Send("POST", "/v1/extender/filter", MakeQuery("4", R"("NodeNames":["n1"])"));
   Send("POST", "/v1/extender/bind", Binding("uid-b", "n1"));

@@ -19,7 +19,7 @@ std::string_view ReasonOf(const std::vector<Verdict>& verdicts) {
   return kinds.Reason();
 }
 
-TEST(WaitReasonsTest, TheReasonIsWhatIsClosestToAFit) {
+TEST(WaitReasonsTest, TheReasonIsTheKindClosestToAFit) {
   const Verdict fits{.fits = true}, busy{.kind = kBusy};
   const Verdict other{.unresolvable = true, .kind = kOtherModel};
   const Verdict quota{.unresolvable = true, .kind = Verdict::kQuota};

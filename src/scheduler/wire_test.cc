@@ -104,7 +104,7 @@ TEST(WireTest, AnswersWithCapitalisedKeysAndNamesAlone) {
             R"([{"Host":"n1","Score":0},{"Host":"n2","Score":10},{"Host":"n3","Score":3}])");
 }
 
-TEST(WireTest, KeysOfEqualLengthAreToldApart) {
+TEST(WireTest, DistinguishesKeysOfEqualLength) {
   ExtenderArgs args;
   const std::string body = Body(R"("NodeNamez":["no"],"Nodez":7,"NodeNames":["n1"])");
   ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
@@ -153,7 +153,7 @@ TEST(WireTest, RefusesMoreNodesThanKubernetesCanHave) {
   }
 }
 
-TEST(WireTest, ALongPodIsReadAnew) {
+TEST(WireTest, DecodesALongPodAgain) {
   const auto body = [](const std::string& uid) {
     return fmt::format(R"({{"Pod":{{"metadata":{{"uid":"{}","labels":{{"a":"{}"}}}}}}}})", uid,
                        std::string(300 << 10, 'x'));
@@ -165,7 +165,7 @@ TEST(WireTest, ALongPodIsReadAnew) {
   EXPECT_EQ(args.pod.meta.uid, Uid("u2"));
 }
 
-TEST(WireTest, ANodeWithoutNameIsToldByItsPlace) {
+TEST(WireTest, NamesThePositionOfANodeWithoutAName) {
   ExtenderArgs args;
   const Status status = ParseExtenderArgs(
       Body(R"("Nodes":{"items":[{"metadata":{"name":"n1"}},{"metadata":{}}]})"), &args);
@@ -192,7 +192,7 @@ TEST(WireTest, NoFittingNodeIsAnEmptyList) {
   EXPECT_THAT(Serialize(args, {}), HasSubstr(R"("NodeNames":[],)"));
 }
 
-TEST(WireTest, RefusesWhatItCannotRead) {
+TEST(WireTest, RejectsUnreadableRequests) {
   for (const std::string& body :
        {std::string(), std::string("[]"), std::string("{}"), std::string(R"({"Pod":null})"),
         std::string(R"({"Pod":{"metadata":{"name":"a"}}})"), Body("\"NodeNames\":\"n1\""),

@@ -71,7 +71,7 @@ TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
   EXPECT_THAT(Text(), HasSubstr("gpu_energy_joules_total{uuid=\"GPU-0\"} 0.2\n"));
 }
 
-TEST_F(ContainerMeterTest, SharesDivideTheEnergyByWhatTheyUsed) {
+TEST_F(ContainerMeterTest, SharesDivideTheEnergyByTheirUse) {
   Hold("a", "GPU-0", kShare);
   Hold("b", "GPU-0", kShare);
   Hold("c", "GPU-0", kShare);
@@ -106,7 +106,7 @@ TEST_F(ContainerMeterTest, AShareThatRanLessThanAPercentIsNotIdle) {
   EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
 }
 
-TEST_F(ContainerMeterTest, WhatNvmlCannotGiveIsAbsent) {
+TEST_F(ContainerMeterTest, ValuesThatNvmlLacksAreAbsent) {
   Hold("a", "GPU-0");
   for (int i = 0; i < 3; ++i) {
     Read("GPU-0", {}, {});
@@ -174,7 +174,7 @@ TEST_F(ContainerMeterTest, ACounterThatDecreasedWasReset) {
 }
 
 // Containers come and go, and report too much, too little or nothing.
-TEST_F(ContainerMeterTest, ContainersAndTheRestGainWhatTheDeviceGains) {
+TEST_F(ContainerMeterTest, ContainersAndTheRestAddUpToTheDevice) {
   std::mt19937_64 random(11);
   const auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
   for (int history = 0; history < 60; ++history) {

@@ -39,7 +39,7 @@ TEST(FieldsTest, NamesAreUniqueAndTypesAreKnown) {
   EXPECT_EQ(FindField("DCGM_FI_DEV_PCIE_LINK"), nullptr) << "not a part of a name";
 }
 
-TEST(CountersTest, WithoutAFileTheyAreThoseOfDcgmExporterInItsOrder) {
+TEST(CountersTest, WithoutAFileDcgmExportersDefaultCountersAreServedInOrder) {
   const auto counters = LoadCounters("");
   ASSERT_TRUE(counters.ok());
   std::vector<std::string> names;
@@ -92,7 +92,7 @@ TEST(CountersTest, AnErrorNamesFileLineAndRemedy) {
               AllOf(HasSubstr("line 3"), HasSubstr("is in line 1, too")));
 }
 
-TEST(CountersTest, AFileThatIsMissingIsSaidWithItsFlag) {
+TEST(CountersTest, NamesTheFlagOfAMissingFile) {
   const auto counters = LoadCounters("/no/such.csv");
   EXPECT_EQ(counters.status().code(), Code::kNotFound);
   EXPECT_THAT(counters.status().message(), AllOf(HasSubstr("--collectors"), HasSubstr("/no/such")));

@@ -62,7 +62,7 @@ TEST_F(GpuReaderTest, ValuesAreInTheUnitsOfDcgm) {
   EXPECT_EQ(driver_->calls[gpu::NvmlCall::kFieldValues], 1) << "all fields in one call";
 }
 
-TEST_F(GpuReaderTest, WhatAGpuLacksIsAbsentAndNotZero) {
+TEST_F(GpuReaderTest, ValuesThatAGpuLacksAreAbsentAndNotZero) {
   UseDefault();
   telemetry().memory.reserved.reset();
   Fail(gpu::NvmlCall::kEncoderUtilization, Code::kUnimplemented);

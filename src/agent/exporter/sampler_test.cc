@@ -91,7 +91,7 @@ TEST_F(SamplerTest, AnErrorOfOneGpuCostsItsSample) {
   EXPECT_FALSE(Answers(2));
 }
 
-TEST_F(SamplerTest, ADriverThatComesGoesAndIsReplacedIsFollowed) {
+TEST_F(SamplerTest, FollowsADriverThatIsInstalledRemovedAndReplaced) {
   const auto driver = std::exchange(loader_->driver, nullptr);
   sampler_->Start();
   Run(seconds(3));
@@ -125,7 +125,7 @@ TEST_F(SamplerTest, ASessionThatDiedIsOpenedAgain) {
   EXPECT_TRUE(Answers(0));
 }
 
-TEST_F(SamplerTest, ADriverThatHangsAsAWholeIsAskedOnceAndFoundWhenItIsBack) {
+TEST_F(SamplerTest, QueriesAHangingDriverOnceAndFindsItAfterItsReturn) {
   Hang(gpu::NvmlCall::kInit, -1);
   sampler_->Start();
   Run(seconds(5));

@@ -61,7 +61,7 @@ TEST_F(AllocationGrantsTest, BothResourcesOfAContainerAgree) {
   EXPECT_TRUE(PreStart(kBlocks, blocks).ok());
 }
 
-TEST_F(AllocationGrantsTest, WholeGpusAreThoseOfTheAssignmentAlsoWithMemoryBesideThem) {
+TEST_F(AllocationGrantsTest, WholeGpusFollowTheAssignmentAlsoBesideAMemoryRequest) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-3", "GPU-2"}}});
   kubelet_.Admit("a");
   EXPECT_EQ(Allocate(kGpu, {"GPU-0", "GPU-1"}), "GPU-3,GPU-2");
@@ -270,7 +270,7 @@ TEST_F(AllocationGrantsTest, RejectsAnUnhealthyGpuAtAllocateAndAtEachStart) {
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
-TEST_F(AllocationGrantsTest, AKubeletThatHasForgottenItsDevicesGetsTheSameAnswerForNewOnes) {
+TEST_F(AllocationGrantsTest, AKubeletThatForgotItsDevicesGetsTheSameGpusForNewIds) {
   AssignMem("a", 8, "GPU-1");
   EXPECT_EQ(AdmitMem("a", NewIds(8)), "GPU-1");
   kubelet_.answer->held.clear();
@@ -330,7 +330,7 @@ TEST_F(AllocationGrantsTest, MemoryBesideWholeGpusDecidesNothingWhateverItsIds) 
   EXPECT_EQ(metrics_.starts_refused.value(), 0u);
 }
 
-TEST_F(AllocationGrantsTest, OtherIdsThanItWasGivenDoNotStartAContainerWithAWholeGpu) {
+TEST_F(AllocationGrantsTest, AContainerWithAWholeGpuDoesNotStartWithOtherIds) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
          {{"main", {"GPU-1"}}});
   kubelet_.Admit("a");
@@ -341,7 +341,7 @@ TEST_F(AllocationGrantsTest, OtherIdsThanItWasGivenDoNotStartAContainerWithAWhol
   EXPECT_EQ(metrics_.starts_refused.value(), 1u);
 }
 
-TEST_F(AllocationGrantsTest, OtherMemoryIdsThanItWasGivenDoNotStartAShare) {
+TEST_F(AllocationGrantsTest, AShareDoesNotStartWithOtherMemoryIds) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
          {{"main", {"GPU-1"}}});
   kubelet_.Admit("a");
@@ -447,7 +447,7 @@ TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForABusyKubelet) {
   EXPECT_TRUE((*answered)->ok()) << (*answered)->ToString();
 }
 
-TEST_F(AllocationGrantsTest, AContainerWithMoreThanTheseIdsIsNotTheOneThatStarts) {
+TEST_F(AllocationGrantsTest, AContainerThatHoldsMoreIdsIsNotTheStartingContainer) {
   kubelet_.Admit("a");
   Hold("a", kMem, {"m1", "m2"});
   EXPECT_EQ(PreStart(kMem, {"m1"}).code(), Code::kUnavailable);

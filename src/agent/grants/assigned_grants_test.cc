@@ -219,7 +219,7 @@ TEST_F(AssignedGrantsTest, ChoiceForAllContainersSurvivesACrash) {
   EXPECT_EQ(GpuOf("a", {Token(kMem, 1)}, "side"), "GPU-0");
 }
 
-TEST_F(AssignedGrantsTest, WholeGpusAreThoseThatTheKubeletNamedUnlessAnotherHasThem) {
+TEST_F(AssignedGrantsTest, WholeGpusFollowTheKubeletUnlessAnotherPodHoldsThem) {
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}));
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
@@ -270,7 +270,7 @@ TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreHasTheInitContainersGpusAnd
   EXPECT_TRUE(grant->devices[0].uuid == "GPU-3" || grant->devices[1].uuid == "GPU-3");
 }
 
-TEST_F(AssignedGrantsTest, AnInitContainersGpuIsForTheContainerThatTheSchedulerCountsItWith) {
+TEST_F(AssignedGrantsTest, AnInitContainersGpuPassesToTheContainerOfItsGroup) {
   pods_.Set(FakeApiPods::Make(
       "a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
@@ -278,7 +278,7 @@ TEST_F(AssignedGrantsTest, AnInitContainersGpuIsForTheContainerThatTheSchedulerC
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
 }
 
-TEST_F(AssignedGrantsTest, AContainerHasAnotherOnesInitGpuWhereThereIsNoOther) {
+TEST_F(AssignedGrantsTest, AContainerTakesAnInitContainersGpuIfNoOtherIsFree) {
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-3"}}});
   pods_.Set(FakeApiPods::Make(
       "a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));

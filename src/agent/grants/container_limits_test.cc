@@ -39,7 +39,7 @@ class ContainerLimitsTest : public ::testing::Test {
   ContainerLimits limits_{dir_};
 };
 
-TEST_F(ContainerLimitsTest, WritesWhatAContainerMayUse) {
+TEST_F(ContainerLimitsTest, WritesTheLimitsOfAContainer) {
   const auto dir = limits_.Write(Who("u1", "main"), Device(5 * kGiB));
   ASSERT_TRUE(dir.ok()) << dir.status().ToString();
   EXPECT_EQ(*dir, dir_ + "/u1/main");
@@ -62,7 +62,7 @@ TEST_F(ContainerLimitsTest, AContainerWithWholeGpusIsNotLimited) {
   EXPECT_FALSE(PathExists(dir_));
 }
 
-TEST_F(ContainerLimitsTest, RemovesWhatNoContainerHoldsAnyMore) {
+TEST_F(ContainerLimitsTest, RemovesTheLimitsOfReleasedContainers) {
   const std::string kept = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
   const std::string side = limits_.Write(Who("u1", "side"), Device(kGiB)).value();
   const std::string gone = limits_.Write(Who("u2", "main"), Device(kGiB)).value();
@@ -75,7 +75,7 @@ TEST_F(ContainerLimitsTest, RemovesWhatNoContainerHoldsAnyMore) {
   EXPECT_FALSE(PathExists(temp_.path() + "/none"));
 }
 
-TEST_F(ContainerLimitsTest, NamesThatLeadElsewhereAreRefused) {
+TEST_F(ContainerLimitsTest, RejectsNamesThatLeaveTheDirectory) {
   for (const char* name : {"", "..", ".", "a/b", "../x", ".hidden"}) {
     EXPECT_EQ(limits_.Write(Who(name, "main"), Device(kGiB)).status().code(),
               Code::kInvalidArgument)
@@ -412,7 +412,7 @@ TEST_F(LimitedGrantsTest, ContainersOfANamespaceThatFailsOpenStartWithoutLimits)
             std::string::npos);
 }
 
-TEST_F(LimitedGrantsTest, TheLimitsSayWhetherProcessesFailOpen) {
+TEST_F(LimitedGrantsTest, TheLimitsContainTheFailOpenFlag) {
   const auto fails_open = [&] {
     Restart();
     const auto grant = Ask("a", {Token(kMem, 6)});

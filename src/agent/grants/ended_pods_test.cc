@@ -85,7 +85,7 @@ TEST_F(EndedPodsTest, ThePodThatComesNextWaitsForAProcessThatEnds) {
   EXPECT_TRUE((*answer)->ok()) << (*answer)->status().ToString();
 }
 
-TEST_F(EndedPodsTest, ThePodThatComesNextIsToldWhichProcessStaysWhileItDoes) {
+TEST_F(EndedPodsTest, TheNextPodsErrorNamesTheRemainingProcess) {
   StartOn("a", "GPU-1");
   processes_.Run("a", 'D');
   ForceDelete("a");
@@ -174,7 +174,7 @@ TEST_F(EndedPodsTest, APodMadeAgainUnderItsNameWaitsForTheProcessesOfItsPredeces
   EXPECT_EQ(ledger_->Find({Uid("uid-web-0"), "default", "web-0", "main"}), nullptr);
 }
 
-TEST_F(EndedPodsTest, AStaticPodWhoseMirrorIsMadeAnewKeepsItsGpu) {
+TEST_F(EndedPodsTest, AStaticPodKeepsItsGpuWhenItsMirrorIsRecreated) {
   StartOn("a", "GPU-1");
   const PodInfo mirror = *pods_.pods().at(Uid("uid-a"));
   pods_.Remove(Uid("uid-a"));
@@ -189,7 +189,7 @@ TEST_F(EndedPodsTest, AStaticPodWhoseMirrorIsMadeAnewKeepsItsGpu) {
   EXPECT_EQ(metrics_.leaving_containers, 0u);
 }
 
-TEST_F(EndedPodsTest, AKubeletThatStillListsAnEndedPodIsAskedAgainSoonAndThenRarely) {
+TEST_F(EndedPodsTest, PollsAKubeletThatStillListsAnEndedPodWithGrowingPauses) {
   StartOn("a", "GPU-1");
   processes_.End("a");
   pods_.Remove(Uid("uid-a"));

@@ -240,7 +240,7 @@ TEST_F(GrantLedgerTest, HistoryIsTidiedAway) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(GrantLedgerTest, TheJournalIsRewrittenOnlyWhereHistoryOutweighsWhatIsKept) {
+TEST_F(GrantLedgerTest, RewritesTheJournalOnlyIfMostRecordsAreObsolete) {
   // The ledger keeps a grant, a release and a spent token for each container.
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(i)).ok());
@@ -291,7 +291,7 @@ TEST_F(GrantLedgerTest, InvalidRecordsAreSkippedAndCounted) {
   EXPECT_EQ(ledger_->entries().size(), 1u);
 }
 
-TEST_F(GrantLedgerTest, SharesOfOneGpuAddUpToWhatItHas) {
+TEST_F(GrantLedgerTest, SharesOfOneGpuAddUpToItsCapacity) {
   ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, Container(1))).ok());
   ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, Container(2))).ok());
   EXPECT_EQ(Bind(Share(NewNonce(now_), "GPU-1", 500, 1, Container(3))).code(),
@@ -305,7 +305,7 @@ TEST_F(GrantLedgerTest, SharesOfOneGpuAddUpToWhatItHas) {
             Code::kFailedPrecondition);
 }
 
-TEST_F(GrantLedgerTest, InitContainerLeavesItsShareToTheMainOnes) {
+TEST_F(GrantLedgerTest, InitContainerPassesItsShareToMainContainers) {
   ASSERT_TRUE(
       Bind(Share(NewNonce(now_), "GPU-1", 900, 16, Container(1, "init"), device::Phase::kInit))
           .ok());

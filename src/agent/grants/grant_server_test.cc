@@ -75,7 +75,7 @@ TEST_F(GrantServerTest, AnswersAClientThatHasClosedItsSendingSide) {
   EXPECT_NE(Answer(client).find("late"), std::string::npos);
 }
 
-TEST_F(GrantServerTest, LogsWhatWasGrantedAndWhyNot) {
+TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
   std::string log;
   const ScopedLogSinkForTest sink([&](std::string_view line) { log.append(line).append("\n"); });
   hold_ = true;
@@ -109,7 +109,7 @@ TEST_F(GrantServerTest, RefusesAnotherUser) {
   EXPECT_NE(Answer(client).find("PERMISSION_DENIED"), std::string::npos);
 }
 
-TEST_F(GrantServerTest, TellsAStalledClientAndDropsIt) {
+TEST_F(GrantServerTest, AnswersAStalledClientAndClosesItsConnection) {
   const Fd client = Connect();
   Send(client, Ping().substr(0, 3));
   runner_.AdvanceTimeAndRun(5s);
@@ -146,7 +146,7 @@ TEST_F(GrantServerTest, MoreRequestsThanConnectionsWaitForTheirTurn) {
   EXPECT_NE(Answer(fifth).find("ok"), std::string::npos);
 }
 
-TEST_F(GrantServerTest, RefusesWhatAnnouncesTooMuchAtOnce) {
+TEST_F(GrantServerTest, RejectsAnAnnouncedSizeAboveTheLimit) {
   const Fd client = Connect();
   Send(client, "\xff\xff\xff\xff");
   EXPECT_NE(Answer(client).find("RESOURCE_EXHAUSTED"), std::string::npos);
@@ -158,7 +158,7 @@ TEST_F(GrantServerTest, RefusesRubbishWithAReason) {
   EXPECT_NE(Answer(client).find("INVALID_ARGUMENT"), std::string::npos);
 }
 
-TEST_F(GrantServerTest, ClientThatGoesAwayLeavesNothing) {
+TEST_F(GrantServerTest, AClosedConnectionLeavesNoState) {
   hold_ = true;
   {
     const Fd silent = Connect();
@@ -184,7 +184,7 @@ TEST_F(GrantServerTest, HandlerMayAnswerAfterTheServerIsGone) {
   runner_.AdvanceTimeAndRun(10s);
 }
 
-TEST_F(GrantServerTest, SocketIsForItsOwnerOnlyAndGoesWithTheServer) {
+TEST_F(GrantServerTest, SocketHasMode0600AndIsRemovedWithTheServer) {
   struct stat info;
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);

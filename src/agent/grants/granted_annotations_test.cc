@@ -48,7 +48,7 @@ class GrantedAnnotationsTest : public ::testing::Test {
   const std::shared_ptr<const DeviceSet> gpus_ = FourGpus();
 };
 
-TEST_F(GrantedAnnotationsTest, AnAgentsChoiceIsWrittenInOurWordsAndThoseOfGpushare) {
+TEST_F(GrantedAnnotationsTest, WritesTheAgentsChoiceAsTesserasAndGpusharesAnnotations) {
   const PodInfo pod = FakeApiPods::Make("a", {{"main", Mem("8")}});
   const device::Assignment chosen = OnGpu1(pod);
   const device::Annotations after = After(pod, &chosen);
@@ -86,7 +86,7 @@ TEST_F(GrantedAnnotationsTest, APodOfNeitherOlderDialectIsLeftAlone) {
   EXPECT_THAT(After(pod, nullptr), IsEmpty());
 }
 
-TEST_F(GrantedAnnotationsTest, WhatIsWrittenIsNotWrittenAgainAndTheFirstTimeStays) {
+TEST_F(GrantedAnnotationsTest, WritesAnAnnotationOnceAndKeepsTheFirstTime) {
   for (const Limits& limits : {Mem("8"), Core()}) {
     const PodInfo pod = FakeApiPods::Make("a", {{"main", limits}});
     const device::Assignment chosen = OnGpu1(pod);

@@ -52,7 +52,7 @@ TEST_F(LocalChoiceTest, OnlyAHealthyWholeGpuWithADeviceNodeIsChosen) {
   EXPECT_EQ(Choose(pod).substr(0, 18), "RESOURCE_EXHAUSTED");
 }
 
-TEST_F(LocalChoiceTest, OfGpusWithEqualMemoryTheOneWithTheLeastComputeIsChosen) {
+TEST_F(LocalChoiceTest, ChoosesTheGpuWithTheLeastComputeAmongEqualMemory) {
   Use("GPU-1", 100, 8);
   Use("GPU-2", 500, 8);
   Use("GPU-3", 600, 4);
@@ -65,7 +65,7 @@ TEST_F(LocalChoiceTest, EqualGpusAreChosenInTheirOrder) {
   EXPECT_EQ(Choose(FakeApiPods::Make("a", {{"main", Core("20", 4)}})), "GPU-0");
 }
 
-TEST_F(LocalChoiceTest, AGpuHasRoomForTheLargestOfThoseThatUseItInTurn) {
+TEST_F(LocalChoiceTest, AGpuNeedsRoomForTheLargestContainerOfItsGroup) {
   Use("GPU-0", 100, 8);
   const PodInfo pod = FakeApiPods::Make("a", {{"init", Core("10", 2)}, {"main", Core("20", 12)}});
   EXPECT_EQ(Choose(pod, "init", "init"), "GPU-1");

@@ -69,7 +69,7 @@ TEST(OffersTest, IdsAreShortUniqueOverResourcesAndKnown) {
   EXPECT_FALSE(units.Has(ShareUnits::IdOf(units.gpus[0], 16))) << "it has 16, counted from 0";
 }
 
-TEST(OffersTest, IdsStayTheSameWhenAnotherGpuGoes) {
+TEST(OffersTest, IdsStayTheSameWhenAnotherGpuIsRemoved) {
   const auto both = Node({16, 80});
   auto one = std::make_shared<device::NodeInventory>(both->inventory());
   one->gpus.erase(one->gpus.begin());

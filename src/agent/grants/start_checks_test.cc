@@ -46,7 +46,7 @@ TEST_F(StartChecksTest, AnotherContainerOfThePodDoesNotStartWithTheseIds) {
                                           "Allocate gave it for container main of pod default/a"));
 }
 
-TEST_F(StartChecksTest, TheContainerDoesNotStartWithMoreIdsThanItWasGiven) {
+TEST_F(StartChecksTest, RejectsAContainerWithMoreIdsThanItsGrant) {
   AssignMem("a", 8, "GPU-1");
   Ids ids = NewIds(8);
   kubelet_.Admit("a");

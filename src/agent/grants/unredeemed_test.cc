@@ -45,7 +45,7 @@ TEST_F(UnredeemedTest, PodsFromBeforeTheAgentAndDevicesOfOthersAreNot) {
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(UnredeemedTest, AnotherPodOfTheNamespaceIsNotTheOneThatHoldsTheDevice) {
+TEST_F(UnredeemedTest, AnotherPodOfTheNamespaceIsNotReported) {
   Run("a");
   kubelet_.End("a");
   kubelet_.Hold("unknown", kGpu, "GPU-1");
@@ -60,7 +60,7 @@ TEST_F(UnredeemedTest, APodThatWasMadeWhenTheAgentStartedIsOne) {
   EXPECT_EQ(Find(runner_.clock().WallNow()), (std::vector<std::string>{"default/a/main"}));
 }
 
-TEST_F(UnredeemedTest, TheServiceReportsWhatItSeesTwice) {
+TEST_F(UnredeemedTest, TheServiceReportsContainersThatTwoChecksFind) {
   std::vector<std::vector<std::string>> reports;
   on_unredeemed_ = [&](const std::vector<std::string>& now) { reports.push_back(now); };
   Restart();

@@ -32,7 +32,7 @@ TEST(AdmissionOrderTest, NextIsTheOldestContainerWithThisRequestAndNoUnits) {
   EXPECT_FALSE(order.Next(kMemName, 1));
 }
 
-TEST(AdmissionOrderTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
+TEST(AdmissionOrderTest, PreferredAllocationReturnsTheGpusAssignedToTheNextPod) {
   const auto set = FourGpus();
   AdmissionOrder order;
   SystemClock clock;

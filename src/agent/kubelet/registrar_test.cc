@@ -290,7 +290,7 @@ TEST_F(RegistrarTest, RescanFindsAKubeletAfterALostEvent) {
   EXPECT_EQ(kubelet_.calls, 2);
 }
 
-TEST_F(RegistrarTest, ClosesStreamsOfTheOldKubeletBeforeItRegistersWithTheNewOne) {
+TEST_F(RegistrarTest, ClosesStreamsOfTheOldKubeletBeforeItRegistersWithTheNewKubelet) {
   BecomeRegistered();
   kubelet_.identity = "2";
   registrar_.OnKubeletSocketAppeared();

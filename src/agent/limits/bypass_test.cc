@@ -35,7 +35,7 @@ TEST(BypassTest, NamesTheLibraryThatAProcessHasLoadedInsteadOfTheLimiter) {
             "it calls the kernel driver without libcuda; use libcuda, or give the pod a whole GPU");
 }
 
-TEST(BypassTest, ALimiterThatCannotCountSaysWhyInTheLog) {
+TEST(BypassTest, PointsToTheLogOfALimiterThatCannotCount) {
   const std::string mapped = Map("/dev/tessera/lib/libcuda.so.550.163.01") +
                              Map("/dev/tessera/real/libcuda") + Map("/dev/tessera/limits/limits");
   EXPECT_EQ(Describe(mapped), "its limiter cannot count it; the container's log says why");

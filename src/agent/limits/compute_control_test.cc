@@ -91,7 +91,7 @@ TEST_F(ComputeControlTest, AMemberThatWorksGetsALeaseAndRoom) {
   EXPECT_NEAR(container.line().cap.load(), 0.3 * limiter::kOne, 2);
 }
 
-TEST_F(ComputeControlTest, SaysWhatAMemberHasUsedSinceItWasAsked) {
+TEST_F(ComputeControlTest, ReturnsTheUseSinceTheLastCall) {
   Container container(dir_.path(), "a", 0.3);
   ComputeControl control;
   EXPECT_EQ(control.Used(Uid("a"), "main", kOneGpu), std::nullopt);
@@ -142,7 +142,7 @@ TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrant
 }
 
 // The agent reads the file in place, where the container may cut it at any time.
-TEST_F(ComputeControlTest, AUsageFileThatIsCutWhileItIsReadLeavesTheOtherContainersTheirGrants) {
+TEST_F(ComputeControlTest, ATruncatedUsageFileDoesNotAffectOtherContainers) {
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;
   control.Update({bad.member(), good.member()});
@@ -156,7 +156,7 @@ TEST_F(ComputeControlTest, AUsageFileThatIsCutWhileItIsReadLeavesTheOtherContain
   EXPECT_TRUE(Soon([&] { return good.room() > 0 && good.line().lease_end.load() > NowNs(); }));
 }
 
-TEST_F(ComputeControlTest, WhenItEndsTheLastLeaseEnds) {
+TEST_F(ComputeControlTest, LeasesEndAfterDestruction) {
   Container container(dir_.path(), "a", 0.3);
   auto control = std::make_unique<ComputeControl>();
   control->Update({container.member()});

@@ -40,7 +40,7 @@ class ComputeMembersTest : public ::testing::Test {
   FakeApiPods pods_;
 };
 
-TEST_F(ComputeMembersTest, AContainerHasWhatItWasGranted) {
+TEST_F(ComputeMembersTest, AContainerHasItsGrantedShare) {
   SetPod("");
   EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.3}));
   EXPECT_EQ(ComputeMembers({FilesOf("a")}, {}, nullptr).at(0).share.limit, 0.3)
@@ -63,7 +63,7 @@ TEST_F(ComputeMembersTest, AnElasticLimitIsNeverBelowTheGrant) {
   EXPECT_EQ(Share().limit, 0.3);
 }
 
-TEST_F(ComputeMembersTest, ALimitLowersWhatWasGrantedAndWhatIsIdle) {
+TEST_F(ComputeMembersTest, ALimitLowersTheGrantAndTheIdleCompute) {
   SetPod("", "60", "50");
   EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.5}));
   SetPod("", "60", "GPU-1=20,GPU-2=10");

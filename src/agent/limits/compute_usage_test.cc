@@ -66,7 +66,7 @@ TEST_F(ComputeUsageTest, ReadsManyProcesses) {
   EXPECT_EQ(reading.processes.size(), 1000u);
 }
 
-TEST_F(ComputeUsageTest, AFileThatIsCutIsReadAgainOnceItIsWhole) {
+TEST_F(ComputeUsageTest, ReadsATruncatedFileAgainOnceItIsComplete) {
   SetLine(0, 0, 5);
   ComputeUsageFile file(file_, 0);
   limiter::Arbiter::Reading reading;
@@ -81,7 +81,7 @@ TEST_F(ComputeUsageTest, AFileThatIsCutIsReadAgainOnceItIsWhole) {
   EXPECT_EQ(totals->metered, 6);
 }
 
-TEST_F(ComputeUsageTest, BoundsWhatAContainerClaims) {
+TEST_F(ComputeUsageTest, BoundsTheClaimsOfAContainer) {
   SetLine(0, 0, INT64_MAX);
   SetLine(0, 1, INT64_MAX);
   SetLine(0, 2, INT64_MIN);

@@ -105,7 +105,7 @@ TEST_F(ContainerRegionTest, ReadsTheFileOfAProcessInAnotherMountNamespace) {
   EXPECT_FALSE((*region)->found());
 }
 
-TEST_F(ContainerRegionTest, AFileThatIsMadeAnewIsReadAnew) {
+TEST_F(ContainerRegionTest, ReadsARecreatedFile) {
   const bool started = Start([] {
     auto* file = new UsageTestFile("/run/tessera/usage/usage");
     file->Hold(0, 1);
@@ -158,7 +158,7 @@ TEST_F(ContainerRegionTest, ACoveredFileIsHidden) {
   EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kUnknown) << "it has ended";
 }
 
-TEST_F(ContainerRegionTest, AProcessWhoseFirstThreadHasEndedIsLookedAt) {
+TEST_F(ContainerRegionTest, ExaminesAProcessWhoseFirstThreadHasEnded) {
   const bool started = Start([] {
     std::thread([] {
       for (;;) ::pause();
@@ -174,7 +174,7 @@ TEST_F(ContainerRegionTest, AProcessWhoseFirstThreadHasEndedIsLookedAt) {
   EXPECT_TRUE(FindContainer(limits_, {{pid_, "aa"}}, {}).ok());
 }
 
-TEST_F(ContainerRegionTest, AFolderThatWasMadeAnewOnTheHostIsNoHiddenFile) {
+TEST_F(ContainerRegionTest, ADirectoryRecreatedOnTheHostIsNotHidden) {
   if (!Start([] {})) GTEST_SKIP() << "this process may not mount";
   fs::remove_all(temp_.path() + "/host");
   fs::create_directories(temp_.path() + "/host");

@@ -161,7 +161,7 @@ class ContainerUsageTest : public ::testing::Test {
   std::vector<PodEvent> events_;
 };
 
-TEST_F(ContainerUsageTest, PublishesWhatAContainerHoldsOfItsLimit) {
+TEST_F(ContainerUsageTest, PublishesMemoryAndLimitOfAContainer) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 1024 * kMebi);
@@ -199,7 +199,7 @@ TEST_F(ContainerUsageTest, ThePeakIncludesUnaccountedMemory) {
   EXPECT_EQ(Use().peak, Use().used());
 }
 
-TEST_F(ContainerUsageTest, WhatOnlyTheDriverSeesCountsAgainstTheLimit) {
+TEST_F(ContainerUsageTest, MemoryThatOnlyTheDriverReportsCountsAgainstTheLimit) {
   AddProcess(71, "aa");
   AddProcess(72, "bb");  // another container of the pod
   UsageTestFile file(UsagePath("aa"));
@@ -375,7 +375,7 @@ TEST_F(ContainerUsageTest, AContainerThatIsReleasedIsNotShown) {
   EXPECT_TRUE(uses_->empty());
 }
 
-TEST_F(ContainerUsageTest, AProcessWithoutALimiterIsReportedWhenItIsSeenTwice) {
+TEST_F(ContainerUsageTest, ReportsAProcessWithoutALimiterAfterTwoRounds) {
   AddProcess(71, "aa");
   AddProcess(75, "aa");
   UsageTestFile file(UsagePath("aa"));
@@ -444,7 +444,7 @@ TEST_F(ContainerUsageTest, AProcessThatExecutesAnotherProgramIsNoBypass) {
   EXPECT_TRUE(events_.empty());
 }
 
-TEST_F(ContainerUsageTest, AUsageFileThatIsDamagedIsNamedAsTheCause) {
+TEST_F(ContainerUsageTest, NamesADamagedUsageFileAsTheCause) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
@@ -571,7 +571,7 @@ TEST_F(ContainerUsageTest, ACheckOfSightThatHangsKeepsTheNumbersOfAFoundContaine
   EXPECT_TRUE(events_.empty());
 }
 
-TEST_F(ContainerUsageTest, ACheckOfSightThatHangsTellsThatAContainerHidesFromTheSearch) {
+TEST_F(ContainerUsageTest, AHangingCheckCountsTheContainerAsHidden) {
   AddProcess(71, "aa");
   CoverLimits("aa", /*with_own_file=*/false);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
@@ -590,7 +590,7 @@ TEST_F(ContainerUsageTest, ACheckOfSightThatHangsTellsThatAContainerHidesFromThe
   EXPECT_EQ(Use().bypassing, 0);
 }
 
-TEST_F(ContainerUsageTest, OfTwoContainersOfAPodTheOneThatCoversItsLimitsIsReported) {
+TEST_F(ContainerUsageTest, ReportsOnlyTheContainerThatCoversItsLimits) {
   GrantLedger::Entry entry{.holder = {Uid(kUid), "ml", "train", "side"},
                            .shares = {{uuid_, MilliGpu(300), Bytes(4096 * kMebi)}}};
   device::NodeInventory gpus;
@@ -627,7 +627,7 @@ class StopBypassTest : public ContainerUsageTest {
   std::optional<UsageTestFile> file_;
 };
 
-TEST_F(StopBypassTest, KillsProcessesWithoutALimiterWhereThePolicySaysSo) {
+TEST_F(StopBypassTest, KillsProcessesWithoutALimiterInTheNamedNamespaces) {
   stop_bypass_ = std::set<std::string>{"other", "ml"};
   Start();
   Seconds(5);
@@ -648,7 +648,7 @@ TEST_F(StopBypassTest, KillsProcessesOfAContainerThatCoversItsLimits) {
   EXPECT_EQ(child_.Signal(), SIGKILL);
 }
 
-TEST_F(StopBypassTest, ReportsThemElsewhere) {
+TEST_F(StopBypassTest, OnlyReportsThemInOtherNamespaces) {
   stop_bypass_ = std::set<std::string>{"other"};
   Start();
   Seconds(5);
@@ -691,7 +691,7 @@ TEST_F(ContainerUsageTest, AContainerThatHasEndedIsNotShown) {
   EXPECT_TRUE(uses_->empty());
 }
 
-TEST_F(ContainerUsageTest, NothingIsSaidOfAContainerBeforeItHasBeenLookedFor) {
+TEST_F(ContainerUsageTest, PublishesNoContainerBeforeItsFirstSearch) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 5 * kMebi);

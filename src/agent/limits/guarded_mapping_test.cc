@@ -28,7 +28,7 @@ char ByteAt(const char* data, size_t offset) {
   return *static_cast<const volatile char*>(data + offset);
 }
 
-TEST(GuardedMappingTest, ReadsWhatIsWrittenAfterwards) {
+TEST(GuardedMappingTest, ReadsLaterWrites) {
   const Fd file = FileOf(2);
   GuardedMapping mapping(file.get(), kPage + 10, 100);
   ASSERT_TRUE(mapping.valid());
@@ -38,7 +38,7 @@ TEST(GuardedMappingTest, ReadsWhatIsWrittenAfterwards) {
   EXPECT_EQ(byte, 'y');
 }
 
-TEST(GuardedMappingTest, SaysThatTheFileHasBecomeShorter) {
+TEST(GuardedMappingTest, ReportsATruncatedFile) {
   const Fd file = FileOf(3), other = FileOf(1);
   GuardedMapping mapping(file.get(), 0, 3 * kPage), whole(other.get(), 0, kPage);
   ASSERT_EQ(::ftruncate(file.get(), kPage), 0);
@@ -53,7 +53,7 @@ TEST(GuardedMappingTest, SaysThatTheFileHasBecomeShorter) {
   EXPECT_TRUE(whole.Read([](const char* data) { EXPECT_EQ(ByteAt(data, 5), 'x'); }));
 }
 
-TEST(GuardedMappingTest, SurvivesAFileThatIsCutWhileItIsRead) {
+TEST(GuardedMappingTest, SurvivesATruncationDuringARead) {
   const Fd file = FileOf(4);
   std::atomic<bool> stop = false;
   std::thread writer([&] {

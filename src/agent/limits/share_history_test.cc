@@ -16,7 +16,7 @@ double WorstOf(const ShareHistory::Sample& sample) {
   return history.Get(At(1))->worst;
 }
 
-TEST(ShareHistoryTest, TheErrorIsWhatIsAboveTheLimitOrMissesWhileItWaits) {
+TEST(ShareHistoryTest, TheErrorIsTheExcessOrTheMissingShareWhileThreadsWait) {
   EXPECT_NEAR(WorstOf({.used = 0.33, .waiting = 0.8, .share = 0.3, .limit = 0.3}), 0.03, 1e-9);
   EXPECT_NEAR(WorstOf({.used = 0.26, .waiting = 0.8, .share = 0.3, .limit = 0.3}), -0.04, 1e-9);
   EXPECT_EQ(WorstOf({.used = 0.1, .waiting = 0, .share = 0.3, .limit = 0.3}), 0)

@@ -28,7 +28,7 @@ class UnaccountedTest : public ::testing::Test {
   UnaccountedMemory memory_;
 };
 
-TEST_F(UnaccountedTest, CountsWhatIsThereForAWholeWindow) {
+TEST_F(UnaccountedTest, CountsMemoryThatStaysForAWholeWindow) {
   Samples(4, 1000, 400);
   EXPECT_EQ(Sample(1000, 400), 600);
   EXPECT_EQ(Sample(1200, 400), 600) << "rises when it has lasted";
@@ -73,7 +73,7 @@ TEST_F(UnaccountedTest, WithoutAnAnswerOfTheDriverNothingIsCountedAfterAWhile) {
   EXPECT_EQ(memory_.Get(now_ + 20s), Bytes(0));
 }
 
-TEST_F(UnaccountedTest, AnAgentThatStartsAgainGoesOnWithWhatItWrote) {
+TEST_F(UnaccountedTest, ARestartedAgentResumesTheWrittenValue) {
   memory_.Resume(Bytes(600 * kMiB));
   EXPECT_EQ(Sample(1100, 400), 600);
   EXPECT_EQ(Sample(900, 400), 500);

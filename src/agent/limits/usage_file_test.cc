@@ -20,7 +20,7 @@ class UsageFileTest : public ::testing::Test {
   UsageTestFile file_{dir_.path() + "/usage"};
 };
 
-TEST_F(UsageFileTest, SumsWhatTheProcessesOfAContainerHold) {
+TEST_F(UsageFileTest, SumsTheMemoryOfAContainersProcesses) {
   file_.Hold(0, 100);
   file_.Hold(2, 30);
   file_.Hold(2, 7, 1);
@@ -31,7 +31,7 @@ TEST_F(UsageFileTest, SumsWhatTheProcessesOfAContainerHold) {
   EXPECT_EQ(Read(1).held, Bytes(7));
 }
 
-TEST_F(UsageFileTest, WhatADeadProcessHeldIsFree) {
+TEST_F(UsageFileTest, MemoryOfADeadProcessDoesNotCount) {
   file_.Hold(0, 100);
   file_.Hold(1, 30);
   file_.End(0);
@@ -56,7 +56,7 @@ TEST_F(UsageFileTest, AFileThatTheContainerHasCutIsAnError) {
 }
 
 // The limiter of a container is newer than the agent after a downgrade.
-TEST_F(UsageFileTest, ANewerVersionThatAllowsItIsRead) {
+TEST_F(UsageFileTest, ReadsANewerCompatibleVersion) {
   file_.Hold(0, 100);
   file_.usage().header.version = limiter::kVersion + 1;
   file_.usage().header.oldest_reader = limiter::kVersion;
@@ -73,7 +73,7 @@ TEST_F(UsageFileTest, AVersionThatExcludesThisAgentIsNotRead) {
   EXPECT_EQ(ReadUsage(file_.fd(), 1).status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(UsageFileTest, PidsAreThoseOfProcessesThatLive) {
+TEST_F(UsageFileTest, PidsOfRunningProcessesOnly) {
   for (const uint32_t slot : {0u, 1u, 2u}) {
     file_.Hold(slot, 0);
     file_.usage().pids[slot] = static_cast<int32_t>(10 + slot);

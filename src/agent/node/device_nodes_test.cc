@@ -62,7 +62,7 @@ TEST_F(DeviceNodesTest, WithoutADriverNothingIsMade) {
   EXPECT_TRUE(report.problems.empty());
 }
 
-TEST_F(DeviceNodesTest, MakesWhatIsMissingAndTouchesNothingElse) {
+TEST_F(DeviceNodesTest, MakesMissingNodesOnly) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Model: \t\t NVIDIA A100\nDevice Minor: \t 0\n");
   AddGpu("0000:0f:00.0", "Device Minor: \t 3\n");
@@ -124,7 +124,7 @@ TEST_F(DeviceNodesTest, KeepsANodeThatAnotherProcessReplaced) {
   EXPECT_TRUE(PathExists(Dev("nvidia0")));
 }
 
-TEST_F(DeviceNodesTest, FileInTheWayStaysAndIsNamed) {
+TEST_F(DeviceNodesTest, KeepsAndNamesAFileInTheWay) {
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(dir_.path() + "/dev").ok());
@@ -154,7 +154,7 @@ TEST_F(DeviceNodesTest, LinksLeadToTheNumbersThatDevicesHaveNow) {
   EXPECT_EQ(std::filesystem::read_symlink(Dev("char/195:255")), Dev("nvidiactl"));
 }
 
-TEST_F(DeviceNodesTest, AFileInPlaceOfALinkStaysAndIsNamed) {
+TEST_F(DeviceNodesTest, KeepsAndNamesAFileInPlaceOfALink) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);
@@ -167,7 +167,7 @@ TEST_F(DeviceNodesTest, AFileInPlaceOfALinkStaysAndIsNamed) {
   EXPECT_EQ(*ReadFile(Dev("char/195:0")), "precious");
 }
 
-TEST_F(DeviceNodesTest, AsksForUvmAndMakesItsNodesWhenItIsLoaded) {
+TEST_F(DeviceNodesTest, RequestsTheUvmModuleAndMakesItsNodesOnceLoaded) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices("Character devices:\n195 nvidia\n");
@@ -182,7 +182,7 @@ TEST_F(DeviceNodesTest, AsksForUvmAndMakesItsNodesWhenItIsLoaded) {
   EXPECT_TRUE(PathExists(Dev("nvidia-uvm")));
 }
 
-TEST_F(DeviceNodesTest, SaysHowToLoadUvm) {
+TEST_F(DeviceNodesTest, TheErrorNamesTheCommandThatLoadsUvm) {
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices("Character devices:\n195 nvidia\n");
   const auto report = Create();
@@ -190,7 +190,7 @@ TEST_F(DeviceNodesTest, SaysHowToLoadUvm) {
   EXPECT_NE(report.problems[0].find("modprobe nvidia-uvm"), std::string::npos);
 }
 
-TEST_F(DeviceNodesTest, RubbishInTheDriversFilesIsNamed) {
+TEST_F(DeviceNodesTest, ReportsInvalidFilesOfTheDriver) {
   AddGpu("0000:07:00.0", "Device Minor: ?????\n");
   AddGpu("0000:0f:00.0", "Device Minor: 254\n");
   SetDevices(kDevices);

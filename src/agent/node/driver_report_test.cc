@@ -35,7 +35,7 @@ TEST(DriverReportTest, AWholeDriverIsNoFinding) {
   EXPECT_EQ(Judged({{{.root = kHost, .kernel = "550.1"}, Whole(kContainer)}, 8}), "");
 }
 
-TEST(DriverReportTest, ANodeWithoutADriverIsToldWhereToPutOne) {
+TEST(DriverReportTest, TheErrorNamesWhereToInstallADriver) {
   const DriverFacts facts{{{.root = kHost}, {.root = kContainer}}, 2};
   const std::string text = Judged(facts, "no library");
   EXPECT_TRUE(text.starts_with("DriverNotReady: there is no NVIDIA driver for the 2 GPUs")) << text;
@@ -64,7 +64,7 @@ TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
   EXPECT_TRUE(Contains(text, "reboot the node")) << text;
 }
 
-TEST(DriverReportTest, OfTwoDriversThatOfTheModuleIsUsedAndBothAreNamed) {
+TEST(DriverReportTest, UsesTheDriverOfTheLoadedModuleAndNamesBoth) {
   DriverCandidate host = Whole(kHost), container = Whole(kContainer, "570.2");
   EXPECT_EQ(ChooseDriver({host, container}), 0u);
   host.kernel = container.kernel = "570.2";

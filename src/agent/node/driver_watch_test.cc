@@ -45,7 +45,7 @@ class DriverWatchTest : public ::testing::Test {
   int changes_ = 0;
 };
 
-TEST_F(DriverWatchTest, ADriverContainersRootIsFoundWhenItComesAndLeftWhenItGoes) {
+TEST_F(DriverWatchTest, FollowsTheRootOfADriverContainer) {
   Start();
   EXPECT_EQ(watch_->root().host, "/");
   Tick();
@@ -95,7 +95,7 @@ TEST_F(DriverWatchTest, ALibraryThatIsBeingWrittenIsNotOpened) {
   EXPECT_NE(loaded.status().message().find("is not complete"), std::string::npos);
 }
 
-TEST_F(DriverWatchTest, ReadinessSaysWhatIsMissingAndWritesTheFiles) {
+TEST_F(DriverWatchTest, ReadinessReportsMissingPartsAndWritesTheFiles) {
   int findings = 0, files = 0;
   ReadinessOptions options{
       .driver = Options(),

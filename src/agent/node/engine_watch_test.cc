@@ -47,7 +47,7 @@ class EngineWatchTest : public ::testing::Test {
   std::optional<EngineWatch> watch_;
 };
 
-TEST_F(EngineWatchTest, AConfigurationThatIsAsItShouldBeIsNoProblem) {
+TEST_F(EngineWatchTest, ACorrectConfigurationIsNoProblem) {
   Start();
   EXPECT_EQ(runs_, (std::vector<std::vector<std::string>>{{"configure", "--dry-run"}}));
   runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
@@ -70,14 +70,14 @@ TEST_F(EngineWatchTest, AFileThatIsWrittenOverIsReportedWithinSecondsAndSoIsItsR
   EXPECT_EQ(metrics_.engine_checks.values().at("changed"), 1u);
 }
 
-TEST_F(EngineWatchTest, AFileThatIsMissingIsNamed) {
+TEST_F(EngineWatchTest, NamesAMissingFile) {
   result_->out = "--- /dev/null\n+++ /etc/containerd/conf.d/99-tessera.toml\n@@\n+--- x\n";
   Start();
   ASSERT_EQ(problems_.size(), 1u);
   EXPECT_TRUE(problems_[0].starts_with("/etc/containerd/conf.d/99-tessera.toml was changed"));
 }
 
-TEST_F(EngineWatchTest, WhatItMissedItSeesWithTheNextInterval) {
+TEST_F(EngineWatchTest, FindsAMissedChangeAtTheNextInterval) {
   Start();
   result_->out = kDiff;
   runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
@@ -86,7 +86,7 @@ TEST_F(EngineWatchTest, WhatItMissedItSeesWithTheNextInterval) {
   EXPECT_EQ(problems_.size(), 2u) << "logged once";
 }
 
-TEST_F(EngineWatchTest, ACheckThatFailsSaysNothingOfTheEngine) {
+TEST_F(EngineWatchTest, AFailedCheckLeavesTheEnginesStateUnknown) {
   result_ = SubprocessResult{.exit_code = 78, .err = "config.toml:3: not TOML"};
   Start();
   result_ = Status(Code::kNotFound, "no tessera-runtime");
@@ -95,7 +95,7 @@ TEST_F(EngineWatchTest, ACheckThatFailsSaysNothingOfTheEngine) {
   EXPECT_EQ(metrics_.engine_checks.values().at("failed"), 2u);
 }
 
-TEST_F(EngineWatchTest, RepairsWhereItIsToldToAndLooksAgain) {
+TEST_F(EngineWatchTest, RepairsIfConfiguredAndChecksAgain) {
   result_->out = kDiff;
   Start(true);
   EXPECT_EQ(Repairs(), 1u);

@@ -110,7 +110,7 @@ TEST_F(FeatureLabelsTest, MachineIsALabelValueOrUnknown) {
   EXPECT_EQ(Label("gpu.machine"), "PowerEdge-R750xa-SKU0A6B");
 }
 
-TEST_F(FeatureLabelsTest, CliqueIsNamedWhereAllGpusShareIt) {
+TEST_F(FeatureLabelsTest, SetsTheCliqueLabelIfAllGpusShareIt) {
   node_.gpus = {GpuOf("NVIDIA GB200", 0), GpuOf("NVIDIA GB200", 1)};
   EXPECT_EQ(Label("gpu.clique"), "-");
   const std::string cluster = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31";
@@ -129,7 +129,7 @@ TEST_F(FeatureLabelsTest, AVgpuNamesItsHostsDriver) {
   EXPECT_EQ(Label("vgpu.host-driver-branch"), "r460_00");
 }
 
-TEST_F(FeatureLabelsTest, NothingIsSaidOfVgpusWhereADeviceCannotBeRead) {
+TEST_F(FeatureLabelsTest, SetsNoVgpuLabelIfADeviceCannotBeRead) {
   hardware_.nvidia_devices = {
       {.bus_id = "0000:01:00.0", .vgpu_host = Error(Code::kOutOfRange, "64 bytes")}};
   EXPECT_EQ(Label("vgpu.present"), "-");

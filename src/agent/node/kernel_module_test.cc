@@ -45,7 +45,7 @@ TEST_F(KernelModuleTest, RunsModprobeInItsRootWithoutTheAgentsEnvironment) {
   EXPECT_EQ(ReadFile(dir_.path() + "/loaded").value(), "nvidia-uvm \n");
 }
 
-TEST_F(KernelModuleTest, FailuresSayWhatToDo) {
+TEST_F(KernelModuleTest, FailuresNameTheRemedy) {
   EXPECT_EQ(LoadKernelModule(dir_.path(), "nvidia-uvm").code(), Code::kNotFound);
   SetModprobe("exit 3\n");
   const Status failed = LoadKernelModule(dir_.path(), "nvidia-uvm");

@@ -42,13 +42,13 @@ TEST(NodeConditionTest, NamesTheUnhealthyGpusWithTheirReasons) {
   EXPECT_TRUE(ConditionOf(Gpus(16, 9)).message.ends_with("; and 5 more"));
 }
 
-TEST(NodeConditionTest, NamesGpusThatNeverToldWhoTheyAre) {
+TEST(NodeConditionTest, CountsGpusThatCannotBeIdentified) {
   auto silent = Gpus(7);
   silent.unidentified = 1;
   EXPECT_EQ(Text(ConditionOf(silent)), "false GPUUnhealthy: 1 GPU never told the driver who it is");
 }
 
-TEST(NodeConditionTest, TellsAMissingDriverFromOneWithoutGpus) {
+TEST(NodeConditionTest, DistinguishesAMissingDriverFromADriverWithoutGpus) {
   device::NodeInventory none;
   none.problem = "libnvidia-ml.so.1 is not below /";
   EXPECT_EQ(Text(ConditionOf(none)), "false DriverNotReady: libnvidia-ml.so.1 is not below /");

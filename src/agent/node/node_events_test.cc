@@ -36,14 +36,14 @@ std::string Texts(const std::vector<NodeEvent>& events) {
   return text;
 }
 
-TEST(NodeEventsTest, EachGpuThatChangesIsNamed) {
+TEST(NodeEventsTest, NamesEachGpuThatChanges) {
   EXPECT_EQ(Texts(EventsBetween(Gpus({"", "XID 48", "XID 13"}), Gpus({"XID 79", "", "XID 13"}))),
             "!GPUUnhealthy: GPU 0 (GPU-0) is unhealthy: XID 79\n"
             "GPUHealthy: GPU 1 (GPU-1) is healthy again, after: XID 48\n");
   EXPECT_TRUE(EventsBetween(Gpus({"", "x"}), Gpus({"", "y"})).empty());
 }
 
-TEST(NodeEventsTest, AnEngineThatForgetsTheRuntimeIsSaidOnceAndSoIsItsReturn) {
+TEST(NodeEventsTest, OneEventForALostRuntimeAndOneForItsReturn) {
   auto changed = Gpus({""});
   changed.runtime_problem = "config.toml was changed";
   EXPECT_EQ(Texts(EventsBetween(Gpus({""}), changed)),
@@ -53,14 +53,14 @@ TEST(NodeEventsTest, AnEngineThatForgetsTheRuntimeIsSaidOnceAndSoIsItsReturn) {
             "RuntimeConfigured: containers start through tessera-runtime again\n");
 }
 
-TEST(NodeEventsTest, FirstWordsOfANodeNameWhatIsWrongOnly) {
+TEST(NodeEventsTest, TheFirstEventsOfANodeReportProblemsOnly) {
   EXPECT_TRUE(EventsBetween(std::nullopt, Gpus({"", ""})).empty());
   EXPECT_EQ(EventsBetween(std::nullopt, Gpus({"XID 79", ""})).size(), 1u);
   EXPECT_EQ(Texts(EventsBetween(std::nullopt, WithoutDriver(Gpus({})))),
             "!DriverNotReady: no driver\n");
 }
 
-TEST(NodeEventsTest, ADriverThatGoesOrComesIsSaidOnceNotForEachGpu) {
+TEST(NodeEventsTest, OneEventForADriverNotOneForEachGpu) {
   const auto well = Gpus({"", "", ""});
   EXPECT_EQ(Texts(EventsBetween(well, WithoutDriver(well))), "!DriverNotReady: no driver\n");
   EXPECT_EQ(Texts(EventsBetween(WithoutDriver(well), well)),
@@ -71,7 +71,7 @@ TEST(NodeEventsTest, ADriverThatGoesOrComesIsSaidOnceNotForEachGpu) {
             "!GPUUnhealthy: GPU 1 (GPU-1) is unhealthy: XID 79\n");
 }
 
-TEST(NodeEventsTest, ANoteIsToldOnceAlsoWhereItWasCut) {
+TEST(NodeEventsTest, OneEventForANoteAlsoIfItWasTruncated) {
   auto noted = Gpus({"", ""});
   noted.notes = {"counts GiB", std::string(500, 'x')};
   const auto events = EventsBetween(Gpus({"", ""}), noted);
@@ -82,7 +82,7 @@ TEST(NodeEventsTest, ANoteIsToldOnceAlsoWhereItWasCut) {
   EXPECT_TRUE(EventsBetween(noted, Gpus({"", ""})).empty());
 }
 
-TEST(NodeEventsTest, ReadsWhatTheNodeSaidBefore) {
+TEST(NodeEventsTest, ReadsTheEarlierInventoryFromTheNode) {
   Json node = *ParseJson(R"({"metadata":{"annotations":{}}})");
   EXPECT_FALSE(InventoryOn(node));
   Json& annotations = *node.Find("metadata")->Find("annotations");

@@ -194,7 +194,7 @@ TEST_F(NodePublisherTest, WritesOnChangeOnly) {
   EXPECT_EQ(api_.gets, 1);
 }
 
-TEST_F(NodePublisherTest, WritesNothingWhereTheNodeSaysItAlready) {
+TEST_F(NodePublisherTest, WritesNothingIfTheNodeIsUpToDate) {
   Publish(Node(8));
   NodePublisher after_restart(&runner_, &api_, &metrics_, OneGpuOnTheBus);
   after_restart.Publish(Node(8));
@@ -203,7 +203,7 @@ TEST_F(NodePublisherTest, WritesNothingWhereTheNodeSaysItAlready) {
   EXPECT_EQ(api_.status_patches, 1);
 }
 
-TEST_F(NodePublisherTest, ReportsTheNodeBeforeItIsWritten) {
+TEST_F(NodePublisherTest, CallsOnNodeBeforeEachWrite) {
   std::string zone;
   publisher_.OnNode(
       [&](const Json& node) { zone = LabelOf(node, "zone") + LabelOf(node, "none"); });
@@ -211,7 +211,7 @@ TEST_F(NodePublisherTest, ReportsTheNodeBeforeItIsWritten) {
   EXPECT_EQ(zone, "a");
 }
 
-TEST_F(NodePublisherTest, PatchHoldsOnlyWhatDiffers) {
+TEST_F(NodePublisherTest, ThePatchContainsOnlyChanges) {
   Publish(Node(8));
   Publish(Ill(8, 3));
   EXPECT_EQ(api_.patches, 2);
@@ -257,14 +257,14 @@ TEST_F(NodePublisherTest, LabelsGoWithDriverAndGpusAndComeBackWithThem) {
   EXPECT_EQ(api_.Label("count"), "4");
 }
 
-TEST_F(NodePublisherTest, LabelsGoWhereTheDriverSaysThereAreNoGpus) {
+TEST_F(NodePublisherTest, RemovesLabelsIfTheDriverReportsNoGpu) {
   Publish(Node(8));
   Publish(Node(0));
   EXPECT_EQ(api_.Label("present"), "-");
   EXPECT_EQ(api_.Label("count"), "-");
 }
 
-TEST_F(NodePublisherTest, ModelIsSaidAsGpuManagerSaidItAndGoesWithTheGpus) {
+TEST_F(NodePublisherTest, PublishesGpuManagersModelLabelWhileThereAreGpus) {
   const std::string label = "gaia.tencent.com/gpu-model";
   Publish(Node(8));
   EXPECT_EQ(api_.AnyLabel(label), "A100");
@@ -318,14 +318,14 @@ TEST_F(NodePublisherTest, ANodeThatNeverHadAGpuGetsNoCondition) {
   EXPECT_TRUE(api_.events.empty());
 }
 
-TEST_F(NodePublisherTest, AGpuOnTheBusWithoutADriverIsSaid) {
+TEST_F(NodePublisherTest, ReportsAGpuOnTheBusWithoutADriver) {
   hardware_ = OneGpuOnTheBus();
   Publish(Broken());
   EXPECT_EQ(api_.Condition(), "False DriverNotReady");
   EXPECT_EQ(api_.events, std::vector<std::string>{"DriverNotReady"});
 }
 
-TEST_F(NodePublisherTest, ARestartedAgentSaysWhatHappenedMeanwhileAndRepeatsNothing) {
+TEST_F(NodePublisherTest, ARestartedAgentRecordsMissedChangesOnce) {
   Publish(Ill(8, 3));
   NodePublisher after_restart(&runner_, &api_, &metrics_, OneGpuOnTheBus);
   auto now = Ill(8, 3);
@@ -388,7 +388,7 @@ class StartupTaintPublisherTest : public NodePublisherTest {
   }
 };
 
-TEST_F(StartupTaintPublisherTest, TheTaintStaysUntilTheSmokeTestPassesAndTheConditionSaysWhy) {
+TEST_F(StartupTaintPublisherTest, TheTaintStaysUntilTheSmokeTestPassesWithTheReasonInTheCondition) {
   Publish(Node(8), {.smoke_problem = "/dev/nvidia3 is missing"});
   EXPECT_TRUE(api_.taint_patches.empty());
   EXPECT_EQ(api_.Condition(), "False SmokeTestFailed");
@@ -419,7 +419,7 @@ TEST_F(StartupTaintPublisherTest, ATaintThatComesLaterIsRemovedByTheNextCheck) {
   EXPECT_EQ(api_.taint_patches.size(), 1u);
 }
 
-TEST_F(StartupTaintPublisherTest, ATaintedNodeWithoutAnyGpuSaysWhatItWaitsFor) {
+TEST_F(StartupTaintPublisherTest, ATaintedNodeWithoutGpusHasAConditionWithTheReason) {
   Publish(Broken(), {});
   EXPECT_EQ(api_.Condition(), "False DriverNotReady");
   EXPECT_TRUE(api_.taint_patches.empty());

@@ -68,7 +68,7 @@ TEST_F(ValidationFilesTest, AFileOfAnotherWriterStays) {
   EXPECT_EQ(DriverRootNamedIn(PathOf("driver-ready")), "/opt/driver");
 }
 
-TEST_F(ValidationFilesTest, AFileThatNvidiasValidatorRemovesIsBackWhileItIsTrue) {
+TEST_F(ValidationFilesTest, RestoresAFileThatNvidiasValidatorRemoves) {
   ValidationFiles files(&runner_, dir_.path() + "/v");
   files.Set({.driver = kOnHost});
   runner_.RunUntilIdle();

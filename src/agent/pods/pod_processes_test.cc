@@ -54,7 +54,7 @@ TEST_F(PodProcessesTest, AProcessThatHangsOrIsFrozenRemains) {
   EXPECT_EQ(Remains(), "2 processes of it are still there, the first is 9 (state T)");
 }
 
-TEST_F(PodProcessesTest, AZombieHasClosedItsGpusUnlessAThreadOfItLives) {
+TEST_F(PodProcessesTest, AZombieCountsOnlyIfOneOfItsThreadsLives) {
   Put(31, "0::/kubepods/pod" + kUid + "/x", 'Z');
   EXPECT_EQ(Remains(), "");
   Put(31, "0::/kubepods/pod" + kUid + "/x", 'Z', 2);
@@ -79,7 +79,7 @@ TEST_F(PodProcessesTest, WithoutProcNothingIsKnown) {
   EXPECT_FALSE(SightProcesses("/nonexistent", {}).status.ok());
 }
 
-TEST_F(PodProcessesTest, AsksDriverAndProcAndAnswersLater) {
+TEST_F(PodProcessesTest, ReadsDriverAndProcAndAnswersLater) {
   FakeTaskRunner runner;
   gpu::testing::FakeCaller caller(&runner);
   auto loader = std::make_shared<gpu::testing::FakeLoader>();

@@ -108,7 +108,7 @@ class ForecastTest : public ::testing::Test {
   Forecast forecast_{cluster_};
 };
 
-TEST(LargeSizeTest, SlotsOfCountsHowManyItTakes) {
+TEST(LargeSizeTest, SlotsOfCountsTheTakenSlots) {
   const LargeSize pair{.gpus = 2}, eight{.gpus = 8}, one{.gpus = 1};
   EXPECT_EQ(pair.SlotsOf(pair), 1);
   EXPECT_EQ(eight.SlotsOf(pair), 4);
@@ -168,7 +168,7 @@ TEST_F(ForecastTest, TheMixHasMeansOverTheGpusOfAPod) {
   EXPECT_EQ(mix[0].bytes, GiB(4).count());
 }
 
-TEST_F(ForecastTest, NodesSayHowMuchMemoryAModelHas) {
+TEST_F(ForecastTest, LearnsTheMemoryOfAModelFromNodes) {
   NodeSpec spec = MakeNode("a", 3);
   spec.gpus[1].memory = GiB(40);
   spec.gpus[2].mig_profile = "1g.10gb";

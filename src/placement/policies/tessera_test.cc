@@ -360,7 +360,7 @@ TEST_F(TesseraQuickstartTest, APairIsWorthTheLastPlaceForEight) {
   EXPECT_EQ(Arrive(Gpus(2))->node, a100_);
 }
 
-TEST_F(TesseraQuickstartTest, WithoutFreeLinkedGpusAPairTakesUnlinkedOnes) {
+TEST_F(TesseraQuickstartTest, WithoutFreeLinkedGpusAPairTakesUnlinkedGpus) {
   Fill(h200_, 0b1);
   Fill(a100_, 0b11111110);
   const auto decision = *Arrive(Gpus(2));
@@ -405,7 +405,7 @@ TEST_F(TesseraTest, TermsAddUpToTheScore) {
 
 // Prices are set at every 16th arrival; at that point a policy that was called all the time and a
 // policy that was never called agree.
-TEST_F(TesseraTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
+TEST_F(TesseraTest, CachedScoresEqualRecomputedScores) {
   std::mt19937 random(9);
   for (int i = 0; i < 30; ++i) {
     AddNode(fmt::format("n{}", i), static_cast<int>(random() % 9), 8000 * (random() % 13),

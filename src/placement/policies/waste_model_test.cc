@@ -220,7 +220,7 @@ TEST_F(WorkedPolicyTest, LearningIsSpreadOverArrivals) {
   EXPECT_GT(Avoided(pod, node), -1);
 }
 
-TEST_F(WorkedPolicyTest, TheMixIsLearnedAnewAfterTwoLifetimes) {
+TEST_F(WorkedPolicyTest, LearnsTheMixAgainAfterTwoLifetimes) {
   const NodeId node = AddNode("a", 1, 8000, GiB(384));
   const Demand pod = HostPod(100, 1000, GiB(2)), other = HostPod(700, 1000, GiB(2));
   Arrive(pod, 8);

@@ -52,7 +52,7 @@ TEST_F(HostRootTest, LinkCannotLeadOutOfTheRoot) {
   EXPECT_EQ((*host_.Read("/etc/config"))->text, "inside");
 }
 
-TEST_F(HostRootTest, DanglingLinkIsNamed) {
+TEST_F(HostRootTest, NamesADanglingLink) {
   ASSERT_EQ(::symlink("/nowhere/file", (dir_.path() + "/etc/config").c_str()), 0);
   const auto state = host_.Read("/etc/config");
   EXPECT_EQ(state.status().code(), Code::kFailedPrecondition);
