@@ -27,7 +27,7 @@ TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationWithAnAssignment) {
   }
 }
 
-TEST(AdmissionManifestsTest, TheAgentMayMakeEveryEventOfItsOwnAboutPods) {
+TEST(AdmissionManifestsTest, AgentMayCreateEveryPodEventThatItReports) {
   const std::string text = ManifestText("agent-policies.yaml");
   for (const std::string_view reason :
        {names::kReasonCudaOutOfMemory, names::kReasonLimitChanged, names::kReasonLimitRejected,
@@ -89,7 +89,7 @@ TEST(AdmissionManifestsTest, AFailingWebhookBlocksNoPod) {
   EXPECT_EQ(webhooks, 2);
 }
 
-TEST(AdmissionManifestsTest, RightsAreForOurOwnObjectsAlone) {
+TEST(AdmissionManifestsTest, RolesAllowOnlyObjectsOfTessera) {
   for (const Json& object : ReadManifest("webhook.yaml")) {
     const Json* rules = object.Find("rules");
     if (rules == nullptr) continue;
@@ -134,7 +134,7 @@ TEST(SchedulerManifestsTest, KubeSchedulerShowsACertificate) {
     EXPECT_THAT(tls->StringAt(field).value(), HasSubstr("/etc/kubernetes/tessera/"));
   }
   EXPECT_EQ(tls->StringAt("serverName").value(), "tessera-scheduler.tessera-system.svc");
-  // The setting of a profile, which overrides the one for all profiles.
+  // The setting of a profile overrides the setting for all profiles.
   for (const Json& profile : sample.Find("profiles")->items()) {
     EXPECT_EQ(profile.IntAt("percentageOfNodesToScore").value(), 100);
   }

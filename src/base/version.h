@@ -6,6 +6,6 @@
 
 namespace tessera {
 
-extern const std::string_view kTesseraVersion;  // "0.1.0", of a release "0.1.0+3b21a8b2c1d0"
+extern const std::string_view kTesseraVersion;  // "0.1.0"; in a release "0.1.0+3b21a8b2c1d0"
 
 }  // namespace tessera

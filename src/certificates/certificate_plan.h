@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which certificate the webhook serves, and when the next one replaces it. All replicas
-// share one set in a Secret (certificate_keeper.h).
+// Decides which certificate the webhook serves, and when the next certificate replaces it. All
+// replicas share one set in a Secret (certificate_keeper.h).
 //
 // Each serving certificate has its own authority, whose key is discarded after it has signed. So
 // the key cannot be stolen, and each rotation has the same three steps:
@@ -48,8 +48,8 @@ struct CertificateOptions {
 std::vector<std::string> ServiceNames(const std::string& service, const std::string& ns,
                                       const std::vector<std::string>& more);
 
-// A certificate to open the port with before there is a real one, so that a port in use fails at
-// start. No caller trusts it, and it trusts none.
+// A certificate to open the port with before the first certificate is made, so that a port in use
+// fails at start. No client trusts it, and it trusts no client.
 Result<net::TlsOptions> PlaceholderTls(WallTime now);
 
 struct CertificateStep {

@@ -21,7 +21,7 @@
 
 namespace tessera::grant {
 
-// A request with 16 tokens of 64 GPUs each stays far below, and so does its reply. A message that
+// A request with 16 tokens of 64 GPUs each, and its reply, are far below this limit. A message that
 // announces more is rejected before its body is read.
 inline constexpr size_t kMaxMessageSize = 256u << 10;
 inline constexpr size_t kFrameHeaderSize = 4;
@@ -62,7 +62,7 @@ struct GrantedDevice {
   int minor = 0;          // N of /dev/nvidiaN
   std::string path;       // in the container
   std::string host_path;  // on the host, dev_root included
-  // Numbers of the device node; 0:0 if the agent could not stat it. The runtime then does.
+  // Numbers of the device node; 0:0 if the agent could not stat it. The runtime then stats it.
   uint32_t major_number = 0;
   uint32_t minor_number = 0;
   // The container's limits: thousandths of the GPU's compute (1000: all; 0: only idle time) and

@@ -32,7 +32,8 @@ struct DmemShare {
   Bytes memory;
 };
 
-// Parses dmem.capacity of the root cgroup: a line "<region> <bytes>" for each region. Skips others.
+// Parses dmem.capacity of the root cgroup: a line "<region> <bytes>" for each region. Other lines
+// are skipped.
 std::vector<DmemRegion> ParseDmemCapacity(std::string_view text);
 
 // The regions of a node whose containers have the controller: `cgroup_root` is a cgroup v2

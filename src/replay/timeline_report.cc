@@ -119,8 +119,8 @@ void AddWork(const std::vector<Results>& groups, std::string* out) {
                               cell([](auto& r) { return r.last_end / kHour; })}});
   }
   AppendTable(
-      "Work in the observed time: GPU-hours allocated, the same in % of all, GPUs that are idle\n"
-      "and useless to typical pods in % of all; the mean wait in hours, weighted by the GPUs of\n"
+      "Work in the observed time: GPU-hours allocated, also in % of all; GPUs that are idle\n"
+      "and useless to typical pods, in % of all; the mean wait in hours, weighted by the GPUs of\n"
       "the pods; and the hour in which the last pod ended",
       {"GPU-hours", "allocated", "fragmented", "wait", "last hour"}, rows, out);
 }

@@ -55,7 +55,7 @@ class ContainerMeter {
   void SetHolders(MonotonicTime now, const Holdings& holdings);
   // `uses` holds all uses that are known now.
   void AddUses(const ContainerUses& uses);
-  // A reading that is not newer than the last one of its GPU is ignored. A counter that has
+  // A reading that is not newer than the last reading of its GPU is ignored. A counter that has
   // decreased was reset to 0.
   void AddReading(const std::string& uuid, const Reading& reading);
 

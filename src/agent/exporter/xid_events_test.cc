@@ -37,7 +37,7 @@ TEST_F(XidEventsTest, TheHolderOfTheGpuGetsAnEvent) {
             "application");
 }
 
-TEST_F(XidEventsTest, OfASharedGpuEachPodGetsIt) {
+TEST_F(XidEventsTest, EachPodOfASharedGpuGetsTheEvent) {
   Hold("a", "GPU-0", 300);
   Hold("b", "GPU-0", 300);
   Hold("", "GPU-0", 300);
@@ -48,7 +48,7 @@ TEST_F(XidEventsTest, OfASharedGpuEachPodGetsIt) {
             "them may be the cause)");
 }
 
-TEST_F(XidEventsTest, AFloodIsOneEvent) {
+TEST_F(XidEventsTest, ManyErrorsInAShortTimeAreOneEvent) {
   Hold("a", "GPU-0", 1000);
   EXPECT_EQ(OnXid("GPU-0", 31).size(), 1u);
   EXPECT_EQ(OnXid("GPU-0", 31).size(), 0u);

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class AllocationGrantsTest : public AllocationFixture {};
 
-TEST_F(AllocationGrantsTest, EqualPodsGetEachItsOwnInAnyOrder) {
+TEST_F(AllocationGrantsTest, EqualPodsGetTheirAssignedGpusInAnyOrder) {
   for (int i = 0; i < 4; ++i) AssignMem(std::to_string(i), 8, "GPU-" + std::to_string(i));
   std::map<std::string, Ids> ids;
   for (const int i : {2, 0, 3, 1}) {
@@ -80,7 +80,7 @@ TEST_F(AllocationGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   kubelet_.Admit("late");
   const auto answer = Start(kMem, NewIds(8));
   runner_.AdvanceTimeAndRun(1s);
-  ASSERT_FALSE(answer->has_value()) << "the kubelet has not allocated for the other one";
+  ASSERT_FALSE(answer->has_value()) << "the kubelet has not allocated for pod other";
   AssignMem("late", 8, "GPU-2");
   runner_.AdvanceTimeAndRun(AllocationGrants::kPause);
   ASSERT_TRUE(answer->has_value());
@@ -92,7 +92,7 @@ TEST_F(AllocationGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsA
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}));
   kubelet_.Admit("a");
   const auto answer = Start(kMem, NewIds(6));
-  ASSERT_TRUE(answer->has_value()) << "it is known: there is nothing to wait for";
+  ASSERT_TRUE(answer->has_value()) << "the pod is known, so there is nothing to wait for";
   EXPECT_EQ(Visible(**answer), "GPU-2");
   EXPECT_TRUE(pods_.written["a"].contains(names::kAnnotationAssignment));
 }
@@ -168,7 +168,7 @@ TEST_F(AllocationGrantsTest, APodWithTheGpusOfAGonePodDoesNotStart) {
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_TRUE(ledger_->entries().empty());
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition)
-      << "the kubelet names what it was assigned, and Allocate named another";
+      << "the kubelet names the assigned GPU, and Allocate named another";
 }
 
 TEST_F(AllocationGrantsTest, AnEmptyListOfTheKubeletReleasesNothing) {
@@ -189,7 +189,7 @@ TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
   const Ids first = NewIds(8), second = NewIds(8);
   EXPECT_EQ(AdmitMem("b", first), "GPU-1");
   kubelet_.last_error = Status::Ok();
-  EXPECT_EQ(AdmitMem("a", second), "GPU-1") << "the kubelet lists no devices of it";
+  EXPECT_EQ(AdmitMem("a", second), "GPU-1") << "the kubelet lists no devices of pod a";
   EXPECT_TRUE(PreStart(kMem, second).ok());
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition);
   // b is deleted and created again.
@@ -204,7 +204,7 @@ TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
 TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
   AssignMem("web-0", 8, "GPU-1");
   const Ids ids = NewIds(8);
-  EXPECT_EQ(AdmitMem("web-0", ids), "GPU-1") << "of the pod that was there before";
+  EXPECT_EQ(AdmitMem("web-0", ids), "GPU-1") << "the GPU of the deleted pod";
   pods_.Remove(Uid("uid-web-0"));
   EXPECT_EQ(PreStart(kMem, ids).code(), Code::kUnavailable);
   Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "8"}}}}, Uid("uid-new")),
@@ -215,7 +215,7 @@ TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
 }
 
 // A kubelet can lose the IDs that it is allocating, and allocate them twice.
-TEST_F(AllocationGrantsTest, IdsThatTwoContainersHaveDoNotKeepEitherFromStarting) {
+TEST_F(AllocationGrantsTest, IdsHeldByTwoContainersPreventNeitherStart) {
   AssignMem("a", 4, "GPU-1");
   AssignMem("b", 4, "GPU-2");
   const Ids first = {"m1", "m2", "m3", "m4"}, second = {"m0", "m1", "m2", "m5"};
@@ -225,7 +225,8 @@ TEST_F(AllocationGrantsTest, IdsThatTwoContainersHaveDoNotKeepEitherFromStarting
   EXPECT_TRUE(PreStart(kMem, second).ok());
   AssignMem("c", 4, "GPU-3");
   EXPECT_EQ(AdmitMem("c", first), "GPU-3");
-  EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition) << "it could be either";
+  EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition)
+      << "the ids could be of a or of c";
 }
 
 TEST_F(AllocationGrantsTest, InitContainersStartIfAllocateKnewThem) {
@@ -284,7 +285,7 @@ TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
   RestartAll(false);
   kubelet_.Admit("a");
   const Ids blocks = NewIds(20), core = NewIds(30), mem = NewIds(15);
-  EXPECT_EQ(Allocate(kCore, core), "") << "says nothing before both are known";
+  EXPECT_EQ(Allocate(kCore, core), "") << "no GPU is chosen before both requests are known";
   EXPECT_EQ(Allocate(kBlocks, blocks), "GPU-0");
   Hold("a", kCore, core);
   Hold("a", kBlocks, blocks);
@@ -301,7 +302,7 @@ TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
   EXPECT_TRUE(PreStart(kGpu, {"GPU-3"}).ok());
   EXPECT_EQ(ledger_->entries().size(), 3u);
   runner_.AdvanceTimeAndRun(10min);
-  EXPECT_EQ(ledger_->entries().size(), 3u) << "they live";
+  EXPECT_EQ(ledger_->entries().size(), 3u) << "all three pods still run";
   kubelet_.End("b");
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_EQ(ledger_->entries().size(), 2u);
@@ -317,7 +318,7 @@ TEST_F(AllocationGrantsTest, ReleasesAGrantThatNeverStartedWhenTheKubeletForgets
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(AllocationGrantsTest, MemoryBesideWholeGpusDecidesNothingWhateverItsIds) {
+TEST_F(AllocationGrantsTest, MemoryIdsOfAWholeGpuPodAreIgnored) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
          {{"main", {"GPU-1"}}});
   kubelet_.Admit("a");
@@ -472,7 +473,7 @@ TEST_F(AllocationGrantsTest, AnInvalidRequestIsReported) {
   kubelet_.Admit("bad");
   EXPECT_THAT(Allocate(kCore, NewIds(150)), HasSubstr("pod default/bad"));
   EXPECT_TRUE(ledger_->entries().empty());
-  // A running pod, whichever plugin gave its GPUs, is not the one that is being admitted.
+  // A running pod is not the pod that is being admitted, whichever plugin gave its GPUs.
   PodInfo runs = *pods_.pods().at(Uid("uid-bad"));
   runs.container_ids["main"] = "containerd://1";
   pods_.Set(runs);

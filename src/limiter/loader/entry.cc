@@ -42,7 +42,8 @@ LIMITER_EXPORT Result cuCtxDestroy_v2(Context context) {
   return Process::Get().DestroyContext(context, [&] { return driver.cuCtxDestroy_v2(context); });
 }
 
-// Only the current context can be detached. The last detach destroys it; it is not current then.
+// Only the current context can be detached. The last detach destroys the context, so that it is no
+// longer current.
 LIMITER_EXPORT Result cuCtxDetach(Context context) {
   Result result = Result::kSuccess;
   (void)Process::Get().DestroyContext(context, [&] {

@@ -12,7 +12,7 @@
 namespace tessera::limiter {
 namespace {
 
-// Maximum of lines in a minute, which begins with its first line.
+// Maximum number of lines in a minute. A minute begins with its first line.
 constexpr int kPerMinute = 10;
 std::atomic<int64_t> minute_start{INT64_MIN / 2};  // seconds
 std::atomic<int> written{0};

@@ -42,8 +42,9 @@ class PhysicalPieces {
 
   // Adds a piece that the driver has created. False: out of host memory.
   bool Add(uint64_t handle, int gpu, uint64_t bytes);
-  // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. The charge is
-  // `*charge` bytes, 0 for a piece that this process already pays for. False: out of host memory.
+  // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. The
+  // charge is `*charge` bytes, 0 for a piece that this process already pays for. False: out of host
+  // memory.
   bool AddImported(uint64_t handle, int gpu, const SharedMark& mark, uint64_t* charge);
   // Whether this process pays for the piece with that mark.
   bool IsChargedFor(uint64_t mark_id);

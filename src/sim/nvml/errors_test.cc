@@ -83,7 +83,7 @@ TEST_F(ErrorsTest, AmpereRemapsRowsInsteadOfRetiringPages) {
 }
 
 TEST_F(ErrorsTest, TuringRetiresPagesInsteadOfRemappingRows) {
-  Become(kArchTuring);
+  SetArchitecture(kArchTuring);
   node_.state().live(0).retired_uncorrected = 2;
   node_.state().live(0).retired_pending = 1;
   Init();
@@ -144,7 +144,7 @@ TEST_F(ErrorsTest, InforomVersionsAreThoseOfTheProfile) {
 }
 
 TEST_F(ErrorsTest, HopperInAFabricIsHealthy) {
-  Become(kArchHopper);
+  SetArchitecture(kArchHopper);
   Facts(0).fabric_state = kFabricCompleted;
   Init();
   FabricInfoV3 info{};

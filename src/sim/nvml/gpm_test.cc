@@ -12,7 +12,7 @@ constexpr unsigned kGraphics = 1, kDramBandwidth = 10, kPcieTx = 20, kUnknownMet
 class GpmTest : public NvmlTest {
  protected:
   void SetUp() override {
-    Become(kArchHopper);
+    SetArchitecture(kArchHopper);
     Init();
     for (GpmSample* sample : {&earlier_, &later_}) {
       ASSERT_EQ(NVML(nvmlGpmSampleAlloc)(sample), Return::kSuccess);

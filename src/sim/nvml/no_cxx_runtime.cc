@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the C++ runtime that std::string, std::mutex and new use, so that the library
-// does not need the runtime: programs of any age load it, and a static libstdc++ would need the
-// newest glibc and four times the size. A throw ends the program; its only cause is no memory for a
-// path.
+// Defines the functions of the C++ runtime that std::string, std::mutex and new use. So the library
+// does not need the runtime, and programs built with an old runtime can load it. A static libstdc++
+// would need the newest glibc and make the library four times as large. A throw ends the program;
+// its only cause is no memory for a path.
 #include <cstddef>
 #include <cstdlib>
 #include <new>

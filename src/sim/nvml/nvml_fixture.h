@@ -22,10 +22,10 @@ class NvmlTest : public ::testing::Test {
     EXPECT_EQ(NVML(nvmlDeviceGetHandleByIndex_v2)(index, &device), Return::kSuccess);
     return device;
   }
-  // Facts may change before Init.
+  // A test may change the facts before it calls Init.
   sim::GpuFacts& Facts(unsigned gpu) { return node_.state().file().facts[gpu]; }
   // Changes the architecture of all GPUs.
-  void Become(Architecture architecture) {
+  void SetArchitecture(Architecture architecture) {
     for (std::uint32_t gpu = 0; gpu < node_.state().gpu_count(); ++gpu) {
       Facts(gpu).architecture = architecture;
       if (architecture < kArchAmpere) Facts(gpu).row_banks = 0;

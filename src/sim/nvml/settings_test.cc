@@ -152,7 +152,7 @@ TEST_F(SettingsTest, WithoutRootNothingChanges) {
 
 TEST_F(NvmlTest, ATuringGpuHasTwoMemoryClocksAndTwoStates) {
   for (std::uint32_t gpu = 0; gpu < 4; ++gpu) Facts(gpu).clock_mem_idle = 405;
-  Become(kArchTuring);
+  SetArchitecture(kArchTuring);
   Init();
   unsigned count = 0;
   EXPECT_EQ(NVML(nvmlDeviceGetSupportedMemoryClocks)(Handle(0), &count, nullptr),
