@@ -246,8 +246,8 @@ std::unique_ptr<Pods> GrantsThread::MakePods() {
                           : Result<grant::Journal>(dir.status());
   if (!journal.ok()) {
     Log(Severity::kWarning,
-        "cannot open the journal of pods: an agent that starts while the API server is away will "
-        "not know them",
+        "cannot open the journal of pods: an agent that starts while the API server is down will "
+        "not know the pods",
         {{"error", journal.status().ToString()}});
     return pods;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's pages over HTTP: /metrics (Prometheus; its own, then dcgm-exporter's), /containers
-// (JSON: the use of limited containers, for `tessera top`), /healthz (both threads run), /readyz
-// (the GPUs are known, and the kubelet reads the lists), /health (with dcgm-exporter's answer).
-// Threads: lives on `runner`.
+// The agent's pages over HTTP: /metrics (Prometheus: the agent's metrics, then the metrics of
+// dcgm-exporter), /containers (JSON: the use of limited containers, for `tessera top`), /healthz
+// (both threads run), /readyz (the GPUs are known, and the kubelet reads the lists), /health (with
+// dcgm-exporter's answer). Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

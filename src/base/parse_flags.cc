@@ -57,7 +57,7 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     app->parse(static_cast<int>(pointers.size()), pointers.data());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    // Not directly to std::cout, which does not report failed writes.
+    // The texts are not written to std::cout directly, because it does not report failed writes.
     std::ostringstream out, err;
     const std::string word = NoCommand(*app);
     bool asked = word == "help";

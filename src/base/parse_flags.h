@@ -15,10 +15,10 @@ class App;
 
 namespace tessera {
 
-// Nothing if the program may continue, else its exit code: 0 after --help, --version or the help of
-// a program with commands, on standard output; that of INVALID_ARGUMENT (64, EX_USAGE) after an
-// error message on standard error; that of the failed write if standard output is not writable (a
-// full disk: 75).
+// Nothing if the program may continue, else its exit code. After --help, --version or the help of a
+// program with commands, which go to standard output, it is 0. After an error message on standard
+// error it is 64 (EX_USAGE, the code of INVALID_ARGUMENT). If standard output is not writable, it
+// is the code of the failed write (a full disk: 75).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
 
 // A text, also from environment variable `env`. The help shows the value of *to as the default.

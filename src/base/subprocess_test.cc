@@ -21,13 +21,13 @@ TEST(SubprocessTest, ASignalGivesTheShellsExitCode) {
   EXPECT_EQ(RunProgram({"sh", "-c", "kill -9 $$"}, seconds(10))->exit_code, 137);
 }
 
-TEST(SubprocessTest, ExtraVariablesGoOnTopOfTheEnvironment) {
+TEST(SubprocessTest, ExtraVariablesOverrideTheEnvironment) {
   const auto result =
       RunProgram({"sh", "-c", "echo $A-$HOME-${PATH:+path}"}, seconds(10), {"A=1 2", "HOME=/h"});
   EXPECT_EQ(result->out, "1 2-/h-path\n");
 }
 
-TEST(SubprocessTest, TheDeadlineKills) {
+TEST(SubprocessTest, ProgramIsKilledAtTheDeadline) {
   const auto result = RunProgram({"sleep", "60"}, milliseconds(50));
   EXPECT_EQ(result.status().code(), Code::kDeadlineExceeded);
 }

@@ -57,7 +57,7 @@ TEST_F(InsightTest, ThePreviewShowsTheQuota) {
   EXPECT_EQ(preview.StringAt("quota").value(), "A100: 0 used, 1 left");
 }
 
-TEST_F(InsightTest, APreviewWithoutRightsTellsNothingOfTheQuota) {
+TEST_F(InsightTest, PreviewWithoutRightsDoesNotShowTheQuota) {
   const WorkloadForm form{.name = "x", .ns = "team", .image = "i", .gpus = 2};
   const std::string without_any = PreviewOf(form, false).Serialize();
   ledger_->SetQuota(placement::ParseQuota(R"({"team":{"quota":{"A100":1}}})").value());

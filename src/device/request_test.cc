@@ -65,7 +65,8 @@ TEST(RequestTest, AnInitContainerJoinsTheGroupThatGrowsLeast) {
                         {.name = "none"},       Whole(Phase::kMain, 1),    Whole(Phase::kMain, 2)};
   EXPECT_EQ(request.Groups(), (Groups{{1}, {4}, {5, 0, 2}}));
   request.containers[2] = Whole(Phase::kInit, 1);
-  EXPECT_EQ(request.Groups(), (Groups{{1}, {4, 2}, {5, 0}})) << "the first of two that suffice";
+  EXPECT_EQ(request.Groups(), (Groups{{1}, {4, 2}, {5, 0}}))
+      << "two groups are large enough, and the first is taken";
 }
 
 ContainerRequest Vcuda(Phase phase, int milli, int64_t gib) {
@@ -102,14 +103,14 @@ TEST(RequestTest, AnInitContainerSharesEvenWithoutSavings) {
 TEST(RequestTest, AnInitContainerWithoutAMatchingGroupHasItsOwnGpus) {
   DeviceRequest request;
   request.containers = {Whole(Phase::kInit, 1), Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 1)};
-  EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not those of a sidecar";
+  EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not the GPUs of a sidecar";
   ContainerRequest slice = Whole(Phase::kMain, 1);
   slice.mig_profile = "1g.10gb";
   request.containers[2] = slice;
-  EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not those of another kind";
+  EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not GPUs of another kind";
 }
 
-TEST(RequestTest, ContainersOfTheOneGpuAreOneGroup) {
+TEST(RequestTest, ContainersThatShareOneGpuAreOneGroup) {
   DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 9), GpuMem(Phase::kSidecar, 1), Whole(Phase::kInit, 1),
                         GpuMem(Phase::kMain, 4)};
@@ -117,7 +118,7 @@ TEST(RequestTest, ContainersOfTheOneGpuAreOneGroup) {
   EXPECT_EQ(request.Groups(), (Groups{{0, 1, 3}, {2}}));
 }
 
-TEST(RequestTest, OnlyGpuMemCountsOnTheOneGpu) {
+TEST(RequestTest, OneGpuShareCountsOnlyGpuMem) {
   DeviceRequest request;
   request.containers = {
       GpuMem(Phase::kMain, 3),

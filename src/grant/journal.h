@@ -6,7 +6,7 @@
 //
 // The zeros are preallocated for later records. A flush within them writes only their blocks, while
 // a flush that extends the file waits for the file system's journal, and so for other disk traffic
-// (measured: p99 6 ms against 1). On a full disk there are none.
+// (measured p99: 6 ms, against 1 ms within the zeros). On a full disk no zeros are allocated.
 //
 // A crash can leave a torn last record; it was never reported as written, so Open truncates it.
 // A power loss among records of AppendUnsynced can damage the middle: the records around it are
@@ -56,7 +56,7 @@ class Journal : public RecordLog {
   };
 
   // Opens or creates `name` (mode 0600). A damaged file is kept as `name`.damaged, and the journal
-  // continues with the readable records. Errors: those of the file system.
+  // continues with the readable records. Errors are those that the file system reports.
   static Result<Journal> Open(DirFd dir, std::string name, Recovery* recovery);
 
   Journal(Journal&&) = default;

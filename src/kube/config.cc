@@ -355,7 +355,7 @@ Status CheckCertificates(const Config& config) {
 
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
   const std::string from_env = EnvOr(getenv, "KUBECONFIG");
-  // An option whose default comes from the variable has the same value.
+  // The default of --kubeconfig is $KUBECONFIG, which may name several files.
   if (!kubeconfig.empty() && kubeconfig != from_env) return LoadKubeconfig(kubeconfig);
   if (!from_env.empty()) return LoadKubeconfigs(from_env);
   return InClusterConfig(getenv);

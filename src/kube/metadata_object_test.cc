@@ -58,7 +58,7 @@ TEST_F(MetadataObjectTest, AnInformerFollowsATypeKnownAtRunTime) {
             (std::vector<std::string>{"added t", "synced", "changed t", "removed t"}));
 }
 
-TEST_F(MetadataObjectTest, TheDigestIsOfTheManagersAppliedFieldsAlone) {
+TEST_F(MetadataObjectTest, DigestCoversOnlyTheAppliedFieldsOfTheManager) {
   const auto digest = [](const char* managed) {
     const std::string text =
         fmt::format(R"({{"metadata":{{"name":"t","managedFields":[{}]}}}})", managed);

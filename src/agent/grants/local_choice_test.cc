@@ -72,7 +72,7 @@ TEST_F(LocalChoiceTest, AGpuNeedsRoomForTheLargestContainerOfItsGroup) {
   EXPECT_EQ(Choose(pod, "init", "main"), "GPU-1");
 }
 
-TEST_F(LocalChoiceTest, ContainersWithGpuMemoryShareAGpuAndOthersDoNotDecide) {
+TEST_F(LocalChoiceTest, ContainersWithGpuMemoryUseTheGpuThatThePodHas) {
   const PodInfo pod = FakeApiPods::Make("a", {{"first", Mem("4")}, {"second", Mem("4")}});
   assigned_.containers["first"] = {
       *device::ShareOn(pod.request->containers[0], inventory_, "GPU-2")};
@@ -88,7 +88,7 @@ TEST_F(LocalChoiceTest, AContainerWithoutGpusOrWithASliceGetsNothingHere) {
   EXPECT_EQ(Choose(pod, "main", "slice"), "none");
 }
 
-TEST_F(LocalChoiceTest, OtherContainersWithWholeGpusChooseWhenTheyStart) {
+TEST_F(LocalChoiceTest, OnlyTheStartingContainerGetsAWholeGpu) {
   const Limits one{{std::string(names::kResourceGpu), "1"}};
   const PodInfo pod = FakeApiPods::Make("a", {{"first", one}, {"second", one}});
   EXPECT_EQ(Choose(pod, "second", "first"), "none");

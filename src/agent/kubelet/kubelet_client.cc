@@ -19,7 +19,7 @@
 namespace tessera::agent {
 namespace {
 
-// More than the list of a full node with devices of several resources for each pod.
+// The list of a full node, with devices of several resources for each pod, is smaller.
 constexpr int kMaxReply = 64 << 20;
 
 Result<std::shared_ptr<grpc::Channel>> Dial(const std::string& path) {

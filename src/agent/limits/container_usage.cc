@@ -120,7 +120,7 @@ void ContainerUsage::Watch() {
       }
       watched = std::make_shared<Watched>();
       watched->region = *std::move(region);
-      watched->from_before = first_;
+      watched->existed_before_agent = first_;
       Resume(entry, watched.get());
     }
     watched->who = entry.holder;
@@ -252,7 +252,7 @@ void ContainerUsage::Finish(const Round& round) {
       use.is_read = is_known;
       if (is_known || runner_->clock().Now() < started_ + kDeadline) uses.push_back(std::move(use));
     }
-    if (watched->readable) watched->from_before = false;
+    if (watched->readable) watched->existed_before_agent = false;
     // The container has ended and may restart at once, so the next search is not delayed.
     if (!watched->container_id.empty() && !watched->region->found()) {
       watched->next_search = {};
@@ -316,7 +316,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   if (index < 0) return use;
   (void)limits.SetUnaccounted(share.uuid.c_str(), static_cast<uint64_t>(use.unaccounted.count()));
   use.limit = Bytes(static_cast<int64_t>(limits.limits().gpus[index].memory.load()));
-  if (watched->from_before && watched->readable) gpu.refused = after.refused;
+  if (watched->existed_before_agent && watched->readable) gpu.refused = after.refused;
   CheckRefusals(use, after, &gpu);
   CheckLimit(use, &gpu);
   return use;

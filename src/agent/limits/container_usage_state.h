@@ -24,14 +24,15 @@ struct ContainerUsage::Watched {
   Result<std::vector<int>> pids =
       std::vector<int>();  // of processes with a limiter, in their PID namespaces
   bool readable = false;
-  std::string container_id;  // from the region, at the begin of this round
+  std::string container_id;  // from the region, at the start of this round
   // The engine's ID, from the region or from the API server. If it is "" and `is_alone` is true,
   // the pod has no other container with GPUs, so each process of the pod that uses a GPU belongs to
   // this container.
   std::string owner_id;
   bool is_alone = false;
 
-  // The processes that cannot see `limits` by the last check, and the begin of the running check.
+  // The processes that could not see `limits` in the last check, and when the running check
+  // started.
   std::set<int> hidden;  // pids
   std::optional<MonotonicTime> checking_since;
 
@@ -40,7 +41,7 @@ struct ContainerUsage::Watched {
   bool searched = false;  // false: no search has ended, so it is unknown whether it runs
   MonotonicTime next_search{};
   Duration pause = kInterval;
-  bool from_before = false;           // earlier refusals were reported by the previous agent
+  bool existed_before_agent = false;  // the previous agent reported its earlier refusals
   std::map<std::string, OnGpu> gpus;  // by UUID
   std::shared_ptr<const Fd> usage;
 };

@@ -72,7 +72,7 @@ TEST_F(LimitedArrayTest, EveryFunctionThatCreatesAnArrayIsCounted) {
     ASSERT_OK(CU(cuda, cuArray3DCreate_v2)(&arrays[3], &full));
     EXPECT_EQ(node.Held(0), 40 * kMiB);
     ASSERT_OK(CU(cuda, cuMipmappedArrayCreate)(&mipmap, &level0, 3));
-    EXPECT_EQ(node.Held(0), 62 * kMiB) << "16, 4 and 1 MiB, in blocks";
+    EXPECT_EQ(node.Held(0), 62 * kMiB) << "levels of 16, 4 and 1 MiB, rounded up to blocks";
     EXPECT_EQ(node.DeviceBytes(0), 62 * kMiB + kContextBytes);
     Array level = nullptr;
     ASSERT_OK(CU(cuda, cuMipmappedArrayGetLevel)(&level, mipmap, 0));
@@ -90,7 +90,7 @@ TEST_F(LimitedArrayTest, SmallArraysAreChargedByTheBlocksThatTheyShare) {
     const Context context = MakeContext(cuda);
     std::vector<Array> arrays(300);
     for (Array& array : arrays) ASSERT_OK(Create(cuda, &array, kSmall));
-    EXPECT_EQ(node.Held(0), 4 * kMiB) << "of 13 KiB each";
+    EXPECT_EQ(node.Held(0), 4 * kMiB) << "300 arrays of 13 KiB";
     EXPECT_EQ(node.DeviceBytes(0), 4 * kMiB + kContextBytes);
     for (size_t i = 0; i < 200; ++i) ASSERT_OK(CU(cuda, cuArrayDestroy)(arrays[i]));
     EXPECT_EQ(node.Held(0), 2 * kMiB);
@@ -119,7 +119,7 @@ TEST_F(LimitedArrayTest, AnArrayThatTheDriverRefusesIsNotCharged) {
     EXPECT_EQ(CU(cuda, cuArray3DCreate_v2)(&array, nullptr), Result::kInvalidValue);
     EXPECT_EQ(CU(cuda, cuArray3DCreate_v2)(nullptr, &wrong), Result::kInvalidValue);
     EXPECT_EQ(node.Held(0), 0u);
-    EXPECT_EQ(node.usage(0).pending[0], 0u) << "and its reservation has ended";
+    EXPECT_EQ(node.usage(0).pending[0], 0u) << "the reservation has ended";
     EXPECT_OK(Create(cuda, &array, ArrayOfMiB(60)));
     EXPECT_EQ(node.Held(0), 60 * kMiB);
   }));
@@ -134,7 +134,7 @@ TEST_F(LimitedArrayTest, ForeignArraysAndFailedDestroysChangeNothing) {
     Array ours = nullptr, foreign = nullptr;
     ASSERT_OK(Create(cuda, &ours, ArrayOfMiB(10)));
     ASSERT_OK(Create(real, &foreign, ArrayOfMiB(10)))
-        << "by a library that calls the driver directly";
+        << "made by a library that calls the driver directly";
     EXPECT_OK(CU(cuda, cuArrayDestroy)(foreign));
     EXPECT_EQ(node.Held(0), 10 * kMiB);
     EXPECT_OK(CU(cuda, cuArrayDestroy)(ours));

@@ -50,7 +50,7 @@ TEST(ArraySizeTest, AMipmapHasAsManyLevelsAsItsExtentAllows) {
   deep.depth = 2;
   EXPECT_EQ(MipmapBytes(deep, 2), 9 * kMiB) << "the second level has half the depth";
   deep.flags = cuda::kArrayLayered;
-  EXPECT_EQ(MipmapBytes(deep, 2), 10 * kMiB) << "layers stay";
+  EXPECT_EQ(MipmapBytes(deep, 2), 10 * kMiB) << "each level has all layers";
 }
 
 TEST(ArraySizeTest, SparseDeferredAndInvalidArraysTakeNothing) {

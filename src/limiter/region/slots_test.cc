@@ -102,7 +102,8 @@ TEST_F(SlotsTest, AnOwnerThatStillRunsKeepsItsSlotEvenWithoutItsLock) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// Otherwise a worker that never uses a GPU would keep what its dead parent held.
+// If a child inherited the slot, a worker that never uses a GPU would keep the memory of its dead
+// parent.
 TEST_F(SlotsTest, AChildDoesNotKeepTheSlotOfItsDeadParent) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

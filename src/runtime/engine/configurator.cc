@@ -53,7 +53,8 @@ Status Configurator::Load() {
   return Status::Ok();
 }
 
-// The version of the running engine, else of the recorded one, else of the installed program.
+// The version of the running engine; if unknown, the recorded version; else the version of the
+// installed program.
 std::optional<Version> Configurator::EngineVersion() const {
   if (options_.settings.engine_version) return options_.settings.engine_version;
   if (reloader_.before() && reloader_.before()->version) return reloader_.before()->version;
@@ -354,9 +355,8 @@ Status Configurator::RestoreOriginals() {
                  options_.settings.config, taken.message(), place);
   }
   return Error(Code::kAborted,
-               "an interrupted run had changed {}, and {} has not served since: every file is "
-               "restored to its state "
-               "before Tessera: run it again",
+               "an interrupted run had changed {}, and {} has not served since; now every file is "
+               "restored to its state before Tessera: run it again",
                place, NameOf(options_.engine));
 }
 

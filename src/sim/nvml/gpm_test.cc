@@ -61,7 +61,7 @@ TEST_F(GpmTest, MetricsAreTheBusyTimeBetweenTwoSamples) {
   EXPECT_EQ(metric(3).result, Return::kNotSupported);
 }
 
-TEST_F(GpmTest, AnInjectedUtilizationShows) {
+TEST_F(GpmTest, InjectedUtilizationIsReported) {
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), earlier_), Return::kSuccess);
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), later_), Return::kSuccess);
   node_.state().live(1).utilization_gpu = 73;

@@ -85,7 +85,7 @@ Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
   return Put(multi, 0U);
 }
 
-// Object 0 of the infoROM is OEM, 1 is ECC. The boards have no versions of power and DEN.
+// Of the infoROM's four objects (OEM, ECC, power, DEN) these boards have a version of OEM and ECC.
 Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(version != nullptr && object < 4);

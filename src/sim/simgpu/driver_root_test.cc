@@ -218,7 +218,7 @@ TEST(InjectTest, RepairsCountAndReportTheirXids) {
   EXPECT_THAT(ShowJson(&state), HasSubstr("\"repair_failed\": true"));
 }
 
-TEST(InjectTest, HeatAndPowerAreTimedUntilTheyEnd) {
+TEST(InjectTest, ThrottlingTimesCountUntilTheCauseEnds) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
   State& state = node.state();
   GpuLive& live = state.live(0);
@@ -242,7 +242,7 @@ TEST(InjectTest, HeatAndPowerAreTimedUntilTheyEnd) {
   EXPECT_EQ(state.CappedNs(0), 0u);
 }
 
-TEST(InjectTest, RecoverRevertsSettingsOfRoot) {
+TEST(InjectTest, RecoverClearsPowerLimitAndLockedClocks) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
   GpuLive& live = node.state().live(0);
   live.power_limit_mw = 65'000;
