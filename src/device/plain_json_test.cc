@@ -94,7 +94,7 @@ TEST(PlainJsonTest, LeavesOtherTextsToTheFullDecoder) {
   EXPECT_TRUE(DecodeNodeInventory(NotPlain(*EncodeNodeInventory(node))).ok());
 }
 
-// Both decoders agree on every text that this one accepts.
+// Both decoders agree on every text that the plain decoder accepts.
 TEST(PlainJsonTest, AgreesWithTheOtherDecoderOnDamagedTexts) {
   constexpr std::string_view kBytes = "{}[]:,\"\\ 0189.eE+-tfnaGPU\xc3\xa9";
   const std::string inventory = *EncodeNodeInventory(Inventory(3));

@@ -38,7 +38,8 @@ TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilARepairShows) {
     AnswerWell(&tracker, second);
     tracker.OnNoRecoveryAction();
   }
-  EXPECT_EQ(tracker.health().state, State::kUnhealthy) << "no quiet heals a GPU";
+  EXPECT_EQ(tracker.health().state, State::kUnhealthy)
+      << "time without errors does not repair the GPU";
   EXPECT_EQ(tracker.unrepaired_xid(), 48u);
 }
 
@@ -47,7 +48,7 @@ TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(0));
   EXPECT_EQ(tracker.health().reason, "XID 4242");
   for (const int second : {58, 59, 59}) AnswerWell(&tracker, second);
-  EXPECT_FALSE(tracker.health().ok()) << "not quiet for long enough";
+  EXPECT_FALSE(tracker.health().ok()) << "too little time without errors";
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(59));
   for (const int second : {119, 120}) AnswerWell(&tracker, second);
   EXPECT_FALSE(tracker.health().ok()) << "two good polls are not three";

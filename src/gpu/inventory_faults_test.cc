@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every NVML call, on every GPU, with every kind of failure, at the start and later: the other GPUs
-// stay allocatable, and all GPUs are healthy again after the fault.
+// Makes every NVML call fail in every way, on every GPU, at the start and later. The other GPUs
+// must stay allocatable, and all GPUs must be healthy again after the fault.
 #include <gtest/gtest.h>
 
 #include "src/gpu/inventory_fixture.h"
@@ -15,14 +15,14 @@ using testing::InventoryFixture;
 
 constexpr int kGpus = 4;
 
-// Calls about one GPU, without which it cannot be offered.
+// Calls about one GPU. If such a call fails, the GPU cannot be offered.
 constexpr NvmlCall kIdentityCalls[] = {NvmlCall::kHandleByIndex, NvmlCall::kUuid,
                                        NvmlCall::kMinorNumber};
 // Calls that describe one GPU; an unsupported call is not a failure.
 constexpr NvmlCall kDescriptionCalls[] = {NvmlCall::kName,           NvmlCall::kPciInfo,
                                           NvmlCall::kMemoryInfo,     NvmlCall::kSupportedEvents,
                                           NvmlCall::kRegisterEvents, NvmlCall::kComputeCapability};
-// Calls whose failure costs no GPU.
+// Calls whose failure makes no GPU unavailable.
 constexpr NvmlCall kHarmlessCalls[] = {NvmlCall::kRecoveryAction, NvmlCall::kCommonAncestor,
                                        NvmlCall::kNvLinkState, NvmlCall::kNvLinkRemoteType,
                                        NvmlCall::kNvLinkRemotePciInfo};

@@ -310,7 +310,7 @@ TEST(InventoryTest, AGpuThatTheDriverStopsCountingIsMissingAndComesBack) {
   f.Advance(seconds(11));
   EXPECT_EQ(f.node().healthy_count(), 3u);
   EXPECT_EQ(f.ReasonOf(1), "the driver no longer reports this GPU");
-  EXPECT_EQ(f.node().Find(f.UuidOf(2))->index, 1) << "those behind it move up";
+  EXPECT_EQ(f.node().Find(f.UuidOf(2))->index, 1) << "the GPUs after the removed GPU move up";
   f.driver().gpus.insert(f.driver().gpus.begin() + 1, gone);
   f.Advance(seconds(11));
   EXPECT_EQ(f.node().healthy_count(), 4u);

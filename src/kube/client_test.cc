@@ -356,7 +356,7 @@ TEST_F(ClientTest, BoundsItsQueue) {
     }));
   }
   ASSERT_TRUE(runner_.RunUntil([&] { return refused == 2 && seen_.size() == 1; }));
-  // Dropping one makes room.
+  // Dropping one operation makes room for another.
   operations.erase(operations.begin() + 2);
   operations.push_back(client().Get(Node("n1"), [](const Result<Json>&) {}));
   operations.erase(operations.begin());
@@ -389,7 +389,7 @@ TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
   EXPECT_EQ(results[1].code(), Code::kFailedPrecondition);
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(seen_.size(), 1u);
-  // It does not concern the server, so no other request waits.
+  // The error does not concern the server, so no other request waits.
   hold_ = false;
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());

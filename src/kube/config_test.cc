@@ -253,7 +253,7 @@ contexts: [{name: other, context: {cluster: a, user: u}}]
   const std::string paths = first + ":/nowhere/config:" + second + ":" + third;
   env_["KUBECONFIG"] = paths;
   const Config config = FindConfig("", Env()).value();
-  EXPECT_EQ(config.server.ToString(), "https://second:1") << "not that of the third";
+  EXPECT_EQ(config.server.ToString(), "https://second:1") << "the third file also names a server";
   EXPECT_EQ(config.tls.ca.file, JoinPath(dir_.path(), "ca.crt"));
   EXPECT_EQ(config.token, "one");
   EXPECT_EQ(FindConfig(paths, Env()).value().token, "one") << "an option's default";

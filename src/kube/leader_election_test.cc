@@ -230,7 +230,7 @@ TEST_F(LeaderElectionTest, ALeaseTakenByForceEndsTheTermAtOnce) {
 }
 
 // Under loss, delay and crashes there are never two leaders, by leading() or by callbacks; once the
-// network works again, there is one.
+// network works again, there is one leader.
 TEST_F(LeaderElectionTest, NeverTwoAtATime) {
   int terms = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {

@@ -176,7 +176,8 @@ TEST_F(RequestQueueTest, TheErrorOfAnUnsentRequestHasTheServersError) {
             "not sent within 4 s: the API server is unreachable: connection refused");
 }
 
-// The oldest request of a backlog would expire before its response, and so would all later ones.
+// If the oldest request of a backlog were the probe, it would expire before its response, and so
+// would each later probe.
 TEST_F(RequestQueueTest, TheNewestWaitingRequestProbesTheServer) {
   options_.deadline = seconds(4);
   Submit("/1");
@@ -210,7 +211,7 @@ TEST_F(RequestQueueTest, OneRequestProbesAnUnreachableServer) {
   for (int i = 1; i < 4; ++i) Submit(fmt::format("/{}", i), "GET pods", true);
   for (int i = 1; i < 4; ++i) Answer(i, kRefused);
   EXPECT_EQ(sent(), 4u);
-  // Other requests do not wait for an earlier one that hangs.
+  // Other requests do not wait for an earlier request that hangs.
   runner_.AdvanceTimeAndRun(milliseconds(200));
   EXPECT_EQ(sent(), 5u);
   runner_.AdvanceTimeAndRun(seconds(10));
@@ -233,7 +234,7 @@ TEST_F(RequestQueueTest, ABalancerWithoutAServerIsOutOfReach) {
     EXPECT_EQ(sent(), before + 3) << status;
     Answer(before + 2, Fine());
   }
-  // A server that did not finish one request is reachable.
+  // Status 504 is about one request: the server is reachable.
   const size_t before = sent();
   Submit("/1", "GET pods", true);
   Answer(before, net::TextResponse(504, "timeout"));
@@ -356,7 +357,7 @@ TEST_F(RequestQueueTest, ARejectedPriorityLevelHoldsBackItsOwnRequestsAlone) {
   Submit("/6", "PUT leases/");
   ASSERT_EQ(sent(), 5u);
   EXPECT_EQ(Target(4), "/6");
-  // One request of the level is the probe, but not the one with Retry-After of a second.
+  // One request of the level is the probe, but not the request with Retry-After of a second.
   runner_.AdvanceTimeAndRun(milliseconds(200));
   ASSERT_EQ(sent(), 6u);
   EXPECT_EQ(Target(5), "/5");

@@ -306,7 +306,7 @@ TEST_F(WatchTest, RestartsTheListWhenItsTokenExpiresBetweenPages) {
          ListOf(6, Object("b", 2)), std::string(kStreamHead)});
   Until("[+a !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(WatchTarget(2).find("continue"), std::string::npos);
-  // Larger pages, because the first ones came too slowly.
+  // The pages become larger, because the first pages came too slowly.
   EXPECT_NE(WatchTarget(2).find("limit=2000"), std::string::npos);
 }
 

@@ -38,7 +38,7 @@ TEST_F(CpuPodsTest, TakeTheirRequestsOnNodesWithGpus) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject a = CpuPod("a", "2", "4Gi"), b = CpuPod("b", "500m");
   ledger_->SetPod(a);
-  EXPECT_EQ(Taken("n").first, 0) << "it waits";
+  EXPECT_EQ(Taken("n").first, 0) << "pod a waits and has no node";
   Set(a, "n");
   Set(a, "n");
   Set(b, "n");

@@ -157,7 +157,7 @@ TEST_F(LedgerPodsTest, AQuotaAllowsANodeOfWhichOneKindOfGpuIsAllowed) {
   SetQuota(R"({"ns":{"quota":{"T4":1}}})");
   set("Tesla T4", 80);
   EXPECT_TRUE(Fits(Whole("a")));
-  // A quarter of the larger GPU is left of the quota, which is half of the smaller one.
+  // The rest of the quota is a quarter of the larger GPU, which is half of the smaller GPU.
   ledger_->SetNode(Edited(2, [](std::vector<device::Gpu>& gpus) { gpus[0].memory = GiB(40); }));
   SetQuota(R"({"ns":{"quota":{"A100":1}}})");
   ASSERT_TRUE(Assume(GpuPod("b", {{names::kResourceGpuMem, "60"}})).ok());

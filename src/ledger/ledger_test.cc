@@ -322,7 +322,7 @@ TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
   EXPECT_NE(second, first);
   EXPECT_TRUE(Entry(guessed).guessed());
   told("c", second);
-  EXPECT_NE(Entry(guessed).problem, "") << "no GPU is free for it";
+  EXPECT_NE(Entry(guessed).problem, "") << "no GPU is free for the guessed pod";
   EXPECT_FALSE(Entry(guessed).placed_id);
 }
 

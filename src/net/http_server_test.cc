@@ -302,7 +302,7 @@ TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
   const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   EXPECT_TRUE(answer->ok()) << answer->status().ToString();
-  // After the first server is destroyed, the file of the second one remains.
+  // After the first server is destroyed, the file of the second server remains.
   EXPECT_TRUE(PathExists(path));
   server_.reset();
   ASSERT_TRUE(runner_.RunUntil([&] { return !PathExists(path); }));

@@ -90,8 +90,8 @@ TEST_F(HttpTlsTest, ACommonNameIsNoName) {
 
 TEST_F(HttpTlsTest, ANameThatCannotBeExpectedIsAnError) {
   Start(ServerTls(ca_, {"api.example"}));
-  // OpenSSL rejects the name; if this went unnoticed, each certificate of the authority would be
-  // accepted.
+  // OpenSSL rejects the name. If the client ignored this error, it would accept each certificate of
+  // the authority.
   const std::string name("api.example\0.evil.example", 24);
   const Status status = AskWith({.ca = {.text = ca_.certificate()}, .server_name = name}).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();

@@ -136,7 +136,7 @@ TEST(ConfigDocument, MountsAndDevicesWithoutAPathAreKept) {
   EXPECT_EQ(document.Mounts().size(), 2u);
   ASSERT_TRUE(document.AddMount({"/x", "bind", "/y", {}}).ok());
   EXPECT_EQ(document.json().Find("mounts")->items().size(), 3u)
-      << "it replaced the one without a slash";
+      << "the mount replaced the mount at \"\"";
   ASSERT_TRUE(document.AddDevice({.path = "/dev/nvidia0"}).ok());
   EXPECT_EQ(document.json().Find("linux")->Find("devices")->items().size(), 3u);
 }

@@ -35,7 +35,8 @@ TEST(DmemTest, UnlimitedGpusGetNoLine) {
   const auto regions = ParseDmemCapacity(kCapacity);
   EXPECT_EQ(ChooseDmemMax(regions, {{"0000:04:00.0", GiB(5)}}), "") << "another GPU";
   EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", Bytes(0)}}), "") << "no share of memory";
-  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", GiB(76)}}), "") << "as much as there is";
+  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", GiB(76)}}), "")
+      << "the share is the whole capacity";
   EXPECT_EQ(ChooseDmemMax({}, {{"0000:03:00.0", GiB(5)}}), "");
 }
 

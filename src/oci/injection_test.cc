@@ -209,10 +209,11 @@ TEST_F(InjectionTest, OtherwiseLibrariesAreFoundThroughTheEnvironment) {
     EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
     return document.env().Get("LD_LIBRARY_PATH") == "/dev/tessera/lib";
   };
-  EXPECT_TRUE(by_environment(OwnDev())) << "no cache";
+  EXPECT_TRUE(by_environment(OwnDev())) << "the image has no cache";
   AddImageCache();
   fs::remove(rootfs() + "/etc/ld.so.cache");
-  EXPECT_TRUE(by_environment(OwnDev())) << "no cache, although ldconfig would find the libraries";
+  EXPECT_TRUE(by_environment(OwnDev()))
+      << "the image has no cache, although ldconfig would find the libraries";
   for (const char* conf : {"/usr/lib\n", "# include ld.so.conf.d/*.conf\n",
                            "include /etc/other/*.conf\n", "include ld.so.conf.d/*.conf more\n"}) {
     AddImageCache(conf);
@@ -223,7 +224,7 @@ TEST_F(InjectionTest, OtherwiseLibrariesAreFoundThroughTheEnvironment) {
     EXPECT_TRUE(by_environment({{"/dev", "tmpfs", "x"}, {over, "bind", "/x"}})) << over;
   }
   fs::remove(rootfs() + "/etc/ld.so.conf.d");
-  EXPECT_TRUE(by_environment(OwnDev())) << "no directory";
+  EXPECT_TRUE(by_environment(OwnDev())) << "the image has no ld.so.conf.d";
 }
 
 TEST_F(InjectionTest, LdSoConfMayNameItsDirInBothWays) {

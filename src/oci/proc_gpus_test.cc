@@ -57,7 +57,7 @@ TEST(ProcGpusTest, ListsGpusByPciAddress) {
   ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
   ASSERT_EQ(gpus->size(), 3u);
   EXPECT_EQ((*gpus)[0].uuid, "GPU-12345678-1234-1234-1234-123456780000");
-  EXPECT_EQ((*gpus)[1].bus_id, "0000:08:00.0") << "it has no file that says more";
+  EXPECT_EQ((*gpus)[1].bus_id, "0000:08:00.0") << "this GPU has no file named information";
   EXPECT_EQ((*gpus)[2].minor, 7);
   EXPECT_EQ(ReadProcGpus(proc.path() + "/nowhere").status().code(), Code::kNotFound);
 }

@@ -200,7 +200,7 @@ TEST_F(SharedTree, ATreeWithAnUnmountedFileIsRecreated) {
 
 TEST_F(SharedTree, AnIncompleteTreeIsRecreated) {
   const std::string tree = Share().value();
-  // All steps are done except the last one.
+  // All steps are done except the last step.
   ASSERT_EQ(::mount(nullptr, tree.c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr), 0);
   const int mounts = Mounts();
   EXPECT_EQ(Share().value(), tree);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares with recorded answers of NVIDIA's device plugin on simulated nodes: our choice is never
-// worse, neither the set itself nor the best division of all available GPUs.
+// worse. Compared are the chosen set, and the best division of all available GPUs that remains
+// possible.
 #include <gtest/gtest.h>
 
 #include <algorithm>

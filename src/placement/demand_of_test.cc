@@ -114,10 +114,12 @@ TEST_F(DemandOfTest, AnInitContainerThatWouldMakeAllLargerGetsItsOwn) {
   small.count = 6;
   const device::DeviceRequest request{
       .containers = {Vcuda("init", 900, GiB(1), Phase::kInit), small}};
-  EXPECT_EQ(Demanded(request).demand.gpu_demands.size(), 2u) << "not six times 0.9";
+  EXPECT_EQ(Demanded(request).demand.gpu_demands.size(), 2u)
+      << "joining would enlarge six GPU demands to 0.9";
   const device::DeviceRequest memory{
       .containers = {Vcuda("init", 100, GiB(70), Phase::kInit), small}};
-  EXPECT_EQ(Demanded(memory).demand.gpu_demands.size(), 2u) << "not six times 70 GiB";
+  EXPECT_EQ(Demanded(memory).demand.gpu_demands.size(), 2u)
+      << "joining would enlarge six GPU demands to 70 GiB";
 }
 
 TEST_F(DemandOfTest, ModelsAreResolvedToKnownModels) {

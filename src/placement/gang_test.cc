@@ -89,7 +89,8 @@ TEST_F(GangTest, OneNodeIsAPreferenceUnlessStrict) {
       Place({.members = {Member(MakeDemand(2, 1000), 4)}, .layout = GangLayout::kOneNode});
   ASSERT_TRUE(result.placed);
   const auto nodes = NodesOf(result);
-  EXPECT_EQ(std::set<NodeId>(nodes.begin(), nodes.end()).size(), 2u) << "on as few as will do";
+  EXPECT_EQ(std::set<NodeId>(nodes.begin(), nodes.end()).size(), 2u)
+      << "on as few nodes as possible";
 }
 
 TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {

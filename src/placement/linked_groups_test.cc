@@ -108,8 +108,8 @@ TEST(LinkedGroupsTest, APodOfTwoGetsALinkedPairAndASinglePodBreaksNone) {
   Pick pick;
   pick.masks[0] = 0b1;
   ASSERT_TRUE(cluster.Place(one, node, pick).ok());
-  EXPECT_EQ(Chosen(cluster, Whole(1)), 0b10u) << "its pair is broken already";
-  EXPECT_EQ(Chosen(cluster, Whole(2)), 0b1100u) << "not GPUs 1 and 2";
+  EXPECT_EQ(Chosen(cluster, Whole(1)), 0b10u) << "GPU 0 is taken, so this pair is broken already";
+  EXPECT_EQ(Chosen(cluster, Whole(2)), 0b1100u) << "GPUs 1 and 2 are not linked";
 }
 
 TEST(LinkedGroupsTest, OnlyIdleHealthyGpusOfTheRightModelAreCandidates) {
@@ -150,7 +150,7 @@ TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
   EXPECT_TRUE(quads.Joined(0b1111));
   EXPECT_FALSE(quads.Joined(0b11111));
   EXPECT_FALSE(quads.Joined(uint64_t{0b11} << 8)) << "positions that the node does not have";
-  EXPECT_FALSE(quads.Joined(0b1)) << "one is no group";
+  EXPECT_FALSE(quads.Joined(0b1)) << "one GPU is not a group";
   EXPECT_FALSE(pcie.ChoosesJoined(0xff, 2));
   EXPECT_FALSE(unknown.ChoosesJoined(0xff, 2));
   EXPECT_TRUE(pairs.ChoosesJoined(0b110010, 2));
@@ -239,7 +239,7 @@ TEST(LinkedGroupsTest, EachGpuMustHaveAPartner) {
   const LinkedGroups pairs(testing::NvLinkPairs(8));
   EXPECT_TRUE(pairs.EachHasPartner(0b1111));
   EXPECT_FALSE(pairs.EachHasPartner(0b0111));
-  EXPECT_FALSE(pairs.EachHasPartner(0)) << "there is none";
+  EXPECT_FALSE(pairs.EachHasPartner(0)) << "the set is empty";
   EXPECT_FALSE(pairs.EachHasPartner(0b11 | 0b11 << 8)) << "their links are unknown";
 }
 

@@ -15,7 +15,8 @@ using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
-// Pairs behind one switch each; the first two pairs share a host bridge, the third has its own.
+// Three pairs of GPUs. Each pair has a switch; the first two pairs share a host bridge, and the
+// third pair has another host bridge.
 Topology SixGpus() {
   return testing::MakeTopology(6, 0, [](int a, int b) {
     if (a / 2 == b / 2) return device::Link{.pcie = device::PcieLevel::kSingleSwitch};
@@ -58,7 +59,8 @@ TEST_F(PeerPolicyTest, NodesAreFilledOrSpreadOver) {
   EXPECT_EQ(NodeOf("NodeBinpackGpuSpread", MakeDemand(1, 1000)), 1u);
   EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", MakeDemand(1, 100)), 0u);
   EXPECT_EQ(NodeOf("NodeSpreadGpuSpread", MakeDemand(1, 100)), 2u);
-  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(0, 0, Bytes(0), 1)), 1u) << "by CPU";
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(0, 0, Bytes(0), 1)), 1u)
+      << "nodes are compared by their CPUs";
 }
 
 TEST_F(PeerPolicyTest, GpusAreFilledOrSpreadOver) {

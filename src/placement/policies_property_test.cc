@@ -24,8 +24,8 @@ namespace {
 constexpr int kNodes = 10;
 constexpr int64_t kQuotaGpus = 6;
 
-// Awkward nodes: no GPUs, GPUs of several sizes and models on one node, slices beside GPUs, with
-// links or without.
+// Unusual nodes: without GPUs, or with GPUs of several sizes and models; with slices beside GPUs;
+// with links or without.
 NodeSpec RandomNode(std::string name, std::mt19937* random) {
   NodeSpec spec = testing::MakeNode(std::move(name), static_cast<int>((*random)() % 9));
   const bool mixed = (*random)() % 3 == 0;
@@ -175,7 +175,7 @@ class World {
     }
   }
 
-  // Checks that a demand for several GPUs gets joined ones if any node has them free.
+  // Checks that a demand for several GPUs gets joined GPUs if any node has joined GPUs free.
   void CheckJoined(ShapeId shape) {
     const Demand& demand = cluster.demand(shape);
     const auto decision = policy_->Choose(shape);

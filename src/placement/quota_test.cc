@@ -88,7 +88,7 @@ TEST(QuotaTest, ALineMatchesEveryProductOfItsName) {
   const QuotaCharge small = Of("ml", "NVIDIA A100-PCIE-40GB", 1000);
   const QuotaCharge large = Of("ml", "NVIDIA A100-SXM4-80GB", 1000);
   ASSERT_TRUE(quota.Charge({&large, 1}).ok());
-  EXPECT_FALSE(quota.Check(large).ok()) << "its own line is full";
+  EXPECT_FALSE(quota.Check(large).ok()) << "the line of its exact name is full";
   ASSERT_TRUE(quota.Charge({&small, 1}).ok());
   EXPECT_FALSE(quota.Check(small).ok()) << "the line of both is full";
   EXPECT_EQ(quota.Used("ml", "a100"), MilliGpu(2000));

@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 class BinderTest : public ::testing::Test {
  protected:
   void SetUp() override { d.AddNode(GpuNode("n1", 1)); }
-  // Nothing is held for it, because the feed does not show it.
+  // Nothing is held for `pod`, because the feed does not show it.
   bool RoomFor(const kube::PodObject& pod) {
     return !d.extender->Filter(d.Args(pod)).fitting.empty();
   }
@@ -37,7 +37,7 @@ TEST_F(BinderTest, WritesNodeAndAssignmentInOneRequest) {
   EXPECT_EQ(d.api.requests(), 1);
   EXPECT_EQ(d.api.Find("ns/a")->node_name, "n1");
   EXPECT_EQ(d.AssignedGpus().milli().at("GPU-n1-0"), 1000);
-  // Without end, while the feed is late.
+  // The GPU stays held without end while the feed is late.
   d.Advance(1h);
   EXPECT_FALSE(RoomFor(Whole("b")));
   d.RemovePod(pod);
@@ -303,7 +303,7 @@ TEST(BinderRaceTest, AHundredPodsForOneNodeDoNotOversubscribeIt) {
     chosen += d.Choose(pods.back()) == "n1";
   }
   EXPECT_EQ(chosen, 8);
-  // And a caller that binds without a filter.
+  // A caller that binds without a filter gets no more GPUs either.
   int bound = 0;
   for (const kube::PodObject& pod : pods) {
     bound += d.Binds(pod, "n1");

@@ -62,7 +62,7 @@ TEST_F(ClusterMetricsTest, AllocationByDialect) {
 TEST_F(ClusterMetricsTest, FragmentationIsThePartThatTypicalPodsCannotUse) {
   d_.AddNode(GpuNode("n1", 2));
   d_.AddNode(GpuNode("n2", 2));
-  EXPECT_EQ(FragmentationOf(*d_.ledger), 0) << "no pod tells what is typical";
+  EXPECT_EQ(FragmentationOf(*d_.ledger), 0) << "without pods no demand is typical";
   Run(Whole("two", 2), "n1");
   EXPECT_EQ(FragmentationOf(*d_.ledger), 0) << "another pod of two GPUs fits";
   Run(Whole("one", 1), "n2");
@@ -78,7 +78,7 @@ TEST_F(ClusterMetricsTest, QuotaUsedAndLimit) {
   const std::string page = Page();
   EXPECT_THAT(page, HasSubstr("quota_limit_gpus{namespace=\"ns\",model=\"A100\"} 3\n"));
   EXPECT_THAT(page, HasSubstr("quota_used_gpus{namespace=\"ns\",model=\"A100\"} 2\n"));
-  EXPECT_THAT(page, Not(HasSubstr("namespace=\"b\""))) << "it has no limit";
+  EXPECT_THAT(page, Not(HasSubstr("namespace=\"b\""))) << "namespace b has no limit";
 }
 
 TEST_F(ClusterMetricsTest, WaitingPodsByReasonSizeAndAge) {
@@ -109,7 +109,8 @@ TEST_F(ClusterMetricsTest, WaitingPodsByReasonSizeAndAge) {
         "waiting_pods_by_age{reason=\"busy\",older_than_seconds=\"86400\"} 0\n"}) {
     EXPECT_THAT(page, HasSubstr(std::string("tessera_scheduler_") + line));
   }
-  EXPECT_THAT(page, Not(HasSubstr("reason=\"not-tried\",size=\"1\""))) << "it is being deleted";
+  EXPECT_THAT(page, Not(HasSubstr("reason=\"not-tried\",size=\"1\"")))
+      << "the pod is being deleted";
 }
 
 TEST_F(ClusterMetricsTest, ABoundPodHasWaitedSinceItsCreation) {
@@ -118,7 +119,7 @@ TEST_F(ClusterMetricsTest, ABoundPodHasWaitedSinceItsCreation) {
   d_.AddPod(pod);
   EXPECT_THAT(Page(), HasSubstr("waiting_pods{reason=\"not-tried\",size=\"1\"} 1\n"));
   ASSERT_EQ(d_.Choose(pod), "n1");
-  EXPECT_THAT(Page(), Not(HasSubstr("waiting_pods{"))) << "its GPUs are held";
+  EXPECT_THAT(Page(), Not(HasSubstr("waiting_pods{"))) << "the pod's GPUs are held";
   ASSERT_TRUE(d_.BindAsKubeScheduler(pod, "n1")->ok());
   d_.Feed(pod);
   EXPECT_THAT(Page(), HasSubstr("pod_wait_seconds_bucket{le=\"10\"} 0\n"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks deadlines against those of other programs.
+// Checks that our deadlines fit the deadlines of other programs.
 #include <gtest/gtest.h>
 
 #include "src/admission/testing/manifests.h"

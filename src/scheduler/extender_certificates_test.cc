@@ -96,7 +96,7 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   // kube-scheduler's Secret has no key to sign with.
   EXPECT_EQ(Text("client", "ca.key"), "");
   EXPECT_NE(Text("authority", "ca.key"), "");
-  // No further writes are needed.
+  // When nothing is due, nothing is written.
   const int writes = store_.writes();
   runner_.RunFor(milliseconds(200));
   EXPECT_EQ(store_.writes(), writes);

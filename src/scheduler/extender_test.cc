@@ -37,7 +37,7 @@ TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
   const FilterResult result = d.Filter(Whole("a", 2));
   EXPECT_EQ(result.error, "");
   EXPECT_THAT(result.fitting, ElementsAre(1, 2));
-  // No eviction gives a node of one GPU a second one.
+  // No eviction gives a second GPU to a node that has one.
   ASSERT_THAT(result.unresolvable, SizeIs(2));
   EXPECT_EQ(result.unresolvable[0].first, 0u);
   EXPECT_THAT(result.unresolvable[0].second, HasSubstr("node(s) without room: 2 GPUs wanted"));
@@ -320,7 +320,7 @@ TEST(ExtenderTest, GpusOfVictimsAreReservedForTheNominatedPod) {
   high.nominated_node = "n1";
   d.AddPod(high);
   d.RemovePod(low);
-  // It was filtered first, but has to wait.
+  // Pod other was filtered first, but has to wait.
   kube::PodObject other = Whole("other");
   d.AddPod(other);
   const FilterResult refused = d.Filter(other);

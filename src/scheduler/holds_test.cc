@@ -65,7 +65,8 @@ TEST_F(HoldsTest, NoHoldOutlastsItsLimit) {
   EXPECT_EQ(d.metrics.expired.value(), 1u);
 }
 
-// An equal condition would not be written again, so the failure of this attempt would be invisible.
+// kube-scheduler does not write an equal condition again, so the failure of this attempt cannot be
+// seen.
 TEST_F(HoldsTest, AnotherAttemptIsHeldForAMomentWithoutANominatedNode) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));

@@ -108,7 +108,7 @@ TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
   EXPECT_EQ(error_.code(), Code::kFailedPrecondition);
   EXPECT_NE(error_.message().find("held by \"new\""), std::string::npos) << error_.message();
   EXPECT_EQ(Addresses(), "10.4.5.6");
-  // It does not withdraw its successor's EndpointSlice either.
+  // The former leader does not withdraw its successor's EndpointSlice either.
   bool done = false;
   former->Withdraw([&] { done = true; });
   ASSERT_TRUE(runner_.RunUntil([&] { return done; }));
