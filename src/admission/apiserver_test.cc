@@ -213,7 +213,7 @@ class AdmissionApiServerTest : public ::testing::Test {
   std::vector<std::string> made_;
 };
 
-TEST_F(AdmissionApiServerTest, TheWebhookRefusesAndTakesAway) {
+TEST_F(AdmissionApiServerTest, WebhookRefusesPodsAndRemovesForgedAnnotations) {
   StartWebhook(std::chrono::hours(24), std::chrono::minutes(1));
   const Answer refused = DryRun(Wrong());
   EXPECT_EQ(refused.status, 422);
@@ -239,7 +239,7 @@ TEST_F(AdmissionApiServerTest, TheWebhookRefusesAndTakesAway) {
   EXPECT_EQ(Annotate("forged", {{"tessera.dev/policy", "best"}}).status, 422);
 }
 
-TEST_F(AdmissionApiServerTest, PodsThatHaveNothingToDoWithGpusDoNotCome) {
+TEST_F(AdmissionApiServerTest, WebhookIsNotCalledForPodsWithoutGpus) {
   StartWebhook(std::chrono::hours(24), std::chrono::minutes(1));
   const AdmissionCounts before = server_->counts();
   EXPECT_EQ(Create(Waiting(PodJson({{"cpu", "1"}}, {{"mine/own", "x"}}), "plain")).status, 201);

@@ -247,7 +247,7 @@ TEST_F(AdmissionTest, OtherObjectsThanPodsPass) {
 }
 
 // The API server calls webhooks again after others, and may retry.
-TEST_F(AdmissionTest, APatchAppliedTwiceIsThePatchAppliedOnce) {
+TEST_F(AdmissionTest, ApplyingAPatchTwiceEqualsApplyingItOnce) {
   const AdmissionRules rules = Make({.runtime_class = "nvidia"});
   const char* keys[] = {"tessera.dev/assignment",
                         "ALIYUN_COM_GPU_MEM_A/~b",

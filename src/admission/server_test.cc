@@ -75,7 +75,7 @@ TEST_F(AdmissionServerTest, AnswersByThePath) {
   EXPECT_EQ(server_->counts().refused, 1);
 }
 
-TEST_F(AdmissionServerTest, WarnsOfPodsThatNoNodeCouldEverHave) {
+TEST_F(AdmissionServerTest, WarnsOfPodsThatFitNoNode) {
   const auto post = [this] {
     return Post(kValidatePath, ReviewOf(CreateOf(PodJson({{"aliyun.com/gpu-mem", "20"}})))).body;
   };

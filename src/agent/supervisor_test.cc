@@ -80,7 +80,7 @@ TEST(SupervisorTest, PassesTermOnAndEndsWithTheAgent) {
   EXPECT_EQ(code, 3);
 }
 
-TEST(SupervisorTest, AStopIsNotUndoneByAnAgentThatDiesOfIt) {
+TEST(SupervisorTest, StopHoldsEvenIfTheAgentCrashesDuringIt) {
   const int code = InProcess([] {
     const pid_t supervisor = ::getpid();
     return Supervise(

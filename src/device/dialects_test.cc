@@ -183,7 +183,7 @@ TEST(DialectsTest, APodSharesOneGpuIfAnyContainerRequestsGpuMem) {
   EXPECT_FALSE(ParseRequest({.containers = {{.name = "c"}}}, {})->requests_devices());
 }
 
-TEST(DialectsTest, APodOfWholeGpusAloneNeedNotBeOnOneGpu) {
+TEST(DialectsTest, APodOfOnlyWholeGpusNeedNotUseOneGpu) {
   EXPECT_FALSE(ParseRequest({.containers = {{.name = "a", .limits = {{"nvidia.com/gpu", "1"}}},
                                             {.name = "b", .limits = {{"nvidia.com/gpu", "1"}}}}},
                             {})

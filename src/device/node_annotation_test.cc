@@ -84,7 +84,7 @@ TEST(NodeAnnotationTest, RoundTripsAsManySlicesAndBytesAsTheLimitsAllow) {
   EXPECT_EQ(EncodeNodeInventory(node).status().code(), Code::kResourceExhausted);
 }
 
-TEST(NodeAnnotationTest, ATextOfNoCharacterIsCutToNothing) {
+TEST(NodeAnnotationTest, InvalidCharactersAreCutToAnEmptyText) {
   NodeInventory node = Node(1);
   node.problem = std::string(300, '\x80');
   EXPECT_EQ(EncodeNodeInventory(node)->find('\x80'), std::string::npos);
@@ -163,7 +163,7 @@ TEST(NodeAnnotationTest, NamesTheFieldOfASlice) {
   }
 }
 
-TEST(NodeAnnotationTest, StaysBelowItsLimitsWithSixtyFourGpusThatAllExplainThemselves) {
+TEST(NodeAnnotationTest, StaysBelowItsLimitsWithReasonsForAllSixtyFourGpus) {
   NodeInventory node = Node(64);
   for (Gpu& gpu : node.gpus) gpu.health = Health::Unhealthy(std::string(5000, 'x'));
   node.notes.assign(100, std::string(5000, 'n'));

@@ -36,7 +36,7 @@ TEST(NodeTest, IsReadFromItsObject) {
   EXPECT_EQ(node->model, "M40");
 }
 
-TEST(NodeTest, GpusOfDifferentSizeAndModelStayApart) {
+TEST(NodeTest, GpusOfDifferentSizeAndModelAreNotMerged) {
   NodeInventory inventory;
   inventory.gpus = {
       {.uuid = "GPU-a", .index = 0, .model = "Tesla T4", .memory = MiB(15360)},

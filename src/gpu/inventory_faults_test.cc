@@ -157,7 +157,7 @@ TEST_P(IdentityFault, MakesTheGpuUnfitForPods) {
 }
 
 // Failures of calls that say nothing about a GPU never make it unavailable.
-TEST_P(HarmlessFault, CostsNoGpu) {
+TEST_P(HarmlessFault, MakesNoGpuUnavailable) {
   for (const auto& [name, fault] : kFaults) {
     if (fault.status.ok()) continue;  // a hang in Init's session affects the whole driver
     SCOPED_TRACE(fmt::format("{}: {}", NvmlCallName(GetParam()), name));

@@ -353,7 +353,7 @@ TEST(InventoryTest, ADriverWhoseFilesAreGoneOffersNothingUntilItIsBack) {
   EXPECT_EQ(f.node().problem, "");
 }
 
-TEST(InventoryTest, ASessionThatDiesIsOpenedAgain) {
+TEST(InventoryTest, FailedSessionIsReopened) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().initialised = false;
@@ -396,7 +396,7 @@ TEST(InventoryTest, LinksAreReadOnceAndNotAgain) {
   EXPECT_EQ(f.driver().calls[NvmlCall::kNvLinkState], calls);
 }
 
-TEST(InventoryTest, AnEventWaitThatHangsCostsTheEventsOnly) {
+TEST(InventoryTest, HangingEventWaitLosesOnlyEvents) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.driver().faults[{NvmlCall::kEventSetWait, -1}] = {};
   f.Start();

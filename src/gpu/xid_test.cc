@@ -65,7 +65,7 @@ TEST(XidPolicyTest, DisablingAllTurnsEverythingOff) {
   EXPECT_TRUE(XidPolicy::Parse("xids", "").polls());
 }
 
-TEST(XidPolicyTest, EnablingOneWhileAllAreDisabledWatchesThatOne) {
+TEST(XidPolicyTest, EnablingOneXidWhileAllAreDisabledWatchesOnlyThatXid) {
   const XidPolicy policy = XidPolicy::Parse("all", "79");
   EXPECT_TRUE(policy.watches_any());
   EXPECT_TRUE(policy.IsCritical(79));

@@ -287,7 +287,7 @@ std::map<std::string, T> Keyed(const std::vector<T>& objects) {
   return out;
 }
 
-TEST_F(ApiServerTest, BothEncodingsOfEveryObjectGiveTheSame) {
+TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
   ASSERT_TRUE(Make({kPods, name_, "default", ""}, fmt::format(kPodText, name_)).ok());
   ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
   const auto same = [&]<typename T>(T) {

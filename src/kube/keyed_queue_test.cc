@@ -40,7 +40,7 @@ class KeyedQueueTest : public ::testing::Test {
   std::unique_ptr<KeyedQueue> queue_;
 };
 
-TEST_F(KeyedQueueTest, AKeyThatWaitsIsWorkedOnOnce) {
+TEST_F(KeyedQueueTest, WaitingKeyIsWorkedOnOnce) {
   queue().Add("a");
   queue().Add("b");
   queue().Add("a");
@@ -50,7 +50,7 @@ TEST_F(KeyedQueueTest, AKeyThatWaitsIsWorkedOnOnce) {
   EXPECT_EQ(queue().waiting(), 0u);
 }
 
-TEST_F(KeyedQueueTest, AKeyThatRunsComesOnceMoreAndNotAtTheSameTime) {
+TEST_F(KeyedQueueTest, RunningKeyRunsAgainAfterItEnds) {
   hold_ = true;
   options_.max_running = 2;
   queue().Add("a");

@@ -133,7 +133,7 @@ TEST(ObjectsTest, ErrorsNameTheObjectAndTheField) {
   EXPECT_NE(refuse(R"({"spec":{"containers":[7]}})").find("containers"), std::string::npos);
 }
 
-TEST(ObjectsTest, NullIsNothing) {
+TEST(ObjectsTest, NullFieldsAreTreatedAsMissing) {
   const char* text = R"({"metadata":{"labels":null,"creationTimestamp":null},"spec":null})";
   EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(text).value())).value(), PodObject{});
 }

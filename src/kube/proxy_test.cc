@@ -57,7 +57,7 @@ TEST(ProxyTest, NoProxyNamesHostsDomainsAddressesAndNetworks) {
   EXPECT_TRUE(bypasses("", "::1"));
 }
 
-TEST(ProxyTest, TheEnvironmentCountsForTlsAlone) {
+TEST(ProxyTest, ProxyVariablesCountOnlyForTls) {
   std::map<std::string, std::string> env{{"https_proxy", "http://lower:1"}, {"no_proxy", "direct"}};
   const auto proxy = [&](const std::string& server) {
     return ProxyFromEnvironment(

@@ -314,7 +314,7 @@ TEST_F(RequestQueueTest, WaitsGrowButStayBelowTheRenewDeadlineOfALeader) {
   EXPECT_LT(sent(), 60u);
 }
 
-TEST_F(RequestQueueTest, A429OnOneEvictionHoldsBackNoOther) {
+TEST_F(RequestQueueTest, Status429OfOneEvictionDelaysNoOtherEviction) {
   const Asked& evicted = Submit("/a", "POST pods/eviction");
   Answer(0, EvictionForbidden("workload-high"));
   for (int i = 0; i < 5; ++i) Submit(fmt::format("/{}", i), "POST pods/eviction");
@@ -326,7 +326,7 @@ TEST_F(RequestQueueTest, A429OnOneEvictionHoldsBackNoOther) {
   EXPECT_EQ(Target(7), "/a");
 }
 
-TEST_F(RequestQueueTest, ALongRetryAfterHoldsBackItsRequestAlone) {
+TEST_F(RequestQueueTest, LongRetryAfterDelaysOnlyItsRequest) {
   options_.deadline = seconds(120);
   const Asked& evicted = Submit("/a", "POST pods/eviction");
   Answer(0, EvictionForbidden("workload-high", 90));
@@ -342,7 +342,7 @@ TEST_F(RequestQueueTest, ALongRetryAfterHoldsBackItsRequestAlone) {
   EXPECT_EQ(CodeOf(evicted), Code::kOk);
 }
 
-TEST_F(RequestQueueTest, ARejectedPriorityLevelHoldsBackItsOwnRequestsAlone) {
+TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
   options_.deadline = seconds(120);
   // Responses show the level of each flow.
   Submit("/1", "POST pods/binding");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kUuid = "01234567-89ab-cdef-0011-2233445566ff";
 
-TEST(UidDigestTest, AUuidIsItsBits) {
+TEST(UidDigestTest, UuidsAreStoredAsTheirBits) {
   EXPECT_EQ(UidDigest::Of(Uid(kUuid)), (UidDigest{0x0123456789abcdef, 0x00112233445566ff}));
 }
 

@@ -293,7 +293,7 @@ TEST_F(WatchTest, ListsAgainWhenItsVersionIsGone) {
   Until("[] !OUT_OF_RANGE [+z ] !OUT_OF_RANGE [+z ] ");
 }
 
-TEST_F(WatchTest, AServerThatComesBackWithoutItsPastIsNotWaitedForAnyLonger) {
+TEST_F(WatchTest, DoesNotWaitForAServerThatRestartedWithoutItsHistory) {
   Start(
       {ListOf(5, ""), "CLOSE", "CLOSE", "CLOSE", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"});
   ASSERT_TRUE(Until("!UNAVAILABLE !OUT_OF_RANGE "));

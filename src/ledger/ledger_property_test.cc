@@ -221,7 +221,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
   int next_uid_ = 0;
 };
 
-TEST_P(LedgerPropertyTest, NoGpuIsGivenTwiceAndEverybodyHasOneAccount) {
+TEST_P(LedgerPropertyTest, NoGpuIsGivenTwiceAndAllLedgersAgree) {
   for (int step = 0; step < 1000; ++step) {
     Step();
     EXPECT_EQ(testing::AssignedGpus(world_.pods).Oversubscribed(GiB(80)), "");

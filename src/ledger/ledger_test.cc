@@ -236,7 +236,7 @@ TEST_F(LedgerTest, AnInitContainersGpuStaysWithThePodUntilItEnds) {
   EXPECT_EQ(Entry(pod).assignment, had);
 }
 
-TEST_F(LedgerTest, WholeAndSharedGpusAreOneAccount) {
+TEST_F(LedgerTest, SharedGpuIsNotGivenAsAWholeGpu) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject memory = GpuPod("a", {{names::kResourceGpuMem, "40"}});
   ASSERT_TRUE(Assume(memory, "n").ok());

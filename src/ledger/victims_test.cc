@@ -87,7 +87,7 @@ TEST_F(VictimsTest, PodsOfEqualPriorityAndUnboundPodsStay) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "unknown", {}), std::nullopt);
 }
 
-TEST_F(VictimsTest, AskingChangesNothing) {
+TEST_F(VictimsTest, QueryChangesNothing) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("low", 1));
   Run(Whole("middle", 5));
@@ -245,7 +245,7 @@ TEST_F(VictimsTest, NamesTheNominatedPodOfTheHighestPriority) {
   EXPECT_THAT(Refusal(Whole("low", 1)), HasSubstr("ns/b-high of priority 100"));
 }
 
-TEST_F(VictimsTest, ANominatedPodKeepsNothingWherePodsOfItsPriorityStay) {
+TEST_F(VictimsTest, NominatedPodReservesNothingWherePodsOfItsPriorityStay) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("equal", 10));
   Nominate(Whole("nominated", 10, 2), "n");

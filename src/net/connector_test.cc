@@ -103,7 +103,7 @@ TEST_F(ConnectorTest, ADeadAddressCostsAQuarterOfASecond) {
   EXPECT_LT(outcome.took, std::chrono::seconds(2));
 }
 
-TEST_F(ConnectorTest, AnAddressThatRefusesCostsNoTime) {
+TEST_F(ConnectorTest, NextAddressIsTriedAtOnceAfterARefusal) {
   Address closed;
   { closed = DeadAddress("127.0.0.2").address(); }
   RawServer server(Hang);
@@ -246,7 +246,7 @@ TEST_F(ProxyTest, NamesAnUnreachableProxy) {
       << unknown.message();
 }
 
-TEST_F(ProxyTest, AProxyThatSpeaksForTheServerIsRejected) {
+TEST_F(ProxyTest, ProxyThatAnswersInsteadOfTheServerIsRejected) {
   ProxyServer proxy("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
   EXPECT_NE(AskThrough(proxy).status().message().find("sent data before the client"),
             std::string::npos);

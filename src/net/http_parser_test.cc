@@ -73,7 +73,7 @@ struct BadCase {
 
 class HttpParserRefusesTest : public ::testing::TestWithParam<BadCase> {};
 
-TEST_P(HttpParserRefusesTest, InOnePieceAndByteByByte) {
+TEST_P(HttpParserRefusesTest, ParsesInputInOnePieceAndByteByByte) {
   for (const size_t step : {size_t{1} << 20, size_t{1}}) {
     HttpParser parser(MessageKind::kRequest, {.header_bytes = 1024, .body_bytes = 16});
     const Status status = PutAll(&parser, GetParam().text, step);

@@ -194,7 +194,7 @@ TEST_F(HttpServerTest, PeersThatDoNotReadTheirAnswersMakeRoomForAProbe) {
   }
 }
 
-TEST_F(HttpServerTest, APeerThatReadsOutlivesOneThatDoesNot) {
+TEST_F(HttpServerTest, APeerThatReadsStaysLongerThanAPeerThatDoesNotRead) {
   Start({.limits = {.connections = 2}});
   handler_ = [](const Request&, const HttpServer::Reply& reply) {
     reply(TextResponse(200, std::string(32 << 20, 'x')));

@@ -46,7 +46,7 @@ TEST(ConfigDocument, AMountReplacesAMountWithAnEquivalentPath) {
   EXPECT_EQ(mounts[1].source, "/host");
 }
 
-TEST(ConfigDocument, ADeviceAndItsRuleComeOnce) {
+TEST(ConfigDocument, DeviceAndRuleAreAddedOnce) {
   ConfigDocument document = Sample();
   const DeviceNode node{.path = "/dev/nvidia0", .major_number = 195, .minor_number = 0};
   for (int i = 0; i < 2; ++i) {
@@ -97,7 +97,7 @@ TEST(ConfigDocument, LoadErrorsNameTheFile) {
               HasSubstr(JoinPath(dir.path(), "config.json") + ": not valid JSON at byte"));
 }
 
-TEST(CleanPath, IsByTextAlone) {
+TEST(CleanPath, DoesNotReadTheFileSystem) {
   EXPECT_EQ(CleanPath("/dev//x/../shm/."), "/dev/shm");
   EXPECT_EQ(CleanPath("../.."), "/");
   EXPECT_TRUE(IsBelow("/dev/shm", "/dev"));

@@ -185,7 +185,7 @@ TEST_F(InjectionTest, EntriesOfAnEarlierDriverLeaveTheCache) {
   EXPECT_THAT(old, ElementsAre("/dev/tesseract/libnvidia-old.so.1"));
 }
 
-TEST_F(InjectionTest, OverTheCacheOfAReadOnlyRootAMergedOneIsMounted) {
+TEST_F(InjectionTest, MergedCacheIsMountedOverTheCacheOfAReadOnlyRoot) {
   AddImageCache();
   const std::string before = ReadFile(rootfs() + "/etc/ld.so.cache").value();
   const ConfigDocument document = Injected(Document(OwnDev(), true));

@@ -106,7 +106,7 @@ TEST(LdCache, GlibcsLdconfigReadsIt) {
   EXPECT_THAT(printed->out, HasSubstr("hwcap: \"x86-64-v3\""));
 }
 
-TEST(LdCache, EveryTruncationAndEveryFlippedByteIsSurvived) {
+TEST(LdCache, DamagedFilesDoNotCrash) {
   const std::string good = WriteLdCache(Sample());
   for (size_t length = 0; length < good.size(); ++length) {
     (void)ParseLdCache(good.substr(0, length)).ok();

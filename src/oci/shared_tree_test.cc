@@ -147,7 +147,7 @@ TEST_F(SharedTree, IsMadeOnce) {
   EXPECT_EQ(Mounts(), mounts);
 }
 
-TEST_F(SharedTree, AnotherSetOfFilesHasAnotherTreeBesideIt) {
+TEST_F(SharedTree, AnotherSetOfFilesHasItsOwnTree) {
   const std::string all = Share().value();
   Tree fewer;
   fewer.AddDriverFile("bin/smi", path("driver/smi"));

@@ -137,7 +137,7 @@ TEST(ClusterTest, PlaceRefusesAGpuThatThePodDoesNotAllow) {
   EXPECT_TRUE(cluster.Place(others, node, PickOf(1)).ok());
 }
 
-TEST(ClusterTest, NodesThatComeAndGoTakeNoMoreRoom) {
+TEST(ClusterTest, RoomOfRemovedNodesIsReused) {
   Cluster cluster;
   const ShapeId whole = *cluster.Intern(MakeDemand(1, 1000));
   for (int i = 0; i < 100; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 2));
@@ -173,7 +173,7 @@ TEST(ClusterTest, ChangesAreListedSinceARecentVersion) {
   EXPECT_FALSE(cluster.ChangesSince(version, &changed));
 }
 
-TEST(ClusterTest, ShapesInUseStayAndOthersMakeRoom) {
+TEST(ClusterTest, UnusedShapesMakeRoomAndUsedShapesStay) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 1));
   const ShapeId held = *cluster.Intern(MakeDemand(1, 123));

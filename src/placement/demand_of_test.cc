@@ -109,7 +109,7 @@ TEST_F(DemandOfTest, AnInitContainerIsNotPutOnTheGpusOfASidecar) {
   EXPECT_EQ(Demanded(request).demand.gpus(), 2);
 }
 
-TEST_F(DemandOfTest, AnInitContainerThatWouldMakeAllLargerGetsItsOwn) {
+TEST_F(DemandOfTest, InitContainerThatWouldEnlargeAllGpuDemandsGetsItsOwnDemand) {
   ContainerRequest small = Vcuda("main", 100, GiB(1));
   small.count = 6;
   const device::DeviceRequest request{

@@ -56,7 +56,7 @@ TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
   }
 }
 
-TEST_F(GangTest, ARefusedGangLeavesNothingBehindAndNamesTheLack) {
+TEST_F(GangTest, RefusedGangHoldsNothingAndNamesTheLack) {
   AddNodes(2, 4);
   const auto before = PictureOf(cluster_);
   const GangResult result =
@@ -108,7 +108,7 @@ TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {
             "wanted, 0 of 4 free: 2 of another model, 2 held whole");
 }
 
-TEST_F(GangTest, OnePoolHoldsAllOrAnotherIsTried) {
+TEST_F(GangTest, TriesTheNextPoolIfAPoolCannotHoldTheGang) {
   AddNodes(2, 2, "small");
   AddNodes(2, 4, "large");
   const Gang gang{
@@ -226,7 +226,7 @@ TEST_F(GangTest, OrdersMembersByLargestDemandThenBySum) {
   EXPECT_EQ(result.pods[3].pod, 3u);
 }
 
-TEST_F(GangTest, ANodeThatAGangFillsToTheLastByteHasRoomForIt) {
+TEST_F(GangTest, GangThatFillsANodeExactlyIsPlaced) {
   AddNodes(1, 8);
   Demand demand = MakeDemand(2, 1000, Bytes(0), 24000);
   demand.memory = GiB(96);

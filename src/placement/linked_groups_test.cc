@@ -39,7 +39,7 @@ uint64_t Chosen(Cluster& cluster, const Demand& demand) {
 }
 
 // chooser_test.cc checks the choice itself; these tests cover what only masks can express.
-TEST(LinkedGroupsTest, ScoresEqualThoseOfTheReference) {
+TEST(LinkedGroupsTest, ScoresEqualTheScoresOfTheReference) {
   std::mt19937 random(3);
   for (const int count : {1, 2, 7, 10, 16}) {
     for (const Topology& topology :
@@ -217,7 +217,7 @@ TEST(LinkedGroupsTest, ScoresWithoutTablesEqualThoseOfTables) {
   EXPECT_GT(greedy.ScoreOf(0b11), 0);
 }
 
-TEST(LinkedGroupsTest, ASetHasOneToAllGpus) {
+TEST(LinkedGroupsTest, ChoosesNothingForImpossibleSizes) {
   for (const size_t max_exact : {size_t{0}, kMaxExactGpus}) {
     const LinkedGroups groups(testing::NvLinkPairs(8), max_exact);
     for (const int size : {-1, 0, 9, 20}) {

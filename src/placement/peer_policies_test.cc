@@ -223,14 +223,14 @@ class FgdTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(FgdTest, GpusWithDifferentSlackAreTriedApart) {
+TEST_F(FgdTest, GpusWithDifferentSlackAreTriedSeparately) {
   const NodeId node = *cluster_.AddNode(MakeNode("a", 2));
   (void)*cluster_.Place(*cluster_.Intern(MakeDemand(1, 500)), node, PickOf(0b10));
   EXPECT_EQ(PickFor(MakeDemand(1, 500), MakeDemand(1, 1000), node), PickOf(0b10))
       << "the other stays whole";
 }
 
-TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedApart) {
+TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedSeparately) {
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].memory = GiB(40);
   const NodeId node = *cluster_.AddNode(spec);
@@ -238,7 +238,7 @@ TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedApart) {
       << "nothing is left";
 }
 
-TEST_F(FgdTest, GpusOfDifferentModelsAreTriedApart) {
+TEST_F(FgdTest, GpusOfDifferentModelsAreTriedSeparately) {
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].model = "T4";
   const NodeId node = *cluster_.AddNode(spec);

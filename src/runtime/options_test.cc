@@ -88,7 +88,7 @@ TEST_F(LowLevel, TakesTheFirstThatExists) {
   EXPECT_EQ(FindLowLevelRuntime({second}, nullptr).value(), second);
 }
 
-TEST_F(LowLevel, NeverTakesItself) {
+TEST_F(LowLevel, NeverChoosesItselfAsTheLowLevelRuntime) {
   const std::string link = JoinPath(dir_.path(), "tessera-fake-runc");
   ASSERT_EQ(::symlink("/proc/self/exe", link.c_str()), 0);
   const auto found = FindLowLevelRuntime({"tessera-fake-runc", link}, dir_.path().c_str());

@@ -186,7 +186,7 @@ TEST_F(BinderTest, GivesUpALostRequestOnceItCannotArrive) {
   EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
 }
 
-TEST_F(BinderTest, APodThatWasBoundAndDeletedBehindTheFeedGivesItsGpusBack) {
+TEST_F(BinderTest, PodBoundAndDeletedBeforeTheFeedShowsItReleasesItsGpus) {
   const kube::PodObject pod = Whole("a");
   d.api.Put(pod);
   EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
@@ -196,7 +196,7 @@ TEST_F(BinderTest, APodThatWasBoundAndDeletedBehindTheFeedGivesItsGpusBack) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-TEST_F(BinderTest, AReplicaThatDoesNotLeadAnyMoreWritesNothing) {
+TEST_F(BinderTest, AFormerLeaderWritesNothing) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.may_write = false;

@@ -104,7 +104,7 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   EXPECT_TRUE(a->errors.empty()) << a->errors[0].ToString();
 }
 
-TEST_F(ExtenderCertificatesTest, AMissingServiceOrOneWithoutAddressIsNoError) {
+TEST_F(ExtenderCertificatesTest, AMissingServiceOrAServiceWithoutAddressIsNoError) {
   for (const char* service : {"", R"({"metadata":{"name":"tessera-scheduler"}})",
                               R"({"metadata":{"name":"tessera-scheduler"},"spec":{}})"}) {
     if (*service != 0) store_.Put(kService, ParseJson(service).value());

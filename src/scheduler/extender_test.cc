@@ -64,7 +64,7 @@ TEST(ExtenderTest, FilterHoldsTheOnlyFittingNodeBecausePrioritizeIsSkipped) {
   EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
 }
 
-TEST(ExtenderTest, TheBestNodeAloneHasTenPoints) {
+TEST(ExtenderTest, OnlyTheBestNodeHasTenPoints) {
   Decider d;
   for (int i = 0; i < 25; ++i) d.AddNode(GpuNode(fmt::format("n{}", i), 8));
   // Some of the nodes are in use, so that scores differ.
@@ -150,7 +150,7 @@ TEST(ExtenderTest, AnnotationsThatAUserForgedDecideNothing) {
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
 }
 
-TEST(ExtenderTest, OneEventForARejectionByQuotaWithTheRemainder) {
+TEST(ExtenderTest, RejectionByQuotaIsOneEventWithTheRemainder) {
   Decider d;
   d.AddNode(GpuNode("n1", 4));
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
@@ -212,7 +212,7 @@ TEST_F(QuotaEventTest, RecordsANewReasonAtOnce) {
   EXPECT_THAT(d.recorded[1], HasSubstr("2 left"));
 }
 
-TEST_F(QuotaEventTest, OfEachPodIsItsOwn) {
+TEST_F(QuotaEventTest, EachPodHasItsOwnEvent) {
   d.Filter(Whole("a", 3));
   d.Filter(Whole("b", 3));
   EXPECT_THAT(d.recorded, SizeIs(2));
@@ -229,7 +229,7 @@ TEST(ExtenderTest, ARejectedModelWithoutQuotaNamesTheRemainderOfOthers) {
   EXPECT_THAT(d.recorded[0], HasSubstr("it has a quota for A100 (A100: 0 used, 2 left)"));
 }
 
-TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {
+TEST(ExtenderTest, PredicatesNameOnlyTheBestNode) {
   Decider d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 2));

@@ -173,7 +173,7 @@ TEST_F(BindTest, AnotherLeaderWantsAnotherFilter) {
   EXPECT_TRUE(d.BindAsKubeScheduler(pod, node)->ok());
 }
 
-TEST_F(BindTest, OneAnswerOfFilterIsForOneBinding) {
+TEST_F(BindTest, FilterAnswerIsUsedForOneBindingOnly) {
   const kube::PodObject pod = Whole("a");
   const std::string node = d.Choose(pod);
   d.api.SetFate(testing::FakeBindingApi::Fate::kForbidden);

@@ -115,7 +115,7 @@ TEST_F(RepairTest, ReportsAnOverassignmentAfterTenSeconds) {
   EXPECT_THAT(recorded_, SizeIs(2));
 }
 
-TEST_F(RepairTest, BetweenEvictionsIsAPauseAndALongerOneForTheSamePod) {
+TEST_F(RepairTest, WaitsBetweenEvictionsAndLongerForTheSamePod) {
   Bind("a", 1);
   Bind("b", 2);
   Bind("c", 3);

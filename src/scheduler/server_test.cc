@@ -91,7 +91,7 @@ TEST_F(ServerTest, RejectsARequestWithoutALength) {
 }
 
 // kube-scheduler waits for each binding on its own connection, and filters the next pod meanwhile.
-TEST_F(ServerTest, ASlowApiServerHoldsUpNoDecision) {
+TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
   constexpr int kBindings = 100;
   constexpr Duration kDelay = std::chrono::seconds(2);
   net::HttpServer::Options slow;

@@ -77,7 +77,7 @@ TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
 }
 
 // gpushare's users check the status; kube-scheduler checks status and body.
-TEST_F(VerbsTest, AFailedBindIsHttp500OnGpusharesPathAlone) {
+TEST_F(VerbsTest, FailedBindIsHttp500OnlyOnThePathOfGpushare) {
   const auto theirs = Send("POST", "/gpushare-scheduler/bind", Binding("uid-a", "n1"));
   EXPECT_EQ(theirs.status, 500);
   EXPECT_THAT(theirs.body, StartsWith(R"({"Error":"pod ns/a)"));
@@ -87,7 +87,7 @@ TEST_F(VerbsTest, AFailedBindIsHttp500OnGpusharesPathAlone) {
   EXPECT_THAT(Send("POST", "/v1/extender/bind", "{}").body, HasSubstr("PodName is missing"));
 }
 
-TEST_F(VerbsTest, PredicatesGiveOneWholeNodeBack) {
+TEST_F(VerbsTest, PredicatesReturnOneWholeNode) {
   const auto answer = Send(
       "POST", "/scheduler/predicates",
       MakeQuery("1", R"("Nodes":{"items":[{"metadata":{"name":"n1"},"spec":{"x":1}},)"

@@ -89,7 +89,7 @@ TEST(WireTest, PassesWholeNodesThrough) {
   EXPECT_EQ(answer->Find("FailedNodes")->Serialize(), R"({"n1":"no \"room\""})");
 }
 
-TEST(WireTest, AnswersWithCapitalisedKeysAndNamesAlone) {
+TEST(WireTest, AnswersWithCapitalizedKeysAndOnlyNames) {
   ExtenderArgs args;
   const std::string body = Body(R"("NodeNames":["n1","n2","n3"])");
   ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
@@ -234,7 +234,7 @@ TEST(WireTest, ReadsVictimsInBothForms) {
   }
 }
 
-TEST(WireTest, OfVictimsOnlyTheirOwnUidsCount) {
+TEST(WireTest, ReadsOnlyTheUidsOfVictims) {
   const auto args = ParsePreemptionArgs(
       Body(R"("NodeNameToVictims":{"n1":{"Podz":[{"UID":"no"}],"Pods":[{"spec":{"uid":"no"},)"
            R"("metadata":{"name":"no","uid":"v1","labels":{"uid":"no"}}}]}})"));
