@@ -38,7 +38,7 @@ struct AdmissionAnswer {
   std::vector<std::string> warnings;  // kubectl prints them, also with a rejection
   Json::Array patch;                  // operations of RFC 6902
 };
-// Cuts long warnings and drops surplus ones, as the API server would do.
+// Cuts long warnings and drops surplus warnings, as the API server would do.
 std::string SerializeAdmissionReview(const Uid& uid, const AdmissionAnswer& answer);
 
 }  // namespace tessera::admission

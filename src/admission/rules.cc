@@ -29,7 +29,7 @@ bool IsRequestAnnotation(std::string_view key) {
   return std::ranges::find(kRequestAnnotations, key) != kRequestAnnotations.end();
 }
 
-// A member that is an object; null if there is none.
+// A member that is an object; null if the object has no such member.
 const Json* Member(const Json* object, std::string_view key) {
   const Json* found = object == nullptr ? nullptr : object->Find(key);
   return found != nullptr && found->is_object() ? found : nullptr;

@@ -36,7 +36,7 @@ TEST(StatusTest, ErrnoBecomesACanonicalCode) {
   EXPECT_EQ(Status::FromErrno("x", ECONNREFUSED).code(), Code::kUnavailable);
 }
 
-TEST(StatusTest, EveryCodeKnowsItsNameAndItsNumber) {
+TEST(StatusTest, EveryCodeHasANameAndANumber) {
   for (int i = 0; i <= 16; ++i) {
     const CodeInfo& info = InfoOf(static_cast<Code>(i));
     EXPECT_EQ(static_cast<int>(info.code), i);
@@ -44,7 +44,7 @@ TEST(StatusTest, EveryCodeKnowsItsNameAndItsNumber) {
   }
 }
 
-TEST(ResultTest, AnErrorEndsTheFunctionThatAssigns) {
+TEST(ResultTest, AssignOrReturnReturnsTheError) {
   EXPECT_EQ(*Quarter(8), 2);
   EXPECT_EQ(Quarter(6).status().message(), "3 is odd");
 }

@@ -10,7 +10,7 @@
 namespace tessera::certificates {
 namespace {
 
-// Keys of the Secret: ca.crt, tls.crt and tls.key are those of kubernetes.io/tls.
+// Keys of the Secret. Secrets of type kubernetes.io/tls also have ca.crt, tls.crt and tls.key.
 constexpr std::string_view kBundle = "ca.crt";
 constexpr std::string_view kCertificate = "tls.crt";
 constexpr std::string_view kKey = "tls.key";

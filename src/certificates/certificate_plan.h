@@ -29,7 +29,7 @@
 namespace tessera::certificates {
 
 struct CertificateSet {
-  std::string bundle;  // authorities to trust: of `serving`, of `next`, and earlier ones
+  std::string bundle;  // authorities to trust: of `serving`, of `next`, and of earlier pairs
   net::CertificatePair serving;
   net::CertificatePair next;  // empty: not prepared
   bool operator==(const CertificateSet&) const = default;
@@ -56,8 +56,8 @@ struct CertificateStep {
   CertificateSet set;
   std::string what;  // for the log, such as "prepared the next certificate"
 };
-// The step from `now` that is due at `time`; nullopt if none is. `bundle_is_published`: every
-// webhook configuration has the bundle of `now`. INTERNAL: no certificate can be made.
+// The step from `now` that is due at `time`; nullopt if no step is due. `bundle_is_published`:
+// every webhook configuration has the bundle of `now`. INTERNAL: no certificate can be made.
 Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
                                                 bool bundle_is_published,
                                                 const CertificateOptions& options);

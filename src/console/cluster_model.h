@@ -78,7 +78,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
 
   // REQUIRES: synced().
   ledger::ClusterLedger& ledger() { return *ledger_; }
-  // Null if there is none that is waiting or running.
+  // Null if no such pod is waiting or running.
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
 
  private:

@@ -80,7 +80,7 @@ class WebSessions {
   void LogIn(const std::string& token, OnSession on_done);
   // Begins a session with the credentials of a kubeconfig.
   void LogInWith(kube::Config config, OnSession on_done);
-  // Null if there is none, or it has ended. Counts as use.
+  // Null if no session has this id, or the session has ended. Counts as use.
   std::shared_ptr<WebSession> Find(std::string_view id);
   // Calls `on_done` with the session, at once if its rights are recent. Calls that wait for one
   // session share a review. UNAUTHENTICATED: it has ended.

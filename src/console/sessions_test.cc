@@ -100,7 +100,7 @@ class WebSessionsTest : public ::testing::Test {
   std::unique_ptr<WebSessions> sessions_;
 };
 
-TEST_F(WebSessionsTest, AskForWhatThePersonMaySee) {
+TEST_F(WebSessionsTest, ReadTheRightsOfThePerson) {
   const SessionPtr session = LogIn();
   EXPECT_EQ(session->user, "ann");
   EXPECT_EQ(session->rights.Key(), "nodes;team-a,");
@@ -139,7 +139,7 @@ TEST_F(WebSessionsTest, AFailedReviewLeavesTheRights) {
   EXPECT_TRUE(changes_.empty());
 }
 
-TEST_F(WebSessionsTest, ARejectedTokenEndsTheSessionForAllWhoWait) {
+TEST_F(WebSessionsTest, RejectedTokenEndsTheSessionForAllWaitingRequests) {
   const SessionPtr session = LogIn();
   runner_.Advance(minutes(2));
   token_is_valid_ = false;

@@ -140,7 +140,7 @@ class LinkMatrix {
 struct NodeInventory {
   std::string driver_version;      // "550.163.01"; empty while there is no driver
   int cuda_version = 0;            // 12040 is 12.4
-  std::vector<Gpu> gpus;           // by index, each UUID once; unhealthy ones included
+  std::vector<Gpu> gpus;           // by index, each UUID once; includes unhealthy GPUs
   LinkMatrix links;                // of size gpus.size()
   int unidentified = 0;            // GPUs that the driver counts but cannot identify
   std::string problem;             // why the node has no GPU at all: no driver, or a hanging driver

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes all pod annotations that contain assigned devices: Tessera's, and those of
-// gpushare and gpu-manager, which use minor numbers and units instead of UUIDs and bytes. The
-// scheduler writes all of them before it binds a pod, so that tools of the older systems keep
+// Reads and writes all pod annotations that contain assigned devices: the annotations of Tessera,
+// and of gpushare and gpu-manager, which use minor numbers and units instead of UUIDs and bytes.
+// The scheduler writes all of them before it binds a pod, so that tools of the older systems keep
 // working. When it starts it reads them, also the annotations that the older systems wrote.
 //
 // Threads: pure functions.

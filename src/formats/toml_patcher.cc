@@ -135,7 +135,7 @@ class TomlPatch {
     for (const Statement& s : statements_) {
       if (s.kind != StatementKind::kKeyValue) table = s.path;
       if (s.below_array_of_tables || !HasPrefix(path, table)) continue;
-      // A table of dotted keys may only be extended by dotted keys, beside the existing ones.
+      // A table of dotted keys may only be extended by dotted keys, beside the existing keys.
       const bool dotted =
           s.kind == StatementKind::kKeyValue && CommonLength(s.path, path) > table.size();
       const bool own_section = table.size() + 1 == path.size();

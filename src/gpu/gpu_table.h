@@ -80,8 +80,9 @@ struct LinkedGpu {
 };
 
 // nvlinks(a, b) = min(count that a reports, count that b reports): direct links, or links into
-// NVSwitch if there are no direct ones. The PCIe level comes from either end. If the ends disagree,
-// or one end could not be queried, the pair gets the weaker link, and a line is added to `notes`.
+// NVSwitch if there are no direct links. The PCIe level comes from either end. If the ends
+// disagree, or one end could not be queried, the pair gets the weaker link, and a line is added to
+// `notes`.
 device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<std::string>* notes);
 
 }  // namespace tessera::gpu

@@ -2,7 +2,7 @@
 // Derives the health of one GPU from events. Pure: the caller passes the time. Included only in
 // src/gpu.
 //
-//   Healthy     Suspect      an application's XID; ends after `xid_quiet` without another one
+//   Healthy     Suspect      an application's XID; ends after `xid_quiet` without another XID
 //      |        Unhealthy    an XID that needs a repair or quiet; a call that fails or hangs; a
 //      |                     recovery action that the driver requests; MIG mode
 //   Recovering               an XID was repaired: needs `good_polls_after_xid` good polls

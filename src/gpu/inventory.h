@@ -94,7 +94,7 @@ class Inventory {
   // Polls every GPU, or looks for the driver, at once instead of at the next interval; call after
   // an error or after creating device nodes.
   void PollNow();
-  // The latest snapshot; null before the first one.
+  // The latest snapshot; null before the first snapshot.
   InventorySnapshot snapshot() const;
   const InventoryStats& stats() const;
 

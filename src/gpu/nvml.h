@@ -56,7 +56,7 @@ enum class NvmlCall : uint8_t {
   kProcessUtilization,
   kMigMode,
   kFabricInfo,
-  kClockInfo,  // this call and the following ones serve metrics only
+  kClockInfo,  // this call and the following calls serve metrics only
   kTemperature,
   kPowerUsage,
   kUtilization,

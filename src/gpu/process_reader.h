@@ -59,7 +59,7 @@ class ProcessReader {
   ProcessReader& operator=(const ProcessReader&) = delete;
 
   // Calls back once, asynchronously, and never after the reader is destroyed. A query that hangs,
-  // and all later ones until the driver works again, are answered with DEADLINE_EXCEEDED.
+  // and all later requests until the driver works again, are answered with DEADLINE_EXCEEDED.
   void Read(OnRead on_read);
   // Closes the session if the driver has disappeared, without waiting for the next request.
   void Refresh();

@@ -65,7 +65,7 @@ std::optional<std::string_view> Decode(std::string_view data) {
   return payload;
 }
 
-// Offset of the next valid record at or after `from`; npos if none follows.
+// Offset of the next valid record at or after `from`; npos if no record follows.
 size_t FindRecord(std::string_view data, size_t from) {
   for (size_t at = from; at + kHeaderSize <= data.size(); ++at) {
     if (Decode(data.substr(at)).has_value()) return at;

@@ -52,7 +52,7 @@ class Journal : public RecordLog {
     std::vector<std::string> records;
     uint64_t torn_bytes = 0;     // truncated at the end
     uint64_t damaged_bytes = 0;  // skipped in the middle
-    std::string damage;          // for the operator; empty if there is none
+    std::string damage;          // for the operator; empty without damage
   };
 
   // Opens or creates `name` (mode 0600). A damaged file is kept as `name`.damaged, and the journal

@@ -38,7 +38,7 @@ class ApiTransport {
   using OnResponse = std::function<void(Result<net::Response>)>;
 
   virtual ~ApiTransport() = default;
-  // Errors are those of net/http_client.h, if no response was received.
+  // If no response was received, the error is an error of net/http_client.h.
   virtual Operation Send(net::Request request, const net::HttpClient::CallOptions& options,
                          OnResponse on_done) = 0;
   virtual Operation Stream(net::Request request, const net::Deadlines& deadlines,

@@ -83,7 +83,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     return true;
   }
 
-  // Whether this Event is aggregated, because there were too many similar ones.
+  // Whether this Event is aggregated, because there were too many similar Events.
   bool Combines(const std::string& about, const std::string& message) {
     SimilarEvents& recent = similar[about];
     if (recent.messages.empty() || Now() - recent.since > options.window) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records Events, which `kubectl describe` shows below an object. Repeated Events increase the
-// count of the existing one; many similar Events about one object are aggregated as "(combined from
-// similar events)"; Events about one object are rate limited, so that a loop cannot flood the
+// count of the existing Event; many similar Events about one object are aggregated as "(combined
+// from similar events)"; Events about one object are rate limited, so that a loop cannot flood the
 // server.
 //
 // Not for state: an Event may be lost, and expires after an hour. Failed writes are reported to
 // `on_error` and not retried beyond the client's own retries. Threads: the client's runner.
 // Ownership: the client outlives the recorder. Bounds: `max_objects` remembered Events and objects;
-// the least recently used ones are dropped. Idle cost: none.
+// the least recently used objects are dropped. Idle cost: none.
 #pragma once
 
 #include <functional>

@@ -66,7 +66,7 @@ class Informer final : private Watch::Delegate {
   using IsOutline = bool (*)(const T& object);
 
   // `what` has namespace and selectors, and the type if T is for several types (T::Prepare); else
-  // type and encoding are those of T. `is_outline` may be null.
+  // type and encoding are derived from T. `is_outline` may be null.
   Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {},
            IsOutline is_outline = nullptr)
       : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {

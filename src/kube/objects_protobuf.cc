@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Field numbers are those of generated.proto in k8s.io/api (core/v1, coordination/v1, policy/v1)
-// and in k8s.io/apimachinery (pkg/apis/meta/v1, pkg/api/resource). Kubernetes never changes the
-// number of a field.
+// Field numbers are from generated.proto in k8s.io/api (core/v1, coordination/v1, policy/v1) and in
+// k8s.io/apimachinery (pkg/apis/meta/v1, pkg/api/resource). Kubernetes never changes the number of
+// a field.
 #include <iterator>
 #include <utility>
 

@@ -38,7 +38,7 @@ class RawObject {
   // REQUIRES: it is not JSON.
   std::string_view message() const { return std::get<std::string_view>(value_); }
 
-  // "" if there is none.
+  // "" if the object has no resourceVersion.
   std::string ResourceVersion() const;
   // Whether this bookmark ends the initial objects of a watch with sendInitialEvents.
   bool EndsInitialEvents() const;

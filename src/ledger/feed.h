@@ -73,7 +73,7 @@ class ClusterFeed {
   ClusterFeed& operator=(const ClusterFeed&) = delete;
 
   bool synced() const;
-  // The API server's object; null if there is none. Key: "ns/name".
+  // The API server's object; null if the API server has no such pod. Key: "ns/name".
   const kube::PodObject* FindPod(const std::string& key) const;
   const kube::NodeObject* FindNode(const std::string& name) const;
 

@@ -208,7 +208,8 @@ class ClusterLedger {
   // RESOURCE_EXHAUSTED and PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
   struct Assumed {
     device::Assignment assignment;
-    // The annotations to write with the binding: Tessera's and those of the pod's dialect.
+    // The annotations to write with the binding: Tessera's annotations, and the annotations of the
+    // pod's dialect.
     device::Annotations annotations;
   };
   Result<Assumed> Assume(const Query& query, std::string_view node, Duration hold);
@@ -223,7 +224,7 @@ class ClusterLedger {
   using Nodes = std::map<std::string, NodeEntry, std::less<>>;
   using Pods = std::map<Uid, PodEntry>;
   const Nodes& nodes() const { return nodes_; }
-  // Null if there is none.
+  // Null if no node has this name.
   const NodeEntry* FindNode(std::string_view name) const { return by_name_.Find(name); }
   // FindNode for each of the thousands of names of a request. REQUIRES: `out` is as long as
   // `names`.

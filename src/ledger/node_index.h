@@ -22,9 +22,9 @@ class NodeIndex {
   // REQUIRES: the name is not in the index.
   void Insert(std::string_view name, const NodeEntry* entry);
   void Erase(std::string_view name);
-  // Null if there is none.
+  // Null if no node has this name.
   const NodeEntry* Find(std::string_view name) const;
-  // Find for each of `names`. REQUIRES: `out` is as long as `names`.
+  // Finds the entry of each of `names`. REQUIRES: `out` is as long as `names`.
   void Find(std::span<const std::string_view> names, std::span<const NodeEntry*> out) const;
 
  private:

@@ -72,7 +72,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     HttpParser::Limits limits;
     Deadlines deadlines;
     bool streams;     // delivers pieces instead of one body
-    bool may_resend;  // on a new connection, if a kept one was dead
+    bool may_resend;  // on a new connection, if a kept connection was dead
   };
   struct ResponseSink {
     std::function<void(Response head)> on_head;  // streams only

@@ -77,7 +77,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     return slowest != nullptr;
   }
 
-  // Rejects the largest body first, so that small requests are served regardless of large ones.
+  // Rejects the largest body first, so that small requests are served regardless of large requests.
   void BoundBodies() {
     size_t all = 0;
     ServerConnection* largest = nullptr;

@@ -29,7 +29,7 @@ class UnixListener {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   bool Present() const;
-  // The next connection, without blocking; invalid if none waits.
+  // The next connection, without blocking; invalid if no connection waits.
   Fd Accept() const;
 
  private:

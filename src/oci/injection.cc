@@ -212,7 +212,7 @@ class Injector {
     return Status::Ok();
   }
 
-  // Host path of the library that replaces the driver's; "" if none does.
+  // Host path of the library that replaces the driver's; "" if no library replaces it.
   std::string LimiterFor(std::string_view soname) const {
     const auto* replacement = std::ranges::find(kLimiterLibraries, soname, &LimiterLibrary::soname);
     if (!injection_.limiter || replacement == std::end(kLimiterLibraries)) return "";

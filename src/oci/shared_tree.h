@@ -26,8 +26,8 @@ namespace tessera::oci {
 
 // Returns the path of a tree with the entries of `tree`, creating it if necessary. Its key derives
 // from names and the files' inodes, so that another driver has another tree. `family` names trees
-// that replace each other, for example those of one driver root: when a tree is created, trees of
-// its family with other files under the same names are unmounted. An incomplete tree, or a tree
+// that replace each other, for example the trees of one driver root: when a tree is created, trees
+// of its family with other files under the same names are unmounted. An incomplete tree, or a tree
 // from which a file was unmounted, is recreated. PERMISSION_DENIED: mounts need root.
 // RESOURCE_EXHAUSTED: there are already kMaxSharedTrees, which does not happen in normal use.
 // UNAVAILABLE: another process holds the lock. NOT_FOUND, ABORTED: the driver is being replaced.

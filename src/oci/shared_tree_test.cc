@@ -82,7 +82,7 @@ class SharedTree : public ::testing::Test {
 };
 
 TEST_F(SharedTree, DroppedTreesLeaveNothingAndContainersKeepTheirs) {
-  EXPECT_EQ(DropSharedTrees(path("trees")).value(), 0u) << "before there was one";
+  EXPECT_EQ(DropSharedTrees(path("trees")).value(), 0u) << "no tree exists yet";
   const std::string tree = Share().value();
   fs::create_directory(path("container"));
   ASSERT_EQ(::mount(tree.c_str(), path("container").c_str(), nullptr, MS_BIND | MS_REC, nullptr),
@@ -92,7 +92,7 @@ TEST_F(SharedTree, DroppedTreesLeaveNothingAndContainersKeepTheirs) {
   EXPECT_FALSE(PathExists(path("trees/trees")));
   EXPECT_EQ(ReadFile(path("container/bin/smi")).value(), "smi1.0");
   EXPECT_EQ(DropSharedTrees(path("trees")).value(), 0u);
-  EXPECT_TRUE(Share().ok()) << "the next container makes it again";
+  EXPECT_TRUE(Share().ok()) << "the next container makes the tree again";
 }
 
 TEST_F(SharedTree, ContainsOnlyTheDriversFiles) {
@@ -115,7 +115,7 @@ TEST_F(SharedTree, AnExistingTreeIsReused) {
   EXPECT_EQ(now.st_dev, before.st_dev);
 }
 
-TEST_F(SharedTree, WaitsForAnotherProcessThatMakesOne) {
+TEST_F(SharedTree, WaitsForAnotherProcessThatMakesATree) {
   fs::create_directories(path("trees"));
   Fd held(::open(path("trees/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);

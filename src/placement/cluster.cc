@@ -171,7 +171,7 @@ NodeId Cluster::NewNodeId() {
 // Writes state and GPUs into the chunk. More GPUs than the node has room for there move to the end
 // of the chunk.
 void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
-  // Adds the new GPUs before dropping the old ones, so that a GPU that stays keeps its number.
+  // Adds the new GPUs before dropping the old GPUs, so that a GPU that stays keeps its number.
   for (size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].parent_uuid);
   }

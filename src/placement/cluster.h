@@ -50,7 +50,7 @@ struct NodeSpec {
   int64_t cpu_milli = 0;
   Bytes memory;
   std::vector<GpuSpec> gpus;
-  // Links of the GPUs by position, possibly only of the first ones; null if unknown. Shared by
+  // Links of the GPUs by position, possibly only of the first GPUs; null if unknown. Shared by
   // nodes with equal links (LinkedGroupsCache).
   std::shared_ptr<const LinkedGroups> groups;
   std::string pool;
@@ -158,7 +158,7 @@ class Cluster {
   Status UpdateNode(NodeId id, NodeSpec spec);
   // Removes the node and its pods.
   Status RemoveNode(NodeId id);
-  NodeId FindNode(std::string_view name) const;  // kNoNode if there is none
+  NodeId FindNode(std::string_view name) const;  // kNoNode if not found
 
   size_t size() const { return size_; }  // node ids are below it; some may be removed
   NodeView node(NodeId id) const { return chunks_[id / kChunkNodes]->View(id % kChunkNodes); }

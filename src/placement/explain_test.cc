@@ -218,7 +218,7 @@ TEST_F(ExplainTest, NamesTheFirstOfEquallyFrequentCauses) {
   EXPECT_EQ(counts.Text(), "0/2 nodes have room: 1 insufficient cpu, 1 insufficient memory");
 }
 
-TEST_F(ExplainTest, ExactlyEnoughIsEnough) {
+TEST_F(ExplainTest, ExactlyEnoughResourcesFit) {
   const NodeId node = Add(MakeNode("a", 1));
   Hold(node, MakeDemand(1, 500, GiB(40)), 0b1);
   Demand demand = MakeDemand(1, 500, GiB(40), 95000);

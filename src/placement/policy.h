@@ -49,7 +49,7 @@ class Policy {
   // The GPUs that the pod would get on this node; nullopt if the demand does not fit.
   virtual std::optional<Pick> PickOn(ShapeId shape, NodeId node) = 0;
   // The terms of a node's score: their sum is the score, up to rounding. A policy without terms
-  // returns a single one with its name. Empty if the demand does not fit.
+  // returns a single term with the policy's name. Empty if the demand does not fit.
   virtual std::vector<ScoreTerm> Explain(ShapeId shape, NodeId node) {
     const float score = Scores(shape)[node];
     if (score == kUnfit) return {};

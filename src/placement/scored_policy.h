@@ -23,7 +23,7 @@ class ScoredPolicy : public Policy {
 
  protected:
   // Returns the node's score and writes the GPUs to `pick`; kUnfit if the demand does not fit. Once
-  // the node is chosen, PreferLinked replaces whole GPUs by well linked ones.
+  // the node is chosen, PreferLinked replaces whole GPUs by better linked GPUs.
   virtual float Score(const NodeView& node, ShapeId shape, const Demand& demand, Pick* pick) = 0;
 
   const Cluster& cluster() const { return cluster_; }

@@ -30,7 +30,7 @@ class Csv {
   size_t rows() const { return lines_.size(); }
   // kMissing without such a column.
   size_t Find(std::string_view column) const;
-  // INVALID_ARGUMENT names the missing column and lists the existing ones.
+  // INVALID_ARGUMENT names the missing column and lists the existing columns.
   Result<size_t> Column(std::string_view column) const;
 
   std::string_view Text(size_t row, size_t column) const {

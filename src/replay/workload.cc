@@ -77,7 +77,7 @@ std::vector<uint32_t> Arrivals(const std::vector<TracePod>& pods, int64_t capaci
   for (const TracePod& pod : pods) asked += pod.milli();
   if (asked == 0) return order;  // pods without GPUs never make up a load
   const int64_t wanted = capacity / 100 * load;
-  // The order is random, so removing the last pods removes random ones.
+  // The order is random, so removing the last pods removes random pods.
   while (asked > wanted && !order.empty()) {
     asked -= pods[order.back()].milli();
     order.pop_back();

@@ -21,7 +21,7 @@
 namespace tessera::replay {
 
 // Positions in `pods` in the order of arrival: sorted by name, shuffled, and adjusted to `load`
-// percent of `capacity` thousandths. If the pods request more, random ones are removed; if less,
+// percent of `capacity` thousandths. If the pods request more, random pods are removed; if less,
 // random pods of the list are repeated until the next would exceed the load.
 std::vector<uint32_t> Arrivals(const std::vector<TracePod>& pods, int64_t capacity, int load,
                                Random& random);

@@ -108,7 +108,7 @@ Its own commands:
   tessera-runtime configure   makes containerd, Docker or CRI-O use it; see configure --help
   tessera-runtime explain     prints what a container would get, and why; see explain --help
 
-All other commands are those of the low-level runtime, whose help follows.
+All other commands are commands of the low-level runtime, whose help follows.
 
 )";
 

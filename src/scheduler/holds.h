@@ -45,7 +45,7 @@ class Holds {
   static constexpr size_t kMaxAttempts = 16384;
 
   using Query = ledger::ClusterLedger::Query;
-  // The feed's pod; null if there is none. Key: "ns/name".
+  // The feed's pod; null if the feed has no such pod. Key: "ns/name".
   using FindPod = std::function<const kube::PodObject*(const std::string& key)>;
 
   Holds(ledger::ClusterLedger& ledger, const Binder& binder, const Clock& clock, FindPod find_pod,

@@ -49,8 +49,9 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
 
 void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text) {
   constexpr std::string_view kName = "tessera_scheduler_admissions_total";
-  text->Family(kName, "counter",
-               "Admission reviews by result; the result changed counts allowed ones with a patch.");
+  text->Family(
+      kName, "counter",
+      "Admission reviews by result; the result changed counts allowed reviews with a patch.");
   const std::pair<std::string_view, int64_t> samples[] = {{"allowed", counts.allowed},
                                                           {"changed", counts.changed},
                                                           {"refused", counts.refused},

@@ -144,7 +144,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::string leader_;
   std::string lease_error_;  // last error of renewing or acquiring the Lease
   bool stopping_ = false;
-  bool has_certificate_ = false;  // true if none is needed
+  bool has_certificate_ = false;  // true if no certificate is needed
   std::optional<WallTime> caller_ends_;
   MonotonicTime next_warning_;
   std::unique_ptr<net::HttpServer> server_, status_server_;

@@ -44,7 +44,7 @@ struct SchedulerOptions {
 
   std::string kubeconfig;  // "": the pod's service account
   std::string address;     // serves the verbs and the status pages
-  // TLS of `address`. Without a certificate the replicas create those of both sides
+  // TLS of `address`. Without a certificate the replicas create the certificates of both sides
   // (extender_certificates.h).
   net::TlsOptions tls;
   bool plain_http = false;      // plain HTTP at `address`: every caller that reaches it can bind

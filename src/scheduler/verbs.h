@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP paths of the extender: Tessera's own, and those of two older extenders, whose
+// The HTTP paths of the extender: Tessera's own paths, and the paths of two older extenders, whose
 // configurations continue to work.
 //
 //   /v1/extender/{filter,prioritize,bind,preempt}       Tessera
@@ -42,7 +42,7 @@ using GetDeciders = std::function<Result<Deciders>()>;
 inline constexpr size_t kBindsInFlight = 128;
 
 // Limits of a server for the verbs. kube-scheduler uses one connection for each pending binding,
-// without a bound, and another one for the next pod.
+// without a bound, and another connection for the next pod.
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
 void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics, Router* router);

@@ -109,7 +109,7 @@ TEST_F(VerbsTest, PreemptAnswersInMetaVictims) {
             R"({"NodeNameToMetaVictims":{}})");
 }
 
-TEST_F(VerbsTest, InspectAndVersionAreThere) {
+TEST_F(VerbsTest, ServesInspectAndVersion) {
   EXPECT_THAT(Send("GET", "/gpushare-scheduler/inspect").body, HasSubstr(R"("name":"n2")"));
   const std::string one = Send("GET", "/gpushare-scheduler/inspect/n%31").body;
   EXPECT_THAT(one, HasSubstr(R"("name":"n1")"));

@@ -130,7 +130,7 @@ Setter Text(char (GpuFacts::*member)[N]) {
     ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
     if (text.empty() || text.size() >= N)
       return location.Invalid("invalid length: want 1 to {} characters", N - 1);
-    // The text is written to files of lines, like those of the kernel.
+    // The text is written to files of lines, as the kernel's files are.
     if (std::ranges::any_of(text, IsControl))
       return location.Invalid("invalid text: want one line");
     std::memset(profile->gpu.*member, 0, N);
@@ -497,7 +497,7 @@ Status ReadDriver(const Json& section, const Location& location, Profile* profil
   return {};
 }
 
-// Accepts names like those of built-in profiles, which are file names.
+// Accepts names of the form that built-in profiles have, because names are file names.
 Status CheckName(std::string_view name, const Location& location) {
   if (name.size() >= sizeof(StateFile::profile)) return location.Invalid("invalid name: too long");
   const bool good =

@@ -225,7 +225,7 @@ class ProcessSlot {
 
   // Charges `bytes` on a GPU. ENOMEM: they do not fit; ESTALE: !mine().
   int Charge(uint32_t gpu, uint64_t bytes);
-  // Charges and turns on the GPU are those of the compute instance from now on.
+  // From now on, charges and turns on the GPU belong to the compute instance.
   void UseInstance(uint32_t gpu, uint32_t compute_instance);
   void Uncharge(uint32_t gpu, uint64_t bytes);
   void AddContexts(uint32_t gpu, int delta);

@@ -45,7 +45,7 @@ struct NvLink {
   PciAddress remote;
 };
 
-// A profile of GPU instances (MIG). The numbers are NVML's and those of nvidia-smi.
+// A profile of GPU instances (MIG). The numbers are the numbers of NVML and nvidia-smi.
 struct MigProfile {
   char name[16];       // "1g.10gb+me"; empty: the end of the list
   uint32_t number;     // NVML_GPU_INSTANCE_PROFILE_*

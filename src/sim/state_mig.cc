@@ -252,7 +252,7 @@ int State::DestroyComputeInstance(uint32_t gpu, uint32_t instance) {
 uint32_t State::MultiprocessorsOf(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const {
   const MigProfile& profile = ProfileOf(gpu, gpu_instance);
   if (slices >= profile.slices) return profile.sm_count;
-  // A slice has as many multiprocessors as the smallest profile; larger ones may have some more.
+  // A slice has as many multiprocessors as the smallest profile; larger profiles may have more.
   uint32_t each = profile.sm_count / profile.slices;
   for (const MigProfile& other : facts(gpu).mig_profiles) {
     if (other.slices == 1) each = std::min(each, other.sm_count);

@@ -17,7 +17,7 @@
 // the holder of the lock dies, the next process takes the lock (the record lock in `slots` shows
 // who is alive).
 //
-// With MIG, each compute instance has its own turns, beside those of the others.
+// With MIG, each compute instance has its own turns, beside the turns of other instances.
 //
 // Threads: one at a time for each object. Processes: any.
 #pragma once

@@ -75,7 +75,7 @@ TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
   EXPECT_EQ(used(3), 2 * kMs);
   worker.turns->GiveBack(&worker.turn, worker.turn.start_ns + kMs);
   EXPECT_EQ(used(3), kMs);
-  // A sample that is a whole ring older makes room.
+  // The sample that is one ring length older is overwritten.
   constexpr uint64_t kLater = uint64_t{2} * kUseSamples * kUsePeriodNs;
   worker.turns->Use(worker.turn.end_ns);
   worker.turns->Want(kMs, kLater);
@@ -150,7 +150,7 @@ TEST_F(TurnsTest, AKilledProcessGetsNoTurn) {
     if (state.Open(folder_.path()) != 0 || slot.Claim(&state) != 0) _exit(1);
     Turns turns(&slot, 0);
     turns.Want(1000 * kMs, 0);
-    state.live(0).turns.lock = slot.index() + 1;  // as if it had died with the lock
+    state.live(0).turns.lock = slot.index() + 1;  // as if the process had died with the lock
     if (write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
   }

@@ -41,7 +41,7 @@ void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
   if (uses_ != nullptr) meter_.AddUses(*uses_);
 }
 
-// The holders are those of the previous round, so that no round waits for the grants' thread.
+// Uses the holders of the previous round, so that no round waits for the grants' thread.
 void Exporter::OnRound() {
   Meter();
   RequestHoldings();

@@ -48,7 +48,7 @@ class Exporter {
 
   // The text of the last round.
   const std::string& text() const { return text_; }
-  // The exporter's own families, and those of containers.
+  // The families of the exporter and of containers.
   void WriteState(MetricsText* text) const;
 
  private:

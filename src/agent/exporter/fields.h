@@ -31,7 +31,7 @@ enum class Source : uint8_t {
   kLastXid,        // XIDs come from the driver's events
   kXidTotal,       // one series for each code
   kXidInWindow,    // likewise
-  kDriverVersion,  // this source and the following ones are texts
+  kDriverVersion,  // this source and the following sources are texts
   kNvmlVersion,
   kSerial,
   kVbiosVersion,

@@ -41,8 +41,8 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   RETURN_IF_ERROR(CheckName(holder.pod_uid.str()));
   RETURN_IF_ERROR(CheckName(holder.container));
   const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid.view()), holder.container);
-  // Only root can enter the first directory. The second one is mounted into the container, whose
-  // users must be able to read it.
+  // Only root can enter the first directory. The second directory is mounted into the container,
+  // whose users must be able to read it.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));
   RETURN_IF_ERROR(MakeDirs(dir));
   const std::string path = JoinPath(dir, limiter::kLimitsFile);

@@ -49,9 +49,9 @@ class GpuAccounts {
   GpuUse UseOf(std::string_view uuid, const Uid& except = Uid()) const;
   // The use by containers of one dialect.
   GpuUse UseOfDialect(std::string_view uuid, device::Dialect dialect) const;
-  // Whether `hold` fits beside the holds of other pods and those of its own pod at that time. For a
-  // whole GPU the phases of its own pod do not count, because with the kubelet's IDs alone they are
-  // unknown.
+  // Whether `hold` fits beside the holds of other pods, and beside the holds of its own pod at that
+  // time. For a whole GPU the phases of its own pod do not count, because with the kubelet's IDs
+  // alone they are unknown.
   bool HasRoom(const device::Gpu& gpu, const Hold& hold) const;
   // Whether a container of the same pod that runs at the same time holds the GPU, and one of the
   // two holds it whole.

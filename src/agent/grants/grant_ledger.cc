@@ -271,7 +271,7 @@ const GpuAccounts& GrantLedger::Accounts() const {
 }
 
 Status GrantLedger::Tidy(WallTime now) {
-  // Nonces sort by their time, so the old ones come first.
+  // Nonces sort by their time, so the old nonces come first.
   while (!spent_.empty() && now - grant::CreationTime(spent_.begin()->first) > kTokenLifetime) {
     spent_.erase(spent_.begin());
   }

@@ -58,7 +58,7 @@ class Choice {
     return container.name == demand_.container;
   }
 
-  // The GPUs that the kubelet named are those of the starting container.
+  // The kubelet named the GPUs of the starting container.
   bool IsNamed(const ContainerRequest& container) const {
     return IsStarting(container) && demand_.named.size() == static_cast<size_t>(container.count);
   }

@@ -2,7 +2,7 @@
 // The answers of one resource to the kubelet with --binding=allocate: the environment and device
 // nodes of the GPUs that the grants' thread gives (allocation_grants.h), and before each start
 // whether the GPUs belong to the container (start_checks.h). The environment has the variables of
-// NVIDIA's device plugin and those of older systems' images. Any thread.
+// NVIDIA's device plugin and of older systems' images. Any thread.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers to GetPreferredAllocation and Allocate with late binding: Allocate returns a token.
-// bound_answers.h has the answers with --binding=allocate. Error texts are those of NVIDIA's device
-// plugin, because people and tools search for them. Pure; any thread.
+// bound_answers.h has the answers with --binding=allocate. Error texts equal the texts of NVIDIA's
+// device plugin, because people and tools search for them. Pure; any thread.
 #pragma once
 
 #include <functional>

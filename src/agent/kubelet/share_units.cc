@@ -61,7 +61,7 @@ ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource
     const bool healthy = gpu.health.ok() && gpu.minor.has_value();
     units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count_of(gpu)), healthy});
   }
-  // Only a node with hundreds of GPUs gets here. Its plan offers fewer units, never larger ones.
+  // Only a node with hundreds of GPUs gets here. Its plan offers fewer units, never larger units.
   while (ListBytes(units) > kMaxListBytes && resource != names::kResourceGpuMem) {
     for (ShareUnits::PerGpu& gpu : units.gpus) gpu.count -= gpu.count / 16;
   }

@@ -7,8 +7,8 @@
 //
 // An ID is a letter for the resource, three characters for the GPU, and a number: "m3kf2a". IDs are
 // short, because the kubelet's client stops at 4 MiB for a whole list. They differ between
-// resources, because kubelets up to 1.36 mix up equal ones, and stay the same after a restart. An
-// ID does not say which GPU its container gets.
+// resources, because kubelets up to 1.36 mix up equal IDs, and stay the same after a restart. An ID
+// does not say which GPU its container gets.
 //
 // If units are MiB, GPUs of more than some 30 GiB together would make a list above kMaxListBytes.
 // Such a node counts in GiB and publishes this unit. A pod that counts in MiB then waits for

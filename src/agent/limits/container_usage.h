@@ -133,8 +133,9 @@ class ContainerUsage {
     uint64_t refused = 0;  // latest reading
     uint64_t since_event = 0;
     MonotonicTime next_event{};
-    std::set<int> without_limiter;         // pids of the last round
-    std::map<int, std::string> seen_once;  // the new and running ones of these pids, with names
+    std::set<int> without_limiter;  // pids of the last round
+    // The pids of `without_limiter` that are new and running, with the names of the programs.
+    std::map<int, std::string> seen_once;
     MonotonicTime next_bypass_event{};
     MonotonicTime next_excess_event{};
     Bytes limit;

@@ -6,10 +6,10 @@
 //   allowance   = min(kContextAllowance * processes, max(kLeastTogether, limit))
 //
 // `reported` is NVML's sum over the container's processes, `held` the sum of their slots; the
-// samples are those of the last kWindow. NVML and slots cannot be read at the same instant. Memory
-// that is freed or allocated between the two readings, or that a dying process still has, would
-// count twice, and the limiter would refuse allocations that fit. So the number rises only if all
-// samples of the window support it, and falls with the first sample that does not.
+// samples are from the last kWindow. NVML and slots cannot be read at the same instant. Memory that
+// is freed or allocated between the two readings, or that a dying process still has, would count
+// twice, and the limiter would refuse allocations that fit. So the number rises only if all samples
+// of the window support it, and falls with the first sample that does not.
 //
 // The first context of a process is not counted. The limiter does not know its size, and a program
 // must be able to run in a share of 256 MiB, which is less than the context on a large GPU. All

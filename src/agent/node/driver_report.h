@@ -30,7 +30,7 @@ struct DriverCandidate {
   // Versions, "550.163.01"; empty: missing; "?" for a library without a version in its name.
   std::string nvml;
   std::string cuda;
-  std::string kernel;  // of the loaded module, which all candidates but simulated ones share
+  std::string kernel;  // of the loaded module; equal for all candidates that are not simulated
   bool operator==(const DriverCandidate&) const = default;
 };
 
@@ -42,10 +42,10 @@ struct DriverFacts {
 
 DriverCandidate ReadDriverCandidate(const DriverRoot& root);
 
-// The version in the text of /proc/driver/nvidia/version; "" if there is none.
+// The version in the text of /proc/driver/nvidia/version; "" if the text has no version.
 std::string KernelModuleVersion(std::string_view proc_version);
 
-// The candidate to use. Without any driver the first one.
+// The candidate to use; without any driver, the first candidate.
 size_t ChooseDriver(const std::vector<DriverCandidate>& candidates);
 
 // Sets the driver's part of `findings`. `nvml_problem`: why there is no session with the driver;

@@ -50,7 +50,7 @@ TEST_F(DriverWatchTest, FollowsTheRootOfADriverContainer) {
   EXPECT_EQ(watch_->root().host, "/");
   Tick();
   EXPECT_EQ(changes_, 0);
-  // As a mount appears: all at once, under a directory that inotify would not report.
+  // A mount appears all at once, below a directory that inotify would not report.
   Install(dir_.path() + "/made", "550.1");
   std::filesystem::rename(dir_.path() + "/made", Container());
   Tick();
@@ -74,7 +74,7 @@ TEST_F(DriverWatchTest, TheHostsDriverIsPreferred) {
   EXPECT_EQ(watch_->facts().candidates.size(), 2u);
 }
 
-TEST_F(DriverWatchTest, ARootThatNvidiasValidatorNamesIsObeyed) {
+TEST_F(DriverWatchTest, UsesTheRootThatNvidiasValidatorNames) {
   Install(Host(), "550.1");
   Install(Host() + "/opt/driver", "570.1");
   Start();

@@ -14,7 +14,7 @@
 
 namespace tessera::agent {
 
-// The UID by which kubelet and engine know the pod. For a static pod it differs from that of the
+// The UID by which kubelet and engine know the pod. For a static pod it differs from the UID of the
 // API server's copy (the mirror pod), which has it in an annotation.
 Uid NodeUidOf(const kube::ObjectMeta& pod);
 

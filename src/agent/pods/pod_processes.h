@@ -38,9 +38,9 @@ struct ProcessSightings {
   // Processes that the driver lists on a GPU, by UUID, and that have left /proc.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
-  // Describes for users the remaining processes of a pod with these shares: "process 4711
-  // (state D) of it is still there", "2 processes of it are still there, the first is 4711 (state
-  // S)"; "" if none is left.
+  // Describes for users the remaining processes of a pod with these shares: "process 4711 (state D)
+  // of it is still there", "2 processes of it are still there, the first is 4711 (state S)"; "" if
+  // no process is left.
   std::string RemainsOf(const Uid& pod_uid, const std::vector<device::DeviceShare>& shares) const;
 };
 
@@ -57,9 +57,9 @@ class PodProcesses {
 // for some 10 µs per process.
 ProcessSightings SightProcesses(const std::string& proc_root, const gpu::ProcessReport& gpus);
 
-// The processes of this node: lists those of the driver, then walks /proc on a thread of its own. A
-// driver that is missing or hangs adds nothing; the processes that use it are in /proc, too.
-// Threads: lives on `runner`.
+// The processes of this node. Lists the processes that the driver reports, then walks /proc on a
+// thread of its own. A driver that is missing or hangs adds nothing; the processes that use it are
+// in /proc, too. Threads: lives on `runner`.
 class NodeProcesses final : public PodProcesses {
  public:
   // The arguments must outlive the object.

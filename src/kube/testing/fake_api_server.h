@@ -40,7 +40,7 @@ class FakeApiServer {
   // Ends all watches, like a server when they time out.
   void EndWatches();
 
-  // --- Objects, by path; each has a metadata.resourceVersion. Null if there is none.
+  // --- Objects, by path; each has a metadata.resourceVersion. Null if no object has this path.
   const Json* Find(const std::string& path) const;
   void Put(const std::string& path, Json object);
   void Remove(const std::string& path);

@@ -29,7 +29,7 @@ class AssignedGpus {
     for (const auto& [key, pod] : pods) Add(pod);
   }
 
-  // The UUID of an oversubscribed GPU, "" if there is none.
+  // The UUID of an oversubscribed GPU; "" if no GPU is oversubscribed.
   std::string Oversubscribed(Bytes memory_of_a_gpu) const {
     const std::vector<std::string> all = AllOversubscribed(memory_of_a_gpu);
     return all.empty() ? "" : all[0];

@@ -65,7 +65,8 @@ TEST(ExemptionsTest, ExemptionsAreOfFunctionsThatConcernTheLimiter) {
   EXPECT_THAT(wrong, IsEmpty());
 }
 
-// A program for per-thread default streams gets the function of the other mode if one is forgotten.
+// If a function is replaced for one stream mode only, a program of the other mode calls the
+// driver's function.
 TEST(ExemptionsTest, FunctionsAreReplacedForBothStreamModes) {
   std::set<std::string> missing;
   for (const std::string& symbol : kReplaced) {

@@ -50,7 +50,7 @@ Result DestroyArray(Handle array, Destroy destroy) {
   return result;
 }
 
-// Descriptors of functions without _v2 have the same fields; two-dimensional ones lack some.
+// Descriptors of functions without _v2 have the same fields; two-dimensional descriptors lack some.
 template <typename Descriptor>
 uint64_t BytesOf(const Descriptor* of) {
   if (of == nullptr) return 0;

@@ -30,7 +30,7 @@ struct Region {
   std::vector<std::unique_ptr<Accounts>> accounts;
 };
 
-// In one step, or in three.
+// Holds the bytes in one step, or in three steps as the limiter does around a driver call.
 bool TryHold(Accounts& accounts, uint64_t bytes, bool at_once) {
   if (at_once) return accounts.Hold(0, bytes);
   if (!accounts.Reserve(0, bytes)) return false;

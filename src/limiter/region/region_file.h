@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and maps the files of the region (region.h), also those of another version. The limiter
+// Creates and maps the files of the region (region.h), also files of another version. The limiter
 // uses it too, so it calls only functions that old C libraries have. Threads: any. Functions return
 // 0 or an errno.
 #pragma once

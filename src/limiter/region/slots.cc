@@ -54,7 +54,7 @@ bool SetLock(const Fd& file, uint32_t slot, short type) {
 bool LockSlot(const Fd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
 void UnlockSlot(const Fd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
 
-// The lower bits of Usage::starts hold the start of the process, the upper ones its stack.
+// The lower bits of Usage::starts hold the start of the process, the upper bits its stack.
 constexpr int kStartBits = 40;
 constexpr uint64_t kStartMask = (uint64_t(1) << kStartBits) - 1;
 

@@ -69,7 +69,7 @@ TEST(ClosedFormTest, NeedForCpuAndMemoryHasAVariance) {
 
 // Pods with half a GPU need 1 or 3 cores. The second pod of a GPU adds its own mean and variance,
 // so the mean is 4 and the deviation √2.
-TEST(ClosedFormTest, PodsThatFollowOnAGpuAddTheirNeeds) {
+TEST(ClosedFormTest, FurtherPodsOfAGpuAddTheirNeeds) {
   const std::vector<MixPod> mix = {Share(500, 1000, GiB(4)), Share(500, 3000, GiB(12))};
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 4000)), 1000 * 0.398942 * 1.414214 / 4, 0.01);
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 1000000, GiB(16))), 1000 * 0.398942 * 1.414214 / 4,
@@ -91,7 +91,7 @@ TEST(ClosedFormTest, PodsWithoutWeightAreNotInTheMix) {
   EXPECT_EQ(ClosedForm({Share(500, 0, Bytes(0), 0)}, KeyOf({1000}, 1000)), 1000);
 }
 
-// With four sizes the table of a GPU model takes two steps, and the second one makes the last row.
+// With four sizes the table of a GPU model takes two steps, and the second step makes the last row.
 TEST(ClosedFormTest, AModelIsMadeInBoundedSteps) {
   PolicyParts without;
   without.set(kRollOuts);
@@ -132,7 +132,7 @@ TEST(RollOutsTest, IdleGpuAfterFourPodsHasItsWeight) {
   EXPECT_NEAR(RollOuts({Share(1000, 500)}, 0.3, key), 0.3 * 8000 + 0.7 * 2000, 0.01);
 }
 
-TEST(RollOutsTest, GoOnForAsLongAsPodsFit) {
+TEST(RollOutsTest, ContinueWhilePodsFit) {
   EXPECT_NEAR(RollOuts({Share(50)}, 0, KeyOf({1000}, 1000)), 0, 0.01) << "after 20 pods";
   EXPECT_NEAR(RollOuts({Share(20)}, 0, KeyOf({1000}, 1000)), 1000 - 48 * 20, 0.01);
 }
@@ -183,7 +183,8 @@ TEST_F(WorkedPolicyTest, PodsWithoutCpuNeverArrive) {
   ASSERT_TRUE(cluster_.RemoveNode(gone).ok());
   const Demand pod = HostPod(100, 1000, GiB(2));
   Arrive(pod, 7);
-  EXPECT_NEAR(Avoided(pod, node), -900, 0.01) << "what is left on GPUs, before a mix is learned";
+  EXPECT_NEAR(Avoided(pod, node), -900, 0.01)
+      << "before a mix is learned, waste is the free part of GPUs";
   Arrive(pod, 1);
   EXPECT_NEAR(Avoided(pod, node), 240 - 230, 0.01);
 }
@@ -195,7 +196,7 @@ TEST_F(WorkedPolicyTest, PodsWithoutMemoryNeverArrive) {
   EXPECT_NEAR(Avoided(pod, node), 240 - 230, 0.01);
 }
 
-// Ten whole GPUs replace the tenths of one, so all numbers are ten times as large.
+// Pods take whole GPUs of ten instead of tenths of one GPU, so all numbers are ten times as large.
 TEST_F(WorkedPolicyTest, WholeGpusTakeCpuAndMemoryOfTheNode) {
   for (const bool by_cpu : {true, false}) {
     const NodeId node =
@@ -250,8 +251,8 @@ TEST_F(WorkedPolicyTest, GpusOfDifferentMemoryAreTriedOneByOne) {
   const auto pick = [&](const Demand& demand) {
     return policy_->PickOn(*cluster_.Intern(demand), node);
   };
-  EXPECT_EQ(pick(MakeDemand(1, 0, GiB(40))), PickOf(0b10)) << "it fills the smaller one";
-  EXPECT_EQ(pick(MakeDemand(1, 300)), PickOf(0b01)) << "the first of equal ones";
+  EXPECT_EQ(pick(MakeDemand(1, 0, GiB(40))), PickOf(0b10)) << "the pod fills the smaller GPU";
+  EXPECT_EQ(pick(MakeDemand(1, 300)), PickOf(0b01)) << "the first of equally good GPUs";
 }
 
 // The pair has 1250 points, worth 500 · 2 · 1250 / (1250 + 500), and 320,000 because NVLink joins

@@ -68,7 +68,7 @@ class ReferenceChoice {
     for (uint32_t set = available; set != 0; set = (set - 1) & available) {
       if (std::popcount(set) != size || (set & must_include) != must_include) continue;
       const uint32_t rest = available ^ set;
-      std::vector<int> positions;  // negative: lower ones first
+      std::vector<int> positions;  // negative: lower positions first
       for (uint32_t left = set; left != 0; left &= left - 1) {
         positions.push_back(-std::countr_zero(left));
       }

@@ -23,7 +23,7 @@ struct FileState {
   mode_t mode = 0644;
   uid_t uid = 0;
   gid_t gid = 0;
-  std::string selinux;  // the label; empty if there is none
+  std::string selinux;  // the label; empty without SELinux
 
   bool operator==(const FileState&) const = default;
 };

@@ -67,7 +67,8 @@ Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
   Result<std::string> text = PatchToml(there ? there->text : kNew, edits);
   if (!text.ok() && there) {
     const std::string kept = path + ".damaged";
-    Log(Severity::kWarning, "the settings of tessera-runtime do not parse: replaced by new ones",
+    Log(Severity::kWarning,
+        "the settings of tessera-runtime do not parse: replaced by new settings",
         {{"error", text.status().Annotate(path).ToString()}, {"kept", kept}});
     RETURN_IF_ERROR(host.Write(kept, *there));
     text = PatchToml(kNew, edits);

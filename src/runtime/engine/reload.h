@@ -3,8 +3,8 @@
 //
 // containerd reads its configuration only at start: it gets SIGTERM, and its supervisor (systemd,
 // Restart=always) starts it again; containers keep running under their shims. Docker reloads
-// runtimes on SIGHUP. CRI-O lists new runtimes after SIGHUP but starts containers with the old ones
-// (cri-o/cri-o issue 10202, seen with 1.34), so systemd restarts it: its unit has
+// runtimes on SIGHUP. CRI-O lists new runtimes after SIGHUP but starts containers with the old
+// runtimes (cri-o/cri-o issue 10202, seen with 1.34), so systemd restarts it: its unit has
 // Restart=on-failure, with which it would stay down after SIGTERM.
 //
 // Not for engines without a supervisor; --restart-mode=signal terminates even these. Threads: one.

@@ -34,7 +34,8 @@ class Decider {
   ExtenderArgs Args(const kube::PodObject& pod, std::vector<std::string_view> names = {}) const;
   // Adds an unknown pod first.
   FilterResult Filter(const kube::PodObject& pod);
-  // Filters and prioritizes like kube-scheduler. Returns the node with 10 points, "" if none fits.
+  // Filters and prioritizes like kube-scheduler. Returns the node with 10 points, "" if no node
+  // fits.
   std::string Choose(const kube::PodObject& pod);
   // Binds through the binder only, and runs due tasks. nullopt while there is no response.
   std::optional<Status> Bind(const kube::PodObject& pod, const std::string& node);

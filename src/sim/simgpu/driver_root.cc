@@ -86,7 +86,7 @@ std::vector<std::string> ProgramPlaces(const DriverRootOptions& options) {
   return {here, here + "/../bin"};
 }
 
-// An edit that limits exports to those of the profile's driver.
+// An edit that limits the exports of a library to the exports of the profile's driver.
 FileEdit LimitExportsOf(std::string_view library, const Profile& profile) {
   if (library == "libcuda") {
     return [&](const std::string& file) { return LimitCudaExports(file, profile.cuda_version); };
@@ -165,7 +165,7 @@ Status WriteProc(const std::string& root, const StateFile& state) {
   return {};
 }
 
-// The device files of the options.
+// The device files that the options ask for.
 std::vector<DeviceFile> WantedDeviceFiles(const DriverRootOptions& options,
                                           const StateFile& state) {
   switch (options.device_files) {
@@ -190,7 +190,7 @@ Status CheckRoot(const std::string& root) {
                root, names->front());
 }
 
-// Removes the files that stand for those of the kernel.
+// Removes the files that simulate /proc and /sys.
 void RemoveKernelFiles(const std::string& root) {
   std::error_code error;
   for (const char* name : {"proc", "sys"}) fs::remove_all(fs::path(root) / name, error);

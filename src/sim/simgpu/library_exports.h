@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the exports of a simulated library to those of a driver version. A build of the library
-// has the functions of every version; a node gets a copy without the functions that its driver
-// lacks. Files that are no libraries are not changed: tests of the layout use such files. Threads:
-// any.
+// Limits the exports of a simulated library to the exports of a driver version. A build of the
+// library has the functions of every version; a node gets a copy without the functions that its
+// driver lacks. Files that are no libraries are not changed: tests of the layout use such files.
+// Threads: any.
 #pragma once
 
 #include <cstdint>

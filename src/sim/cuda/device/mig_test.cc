@@ -92,7 +92,8 @@ TEST_F(MigCudaTest, ADeviceHasTheSizeOfItsInstance) {
 
 TEST_F(MigCudaTest, AProcessSeesOneInstanceOrTheOtherGpus) {
   EXPECT_EQ(CountDevices(nullptr), 1) << "a GPU in MIG mode without instances is no device";
-  EXPECT_EQ(CountDevices(node_.state().facts(0).uuid), 200) << "no device";
+  EXPECT_EQ(CountDevices(node_.state().facts(0).uuid), 200)
+      << "a GPU in MIG mode without instances is no device";
   const std::string uuid = NewDevice("1g.10gb");
   NewDevice("1g.10gb");
   EXPECT_EQ(CountDevices(nullptr), 1) << "the first instance, and no other device";

@@ -60,7 +60,7 @@ class Driver {
   int device_count() const { return int(gpus_.size()); }
   bool IsDevice(Device device) const { return device >= 0 && device < device_count(); }
   uint32_t GpuOf(Device device) const { return gpus_[size_t(device)]; }
-  // The facts of the GPU, or those of the process's part of it (MIG).
+  // The facts of the GPU, or with MIG of the part of the GPU that the process uses.
   const sim::GpuFacts& FactsOf(Device device) {
     return mig_facts_ != nullptr ? *mig_facts_ : state_.facts(GpuOf(device));
   }

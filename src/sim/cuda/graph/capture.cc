@@ -108,7 +108,7 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo(Stream stream, int* status, uint64_t* 
 CUDA_PER_THREAD(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo, 3)
 
 // Sets the dependencies of the next captured operation of the stream: `nodes`, and without
-// kReplaceDependencies also the previous ones.
+// kReplaceDependencies also the previous dependencies.
 CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphNode* nodes,
                                                      size_t count, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
