@@ -39,14 +39,4 @@ bool IsMigProfile(std::string_view profile) {
   return AreAttributes(profile.substr(2));
 }
 
-Result<std::string> MigProfileFromNvml(std::string_view name) {
-  std::string profile(name);
-  std::replace(profile.begin(), profile.end(), '+', '.');
-  if (!IsMigProfile(profile)) {
-    return Error(Code::kInvalidArgument, "\"{}\" is not a MIG profile, like 1g.10gb or 1g.10gb+me",
-                 name.substr(0, 64));
-  }
-  return profile;
-}
-
 }  // namespace tessera::device

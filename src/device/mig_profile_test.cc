@@ -23,12 +23,5 @@ TEST(MigProfileTest, RefusesInvalidInput) {
   }
 }
 
-TEST(MigProfileTest, WritesNvmlsPlusAsResourceNamesDo) {
-  EXPECT_EQ(*MigProfileFromNvml("1g.10gb+me"), "1g.10gb.me");
-  EXPECT_EQ(*MigProfileFromNvml("2g.20gb"), "2g.20gb");
-  EXPECT_EQ(MigProfileFromNvml("big").status().message(),
-            "\"big\" is not a MIG profile, like 1g.10gb or 1g.10gb+me");
-}
-
 }  // namespace
 }  // namespace tessera::device

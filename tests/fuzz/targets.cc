@@ -216,8 +216,7 @@ void Names(std::string_view input) {
     TESSERA_CHECK(is_label(name));
     TESSERA_CHECK(name.empty() || device::MatchesModel(input, name));
   }
-  const Result<std::string> profile = device::MigProfileFromNvml(input);
-  if (Accepted(profile)) TESSERA_CHECK(is_label(*profile));
+  TESSERA_CHECK(!device::IsMigProfile(input) || is_label(input));
   if (const auto link = device::LinkFromName(input)) {
     TESSERA_CHECK(device::LinkFromName(device::NameOf(*link)) == link);
   }
