@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The return codes, handles, enumerations, field ids and sizes of NVML's ABI; see nvml_abi.h.
+
+#include <cstdint>
+#include <string_view>
+
+namespace tessera::nvml {
+
+enum class Return : int {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNoPermission = 4,
+  kAlreadyInitialized = 5,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+  kInsufficientPower = 8,
+  kDriverNotLoaded = 9,
+  kTimeout = 10,
+  kIrqIssue = 11,
+  kLibraryNotFound = 12,
+  kFunctionNotFound = 13,
+  kCorruptedInforom = 14,
+  kGpuIsLost = 15,
+  kResetRequired = 16,
+  kOperatingSystem = 17,
+  kLibRmVersionMismatch = 18,
+  kInUse = 19,
+  kMemory = 20,
+  kNoData = 21,
+  kVgpuEccNotSupported = 22,
+  kInsufficientResources = 23,
+  kFreqNotSupported = 24,
+  kArgumentVersionMismatch = 25,
+  kDeprecated = 26,
+  kNotReady = 27,
+  kGpuNotFound = 28,
+  kInvalidState = 29,
+  kResetTypeNotSupported = 30,
+  kUnknown = 999,
+};
+
+// The vendor's names, without "NVML_ERROR_".
+struct ReturnName {
+  Return value;
+  std::string_view name;
+};
+inline constexpr ReturnName kReturnNames[] = {
+    {Return::kUninitialized, "UNINITIALIZED"},
+    {Return::kInvalidArgument, "INVALID_ARGUMENT"},
+    {Return::kNotSupported, "NOT_SUPPORTED"},
+    {Return::kNoPermission, "NO_PERMISSION"},
+    {Return::kAlreadyInitialized, "ALREADY_INITIALIZED"},
+    {Return::kNotFound, "NOT_FOUND"},
+    {Return::kInsufficientSize, "INSUFFICIENT_SIZE"},
+    {Return::kInsufficientPower, "INSUFFICIENT_POWER"},
+    {Return::kDriverNotLoaded, "DRIVER_NOT_LOADED"},
+    {Return::kTimeout, "TIMEOUT"},
+    {Return::kIrqIssue, "IRQ_ISSUE"},
+    {Return::kLibraryNotFound, "LIBRARY_NOT_FOUND"},
+    {Return::kFunctionNotFound, "FUNCTION_NOT_FOUND"},
+    {Return::kCorruptedInforom, "CORRUPTED_INFOROM"},
+    {Return::kGpuIsLost, "GPU_IS_LOST"},
+    {Return::kResetRequired, "RESET_REQUIRED"},
+    {Return::kOperatingSystem, "OPERATING_SYSTEM"},
+    {Return::kLibRmVersionMismatch, "LIB_RM_VERSION_MISMATCH"},
+    {Return::kInUse, "IN_USE"},
+    {Return::kMemory, "MEMORY"},
+    {Return::kNoData, "NO_DATA"},
+    {Return::kVgpuEccNotSupported, "VGPU_ECC_NOT_SUPPORTED"},
+    {Return::kInsufficientResources, "INSUFFICIENT_RESOURCES"},
+    {Return::kFreqNotSupported, "FREQ_NOT_SUPPORTED"},
+    {Return::kArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH"},
+    {Return::kDeprecated, "DEPRECATED"},
+    {Return::kNotReady, "NOT_READY"},
+    {Return::kGpuNotFound, "GPU_NOT_FOUND"},
+    {Return::kInvalidState, "INVALID_STATE"},
+    {Return::kResetTypeNotSupported, "RESET_TYPE_NOT_SUPPORTED"},
+    {Return::kUnknown, "UNKNOWN"},
+};
+
+// Handles are opaque; they stay valid until the last nvmlShutdown of the process.
+struct DeviceTag;
+struct EventSetTag;
+struct GpuInstanceTag;
+struct ComputeInstanceTag;
+struct UnitTag;
+using Device = DeviceTag*;
+using EventSet = EventSetTag*;
+using GpuInstance = GpuInstanceTag*;
+using ComputeInstance = ComputeInstanceTag*;
+using Unit = UnitTag*;
+
+// Enumerations cross the ABI as unsigned int; their values are named here.
+inline constexpr unsigned kFeatureDisabled = 0;
+inline constexpr unsigned kFeatureEnabled = 1;
+
+enum InitFlag : unsigned { kInitNoGpus = 1, kInitNoAttach = 2, kInitForce = 4 };
+
+enum TopologyLevel : unsigned {
+  kTopologyInternal = 0,
+  kTopologySingle = 10,
+  kTopologyMultiple = 20,
+  kTopologyHostBridge = 30,
+  kTopologyNode = 40,
+  kTopologySystem = 50,
+};
+
+enum EventType : std::uint64_t {
+  kEventSingleBitEcc = 0x1,
+  kEventDoubleBitEcc = 0x2,
+  kEventPState = 0x4,
+  kEventXid = 0x8,
+  kEventClock = 0x10,
+  kEventPowerSource = 0x80,
+  kEventMigConfig = 0x100,
+};
+
+enum NvLinkDeviceType : unsigned {
+  kNvLinkGpu = 0,
+  kNvLinkIbmNpu = 1,
+  kNvLinkSwitch = 2,
+  kNvLinkUnknown = 0xFF,
+};
+
+enum NvLinkCapability : unsigned {
+  kNvLinkP2p = 0,
+  kNvLinkSysmemAccess = 1,
+  kNvLinkP2pAtomics = 2,
+  kNvLinkSysmemAtomics = 3,
+  kNvLinkSliBridge = 4,
+  kNvLinkValid = 5,
+};
+
+// Counters of nvmlDeviceGetNvLinkErrorCounter.
+enum NvLinkErrorCounter : unsigned {
+  kNvLinkReplayErrors = 0,
+  kNvLinkRecoveryErrors = 1,
+  kNvLinkCrcFlitErrors = 2,
+  kNvLinkCrcDataErrors = 3,
+  kNvLinkEccDataErrors = 4,
+};
+
+// Bits of what holds the clocks down.
+enum ClocksEventReason : std::uint64_t {
+  kReasonGpuIdle = 0x1,
+  kReasonApplicationsClocks = 0x2,
+  kReasonSwPowerCap = 0x4,
+  kReasonHwSlowdown = 0x8,
+  kReasonSyncBoost = 0x10,
+  kReasonSwThermal = 0x20,
+  kReasonHwThermal = 0x40,
+  kReasonHwPowerBrake = 0x80,
+  kReasonDisplayClocks = 0x100,
+};
+inline constexpr std::uint64_t kReasonsThermal = kReasonSwThermal | kReasonHwThermal;
+
+// Status of nvmlDeviceGetP2PStatus, and what is asked for.
+enum P2pStatus : unsigned {
+  kP2pOk = 0,
+  kP2pChipsetNotSupported = 1,
+  kP2pGpuNotSupported = 2,
+  kP2pTopologyNotSupported = 3,
+  kP2pDisabled = 4,
+  kP2pNotSupported = 5,
+  kP2pUnknown = 6,
+};
+enum P2pIndex : unsigned { kP2pRead, kP2pWrite, kP2pNvLink, kP2pAtomics, kP2pPci, kP2pIndexes };
+
+enum FabricState : unsigned char {
+  kFabricNotSupported = 0,
+  kFabricNotStarted = 1,
+  kFabricInProgress = 2,
+  kFabricCompleted = 3,
+};
+
+// FabricInfoV3::health_mask, two bits for each of bandwidth, recovery of routes, health of routes
+// and recovery from time-outs (2: no trouble), then four for the configuration (1: right).
+inline constexpr unsigned kFabricHealthy = 0x1AA;
+inline constexpr unsigned char kFabricSummaryHealthy = 1;
+
+enum Architecture : unsigned {
+  kArchKepler = 2,
+  kArchMaxwell = 3,
+  kArchPascal = 4,
+  kArchVolta = 5,
+  kArchTuring = 6,
+  kArchAmpere = 7,
+  kArchAda = 8,
+  kArchHopper = 9,
+  kArchBlackwell = 10,
+  kArchRubin = 13,
+  kArchUnknown = 0xFFFFFFFF,
+};
+
+enum Brand : unsigned { kBrandUnknown = 0, kBrandTesla = 2, kBrandNvidia = 14 };
+
+enum ClockType : unsigned { kClockGraphics = 0, kClockSm = 1, kClockMem = 2, kClockVideo = 3 };
+
+enum ComputeMode : unsigned {
+  kComputeDefault = 0,
+  kComputeExclusiveThread = 1,
+  kComputeProhibited = 2,
+  kComputeExclusiveProcess = 3,
+};
+
+enum ValueType : unsigned {
+  kValueDouble = 0,
+  kValueUnsignedInt = 1,
+  kValueUnsignedLong = 2,
+  kValueUnsignedLongLong = 3,
+  kValueSignedLongLong = 4,
+  kValueSignedInt = 5,
+  kValueUnsignedShort = 6,
+};
+
+// Field ids of nvmlDeviceGetFieldValues that somebody here reads or answers.
+enum FieldId : unsigned {
+  kFieldEccCurrent = 1,
+  kFieldEccPending = 2,
+  kFieldEccSbeVolatile = 3,
+  kFieldEccDbeVolatile = 4,
+  kFieldEccSbeAggregate = 5,
+  kFieldEccDbeAggregate = 6,
+  kFieldEccFirstLocation = 7,  // by memory, to kFieldEccLastLocation
+  kFieldEccSbeVolatileDevice = 11,
+  kFieldEccDbeVolatileDevice = 12,
+  kFieldEccSbeAggregateDevice = 22,
+  kFieldEccDbeAggregateDevice = 23,
+  kFieldEccLastLocation = 28,
+  kFieldRetiredSbe = 29,
+  kFieldRetiredDbe = 30,
+  kFieldRetiredPending = 31,
+  kFieldPowerViolation = 74,
+  kFieldThermalViolation = 75,
+  kFieldMemoryTemp = 82,
+  kFieldTotalEnergy = 83,
+  kFieldNvLinkSpeedFirst = 84,  // of links 0 to 5
+  kFieldNvLinkSpeedCommon = 90,
+  kFieldNvLinkCount = 91,
+  kFieldRetiredPendingSbe = 92,
+  kFieldRetiredPendingDbe = 93,
+  kFieldPcieReplay = 94,
+  kFieldNvLinkSpeedSeventh = 132,  // of links 6 to 11
+  kFieldRemappedCorrectable = 142,
+  kFieldRemappedUncorrectable = 143,
+  kFieldRemappedPending = 144,
+  kFieldRemappedFailure = 145,
+  kFieldNvLinkRemoteLink = 146,
+  kFieldNvSwitchConnectedLinks = 147,
+  kFieldNvLinkGetSpeed = 164,
+  kFieldNvLinkGetState = 165,
+  kFieldNvLinkGetVersion = 166,
+  kFieldC2cLinkCount = 170,
+  kFieldPowerAverage = 185,
+  kFieldPowerInstant = 186,
+  kFieldPowerMinLimit = 187,
+  kFieldPowerMaxLimit = 188,
+  kFieldPowerDefaultLimit = 189,
+  kFieldPowerCurrentLimit = 190,
+  kFieldEnergy = 191,
+  kFieldPowerRequestedLimit = 192,
+  kFieldResetStatus = 226,
+  kFieldDrainAndResetStatus = 227,
+  kFieldRecoveryAction = 230,
+  kFieldHwThermalSlowdown = 252,     // up to NVML 13.0
+  kFieldHwThermalSlowdownNew = 270,  // since
+};
+
+// What kFieldRecoveryAction answers.
+enum RecoveryAction : unsigned {
+  kRecoveryNone = 0,
+  kRecoveryResetGpu = 1,
+  kRecoveryReboot = 2,
+  kRecoveryDrainP2p = 3,
+  kRecoveryDrainAndReset = 4,
+};
+
+inline constexpr unsigned kNvLinkMaxLinks = 36;
+inline constexpr unsigned kUuidBufferSize = 96;
+inline constexpr unsigned kNameBufferSize = 96;
+inline constexpr unsigned kVersionBufferSize = 80;
+inline constexpr unsigned kSerialBufferSize = 30;
+inline constexpr unsigned kNoInstance = 0xFFFFFFFF;
+inline constexpr std::uint64_t kMemoryNotAvailable = ~std::uint64_t{0};
+
+}  // namespace tessera::nvml
