@@ -3,7 +3,7 @@
 // must stay allocatable, and all GPUs must be healthy again after the fault.
 #include <gtest/gtest.h>
 
-#include "src/gpu/inventory_fixture.h"
+#include "src/gpu/testing/inventory_fixture.h"
 
 namespace tessera::gpu {
 namespace {

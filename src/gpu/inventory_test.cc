@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "src/gpu/inventory_fixture.h"
+#include "src/gpu/testing/inventory_fixture.h"
 
 namespace tessera::gpu {
 namespace {

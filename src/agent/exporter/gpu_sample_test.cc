@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/gpu/fake_nvml.h"
+#include "src/gpu/testing/fake_nvml.h"
 
 namespace tessera::agent {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/log.h"
-#include "src/gpu/fake_nvml.h"
+#include "src/gpu/testing/fake_nvml.h"
 
 namespace tessera::agent {
 namespace {

@@ -13,7 +13,7 @@
 #include "src/agent/grants/testing/grants_fixture.h"
 #include "src/agent/limits/testing/paused_process.h"
 #include "src/agent/limits/testing/usage_test_file.h"
-#include "src/gpu/fake_nvml.h"
+#include "src/gpu/testing/fake_nvml.h"
 
 namespace tessera::agent {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "src/base/log.h"
 #include "src/gpu/driver_gate.h"
-#include "src/gpu/fake_nvml.h"
 #include "src/gpu/inventory.h"
+#include "src/gpu/testing/fake_nvml.h"
 
 namespace tessera::gpu::testing {
 
