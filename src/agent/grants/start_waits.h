@@ -28,7 +28,8 @@ inline constexpr Duration kAllocateWait = std::chrono::seconds(2);
 // UNAVAILABLE, and the kubelet retries it.
 inline constexpr Duration kStartCheckWait = std::chrono::seconds(5);
 
-// Deadline of one list of the kubelet's pods, a part of each wait above.
+// Deadline of one list of the kubelet's pods, a part of each wait above. A list that runs when the
+// wait ends is still awaited.
 inline constexpr Duration kKubeletListWait = std::chrono::seconds(2);
 static_assert(kKubeletListWait < kGrantWait && kKubeletListWait < kStartCheckWait);
 
