@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera status`: whether each component of an installation works, and what to do if it does not.
-// StatusOf judges objects of the API; status_command reads them and prints one screen. Unlike other
-// commands it needs no account of the cluster.
+// StatusOf judges objects of the API; status_reader.h reads them; status_command prints one screen.
+// Unlike other commands it needs no account of the cluster.
 //
 // Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,20 +32,27 @@ struct InstallationStatus {
 
 // Objects as the API server has them. NOT_FOUND: there is none.
 struct InstallationObjects {
-  Result<Json> agent_daemonset = Status(Code::kNotFound, "");
+  // The agents' DaemonSets: the general one, and one for each pool of nodes.
+  Result<std::vector<Json>> agent_daemonsets = std::vector<Json>();
+  // Those of driver containers, in all namespaces: NVIDIA's operator has them in its own.
+  Result<std::vector<Json>> driver_daemonsets = std::vector<Json>();
   Result<Json> scheduler_deployment = Status(Code::kNotFound, "");
   Result<Json> scheduler_endpoints = Status(Code::kNotFound, "");
   Result<Json> webhook = Status(Code::kNotFound, "");
+  Result<Json> operator_deployment = Status(Code::kNotFound, "");
+  Result<Json> resource = Status(Code::kNotFound, "");  // the Tessera that the operator follows
   // The metrics page of the scheduler's leader; an error if it cannot be read.
   Result<std::string> leader_metrics = Status(Code::kNotFound, "");
-  std::vector<Json> pods;   // of the system namespace
-  std::vector<Json> nodes;  // metadata and status of all nodes
+  std::vector<Json> pods;         // of the system namespace
+  std::vector<Json> driver_pods;  // of driver containers, in all namespaces
+  std::vector<Json> nodes;        // metadata and status of all nodes
 };
 
 InstallationStatus StatusOf(const InstallationObjects& objects);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
 
+// A table has at most 20 nodes, unless it is wide.
 Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style);
 
 }  // namespace tessera::cli

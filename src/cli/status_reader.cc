@@ -9,6 +9,10 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::string_view kSchedulerMetricsPort = "9411";
+// As NVIDIA's operator labels its driver containers.
+constexpr const char* kDriverSelector = "app.kubernetes.io/component=nvidia-driver";
+constexpr kube::ResourceType kTesseras{names::kGroup, names::kResourceVersion,
+                                       names::kResourcePlural, false};
 
 // What StatusOf reads of a node or pod; a node's image list alone is longer.
 Json Reduced(const Json& object) {
@@ -17,7 +21,7 @@ Json Reduced(const Json& object) {
     const Json* value = object.Find(part);
     if (value == nullptr) continue;
     Json kept = Json::MakeObject();
-    for (const std::string_view key : {"name", "labels", "conditions", "podIP",
+    for (const std::string_view key : {"name", "namespace", "labels", "conditions", "podIP",
                                        "initContainerStatuses", "containerStatuses", "nodeName"}) {
       if (const Json* member = value->Find(key)) kept.Set(key, *member);
     }
@@ -38,12 +42,22 @@ Result<std::string> ReadLeaderMetrics(ClusterClient& api, const std::string& lea
 
 Result<InstallationObjects> ReadInstallation(ClusterClient& api) {
   const std::string ns(names::kSystemNamespace);
-  const std::string agent(names::kAgent), scheduler(names::kScheduler), webhook(names::kWebhook);
+  const std::string scheduler(names::kScheduler), webhook(names::kWebhook);
   InstallationObjects objects;
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
+  Result<std::vector<Json>> driver_pods = std::vector<Json>();
   api.ReadList({.type = kube::kPods, .ns = ns}, &pods, Reduced);
   api.ReadList({.type = kube::kNodes}, &nodes, Reduced);
-  api.ReadObject({kube::kDaemonSets, agent, ns, ""}, &objects.agent_daemonset);
+  api.ReadList({.type = kube::kDaemonSets,
+                .ns = ns,
+                .label_selector = fmt::format("app.kubernetes.io/name={}", names::kAgent)},
+               &objects.agent_daemonsets);
+  api.ReadList({.type = kube::kDaemonSets, .label_selector = kDriverSelector},
+               &objects.driver_daemonsets);
+  api.ReadList({.type = kube::kPods, .label_selector = kDriverSelector}, &driver_pods, Reduced);
+  api.ReadObject({kube::kDeployments, std::string(names::kOperator), ns, ""},
+                 &objects.operator_deployment);
+  api.ReadObject({kTesseras, std::string(names::kResourceName), "", ""}, &objects.resource);
   api.ReadObject({kube::kDeployments, scheduler, ns, ""}, &objects.scheduler_deployment);
   api.ReadObject({kube::kEndpointSlices, scheduler, ns, ""}, &objects.scheduler_endpoints);
   api.ReadObject({kube::kValidatingWebhooks, webhook, "", ""}, &objects.webhook);
@@ -52,6 +66,8 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api) {
   RETURN_IF_ERROR(nodes.status().Annotate("nodes"));
   objects.pods = *std::move(pods);
   objects.nodes = *std::move(nodes);
+  // Without them, a node's condition still says that its driver does not work.
+  if (driver_pods.ok()) objects.driver_pods = *std::move(driver_pods);
   objects.leader_metrics = ReadLeaderMetrics(api, LeaderOf(objects));
   return objects;
 }

@@ -8,15 +8,16 @@ namespace tessera::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Json Object(const std::string& text) { return ParseJson(text).value(); }
 
 Json PodOf(const std::string& component, const std::string& name, const std::string& status,
            const std::string& node = "n1") {
-  return Object(
-      fmt::format(R"({{"metadata":{{"name":"{}","labels":{{"app.kubernetes.io/name":"{}"}}}},)"
-                  R"("spec":{{"nodeName":"{}"}},"status":{}}})",
-                  name, component, node, status));
+  return Object(fmt::format(R"({{"metadata":{{"name":"{}","namespace":"tessera-system","labels":)"
+                            R"({{"app.kubernetes.io/name":"{}"}}}},)"
+                            R"("spec":{{"nodeName":"{}"}},"status":{}}})",
+                            name, component, node, status));
 }
 
 Json NodeOf(const std::string& name, const std::string& gpu_condition,
@@ -26,6 +27,15 @@ Json NodeOf(const std::string& name, const std::string& gpu_condition,
                             name, ready, gpu_condition.empty() ? "" : "," + gpu_condition));
 }
 
+// The DaemonSet of a pool, or the general one.
+Json AgentsOf(const std::string& pool, int wanted, int ready) {
+  return Object(fmt::format(
+      R"({{"metadata":{{"name":"tessera-agent{}{}","labels":{{{}}}}},"status":)"
+      R"({{"desiredNumberScheduled":{},"numberReady":{}}}}})",
+      pool.empty() ? "" : "-", pool,
+      pool.empty() ? "" : fmt::format(R"("tessera.dev/pool":"{}")", pool), wanted, ready));
+}
+
 constexpr char kReady[] = R"({"podIP":"10.1.0.5","conditions":[{"type":"Ready","status":"True"}]})";
 constexpr char kHealthy[] = R"({"type":"GPUReady","status":"True","reason":"GPUsHealthy"})";
 
@@ -33,7 +43,7 @@ constexpr char kHealthy[] = R"({"type":"GPUReady","status":"True","reason":"GPUs
 class InstallationStatusTest : public ::testing::Test {
  protected:
   InstallationStatusTest() {
-    objects_.agent_daemonset = Object(R"({"status":{"desiredNumberScheduled":1,"numberReady":1}})");
+    objects_.agent_daemonsets = std::vector{AgentsOf("", 1, 1)};
     objects_.scheduler_deployment =
         Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":2}})");
     objects_.scheduler_endpoints = Object(R"({"endpoints":[{"addresses":["10.1.0.5"]}]})");
@@ -79,7 +89,7 @@ TEST_F(InstallationStatusTest, NamesWhatIsNotInstalled) {
 }
 
 TEST_F(InstallationStatusTest, NamesAMissingRight) {
-  objects_.agent_daemonset = Status(Code::kPermissionDenied, "daemonsets is forbidden");
+  objects_.agent_daemonsets = Status(Code::kPermissionDenied, "daemonsets is forbidden");
   EXPECT_FALSE(Component("agent").works);
   EXPECT_THAT(Component("agent").fix, HasSubstr("tessera-view"));
   objects_.leader_metrics = Status(Code::kPermissionDenied, "pods/proxy is forbidden");
@@ -88,7 +98,7 @@ TEST_F(InstallationStatusTest, NamesAMissingRight) {
 }
 
 TEST_F(InstallationStatusTest, NamesTheImageThatANodeCannotPull) {
-  objects_.agent_daemonset = Object(R"({"status":{"desiredNumberScheduled":1,"numberReady":0}})");
+  objects_.agent_daemonsets = std::vector{AgentsOf("", 1, 0)};
   objects_.pods[0] = PodOf(
       "tessera-agent", "agent-x",
       R"({"initContainerStatuses":[{"name":"install-runtime","state":{"waiting":)"
@@ -113,6 +123,85 @@ TEST_F(InstallationStatusTest, NamesUnhealthyGpus) {
   EXPECT_EQ(OnlyNode().detail, "GPUUnhealthy: 1 of 8 GPUs is unhealthy: GPU-1: XID 79");
   EXPECT_THAT(OnlyNode().fix, HasSubstr("docs/concepts/health.md"));
   EXPECT_FALSE(Component("GPUs").works);
+}
+
+TEST_F(InstallationStatusTest, ShowsTheAgentsOfEachPool) {
+  objects_.agent_daemonsets =
+      std::vector{AgentsOf("t4", 3, 2), AgentsOf("", 1, 1), AgentsOf("h200", 0, 0)};
+  EXPECT_EQ(Component("agent").detail, "1 of 1 nodes ready");
+  EXPECT_EQ(Component("agent of pool t4").detail, "2 of 3 nodes ready");
+  EXPECT_FALSE(Component("agent of pool t4").works);
+  EXPECT_TRUE(Component("agent of pool h200").works);
+  objects_.agent_daemonsets = std::vector{AgentsOf("t4", 3, 3)};
+  EXPECT_EQ(Component("agent").detail, "DaemonSet tessera-agent is missing");
+}
+
+constexpr const char* kResource =
+    R"({{"metadata":{{"generation":{}}},"status":{{"conditions":[{{"type":"Ready","status":"{}",)"
+    R"("observedGeneration":2,"reason":"{}","message":"m"}},{{"type":"NVIDIAOperatorPresent",)"
+    R"("status":"{}","message":"it manages 2 nodes"}}]}}}})";
+
+Json ResourceOf(int generation, const char* ready, const char* reason, const char* nvidia) {
+  return Object(fmt::format(fmt::runtime(kResource), generation, ready, reason, nvidia));
+}
+
+TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
+  EXPECT_NE(Evaluate().components[0].name, "operator") << "an installation without one";
+  objects_.operator_deployment = Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":2}})");
+  EXPECT_THAT(Component("resource Tessera").fix, HasSubstr("kubectl apply"));
+  objects_.resource = ResourceOf(2, "True", "AllComponentsReady", "True");
+  EXPECT_TRUE(Evaluate().works());
+  EXPECT_EQ(Component("operator").detail, "2 of 2 replicas ready");
+  EXPECT_EQ(Component("resource Tessera").detail, "AllComponentsReady: m; it manages 2 nodes");
+  objects_.resource = ResourceOf(3, "True", "AllComponentsReady", "False");
+  EXPECT_EQ(Component("resource Tessera").detail, "the operator has not read its last change yet");
+  objects_.resource = ResourceOf(2, "False", "InvalidSpec", "False");
+  EXPECT_EQ(Component("resource Tessera").detail, "InvalidSpec: m");
+  EXPECT_FALSE(Component("resource Tessera").works);
+}
+
+TEST_F(InstallationStatusTest, NamesAnOperatorThatIsMissingOrScaledToZero) {
+  objects_.resource = ResourceOf(2, "True", "AllComponentsReady", "False");
+  EXPECT_THAT(Component("operator").detail, HasSubstr("nothing keeps the resource"));
+  objects_.operator_deployment = Object(R"({"spec":{"replicas":0},"status":{}})");
+  EXPECT_FALSE(Evaluate().works());
+  EXPECT_THAT(Component("operator").fix, HasSubstr("scale deployment/tessera-operator"));
+  objects_.operator_deployment = Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":1}})");
+  objects_.pods.push_back(PodOf("tessera-operator", "op-1",
+                                R"({"containerStatuses":[{"name":"operator","state":{"waiting":)"
+                                R"({"reason":"ErrImagePull","message":"not found"}}}]})"));
+  EXPECT_EQ(Component("operator").detail,
+            "1 of 2 replicas ready; op-1: container operator: ErrImagePull: not found");
+  objects_.operator_deployment = Status(Code::kPermissionDenied, "forbidden");
+  EXPECT_TRUE(Component("operator").works);
+  EXPECT_EQ(Component("operator").detail, "unknown: forbidden");
+}
+
+TEST_F(InstallationStatusTest, ShowsDriverContainersAndTheNodeOfTheBrokenOne) {
+  objects_.driver_daemonsets = std::vector{Object(
+      R"({"metadata":{"namespace":"gpu-operator","name":"nvidia-driver-daemonset"},"status":)"
+      R"({"desiredNumberScheduled":2,"numberReady":1,"updatedNumberScheduled":1}})")};
+  objects_.driver_pods = {Object(
+      R"({"metadata":{"name":"driver-x","namespace":"gpu-operator"},"spec":{"nodeName":"n1"},)"
+      R"("status":{"containerStatuses":[{"name":"nvidia-driver-ctr","state":{"terminated":)"
+      R"({"exitCode":1}}}]}})")};
+  EXPECT_EQ(Component("driver gpu-operator/nvidia-driver-daemonset").detail,
+            "1 of 2 nodes ready, 1 of 2 have the newest driver");
+  EXPECT_EQ(OnlyNode().detail, "driver-x: container nvidia-driver-ctr ended with exit code 1");
+  EXPECT_EQ(OnlyNode().fix,
+            "kubectl -n gpu-operator logs driver-x -c nvidia-driver-ctr --previous");
+}
+
+TEST_F(InstallationStatusTest, ATableHasAtMostTwentyNodes) {
+  for (int i = 0; i < 24; ++i) {
+    objects_.nodes.push_back(NodeOf(fmt::format("broken-{:02}", i), kHealthy, "False"));
+  }
+  const std::string text = ShowStatus(Evaluate(), {}).value();
+  EXPECT_THAT(text, HasSubstr("broken-19"));
+  EXPECT_THAT(text, Not(HasSubstr("broken-20")));
+  EXPECT_THAT(text, HasSubstr("and 4 more nodes with problems"));
+  EXPECT_THAT(ShowStatus(Evaluate(), {.format = OutputFormat::kWide}).value(),
+              HasSubstr("broken-23"));
 }
 
 TEST_F(InstallationStatusTest, NamesANodeWithoutAgentOrKubelet) {

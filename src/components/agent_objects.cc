@@ -12,10 +12,6 @@
 namespace tessera::components {
 namespace {
 
-// Label of the pods of a pool. The general DaemonSet selects them as well, but a DaemonSet leaves
-// pods alone that another one owns, and its selector cannot be changed after the first release.
-constexpr std::string_view kPoolLabel = "tessera.dev/pool";
-
 // Without double slashes, and without one at the end.
 std::string CleanPath(const std::string& path) {
   std::string clean = std::filesystem::path(path).lexically_normal();
@@ -184,6 +180,8 @@ void KeepOutOf(std::span<const PoolSettings> pools, Json* set) {
 Json RenderPool(const Settings& settings, size_t index) {
   const PoolSettings& pool = settings.pools[index];
   Json set = RenderAgent(settings, pool.agent);
+  // The general DaemonSet selects the pods of pools as well, but a DaemonSet leaves pods alone that
+  // another one owns, and its selector cannot be changed after the first release.
   const Json name = Json::String(pool.name);
   set.Find("metadata")->Set("name", Json::String(fmt::format("tessera-agent-{}", pool.name)));
   MemberAt(set, {"metadata", "labels"}).Set(kPoolLabel, name);

@@ -73,7 +73,8 @@ ClusterFacts Healthy() {
       PodOn("n1", "nvidia.com/gpu", AssignmentOf(ledger::testing::UuidOf("n1", 0), 1000)));
   facts.runtime_classes->push_back(Parsed(R"({"metadata":{"name":"nvidia"}})"));
   InstallationObjects& objects = facts.installation;
-  objects.agent_daemonset = Parsed(R"({"status":{"desiredNumberScheduled":1,"numberReady":1}})");
+  objects.agent_daemonsets =
+      std::vector{Parsed(R"({"status":{"desiredNumberScheduled":1,"numberReady":1}})")};
   objects.scheduler_deployment = Parsed(R"({"spec":{"replicas":1},"status":{"readyReplicas":1}})");
   objects.scheduler_endpoints = Parsed(R"({"endpoints":[{"addresses":["10.0.0.2"]}]})");
   objects.leader_metrics = std::string(

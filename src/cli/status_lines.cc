@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/status_lines.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/cli/object_fields.h"
+#include "src/components/objects.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
+constexpr std::string_view kUpgradeFailed = "upgrade-failed";
+
+int64_t CountAt(const Json& json, std::string_view key) {
+  const Json* status = json.Find("status");
+  return status == nullptr ? 0 : status->IntAt(key).value_or(0);
+}
+
+std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemNamespace) {
+  return fmt::format("kubectl -n {} {}", ns, rest);
+}
+
+// A component of which an object could not be read.
+StatusLine Unreadable(std::string name, const Status& status, std::string_view what) {
+  if (status.code() == Code::kNotFound) {
+    return {std::move(name), false, fmt::format("{} is missing", what),
+            "install the chart: docs/tasks/install.md"};
+  }
+  return {std::move(name), false, std::string(status.message()),
+          "ask for the right to read it: ClusterRole tessera-view"};
+}
+
+// Why a pod is not ready, from its containers or its scheduling; "" if it is ready.
+std::string ProblemOfPod(const Json& pod) {
+  if (IsTrue(ConditionOf(pod, "Ready"))) return "";
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const Json& container : ItemsAt(pod, {"status", list})) {
+      const std::string name = container.StringAt("name").value_or("");
+      if (const Json* waiting = At(container, {"state", "waiting"})) {
+        const std::string reason = waiting->StringAt("reason").value_or("");
+        if (reason == "PodInitializing" || reason.empty()) continue;
+        return fmt::format("container {}: {}: {}", name, reason,
+                           waiting->StringAt("message").value_or(""));
+      }
+      const Json* ended = At(container, {"state", "terminated"});
+      if (ended != nullptr && ended->IntAt("exitCode").value_or(0) != 0) {
+        return fmt::format("container {} ended with exit code {}", name,
+                           ended->IntAt("exitCode").value_or(0));
+      }
+    }
+  }
+  const Json* scheduled = ConditionOf(pod, "PodScheduled");
+  if (scheduled != nullptr && !IsTrue(scheduled)) {
+    return scheduled->StringAt("message").value_or("not scheduled");
+  }
+  return "not ready yet";
+}
+
+std::string FixOfPod(const Json& pod, const std::string& problem) {
+  const std::string name = TextAt(pod, {"metadata", "name"});
+  const std::string ns = TextAt(pod, {"metadata", "namespace"});
+  if (problem.find("Image") != std::string::npos) {
+    return "give the node the image, or set image.registry and image.tag of the chart";
+  }
+  if (problem.find("container ") == 0) {
+    const std::string container = problem.substr(10, problem.find_first_of(": ", 10) - 10);
+    return Kubectl(fmt::format("logs {} -c {} --previous", name, container), ns);
+  }
+  return Kubectl(fmt::format("describe pod {}", name), ns);
+}
+
+// Adds the problem of the first pod of a Deployment that has one.
+void AddProblemOfPod(const InstallationObjects& objects, std::string_view program,
+                     StatusLine* line) {
+  for (const Json& pod : objects.pods) {
+    if (TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
+    const std::string problem = ProblemOfPod(pod);
+    if (problem.empty()) continue;
+    line->detail += fmt::format("; {}: {}", TextAt(pod, {"metadata", "name"}), problem);
+    line->fix = FixOfPod(pod, problem);
+    return;
+  }
+}
+
+// Of a DaemonSet whose pods run on nodes; `name` as a person calls it.
+StatusLine DaemonSetLine(std::string name, const Json& set) {
+  const int64_t wanted = CountAt(set, "desiredNumberScheduled");
+  const int64_t ready = CountAt(set, "numberReady");
+  StatusLine line{std::move(name), ready == wanted,
+                  fmt::format("{} of {} nodes ready", ready, wanted), ""};
+  if (!line.works) line.fix = "see the nodes below";
+  return line;
+}
+
+// A component that an installation may lack, of which an object could not be read.
+StatusLine Unknown(std::string name, const Status& status) {
+  return {std::move(name), true, fmt::format("unknown: {}", status.message()),
+          "ask for the right to read it: ClusterRole tessera-view"};
+}
+
+StatusLine DeploymentLine(std::string name, std::string_view program, const Json& deployment,
+                          const InstallationObjects& objects) {
+  const Json* spec = deployment.Find("spec");
+  const int64_t wanted = spec == nullptr ? 1 : spec->IntAt("replicas").value_or(1);
+  const int64_t ready = CountAt(deployment, "readyReplicas");
+  StatusLine line{std::move(name), ready == wanted && wanted > 0,
+                  fmt::format("{} of {} replicas ready", ready, wanted), ""};
+  if (line.works) return line;
+  line.fix = wanted == 0 ? Kubectl(fmt::format("scale deployment/{} --replicas=2", program))
+                         : Kubectl(fmt::format("logs deployment/{}", program));
+  AddProblemOfPod(objects, program, &line);
+  return line;
+}
+
+// Requests for the verb "filter" that the leader has answered.
+std::optional<int64_t> FilterRequests(std::string_view metrics) {
+  constexpr std::string_view kSeries =
+      "tessera_scheduler_request_duration_seconds_count{verb=\"filter\"} ";
+  const size_t at = metrics.find(kSeries);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = metrics.substr(at + kSeries.size());
+  const Result<int64_t> count = ParseInt(rest.substr(0, rest.find('\n')));
+  return count.ok() ? std::optional(*count) : std::nullopt;
+}
+
+std::string TextOfCondition(const Json& condition) {
+  const std::string message = condition.StringAt("message").value_or("");
+  const std::string reason = condition.StringAt("reason").value_or("");
+  return message.empty() ? reason : fmt::format("{}: {}", reason, message);
+}
+
+// What the operator says about the resource that it follows.
+StatusLine ResourceLine(const Json& resource) {
+  StatusLine line{"resource Tessera", true, "", ""};
+  const Json* metadata = resource.Find("metadata");
+  const int64_t generation = metadata == nullptr ? 0 : metadata->IntAt("generation").value_or(0);
+  const Json* ready = ConditionOf(resource, "Ready");
+  const Json* degraded = ConditionOf(resource, "Degraded");
+  line.works = IsTrue(ready);
+  if (IsTrue(degraded)) {
+    line.detail = TextOfCondition(*degraded);
+  } else if (ready != nullptr) {
+    line.detail = TextOfCondition(*ready);
+  }
+  if (ready == nullptr || ready->IntAt("observedGeneration").value_or(0) < generation) {
+    line.works = false;
+    line.detail = "the operator has not read its last change yet";
+  }
+  const Json* nvidia = ConditionOf(resource, "NVIDIAOperatorPresent");
+  if (IsTrue(nvidia)) line.detail += "; " + nvidia->StringAt("message").value_or("");
+  if (!line.works) line.fix = "kubectl describe tessera tessera";
+  return line;
+}
+
+std::string_view FixOfCondition(std::string_view reason) {
+  if (reason == names::kReasonGpuUnhealthy) return "docs/concepts/health.md; tessera gpus NODE";
+  if (reason == names::kReasonDriverNotReady) {
+    return "install the driver, or set agent.driverRoot of the chart";
+  }
+  if (reason == names::kReasonRuntimeNotConfigured) {
+    return "docs/tasks/troubleshoot.md, pods start without their GPUs";
+  }
+  return "docs/tasks/troubleshoot.md";
+}
+
+}  // namespace
+
+std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
+  constexpr std::string_view kSet = "DaemonSet tessera-agent";
+  if (!objects.agent_daemonsets.ok()) {
+    return {Unreadable("agent", objects.agent_daemonsets.status(), kSet)};
+  }
+  std::vector<StatusLine> lines;
+  bool has_general = false;
+  for (const Json& set : *objects.agent_daemonsets) {
+    const std::string pool = TextAt(set, {"metadata", "labels", components::kPoolLabel});
+    has_general = has_general || pool.empty();
+    lines.push_back(DaemonSetLine(pool.empty() ? "agent" : "agent of pool " + pool, set));
+  }
+  if (!has_general) {
+    lines.push_back(Unreadable("agent", Status(Code::kNotFound, ""), kSet));
+  }
+  std::ranges::sort(lines, {}, &StatusLine::name);
+  return lines;
+}
+
+StatusLine SchedulerLine(const InstallationObjects& objects) {
+  if (!objects.scheduler_deployment.ok()) {
+    return Unreadable("scheduler", objects.scheduler_deployment.status(),
+                      "Deployment tessera-scheduler");
+  }
+  StatusLine line =
+      DeploymentLine("scheduler", names::kScheduler, *objects.scheduler_deployment, objects);
+  const std::string leader = LeaderOf(objects);
+  if (line.works) {
+    line.detail += leader.empty() ? ", no replica leads" : fmt::format(", {} leads", leader);
+    line.works = !leader.empty();
+    if (!line.works) line.fix = Kubectl("logs deployment/tessera-scheduler");
+  }
+  return line;
+}
+
+StatusLine WebhookLine(const InstallationObjects& objects) {
+  if (objects.webhook.status().code() == Code::kNotFound) {
+    return {"webhook", true, "off: invalid pods are rejected by the scheduler alone", ""};
+  }
+  if (!objects.webhook.ok()) return Unreadable("webhook", objects.webhook.status(), "");
+  const Json::Array& webhooks = ItemsAt(*objects.webhook, {"webhooks"});
+  const bool has_authority =
+      !webhooks.empty() && std::ranges::all_of(webhooks, [](const Json& hook) {
+        return !TextAt(hook, {"clientConfig", "caBundle"}).empty();
+      });
+  if (has_authority) return {"webhook", true, "has its certificate", ""};
+  return {"webhook", false, "the scheduler has not written its certificate",
+          Kubectl("logs deployment/tessera-scheduler | grep webhook")};
+}
+
+StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
+  const std::optional<int64_t> requests =
+      objects.leader_metrics.ok() ? FilterRequests(*objects.leader_metrics) : std::nullopt;
+  if (!requests) {
+    return {"kube-scheduler", true,
+            "unknown: " + std::string(objects.leader_metrics.ok()
+                                          ? "the leader has no such metric"
+                                          : objects.leader_metrics.status().message()),
+            ""};
+  }
+  if (*requests > 0) {
+    return {"kube-scheduler", true,
+            fmt::format("connected: it has asked the leader about {} pod{}", *requests,
+                        *requests == 1 ? "" : "s"),
+            ""};
+  }
+  return {"kube-scheduler", true, "has not asked the leader about a pod yet",
+          "if pods with GPUs run: docs/tasks/connect-kube-scheduler.md"};
+}
+
+std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
+  const Result<Json>& deployment = objects.operator_deployment;
+  const Result<Json>& resource = objects.resource;
+  const bool no_deployment = deployment.status().code() == Code::kNotFound;
+  const bool no_resource = resource.status().code() == Code::kNotFound;
+  if (no_deployment && no_resource) return {};
+  std::vector<StatusLine> lines;
+  if (no_deployment) {
+    lines.push_back({"operator", false, "nothing keeps the resource Tessera: it has no operator",
+                     "kubectl apply -f deploy/operator/operator.yaml, or tessera uninstall"});
+  } else if (!deployment.ok()) {
+    lines.push_back(Unknown("operator", deployment.status()));
+  } else {
+    lines.push_back(DeploymentLine("operator", names::kOperator, *deployment, objects));
+  }
+  if (no_resource) {
+    lines.push_back({"resource Tessera", false, "there is none, so the operator installs nothing",
+                     "kubectl apply -f deploy/operator/tessera.yaml"});
+  } else {
+    lines.push_back(resource.ok() ? ResourceLine(*resource)
+                                  : Unknown("resource Tessera", resource.status()));
+  }
+  return lines;
+}
+
+std::vector<StatusLine> DriverLines(const InstallationObjects& objects) {
+  if (!objects.driver_daemonsets.ok()) {
+    return {Unknown("driver", objects.driver_daemonsets.status())};
+  }
+  std::vector<StatusLine> lines;
+  for (const Json& set : *objects.driver_daemonsets) {
+    const std::string ns = TextAt(set, {"metadata", "namespace"});
+    const std::string name = TextAt(set, {"metadata", "name"});
+    StatusLine line = DaemonSetLine(fmt::format("driver {}/{}", ns, name), set);
+    // Its pods are replaced one node after another, when the node's turn comes.
+    const int64_t updated = CountAt(set, "updatedNumberScheduled");
+    const int64_t wanted = CountAt(set, "desiredNumberScheduled");
+    if (updated < wanted) {
+      line.detail += fmt::format(", {} of {} have the newest driver", updated, wanted);
+    }
+    lines.push_back(std::move(line));
+  }
+  std::ranges::sort(lines, {}, &StatusLine::name);
+  return lines;
+}
+
+std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver) {
+  const std::string name = TextAt(node, {"metadata", "name"});
+  const Json* gpus = ConditionOf(node, names::kConditionGpuReady);
+  if (!IsTrue(ConditionOf(node, "Ready"))) {
+    if (gpus == nullptr) return std::nullopt;
+    return StatusLine{name, false, "the kubelet does not report the node as ready",
+                      "kubectl describe node " + name};
+  }
+  // Without a driver the agent finds no GPU, so the driver comes first.
+  for (const Json* pod : {driver, agent}) {
+    const std::string problem = pod == nullptr ? "" : ProblemOfPod(*pod);
+    if (problem.empty()) continue;
+    return StatusLine{name, false,
+                      fmt::format("{}: {}", TextAt(*pod, {"metadata", "name"}), problem),
+                      FixOfPod(*pod, problem)};
+  }
+  if (TextAt(node, {"metadata", "labels", names::kLabelUpgradeState}) == kUpgradeFailed) {
+    return StatusLine{name, false, "the upgrade of its driver has failed",
+                      "docs/tasks/drivers.md; the log of its driver pod"};
+  }
+  // The agent writes no condition for a node that never had a GPU.
+  if (gpus == nullptr || IsTrue(gpus)) return std::nullopt;
+  if (agent == nullptr) {
+    return StatusLine{name, false, "no agent runs on it, and it had GPUs",
+                      "check daemonsets.nodeSelector and tolerations of the chart"};
+  }
+  const std::string reason = gpus->StringAt("reason").value_or("");
+  return StatusLine{name, false,
+                    fmt::format("{}: {}", reason, gpus->StringAt("message").value_or("")),
+                    std::string(FixOfCondition(reason))};
+}
+
+}  // namespace tessera::cli
