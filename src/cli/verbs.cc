@@ -8,6 +8,8 @@ std::span<const Verb> Verbs() {
       {"install", "install Tessera in the cluster", AddInstall},
       {"upgrade", "change settings or version of what \"install\" has installed", AddUpgrade},
       {"uninstall", "remove Tessera from the cluster; pods go on", AddUninstall},
+      {"migrate", "put Tessera in the place of NVIDIA's operator or another device plugin",
+       AddMigrate},
       {"status", "whether each component works, and what to do if not", AddStatus},
       {"dashboard", "the web console on this machine, with your rights", AddDashboard},
       {"nodes", "GPUs of each node, used and free", AddNodes},

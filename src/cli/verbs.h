@@ -9,6 +9,7 @@ namespace tessera::cli {
 Action AddInstall(CLI::App* app);
 Action AddUpgrade(CLI::App* app);
 Action AddUninstall(CLI::App* app);
+Action AddMigrate(CLI::App* app);
 Action AddStatus(CLI::App* app);
 Action AddDashboard(CLI::App* app);
 Action AddNodes(CLI::App* app);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the installation says: its components, and other systems beside it.
+#include <algorithm>
 #include <map>
 
 #include "api/names.h"
@@ -7,6 +8,8 @@
 #include "src/cli/doctor/checks.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
+#include "src/cli/other_plugins.h"
+#include "src/components/cluster_policy.h"
 #include "src/placement/quota.h"
 
 namespace tessera::cli {
@@ -75,32 +78,24 @@ void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
                  "kubectl -n tessera-system rollout status daemonset/tessera-agent");
 }
 
-// DaemonSets of other systems that offer or share GPUs, by a part of an image's name.
-std::string OtherPlugin(std::string_view image) {
-  static constexpr std::string_view kImages[] = {
-      "k8s-device-plugin", "gpushare-device-plugin",     "gpu-manager",
-      "projecthami/hami",  "volcano-vgpu-device-plugin", "vgpu-manager"};
-  for (const std::string_view name : kImages) {
-    if (image.find(name) != std::string_view::npos) return std::string(name);
-  }
-  return "";
+// NVIDIA's operator and Tessera may have nodes of their own; this says whether one has both.
+bool ShareNodes(const ClusterFacts& facts) {
+  return std::ranges::any_of(*facts.nodes, [&](const Json& node) {
+    return components::IsManagedByNvidia(node) &&
+           facts.inventories.contains(TextAt(node, {"metadata", "name"}));
+  });
 }
 
 void CheckOtherPlugins(const ClusterFacts& facts, DoctorFindings* findings) {
-  if (!facts.daemon_sets.ok()) return;
+  if (!facts.daemon_sets.ok() || facts.inventories.empty()) return;
   for (const Json& set : *facts.daemon_sets) {
-    if (facts.inventories.empty()) return;
-    if (At(set, {"status"}) != nullptr &&
-        At(set, {"status"})->IntAt("desiredNumberScheduled").value_or(0) == 0) {
-      continue;
-    }
-    for (const Json& container : ItemsAt(set, {"spec", "template", "spec", "containers"})) {
-      const std::string other = OtherPlugin(container.StringAt("image").value_or(""));
-      if (other.empty()) continue;
-      findings->Add("DaemonSet " + NameOfPod(set), other + " runs beside Tessera",
-                    "two systems offer the same GPUs, and each may give them to a pod",
-                    "remove one of them: docs/tasks/migrate.md");
-    }
+    const Json* status = At(set, {"status"});
+    if (status != nullptr && status->IntAt("desiredNumberScheduled").value_or(0) == 0) continue;
+    const std::string other(OtherPluginOf(set));
+    if (other.empty() || (IsOfClusterPolicy(set) && !ShareNodes(facts))) continue;
+    findings->Add("DaemonSet " + NameOfPod(set), other + " runs beside Tessera",
+                  "two systems offer the same GPUs, and each may give them to a pod",
+                  "remove one of them: tessera migrate --dry-run says how");
   }
 }
 

@@ -11,7 +11,9 @@
 #include "src/cli/install/changes.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/install/spec_flags.h"
+#include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
+#include "src/components/cluster_policy.h"
 #include "src/components/objects.h"
 #include "src/components/settings.h"
 
@@ -85,28 +87,33 @@ Status Installer::CheckServer() {
                version.StringAt("gitVersion").value_or("of an unknown version"), kMinMinor);
 }
 
-Status Installer::Install(const Json& spec, bool force) {
-  ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(spec));
+Status Installer::CheckNothingInstalled() {
   RETURN_IF_ERROR(CheckServer());
   RETURN_IF_ERROR(CheckNoOperator(api_));
+  ASSIGN_OR_RETURN(const std::optional<Installation> there, FindInstallation(api_));
+  if (!there) return CheckNoHelmRelease(api_);
+  return Error(Code::kAlreadyExists,
+               "Tessera {} is installed: use \"tessera upgrade\", which keeps its settings, or "
+               "replace them with \"tessera install --force\"",
+               there->version);
+}
+
+Status Installer::Install(const Json& spec, bool force) {
+  ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(spec));
   Installation before;
   if (force) {
+    RETURN_IF_ERROR(CheckServer());
+    RETURN_IF_ERROR(CheckNoOperator(api_));
     // A damaged inventory is no obstacle: the objects are found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
   } else {
-    ASSIGN_OR_RETURN(const std::optional<Installation> there, FindInstallation(api_));
-    if (there) {
-      return Error(Code::kAlreadyExists,
-                   "Tessera {} is installed: use \"tessera upgrade\", which keeps its settings, or "
-                   "replace them with --force",
-                   there->version);
-    }
-    RETURN_IF_ERROR(CheckNoHelmRelease(api_));
+    RETURN_IF_ERROR(CheckNothingInstalled());
   }
   Installation next{.version = std::string(kTesseraVersion), .spec = spec};
   const Result<Json> ns = api_.Get(IdOf(objects.front()));
   if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
   next.owns_namespace = before.owns_namespace || !ns.ok();
+  RETURN_IF_ERROR(LeaveWhatIsOfOthers(&objects));
   return Apply(before, std::move(next), objects);
 }
 
@@ -124,7 +131,8 @@ Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
                     .spec = reset ? changes : CombineSpecs(before->spec, changes),
                     .objects = {},
                     .owns_namespace = before->owns_namespace};
-  ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(next.spec));
+  ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(next.spec));
+  RETURN_IF_ERROR(LeaveWhatIsOfOthers(&objects));
   RETURN_IF_ERROR(PrintChanges(*before, next.spec, objects));
   if (dry_run) return Status::Ok();
   return Apply(*before, std::move(next), objects);
@@ -164,28 +172,37 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
   return Status::Ok();
 }
 
-// NVIDIA's operator keeps its RuntimeClass "nvidia" as it is, and deletes it with itself.
-Result<std::vector<Json>> Installer::WithoutObjectsOfOthers(std::vector<Json> objects) {
-  for (auto object = objects.begin(); object != objects.end(); ++object) {
+// NVIDIA's operator keeps its nodes until it is told otherwise, and its RuntimeClass "nvidia",
+// which it deletes with itself.
+Status Installer::LeaveWhatIsOfOthers(std::vector<Json>* objects) {
+  ASSIGN_OR_RETURN(const std::vector<Json> policies,
+                   api_.List("nvidia.com/v1", "ClusterPolicy", ""));
+  if (!policies.empty()) {
+    components::KeepOffNvidiaNodes(objects);
+    fmt::print(out_,
+               "ClusterPolicy {}: nodes that NVIDIA's operator manages get no agent until their "
+               "label {} is false\n",
+               IdOf(policies.front()).name, names::kLabelDeployDevicePlugin);
+  }
+  for (auto object = objects->begin(); object != objects->end(); ++object) {
     const ObjectId id = IdOf(*object);
     if (id.kind != "RuntimeClass") continue;
     const Result<Json> now = api_.Get(id);
     if (now.status().code() == Code::kNotFound) break;
     RETURN_IF_ERROR(now.status());
-    const Json* metadata = now->Find("metadata");
-    const Json* owners = metadata == nullptr ? nullptr : metadata->Find("ownerReferences");
-    if (owners == nullptr || !owners->is_array() || owners->items().empty()) break;
+    const Json::Array& owners = ItemsAt(*now, {"metadata", "ownerReferences"});
+    if (owners.empty()) break;
     fmt::print(out_, "{}: left to its owner, {}\n", id.Text(),
-               Printable(owners->items().front().StringAt("name").value_or("")));
-    objects.erase(object);
+               Printable(TextAt(owners.front(), {"name"})));
+    objects->erase(object);
     break;
   }
-  return objects;
+  return Status::Ok();
 }
 
-Status Installer::Apply(const Installation& before, Installation next, std::vector<Json> rendered) {
+Status Installer::Apply(const Installation& before, Installation next,
+                        const std::vector<Json>& objects) {
   const MonotonicTime start = api_.Now();
-  ASSIGN_OR_RETURN(const std::vector<Json> objects, WithoutObjectsOfOthers(std::move(rendered)));
   const std::vector<ObjectId> wanted = IdsOf(objects);
   RETURN_IF_ERROR(api_.Apply(objects.front(), false).status());  // the namespace
   next.objects = UnionOf(wanted, before.objects);

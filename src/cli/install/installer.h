@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applies Tessera's objects to a cluster, at first and again with other settings or another
-// version. It never touches pods with GPUs: agents and schedulers are replaced around them.
+// version. Nodes that NVIDIA's operator manages are left to it. It never touches pods with GPUs:
+// agents and schedulers are replaced around them.
 //
 // A run that fails or is killed is repeated: the inventory is written before the objects, so that
 // no object is forgotten.
@@ -38,6 +39,8 @@ class Installer {
   Installer(ClusterClient& api, std::FILE* out, std::optional<Duration> patience)
       : api_(api), out_(out), patience_(patience) {}
 
+  // ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would refuse.
+  Status CheckNothingInstalled();
   // `force`: also over an installation that is there.
   Status Install(const Json& spec, bool force);
   // Merges `changes` over the stored settings, or replaces them if `reset`. Prints what changes
@@ -48,9 +51,9 @@ class Installer {
   Status CheckServer();
   Status PrintChanges(const Installation& before, const Json& spec,
                       const std::vector<Json>& objects);
-  Result<std::vector<Json>> WithoutObjectsOfOthers(std::vector<Json> objects);
+  Status LeaveWhatIsOfOthers(std::vector<Json>* objects);
   // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
-  Status Apply(const Installation& before, Installation next, std::vector<Json> rendered);
+  Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);
   Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);
   Status WaitUntilReady(const std::vector<Json>& objects);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/install/spec_flags.h"
 
-#include <unistd.h>
-
+#include <CLI/CLI.hpp>
 #include <utility>
 
+#include "api/names.h"
 #include "src/base/file.h"
 #include "src/components/settings.h"
 #include "src/formats/yaml.h"
@@ -92,11 +92,26 @@ Result<Json> ParseAssignment(const Marks& marks) {
   return value;
 }
 
+// A Tessera, as `tessera migrate -o yaml` prints it.
+bool IsResource(const Json& values) {
+  return values.is_object() && values.StringAt("kind").value_or("") == names::kResourceKind &&
+         values.Find("spec") != nullptr;
+}
+
 Result<std::string> ReadText(const std::string& file) {
   return file == "-" ? ReadFile("/dev/stdin", kMaxFile) : ReadFile(file, kMaxFile);
 }
 
 }  // namespace
+
+void AddSpecOptions(CLI::App* app, SpecOptions* options) {
+  app->add_option("-f,--values", options->files,
+                  "YAML file with settings, as of the chart; several are merged")
+      ->option_text("FILE");
+  app->add_option("--set", options->assignments,
+                  "one setting, or several with commas: scheduler.replicas=3,limits.failOpen={a,b}")
+      ->option_text("NAME=VALUE");
+}
 
 Json CombineSpecs(const Json& spec, const Json& changes) {
   if (!spec.is_object() || !changes.is_object()) return changes;
@@ -125,7 +140,8 @@ Result<Json> ReadSpec(const std::vector<std::string>& files,
     if (!text.ok()) {
       return Error(Code::kInvalidArgument, "-f {}: {}", file, text.status().message());
     }
-    ASSIGN_OR_RETURN(const Json values, ParseYaml(*text).Annotate("-f " + file));
+    ASSIGN_OR_RETURN(Json values, ParseYaml(*text).Annotate("-f " + file));
+    if (IsResource(values)) values = *values.Find("spec");
     if (values.is_null()) continue;
     // Checked alone, so that an error names the file and its line.
     RETURN_IF_ERROR(components::CheckSpec(values).Annotate("-f " + file));

@@ -11,9 +11,20 @@
 #include "src/base/status.h"
 #include "src/formats/json.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tessera::cli {
 
-// Merges the files in their order, then the assignments. "-" is standard input.
+// -f and --set, as they are written.
+struct SpecOptions {
+  std::vector<std::string> files, assignments;
+};
+void AddSpecOptions(CLI::App* app, SpecOptions* options);
+
+// Merges the files in their order, then the assignments. "-" is standard input. A file may be a
+// resource Tessera, whose spec counts.
 Result<Json> ReadSpec(const std::vector<std::string>& files,
                       const std::vector<std::string>& assignments);
 

@@ -46,6 +46,17 @@ TEST(SpecFlagsTest, LaterFilesAndAssignmentsWin) {
             R"({"scheduler":{"replicas":3,"policy":"B"},"agent":{"devRoot":null}})");
 }
 
+TEST(SpecFlagsTest, AFileMayBeTheResource) {
+  TempDir dir;
+  const std::string file = JoinPath(dir.path(), "a.yaml");
+  ASSERT_TRUE(WriteFileAtomically(file,
+                                  "apiVersion: tessera.dev/v1alpha1\nkind: Tessera\n"
+                                  "metadata: {name: tessera}\nspec:\n  agent: {driverRoot: /d}\n",
+                                  0600)
+                  .ok());
+  EXPECT_EQ(ReadSpec({file}, {}).value().Serialize(), R"({"agent":{"driverRoot":"/d"}})");
+}
+
 TEST(SpecFlagsTest, ErrorsNameTheFileAndTheLine) {
   TempDir dir;
   const std::string file = JoinPath(dir.path(), "a.yaml");

@@ -20,7 +20,7 @@ constexpr Duration kRequestPatience = std::chrono::seconds(30);
 
 struct InstallFlags {
   ClusterOptions cluster;
-  std::vector<std::string> files, assignments;
+  SpecOptions spec;
   bool dry_run = false;
   std::string output;
   bool wait = false;
@@ -41,12 +41,7 @@ std::string CheckFormat(const std::string& text) {
 }
 
 void AddSettingsFlags(CLI::App* app, InstallFlags* flags) {
-  app->add_option("-f,--values", flags->files,
-                  "YAML file with settings, as of the chart; several are merged")
-      ->option_text("FILE");
-  app->add_option("--set", flags->assignments,
-                  "one setting, or several with commas: scheduler.replicas=3,limits.failOpen={a,b}")
-      ->option_text("NAME=VALUE");
+  AddSpecOptions(app, &flags->spec);
   app->add_option("-o,--output", flags->output, "with --dry-run: print the objects as yaml or json")
       ->check(CLI::Validator(CheckFormat, ""))
       ->option_text("FORMAT");
@@ -88,7 +83,7 @@ Status CheckOutput(const InstallFlags& flags) {
 
 Status Install(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
-  ASSIGN_OR_RETURN(const Json spec, ReadSpec(flags.files, flags.assignments));
+  ASSIGN_OR_RETURN(const Json spec, ReadSpec(flags.spec.files, flags.spec.assignments));
   if (flags.dry_run) {
     ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(spec));
     PrintObjects(objects, flags.output);
@@ -105,7 +100,7 @@ Status Install(const InstallFlags& flags) {
 
 Status Upgrade(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
-  ASSIGN_OR_RETURN(const Json changes, ReadSpec(flags.files, flags.assignments));
+  ASSIGN_OR_RETURN(const Json changes, ReadSpec(flags.spec.files, flags.spec.assignments));
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);
   if (!flags.output.empty()) {

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/migrate/migration.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "api/names.h"
+#include "src/cli/gpu_pods.h"
+#include "src/cli/install/spec_flags.h"
+#include "src/cli/object_fields.h"
+#include "src/cli/other_plugins.h"
+#include "src/components/settings.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::string_view kNvidiaOperator = "NVIDIA's operator";
+constexpr std::string_view kGpuManager = "gpu-manager";
+
+// Which device plugin's pod is on a node.
+struct Running {
+  std::map<std::string, std::string> system_of_node;
+  std::map<std::string, std::string> object_of_node;
+};
+
+std::string ObjectOf(const Json& daemon_set) {
+  return "DaemonSet " + NameOfPod(daemon_set);
+}
+
+// By the UID of a DaemonSet, the nodes with a pod of it.
+std::map<std::string, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
+  std::map<std::string, std::set<std::string>> nodes;
+  for (const Json& pod : pods) {
+    const std::string node = TextAt(pod, {"spec", "nodeName"});
+    if (node.empty() || HasEnded(pod)) continue;
+    for (const Json& owner : ItemsAt(pod, {"metadata", "ownerReferences"})) {
+      nodes[TextAt(owner, {"uid"})].insert(node);
+    }
+  }
+  return nodes;
+}
+
+// Where several exist, NVIDIA's operator follows the oldest.
+const Json* PolicyInForce(const std::vector<Json>& policies) {
+  const auto age = [](const Json& policy) {
+    return std::pair(TextAt(policy, {"metadata", "creationTimestamp"}),
+                     TextAt(policy, {"metadata", "name"}));
+  };
+  const auto oldest = std::ranges::min_element(policies, {}, age);
+  return oldest == policies.end() ? nullptr : &*oldest;
+}
+
+// What of the pod's resources are GPUs, in any system's words: "nvidia.com/gpu: 1".
+std::string GpuRequestOf(const Json& pod, bool* foreign) {
+  std::string text;
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : ItemsAt(pod, {"spec", list})) {
+      const Json* limits = At(container, {"resources", "limits"});
+      if (limits == nullptr || !limits->is_object()) continue;
+      for (const auto& [resource, amount] : limits->members()) {
+        const bool other = IsForeignGpuResource(resource);
+        if (!other && !IsGpuResource(resource)) continue;
+        *foreign = *foreign || other;
+        text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", resource,
+                            amount.is_string() ? amount.string_value() : amount.Serialize());
+      }
+    }
+  }
+  return text;
+}
+
+std::string GpusOfNode(const Json& node) {
+  std::string text;
+  const Json* amounts = At(node, {"status", "allocatable"});
+  if (amounts == nullptr || !amounts->is_object()) return text;
+  for (const auto& [resource, amount] : amounts->members()) {
+    const std::string count = amount.is_string() ? amount.string_value() : amount.Serialize();
+    if (count == "0" || (!IsGpuResource(resource) && !IsForeignGpuResource(resource))) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", resource, count);
+  }
+  return text;
+}
+
+class MigrationPlanner {
+ public:
+  explicit MigrationPlanner(const MigrationFacts& facts) : facts_(facts) {}
+
+  Result<Migration> Plan(const Json& more) {
+    plan_.resource = components::TesseraResource(Json::MakeObject());
+    RETURN_IF_ERROR(PlanPolicy());
+    PlanPlugins();
+    if (plan_.sources.empty()) {
+      return Error(Code::kNotFound,
+                   "nothing to migrate from: there is neither a ClusterPolicy of NVIDIA's operator "
+                   "nor a DaemonSet of a known device plugin: use \"tessera install\"");
+    }
+    plan_.resource.Set("spec", CombineSpecs(*plan_.resource.Find("spec"), more));
+    RETURN_IF_ERROR(components::ParseSettings(*plan_.resource.Find("spec"))
+                        .status()
+                        .Annotate("the settings of what is there"));
+    PlanPods();
+    PlanNodes();
+    plan_.steps.emplace_back(
+        "connect kube-scheduler: docs/tasks/connect-kube-scheduler.md; take an extender of the "
+        "system before out of its configuration");
+    return std::move(plan_);
+  }
+
+ private:
+  Status PlanPolicy() {
+    const Json* policy = PolicyInForce(facts_.policies);
+    if (policy == nullptr) return Status::Ok();
+    ASSIGN_OR_RETURN(components::MigrationPlan plan, components::PlanMigration(*policy));
+    const auto nodes = std::ranges::count_if(facts_.nodes, components::IsManagedByNvidia);
+    plan_.sources.push_back({"ClusterPolicy " + TextAt(*policy, {"metadata", "name"}),
+                             std::string(kNvidiaOperator), static_cast<size_t>(nodes)});
+    plan_.resource = std::move(plan.resource);
+    plan_.mapped = std::move(plan.mapped);
+    plan_.dropped = std::move(plan.dropped);
+    plan_.steps = std::move(plan.steps);
+    return Status::Ok();
+  }
+
+  void PlanPlugins() {
+    const auto nodes = NodesOfOwners(facts_.pods);
+    for (const Json& set : facts_.daemon_sets) {
+      const std::string_view system = OtherPluginOf(set);
+      if (system.empty() || IsOfClusterPolicy(set)) continue;
+      const auto found = nodes.find(TextAt(set, {"metadata", "uid"}));
+      const std::set<std::string> on = found == nodes.end() ? std::set<std::string>() : found->second;
+      for (const std::string& node : on) {
+        running_.system_of_node[node] = system;
+        running_.object_of_node[node] = ObjectOf(set);
+      }
+      plan_.sources.push_back({ObjectOf(set), std::string(system), on.size()});
+      PlanFlags(set, system);
+      if (on.empty()) continue;
+      plan_.obstacles.push_back(fmt::format(
+          "{} ({}) offers the same GPUs on {} node{}; pods go on without it: kubectl -n {} delete "
+          "daemonset {}",
+          ObjectOf(set), system, on.size(), on.size() == 1 ? "" : "s",
+          TextAt(set, {"metadata", "namespace"}), TextAt(set, {"metadata", "name"})));
+    }
+  }
+
+  void PlanFlags(const Json& set, std::string_view system) {
+    const std::string object = ObjectOf(set);
+    if (system == "gpushare" && FlagOf(set, "--memory-unit") == "MiB") {
+      Json sharing = Json::MakeObject({{"memoryUnit", Json::String("MiB")}});
+      plan_.resource.Find("spec")->Set("sharing", std::move(sharing));
+      plan_.mapped.push_back(
+          {object + " --memory-unit", "sharing.memoryUnit", Json::String("MiB")});
+    }
+    if (system == kGpuManager && !FlagOf(set, "--extra-config").empty()) {
+      plan_.dropped.push_back(object + " --extra-config: further devices are not given");
+    }
+    for (const char* flag : {"--config-file", "--mig-strategy"}) {
+      if (system != "NVIDIA's device plugin" || FlagOf(set, flag).empty()) continue;
+      plan_.dropped.push_back(
+          fmt::format("{} {}: there is no time-slicing, and MIG devices are offered as they are",
+                      object, flag));
+    }
+    if (system == "HAMi" || system == "Volcano vGPU") {
+      plan_.dropped.push_back(
+          object +
+          ": its resources for shares: request aliyun.com/gpu-mem or tencent.com/vcuda-core");
+    }
+  }
+
+  void PlanPods() {
+    for (const Json& pod : facts_.pods) {
+      const std::string node = TextAt(pod, {"spec", "nodeName"});
+      bool foreign = false;
+      const std::string request = GpuRequestOf(pod, &foreign);
+      if (node.empty() || request.empty() || HasEnded(pod)) continue;
+      ++pods_of_node_[node];
+      std::string then = "keeps running";
+      if (foreign) {
+        then += "; a new pod with this request waits";
+      } else if (request.starts_with(names::kResourceVcudaCore) && SystemOf(node) == kGpuManager) {
+        then += "; if a container of it starts again, delete the pod";
+      }
+      plan_.pods.push_back({NameOfPod(pod), node, request, std::move(then)});
+    }
+    std::ranges::sort(plan_.pods, {}, &MigrationPod::name);
+  }
+
+  void PlanNodes() {
+    for (const Json& node : facts_.nodes) {
+      MigrationNode line{.name = TextAt(node, {"metadata", "name"}), .gpus = GpusOfNode(node)};
+      line.system = SystemOf(line.name);
+      if (components::IsManagedByNvidia(node)) {
+        line.system = kNvidiaOperator;
+        line.then = "no agent until its label nvidia.com/gpu.deploy.device-plugin is false";
+      } else if (!line.system.empty()) {
+        line.then = "an agent, once " + running_.object_of_node[line.name] + " is deleted";
+      } else {
+        line.then = "an agent starts";
+      }
+      const auto pods = pods_of_node_.find(line.name);
+      line.pods = pods == pods_of_node_.end() ? 0 : pods->second;
+      if (!line.system.empty() || !line.gpus.empty()) plan_.nodes.push_back(std::move(line));
+    }
+    std::ranges::sort(plan_.nodes, {}, &MigrationNode::name);
+  }
+
+  std::string SystemOf(const std::string& node) const {
+    const auto found = running_.system_of_node.find(node);
+    return found == running_.system_of_node.end() ? "" : found->second;
+  }
+
+  const MigrationFacts& facts_;
+  Running running_;
+  std::map<std::string, size_t> pods_of_node_;
+  Migration plan_;
+};
+
+}  // namespace
+
+Result<Migration> PlanOf(const MigrationFacts& facts, const Json& more) {
+  return MigrationPlanner(facts).Plan(more);
+}
+
+}  // namespace tessera::cli

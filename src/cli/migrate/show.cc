@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A migration as one screen.
+#include <algorithm>
+
+#include "src/cli/migrate/migration.h"
+#include "src/cli/output/table.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr size_t kMaxRows = 20;
+
+// A table with the first rows, and how many follow.
+template <typename Rows, typename Line>
+void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, Line line,
+              TextOutput* output) {
+  if (rows.empty()) return;
+  TextTable table(std::move(columns));
+  const size_t shown = wide ? rows.size() : std::min(rows.size(), kMaxRows);
+  for (size_t i = 0; i < shown; ++i) table.Add(line(rows[i]));
+  output->Add(table);
+  if (shown < rows.size()) {
+    output->Line(fmt::format("and {} more: -o wide shows all", rows.size() - shown));
+  }
+  output->Space();
+}
+
+std::vector<Cell> DroppedRow(const std::string& dropped) {
+  const size_t colon = dropped.find(": ");
+  return {dropped.substr(0, colon), dropped.substr(colon + 2)};
+}
+
+void AddSteps(const Migration& migration, TextOutput* output) {
+  if (!migration.obstacles.empty()) output->Line("BEFORE", Tone::kHead);
+  for (const std::string& obstacle : migration.obstacles) output->Line("- " + obstacle);
+  if (!migration.obstacles.empty()) output->Space();
+  output->Line("STEPS", Tone::kHead);
+  for (size_t i = 0; i < migration.steps.size(); ++i) {
+    output->Line(fmt::format("{}. {}", i + 1, migration.steps[i]));
+  }
+}
+
+}  // namespace
+
+Result<std::string> ShowMigration(const Migration& migration, const Style& style) {
+  TextOutput output(style.color);
+  const bool wide = style.wide();
+  AddTable({"FROM", "SYSTEM", "NODES"}, migration.sources, wide,
+           [](const MigrationSource& source) -> std::vector<Cell> {
+             return {source.object, source.system, std::to_string(source.nodes)};
+           },
+           &output);
+  AddTable({"SETTING", "VALUE", "FROM"}, migration.mapped, true,
+           [](const components::MappedSetting& one) -> std::vector<Cell> {
+             return {one.setting,
+                     one.value.is_string() ? one.value.string_value() : one.value.Serialize(),
+                     one.field};
+           },
+           &output);
+  AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.dropped, true, DroppedRow, &output);
+  AddTable({"NODE", "GPUS", "NOW BY", "PODS", "THEN"}, migration.nodes, wide,
+           [](const MigrationNode& node) -> std::vector<Cell> {
+             return {node.name, node.gpus.empty() ? "-" : node.gpus,
+                     node.system.empty() ? "-" : node.system, std::to_string(node.pods),
+                     node.then};
+           },
+           &output);
+  AddTable({"POD", "NODE", "REQUEST", "THEN"}, migration.pods, wide,
+           [](const MigrationPod& pod) -> std::vector<Cell> {
+             return {pod.name, pod.node, pod.request, pod.then};
+           },
+           &output);
+  AddSteps(migration, &output);
+  return PrintDocument(migration.resource, output.Take(), style);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// What the API server needs to keep ClusterPolicies; NVIDIA's own definition has a schema.
+const policyDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterpolicies.nvidia.com}
+spec:
+  group: nvidia.com
+  scope: Cluster
+  names: {kind: ClusterPolicy, plural: clusterpolicies}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// As the chart of NVIDIA's operator writes it, shortened.
+const policy = `
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+spec:
+  operator: {defaultRuntime: containerd, runtimeClass: nvidia}
+  daemonsets: {priorityClassName: system-node-critical, tolerations: [{key: batch, operator: Exists}]}
+  driver: {enabled: true, repository: nvcr.io/nvidia, version: "550.54.15"}
+  toolkit: {enabled: true, repository: nvcr.io/nvidia/k8s, image: container-toolkit}
+  devicePlugin: {enabled: true, config: {name: ""}}
+  dcgmExporter: {enabled: false, config: {name: ""}}
+  gds: {enabled: false}
+  migManager: {enabled: true}
+  hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}
+`
+
+// Its image cannot be pulled, which does not matter: its pod is on the node.
+const gpushare = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: gpushare-device-plugin-ds, namespace: kube-system}
+spec:
+  selector: {matchLabels: {name: gpushare-device-plugin-ds}}
+  template:
+    metadata: {labels: {name: gpushare-device-plugin-ds}}
+    spec:
+      tolerations: [{operator: Exists}]
+      containers:
+      - name: gpushare
+        image: example.com/acs/k8s-gpushare-plugin:v2
+        imagePullPolicy: Never
+        command: [gpushare-device-plugin-v2, --memory-unit=MiB]
+`
+
+const managedLabel = "nvidia.com/gpu.deploy.device-plugin"
+
+// migrate runs "tessera migrate".
+func migrate(args ...string) (text string, code int) {
+	command := tesseraCommand(append([]string{"migrate"}, args...)...)
+	out, _ := command.CombinedOutput()
+	return string(out), command.ProcessState.ExitCode()
+}
+
+// commandsOf returns the lines of the sh blocks below a heading of a page in docs/tasks.
+func commandsOf(t *testing.T, page, heading string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(bed.Root, "docs/tasks", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", page, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		for line := range strings.Lines(block[1]) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// person runs a line of a page as a person would, with tessera and kubectl in PATH.
+func person(t *testing.T, line string) string {
+	t.Helper()
+	bin := t.TempDir()
+	if err := os.Symlink(bed.Tool("tessera"), filepath.Join(bin, "tessera")); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("bash", "-eu", "-o", "pipefail", "-c", line)
+	command.Dir = bin
+	command.Env = append(bed.Shared.KubectlCommand(ctx).Env, "KUBECONFIG="+bed.Shared.Kubeconfig(),
+		"PATH="+bin+":"+bed.Shared.BinDir()+":"+os.Getenv("PATH"))
+	text, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, text)
+	}
+	return string(text)
+}
+
+func agents() string {
+	text, _ := bed.TryKubectl("-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "name")
+	return strings.TrimSpace(text)
+}
+
+// From NVIDIA's operator and gpushare's plugin to Tessera, by the commands of the page.
+func TestMigrationByTheCommandsOfThePage(t *testing.T) {
+	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=60s")
+	t.Cleanup(func() {
+		tesseraCommand("uninstall", "--force").Run()
+		bed.TryKubectl("delete", "crd/clusterpolicies.nvidia.com", "--ignore-not-found")
+		bed.TryKubectl("-n", "kube-system", "delete", "daemonset/gpushare-device-plugin-ds", "--ignore-not-found")
+		bed.TryKubectl("label", "node", node, managedLabel+"-")
+		helm(t, append([]string{"upgrade", "--install", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...)...)
+		waitAllocatable(t, gpus, bed.PodTimeout)
+	})
+	if text, err := tesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if text, code := migrate("--dry-run"); code != 66 || !strings.Contains(text, "nothing to migrate from") {
+		t.Errorf("a migration from nothing ends with %d: %s", code, text)
+	}
+	applyText(t, policyDefinition)
+	bed.Kubectl(t, "wait", "--for=condition=Established", "crd/clusterpolicies.nvidia.com", "--timeout=30s")
+	applyText(t, policy)
+	applyText(t, gpushare)
+	bed.Kubectl(t, "label", "node", node, managedLabel+"=true")
+	bed.Eventually(t, bed.PodTimeout, "gpushare's pod is on the node", func() bool {
+		text, _ := bed.TryKubectl("-n", "kube-system", "get", "pods", "-l", "name=gpushare-device-plugin-ds", "-o", "jsonpath={.items[*].spec.nodeName}")
+		return text == node
+	})
+	t.Run("plan", migrationPlan)
+	t.Run("refusals", migrationRefusals)
+	bed.Kubectl(t, "-n", "kube-system", "delete", "daemonset/gpushare-device-plugin-ds")
+	// The pods of a DaemonSet end after it.
+	bed.Eventually(t, bed.PodTimeout, "no obstacle is left", func() bool {
+		text, _ := migrate("--dry-run")
+		return !strings.Contains(text, "BEFORE")
+	})
+
+	if text, code := migrate(); code != 64 || !strings.Contains(text, "add --yes") || agents() != "" {
+		t.Errorf("without a confirmation it ends with %d: %s", code, text)
+	}
+	lines := commandsOf(t, "migrate.md", "From NVIDIA's GPU operator")
+	installed := false
+	for _, line := range lines {
+		line = strings.ReplaceAll(strings.Split(line, "  #")[0], "NODE", node)
+		if strings.HasPrefix(line, "tessera migrate --wait") {
+			// Simulated GPUs are not on the PCI bus; and a test cannot answer.
+			line += " --yes -f " + filepath.Join(bed.Root, "deploy/simulated/values.yaml")
+			installed = true
+		}
+		text := person(t, line)
+		if strings.HasPrefix(line, "tessera migrate --wait") {
+			if !strings.Contains(text, "nodes that NVIDIA's operator manages get no agent") || agents() != "" {
+				t.Errorf("agents beside NVIDIA's plugin: %s\n%s", agents(), text)
+			}
+		}
+	}
+	if !installed {
+		t.Errorf("the page does not migrate: %q", lines)
+	}
+	if count := waitAllocatable(t, gpus, bed.PodTimeout); agents() == "" {
+		t.Errorf("no agent after %v", count)
+	}
+	if args := bed.Kubectl(t, "-n", "tessera-system", "get", "daemonset/tessera-agent", "-o", "jsonpath={.spec.template.spec.containers[0].args}{.spec.template.spec.tolerations}"); !strings.Contains(args, "--driver-root=/run/nvidia/driver") || !strings.Contains(args, "--collect-interval=0") || !strings.Contains(args, `"batch"`) {
+		t.Errorf("the settings did not reach the agents: %s", args)
+	}
+	pod := bed.Single("after-migration", 1).Create(t)
+	bed.WaitPhase(t, pod, "Succeeded")
+	t.Run("status of pools", statusOfPools)
+	t.Run("status of a viewer", statusOfAViewer)
+}
+
+func migrationPlan(t *testing.T) {
+	text, code := migrate("--dry-run")
+	if code != 0 {
+		t.Fatalf("the plan ends with %d: %s", code, text)
+	}
+	for _, want := range []string{
+		"ClusterPolicy cluster-policy", "NVIDIA's operator", "DaemonSet kube-system/gpushare-device-plugin-ds",
+		"spec.dcgmExporter.enabled", "sharing.memoryUnit", "spec.migManager", "MIG is configured on the node",
+		"no agent until its label nvidia.com/gpu.deploy.device-plugin is false",
+		"kubectl -n kube-system delete daemonset gpushare-device-plugin-ds",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in %s", want, text)
+		}
+	}
+	if strings.Contains(text, "spec.gds") {
+		t.Errorf("what is off is listed: %s", text)
+	}
+	file := filepath.Join(t.TempDir(), "tessera.yaml")
+	yaml, code := migrate("--dry-run", "-o", "yaml")
+	if code != 0 || !strings.Contains(yaml, "kind: Tessera\n") {
+		t.Fatalf("-o yaml ends with %d: %s", code, yaml)
+	}
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if objects, err := tesseraCommand("install", "--dry-run", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(objects), "--memory-unit=MiB") {
+		t.Errorf("install does not take what migrate prints: %v %.500s", err, objects)
+	}
+	if root, _ := migrate("--dry-run", "-o", "jsonpath={.spec.agent.driverRoot}"); root != "/run/nvidia/driver" {
+		t.Errorf("-o jsonpath prints %q", root)
+	}
+	if left, err := bed.TryKubectl("get", "namespace", "tessera-system", "-o", "name", "--ignore-not-found"); err != nil || left != "" {
+		t.Errorf("--dry-run made %s %v", left, err)
+	}
+}
+
+func migrationRefusals(t *testing.T) {
+	for _, one := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--yes"}, 78, "delete daemonset gpushare-device-plugin-ds"},
+		{[]string{"-o", "yaml"}, 64, "only --dry-run"},
+		{[]string{"--dry-run", "-o", "name"}, 64, "use json, yaml or jsonpath"},
+		{[]string{"--dry-run", "--as", "nobody"}, 77, "forbidden"},
+		{[]string{"--dry-run", "--context", "missing"}, 64, "missing"},
+	} {
+		if text, code := migrate(one.args...); code != one.code || !strings.Contains(text, one.want) {
+			t.Errorf("migrate %v ends with %d: %s", one.args, code, text)
+		}
+	}
+	if agents() != "" {
+		t.Errorf("a refused migration started %s", agents())
+	}
+}
+
+// Each pool has a DaemonSet of its own.
+func statusOfPools(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	pools := "pools: [{name: a100, nodeSelector: {kubernetes.io/hostname: " + node + "}, mode: whole}]\n"
+	if err := os.WriteFile(file, []byte(pools), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := tesseraCommand("upgrade", "-f", file, "--wait").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	text, code := status("--wait", "--timeout=60")
+	if code != 0 || !strings.Contains(lineOf(text, "agent of pool a100"), "1 of 1 nodes ready") || !strings.Contains(text, "0 of 0 nodes ready") {
+		t.Errorf("tessera status ends with %d\n%s", code, text)
+	}
+}
+
+// A service account that is bound to ClusterRole tessera-view alone.
+func statusOfAViewer(t *testing.T) {
+	bed.Kubectl(t, "create", "serviceaccount", "viewer")
+	bed.Kubectl(t, "create", "clusterrolebinding", "viewer", "--clusterrole=tessera-view", "--serviceaccount=default:viewer")
+	t.Cleanup(func() {
+		bed.TryKubectl("delete", "clusterrolebinding/viewer", "serviceaccount/viewer")
+	})
+	viewer := []string{"--as", "system:serviceaccount:default:viewer"}
+	var text string
+	bed.Eventually(t, bed.PodTimeout, "the viewer sees that all works", func() bool {
+		var code int
+		text, code = status(viewer...)
+		return code == 0
+	})
+	if strings.Contains(strings.ReplaceAll(text, lineOf(text, "kube-scheduler"), ""), "forbidden") || !strings.Contains(text, "agent of pool a100") {
+		t.Errorf("what the viewer sees:\n%s", text)
+	}
+	found, _ := tesseraCommand(append([]string{"doctor", "-o", "name"}, viewer...)...).CombinedOutput()
+	if strings.Contains(string(found), "not-checked") {
+		t.Errorf("doctor cannot check all as a viewer:\n%s", found)
+	}
+	for _, question := range [][]string{{"get", "secrets", "-A"}, {"delete", "pods", "-A"}, {"patch", "nodes"}, {"get", "pods/proxy", "-n", "tessera-system"}, {"list", "configmaps", "-A"}} {
+		answer, _ := bed.TryKubectl(append(append([]string{"auth", "can-i"}, question...), viewer...)...)
+		if strings.TrimSpace(answer) == "yes" {
+			t.Errorf("a viewer may %v", question)
+		}
+	}
+}
