@@ -163,6 +163,18 @@ std::vector<Json> RenderObjects(const Settings& settings) {
   return objects;
 }
 
+std::vector<Json> RenderOperator(const Settings& settings) {
+  std::vector<Json> objects = ParsedDocuments("operator/operator.yaml");
+  objects.front() = SystemNamespace();
+  for (Json& object : objects) {
+    if (object.StringAt("kind").value() != "Deployment") continue;
+    Json& pod = MemberAt(object, {"spec", "template", "spec"});
+    SetPullSecrets(pod, settings.image);
+    SetImage(ItemNamed(*pod.Find("containers"), "operator"), settings.image, "operator");
+  }
+  return objects;
+}
+
 Json SystemNamespace() { return ParsedYaml("objects/namespace.yaml"); }
 
 Json SpecOfEveryKind() {

@@ -41,6 +41,10 @@ std::vector<Json> RenderObjects(const Settings& settings);
 // Not in RenderObjects: what runs in the namespace does not own it.
 Json SystemNamespace();
 
+// The operator with its rights, the namespace first. It renders the other objects from its
+// resource.
+std::vector<Json> RenderOperator(const Settings& settings);
+
 // DaemonSets that take tessera-runtime out of the engine's configuration on the nodes of the agents
 // that have put it there. For an uninstall: applied after the agents are gone, and deleted when
 // they are ready.

@@ -181,5 +181,16 @@ TEST(ObjectsTest, TheDefaultsHaveEverySettingOfTheSchemaThatIsOurs) {
   }
 }
 
+TEST(ObjectsTest, TheOperatorHasTheImageOfTheSettings) {
+  const auto settings =
+      ParseSettings(ParseYaml("image: {registry: r.test/a, tag: v2, pullSecrets: [s]}").value());
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  const std::vector<Json> objects = RenderOperator(*settings);
+  EXPECT_EQ(objects.front(), SystemNamespace());
+  const Json& pod = *objects.back().Find("spec")->Find("template")->Find("spec");
+  EXPECT_EQ(pod.Find("containers")->items()[0].StringAt("image").value(), "r.test/a/operator:v2");
+  EXPECT_EQ(pod.Find("imagePullSecrets")->Serialize(), R"([{"name":"s"}])");
+}
+
 }  // namespace
 }  // namespace tessera::components

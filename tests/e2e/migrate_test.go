@@ -185,6 +185,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	bed.WaitPhase(t, pod, "Succeeded")
 	t.Run("status of pools", statusOfPools)
 	t.Run("status of a viewer", statusOfAViewer)
+	t.Run("through the operator", installThroughTheOperator)
 }
 
 func migrationPlan(t *testing.T) {
@@ -287,5 +288,39 @@ func statusOfAViewer(t *testing.T) {
 		if strings.TrimSpace(answer) == "yes" {
 			t.Errorf("a viewer may %v", question)
 		}
+	}
+}
+
+// "tessera install --operator" brings the resource to Ready, and "tessera uninstall" removes all of it.
+func installThroughTheOperator(t *testing.T) {
+	values := filepath.Join(bed.Root, "deploy/simulated/values.yaml")
+	if text, err := tesseraCommand("install", "--operator").CombinedOutput(); err == nil || !strings.Contains(string(text), "tessera upgrade") {
+		t.Errorf("an operator over an installation: %v %s", err, text)
+	}
+	if text, err := tesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if text, err := tesseraCommand("install", "--operator", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil || !strings.Contains(string(text), "ready after") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	waitAllocatable(t, gpus, bed.PodTimeout)
+	text, code := status("--wait", "--timeout=60")
+	if code != 0 || !strings.Contains(lineOf(text, "operator"), "2 of 2 replicas ready") || !strings.Contains(lineOf(text, "resource"), "AllComponentsReady") {
+		t.Errorf("tessera status ends with %d\n%s", code, text)
+	}
+	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"runtime":{"enabled":false}}}`)
+	bed.Eventually(t, bed.PodTimeout, "status shows what the operator rejects", func() bool {
+		text, code := status()
+		return code == 1 && strings.Contains(lineOf(text, "resource"), "InvalidSpec")
+	})
+	if text, err := tesseraCommand("install", "--operator", "--force", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil {
+		t.Errorf("--force does not replace the settings: %v\n%s", err, text)
+	}
+	if text, err := tesseraCommand("uninstall").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	left, err := bed.TryKubectl("get", "crd,deployments,daemonsets,clusterroles", "-A", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name")
+	if err != nil || left != "" {
+		t.Errorf("the uninstall left %s %v", left, err)
 	}
 }

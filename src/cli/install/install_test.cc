@@ -8,6 +8,7 @@
 #include "src/cli/install/changes.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/inventory.h"
+#include "src/cli/install/operator_installer.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/install/uninstaller.h"
 #include "src/formats/yaml.h"
@@ -113,6 +114,16 @@ TEST(InstallTest, TheNamespaceComesFirst) {
   ASSERT_TRUE(objects.ok()) << objects.status().ToString();
   EXPECT_EQ(IdOf(objects->front()).Text(), "Namespace tessera-system");
   EXPECT_GT(objects->size(), 30u);
+}
+
+TEST(InstallTest, WithTheOperatorItsResourceComesLast) {
+  const auto objects = OperatorObjects(FromYaml("scheduler: {replicas: 3}"));
+  ASSERT_TRUE(objects.ok()) << objects.status().ToString();
+  EXPECT_EQ(IdOf(objects->front()).Text(), "Namespace tessera-system");
+  EXPECT_EQ(IdOf(objects->end()[-2]).Text(), "CustomResourceDefinition tesseras.tessera.dev");
+  EXPECT_EQ(IdOf(objects->back()), ResourceId());
+  EXPECT_EQ(objects->back().Find("spec")->Serialize(), R"({"scheduler":{"replicas":3}})");
+  EXPECT_EQ(OperatorObjects(FromYaml("a: b")).status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

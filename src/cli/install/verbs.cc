@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/cli/install/installer.h"
+#include "src/cli/install/operator_installer.h"
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/install/uninstaller.h"
 #include "src/cli/options.h"
@@ -26,6 +27,7 @@ struct InstallFlags {
   bool wait = false;
   bool force = false;
   bool reset = false;
+  bool with_operator = false;
 };
 using SharedFlags = std::shared_ptr<InstallFlags>;
 
@@ -85,13 +87,18 @@ Status Install(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
   ASSIGN_OR_RETURN(const Json spec, ReadSpec(flags.spec.files, flags.spec.assignments));
   if (flags.dry_run) {
-    ASSIGN_OR_RETURN(const std::vector<Json> objects, ObjectsToInstall(spec));
+    ASSIGN_OR_RETURN(const std::vector<Json> objects,
+                     flags.with_operator ? OperatorObjects(spec) : ObjectsToInstall(spec));
     PrintObjects(objects, flags.output);
     return Status::Ok();
   }
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);
-  RETURN_IF_ERROR(Installer(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
+  if (flags.with_operator) {
+    RETURN_IF_ERROR(OperatorInstaller(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
+  } else {
+    RETURN_IF_ERROR(Installer(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
+  }
   fmt::print(
       "kube-scheduler does not call Tessera until its configuration names the extender "
       "(docs/tasks/connect-kube-scheduler.md).\n\"tessera status\" shows whether all works.\n");
@@ -129,6 +136,8 @@ Action AddInstall(CLI::App* app) {
   const SharedFlags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
   app->add_flag("--dry-run", flags->dry_run, "print the objects, and do not ask the cluster");
+  app->add_flag("--operator", flags->with_operator,
+                "install the operator and its resource, which keep all others as they shall be");
   app->add_flag(
       "--force", flags->force,
       "also where Tessera is installed, by this command or by Helm: replace its settings");

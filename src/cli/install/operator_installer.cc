@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/install/operator_installer.h"
+
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/version.h"
+#include "src/cli/install/installer.h"
+#include "src/cli/object_fields.h"
+#include "src/cli/output/text.h"
+#include "src/components/cluster_policy.h"
+#include "src/components/objects.h"
+#include "src/components/settings.h"
+#include "src/kube/resources.h"
+
+namespace tessera::cli {
+namespace {
+
+// The API server serves a definition's type about a second after it was created.
+constexpr Duration kDefinitionPatience = std::chrono::seconds(30);
+
+constexpr kube::ResourceType kTesseraType{names::kGroup, names::kResourceVersion,
+                                          names::kResourcePlural, false};
+
+// What the operator says is wrong, or what it waits for.
+std::string ReasonOf(const Json& resource) {
+  for (const char* type : {"Degraded", "Progressing", "Ready"}) {
+    const Json* condition = ConditionOf(resource, type);
+    if (condition == nullptr || IsTrue(condition) != (type != std::string_view("Ready"))) continue;
+    return fmt::format("{}: {}", TextAt(*condition, {"reason"}), TextAt(*condition, {"message"}));
+  }
+  return "the operator has not written a status: check the pods of Deployment tessera-operator";
+}
+
+bool IsReady(const Json& resource) {
+  const Json* metadata = resource.Find("metadata");
+  const Json* ready = ConditionOf(resource, "Ready");
+  return IsTrue(ready) && ready->IntAt("observedGeneration").value_or(0) >=
+                              metadata->IntAt("generation").value_or(0);
+}
+
+}  // namespace
+
+Result<std::vector<Json>> OperatorObjects(const Json& spec) {
+  ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
+  std::vector<Json> objects = components::RenderOperator(settings);
+  objects.push_back(components::TesseraDefinition());
+  objects.push_back(components::TesseraResource(spec));
+  return objects;
+}
+
+Status OperatorInstaller::Install(const Json& spec, bool force) {
+  ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
+  Installer installer(api_, out_, patience_);
+  const Status vacant = installer.CheckNothingInstalled();
+  const bool is_there = api_.Get(ResourceId()).ok();
+  // Two programs would restore each other's objects in turns.
+  if (!vacant.ok() && !(force && is_there)) return vacant;
+  const MonotonicTime start = api_.Now();
+  for (const Json& object : std::span(objects).first(objects.size() - 1)) {
+    RETURN_IF_ERROR(api_.Apply(object, false).status());
+  }
+  if (is_there) RETURN_IF_ERROR(ReplaceSpec(spec));
+  RETURN_IF_ERROR(ApplyResource(objects.back()));
+  fmt::print(out_, "operator and resource of Tessera {} applied\n", kTesseraVersion);
+  std::fflush(out_);
+  if (!patience_) return Status::Ok();
+  RETURN_IF_ERROR(WaitUntilReady());
+  fmt::print(out_, "ready after {:.1f} s\n",
+             std::chrono::duration<double>(api_.Now() - start).count());
+  return Status::Ok();
+}
+
+// To apply would keep the settings that others gave and the new ones lack.
+Status OperatorInstaller::ReplaceSpec(const Json& spec) {
+  const Json change = Json::MakeObject({{"op", Json::String("add")},
+                                        {"path", Json::String("/spec")},
+                                        {"value", spec}});
+  return api_.Patch({kTesseraType, ResourceId().name, "", ""}, kube::PatchKind::kJson,
+                    Json::MakeArray({change}));
+}
+
+Status OperatorInstaller::ApplyResource(const Json& resource) {
+  return api_.WaitUntil(api_.Now() + kDefinitionPatience, [&]() -> Result<bool> {
+    const Status applied = api_.Apply(resource, false).status();
+    if (applied.code() == Code::kNotFound) return false;
+    RETURN_IF_ERROR(applied);
+    return true;
+  });
+}
+
+Status OperatorInstaller::WaitUntilReady() {
+  std::string reason;
+  const Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
+    ASSIGN_OR_RETURN(const Json resource, api_.Get(ResourceId()));
+    if (IsReady(resource)) return true;
+    reason = ReasonOf(resource);
+    return false;
+  });
+  if (waited.code() != Code::kDeadlineExceeded) return waited;
+  return Error(Code::kDeadlineExceeded,
+               "{} is not ready: {}: \"tessera status\" shows more; it goes on without this command",
+               ResourceId().Text(), Printable(reason));
+}
+
+}  // namespace tessera::cli
