@@ -25,7 +25,9 @@
 // so the lock, until the process ends, however it ends, or executes another program. The next
 // process that locks the slot of a dead process clears it: a sweeper, or the slot's next owner.
 //
-// Used memory of a GPU is the sum over all slots; the file has no total that could disagree.
+// Used memory of a GPU is the sum over all slots; the file has no total that could disagree. Memory
+// that several processes share is in the slot of each, and `pieces` says which slots hold the same
+// piece: it counts once (region/shared_pieces.h).
 //
 // Compute. All times are nanoseconds of CLOCK_MONOTONIC, all amounts nanoseconds of GPU time, all
 // rates and factors fixed-point numbers with 16 binary places (kOne). The agent reads the
@@ -43,7 +45,7 @@ namespace tessera::limiter {
 
 inline constexpr uint32_t kLimitsMagic = 0x494d4c54;  // "TLMI"
 inline constexpr uint32_t kUsageMagic = 0x53554c54;   // "TLUS"
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;               // 3: pieces
 inline constexpr uint16_t kOldestReader = 2;
 inline constexpr uint16_t kOldestFile = 2;
 
@@ -167,6 +169,20 @@ struct ComputeUsage {
   ComputeSlot slots[kMaxSlots];
 };
 
+// Device memory that processes export and import.
+inline constexpr uint32_t kMaxPieces = 1024;
+inline constexpr uint32_t kMaxHolders = 24;
+
+struct SharedPiece {
+  std::atomic<uint64_t> id;     // of the mark of its descriptor (memory/shared_handles.h)
+  std::atomic<uint64_t> bytes;  // that each holder has in its slot
+  std::atomic<uint32_t> gpu;
+  uint32_t reserved;
+  std::atomic<uint16_t> holders[kMaxHolders];  // slot + 1; without one, the entry is free
+  uint64_t reserved_too[7];
+};
+static_assert(sizeof(SharedPiece) == 128);
+
 struct Usage {
   Header header;
   std::atomic<uint32_t> slots_used;  // 1 + the highest slot that was ever owned
@@ -181,6 +197,10 @@ struct Usage {
   std::atomic<uint32_t> compute_gpus[kMaxSlots];
   GpuUsage gpus[kMaxGpus];
   ComputeUsage compute[kMaxGpus];
+  std::atomic<uint32_t> pieces_used;  // 1 + the highest entry that was ever used
+  std::atomic<uint32_t> pieces_left;  // counts the holders that have left
+  uint64_t reserved_too[7];
+  SharedPiece pieces[kMaxPieces];
 };
 static_assert(offsetof(Usage, pids) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

@@ -32,7 +32,8 @@ uint64_t NewMarkId() {
 static_assert(sizeof(uint64_t) * 8 - 24 == 40, "bits of an id (shared_handles.cc)");
 
 // Charges a piece of memory that the driver has imported. If the limit has no room for the piece,
-// the caller releases it.
+// the caller releases it. A piece that another process of the container holds is not charged again.
+// That process may release it meanwhile, so the limit is checked again.
 Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   Process& process = Process::Get();
   PhysicalMemoryProperties properties = {};
@@ -42,13 +43,22 @@ Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   }
   const int gpu = process.GpuOf(properties.location.id);
   if (gpu < 0) return Result::kSuccess;
-  const uint64_t reserved = process.physical().IsChargedFor(mark.id) ? 0 : mark.bytes;
+  const bool is_shared = mark.id != 0 && process.shared().HasOthers(mark.id);
+  const uint64_t reserved =
+      is_shared || process.physical().IsChargedFor(mark.id) ? 0 : mark.bytes;
   uint64_t charge = 0;
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   const bool added = process.physical().AddImported(memory, gpu, mark, &charge);
-  if (charge != 0) process.accounts().Add(gpu, charge);
+  if (added && charge != 0) process.shared().Join(mark.id, gpu, charge, charge);
   if (reserved != 0) process.accounts().Cancel(gpu, reserved);
-  return added ? Result::kSuccess : Result::kOutOfMemory;
+  const uint64_t limit = process.LimitOf(gpu);
+  if (!added || charge == 0 || reserved != 0 || limit == 0) {
+    return added ? Result::kSuccess : Result::kOutOfMemory;
+  }
+  if (process.accounts().HeldByLiving(gpu) <= limit) return Result::kSuccess;
+  process.physical().Release(memory, UINT64_MAX);
+  process.Refuse(gpu, charge);
+  return Result::kOutOfMemory;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The charge of memory that programs create apart from addresses, on the simulated driver.
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/file.h"
 #include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
@@ -109,50 +111,162 @@ TEST_F(LimitedVirtualMemoryTest, ExportedMemoryIsChargedUntilItsDescriptorsAreCl
   }));
 }
 
-TEST_F(LimitedVirtualMemoryTest, AnImportedPieceIsChargedWithItsSize) {
-  LimitedNode node({10 * kMiB});
-  int link[2], done[2];
-  ASSERT_EQ(::pipe2(link, O_CLOEXEC), 0);
-  ASSERT_EQ(::pipe2(done, O_CLOEXEC), 0);
-  // Each exporter ends after the import, as a process that fills its share and passes it on would.
-  const auto exporter = [&](const CudaLibrary& cuda) {
-    ASSERT_OK(CU(cuda, cuInit)(0));
-    PhysicalMemory memory = 0;
-    int sent[2] = {::getpid(), -1};
-    ASSERT_OK(CU(cuda, cuMemCreate)(&memory, 3 * kBlock, &kExportable, 0));
-    ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&sent[1], memory, 1, 0));
-    ASSERT_EQ(::write(link[1], sent, sizeof(sent)), ssize_t(sizeof(sent)));
+// A process that exports a piece of three blocks by two descriptors, and ends on request.
+class Exporter {
+ public:
+  explicit Exporter(LimitedNode* node) {
+    int link[2], done[2];
+    EXPECT_EQ(::pipe2(link, O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(done, O_CLOEXEC), 0);
+    from_ = Fd(link[0]), to_ = Fd(done[1]);
+    const Fd sends(link[1]), waits(done[0]);
+    pid_ = node->Start([&](const CudaLibrary& cuda) {
+      ASSERT_OK(CU(cuda, cuInit)(0));
+      PhysicalMemory memory = 0;
+      int sent[2] = {-1, -1};
+      ASSERT_OK(CU(cuda, cuMemCreate)(&memory, 3 * kBlock, &kExportable, 0));
+      for (int& fd : sent) ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, memory, 1, 0));
+      ASSERT_EQ(::write(sends.get(), sent, sizeof(sent)), ssize_t(sizeof(sent)));
+      char byte = 0;
+      ASSERT_EQ(::read(waits.get(), &byte, 1), 1);
+      // Now only the importers have descriptors.
+      for (const int fd : sent) ::close(fd);
+      ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+      size_t free = 0;
+      MakeContext(cuda);
+      ASSERT_OK(CU(cuda, cuMemGetInfo_v2)(&free, nullptr));  // notices closed descriptors
+      ASSERT_EQ(::write(sends.get(), "x", 1), 1);
+      ASSERT_EQ(::read(waits.get(), &byte, 1), 1);
+    });
+    int sent[2];
+    EXPECT_EQ(::read(from_.get(), sent, sizeof(sent)), ssize_t(sizeof(sent)));
+    for (const int fd : sent) descriptors_.push_back(Fd(FetchDescriptor(pid_, fd)));
+  }
+  ~Exporter() {
+    Kill();
+    EXPECT_EQ(::waitpid(pid_, nullptr, 0), pid_);
+  }
+  void* descriptor(size_t which) { return AsHandle(descriptors_[which].get()); }
+  void CloseDescriptors() { descriptors_.clear(); }
+  // It frees its handle and descriptors, and stays.
+  void Free() {
     char byte = 0;
-    ASSERT_EQ(::read(done[0], &byte, 1), 1);
-  };
-  const int first = node.Start(exporter);
+    EXPECT_EQ(::write(to_.get(), "x", 1), 1);
+    EXPECT_EQ(::read(from_.get(), &byte, 1), 1);
+  }
+  // Also from a process that is not its parent.
+  void Kill() {
+    const Fd process(int(::syscall(SYS_pidfd_open, pid_, 0)));
+    ::kill(pid_, SIGKILL);
+    pollfd end = {process.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&end, 1, 60'000), 1);
+  }
+
+ private:
+  int pid_ = 0;
+  Fd from_, to_;
+  std::vector<Fd> descriptors_;
+};
+
+// Imports a piece, and ends on request.
+class Importer {
+ public:
+  Importer(LimitedNode* node, Exporter* exporter, size_t which) {
+    int link[2], done[2];
+    EXPECT_EQ(::pipe2(link, O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(done, O_CLOEXEC), 0);
+    const Fd from(link[0]), sends(link[1]), waits(done[0]);
+    to_ = Fd(done[1]);
+    pid_ = node->Start([&](const CudaLibrary& cuda) {
+      PhysicalMemory memory = 0;
+      char byte = 0;
+      ASSERT_OK(CU(cuda, cuInit)(0));
+      ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(&memory, exporter->descriptor(which), 1));
+      exporter->CloseDescriptors();
+      ASSERT_EQ(::write(sends.get(), "x", 1), 1);
+      ASSERT_EQ(::read(waits.get(), &byte, 1), 1);
+      ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+    });
+    char byte = 0;
+    EXPECT_EQ(::read(from.get(), &byte, 1), 1);
+  }
+  void End() {
+    int status = -1;
+    EXPECT_EQ(::write(to_.get(), "x", 1), 1);
+    EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+    EXPECT_EQ(status, 0);
+  }
+
+ private:
+  int pid_ = 0;
+  Fd to_;
+};
+
+TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnceAsOnTheDevice) {
+  LimitedNode node({4 * kBlock});
+  Exporter exporter(&node);
+  EXPECT_EQ(node.Held(0), 3 * kBlock);
+  Importer first(&node, &exporter, 0);
+  Importer second(&node, &exporter, 1);
+  Importer third(&node, &exporter, 1);
+  exporter.CloseDescriptors();
+  EXPECT_EQ(node.Held(0), 3 * kBlock);
+  EXPECT_EQ(node.DeviceBytes(0), 3 * kBlock);
+  EXPECT_TRUE(node.Run([](const CudaLibrary& cuda) {
+    PhysicalMemory memory = 0;
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    EXPECT_EQ(CU(cuda, cuMemCreate)(&memory, 2 * kBlock, &kOnDevice, 0), Result::kOutOfMemory);
+    EXPECT_OK(CU(cuda, cuMemCreate)(&memory, kBlock, &kOnDevice, 0));
+  }));
+  first.End();
+  second.End();
+  exporter.Free();
+  EXPECT_EQ(node.Held(0), 3 * kBlock) << "the third process holds it";
+  EXPECT_EQ(node.DeviceBytes(0), 3 * kBlock + kContextBytes);
+  third.End();
+  EXPECT_EQ(node.Held(0), 0u);
+  EXPECT_EQ(node.DeviceBytes(0), kContextBytes);
+}
+
+TEST_F(LimitedVirtualMemoryTest, APieceIsChargedAfterItsExporterWasKilled) {
+  LimitedNode node({5 * kBlock});
+  Exporter exporter(&node);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ASSERT_OK(CU(cuda, cuInit)(0));
-    int received[2];
-    ASSERT_EQ(::read(link[0], received, sizeof(received)), ssize_t(sizeof(received)));
-    const int process = int(::syscall(SYS_pidfd_open, received[0], 0));
-    const int fd = FetchDescriptor(received[0], received[1]);
-    ASSERT_GE(fd, 0);
-    PhysicalMemory memory = 0, more = 0;
-    EXPECT_EQ(CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1),
-              Result::kOutOfMemory)
-        << "6 MiB of the exporter and 6 MiB of the importer exceed 10 MiB";
-    ASSERT_EQ(::write(done[1], "x", 1), 1);
-    pollfd end = {process, POLLIN, 0};
-    ASSERT_EQ(::poll(&end, 1, 60'000), 1);
-    ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1));
-    ::close(fd);
+    PhysicalMemory memory = 0, again = 0, more = 0;
+    for (PhysicalMemory* one : {&memory, &again}) {
+      ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(one, exporter.descriptor(0), 1));
+    }
+    EXPECT_EQ(node.Held(0), 3 * kBlock) << "imported twice";
+    ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(&more, exporter.descriptor(1), 1));
+    EXPECT_EQ(node.Held(0), 3 * kBlock) << "by another descriptor of the same piece";
+    ASSERT_OK(CU(cuda, cuMemRelease)(more));
+    exporter.Kill();
     node.Sweep();
     EXPECT_EQ(node.Held(0), 3 * kBlock);
     EXPECT_EQ(CU(cuda, cuMemCreate)(&more, 3 * kBlock, &kOnDevice, 0), Result::kOutOfMemory);
     EXPECT_EQ(node.DeviceBytes(0), 3 * kBlock);
     ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+    EXPECT_EQ(node.Held(0), 3 * kBlock);
+    ASSERT_OK(CU(cuda, cuMemRelease)(again));
     EXPECT_EQ(node.Held(0), 0u);
   }));
-  int status = -1;
-  EXPECT_EQ(::waitpid(first, &status, 0), first);
-  EXPECT_EQ(status, 0);
-  for (int end : {link[0], link[1], done[0], done[1]}) ::close(end);
+}
+
+// The memory lives by the descriptor alone, so it counts for the process that imports it.
+TEST_F(LimitedVirtualMemoryTest, APieceWhoseExporterHasEndedIsRefusedBeyondTheLimit) {
+  LimitedNode node({5 * kBlock});
+  Exporter exporter(&node);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    PhysicalMemory memory = 0, more = 0;
+    exporter.Kill();
+    ASSERT_OK(CU(cuda, cuMemCreate)(&more, 4 * kBlock, &kOnDevice, 0));
+    EXPECT_EQ(CU(cuda, cuMemImportFromShareableHandle)(&memory, exporter.descriptor(0), 1),
+              Result::kOutOfMemory);
+    ASSERT_OK(CU(cuda, cuMemRelease)(more));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
 }
 
 TEST_F(LimitedVirtualMemoryTest, ImportedMemoryOfAnotherContainerIsChargedAsItIsMapped) {

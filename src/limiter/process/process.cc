@@ -120,7 +120,8 @@ Process::State Process::Open() {
   const auto release = [](void* accounts, const EndedCharge& ended) {
     static_cast<Accounts*>(accounts)->Release(ended.gpu, ended.bytes);
   };
-  physical_.Open(release, &accounts_);
+  shared_.Open(kUsagePath, usage, slot);
+  physical_.Open(release, &accounts_, &shared_);
   Throttle::Get().Open(limits, usage, slot);
   return kLimiting;
 }

@@ -23,6 +23,7 @@
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/graph_memory.h"
 #include "src/limiter/region/accounts.h"
+#include "src/limiter/region/shared_pieces.h"
 #include "src/limiter/tables/allocations.h"
 #include "src/limiter/tables/charges.h"
 #include "src/limiter/tables/context_memory.h"
@@ -97,6 +98,7 @@ class Process {
   Pools& pools() { return pools_; }
   GraphNeeds& graph_needs() { return graph_needs_; }
   PhysicalPieces& physical() { return physical_; }
+  SharedPieces& shared() { return shared_; }
 
  private:
   static constexpr int kMaxDevices = 64;
@@ -125,6 +127,7 @@ class Process {
   ContextMemory context_memory_;
   Pools pools_;
   GraphNeeds graph_needs_;
+  SharedPieces shared_;
   PhysicalPieces physical_;
   // By device ordinal.
   std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2; 0: unknown

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include "src/limiter/region/shared_pieces.h"
+
 namespace tessera::limiter {
 namespace {
 
@@ -37,7 +39,7 @@ int Accounts::Find(const uint8_t (&uuid)[16]) const {
 
 // A process adds to `held` before it subtracts from `pending`. Sum therefore reads `pending` first:
 // bytes that move meanwhile are counted twice, and never missed.
-Accounts::Sums Accounts::Sum(int gpu) const {
+Accounts::Sums Accounts::SumOfSlots(int gpu) const {
   const GpuUsage& of_gpu = usage_->gpus[gpu];
   Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
   uint32_t slots = usage_->slots_used.load();
@@ -50,6 +52,17 @@ Accounts::Sums Accounts::Sum(int gpu) const {
     sums.held += held;
     if (i != slot_) sums.held_by_others += held;
   }
+  return sums;
+}
+
+// A process that leaves a shared piece counts that before it subtracts the bytes from its slot. So
+// if none has left meanwhile, the slots still have what the table says they have twice.
+Accounts::Sums Accounts::Sum(int gpu) const {
+  const uint32_t left = usage_->pieces_left.load();
+  const uint64_t twice = BytesHeldTwice(*usage_, gpu);
+  Sums sums = SumOfSlots(gpu);
+  if (twice == 0 || usage_->pieces_left.load() != left) return sums;
+  sums.held -= twice < sums.held ? twice : sums.held;
   return sums;
 }
 

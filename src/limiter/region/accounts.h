@@ -71,11 +71,12 @@ class Accounts {
  private:
   struct Sums {
     uint64_t held;
-    uint64_t held_by_others;
-    uint64_t pending;    // sum over all slots
-    bool lower_pending;  // a slot before ours reserves
+    uint64_t held_by_others;  // what they share with this process included
+    uint64_t pending;         // sum over all slots
+    bool lower_pending;       // a slot before ours reserves
   };
   Sums Sum(int gpu) const;
+  Sums SumOfSlots(int gpu) const;
   bool HoldAtOnce(int gpu, uint64_t bytes);
   enum class Answer { kFits, kFull, kContended };
   Answer TryReserve(int gpu, uint64_t bytes, bool* yield);

@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "src/limiter/region/region_file.h"
+#include "src/limiter/region/shared_pieces.h"
 
 // Older C libraries do not declare these commands; the kernel has them since 3.15.
 #ifndef F_OFD_SETLK
@@ -129,6 +130,7 @@ void ClearCompute(Usage* usage, uint32_t slot) {
 }
 
 void Clear(Usage* usage, uint32_t slot) {
+  LeaveAllPieces(usage, slot);
   for (GpuUsage& gpu : usage->gpus) {
     gpu.held[slot].store(0);
     gpu.pending[slot].store(0);

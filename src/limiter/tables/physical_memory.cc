@@ -40,7 +40,19 @@ EndedCharge PhysicalPieces::EndIfUnused(uint64_t id) {
   if (share == nullptr || share->value.pieces != 0 || share->value.exports != 0) return {};
   const EndedCharge ended{share->value.gpu, share->value.bytes};
   shares_.Erase(share);
+  ForgetExports(id);
+  shared_->Leave(id);
   return ended;
+}
+
+void PhysicalPieces::ForgetExports(uint64_t share) {
+  for (uint32_t i = 0; i < exports_.capacity(); ++i) {
+    // Erase may move another entry to this place.
+    while (exports_.At(i)->key != 0 && exports_.At(i)->value.share == share) {
+      shared_->Leave(exports_.At(i)->key);
+      exports_.Erase(exports_.At(i));
+    }
+  }
 }
 
 // Moves the charge of the piece to the share, which is new or has that charge already.
@@ -99,7 +111,13 @@ uint64_t PhysicalPieces::BytesOf(uint64_t handle) {
   return piece == nullptr ? 0 : piece->value.bytes;
 }
 
+// The handle of the caller keeps the share until this process is in the table.
 void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int probe) {
+  const int gpu = RecordExport(handle, mark, probe);
+  if (gpu >= 0) shared_->Join(mark.id, gpu, mark.bytes, 0);
+}
+
+int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int probe) {
   const SpinGuard lock(&lock_);
   auto* piece = pieces_.Find(handle);
   bool added = false;
@@ -111,11 +129,12 @@ void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int prob
     if (exported != nullptr) exports_.Erase(exported);
     if (piece != nullptr) ++piece->value.references;
     if (probe >= 0) ::close(probe);
-    return;
+    return -1;
   }
   exported->value = {.share = piece->value.share, .bytes = mark.bytes, .probe = probe};
   ++shares_.Find(piece->value.share)->value.exports;
   open_exports_.fetch_add(1, std::memory_order_relaxed);
+  return piece->value.gpu;
 }
 
 void PhysicalPieces::EndClosedExports() {
@@ -126,15 +145,23 @@ void PhysicalPieces::EndClosedExports() {
       const SpinGuard lock(&lock_);
       auto* closed = FindClosed();
       if (closed == nullptr) return;
-      ::close(closed->value.probe);
       const uint64_t id = closed->value.share;
-      exports_.Erase(closed);
+      Close(closed);
       open_exports_.fetch_sub(1, std::memory_order_relaxed);
       if (auto* share = shares_.Find(id)) --share->value.exports;
       ended = EndIfUnused(id);
     }
     Report(ended);
   }
+}
+
+void PhysicalPieces::Close(Table<Export, Place>::Entry* exported) {
+  ::close(exported->value.probe);
+  exported->value.probe = kClosed;
+  if (shared_->HasOthers(exported->key)) return;
+  // The table knows a piece that is still held by its first mark.
+  if (exported->key != exported->value.share) shared_->Leave(exported->key);
+  exports_.Erase(exported);
 }
 
 Table<PhysicalPieces::Export, PhysicalPieces::Place>::Entry* PhysicalPieces::FindClosed() {

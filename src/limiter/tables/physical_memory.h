@@ -5,8 +5,9 @@
 //
 // Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
 // Several handles of one piece in this process, which its marks show (shared_handles.h), are
-// charged once. If a descriptor cannot be marked, its exporter stays charged until its process
-// ends, and an importer is charged for the part that it maps.
+// charged once. The region knows which other processes of the container are charged for it
+// (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged until its
+// process ends, and an importer is charged for the part that it maps.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
 // So every change follows the driver's answer. A caller that receives a handle or an address that
@@ -18,6 +19,7 @@
 #include <cstdint>
 
 #include "src/limiter/memory/shared_handles.h"
+#include "src/limiter/region/shared_pieces.h"
 #include "src/limiter/region/spin_lock.h"
 #include "src/limiter/tables/table.h"
 
@@ -32,8 +34,11 @@ struct EndedCharge {
 class PhysicalPieces {
  public:
   using End = void (*)(void* argument, const EndedCharge& ended);
-  // `end` is called without a lock held for each charge that ends.
-  void Open(End end, void* argument) { end_ = end, argument_ = argument; }
+  // `end` is called without a lock held for each charge that ends, after this process has left the
+  // piece in `shared`.
+  void Open(End end, void* argument, SharedPieces* shared) {
+    end_ = end, argument_ = argument, shared_ = shared;
+  }
   // Removes all entries, in a child after fork.
   void Reset();
 
@@ -89,8 +94,11 @@ class PhysicalPieces {
   struct Export {
     uint64_t share;
     uint64_t bytes;
-    int probe;  // -1: it counts as open until the process ends
+    int probe;  // or kUnknown, kClosed
   };
+  static constexpr int kUnknown = -1;  // it counts as open until the process ends
+  // It was closed. The entry stays as long as a process that has imported the piece holds it.
+  static constexpr int kClosed = -2;
   struct Mapping {
     uint64_t handle;
     uint64_t born;
@@ -99,9 +107,13 @@ class PhysicalPieces {
   // REQUIRES lock_.
   EndedCharge Drop(uint64_t handle);
   EndedCharge EndIfUnused(uint64_t share);
+  void ForgetExports(uint64_t share);
+  // The GPU of the piece; -1: the export is not recorded.
+  int RecordExport(uint64_t handle, const SharedMark& mark, int probe);
   uint64_t ShareOf(uint64_t mark_id);
   bool JoinShare(uint64_t id, Piece* piece);
   Table<Export, Place>::Entry* FindClosed();
+  void Close(Table<Export, Place>::Entry* exported);
   void Report(const EndedCharge& ended) {
     if (ended.gpu >= 0) end_(argument_, ended);
   }
@@ -113,6 +125,7 @@ class PhysicalPieces {
   Table<Share, Place> shares_ = {};    // by the id of the first mark
   Table<Export, Place> exports_ = {};  // by the id of the mark
   std::atomic<uint32_t> open_exports_{0};
+  SharedPieces* shared_ = nullptr;
   End end_ = nullptr;
   void* argument_ = nullptr;
 };

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "src/limiter/region/shared_pieces.h"
 #include "src/limiter/region/slots.h"
 
 namespace tessera::limiter::testing {
@@ -70,7 +71,7 @@ const GpuUsage& LimitedNode::usage(uint32_t gpu) { return usage_->gpus[gpu]; }
 uint64_t LimitedNode::Held(uint32_t gpu) {
   uint64_t held = 0;
   for (const auto& one : usage_->gpus[gpu].held) held += one;
-  return held;
+  return held - BytesHeldTwice(*usage_, int(gpu));
 }
 
 void LimitedNode::Sweep() { (void)SweepSlots(kUsage, usage_); }

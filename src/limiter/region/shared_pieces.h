@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces of device memory that several processes of the container share (SharedPiece in region.h).
+// Each holder has the bytes of the piece in its slot, because any of them may end first. The table
+// says which slots hold the same piece, so that Accounts subtracts what is counted more than once.
+//
+// Exactness. A sum may be too large for an instant, never too small: a holder adds its bytes before
+// it enters the table, and leaves the table before it subtracts them. Without room in the table, or
+// for a 25th holder, the bytes of a holder count once more.
+//
+// Crashes. Entries follow the rules of slots: who clears the slot of a dead process first takes it
+// out of the table. A process that joins holds a lock of the file, which the kernel releases.
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+
+#include "src/limiter/region.h"
+
+namespace tessera::limiter {
+
+class SharedPieces {
+ public:
+  // As for Accounts. `path`: of `usage`.
+  void Open(const char* path, Usage* usage, uint32_t slot);
+
+  // Makes this process a holder of the piece, and adds `added` to what its slot holds at the same
+  // time: the bytes of the piece, or 0 if the slot has them already. Makes system calls.
+  void Join(uint64_t id, int gpu, uint64_t bytes, uint64_t added);
+  // This process holds the piece no more; Accounts::Release follows.
+  void Leave(uint64_t id);
+  // Whether another process of the container holds the piece.
+  bool HasOthers(uint64_t id) const;
+
+ private:
+  SharedPiece* Find(uint64_t id) const;
+  SharedPiece* FindOrAdd(uint64_t id, int gpu, uint64_t bytes);
+  bool Enter(uint64_t id, int gpu, uint64_t bytes, uint64_t added);
+
+  const char* path_ = nullptr;
+  Usage* usage_ = nullptr;
+  uint32_t slot_ = 0;
+};
+
+// Takes a process that has ended out of the table. Its slot is cleared afterwards.
+void LeaveAllPieces(Usage* usage, uint32_t slot);
+
+// Bytes of a GPU that the slots hold more than once.
+uint64_t BytesHeldTwice(const Usage& usage, int gpu);
+
+}  // namespace tessera::limiter
