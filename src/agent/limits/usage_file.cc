@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "src/limiter/region/region_file.h"
@@ -13,6 +14,7 @@ namespace tessera::agent {
 namespace {
 
 using limiter::GpuUsage;
+using limiter::SharedPiece;
 using limiter::Usage;
 
 // No GPU has so much memory, and the sum of kMaxSlots such numbers fits in 64 bits.
@@ -43,7 +45,40 @@ static_assert(offsetof(GpuUsage, refused) == offsetof(GpuUsage, peak) + offsetof
 static_assert(offsetof(GpuUsage, refused_bytes) ==
               offsetof(GpuUsage, peak) + offsetof(Tail, refused_bytes));
 
-bool ReadGpu(int fd, size_t gpu, size_t slots, UsageReading* reading) {
+// A piece as a process wrote it.
+struct PieceCopy {
+  uint64_t id, bytes;
+  uint32_t gpu, reserved;
+  std::array<uint16_t, limiter::kMaxHolders> holders;
+  std::array<uint64_t, 7> reserved_too;
+};
+static_assert(sizeof(PieceCopy) == sizeof(SharedPiece));
+static_assert(offsetof(PieceCopy, holders) == offsetof(SharedPiece, holders));
+
+// None in a file of an older version.
+std::vector<PieceCopy> ReadPieces(int fd) {
+  uint32_t used = 0;
+  if (!ReadAt(fd, offsetof(Usage, pieces_used), &used, 1)) return {};
+  std::vector<PieceCopy> pieces(std::min(used, limiter::kMaxPieces));
+  if (!ReadAt(fd, offsetof(Usage, pieces), pieces.data(), pieces.size())) return {};
+  return pieces;
+}
+
+// What the slots of processes that live have more than once.
+Bytes HeldTwice(int fd, size_t gpu, size_t slots, const std::vector<PieceCopy>& pieces) {
+  Bytes twice;
+  for (const PieceCopy& piece : pieces) {
+    if (piece.gpu != gpu) continue;
+    const auto holders = std::ranges::count_if(piece.holders, [&](uint16_t holder) {
+      return holder != 0 && holder <= slots && IsOwned(fd, holder - 1u);
+    });
+    if (holders > 1) twice += Bytes(Plausible(piece.bytes)) * (holders - 1);
+  }
+  return twice;
+}
+
+bool ReadGpu(int fd, size_t gpu, size_t slots, const std::vector<PieceCopy>& pieces,
+             UsageReading* reading) {
   const size_t base = offsetof(Usage, gpus) + gpu * sizeof(GpuUsage);
   std::vector<uint64_t> held(slots);
   Tail tail{};
@@ -56,6 +91,7 @@ bool ReadGpu(int fd, size_t gpu, size_t slots, UsageReading* reading) {
     reading->held += Bytes(Plausible(held[slot]));
     ++reading->processes;
   }
+  reading->held -= std::min(reading->held, HeldTwice(fd, gpu, slots, pieces));
   reading->peak = Bytes(Plausible(tail.peak));
   reading->refused = tail.refused;
   reading->refused_bytes = Bytes(Plausible(tail.refused_bytes));
@@ -86,8 +122,9 @@ Result<size_t> ReadHeader(int fd) {
 Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus) {
   ASSIGN_OR_RETURN(const size_t slots, ReadHeader(fd));
   std::vector<UsageReading> readings(std::min<size_t>(gpus, limiter::kMaxGpus));
+  const std::vector<PieceCopy> pieces = ReadPieces(fd);
   for (size_t gpu = 0; gpu < readings.size(); ++gpu) {
-    if (!ReadGpu(fd, gpu, slots, &readings[gpu])) return TooShort();
+    if (!ReadGpu(fd, gpu, slots, pieces, &readings[gpu])) return TooShort();
   }
   return readings;
 }

@@ -38,6 +38,32 @@ TEST_F(UsageFileTest, MemoryOfADeadProcessDoesNotCount) {
   EXPECT_EQ(Read().held, Bytes(30));
 }
 
+TEST_F(UsageFileTest, APieceOfSeveralProcessesCountsOnce) {
+  for (uint32_t slot = 0; slot < 3; ++slot) file_.Hold(slot, 100 + slot);
+  limiter::SharedPiece& piece = file_.usage().pieces[1];
+  file_.usage().pieces_used = 2;
+  piece.bytes = 100;
+  for (uint16_t slot = 0; slot < 3; ++slot) piece.holders[slot] = slot + 1;
+  EXPECT_EQ(Read().held, Bytes(103));
+  file_.End(1);
+  EXPECT_EQ(Read().held, Bytes(102));
+  piece.gpu = 1;
+  EXPECT_EQ(Read().held, Bytes(202));
+}
+
+TEST_F(UsageFileTest, PiecesThatTheContainerMadeUpDoNotUnderflow) {
+  file_.Hold(0, 100);
+  file_.Hold(1, 100);
+  file_.usage().pieces_used = UINT32_MAX;
+  for (limiter::SharedPiece& piece : file_.usage().pieces) {
+    piece.bytes = UINT64_MAX;
+    piece.holders[0] = 1;
+    piece.holders[1] = 2;
+    piece.holders[2] = UINT16_MAX;
+  }
+  EXPECT_EQ(Read().held, Bytes(0));
+}
+
 TEST_F(UsageFileTest, NumbersThatNoGpuHasDoNotOverflow) {
   for (uint32_t slot = 0; slot < 20; ++slot) file_.Hold(slot, UINT64_MAX);
   file_.usage().slots_used = UINT32_MAX;
