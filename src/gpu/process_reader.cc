@@ -89,9 +89,9 @@ ProcessReader::ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loa
 }
 ProcessReader::~ProcessReader() = default;
 
-void ProcessReader::Read(OnRead on_read) {
+void ProcessReader::Read(OnRead on_read, Duration max_age) {
   State& state = *state_;
-  const bool fresh = state.last != nullptr && state.runner->clock().Now() - state.last_at < kFresh;
+  const bool fresh = state.last != nullptr && state.runner->clock().Now() - state.last_at < max_age;
   const bool hangs = state.running && state.last != nullptr &&
                      state.last->status.code() == Code::kDeadlineExceeded;
   if (fresh || hangs) {

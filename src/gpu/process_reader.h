@@ -5,8 +5,8 @@
 //
 // It opens a driver session of its own with the first request, and again after the driver was
 // replaced or the session died. One query runs at a time; requests during the query and within
-// kFresh after it share its answer, so that five servers that scrape every second cost the driver
-// one query.
+// kFresh after it share its answer unless they ask for a newer one, so that five servers that
+// scrape every second cost the driver one query.
 //
 // Threads, callbacks: the runner's. Without requests there is no cost.
 #pragma once
@@ -58,9 +58,10 @@ class ProcessReader {
   ProcessReader(const ProcessReader&) = delete;
   ProcessReader& operator=(const ProcessReader&) = delete;
 
-  // Calls back once, asynchronously, and never after the reader is destroyed. A query that hangs,
-  // and all later requests until the driver works again, are answered with DEADLINE_EXCEEDED.
-  void Read(OnRead on_read);
+  // Calls back once, asynchronously, and never after the reader is destroyed. The answer is at most
+  // `max_age` old, plus the time of the query. A query that hangs, and all later requests until the
+  // driver works again, are answered with DEADLINE_EXCEEDED.
+  void Read(OnRead on_read, Duration max_age = kFresh);
   // Closes the session if the driver has disappeared, without waiting for the next request.
   void Refresh();
 
