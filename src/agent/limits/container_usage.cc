@@ -181,11 +181,13 @@ void ContainerUsage::ReadBefore() {
   };
   RunJob("usage-before", work, [this, round] {
     Search(*round);
-    gpus_->Read([this, round, weak = weak_.Get()](const auto& report) {
+    // A list that another reader got earlier may lack a process that has come since.
+    const auto on_read = [this, round, weak = weak_.Get()](const auto& report) {
       if (!weak) return;
       round->report = report;
       ReadAfter(round);
-    });
+    };
+    gpus_->Read(on_read, /*max_age=*/Duration(0));
   });
 }
 

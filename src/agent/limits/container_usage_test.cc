@@ -429,6 +429,32 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
       << events_[0].message;
 }
 
+// One that lasts an interval lives during one comparison at least, if that reads the driver's list
+// itself. Here a monitoring system reads it, too, between the comparisons.
+TEST_F(ContainerUsageTest, ABypassOfAnIntervalIsReportedWheneverItBegins) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  for (Duration begin = 0ms; begin < 1s; begin += 100ms) {
+    events_.clear();
+    Start();
+    Seconds(4);
+    for (Duration now = 0ms; now < 5s; now += 100ms) {
+      if (now == begin) {
+        AddProcess(75, "aa");
+        Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+      }
+      if (now == begin + ContainerUsage::kInterval) {
+        Report({});
+        EndProcess(75);
+      }
+      if (now % 1s == 600ms) reader_.Read([](const auto&) {});
+      runner_.AdvanceTimeAndRun(100ms);
+    }
+    EXPECT_EQ(events_.size(), 1u) << begin / 1ms << " ms after a comparison";
+  }
+}
+
 TEST_F(ContainerUsageTest, AProcessThatExecutesAnotherProgramIsNoBypass) {
   AddProcess(71, "aa");
   AddProcess(75, "aa");
