@@ -132,8 +132,8 @@ Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver
 }
 
 // The kernel's limit for a container with shares of GPUs; "" where the kernel has none.
-std::string FindDmemMax(const GpuSelection& selection) {
-  const auto regions = oci::ReadDmemRegions(std::string(oci::kCgroupRoot));
+std::string FindDmemMax(const GpuSelection& selection, const std::string& cgroup_root) {
+  const auto regions = oci::ReadDmemRegions(cgroup_root);
   if (regions.empty()) return "";
   std::vector<oci::DmemShare> shares;
   for (const oci::ProcGpu& gpu : oci::ListGpus(selection.driver_root).value_or({})) {
@@ -179,7 +179,7 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
   injection.env = std::move(selection.env);
   if (!selection.limits_dir.empty()) {
     ASSIGN_OR_RETURN(injection.limiter, FindLimiter(selection.limits_dir));
-    injection.dmem_max = FindDmemMax(selection);
+    injection.dmem_max = FindDmemMax(selection, options.cgroup_root);
   }
   injection.tree_dir = options.driver_tree_dir;
   decision.injection = std::move(injection);

@@ -9,6 +9,7 @@
 #include "api/names.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/oci/dmem.h"
 #include "src/runtime/program_search.h"
 
 namespace tessera::runtime {
@@ -31,6 +32,8 @@ struct Options {
   // Namespaces whose privileged containers see all GPUs without a grant. Privileged containers of
   // other namespaces see none.
   std::vector<std::string> privileged_namespaces = {"kube-system", "tessera-system"};
+  // The cgroup file system. Not a key of the file: only tests change it.
+  std::string cgroup_root{oci::kCgroupRoot};
 };
 
 // A missing file gives the defaults. INVALID_ARGUMENT names file, line, key and the remedy.
