@@ -380,7 +380,9 @@ void Arbiter::DecideOwed(int64_t now) {
 
 // A program that waits for its own launches gets one batch in each round of the driver's turns,
 // which is little beside many processes or long kernels. Once its container is owed enough, it gets
-// a turn: the other containers launch nothing until it has used the time that it is owed.
+// a turn: the other containers launch nothing until it has used the time that it is owed. The pools
+// of containers that are ahead of their share would not hold them, because samples of launches that
+// were shorter than their prices return GPU time, and so let another launch of 10 ms begin.
 void Arbiter::DecideTurn(int64_t now) {
   Container* holder = nullptr;
   Container* next = nullptr;
@@ -412,8 +414,7 @@ void Arbiter::DecideTurn(int64_t now) {
 
 // A kernel of a low class that needs several turns of the GPU alternates with turns of the high
 // class. It ends sooner if the high class has launched little when it is stopped (HighWindow), and
-// launches nothing more meanwhile. Its pool would not hold it, because samples of launches that
-// were shorter than their prices return GPU time.
+// launches nothing more meanwhile.
 void Arbiter::HoldHighClasses(int64_t now) {
   const auto is_awaited = [now](const Container& one) {
     return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;
@@ -439,10 +440,11 @@ void Arbiter::Write(int64_t now) {
   for (Container& container : containers_) {
     const ComputeShare& share = container.share;
     const bool is_high = share.priority == PriorityClass::kHigh;
+    const bool stops = container.awaits_low || (container.held && container.owed < 0);
     outcome_.grants.push_back(
         {.id = container.id,
          .epoch = container.epoch,
-         .flags = container.flags | (container.awaits_low ? kComputeStop : 0),
+         .flags = container.flags | (stops ? kComputeStop : 0),
          .bias = ToQ16(container.bias),
          .cap = ToQ16(share.limit),
          .floor = ToQ16(container.weight),

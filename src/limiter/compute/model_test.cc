@@ -150,6 +150,26 @@ TEST(ComputeModelTest, AProgramThatWaitsForShortBatchesGetsItsShare) {
   Expect("20 in batches of 125 us, 8 others", options, wanted);
 }
 
+// While a long kernel runs, the program gets one of its kernels in each round of turns. It catches up
+// in turns of its own, in which the other program must not begin another long kernel.
+TEST(ComputeModelTest, AProgramThatWaitsForEachKernelGetsItsShareBesideLongKernels) {
+  const Load waits{.kernels = {{1 * kMs}}, .sync_every = 1};
+  for (const double length : {5 * kMs, 10 * kMs, 20 * kMs}) {
+    char what[64];
+    std::snprintf(what, sizeof(what), "7: 1 x 1 ms / 3: of %.0f ms", length / kMs);
+    Expect(what,
+           {.tenants = {Weighted(7, waits), Weighted(3, Steady(length))}, .length = 12 * kSeconds},
+           {69.7, 29.7});
+    const TenantOptions elastic{.share = {.request = 0.3, .limit = 1},
+                                .processes = {Steady(length)}};
+    SharedGpu gpu({.tenants = {Hard(0.7, waits), elastic}, .length = 12 * kSeconds});
+    gpu.Run();
+    std::printf("70: 1 x 1 ms / 30 to 100: of %2.0f ms %5.1f %5.1f\n", length / kMs, gpu.Of(0).mean,
+                gpu.Of(1).mean);
+    EXPECT_GE(gpu.Of(0).mean, 66) << length;
+  }
+}
+
 // A kernel cannot be cut short, so the use of its container swings by its length. The use since any
 // moment stays that close to the share of the time.
 TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
