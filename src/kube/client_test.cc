@@ -175,7 +175,7 @@ TEST_F(ClientTest, AppliesNoObjectWithoutNameOrNamespace) {
         .status();
   };
   EXPECT_EQ(apply(R"({"metadata":{"namespace":"ns"}})").message(),
-            "cannot apply one of daemonsets: metadata.name is missing");
+            "cannot apply an object of daemonsets: metadata.name is missing");
   EXPECT_EQ(apply(R"({"metadata":{"name":"d"}})").code(), Code::kInvalidArgument);
   EXPECT_TRUE(seen_.empty());
 }

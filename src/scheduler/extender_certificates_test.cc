@@ -211,7 +211,7 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   const auto plain = Bind({.server = {.address = scheduler_->address()}});
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();
   EXPECT_EQ(plain->status, 400);
-  EXPECT_THAT(plain->body, HasSubstr("this port speaks HTTPS"));
+  EXPECT_THAT(plain->body, HasSubstr("this port serves HTTPS only"));
 }
 
 TEST_F(ExtenderPortTest, ServesPlainHttpIfConfigured) {

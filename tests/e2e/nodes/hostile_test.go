@@ -188,7 +188,7 @@ func TestAPodWithoutTheCertificateIsNotAnsweredByTheExtender(t *testing.T) {
 	binding := stuck(t, "pawn", map[string]int{gpuMem: 4})
 	host := address(t, "tessera-scheduler")
 	for name, each := range map[string]struct{ url, want string }{
-		"plain":           {"http://" + host + ":9410", "this port speaks HTTPS"},
+		"plain":           {"http://" + host + ":9410", "this port serves HTTPS only"},
 		"no-certificate":  {"https://" + host + ":9410", `Post "https://`}, // the handshake fails: there is no answer
 		"the-status-port": {"http://" + leaderIP(t) + ":9411", "404"},
 	} {
@@ -237,7 +237,7 @@ func TestOnlyAPodThatWasFilteredForTheNodeIsBound(t *testing.T) {
 
 func TestTheWebhookAnswersNobodyWithoutTLS(t *testing.T) {
 	got := curl(t, "tessera-webhook", `curl -sS -m 10 -w ' HTTP %{http_code}' -d '{}' http://$ADDRESS:443/admission/validate 2>&1`)
-	if !strings.Contains(got, "HTTP 400") || !strings.Contains(got, "this port speaks HTTPS") {
+	if !strings.Contains(got, "HTTP 400") || !strings.Contains(got, "this port serves HTTPS only") {
 		t.Errorf("without TLS it said %s", got)
 	}
 	got = curl(t, "tessera-webhook", `curl -ksS -m 10 -w ' HTTP %{http_code}' -d '{}' https://$ADDRESS:443/admission/validate 2>&1`)
