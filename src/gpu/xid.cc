@@ -14,7 +14,7 @@ namespace {
 using enum XidCause;
 using enum XidAction;
 
-constexpr XidInfo kCatalogue[] = {
+constexpr XidInfo kCatalog[] = {
 #define TESSERA_XID(code, name, cause, action) {code, name, cause, action},
 #include "api/xids.inc"
 #undef TESSERA_XID
@@ -32,11 +32,11 @@ std::optional<uint64_t> ParseCode(std::string_view word) {
 
 }  // namespace
 
-std::span<const XidInfo> XidCatalogue() { return kCatalogue; }
+std::span<const XidInfo> XidCatalog() { return kCatalog; }
 
 const XidInfo* FindXid(uint64_t code) {
-  const auto info = std::ranges::lower_bound(kCatalogue, code, {}, &XidInfo::code);
-  return info != std::end(kCatalogue) && info->code == code ? &*info : nullptr;
+  const auto info = std::ranges::lower_bound(kCatalog, code, {}, &XidInfo::code);
+  return info != std::end(kCatalog) && info->code == code ? &*info : nullptr;
 }
 
 std::string DescribeXid(uint64_t code) {

@@ -22,7 +22,7 @@ struct XidInfo {
   XidAction action;
 };
 
-std::span<const XidInfo> XidCatalogue();
+std::span<const XidInfo> XidCatalog();
 // Null for a code that the catalog does not have.
 const XidInfo* FindXid(uint64_t code);
 // "XID 79: GPU has fallen off the bus", "XID 4242".
