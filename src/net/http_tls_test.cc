@@ -229,7 +229,8 @@ TEST_F(HttpTlsTest, PlainHttpGetsAnExplanation) {
     ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     ASSERT_TRUE(answer->ok()) << answer->status().ToString();
     EXPECT_EQ((**answer).status, 400);
-    EXPECT_NE((**answer).body.find("this port serves HTTPS only"), std::string::npos) << (**answer).body;
+    EXPECT_NE((**answer).body.find("this port serves HTTPS only"), std::string::npos)
+        << (**answer).body;
     EXPECT_EQ((**answer).body.find("secret"), std::string::npos);
   }
 }
