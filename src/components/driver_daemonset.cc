@@ -10,6 +10,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/components/edit.h"
 
 namespace tessera::components {
 namespace {
@@ -303,13 +304,12 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
   return DigestOf(text);
 }
 
-Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host, bool pinned) {
+Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host) {
   ASSIGN_OR_RETURN(const std::string image, DriverImage(spec, host));
   ASSIGN_OR_RETURN(const std::string revision, DriverRevision(spec, host));
   const Volumes volumes = VolumesOf(spec, host);
   const std::string pool = PoolName(spec, host);
-  const std::string name =
-      fmt::format("nvidia-driver-daemonset-{}{}", pool, pinned ? "-" + revision.substr(0, 8) : "");
+  const std::string name = "nvidia-driver-daemonset-" + pool;
   // The selector of a DaemonSet cannot be changed, so it has nothing that changes.
   const std::map<std::string, std::string> identity = {
       {"app", name},
@@ -320,7 +320,6 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   std::map<std::string, std::string> selector = spec.node_selector;
   selector[std::string(names::kLabelDeployPrefix) + "driver"] = "true";
   selector[std::string(names::kLabelDriverPool)] = pool;
-  if (pinned) selector[std::string(names::kLabelDriverRevision)] = revision;
 
   Json release = ContainerOf("release-driver", image, spec, volumes);
   release.Set("command", Command(kRelease));
@@ -330,10 +329,10 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
        {"priorityClassName", Text(spec.priority_class)},
        {"hostPID", Json::Bool(true)},
        {"serviceAccountName", Text("tessera-driver")},
+       {"affinity", PinAffinity()},
        {"initContainers", Json::MakeArray({std::move(release), ManagerContainer(spec, volumes)})},
        {"containers", Containers(spec, host, image, revision, volumes)},
        {"volumes", volumes.volumes()}});
-  if (!pinned) pod.Set("affinity", PinAffinity());
   if (!spec.pull_secrets.empty()) {
     Json secrets = Json::MakeArray();
     for (const std::string& secret : spec.pull_secrets)
@@ -353,6 +352,23 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
              {"template",
               Json::MakeObject({{"metadata", Json::MakeObject({{"labels", Labels(pod_labels)}})},
                                 {"spec", std::move(pod)}})}})}});
+}
+
+Json PinnedDriverDaemonSet(const Json& set) {
+  Json pinned = set;
+  Json& metadata = MemberAt(pinned, {"metadata"});
+  Json& pod_labels = MemberAt(pinned, {"spec", "template", "metadata", "labels"});
+  const std::string revision = pod_labels.StringAt(names::kLabelDriverRevision).value_or("");
+  const Json name = Json::String(
+      fmt::format("{}-{}", metadata.StringAt("name").value_or(""), revision.substr(0, 8)));
+  metadata.Set("name", name);
+  MemberAt(metadata, {"labels"}).Set("app", name);
+  MemberAt(pinned, {"spec", "selector", "matchLabels"}).Set("app", name);
+  pod_labels.Set("app", name);
+  Json& pod = MemberAt(pinned, {"spec", "template", "spec"});
+  pod.Erase("affinity");
+  MemberAt(pod, {"nodeSelector"}).Set(names::kLabelDriverRevision, Json::String(revision));
+  return pinned;
 }
 
 }  // namespace tessera::components

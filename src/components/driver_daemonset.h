@@ -51,9 +51,12 @@ std::string PoolName(const DriverSpec& spec, const DriverHost& host);
 // The revision of the driver: 16 hexadecimal digits.
 Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host);
 
-// With `pinned`, the DaemonSet that keeps nodes on an earlier revision after a rollback: it selects
-// the label tessera.dev/driver-revision with the revision of `spec`; without, it leaves out nodes
-// with that label. INVALID_ARGUMENT: see DriverImage; GDS needs open modules.
-Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host, bool pinned);
+// Leaves out nodes with the label tessera.dev/driver-revision. INVALID_ARGUMENT: see DriverImage;
+// GDS needs open modules.
+Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);
+
+// The DaemonSet that keeps nodes on this driver after a rollback, made of the pool's own one when
+// it had it: it selects nodes whose label tessera.dev/driver-revision has its revision.
+Json PinnedDriverDaemonSet(const Json& set);
 
 }  // namespace tessera::components

@@ -32,9 +32,10 @@ std::string EnvAt(const Json& container, std::string_view name) {
 }
 
 Json Render(const DriverSpec& spec, const DriverHost& host = kUbuntu, bool pinned = false) {
-  Result<Json> json = RenderDriverDaemonSet(spec, host, pinned);
+  Result<Json> json = RenderDriverDaemonSet(spec, host);
   EXPECT_TRUE(json.ok()) << json.status().ToString();
-  return json.ok() ? *json : Json();
+  if (!json.ok()) return {};
+  return pinned ? PinnedDriverDaemonSet(*json) : *json;
 }
 
 TEST(DriverHostTest, SystemsAreReadFromTheNode) {
@@ -92,7 +93,7 @@ TEST(DriverDaemonSetTest, ModulesAreOpenProprietaryOrChosen) {
   EXPECT_EQ(EnvAt(main(), "KERNEL_MODULE_TYPE"), "proprietary");
   spec.gds = true;
   spec.gds_image = "nvcr.io/nvidia/cloud-native/nvidia-fs:2.20.5";
-  EXPECT_NE(RenderDriverDaemonSet(spec, kUbuntu, false).status().message().find("open kernel"),
+  EXPECT_NE(RenderDriverDaemonSet(spec, kUbuntu).status().message().find("open kernel"),
             std::string::npos);
 }
 

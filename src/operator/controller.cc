@@ -8,10 +8,11 @@
 #include "src/base/log.h"
 #include "src/components/cluster_policy.h"
 #include "src/components/settings.h"
-#include "src/kube/informer.h"
 #include "src/kube/keyed_queue.h"
 #include "src/kube/metadata_object.h"
 #include "src/kube/type_catalog.h"
+#include "src/operator/change_handler.h"
+#include "src/operator/driver_controller.h"
 #include "src/operator/node_cleaner.h"
 #include "src/operator/object_set.h"
 
@@ -39,47 +40,6 @@ std::vector<Json> ExamplesOf(const Rendering& rendering) {
   return examples;
 }
 
-// Calls one function for each change of a collection, and keeps the error of its watch.
-template <typename T>
-class ChangeHandler : public kube::Informer<T>::Handler {
- public:
-  using OnChange = std::function<void()>;
-  ChangeHandler(OperatorMetrics& metrics, std::string collection, OnChange on_change)
-      : metrics_(metrics), collection_(std::move(collection)), on_change_(std::move(on_change)) {}
-  void OnAdded(const T&) override { on_change_(); }
-  void OnChanged(const T& before, const T& now) override {
-    if constexpr (requires { before == now; }) {
-      T same = now;
-      same.meta.resource_version = before.meta.resource_version;
-      if (same == before) return;  // such as a node's heartbeat
-    }
-    on_change_();
-  }
-  void OnRemoved(const T&) override { on_change_(); }
-  void OnSynced() override { on_change_(); }
-  void OnError(const Status& status, Duration) override {
-    metrics_.errors.Add(collection_);
-    const bool is_new = error.code() != status.code();
-    error = status;
-    if (is_new) {
-      Log(Severity::kWarning, "cannot watch, retrying",
-          {{"collection", collection_}, {"error", status.ToString()}});
-      on_change_();
-    }
-  }
-  void OnRecovered() override {
-    error = Status::Ok();
-    on_change_();
-  }
-
-  Status error;
-
- private:
-  OperatorMetrics& metrics_;
-  const std::string collection_;
-  const OnChange on_change_;
-};
-
 }  // namespace
 
 Rendering DefaultRendering() {
@@ -88,10 +48,16 @@ Rendering DefaultRendering() {
             return components::RenderComponents(settings);
           },
           .definition = components::TesseraDefinition(),
-          .every_kind = components::SpecOfEveryKind()};
+          .every_kind = components::SpecOfEveryKind(),
+          .pools = [](const Json& spec) -> Result<std::vector<driver::FleetPool>> {
+            ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
+            return driver::PoolsOf(settings);
+          }};
 }
 
-struct Controller::Core : std::enable_shared_from_this<Controller::Core>, ObjectSet::Delegate {
+struct Controller::Core : std::enable_shared_from_this<Controller::Core>,
+                          ObjectSet::Delegate,
+                          DriverController::Delegate {
   Core(Context c, Rendering r, ControllerOptions o)
       : context(std::move(c)), rendering(std::move(r)), options(std::move(o)) {}
 
@@ -120,6 +86,13 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
       definition = NewSet({});
       definition->SetWanted({{"definition", {rendering.definition}}}, {});
     }
+    if (rendering.pools) {
+      drivers = std::make_unique<DriverController>(
+          DriverController::Context{context.client, context.events, context.metrics,
+                                    context.before_send},
+          DriverController::Options{.ns = options.ns, .poll = options.driver_poll},
+          static_cast<DriverController::Delegate&>(*this));
+    }
     ReadPolicies();
   }
 
@@ -142,6 +115,11 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   void OnRepair(const std::string& component, const std::string& what) override {
     Log(Severity::kInfo, "restored an object", {{"component", component}, {"what", what}});
     Record(kube::EventKind::kNormal, "Restored", what);
+  }
+
+  void OnDriversChanged() override {
+    StatusSoon();
+    queue.Add(std::string(kResourceKey));
   }
 
   static std::string NameOfFirst(const kube::ListPage& page) {
@@ -203,7 +181,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     if (resource == nullptr) {
       // Its objects have gone with it, or go now, by their owner references.
       finalizing.clear();
-      nodes_clean = false;
+      nodes_clean = removing = releasing = false;
       generation = 0;
       last_input.reset();
       return done(Status::Ok());
@@ -223,7 +201,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     }
     // The last resource may have been deleted and created again between two looks.
     finalizing.clear();
-    nodes_clean = false;
+    nodes_clean = removing = releasing = false;
     clean_error = Status::Ok();
     Render(*resource, meta);
     context.metrics.reconcile.Observe(Now() - began);
@@ -247,21 +225,80 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   void Render(const kube::JsonObject& resource, const kube::MetadataObject& meta) {
     generation = meta.generation;
     keeps_off = KeepsOff(resource.meta);
-    const Json* spec = resource.value.Find("spec");
-    const std::string text = fmt::format("{} {} {}", resource.meta.uid.view(), keeps_off,
-                                         spec == nullptr ? "" : spec->Serialize());
-    if (text == wanted_text) return;
-    auto components = rendering.render(spec == nullptr ? Json() : *spec);
-    spec_error = components.status();
-    wanted_text = text;
-    if (!components.ok()) {
-      Log(Severity::kWarning, "the spec is invalid, keeping the objects of the last valid one",
-          {{"error", spec_error.message()}});
+    const Json* found = resource.value.Find("spec");
+    const Json spec = found == nullptr ? Json() : *found;
+    if (Status status = WantDrivers(spec); !status.ok()) return SetSpecError(std::move(status));
+    // Without the driver's DaemonSets they would be deleted.
+    if (drivers != nullptr && !drivers->ready()) return;
+    std::string text =
+        fmt::format("{} {} {}", resource.meta.uid.view(), keeps_off, spec.Serialize());
+    for (const Json& object : DriverObjects()) text += object.Serialize();
+    if (text == wanted_text) {
+      spec_error = Status::Ok();
       return;
     }
+    auto components = rendering.render(spec);
+    if (!components.ok()) return SetSpecError(components.status());
+    spec_error = Status::Ok();
+    wanted_text = std::move(text);
     if (keeps_off) components::KeepOffNvidiaNodes(&*components);
+    AddDriverObjects(&*components);
     objects->SetWanted(*std::move(components), OwnerOf(resource.meta));
     applied_by = Now() + 5 * options.settle;
+  }
+
+  void SetSpecError(Status status) {
+    if (spec_error.message() != status.message()) {
+      Log(Severity::kWarning, "the spec is invalid, keeping the objects of the last valid one",
+          {{"error", status.message()}});
+    }
+    spec_error = std::move(status);
+  }
+
+  // --- Drivers.
+  Status WantDrivers(const Json& spec) {
+    if (drivers == nullptr) return Status::Ok();
+    const std::string text = spec.Serialize();
+    if (text == drivers_text) return Status::Ok();
+    ASSIGN_OR_RETURN(std::vector<driver::FleetPool> pools, rendering.pools(spec));
+    drivers_text = text;
+    drivers->SetPools(std::move(pools));
+    return Status::Ok();
+  }
+
+  std::vector<Json> DriverObjects() const {
+    return drivers == nullptr ? std::vector<Json>() : drivers->objects();
+  }
+
+  void AddDriverObjects(std::vector<components::Component>* components) const {
+    const std::vector<Json> more = DriverObjects();
+    if (more.empty()) return;
+    auto found =
+        std::ranges::find(*components, components::kDriverComponent, &components::Component::name);
+    if (found == components->end()) {
+      found = components->insert(found, {std::string(components::kDriverComponent), {}});
+    }
+    found->objects.insert(found->objects.end(), more.begin(), more.end());
+  }
+
+  // The nodes end their upgrades and lose their drivers. Returns what that waits for; "": nothing.
+  std::string ReleaseDrivers() {
+    if (drivers == nullptr || drivers->released()) return "";
+    if (!releasing) {
+      auto pools = rendering.pools(
+          Resource()->value.Find("spec") == nullptr ? Json() : *Resource()->value.Find("spec"));
+      // An invalid spec has no driver that could be released but by the defaults.
+      if (!pools.ok()) pools = rendering.pools(Json());
+      releasing = true;
+      drivers_text.clear();
+      drivers->Release(pools.ok() ? *std::move(pools) : std::vector<driver::FleetPool>());
+    }
+    const std::optional<DriverReport> report = drivers->report();
+    if (!report) return "the nodes are being released from upgrades and drivers";
+    if (!report->unseen.empty()) return report->unseen;
+    if (report->problems.empty()) return "the nodes are being released from upgrades and drivers";
+    const driver::FleetProblem& first = report->problems.front();
+    return fmt::format("node {}: {}", first.node, first.message);
   }
 
   void WriteFinalizers(const kube::MetadataObject& meta, kube::KeyedQueue::Done done) {
@@ -281,8 +318,13 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   void Finalize(kube::MetadataObject meta, kube::KeyedQueue::Done done) {
     const kube::OwnerReference owner = OwnerOf(meta.meta);
     generation = meta.generation;
+    if (std::string why = ReleaseDrivers(); !why.empty()) {
+      SetFinalizing(std::move(why));
+      return done(Status::Ok());
+    }
     const bool workloads = objects->Remaining(true) > 0 || pods->size() > 0 || !pods->synced();
-    if (!nodes_clean && (workloads || finalizing.empty())) {
+    if (!nodes_clean && (workloads || !removing)) {
+      removing = true;
       SetFinalizing("the agents and schedulers are being removed; running pods keep their GPUs");
       objects->Remove(owner, false);
       return done(Status::Ok());
@@ -351,7 +393,10 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
       }
     }
     input.nodes = Health();
+    if (drivers != nullptr) input.drivers = drivers->report();
+    if (input.drivers) AddDriverProblems(*input.drivers, &input.nodes);
     input.unseen = Unseen();
+    if (input.drivers && input.unseen.empty()) input.unseen = input.drivers->unseen;
     if (!clean_error.ok()) input.unseen = "cannot clean the nodes: " + clean_error.message();
     if (keeps_off) {
       input.coexistence = fmt::format(
@@ -394,13 +439,17 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
     const std::string text = CanonicalText(status);
     context.metrics.reconcile.Observe(Now() - began);
     const bool written = text == written_text && resource->meta.resource_version == written_over;
-    if (written || (previous != nullptr && CanonicalText(*previous) == text)) {
-      return done(Status::Ok());
-    }
+    const bool stands = previous != nullptr && CanonicalText(*previous) == text;
+    if (stands) TellPublished(last_input->drivers);
+    if (written || stands) return done(Status::Ok());
     std::vector<StatusChange> changes = ChangesBetween(previous, status);
     written_text = text;
     written_over = resource->meta.resource_version;
     SendStatus(*resource, std::move(status), std::move(changes), std::move(done));
+  }
+
+  void TellPublished(const std::optional<DriverReport>& report) {
+    if (drivers != nullptr && report) drivers->OnPublished(*report);
   }
 
   void SendStatus(const kube::JsonObject& resource, Json status, std::vector<StatusChange> changes,
@@ -417,7 +466,8 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
          .force = true,
          .subresource = "status",
          .before_send = context.before_send},
-        [this, changes = std::move(changes), done = std::move(done)](const Result<Json>& answer) {
+        [this, changes = std::move(changes), report = last_input->drivers,
+         done = std::move(done)](const Result<Json>& answer) {
           if (answer.status().code() == Code::kNotFound) return done(Status::Ok());
           if (!answer.ok()) {
             written_text.clear();
@@ -426,6 +476,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
             return done(answer.status());
           }
           context.metrics.status_writes.Add();
+          TellPublished(report);
           for (const StatusChange& change : changes) {
             Record(change.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal,
                    change.reason, change.message);
@@ -456,6 +507,8 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
   Status spec_error;
   MonotonicTime applied_by{};  // when the status says which objects are not applied yet
   std::string finalizing;      // step of the deletion; "": not being deleted
+  bool releasing = false;      // the drivers
+  bool removing = false;       // the agents
   bool nodes_clean = false;
   Status clean_error;
   std::optional<NodeHealth> health;  // nullopt: nodes or pods have changed
@@ -470,6 +523,8 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>, Object
       {.max_running = 2, .longest_wait = std::chrono::seconds(30)},
       [this](const std::string& key, kube::KeyedQueue::Done done) { Work(key, std::move(done)); }};
   std::unique_ptr<ObjectSet> objects, definition;
+  std::unique_ptr<DriverController> drivers;  // null: none are managed
+  std::string drivers_text;                   // the spec whose drivers are wanted
 };
 
 Controller::Controller(Context context, Rendering rendering, ControllerOptions options)
@@ -483,6 +538,7 @@ Controller::~Controller() {
   core_->finalizer_write.Cancel();
   core_->status_write.Cancel();
   core_->cleaner.reset();
+  core_->drivers.reset();
   core_->objects.reset();
   core_->definition.reset();
   core_->pods.reset();

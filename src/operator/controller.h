@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the cluster as the resource Tessera says, during one term of leading: renders its spec,
-// keeps the objects (object_set.h), keeps agents off nodes of NVIDIA's operator, writes status and
-// Events, and cleans up when the resource is deleted. Also keeps the resource's definition.
+// keeps the objects (object_set.h), installs and upgrades drivers (driver_controller.h), keeps
+// agents off nodes of NVIDIA's operator, writes status and Events, and cleans up when the resource
+// is deleted. Also keeps the resource's definition.
 //
 // A new controller reads everything from the API server; no state survives a term. At rest it
 // writes nothing.
@@ -18,6 +19,7 @@
 #include "src/components/objects.h"
 #include "src/kube/client.h"
 #include "src/kube/events.h"
+#include "src/operator/driver/fleet.h"
 #include "src/operator/metrics.h"
 
 namespace tessera::operators {
@@ -25,9 +27,11 @@ namespace tessera::operators {
 // How a spec becomes objects. Tests pass one with fewer objects.
 struct Rendering {
   using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
+  using Pools = std::function<Result<std::vector<driver::FleetPool>>(const Json& spec)>;
   Render render;
-  Json definition;  // of the resource; null: another program keeps it
-  Json every_kind;  // a spec under which all kinds of objects are rendered
+  Json definition;        // of the resource; null: another program keeps it
+  Json every_kind;        // a spec under which all kinds of objects are rendered
+  Pools pools = nullptr;  // the drivers that a spec wants; null: no drivers are managed
 };
 // With src/components.
 Rendering DefaultRendering();
@@ -38,6 +42,7 @@ struct ControllerOptions {
   Duration resync = std::chrono::minutes(1);
   Duration settle = std::chrono::seconds(1);               // as in ObjectSet::Options
   Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
+  Duration driver_poll = std::chrono::seconds(2);          // as in DriverController::Options
 };
 
 class Controller {

@@ -17,6 +17,7 @@ namespace {
 using components::DriverHost;
 using components::DriverSpec;
 using components::KernelModule;
+using components::PinnedDriverDaemonSet;
 using components::RenderDriverDaemonSet;
 
 class DriverDaemonSetServerTest : public ::testing::Test {
@@ -66,14 +67,14 @@ TEST_F(DriverDaemonSetServerTest, AcceptsEveryForm) {
   for (const DriverSpec& spec : {plain, full, precompiled}) {
     for (const DriverHost& host : {ubuntu, sles}) {
       for (const bool pinned : {false, true}) {
-        const Result<Json> set = RenderDriverDaemonSet(spec, host, pinned);
+        const Result<Json> set = RenderDriverDaemonSet(spec, host);
         ASSERT_TRUE(set.ok()) << set.status().ToString();
-        const Status applied = Apply(*set);
+        const Status applied = Apply(pinned ? PinnedDriverDaemonSet(*set) : *set);
         EXPECT_TRUE(applied.ok()) << applied.ToString() << "\n" << set->Pretty();
       }
     }
   }
-  Json broken = *RenderDriverDaemonSet(plain, ubuntu, false);
+  Json broken = *RenderDriverDaemonSet(plain, ubuntu);
   broken.Find("spec")->Set("unknown", Json::Bool(true));
   EXPECT_FALSE(Apply(broken).ok()) << "the server would not notice a wrong field";
 }

@@ -27,6 +27,27 @@ void WriteResource(const StatusInput& status, MetricsText* text) {
              status.nodes.of_nvidia, text);
 }
 
+void WriteDrivers(const DriverReport& drivers, MetricsText* text) {
+  constexpr std::string_view kNodes = "tessera_operator_driver_nodes";
+  text->Family(kNodes, "gauge",
+               "Nodes with a managed driver, by pool and state of their upgrade: total, pending, "
+               "in_progress, done, failed, unavailable; on_host have a driver of the host.");
+  for (const DriverPoolReport& pool : drivers.pools) {
+    const driver::UpgradeCounts& counts = pool.counts;
+    for (const auto& [state, value] : {std::pair{"total", counts.total},
+                                       {"pending", counts.pending},
+                                       {"in_progress", counts.in_progress},
+                                       {"done", counts.done},
+                                       {"failed", counts.failed},
+                                       {"unavailable", counts.unavailable},
+                                       {"on_host", pool.on_host}}) {
+      text->Sample(
+          kNodes, fmt::format("{},{}", MetricLabel("pool", pool.name), MetricLabel("state", state)),
+          static_cast<uint64_t>(value));
+    }
+  }
+}
+
 }  // namespace
 
 std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& state) {
@@ -50,7 +71,16 @@ std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& sta
   text.Family(kReconcile, "histogram",
               "Time to compare the wanted with the actual state, without requests.");
   WriteHistogram(kReconcile, "", metrics.reconcile, &text);
+  WriteLabelled(
+      "tessera_operator_driver_upgrades_total",
+      "Driver upgrades of nodes, by result: done or failed; rolled_back are those that went back "
+      "to an earlier driver.",
+      "result", metrics.driver_upgrades, &text);
+  WriteLabelled("tessera_operator_driver_evictions_total",
+                "Evictions of pods for driver upgrades, by result: accepted, blocked or failed.",
+                "result", metrics.driver_evictions, &text);
   if (state.status) WriteResource(*state.status, &text);
+  if (state.status && state.status->drivers) WriteDrivers(*state.status->drivers, &text);
   return text.Take();
 }
 

@@ -139,6 +139,47 @@ Json NodesJson(const NodeHealth& nodes) {
                            {"problems", std::move(problems)}});
 }
 
+// Failed nodes are among the problems of nodes.
+ConditionFields UpgradingOf(const DriverReport& drivers) {
+  int going = 0, waiting = 0, total = 0;
+  std::string blocked;
+  for (const DriverPoolReport& pool : drivers.pools) {
+    going += pool.counts.in_progress;
+    waiting += pool.counts.pending;
+    total += pool.counts.total;
+    if (blocked.empty() && !pool.blocked.empty()) blocked = "; next: " + pool.blocked;
+  }
+  if (going > 0) {
+    return {"DriverUpgrading", true, "InProgress",
+            fmt::format("{} of {} nodes upgrade their driver, {} wait{}", going, total, waiting,
+                        blocked)};
+  }
+  if (waiting > 0) {
+    return {"DriverUpgrading", false, "Waiting",
+            fmt::format("{} of {} nodes wait for an upgrade of their driver{}", waiting, total,
+                        blocked)};
+  }
+  return {"DriverUpgrading", false, "AsExpected", "no node waits for another driver"};
+}
+
+Json DriversJson(const DriverReport& drivers) {
+  Json pools = Json::MakeArray();
+  for (const DriverPoolReport& pool : drivers.pools) {
+    Json json = Json::MakeObject({{"name", Json::String(pool.name)},
+                                  {"nodes", Json::Int(pool.counts.total)},
+                                  {"pending", Json::Int(pool.counts.pending)},
+                                  {"inProgress", Json::Int(pool.counts.in_progress)},
+                                  {"done", Json::Int(pool.counts.done)},
+                                  {"failed", Json::Int(pool.counts.failed)},
+                                  {"unavailable", Json::Int(pool.counts.unavailable)},
+                                  {"onHost", Json::Int(pool.on_host)}});
+    if (!pool.blocked.empty()) json.Set("blocked", Json::String(Bounded(pool.blocked)));
+    if (!pool.plan.empty()) json.Set("plan", Json::String(pool.plan));
+    pools.Append(std::move(json));
+  }
+  return pools;
+}
+
 Json Sorted(const Json& value) {
   if (value.is_array()) {
     Json out = Json::MakeArray();
@@ -167,10 +208,27 @@ Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
        {ReadyOf(degraded, progressing), progressing, degraded, coexistence}) {
     conditions.Append(ConditionJson(one, input.generation, previous, now));
   }
-  return Json::MakeObject({{"observedGeneration", Json::Int(input.generation)},
-                           {"conditions", std::move(conditions)},
-                           {"components", ComponentsJson(input)},
-                           {"nodes", NodesJson(input.nodes)}});
+  if (input.drivers) {
+    conditions.Append(ConditionJson(UpgradingOf(*input.drivers), input.generation, previous, now));
+  }
+  Json status = Json::MakeObject({{"observedGeneration", Json::Int(input.generation)},
+                                  {"conditions", std::move(conditions)},
+                                  {"components", ComponentsJson(input)},
+                                  {"nodes", NodesJson(input.nodes)}});
+  if (input.drivers) status.Set("drivers", DriversJson(*input.drivers));
+  return status;
+}
+
+void AddDriverProblems(const DriverReport& drivers, NodeHealth* nodes) {
+  for (const driver::FleetProblem& one : drivers.problems) {
+    const bool known = std::ranges::any_of(
+        nodes->problems, [&](const NodeProblem& problem) { return problem.node == one.node; });
+    if (known) continue;
+    ++nodes->problem_count;
+    if (nodes->problems.size() < kMaxProblems) {
+      nodes->problems.push_back({one.node, one.reason, one.message});
+    }
+  }
 }
 
 std::string CanonicalText(const Json& value) { return Sorted(value).Serialize(); }
@@ -195,7 +253,7 @@ std::vector<StatusChange> ChangesBetween(const Json* previous, const Json& now) 
     const std::string type = item.StringAt("type").value();
     const bool holds = item.StringAt("status").value() == "True";
     if (type == "Progressing" || !differs("conditions", "type", "status", item)) continue;
-    const bool fault = type == "Ready" ? !holds : holds;
+    const bool fault = type == "Ready" ? !holds : holds && type != "DriverUpgrading";
     if (previous == nullptr && !fault) continue;
     changes.push_back({fault && type != "Ready", item.StringAt("reason").value(),
                        fmt::format("{} is {}: {}", type, holds ? "true" : "false",

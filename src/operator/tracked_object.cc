@@ -17,8 +17,13 @@ WorkloadCounts CountsOf(const Json& object, int64_t generation) {
   const Json& status = part("status");
   const bool daemons = status.Find("desiredNumberScheduled") != nullptr;
   const auto count = [&](std::string_view key) { return status.IntAt(key).value_or(0); };
+  // Pods that are replaced only when they are deleted keep an older template until then.
+  const Json* strategy = spec.Find("updateStrategy");
+  const bool on_delete =
+      strategy != nullptr && strategy->StringAt("type").value_or("") == "OnDelete";
   return {.desired = daemons ? count("desiredNumberScheduled") : spec.IntAt("replicas").value_or(1),
-          .updated = count(daemons ? "updatedNumberScheduled" : "updatedReplicas"),
+          .updated = on_delete ? count("desiredNumberScheduled")
+                               : count(daemons ? "updatedNumberScheduled" : "updatedReplicas"),
           .available = count(daemons ? "numberAvailable" : "availableReplicas"),
           .observed = count("observedGeneration") >= generation};
 }

@@ -23,6 +23,10 @@ struct RenderedPool {
   std::string revision;
 };
 
+std::string NameOfSet(const Json& set) {
+  return set.Find("metadata")->StringAt("name").value_or("");
+}
+
 class FleetViewer {
  public:
   FleetViewer(const std::vector<FleetPool>& pools, const Revisions& known) : known_(known) {
@@ -41,13 +45,14 @@ class FleetViewer {
   void AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool);
   UpgradeNode UpgradeNodeOf(const FleetNode& node, const FleetPod* pod);
   void KeepRevision(const std::string& revision);
+  void AddKept(const std::set<std::string>& revisions, bool pinned);
   void NoteProblems(const UpgradeNode& node, const FleetPod* pod);
 
   const Revisions& known_;
   FleetView view_;
   std::map<std::string_view, const FleetPod*> pods_;  // by node
   std::map<std::tuple<std::string, std::string, std::string, std::string>, RenderedPool> rendered_;
-  std::set<std::string> pinned_;
+  std::set<std::string> pinned_, released_;  // revisions
 };
 
 void FleetViewer::AddPod(const FleetPod& pod) {
@@ -75,13 +80,12 @@ const RenderedPool& FleetViewer::Render(const FleetPool& pool, const DriverHost&
 
 RenderedPool FleetViewer::Rendered(const FleetPool& pool, const DriverHost& host) {
   const Result<std::string> revision = components::DriverRevision(pool.spec, host);
-  const Result<Json> set = components::RenderDriverDaemonSet(pool.spec, host, false);
-  const Result<Json> pinned = components::RenderDriverDaemonSet(pool.spec, host, true);
-  for (const Status& status : {revision.status(), set.status(), pinned.status()}) {
+  const Result<Json> set = components::RenderDriverDaemonSet(pool.spec, host);
+  for (const Status& status : {revision.status(), set.status()}) {
     if (!status.ok()) return {status, "", ""};
   }
   view_.daemonsets.push_back(*set);
-  view_.revisions[*revision] = pinned->Serialize();
+  view_.revisions[*revision] = set->Serialize();
   return {Status::Ok(), components::PoolName(pool.spec, host), *revision};
 }
 
@@ -150,6 +154,8 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod, FleetVi
   const std::string good = ValueAt(node.annotations, names::kAnnotationDriverGood);
   KeepRevision(pin);
   KeepRevision(good);
+  // It may become the good one.
+  if (pod != nullptr) KeepRevision(pod->pod.revision);
   if (!pin.empty()) pinned_.insert(pin);
   // What cannot be rendered any more is nothing to go back to.
   if (!view_.revisions.contains(good)) {
@@ -162,6 +168,11 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod, FleetVi
 // The pool of the node wants no driver any more.
 void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool) {
   UpgradeNode upgrade = UpgradeNodeOf(node, pod);
+  if (pod != nullptr) {
+    const bool pinned = !ValueAt(node.labels, names::kLabelDriverRevision).empty();
+    KeepRevision(pod->pod.revision);
+    (pinned ? pinned_ : released_).insert(pod->pod.revision);
+  }
   const std::optional<UpgradeState> state = StateOfNode(upgrade);
   if (state && InProgress(*state)) {
     pool->nodes.push_back(std::move(upgrade));  // ends its upgrade, and with it our cordon
@@ -182,7 +193,7 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod, FleetV
       patch.annotations[std::string(annotation)] = std::nullopt;
     }
   }
-  view_.patches.push_back(std::move(patch));
+  view_.releases.push_back({std::move(patch), pod != nullptr});
 }
 
 void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
@@ -204,17 +215,25 @@ void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
       {node.name, pod->reason, fmt::format("driver pod {}: {}", pod->pod.name, pod->message)});
 }
 
-FleetView FleetViewer::Take() {
-  for (const std::string& revision : pinned_) {
+void FleetViewer::AddKept(const std::set<std::string>& revisions, bool pinned) {
+  for (const std::string& revision : revisions) {
     const auto text = view_.revisions.find(revision);
     if (text == view_.revisions.end()) continue;
-    Result<Json> set = ParseJson(text->second);
-    if (set.ok()) view_.daemonsets.push_back(*std::move(set));
+    const Result<Json> set = ParseJson(text->second);
+    if (!set.ok()) continue;
+    Json kept = pinned ? components::PinnedDriverDaemonSet(*set) : *set;
+    const std::string name = NameOfSet(kept);
+    if (std::ranges::count(view_.daemonsets, name, NameOfSet) == 0) {
+      view_.daemonsets.push_back(std::move(kept));
+    }
   }
+}
+
+FleetView FleetViewer::Take() {
+  AddKept(pinned_, true);
+  AddKept(released_, false);
   // In the same order at each call, whatever the order of the nodes is.
-  std::ranges::sort(view_.daemonsets, {}, [](const Json& set) {
-    return set.Find("metadata")->StringAt("name").value_or("");
-  });
+  std::ranges::sort(view_.daemonsets, {}, NameOfSet);
   return std::move(view_);
 }
 

@@ -49,6 +49,7 @@ struct FleetNode {
   std::string kernel;
   bool gpu_ready = false;  // condition GPUReady
   WallTime gpu_since{};    // of its last transition
+  bool operator==(const FleetNode&) const = default;
 };
 
 struct FleetPod {
@@ -57,9 +58,10 @@ struct FleetPod {
   WallTime created{};
   std::string reason;  // why it is not ready; "": unknown
   std::string message;
+  bool operator==(const FleetPod&) const = default;
 };
 
-// The DaemonSet that keeps a node on a revision, as JSON, by revision.
+// The DaemonSet of a pool when it had a revision, as JSON, by revision.
 using Revisions = std::map<std::string, std::string, std::less<>>;
 
 struct FleetProblem {
@@ -83,6 +85,13 @@ struct FleetView {
   };
   std::vector<Pool> pools;  // as in the settings
   std::vector<NodePatch> patches;
+  // Nodes whose pool wants no driver any more. The patch takes the driver away, so nodes with
+  // `has_driver` wait until no pod uses their GPUs; their DaemonSets stay until then.
+  struct Release {
+    NodePatch patch;
+    bool has_driver = false;
+  };
+  std::vector<Release> releases;
   std::vector<Json> daemonsets;
   Revisions revisions;  // that are current, or that a node may go back to
   std::vector<FleetProblem> problems;

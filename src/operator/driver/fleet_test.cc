@@ -115,6 +115,9 @@ TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsRevision) {
   const FleetView running = ViewFleet(pools, {node}, {}, first.revisions);
   EXPECT_EQ(running.daemonsets.size(), 1u);
   EXPECT_TRUE(running.revisions.contains(old)) << "it may be needed";
+  const FleetNode unproven = GpuNode("a", "default-ubuntu22-04");
+  EXPECT_TRUE(
+      ViewFleet(pools, {unproven}, {PodOn("a", old)}, first.revisions).revisions.contains(old));
   node.labels[std::string(names::kLabelDriverRevision)] = old;
   const FleetView pinned = ViewFleet(pools, {node}, {}, running.revisions);
   ASSERT_EQ(pinned.daemonsets.size(), 2u);
@@ -141,17 +144,25 @@ TEST(FleetTest, ANodeIsValidatedAfterItsAgentHasSeenTheNewDriver) {
 }
 
 TEST(FleetTest, AnUnwantedDriverReleasesItsNodesAfterTheirUpgrades) {
+  const FleetView first =
+      ViewFleet(FleetPools(kOne), {GpuNode("a", "default-ubuntu22-04")}, {}, {});
+  const std::string revision = first.pools[0].nodes[0].wanted_revision;
   const auto pools = FleetPools("driver: {enabled: false}");
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.labels[std::string(names::kLabelUpgradeState)] = "drain-required";
-  const FleetView busy = ViewFleet(pools, {node}, {PodOn("a", "r")}, {});
-  EXPECT_TRUE(busy.patches.empty());
+  const FleetView busy = ViewFleet(pools, {node}, {PodOn("a", revision)}, first.revisions);
+  EXPECT_TRUE(busy.patches.empty() && busy.releases.empty());
   EXPECT_EQ(busy.pools[0].nodes.size(), 1u);
+  EXPECT_EQ(busy.daemonsets, first.daemonsets);
   node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-done";
-  const FleetView idle = ViewFleet(pools, {node}, {PodOn("a", "r")}, {});
-  ASSERT_EQ(idle.patches.size(), 1u);
-  EXPECT_EQ(idle.patches[0].labels.at(std::string(names::kLabelDriverPool)), std::nullopt);
+  const FleetView idle = ViewFleet(pools, {node}, {PodOn("a", revision)}, first.revisions);
+  ASSERT_EQ(idle.releases.size(), 1u);
+  EXPECT_TRUE(idle.releases[0].has_driver);
+  EXPECT_EQ(idle.releases[0].patch.labels.at(std::string(names::kLabelDriverPool)), std::nullopt);
   EXPECT_TRUE(idle.pools[0].nodes.empty());
+  // The driver goes with the node's label, not with the DaemonSet.
+  EXPECT_EQ(idle.daemonsets, first.daemonsets);
+  EXPECT_TRUE(ViewFleet(pools, {node}, {}, first.revisions).daemonsets.empty());
 }
 
 TEST(FleetTest, AFailedNodeSaysWhyAndWhatHelps) {

@@ -16,10 +16,6 @@ namespace tessera::driver {
 // The value of a label or annotation; "" without it.
 std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
                     std::string_view key);
-// From cordon-required to uncordon-required.
-bool InProgress(UpgradeState state);
-// Whether the wanted driver failed on this node before.
-bool FailedHere(const UpgradeNode& node);
 // Whether the node's driver is the one that it shall have, and is loaded.
 bool RunsTarget(const UpgradeNode& node);
 // Whether the node is to be upgraded, now or when there is room.

@@ -107,6 +107,7 @@ struct DriverPod {
   bool ready = false;
   bool deleting = false;
   int restarts = 0;  // the largest count of its containers
+  bool operator==(const DriverPod&) const = default;
 };
 
 struct UpgradeNode {
@@ -151,6 +152,7 @@ struct UpgradeCounts {
   int done = 0;
   int failed = 0;
   int unavailable = 0;  // in progress, or cordoned, or not ready; without failed ones
+  bool operator==(const UpgradeCounts&) const = default;
 };
 
 struct UpgradeStep {
@@ -168,6 +170,11 @@ Status CheckPolicy(const UpgradePolicy& policy);
 int MaxUnavailable(const UpgradePolicy& policy, int total);
 // The state that the node's label has; kUnknown without it.
 std::optional<UpgradeState> StateOfNode(const UpgradeNode& node);
+
+// From cordon-required to uncordon-required.
+bool InProgress(UpgradeState state);
+// Whether the wanted driver failed on this node before.
+bool FailedHere(const UpgradeNode& node);
 
 // REQUIRES: CheckPolicy is OK. A time that is written on a node and lies after `now` counts as now.
 UpgradeStep NextUpgradeStep(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes,

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/driver_actions.h"
+
+#include "api/names.h"
+
+namespace tessera::operators {
+namespace {
+
+using Kind = driver::UpgradeAction::Kind;
+
+Json ChangesJson(const driver::UpgradeAction::Changes& changes) {
+  Json json = Json::MakeObject();
+  for (const auto& [name, value] : changes) json.Set(name, value ? Json::String(*value) : Json());
+  return json;
+}
+
+// The state that the node enters with this action; nullopt: none.
+std::optional<driver::UpgradeState> Entered(const driver::UpgradeAction& action) {
+  const auto label = action.labels.find(names::kLabelUpgradeState);
+  if (label == action.labels.end()) return std::nullopt;
+  return driver::UpgradeStateFromName(label->second.value_or(""));
+}
+
+bool Pins(const driver::UpgradeAction& action) {
+  const auto label = action.labels.find(names::kLabelDriverRevision);
+  return label != action.labels.end() && label->second.has_value();
+}
+
+}  // namespace
+
+Json NodePatchOf(const driver::UpgradeAction::Changes& labels,
+                 const driver::UpgradeAction::Changes& annotations, const std::string& version) {
+  Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
+  if (!labels.empty()) metadata.Set("labels", ChangesJson(labels));
+  if (!annotations.empty()) metadata.Set("annotations", ChangesJson(annotations));
+  return Json::MakeObject({{"metadata", std::move(metadata)}});
+}
+
+Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version) {
+  Json patch = NodePatchOf(action.labels, action.annotations, version);
+  const bool cordons = action.kind == Kind::kCordon;
+  if (cordons || action.kind == Kind::kUncordon) {
+    patch.Set("spec", Json::MakeObject({{"unschedulable", cordons ? Json::Bool(true) : Json()}}));
+  }
+  return patch;
+}
+
+Json EvictionOf(const driver::UpgradeAction& action) {
+  return Json::MakeObject(
+      {{"apiVersion", Json::String("policy/v1")},
+       {"kind", Json::String("Eviction")},
+       {"metadata", Json::MakeObject({{"name", Json::String(action.pod)},
+                                      {"namespace", Json::String(action.ns)}})}});
+}
+
+std::string EventReasonOf(const driver::UpgradeAction& action) {
+  if (Pins(action)) return "DriverRolledBack";
+  if (action.warning) return "DriverUpgradeFailed";
+  switch (action.kind) {
+    case Kind::kCordon:
+      return "DriverUpgradeCordoned";
+    case Kind::kUncordon:
+      return "DriverUpgradeUncordoned";
+    case Kind::kEvict:
+      return "DriverUpgradeEvicts";
+    case Kind::kDeletePod:
+      return "DriverUpgradeDeletes";
+    case Kind::kPatchNode:
+      break;
+  }
+  const auto state = Entered(action);
+  if (state == driver::UpgradeState::kUpgradeRequired) return "DriverUpgradeRequired";
+  if (state == driver::UpgradeState::kDone) return "DriverUpToDate";
+  if (state == driver::UpgradeState::kFailed) return "DriverUpgradeFailed";
+  return "DriverUpgrade";
+}
+
+std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeState before) {
+  if (Pins(action)) return "rolled_back";
+  const auto state = Entered(action);
+  if (state == driver::UpgradeState::kDone) {
+    return before == driver::UpgradeState::kUncordonRequired ? "done" : "";
+  }
+  return state == driver::UpgradeState::kFailed ? "failed" : "";
+}
+
+bool Begins(const driver::UpgradeAction& action) {
+  return Entered(action) == driver::UpgradeState::kCordonRequired;
+}
+
+}  // namespace tessera::operators

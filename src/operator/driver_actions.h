@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of an upgrade as requests to the API server and as Events. Pure.
+#pragma once
+
+#include <string>
+
+#include "src/formats/json.h"
+#include "src/operator/driver/upgrade.h"
+
+namespace tessera::operators {
+
+// A merge patch of a Node that still has this version.
+Json NodePatchOf(const driver::UpgradeAction::Changes& labels,
+                 const driver::UpgradeAction::Changes& annotations, const std::string& version);
+// The same with the cordon or uncordon of the action.
+Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version);
+// The body for pods/eviction.
+Json EvictionOf(const driver::UpgradeAction& action);
+
+// The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack, ...
+std::string EventReasonOf(const driver::UpgradeAction& action);
+// How the upgrade of a node ends with this action, for the metric: done, failed, rolled_back; "":
+// it goes on.
+std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeState before);
+// Whether the action begins the upgrade of its node.
+bool Begins(const driver::UpgradeAction& action);
+
+}  // namespace tessera::operators

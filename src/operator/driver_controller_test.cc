@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/driver_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "api/names.h"
+#include "src/components/settings.h"
+#include "src/formats/yaml.h"
+#include "src/kube/testing/fake_api_server.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::operators {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr char kOldDriver[] = "1.0";
+constexpr char kNewDriver[] = "2.0";
+
+// How a node takes the new driver.
+enum class Takes { kWell, kSlowly, kFails, kHangs, kHalf };
+
+// A fake API server, because nodes without kubelets would not take part, and because the test says
+// which driver container fails. The test stands for the DaemonSet controller, kubelets and agents.
+class DriverControllerTest : public ::testing::Test, protected DriverController::Delegate {
+ protected:
+  DriverControllerTest() {
+    server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
+      return AnswerPods(request, reply);
+    });
+  }
+  void Start() {
+    controller_ = std::make_unique<DriverController>(
+        DriverController::Context{client_, events_, metrics_, nullptr},
+        DriverController::Options{
+            .ns = "ns", .settle = milliseconds(20), .poll = milliseconds(100)},
+        static_cast<DriverController::Delegate&>(*this));
+  }
+  static std::vector<driver::FleetPool> WantedPools(const std::string& version,
+                                                    const std::string& policy = "") {
+    const std::string yaml = fmt::format(
+        "driver: {{enabled: {}, version: '{}', upgradePolicy: {{maxParallelUpgrades: 0,"
+        " maxUnavailable: '100%', restartTimeoutSeconds: 4, validationTimeoutSeconds: 4{}}}}}",
+        version != "", version, policy);
+    return driver::PoolsOf(*components::ParseSettings(ParseYaml(yaml).value())).value();
+  }
+  void OnDriversChanged() override {
+    if (controller_ == nullptr) return;
+    for (const Json& object : controller_->objects()) {
+      if (object.StringAt("kind").value() != "ConfigMap") continue;
+      server_.Put("/api/v1/namespaces/ns/configmaps/tessera-driver-revisions", object);
+    }
+    const auto report = controller_->report();
+    if (publishes_ && report) controller_->OnPublished(*report);
+  }
+
+  // --- Nodes and pods.
+  static std::string NodePath(const std::string& name) { return "/api/v1/nodes/" + name; }
+  static std::string PodPath(const std::string& ns, const std::string& name) {
+    return fmt::format("/api/v1/namespaces/{}/pods/{}", ns, name);
+  }
+  void AddNode(const std::string& name, Takes takes) {
+    takes_[name] = takes;
+    server_.Put(
+        NodePath(name),
+        ParseJson(fmt::format(R"({{"metadata":{{"name":"{}","uid":"{}","labels":)"
+                              R"({{"nvidia.com/gpu.present":"true"}}}},"spec":{{}},"status":)"
+                              R"({{"nodeInfo":{{"osImage":"Ubuntu 22.04.4 LTS","kernelVersion":)"
+                              R"("5.15"}},"conditions":[{{"type":"Ready","status":"True"}}]}}}})",
+                              name, name))
+            .value());
+  }
+  void AddGpuPod(const std::string& name, const std::string& node) {
+    server_.Put(
+        PodPath("d", name),
+        ParseJson(fmt::format(R"({{"metadata":{{"name":"{}","namespace":"d","ownerReferences":)"
+                              R"([{{"kind":"ReplicaSet","controller":true}}]}},"spec":)"
+                              R"({{"nodeName":"{}","containers":[{{"name":"c","resources":)"
+                              R"({{"limits":{{"nvidia.com/gpu":"1"}}}}}}]}},"status":)"
+                              R"({{"phase":"Running"}}}})",
+                              name, node))
+            .value());
+  }
+  // Lists of one node, evictions.
+  bool AnswerPods(const net::Request& request, const net::HttpServer::Reply& reply) {
+    const std::string path(request.path());
+    const std::string selector = std::string(request.Query("fieldSelector").value_or(""));
+    const auto answer = [&](int code, const std::string& text) {
+      net::Response response = net::TextResponse(code, text);
+      response.headers.Set("Content-Type", "application/json");
+      reply(response);
+      return true;
+    };
+    if (path.ends_with("/eviction")) {
+      const std::string pod = path.substr(0, path.rfind('/'));
+      if (protected_ > 0 && pod.ends_with("guarded")) {
+        --protected_;
+        return answer(429, R"({"kind":"Status","reason":"TooManyRequests","message":"budget"})");
+      }
+      server_.Remove(pod);
+      return answer(201, "{}");
+    }
+    if (path != "/api/v1/pods" || !selector.starts_with("spec.nodeName=")) return false;
+    Json items = Json::MakeArray();
+    for (const std::string& name : pods_) {
+      const Json* pod = server_.Find(PodPath("d", name));
+      if (pod != nullptr && pod->Find("spec")->StringAt("nodeName").value() == selector.substr(14))
+        items.Append(*pod);
+    }
+    return answer(
+        200, Json::MakeObject({{"metadata", Json::MakeObject()}, {"items", items}}).Serialize());
+  }
+  std::string LabelOf(const std::string& node, std::string_view key,
+                      std::string_view map = "labels") const {
+    const Json* labels = server_.Find(NodePath(node))->Find("metadata")->Find(map);
+    return labels == nullptr ? "" : labels->StringAt(key).value_or("");
+  }
+  std::string StateOf(const std::string& node) const {
+    return LabelOf(node, names::kLabelUpgradeState);
+  }
+  bool Cordoned(const std::string& node) const {
+    return server_.Find(NodePath(node))->Find("spec")->BoolAt("unschedulable").value_or(false);
+  }
+  // The version of the driver that runs on a node; "": none.
+  std::string DriverOn(const std::string& node) const {
+    const Json* pod = server_.Find(PodPath("ns", "driver-" + node));
+    return pod == nullptr ? "" : pod->Find("metadata")->StringAt("testVersion").value();
+  }
+
+  // --- What the cluster does.
+  void Advance() {
+    for (const auto& [name, takes] : takes_) AdvanceDriver(name, takes);
+  }
+  const Json* SetFor(const std::string& node) const {
+    const std::string pin = LabelOf(node, names::kLabelDriverRevision);
+    for (const Json& object : controller_->objects()) {
+      if (object.StringAt("kind").value() != "DaemonSet") continue;
+      const Json& pod = *object.Find("spec")->Find("template")->Find("spec");
+      const Json& selector = *pod.Find("nodeSelector");
+      if (selector.StringAt(names::kLabelDriverPool).value_or("") !=
+          LabelOf(node, names::kLabelDriverPool))
+        continue;
+      if (selector.StringAt(names::kLabelDriverRevision).value_or("") == pin) return &object;
+    }
+    return nullptr;
+  }
+  void AdvanceDriver(const std::string& node, Takes takes) {
+    const std::string path = PodPath("ns", "driver-" + node);
+    const Json* set = SetFor(node);
+    const Json* pod = server_.Find(path);
+    if (set == nullptr || LabelOf(node, "nvidia.com/gpu.deploy.driver") != "true") {
+      if (pod != nullptr) server_.Remove(path);
+      return;
+    }
+    if (pod == nullptr) return MakeDriver(node, *set);
+    const std::string set_name = set->Find("metadata")->StringAt("name").value();
+    if (pod->Find("metadata")->StringAt("testSet").value() != set_name) return server_.Remove(path);
+    const bool bad = DriverOn(node) == kNewDriver;
+    const Duration age = std::chrono::steady_clock::now() - made_[node];
+    if (bad && takes == Takes::kFails) return SetDriver(node, false, 11);
+    if (bad && takes == Takes::kHangs) return;
+    if (bad && takes == Takes::kSlowly && age < seconds(2)) return;
+    SetDriver(node, true, 0);
+    if (!bad || takes != Takes::kHalf) SetGpus(node, true);
+  }
+  void MakeDriver(const std::string& node, const Json& set) {
+    const Json& pods = *set.Find("spec")->Find("template");
+    const std::string image =
+        pods.Find("spec")->Find("containers")->items()[0].StringAt("image").value();
+    Json labels = *pods.Find("metadata")->Find("labels");
+    made_[node] = std::chrono::steady_clock::now();
+    SetGpus(node, false);
+    server_.Put(PodPath("ns", "driver-" + node),
+                Json::MakeObject(
+                    {{"metadata",
+                      Json::MakeObject(
+                          {{"name", Json::String("driver-" + node)},
+                           {"namespace", Json::String("ns")},
+                           {"uid", Json::String(fmt::format("uid-{}", ++uids_))},
+                           {"creationTimestamp", Json::String(Rfc3339(WallNow()))},
+                           {"labels", std::move(labels)},
+                           {"testSet", *set.Find("metadata")->Find("name")},
+                           {"testVersion", Json::String(image.substr(image.rfind(':') + 1, 3))}})},
+                     {"spec", Json::MakeObject({{"nodeName", Json::String(node)}})},
+                     {"status", Json::MakeObject()}}));
+  }
+  void SetDriver(const std::string& node, bool ready, int restarts) {
+    const std::string path = PodPath("ns", "driver-" + node);
+    Json pod = *server_.Find(path);
+    const Json status =
+        ParseJson(fmt::format(R"({{"conditions":[{{"type":"Ready","status":"{}"}}],)"
+                              R"("containerStatuses":[{{"restartCount":{}}}]}})",
+                              ready ? "True" : "False", restarts))
+            .value();
+    if (*pod.Find("status") == status) return;
+    pod.Set("status", status);
+    server_.Put(path, std::move(pod));
+  }
+  void SetGpus(const std::string& name, bool ready) {
+    Json node = *server_.Find(NodePath(name));
+    Json::Array& conditions = node.Find("status")->Find("conditions")->items();
+    const std::string status = ready ? "True" : "False";
+    if (conditions.size() > 1 && conditions[1].StringAt("status").value() == status) return;
+    conditions.resize(1);
+    conditions.push_back(
+        Json::MakeObject({{"type", Json::String(names::kConditionGpuReady)},
+                          {"status", Json::String(status)},
+                          {"lastTransitionTime", Json::String(Rfc3339(WallNow()))}}));
+    server_.Put(NodePath(name), std::move(node));
+  }
+  WallTime WallNow() { return runner_.clock().WallNow(); }
+  bool RunUntil(const std::function<bool()>& done) {
+    for (int i = 0; i < 1200; ++i) {
+      Advance();
+      if (done()) return true;
+      runner_.RunFor(milliseconds(25));
+    }
+    return false;
+  }
+  bool AllAre(const std::string& state) {
+    for (const auto& [name, unused] : takes_) {
+      if (StateOf(name) != state) return false;
+    }
+    return true;
+  }
+  void InstallOldDriver() {
+    Start();
+    controller_->SetPools(WantedPools(kOldDriver));
+    ASSERT_TRUE(RunUntil([&] { return AllAre("upgrade-done"); }));
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  kube::testing::FakeApiServer server_{io_, runner_};
+  kube::Client client_{io_, runner_, server_.config(), {.max_attempts = 1}};
+  kube::EventRecorder events_{client_, {.component = "test"}, [](const Status&) {}};
+  OperatorMetrics metrics_;
+  std::map<std::string, Takes> takes_;  // by node
+  std::vector<std::string> pods_;       // names of pods with GPUs
+  std::map<std::string, std::chrono::steady_clock::time_point> made_;
+  int uids_ = 0;
+  int protected_ = 0;  // evictions that a budget still rejects
+  bool publishes_ = true;
+  std::unique_ptr<DriverController> controller_;
+};
+
+TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
+  AddNode("well", Takes::kWell);
+  AddNode("slow", Takes::kSlowly);
+  AddNode("fails", Takes::kFails);
+  AddNode("hangs", Takes::kHangs);
+  AddNode("half", Takes::kHalf);
+  InstallOldDriver();
+  EXPECT_EQ(DriverOn("well"), kOldDriver);
+  EXPECT_FALSE(Cordoned("well")) << "a first installation needs no cordon";
+
+  AddGpuPod("plain", "well");
+  AddGpuPod("guarded", "slow");
+  pods_ = {"plain", "guarded"};
+  protected_ = 2;
+  Json mine = *server_.Find(NodePath("well"));
+  mine.Find("spec")->Set("unschedulable", Json::Bool(true));
+  server_.Put(NodePath("well"), std::move(mine));
+  controller_->SetPools(WantedPools(kNewDriver));
+  ASSERT_TRUE(RunUntil([&] {
+    return StateOf("well") == "upgrade-done" && StateOf("slow") == "upgrade-done" &&
+           DriverOn("well") == kNewDriver && StateOf("fails") == "upgrade-failed" &&
+           StateOf("hangs") == "upgrade-failed" && StateOf("half") == "upgrade-failed";
+  }));
+  EXPECT_EQ(DriverOn("slow"), kNewDriver);
+  for (const char* node : {"fails", "hangs", "half"}) {
+    EXPECT_EQ(DriverOn(node), kOldDriver) << node;
+    EXPECT_FALSE(Cordoned(node)) << node;
+    EXPECT_NE(LabelOf(node, names::kAnnotationUpgradeProblem, "annotations"), "") << node;
+  }
+  EXPECT_TRUE(Cordoned("well")) << "the administrator's cordon is gone";
+  EXPECT_FALSE(Cordoned("slow"));
+  EXPECT_EQ(server_.Find(PodPath("d", "guarded")), nullptr);
+  EXPECT_EQ(metrics_.driver_evictions.values(),
+            (std::map<std::string, uint64_t>{{"accepted", 2}, {"blocked", 2}}));
+  const std::map<std::string, uint64_t> results = {{"done", 2}, {"failed", 3}, {"rolled_back", 3}};
+  EXPECT_TRUE(RunUntil([&] { return metrics_.driver_upgrades.values() == results; }));
+  ASSERT_TRUE(RunUntil([&] { return controller_->report()->problems.size() == 3; }));
+  EXPECT_THAT(controller_->report()->problems[0].message,
+              HasSubstr("goes on with its earlier driver"));
+  // At rest nothing is written.
+  runner_.RunFor(seconds(1));
+  const int writes = server_.writes();
+  runner_.RunFor(seconds(1));
+  EXPECT_EQ(server_.writes(), writes);
+}
+
+TEST_F(DriverControllerTest, NoNodeBeginsBeforeThePlanIsPublished) {
+  AddNode("a", Takes::kWell);
+  InstallOldDriver();
+  AddGpuPod("job", "a");
+  pods_ = {"job"};
+  publishes_ = false;
+  controller_->SetPools(WantedPools(kNewDriver));
+  ASSERT_TRUE(RunUntil([&] { return StateOf("a") == "upgrade-required"; }));
+  RunUntil([&, end = WallNow() + milliseconds(500)] { return WallNow() > end; });
+  EXPECT_EQ(StateOf("a"), "upgrade-required");
+  ASSERT_TRUE(controller_->report());
+  EXPECT_THAT(controller_->report()->pools.at(0).plan, HasSubstr("evicts d/job"));
+  controller_->OnPublished(*controller_->report());
+  EXPECT_TRUE(RunUntil([&] { return StateOf("a") == "upgrade-done"; }));
+  EXPECT_EQ(DriverOn("a"), kNewDriver);
+}
+
+TEST_F(DriverControllerTest, ANewTermGoesOnAndCanStillRollBack) {
+  AddNode("a", Takes::kHangs);
+  InstallOldDriver();
+  controller_->SetPools(WantedPools(kNewDriver));
+  ASSERT_TRUE(RunUntil([&] { return StateOf("a") == "pod-restart-required"; }));
+  controller_.reset();
+  runner_.RunFor(milliseconds(100));
+  Start();
+  controller_->SetPools(WantedPools(kNewDriver));
+  EXPECT_TRUE(RunUntil([&] { return StateOf("a") == "upgrade-failed"; }));
+  EXPECT_EQ(DriverOn("a"), kOldDriver);
+  EXPECT_FALSE(Cordoned("a"));
+}
+
+TEST_F(DriverControllerTest, AnUnwantedDriverStaysWhilePodsUseIt) {
+  AddNode("a", Takes::kWell);
+  InstallOldDriver();
+  AddGpuPod("job", "a");
+  pods_ = {"job"};
+  controller_->Release(WantedPools(kOldDriver));
+  ASSERT_TRUE(RunUntil([&] {
+    const auto report = controller_->report();
+    return report && !report->problems.empty() && report->problems[0].reason == "DriverInUse";
+  }));
+  EXPECT_FALSE(controller_->released());
+  EXPECT_EQ(DriverOn("a"), kOldDriver);
+  server_.Remove(PodPath("d", "job"));
+  EXPECT_TRUE(RunUntil([&] { return controller_->released(); }));
+  EXPECT_EQ(DriverOn("a"), "");
+  EXPECT_EQ(StateOf("a") + LabelOf("a", names::kLabelDriverPool), "");
+}
+
+}  // namespace
+}  // namespace tessera::operators

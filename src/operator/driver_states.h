@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operator keeps of nodes with GPUs and of driver pods, for kube::Informer, and what it
+// reads of the pods of a node before it evicts them. Only where it manages drivers.
+//
+// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/kube/client.h"
+#include "src/kube/objects.h"
+#include "src/kube/raw_object.h"
+#include "src/operator/driver/fleet.h"
+
+namespace tessera::operators {
+
+struct DriverNodeState {
+  kube::ObjectMeta meta;
+  driver::FleetNode node;  // without its version
+
+  static void Prepare(kube::ListQuery* query);
+  bool operator==(const DriverNodeState&) const = default;
+};
+Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverNodeState* out);
+// `selectors`: the labels by which pools select nodes.
+kube::Keep KeepOfDriverNodes(std::set<std::string, std::less<>> selectors);
+
+struct DriverPodState {
+  kube::ObjectMeta meta;
+  driver::FleetPod pod;
+
+  static void Prepare(kube::ListQuery* query);
+  bool operator==(const DriverPodState&) const = default;
+};
+Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverPodState* out);
+kube::Keep KeepOfDriverPods();
+
+// A pod of a node that is to be upgraded. `wait_for`: labels of the pods that the upgrade waits
+// for.
+driver::UpgradePod UpgradePodOf(const Json& pod,
+                                const std::map<std::string, std::string, std::less<>>& wait_for);
+
+}  // namespace tessera::operators
