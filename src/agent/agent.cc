@@ -117,12 +117,12 @@ class Agent::Impl {
   gpu::ThreadCaller caller_;
   std::unique_ptr<NodeReadiness> readiness_;
   std::unique_ptr<GrantsThread> grants_;
-  NodeReport node_report_;
+  NodeReporter node_report_;
   std::unique_ptr<Plugins> plugins_;
   std::unique_ptr<DeviceNodeKeeper> device_nodes_;  // null: not made
   Pages pages_;
   std::unique_ptr<gpu::Inventory> inventory_;
-  DriverRelease driver_release_;
+  DriverReleaseWatch driver_release_;
   std::unique_ptr<EngineWatch> engine_watch_;  // null until the node has a GPU
   WeakPtrFactory<Impl> weak_{this};
 };

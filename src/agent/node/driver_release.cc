@@ -10,7 +10,7 @@
 
 namespace tessera::agent {
 
-DriverRelease::DriverRelease(TaskRunner* runner, std::string file, Events events)
+DriverReleaseWatch::DriverReleaseWatch(TaskRunner* runner, std::string file, Events events)
     : runner_(runner),
       file_(std::move(file)),
       events_(std::move(events)),
@@ -29,7 +29,7 @@ DriverRelease::DriverRelease(TaskRunner* runner, std::string file, Events events
   gate_->SetClosed(PathExists(file_));
 }
 
-void DriverRelease::SetClosed(bool closed) {
+void DriverReleaseWatch::SetClosed(bool closed) {
   if (gate_->closed() == closed) return;
   gate_->SetClosed(closed);
   Log(Severity::kWarning, closed ? "closes the driver for maintenance" : "opens the driver again",

@@ -17,7 +17,7 @@
 
 namespace tessera::agent {
 
-class DriverRelease {
+class DriverReleaseWatch {
  public:
   // Delays of on_check after a change: the second sees a session that was being opened at the
   // first.
@@ -28,9 +28,9 @@ class DriverRelease {
   };
 
   // The driver is closed if `file` exists now.
-  DriverRelease(TaskRunner* runner, std::string file, Events events);
-  DriverRelease(const DriverRelease&) = delete;
-  DriverRelease& operator=(const DriverRelease&) = delete;
+  DriverReleaseWatch(TaskRunner* runner, std::string file, Events events);
+  DriverReleaseWatch(const DriverReleaseWatch&) = delete;
+  DriverReleaseWatch& operator=(const DriverReleaseWatch&) = delete;
 
   // Begins to watch for the file.
   void Start() { watcher_.Start(); }
@@ -48,7 +48,7 @@ class DriverRelease {
   const Events events_;
   const std::shared_ptr<gpu::DriverGate> gate_;
   DirWatcher watcher_;
-  WeakPtrFactory<DriverRelease> weak_{this};
+  WeakPtrFactory<DriverReleaseWatch> weak_{this};
 };
 
 }  // namespace tessera::agent

@@ -20,7 +20,7 @@ class NoDriver final : public gpu::NvmlLoader {
 
 class DriverReleaseTest : public ::testing::Test {
  protected:
-  DriverRelease::Events Count() {
+  DriverReleaseWatch::Events Count() {
     return {.on_change = [this] { ++changes_; }, .on_check = [this] { ++checks_; }};
   }
 
@@ -32,7 +32,7 @@ class DriverReleaseTest : public ::testing::Test {
 };
 
 TEST_F(DriverReleaseTest, TheDriverIsClosedWhileTheFileExists) {
-  DriverRelease release(&runner_, file_, Count());
+  DriverReleaseWatch release(&runner_, file_, Count());
   release.Start();
   const auto loader = release.Gate(std::make_shared<NoDriver>());
   EXPECT_EQ(loader->Fingerprint(), "driver");
@@ -51,7 +51,7 @@ TEST_F(DriverReleaseTest, TheDriverIsClosedWhileTheFileExists) {
 }
 
 TEST_F(DriverReleaseTest, SessionsAreCheckedTwiceAfterAChange) {
-  DriverRelease release(&runner_, file_, Count());
+  DriverReleaseWatch release(&runner_, file_, Count());
   release.Start();
   ASSERT_TRUE(WriteFileAtomically(file_, "", 0600).ok());
   runner_.RunUntilIdle();
@@ -64,7 +64,7 @@ TEST_F(DriverReleaseTest, SessionsAreCheckedTwiceAfterAChange) {
 
 TEST_F(DriverReleaseTest, AFileFromBeforeTheStartClosesTheDriverWithoutAChange) {
   ASSERT_TRUE(WriteFileAtomically(file_, "", 0600).ok());
-  DriverRelease release(&runner_, file_, Count());
+  DriverReleaseWatch release(&runner_, file_, Count());
   EXPECT_TRUE(release.closed());
   release.Start();
   runner_.RunUntilIdle();

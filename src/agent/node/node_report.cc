@@ -23,10 +23,10 @@ std::string UnredeemedProblem(const std::vector<std::string>& containers) {
 
 }  // namespace
 
-NodeReport::NodeReport(TaskRunner* runner, NodeMetrics* metrics, Sources sources)
+NodeReporter::NodeReporter(TaskRunner* runner, NodeMetrics* metrics, Sources sources)
     : runner_(runner), metrics_(metrics), sources_(std::move(sources)) {}
 
-void NodeReport::Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints) {
+void NodeReporter::Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints) {
   api_ = std::move(api);
   publisher_ = std::make_unique<NodePublisher>(runner_, api_.get(), metrics_, sources_.hardware);
   publisher_->SetStartupTaints(std::move(startup_taints));
@@ -35,7 +35,7 @@ void NodeReport::Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints) {
   KeepChecking();
 }
 
-void NodeReport::Publish() {
+void NodeReporter::Publish() {
   if (publisher_ == nullptr) return;
   std::optional<device::NodeInventory> inventory = sources_.inventory();
   if (!inventory) return;
@@ -43,7 +43,7 @@ void NodeReport::Publish() {
   publisher_->Publish(*inventory, sources_.findings());
 }
 
-void NodeReport::SetUnredeemed(const std::vector<std::string>& containers) {
+void NodeReporter::SetUnredeemed(const std::vector<std::string>& containers) {
   unredeemed_problem_ = UnredeemedProblem(containers);
   if (!containers.empty()) {
     Log(Severity::kError, "containers run without their GPUs",
@@ -52,13 +52,13 @@ void NodeReport::SetUnredeemed(const std::vector<std::string>& containers) {
   Publish();
 }
 
-void NodeReport::OnKubeletRegistered() {
+void NodeReporter::OnKubeletRegistered() {
   runner_->PostDelayed(kKubeletRegisters, [this, weak = weak_.Get()] {
     if (weak && publisher_ != nullptr) publisher_->Recheck();
   });
 }
 
-void NodeReport::KeepChecking() {
+void NodeReporter::KeepChecking() {
   runner_->PostDelayed(kCheckInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     publisher_->Recheck();

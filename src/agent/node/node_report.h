@@ -15,7 +15,7 @@
 
 namespace tessera::agent {
 
-class NodeReport {
+class NodeReporter {
  public:
   // By then a kubelet that accepts a registration has registered its node. A node that registers
   // again has 0 of each resource that the kubelet does not know.
@@ -30,9 +30,9 @@ class NodeReport {
   };
 
   // `metrics` must outlive the object.
-  NodeReport(TaskRunner* runner, NodeMetrics* metrics, Sources sources);
-  NodeReport(const NodeReport&) = delete;
-  NodeReport& operator=(const NodeReport&) = delete;
+  NodeReporter(TaskRunner* runner, NodeMetrics* metrics, Sources sources);
+  NodeReporter(const NodeReporter&) = delete;
+  NodeReporter& operator=(const NodeReporter&) = delete;
 
   // Nothing is published before. `startup_taints`: keys of taints that the smoke test removes.
   void Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints);
@@ -54,7 +54,7 @@ class NodeReport {
   std::string unredeemed_problem_;
   std::unique_ptr<NodeApi> api_;
   std::unique_ptr<NodePublisher> publisher_;  // null until Start
-  WeakPtrFactory<NodeReport> weak_{this};
+  WeakPtrFactory<NodeReporter> weak_{this};
 };
 
 }  // namespace tessera::agent

@@ -55,7 +55,7 @@ class NodeReportTest : public ::testing::Test {
   bool known_ = true;
   int gets_ = 0;
   std::string condition_;
-  NodeReport report_{
+  NodeReporter report_{
       &runner_,
       &metrics_,
       {.inventory = [this] { return known_ ? std::optional(inventory_) : std::nullopt; },
@@ -94,9 +94,9 @@ TEST_F(NodeReportTest, TheNodeIsReadAgainRegularlyAndAfterARegistration) {
   Start();
   const int start = gets_;
   report_.OnKubeletRegistered();
-  runner_.AdvanceTimeAndRun(NodeReport::kKubeletRegisters);
+  runner_.AdvanceTimeAndRun(NodeReporter::kKubeletRegisters);
   EXPECT_EQ(gets_, start + 1);
-  runner_.AdvanceTimeAndRun(2 * NodeReport::kCheckInterval);
+  runner_.AdvanceTimeAndRun(2 * NodeReporter::kCheckInterval);
   EXPECT_EQ(gets_, start + 3);
 }
 
