@@ -150,8 +150,8 @@ TEST(ComputeModelTest, AProgramThatWaitsForShortBatchesGetsItsShare) {
   Expect("20 in batches of 125 us, 8 others", options, wanted);
 }
 
-// While a long kernel runs, the program gets one of its kernels in each round of turns. It catches up
-// in turns of its own, in which the other program must not begin another long kernel.
+// While a long kernel runs, the program gets one of its kernels in each round of turns. It catches
+// up in turns of its own, in which the other program must not begin another long kernel.
 TEST(ComputeModelTest, AProgramThatWaitsForEachKernelGetsItsShareBesideLongKernels) {
   const Load waits{.kernels = {{1 * kMs}}, .sync_every = 1};
   for (const double length : {5 * kMs, 10 * kMs, 20 * kMs}) {
