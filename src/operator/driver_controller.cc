@@ -62,25 +62,24 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
   // --- Reading the cluster.
   void SetPools(std::vector<driver::FleetPool> wanted) {
     pools = std::move(wanted);
-    const bool any = std::ranges::any_of(pools, &driver::FleetPool::enabled);
-    std::set<std::string, std::less<>> keys;
-    for (const driver::FleetPool& pool : pools) {
-      for (const auto& [key, unused] : pool.selector) keys.insert(key);
-    }
-    managed = any;
-    if (!any && !following) return FindLeftovers();
-    FollowWith(std::move(keys));
+    managed = std::ranges::any_of(pools, &driver::FleetPool::enabled);
+    if (!managed && !following) return FindLeftovers();
+    FollowPools();
   }
 
   void Release(std::vector<driver::FleetPool> unwanted) {
     for (driver::FleetPool& pool : unwanted) pool.enabled = false;
     pools = std::move(unwanted);
     managed = all_released = false;
-    FollowWith(selector_keys);
+    FollowPools();
   }
 
-  void FollowWith(std::set<std::string, std::less<>> keys) {
+  void FollowPools() {
     if (!following) Follow();
+    std::set<std::string, std::less<>> keys;
+    for (const driver::FleetPool& pool : pools) {
+      for (const auto& [key, unused] : pool.selector) keys.insert(key);
+    }
     if (nodes == nullptr || keys != selector_keys) FollowNodes(std::move(keys));
     Soon();
   }
@@ -117,7 +116,7 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
                                          [this](const Result<kube::ListPage>& page) {
                                            leftovers_known = true;
                                            const bool some = page.ok() && !page->items.empty();
-                                           if (some && !following) FollowWith(selector_keys);
+                                           if (some && !following) FollowPools();
                                            if (!some) delegate->OnDriversChanged();
                                          });
   }
@@ -163,6 +162,13 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
     return driver::ViewFleet(pools, all, drivers, revisions);
   }
 
+  void NoteError(const Status& status, Status* error) {
+    const bool is_new = status.code() != error->code();
+    *error = status;
+    if (!status.ok()) queue.AddAfter(std::string(kStepKey), options.retry);
+    if (is_new) delegate->OnDriversChanged();
+  }
+
   // --- One look at the fleet: reads the pods that matter, then acts.
   void Work(kube::KeyedQueue::Done done) {
     if (delegate == nullptr || !Known()) return done(Status::Ok());
@@ -195,7 +201,7 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
     pods_read = context.client.List(
         {.type = kube::kPods, .field_selector = "spec.nodeName=" + name},
         [this, name, names, wait_for, done = std::move(done)](const Result<kube::ListPage>& page) {
-          pods_error = page.status();
+          NoteError(page.status(), &pods_error);
           if (page.ok()) {
             std::vector<driver::UpgradePod>& found = node_pods[name];
             for (const kube::RawObject& pod : page->items) {
@@ -393,12 +399,12 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
           // After a conflict the watch delivers the newer version, which is looked at anew.
           const Code code = answer.status().code();
           if (!answer.ok() && code != Code::kAborted && code != Code::kNotFound) {
-            write_error = answer.status().Annotate("node " + node);
+            NoteError(answer.status().Annotate("node " + node), &write_error);
             Log(Severity::kWarning, "cannot write a node, retrying",
                 {{"error", write_error.ToString()}});
             queue.AddAfter(std::string(kStepKey), options.retry);
           }
-          if (answer.ok()) write_error = Status::Ok();
+          if (answer.ok()) NoteError(Status::Ok(), &write_error);
           on_done(answer.ok());
           Soon();
         });

@@ -45,7 +45,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
                                                     const std::string& policy = "") {
     const std::string yaml = fmt::format(
         "driver: {{enabled: {}, version: '{}', upgradePolicy: {{maxParallelUpgrades: 0,"
-        " maxUnavailable: '100%', restartTimeoutSeconds: 4, validationTimeoutSeconds: 4{}}}}}",
+        " maxUnavailable: '100%', restartTimeoutSeconds: 15, validationTimeoutSeconds: 15{}}}}}",
         version != "", version, policy);
     return driver::PoolsOf(*components::ParseSettings(ParseYaml(yaml).value())).value();
   }
@@ -215,7 +215,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   }
   WallTime WallNow() { return runner_.clock().WallNow(); }
   bool RunUntil(const std::function<bool()>& done) {
-    for (int i = 0; i < 1200; ++i) {
+    for (int i = 0; i < 3000; ++i) {
       Advance();
       if (done()) return true;
       runner_.RunFor(milliseconds(25));

@@ -27,6 +27,12 @@ std::string NameOfSet(const Json& set) {
   return set.Find("metadata")->StringAt("name").value_or("");
 }
 
+// NVIDIA's operator manages the node, and its driver.
+bool OfNvidia(const FleetNode& node) {
+  const std::string value = ValueAt(node.labels, names::kLabelDeployDevicePlugin);
+  return !value.empty() && value != "false";
+}
+
 class FleetViewer {
  public:
   FleetViewer(const std::vector<FleetPool>& pools, const Revisions& known) : known_(known) {
@@ -109,18 +115,21 @@ UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* po
 }
 
 void FleetViewer::AddNode(const FleetNode& node) {
+  const bool ours = node.labels.contains(names::kLabelDriverPool);
   FleetView::Pool* pool = PoolOf(node);
+  // A node that has left all pools loses its driver like one whose pool wants none.
+  const bool left = pool == nullptr && ours && !view_.pools.empty();
+  if (left) pool = &view_.pools.back();
   if (pool == nullptr) return;
   const auto found = pods_.find(node.name);
   const FleetPod* pod = found == pods_.end() ? nullptr : found->second;
-  const bool ours = node.labels.contains(names::kLabelDriverPool);
-  if (!pool->settings->enabled) {
+  if (!pool->settings->enabled || left) {
     if (ours || !ValueAt(node.labels, names::kLabelUpgradeState).empty()) {
       AddReleased(node, pod, pool);
     }
     return;
   }
-  if (!ours && pod == nullptr && node.gpu_ready) {
+  if (!ours && (OfNvidia(node) || (pod == nullptr && node.gpu_ready))) {
     ++pool->on_host;
     return;
   }

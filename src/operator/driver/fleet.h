@@ -2,9 +2,9 @@
 // What is due for the drivers of a cluster, from its nodes, driver pods and settings: labels of
 // nodes, the driver's DaemonSets, and the nodes as upgrade.h takes them.
 //
-// A node gets a driver if it has a GPU and its pool wants one, unless the node works already with a
-// driver that is not ours: one of the host. A node changes its pool of drivers only inside an
-// upgrade, because the change replaces its driver.
+// A node gets a driver if it has a GPU and its pool wants one, unless it works already with a
+// driver that is not ours, one of the host, or NVIDIA's operator manages it. A node changes its
+// pool of drivers only inside an upgrade, because the change replaces its driver.
 //
 // After a rollback a node keeps an earlier revision. Its DaemonSet is rendered from what was kept
 // of that revision (`Revisions`), because the settings no longer have it.

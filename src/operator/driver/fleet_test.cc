@@ -67,6 +67,25 @@ TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
   EXPECT_EQ(opted_out.pools[0].nodes[0].wanted_revision, "");
 }
 
+TEST(FleetTest, ANodeOfNvidiasOperatorKeepsItsDriver) {
+  const auto pools = FleetPools(kOne);
+  FleetNode node = GpuNode("a");
+  node.labels["nvidia.com/gpu.deploy.driver"] = "true";
+  node.labels["nvidia.com/gpu.deploy.device-plugin"] = "true";
+  const FleetView theirs = ViewFleet(pools, {node}, {}, {});
+  EXPECT_TRUE(theirs.patches.empty() && theirs.daemonsets.empty());
+  node.labels["nvidia.com/gpu.deploy.device-plugin"] = "false";
+  EXPECT_EQ(ViewFleet(pools, {node}, {}, {}).patches.size(), 1u);
+}
+
+TEST(FleetTest, ANodeThatLeavesAllPoolsIsReleased) {
+  const auto pools = FleetPools(
+      "driver: {enabled: true, version: '550.1'}\ndaemonsets: {nodeSelector: {gpu: 'yes'}}");
+  EXPECT_TRUE(ViewFleet(pools, {GpuNode("a")}, {}, {}).patches.empty());
+  const FleetView view = ViewFleet(pools, {GpuNode("a", "default-ubuntu22-04")}, {}, {});
+  EXPECT_EQ(view.releases.size(), 1u);
+}
+
 TEST(FleetTest, ASystemWithoutAnImageIsAProblemOfThatNodeAlone) {
   const auto pools = FleetPools(kOne);
   FleetNode odd = GpuNode("odd");
