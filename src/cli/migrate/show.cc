@@ -45,31 +45,34 @@ void AddSteps(const Migration& migration, TextOutput* output) {
 Result<std::string> ShowMigration(const Migration& migration, const Style& style) {
   TextOutput output(style.color);
   const bool wide = style.wide();
-  AddTable({"FROM", "SYSTEM", "NODES"}, migration.sources, wide,
-           [](const MigrationSource& source) -> std::vector<Cell> {
-             return {source.object, source.system, std::to_string(source.nodes)};
-           },
-           &output);
-  AddTable({"SETTING", "VALUE", "FROM"}, migration.mapped, true,
-           [](const components::MappedSetting& one) -> std::vector<Cell> {
-             return {one.setting,
-                     one.value.is_string() ? one.value.string_value() : one.value.Serialize(),
-                     one.field};
-           },
-           &output);
+  AddTable(
+      {"FROM", "SYSTEM", "NODES"}, migration.sources, wide,
+      [](const MigrationSource& source) -> std::vector<Cell> {
+        return {source.object, source.system, std::to_string(source.nodes)};
+      },
+      &output);
+  AddTable(
+      {"SETTING", "VALUE", "FROM"}, migration.mapped, true,
+      [](const components::MappedSetting& one) -> std::vector<Cell> {
+        return {one.setting,
+                one.value.is_string() ? one.value.string_value() : one.value.Serialize(),
+                one.field};
+      },
+      &output);
   AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.dropped, true, DroppedRow, &output);
-  AddTable({"NODE", "GPUS", "NOW BY", "PODS", "THEN"}, migration.nodes, wide,
-           [](const MigrationNode& node) -> std::vector<Cell> {
-             return {node.name, node.gpus.empty() ? "-" : node.gpus,
-                     node.system.empty() ? "-" : node.system, std::to_string(node.pods),
-                     node.then};
-           },
-           &output);
-  AddTable({"POD", "NODE", "REQUEST", "THEN"}, migration.pods, wide,
-           [](const MigrationPod& pod) -> std::vector<Cell> {
-             return {pod.name, pod.node, pod.request, pod.then};
-           },
-           &output);
+  AddTable(
+      {"NODE", "GPUS", "NOW BY", "PODS", "THEN"}, migration.nodes, wide,
+      [](const MigrationNode& node) -> std::vector<Cell> {
+        return {node.name, node.gpus.empty() ? "-" : node.gpus,
+                node.system.empty() ? "-" : node.system, std::to_string(node.pods), node.then};
+      },
+      &output);
+  AddTable(
+      {"POD", "NODE", "REQUEST", "THEN"}, migration.pods, wide,
+      [](const MigrationPod& pod) -> std::vector<Cell> {
+        return {pod.name, pod.node, pod.request, pod.then};
+      },
+      &output);
   AddSteps(migration, &output);
   return PrintDocument(migration.resource, output.Take(), style);
 }
