@@ -75,9 +75,8 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
 
 // To apply would keep the settings that others gave and the new ones lack.
 Status OperatorInstaller::ReplaceSpec(const Json& spec) {
-  const Json change = Json::MakeObject({{"op", Json::String("add")},
-                                        {"path", Json::String("/spec")},
-                                        {"value", spec}});
+  const Json change = Json::MakeObject(
+      {{"op", Json::String("add")}, {"path", Json::String("/spec")}, {"value", spec}});
   return api_.Patch({kTesseraType, ResourceId().name, "", ""}, kube::PatchKind::kJson,
                     Json::MakeArray({change}));
 }
@@ -100,9 +99,10 @@ Status OperatorInstaller::WaitUntilReady() {
     return false;
   });
   if (waited.code() != Code::kDeadlineExceeded) return waited;
-  return Error(Code::kDeadlineExceeded,
-               "{} is not ready: {}: \"tessera status\" shows more; it goes on without this command",
-               ResourceId().Text(), Printable(reason));
+  return Error(
+      Code::kDeadlineExceeded,
+      "{} is not ready: {}: \"tessera status\" shows more; it goes on without this command",
+      ResourceId().Text(), Printable(reason));
 }
 
 }  // namespace tessera::cli

@@ -75,8 +75,8 @@ Status Confirm(const MigrateOptions& options) {
 
 Status Migrate(const MigrateOptions& options, const Style& style) {
   if (!style.shows_cells() && !options.dry_run) {
-    return Error(Code::kInvalidArgument,
-                 "-o {}: only --dry-run prints the resource alone: add it", options.style.output);
+    return Error(Code::kInvalidArgument, "-o {}: only --dry-run prints the resource alone: add it",
+                 options.style.output);
   }
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
   ClusterClient api(std::move(config), kMigrateRequestPatience);

@@ -25,9 +25,7 @@ struct Running {
   std::map<std::string, std::string> object_of_node;
 };
 
-std::string ObjectOf(const Json& daemon_set) {
-  return "DaemonSet " + NameOfPod(daemon_set);
-}
+std::string ObjectOf(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
 
 // By the UID of a DaemonSet, the nodes with a pod of it.
 std::map<std::string, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
@@ -129,7 +127,8 @@ class MigrationPlanner {
       const std::string_view system = OtherPluginOf(set);
       if (system.empty() || IsOfClusterPolicy(set)) continue;
       const auto found = nodes.find(TextAt(set, {"metadata", "uid"}));
-      const std::set<std::string> on = found == nodes.end() ? std::set<std::string>() : found->second;
+      const std::set<std::string> on =
+          found == nodes.end() ? std::set<std::string>() : found->second;
       for (const std::string& node : on) {
         running_.system_of_node[node] = system;
         running_.object_of_node[node] = ObjectOf(set);

@@ -18,9 +18,10 @@ using ::testing::IsEmpty;
 Json Yaml(const std::string& text) { return ParseYaml(text).value(); }
 
 Json PolicyNamed(const std::string& name, const std::string& created, const std::string& root) {
-  return Yaml(fmt::format("kind: ClusterPolicy\nmetadata: {{name: {}, creationTimestamp: '{}'}}\n"
-                          "spec: {{hostPaths: {{driverInstallDir: {}}}, gds: {{enabled: true}}}}\n",
-                          name, created, root));
+  return Yaml(
+      fmt::format("kind: ClusterPolicy\nmetadata: {{name: {}, creationTimestamp: '{}'}}\n"
+                  "spec: {{hostPaths: {{driverInstallDir: {}}}, gds: {{enabled: true}}}}\n",
+                  name, created, root));
 }
 
 Json SetOf(const std::string& name, const std::string& image, const std::string& args,
@@ -33,11 +34,11 @@ Json SetOf(const std::string& name, const std::string& image, const std::string&
 
 Json PodWith(const std::string& name, const std::string& node, const std::string& limits,
              const std::string& owner = "") {
-  return Yaml(fmt::format(
-      "metadata: {{namespace: default, name: {}, ownerReferences: [{{uid: uid-{}}}]}}\n"
-      "spec: {{nodeName: {}, containers: [{{resources: {{limits: {}}}}}]}}\n"
-      "status: {{phase: Running}}\n",
-      name, owner, node, limits));
+  return Yaml(
+      fmt::format("metadata: {{namespace: default, name: {}, ownerReferences: [{{uid: uid-{}}}]}}\n"
+                  "spec: {{nodeName: {}, containers: [{{resources: {{limits: {}}}}}]}}\n"
+                  "status: {{phase: Running}}\n",
+                  name, owner, node, limits));
 }
 
 Json NodeWith(const std::string& name, const std::string& labels, const std::string& amounts) {
@@ -123,8 +124,7 @@ TEST(MigrationTest, OfGpuManagerAContainerWithAShareDoesNotStartAgain) {
                 PodWith("share", "n1", "{tencent.com/vcuda-core: 30}")};
   const auto plan = PlanOf(facts);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->pods[0].then,
-            "keeps running; if a container of it starts again, delete the pod");
+  EXPECT_EQ(plan->pods[0].then, "keeps running; if a container of it starts again, delete the pod");
 }
 
 TEST(MigrationTest, HamisSharesHaveNoEquivalent) {

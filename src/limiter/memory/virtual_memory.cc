@@ -44,8 +44,7 @@ Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   const int gpu = process.GpuOf(properties.location.id);
   if (gpu < 0) return Result::kSuccess;
   const bool is_shared = mark.id != 0 && process.shared().HasOthers(mark.id);
-  const uint64_t reserved =
-      is_shared || process.physical().IsChargedFor(mark.id) ? 0 : mark.bytes;
+  const uint64_t reserved = is_shared || process.physical().IsChargedFor(mark.id) ? 0 : mark.bytes;
   uint64_t charge = 0;
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   const bool added = process.physical().AddImported(memory, gpu, mark, &charge);
