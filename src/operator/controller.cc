@@ -293,7 +293,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>,
       drivers_text.clear();
       drivers->Release(pools.ok() ? *std::move(pools) : std::vector<driver::FleetPool>());
     }
-    const std::optional<DriverReport> report = drivers->report();
+    const std::optional<FleetReport> report = drivers->report();
     if (!report) return "the nodes are being released from upgrades and drivers";
     if (!report->unseen.empty()) return report->unseen;
     if (report->problems.empty()) return "the nodes are being released from upgrades and drivers";
@@ -448,7 +448,7 @@ struct Controller::Core : std::enable_shared_from_this<Controller::Core>,
     SendStatus(*resource, std::move(status), std::move(changes), std::move(done));
   }
 
-  void TellPublished(const std::optional<DriverReport>& report) {
+  void TellPublished(const std::optional<FleetReport>& report) {
     if (drivers != nullptr && report) drivers->OnPublished(*report);
   }
 

@@ -6,8 +6,6 @@
 namespace tessera::operators {
 namespace {
 
-using Kind = driver::UpgradeAction::Kind;
-
 Json ChangesJson(const driver::UpgradeAction::Changes& changes) {
   Json json = Json::MakeObject();
   for (const auto& [name, value] : changes) json.Set(name, value ? Json::String(*value) : Json());
@@ -38,8 +36,8 @@ Json NodePatchOf(const driver::UpgradeAction::Changes& labels,
 
 Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version) {
   Json patch = NodePatchOf(action.labels, action.annotations, version);
-  const bool cordons = action.kind == Kind::kCordon;
-  if (cordons || action.kind == Kind::kUncordon) {
+  const bool cordons = action.kind == driver::UpgradeAction::Kind::kCordon;
+  if (cordons || action.kind == driver::UpgradeAction::Kind::kUncordon) {
     patch.Set("spec", Json::MakeObject({{"unschedulable", cordons ? Json::Bool(true) : Json()}}));
   }
   return patch;
@@ -57,15 +55,15 @@ std::string EventReasonOf(const driver::UpgradeAction& action) {
   if (Pins(action)) return "DriverRolledBack";
   if (action.warning) return "DriverUpgradeFailed";
   switch (action.kind) {
-    case Kind::kCordon:
+    case driver::UpgradeAction::Kind::kCordon:
       return "DriverUpgradeCordoned";
-    case Kind::kUncordon:
+    case driver::UpgradeAction::Kind::kUncordon:
       return "DriverUpgradeUncordoned";
-    case Kind::kEvict:
+    case driver::UpgradeAction::Kind::kEvict:
       return "DriverUpgradeEvicts";
-    case Kind::kDeletePod:
+    case driver::UpgradeAction::Kind::kDeletePod:
       return "DriverUpgradeDeletes";
-    case Kind::kPatchNode:
+    case driver::UpgradeAction::Kind::kPatchNode:
       break;
   }
   const auto state = Entered(action);

@@ -20,7 +20,6 @@ namespace {
 using driver::UpgradeAction;
 using driver::UpgradeNode;
 using driver::UpgradeState;
-using Kind = UpgradeAction::Kind;
 
 constexpr std::string_view kStepKey = "step";
 constexpr std::string_view kRevisionsName = "tessera-driver-revisions";
@@ -216,7 +215,7 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
     const driver::FleetView view = View();
     SetObjects(view);
     for (const driver::NodePatch& patch : view.patches) SendPatch(patch);
-    DriverReport now{.pools = {}, .problems = view.problems, .unseen = ""};
+    FleetReport now{.pools = {}, .problems = view.problems, .unseen = ""};
     bool busy = !view.releases.empty();
     for (const driver::FleetView::Release& release : view.releases) {
       std::string user = release.has_driver ? UserOfGpus(release.patch.node) : "";
@@ -411,7 +410,9 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
   }
 
   void Do(const UpgradeAction& action, const UpgradeNode& node) {
-    if (action.kind == Kind::kEvict || action.kind == Kind::kDeletePod) return DoToPod(action);
+    if (action.kind == UpgradeAction::Kind::kEvict ||
+        action.kind == UpgradeAction::Kind::kDeletePod)
+      return DoToPod(action);
     const UpgradeState before = driver::StateOfNode(node).value_or(UpgradeState::kUnknown);
     Send(node.name, NodePatchOf(action, VersionOf(node.name)), [this, action, before](bool ok) {
       if (!ok) return;
@@ -428,7 +429,7 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
       going.erase(key);
       OnPodAnswer(action, answer.status());
     };
-    if (action.kind == Kind::kEvict) {
+    if (action.kind == UpgradeAction::Kind::kEvict) {
       operations[key] = context.client.Create({kube::kPods, action.pod, action.ns, "eviction"},
                                               EvictionOf(action), on_done, context.before_send);
       return;
@@ -442,7 +443,7 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
   }
 
   void OnPodAnswer(const UpgradeAction& action, const Status& status) {
-    const bool evicts = action.kind == Kind::kEvict;
+    const bool evicts = action.kind == UpgradeAction::Kind::kEvict;
     const bool blocked = status.code() == Code::kResourceExhausted;
     if (evicts) {
       context.metrics.driver_evictions.Add(status.ok() ? "accepted"
@@ -509,7 +510,7 @@ struct DriverController::Core : std::enable_shared_from_this<DriverController::C
   std::vector<Json> objects;
   std::map<std::string, std::vector<driver::UpgradePod>> node_pods;  // of this look
   std::map<std::string, Plan> plans;                                 // by pool
-  DriverReport last;
+  FleetReport last;
   // The version that the last patch of a node was made for, until the watch delivers a newer one;
   // "": it is under way.
   std::map<std::string, std::string> written;
@@ -551,14 +552,14 @@ bool DriverController::ready() const {
 
 const std::vector<Json>& DriverController::objects() const { return core_->objects; }
 
-std::optional<DriverReport> DriverController::report() const {
+std::optional<FleetReport> DriverController::report() const {
   if (!core_->managed && core_->last.problems.empty()) return std::nullopt;
-  DriverReport report = core_->last;
+  FleetReport report = core_->last;
   report.unseen = core_->Unseen();
   return report;
 }
 
-void DriverController::OnPublished(const DriverReport& report) {
+void DriverController::OnPublished(const FleetReport& report) {
   for (const DriverPoolReport& pool : report.pools) {
     Core::Plan& plan = core_->plans[pool.name];
     if (plan.published || plan.text.empty() || plan.text != pool.plan) continue;

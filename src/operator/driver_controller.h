@@ -21,7 +21,7 @@
 #include "src/formats/json.h"
 #include "src/kube/client.h"
 #include "src/kube/events.h"
-#include "src/operator/driver_report.h"
+#include "src/operator/fleet_report.h"
 #include "src/operator/metrics.h"
 
 namespace tessera::operators {
@@ -64,9 +64,9 @@ class DriverController {
   // The DaemonSets, and before them the ConfigMap with what a rollback needs.
   const std::vector<Json>& objects() const;
   // nullopt without managed drivers.
-  std::optional<DriverReport> report() const;
+  std::optional<FleetReport> report() const;
   // The report's plans stand in the status of the resource.
-  void OnPublished(const DriverReport& report);
+  void OnPublished(const FleetReport& report);
 
  private:
   struct Core;

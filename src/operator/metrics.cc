@@ -27,7 +27,7 @@ void WriteResource(const StatusInput& status, MetricsText* text) {
              status.nodes.of_nvidia, text);
 }
 
-void WriteDrivers(const DriverReport& drivers, MetricsText* text) {
+void WriteDrivers(const FleetReport& drivers, MetricsText* text) {
   constexpr std::string_view kNodes = "tessera_operator_driver_nodes";
   text->Family(kNodes, "gauge",
                "Nodes with a managed driver, by pool and state of their upgrade: total, pending, "

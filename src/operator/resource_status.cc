@@ -140,7 +140,7 @@ Json NodesJson(const NodeHealth& nodes) {
 }
 
 // Failed nodes are among the problems of nodes.
-ConditionFields UpgradingOf(const DriverReport& drivers) {
+ConditionFields UpgradingOf(const FleetReport& drivers) {
   int going = 0, waiting = 0, total = 0;
   std::string blocked;
   for (const DriverPoolReport& pool : drivers.pools) {
@@ -162,7 +162,7 @@ ConditionFields UpgradingOf(const DriverReport& drivers) {
   return {"DriverUpgrading", false, "AsExpected", "no node waits for another driver"};
 }
 
-Json DriversJson(const DriverReport& drivers) {
+Json DriversJson(const FleetReport& drivers) {
   Json pools = Json::MakeArray();
   for (const DriverPoolReport& pool : drivers.pools) {
     Json json = Json::MakeObject({{"name", Json::String(pool.name)},
@@ -219,7 +219,7 @@ Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
   return status;
 }
 
-void AddDriverProblems(const DriverReport& drivers, NodeHealth* nodes) {
+void AddDriverProblems(const FleetReport& drivers, NodeHealth* nodes) {
   for (const driver::FleetProblem& one : drivers.problems) {
     const bool known = std::ranges::any_of(
         nodes->problems, [&](const NodeProblem& problem) { return problem.node == one.node; });

@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/formats/json.h"
-#include "src/operator/driver_report.h"
+#include "src/operator/fleet_report.h"
 #include "src/operator/node_states.h"
 
 namespace tessera::operators {
@@ -35,10 +35,10 @@ struct StatusInput {
   Status spec;  // why the spec is invalid
   std::vector<ComponentReport> components;
   NodeHealth nodes;
-  std::string coexistence;              // what NVIDIA's operator keeps from us; "": nothing
-  std::string deleting;                 // what the deletion waits for; "": not being deleted
-  std::string unseen;                   // what cannot be watched; "": nothing
-  std::optional<DriverReport> drivers;  // nullopt: none are managed
+  std::string coexistence;             // what NVIDIA's operator keeps from us; "": nothing
+  std::string deleting;                // what the deletion waits for; "": not being deleted
+  std::string unseen;                  // what cannot be watched; "": nothing
+  std::optional<FleetReport> drivers;  // nullopt: none are managed
 };
 
 // Builds the status. A condition keeps its lastTransitionTime of `previous` (null: none) while its
@@ -46,7 +46,7 @@ struct StatusInput {
 Json StatusOf(const StatusInput& input, const Json* previous, WallTime now);
 
 // Adds the problems of drivers of nodes that have no other problem.
-void AddDriverProblems(const DriverReport& drivers, NodeHealth* nodes);
+void AddDriverProblems(const FleetReport& drivers, NodeHealth* nodes);
 
 // The text of a value with sorted keys: equal for equal values in any order.
 std::string CanonicalText(const Json& value);

@@ -342,7 +342,8 @@ TEST_F(ContainerUsageTest, MemoryBeyondTheLimitThatNoLimiterCountsIsReported) {
   Seconds(4);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
-  EXPECT_NE(events_[0].message.find("may use 4096 MiB of " + uuid_ + " and has 7680 MiB, 6656 MiB"),
+  EXPECT_NE(events_[0].message.find("may use 4096 MiB of " + uuid_ +
+                                    " and has 7680 MiB, of which 6656 MiB"),
             std::string::npos)
       << events_[0].message;
   Seconds(100);

@@ -18,7 +18,7 @@ struct DriverPoolReport {
   bool operator==(const DriverPoolReport&) const = default;
 };
 
-struct DriverReport {
+struct FleetReport {
   std::vector<DriverPoolReport> pools;  // that have a managed driver
   std::vector<driver::FleetProblem> problems;
   std::string unseen;  // what cannot be read, and why; "": nothing
