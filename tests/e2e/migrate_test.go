@@ -284,7 +284,7 @@ func statusOfAViewer(t *testing.T) {
 	if strings.Contains(string(found), "not-checked") {
 		t.Errorf("doctor cannot check all as a viewer:\n%s", found)
 	}
-	for _, question := range [][]string{{"get", "secrets", "-A"}, {"delete", "pods", "-A"}, {"patch", "nodes"}, {"get", "pods/proxy", "-n", "tessera-system"}, {"list", "configmaps", "-A"}} {
+	for _, question := range [][]string{{"get", "secrets", "-A"}, {"delete", "pods", "-A"}, {"patch", "nodes"}, {"get", "pods", "--subresource=proxy", "-n", "tessera-system"}, {"list", "configmaps", "-A"}} {
 		answer, _ := bed.TryKubectl(append(append([]string{"auth", "can-i"}, question...), viewer...)...)
 		if strings.TrimSpace(answer) == "yes" {
 			t.Errorf("a viewer may %v", question)
