@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that use the GPU without the limiter.
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "api/names.h"
+#include "src/agent/limits/testing/container_usage_fixture.h"
+#include "src/agent/limits/testing/paused_process.h"
+
+namespace tessera::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+TEST_F(ContainerUsageTest, ReportsAProcessWithoutALimiterAfterTwoRounds) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 0);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  EXPECT_TRUE(events_.empty()) << "it may be about to get its limiter";
+  Seconds(3);
+  EXPECT_EQ(Use().bypassing, 1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_EQ(events_[0].message,
+            "process 75 (python) of container main uses " + uuid_ +
+                " without the limiter, so its share is not enforced: it has loaded "
+                "/opt/own/libcuda.so.1, which is not the node's driver; remove that library from "
+                "the image or from its search path");
+  Seconds(290);
+  EXPECT_EQ(events_.size(), 1u);
+  Seconds(15);
+  EXPECT_EQ(events_.size(), 2u) << "it goes on";
+  file.Hold(3, 0);
+  file.usage().pids[3] = OwnPid(75);
+  Seconds(2);
+  EXPECT_EQ(Use().bypassing, 0);
+  file.End(3);
+  Seconds(2);
+  EXPECT_EQ(Use().bypassing, 1) << "the slot is that of a process that has ended";
+}
+
+TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Start();
+  Seconds(5);
+  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  EXPECT_TRUE(events_.empty());
+  Report({});
+  EndProcess(75);
+  Seconds(2);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_TRUE(events_[0].message.starts_with("process 75 (python) of container main used " + uuid_ +
+                                             " without the limiter"))
+      << events_[0].message;
+}
+
+// One that lasts an interval lives during one comparison at least, if that reads the driver's list
+// itself. Here a monitoring system reads it, too, between the comparisons.
+TEST_F(ContainerUsageTest, ABypassOfAnIntervalIsReportedWheneverItBegins) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  for (Duration begin = 0ms; begin < 1s; begin += 100ms) {
+    events_.clear();
+    Start();
+    Seconds(4);
+    for (Duration now = 0ms; now < 5s; now += 100ms) {
+      if (now == begin) {
+        AddProcess(75, "aa");
+        Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+      }
+      if (now == begin + ContainerUsage::kInterval) {
+        Report({});
+        EndProcess(75);
+      }
+      if (now % 1s == 600ms) reader_.Read([](const auto&) {});
+      runner_.AdvanceTimeAndRun(100ms);
+    }
+    EXPECT_EQ(events_.size(), 1u) << begin / 1ms << " ms after a comparison";
+  }
+}
+
+TEST_F(ContainerUsageTest, AProcessThatExecutesAnotherProgramIsNoBypass) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Start();
+  Seconds(5);
+  // The driver reported it, and when its limiter was looked for it had executed another program.
+  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  Report({});
+  Seconds(3);
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ContainerUsageTest, NamesADamagedUsageFileAsTheCause) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty());
+  file.usage().header.magic = 0;
+  Seconds(3);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_NE(events_[0].message.find("the container has damaged the file in which its processes"),
+            std::string::npos)
+      << events_[0].message;
+}
+
+TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
+  AddProcess(71, "aa");
+  fs::create_symlink("/etc/hostname", UsagePath("aa"));
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("usage is not a regular file"), std::string::npos)
+      << events_[0].message;
+}
+
+// The container is never found: none of its processes sees its limits.
+TEST_F(ContainerUsageTest, AContainerThatCoversItsLimitsIsReported) {
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/true);
+  UsageTestFile forged(UsagePath("aa"));
+  forged.Hold(0, 64 * kMebi);
+  forged.usage().pids[0] = OwnPid(71);
+  Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
+  Start();
+  Seconds(1);
+  EXPECT_TRUE(events_.empty()) << "one round alone is no evidence";
+  Seconds(9);
+  EXPECT_TRUE(Use().is_read);
+  EXPECT_EQ(Use().bypassing, 1);
+  EXPECT_EQ(Use().processes, 1);
+  EXPECT_EQ(Use().reported, Bytes(3536 * kMebi));
+  EXPECT_EQ(Use().unaccounted, Bytes(3024 * kMebi));
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_NE(events_[0].message.find("the limits of the container are not visible to process 71: "
+                                    "/dev/tessera/limits is unmounted or covered"),
+            std::string::npos)
+      << events_[0].message;
+  Report({});
+  Seconds(2);
+  EXPECT_EQ(Use().bypassing, 0);
+}
+
+TEST_F(ContainerUsageTest, AContainerThatUnmountsItsLimitsIsReported) {
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/false);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 1);
+  EXPECT_EQ(events_.size(), 1u);
+}
+
+// Another process of the container sees the limits, and this one counts in the true usage file.
+TEST_F(ContainerUsageTest, AProcessThatCoversTheLimitsForItselfIsReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  file.usage().pids[0] = OwnPid(71);
+  Start();
+  Seconds(3);
+  AddProcess(72, "aa");
+  fs::create_directories(temp_.path() + "/root-own");
+  fs::remove(temp_.path() + "/proc/72/root");
+  fs::create_directory_symlink(temp_.path() + "/root-own", temp_.path() + "/proc/72/root");
+  file.Hold(1, 64 * kMebi);
+  file.usage().pids[1] = OwnPid(72);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 72, .memory = Bytes(400 * kMebi)}});
+  Seconds(4);
+  EXPECT_EQ(Use().bypassing, 1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("not visible to process 72"), std::string::npos);
+}
+
+// It has called chroot after its limiter was loaded.
+TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  file.usage().pids[0] = OwnPid(71);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(3);
+  struct stat info {};
+  ASSERT_EQ(::stat(LimitsPath(limits_dir_, {Uid(kUid), "main"}).c_str(), &info), 0);
+  CoverLimits("aa", /*with_own_file=*/false);
+  const std::string line =
+      fmt::format("7f00-7f01 r--s 00000000 {:02x}:{:02x} {}   /dev/tessera/limits/limits\n",
+                  major(info.st_dev), minor(info.st_dev), info.st_ino);
+  ASSERT_TRUE(WriteFileAtomically(temp_.path() + "/proc/71/maps", line, 0644).ok());
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 0);
+  EXPECT_TRUE(events_.empty());
+}
+
+// The container has put a file system that does not answer where a check looks for its limits.
+TEST_F(ContainerUsageTest, ACheckOfSightThatHangsKeepsTheNumbersOfAFoundContainerFlowing) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  file.usage().pids[0] = OwnPid(71);
+  Report({{.pid = 71, .memory = Bytes(1536 * kMebi)}});
+  caller_.Hang("usage-sight");
+  Start();
+  Seconds(20);
+  EXPECT_EQ(caller_.stuck(), 1u) << "one check for each container, and no second beside it";
+  file.Hold(0, 7 * kMebi);
+  Seconds(2);
+  EXPECT_EQ(Use().held, Bytes(7 * kMebi));
+  EXPECT_EQ(Use().bypassing, 0) << "another process of the container sees its limits";
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ContainerUsageTest, AHangingCheckCountsTheContainerAsHidden) {
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/false);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  caller_.Hang("usage-sight");
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty()) << "the check is within its deadline";
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 1);
+  EXPECT_EQ(events_.size(), 1u);
+  EndProcess(71);
+  Report({});
+  caller_.Release();
+  Seconds(3);
+  EXPECT_EQ(caller_.stuck(), 0u);
+  EXPECT_EQ(Use().bypassing, 0);
+}
+
+TEST_F(ContainerUsageTest, ReportsOnlyTheContainerThatCoversItsLimits) {
+  GrantLedger::Entry entry{.holder = {Uid(kUid), "ml", "train", "side"},
+                           .shares = {{uuid_, MilliGpu(300), Bytes(4096 * kMebi)}}};
+  device::NodeInventory gpus;
+  gpus.gpus.push_back({.uuid = uuid_, .memory = GiB(16)});
+  ASSERT_TRUE(ledger_.Bind(entry, nullptr, gpus, {}).ok());
+  ASSERT_TRUE(
+      limits_.Write(entry.holder, {{.uuid = uuid_, .milli = 300, .bytes = 4096 * kMebi}}).ok());
+  AddProcess(71, "aa");
+  CoverLimits("aa", /*with_own_file=*/false);
+  AddProcess(72, "bb");
+  UsageTestFile file(UsagePath("bb"));
+  file.Hold(0, 64 * kMebi);
+  file.usage().pids[0] = OwnPid(72);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 72, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty()) << "it is not known which container that is";
+  known_ids_["side"] = "aa";
+  Seconds(5);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("process 71 (python) of container side"), std::string::npos);
+}
+
+// A process of the container that has no limiter.
+class StopBypassTest : public ContainerUsageTest {
+ protected:
+  void SetUp() override {
+    AddProcess(child_.pid(), "aa");
+    file_.emplace(UsagePath("aa"));
+    Report({{.pid = child_.pid(), .memory = Bytes(400 * kMebi)}});
+  }
+
+  PausedProcess child_;
+  std::optional<UsageTestFile> file_;
+};
+
+TEST_F(StopBypassTest, KillsProcessesWithoutALimiterInTheNamedNamespaces) {
+  stop_bypass_ = std::set<std::string>{"other", "ml"};
+  Start();
+  Seconds(5);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find(". --limits-stop-bypass: 1 killed"), std::string::npos)
+      << events_[0].message;
+  EXPECT_EQ(child_.Signal(), SIGKILL);
+}
+
+TEST_F(StopBypassTest, KillsProcessesOfAContainerThatCoversItsLimits) {
+  CoverLimits("aa", /*with_own_file=*/true);
+  stop_bypass_ = std::set<std::string>{"ml"};
+  Start();
+  Seconds(5);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find(". --limits-stop-bypass: 1 killed"), std::string::npos)
+      << events_[0].message;
+  EXPECT_EQ(child_.Signal(), SIGKILL);
+}
+
+TEST_F(StopBypassTest, OnlyReportsThemInOtherNamespaces) {
+  stop_bypass_ = std::set<std::string>{"other"};
+  Start();
+  Seconds(5);
+  EXPECT_EQ(events_.size(), 1u);
+  EXPECT_TRUE(child_.IsAlive());
+}
+
+TEST_F(StopBypassTest, LeavesProcessesWithALimiterAlone) {
+  stop_bypass_ = std::set<std::string>{"*"};
+  file_->Hold(0, kMebi);
+  file_->usage().pids[0] = OwnPid(child_.pid());
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty());
+  EXPECT_TRUE(child_.IsAlive());
+}
+
+}  // namespace
+}  // namespace tessera::agent
