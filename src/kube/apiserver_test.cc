@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests against a real API server: TESSERA_TEST_KUBECONFIG names the kubeconfig of a test cluster,
-// such as `testcluster up` prints. Creates Node and ConfigMap objects and removes them.
+// Tests against a real API server (testing/real_api_server.h). Creates Node and ConfigMap objects
+// and removes them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -14,21 +13,17 @@
 #include "src/kube/leader_election.h"
 #include "src/kube/metadata_object.h"
 #include "src/kube/objects.h"
+#include "src/kube/testing/real_api_server.h"
 #include "src/kube/type_catalog.h"
 #include "src/kube/watch.h"
-#include "src/net/testing/loopback.h"
 
 namespace tessera::kube {
 namespace {
 
-class ApiServerTest : public ::testing::Test, public Watch::Delegate {
+class ApiServerTest : public testing::RealApiServerTest, public Watch::Delegate {
  protected:
   void SetUp() override {
-    const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
-    if (path == nullptr) GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG is not set";
-    auto config = LoadKubeconfig(path);
-    ASSERT_TRUE(config.ok()) << config.status().ToString();
-    client_ = std::make_unique<Client>(io_, runner_, *std::move(config), ClientOptions{});
+    RealApiServerTest::SetUp();
     name_ = fmt::format("tessera-test-{}", ::getpid());
   }
   void TearDown() override {
@@ -36,12 +31,6 @@ class ApiServerTest : public ::testing::Test, public Watch::Delegate {
     for (const ObjectRef& object : made_) {
       (void)Wait([&](auto f) { return client_->Delete(object, {}, f); });
     }
-  }
-  Result<Json> Wait(const std::function<Operation(Client::OnObject)>& start) {
-    std::optional<Result<Json>> answer;
-    const Operation operation = start([&](Result<Json> r) { answer = std::move(r); });
-    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }, std::chrono::minutes(1)));
-    return answer ? *answer : Result<Json>(Error(Code::kUnknown, "no answer"));
   }
   Result<Json> Make(const ObjectRef& object, const std::string& text) {
     made_.push_back(object);
@@ -75,9 +64,6 @@ class ApiServerTest : public ::testing::Test, public Watch::Delegate {
     seen_ = object.data.contains("k") ? object.data.at("k") : "";
   }
 
-  net::testing::TestRunner runner_;
-  net::IoThread io_;
-  std::unique_ptr<Client> client_;
   std::string name_;
   std::vector<ObjectRef> made_;
   int lists_ = 0;

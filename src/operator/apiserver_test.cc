@@ -5,14 +5,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 #include <optional>
 
 #include "api/names.h"
 #include "src/components/objects.h"
 #include "src/kube/config.h"
-#include "src/net/testing/loopback.h"
+#include "src/kube/testing/real_api_server.h"
 #include "src/operator/controller.h"
 
 namespace tessera::operators {
@@ -23,15 +22,11 @@ using std::chrono::milliseconds;
 constexpr kube::ResourceType kRealTesseras{"tessera.dev", "v1alpha1", "tesseras", false};
 constexpr kube::ResourceType kRoles{"rbac.authorization.k8s.io", "v1", "roles", true};
 
-class OperatorApiServerTest : public ::testing::Test {
+class OperatorApiServerTest : public kube::testing::RealApiServerTest {
  protected:
   void SetUp() override {
-    const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
-    if (path == nullptr) GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG is not set";
-    auto config = kube::LoadKubeconfig(path);
-    ASSERT_TRUE(config.ok()) << config.status().ToString();
-    client_ =
-        std::make_unique<kube::Client>(io_, runner_, *std::move(config), kube::ClientOptions{});
+    RealApiServerTest::SetUp();
+    if (!client_) return;
     events_ = std::make_unique<kube::EventRecorder>(
         *client_, kube::EventRecorder::Options{.component = "test"}, [](const Status&) {});
     name_ = fmt::format("tessera-test-{}", ::getpid());
@@ -83,12 +78,6 @@ class OperatorApiServerTest : public ::testing::Test {
     role.Set("metadata", Named(name_, "default"));
     return role;
   }
-  Result<Json> Wait(const std::function<kube::Operation(kube::Client::OnObject)>& start) {
-    std::optional<Result<Json>> answer;
-    const kube::Operation operation = start([&](Result<Json> r) { answer = std::move(r); });
-    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }, std::chrono::minutes(1)));
-    return answer ? *answer : Result<Json>(Error(Code::kUnknown, "no answer"));
-  }
   Result<Json> Get(const kube::ObjectRef& ref) {
     return Wait([&](auto f) { return client_->Get(ref, f); });
   }
@@ -130,9 +119,6 @@ class OperatorApiServerTest : public ::testing::Test {
     return false;
   }
 
-  net::testing::TestRunner runner_;
-  net::IoThread io_;
-  std::unique_ptr<kube::Client> client_;
   std::unique_ptr<kube::EventRecorder> events_;
   OperatorMetrics metrics_;
   std::string name_;

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applies the rendered DaemonSets to a real API server, without storing them, because it rejects
-// unknown fields and invalid values: TESSERA_TEST_KUBECONFIG names the kubeconfig of a test
-// cluster, such as `testcluster up` prints.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <optional>
-
+// unknown fields and invalid values (kube/testing/real_api_server.h).
 #include "src/components/driver_daemonset.h"
-#include "src/kube/client.h"
-#include "src/net/testing/loopback.h"
+#include "src/kube/testing/real_api_server.h"
 
 namespace tessera::operators {
 namespace {
@@ -20,30 +13,17 @@ using components::KernelModule;
 using components::PinnedDriverDaemonSet;
 using components::RenderDriverDaemonSet;
 
-class DriverDaemonSetServerTest : public ::testing::Test {
+class DriverDaemonSetServerTest : public kube::testing::RealApiServerTest {
  protected:
-  void SetUp() override {
-    const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
-    if (path == nullptr) GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG is not set";
-    auto config = kube::LoadKubeconfig(path);
-    ASSERT_TRUE(config.ok()) << config.status().ToString();
-    client_ =
-        std::make_unique<kube::Client>(io_, runner_, *std::move(config), kube::ClientOptions{});
-  }
   Status Apply(const Json& set) {
-    std::optional<Result<Json>> answer;
     const std::string name = *set.Find("metadata")->StringAt("name");
-    const kube::Operation operation =
-        client_->Patch({kube::kDaemonSets, name, "default", ""}, kube::PatchKind::kApply, set,
-                       {.field_manager = "tessera-test", .dry_run = true},
-                       [&](Result<Json> result) { answer = std::move(result); });
-    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }, std::chrono::minutes(1)));
-    return answer ? answer->status() : Status(Code::kUnknown, "no answer");
+    return Wait([&](auto on_done) {
+             return client_->Patch({kube::kDaemonSets, name, "default", ""},
+                                   kube::PatchKind::kApply, set,
+                                   {.field_manager = "tessera-test", .dry_run = true}, on_done);
+           })
+        .status();
   }
-
-  net::testing::TestRunner runner_;
-  net::IoThread io_;
-  std::unique_ptr<kube::Client> client_;
 };
 
 TEST_F(DriverDaemonSetServerTest, AcceptsEveryForm) {
