@@ -217,7 +217,7 @@ enum ValueType : unsigned {
   kValueUnsignedShort = 6,
 };
 
-// Field ids of nvmlDeviceGetFieldValues that somebody here reads or answers.
+// Field ids of nvmlDeviceGetFieldValues that the agent reads or the simulated driver answers.
 enum FieldId : unsigned {
   kFieldEccCurrent = 1,
   kFieldEccPending = 2,

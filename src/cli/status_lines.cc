@@ -86,7 +86,7 @@ void AddProblemOfPod(const InstallationObjects& objects, std::string_view progra
   }
 }
 
-// Of a DaemonSet whose pods run on nodes; `name` as a person calls it.
+// The line of a DaemonSet: on how many nodes its pods are ready. `name` is what people read.
 StatusLine DaemonSetLine(std::string name, const Json& set) {
   const int64_t wanted = CountAt(set, "desiredNumberScheduled");
   const int64_t ready = CountAt(set, "numberReady");

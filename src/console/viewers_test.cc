@@ -65,9 +65,9 @@ class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
       done = true;
     });
     const bool arrived = runner_.RunUntil([&] { return done.load(); });
-    EXPECT_TRUE(arrived) << "received " << CountOf(event, got) << " of " << count;
     client.ShutdownWrite();  // ends a stream that lacks events
     reader.join();
+    EXPECT_TRUE(arrived) << "received " << CountOf(event, got) << " of " << count;
     return got;
   }
 

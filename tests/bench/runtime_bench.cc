@@ -71,7 +71,8 @@ struct Setup {
   std::string folder;
   std::string state;
 
-  // Of our program: for containers without a grant, and with a grant from one of two agents.
+  // Configurations of tessera-runtime: without an agent, and with the agent that grants a whole GPU
+  // or a share.
   std::string config() const { return folder + "/runtime.toml"; }
   std::string gpu_config() const { return folder + "/gpu.toml"; }
   std::string share_config() const { return folder + "/share.toml"; }

@@ -227,7 +227,8 @@ func migrationPlan(t *testing.T) {
 }
 
 func migrationRefusals(t *testing.T) {
-	for _, one := range []struct {
+	// The exit codes are those of sysexits.h: 64 usage, 77 permission, 78 configuration.
+	for _, refusal := range []struct {
 		args []string
 		code int
 		want string
@@ -238,8 +239,8 @@ func migrationRefusals(t *testing.T) {
 		{[]string{"--dry-run", "--as", "nobody"}, 77, "forbidden"},
 		{[]string{"--dry-run", "--context", "missing"}, 64, "missing"},
 	} {
-		if text, code := migrate(one.args...); code != one.code || !strings.Contains(text, one.want) {
-			t.Errorf("migrate %v ends with %d: %s", one.args, code, text)
+		if text, code := migrate(refusal.args...); code != refusal.code || !strings.Contains(text, refusal.want) {
+			t.Errorf("migrate %v ends with %d: %s", refusal.args, code, text)
 		}
 	}
 	if agents() != "" {

@@ -75,10 +75,10 @@ class Prices {
   }
   // Returns the entry of the key, which is added if it is new.
   Price* Add(uint64_t key);
-  // What is known about work that differs only in its size.
+  // What the table knows about launches of the same function, or copies, of other sizes.
   struct Similar {
     int64_t price = kUnpriced;  // estimated from the nearest sizes with a price
-    bool outstanding = false;   // without such a size: one is being timed
+    bool outstanding = false;   // no size has a price yet, and a launch is being timed
   };
   Similar FindSimilar(const Work& work);
   void Forget(const Work& work);

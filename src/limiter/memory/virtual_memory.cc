@@ -33,7 +33,8 @@ static_assert(sizeof(uint64_t) * 8 - 24 == 40, "bits of an id (shared_handles.cc
 
 // Charges a piece of memory that the driver has imported. If the limit has no room for the piece,
 // the caller releases it. A piece that another process of the container holds is not charged again.
-// That process may release it meanwhile, so the limit is checked again.
+// If that process releases the piece during this call, the piece is charged after all, so the limit
+// is checked once more.
 Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   Process& process = Process::Get();
   PhysicalMemoryProperties properties = {};

@@ -58,7 +58,7 @@ SharedPiece* SharedPieces::Find(uint64_t id) const {
   return nullptr;
 }
 
-// Only with the lock: no other process takes an entry that nobody holds.
+// The caller holds the lock, so that no other process takes the same free entry.
 SharedPiece* SharedPieces::FindOrAdd(uint64_t id, int gpu, uint64_t bytes) {
   SharedPiece* free = nullptr;
   for (uint32_t i = 0; i < kMaxPieces && (free == nullptr || i < EntriesUsed(*usage_)); ++i) {

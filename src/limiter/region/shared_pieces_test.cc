@@ -52,7 +52,7 @@ class SharedPiecesTest : public ::testing::Test {
   std::vector<Member> members_;
 };
 
-TEST_F(SharedPiecesTest, APieceCountsOnceWhoeverHoldsIt) {
+TEST_F(SharedPiecesTest, APieceCountsOnceForAllItsHolders) {
   members_[0].Join(7);
   EXPECT_FALSE(members_[0].pieces.HasOthers(7));
   EXPECT_TRUE(members_[1].pieces.HasOthers(7));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is due for the drivers of a cluster, from its nodes, driver pods and settings: labels of
-// nodes, the driver's DaemonSets, and the nodes as upgrade.h takes them.
+// Decides from nodes, driver pods and settings what the operator must change for the drivers of a
+// cluster: labels of nodes, the driver's DaemonSets, and the nodes to upgrade (upgrade.h).
 //
-// A node gets a driver if it has a GPU and its pool wants one, unless it works already with a
-// driver that is not ours, one of the host, or NVIDIA's operator manages it. A node changes its
-// pool of drivers only inside an upgrade, because the change replaces its driver.
+// A node gets a driver if it has a GPU and its pool wants a driver. It gets none if its host has a
+// working driver, or if NVIDIA's operator manages the node. A node changes its pool of drivers only
+// inside an upgrade, because the change replaces its driver.
 //
-// After a rollback a node keeps an earlier revision. Its DaemonSet is rendered from what was kept
-// of that revision (`Revisions`), because the settings no longer have it.
+// After a rollback a node keeps an earlier revision. The DaemonSet of that revision comes from
+// `Revisions`, because the settings no longer have it.
 //
 // Pure; any thread. Cost: O(nodes × pools).
 #pragma once

@@ -85,7 +85,8 @@ Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
   return Put(multi, 0U);
 }
 
-// Of the infoROM's four objects (OEM, ECC, power, DEN) these boards have a version of OEM and ECC.
+// Of the four objects of the infoROM (OEM, ECC, power, DEN) these boards report the versions of OEM
+// and ECC.
 Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(version != nullptr && object < 4);
