@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/limit_annotations.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/device/quantity.h"
@@ -18,8 +21,8 @@ Result<Bytes> ParseBytes(std::string_view text) {
 }
 
 Result<MilliGpu> ParseHundredths(std::string_view text) {
-  ASSIGN_OR_RETURN(const int64_t hundredths, ParseWholeQuantity(text));
-  if (hundredths >= 1 && hundredths <= 100) return MilliGpu(hundredths * 10);
+  const auto hundredths = ParseWholeQuantity(text);
+  if (hundredths.ok() && *hundredths >= 1 && *hundredths <= 100) return MilliGpu(*hundredths * 10);
   return Status(Code::kInvalidArgument, "want 1 to 100 hundredths of a GPU, such as 20");
 }
 
@@ -36,11 +39,16 @@ Result<GpuLimits<Amount>> ParseLimits(std::string_view text,
       return Error(Code::kInvalidArgument,
                    "\"{}\": want a container or the UUID of a GPU before \"=\"", entry);
     }
-    AnnotatedLimit<Amount>& limit = limits.emplace_back();
+    AnnotatedLimit<Amount> limit;
     if (named) limit.only = entry.substr(0, equals);
     ASSIGN_OR_RETURN(
         limit.amount,
         parse(named ? entry.substr(equals + 1) : entry).Annotate(fmt::format("\"{}\"", entry)));
+    if (std::ranges::count(limits, limit.only, &AnnotatedLimit<Amount>::only) > 0) {
+      return Error(Code::kInvalidArgument, "\"{}\": {} already has a limit in this list: want one",
+                   entry, named ? limit.only : "each container");
+    }
+    limits.push_back(std::move(limit));
   }
   return limits;
 }

@@ -6,8 +6,8 @@
 //   main=8Gi       for this container
 //   GPU-f1e2…=4Gi  for each container on this GPU
 //
-// The last entry that matches a container and a GPU counts. The annotations only lower the grant,
-// which is the upper bound (agent). Pure; any thread.
+// The last entry that matches a container and a GPU counts; no two entries have the same name. The
+// annotations only lower the grant, which is the upper bound (agent). Pure; any thread.
 #pragma once
 
 #include <optional>

@@ -37,13 +37,17 @@ TEST(LimitAnnotationsTest, InvalidLimitsAreRejected) {
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
     EXPECT_NE(status.message().find('"'), std::string::npos) << status.message();
   };
-  for (const char* text :
-       {"8 Gi", "0", "-1Gi", "main", "=4Gi", "8Gi,", "main=", "1Mi", "a=b=1Gi"}) {
+  for (const char* text : {"8 Gi", "0", "-1Gi", "main", "=4Gi", "8Gi,", "main=", "1Mi", "a=b=1Gi",
+                           "8Gi,4Gi", "main=1Gi,8Gi,main=2Gi"}) {
     expect_rejected(ParseMemoryLimits(text).status(), text);
   }
   for (const char* text : {"0", "101", "-1", "0.2", "20%", "main", "=20", "20,", "main=", "1Gi"}) {
     expect_rejected(ParseComputeLimits(text).status(), text);
   }
+  EXPECT_EQ(ParseComputeLimits("20%").status().message(),
+            "\"20%\": want 1 to 100 hundredths of a GPU, such as 20");
+  EXPECT_EQ(ParseMemoryLimits("main=1Gi,main=2Gi").status().message(),
+            "\"main=2Gi\": main already has a limit in this list: want one");
 }
 
 }  // namespace
