@@ -88,7 +88,9 @@ LIMITER_EXPORT Result cuModuleLoadDataEx(Module* module, const void* image, unsi
   });
 }
 LIMITER_EXPORT Result cuModuleLoadFatBinary(Module* module, const void* image) {
-  return LoadModule(module, 0, [&] { return driver.cuModuleLoadFatBinary(module, image); });
+  // The driver takes PTX text and cubins here, too.
+  return LoadModule(module, VariableBytesIfLimited(image),
+                    [&] { return driver.cuModuleLoadFatBinary(module, image); });
 }
 LIMITER_EXPORT Result cuLibraryLoadData(Library* library, const void* image, int* jit_options,
                                         void** jit_values, unsigned jit_count, int* options,

@@ -40,6 +40,7 @@ TEST_F(LimitedModuleTest, VariablesOfPtxCountFromTheLoadToTheUnload) {
     EXPECT_EQ(node.DeviceBytes(0), 90 * kMiB + kContextBytes);
     EXPECT_EQ(CU(cuda, cuModuleLoadDataEx)(&more, image.c_str(), 0, nullptr, nullptr),
               Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuModuleLoadFatBinary)(&more, image.c_str()), Result::kOutOfMemory);
     EXPECT_EQ(CU(cuda, cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr,
                                           nullptr, 0),
               Result::kOutOfMemory);
