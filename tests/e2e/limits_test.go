@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"tessera.dev/tests/e2e/bed"
 )
@@ -51,20 +50,6 @@ func createLimitedPods(t *testing.T) limitedPods {
 	return pods
 }
 
-// uses waits until a pod uses so many hundredths of its GPU, in the mean of five seconds.
-func uses(t *testing.T, pod string, cores int, when string) {
-	t.Helper()
-	used := computeUsed(t)
-	bed.Eventually(t, bed.PodTimeout, fmt.Sprintf("%s %s uses %d hundredths", when, pod, cores), func() bool {
-		sum := 0
-		for range 5 {
-			time.Sleep(time.Second)
-			sum += used(pod)
-		}
-		return sum/5 > cores*10-30 && sum/5 < cores*10+30
-	})
-}
-
 // allocates starts a second process in the container of a pod.
 func allocates(t *testing.T, pod string, bytes int) error {
 	t.Helper()
@@ -74,8 +59,7 @@ func allocates(t *testing.T, pod string, bytes int) error {
 
 func (pods limitedPods) hold(t *testing.T, when string) {
 	t.Helper()
-	uses(t, pods.small, 30, when)
-	uses(t, pods.large, 70, when)
+	waitComputeUse(t, when, map[string]int{pods.small: 30, pods.large: 70})
 	err := allocates(t, pods.holder, 2048*mib)
 	if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
 		t.Errorf("%s a process got memory beyond the limit of its container: %v", when, err)
@@ -94,7 +78,7 @@ func (pods limitedPods) hold(t *testing.T, when string) {
 func (pods limitedPods) followLimits(t *testing.T, when string) {
 	t.Helper()
 	tessera(t, "limit", pods.large, "--compute", "20")
-	uses(t, pods.large, 20, when)
+	waitComputeUse(t, when+" with a lower limit", map[string]int{pods.small: 30, pods.large: 20})
 	tessera(t, "limit", pods.large, "--compute", "none")
 	tessera(t, "limit", pods.holder, "--memory", "4608Mi")
 	bed.Eventually(t, bed.PodTimeout, when+" a lower limit of memory holds", func() bool {

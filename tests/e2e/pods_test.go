@@ -92,10 +92,10 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 	}
 }
 
-// computeUsed returns the thousandths of its GPU that a pod used in the last second.
-func computeUsed(t *testing.T) func(pod string) int {
+// computeUsed returns a function that returns the thousandths of its GPU that each pod used in the last second.
+func computeUsed(t *testing.T) func() map[string]int {
 	agent := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
-	return func(pod string) int {
+	return func() map[string]int {
 		var page struct {
 			Containers []struct {
 				Pod  string `json:"pod"`
@@ -106,13 +106,34 @@ func computeUsed(t *testing.T) func(pod string) int {
 		if err := json.Unmarshal([]byte(text), &page); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
+		used := map[string]int{}
 		for _, container := range page.Containers {
-			if container.Pod == pod {
-				return container.Used
-			}
+			used[container.Pod] = container.Used
 		}
-		return 0
+		return used
 	}
+}
+
+// waitComputeUse waits until each pod uses its hundredths of a GPU within 3, in the mean of the last five seconds.
+func waitComputeUse(t *testing.T, what string, hundredths map[string]int) {
+	t.Helper()
+	const seconds = 5
+	used := computeUsed(t)
+	last := map[string][]int{}
+	bed.Eventually(t, bed.PodTimeout, fmt.Sprintf("%s: hundredths of a GPU in use are %v", what, hundredths), func() bool {
+		time.Sleep(time.Second)
+		now, all := used(), true
+		for pod, want := range hundredths {
+			last[pod] = append(last[pod], now[pod])
+			sum := 0
+			for _, thousandths := range last[pod][max(0, len(last[pod])-seconds):] {
+				sum += thousandths
+			}
+			all = all && len(last[pod]) >= seconds && sum > seconds*(want*10-30) && sum < seconds*(want*10+30)
+		}
+		return all
+	})
+	t.Logf("%s: thousandths of a GPU by second: %v", what, last)
 }
 
 // Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
@@ -126,30 +147,16 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
 		}}}.Create(t)
 	}
-	used := computeUsed(t)
-	within := func(pod string, cores int) func() bool {
-		return func() bool {
-			// The mean of five measurements of one second.
-			sum := 0
-			for i := 0; i < 5; i++ {
-				time.Sleep(time.Second)
-				sum += used(pod)
-			}
-			t.Logf("%s uses %d thousandths of the GPU", pod, sum/5)
-			return sum/5 > cores*10-30 && sum/5 < cores*10+30
-		}
-	}
 	small := share("compute-30", 30)
 	bed.WaitPhase(t, small, "Running")
-	bed.Eventually(t, bed.PodTimeout, "the pod alone uses its share and no more", within(small, 30))
+	waitComputeUse(t, "the pod alone uses its share and no more", map[string]int{small: 30})
 	large := share("compute-70", 70)
 	bed.WaitPhase(t, large, "Running")
-	bed.Eventually(t, bed.PodTimeout, "the second pod uses its share", within(large, 70))
-	bed.Eventually(t, bed.PodTimeout, "the first pod goes on with its own", within(small, 30))
+	waitComputeUse(t, "both use their shares", map[string]int{small: 30, large: 70})
 	bed.Kubectl(t, "annotate", "pod", large, "tessera.dev/compute-limit=20")
-	bed.Eventually(t, bed.PodTimeout, "the second pod follows a lower limit", within(large, 20))
+	waitComputeUse(t, "the second pod follows a lower limit", map[string]int{small: 30, large: 20})
 	bed.Kubectl(t, "annotate", "pod", large, "tessera.dev/compute-limit-")
-	bed.Eventually(t, bed.PodTimeout, "without it the second pod has its share again", within(large, 70))
+	waitComputeUse(t, "without it the second pod has its share again", map[string]int{small: 30, large: 70})
 }
 
 // While a pod of class high works on a GPU, one of class low on it waits, and goes on when the other is gone.
@@ -166,12 +173,15 @@ func TestALowComputeClassWaitsForAHighOne(t *testing.T) {
 	used := computeUsed(t)
 	low := create("class-low", "low")
 	bed.WaitPhase(t, low, "Running")
-	bed.Eventually(t, bed.PodTimeout, "the low class has the GPU alone", func() bool { return used(low) > 900 })
+	bed.Eventually(t, bed.PodTimeout, "the low class has the GPU alone", func() bool { return used()[low] > 900 })
 	high := create("class-high", "high")
 	bed.WaitPhase(t, high, "Running")
-	bed.Eventually(t, bed.PodTimeout, "the high class has it", func() bool { return used(high) > 900 && used(low) < 50 })
+	bed.Eventually(t, bed.PodTimeout, "the high class has it", func() bool {
+		now := used()
+		return now[high] > 900 && now[low] < 50
+	})
 	bed.DeletePods(t, high)
-	bed.Eventually(t, bed.PodTimeout, "the low class has it again", func() bool { return used(low) > 900 })
+	bed.Eventually(t, bed.PodTimeout, "the low class has it again", func() bool { return used()[low] > 900 })
 }
 
 // A program that has the driver's library in place of the limiter is reported.
