@@ -100,6 +100,12 @@ current_commit() {
   echo "$commit"
 }
 
+# The version of the release that this tree makes.
+release_version() { sed -n 's/^project(tessera VERSION \([0-9.]*\) .*/\1/p' "$ROOT/CMakeLists.txt"; }
+# What build must make for scripts/release.
+# shellcheck disable=SC2034  # used by those who source this
+RELEASE_TARGETS=(tessera sched-replay tessera-agent tessera-scheduler tessera-operator tessera-console tessera-runtime limiter_libraries vectoradd)
+
 # build PRESET [TARGET...]
 build() {
   local preset=$1 flags=()
