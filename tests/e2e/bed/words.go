@@ -82,7 +82,11 @@ func WaitPhase(t *testing.T, name, phase string) {
 		if time.Now().After(deadline) || (pod.Status.Phase == "Failed" && phase != "Failed") {
 			text, _ := Shared.Kubectl(ctx, "describe", "pod", name)
 			log, _ := Shared.Kubectl(ctx, "logs", name, "--all-containers", "--ignore-errors")
-			t.Fatalf("pod %s is %s, not %s\n%s\n%s", name, pod.Status.Phase, phase, text, log)
+			// What decides comes last, because CI shows the end of a long text.
+			for _, container := range pod.Status.ContainerStatuses {
+				log += fmt.Sprintf("\ncontainer %s: %v", container.Name, container.State)
+			}
+			t.Fatalf("%s\n%s\npod %s is %s, not %s: %s %s", text, log, name, pod.Status.Phase, phase, pod.Status.Reason, pod.Status.Message)
 		}
 	}
 }
