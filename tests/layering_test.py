@@ -18,7 +18,7 @@ LEVELS = {
     "base": 0,
     "formats": 1, "device": 1, "limiter": 1,
     "placement": 2, "net": 2, "gpu": 2, "oci": 2,
-    "kube": 3, "grant": 3,
+    "kube": 3, "grant": 3, "trace": 3,
     "ledger": 4, "certificates": 4, "components": 4,
     # The scheduler serves the webhook from its own ledger, so admission stands below the products.
     "admission": 4.5,

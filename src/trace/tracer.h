@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends spans to a collector: OTLP over HTTP with JSON
+// (https://opentelemetry.io/docs/specs/otlp/#otlphttp), because it needs only an HTTP client.
+//
+// A collector that is away never delays a pod: spans wait in a queue of kMaxWaiting, newer ones are
+// dropped and counted. A batch is sent at most once in kInterval, and is sent again if the
+// collector did not answer, or answered 429 or a 5xx status.
+//
+// Threads: any may call Record; otherwise the runner's. Ownership: io, runner and metrics outlive
+// the tracer.
+// Idle cost: none.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/metrics.h"
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
+#include "src/net/http_client.h"
+#include "src/trace/span.h"
+
+namespace tessera::trace {
+
+struct TraceMetrics {
+  Counter sent;     // spans that the collector has taken
+  Counter dropped;  // spans that were lost: the collector was away for long, or rejected them
+};
+void WriteMetrics(const TraceMetrics& metrics, MetricsText* text);
+
+class Tracer {
+ public:
+  static constexpr size_t kMaxWaiting = 4096;
+  static constexpr size_t kMaxBatch = 512;
+  static constexpr Duration kInterval = std::chrono::seconds(1);
+
+  struct Options {
+    std::string endpoint;  // of the collector, "http://otel-collector:4318"; spans go to /v1/traces
+    std::string service;   // "tessera-scheduler"
+    std::string node;      // "": not on a node
+  };
+  // INVALID_ARGUMENT: the endpoint is not an http or https URL. NOT_FOUND: the endpoint is https,
+  // and the system has no certificates.
+  static Result<std::unique_ptr<Tracer>> Start(net::IoThread& io, TaskRunner& runner,
+                                               TraceMetrics& metrics, Options options);
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  void Record(PodSpan span);
+  // Record as a function, which must not be called after the tracer is destroyed.
+  RecordSpan recorder() {
+    return [this](PodSpan span) { Record(std::move(span)); };
+  }
+
+ private:
+  Tracer(net::IoThread& io, TaskRunner& runner, TraceMetrics& metrics,
+         net::HttpClient::Options client, Options options);
+  void Add(PodSpan span);
+  void SendLater();
+  void Send();
+  void OnAnswer(const Result<net::Response>& answer);
+
+  TaskRunner& runner_;
+  TraceMetrics& metrics_;
+  const Options options_;
+  net::HttpClient client_;
+  net::Call call_;
+  std::deque<PodSpan> waiting_;
+  size_t batch_ = 0;  // how many of `waiting_` are under way
+  bool planned_ = false;
+  uint64_t next_span_;
+  MonotonicTime next_warning_{};
+  WeakPtrFactory<Tracer> weak_{this};
+};
+
+}  // namespace tessera::trace
