@@ -15,20 +15,24 @@ constexpr size_t kConnections = 256;
 
 }  // namespace
 
-AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options, Ledger ledger)
+AdmissionServer::AdmissionServer(kube::Client& client, AdmissionServerOptions options,
+                                 Ledger ledger)
     : clock_(client.runner().clock()),
       ledger_(std::move(ledger)),
-      rules_(std::move(options), [this] { return Capacity(); }) {}
+      record_span_(std::move(options.record_span)),
+      rules_(std::move(options.admission), [this] { return Capacity(); }) {}
 
 Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& io,
                                                                 kube::Client& client,
                                                                 AdmissionServerOptions options,
                                                                 Ledger ledger) {
-  std::unique_ptr<AdmissionServer> self(
-      new AdmissionServer(client, std::move(options.admission), std::move(ledger)));
-  ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
+  ASSIGN_OR_RETURN(net::TlsOptions tls,
+                   certificates::PlaceholderTls(client.runner().clock().WallNow()));
   tls.ca = {};  // API servers send no client certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
+  auto certificates = std::move(options.certificates);
+  std::unique_ptr<AdmissionServer> self(
+      new AdmissionServer(client, std::move(options), std::move(ledger)));
   http.limits.body_bytes = kMaxAdmissionBody;
   http.limits.connections = kConnections;
   ASSIGN_OR_RETURN(self->server_, net::HttpServer::Start(
@@ -38,8 +42,8 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
                                         reply(server->Answer(request));
                                       }));
   certificates::CertificateKeeper::Delegate& delegate = *self;
-  self->keeper_ = std::make_unique<certificates::CertificateKeeper>(
-      client, std::move(options.certificates), delegate);
+  self->keeper_ =
+      std::make_unique<certificates::CertificateKeeper>(client, std::move(certificates), delegate);
   return self;
 }
 
@@ -54,6 +58,7 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
     response.headers.Set("Allow", "POST");
     return response;
   }
+  const WallTime began = clock_.WallNow();
   const auto review = ParseAdmissionReview(request.body);
   if (!review.ok()) {
     ++counts_.unreadable;
@@ -62,12 +67,27 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
   const AdmissionAnswer answer = mutate ? rules_.Mutate(*review) : rules_.Validate(*review);
   ++(answer.refusal.ok() ? counts_.allowed : counts_.refused);
   if (!answer.patch.empty()) ++counts_.changed;
+  // The API server gives a new pod its UID after the mutating webhooks.
+  if (!mutate && record_span_ && review->operation == "CREATE") Trace(*review, began, answer);
   net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
   response.headers.Set("Content-Type", "application/json");
   // An API server reuses its connections for all reviews. A new connection goes through the Service
   // and may reach the leader.
   response.close = ledger_() == nullptr;
   return response;
+}
+
+void AdmissionServer::Trace(const AdmissionRequest& review, WallTime began,
+                            const AdmissionAnswer& answer) const {
+  const Json* meta = review.object.Find("metadata");
+  if (meta == nullptr) return;
+  const Uid uid(meta->StringAt("uid").value_or(""));
+  if (uid.empty()) return;
+  record_span_({.name = "webhook",
+                .subject = {uid, review.ns, meta->StringAt("name").value_or(""), ""},
+                .start = began,
+                .end = clock_.WallNow(),
+                .status = answer.refusal});
 }
 
 const ClusterCapacity* AdmissionServer::Capacity() {

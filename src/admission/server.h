@@ -18,11 +18,13 @@
 #include <optional>
 #include <string_view>
 
+#include "src/admission/review.h"
 #include "src/admission/rules.h"
 #include "src/certificates/certificate_keeper.h"
 #include "src/kube/client.h"
 #include "src/ledger/ledger.h"
 #include "src/net/http_server.h"
+#include "src/trace/span.h"
 
 namespace tessera::admission {
 
@@ -33,6 +35,7 @@ struct AdmissionServerOptions {
   net::Address address;
   AdmissionOptions admission;
   certificates::CertificateKeeperOptions certificates;
+  trace::RecordSpan record_span;  // null: webhook calls are not traced
 };
 
 struct AdmissionCounts {
@@ -61,9 +64,10 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   const AdmissionCounts& counts() const { return counts_; }
 
  private:
-  AdmissionServer(kube::Client& client, AdmissionOptions options, Ledger ledger);
+  AdmissionServer(kube::Client& client, AdmissionServerOptions options, Ledger ledger);
 
   net::Response Answer(const net::Request& request);
+  void Trace(const AdmissionRequest& review, WallTime began, const AdmissionAnswer& answer) const;
   const ClusterCapacity* Capacity();
   void OnCertificate(const net::CertificatePair& pair) override;
   void OnProgress(const std::string& what) override;
@@ -71,6 +75,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
 
   const Clock& clock_;
   const Ledger ledger_;
+  const trace::RecordSpan record_span_;
   const AdmissionRules rules_;
   std::optional<ClusterCapacity> capacity_;
   MonotonicTime capacity_until_;

@@ -24,7 +24,8 @@ class AdmissionServerTest : public ::testing::Test {
     auto server = AdmissionServer::Start(
         io_, client_,
         {.address = {.host = "127.0.0.1"},
-         .certificates = {.ns = "ns", .secret = "cert", .certificate = {.names = {"127.0.0.1"}}}},
+         .certificates = {.ns = "ns", .secret = "cert", .certificate = {.names = {"127.0.0.1"}}},
+         .record_span = [this](trace::PodSpan span) { spans_.push_back(std::move(span)); }},
         [this] { return ledger_; });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
@@ -54,6 +55,7 @@ class AdmissionServerTest : public ::testing::Test {
   kube::testing::FakeApiServer store_{io_, runner_};
   kube::Client client_{io_, runner_, store_.config(), {}};
   const ledger::ClusterLedger* ledger_ = nullptr;
+  std::vector<trace::PodSpan> spans_;
   std::unique_ptr<AdmissionServer> server_;
   std::unique_ptr<net::HttpClient> api_;
 };
@@ -73,6 +75,18 @@ TEST_F(AdmissionServerTest, AnswersByThePath) {
   EXPECT_EQ(server_->counts().allowed, 2);
   EXPECT_EQ(server_->counts().changed, 1) << "the second pod was not changed";
   EXPECT_EQ(server_->counts().refused, 1);
+}
+
+TEST_F(AdmissionServerTest, TheValidationOfANewPodIsTraced) {
+  Json pod = PodJson({{"tencent.com/vcuda-core", "150"}});
+  pod.Find("metadata")->Set("uid", Json::String("uid-a"));
+  Post(kMutatePath, ReviewOf(CreateOf(pod)));
+  EXPECT_TRUE(spans_.empty()) << "the API server sends no UID to mutating webhooks";
+  Post(kValidatePath, ReviewOf(CreateOf(pod)));
+  ASSERT_EQ(spans_.size(), 1u);
+  EXPECT_EQ(spans_[0].name, "webhook");
+  EXPECT_EQ(spans_[0].subject.pod, Uid("uid-a"));
+  EXPECT_FALSE(spans_[0].status.ok());
 }
 
 TEST_F(AdmissionServerTest, WarnsOfPodsThatFitNoNode) {

@@ -95,6 +95,7 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
   constexpr std::string_view kWait = "tessera_scheduler_pod_wait_seconds";
   text.Family(kWait, "histogram", "Time from the creation of a pod to its binding.");
   WriteHistogram(kWait, "", metrics.pod_wait, &text);
+  trace::WriteMetrics(metrics.trace, &text);
   WriteGauge("tessera_scheduler_bindings_under_way",
              "Requested bindings that the watch has not shown yet.", state.bindings_under_way,
              &text);

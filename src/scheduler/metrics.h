@@ -12,6 +12,7 @@
 #include "src/base/metrics.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/wait_reasons.h"
+#include "src/trace/tracer.h"
 
 namespace tessera::admission {
 struct AdmissionCounts;  // server.h
@@ -33,6 +34,7 @@ struct SchedulerMetrics {
   LabelledCounter feed_errors;   // by watched collection
   LabelledCounter repairs;       // evictions because of over-assigned GPUs, by result
   WaitHistogram pod_wait;        // from the creation of a pod to its binding
+  trace::TraceMetrics trace;
 
   LatencyHistogram& of(ExtenderVerb verb) { return latency[static_cast<size_t>(verb)]; }
 };

@@ -23,6 +23,7 @@
 #include "src/scheduler/router.h"
 #include "src/scheduler/term.h"
 #include "src/scheduler/verbs.h"
+#include "src/trace/tracer.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -106,6 +107,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   const std::string& LeaseNamespace() const {
     return options_.lease_ns.empty() ? ns_ : options_.lease_ns;
   }
+  trace::RecordSpan RecordSpan() const { return tracer_ ? tracer_->recorder() : nullptr; }
   bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
   Status CheckLeading() const {
     if (MayWrite()) return Status::Ok();
@@ -133,6 +135,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   net::IoThread& io_;
   SchedulerOptions options_;
   SchedulerMetrics metrics_;
+  std::unique_ptr<trace::Tracer> tracer_;  // null: nothing is traced
   Router verbs_, status_;
   std::unique_ptr<Clients> clients_;
   std::unique_ptr<kube::EventRecorder> events_;
@@ -168,6 +171,11 @@ Status Scheduler::Impl::Start() {
       [](const Status& status) {
         Log(Severity::kWarning, "cannot record Event", {{"why", status.message()}});
       });
+  if (!options_.otlp_endpoint.empty()) {
+    ASSIGN_OR_RETURN(tracer_, trace::Tracer::Start(io_, runner_, metrics_.trace,
+                                                   {.endpoint = options_.otlp_endpoint,
+                                                    .service = std::string(names::kScheduler)}));
+  }
   RETURN_IF_ERROR(Listen());
   RETURN_IF_ERROR(ServeAdmission());
   RETURN_IF_ERROR(Elect());
@@ -182,7 +190,7 @@ Status Scheduler::Impl::Listen() {
         if (!why.empty()) return Status(Code::kUnavailable, std::move(why));
         return Deciders{&term_->extender(), &term_->ledger()};
       },
-      runner_.clock(), metrics_, &verbs_);
+      runner_.clock(), metrics_, RecordSpan(), &verbs_);
   AddStatusPages(&verbs_);
   AddStatusPages(&status_);
   net::HttpServer::Options options;
@@ -258,12 +266,13 @@ Status Scheduler::Impl::ServeAdmission() {
   admission::AdmissionServerOptions options{
       .admission = {.gpu_mem_unit = options_.ledger.gpu_mem_unit,
                     .runtime_class = options_.default_runtime_class},
-      .certificates = {
-          .ns = ns_,
-          .secret = name,
-          .certificate = {.names = certificates::ServiceNames(name, ns_, options_.webhook_names)},
-          .configurations = {{kube::kMutatingWebhooks, name, "", ""},
-                             {kube::kValidatingWebhooks, name, "", ""}}}};
+      .certificates = {.ns = ns_,
+                       .secret = name,
+                       .certificate = {.names = certificates::ServiceNames(name, ns_,
+                                                                           options_.webhook_names)},
+                       .configurations = {{kube::kMutatingWebhooks, name, "", ""},
+                                          {kube::kValidatingWebhooks, name, "", ""}}},
+      .record_span = RecordSpan()};
   ASSIGN_OR_RETURN(options.address,
                    net::ParseAddress(options_.webhook_address).Annotate("--webhook-address"));
   ASSIGN_OR_RETURN(admission_, admission::AdmissionServer::Start(

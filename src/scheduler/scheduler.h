@@ -64,6 +64,7 @@ struct SchedulerOptions {
   // IP address that is published as the Service's endpoint while this replica leads
   // (leader_endpoint.h); "": none is published.
   std::string advertise_address;
+  std::string otlp_endpoint;  // of a collector of spans (src/trace/tracer.h); "": nothing is traced
 };
 
 class Scheduler {

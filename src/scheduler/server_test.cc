@@ -26,7 +26,8 @@ class ServerTest : public ::testing::Test {
   void SetUp() override {
     d_.AddNode(GpuNode("n1", 2));
     deciding_ = {d_.extender.get(), d_.ledger.get()};
-    AddVerbs([this]() -> Result<Deciders> { return deciding_; }, d_.clock, d_.metrics, &router_);
+    AddVerbs([this]() -> Result<Deciders> { return deciding_; }, d_.clock, d_.metrics, nullptr,
+             &router_);
     net::HttpServer::Options options;
     options.address.host = "127.0.0.1";
     options.limits = LimitsOfVerbs(SchedulerOptions().max_request_bytes);

@@ -77,8 +77,12 @@ Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit)
 
 class Verbs : public std::enable_shared_from_this<Verbs> {
  public:
-  Verbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics)
-      : get_(std::move(get)), clock_(clock), metrics_(metrics) {}
+  Verbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
+        trace::RecordSpan record_span)
+      : get_(std::move(get)),
+        clock_(clock),
+        metrics_(metrics),
+        record_span_(std::move(record_span)) {}
 
   using Decide = FilterResult (Extender::*)(const ExtenderArgs&);
   Router::Handler Filter(Decide decide) {
@@ -88,7 +92,10 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
           if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
             return Bad(ExtenderVerb::kFilter, status, SerializeFilterError(status.message()));
           }
-          return JsonResponse(200, Serialize(args, (extender.*decide)(args)));
+          const WallTime began = clock_.WallNow();
+          const FilterResult result = (extender.*decide)(args);
+          TraceFilter(args, began, result);
+          return JsonResponse(200, Serialize(args, result));
         });
   }
 
@@ -119,14 +126,15 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
           const Result<Deciders> deciders = self->get_();
           if (!deciders.ok()) return reply(Unavailable(deciders.status()));
           const MonotonicTime began = self->clock_.Now();
-          const Binder::Done done = [self, began, error_status,
+          const Result<BindingArgs> args = ParseBindingArgs(request.body);
+          const Binder::Done done = [self, began, args, at = self->clock_.WallNow(), error_status,
                                      reply = std::move(reply)](const Status& status) {
             self->metrics_.of(ExtenderVerb::kBind).Observe(self->clock_.Now() - began);
             self->metrics_.bindings.Add(InfoOf(status.code()).name);
+            if (args.ok()) self->TraceBind(*args, at, status);
             reply(JsonResponse(status.ok() ? 200 : error_status,
                                SerializeBindingResult(status.message())));
           };
-          const Result<BindingArgs> args = ParseBindingArgs(request.body);
           if (args.ok()) return deciders->extender->Bind(*args, done);
           self->metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(ExtenderVerb::kBind)]);
           done(args.status());
@@ -163,6 +171,35 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
     return net::TextResponse(400, status.message() + "\n");
   }
 
+  void TraceFilter(const ExtenderArgs& args, WallTime began, const FilterResult& result) {
+    if (!record_span_) return;
+    Status status;
+    if (!result.error.empty()) {
+      status = Status(Code::kUnavailable, result.error);
+    } else if (result.fitting.empty()) {
+      status = Status(Code::kResourceExhausted, "no node fits");
+    }
+    const kube::ObjectMeta& meta = args.pod.meta;
+    record_span_(
+        {.name = "filter",
+         .subject = {meta.uid, meta.ns, meta.name, ""},
+         .start = began,
+         .end = clock_.WallNow(),
+         .attributes = {{"tessera.nodes", fmt::format("{}", args.names.size())},
+                        {"tessera.nodes.fitting", fmt::format("{}", result.fitting.size())}},
+         .status = std::move(status)});
+  }
+
+  void TraceBind(const BindingArgs& args, WallTime began, const Status& status) {
+    if (!record_span_) return;
+    record_span_({.name = "bind",
+                  .subject = {args.uid, args.ns, args.pod, ""},
+                  .start = began,
+                  .end = clock_.WallNow(),
+                  .attributes = {{"k8s.node.name", args.node}},
+                  .status = status});
+  }
+
   template <typename Answer>
   Router::Handler WithExtender(ExtenderVerb verb, Answer answer) {
     return
@@ -179,6 +216,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   const GetDeciders get_;
   const Clock& clock_;
   SchedulerMetrics& metrics_;
+  const trace::RecordSpan record_span_;
   ExtenderArgs args_;  // of the current request
 };
 
@@ -210,8 +248,10 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   return limits;
 }
 
-void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics, Router* router) {
-  const auto verbs = std::make_shared<Verbs>(std::move(get), clock, metrics);
+void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
+              trace::RecordSpan record_span, Router* router) {
+  const auto verbs =
+      std::make_shared<Verbs>(std::move(get), clock, metrics, std::move(record_span));
   const auto add = [&](std::string_view prefix, int bind_error) {
     const std::string base(prefix);
     router->Post(base + "/filter", verbs->Filter(&Extender::Filter));

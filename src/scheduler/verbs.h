@@ -21,6 +21,7 @@
 #include "src/scheduler/extender.h"
 #include "src/scheduler/metrics.h"
 #include "src/scheduler/router.h"
+#include "src/trace/span.h"
 
 namespace tessera::scheduler {
 
@@ -45,7 +46,9 @@ inline constexpr size_t kBindsInFlight = 128;
 // without a bound, and another connection for the next pod.
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
-void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics, Router* router);
+// `record_span` may be null: filter and bind are not traced.
+void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
+              trace::RecordSpan record_span, Router* router);
 
 // Usage of each GPU by pods, in the format of gpushare's extender:
 //

@@ -31,7 +31,8 @@ class VerbsTest : public ::testing::Test {
           if (!why_not.empty()) return Status(Code::kUnavailable, why_not);
           return Deciders{d.extender.get(), d.ledger.get()};
         },
-        d.clock, d.metrics, &router);
+        d.clock, d.metrics, [this](trace::PodSpan span) { spans.push_back(std::move(span)); },
+        &router);
   }
   net::Response Send(const std::string& method, const std::string& path, std::string body = "") {
     std::optional<net::Response> answer;
@@ -55,8 +56,24 @@ class VerbsTest : public ::testing::Test {
 
   Decider d;
   Router router;
+  std::vector<trace::PodSpan> spans;
   std::string why_not;
 };
+
+TEST_F(VerbsTest, FilterAndBindAreTraced) {
+  Send("POST", "/v1/extender/filter", MakeQuery("2", R"("NodeNames":["n1","n2"])"));
+  Send("POST", "/v1/extender/filter", MakeQuery("8", R"("NodeNames":["n1","n2"])"));
+  Send("POST", "/v1/extender/bind", Binding("uid-a", "n1"));
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[0].name, "filter");
+  EXPECT_EQ(spans[0].subject.pod, Uid("uid-a"));
+  EXPECT_EQ(spans[0].subject.name, "a");
+  EXPECT_EQ(spans[0].attributes[1].second, "1") << "of two nodes only one has two GPUs";
+  EXPECT_TRUE(spans[0].status.ok());
+  EXPECT_EQ(spans[1].status.code(), Code::kResourceExhausted);
+  EXPECT_EQ(spans[2].name, "bind");
+  EXPECT_EQ(spans[2].attributes[0].second, "n1");
+}
 
 TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
   for (const std::string prefix : {"/v1/extender", "/gpushare-scheduler"}) {

@@ -29,6 +29,9 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
       ->envname("INSECURE_PLAIN_HTTP");
   AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
               "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
+  AddTextFlag(app, "--otlp-endpoint", &o->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
+              "send the steps of pods' starts as OpenTelemetry spans to this collector, such as "
+              "http://otel-collector:4318; \"\" does not");
   flags->max_request_mib = o->max_request_bytes >> 20;
   app->add_option("--max-request-mib", flags->max_request_mib,
                   "larger requests are rejected; 5,000 whole nodes take about 45")
