@@ -26,6 +26,7 @@
 #include "src/base/log.h"
 #include "src/base/weak_ptr.h"
 #include "src/gpu/driver_files.h"
+#include "src/trace/tracer.h"
 
 namespace tessera::agent {
 namespace {
@@ -71,6 +72,7 @@ class Agent::Impl {
  private:
   // The parts, in the order of their start.
   void MakeReadiness();
+  Status StartTracer();
   Status StartPages();
   Status LoadTokenKey();
   void StartDeviceNodes();
@@ -115,6 +117,7 @@ class Agent::Impl {
   AdmissionOrder admission_order_;
   std::optional<grant::TokenSigner> signer_;
   gpu::ThreadCaller caller_;
+  std::unique_ptr<trace::Tracer> tracer_;  // null: nothing is traced
   std::unique_ptr<NodeReadiness> readiness_;
   std::unique_ptr<GrantsThread> grants_;
   NodeReporter node_report_;
@@ -163,6 +166,7 @@ Agent::Impl::Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
 
 Status Agent::Impl::Start() {
   MakeReadiness();
+  RETURN_IF_ERROR(StartTracer());
   // The steps that can fail come first, so that an agent that does not start leaves nothing behind.
   RETURN_IF_ERROR(StartPages());
   RETURN_IF_ERROR(LoadTokenKey());
@@ -192,6 +196,15 @@ void Agent::Impl::MakeReadiness() {
   ready.on_driver_files = [this] { OnDriverFiles(); };
   ready.on_findings = [this] { node_report_.Publish(); };
   readiness_ = std::make_unique<NodeReadiness>(runner_, std::move(ready));
+}
+
+Status Agent::Impl::StartTracer() {
+  if (options_.otlp_endpoint.empty()) return Status::Ok();
+  ASSIGN_OR_RETURN(tracer_, trace::Tracer::Start(*io_, *runner_, metrics_.trace,
+                                                 {.endpoint = options_.otlp_endpoint,
+                                                  .service = std::string(names::kAgent),
+                                                  .node = options_.node_name}));
+  return Status::Ok();
 }
 
 Status Agent::Impl::StartPages() { return pages_.Start(io_, options_); }
@@ -240,6 +253,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.description.find_driver_root = [this] { return readiness_->driver_root().host; };
   grants.service.admission_order = &admission_order_;
   grants.service.metrics = &metrics_.grants;
+  if (tracer_) grants.record_span = tracer_->recorder();
   if (!options_.node_name.empty()) {
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
     if (options_.binding == BindingMode::kLate) {

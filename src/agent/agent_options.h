@@ -47,8 +47,9 @@ struct AgentOptions {
   Duration xid_window = std::chrono::minutes(5);  // for DCGM_EXP_XID_ERRORS_COUNT
   std::string manager_address;                    // address of gpu-manager's pages; "": not served
   std::string manager_checkpoint;                 // file that gpu-manager left; "": none
-  std::string node_name;                          // "": do not write the node
-  std::string kubeconfig;                         // "": the pod's service account
+  std::string otlp_endpoint;             // of a collector of spans (src/trace/tracer.h); "": none
+  std::string node_name;                 // "": do not write the node
+  std::string kubeconfig;                // "": the pod's service account
   std::set<std::string> startup_taints;  // keys; removed after the smoke test (node/smoke_test.h)
   std::string machine_type_file =
       "/sys/class/dmi/id/product_name";  // source of nvidia.com/gpu.machine

@@ -13,6 +13,7 @@
 #include "src/agent/exporter/xid_events.h"
 #include "src/agent/grants/allocation_grants.h"
 #include "src/agent/grants/grant_server.h"
+#include "src/agent/grants/grant_spans.h"
 #include "src/agent/grants/start_checks.h"
 #include "src/agent/grants/start_waits.h"
 #include "src/agent/kubelet/kubelet_client.h"
@@ -99,7 +100,13 @@ struct GrantsThread::State {
                                   const PodEvent& event) { RecordEvent(holder, event); }}),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.socket_client_uid}, grants->metrics_,
-               [this](const grant::GrantRequest& request, GrantServer::Reply reply) {
+               [this, &runner = grants->runner_, signer = grants->signer_,
+                record_span = grants->options_.record_span](const grant::GrantRequest& request,
+                                                            GrantServer::Reply reply) {
+                 if (record_span) {
+                   const GrantSpansContext context{&runner.clock(), signer, &ledger, pods.get()};
+                   reply = WithSpans(record_span, context, request, std::move(reply));
+                 }
                  service.Handle(request, std::move(reply));
                }),
         watcher(&grants->runner_, DirName(grants->options_.socket),

@@ -18,6 +18,7 @@
 #include "src/device/dialects/plugin_checkpoints.h"
 #include "src/gpu/nvml.h"
 #include "src/grant/token.h"
+#include "src/trace/span.h"
 
 namespace tessera::agent {
 
@@ -35,6 +36,7 @@ struct GrantsThreadOptions {
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
   NamespaceSet kill_on_bypass_namespaces;         // see ContainerUsage
+  trace::RecordSpan record_span;                  // null: grants are not traced
   // Called on the grants' thread once a second, with the uses, while containers have shares.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };

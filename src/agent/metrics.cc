@@ -74,6 +74,7 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
   WriteLabelled("tessera_engine_repairs_total",
                 "With --repair-engine: times that the container engine was configured again.",
                 "result", metrics.node.engine_repairs, text);
+  trace::WriteMetrics(metrics.trace, text);
 }
 
 }  // namespace tessera::agent

@@ -10,6 +10,7 @@
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/node/node_metrics.h"
 #include "src/base/metrics.h"
+#include "src/trace/tracer.h"
 
 namespace tessera::agent {
 
@@ -17,6 +18,7 @@ struct AgentMetrics {
   KubeletMetrics kubelet;
   GrantMetrics grants;
   NodeMetrics node;
+  trace::TraceMetrics trace;
 };
 
 // All families of `metrics`.

@@ -75,6 +75,9 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
       ->envname("LIMITS_STOP_BYPASS");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "address of /metrics, /healthz and /readyz; \"\": they are not served");
+  AddText(app, "--otlp-endpoint", &o->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
+          "send the steps of containers' starts as OpenTelemetry spans to this collector, such as "
+          "http://otel-collector:4318; \"\" does not");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
           "address of TKEStack gpu-manager's pages /metric, /usage and /graph; \"\": they are not "
           "served");

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/grant_spans.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/agent/grants/token_request.h"
+
+namespace tessera::agent {
+namespace {
+
+bool HasGrants(const GrantLedger& ledger, const Uid& pod) {
+  const auto next = ledger.entries().lower_bound({pod, ""});
+  return next != ledger.entries().end() && next->first.first == pod;
+}
+
+std::string UuidsOf(const grant::Grant& grant) {
+  std::string uuids;
+  for (const grant::GrantedDevice& device : grant.devices) {
+    uuids.append(uuids.empty() ? "" : ",").append(device.uuid);
+  }
+  return uuids;
+}
+
+struct AskedGrant {
+  grant::GrantRequest request;
+  WallTime at;
+  bool first_of_pod;
+};
+
+void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
+                 const AskedGrant& asked, const Result<grant::Grant>& grant) {
+  const grant::GrantRequest& request = asked.request;
+  const WallTime now = context.clock->WallNow();
+  const trace::Subject container{request.pod_uid, request.pod_namespace, request.pod_name,
+                                 request.container};
+  if (!grant.ok()) return record({"grant", container, asked.at, now, {}, grant.status()});
+  record({"grant", container, asked.at, now, {{"tessera.gpus", UuidsOf(*grant)}}, {}});
+  const Result<std::vector<Claim>> claims = OpenTokens(request, *context.signer);
+  if (claims.ok()) {
+    for (const Claim& claim : *claims) {
+      record({"allocate",
+              container,
+              grant::CreationTime(claim.nonce),
+              asked.at,
+              {{"tessera.resource", claim.resource}},
+              {}});
+    }
+  }
+  if (!asked.first_of_pod || context.pods == nullptr) return;
+  const auto pod = context.pods->pods().find(request.pod_uid);
+  if (pod == context.pods->pods().end()) return;
+  record(trace::RootSpan({request.pod_uid, request.pod_namespace, request.pod_name, ""},
+                         pod->second->created, now));
+}
+
+}  // namespace
+
+GrantServer::Reply WithSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
+                             const grant::GrantRequest& request, GrantServer::Reply reply) {
+  if (request.kind == grant::GrantRequest::Kind::kPing) return reply;
+  auto asked = std::make_shared<const AskedGrant>(
+      AskedGrant{request, context.clock->WallNow(), !HasGrants(*context.ledger, request.pod_uid)});
+  return [record, context, asked = std::move(asked),
+          reply = std::move(reply)](const Result<grant::Grant>& grant) {
+    RecordSpans(record, context, *asked, grant);
+    reply(grant);
+  };
+}
+
+}  // namespace tessera::agent
