@@ -84,6 +84,8 @@ class Arbiter {
 
  private:
   static constexpr Id kNoTurn = ~Id{0};
+  // With less work in flight, the GPU is about to idle.
+  static constexpr int64_t kDrained = kMillisecond / 4;
 
   struct ProcessState {
     uint32_t slot = 0;

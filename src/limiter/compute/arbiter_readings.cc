@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the Arbiter reads of the containers, and the parts of the GPU that their processes get.
+#include "src/limiter/compute/arbiter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter {
+namespace {
+
+constexpr int64_t kRateMemory = 5 * kMillisecond;
+constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
+constexpr int64_t kLongMemory = 100 * kMillisecond;
+// A process that writes nothing for this time has ended or is stopped: its work in flight does not
+// count any more.
+constexpr int64_t kSilent = 100 * kMillisecond;
+// Bounds for values that a container writes.
+constexpr int64_t kLargest = int64_t(1) << 60;
+constexpr int64_t kMostAtOnce = 16 * kSecond;
+
+int64_t Bounded(int64_t value) { return std::clamp(value, -kLargest, kLargest); }
+
+}  // namespace
+
+Arbiter::ProcessState& Arbiter::ProcessOf(uint32_t slot, Container* container) {
+  auto& processes = container->processes;
+  const auto at = std::ranges::lower_bound(processes, slot, {}, &ProcessState::slot);
+  if (at != processes.end() && at->slot == slot) return *at;
+  return *processes.insert(at, ProcessState{.slot = slot});
+}
+
+// The weight of a sample over `dt` in an exponential mean. Most processes are read at once.
+double Arbiter::NewPart(int64_t dt) {
+  if (dt != new_part_of_) {
+    new_part_of_ = dt;
+    new_part_ = -std::expm1(-double(dt) / double(kRateMemory));
+  }
+  return new_part_;
+}
+
+void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
+  // A time in the future counts as now.
+  ProcessReading reading = claim;
+  for (int64_t* time : {&reading.last_launch, &reading.last_long, &reading.last_wait,
+                        &reading.last_limited, &reading.seen}) {
+    *time = std::clamp<int64_t>(*time, 0, now);
+  }
+  ProcessState& process = ProcessOf(reading.slot, container);
+  const int64_t metered = Bounded(reading.metered);
+  if (process.read_at != 0 && now > process.read_at) {
+    const double dt = double(now - process.read_at);
+    const double used = double(std::clamp<int64_t>(metered - process.metered, 0, kMostAtOnce)) / dt;
+    process.rate += (used - process.rate) * NewPart(now - process.read_at);
+  }
+  process.metered = metered;
+  process.read_at = now;
+  process.read = true;
+  const bool silent = now - reading.seen > kSilent;
+  process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMostAtOnce);
+  if (process.in_flight > 0) process.busy_at = now;
+  process.active = now - std::max(process.busy_at, reading.last_launch) < kActive;
+  process.long_work = now - reading.last_long < kLongMemory;
+  container->in_flight += process.in_flight;
+  container->last_launch = std::max(container->last_launch, reading.last_launch);
+  container->last_wait = std::max(container->last_wait, reading.last_wait);
+  if (now > container->held_until) container->last_denied = container->last_wait;
+  container->last_limited = std::max(container->last_limited, reading.last_limited);
+  container->longest = std::max(container->longest, reading.longest);
+  container->metered = Bounded(container->metered + metered);
+}
+
+void Arbiter::Read(int64_t now, const Reading& reading) {
+  Container* const found = Find(reading.id);
+  if (found == nullptr) return;
+  Container& container = *found;
+  const int64_t charged = Bounded(reading.charged);
+  container.used = container.known ? charged - container.charged : 0;
+  container.charged = charged;
+  if (!container.known) container.pool = charged;
+  container.known = true;
+  container.read_at = now;
+  container.in_flight = container.metered = container.longest = 0;
+  for (ProcessState& process : container.processes) process.read = false;
+  for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
+  std::erase_if(container.processes, [](const ProcessState& one) { return !one.read; });
+  container.idle = container.in_flight == 0 && now - container.last_launch > kIdle &&
+                   now - container.last_wait > kIdle;
+}
+
+// Returns x such that processes with short kernels, which get their rate but at most x, and
+// processes with long kernels, which get a turn whenever they have work, fill the GPU with this
+// process.
+double Arbiter::PartOf(const ProcessState& process) const {
+  if (active_ < 2) return 1;
+  const bool is_short = process.active && !process.long_work;
+  const double own = is_short ? process.rate : 0;
+  const size_t rank = is_short ? process.rank : short_active_.size();
+  double others = 1 + long_active_;
+  if (process.active && process.long_work) others -= process.LongPart();
+  // The short processes but this one below `index` get their rate. This is their sum, and the rest
+  // for each process that gets x.
+  const auto given = [&](size_t index) { return rates_below_[index] - (rank < index ? own : 0); };
+  const auto slope = [&](size_t index) {
+    return others + double(short_active_.size() - index) - (is_short && rank >= index ? 1 : 0);
+  };
+  size_t low = 0, high = short_active_.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    const bool reached = short_active_[middle]->rate * slope(middle) >= 1 - given(middle);
+    (reached ? high : low) = reached ? middle : middle + 1;
+  }
+  return std::min(1.0, (1 - given(low)) / slope(low));
+}
+
+// Collects the active processes. The rates of those with short kernels are sorted and summed up,
+// so that PartOf need not walk them.
+void Arbiter::CollectActive() {
+  active_ = 0;
+  short_active_.clear();
+  long_active_ = 0;
+  for (Container& container : containers_) {
+    for (ProcessState& process : container.processes) {
+      if (!process.active) continue;
+      ++active_;
+      if (process.long_work) {
+        long_active_ += process.LongPart();
+      } else {
+        short_active_.push_back(&process);
+      }
+    }
+  }
+  std::ranges::sort(short_active_, {}, &ProcessState::rate);
+  rates_below_.assign(1, 0);
+  for (size_t rank = 0; rank < short_active_.size(); ++rank) {
+    short_active_[rank]->rank = rank;
+    rates_below_.push_back(rates_below_.back() + short_active_[rank]->rate);
+  }
+}
+
+void Arbiter::DecideParts(int64_t now) {
+  CollectActive();
+  for (Container& container : containers_) {
+    for (ProcessState& process : container.processes) {
+      if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));
+      process.at = now;
+      process.part = PartOf(process);
+    }
+  }
+}
+
+Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line) {
+  return {.slot = slot,
+          .metered = line.metered.load(kRelaxed),
+          .in_flight = line.in_flight.load(kRelaxed),
+          .last_launch = line.last_launch.load(kRelaxed),
+          .last_long = line.last_long.load(kRelaxed),
+          .last_wait = line.last_wait.load(kRelaxed),
+          .seen = line.seen.load(kRelaxed),
+          .longest = line.longest.load(kRelaxed),
+          .last_limited = line.last_limited.load(kRelaxed)};
+}
+
+}  // namespace tessera::limiter

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns of programs that wait for their own launches, and the order of priority classes.
+#include "src/limiter/compute/arbiter.h"
+
+#include <algorithm>
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter {
+namespace {
+
+constexpr int64_t kHighHold = 5 * kMillisecond;
+// A high class waits for kernels of a stopped low class up to this length, and no longer.
+constexpr int64_t kAwaited = 4 * kQuantum;
+// Window of a high class until then: with a slice, less than a turn.
+constexpr int64_t kHighWindow = 800 * kMicrosecond;
+// Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn. It
+// is owed, or owes, at most kMostOwed, which bounds the effect of a turn on a window of a second.
+// Another container takes over the turn if it is owed kTurnLead more. What a container uses of its
+// turns is averaged over kTurnUseMemory.
+constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
+// A container without work for kAbsent gains no claim. A container that has waited for kSaturated
+// without a break gets all of its work from its pool.
+constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
+// Time since a launch, or since a wait for the limit, in which a program counts as between two
+// launches, or as at its limit.
+constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
+
+}  // namespace
+
+// True: the container has kernels in flight that need several turns of the GPU, and that a high
+// class waits for.
+bool Arbiter::IsLongLow(const Container& container) {
+  return container.share.priority == PriorityClass::kLow && container.in_flight > 0 &&
+         container.longest > kQuantum && container.longest <= kAwaited;
+}
+
+void Arbiter::DecideStops(int64_t now) {
+  bool high = false;
+  for (const Container& container : containers_) {
+    high |= container.share.priority == PriorityClass::kHigh &&
+            (container.in_flight > 0 || now - container.last_wait < kHighHold ||
+             now - container.last_launch < kHighHold);
+  }
+  for (Container& container : containers_) {
+    const bool low = container.share.priority == PriorityClass::kLow;
+    const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
+    // At a stop, threads give up the GPU time that they have taken in advance.
+    if ((flags & kComputeStop) != 0 && (container.flags & kComputeStop) == 0) {
+      ++container.epoch;
+      container.stopped_at = now;
+    }
+    container.flags = flags;
+  }
+}
+
+// Measures which part of its turns a container uses. The first tick, in which others still run, and
+// the last, after which the container pauses or waits for its limit, do not count.
+void Arbiter::MeasureTurnUse(int64_t now, double elapsed, Container* container) {
+  const bool works = container->in_flight > 0 || now - container->last_launch < kBetween;
+  if (!container->alone || !works || now - container->last_limited <= kAtLimit) return;
+  const double change = double(container->used) - container->turn_use * elapsed;
+  container->turn_use = std::clamp(container->turn_use + change / kTurnUseMemory, 0.0, 1.0);
+}
+
+// Adds to `owed` the GPU time that each container was entitled to since the last tick, by weight
+// and within its limit, minus the time that it used. In its own turn a container is entitled only
+// to what it can use then: otherwise the turn of a large share that leaves the GPU idle between its
+// launches would never end.
+void Arbiter::DecideOwed(int64_t now) {
+  const double elapsed = Elapsed(now);
+  double weights = 0, rest = 1;
+  int64_t in_flight = 0;  // of containers without a turn
+  for (Container& container : containers_) {
+    if (container.id != turn_) in_flight += container.in_flight;
+    const int64_t last = std::max(container.last_launch, container.last_wait);
+    container.present = container.known && !container.stopped && now - last <= kAbsent;
+    if (container.present) weights += container.weight;
+  }
+  // Containers that reach their limits first come first; the others divide the rest.
+  for (Container* container : by_limit_) {
+    if (!container->present) continue;
+    const double part =
+        std::min(container->limit, rest * container->weight / std::max(weights, 1e-9));
+    rest -= part;
+    weights -= container->weight;
+    const auto used = double(container->used);
+    // A container that leaves the GPU idle in its turn pays for half of the time or more.
+    const bool alone = container->has_turn && in_flight < kDrained;
+    if (alone) MeasureTurnUse(now, elapsed, container);
+    container->alone = alone;
+    container->owed += part * elapsed * (alone ? container->turn_use : 1);
+    container->owed -= alone ? std::max(used, elapsed / 2) : used;
+    if (now - container->last_denied > Backlog()) container->last_content = now;
+    const bool gains =
+        now - container->last_limited > kAtLimit && now - container->last_content < kSaturated;
+    container->owed = std::clamp(container->owed, -kMostOwed, gains ? kMostOwed : 0);
+  }
+}
+
+// A program that waits for its own launches gets one batch in each round of the driver's turns,
+// which is little beside many processes or long kernels. Once its container is owed enough, it gets
+// a turn: the other containers launch nothing until it has used the time that it is owed. The pools
+// of containers that are ahead of their share would not hold them, because samples of launches that
+// were shorter than their prices return GPU time, and so let another launch of 10 ms begin.
+void Arbiter::DecideTurn(int64_t now) {
+  Container* holder = nullptr;
+  Container* next = nullptr;
+  for (Container& container : containers_) {
+    container.held = container.has_turn = false;
+    const bool works = container.in_flight > 0 || now - container.last_launch < kBetween ||
+                       now - container.last_wait < tick_;
+    if (!works || container.stopped || container.owed <= 0) continue;
+    if (container.id == turn_) holder = &container;
+    if (container.owed > kTurn && (next == nullptr || container.owed > next->owed)) {
+      next = &container;
+    }
+  }
+  if (next != nullptr && (holder == nullptr || next->owed > holder->owed + kTurnLead)) {
+    holder = next;
+    turn_ = next->id;
+  }
+  if (holder == nullptr) {
+    turn_ = kNoTurn;
+    return;
+  }
+  holder->has_turn = true;
+  holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
+  for (Container& container : containers_) {
+    container.held = &container != holder && !container.idle && !container.stopped;
+    if (container.held) container.held_until = now + Backlog();
+  }
+}
+
+// A kernel of a low class that needs several turns of the GPU alternates with turns of the high
+// class. It ends sooner if the high class has launched little when it is stopped (HighWindow), and
+// launches nothing more meanwhile.
+void Arbiter::HoldHighClasses(int64_t now) {
+  const auto is_awaited = [now](const Container& one) {
+    return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;
+  };
+  const bool awaits = std::ranges::any_of(containers_, is_awaited);
+  for (Container& container : containers_) {
+    container.awaits_low = awaits && container.share.priority == PriorityClass::kHigh;
+    if (container.awaits_low) container.held_until = now + Backlog();
+  }
+}
+
+int64_t Arbiter::HighWindow(int64_t window) const {
+  return std::ranges::any_of(containers_, IsLongLow) ? std::min(kHighWindow, window) : window;
+}
+
+}  // namespace tessera::limiter
