@@ -305,13 +305,16 @@ void Agent::Impl::StartEngineWatch() {
 }
 
 void Agent::Impl::OnDriverFiles() {
+  // What is known of the GPUs is offered with the new files, or withheld, without waiting for NVML.
+  if (const auto snapshot = inventory_->snapshot()) OnInventory(snapshot);
   inventory_->PollNow();
   RefreshDriver();
   if (device_nodes_) device_nodes_->Update();
 }
 
 void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
-  const gpu::InventorySnapshot snapshot = Withhold(reported, withheld_);
+  const gpu::InventorySnapshot snapshot =
+      readiness_->WithholdWithoutDriver(Withhold(reported, withheld_), driver_release_.closed());
   LogChanges(devices_.Get().get(), *snapshot);
   const auto set = std::make_shared<const DeviceSet>(snapshot, options_.gpu_mem_unit);
   for (const std::string& id : set->left_out()) {

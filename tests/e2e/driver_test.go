@@ -124,7 +124,8 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 	helm(t, append(append([]string{"upgrade", "tessera", chartDir()}, bed.HelmArgs()...), "--set", "agent.driverRoot=/")...)
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
 	simgpu(t, "destroy")
-	waitAllocatable(t, 0, time.Minute)
+	// Allocatable was 0 for a moment while the agent was replaced, too: the condition is the new agent's.
+	waitCondition(t, "False DriverNotReady: ")
 	setTaints(t, startupTaint)
 	agent := bed.AgentOf(node)
 
@@ -140,6 +141,8 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		if got := taintKeys(t); len(got) != 1 {
 			t.Errorf("%s: the startup taint is gone", mode)
 		}
+		// No container could use them. The kubelet publishes what it was told up to ten seconds later.
+		waitAllocatable(t, 0, 30*time.Second)
 		stop()
 		waitCondition(t, "False DriverNotReady: ")
 	}

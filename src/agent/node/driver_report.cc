@@ -63,6 +63,13 @@ std::string MissingText(const DriverFacts& facts) {
         "libraries of driver {}, or see the log of the driver container",
         kernel, RootsText(facts), kernel);
   }
+  if (facts.gpus_on_bus == 0) {
+    return fmt::format(
+        "the NVIDIA driver was removed: libnvidia-ml.so.1 is {}: install the driver on the host, "
+        "or "
+        "run a driver container",
+        RootsText(facts));
+  }
   return fmt::format(
       "there is no NVIDIA driver for the {} GPU{} on the PCI bus: libnvidia-ml.so.1 is {}: install "
       "the driver on the host, or run a driver container",
@@ -78,7 +85,8 @@ std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_
     return fmt::format("driver {} in {} has no libcuda.so.1, so containers cannot compute: {}",
                        driver.nvml, root, rest);
   }
-  if (driver.cuda != driver.nvml) {
+  const bool versions_known = driver.cuda != kUnknownVersion && driver.nvml != kUnknownVersion;
+  if (driver.cuda != driver.nvml && versions_known) {
     return fmt::format("in {} libnvidia-ml is of driver {} and libcuda of driver {}: {}", root,
                        driver.nvml, driver.cuda, rest);
   }
@@ -159,13 +167,15 @@ void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFi
   const size_t chosen = ChooseDriver(facts.candidates);
   const DriverCandidate& driver = facts.candidates[chosen];
   if (driver.nvml.empty()) {
-    if (nvml_problem.empty()) return;
+    if (facts.closed) return;
     if (!driver.kernel.empty()) return find(names::kReasonDriverIncomplete, MissingText(facts));
     // On a node without GPUs the inventory's own words suffice.
-    if (facts.gpus_on_bus > 0) find(names::kReasonDriverNotReady, MissingText(facts));
+    if (facts.gpus_on_bus > 0 || nvml_problem.empty()) {
+      find(names::kReasonDriverNotReady, MissingText(facts));
+    }
     return;
   }
-  std::string incomplete = IncompleteText(driver, nvml_problem);
+  std::string incomplete = IncompleteText(driver, facts.closed ? "" : nvml_problem);
   if (!incomplete.empty()) return find(names::kReasonDriverIncomplete, std::move(incomplete));
   const auto drivers = std::ranges::count_if(
       facts.candidates, [](const DriverCandidate& each) { return !each.nvml.empty(); });

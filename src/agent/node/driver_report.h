@@ -37,6 +37,8 @@ struct DriverCandidate {
 struct DriverFacts {
   std::vector<DriverCandidate> candidates;  // not empty
   size_t gpus_on_bus = 0;
+  // An administrator has closed the driver (driver_release.h), so it has no fault.
+  bool closed = false;
   bool operator==(const DriverFacts&) const = default;
 };
 
@@ -49,7 +51,8 @@ std::string KernelModuleVersion(std::string_view proc_version);
 size_t ChooseDriver(const std::vector<DriverCandidate>& candidates);
 
 // Sets the driver's part of `findings`. `nvml_problem`: why there is no session with the driver;
-// "" while there is one.
+// "" while there is one. A session goes on for a while after its files were removed, but a
+// container that starts then gets none of them.
 void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFindings* findings);
 
 // Whether an ELF file is as long as its headers say. Opening a library that is still being copied

@@ -44,6 +44,13 @@ TEST(DriverReportTest, TheErrorNamesWhereToInstallADriver) {
   EXPECT_EQ(Judged({facts.candidates, 0}, "no library"), "") << "a node without GPUs";
 }
 
+TEST(DriverReportTest, ARemovedDriverIsNotReadyThoughNvmlStillAnswers) {
+  const DriverFacts facts{{{.root = kHost}, {.root = kContainer}}, 0};
+  EXPECT_TRUE(Judged(facts).starts_with("DriverNotReady: the NVIDIA driver was removed"))
+      << Judged(facts);
+  EXPECT_EQ(Judged({facts.candidates, 0, true}), "") << "closed by an administrator";
+}
+
 TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
   std::string text = Judged({{{.root = kHost, .kernel = "550.1"}}, 1}, "no library");
   EXPECT_TRUE(text.starts_with("DriverIncomplete: the kernel module nvidia 550.1 is loaded"));

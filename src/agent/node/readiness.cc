@@ -7,6 +7,14 @@
 #include "src/base/log.h"
 
 namespace tessera::agent {
+namespace {
+
+// With two drivers, the driver in use works, so the conflict does not block pods.
+bool BlocksPods(const NodeFindings& findings) {
+  return !findings.driver_problem.empty() && findings.driver_reason != names::kReasonDriverConflict;
+}
+
+}  // namespace
 
 NodeReadiness::NodeReadiness(TaskRunner* runner, ReadinessOptions options)
     : options_(std::move(options)),
@@ -45,20 +53,39 @@ void NodeReadiness::SetEngineProblem(const std::string& problem) {
   WriteValidations();
 }
 
-void NodeReadiness::JudgeDriverFiles() {
-  if (inventory_ == nullptr) return;
+std::shared_ptr<const device::NodeInventory> NodeReadiness::WithholdWithoutDriver(
+    std::shared_ptr<const device::NodeInventory> inventory, bool maintenance) const {
+  if (inventory == nullptr || inventory->healthy_count() == 0) return inventory;
+  const NodeFindings findings = Judge(*inventory, maintenance);
+  if (!BlocksPods(findings)) return inventory;
+  auto withheld = std::make_shared<device::NodeInventory>(*inventory);
+  for (device::Gpu& gpu : withheld->gpus) {
+    if (!gpu.health.ok()) continue;
+    gpu.health = {device::Health::State::kWithheld,
+                  fmt::format("{}: see the node's condition {}", findings.driver_reason,
+                              names::kConditionGpuReady)};
+  }
+  return withheld;
+}
+
+NodeFindings NodeReadiness::Judge(const device::NodeInventory& inventory, bool maintenance) const {
   NodeFindings findings = findings_;
   DriverFacts facts = watch_->facts();
   facts.gpus_on_bus = options_.gpus_on_bus();
-  JudgeDriver(facts, maintenance_ ? "" : inventory_->problem, &findings);
+  facts.closed = maintenance;
+  JudgeDriver(facts, inventory.problem, &findings);
+  return findings;
+}
+
+void NodeReadiness::JudgeDriverFiles() {
+  if (inventory_ == nullptr) return;
+  NodeFindings findings = Judge(*inventory_, maintenance_);
   if (findings == findings_) return;
   findings_ = std::move(findings);
   if (!findings_.driver_problem.empty()) {
     Log(Severity::kWarning, "driver files", {{"problem", findings_.driver_problem}});
   }
-  // With two drivers, the driver in use works, so the conflict does not block pods.
-  const bool blocks = findings_.driver_reason != names::kReasonDriverConflict;
-  smoke_test_.SetDriverProblem(blocks ? findings_.driver_problem : "");
+  smoke_test_.SetDriverProblem(BlocksPods(findings_) ? findings_.driver_problem : "");
   options_.on_findings();
 }
 
@@ -73,7 +100,8 @@ void NodeReadiness::OnVerdict(const SmokeVerdict& verdict) {
 void NodeReadiness::WriteValidations() {
   if (validations_ == nullptr || inventory_ == nullptr) return;
   ValidationState state;
-  if (inventory_->problem.empty() && !inventory_->gpus.empty()) state.driver = watch_->root();
+  const bool usable = inventory_->problem.empty() && !BlocksPods(findings_);
+  if (usable && !inventory_->gpus.empty()) state.driver = watch_->root();
   state.dev_root = options_.dev_root;
   state.toolkit = engine_ready_;
   state.plugin = registered_ && inventory_->healthy_count() > 0;

@@ -41,6 +41,10 @@ class NodeReadiness {
   // `maintenance`: an administrator has closed the driver, so a driver that does not answer has no
   // fault.
   void SetInventory(std::shared_ptr<const device::NodeInventory> inventory, bool maintenance);
+  // `inventory` with all GPUs withheld while the driver's files are missing or incomplete, because
+  // a container that starts now would lack them. NVML may go on answering from removed files.
+  std::shared_ptr<const device::NodeInventory> WithholdWithoutDriver(
+      std::shared_ptr<const device::NodeInventory> inventory, bool maintenance) const;
   void SetRegistered(bool registered);
   void SetEngineProblem(const std::string& problem);
 
@@ -51,6 +55,8 @@ class NodeReadiness {
   const NodeFindings& findings() const { return findings_; }
 
  private:
+  // findings_ with the driver's part as of now.
+  NodeFindings Judge(const device::NodeInventory& inventory, bool maintenance) const;
   void JudgeDriverFiles();
   void OnVerdict(const SmokeVerdict& verdict);
   void WriteValidations();
