@@ -10,31 +10,16 @@
 // Threads: the client's runner. Ownership: what Context refers to outlives the controller.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
-#include "src/base/status.h"
-#include "src/components/objects.h"
 #include "src/kube/client.h"
 #include "src/kube/events.h"
-#include "src/operator/driver/fleet.h"
 #include "src/operator/metrics.h"
+#include "src/operator/rendering.h"
 
 namespace tessera::operators {
-
-// How a spec becomes objects. Tests pass one with fewer objects.
-struct Rendering {
-  using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
-  using Pools = std::function<Result<std::vector<driver::FleetPool>>(const Json& spec)>;
-  Render render;
-  Json definition;        // of the resource; null: another program keeps it
-  Json every_kind;        // a spec under which all kinds of objects are rendered
-  Pools pools = nullptr;  // the drivers that a spec wants; null: no drivers are managed
-};
-// With src/components.
-Rendering DefaultRendering();
 
 struct ControllerOptions {
   std::string ns;  // of the agents' pods
@@ -68,7 +53,7 @@ class Controller {
 
  private:
   struct Core;
-  std::shared_ptr<Core> core_;
+  std::unique_ptr<Core> core_;
 };
 
 }  // namespace tessera::operators

@@ -1,39 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Installs and upgrades drivers, as operator/driver decides: follows nodes with GPUs and driver
-// pods, labels nodes, says which DaemonSets are wanted, and carries out the steps of upgrades: it
-// patches nodes, cordons them, evicts pods by the Eviction API, and restarts driver pods. Records
-// each step as an Event on the Node.
+// Installs and upgrades drivers, as operator/driver decides: reads the fleet (fleet_reader.h),
+// labels nodes, says which DaemonSets are wanted, and has the steps of upgrades carried out
+// (upgrade_executor.h).
 //
-// A node is patched only in the version that was looked at, so a cordon of an administrator in
-// between is noticed. No node begins before the plan of its upgrade is published. A node that
-// cannot be written or emptied delays no other one.
+// No node begins before the plan of its upgrade is published (upgrade_plans.h). A node that cannot
+// be written or emptied delays no other one.
 //
 // Without managed drivers it follows nothing. Threads: the client's runner. Ownership: what Context
-// refers to, and the delegate, outlive it. Idle cost: a watch of nodes with GPUs, and one of driver
-// pods.
+// refers to, and the delegate, outlive it. Idle cost: that of the reader.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/formats/json.h"
-#include "src/kube/client.h"
-#include "src/kube/events.h"
+#include "src/kube/keyed_queue.h"
+#include "src/operator/fleet_reader.h"
 #include "src/operator/fleet_report.h"
-#include "src/operator/metrics.h"
+#include "src/operator/upgrade_executor.h"
+#include "src/operator/upgrade_plans.h"
 
 namespace tessera::operators {
 
-class DriverController {
+class DriverController : private FleetReader::Delegate, private UpgradeExecutor::Delegate {
  public:
-  struct Context {
-    kube::Client& client;
-    kube::EventRecorder& events;
-    OperatorMetrics& metrics;
-    kube::BeforeSend before_send;  // checked before each write
-  };
+  using Context = UpgradeExecutor::Context;
   struct Options {
     std::string ns;                                    // of the driver's pods
     Duration settle = std::chrono::milliseconds(200);  // collects changes for one look
@@ -49,7 +41,7 @@ class DriverController {
   };
 
   DriverController(Context context, Options options, Delegate& delegate);
-  ~DriverController();
+  ~DriverController() override;
   DriverController(const DriverController&) = delete;
   DriverController& operator=(const DriverController&) = delete;
 
@@ -58,19 +50,50 @@ class DriverController {
   // The settings want no driver any more. A node keeps its driver until no pod uses its GPUs.
   void Release(std::vector<driver::FleetPool> pools);
   // After Release: whether no node has a driver or a mark of an upgrade any more.
-  bool released() const;
+  bool released() const { return all_released_ && objects_known_; }
   // Whether objects() is known.
-  bool ready() const;
+  bool ready() const { return reader_.following() ? objects_known_ : leftovers_known_; }
   // The DaemonSets, and before them the ConfigMap with what a rollback needs.
-  const std::vector<Json>& objects() const;
+  const std::vector<Json>& objects() const { return objects_; }
   // nullopt without managed drivers.
   std::optional<FleetReport> report() const;
   // The report's plans stand in the status of the resource.
   void OnPublished(const FleetReport& report);
 
  private:
-  struct Core;
-  std::shared_ptr<Core> core_;
+  void OnFleetChanged() override { StepAfter(options_.settle); }
+  void OnUnseenChanged() override { delegate_.OnDriversChanged(); }
+  void OnNodeWritten() override { StepAfter(options_.settle); }
+  void OnPodAnswer() override { StepAfter(options_.poll); }
+  void OnWriteError() override;
+
+  void FollowPools();
+  void FindLeftovers();
+  void StepAfter(Duration wait);
+  void Step(const kube::KeyedQueue::Done& done);
+  std::deque<FleetReader::PodsToRead> PodsToRead() const;
+  void Act();
+  void SetObjects(const driver::FleetView& view);
+  void ReleaseNodes(const driver::FleetView& view, FleetReport* report);
+  std::string UserOfGpus(const std::string& node) const;
+  driver::UpgradeStep Upgrade(const driver::FleetView::Pool& pool);
+  std::vector<driver::UpgradeNode> WithPods(const std::vector<driver::UpgradeNode>& nodes) const;
+  std::string Unseen() const;
+
+  kube::Client& client_;
+  const Options options_;
+  DriverController::Delegate& delegate_;
+  std::vector<driver::FleetPool> pools_;
+  bool managed_ = false;
+  bool leftovers_known_ = false;
+  bool all_released_ = false;
+  bool objects_known_ = false;
+  std::vector<Json> objects_;
+  FleetReport last_;
+  UpgradePlans plans_;
+  FleetReader reader_;
+  UpgradeExecutor executor_;
+  kube::KeyedQueue queue_;
 };
 
 }  // namespace tessera::operators

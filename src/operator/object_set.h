@@ -13,21 +13,26 @@
 // delegate must not destroy it inside a call. Idle cost: one watch for each type and namespace.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/components/objects.h"
 #include "src/kube/client.h"
+#include "src/kube/keyed_queue.h"
 #include "src/kube/metadata_object.h"
 #include "src/kube/type_catalog.h"
 #include "src/operator/metrics.h"
+#include "src/operator/object_watches.h"
 #include "src/operator/resource_status.h"
+#include "src/operator/wanted_objects.h"
 
 namespace tessera::operators {
 
-class ObjectSet {
+class ObjectSet : private ObjectWatches::Delegate {
  public:
   struct Options {
     std::string label_selector;  // of all objects
@@ -49,7 +54,7 @@ class ObjectSet {
 
   ObjectSet(kube::Client& client, kube::TypeCatalog& types, Options options,
             OperatorMetrics& metrics, Delegate& delegate);
-  ~ObjectSet();
+  ~ObjectSet() override;
   ObjectSet(const ObjectSet&) = delete;
   ObjectSet& operator=(const ObjectSet&) = delete;
 
@@ -72,8 +77,43 @@ class ObjectSet {
   bool settled() const;
 
  private:
-  struct Core;
-  std::shared_ptr<Core> core_;
+  struct Run;
+  struct Doomed {
+    kube::ObjectRef ref;
+    Uid uid;
+    std::string key;
+  };
+
+  void OnObject(const std::string& key) override;
+  void OnScopeSynced(const WatchScope& scope) override;
+  void OnWatchState() override { delegate_.OnObjectsChanged(); }
+
+  void Work(const std::string& key, kube::KeyedQueue::Done done);
+  void ApplyNext(const std::shared_ptr<Run>& run);
+  void Send(const std::shared_ptr<Run>& run, const std::string& key, const WantedObject& wanted);
+  void OnAnswer(const std::shared_ptr<Run>& run, const std::string& key,
+                const Result<Json>& answer);
+  Status NoteApplied(const Run& run, WantedObject* wanted, const Json& answer);
+
+  bool Owns(const TrackedObject& object) const;
+  void Prune(const kube::KeyedQueue::Done& done);
+  void DeleteNext(const std::shared_ptr<std::deque<Doomed>>& doomed, const Status& error,
+                  const kube::KeyedQueue::Done& done);
+
+  kube::Client& client_;
+  kube::TypeCatalog& types_;
+  const Options options_;
+  OperatorMetrics& metrics_;
+  Delegate& delegate_;
+  kube::OwnerReference owner_;
+  bool wanted_known_ = false;
+  bool removing_ = false;
+  bool remove_rest_ = false;
+  Status prune_error_;
+  ObjectWatches watches_;
+  WantedObjects wanted_;
+  std::map<std::string, kube::Operation> operations_;  // by component
+  kube::KeyedQueue queue_;                             // of components
 };
 
 }  // namespace tessera::operators

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads, again and again, whether NVIDIA's operator has a ClusterPolicy in the cluster. Not a
+// watch: ClusterPolicies have a definition only where that operator is.
+//
+// Threads: the client's runner. Ownership: the client outlives the reader.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "src/base/weak_ptr.h"
+#include "src/kube/client.h"
+
+namespace tessera::operators {
+
+class ClusterPolicyReader {
+ public:
+  // Calls `on_read` after each read.
+  ClusterPolicyReader(kube::Client& client, Duration period, std::function<void()> on_read);
+  ClusterPolicyReader(const ClusterPolicyReader&) = delete;
+  ClusterPolicyReader& operator=(const ClusterPolicyReader&) = delete;
+
+  // Whether the cluster was read without an error.
+  bool known() const { return known_; }
+  // "": there is none.
+  const std::string& name() const { return name_; }
+  // Of the last read. The answer before it holds: an agent beside NVIDIA's device plugin would give
+  // the same GPUs away.
+  const Status& error() const { return error_; }
+
+ private:
+  void Read();
+
+  kube::Client& client_;
+  const Duration period_;
+  const std::function<void()> on_read_;
+  bool known_ = false;
+  std::string name_;
+  Status error_;
+  kube::Operation read_;
+  WeakPtrFactory<ClusterPolicyReader> weak_{this};
+};
+
+}  // namespace tessera::operators

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads what decisions about drivers need: nodes with GPUs, driver pods, the revisions that earlier
+// operators have kept, and on request all pods of single nodes.
+//
+// Follows nothing before Follow. Threads: the client's runner. Ownership: client, metrics and
+// delegate outlive the reader. Idle cost: a watch of nodes with GPUs, and one of driver pods.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/base/weak_ptr.h"
+#include "src/kube/client.h"
+#include "src/operator/change_handler.h"
+#include "src/operator/driver_states.h"
+#include "src/operator/metrics.h"
+
+namespace tessera::operators {
+
+// The name of the ConfigMap with the revisions.
+inline constexpr std::string_view kRevisionsName = "tessera-driver-revisions";
+
+class FleetReader {
+ public:
+  using Labels = std::map<std::string, std::string, std::less<>>;
+  using LabelKeys = std::set<std::string, std::less<>>;
+  struct Options {
+    std::string ns;  // of the driver's pods
+    Duration retry = std::chrono::seconds(5);
+  };
+  class Delegate {
+   public:
+    virtual ~Delegate() = default;
+    // Nodes, driver pods or revisions have changed, or their watch has failed.
+    virtual void OnFleetChanged() = 0;
+    // Unseen() has changed.
+    virtual void OnUnseenChanged() = 0;
+  };
+  struct PodsToRead {
+    std::string node;
+    Labels wait_for;  // labels of the pods that an upgrade of the node waits for
+  };
+
+  FleetReader(kube::Client& client, OperatorMetrics& metrics, Options options, Delegate& delegate);
+  ~FleetReader();
+  FleetReader(const FleetReader&) = delete;
+  FleetReader& operator=(const FleetReader&) = delete;
+
+  // Follows nodes and driver pods. `selectors`: the labels by which pools select nodes.
+  void Follow(LabelKeys selectors);
+  bool following() const { return node_handler_.has_value(); }
+  // Finds, once, whether a node still has a driver that earlier settings wanted. Any error counts
+  // as no.
+  void FindLeftovers(std::function<void(bool found)> on_done);
+
+  // Whether nodes, driver pods and revisions are known.
+  bool known() const;
+  // REQUIRES: known().
+  driver::FleetView View(const std::vector<driver::FleetPool>& pools) const;
+  // What the view said about revisions; the next view has it as known.
+  void KeepRevisions(const driver::Revisions& revisions) { revisions_ = revisions; }
+  const DriverNodeState* FindNode(const std::string& name) const;
+  // "" if the node is not known.
+  std::string VersionOf(const std::string& node) const;
+  const DriverPodState* FindDriverPod(const std::string& key) const;
+
+  // Forgets the pods of nodes that were read before, and reads those of these nodes. A node whose
+  // pods cannot be read stays without an answer.
+  void ReadPods(std::deque<PodsToRead> nodes, std::function<void(const Status& last)> on_done);
+  // Null if they have not been read.
+  const std::vector<driver::UpgradePod>* PodsOf(const std::string& node) const;
+
+  // What cannot be read, and why, as pairs of a verb and an error; only errors.
+  std::vector<std::pair<std::string_view, Status>> Errors() const;
+
+ private:
+  void FollowNodes(LabelKeys selectors);
+  void ReadRevisions();
+  void OnRevisions(const Result<Json>& map);
+  void ReadNextPods();
+
+  kube::Client& client_;
+  OperatorMetrics& metrics_;
+  const Options options_;
+  Delegate& delegate_;
+  LabelKeys selectors_;
+  std::optional<ChangeHandler<DriverNodeState>> node_handler_;
+  std::optional<ChangeHandler<DriverPodState>> pod_handler_;
+  std::unique_ptr<kube::Informer<DriverNodeState>> nodes_;
+  std::unique_ptr<kube::Informer<DriverPodState>> pods_;
+  bool revisions_known_ = false;
+  driver::Revisions revisions_;
+  std::map<std::string, std::vector<driver::UpgradePod>> node_pods_;
+  std::deque<PodsToRead> to_read_;
+  std::function<void(const Status&)> on_pods_;
+  Status revisions_error_, pods_error_;
+  kube::Operation leftovers_read_, revisions_read_, pods_read_;
+  WeakPtrFactory<FleetReader> weak_{this};
+};
+
+}  // namespace tessera::operators

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watches objects of types that are known only at run time: one watch for each type and namespace
+// that was ever followed. Secrets are watched one by one, because a watch of all of them could read
+// the content of each.
+//
+// Threads: the client's runner. Ownership: client, types, metrics and delegate outlive the watches.
+// Errors: a watch that fails is retried, and a type that the server does not have is looked for
+// again after `retry`.
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/base/weak_ptr.h"
+#include "src/kube/client.h"
+#include "src/kube/type_catalog.h"
+#include "src/operator/metrics.h"
+#include "src/operator/tracked_object.h"
+
+namespace tessera::operators {
+
+// What one watch delivers.
+struct WatchScope {
+  std::string type;  // "apps/v1/DaemonSet"
+  std::string ns;
+  std::string name;  // "": all with the label
+  auto operator<=>(const WatchScope&) const = default;
+};
+WatchScope ScopeOf(const Json& object);
+
+// Names an object among those of all scopes.
+std::string KeyOf(const WatchScope& scope, const std::string& name);
+std::string KeyOf(const Json& object);
+
+class ObjectWatches {
+ public:
+  struct Options {
+    std::string label_selector;  // of all objects but Secrets
+    Duration retry = std::chrono::seconds(30);
+  };
+  class Delegate {
+   public:
+    virtual ~Delegate() = default;
+    // The object was added, changed or removed.
+    virtual void OnObject(const std::string& key) = 0;
+    // The scope was listed; also after a watch was lost.
+    virtual void OnScopeSynced(const WatchScope& scope) = 0;
+    // AllSynced() or Unseen() may have changed.
+    virtual void OnWatchState() = 0;
+  };
+  using Visit =
+      std::function<void(const WatchScope&, const kube::ResourceType&, const TrackedObject&)>;
+
+  ObjectWatches(kube::Client& client, kube::TypeCatalog& types, Options options,
+                OperatorMetrics& metrics, Delegate& delegate);
+  ~ObjectWatches();
+  ObjectWatches(const ObjectWatches&) = delete;
+  ObjectWatches& operator=(const ObjectWatches&) = delete;
+
+  // Starts the watch that delivers objects like this one, unless it runs.
+  void Follow(const Json& object);
+
+  // Null if the watch has not delivered it. Valid until it changes.
+  const TrackedObject* Find(const Json& object) const;
+  // Whether the watch of this object has listed its scope.
+  bool Synced(const Json& object) const;
+  bool AllSynced() const;
+  void ForEach(const Visit& visit) const;
+  // What cannot be watched, and why; "": nothing.
+  std::string Unseen() const;
+
+ private:
+  struct Follower;
+  const Follower* FollowerOf(const Json& object) const;
+  void Resolve(Follower& follower, const std::string& api_version, const std::string& kind);
+  void ResolveLater(const WatchScope& scope, const std::string& api_version,
+                    const std::string& kind);
+  void Watch(Follower& follower, const kube::ResourceType& type);
+
+  kube::Client& client_;
+  kube::TypeCatalog& types_;
+  const Options options_;
+  OperatorMetrics& metrics_;
+  Delegate& delegate_;
+  std::map<WatchScope, std::unique_ptr<Follower>> followers_;
+  WeakPtrFactory<ObjectWatches> weak_{this};
+};
+
+}  // namespace tessera::operators

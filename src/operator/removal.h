@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removes Tessera from the cluster after its resource was deleted, in this order: drivers that no
+// pod uses, agents and schedulers, what agents have written on nodes, all other objects. An agent
+// would write on its node again, and needs its rights until it ends.
+//
+// Keeps no state that matters: another Removal goes on where this one was. Threads: the client's
+// runner. Ownership: what Context refers to outlives it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/weak_ptr.h"
+#include "src/operator/driver_controller.h"
+#include "src/operator/node_cleaner.h"
+#include "src/operator/object_set.h"
+
+namespace tessera::operators {
+
+class Removal {
+ public:
+  struct Context {
+    kube::Client& client;
+    kube::BeforeSend before_send;  // checked before each write
+    ObjectSet& objects;
+    DriverController* drivers;  // null: none are managed
+    // Advance may have something to do, after this time.
+    std::function<void(Duration wait)> on_progress;
+  };
+
+  // `pools`: the drivers that the deleted resource wanted.
+  Removal(Context context, kube::OwnerReference owner, std::vector<driver::FleetPool> pools);
+  Removal(const Removal&) = delete;
+  Removal& operator=(const Removal&) = delete;
+
+  // Does what is due. Returns whether nothing is left. `agents_run`: pods of agents exist.
+  bool Advance(bool agents_run);
+  // What the removal waits for, as a clause.
+  const std::string& step() const { return step_; }
+  // Why nodes cannot be cleaned.
+  const Status& error() const { return error_; }
+
+ private:
+  std::string WhyDriversStay();
+  void CleanNodes();
+  void OnNodesCleaned(const Status& status, size_t cleaned);
+  void Enter(std::string step);
+
+  const Context context_;
+  const kube::OwnerReference owner_;
+  const std::vector<driver::FleetPool> pools_;
+  std::string step_;
+  bool releasing_ = false;  // the drivers
+  bool removing_ = false;   // the agents
+  bool nodes_clean_ = false;
+  Status error_;
+  std::unique_ptr<NodeCleaner> cleaner_;
+  WeakPtrFactory<Removal> weak_{this};
+};
+
+}  // namespace tessera::operators

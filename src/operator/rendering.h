@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the spec of a resource Tessera becomes objects and drivers. Threads: pure functions.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/components/objects.h"
+#include "src/operator/driver/fleet.h"
+
+namespace tessera::operators {
+
+// Tests pass one with fewer objects.
+struct Rendering {
+  using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
+  using Pools = std::function<Result<std::vector<driver::FleetPool>>(const Json& spec)>;
+  Render render;
+  Json definition;        // of the resource; null: another program keeps it
+  Json every_kind;        // a spec under which all kinds of objects are rendered
+  Pools pools = nullptr;  // the drivers that a spec wants; null: no drivers are managed
+};
+// With src/components.
+Rendering DefaultRendering();
+// An object of each type and namespace that settings may render.
+std::vector<Json> ExamplesOf(const Rendering& rendering);
+
+}  // namespace tessera::operators

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/upgrade_executor.h"
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+#include "src/operator/driver_actions.h"
+
+namespace tessera::operators {
+
+using driver::UpgradeAction;
+
+UpgradeExecutor::UpgradeExecutor(Context context, const FleetReader& reader, Delegate& delegate)
+    : context_(std::move(context)), reader_(reader), delegate_(delegate) {}
+
+void UpgradeExecutor::Patch(const driver::NodePatch& patch) {
+  if (!MayWrite(patch.node)) return;
+  Send(patch.node, NodePatchOf(patch.labels, patch.annotations, reader_.VersionOf(patch.node)),
+       nullptr);
+}
+
+void UpgradeExecutor::Do(const UpgradeAction& action, const driver::UpgradeNode& node) {
+  if (!MayWrite(node.name)) return;
+  if (!action.pod.empty()) return DoToPod(action);
+  const driver::UpgradeState before =
+      driver::StateOfNode(node).value_or(driver::UpgradeState::kUnknown);
+  Send(node.name, NodePatchOf(action, reader_.VersionOf(node.name)), [this, action, before] {
+    Record(action);
+    const std::string_view result = ResultOf(action, before);
+    if (!result.empty()) context_.metrics.driver_upgrades.Add(result);
+  });
+}
+
+bool UpgradeExecutor::MayWrite(const std::string& node) {
+  const auto at = written_.find(node);
+  if (at == written_.end()) return true;
+  if (at->second.empty() || at->second == reader_.VersionOf(node)) return false;
+  written_.erase(at);
+  return true;
+}
+
+void UpgradeExecutor::Send(const std::string& node, const Json& patch,
+                           std::function<void()> on_written) {
+  const std::string version = reader_.VersionOf(node);
+  written_[node] = "";
+  operations_[node] = context_.client.Patch(
+      kube::Node(node), kube::PatchKind::kMerge, patch,
+      {.field_manager = std::string(names::kOperator), .before_send = context_.before_send},
+      [this, node, version, on_written = std::move(on_written)](const Result<Json>& answer) {
+        OnNodeAnswer(node, version, answer);
+        if (answer.ok() && on_written) on_written();
+      });
+}
+
+void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& version,
+                                   const Result<Json>& answer) {
+  written_.erase(node);
+  if (answer.ok()) {
+    const Json* metadata = answer->Find("metadata");
+    const bool same =
+        metadata == nullptr || metadata->StringAt("resourceVersion").value_or("") == version;
+    if (!same && reader_.VersionOf(node) == version) written_[node] = version;
+  }
+  // After a conflict the watch delivers the newer version, which is looked at anew.
+  const Code code = answer.status().code();
+  if (code == Code::kAborted || code == Code::kNotFound) return delegate_.OnNodeWritten();
+  const bool is_new = code != error_.code();
+  error_ = answer.ok() ? Status::Ok() : answer.status().Annotate("node " + node);
+  if (!answer.ok()) {
+    Log(Severity::kWarning, "cannot write a node, retrying", {{"error", error_.ToString()}});
+  }
+  if (is_new || !answer.ok()) delegate_.OnWriteError();
+  if (answer.ok()) delegate_.OnNodeWritten();
+}
+
+void UpgradeExecutor::DoToPod(const UpgradeAction& action) {
+  const Status may = context_.before_send ? context_.before_send() : Status::Ok();
+  const std::string key = kube::KeyOf(action.ns, action.pod);
+  if (!may.ok() || !going_.insert(key).second) return;
+  const auto on_done = [this, action, key](const Result<Json>& answer) {
+    going_.erase(key);
+    OnPodAnswer(action, answer.status());
+  };
+  if (action.kind == UpgradeAction::Kind::kEvict) {
+    operations_[key] = context_.client.Create({kube::kPods, action.pod, action.ns, "eviction"},
+                                              EvictionOf(action), on_done, context_.before_send);
+    return;
+  }
+  const DriverPodState* driver_pod = reader_.FindDriverPod(key);
+  operations_[key] = context_.client.Delete(
+      kube::Pod(action.ns, action.pod),
+      {.uid = driver_pod == nullptr ? Uid() : driver_pod->meta.uid}, on_done);
+}
+
+void UpgradeExecutor::OnPodAnswer(const UpgradeAction& action, const Status& status) {
+  const bool blocked = status.code() == Code::kResourceExhausted;
+  if (action.kind == UpgradeAction::Kind::kEvict) {
+    context_.metrics.driver_evictions.Add(status.ok() ? "accepted"
+                                          : blocked   ? "blocked"
+                                                      : "failed");
+  }
+  if (status.ok()) {
+    Record(action);
+  } else if (status.code() != Code::kNotFound && status.code() != Code::kAborted) {
+    UpgradeAction refused = action;
+    refused.warning = true;
+    refused.reason = blocked ? "a disruption budget keeps it" : status.message();
+    Record(refused, "DriverUpgradeWaitsForPod");
+  }
+  delegate_.OnPodAnswer();
+}
+
+void UpgradeExecutor::Record(const UpgradeAction& action, std::string_view reason) {
+  const DriverNodeState* node = reader_.FindNode(action.node);
+  const std::string why = reason.empty() ? EventReasonOf(action) : std::string(reason);
+  const std::string text = action.pod.empty()
+                               ? action.reason
+                               : fmt::format("pod {}/{}: {}", action.ns, action.pod, action.reason);
+  Log(action.warning ? Severity::kWarning : Severity::kInfo, "driver upgrade",
+      {{"node", action.node}, {"event", why}, {"what", text}});
+  context_.events.Record(
+      {.kind = "Node", .name = action.node, .uid = node == nullptr ? Uid() : node->meta.uid},
+      action.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal, why, text);
+}
+
+}  // namespace tessera::operators

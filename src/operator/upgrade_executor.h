@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries out the steps of driver upgrades: patches nodes, cordons them, evicts pods by the
+// Eviction API, and restarts driver pods. Records each step as an Event on the Node.
+//
+// A node is patched only in the version that was looked at, so a cordon of an administrator in
+// between is noticed. Threads: the client's runner. Ownership: what Context refers to, reader and
+// delegate outlive the executor.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "src/formats/json.h"
+#include "src/kube/client.h"
+#include "src/kube/events.h"
+#include "src/operator/fleet_reader.h"
+#include "src/operator/metrics.h"
+
+namespace tessera::operators {
+
+class UpgradeExecutor {
+ public:
+  struct Context {
+    kube::Client& client;
+    kube::EventRecorder& events;
+    OperatorMetrics& metrics;
+    kube::BeforeSend before_send;  // checked before each write
+  };
+  class Delegate {
+   public:
+    virtual ~Delegate() = default;
+    // A node was written, or has changed meanwhile.
+    virtual void OnNodeWritten() = 0;
+    // A pod was evicted or deleted, or the server has rejected that.
+    virtual void OnPodAnswer() = 0;
+    // error() has changed, or a node could not be written for another reason.
+    virtual void OnWriteError() = 0;
+  };
+
+  UpgradeExecutor(Context context, const FleetReader& reader, Delegate& delegate);
+  UpgradeExecutor(const UpgradeExecutor&) = delete;
+  UpgradeExecutor& operator=(const UpgradeExecutor&) = delete;
+
+  // Both do nothing while an earlier patch of the node is under way, or the watch has not delivered
+  // its result.
+  void Patch(const driver::NodePatch& patch);
+  void Do(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
+
+  // Why nodes cannot be changed.
+  const Status& error() const { return error_; }
+
+ private:
+  bool MayWrite(const std::string& node);
+  void Send(const std::string& node, const Json& patch, std::function<void()> on_written);
+  void OnNodeAnswer(const std::string& node, const std::string& version,
+                    const Result<Json>& answer);
+  void DoToPod(const driver::UpgradeAction& action);
+  void OnPodAnswer(const driver::UpgradeAction& action, const Status& status);
+  void Record(const driver::UpgradeAction& action, std::string_view reason = "");
+
+  const Context context_;
+  const FleetReader& reader_;
+  Delegate& delegate_;
+  Status error_;
+  // The version that the last patch of a node was made for, until the watch delivers a newer one;
+  // "": it is under way.
+  std::map<std::string, std::string> written_;
+  std::set<std::string> going_;  // pods whose eviction or deletion is under way
+  std::map<std::string, kube::Operation> operations_;  // by node or pod
+};
+
+}  // namespace tessera::operators

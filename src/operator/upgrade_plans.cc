@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/upgrade_plans.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+
+namespace tessera::operators {
+namespace {
+
+using driver::UpgradeNode;
+
+// A plan names so many nodes; a status must not grow with the cluster.
+constexpr size_t kNodesOfAPlan = 20;
+
+bool Waits(const UpgradeNode& node) {
+  return node.driver && !node.wanted_revision.empty() &&
+         node.driver->revision != node.wanted_revision && !driver::FailedHere(node);
+}
+
+std::string PlanTextOf(const driver::FleetView::Pool& pool, std::vector<UpgradeNode> planned,
+                       size_t pool_size, size_t more, WallTime now) {
+  driver::UpgradePolicy policy = pool.settings->policy.policy;
+  std::string text;
+  if (!policy.auto_upgrade) {
+    text = fmt::format("upgrades are not automatic: annotate a node with {}=true to upgrade it\n",
+                       names::kAnnotationUpgradeRequested);
+  }
+  policy.auto_upgrade = true;
+  policy.max_unavailable =
+      std::to_string(driver::MaxUnavailable(policy, static_cast<int>(pool_size)));
+  text += driver::PlanText(policy, std::move(planned), now);
+  if (more > 0) text += fmt::format("  and {} more nodes\n", more);
+  return text;
+}
+
+}  // namespace
+
+// Changes with the wanted drivers, and not while nodes upgrade one after the other.
+std::string UpgradePlans::KeyOf(const driver::FleetView::Pool& pool) {
+  std::set<std::string> wanted;
+  for (const UpgradeNode& node : pool.nodes) {
+    const auto state = driver::StateOfNode(node);
+    if (Waits(node) || (state && driver::InProgress(*state))) wanted.insert(node.wanted_revision);
+  }
+  return fmt::format("{}", fmt::join(wanted, " "));
+}
+
+const UpgradePlans::Plan* UpgradePlans::Find(const std::string& pool) const {
+  const auto found = plans_.find(pool);
+  return found == plans_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> UpgradePlans::NodesToRead(const driver::FleetView::Pool& pool) const {
+  const Plan* plan = Find(pool.settings->name);
+  std::vector<std::string> nodes;
+  if (KeyOf(pool) == (plan == nullptr ? "" : plan->key)) return nodes;
+  for (const UpgradeNode& node : pool.nodes) {
+    if (nodes.size() < kNodesOfAPlan && Waits(node)) nodes.push_back(node.name);
+  }
+  return nodes;
+}
+
+void UpgradePlans::Update(const driver::FleetView::Pool& pool,
+                          const std::vector<UpgradeNode>& fleet,
+                          const std::function<bool(const std::string& node)>& has_pods,
+                          WallTime now) {
+  Plan& plan = plans_[pool.settings->name];
+  const std::string key = KeyOf(pool);
+  if (key == plan.key) return;
+  if (key.empty()) {
+    plan = {};
+    return;
+  }
+  std::vector<UpgradeNode> planned;
+  size_t more = 0;
+  for (const UpgradeNode& node : fleet) {
+    if (!Waits(node)) continue;
+    if (planned.size() == kNodesOfAPlan) {
+      ++more;
+      continue;
+    }
+    if (!has_pods(node.name)) return;
+    planned.push_back(node);
+  }
+  std::string text = PlanTextOf(pool, std::move(planned), fleet.size(), more, now);
+  Log(Severity::kInfo, "plans a driver upgrade", {{"pool", pool.settings->name}, {"plan", text}});
+  plan = {key, std::move(text), false};
+}
+
+std::string UpgradePlans::TextOf(const std::string& pool) const {
+  const Plan* plan = Find(pool);
+  return plan == nullptr ? "" : plan->text;
+}
+
+bool UpgradePlans::IsPublished(const std::string& pool) const {
+  const Plan* plan = Find(pool);
+  return plan != nullptr && plan->published;
+}
+
+bool UpgradePlans::OnPublished(const FleetReport& report) {
+  bool is_new = false;
+  for (const DriverPoolReport& pool : report.pools) {
+    Plan& plan = plans_[pool.name];
+    if (plan.published || plan.text.empty() || plan.text != pool.plan) continue;
+    plan.published = is_new = true;
+  }
+  return is_new;
+}
+
+}  // namespace tessera::operators

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/operator/wanted_objects.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+
+namespace tessera::operators {
+namespace {
+
+// Restoring an object waits 2^n times this after n restorations; a quiet time forgets them.
+constexpr Duration kFirstRepair = std::chrono::milliseconds(50);
+constexpr int kMaxRepairs = 10;
+constexpr Duration kQuiet = std::chrono::minutes(10);
+
+}  // namespace
+
+std::string TitleOf(const Json& object) {
+  return fmt::format("{} {}", object.StringAt("kind").value_or(""),
+                     object.Find("metadata")->StringAt("name").value_or(""));
+}
+
+bool GoesFirst(const std::string& type) {
+  for (const std::string_view kind : {"/DaemonSet", "/Deployment", "/MutatingWebhookConfiguration",
+                                      "/ValidatingWebhookConfiguration"}) {
+    if (type.ends_with(kind)) return true;
+  }
+  return false;
+}
+
+void WantedObjects::Set(std::vector<components::Component> components,
+                        const kube::OwnerReference& owner) {
+  components_.clear();
+  std::map<std::string, WantedObject> before = std::exchange(objects_, {});
+  for (components::Component& one : components) {
+    Component& component = components_.emplace_back(Component{one.name, {}});
+    for (Json& object : one.objects) {
+      if (!owner.uid.empty()) kube::SetOwner(&object, owner);
+      const std::string key = KeyOf(object);
+      WantedObject wanted;
+      if (const auto old = before.find(key); old != before.end()) wanted = std::move(old->second);
+      wanted.component = one.name;
+      wanted.text = object.Serialize();
+      wanted.object = std::move(object);
+      component.keys.push_back(key);
+      objects_.insert_or_assign(key, std::move(wanted));
+    }
+  }
+}
+
+const WantedObjects::Component* WantedObjects::FindComponent(std::string_view name) const {
+  const auto found = std::ranges::find(components_, name, &Component::name);
+  return found == components_.end() ? nullptr : &*found;
+}
+
+WantedObject* WantedObjects::Find(const std::string& key) {
+  const auto found = objects_.find(key);
+  return found == objects_.end() ? nullptr : &found->second;
+}
+
+bool WantedObjects::Drifted(const WantedObject& object) const {
+  if (object.applied.empty() || object.awaits || !watches_.Synced(object.object)) return false;
+  const TrackedObject* actual = watches_.Find(object.object);
+  return actual == nullptr || actual->applied_fields != object.fields;
+}
+
+bool WantedObjects::NeedsApply(const WantedObject& object) const {
+  return object.applied != object.text || Drifted(object);
+}
+
+Duration WantedObjects::RepairWait(const WantedObject& object) const {
+  if (clock_.Now() - object.repaired > kQuiet) return kFirstRepair;
+  return kFirstRepair * (1 << std::min(object.repairs, kMaxRepairs));
+}
+
+bool WantedObjects::AllApplied() const {
+  return std::ranges::all_of(
+      objects_, [](const auto& item) { return item.second.applied == item.second.text; });
+}
+
+void WantedObjects::OnDelivered(const std::string& key) {
+  if (WantedObject* object = Find(key)) object->awaits = false;
+}
+
+void WantedObjects::OnDelivered(const WatchScope& scope) {
+  for (auto& [key, object] : objects_) {
+    if (ScopeOf(object.object) == scope) object.awaits = false;
+  }
+}
+
+Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::string& text,
+                                             const std::string& version, const Json& answer) const {
+  const kube::Keep keep{.manager = std::string(names::kOperator)};
+  kube::MetadataObject now;
+  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), keep, &now));
+  object->applied = text;
+  // If the watch has delivered this version already, its digest is what later ones compare with.
+  const TrackedObject* actual = watches_.Find(object->object);
+  const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
+  object->fields = seen ? actual->applied_fields : now.applied_fields;
+  object->awaits = !seen;
+  if (now.meta.resource_version == version) return ApplyEffect::kUnchanged;
+  return version.empty() ? ApplyEffect::kCreated : ApplyEffect::kChanged;
+}
+
+void WantedObjects::OnRepaired(WantedObject* object) const {
+  const MonotonicTime now = clock_.Now();
+  object->repairs = now - object->repaired > kQuiet ? 1 : object->repairs + 1;
+  object->repaired = now;
+}
+
+ComponentReport WantedObjects::ReportOf(const Component& component) const {
+  ComponentReport report{component.name, ComponentState::kReady, "Ready", "", 0};
+  report.objects = component.keys.size();
+  size_t failed = 0;
+  std::string waiting;
+  for (const std::string& key : component.keys) {
+    const WantedObject& object = objects_.at(key);
+    if (!object.error.ok() && ++failed == 1) {
+      report.reason = ReasonOf(object.error);
+      report.message =
+          fmt::format("cannot apply {}: {}", TitleOf(object.object), object.error.message());
+    }
+    if (waiting.empty()) waiting = WaitsFor(object);
+  }
+  if (failed > 0) {
+    report.state = ComponentState::kFailed;
+    if (failed > 1) report.message += fmt::format("; and {} more objects", failed - 1);
+    if (report.reason == "Forbidden") {
+      report.message += ": give the operator this right, see its ClusterRole tessera-operator";
+    }
+    return report;
+  }
+  if (waiting.empty()) {
+    report.message = fmt::format("{} objects are applied and ready", component.keys.size());
+    return report;
+  }
+  report.state = ComponentState::kProgressing;
+  report.reason = "NotReady";
+  report.message = waiting;
+  return report;
+}
+
+// Why the object is not ready yet; "" if it is.
+std::string WantedObjects::WaitsFor(const WantedObject& object) const {
+  const std::string title = TitleOf(object.object);
+  if (object.applied != object.text) return title + " is being applied";
+  const std::string type = ScopeOf(object.object).type;
+  if (!GoesFirst(type) || !type.starts_with("apps/v1/")) return "";
+  const TrackedObject* actual = watches_.Find(object.object);
+  if (actual == nullptr) return title + " is being created";
+  if (!actual->workload || actual->workload->ready()) return "";
+  const WorkloadCounts& counts = *actual->workload;
+  if (!counts.observed) return title + ": its controller has not seen it yet";
+  return fmt::format("{}: {} of {} pods are ready, {} run the newest version", title,
+                     counts.available, counts.desired, counts.updated);
+}
+
+}  // namespace tessera::operators

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects that are wanted, by component, and what is known of each: whether the server has the
+// wanted text, whether another client has changed it since, and how it failed. Sends nothing: the
+// caller applies objects and says what came of it.
+//
+// Drift: the server records which fields were applied. A digest of this record is taken when an
+// object was applied; a watched object with another digest was edited.
+//
+// Threads: the runner's. Ownership: watches and clock outlive the object.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/components/objects.h"
+#include "src/kube/metadata_object.h"
+#include "src/operator/object_watches.h"
+#include "src/operator/resource_status.h"
+
+namespace tessera::operators {
+
+struct WantedObject {
+  Json object;
+  std::string component;
+  std::string text;     // of the object, to see a change of the settings
+  std::string applied;  // text that the server has; "": unknown
+  uint64_t fields = 0;  // digest of the applied fields, see MetadataObject
+  // The watch has not delivered what the last apply wrote, so its state is older than that.
+  bool awaits = false;
+  int repairs = 0;
+  MonotonicTime repaired{};
+  Status error;
+};
+
+// How the server took an object.
+enum class ApplyEffect : uint8_t { kUnchanged, kChanged, kCreated };
+
+class WantedObjects {
+ public:
+  struct Component {
+    std::string name;
+    std::vector<std::string> keys;  // of objects, in the order in which they are applied
+  };
+
+  WantedObjects(const ObjectWatches& watches, const Clock& clock)
+      : watches_(watches), clock_(clock) {}
+
+  // Replaces what is wanted, and keeps what is known of objects that stay. Sets their owner, unless
+  // its uid is empty.
+  void Set(std::vector<components::Component> components, const kube::OwnerReference& owner);
+
+  const std::vector<Component>& components() const { return components_; }
+  const Component* FindComponent(std::string_view name) const;
+  const std::map<std::string, WantedObject>& objects() const { return objects_; }
+  // Null if it is not wanted.
+  WantedObject* Find(const std::string& key);
+
+  // Whether another client has edited or deleted what was applied.
+  bool Drifted(const WantedObject& object) const;
+  bool NeedsApply(const WantedObject& object) const;
+  // How long to wait before an object that drifted is restored: longer each time.
+  Duration RepairWait(const WantedObject& object) const;
+  bool AllApplied() const;
+
+  // The watch has delivered the object, or all of a scope.
+  void OnDelivered(const std::string& key);
+  void OnDelivered(const WatchScope& scope);
+  // The server has accepted `text`; `version` is the resourceVersion before, "" if there was none.
+  Result<ApplyEffect> OnApplied(WantedObject* object, const std::string& text,
+                                const std::string& version, const Json& answer) const;
+  // The object had drifted and was restored.
+  void OnRepaired(WantedObject* object) const;
+
+  ComponentReport ReportOf(const Component& component) const;
+
+ private:
+  std::string WaitsFor(const WantedObject& object) const;
+
+  const ObjectWatches& watches_;
+  const Clock& clock_;
+  std::vector<Component> components_;
+  std::map<std::string, WantedObject> objects_;  // by key
+};
+
+// "DaemonSet tessera-agent".
+std::string TitleOf(const Json& object);
+// Whether objects of this type are deleted before others: their deletion ends pods, or requests
+// that would fail without these pods.
+bool GoesFirst(const std::string& type);
+
+}  // namespace tessera::operators
