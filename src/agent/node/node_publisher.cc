@@ -86,7 +86,10 @@ PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware
         {{"error", annotation.status().ToString()}});
   }
   const bool problem = !inventory.problem.empty();
-  if (problem && hardware.HasGpu()) return state;
+  if (problem && hardware.HasGpu()) {
+    Set(&state.labels, names::kLabelGpuPresent, "true");
+    return state;
+  }
   // GPUs that a lost driver reported may be gone.
   const device::NodeInventory present = problem ? device::NodeInventory() : inventory;
   state.labels = FeatureLabels(present, hardware);

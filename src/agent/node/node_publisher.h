@@ -10,8 +10,10 @@
 // for which gpu-manager has no word. A node with several models has no such label, because quotas
 // would count all GPUs as one model. A label that another writer owns stays.
 //
-// While the driver has a problem, or the inventory is unknown, labels stay as long as the PCI bus
-// shows a GPU: the DaemonSet of its driver may select by them, and restarts must not move pods.
+// A node whose PCI bus shows a GPU has nvidia.com/gpu.present=true, also before it has a driver:
+// the DaemonSet of its driver may select by this label. While the driver has a problem, or the
+// inventory is unknown, the other labels stay as they are, because restarts of the driver must not
+// move pods.
 // Without a driver and without a GPU the labels are removed. A node that never had a GPU gets no
 // condition either.
 //

@@ -245,6 +245,13 @@ TEST_F(NodePublisherTest, LabelsStayWhileTheDriverHasAProblemAndTheGpusAreThere)
   EXPECT_EQ(api_.Label("count"), "8");
 }
 
+TEST_F(NodePublisherTest, AGpuOnTheBusIsPresentBeforeTheNodeHasADriver) {
+  hardware_ = OneGpuOnTheBus();
+  Publish(Broken());
+  EXPECT_EQ(api_.Label("present"), "true");
+  EXPECT_EQ(api_.Label("count"), "-");
+}
+
 TEST_F(NodePublisherTest, LabelsGoWithDriverAndGpusAndComeBackWithThem) {
   Publish(Node(8));
   Publish(Broken());

@@ -100,7 +100,10 @@ void CheckPresentLabel(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     if (LabelOf(node, names::kLabelGpuPresent) != "true") continue;
     const auto inventory = facts.inventories.find(NameOfNode(node));
-    if (inventory != facts.inventories.end() && !inventory->second.gpus.empty()) continue;
+    // Without a driver the agent labels a node by its PCI bus; condition GPUReady says what lacks.
+    const bool known = inventory != facts.inventories.end() &&
+                       !(inventory->second.gpus.empty() && inventory->second.problem.empty());
+    if (known) continue;
     findings->Add(PlaceOfNode(node),
                   fmt::format("label {}=true, and no GPU is known", names::kLabelGpuPresent),
                   "another tool wrote the label, or no agent runs on the node",
