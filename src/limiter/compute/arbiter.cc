@@ -91,7 +91,7 @@ void Arbiter::Write(int64_t now) {
         {.id = container.id,
          .epoch = container.epoch,
          .flags = container.flags | (stops ? kComputeStop : 0),
-         .bias = ToQ16(container.bias),
+         .bias = ToQ16(container.trim().bias),
          .cap = ToQ16(share.limit),
          .floor = ToQ16(container.weight),
          .window_us = uint32_t((is_high ? high_window : window) / kMicrosecond),

@@ -97,22 +97,29 @@ class Arbiter {
     bool active = false, long_work = false, read = false;
     double LongPart() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
   };
-  // Means over the seconds since the load of a container last changed.
+  // What NVML says about the meter, by means over the seconds since the load last changed.
   struct Trim {
-    int64_t at = 0, metered = 0;
+    double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
     int samples = 0;
+  };
+  // A container's GPU time by its meter, and the corrections of the meter. Turns of others make
+  // events err, so an error that is found beside others says nothing about the container alone.
+  struct Meter {
+    int64_t at = 0;                 // time of the last call of Utilization
+    int64_t alone = 0, beside = 0;  // GPU time since then
+    bool was_beside = false;        // between the last two calls
+    Trim trim_alone, trim_beside;
   };
   struct Container {
     Id id = 0;
     ComputeShare share;
     std::vector<ProcessState> processes;  // sorted by slot
     uint32_t epoch = 1, flags = 0;
-    double bias = 1, weight = 0, limit = 1;
+    double weight = 0, limit = 1;
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
-    int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0,
-            metered = 0;
+    int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
     bool known = false, present = false, idle = true, light = true, stopped = false;
     // During the turn of another container this one is held. Its waits then, and shortly after, do
     // not show a backlog of its own; `last_denied` is the last wait that does.
@@ -121,7 +128,10 @@ class Arbiter {
     double owed = 0;      // GPU time that the container was entitled to and did not use
     double turn_use = 1;  // part of the GPU that the container uses in its turns
     bool alone = false;   // at the last tick, it had a turn and the GPU had no work of others
-    Trim trim;
+    size_t active = 0;    // processes
+    bool beside = false;  // at the last tick, processes of other containers were active
+    Meter meter;
+    const Trim& trim() const { return beside ? meter.trim_beside : meter.trim_alone; }
   };
 
   static bool IsLongLow(const Container& container);
@@ -150,6 +160,7 @@ class Arbiter {
   int64_t Backlog() const;
   int64_t NextTick(int64_t now);
   int64_t CapOf(const Container& container, double weights) const;
+  static void Correct(double metered, double used, Trim* trim);
   void Write(int64_t now);
 
   std::vector<Container> containers_;        // sorted by id

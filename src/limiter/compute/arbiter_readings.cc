@@ -49,10 +49,12 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
   }
   ProcessState& process = ProcessOf(reading.slot, container);
   const int64_t metered = Bounded(reading.metered);
+  const int64_t more = std::clamp<int64_t>(metered - process.metered, 0, kMostAtOnce);
+  int64_t& total = container->beside ? container->meter.beside : container->meter.alone;
+  if (process.read_at != 0) total = Bounded(total + more);
   if (process.read_at != 0 && now > process.read_at) {
     const double dt = double(now - process.read_at);
-    const double used = double(std::clamp<int64_t>(metered - process.metered, 0, kMostAtOnce)) / dt;
-    process.rate += (used - process.rate) * NewPart(now - process.read_at);
+    process.rate += (double(more) / dt - process.rate) * NewPart(now - process.read_at);
   }
   process.metered = metered;
   process.read_at = now;
@@ -68,7 +70,6 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
   if (now > container->held_until) container->last_denied = container->last_wait;
   container->last_limited = std::max(container->last_limited, reading.last_limited);
   container->longest = std::max(container->longest, reading.longest);
-  container->metered = Bounded(container->metered + metered);
 }
 
 void Arbiter::Read(int64_t now, const Reading& reading) {
@@ -81,7 +82,7 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
   if (!container.known) container.pool = charged;
   container.known = true;
   container.read_at = now;
-  container.in_flight = container.metered = container.longest = 0;
+  container.in_flight = container.longest = 0;
   for (ProcessState& process : container.processes) process.read = false;
   for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
   std::erase_if(container.processes, [](const ProcessState& one) { return !one.read; });
@@ -121,9 +122,11 @@ void Arbiter::CollectActive() {
   short_active_.clear();
   long_active_ = 0;
   for (Container& container : containers_) {
+    container.active = 0;
     for (ProcessState& process : container.processes) {
       if (!process.active) continue;
       ++active_;
+      ++container.active;
       if (process.long_work) {
         long_active_ += process.LongPart();
       } else {
@@ -142,6 +145,7 @@ void Arbiter::CollectActive() {
 void Arbiter::DecideParts(int64_t now) {
   CollectActive();
   for (Container& container : containers_) {
+    container.beside = active_ > container.active;
     for (ProcessState& process : container.processes) {
       if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));
       process.at = now;

@@ -175,6 +175,44 @@ TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
   EXPECT_GT(double(charged), 0.5 * double(now - kStart));
 }
 
+// For `seconds`, container 1 meters 0.4 of the GPU, of which NVML shows `nvml`. Container 2 works
+// beside it or not.
+void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double nvml,
+           bool beside) {
+  for (int second = 0; second < seconds; ++second) {
+    for (const int64_t end = *now + kSecond; *now < end; *now += 4 * kMillisecond) {
+      *metered += int64_t(0.4 * 4 * kMillisecond);
+      Readings readings{Working(1, *now, *metered)};
+      readings.push_back(beside ? Working(2, *now, 0) : Arbiter::Reading{.id = 2});
+      arbiter->Tick(*now, readings);
+    }
+    arbiter->Utilization(*now, 1, nvml);
+  }
+}
+
+TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.request = 0.3, .limit = 0.3});
+  arbiter.Set(2, {.request = 0.7, .limit = 0.7});
+  int64_t now = kStart, metered = 0;
+  const auto bias = [&](bool beside) {
+    Meter(&arbiter, &now, &metered, 1, beside ? 0.3 : 0.4, beside);
+    Readings readings{Working(1, now, metered)};
+    readings.push_back(beside ? Working(2, now, 0) : Arbiter::Reading{.id = 2});
+    return double(GrantOf(arbiter.Tick(now, readings), 1).bias) / kOne;
+  };
+  Meter(&arbiter, &now, &metered, 10, 0.3, true);
+  EXPECT_NEAR(bias(true), 0.75, 0.02);
+  EXPECT_NEAR(bias(false), 1, 0.01) << "the error beside the other says nothing about this";
+  Meter(&arbiter, &now, &metered, 10, 0.4, false);
+  EXPECT_NEAR(bias(false), 1, 0.01);
+  EXPECT_NEAR(bias(true), 0.75, 0.02) << "known from before";
+  Meter(&arbiter, &now, &metered, 10, 0.5, false);
+  EXPECT_NEAR(double(GrantOf(arbiter.Tick(now, Readings{Working(1, now, metered)}), 1).bias) / kOne,
+              1.25, 0.02)
+      << "an error alone is corrected, too";
+}
+
 // With any values in the lines of a container, the others keep a lease and sane rates.
 TEST(ArbiterTest, BoundsWhatContainersClaim) {
   std::mt19937_64 random(3);

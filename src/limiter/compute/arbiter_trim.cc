@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/limiter/compute/tuning.h"
 
@@ -15,40 +16,53 @@ namespace {
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
 constexpr double kLeastChange = 0.02;
+// Less use beside others, as a part of the use alone, says too little about the correction.
+constexpr double kLeastBeside = 0.25;
 constexpr double kLeastBias = 0.1, kMostBias = 10;
 
 }  // namespace
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
 // the bias moves a part of the difference.
-void Arbiter::Utilization(int64_t now, Id id, double used) {
-  Container* const found = Find(id);
-  if (found == nullptr) return;
-  Container& container = *found;
-  Trim& trim = container.trim;
-  const double metered =
-      double(container.metered - trim.metered) / double(std::max<int64_t>(now - trim.at, 1));
-  const bool first = trim.at == 0;
-  trim.at = now;
-  trim.metered = container.metered;
-  if (first) return;
+void Arbiter::Correct(double metered, double used, Trim* trim) {
   const auto changed = [](double mean, double value) {
     return std::abs(value - mean) > std::max(kLeastChange, 0.2 * mean);
   };
-  if (changed(trim.mean_metered, metered) || changed(trim.mean_nvml, used)) trim.samples = 0;
-  ++trim.samples;
-  const double weight = trim.samples == 1 ? 1 : 0.5;
-  trim.mean_metered += (metered - trim.mean_metered) * weight;
-  trim.mean_nvml += (used - trim.mean_nvml) * weight;
-  const double biased = trim.mean_metered * container.bias;
-  if (trim.samples < 3 || container.longest > kTooLongToTrim || biased < kDeadBand ||
-      trim.mean_nvml < kDeadBand ||
-      std::abs(trim.mean_nvml - biased) <= std::max(kDeadBand, 0.01 * biased)) {
+  if (changed(trim->mean_metered, metered) || changed(trim->mean_nvml, used)) trim->samples = 0;
+  ++trim->samples;
+  const double weight = trim->samples == 1 ? 1 : 0.5;
+  trim->mean_metered += (metered - trim->mean_metered) * weight;
+  trim->mean_nvml += (used - trim->mean_nvml) * weight;
+  const double biased = trim->mean_metered * trim->bias;
+  if (trim->samples < 3 || biased < kDeadBand || trim->mean_nvml < kDeadBand ||
+      std::abs(trim->mean_nvml - biased) <= std::max(kDeadBand, 0.01 * biased)) {
     return;
   }
-  const double ratio = trim.mean_nvml / biased;
+  const double ratio = trim->mean_nvml / biased;
   const double power = ratio > 1.3 || ratio < 0.77 ? 0.8 : 0.5;
-  container.bias = std::clamp(container.bias * std::pow(ratio, power), kLeastBias, kMostBias);
+  trim->bias = std::clamp(trim->bias * std::pow(ratio, power), kLeastBias, kMostBias);
+}
+
+// A second in which others were active for a part of the time is one beside them: the use of the
+// rest of it is known, by the correction of the container alone. NVML's samples are so old that the
+// first second after a change still has use from before.
+void Arbiter::Utilization(int64_t now, Id id, double used) {
+  Container* const container = Find(id);
+  if (container == nullptr) return;
+  Meter& meter = container->meter;
+  const bool first = meter.at == 0;
+  const auto span = double(std::max<int64_t>(now - std::exchange(meter.at, now), 1));
+  const double alone = double(std::exchange(meter.alone, 0)) / span;
+  const double beside = double(std::exchange(meter.beside, 0)) / span;
+  const bool was_beside = std::exchange(meter.was_beside, beside > 0);
+  if (first || container->longest > kTooLongToTrim) return;
+  if (was_beside != (beside > 0)) {
+    meter.trim_alone.samples = meter.trim_beside.samples = 0;
+  } else if (!was_beside) {
+    Correct(alone, used, &meter.trim_alone);
+  } else if (beside > kLeastBeside * alone) {
+    Correct(beside, used - alone * meter.trim_alone.bias, &meter.trim_beside);
+  }
 }
 
 }  // namespace tessera::limiter

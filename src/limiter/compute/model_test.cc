@@ -257,6 +257,26 @@ TEST(ComputeModelTest, ANewTenantGetsItsShareAtOnce) {
          3'200'000'000);
 }
 
+// While others use the GPU, events may show times that are too long or too short. What NVML corrects
+// then must not hold for the container alone.
+TEST(ComputeModelTest, AContainerGetsItsShareAfterOthersHaveEnded) {
+  for (const double error : {1.4, 0.7}) {
+    for (const double share : {0.3, 0.7}) {
+      TenantOptions neighbor = Hard(1 - share, Steady(100 * kUs));
+      neighbor.end = 9 * kSeconds;
+      SharedGpu gpu({.tenants = {Hard(share, Steady(100 * kUs)), neighbor},
+                     .length = 12 * kSeconds,
+                     .beside_error = error});
+      gpu.Run();
+      const auto after = gpu.Of(0, 9'200'000'000);
+      std::printf("%.0f after others, their meter times %.1f: %.1f/%.2f, at most %.1f\n",
+                  100 * share, error, after.mean, after.deviation, after.most);
+      EXPECT_NEAR(after.mean, 100 * share, kTolerancePoints) << error;
+      EXPECT_LE(after.most, 100 * share + kTolerancePoints) << error;
+    }
+  }
+}
+
 TEST(ComputeModelTest, LimitsStayWhenTheAgentDies) {
   Expect("agent dies, weights 30 / 70",
          {.tenants = {Weighted(3, Steady(100 * kUs)), Weighted(7, Steady(100 * kUs))},

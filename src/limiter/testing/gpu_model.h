@@ -37,6 +37,7 @@ class GpuModel {
   // The time at which the event was reached, or kPending.
   int64_t Stamp(int context, int event) const { return contexts_[context].stamps[event]; }
 
+  int contexts() const { return int(contexts_.size()); }
   int queued(int context) const { return contexts_[context].queued; }
   int64_t used(int context) const { return contexts_[context].used; }
   // GPU time of all queued and running work.

@@ -21,7 +21,7 @@ struct ModelDriver {
   GpuModel* gpu;
   const int64_t* now;
   int context = 0;
-  double meter_error = 1;
+  double meter_error = 1, beside_error = 1;
   int64_t cost = 0;  // sum over calls since the last reset
 
   int64_t Now() { return *now; }
@@ -32,7 +32,14 @@ struct ModelDriver {
   }
   bool Done(int event) { return gpu->Stamp(context, event) != GpuModel::kPending; }
   int64_t Elapsed(int start, int end) {
-    return int64_t(double(gpu->Stamp(context, end) - gpu->Stamp(context, start)) * meter_error);
+    const double error = meter_error * (IsAlone() ? 1 : beside_error);
+    return int64_t(double(gpu->Stamp(context, end) - gpu->Stamp(context, start)) * error);
+  }
+  bool IsAlone() const {
+    for (int other = 0; other < gpu->contexts(); ++other) {
+      if (other != context && gpu->backlog(other) > 0) return false;
+    }
+    return true;
   }
 };
 
@@ -78,6 +85,7 @@ SharedGpu::SharedGpu(const SharedGpuOptions& options)
       const int context = gpu_.AddContext(load.streams, Gate<ModelDriver, int>::kEvents);
       ModelDriver driver{&gpu_, &now_, context};
       driver.meter_error = options.meter_error;
+      driver.beside_error = options.beside_error;
       auto* process = new Process(tenant.get(), load, random_(), driver);
       process->gate.books().Open({&tenant->limit, &process->part, &tenant->charge, &process->slot},
                                  &process->prices);
@@ -125,6 +133,10 @@ void SharedGpu::Launch(Process* process) {
 }
 
 void SharedGpu::Handle(Process* process) {
+  if (process->state != Process::kSynced && now_ >= process->tenant->options.end) {
+    process->wake = INT64_MAX;
+    return;
+  }
   switch (process->state) {
     case Process::kSynced:
       process->gate.EndWait(&process->thread, Books::Waited::kAll);

@@ -21,7 +21,7 @@ struct TenantOptions {
   ComputeShare share;
   std::vector<Load> processes;
   bool limited = true;
-  int64_t start = 0;
+  int64_t start = 0, end = INT64_MAX;  // launches nothing from `end` on
 };
 
 struct SharedGpuOptions {
@@ -30,7 +30,8 @@ struct SharedGpuOptions {
   int64_t length = 6'000'000'000;
   uint64_t seed = 1;
   int64_t agent_dies = INT64_MAX;
-  double meter_error = 1;  // factor of all times that events report
+  double meter_error = 1;   // factor of all times that events report
+  double beside_error = 1;  // a further factor while other processes have work on the GPU
   // At `kill_at`, this process of the first tenant is killed.
   int64_t kill_at = INT64_MAX;
   bool trims = true;
