@@ -184,6 +184,7 @@ int Books::ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice,
   }
   Mark& made = marks_[mark];
   made.timed = true;
+  made.version = price->version;
   made.estimate = estimate.time;
   made.weight = estimate.priced ? Max(1, slice / Max(estimate.time, 1)) : 1;
   made.long_work = estimate.time > kQuantum * 2 / 5;

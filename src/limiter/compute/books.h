@@ -100,7 +100,9 @@ class Books {
   void EndWait(Thread* thread, Waited waited, int64_t now);
   // Returns the GPU time that the thread has taken in advance.
   void Refund(Thread* thread);
-  // Removes the price of a graph or function that is gone: its handle may be reused.
+  // Forgets the price of a graph or function that is gone, because its handle may be reused, or of
+  // a graph whose nodes have changed. The measured time of launches in flight still corrects their
+  // charge, but is no price of the work to come.
   void Forget(const Work& work);
   void ForgetAll();
   // Called when the context of all outstanding marks ends, and with it their events.
@@ -119,6 +121,7 @@ class Books {
     bool long_work;
     bool dropped;      // its context ended before its events were recorded
     uint32_t streams;  // streams with outstanding marks, its own included
+    uint32_t version;  // of the price, if timed
     uint64_t key;
     uintptr_t stream;
     int64_t estimate, weight, covers, launched, integral;
@@ -144,6 +147,8 @@ class Books {
   uint32_t StreamsOut(uintptr_t stream) const;
   int64_t OwnSince(const Mark& mark, const Times& times, bool contended, int64_t now);
   bool DropAsCut(Price* price, int64_t own) const;
+  int64_t WithoutTurns(const Mark& mark, int64_t own, int64_t own_since, int64_t now) const;
+  static int64_t Bounded(const Mark& mark, int64_t own, bool contended);
   void SettleSample(const Mark& mark, const Times& times, int64_t own_since, bool contended,
                     bool corrects, int64_t now);
   bool SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now);

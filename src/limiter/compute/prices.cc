@@ -18,6 +18,7 @@ void Prices::Reset(Price* entry, uint64_t key) {
   entry->deviation = entry->smallest_dropped = entry->shortest = 0;
   entry->near = entry->samples = entry->dropped = entry->outstanding = 0;
   entry->is_long = false;
+  ++entry->version;
   // The key is stored last. A reader compares it again after the price, so it never takes the price
   // of the previous key.
   entry->key.store(key, std::memory_order_release);
@@ -76,8 +77,21 @@ Prices::Similar Prices::FindSimilar(const Work& work) {
   return {int64_t(price + (double(above.price) - price) * part), false};
 }
 
+// An entry without samples is replaced first, so it may stay.
+void Prices::ForgetPrice(Price* entry) {
+  const uint32_t outstanding = entry->outstanding;
+  Reset(entry, entry->key.load(std::memory_order_relaxed));
+  entry->outstanding = outstanding;
+}
+
 void Prices::Forget(const Work& work) {
-  if (Price* entry = Find(PriceKey(work))) Reset(entry, 0);
+  if (Price* entry = Find(PriceKey(work))) ForgetPrice(entry);
+}
+
+void Prices::ForgetAll() {
+  for (Price& entry : entries_) {
+    if (entry.key.load(std::memory_order_relaxed) != 0) ForgetPrice(&entry);
+  }
 }
 
 void Prices::Clear() {

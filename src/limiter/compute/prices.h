@@ -57,6 +57,7 @@ struct alignas(64) Price {
   uint32_t dropped;          // successive samples that looked too long
   uint32_t outstanding;      // timed launches without a result yet
   bool is_long;              // a turn or more, so most samples include others' turns
+  uint32_t version;          // incremented when the price is forgotten: older launches differ
 };
 static_assert(sizeof(Price) == 64);
 
@@ -81,8 +82,10 @@ class Prices {
     bool outstanding = false;   // no size has a price yet, and a launch is being timed
   };
   Similar FindSimilar(const Work& work);
+  // Forgets the price of work that is gone or has changed. Its timed launches stay outstanding.
   void Forget(const Work& work);
-  // Removes all prices when functions are gone, because their handles may be reused.
+  void ForgetAll();
+  // Removes all entries. REQUIRES: no launch is outstanding.
   void Clear();
 
   // Adds the sample of a timed launch that took `own` nanoseconds.
@@ -92,6 +95,7 @@ class Prices {
   static constexpr uint32_t kNear = 8;
   static uint32_t Home(uint64_t key) { return uint32_t(key >> 52); }
   static void Reset(Price* entry, uint64_t key);
+  static void ForgetPrice(Price* entry);
 
   Price entries_[kCapacity] = {};
 };

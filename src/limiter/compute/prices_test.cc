@@ -73,5 +73,21 @@ TEST_F(PricesTest, ALaunchThatIsBeingTimedKeepsItsEntry) {
   EXPECT_EQ(prices_->Find(PriceKey({kFunction, 1})), nullptr) << "a table that is full";
 }
 
+TEST_F(PricesTest, AForgottenPriceKeepsItsOutstandingLaunches) {
+  Learn(8, 1000);
+  Price* const price = prices_->Find(PriceKey({kFunction, 8}));
+  ASSERT_NE(price, nullptr);
+  price->outstanding = 2;
+  const uint32_t version = price->version;
+  prices_->Forget({kFunction, 8});
+  EXPECT_EQ(price->key, PriceKey({kFunction, 8}));
+  EXPECT_EQ(price->price, kUnpriced);
+  EXPECT_EQ(price->samples, 0u);
+  EXPECT_EQ(price->outstanding, 2u);
+  EXPECT_NE(price->version, version);
+  prices_->ForgetAll();
+  EXPECT_EQ(price->outstanding, 2u);
+}
+
 }  // namespace
 }  // namespace tessera::limiter

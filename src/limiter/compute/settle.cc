@@ -201,11 +201,23 @@ void Books::LearnOverlap(const Mark& mark, int64_t own) {
   overlap_own_ = overlap_own_ * 7 / 8 + double(own);
   overlap_covers_ = overlap_covers_ * 7 / 8 + double(mark.covers);
   Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
-  if (price == nullptr || price->samples < kTrusted || overlap_covers_ <= 0) return;
+  if (price == nullptr || price->version != mark.version) return;
+  if (price->samples < kTrusted || overlap_covers_ <= 0) return;
   const double ratio = overlap_own_ / overlap_covers_;
   const double bounded = ratio < 0.25 ? 0.25 : ratio > 4 ? 4 : ratio;
   const int64_t old = price->price.load(kRelaxed);
   price->price.store(Max(1, int64_t(double(old) * (1 + (bounded - 1) / 8))), kRelaxed);
+}
+
+// GPU time of a long launch without the turns of other processes.
+int64_t Books::WithoutTurns(const Mark& mark, int64_t own, int64_t own_since, int64_t now) const {
+  const bool only = own_since >= 0 && mark.covers == mark.estimate;
+  return only ? Min(own, own_since) : int64_t(double(own) * PartSince(mark, now));
+}
+
+int64_t Books::Bounded(const Mark& mark, int64_t own, bool contended) {
+  if (mark.weight <= 2) return own;
+  return Clamp(own, mark.estimate / 4, mark.estimate * (contended ? 4 : 32));
 }
 
 // `corrects`: the sample corrects the charge too, not only the price.
@@ -214,8 +226,15 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   Price* price = prices_->Find(mark.key);
   if (mark.streams > 1) overlapped_at_ = now;
   const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
-  if (price == nullptr || (overlaps && price->samples >= kTrusted)) return;
   int64_t own = Max(times.pair - kNullPair, 300);
+  // The work is gone or has changed since the launch.
+  if (price == nullptr || price->version != mark.version) {
+    if (contended && own > kQuantum / 2) own = WithoutTurns(mark, own, own_since, now);
+    own = Bounded(mark, own, contended);
+    if (corrects) Correct((own - mark.estimate) * mark.weight);
+    return;
+  }
+  if (overlaps && price->samples >= kTrusted) return;
   NoteShortest(price, own);
   if (contended) {
     if (!price->is_long && !IsNoisy(*price) && DropAsCut(price, own)) return;
@@ -225,14 +244,10 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
       price->dropped = 0;
     } else if ((price->is_long || price->samples < kTrusted || IsNoisy(*price)) &&
                own > kQuantum / 2 && !MayBeWhole(*price)) {
-      const bool only = own_since >= 0 && mark.covers == mark.estimate;
-      own = only ? Min(own, own_since) : int64_t(double(own) * PartSince(mark, now));
+      own = WithoutTurns(mark, own, own_since, now);
     }
   }
-  if (mark.weight > 2) {
-    const int64_t factor = contended ? 4 : 32;
-    own = Clamp(own, mark.estimate / 4, mark.estimate * factor);
-  }
+  own = Bounded(mark, own, contended);
   if (corrects) Correct((own - mark.estimate) * mark.weight);
   Prices::Learn(price, own);
   // The prices of cut launches vary, so entering and leaving this state use different bounds.
@@ -285,7 +300,7 @@ void Books::Forget(const Work& work) {
 
 void Books::ForgetAll() {
   const SpinGuard guard(&lock_);
-  prices_->Clear();
+  prices_->ForgetAll();
 }
 
 // Waits until no thread queries the events of a mark.

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs that a program changes between launches, under a compute limit on the simulated driver.
+#include <cstdlib>
+
+#include "src/limiter/testing/limiter_fixture.h"
+
+namespace tessera::limiter {
+namespace {
+
+using cuda::CudaLibrary;
+using testing::kMiB;
+using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
+
+constexpr int64_t kMs = 1'000'000;
+
+class GraphChangesTest : public LimiterTest {
+ protected:
+  void SetUp() override {
+    LimiterTest::SetUp();
+    setenv("SIMGPU_KERNEL_NS", "brief=10000,lengthy=20000000", 1);
+  }
+  void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
+};
+
+// A graph of one kernel, which a program exchanges between launches.
+struct ExchangedGraph {
+  cuda::Function brief = nullptr, lengthy = nullptr;
+  cuda::Stream stream = nullptr;
+  cuda::Graph graph = nullptr;
+  cuda::GraphNode node = nullptr;
+  cuda::GraphExec exec = nullptr;
+
+  explicit ExchangedGraph(const CudaLibrary& cuda) {
+    constexpr char kTwo[] =
+        ".version 7.0\n.target sm_80\n.address_size 64\n"
+        ".visible .entry brief() { ret; }\n.visible .entry lengthy() { ret; }\n";
+    cuda::Module module = nullptr;
+    MakeContext(cuda);
+    EXPECT_OK(CU(cuda, cuModuleLoadData)(&module, kTwo));
+    EXPECT_OK(CU(cuda, cuModuleGetFunction)(&brief, module, "brief"));
+    EXPECT_OK(CU(cuda, cuModuleGetFunction)(&lengthy, module, "lengthy"));
+    EXPECT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
+    EXPECT_OK(CU(cuda, cuGraphCreate)(&graph, 0));
+    const cuda::KernelNodeParameters kernel = Kernel(brief);
+    EXPECT_OK(CU(cuda, cuGraphAddKernelNode_v2)(&node, graph, nullptr, 0, &kernel));
+    EXPECT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  }
+  static cuda::KernelNodeParameters Kernel(cuda::Function function) {
+    return {.function = function,
+            .grid_x = 1,
+            .grid_y = 1,
+            .grid_z = 1,
+            .block_x = 1,
+            .block_y = 1,
+            .block_z = 1};
+  }
+  void Exchange(const CudaLibrary& cuda, cuda::Function function) {
+    const cuda::KernelNodeParameters kernel = Kernel(function);
+    EXPECT_OK(CU(cuda, cuGraphExecKernelNodeSetParams_v2)(exec, node, &kernel));
+  }
+  void Launch(const CudaLibrary& cuda, int count) {
+    for (int i = 0; i < count; ++i) EXPECT_OK(CU(cuda, cuGraphLaunch)(exec, stream));
+  }
+};
+
+// The program launches ahead, so some launches of the brief kernel still run when it is exchanged.
+TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeIsExchanged) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.9);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ExchangedGraph graph(cuda);
+    graph.Launch(cuda, 100);
+    const int64_t before = node.compute(0).charge.charged;
+    for (int round = 0; round < 5; ++round) {
+      graph.Launch(cuda, 20);
+      graph.Exchange(cuda, graph.lengthy);
+      graph.Launch(cuda, 1);
+      graph.Exchange(cuda, graph.brief);
+      ASSERT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
+    }
+    const double charged = double(node.compute(0).charge.charged - before);
+    EXPECT_NEAR(charged, 101.0 * kMs, 15.0 * kMs);
+    EXPECT_EQ(node.compute(0).slots[0].in_flight, 0);
+  }));
+}
+
+TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.9);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ExchangedGraph graph(cuda);
+    // The least charge of a launch after `change`, which makes it lengthy.
+    const auto charged_by = [&](auto change) {
+      graph.Exchange(cuda, graph.brief);
+      graph.Launch(cuda, 10);
+      EXPECT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
+      EXPECT_OK(change());
+      const int64_t before = node.compute(0).charge.charged;
+      graph.Launch(cuda, 1);
+      EXPECT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
+      return node.compute(0).charge.charged - before;
+    };
+    constexpr int64_t kLeast = 18 * kMs;
+    const cuda::KernelNodeParameters kernel = ExchangedGraph::Kernel(graph.lengthy);
+    EXPECT_GE(charged_by([&] {
+                return CU(cuda, cuGraphExecKernelNodeSetParams)(graph.exec, graph.node, &kernel);
+              }),
+              kLeast);
+    EXPECT_GE(charged_by([&] {
+                cuda::GraphNodeParameters parameters{};
+                parameters.type = cuda::GraphNodeType::kKernel;
+                parameters.kernel = kernel;
+                return CU(cuda, cuGraphExecNodeSetParams)(graph.exec, graph.node, &parameters);
+              }),
+              kLeast);
+    cuda::Graph other = nullptr;
+    cuda::GraphNode other_node = nullptr;
+    ASSERT_OK(CU(cuda, cuGraphCreate)(&other, 0));
+    ASSERT_OK(CU(cuda, cuGraphAddKernelNode_v2)(&other_node, other, nullptr, 0, &kernel));
+    EXPECT_GE(charged_by([&] {
+                cuda::GraphUpdateResult result{};
+                return CU(cuda, cuGraphExecUpdate_v2)(graph.exec, other, &result);
+              }),
+              kLeast);
+    EXPECT_GE(charged_by([&] {
+                int result = 0;
+                return CU(cuda, cuGraphExecUpdate)(graph.exec, other, nullptr, &result);
+              }),
+              kLeast);
+    // A node that is switched off and on.
+    graph.Exchange(cuda, graph.lengthy);
+    EXPECT_OK(CU(cuda, cuGraphNodeSetEnabled)(graph.exec, graph.node, 0));
+    graph.Launch(cuda, 10);
+    EXPECT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
+    EXPECT_OK(CU(cuda, cuGraphNodeSetEnabled)(graph.exec, graph.node, 1));
+    const int64_t before = node.compute(0).charge.charged;
+    graph.Launch(cuda, 1);
+    EXPECT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
+    EXPECT_GE(node.compute(0).charge.charged - before, kLeast);
+  }));
+}
+
+}  // namespace
+}  // namespace tessera::limiter
