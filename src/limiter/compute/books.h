@@ -105,8 +105,11 @@ class Books {
   // charge, but is no price of the work to come.
   void Forget(const Work& work);
   void ForgetAll();
-  // Called when the context of all outstanding marks ends, and with it their events.
-  void DropMarks();
+  // True: a launch is in flight whose price is not known, so that it was charged a guess.
+  bool HasUnpriced();
+  // Called when the context of all outstanding marks ends, and with it their events. A launch of
+  // unknown price is charged the time since its launch.
+  void DropMarks(int64_t now);
   // Publishes the state of the process, and ends work in flight by the clock if no mark covers it.
   void Poll(int64_t now);
   bool idle() const { return covered_ == 0 && unmarked_ == 0; }
@@ -142,6 +145,7 @@ class Books {
   int ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice, Price* price,
                  int64_t now);
   int ClaimTail(uintptr_t stream, int64_t now);
+  bool IsUnpriced(const Mark& mark) const;
   void DropFailed();
   void Retire(int index);
   uint32_t StreamsOut(uintptr_t stream) const;

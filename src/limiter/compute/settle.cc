@@ -303,14 +303,32 @@ void Books::ForgetAll() {
   prices_->ForgetAll();
 }
 
+// REQUIRES lock_.
+bool Books::IsUnpriced(const Mark& mark) const {
+  const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
+  return price != nullptr && price->samples == 0;
+}
+
+bool Books::HasUnpriced() {
+  const SpinGuard guard(&lock_);
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (IsUnpriced(marks_[order_[(first_ + i) % kMarks]])) return true;
+  }
+  return false;
+}
+
 // Waits until no thread queries the events of a mark.
-void Books::DropMarks() {
+void Books::DropMarks(int64_t now) {
   while (settling_.exchange(true, std::memory_order_acquire)) ::sched_yield();
   {
     const SpinGuard guard(&lock_);
     while (count_ > 0) {
       Mark& mark = marks_[order_[first_]];
       metered_ += mark.covers;
+      if (IsUnpriced(mark)) {
+        const double elapsed = double(now - mark.launched) * PartSince(mark, now);
+        Correct(Max(0, int64_t(elapsed) - mark.covers));
+      }
       mark.dropped = mark.state.load(kRelaxed) == kClaimed;
       Retire(order_[first_]);
       if (!mark.dropped) mark.state.store(kFree, kRelaxed);

@@ -22,6 +22,9 @@ enum Helper : int { kNone = 0, kAsleep, kAwake, kLeaving };
 // After so many polls without work in flight, the helper sleeps until the next launch.
 constexpr int kIdlePolls = 20;
 
+// How long the end of a context waits for launches of unknown price, and how often it looks.
+constexpr int64_t kMostAwaited = 10 * kSecond, kAwaitPause = 100 * kMicrosecond;
+
 void Sleep(int64_t nanoseconds) {
   const timespec pause = {nanoseconds / kSecond, nanoseconds % kSecond};
   ::nanosleep(&pause, nullptr);
@@ -165,8 +168,16 @@ void Throttle::EndCapture() {
 }
 
 void Throttle::DropMarks() {
+  const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
   for (Meter& meter : meters_) {
-    if (IsOpen(meter)) meter.gate.books().DropMarks();
+    if (!IsOpen(meter)) continue;
+    const int64_t start = meter.gpu.Now();
+    int64_t now = start;
+    for (;; Sleep(kAwaitPause), now = meter.gpu.Now()) {
+      meter.gate.Harvest(now);
+      if (!meter.gate.books().HasUnpriced() || now - start > kMostAwaited) break;
+    }
+    meter.gate.books().DropMarks(now);
   }
 }
 

@@ -77,7 +77,8 @@ class Throttle {
   void Invalidate();
   void BeginCapture();
   void EndCapture();
-  // Called before a context ends, and with it its events, which must not be queried any more.
+  // Called before a context ends, and with it its events, which must not be queried any more. Waits
+  // for launches of unknown price, as the driver waits for all work of the context.
   void DropMarks();
   void ForgetContext(uint64_t id);
   void ForgetGraph(const void* graph);

@@ -135,6 +135,40 @@ TEST_F(ThrottleTest, AContextEndsWithWorkInFlight) {
   }));
 }
 
+// Each context has a function of its own, so no launch has a known price.
+TEST_F(ThrottleTest, ALaunchWhoseContextEndsAtOnceIsCharged) {
+  setenv("SIMGPU_KERNEL_NS", "work=30000000", 1);
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.9);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    constexpr int kContexts = 5;
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    for (int i = 0; i < kContexts; ++i) {
+      cuda::Context context = nullptr;
+      cuda::Module module = nullptr;
+      cuda::Function function = nullptr;
+      if (i % 2 == 0) {
+        ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+      } else {
+        ASSERT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0));
+        ASSERT_OK(CU(cuda, cuCtxSetCurrent)(context));
+      }
+      ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, kPtx));
+      ASSERT_OK(CU(cuda, cuModuleGetFunction)(&function, module, "work"));
+      ASSERT_OK(Launch(cuda, function));
+      if (i % 2 == 0) {
+        ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
+      } else {
+        ASSERT_OK(CU(cuda, cuDevicePrimaryCtxRelease_v2)(0));
+      }
+    }
+    const double charged = double(node.compute(0).charge.charged);
+    EXPECT_GE(charged, 29.0 * kContexts * kMillisecond);
+    EXPECT_LE(charged, 45.0 * kContexts * kMillisecond);
+    EXPECT_EQ(node.compute(0).slots[0].in_flight, 0);
+  }));
+}
+
 TEST_F(ThrottleTest, ManyThreadsLaunchUnderOneLimit) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
