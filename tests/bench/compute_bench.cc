@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a simulated GPU's time that two containers get, beside the parts that they should
+// get: the first one alone, both beside each other, and the first one in the three seconds after
+// the other has ended. The limiters, the agent's ComputeControl and the driver's samples of use are
+// real; the GPU's own account of busy time is what is printed.
+//
+//   compute_bench         needs root, for mount namespaces; 20 s for each row
+//
+// Each container is a process of its own, which is this program with "--child".
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "src/agent/limits/compute_control.h"
+#include "src/base/file.h"
+#include "src/base/uid.h"
+#include "src/limiter/limits_file.h"
+#include "src/limiter/region/slots.h"
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/state.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using cuda::CudaLibrary;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kProfile[] = "base: a100-sxm4-80gb\nnode:\n  gpus: 1\n  nvlink: none\n";
+constexpr char kPtx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry brief() { ret; }\n.visible .entry lengthy() { ret; }\n";
+constexpr unsigned kBlocks = 1024;  // a kernel that fills the GPU
+constexpr uint64_t kMemory = uint64_t{40} << 30;
+
+struct Program {
+  const char* name;
+  const char* times;  // SIMGPU_KERNEL_NS
+  int batch;          // launches of the brief kernel between two waits
+  bool exchanges;     // in a graph, in which the lengthy kernel then runs once
+};
+constexpr Program kPrograms[] = {
+    {"kernels of 50 us", "brief=50000", 200, false},
+    {"kernels of 5 ms", "brief=5000000", 4, false},
+    {"1 ms, each waited for", "brief=1000000", 1, false},
+    {"graphs of 10 us, 20 times, and 200 ms", "brief=10000,lengthy=200000000", 20, true},
+};
+
+void Require(cuda::Result result, const char* call) {
+  if (result == cuda::Result::kSuccess) return;
+  fmt::print(stderr, "compute_bench: {} failed with {}\n", call, static_cast<int>(result));
+  std::exit(1);
+}
+#define REQUIRE(cuda, name, ...) Require(CU(cuda, name)(__VA_ARGS__), #name)
+
+void Check(bool done, const char* what) {
+  if (done) return;
+  fmt::print(stderr, "compute_bench: {} failed: {}\n", what, std::strerror(errno));
+  std::exit(1);
+}
+
+// The folder becomes /run/tessera of this process.
+void EnterContainer(const std::string& folder) {
+  Check(::unshare(CLONE_NEWNS) == 0, "unshare");
+  Check(::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount");
+  Check(::mount("tmpfs", "/run", "tmpfs", 0, nullptr) == 0, "mount of /run");
+  Check(::mkdir("/run/tessera", 0755) == 0, "mkdir");
+  Check(::mount(folder.c_str(), "/run/tessera", nullptr, MS_BIND, nullptr) == 0, "bind mount");
+}
+
+// Works until it is killed.
+[[noreturn]] void Work(const Program& program) {
+  const CudaLibrary cuda("/run/tessera/lib/libcuda.so.1");
+  cuda::Context context = nullptr;
+  cuda::Module module = nullptr;
+  cuda::Function brief = nullptr, lengthy = nullptr;
+  REQUIRE(cuda, cuInit, 0);
+  REQUIRE(cuda, cuCtxCreate_v2, &context, 0, 0);
+  REQUIRE(cuda, cuModuleLoadData, &module, kPtx);
+  REQUIRE(cuda, cuModuleGetFunction, &brief, module, "brief");
+  REQUIRE(cuda, cuModuleGetFunction, &lengthy, module, "lengthy");
+  const auto kernel = [](cuda::Function function) {
+    return cuda::KernelNodeParameters{.function = function,
+                                      .grid_x = kBlocks,
+                                      .grid_y = 1,
+                                      .grid_z = 1,
+                                      .block_x = 256,
+                                      .block_y = 1,
+                                      .block_z = 1};
+  };
+  const cuda::KernelNodeParameters of_brief = kernel(brief), of_lengthy = kernel(lengthy);
+  cuda::Graph graph = nullptr;
+  cuda::GraphNode node = nullptr;
+  cuda::GraphExec exec = nullptr;
+  REQUIRE(cuda, cuGraphCreate, &graph, 0);
+  REQUIRE(cuda, cuGraphAddKernelNode_v2, &node, graph, nullptr, 0, &of_brief);
+  REQUIRE(cuda, cuGraphInstantiateWithFlags, &exec, graph, 0);
+  for (;;) {
+    for (int i = 0; i < program.batch; ++i) {
+      if (program.exchanges) {
+        REQUIRE(cuda, cuGraphLaunch, exec, nullptr);
+      } else {
+        REQUIRE(cuda, cuLaunchKernel, brief, kBlocks, 1, 1, 256, 1, 1, 0, nullptr, nullptr,
+                nullptr);
+      }
+    }
+    if (program.exchanges) {
+      REQUIRE(cuda, cuGraphExecKernelNodeSetParams_v2, exec, node, &of_lengthy);
+      REQUIRE(cuda, cuGraphLaunch, exec, nullptr);
+      REQUIRE(cuda, cuGraphExecKernelNodeSetParams_v2, exec, node, &of_brief);
+    }
+    REQUIRE(cuda, cuCtxSynchronize);
+  }
+}
+
+// The host's side of a container with a share of the GPU.
+class Container {
+ public:
+  Container(const sim::testing::SimNode& node, const std::string& name, int percent,
+            const std::string& uuid)
+      : folder_(dir_.path()) {
+    for (const char* part : {"real", "lib", "limits", "usage"}) {
+      fs::create_directories(folder_ + "/" + part);
+    }
+    fs::create_symlink(node.library("libcuda.so.1"), folder_ + "/real/libcuda");
+    fs::copy_file(LIMITER_CUDA_LIBRARY, folder_ + "/lib/libcuda.so.1");
+    const std::string usage = folder_ + "/usage/usage";
+    member_.limits = std::make_shared<limiter::LimitsFile>();
+    const double share = percent / 100.0;
+    Check(member_.limits->Open((folder_ + "/limits/limits").c_str()) == 0, "limits");
+    Check(member_.limits->SetMemory(uuid.c_str(), kMemory) == 0, "limit of memory");
+    Check(member_.limits->SetCompute(uuid.c_str(), share, share) == 0, "limit of compute");
+    Check(limiter::MakeUsage(usage.c_str()) == 0, "usage");
+    member_.usage = std::make_shared<const Fd>(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
+    member_.pod_uid = Uid(name);
+    member_.container = "main";
+    member_.uuid = uuid;
+    member_.share.request = member_.share.limit = share;
+  }
+  ~Container() { Stop(); }
+
+  void Start(size_t program) {
+    const std::string number = std::to_string(program);
+    const char* const arguments[] = {"compute_bench", "--child", folder_.c_str(), number.c_str(),
+                                     nullptr};
+    Check(::posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr,
+                        const_cast<char* const*>(arguments), environ) == 0,
+          "start");
+  }
+  void Stop() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+  agent::ComputeControl::Member& member() { return member_; }
+
+ private:
+  const TempDir dir_;
+  const std::string folder_;
+  agent::ComputeControl::Member member_;
+  pid_t pid_ = 0;
+};
+
+class Bench {
+ public:
+  Bench() : node_({.profile = kProfile}) {}
+
+  void Run() {
+    fmt::print("{:40}{:>7}{:>8}{:>9}{:>11}{:>8}{:>8}\n", "points of a GPU", "wanted", "alone",
+               "beside", "neighbor", "wanted", "after");
+    for (size_t program = 0; program < std::size(kPrograms); ++program) {
+      for (const int percent : {30, 70}) Row(program, percent);
+    }
+  }
+
+ private:
+  struct Use {
+    uint64_t busy_ns = 0, sampled_ns = 0;
+  };
+  Use UseOf(const Container& container) {
+    sim::ProcessView views[16];
+    const uint32_t count = std::min<uint32_t>(16, node_.state().Processes(0, views, 16));
+    for (uint32_t i = 0; i < count; ++i) {
+      if (views[i].pid == container.pid()) return {views[i].busy_ns, views[i].sampled_ns};
+    }
+    return {};
+  }
+
+  // The agent reads the driver's samples, in whole percents, once a second.
+  void Pass(seconds time) {
+    for (seconds passed{0}; passed < time; ++passed) {
+      std::this_thread::sleep_for(seconds(1));
+      std::vector<agent::ComputeControl::Member> members;
+      for (Container* one : {first_.get(), second_.get()}) {
+        const uint64_t percent = 100 * UseOf(*one).sampled_ns / sim::kUsePeriodNs;
+        one->member().utilization = static_cast<double>(std::min<uint64_t>(percent, 100)) / 100;
+        members.push_back(one->member());
+      }
+      control_->Update(std::move(members));
+    }
+  }
+
+  // Parts of the GPU that both containers use in this time, in percent.
+  std::pair<double, double> Measure(seconds time) {
+    const auto start = Clock::now();
+    const Use first = UseOf(*first_), second = UseOf(*second_);
+    Pass(time);
+    const double span = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+    const auto part = [span](uint64_t from, uint64_t to) {
+      return to < from ? 0 : 100 * static_cast<double>(to - from) / span;
+    };
+    return {part(first.busy_ns, UseOf(*first_).busy_ns),
+            part(second.busy_ns, UseOf(*second_).busy_ns)};
+  }
+
+  void Row(size_t program, int percent) {
+    ::setenv("SIMGPU_KERNEL_NS", kPrograms[program].times, 1);
+    const std::string uuid = node_.state().facts(0).uuid;
+    first_ = std::make_unique<Container>(node_, "first", percent, uuid);
+    second_ = std::make_unique<Container>(node_, "second", 100 - percent, uuid);
+    control_ = std::make_unique<agent::ComputeControl>();
+    first_->Start(program);
+    Pass(seconds(2));
+    const double alone = Measure(seconds(4)).first;
+    second_->Start(program);
+    Pass(seconds(4));
+    const auto [beside, neighbor] = Measure(seconds(6));
+    second_->Stop();
+    const double after = Measure(seconds(3)).first;
+    fmt::print("{:40}{:>7}{:>8.1f}{:>9.1f}{:>11.1f}{:>8}{:>8.1f}\n", kPrograms[program].name,
+               percent, alone, beside, neighbor, 100 - percent, after);
+    std::fflush(stdout);
+    control_.reset();
+    first_.reset();
+    second_.reset();
+  }
+
+  sim::testing::SimNode node_;
+  std::unique_ptr<Container> first_, second_;
+  std::unique_ptr<agent::ComputeControl> control_;
+};
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() == 3 && arguments[0] == "--child") {
+    tessera::EnterContainer(arguments[1]);
+    tessera::Work(tessera::kPrograms[std::strtoul(arguments[2].c_str(), nullptr, 10)]);
+  }
+  if (!arguments.empty()) {
+    fmt::print(stderr, "usage: compute_bench\n");
+    return 64;
+  }
+  if (::geteuid() != 0) {
+    fmt::print(stderr, "compute_bench: needs root, for mount namespaces\n");
+    return 1;
+  }
+  tessera::Bench().Run();
+}
