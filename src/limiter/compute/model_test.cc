@@ -257,8 +257,8 @@ TEST(ComputeModelTest, ANewTenantGetsItsShareAtOnce) {
          3'200'000'000);
 }
 
-// While others use the GPU, events may show times that are too long or too short. What NVML corrects
-// then must not hold for the container alone.
+// While others use the GPU, events may show times that are too long or too short. The correction of
+// that by NVML must not hold for the container alone.
 TEST(ComputeModelTest, AContainerGetsItsShareAfterOthersHaveEnded) {
   for (const double error : {1.4, 0.7}) {
     for (const double share : {0.3, 0.7}) {
