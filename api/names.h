@@ -101,6 +101,8 @@ inline constexpr std::string_view kAnnotationUpgradeSince =
     "tessera.dev/driver-upgrade-since";  // when the state began, Unix seconds
 inline constexpr std::string_view kAnnotationUpgradeCordoned =
     "tessera.dev/driver-upgrade-cordoned";  // "true": the cordon is ours
+inline constexpr std::string_view kAnnotationUpgradeUnhealthyBefore =
+    "tessera.dev/driver-upgrade-unhealthy-before";  // "true": a GPU was unhealthy when it began
 inline constexpr std::string_view kAnnotationDriverGood =
     "tessera.dev/driver-good-revision";  // the last driver that worked
 inline constexpr std::string_view kAnnotationDriverFailed =

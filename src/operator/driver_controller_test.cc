@@ -71,7 +71,9 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
         ParseJson(fmt::format(R"({{"metadata":{{"name":"{}","uid":"{}","labels":)"
                               R"({{"nvidia.com/gpu.present":"true"}}}},"spec":{{}},"status":)"
                               R"({{"nodeInfo":{{"osImage":"Ubuntu 22.04.4 LTS","kernelVersion":)"
-                              R"("5.15"}},"conditions":[{{"type":"Ready","status":"True"}}]}}}})",
+                              R"("5.15"}},"conditions":[{{"type":"Ready","status":"True"}},)"
+                              R"({{"type":"GPUReady","status":"False",)"
+                              R"("reason":"DriverNotReady"}}]}}}})",
                               name, name))
             .value());
   }
@@ -207,10 +209,11 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     const std::string status = ready ? "True" : "False";
     if (conditions.size() > 1 && conditions[1].StringAt("status").value() == status) return;
     conditions.resize(1);
-    conditions.push_back(
-        Json::MakeObject({{"type", Json::String(names::kConditionGpuReady)},
-                          {"status", Json::String(status)},
-                          {"lastTransitionTime", Json::String(Rfc3339(WallNow()))}}));
+    conditions.push_back(Json::MakeObject(
+        {{"type", Json::String(names::kConditionGpuReady)},
+         {"status", Json::String(status)},
+         {"reason", Json::String(ready ? names::kReasonGpusHealthy : names::kReasonDriverNotReady)},
+         {"lastTransitionTime", Json::String(Rfc3339(WallNow()))}}));
     server_.Put(NodePath(name), std::move(node));
   }
   WallTime WallNow() { return runner_.clock().WallNow(); }

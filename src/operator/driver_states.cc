@@ -98,7 +98,9 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverNo
   for (const Json& condition : ListAt(status, "conditions")) {
     if (TextIn(condition, "type") != names::kConditionGpuReady) continue;
     node.gpu_ready = TextIn(condition, "status") == "True";
+    node.gpu_reason = TextIn(condition, "reason");
     node.gpu_since = TimeIn(condition, "lastTransitionTime");
+    node.gpu_written = TimeIn(condition, "lastHeartbeatTime");
   }
   return {};
 }

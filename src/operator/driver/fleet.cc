@@ -33,6 +33,24 @@ bool OfNvidia(const FleetNode& node) {
   return !value.empty() && value != "false";
 }
 
+// Whether the agent can use the driver, whatever else is wrong; nullopt: it has not said so yet.
+std::optional<bool> DriverAnswers(const FleetNode& node) {
+  if (node.gpu_ready) return true;
+  if (node.gpu_reason.empty()) return std::nullopt;
+  return node.gpu_reason == names::kReasonGpuUnhealthy ||
+         node.gpu_reason == names::kReasonRuntimeNotConfigured ||
+         node.gpu_reason == names::kReasonSmokeTestFailed;
+}
+
+// Whether the smoke test has passed with this driver pod. Its init container made the agent close
+// the old driver, so the condition was False meanwhile. GPUs that were unhealthy before the upgrade
+// may still be so.
+bool IsValidated(const FleetNode& node, const FleetPod& pod) {
+  if (node.gpu_ready) return node.gpu_since >= pod.created;
+  return node.gpu_reason == names::kReasonGpuUnhealthy && node.gpu_written >= pod.created &&
+         ValueAt(node.annotations, names::kAnnotationUpgradeUnhealthyBefore) == "true";
+}
+
 class FleetViewer {
  public:
   FleetViewer(const std::vector<FleetPool>& pools, const Revisions& known) : known_(known) {
@@ -105,11 +123,11 @@ UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* po
                   .labels = node.labels,
                   .annotations = node.annotations,
                   .unschedulable = node.unschedulable,
-                  .ready = node.ready};
+                  .ready = node.ready,
+                  .gpus_unhealthy = node.gpu_reason == names::kReasonGpuUnhealthy};
   if (pod != nullptr) {
     out.driver = pod->pod;
-    // The init container made the agent close the old driver, so the condition was False meanwhile.
-    out.validated = node.gpu_ready && node.gpu_since >= pod->created;
+    out.validated = IsValidated(node, *pod);
   }
   return out;
 }
@@ -129,10 +147,13 @@ void FleetViewer::AddNode(const FleetNode& node) {
     }
     return;
   }
-  if (!ours && (OfNvidia(node) || (pod == nullptr && node.gpu_ready))) {
+  const std::optional<bool> answers = DriverAnswers(node);
+  if (!ours && (OfNvidia(node) || (pod == nullptr && answers.value_or(false)))) {
     ++pool->on_host;
     return;
   }
+  // The agent looks for a driver of the host first.
+  if (!ours && pod == nullptr && !answers.has_value()) return;
   AddManaged(node, pod, pool);
 }
 
@@ -197,7 +218,8 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod, FleetV
   }
   for (const std::string_view annotation :
        {names::kAnnotationDriverGood, names::kAnnotationDriverFailed,
-        names::kAnnotationUpgradeSince, names::kAnnotationUpgradeProblem}) {
+        names::kAnnotationUpgradeSince, names::kAnnotationUpgradeProblem,
+        names::kAnnotationUpgradeUnhealthyBefore}) {
     if (node.annotations.contains(annotation)) {
       patch.annotations[std::string(annotation)] = std::nullopt;
     }

@@ -2,9 +2,10 @@
 // Decides from nodes, driver pods and settings what the operator must change for the drivers of a
 // cluster: labels of nodes, the driver's DaemonSets, and the nodes to upgrade (upgrade.h).
 //
-// A node gets a driver if it has a GPU and its pool wants a driver. It gets none if its host has a
-// working driver, or if NVIDIA's operator manages the node. A node changes its pool of drivers only
-// inside an upgrade, because the change replaces its driver.
+// A node gets a driver if it has a GPU and its pool wants a driver. It gets none if the driver of
+// its host answers, or if NVIDIA's operator manages the node, and none before its agent has said
+// whether a driver answers. A node changes its pool of drivers only inside an upgrade, because the
+// change replaces its driver.
 //
 // After a rollback a node keeps an earlier revision. The DaemonSet of that revision comes from
 // `Revisions`, because the settings no longer have it.
@@ -47,8 +48,11 @@ struct FleetNode {
   bool ready = false;
   std::string os_image;
   std::string kernel;
-  bool gpu_ready = false;  // condition GPUReady
+  // Condition GPUReady, which the agent writes on change.
+  bool gpu_ready = false;
+  std::string gpu_reason;  // "": the agent has not written the condition yet
   WallTime gpu_since{};    // of its last transition
+  WallTime gpu_written{};  // of its last change
   bool operator==(const FleetNode&) const = default;
 };
 

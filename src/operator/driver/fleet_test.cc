@@ -24,7 +24,11 @@ std::vector<FleetPool> FleetPools(std::string_view yaml) {
 }
 
 FleetNode GpuNode(const std::string& name, const std::string& driver_pool = "") {
-  FleetNode node{.name = name, .ready = true, .os_image = "Ubuntu 22.04.4 LTS", .kernel = "5.15"};
+  FleetNode node{.name = name,
+                 .ready = true,
+                 .os_image = "Ubuntu 22.04.4 LTS",
+                 .kernel = "5.15",
+                 .gpu_reason = std::string(names::kReasonDriverNotReady)};
   node.labels[std::string(names::kLabelGpuPresent)] = "true";
   if (!driver_pool.empty()) {
     node.labels[std::string(names::kLabelDriverPool)] = driver_pool;
@@ -65,6 +69,27 @@ TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
   off.labels["nvidia.com/gpu.deploy.driver"] = "false";
   const FleetView opted_out = ViewFleet(pools, {off}, {}, {});
   EXPECT_EQ(opted_out.pools[0].nodes[0].wanted_revision, "");
+}
+
+TEST(FleetTest, AHostDriverWithAnUnhealthyGpuIsLeftAlone) {
+  const auto pools = FleetPools(kOne);
+  FleetNode node = GpuNode("a");
+  for (const std::string_view reason :
+       {names::kReasonGpuUnhealthy, names::kReasonRuntimeNotConfigured}) {
+    node.gpu_reason = reason;
+    const FleetView view = ViewFleet(pools, {node}, {}, {});
+    EXPECT_TRUE(view.patches.empty()) << reason;
+    EXPECT_EQ(view.pools[0].on_host, 1) << reason;
+  }
+}
+
+TEST(FleetTest, ANodeGetsNoDriverBeforeItsAgentHasLookedForOne) {
+  const auto pools = FleetPools(kOne);
+  FleetNode node = GpuNode("a");
+  node.gpu_reason.clear();
+  EXPECT_TRUE(ViewFleet(pools, {node}, {}, {}).patches.empty());
+  node.gpu_reason = names::kReasonDriverNotReady;
+  EXPECT_EQ(ViewFleet(pools, {node}, {}, {}).patches.size(), 1u);
 }
 
 TEST(FleetTest, ANodeOfNvidiasOperatorKeepsItsDriver) {
@@ -160,6 +185,25 @@ TEST(FleetTest, ANodeIsValidatedAfterItsAgentHasSeenTheNewDriver) {
   EXPECT_TRUE(validated());
   node.gpu_ready = false;
   EXPECT_FALSE(validated());
+}
+
+TEST(FleetTest, AGpuThatWasUnhealthyBeforeTheUpgradeDoesNotFailIt) {
+  const auto pools = FleetPools(kOne);
+  FleetNode node = GpuNode("a", "default-ubuntu22-04");
+  node.gpu_reason = names::kReasonGpuUnhealthy;
+  node.gpu_written = kMade + 30s;
+  const auto now = [&] {
+    return ViewFleet(pools, {node}, {PodOn("a", "r")}, {}).pools[0].nodes[0];
+  };
+  EXPECT_FALSE(now().validated) << "the new driver may have broken it";
+  EXPECT_TRUE(now().gpus_unhealthy);
+  node.annotations[std::string(names::kAnnotationUpgradeUnhealthyBefore)] = "true";
+  EXPECT_TRUE(now().validated);
+  node.gpu_written = kMade - 1s;
+  EXPECT_FALSE(now().validated) << "the old driver said so";
+  node.gpu_written = kMade + 30s;
+  node.gpu_reason = names::kReasonSmokeTestFailed;
+  EXPECT_FALSE(now().validated);
 }
 
 TEST(FleetTest, AnUnwantedDriverReleasesItsNodesAfterTheirUpgrades) {

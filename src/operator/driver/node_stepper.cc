@@ -95,6 +95,11 @@ void NodeStepper::Begin() {
   UpgradeAction& action = Enter(UpgradeState::kCordonRequired, "begins to upgrade the driver");
   if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
     action.annotations[std::string(names::kAnnotationUpgradeProblem)] = std::nullopt;
+  // The new driver need not repair what the old one could not use.
+  const std::string unhealthy(names::kAnnotationUpgradeUnhealthyBefore);
+  if (node_.gpus_unhealthy) action.annotations[unhealthy] = "true";
+  if (!node_.gpus_unhealthy && node_.annotations.contains(unhealthy))
+    action.annotations[unhealthy] = std::nullopt;
 }
 
 void NodeStepper::Fail(const std::string& why, UpgradeAction* action) const {
@@ -314,7 +319,8 @@ void NodeStepper::StepUncordon() {
                                 : failed ? "the node works with its earlier driver"
                                          : "the driver is upgraded");
   for (const std::string_view annotation :
-       {names::kAnnotationInitiallyUnschedulable, names::kAnnotationUpgradeRequested}) {
+       {names::kAnnotationInitiallyUnschedulable, names::kAnnotationUpgradeRequested,
+        names::kAnnotationUpgradeUnhealthyBefore}) {
     if (node_.annotations.contains(annotation))
       action.annotations[std::string(annotation)] = std::nullopt;
   }

@@ -115,11 +115,13 @@ struct UpgradeNode {
   std::map<std::string, std::string, std::less<>> labels;
   std::map<std::string, std::string, std::less<>> annotations;
   bool unschedulable = false;
-  bool ready = true;  // condition Ready
+  bool ready = true;            // condition Ready
+  bool gpus_unhealthy = false;  // the driver answers, and a GPU cannot be used
   // Nullopt: the DaemonSet has no pod here, for example while the node is away.
   std::optional<DriverPod> driver;
   std::string wanted_revision;  // of its pool's DaemonSet; "": no driver is wanted here
-  // Whether the agent of the node has passed the smoke test since the driver pod became ready.
+  // Whether the agent of the node has passed the smoke test since the driver pod became ready, but
+  // for GPUs that were unhealthy before.
   bool validated = false;
   std::vector<UpgradePod> pods;  // all others of the node
 };

@@ -117,6 +117,20 @@ TEST(UpgradeTest, TheWayOfANodeHasNvidiasStates) {
   EXPECT_EQ(StateAfter(node), "uncordon-required");
 }
 
+TEST(UpgradeTest, TheBeginningRecordsWhetherGpusWereUnhealthy) {
+  const std::string key(names::kAnnotationUpgradeUnhealthyBefore);
+  UpgradeNode node = NodeWith("a", UpgradeState::kUpgradeRequired);
+  node.gpus_unhealthy = true;
+  EXPECT_EQ(StepOf(node).actions.at(0).annotations.at(key), "true");
+  node.gpus_unhealthy = false;
+  EXPECT_FALSE(StepOf(node).actions.at(0).annotations.contains(key));
+  node.annotations[key] = "true";
+  EXPECT_EQ(StepOf(node).actions.at(0).annotations.at(key), std::nullopt) << "an earlier one";
+  UpgradeNode ends = NodeWith("a", UpgradeState::kUncordonRequired);
+  ends.annotations[key] = "true";
+  EXPECT_EQ(StepOf(ends).actions.at(0).annotations.at(key), std::nullopt);
+}
+
 TEST(UpgradeTest, OnlyOurCordonIsTakenAway) {
   UpgradeNode ours = NodeWith("a", UpgradeState::kUncordonRequired);
   ours.driver->revision = "new";
