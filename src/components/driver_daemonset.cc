@@ -354,6 +354,18 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
                                 {"spec", std::move(pod)}})}})}});
 }
 
+std::string DriverVersionOf(const Json& set) {
+  Json copy = set;
+  const Json& containers = MemberAt(copy, {"spec", "template", "spec", "containers"});
+  if (!containers.is_array() || containers.items().empty()) return "";
+  const std::string image = containers.items()[0].StringAt("image").value_or("");
+  constexpr size_t kDigestLength = 7 + 12;  // "sha256:" and digits
+  const size_t digest = image.find("@sha256:");
+  if (digest != std::string::npos) return image.substr(digest + 1, kDigestLength);
+  const size_t tag = image.rfind(':') + 1;
+  return image.substr(tag, image.find('-', tag) - tag);
+}
+
 Json PinnedDriverDaemonSet(const Json& set) {
   Json pinned = set;
   Json& metadata = MemberAt(pinned, {"metadata"});

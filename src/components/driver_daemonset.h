@@ -51,6 +51,10 @@ std::string PoolName(const DriverSpec& spec, const DriverHost& host);
 // The revision of the driver: 16 hexadecimal digits.
 Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host);
 
+// The version of the driver that this DaemonSet installs, for people: "550.163.01"; "sha256:" and
+// twelve digits of an image that has no version.
+std::string DriverVersionOf(const Json& set);
+
 // Leaves out nodes with the label tessera.dev/driver-revision. INVALID_ARGUMENT: see DriverImage;
 // GDS needs open modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);

@@ -20,6 +20,7 @@ constexpr std::string_view kDriver = "driver";
 struct RenderedPool {
   Status error;
   std::string label;  // value of kLabelDriverPool
+  std::string version;
   std::string revision;
 };
 
@@ -69,6 +70,7 @@ class FleetViewer {
   void AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool);
   UpgradeNode UpgradeNodeOf(const FleetNode& node, const FleetPod* pod);
   void KeepRevision(const std::string& revision);
+  std::string VersionOf(const std::string& revision);
   void AddKept(const std::set<std::string>& revisions, bool pinned);
   void NoteProblems(const UpgradeNode& node, const FleetPod* pod);
 
@@ -76,7 +78,8 @@ class FleetViewer {
   FleetView view_;
   std::map<std::string_view, const FleetPod*> pods_;  // by node
   std::map<std::tuple<std::string, std::string, std::string, std::string>, RenderedPool> rendered_;
-  std::set<std::string> pinned_, released_;  // revisions
+  std::map<std::string, std::string> versions_;  // by revision
+  std::set<std::string> pinned_, released_;      // revisions
 };
 
 void FleetViewer::AddPod(const FleetPod& pod) {
@@ -106,16 +109,26 @@ RenderedPool FleetViewer::Rendered(const FleetPool& pool, const DriverHost& host
   const Result<std::string> revision = components::DriverRevision(pool.spec, host);
   const Result<Json> set = components::RenderDriverDaemonSet(pool.spec, host);
   for (const Status& status : {revision.status(), set.status()}) {
-    if (!status.ok()) return {status, "", ""};
+    if (!status.ok()) return {status, "", "", ""};
   }
   view_.daemonsets.push_back(*set);
   view_.revisions[*revision] = set->Serialize();
-  return {Status::Ok(), components::PoolName(pool.spec, host), *revision};
+  return {Status::Ok(), components::PoolName(pool.spec, host), components::DriverVersionOf(*set),
+          *revision};
 }
 
 void FleetViewer::KeepRevision(const std::string& revision) {
   const auto known = known_.find(revision);
   if (known != known_.end()) view_.revisions.emplace(*known);
+}
+
+// The version of a revision that the settings may not have any more; "": unknown.
+std::string FleetViewer::VersionOf(const std::string& revision) {
+  const auto found = versions_.find(revision);
+  if (found != versions_.end()) return found->second;
+  const auto text = known_.find(revision);
+  const Result<Json> set = ParseJson(text == known_.end() ? "" : text->second);
+  return versions_[revision] = set.ok() ? components::DriverVersionOf(*set) : "";
 }
 
 UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* pod) {
@@ -127,6 +140,7 @@ UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* po
                   .gpus_unhealthy = node.gpu_reason == names::kReasonGpuUnhealthy};
   if (pod != nullptr) {
     out.driver = pod->pod;
+    out.driver->version = VersionOf(pod->pod.revision);
     out.validated = IsValidated(node, *pod);
   }
   return out;
@@ -173,7 +187,10 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod, FleetVi
   const auto deploy = patch.labels.find(std::string(names::kLabelDeployPrefix) + "driver");
   const bool deployed =
       deploy == patch.labels.end() ? IsDeployed(node.labels, kDriver) : deploy->second.has_value();
-  if (deployed) upgrade.wanted_revision = rendered.revision;
+  if (deployed) {
+    upgrade.wanted_revision = rendered.revision;
+    upgrade.wanted_version = rendered.version;
+  }
   const std::string label = ValueAt(node.labels, names::kLabelDriverPool);
   const bool may_move = pod == nullptr || StateOfNode(upgrade) == UpgradeState::kPodRestartRequired;
   const bool moves = label != rendered.label && may_move;
@@ -230,12 +247,14 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod, FleetV
 void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
   if (StateOfNode(node) == UpgradeState::kFailed) {
     const bool serves = RunsTarget(node);
+    const std::string failed = ValueAt(node.annotations, names::kAnnotationDriverFailed);
+    const std::string version = VersionOf(failed);
     view_.problems.push_back(
         {node.name, "DriverUpgradeFailed",
          fmt::format(
              "driver {} does not work here: {}; {}: correct its cause, then annotate the "
              "node with {}=true",
-             ValueAt(node.annotations, names::kAnnotationDriverFailed),
+             version.empty() ? failed : version,
              ValueAt(node.annotations, names::kAnnotationUpgradeProblem),
              serves ? "the node goes on with its earlier driver" : "the node stays cordoned",
              names::kAnnotationUpgradeRequested)});

@@ -71,6 +71,16 @@ TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
   EXPECT_EQ(opted_out.pools[0].nodes[0].wanted_revision, "");
 }
 
+TEST(FleetTest, DriversHaveTheirVersionForPeople) {
+  FleetNode node = GpuNode("a", "default-ubuntu22-04");
+  const auto before = FleetPools(kOne), after = FleetPools(kTwo);
+  const FleetView first = ViewFleet(before, {node}, {}, {});
+  const std::string revision = first.pools[0].nodes[0].wanted_revision;
+  const FleetView view = ViewFleet(after, {node}, {PodOn("a", revision)}, first.revisions);
+  EXPECT_EQ(view.pools[0].nodes[0].driver->version, "550.1");
+  EXPECT_EQ(view.pools[0].nodes[0].wanted_version, "560.1");
+}
+
 TEST(FleetTest, AHostDriverWithAnUnhealthyGpuIsLeftAlone) {
   const auto pools = FleetPools(kOne);
   FleetNode node = GpuNode("a");

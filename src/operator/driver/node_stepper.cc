@@ -53,6 +53,14 @@ std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
   return found != map.end() ? found->second : std::string();
 }
 
+std::string TitleOfWanted(const UpgradeNode& node) {
+  return node.wanted_version.empty() ? node.wanted_revision : node.wanted_version;
+}
+
+std::string TitleOf(const DriverPod& driver) {
+  return driver.version.empty() ? driver.revision : driver.version;
+}
+
 bool InProgress(UpgradeState state) {
   return state >= UpgradeState::kCordonRequired && state <= UpgradeState::kUncordonRequired;
 }
@@ -179,7 +187,7 @@ void NodeStepper::StepAtRest() {
     if (state_ == UpgradeState::kUpgradeRequired) return;
     UpgradeAction& action = Enter(UpgradeState::kUpgradeRequired,
                                   fmt::format("driver {} is wanted in place of {}",
-                                              node_.wanted_revision, node_.driver->revision));
+                                              TitleOfWanted(node_), TitleOf(*node_.driver)));
     // A request to try it again.
     if (FailedHere(node_))
       action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
@@ -338,8 +346,8 @@ void NodeStepper::RollBack(const std::string& why) {
   const std::string good = ValueAt(node_.annotations, names::kAnnotationDriverGood);
   const bool rolled_back = node_.labels.contains(names::kLabelDriverRevision);
   if (policy_.rollback && !rolled_back && !good.empty() && good != node_.wanted_revision) {
-    UpgradeAction& action =
-        Enter(UpgradeState::kPodRestartRequired, fmt::format("rolls back to {}: {}", good, why));
+    UpgradeAction& action = Enter(UpgradeState::kPodRestartRequired,
+                                  "rolls back to the last driver that worked: " + why);
     action.labels[std::string(names::kLabelDriverRevision)] = good;
     Fail(why, &action);
     return;

@@ -16,6 +16,9 @@ namespace tessera::driver {
 // The value of a label or annotation; "" without it.
 std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
                     std::string_view key);
+// The driver for people: its version, or its revision where the version is unknown.
+std::string TitleOfWanted(const UpgradeNode& node);
+std::string TitleOf(const DriverPod& driver);
 // Whether the node's driver is the one that it shall have, and is loaded.
 bool RunsTarget(const UpgradeNode& node);
 // Whether the node is to be upgraded, now or when there is room.

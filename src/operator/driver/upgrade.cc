@@ -89,15 +89,15 @@ int SlotsOf(const UpgradePolicy& policy, const UpgradeCounts& counts, std::strin
 }
 
 // Whether one more node of the group may begin.
-bool PassesCanaries(const UpgradePolicy& policy, const RevisionGroup& group,
-                    std::string_view revision, std::string* blocked) {
+bool PassesCanaries(const UpgradePolicy& policy, const RevisionGroup& group, std::string_view title,
+                    std::string* blocked) {
   if (group.good >= policy.canaries) return true;
   if (!group.failed.empty()) {
-    *blocked = fmt::format("driver {} failed on canary {}", revision, group.failed);
+    *blocked = fmt::format("driver {} failed on canary {}", title, group.failed);
     return false;
   }
   if (group.good + group.trying < policy.canaries) return true;
-  *blocked = fmt::format("driver {} is tried on {} canaries first", revision, policy.canaries);
+  *blocked = fmt::format("driver {} is tried on {} canaries first", title, policy.canaries);
   return false;
 }
 
@@ -112,7 +112,7 @@ void BeginNodes(const UpgradePolicy& policy, std::vector<const UpgradeNode*> wai
       return;
     }
     RevisionGroup& group = fleet.groups[node->wanted_revision];
-    if (!PassesCanaries(policy, group, node->wanted_revision, &step->blocked)) continue;
+    if (!PassesCanaries(policy, group, TitleOfWanted(*node), &step->blocked)) continue;
     NodeStepper(policy, *node, UpgradeState::kUpgradeRequired, now, step).Begin();
     ++group.trying;
     --slots;

@@ -103,7 +103,8 @@ struct UpgradePod {
 struct DriverPod {
   std::string ns;
   std::string name;
-  std::string revision;  // names the driver and its configuration (daemonset.h)
+  std::string revision;  // names the driver and its configuration (driver_daemonset.h)
+  std::string version;   // of the driver, for people; "": unknown
   bool ready = false;
   bool deleting = false;
   int restarts = 0;  // the largest count of its containers
@@ -120,6 +121,7 @@ struct UpgradeNode {
   // Nullopt: the DaemonSet has no pod here, for example while the node is away.
   std::optional<DriverPod> driver;
   std::string wanted_revision;  // of its pool's DaemonSet; "": no driver is wanted here
+  std::string wanted_version;   // the same for people; "": unknown
   // Whether the agent of the node has passed the smoke test since the driver pod became ready, but
   // for GPUs that were unhealthy before.
   bool validated = false;

@@ -10,6 +10,7 @@
 #include "src/operator/driver/upgrade.h"
 
 #include "api/names.h"
+#include "src/operator/driver/node_stepper.h"
 
 namespace tessera::driver {
 namespace {
@@ -72,6 +73,7 @@ void Planner::Apply(const UpgradeAction& action) {
   if (action.pod.empty()) return;
   if (node->driver && node->driver->name == action.pod && node->driver->ns == action.ns) {
     node->driver->revision = node->wanted_revision;
+    node->driver->version = node->wanted_version;
     node->driver->ready = true;
     node->driver->restarts = 0;
     node->validated = true;
@@ -87,7 +89,7 @@ void Planner::Record(const UpgradeAction& action, UpgradeNode* node, bool* began
   if (state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired) &&
       node->driver) {
     if (!std::exchange(*began, true)) ++wave_;
-    planned_.push_back({node->name, node->driver->revision, node->wanted_revision, wave_, {}, ""});
+    planned_.push_back({node->name, TitleOf(*node->driver), TitleOfWanted(*node), wave_, {}, ""});
     return;
   }
   const auto planned = std::ranges::find(planned_, node->name, &PlannedNode::name);
@@ -138,7 +140,7 @@ std::string Planner::SkippedText() const {
       add("it is not ready");
     } else if (failed != node.annotations.end() && failed->second == node.wanted_revision) {
       add(fmt::format("driver {} failed there before; to try it again, set the annotation {}",
-                      node.wanted_revision, names::kAnnotationUpgradeRequested));
+                      TitleOfWanted(node), names::kAnnotationUpgradeRequested));
     } else if (!policy_.auto_upgrade) {
       add(fmt::format("upgrades are not automatic; to upgrade it, set the annotation {}",
                       names::kAnnotationUpgradeRequested));
@@ -159,6 +161,7 @@ std::string Planner::Text() {
       policy_.canaries == 0 ? "" : fmt::format(", {} canaries first", policy_.canaries));
   for (const PlannedNode& node : planned_) {
     text += fmt::format("  {}. {}: {} -> {}", node.wave, node.name, node.from, node.to);
+    if (node.from == node.to) text += " with other settings";
     if (!node.pods.empty()) text += fmt::format("; evicts {}", fmt::join(node.pods, ", "));
     if (!node.problem.empty()) text += "; " + node.problem;
     text += "\n";

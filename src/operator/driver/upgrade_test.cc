@@ -377,6 +377,13 @@ TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
             "  3. c: old -> new; gives up: pod ml/bare has no controller that replaces it: delete "
             "it, or allow force\n"
             "  not d: it has the label nvidia.com/gpu-driver-upgrade.skip=true\n");
+  UpgradeNode named = NodeWith("a");
+  named.driver->version = "550.1";
+  named.wanted_version = "560.1";
+  EXPECT_NE(PlanText({}, {named}, kNow).find("a: 550.1 -> 560.1\n"), std::string::npos);
+  named.wanted_version = "550.1";
+  EXPECT_NE(PlanText({}, {named}, kNow).find("550.1 -> 550.1 with other settings\n"),
+            std::string::npos);
   EXPECT_EQ(nodes[0].labels.size(), 0u) << "the fleet is as it was";
 }
 
