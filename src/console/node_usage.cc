@@ -6,8 +6,6 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
-#include "src/kube/objects.h"
-#include "src/kube/pod_page.h"
 
 namespace tessera::console {
 namespace {
@@ -17,6 +15,7 @@ struct Gauge {
   const char* field;
   bool of_parts = false;  // a shared GPU has a series for each container and one for the rest
 };
+constexpr const char* kMetricsPath = "/metrics";
 constexpr Gauge kGauges[] = {
     {"DCGM_FI_DEV_GPU_UTIL", "utilization", true},
     {"DCGM_FI_DEV_FB_USED", "memoryMiB", true},
@@ -51,21 +50,6 @@ void TakeGauge(std::string_view line, Json* gpus) {
   gpu->Set(gauge->field, Json::NumberText(fmt::format("{}", sum)));
 }
 
-kube::ListQuery AgentsOf(const std::string& node) {
-  return {.type = kube::kPods,
-          .ns = std::string(names::kSystemNamespace),
-          .label_selector = std::string(names::kAgentSelector),
-          .field_selector = "spec.nodeName=" + node};
-}
-
-std::string FirstPod(const kube::ListPage& page) {
-  for (const kube::RawObject& raw : page.items) {
-    kube::PodObject pod;
-    if (kube::DecodeObject(raw, {}, &pod).ok()) return pod.meta.name;
-  }
-  return "";
-}
-
 }  // namespace
 
 Json JsonOfGpuGauges(std::string_view metrics) {
@@ -83,51 +67,42 @@ void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std
   }
   const Number number = ++last_;
   Request& request = requests_[number];
-  request = {
-      .session = session, .node = node, .done = std::move(done), .answer = Json::MakeObject()};
-  request.listing = session->client->List(
-      AgentsOf(node),
-      [this, number](const Result<kube::ListPage>& page) { OnAgents(number, page); });
-}
-
-void NodeUsageReader::OnAgents(Number number, const Result<kube::ListPage>& page) {
-  Request& request = requests_.at(number);
-  if (!page.ok()) return Finish(number, page.status().Annotate("cannot list the agents"));
-  const kube::ObjectRef pod = kube::Pod(std::string(names::kSystemNamespace), FirstPod(*page));
-  if (pod.name.empty()) {
-    return Finish(number, Error(Code::kNotFound, "no tessera-agent runs on node {}", request.node));
-  }
-  kube::Client& client = *request.session->client;
-  request.containers = kube::ReadPodPage(
-      client, pod, names::kAgentMetricsPort, names::kContainersPath, kPatience,
-      [this, number](const Result<std::string>& text) {
-        const Result<Json> uses = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
-        if (!uses.ok()) return OnPage(number, uses.status());
-        for (const char* field : {"containers", "complete"}) {
-          const Json* value = uses->Find(field);
-          if (value != nullptr) requests_.at(number).answer.Set(field, *value);
-        }
-        OnPage(number, Status::Ok());
+  request.session = session;
+  request.done = std::move(done);
+  request.answer = Json::MakeObject();
+  request.pages = std::make_unique<kube::AgentPages>(*session->client, kPatience);
+  request.pages->Read(
+      node, {std::string(names::kContainersPath), kMetricsPath},
+      [this, number](const kube::AgentPages::Agent&, std::string_view path,
+                     const Result<std::string>& page) { OnPage(number, path, page); },
+      [this, number](const Status& status) {
+        Request& request = requests_.at(number);
+        if (!status.ok()) return Finish(number, status);
+        Finish(number, std::move(request.answer));
       });
-  request.metrics =
-      kube::ReadPodPage(client, pod, names::kAgentMetricsPort, "/metrics", kPatience,
-                        [this, number](const Result<std::string>& text) {
-                          if (!text.ok()) return OnPage(number, text.status());
-                          requests_.at(number).answer.Set("gpus", JsonOfGpuGauges(*text));
-                          OnPage(number, Status::Ok());
-                        });
 }
 
-void NodeUsageReader::OnPage(Number number, const Status& status) {
-  Request& request = requests_.at(number);
-  if (!request.done) return;
-  if (!status.ok()) return Finish(number, status.Annotate("cannot read from the node's agent"));
-  if (--request.unread == 0) Finish(number, std::move(request.answer));
+void NodeUsageReader::OnPage(Number number, std::string_view path,
+                             const Result<std::string>& page) {
+  Status status = page.status();
+  Json& answer = requests_.at(number).answer;
+  if (page.ok() && path == kMetricsPath) {
+    answer.Set("gpus", JsonOfGpuGauges(*page));
+  } else if (page.ok()) {
+    const Result<Json> uses = ParseJson(*page);
+    status = uses.status();
+    for (const char* field : {"containers", "complete"}) {
+      const Json* value = uses.ok() ? uses->Find(field) : nullptr;
+      if (value != nullptr) answer.Set(field, *value);
+    }
+  }
+  if (!status.ok()) Finish(number, status.Annotate("cannot read from the node's agent"));
 }
 
 void NodeUsageReader::Finish(Number number, Result<Json> answer) {
   const Done done = std::exchange(requests_.at(number).done, nullptr);
-  // An operation must not be destroyed inside its callback.
+  if (!done) return;  // a page has failed before
+  // The reader of pages must not be destroyed inside its callback.
   runner_.Post([this, number, weak = weak_.Get()] {
     if (weak) requests_.erase(number);
   });

@@ -15,6 +15,7 @@
 #include "src/base/weak_ptr.h"
 #include "src/console/sessions.h"
 #include "src/formats/json.h"
+#include "src/kube/agent_pages.h"
 
 namespace tessera::console {
 
@@ -39,19 +40,16 @@ class NodeUsageReader {
   void Read(const std::shared_ptr<WebSession>& session, const std::string& node, Done done);
 
  private:
-  // One call of Read. Its operations end before the client of its session.
+  // One call of Read. Its pages end before the client of its session.
   struct Request {
     std::shared_ptr<WebSession> session;
-    std::string node;
     Done done;
     Json answer;
-    kube::Operation listing, containers, metrics;
-    int unread = 2;
+    std::unique_ptr<kube::AgentPages> pages;
   };
   using Number = uint64_t;
 
-  void OnAgents(Number number, const Result<kube::ListPage>& page);
-  void OnPage(Number number, const Status& status);
+  void OnPage(Number number, std::string_view path, const Result<std::string>& page);
   void Finish(Number number, Result<Json> answer);
 
   TaskRunner& runner_;

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the agent of a node, or those of all nodes, and reads pages that it serves on its metrics
+// port, through the API server (pod_page.h). That needs the rights `list` on pods and `get` on
+// pods/proxy in the namespace of the agents.
+//
+// Not for: the content of pages. Threads, callbacks: the client's runner. Ownership: the client
+// outlives it. Bounds: kParallel agents at once.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/weak_ptr.h"
+#include "src/kube/client.h"
+
+namespace tessera::kube {
+
+class AgentPages {
+ public:
+  static constexpr size_t kParallel = 16;
+
+  struct Agent {
+    std::string pod, node;
+  };
+  // Called once for each agent and path.
+  using OnPage =
+      std::function<void(const Agent&, std::string_view path, const Result<std::string>& page)>;
+  // Fails if the agents cannot be listed. NOT_FOUND: there is none. An agent that does not answer
+  // is an error of its pages only.
+  using OnDone = std::function<void(const Status&)>;
+
+  // Each page has to arrive within `patience`.
+  AgentPages(Client& client, Duration patience);
+  AgentPages(const AgentPages&) = delete;
+  AgentPages& operator=(const AgentPages&) = delete;
+
+  // Reads `paths`, such as "/metrics", of the agent of `node`, or of all agents if `node` is "".
+  // Calls `on_done` once, after all pages, but neither callback after the object is destroyed; it
+  // must not be destroyed in one. A later Read cancels an earlier one. REQUIRES: `paths` not empty.
+  void Read(std::string node, std::vector<std::string> paths, OnPage on_page, OnDone on_done);
+
+ private:
+  void List(std::string continue_token);
+  void OnList(const Result<ListPage>& page);
+  void RequestNext();
+  void Request(const Agent& agent);
+  void Finish(const Status& status);
+
+  Client& client_;
+  const Duration patience_;
+  std::string node_;
+  std::vector<std::string> paths_;
+  OnPage on_page_;
+  OnDone on_done_;
+  std::deque<Agent> agents_;  // not requested yet
+  struct Pending {
+    std::vector<Operation> pages;
+    size_t unread = 0;
+  };
+  std::map<std::string, Pending> requests_;  // by pod
+  Operation listing_;
+  WeakPtrFactory<AgentPages> weak_{this};
+};
+
+}  // namespace tessera::kube
