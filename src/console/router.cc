@@ -7,71 +7,16 @@
 #include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/console/assets.h"
-#include "src/console/insight.h"
-#include "src/console/json_of.h"
-#include "src/console/workload.h"
-#include "src/formats/yaml.h"
+#include "src/console/replies.h"
 
 namespace tessera::console {
 namespace {
 
 constexpr std::string_view kOpenPath = "/open/";
 constexpr std::string_view kNodesPath = "/api/v1/nodes/";
-constexpr std::string_view kUsageSuffix = "/usage";
 constexpr size_t kMostTokens = 200;
 constexpr size_t kCookieSuffix = 8;
 constexpr size_t kMostTokenBytes = 8 << 10;
-
-net::Response JsonText(int status, std::string text) {
-  return {status,
-          {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}},
-          std::move(text)};
-}
-
-net::Response JsonResponse(const Json& json) { return JsonText(200, json.Serialize()); }
-
-net::Response ErrorResponse(const Status& status) {
-  const CodeInfo& info = InfoOf(status.code());
-  return JsonText(info.http_status, Json::MakeObject({{"code", Json::String(info.name)},
-                                                      {"error", Json::String(status.message())}})
-                                        .Serialize());
-}
-
-net::Response MethodNotAllowed(std::string_view allowed) {
-  net::Response response =
-      ErrorResponse(Error(Code::kUnimplemented, "this path takes only {}", allowed));
-  response.status = 405;
-  response.headers.Set("Allow", std::string(allowed));
-  return response;
-}
-
-net::Response ErrorsOfFields(const FieldErrors& errors) {
-  Json fields = Json::MakeObject();
-  for (const auto& [field, message] : errors) fields.Set(field, Json::String(message));
-  return JsonResponse(Json::MakeObject({{"fields", std::move(fields)}}));
-}
-
-Result<Json> BodyOf(const net::Request& request) {
-  // A form of another site can send only three types, and this is none of them.
-  if (!request.headers.Get("Content-Type").starts_with("application/json")) {
-    return Error(Code::kInvalidArgument, "the body must have Content-Type application/json");
-  }
-  ASSIGN_OR_RETURN(Json body, ParseJson(request.body));
-  if (!body.is_object()) return Error(Code::kInvalidArgument, "the body must be a JSON object");
-  return body;
-}
-
-bool IsRead(const net::Request& request) {
-  return request.method == "GET" || request.method == "HEAD";
-}
-
-// Compares in constant time.
-bool SameSecret(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char differences = 0;
-  for (size_t i = 0; i < a.size(); ++i) differences |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return differences == 0;
-}
 
 }  // namespace
 
@@ -243,7 +188,7 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path.starts_with(kNodesPath)) {
-    return RouteNode(path.substr(kNodesPath.size()), session, reply);
+    return RouteNode(request, path.substr(kNodesPath.size()), session, reply);
   }
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }
@@ -261,7 +206,35 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
     return;
   }
   if (path == "/api/v1/apply") return Apply(request, session, reply);
+  if (path.starts_with(kNodesPath)) {
+    return RouteNode(request, path.substr(kNodesPath.size()), session, reply);
+  }
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
+}
+
+void ConsoleRouter::Keep(uint64_t number, const SessionPtr& session, kube::Operation operation) {
+  // Members end in reverse order: the operation before the client of its session.
+  struct Kept {
+    SessionPtr session;
+    kube::Operation operation;
+  };
+  tasks_[number] = std::make_shared<Kept>(session, std::move(operation));
+}
+
+void ConsoleRouter::EndTask(uint64_t number) {
+  // An operation must not be destroyed inside its callback.
+  runner_.Post([this, number, weak = weak_.Get()] {
+    if (weak) tasks_.erase(number);
+  });
+}
+
+void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
+                         kube::Client::OnObject then) {
+  const uint64_t number = NewTask();
+  Keep(number, session, start([this, number, then = std::move(then)](Result<Json> answer) {
+         EndTask(number);
+         then(std::move(answer));
+       }));
 }
 
 bool ConsoleRouter::MayAsk(const WebSession& session, const Reply& reply) {
@@ -290,125 +263,6 @@ void ConsoleRouter::Stream(const SessionPtr& session, const Reply& reply) {
                          ""};
   response.stream = *std::move(stream);
   reply(std::move(response));
-}
-
-void ConsoleRouter::RouteNode(std::string_view rest, const SessionPtr& session,
-                              const Reply& reply) {
-  const bool usage = rest.ends_with(kUsageSuffix);
-  if (usage) rest.remove_suffix(kUsageSuffix.size());
-  const std::string name = net::PercentDecode(rest).value_or("");
-  usage ? ShowNodeUsage(name, session, reply) : ShowNode(name, *session, reply);
-}
-
-void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& session,
-                                  const Reply& reply) {
-  // Names that are no node's would otherwise reach a selector.
-  if (!session->rights.nodes || !model_.nodes().contains(name)) {
-    return reply(ErrorResponse(
-        Error(Code::kNotFound, "there is no node \"{}\" with GPUs that you may see", name)));
-  }
-  if (!MayAsk(*session, reply)) return;
-  usage_.Read(session, name, [reply](const Result<Json>& usage) {
-    reply(usage.ok() ? JsonResponse(*usage) : ErrorResponse(usage.status()));
-  });
-}
-
-void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,
-                             const Reply& reply) {
-  if (!session.rights.nodes) {
-    return reply(
-        ErrorResponse(Error(Code::kPermissionDenied, "{} may not list nodes", session.user)));
-  }
-  const auto text = model_.nodes().find(name);
-  const ledger::NodeEntry* node = model_.ledger().FindNode(name);
-  if (text == model_.nodes().end() || node == nullptr) {
-    return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
-  }
-  const device::NodeInventory& inventory = *node->node.inventory;
-  Json gpus = Json::MakeArray();
-  for (const device::Gpu& gpu : inventory.gpus) gpus.Append(Json::Int(gpu.index));
-  const Json details = Json::MakeObject({{"links", JsonOfLinks(inventory)},
-                                         {"indices", std::move(gpus)},
-                                         {"cuda", Json::Int(inventory.cuda_version)},
-                                         {"notes", Json::Strings(inventory.notes)}});
-  reply(JsonText(200,
-                 fmt::format("{{\"node\":{},\"details\":{}}}", text->second, details.Serialize())));
-}
-
-void ConsoleRouter::Explain(const net::Request& request, const WebSession& session,
-                            const Reply& reply) {
-  const std::string ns = request.Query("namespace").value_or("");
-  const std::string name = request.Query("name").value_or("");
-  // The same answer for a pod that is not there and one that the person may not see.
-  const kube::PodObject* pod = session.rights.SeesPodsOf(ns) ? model_.FindPod(ns, name) : nullptr;
-  if (pod == nullptr) {
-    return reply(ErrorResponse(
-        Error(Code::kNotFound, "there is no pod {}/{} that you may see and that has not ended", ns,
-              name)));
-  }
-  reply(JsonResponse(
-      ExplainPod(model_.ledger(), *pod, session.rights.nodes && session.rights.all_pods)));
-}
-
-void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
-  Json out = Json::MakeObject({});
-  if (!model_.quota_problem().ok()) {
-    out.Set("problem", Json::String(model_.quota_problem().message()));
-  }
-  out.Set("lines", JsonOfQuotas(model_.ledger(), [&](const std::string& ns) {
-            return session.rights.SeesPodsOf(ns);
-          }));
-  reply(JsonResponse(out));
-}
-
-void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSession& session,
-                                    const Reply& reply) {
-  const Result<Json> body = BodyOf(request);
-  if (!body.ok()) return reply(ErrorResponse(body.status()));
-  std::string yaml = body->StringAt("yaml").value_or("");
-  if (const Json* form = body->Find("form"); form != nullptr && form->is_object()) {
-    FieldErrors errors;
-    const WorkloadForm parsed = ParseForm(*form, &errors);
-    if (!errors.empty()) return reply(ErrorsOfFields(errors));
-    yaml = WriteYaml(ManifestOf(parsed));
-  }
-  const Result<Manifest> manifest = ParseManifest(yaml);
-  if (!manifest.ok()) return reply(ErrorsOfFields({{"yaml", manifest.status().message()}}));
-  Json out = Json::MakeObject({{"yaml", Json::String(yaml)}});
-  const auto form = FormOf(manifest->object);
-  if (form) out.Set("form", JsonOfForm(*form));
-  Result<Json> preview =
-      Preview(model_.ledger(), *manifest, session.rights.SeesPodsOf(manifest->ns));
-  if (!preview.ok()) return reply(ErrorsOfFields({{"yaml", preview.status().message()}}));
-  out.Set("preview", *std::move(preview));
-  reply(JsonResponse(out));
-}
-
-void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session,
-                          const Reply& reply) {
-  const Result<Json> body = BodyOf(request);
-  if (!body.ok()) return reply(ErrorResponse(body.status()));
-  const Result<Manifest> manifest = ParseManifest(body->StringAt("yaml").value_or(""));
-  if (!manifest.ok()) return reply(ErrorResponse(manifest.status()));
-  const kube::ObjectRef object{manifest->deployment ? kube::kDeployments : kube::kPods, "",
-                               manifest->ns, ""};
-  const uint64_t number = ++next_write_;
-  writes_[number] = session->client->Create(
-      object, manifest->object, [this, number, session, reply](const Result<Json>& created) {
-        // The operation must not be destroyed inside its callback.
-        runner_.Post([this, number, weak = weak_.Get()] {
-          if (weak) writes_.erase(number);
-        });
-        if (!created.ok()) return reply(ErrorResponse(created.status()));
-        const Json* meta = created->Find("metadata");
-        Json out = Json::MakeObject({});
-        for (const char* field : {"namespace", "name"}) {
-          out.Set(field, Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
-        }
-        Log(Severity::kInfo, "created a workload",
-            {{"user", session->user}, {"name", out.StringAt("name").value_or("")}});
-        reply(JsonResponse(out));
-      });
 }
 
 }  // namespace tessera::console

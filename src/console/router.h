@@ -10,10 +10,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/weak_ptr.h"
 #include "src/console/cluster_model.h"
 #include "src/console/gate.h"
+#include "src/console/node_modes.h"
 #include "src/console/node_usage.h"
 #include "src/console/sessions.h"
 #include "src/console/viewers.h"
@@ -56,10 +58,32 @@ class ConsoleRouter {
   bool MayAsk(const WebSession& session, const Reply& reply);
   void ShowSession(const SessionPtr& session, const Reply& reply);
   void Stream(const SessionPtr& session, const Reply& reply);
-  // `rest`: what follows kNodesPath.
-  void RouteNode(std::string_view rest, const SessionPtr& session, const Reply& reply);
-  void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
+
+  // What the API server answers a person later. A task is kept until EndTask, also inside its
+  // callbacks.
+  using StartOperation = std::function<kube::Operation(kube::Client::OnObject)>;
+  uint64_t NewTask() { return ++last_task_; }
+  void Keep(uint64_t number, const SessionPtr& session, kube::Operation operation);
+  void EndTask(uint64_t number);
+  void Send(const SessionPtr& session, const StartOperation& start, kube::Client::OnObject then);
+
+  // router_nodes.cc. `rest`: what follows kNodesPath.
+  void RouteNode(const net::Request& request, std::string_view rest, const SessionPtr& session,
+                 const Reply& reply);
+  void ShowNode(const std::string& name, const Reply& reply);
   void ShowNodeUsage(const std::string& name, const SessionPtr& session, const Reply& reply);
+  void DrainNode(const std::string& name, const Json& body, const SessionPtr& session,
+                 const Reply& reply);
+  void CordonNode(const std::string& name, const Json& body, const SessionPtr& session,
+                  const Reply& reply);
+  using OnModes = std::function<void(const std::vector<AgentPool>&, const kube::StringMap& labels)>;
+  void WithModes(const std::string& name, const SessionPtr& session, const Reply& reply,
+                 const OnModes& then);
+  void ShowModes(const std::string& name, const SessionPtr& session, const Reply& reply);
+  void ChooseMode(const std::string& name, const Json& body, const SessionPtr& session,
+                  const Reply& reply);
+
+  // router_workloads.cc
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowQuotas(const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const WebSession& session, const Reply& reply);
@@ -83,8 +107,8 @@ class ConsoleRouter {
   SessionPtr dashboard_;
   std::map<std::string, SessionPtr, std::less<>> by_token_;  // sessions of bearer tokens
   NodeUsageReader usage_;
-  uint64_t next_write_ = 0;
-  std::map<uint64_t, kube::Operation> writes_;  // in flight
+  uint64_t last_task_ = 0;
+  std::map<uint64_t, std::shared_ptr<void>> tasks_;  // not ended
   WeakPtrFactory<ConsoleRouter> weak_{this};
 };
 

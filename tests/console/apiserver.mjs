@@ -216,6 +216,47 @@ export class ApiServer {
     await this.must('POST', `/api/v1/namespaces/${namespace}/pods`, pod);
   }
 
+  // A ready pod without GPUs, as a kubelet reports it.
+  async runningPod(namespace, name, node, labels, owner) {
+    const path = `/api/v1/namespaces/${namespace}/pods`;
+    await this.must('POST', path, {
+      apiVersion: 'v1', kind: 'Pod', metadata: { name, labels, ownerReferences: owner && [owner] },
+      spec: { containers: [{ name: 'main', image: 'x' }], nodeName: node },
+    });
+    const status = { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] };
+    await this.must('PATCH', `${path}/${name}/status`, { status }, 'application/merge-patch+json');
+  }
+
+  // A budget that allows no disruption, with the status that its controller would write.
+  async budget(namespace, name, labels) {
+    const path = `/apis/policy/v1/namespaces/${namespace}/poddisruptionbudgets`;
+    await this.must('POST', path, {
+      apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata: { name },
+      spec: { minAvailable: 1, selector: { matchLabels: labels } },
+    });
+    const status = { observedGeneration: 1, disruptionsAllowed: 0, currentHealthy: 1, desiredHealthy: 1, expectedPods: 1 };
+    await this.must('PATCH', `${path}/${name}/status`, { status }, 'application/merge-patch+json');
+  }
+
+  // The agents of a pool, as an installation writes their DaemonSet.
+  async agents(name, pool, nodeSelector, rules, shares) {
+    const labels = { 'app.kubernetes.io/name': 'tessera-agent', ...(pool && { 'tessera.dev/pool': pool }) };
+    const terms = { nodeSelectorTerms: [{ matchExpressions: rules }] };
+    await this.must('POST', '/apis/apps/v1/namespaces/tessera-system/daemonsets', {
+      apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name, labels },
+      spec: {
+        selector: { matchLabels: labels },
+        template: {
+          metadata: { labels },
+          spec: {
+            nodeSelector, containers: [{ name: 'agent', image: 'x', args: [`--shared-resources=${shares}`] }],
+            affinity: rules.length > 0 ? { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: terms } } : undefined,
+          },
+        },
+      },
+    });
+  }
+
   kubeconfig(token) {
     const path = join(this.dir, `kubeconfig-${token.slice(-8)}`);
     writeFileSync(path, JSON.stringify({

@@ -102,8 +102,14 @@ async function makePeople() {
     { apiGroups: [''], resources: ['pods'], verbs: ['create', 'get', 'list'] },
     { apiGroups: ['apps'], resources: ['deployments'], verbs: ['create'] },
   ]);
-  for (const name of ['console', 'viewer', 'tenant', 'nobody']) tokens[name] = await api.account('default', name);
-  for (const name of ['console', 'viewer']) await api.bind('console-view', `default/${name}`);
+  await api.role('change-nodes', [
+    { apiGroups: [''], resources: ['nodes'], verbs: ['get', 'patch'] },
+    { apiGroups: [''], resources: ['pods/eviction'], verbs: ['create'] },
+    { apiGroups: ['apps'], resources: ['daemonsets'], verbs: ['list'] },
+  ]);
+  for (const name of ['console', 'viewer', 'tenant', 'nobody', 'keeper']) tokens[name] = await api.account('default', name);
+  await api.bind('change-nodes', 'default/keeper');
+  for (const name of ['console', 'viewer', 'keeper']) await api.bind('console-view', `default/${name}`);
   await api.bind('write-pods', 'default/viewer', 'team-a');
   await api.bind('write-pods', 'default/tenant', 'team-b');
 }
@@ -322,6 +328,81 @@ test('only a manifest that shows the last edit can be created', async (t) => {
   assert.match(await page.getByLabel('Manifest').inputValue(), /name: second/);
 });
 
+test('a person drains a node, and sees what a disruption budget refuses', async (t) => {
+  const owner = { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: '1', controller: true };
+  await api.runningPod('team-a', 'web-1', 'n2', { app: 'web' }, owner);
+  await api.runningPod('team-a', 'batch-1', 'n2', { app: 'batch' }, owner);
+  await api.runningPod('team-a', 'alone', 'n2', { app: 'alone' });
+  await api.budget('team-a', 'web', { app: 'web' });
+  const removed = ['web-1', 'batch-1', 'alone'].map((name) => `/api/v1/namespaces/team-a/pods/${name}?gracePeriodSeconds=0`);
+  t.after(() => Promise.all(removed.map((path) => api.request('DELETE', path))));
+
+  const page = await openAs(t, tokens.keeper);
+  await page.goto(`${base}/#/node/n2`);
+  await page.getByRole('button', { name: 'Drain, mode…' }).click();
+  await page.getByRole('button', { name: 'Preview the drain' }).click();
+  await page.getByRole('row', { name: /team-a\/web-1 ReplicaSet\/web – refused by a budget .*disruption budget/ }).waitFor();
+  await page.getByRole('row', { name: /team-a\/batch-1 ReplicaSet\/web – would go/ }).waitFor();
+  await page.getByRole('row', { name: /team-a\/alone – – stays no controller/ }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'drain'), []);
+  await picture(page, 'drain');
+  const node = async () => (await api.request('GET', '/api/v1/nodes/n2')).body.spec;
+  assert.equal((await node()).unschedulable, undefined, 'a preview changes nothing');
+  const pod = async (name) => (await api.request('GET', `/api/v1/namespaces/team-a/pods/${name}`)).body.metadata;
+  assert.equal((await pod('batch-1')).deletionTimestamp, undefined);
+
+  await page.getByRole('button', { name: 'Cordon and evict' }).click();
+  await page.getByRole('row', { name: /team-a\/batch-1 .* evicted/ }).waitFor();
+  assert.equal((await node()).unschedulable, true);
+  assert.ok((await pod('batch-1')).deletionTimestamp);
+  assert.equal((await pod('web-1')).deletionTimestamp, undefined);
+  assert.equal((await pod('alone')).deletionTimestamp, undefined);
+  await page.getByRole('button', { name: 'Uncordon' }).click();
+  await page.getByRole('button', { name: 'Cordon', exact: true }).waitFor();
+  assert.equal((await node()).unschedulable, undefined);
+});
+
+test('a person without the right to change nodes sees the reason', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/node/n2`);
+  await page.getByRole('button', { name: 'Cordon', exact: true }).click();
+  await page.getByText(/cannot patch resource "nodes"/).waitFor();
+  await page.getByRole('button', { name: 'Drain, mode…' }).click();
+  await page.getByText(/The modes are unknown: .*cannot list resource "daemonsets"/).waitFor();
+});
+
+test('a person chooses the mode of a node', async (t) => {
+  await api.namespace('tessera-system');
+  await api.agents('tessera-agent', '', {}, [{ key: 'use', operator: 'NotIn', values: ['training'] }], 'gpu-mem,vcuda');
+  await api.agents('tessera-agent-training', 'training', { use: 'training' }, [], 'none');
+  const page = await openAs(t, tokens.keeper);
+  await page.goto(`${base}/#/node/n1`);
+  await page.getByRole('button', { name: 'Drain, mode…' }).click();
+  await page.getByLabel(/Whole GPUs and shares nodes in no pool, now/).waitFor();
+  await page.getByLabel(/Whole GPUs only pool training/).check();
+  await page.getByText('Labels of the node that change: use=training.').waitFor();
+  await picture(page, 'mode');
+  await page.getByRole('button', { name: 'Change the mode' }).click();
+  await page.getByLabel(/Whole GPUs only pool training, now/).waitFor();
+  assert.equal((await api.request('GET', '/api/v1/nodes/n1')).body.metadata.labels.use, 'training');
+  await page.getByLabel(/nodes in no pool/).check();
+  await page.getByText('use (removed)').waitFor();
+  await page.getByRole('button', { name: 'Change the mode' }).click();
+  await page.getByLabel(/nodes in no pool, now/).waitFor();
+  assert.equal((await api.request('GET', '/api/v1/nodes/n1')).body.metadata.labels.use, undefined);
+});
+
+test('a node that joins appears on the page that says how', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.getByRole('link', { name: 'Add a node' }).click();
+  await page.getByText('kubeadm token create').waitFor();
+  await page.getByText('Waiting for a new node').waitFor();
+  await api.node('n6', [{}, {}]);
+  t.after(() => api.must('DELETE', '/api/v1/nodes/n6'));
+  await page.getByRole('link', { name: 'n6' }).waitFor();
+  await page.getByText('2 of 2 GPUs can be used').waitFor();
+});
+
 test('quotas and use are tables that can be saved', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/quota`);
@@ -463,7 +544,7 @@ test('every page is clean for axe, in both themes and languages', async (t) => {
     await logIn(page, tokens.viewer);
     await page.locator('.card').first().waitFor();
     if (language === '中文') await page.getByRole('button', { name: '中文 (Chinese)' }).click();
-    for (const hash of ['', 'node/n2', 'workloads', 'workload/team-a/too-big', 'create', 'quota', 'nothing']) {
+    for (const hash of ['', 'node/n2', 'workloads', 'workload/team-a/too-big', 'create', 'quota', 'add-node', 'nothing']) {
       await page.goto(`${base}/#/${hash}`);
       await page.waitForTimeout(400);
       found.push(...(await checkAxe(page, `${hash || 'map'}, ${scheme}, ${language}`)));
@@ -477,7 +558,7 @@ test('no page is wider than the screen, from 360 to 3840 pixels', async (t) => {
   const page = await openAs(t, tokens.viewer);
   for (const width of [360, 768, 1920, 3840]) {
     await page.setViewportSize({ width, height: 800 });
-    for (const hash of ['', 'node/n2', 'workloads', 'create', 'quota']) {
+    for (const hash of ['', 'node/n2', 'workloads', 'create', 'quota', 'add-node']) {
       await page.goto(`${base}/#/${hash}`);
       await page.waitForTimeout(150);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

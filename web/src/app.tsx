@@ -2,6 +2,7 @@
 // The frame of all pages: login, navigation, theme, language, and whether the view is current.
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { AddNodePage } from './add_node';
 import { CreatePage } from './create';
 import { currentLanguage, setLanguage, t, type Key } from './i18n';
 import { MapPage } from './map';
@@ -46,6 +47,8 @@ function Page({ hash }: { hash: string }) {
       return <MapPage />;
     case 'node':
       return <NodePage name={decode(first)} key={first} />;
+    case 'add-node':
+      return <AddNodePage />;
     case 'workloads':
       return <WorkloadsPage />;
     case 'workload':
@@ -111,7 +114,7 @@ const kPages: [string, Key][] = [
 ];
 
 function isCurrent(link: string, hash: string): boolean {
-  if (link === '#/') return hash === '' || hash === '#/' || hash.startsWith('#/node/');
+  if (link === '#/') return hash === '' || hash === '#/' || hash.startsWith('#/node/') || hash === '#/add-node';
   if (link === '#/workloads') return hash.startsWith('#/workload');
   return hash.startsWith(link);
 }

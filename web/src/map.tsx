@@ -300,6 +300,7 @@ export function MapPage() {
           </select>
         </label>
         <Legend mode={mode} />
+        <a href="#/add-node">{t('addNode')}</a>
       </div>
       {visible.length === 0 ? <Empty title={t('noMatch')} /> : <NodeList nodes={visible} mode={mode} />}
     </>

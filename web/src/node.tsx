@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One node: its GPUs with health and holders, and the links between them, drawn.
+import { NodeActions } from './node_actions';
 import { gpuText, memoryText } from './format';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
@@ -181,6 +182,7 @@ export function NodePage({ name }: { name: string }) {
       </dl>
       <h2>{t('gpus')}</h2>
       <GpuTable node={node} />
+      <NodeActions node={node} />
       <Usage node={node} />
       <h2>{t('topology')}</h2>
       {loaded.error && <ErrorNote message={loaded.error} />}

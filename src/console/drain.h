@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drains a node as a person: cordons it, and asks the API server to evict its pods, with the
+// person's own rights. A dry run only asks, so that the person sees which pods would go, and which
+// evictions a PodDisruptionBudget or RBAC refuses. It does not add up: a budget that allows one
+// more disruption allows it to each pod of a dry run.
+//
+// Pods that stay: those of DaemonSets, which would come back at once; static pods; pods that have
+// ended; and, without `force`, pods without a controller and pods with local data (emptyDir), which
+// would be lost. That is what `kubectl drain --ignore-daemonsets` does.
+//
+// It does not wait until the pods are gone; the live view shows that. An eviction that is refused
+// is not repeated.
+//
+// Threads: the client's runner. Bounds: kMostPods, kParallel evictions at once.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/weak_ptr.h"
+#include "src/console/sessions.h"
+#include "src/formats/json.h"
+
+namespace tessera::console {
+
+struct DrainOptions {
+  std::string node;
+  bool dry_run = true;
+  bool force = false;
+};
+
+// Why a pod stays: "daemonset", "static", "ended", "unmanaged" or "local-data"; "" if it is
+// evicted.
+std::string_view ReasonToStay(const Json& pod, bool force);
+
+class Drain {
+ public:
+  static constexpr size_t kMostPods = 1000;
+  static constexpr size_t kParallel = 2;
+  using Done = std::function<void(Result<Json>)>;
+
+  // Starts. Calls `done` once, later, with {"pods":[{"namespace":…,"name":…,"owner":"ReplicaSet/x",
+  // "result":…,"why":…}]}, but not after this object is destroyed; it must not be destroyed in it.
+  // `result` is "stays", "evicted" (in a dry run: would be), "refused" by a budget, or "failed".
+  Drain(std::shared_ptr<WebSession> session, DrainOptions options, Done done);
+
+ private:
+  struct Pod {
+    std::string ns, name, owner;
+    std::string result, why;
+  };
+  void Cordon();
+  void List(std::string continue_token);
+  void OnList(const Result<kube::ListPage>& page);
+  void Take(const Json& pod);
+  void EvictNext();
+  void OnEvicted(Pod& pod, const Result<Json>& answer);
+  void Finish(Result<Json> answer);
+  Json Answer() const;
+
+  const std::shared_ptr<WebSession> session_;
+  const DrainOptions options_;
+  Done done_;
+  std::deque<Pod> pods_;       // a deque, because evictions refer to them
+  std::deque<Pod*> to_evict_;  // not requested yet
+  size_t in_flight_ = 0;
+  kube::Operation cordon_;
+  std::deque<kube::Operation> lists_, evictions_;
+};
+
+}  // namespace tessera::console

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/node_modes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/formats/text_edit.h"
+
+namespace tessera::console {
+namespace {
+
+constexpr const char* kPoolLabel = "tessera.dev/pool";
+constexpr std::string_view kSharesFlag = "--shared-resources=";
+
+const Json::Array& ItemsOf(const Json* json) {
+  static const Json::Array kNone;
+  return json != nullptr && json->is_array() ? json->items() : kNone;
+}
+
+// Labels that the kubelet or an agent writes, and writes again.
+bool IsWritten(std::string_view label) {
+  const std::string_view domain = label.substr(0, label.find('/'));
+  return domain.ends_with("kubernetes.io") || domain.ends_with("k8s.io") ||
+         domain == "nvidia.com" || domain == "gaia.tencent.com";
+}
+
+bool Meets(const Json& rule, const kube::StringMap& labels) {
+  const auto label = labels.find(rule.StringAt("key").value_or(""));
+  const bool has = label != labels.end();
+  const std::string op = rule.StringAt("operator").value_or("");
+  if (op == "Exists") return has;
+  if (op == "DoesNotExist") return !has;
+  const bool listed =
+      has && std::ranges::any_of(ItemsOf(rule.Find("values")), [&](const Json& value) {
+        return value.is_string() && value.string_value() == label->second;
+      });
+  if (op == "In") return listed;
+  return op == "NotIn" && !listed;
+}
+
+bool MeetsTerm(const Json& term, const kube::StringMap& labels) {
+  return std::ranges::all_of(ItemsOf(term.Find("matchExpressions")),
+                             [&](const Json& rule) { return Meets(rule, labels); });
+}
+
+bool OffersShares(const Json& daemon_set) {
+  const Json* containers = FindPath(daemon_set, {"spec", "template", "spec", "containers"});
+  for (const Json& container : ItemsOf(containers)) {
+    for (const Json& arg : ItemsOf(container.Find("args"))) {
+      if (!arg.is_string() || !arg.string_value().starts_with(kSharesFlag)) continue;
+      return arg.string_value().substr(kSharesFlag.size()) != "none";
+    }
+  }
+  return true;
+}
+
+void Apply(const LabelChange& change, kube::StringMap* labels) {
+  for (const auto& [label, value] : change.labels) {
+    if (value) {
+      (*labels)[label] = *value;
+    } else {
+      labels->erase(label);
+    }
+  }
+}
+
+// Takes the node out of `pool`, by one label that `wanted` does not need.
+void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) {
+  for (const auto& [label, value] : pool.labels) {
+    if (wanted.labels.contains(label) || IsWritten(label)) continue;
+    change->labels[label] = std::nullopt;
+    return;
+  }
+}
+
+}  // namespace
+
+bool AgentPool::Covers(const kube::StringMap& node_labels) const {
+  for (const auto& [label, value] : labels) {
+    const auto found = node_labels.find(label);
+    if (found == node_labels.end() || found->second != value) return false;
+  }
+  const Json::Array& any = ItemsOf(&terms);
+  return any.empty() ||
+         std::ranges::any_of(any, [&](const Json& term) { return MeetsTerm(term, node_labels); });
+}
+
+std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
+  const Json* meta = daemon_set.Find("metadata");
+  const Json* pod = FindPath(daemon_set, {"spec", "template", "spec"});
+  if (meta == nullptr || pod == nullptr) return std::nullopt;
+  AgentPool pool;
+  pool.daemon_set = meta->StringAt("name").value_or("");
+  const Json* name = FindPath(daemon_set, {"metadata", "labels", kPoolLabel});
+  if (name != nullptr && name->is_string()) pool.name = name->string_value();
+  pool.shares = OffersShares(daemon_set);
+  const Json* selector = pod->Find("nodeSelector");
+  if (selector != nullptr && selector->is_object()) {
+    for (const auto& [label, value] : selector->members()) {
+      if (value.is_string()) pool.labels[label] = value.string_value();
+    }
+  }
+  const Json* terms =
+      FindPath(*pod, {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
+                      "nodeSelectorTerms"});
+  if (terms != nullptr) pool.terms = *terms;
+  return pool;
+}
+
+LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,
+                      const kube::StringMap& node_labels) {
+  LabelChange change;
+  for (const auto& [label, value] : wanted.labels) {
+    const auto found = node_labels.find(label);
+    if (found != node_labels.end() && found->second == value) continue;
+    if (IsWritten(label)) {
+      change.problem = "the node would need label " + label + "=" + value +
+                       ", which Kubernetes or the agent writes";
+      return change;
+    }
+    change.labels[label] = value;
+  }
+  kube::StringMap after = node_labels;
+  Apply(change, &after);
+  for (const AgentPool& pool : pools) {
+    if (wanted.Covers(after)) return change;
+    if (pool.daemon_set == wanted.daemon_set || !pool.Covers(after)) continue;
+    Leave(pool, wanted, &change);
+    Apply(change, &after);
+  }
+  if (!wanted.Covers(after)) {
+    change.labels.clear();
+    change.problem = "the labels that keep the node out of it are not people's to change";
+  }
+  return change;
+}
+
+Json JsonOfChange(const LabelChange& change) {
+  Json labels = Json::MakeObject();
+  for (const auto& [label, value] : change.labels) {
+    labels.Set(label, value ? Json::String(*value) : Json());
+  }
+  return labels;
+}
+
+Json JsonOfModes(const std::vector<AgentPool>& pools, const kube::StringMap& node_labels) {
+  Json choices = Json::MakeArray();
+  for (const AgentPool& pool : pools) {
+    const LabelChange change = ChangeFor(pool, pools, node_labels);
+    Json choice = Json::MakeObject({{"pool", Json::String(pool.name)},
+                                    {"agents", Json::String(pool.daemon_set)},
+                                    {"mode", Json::String(pool.shares ? "shared" : "whole")},
+                                    {"current", Json::Bool(pool.Covers(node_labels))},
+                                    {"labels", JsonOfChange(change)}});
+    if (!change.problem.empty()) choice.Set("problem", Json::String(change.problem));
+    choices.Append(std::move(choice));
+  }
+  return Json::MakeObject({{"choices", std::move(choices)}});
+}
+
+}  // namespace tessera::console

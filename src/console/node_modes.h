@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modes that a node may have: whole GPUs only, or shares as well. A mode belongs to a pool of
+// the installation (docs/tasks/install.md): each pool has a DaemonSet of agents with flags of its
+// own, and a node belongs to a pool by its labels. So choosing a mode is changing labels of the
+// node. Pure; any thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/formats/json.h"
+#include "src/kube/objects.h"
+
+namespace tessera::console {
+
+// The agents of a pool, as their DaemonSet says.
+struct AgentPool {
+  std::string name;  // "": of nodes that are in no pool
+  std::string daemon_set;
+  bool shares = false;                        // offers shares besides whole GPUs
+  std::map<std::string, std::string> labels;  // a node of the pool has all of them
+  Json terms;                                 // of its node affinity; null: none
+
+  bool Covers(const kube::StringMap& node_labels) const;
+};
+// nullopt for an object that is no DaemonSet of agents.
+std::optional<AgentPool> AgentPoolOf(const Json& daemon_set);
+
+// What to change of the labels of a node so that the pool covers it; nullopt removes a label.
+struct LabelChange {
+  std::map<std::string, std::optional<std::string>> labels;
+  std::string problem;  // why it is not possible, or ""
+};
+// Only labels that people set are changed, not those of Kubernetes, and not those that the agent
+// writes.
+LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,
+                      const kube::StringMap& node_labels);
+
+// {"labels":{…}} of metadata, for a merge patch.
+Json JsonOfChange(const LabelChange& change);
+// {"choices":[{"pool":…,"agents":…,"mode":"shared","current":true,"labels":{…},"problem":…}]}
+Json JsonOfModes(const std::vector<AgentPool>& pools, const kube::StringMap& node_labels);
+
+}  // namespace tessera::console

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of requests, and responses of the API, in JSON. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/console/workload.h"
+#include "src/formats/json.h"
+#include "src/net/http.h"
+
+namespace tessera::console {
+
+net::Response JsonText(int status, std::string text);
+net::Response JsonResponse(const Json& json);
+// {"code":"NOT_FOUND","error":"…"} with the status of the code.
+net::Response ErrorResponse(const Status& status);
+// The result as JSON, or its error.
+net::Response ResponseOf(const Result<Json>& result);
+net::Response MethodNotAllowed(std::string_view allowed);
+// {"fields":{"name":"…"}}
+net::Response ErrorsOfFields(const FieldErrors& errors);
+
+// INVALID_ARGUMENT if the body is no JSON object, or a form of another site could send it.
+Result<Json> BodyOf(const net::Request& request);
+
+bool IsRead(const net::Request& request);
+// Compares in constant time.
+bool SameSecret(std::string_view a, std::string_view b);
+
+}  // namespace tessera::console

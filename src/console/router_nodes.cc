@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paths of one node: what it is and does, and what people change of it.
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+#include "src/console/drain.h"
+#include "src/console/json_of.h"
+#include "src/console/node_modes.h"
+#include "src/console/replies.h"
+#include "src/console/router.h"
+#include "src/formats/text_edit.h"
+
+namespace tessera::console {
+namespace {
+
+const kube::ListQuery& AgentSets() {
+  static const kube::ListQuery query{.type = kube::kDaemonSets,
+                                     .ns = std::string(names::kSystemNamespace),
+                                     .label_selector = std::string(names::kAgentSelector)};
+  return query;
+}
+
+kube::StringMap LabelsOf(const Json& node) {
+  kube::StringMap labels;
+  const Json* json = FindPath(node, {"metadata", "labels"});
+  if (json == nullptr || !json->is_object()) return labels;
+  for (const auto& [label, value] : json->members()) {
+    if (value.is_string()) labels[label] = value.string_value();
+  }
+  return labels;
+}
+
+Json CordonPatch(bool cordoned) {
+  return Json::MakeObject(
+      {{"spec", Json::MakeObject({{"unschedulable", cordoned ? Json::Bool(true) : Json()}})}});
+}
+
+}  // namespace
+
+void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest,
+                              const SessionPtr& session, const Reply& reply) {
+  // Names of nodes have no slash.
+  const size_t slash = rest.find('/');
+  const std::string name = net::PercentDecode(rest.substr(0, slash)).value_or("");
+  const std::string_view what = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
+  if (!session->rights.nodes) {
+    return reply(
+        ErrorResponse(Error(Code::kPermissionDenied, "{} may not list nodes", session->user)));
+  }
+  // Names that are no node's would otherwise reach a selector.
+  if (!model_.nodes().contains(name)) {
+    return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
+  }
+  if (IsRead(request)) {
+    if (what.empty()) return ShowNode(name, reply);
+    if (!MayAsk(*session, reply)) return;
+    if (what == "usage") return ShowNodeUsage(name, session, reply);
+    if (what == "mode") return ShowModes(name, session, reply);
+  } else {
+    const Result<Json> body = BodyOf(request);
+    if (!body.ok()) return reply(ErrorResponse(body.status()));
+    if (!MayAsk(*session, reply)) return;
+    if (what == "drain") return DrainNode(name, *body, session, reply);
+    if (what == "cordon") return CordonNode(name, *body, session, reply);
+    if (what == "mode") return ChooseMode(name, *body, session, reply);
+  }
+  reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
+}
+
+void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& session,
+                                  const Reply& reply) {
+  usage_.Read(session, name, [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
+}
+
+void ConsoleRouter::ShowNode(const std::string& name, const Reply& reply) {
+  const auto text = model_.nodes().find(name);
+  const ledger::NodeEntry* node = model_.ledger().FindNode(name);
+  if (text == model_.nodes().end() || node == nullptr) {
+    return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
+  }
+  const device::NodeInventory& inventory = *node->node.inventory;
+  Json gpus = Json::MakeArray();
+  for (const device::Gpu& gpu : inventory.gpus) gpus.Append(Json::Int(gpu.index));
+  const Json details = Json::MakeObject({{"links", JsonOfLinks(inventory)},
+                                         {"indices", std::move(gpus)},
+                                         {"cuda", Json::Int(inventory.cuda_version)},
+                                         {"notes", Json::Strings(inventory.notes)}});
+  reply(JsonText(200,
+                 fmt::format("{{\"node\":{},\"details\":{}}}", text->second, details.Serialize())));
+}
+
+void ConsoleRouter::DrainNode(const std::string& name, const Json& body, const SessionPtr& session,
+                              const Reply& reply) {
+  const DrainOptions options{.node = name,
+                             .dry_run = body.BoolAt("dryRun").value_or(true),
+                             .force = body.BoolAt("force").value_or(false)};
+  if (!options.dry_run) {
+    Log(Severity::kInfo, "a person drains a node", {{"user", session->user}, {"node", name}});
+  }
+  const uint64_t number = NewTask();
+  tasks_[number] =
+      std::make_shared<Drain>(session, options, [this, number, reply](const Result<Json>& answer) {
+        EndTask(number);
+        reply(ResponseOf(answer));
+      });
+}
+
+void ConsoleRouter::CordonNode(const std::string& name, const Json& body, const SessionPtr& session,
+                               const Reply& reply) {
+  const Result<bool> cordoned = body.BoolAt("cordoned");
+  if (!cordoned.ok()) return reply(ErrorResponse(cordoned.status()));
+  Send(
+      session,
+      [&](const kube::Client::OnObject& on_done) {
+        return session->client->Patch(kube::Node(name), kube::PatchKind::kMerge,
+                                      CordonPatch(*cordoned), {}, on_done);
+      },
+      [reply](const Result<Json>& node) {
+        reply(node.ok() ? JsonResponse(Json::MakeObject({})) : ErrorResponse(node.status()));
+      });
+}
+
+void ConsoleRouter::WithModes(const std::string& name, const SessionPtr& session,
+                              const Reply& reply, const OnModes& then) {
+  Send(
+      session,
+      [&](const kube::Client::OnObject& on_done) {
+        return session->client->Get(kube::Node(name), on_done);
+      },
+      [this, session, reply, then](const Result<Json>& node) {
+        if (!node.ok()) return reply(ErrorResponse(node.status()));
+        const kube::StringMap labels = LabelsOf(*node);
+        const uint64_t number = NewTask();
+        Keep(number, session,
+             session->client->List(AgentSets(), [=, this](const Result<kube::ListPage>& page) {
+               EndTask(number);
+               if (!page.ok()) {
+                 return reply(
+                     ErrorResponse(page.status().Annotate("cannot list the DaemonSets of agents")));
+               }
+               std::vector<AgentPool> pools;
+               for (const kube::RawObject& raw : page->items) {
+                 if (auto pool = AgentPoolOf(*raw.json())) pools.push_back(*std::move(pool));
+               }
+               then(pools, labels);
+             }));
+      });
+}
+
+void ConsoleRouter::ShowModes(const std::string& name, const SessionPtr& session,
+                              const Reply& reply) {
+  WithModes(name, session, reply,
+            [reply](const std::vector<AgentPool>& pools, const kube::StringMap& labels) {
+              reply(JsonResponse(JsonOfModes(pools, labels)));
+            });
+}
+
+void ConsoleRouter::ChooseMode(const std::string& name, const Json& body, const SessionPtr& session,
+                               const Reply& reply) {
+  const std::string pool_name = body.StringAt("pool").value_or("");
+  WithModes(
+      name, session, reply,
+      [this, name, pool_name, session, reply](const std::vector<AgentPool>& pools,
+                                              const kube::StringMap& labels) {
+        const auto pool = std::ranges::find(pools, pool_name, &AgentPool::name);
+        if (pool == pools.end()) {
+          return reply(ErrorResponse(Error(Code::kNotFound, "there is no pool \"{}\"", pool_name)));
+        }
+        const LabelChange change = ChangeFor(*pool, pools, labels);
+        if (!change.problem.empty()) {
+          return reply(ErrorResponse(Error(Code::kFailedPrecondition,
+                                           "cannot move the node to pool \"{}\": {}", pool_name,
+                                           change.problem)));
+        }
+        Log(Severity::kInfo, "a person chooses the mode of a node",
+            {{"user", session->user}, {"node", name}, {"pool", pool_name}});
+        const Json patch =
+            Json::MakeObject({{"metadata", Json::MakeObject({{"labels", JsonOfChange(change)}})}});
+        Send(
+            session,
+            [&](const kube::Client::OnObject& on_done) {
+              return session->client->Patch(kube::Node(name), kube::PatchKind::kMerge, patch, {},
+                                            on_done);
+            },
+            [reply](const Result<Json>& node) {
+              reply(node.ok() ? JsonResponse(Json::MakeObject({})) : ErrorResponse(node.status()));
+            });
+      });
+}
+
+}  // namespace tessera::console

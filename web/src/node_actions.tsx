@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people change of a node: cordon, drain with a preview, and its mode. The server sends each
+// change with the person's own rights.
+import { useEffect, useState } from 'preact/hooks';
+import { t, type Key } from './i18n';
+import { ErrorNote, Scroll, useLoaded } from './parts';
+import { api, cluster, type Node } from './store';
+
+interface DrainedPod {
+  namespace: string;
+  name: string;
+  owner: string;
+  result: 'stays' | 'evicted' | 'refused' | 'failed';
+  why?: string;
+}
+
+interface Drained {
+  pods: DrainedPod[];
+  dryRun: boolean;
+}
+
+interface Choice {
+  pool: string;
+  agents: string;
+  mode: 'shared' | 'whole';
+  current: boolean;
+  labels: Record<string, string | null>;
+  problem?: string;
+}
+
+const pathOf = (name: string, what: string) => `/api/v1/nodes/${encodeURIComponent(name)}/${what}`;
+
+// Runs one action at a time, and keeps its error.
+function useAction() {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState('');
+  const run = async (action: () => Promise<void>) => {
+    setBusy(true);
+    setError('');
+    try {
+      await action();
+    } catch (failure) {
+      setError((failure as Error).message);
+    }
+    setBusy(false);
+  };
+  return { busy, error, run };
+}
+
+const kResults: Record<DrainedPod['result'], [Key, string]> = {
+  stays: ['podStays', ''],
+  evicted: ['podEvicted', 'bound'],
+  refused: ['podRefused', 'waiting'],
+  failed: ['podFailed', 'unhealthy'],
+};
+
+function resultText(pod: DrainedPod, dryRun: boolean): string {
+  return t(pod.result === 'evicted' && dryRun ? 'podWouldGo' : kResults[pod.result][0]);
+}
+
+function whyText(pod: DrainedPod): string {
+  return pod.result === 'stays' ? t(`stays:${pod.why}` as Key) : (pod.why ?? '');
+}
+
+// Pods with GPUs, by "namespace/name".
+function requests(): Map<string, string> {
+  return new Map([...cluster.pods.values()].map((pod) => [`${pod.namespace}/${pod.name}`, pod.request]));
+}
+
+function DrainTable({ drained }: { drained: Drained }) {
+  const gpus = requests();
+  const order = ['refused', 'failed', 'evicted', 'stays'];
+  const pods = [...drained.pods].sort((a, b) => order.indexOf(a.result) - order.indexOf(b.result));
+  if (pods.length === 0) return <p>{t('drainNoPods')}</p>;
+  return (
+    <Scroll label={t('drain')}>
+      <table class="drain">
+        <thead>
+          <tr>
+            <th scope="col">{t('pods')}</th>
+            <th scope="col">{t('owner')}</th>
+            <th scope="col">{t('gpus')}</th>
+            <th scope="col">{t('result')}</th>
+            <th scope="col">{t('why')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {pods.map((pod) => (
+            <tr key={`${pod.namespace}/${pod.name}`}>
+              <th scope="row">
+                {pod.namespace}/{pod.name}
+              </th>
+              <td>{pod.owner || '–'}</td>
+              <td>{gpus.get(`${pod.namespace}/${pod.name}`) ?? '–'}</td>
+              <td>
+                <span class={`pill ${kResults[pod.result][1]}`}>{resultText(pod, drained.dryRun)}</span>
+              </td>
+              <td>{whyText(pod)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+function Drain({ node }: { node: Node }) {
+  const { busy, error, run } = useAction();
+  const [drained, setDrained] = useState<Drained | null>(null);
+  const [force, setForce] = useState(false);
+  const ask = (dryRun: boolean) =>
+    run(async () => {
+      const answer = await api<{ pods: DrainedPod[] }>(pathOf(node.name, 'drain'), { dryRun, force });
+      setDrained({ pods: answer.pods, dryRun });
+    });
+  const count = (result: DrainedPod['result']) => drained?.pods.filter((pod) => pod.result === result).length ?? 0;
+  const losable = drained?.pods.some((pod) => pod.why === 'unmanaged' || pod.why === 'local-data');
+  return (
+    <>
+      <p class="buttons">
+        <button type="button" disabled={busy} onClick={() => void ask(true)}>
+          {t('drainPreview')}
+        </button>
+        {drained && (
+          <button type="button" class="primary" disabled={busy} onClick={() => void ask(false)}>
+            {t(drained.dryRun ? 'drainNow' : 'drainAgain')}
+          </button>
+        )}
+        {(losable || force) && (
+          <label>
+            <input
+              type="checkbox"
+              checked={force}
+              onChange={(e) => (setForce(e.currentTarget.checked), setDrained(null))}
+            />{' '}
+            {t('drainForce')}
+          </label>
+        )}
+      </p>
+      {error && <ErrorNote message={error} />}
+      {drained && (
+        <div role="status">
+          <p>
+            {t(drained.dryRun ? 'drainWould' : 'drainDid', count('evicted'), count('stays'))}{' '}
+            {count('refused') > 0 && <b>{t('drainRefused', count('refused'))}</b>}
+          </p>
+        </div>
+      )}
+      {drained && <DrainTable drained={drained} />}
+    </>
+  );
+}
+
+function labelsText(labels: Choice['labels']): string {
+  return Object.entries(labels)
+    .map(([label, value]) => (value === null ? t('labelRemoved', label) : `${label}=${value}`))
+    .join(', ');
+}
+
+function Mode({ node }: { node: Node }) {
+  const { busy, error, run } = useAction();
+  const [wanted, setWanted] = useState<string | null>(null);
+  const [asked, setAsked] = useState(0);
+  const loaded = useLoaded(`${node.name} ${asked}`, () => api<{ choices: Choice[] }>(pathOf(node.name, 'mode')));
+  const choices = loaded.data?.choices ?? [];
+  const chosen = choices.find((choice) => (wanted === null ? choice.current : choice.agents === wanted));
+  const apply = () =>
+    run(async () => {
+      await api(pathOf(node.name, 'mode'), { pool: chosen!.pool });
+      setWanted(null);
+      setAsked(asked + 1);
+    });
+  if (loaded.error) return <p class="hint">{t('modeUnknown', loaded.error)}</p>;
+  return (
+    <>
+      {choices.length > 0 && (
+        <fieldset>
+          <legend>{t('mode')}</legend>
+          {choices.map((choice) => (
+            <label class="radio" key={choice.agents}>
+              <input
+                type="radio"
+                name="mode"
+                checked={choice === chosen}
+                disabled={!!choice.problem}
+                onChange={() => setWanted(choice.agents)}
+              />{' '}
+              {t(choice.mode === 'whole' ? 'modeWhole' : 'modeShared')}
+              <span class="hint">
+                {' '}
+                {choice.pool ? t('modePool', choice.pool) : t('modeNoPool')}
+                {choice.current ? `, ${t('modeCurrent')}` : ''}
+                {choice.problem ? ` – ${choice.problem}` : ''}
+              </span>
+            </label>
+          ))}
+          {chosen && !chosen.current && (
+            <>
+              <p>{t('modeChange', labelsText(chosen.labels))}</p>
+              <p>
+                <button type="button" class="primary" disabled={busy} onClick={() => void apply()}>
+                  {t('modeApply')}
+                </button>
+              </p>
+            </>
+          )}
+        </fieldset>
+      )}
+      {error && <ErrorNote message={error} />}
+      {loaded.data && choices.length < 2 && (
+        <>
+          <p class="hint">{t(choices.length === 0 ? 'modeNone' : 'modeOne')}</p>
+          <pre tabIndex={0}>{'pools:\n- name: whole\n  nodeSelector: {gpu-mode: whole}\n  mode: whole'}</pre>
+        </>
+      )}
+    </>
+  );
+}
+
+export function NodeActions({ node }: { node: Node }) {
+  const { busy, error, run } = useAction();
+  const [open, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [node.name]);
+  const cordon = (cordoned: boolean) => run(async () => void (await api(pathOf(node.name, 'cordon'), { cordoned })));
+  return (
+    <section aria-label={t('change')}>
+      <h2>{t('change')}</h2>
+      <p class="buttons">
+        <button type="button" disabled={busy} onClick={() => void cordon(!node.cordoned)}>
+          {t(node.cordoned ? 'uncordon' : 'cordon')}
+        </button>
+        <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {t('drainAndMode')}
+        </button>
+      </p>
+      {error && <ErrorNote message={error} />}
+      {open && (
+        <>
+          <h3>{t('drain')}</h3>
+          <p class="hint">{t('drainHint')}</p>
+          <Drain node={node} key={node.name} />
+          <h3>{t('mode')}</h3>
+          <Mode node={node} key={`mode ${node.name}`} />
+        </>
+      )}
+    </section>
+  );
+}
