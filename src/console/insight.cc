@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/console/json_of.h"
+#include "src/console/what_if.h"
 #include "src/ledger/pod_request.h"
 
 namespace tessera::console {
@@ -89,15 +90,6 @@ Json JsonOfCandidates(ClusterLedger& ledger, const ClusterLedger::Query& query,
   return candidates;
 }
 
-void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool details, Json* out) {
-  const Evaluation evaluation = Evaluate(ledger, query);
-  out->Set("nodes", Json::Int(static_cast<int64_t>(evaluation.nodes)));
-  out->Set("fits", Json::Int(static_cast<int64_t>(evaluation.fitting.size())));
-  out->Set("summary", Json::String(ledger.Summary(query)));
-  out->Set("groups", JsonOfGroups(evaluation, details));
-  if (details) out->Set("best", JsonOfCandidates(ledger, query, evaluation));
-}
-
 Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t used,
                      std::optional<int64_t> limit, const std::vector<std::string>& pools) {
   Json line = Json::MakeObject({{"namespace", Json::String(ns)},
@@ -109,6 +101,17 @@ Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t us
 }
 
 }  // namespace
+
+void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool details, Json* out) {
+  const Evaluation evaluation = Evaluate(ledger, query);
+  out->Set("nodes", Json::Int(static_cast<int64_t>(evaluation.nodes)));
+  out->Set("fits", Json::Int(static_cast<int64_t>(evaluation.fitting.size())));
+  out->Set("summary", Json::String(ledger.Summary(query)));
+  out->Set("groups", JsonOfGroups(evaluation, details));
+  if (!details) return;
+  out->Set("best", JsonOfCandidates(ledger, query, evaluation));
+  out->Set("near", JsonOfNearNodes(ledger, query));
+}
 
 Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_quota) {
   ASSIGN_OR_RETURN(kube::PodObject pod,

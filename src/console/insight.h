@@ -20,8 +20,13 @@ namespace tessera::console {
 // namespace uses. INVALID_ARGUMENT for a request that breaks a rule of its dialect.
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
-// Why the pod waits, or how its node compares with others. `details`: with the names of nodes and
-// with reasons that may name other pods, for people who may list both.
+// Adds to `out` how many nodes fit and the reasons of the others. `details`: with the names of
+// nodes and with reasons that may name other pods, for people who may list both; also the best
+// nodes, and the GPUs of the nearest (JsonOfNearNodes).
+void AddEvaluation(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query, bool details,
+                   Json* out);
+
+// Why the pod waits, or how its node compares with others. `details` as above.
 Json ExplainPod(ledger::ClusterLedger& ledger, const kube::PodObject& pod, bool details);
 
 // A line for each model of each namespace that `visible` accepts.

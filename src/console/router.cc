@@ -186,6 +186,10 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     if (MayAsk(*session, reply)) Explain(request, *session, reply);
     return;
   }
+  if (path == "/api/v1/room") {
+    if (MayAsk(*session, reply)) ShowRoom(request, *session, reply);
+    return;
+  }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path.starts_with(kNodesPath)) {
     return RouteNode(request, path.substr(kNodesPath.size()), session, reply);
@@ -203,6 +207,10 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
   }
   if (path == "/api/v1/preview") {
     if (MayAsk(*session, reply)) PreviewWorkload(request, *session, reply);
+    return;
+  }
+  if (path == "/api/v1/whatif") {
+    if (MayAsk(*session, reply)) AnswerWhatIf(request, *session, reply);
     return;
   }
   if (path == "/api/v1/apply") return Apply(request, session, reply);

@@ -84,7 +84,12 @@ class ConsoleRouter {
                   const Reply& reply);
 
   // router_workloads.cc
+  // The pod that a query or a body names, if the person may see it; otherwise replies.
+  const kube::PodObject* PodFor(const std::string& ns, const std::string& name,
+                                const WebSession& session, const Reply& reply) const;
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
+  void ShowRoom(const net::Request& request, const WebSession& session, const Reply& reply);
+  void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowQuotas(const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const WebSession& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);

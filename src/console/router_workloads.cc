@@ -6,24 +6,72 @@
 #include "src/console/insight.h"
 #include "src/console/replies.h"
 #include "src/console/router.h"
+#include "src/console/what_if.h"
 #include "src/console/workload.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::console {
+namespace {
 
-void ConsoleRouter::Explain(const net::Request& request, const WebSession& session,
-                            const Reply& reply) {
-  const std::string ns = request.Query("namespace").value_or("");
-  const std::string name = request.Query("name").value_or("");
+bool SeesAll(const WebSession& session) { return session.rights.nodes && session.rights.all_pods; }
+
+FindPodObject FinderOf(const ClusterModel& model) {
+  return
+      [&model](const std::string& ns, const std::string& name) { return model.FindPod(ns, name); };
+}
+
+}  // namespace
+
+const kube::PodObject* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,
+                                             const WebSession& session, const Reply& reply) const {
   // The same answer for a pod that is not there and one that the person may not see.
   const kube::PodObject* pod = session.rights.SeesPodsOf(ns) ? model_.FindPod(ns, name) : nullptr;
   if (pod == nullptr) {
-    return reply(ErrorResponse(
-        Error(Code::kNotFound, "there is no pod {}/{} that you may see and that has not ended", ns,
-              name)));
+    reply(ErrorResponse(Error(Code::kNotFound,
+                              "there is no pod {}/{} that you may see and that has not ended", ns,
+                              name)));
   }
-  reply(JsonResponse(
-      ExplainPod(model_.ledger(), *pod, session.rights.nodes && session.rights.all_pods)));
+  return pod;
+}
+
+void ConsoleRouter::Explain(const net::Request& request, const WebSession& session,
+                            const Reply& reply) {
+  const kube::PodObject* pod = PodFor(request.Query("namespace").value_or(""),
+                                      request.Query("name").value_or(""), session, reply);
+  if (pod == nullptr) return;
+  reply(JsonResponse(ExplainPod(model_.ledger(), *pod, SeesAll(session))));
+}
+
+void ConsoleRouter::ShowRoom(const net::Request& request, const WebSession& session,
+                             const Reply& reply) {
+  if (!SeesAll(session)) {
+    return reply(ErrorResponse(
+        Error(Code::kPermissionDenied, "{} may not list all nodes and pods", session.user)));
+  }
+  const kube::PodObject* pod = PodFor(request.Query("namespace").value_or(""),
+                                      request.Query("name").value_or(""), session, reply);
+  if (pod == nullptr) return;
+  if (!pod->node_name.empty()) {
+    return reply(ErrorResponse(Error(Code::kFailedPrecondition, "the pod has a node")));
+  }
+  reply(JsonResponse(MeasureRoom(model_.ledger(), *pod, FinderOf(model_))));
+}
+
+void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& session,
+                                 const Reply& reply) {
+  const Result<Json> body = BodyOf(request);
+  if (!body.ok()) return reply(ErrorResponse(body.status()));
+  const Result<WhatIf> what_if = ParseWhatIf(*body);
+  if (!what_if.ok()) return reply(ErrorResponse(what_if.status()));
+  const kube::PodObject* pod = PodFor(body->StringAt("namespace").value_or(""),
+                                      body->StringAt("name").value_or(""), session, reply);
+  if (pod == nullptr) return;
+  if (!what_if->without_name.empty() &&
+      PodFor(what_if->without_ns, what_if->without_name, session, reply) == nullptr) {
+    return;
+  }
+  reply(ResponseOf(
+      console::AnswerWhatIf(model_.ledger(), *pod, *what_if, FinderOf(model_), SeesAll(session))));
 }
 
 void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {

@@ -403,6 +403,30 @@ test('a node that joins appears on the page that says how', async (t) => {
   await page.getByText('2 of 2 GPUs can be used').waitFor();
 });
 
+test('a person learns what would make room, and asks what if', async (t) => {
+  await api.pod('team-b', 'needs-eight', { 'nvidia.com/gpu': '8' });
+  t.after(() => api.request('DELETE', '/api/v1/namespaces/team-b/pods/needs-eight?gracePeriodSeconds=0'));
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/workload/team-b/needs-eight`);
+  await page.getByRole('heading', { name: 'What would make room' }).waitFor();
+  const room = page.getByRole('region', { name: 'What would make room' });
+  await room.getByRole('link', { name: 'team-a/train' }).waitFor();
+  await room.getByText(/on n1 \(gpu: 2\) – it could move to 2 other nodes/).waitFor();
+  // The nearest nodes, with the GPUs of n1 that are held.
+  assert.equal(await page.locator('.near li').first().locator('.gpu').count(), 8);
+  await picture(page, 'room');
+  const question = page.getByRole('region', { name: 'What if?' });
+  await question.getByLabel('Request').selectOption('Whole GPUs');
+  await question.getByLabel('Number of GPUs').fill('4');
+  await question.getByRole('button', { name: 'Ask' }).click();
+  await question.getByText('Fits on 2 of 3 nodes').waitFor();
+  await question.getByLabel('Request').selectOption('as it is');
+  await question.getByLabel('Without the pod').fill('team-a/train');
+  await question.getByRole('button', { name: 'Ask' }).click();
+  await question.getByText('Fits on 1 of 3 nodes').waitFor();
+  assert.deepEqual(await checkAxe(page, 'what if'), []);
+});
+
 test('quotas and use are tables that can be saved', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/quota`);
@@ -558,7 +582,7 @@ test('no page is wider than the screen, from 360 to 3840 pixels', async (t) => {
   const page = await openAs(t, tokens.viewer);
   for (const width of [360, 768, 1920, 3840]) {
     await page.setViewportSize({ width, height: 800 });
-    for (const hash of ['', 'node/n2', 'workloads', 'create', 'quota', 'add-node']) {
+    for (const hash of ['', 'node/n2', 'workloads', 'workload/team-a/too-big', 'create', 'quota', 'add-node']) {
       await page.goto(`${base}/#/${hash}`);
       await page.waitForTimeout(150);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

@@ -5,6 +5,7 @@ import { ageText } from './format';
 import { kindText, t } from './i18n';
 import { Empty, ErrorNote, Scroll, useLoaded } from './parts';
 import { api, useCluster, type Pod } from './store';
+import { Insight, type NearNode } from './what_if';
 
 const kMostRows = 300;
 
@@ -89,10 +90,25 @@ export interface Fit {
   summary: string;
   quota?: string;
   best?: string[];
+  near?: NearNode[];
   groups: { kind: string; nodes: number; example?: string; names?: string[] }[];
 }
 
-// Nodes by reason, as bars.
+// Squares for the nodes of a group; one square stands for several nodes of a large cluster.
+const kMostSquares = 400;
+
+function Squares({ nodes, all, fit }: { nodes: number; all: number; fit: boolean }) {
+  const each = Math.ceil(Math.max(1, all) / kMostSquares);
+  return (
+    <span class="squares" aria-hidden="true">
+      {Array.from({ length: Math.ceil(nodes / each) }, () => (
+        <span class={`square ${fit ? 'fit' : 'misfit'}`} />
+      ))}
+    </span>
+  );
+}
+
+// Nodes grouped by reason, as a picture.
 export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
   const groups = [...(fit.fits > 0 ? [{ kind: '', nodes: fit.fits }] : []), ...fit.groups] as Fit['groups'];
   return (
@@ -108,12 +124,7 @@ export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
           <ul class="reasons">
             {groups.map((group) => (
               <li key={group.kind}>
-                <span class="reason-bar" aria-hidden="true">
-                  <span
-                    class={`slice ${group.kind ? 'misfit' : 'fit'}`}
-                    style={{ width: `${(group.nodes / Math.max(1, fit.nodes)) * 100}%` }}
-                  />
-                </span>
+                <Squares nodes={group.nodes} all={fit.nodes} fit={!group.kind} />
                 <span>
                   <b>{group.nodes}</b> {group.kind ? kindText(group.kind) : '✓'}
                   {group.example && <span class="hint"> — {group.example}</span>}
@@ -180,7 +191,10 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
           {explained.invalid ? (
             <p class="note bad-note">{explained.invalid}</p>
           ) : (
-            <Reasons fit={explained} namespace={namespace} />
+            <>
+              <Reasons fit={explained} namespace={namespace} />
+              <Insight namespace={namespace} name={name} fit={explained} waits={explained.waits} />
+            </>
           )}
         </>
       )}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions beyond "why does this pod wait": what would make room for it, and where it would fit
+// with another request or without another pod. Answered by the placement engine on the ledger,
+// which is afterwards as it was.
+//
+// Cost: kMostTries evaluations of one node and kMostMoves of all nodes; MeasureRoom is asked by
+// people, not for each change of the cluster. Threads: as the ledger.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/kube/objects.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::console {
+
+// The API server's object of a pod, or null.
+using FindPodObject =
+    std::function<const kube::PodObject*(const std::string& ns, const std::string& name)>;
+
+// The nodes that come closest, with each of their GPUs:
+// [{"node":"n1","fits":false,"text":"3 GPUs wanted, 2 of 8 free: …",
+//   "gpus":[{"name":"0","reason":"held-whole","text":"…","chosen":false}]}]
+// "reason" is "" for a GPU with room; "chosen": the engine would take it. REQUIRES: a query of the
+// present ledger.
+Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
+
+// Single pods whose end makes room for `pod` on their node, the smallest first, and to how many
+// other nodes each could move:
+// {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
+//  "complete":true}. Not complete: too many were possible to try all.
+Json MeasureRoom(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
+                 const FindPodObject& find_pod);
+
+// A changed request of a pod.
+struct WhatIf {
+  struct Request {
+    bool whole = true;
+    int64_t gpus = 1;           // whole
+    int64_t hundredths = 0;     // a part of one GPU
+    int64_t memory_blocks = 0;  // a part: n × 256 MiB
+  };
+  std::optional<Request> request;        // nullopt: as it is
+  std::optional<std::string> model;      // "": any
+  std::string without_ns, without_name;  // a pod that is taken away first; "": none
+};
+Result<WhatIf> ParseWhatIf(const Json& body);
+
+// The pod with that request. FAILED_PRECONDITION if several of its containers request GPUs.
+Result<kube::PodObject> ChangedPod(const kube::PodObject& pod, const WhatIf& what_if);
+
+// Where the changed pod would fit, as ExplainPod (insight.h) says it. NOT_FOUND: there is no pod
+// to take away.
+Result<Json> AnswerWhatIf(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
+                          const WhatIf& what_if, const FindPodObject& find_pod, bool details);
+
+}  // namespace tessera::console
