@@ -76,6 +76,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   // Namespaces with pods that request GPUs.
   std::set<std::string> Namespaces() const;
 
+  const ledger::FeedOptions& feed_options() const { return options_.feed; }
   // REQUIRES: synced().
   ledger::ClusterLedger& ledger() { return *ledger_; }
   // Null if no such pod is waiting or running.

@@ -213,6 +213,11 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
     if (MayAsk(*session, reply)) AnswerWhatIf(request, *session, reply);
     return;
   }
+  if (path == "/api/v1/quota/preview") {
+    if (MayAsk(*session, reply)) PreviewQuota(request, *session, reply);
+    return;
+  }
+  if (path == "/api/v1/quota") return SetQuota(request, session, reply);
   if (path == "/api/v1/apply") return Apply(request, session, reply);
   if (path.starts_with(kNodesPath)) {
     return RouteNode(request, path.substr(kNodesPath.size()), session, reply);

@@ -17,6 +17,7 @@
 #include "src/console/gate.h"
 #include "src/console/node_modes.h"
 #include "src/console/node_usage.h"
+#include "src/console/quota_edit.h"
 #include "src/console/sessions.h"
 #include "src/console/viewers.h"
 #include "src/net/http_server.h"
@@ -90,9 +91,15 @@ class ConsoleRouter {
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowRoom(const net::Request& request, const WebSession& session, const Reply& reply);
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
-  void ShowQuotas(const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const WebSession& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
+
+  // router_quotas.cc
+  void ShowQuotas(const WebSession& session, const Reply& reply);
+  void PreviewQuota(const net::Request& request, const WebSession& session, const Reply& reply);
+  void SetQuota(const net::Request& request, const SessionPtr& session, const Reply& reply);
+  void WriteQuota(const QuotaChange& change, const Result<Json>& map, const SessionPtr& session,
+                  const Reply& reply);
 
   std::string CookieFor(const std::string& value) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths of workloads and quotas: questions to the placement engine, and new workloads.
+// Paths of workloads: questions to the placement engine, and new workloads.
 #include <utility>
 
 #include "src/base/log.h"
@@ -72,17 +72,6 @@ void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& 
   }
   reply(ResponseOf(
       console::AnswerWhatIf(model_.ledger(), *pod, *what_if, FinderOf(model_), SeesAll(session))));
-}
-
-void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
-  Json out = Json::MakeObject({});
-  if (!model_.quota_problem().ok()) {
-    out.Set("problem", Json::String(model_.quota_problem().message()));
-  }
-  out.Set("lines", JsonOfQuotas(model_.ledger(), [&](const std::string& ns) {
-            return session.rights.SeesPodsOf(ns);
-          }));
-  reply(JsonResponse(out));
 }
 
 void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSession& session,

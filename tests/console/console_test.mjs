@@ -106,6 +106,7 @@ async function makePeople() {
     { apiGroups: [''], resources: ['nodes'], verbs: ['get', 'patch'] },
     { apiGroups: [''], resources: ['pods/eviction'], verbs: ['create'] },
     { apiGroups: ['apps'], resources: ['daemonsets'], verbs: ['list'] },
+    { apiGroups: [''], resources: ['configmaps'], resourceNames: ['gpuquota'], verbs: ['get', 'update'] },
   ]);
   for (const name of ['console', 'viewer', 'tenant', 'nobody', 'keeper']) tokens[name] = await api.account('default', name);
   await api.bind('change-nodes', 'default/keeper');
@@ -401,6 +402,30 @@ test('a node that joins appears on the page that says how', async (t) => {
   t.after(() => api.must('DELETE', '/api/v1/nodes/n6'));
   await page.getByRole('link', { name: 'n6' }).waitFor();
   await page.getByText('2 of 2 GPUs can be used').waitFor();
+});
+
+test('a person changes a quota after seeing what follows', async (t) => {
+  const page = await openAs(t, tokens.keeper);
+  await page.goto(`${base}/#/quota`);
+  await page.getByRole('row', { name: /team-a A100 2 2 4/ }).getByRole('button').click();
+  await page.getByLabel('GPUs', { exact: true }).fill('1');
+  await page.getByText('A100: 2 of 1 GPUs in use').waitFor();
+  await page.getByText('Above the limit, and going on until they end: train').waitFor();
+  assert.deepEqual(await checkAxe(page, 'quota editor'), []);
+  await picture(page, 'quota-editor');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByRole('row', { name: /team-a A100 2 -1 1/ }).waitFor();
+  const map = await api.request('GET', '/api/v1/namespaces/kube-system/configmaps/gpuquota');
+  assert.deepEqual(JSON.parse(map.body.data.gpu_quota), { 'team-a': { quota: { A100: 1 } } });
+  await page.getByRole('row', { name: /team-a A100/ }).getByRole('button').click();
+  await page.getByLabel('GPUs', { exact: true }).fill('4');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByRole('row', { name: /team-a A100 2 2 4/ }).waitFor();
+  const viewer = await openAs(t, tokens.viewer);
+  await viewer.goto(`${base}/#/quota`);
+  await viewer.getByRole('row', { name: /team-a A100/ }).getByRole('button').click();
+  await viewer.getByRole('button', { name: 'Apply' }).click();
+  await viewer.getByText(/cannot update resource "configmaps"/).waitFor();
 });
 
 test('a person learns what would make room, and asks what if', async (t) => {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotas, and what each namespace holds now.
+// Quotas with their editor, and what each namespace holds now.
+import { useState } from 'preact/hooks';
 import { csvOf, download, gpuText, memoryText } from './format';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
+import { QuotaEditor, type Entry } from './quota_editor';
 import { api, cluster, useCluster } from './store';
 
 interface Line {
@@ -13,7 +15,7 @@ interface Line {
   pools: string[];
 }
 
-function Quotas({ lines }: { lines: Line[] }) {
+function Quotas({ lines, onEdit }: { lines: Line[]; onEdit: (namespace: string) => void }) {
   if (lines.length === 0) return <Empty title={t('noQuotas')} />;
   const left = (line: Line) => (line.limitMilli === undefined ? '–' : gpuText(line.limitMilli - line.usedMilli));
   const save = () =>
@@ -42,6 +44,7 @@ function Quotas({ lines }: { lines: Line[] }) {
               <th scope="col">{t('left')}</th>
               <th scope="col">{t('limit')}</th>
               <th scope="col">{t('pools')}</th>
+              <th scope="col">{t('change')}</th>
             </tr>
           </thead>
           <tbody>
@@ -59,6 +62,11 @@ function Quotas({ lines }: { lines: Line[] }) {
                 <td class="number">{left(line)}</td>
                 <td class="number">{line.limitMilli === undefined ? t('none') : gpuText(line.limitMilli)}</td>
                 <td>{line.pools.join(', ') || t('any')}</td>
+                <td>
+                  <button type="button" aria-label={t('quotaEdit', line.namespace)} onClick={() => onEdit(line.namespace)}>
+                    {t('edit')}
+                  </button>
+                </td>
               </tr>
             ))}
           </tbody>
@@ -145,16 +153,45 @@ function Usage() {
   );
 }
 
+interface Quota {
+  lines: Line[];
+  entries: Record<string, Entry>;
+  problem?: string;
+}
+
 export function QuotaPage() {
-  const { version } = useCluster();
-  const loaded = useLoaded(String(Math.floor(version / 5)), () => api<{ lines: Line[]; problem?: string }>('/api/v1/quota'));
+  const { version, nodes } = useCluster();
+  const [edited, setEdited] = useState<string | null>(null);
+  const [changes, setChanges] = useState(0);
+  const loaded = useLoaded(`${Math.floor(version / 5)} ${changes}`, () => api<Quota>('/api/v1/quota'));
+  const models = [...new Set([...nodes.values()].flatMap((node) => node.gpus.map((gpu) => gpu.model)))].sort();
   return (
     <>
       <h1>{t('quota')}</h1>
       <h2>{t('quotas')}</h2>
       {loaded.error && <ErrorNote message={loaded.error} />}
       {loaded.data?.problem && <p class="note">{t('quotaUnknown', loaded.data.problem)}</p>}
-      {loaded.data && <Quotas lines={loaded.data.lines} />}
+      {loaded.data && <Quotas lines={loaded.data.lines} onEdit={setEdited} />}
+      {loaded.data && edited === null && (
+        <p>
+          <button type="button" onClick={() => setEdited('')}>
+            {t('quotaNew')}
+          </button>
+        </p>
+      )}
+      {loaded.data && edited !== null && (
+        <QuotaEditor
+          key={edited}
+          namespace={edited}
+          before={loaded.data.entries[edited] ?? null}
+          models={models}
+          onDone={(changed) => {
+            setEdited(null);
+            // The console learns of the change from its watch.
+            if (changed) setTimeout(() => setChanges(changes + 1), 500);
+          }}
+        />
+      )}
       <h2>{t('usage')}</h2>
       <Usage />
     </>

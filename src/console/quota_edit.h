@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of one namespace's quota: what a change would mean, and the ConfigMap with the change.
+// Pure, except that Consequences evaluates the ledger and leaves it as it was. Threads: as the
+// ledger.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/console/what_if.h"
+#include "src/formats/json.h"
+#include "src/kube/objects.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::console {
+
+// A namespace's entry, as in the ConfigMap: {"quota":{"A100":8},"pool":["public"]}; null: no limit.
+Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns);
+
+struct QuotaChange {
+  std::string ns;
+  Json before;  // the entry that the person saw
+  Json entry;   // the new one; null removes it
+};
+// INVALID_ARGUMENT if a member is missing or the new entry is no quota.
+Result<QuotaChange> ParseQuotaChange(const Json& body);
+
+// What would follow:
+// {"lines":[{"model":…,"usedMilli":…,"limitMilli":…}],
+//  "over":[{"pod":…,"model":…,"milli":…}],   running pods above a line, newest first; they go on
+//  "outside":[…],                            pods on nodes of other pools; they go on
+//  "waiting":[{"pod":…,"before":3,"after":0}]}   waiting pods, with the nodes that fit
+// `find_pod` gives the API server's object of a pod, or null.
+Json Consequences(ledger::ClusterLedger& ledger, const QuotaChange& change,
+                  const FindPodObject& find_pod);
+
+// The ConfigMap with the change; other namespaces, and fields that Tessera does not know, stay.
+// ABORTED if the entry is no longer what the person saw. INVALID_ARGUMENT if the quota in the map
+// is invalid. `map` may be null: there is no map yet.
+Result<Json> WithQuota(const Json* map, const kube::ObjectRef& object, std::string_view key,
+                       const QuotaChange& change);
+
+}  // namespace tessera::console
