@@ -28,7 +28,7 @@ class SystemClock : public Clock {
   WallTime WallNow() const override;
 };
 
-// Stands still until Advance; both times move together. Threads: one.
+// Time stands still until Advance moves both clocks. Threads: one.
 class FakeClock : public Clock {
  public:
   MonotonicTime Now() const override { return now_; }

@@ -19,8 +19,9 @@ class DirWatcher {
   struct Events {
     std::function<void(const std::string& name)> appeared;
     std::function<void(const std::string& name)> vanished;
-    // Changes may have been missed, so read everything: at the first watch, after an overflow, and
-    // when the directory was created again.
+    // Some changes may have been missed, so the receiver must read the whole directory. Called at
+    // the first watch, after an overflow of the kernel's queue, and when the directory was created
+    // again.
     std::function<void()> on_rescan;
     // A file that was open for writing was closed; may be null.
     std::function<void(const std::string& name)> written = nullptr;

@@ -39,14 +39,14 @@ class Fd {
   int fd_ = -1;
 };
 
-// A directory, opened once; later changes of its name do not matter.
+// An open directory. Renaming it does not affect later accesses.
 class DirFd {
  public:
   // NOT_FOUND, INVALID_ARGUMENT (not a directory), PERMISSION_DENIED.
   static Result<DirFd> Open(const std::string& path);
 
   int get() const { return fd_.get(); }
-  // For messages only.
+  // Only for messages: the directory may have been renamed since.
   const std::string& path() const { return path_; }
 
  private:
@@ -71,8 +71,8 @@ Status WriteFd(int fd, std::string_view data);
 Status WriteFileAtomically(const std::string& path, std::string_view data, mode_t mode);
 
 // Write a program's output in two steps, so that an unwritable path is reported before the work
-// starts. Like a shell's `>` they follow links and write to pipes and devices; the content of a
-// file stays until WriteOutput.
+// starts. Like a shell's `>`, OpenOutput follows links and opens pipes and devices, but an existing
+// file keeps its content until WriteOutput.
 Result<Fd> OpenOutput(const std::string& path);
 Status WriteOutput(int fd, std::string_view data);
 

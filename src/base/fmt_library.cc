@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fmt as a static library: Debian packages only the shared library, and programs that are copied to
-// hosts and into images from scratch must not need it. The list contains the symbols that users of
-// fmt's templates leave undefined.
+// Builds fmt as a static library. Debian packages only the shared one, which is missing on hosts
+// and in images that get only our programs. The list instantiates the templates that fmt's headers
+// declare and do not define.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

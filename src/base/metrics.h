@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and histograms, and their Prometheus text. Not a metrics library: a product has them as
-// members of a struct, and writes their names and help with its metrics page.
+// Counters and histograms, and the functions that write them in the text format of Prometheus.
+// There is no registry: a product keeps its metrics in a struct, and names and explains them where
+// it writes its metrics page.
 //
 // Threads: any. Counting costs one atomic addition; with labels, one short lock.
 #pragma once
@@ -26,7 +27,7 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// Counters by the value of one label.
+// One counter for each value of a label.
 class LabelledCounter {
  public:
   void Add(std::string_view label_value, uint64_t n = 1);
@@ -59,7 +60,7 @@ class Histogram {
     buckets_[i].Add();
     sum_nanos_.Add(static_cast<uint64_t>(took.count()));
   }
-  // Not cumulative; the last bucket is beyond all bounds.
+  // Values between the bounds i-1 and i, not cumulative. The last bucket has no upper bound.
   uint64_t bucket(size_t i) const { return buckets_[i].value(); }
   Duration sum() const { return Duration(static_cast<int64_t>(sum_nanos_.value())); }
 
@@ -67,8 +68,8 @@ class Histogram {
   std::array<Counter, bounds.size() + 1> buckets_;
   Counter sum_nanos_;
 };
-using LatencyHistogram = Histogram<kLatencyBounds>;  // of calls
-using WaitHistogram = Histogram<kWaitBounds>;        // of pods
+using LatencyHistogram = Histogram<kLatencyBounds>;  // duration of a call
+using WaitHistogram = Histogram<kWaitBounds>;        // how long a pod waits
 
 // Appends families in the text format of Prometheus.
 class MetricsText {

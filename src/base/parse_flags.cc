@@ -15,15 +15,15 @@
 namespace tessera {
 namespace {
 
-// The word in place of a command; "" without such a word. CLI11 only reports that a command is
-// required, not which word is invalid.
-std::string NoCommand(const CLI::App& app) {
+// The word that stands in place of a command, or "" if there is none. CLI11 only reports that a
+// command is required, not which word is invalid.
+std::string InvalidCommand(const CLI::App& app) {
   const bool wanted = app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
   const std::vector<std::string> left = app.remaining();
   return wanted && !left.empty() && !left.front().starts_with('-') ? left.front() : "";
 }
 
-std::string TextOfNoCommand(const CLI::App& app, const std::string& word) {
+std::string InvalidCommandError(const CLI::App& app, const std::string& word) {
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     commands.push_back(command->get_name());
@@ -59,18 +59,18 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
   } catch (const CLI::ParseError& error) {
     // The texts are not written to std::cout directly, because it does not report failed writes.
     std::ostringstream out, err;
-    const std::string word = NoCommand(*app);
+    const std::string word = InvalidCommand(*app);
     bool asked = word == "help";
     if (asked) {
       out << app->help();
     } else if (!word.empty()) {
-      err << TextOfNoCommand(*app, word);
+      err << InvalidCommandError(*app, word);
     } else {
       asked = app->exit(error, out, err) == 0;
     }
     const Status written = WriteFd(STDOUT_FILENO, out.str());
     if (!written.ok()) err << app->get_name() << ": standard output: " << written.message() << '\n';
-    // If this write fails, too, only the exit code reports the error.
+    // If this write fails as well, only the exit code reports the error.
     (void)WriteFd(STDERR_FILENO, err.str());
     return InfoOf(asked ? written.code() : Code::kInvalidArgument).exit_code;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses flags alike in every program, with the same exit codes for help, mistakes and output that
-// cannot be written. Each program defines its flags with CLI11.
+// Parses the flags of all programs in the same way, with the same exit codes for help, for invalid
+// flags and for output that cannot be written. Each program defines its flags with CLI11.
 // Threads: one. Cost: CLI11 is linked only into programs that call this.
 #pragma once
 
@@ -15,13 +15,14 @@ class App;
 
 namespace tessera {
 
-// Nothing if the program may continue, else its exit code. After --help, --version or the help of a
-// program with commands, which go to standard output, it is 0. After an error message on standard
-// error it is 64 (EX_USAGE, the code of INVALID_ARGUMENT). If standard output is not writable, it
-// is the code of the failed write (a full disk: 75).
+// Returns nothing if the program may continue, else its exit code:
+// - 0 after --help, --version or the help of a program with commands, written to standard output;
+// - 64 (EX_USAGE, the code of INVALID_ARGUMENT) after an error, written to standard error;
+// - the code of the failed write if standard output is not writable (75 for a full disk).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
 
-// A text, also from environment variable `env`. The help shows the value of *to as the default.
+// A flag with a text, which environment variable `env` can also set. The help shows the value of
+// *to as the default.
 void AddTextFlag(CLI::App* app, const char* flag, std::string* to, const char* env,
                  const char* help);
 // Accepts "5s", "500ms" and "1m"; a bare number is in seconds.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that depend only on the seed, on every machine and with every standard library:
-// for experiments, simulations and random policies. Never for keys or tokens (getrandom).
+// Random numbers that depend only on the seed, not on the machine or the standard library. For
+// experiments, simulations and random policies; keys and tokens need getrandom.
 //
 // Threads: a value belongs to one thread. Cost: a nanosecond per number.
 #pragma once

@@ -20,7 +20,8 @@ std::string ToLower(std::string_view text);
 // A decimal digit, independent of the locale.
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Parses one decimal number that is the whole text and fits. INVALID_ARGUMENT quotes the text.
+// Parses a decimal number. INVALID_ARGUMENT quotes a text that has other characters or does not
+// fit.
 Result<int64_t> ParseInt(std::string_view text);
 
 // 0 to 15; -1 for another character.
@@ -38,7 +39,7 @@ bool IsValidUtf8(std::string_view text);
 // `text` up to `limit` bytes, truncated between characters.
 std::string CutText(std::string text, size_t limit);
 
-// FNV-1a, for tables and fingerprints; not against an attacker. Continues from `hash`.
+// FNV-1a: a hash for tables and fingerprints, not against attackers. Continues from `hash`.
 constexpr uint64_t Fnv1a(std::string_view text, uint64_t hash = 0xCBF29CE484222325) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
   return hash;

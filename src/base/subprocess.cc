@@ -55,7 +55,7 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
   return true;
 }
 
-// Our environment without the names in `extra`.
+// The environment of this program, without the variables that `extra` sets.
 std::vector<char*> EnvironmentWith(const std::vector<std::string>& extra) {
   std::vector<char*> pointers;
   for (const std::string& entry : extra) pointers.push_back(const_cast<char*>(entry.c_str()));

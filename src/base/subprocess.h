@@ -17,9 +17,9 @@ struct SubprocessResult {
   std::string err;     // standard error, likewise
 };
 
-// `argv[0]` is looked up in PATH. DEADLINE_EXCEEDED: the program was killed; the message contains
-// its output. NOT_FOUND: no such program. A program that ran and failed is not an error.
-// `extra_env` entries, "NAME=value", override our own environment.
+// Finds `argv[0]` in PATH. DEADLINE_EXCEEDED: the program was killed; the message contains its
+// output. NOT_FOUND: no such program. A program that ran and failed is not an error. Entries of
+// `extra_env`, "NAME=value", override the environment of this program.
 Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
                                     const std::vector<std::string>& extra_env = {});
 

@@ -95,7 +95,7 @@ int EpollTaskRunner::WaitMillis() const {
 }
 
 void EpollTaskRunner::RunDueTasks() {
-  // Tasks posted meanwhile wait for the next round, so that descriptors are served, too.
+  // Tasks that these tasks post wait for the next round, so that descriptors are served in between.
   const MonotonicTime now = clock_.Now();
   std::deque<Task> due;
   {
@@ -165,7 +165,7 @@ bool FakeTaskRunner::RunOneReadyWatch() {
   return false;
 }
 
-// The mutex guards the tasks between posters and the thread.
+// Shared by the Worker and its thread. The mutex guards the tasks.
 struct Worker::Shared {
   std::mutex mutex;
   std::condition_variable changed;

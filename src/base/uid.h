@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Any text, with the order of texts; empty if the UID is unknown.
+// Any text, ordered like a string. Empty if the UID is unknown.
 class Uid {
  public:
   Uid() = default;

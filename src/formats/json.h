@@ -52,12 +52,12 @@ class Json {
   const Object& members() const;
   Object& members();
 
-  // INVALID_ARGUMENT if it is not a number, OUT_OF_RANGE or INVALID_ARGUMENT if it is not a whole
-  // number of 64 bits.
+  // INVALID_ARGUMENT if this is not a number. ToInt also fails if it is not a whole number
+  // (INVALID_ARGUMENT) or exceeds 64 bits (OUT_OF_RANGE).
   Result<int64_t> ToInt() const;
   Result<double> ToDouble() const;
 
-  // Objects. Find returns null without the key, or if this is not an object.
+  // Objects. Find returns null if the key is missing or this is not an object.
   const Json* Find(std::string_view key) const;
   Json* Find(std::string_view key);
   // Replaces the value that Find returns, or appends a member. REQUIRES: object.

@@ -144,7 +144,7 @@ class JsonPatch {
     return found == object.members.rend() ? nullptr : &*found;
   }
 
-  // The blanks before `at` if they start its line.
+  // The blanks before `at`, if nothing else precedes it on its line.
   std::optional<std::string> IndentAt(size_t at) const {
     const size_t newline = text_.rfind('\n', at);
     if (newline == std::string::npos) return std::nullopt;
@@ -153,11 +153,11 @@ class JsonPatch {
     return blanks;
   }
 
-  // Takes one step of indentation from the first member that starts a line.
+  // Takes the indentation of one level from the first member that starts a line.
   void FindUnit(const ObjectSpan& root) {
     multi_line_ = root.members.empty();
     if (root.members.empty()) return;
-    // The second member is more reliable, because some files start with `{ "first": 1,`.
+    // Prefers the second member: the first may follow the bracket on its line (`{ "first": 1,`).
     for (size_t i = root.members.size(); i-- > 0;) {
       const auto indent = IndentAt(root.members[i].begin);
       if (!indent) continue;
@@ -211,7 +211,7 @@ class JsonPatch {
       const auto own = IndentAt(object.members.back().begin);
       if (own) return *own;
     }
-    // Takes the indentation of the line on which the object opens.
+    // Without members that start a line, one level below the line on which the object opens.
     const size_t line = text_.rfind('\n', object.open);
     const size_t begin = line == std::string::npos ? 0 : line + 1;
     const size_t end = std::min(text_.find_first_not_of(" \t", begin), object.open);
@@ -281,7 +281,7 @@ Result<std::string> PatchJson(std::string_view text, const std::vector<TextEdit>
   const auto got = ParseJson(result);
   if (!got.ok() || !(*got == wanted)) {
     return Error(Code::kInternal,
-                 "JSON: this text cannot be edited without touching more than was asked");
+                 "JSON: the edits would change other content, too: edit the file by hand");
   }
   return patched;
 }

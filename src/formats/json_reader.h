@@ -42,12 +42,12 @@ class JsonReader {
 
   // INVALID_ARGUMENT with the offset and the expected text.
   const Status& status() const { return status_; }
-  // An error also if anything but white space follows.
+  // The reader's error, or an error if anything but white space follows.
   Status Finish();
 
   // Skips a null if it is next; returns false otherwise.
   bool TakeNull();
-  // The next value's first character, 0 at the end: for members with values of several kinds.
+  // The first character of the next value, or 0 at the end. For values of several kinds.
   char Peek();
 
   bool BeginObject() { return Begin('{', "an object"); }
@@ -56,8 +56,8 @@ class JsonReader {
   bool BeginArray() { return Begin('[', "an array"); }
   bool NextItem();
 
-  // Valid as long as the text and the unescaped strings. Sets `quoted`, if given, to the string as
-  // in the text.
+  // The result is valid as long as the text and the unescaped strings. If `quoted` is given, it is
+  // set to the string as it stands in the text, with quotes.
   std::string_view String(std::string_view* quoted = nullptr);
   // Reads the remaining items of an array, which must be strings; equivalent to NextItem and
   // String, but faster. `quoted` as in String. Fails after `most` items.

@@ -63,7 +63,7 @@ TEST(JsonReader, EmptyBracketsHaveNoElements) {
   EXPECT_TRUE(reader.Finish().ok());
 }
 
-// Every loop over an invalid text ends, with an error that contains the position.
+// Reading an invalid text always ends, with an error that contains the position.
 TEST(JsonReader, RefusesInvalidJson) {
   for (const char* text : {"", "{", "[", "[\"a", "[\"a\"", "[\"a\" \"b\"]", "{\"a\"}", "{\"a\":}",
                            "{\"a\":1,}", "{\"a\":[1,2}", "[1}", "{\"a\":1} x", "[\"\\u12\"]",

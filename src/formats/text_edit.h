@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A change to one key of a configuration file, and its effect on the parsed document. The patchers
-// apply it to the text and compare with ApplyEdit. Threads: pure.
+// change the text, parse the result and compare it with ApplyEdit's document. Threads: pure.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ using KeyPath = std::vector<std::string>;
 
 enum class EditKind {
   kSet,         // sets the key; creates missing tables
-  kRemove,      // removes the key or table with all below; OK if missing
+  kRemove,      // removes the key with its content; OK if it is missing
   kAppend,      // adds this item to the array; creates a missing array
-  kRemoveItem,  // removes this item from the array; OK if missing
+  kRemoveItem,  // removes this item from the array; OK if it is missing
 };
 
 struct TextEdit {
@@ -35,7 +35,8 @@ Status ApplyEdit(const TextEdit& edit, Json* document);
 // The value at `path`, or null.
 const Json* FindPath(const Json& document, const KeyPath& path);
 
-// Edits as JSON, so that a later run can revert them. EditsFromJson: INVALID_ARGUMENT.
+// Edits as JSON, which stores them so that a later run can revert them. EditsFromJson returns
+// INVALID_ARGUMENT for other JSON.
 Json EditsToJson(const std::vector<TextEdit>& edits);
 Result<std::vector<TextEdit>> EditsFromJson(const Json& json);
 

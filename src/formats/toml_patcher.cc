@@ -46,7 +46,7 @@ Result<std::string> ValueText(const Json& value) {
   }
 }
 
-// The text under one edit. Spans are computed for each edit, because the files are small.
+// Applies one edit to the text. Each edit scans the text again, because the files are small.
 class TomlPatch {
  public:
   explicit TomlPatch(std::string* text) : text_(*text) {
@@ -272,7 +272,7 @@ class TomlPatch {
     text_.erase(span.begin, span.end - span.begin);
   }
 
-  // The scanner has found a comma; comments before it may contain commas.
+  // Scans for the comma, because comments before it may contain commas.
   size_t CommaAfter(size_t at) const {
     while (at < text_.size() && text_[at] != ',') {
       at = text_[at] == '#' ? std::min(text_.find('\n', at), text_.size()) : at + 1;
@@ -324,7 +324,7 @@ class TomlPatch {
   std::string IndentOf(const Statement& s) const {
     return text_.substr(s.lines.begin, s.text - s.lines.begin);
   }
-  // The extra indentation of keys in other sections.
+  // How much deeper keys are indented than their header in other sections.
   std::string ChildIndent(const Statement& header) const {
     const Statement* last = nullptr;
     for (const Statement& s : statements_) {
@@ -363,8 +363,8 @@ class TomlPatch {
   size_t insert_below_ = 0;
 };
 
-// Sorts keys, so that equality does not depend on where a key was added; drops empty tables,
-// because a header that loses its last key may lose its implicit parents, too.
+// Sorts keys, so that equality does not depend on where a key was added. Drops empty tables,
+// because a header that loses its last key may also lose its implicit parents.
 Json Canonical(const Json& json, bool drop_empty) {
   if (!json.is_object()) return json;
   Json out = Json::MakeObject();
@@ -387,7 +387,7 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
   for (const TextEdit& edit : edits) {
     Json after = wanted;
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
-    // An edit that is already in effect keeps the spelling.
+    // An edit that is already in effect keeps the text as it is.
     if (after == wanted) continue;
     wanted = std::move(after);
     removes |= edit.kind == EditKind::kRemove;
@@ -396,7 +396,7 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
   const auto got = ParseToml(patched);
   if (!got.ok() || !(Canonical(*got, removes) == Canonical(wanted, removes))) {
     return Error(Code::kInternal,
-                 "TOML: this text cannot be edited without touching more than was asked{}{}",
+                 "TOML: the edits would change other content, too: edit the file by hand{}{}",
                  got.ok() ? "" : ": ", got.status().message());
   }
   return patched;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locates statements in a TOML text, with the spans of their lines and values. Implements only as
-// much grammar as a text needs that a real parser has accepted; for other texts it returns INTERNAL
-// and never reads past the end. Used only by toml_patcher.
+// Locates statements in a TOML text, with the spans of their lines and values. Understands only
+// texts that a complete parser has accepted; returns INTERNAL for others, without reading past the
+// end. Used only by toml_patcher.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,8 @@ class WireReader {
   bool Next();
   uint32_t field() const { return field_; }
 
-  // The value of this field; for a field of another type an error, and the result is empty or 0.
+  // The value of the current field. If the field has another type, the result is empty or 0, and
+  // status() an error.
   std::string_view Bytes();
   uint64_t Varint();
   int64_t Int() { return static_cast<int64_t>(Varint()); }

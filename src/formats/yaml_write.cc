@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libyaml quotes and folds; this file decides which scalars are text.
+// Writes YAML. libyaml quotes and folds; this file decides which scalars need quotes.
 #include <yaml.h>
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// Whether every reader takes the unquoted word for text; YAML 1.1 has more reserved words.
+// Whether every reader takes the unquoted word for text. YAML 1.1 readers also reserve "yes", "on"
+// and others.
 bool IsPlain(std::string_view text) {
   constexpr std::string_view kWords[] = {"null", "true", "false", "y",  "n",
                                          "yes",  "no",   "on",    "off"};
