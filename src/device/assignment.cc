@@ -25,8 +25,8 @@ bool IsContainerName(std::string_view name) {
                      [](char c) { return IsLowerOrDigit(c) || c == '-'; });
 }
 
-// UUIDs become parts of environment variables and lists; "MIG-GPU-…/1/0" is an old form of a
-// slice's UUID.
+// UUIDs become parts of environment variables and lists. Old drivers write the UUID of a slice as
+// "MIG-GPU-…/1/0".
 bool IsUuid(std::string_view uuid) {
   if (uuid.empty() || uuid.size() > kMaxUuidLength) return false;
   return std::all_of(uuid.begin(), uuid.end(), [](char c) {

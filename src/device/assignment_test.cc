@@ -112,7 +112,7 @@ TEST(AssignmentTest, TakesNamesAndUuidsOfEveryKindUpToTheirLimits) {
 TEST(AssignmentTest, WritesAndReadsAsManyBytesAsTheLimitAllows) {
   Assignment assignment;
   const auto size = [&] { return EncodeAssignment(assignment)->size(); };
-  // A container takes some 50 bytes, so these steps halve what is left.
+  // A container takes about 50 bytes. The steps halve the remaining space until the text is full.
   int containers = 0;
   while (size() < kMaxAssignmentBytes - 300) {
     const int last = containers + static_cast<int>(kMaxAssignmentBytes - size()) / 100;

@@ -3,7 +3,7 @@
 //
 //   nvidia.com/gpu: 2                whole GPUs
 //   nvidia.com/mig-1g.10gb: 1        MIG slices
-//   aliyun.com/gpu-mem: 8            memory of one GPU that the pod shares, in MemoryUnit
+//   aliyun.com/gpu-mem: 8            memory of one GPU for all containers of a pod, in MemoryUnit
 //   tencent.com/vcuda-core: 30       hundredths of one GPU, or a multiple of 100 for whole GPUs,
 //   tencent.com/vcuda-memory: 20     with 256 MiB blocks below 100
 //

@@ -79,7 +79,8 @@ struct Gpu {
   Health health;
   bool mig_capable = false;            // the driver reports a MIG mode for this GPU, on or off
   std::optional<FabricClique> fabric;  // once the fabric manager has registered the GPU
-  // Empty while MIG is off. While MIG is on, the GPU itself is not offered, even without slices.
+  // Nothing while MIG is off. While MIG is on, the GPU itself is not offered, even if it has no
+  // slices.
   std::optional<std::vector<MigSlice>> mig;
 
   bool operator==(const Gpu&) const = default;
@@ -96,12 +97,12 @@ enum class PcieLevel : uint8_t {
   kSameBoard,     // 60: one board ("PSB")
 };
 
-// More NVLinks than any GPU has; a larger number in an annotation is rejected.
+// More NVLinks than any GPU has. A larger number in an annotation is rejected.
 inline constexpr int kMaxNvLinks = 36;
 
 struct Link {
   PcieLevel pcie = PcieLevel::kUnknown;
-  uint8_t nvlinks = 0;  // direct, or through NVSwitch the smaller number of the two GPUs
+  uint8_t nvlinks = 0;  // direct; through NVSwitch: the smaller of both GPUs' numbers
   bool via_nvswitch = false;
 
   bool known() const { return pcie != PcieLevel::kUnknown || nvlinks > 0; }
@@ -134,7 +135,7 @@ class LinkMatrix {
   size_t PositionOf(size_t a, size_t b) const;
 
   size_t size_ = 0;
-  std::vector<Link> links_;  // below the diagonal, row by row
+  std::vector<Link> links_;  // the pairs below the diagonal, row by row
 };
 
 struct NodeInventory {
@@ -144,8 +145,8 @@ struct NodeInventory {
   LinkMatrix links;                // of size gpus.size()
   int unidentified = 0;            // GPUs that the driver counts but cannot identify
   std::string problem;             // why the node has no GPU at all: no driver, or a hanging driver
-  std::string runtime_problem;     // why containers would start without their GPUs
-  std::vector<std::string> notes;  // hints for operators that block nothing
+  std::string runtime_problem;     // why the runtime cannot give GPUs to containers
+  std::vector<std::string> notes;  // hints for operators; they make no GPU unavailable
 
   // Null if the node has no such device.
   const Gpu* Find(std::string_view uuid) const;

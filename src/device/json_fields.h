@@ -15,7 +15,7 @@
 
 namespace tessera::device {
 
-// Exclusive bound of indices, counts and instance ids.
+// Indices, counts and instance ids are below this number.
 inline constexpr int64_t kMaxSmallNumber = 1 << 20;
 
 // Parses one JSON object of at most `max_bytes`; INVALID_ARGUMENT otherwise.

@@ -6,8 +6,8 @@
 //   main=8Gi       for this container
 //   GPU-f1e2…=4Gi  for each container on this GPU
 //
-// The last entry that matches a container and a GPU counts; no two entries have the same name. The
-// annotations only lower the grant, which is the upper bound (agent). Pure; any thread.
+// If several entries match a container and a GPU, the last counts; no two entries have the same
+// name. The annotations only lower a limit: the agent never exceeds the grant. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ namespace tessera::device {
 
 template <typename Amount>  // Bytes or MilliGpu
 struct AnnotatedLimit {
-  std::string only;  // a container or the UUID of a GPU; "": all
+  std::string only;  // applies to this container or GPU (UUID); "": to all
   Amount amount;
   bool operator==(const AnnotatedLimit&) const = default;
 };

@@ -5,8 +5,8 @@
 //   CUDA_DEVICE_MEMORY_LIMIT_1=3g    the same on its second GPU, in the order of its grant
 //   CUDA_DEVICE_SM_LIMIT=30          hundredths of the GPU's time; CUDA_DEVICE_SM_LIMIT_1 likewise
 //
-// 0 means no limit, as in HAMi-core; so do 100 hundredths and more. Like the annotations of
-// limit_annotations.h they only lower the grant, which is the upper bound. Pure; any thread.
+// 0 means no limit, as in HAMi-core; 100 and more hundredths also mean no limit. The variables only
+// lower the limits, like the annotations of limit_annotations.h. Pure; any thread.
 #pragma once
 
 #include <map>

@@ -9,8 +9,8 @@
 
 namespace tessera::device {
 
-// The chip without vendor, brand, form and size: "V100", "A100", "T4", "RTX-4090", "RTX-6000-Ada",
-// "L40S". A valid label value; empty only for an empty product.
+// The chip's name without vendor, brand, form factor and memory size: "V100", "A100", "T4",
+// "RTX-4090", "RTX-6000-Ada", "L40S". A valid label value; empty only if `product` is empty.
 std::string ShortModel(std::string_view product);
 
 // Converts text into a label value like GPU feature discovery: drops characters that labels may not
@@ -26,8 +26,8 @@ std::string ProductLabel(std::string_view product);
 // "" and "NVIDIA GeForce RTX 3090" is "GeForce".
 std::string GpuManagerModel(std::string_view product);
 
-// Whether `wanted` is any name of the product, ignoring case: the product itself, or a name from
-// the functions above. "a100" matches every A100, "NVIDIA-A100-SXM4-80GB" only that product.
+// Whether `wanted` is any name of the product, ignoring case: the product itself, or the result of
+// a function above. "a100" matches every A100, "NVIDIA-A100-SXM4-80GB" only that product.
 bool MatchesModel(std::string_view product, std::string_view wanted);
 
 }  // namespace tessera::device

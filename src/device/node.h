@@ -26,8 +26,8 @@ struct Node {
   Bytes memory;                                    // allocatable
   std::shared_ptr<const NodeInventory> inventory;  // never null; empty without the annotation
   std::string pool;                                // label; empty: none
-  // Label; without it the common short model (model.h) of all its GPUs; empty: no GPUs, or several
-  // models.
+  // The label. Without a label, the short model (model.h) if all GPUs have the same one; empty if
+  // there are no GPUs or several models.
   std::string model;
 };
 

@@ -33,7 +33,8 @@ void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
   if (number) object->Set(key, Json::Int(*number));
 }
 
-// Writes the reason as "unhealthy", with "state" for a state other than unhealthy, or as "suspect".
+// The member "unhealthy" or "suspect" holds the reason; "state" holds any other state of a GPU that
+// is not offered.
 void EncodeHealth(const Health& health, Json* object) {
   if (health.state == Health::State::kHealthy) return;
   object->Set(health.ok() ? "suspect" : "unhealthy", Json::String(Cut(health.reason)));
@@ -130,7 +131,7 @@ Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& place) {
   return slice;
 }
 
-// Without the member MIG is off.
+// Without member "mig", MIG is off.
 Status DecodeMig(const JsonFields& reader, const std::string& place,
                  std::optional<std::vector<MigSlice>>* mig) {
   if (!reader.Has("mig")) return Status::Ok();
@@ -222,7 +223,7 @@ Status DecodeLinkRow(const Json& row, size_t number, LinkMatrix* links) {
   return Status::Ok();
 }
 
-// Without the member all links are unknown.
+// Without member "links", all links are unknown.
 Status DecodeLinks(const JsonFields& reader, size_t gpu_count, LinkMatrix* links) {
   *links = LinkMatrix(gpu_count);
   if (!reader.Has("links")) return Status::Ok();

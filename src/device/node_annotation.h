@@ -5,14 +5,14 @@
 //   {"version":1,"driver":"550.163.01","cuda":12040,
 //    "gpus":[{"uuid":"GPU-…","index":0,"minor":0,"model":"NVIDIA A100-SXM4-80GB",
 //             "bytes":85899345920,"pci":"0000:07:00.0","numa":0,"cc":"8.0",
-//             "unhealthy":"XID 79: GPU has fallen off the bus",   or "suspect": it is offered
+//             "unhealthy":"XID 79: GPU has fallen off the bus",   or "suspect", if it is offered
 //             "state":"recovering",                        or "withheld": why it is unhealthy
 //             "mig":[{"uuid":"MIG-…","profile":"1g.10gb","gi":7,"bytes":10737418240}, …]}, …],
 //    "links":[[],["NV12+PIX"],["SYS","SYS"]],        row i: the links to GPUs 0 … i-1
 //    "unidentified":1,"problem":"…","runtime_problem":"…","notes":["…"]}
 //
-// Empty members (no NUMA node, healthy, MIG off, …) are omitted. Equal inventories give equal text,
-// so that a writer can compare before it writes.
+// Members without content (no NUMA node, healthy, MIG off, …) are omitted. Equal inventories give
+// equal text, so a writer can see whether the annotation must change.
 #pragma once
 
 #include <cstddef>

@@ -41,7 +41,7 @@ class PlainObject {
   void Unknown() { plain_ = false; }
 
   void Text(std::string* out) { *out = reader_.String(); }
-  // Digits without a leading zero, which every parser reads alike.
+  // Accepts digits without a leading zero, which all parsers read in the same way.
   int64_t Number(int64_t most) {
     const std::string_view word = reader_.Skip();
     int64_t value = 0;

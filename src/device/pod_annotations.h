@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes all pod annotations that contain assigned devices: the annotations of Tessera,
-// and of gpushare and gpu-manager, which use minor numbers and units instead of UUIDs and bytes.
+// Reads and writes all pod annotations that contain assigned devices: Tessera's annotation, and
+// those of gpushare and gpu-manager, which use minor numbers and units instead of UUIDs and bytes.
 // The scheduler writes all of them before it binds a pod, so that tools of the older systems keep
-// working. When it starts it reads them, also the annotations that the older systems wrote.
+// working. At its start the scheduler reads them all, including annotations that the older systems
+// wrote.
 //
 // Threads: pure functions.
 #pragma once
@@ -47,11 +48,12 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
 Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
                                    const NodeInventory& inventory, const Binding& binding);
 
-// The pod's devices on the node of `inventory`: by tessera.dev/assignment, else by the older
-// annotations, of which gpushare's allocation precedes its other five. Nothing without such
-// annotations. tessera.dev/assignment is returned unchanged, even with GPUs that the node no longer
-// has. INVALID_ARGUMENT if an annotation is malformed, or if an older annotation names a GPU that
-// the node does not have or another number of GPUs than `request`.
+// The pod's devices on the node of `inventory`, from the first of these that exists:
+// 1. tessera.dev/assignment, returned unchanged, even with GPUs that the node no longer has;
+// 2. gpushare's allocation, or else its five other annotations; gpu-manager's annotations are
+// added.
+// Nothing without any of them. INVALID_ARGUMENT if an annotation is malformed, or if an older one
+// names a GPU that the node does not have or another number of GPUs than `request`.
 Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,

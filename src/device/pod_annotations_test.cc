@@ -47,7 +47,7 @@ TEST(PodAnnotationsTest, GpushareSeesItsPod) {
                                       {"ALIYUN_COM_GPU_MEM_DEV", "14"},
                                       {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
                                       {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000000000000"}}));
-  // Without the annotation of ours, only the containers that gpushare counts are left.
+  // Without our annotation, only the containers that gpushare counts remain.
   Assignment counted = assignment;
   counted.containers.erase("init");
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), counted);

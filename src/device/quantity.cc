@@ -13,11 +13,11 @@
 namespace tessera::device {
 namespace {
 
-// Longer texts are hostile; the API server itself writes at most 20 digits.
+// Rejects longer texts as an attack. The API server itself writes at most 20 digits.
 constexpr size_t kMaxLength = 128;
 // Kubernetes keeps nine digits after the decimal point.
 constexpr int kNanoDigits = 9;
-// Beyond both ends of the range of int64, given kMaxLength.
+// With at most kMaxLength digits, 10^±1000 is outside the range of int64.
 constexpr int64_t kFarExponent = 1000;
 
 struct Suffix {
@@ -152,7 +152,7 @@ std::optional<int64_t> ToInt(const Decimal& value) {
   return number;
 }
 
-// A non-negative quantity in nanos.
+// Parses a non-negative quantity and rounds it up to nano.
 Result<Decimal> ParseQuantity(std::string_view text) {
   std::optional<Decimal> value;
   if (text.size() <= kMaxLength) value = ParseDecimal(text);

@@ -25,7 +25,7 @@ struct GroupSize {
   Bytes memory;
   std::string_view mig_profile;
 
-  // Thousandths of GPUs that it occupies, by compute and memory; assumes GPUs of 80 GiB.
+  // Thousandths of compute plus thousandths of memory, of GPUs with 80 GiB.
   int64_t weight() const { return count * (compute.count() + memory.count() / MiB(80).count()); }
 };
 
@@ -42,7 +42,7 @@ GroupSize LargerOf(const GroupSize& a, const GroupSize& b) {
 struct ContainerGroup {
   std::vector<size_t> containers;
   GroupSize size;
-  bool takes_init = false;  // false if a sidecar still runs on the GPUs
+  bool takes_init = false;  // whether init containers may use the GPUs before this group
 };
 
 void AddInit(size_t container, const GroupSize& size, std::vector<ContainerGroup>* groups) {

@@ -18,9 +18,9 @@
 
 namespace tessera::device {
 
-// A part of one device. Compute 0 reserves nothing: the container uses compute that others leave
-// idle. A whole device has compute 1000 and memory 0, which means all of it, because sizes differ
-// between GPUs.
+// A part of one device. Compute 0 reserves nothing: the container uses compute that other
+// containers leave idle. A whole device has compute 1000 and memory 0, which stands for all its
+// memory, because sizes differ between GPUs.
 struct Share {
   MilliGpu compute;
   Bytes memory;
@@ -69,8 +69,8 @@ struct ContainerRequest {
   std::string name;
   Phase phase = Phase::kMain;
   Dialect dialect = Dialect::kNone;
-  int count = 0;            // devices, all different; 0 if and only if the dialect is kNone
-  Share per_gpu;            // of each device
+  int count = 0;            // number of different devices; 0 if and only if the dialect is kNone
+  Share per_gpu;            // the share of each device
   bool exclusive = false;   // no other pod shares these GPUs; false for MIG slices, which share one
   std::string mig_profile;  // "1g.10gb" for dialect kNvidiaMig, else empty
 
@@ -86,30 +86,30 @@ std::string_view NameOf(PackingPolicy policy);
 std::optional<PackingPolicy> PackingPolicyFromName(std::string_view name);
 
 struct DeviceRequest {
-  // All containers of the pod in the order of its spec, init containers first, including containers
-  // without devices: older annotations count all of spec.containers, which have phase kMain.
+  // All containers of the pod in the order of its spec, init containers first. Includes containers
+  // without devices, because older annotations count all of spec.containers (phase kMain).
   std::vector<ContainerRequest> containers;
   // All containers of dialect kGpuMem get the same GPU, which holds their sum.
   bool one_gpu = false;
-  // For all containers, because constraints come from the pod's annotations.
+  // Applies to all containers, because it comes from the pod's annotations.
   Constraints constraints;
-  // Shares may use idle compute up to this limit (tencent.com/vcuda-core-limit); their own compute
-  // is then a guarantee. Without a limit their compute is the maximum.
+  // Set: shares are guaranteed and may use idle compute up to this limit
+  // (tencent.com/vcuda-core-limit). Not set: the compute of a share is also its maximum.
   std::optional<MilliGpu> elastic_limit;
   std::optional<PackingPolicy> policy;
 
   bool requests_devices() const;
   // Groups of containers with devices that run at the same time, by position. A pod fits a node if
-  // each group fits: Kubernetes computes max(each init container with the sidecars before it, all
-  // sidecars and main containers). A sidecar keeps its devices from group to group; an init
-  // container's devices are free for the next group. The last group is the main phase.
+  // each group fits. Each init container forms a group with the sidecars before it; the last group
+  // has all sidecars and main containers. A sidecar keeps its devices from group to group, while
+  // the devices of an init container are free for the next group.
   std::vector<std::vector<size_t>> Stages() const;
   // Groups of containers with devices that use the same GPUs, by position. Containers that run at
-  // the same time are in different groups, except that all containers of one_gpu share a group. An
-  // init container joins the main container's group that it enlarges least, or gets a group of its
-  // own if this adds less. Placement picks GPUs for each group, and the agent grants by group.
+  // the same time are in different groups, but all containers of one_gpu are in one group. An init
+  // container joins the main container's group that it enlarges least, or forms a group of its own
+  // if that needs less. Placement picks GPUs for each group, and the agent grants by group.
   std::vector<std::vector<size_t>> Groups() const;
-  // The most memory and compute that the containers of one_gpu hold at the same time; 0 without
+  // The sum over the containers of one_gpu that run at the same time, at its maximum; 0 without
   // such containers.
   Share OneGpuShare() const;
 

@@ -48,7 +48,7 @@ Result<Fd> Connect(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::FromErrno("socket", errno);
-  // EAGAIN means a full backlog, to be retried like a missing agent.
+  // EAGAIN means that the backlog is full. RequestGrant retries it like a missing agent.
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Status(Code::kUnavailable, std::strerror(errno));
   }
@@ -88,8 +88,8 @@ Status Receive(int fd, char* data, size_t size, MonotonicTime end) {
 
 Result<std::string> Exchange(const std::string& path, std::string_view frame, MonotonicTime end) {
   ASSIGN_OR_RETURN(const Fd fd, Connect(path));
-  // An agent that rejects early (too many clients, not root) answers without reading. Its error is
-  // more useful than our EPIPE.
+  // An agent that rejects a connection early (too many clients, client not root) answers without
+  // reading the request. Its error says more than the EPIPE of Send.
   const Status sent = Send(fd.get(), frame, end);
   std::array<unsigned char, kFrameHeaderSize> header;
   const Status got = Receive(fd.get(), reinterpret_cast<char*>(header.data()), header.size(), end);

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "TSRJNL1\n";
 constexpr size_t kHeaderSize = 8;
 constexpr uint64_t kMinReserve = 64 << 10;
-// Enough for about 300 grants: only one flush in 300 extends the file.
+// Room for about 300 grants, so that only one flush in 300 extends the file.
 constexpr uint64_t kPreallocateBytes = 128 << 10;
 
 constexpr std::array<uint32_t, 256> MakeCrcTable() {
@@ -82,7 +82,7 @@ Scan ScanFile(std::string_view data) {
   Scan scan;
   size_t at = kMagic.size();
   if (data.substr(0, kMagic.size()) != kMagic) {
-    // The file was torn at its creation, or is not a journal.
+    // A crash interrupted the creation of the file, or it is not a journal.
     const size_t next = FindRecord(data, 0);
     if (next == std::string_view::npos && kMagic.substr(0, data.size()) == data) {
       scan.recovery.torn_bytes = data.size();
@@ -115,7 +115,7 @@ Scan ScanFile(std::string_view data) {
   return scan;
 }
 
-// The file that the next Replace writes.
+// Replace writes the new list into this file and renames it to `name`.
 std::string NextName(const std::string& name) { return name + ".new"; }
 constexpr int kNextFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
@@ -154,7 +154,7 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
   journal.size_ = scan.good_end;
   journal.file_size_ = data.size();
   if (scan.good_end == 0) {
-    // The file is new, or torn before its first record.
+    // The file is new, or a crash cut it off before its first record.
     RETURN_IF_ERROR(journal.Replace({}).Annotate(path));
   } else if (recovery->damaged_bytes > 0) {
     const std::string kept = journal.name_ + ".damaged";
@@ -217,7 +217,7 @@ Status Journal::AppendUnsynced(std::string_view record) {
   Preallocate(encoded.size());
   const Status written = WriteAt(fd_.get(), encoded, size_);
   if (!written.ok()) {
-    // Truncate a partly written record, or the next record would follow garbage.
+    // Removes a partly written record, so that the next record does not follow garbage.
     if (!TruncateTo(size_).ok()) state_unknown_ = true;
     return written.Annotate(JoinPath(dir_.path(), name_));
   }

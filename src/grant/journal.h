@@ -4,16 +4,16 @@
 //   file   := "TSRJNL1\n" record* zeros
 //   record := length:u32 crc:u32 payload      little endian; crc is CRC-32C of length and payload
 //
-// The zeros are preallocated for later records. A flush within them writes only their blocks, while
-// a flush that extends the file waits for the file system's journal, and so for other disk traffic
-// (measured p99: 6 ms, against 1 ms within the zeros). On a full disk no zeros are allocated.
+// The zeros are preallocated for later records. A flush within the zeros writes only their blocks.
+// A flush that extends the file also waits for the file system's journal, and so for other disk
+// traffic (measured p99: 6 ms, against 1 ms). On a full disk no zeros are allocated.
 //
 // A crash can leave a torn last record; it was never reported as written, so Open truncates it.
 // A power loss among records of AppendUnsynced can damage the middle: the records around it are
 // kept, and the damage is reported. A failed write leaves the records unchanged.
 //
-// The file of the next Replace, `name`.new, has its blocks reserved, so that even on a full disk a
-// journal of mostly old records can be shortened. This is best effort.
+// The blocks of `name`.new, the file that the next Replace writes, are reserved in advance. So a
+// Replace that drops old records usually works even on a full disk.
 //
 // All paths are relative to a directory descriptor, so a moved directory cannot race.
 // Blocks on the disk. Threads: one at a time.
@@ -55,8 +55,8 @@ class Journal : public RecordLog {
     std::string damage;          // for the operator; empty without damage
   };
 
-  // Opens or creates `name` (mode 0600). A damaged file is kept as `name`.damaged, and the journal
-  // continues with the readable records. Errors are those that the file system reports.
+  // Opens or creates `name` (mode 0600). Keeps a copy of a damaged file as `name`.damaged and
+  // continues with the readable records. Errors are those of the file system.
   static Result<Journal> Open(DirFd dir, std::string name, Recovery* recovery);
 
   Journal(Journal&&) = default;

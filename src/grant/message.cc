@@ -88,7 +88,7 @@ Result<uint32_t> DeviceNumber(const Json& json, std::string_view key) {
   return static_cast<uint32_t>(value);
 }
 
-// Agents from before limits existed send none.
+// An agent from before limits existed sends no limits.
 Result<int64_t> LimitAt(const Json& json, std::string_view key, int64_t absent, int64_t max) {
   if (json.Find(key) == nullptr) return absent;
   ASSIGN_OR_RETURN(const int64_t value, json.IntAt(key));

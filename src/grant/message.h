@@ -48,15 +48,15 @@ struct GrantRequest {
   std::string pod_namespace;
   std::string pod_name;
   std::string container;
-  std::vector<Token> tokens;  // none: the container started before there was an agent
+  std::vector<Token> tokens;  // empty: the container started before the agent was installed
   // The container's variables with kLimitVariablePrefix; some of them lower its limits
   // (device/limit_variables.h).
   std::map<std::string, std::string> variables;
   bool operator==(const GrantRequest&) const = default;
 };
 
-// One GPU. Control nodes (nvidiactl, nvidia-uvm, ...) are not listed, because they depend on the
-// container's driver capabilities, which the runtime reads.
+// One GPU. Lists no control nodes (nvidiactl, nvidia-uvm, ...): they depend on the container's
+// driver capabilities, which only the runtime reads.
 struct GrantedDevice {
   std::string uuid;
   int minor = 0;          // N of /dev/nvidiaN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the pod and the container from a cgroup path of the kubelet. Agent and runtime share it,
-// because they must agree. Knows both cgroup drivers, both cgroup versions, and the paths of
-// containerd, CRI-O and Docker. Pure; any thread.
+// Parses the pod and the container from a cgroup path of the kubelet. Agent and runtime share this
+// parser, because both must find the same pod. Supports both cgroup drivers, both cgroup versions,
+// and the paths of containerd, CRI-O and Docker. Pure; any thread.
 #pragma once
 
 #include <optional>

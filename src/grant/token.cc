@@ -59,7 +59,7 @@ Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
   return fd;
 }
 
-// A user may set such a variable in a pod or an image.
+// The variable may come from a pod's spec or an image instead of the agent.
 Status InvalidToken() {
   return Status(
       Code::kInvalidArgument,

@@ -4,9 +4,10 @@
 //
 //   v1:<nonce, hex>:<HMAC-SHA256 of "resource|nonce|ids", hex>:<id>,<id>
 //
-// Allocate writes nothing to disk: the token holds all that the agent needs later, and the key lets
-// it reject forged tokens. The nonce starts with its creation time, so that the agent can forget
-// expired spent nonces. Pure, except for the key file and the kernel's random numbers; any thread.
+// Allocate writes nothing to disk: the token holds all that the agent needs later, and the
+// signature lets the agent reject forged tokens. The nonce starts with the creation time, so that
+// the agent need not remember used nonces of expired tokens. Pure, except for the key file and the
+// kernel's random numbers; any thread.
 #pragma once
 
 #include <array>

@@ -12,7 +12,7 @@
 
 namespace tessera::device::dialects {
 
-// Larger minor numbers, container positions and similar values are mistakes.
+// Upper bound of minor numbers, container positions and similar values; a larger value is rejected.
 inline constexpr int64_t kMaxPosition = 4095;
 
 const std::string* FindAnnotation(const Annotations& annotations, std::string_view key);

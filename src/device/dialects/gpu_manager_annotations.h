@@ -35,7 +35,7 @@ struct GpuManagerAnnotations {
 
 // REQUIRES: the values satisfy the rules of DecodeGpuManager.
 Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
-// Nothing if `annotations` has no prediction for any container.
+// Nothing if `annotations` names no GPU for any container.
 Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations& annotations);
 
 // tencent.com/vcuda-core-limit; nothing without the annotation.

@@ -29,7 +29,7 @@ inline constexpr size_t kMaxGpushareAllocationBytes = 16 << 10;
 struct GpushareAnnotations {
   int gpu_minor = 0;
   int64_t pod_units = 0;
-  std::optional<int64_t> gpu_units;  // the last three are optional
+  std::optional<int64_t> gpu_units;  // this member and the next two may be missing
   std::optional<bool> assigned;
   std::optional<int64_t> assume_time_ns;
 
@@ -38,7 +38,7 @@ struct GpushareAnnotations {
 
 // REQUIRES: no number is negative.
 Annotations EncodeGpushare(const GpushareAnnotations& gpushare);
-// Nothing if `annotations` has neither the GPU nor the units.
+// Nothing if `annotations` has neither ALIYUN_COM_GPU_MEM_IDX nor ALIYUN_COM_GPU_MEM_POD.
 Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& annotations);
 
 // Units by position of the container in spec.containers, then by minor number.

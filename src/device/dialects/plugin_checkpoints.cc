@@ -17,7 +17,7 @@ namespace {
 constexpr JsonLimits kLimits = {.max_bytes = kMaxCheckpointBytes, .max_depth = 16};
 // More GPUs than any node has.
 constexpr size_t kMaxGpus = 64;
-// Most bytes of the file that an error quotes.
+// How many bytes of the file an error may quote.
 constexpr size_t kMaxQuote = 64;
 
 template <typename... Args>
@@ -65,7 +65,7 @@ Status AddMinor(int minor, std::vector<int>* minors) {
   return Status::Ok();
 }
 
-// The value of `field`, which occurs at most once in `message`; empty without it.
+// The value of `field`, which may occur at most once in `message`; empty if it is missing.
 Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   std::string_view text;
   WireReader reader(message);
@@ -76,7 +76,7 @@ Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   return text;
 }
 
-// Adds the GPU of an environment variable `entry` if the variable is gpushare's.
+// If environment variable `entry` is gpushare's, adds its GPU.
 Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   constexpr uint32_t kKey = 1, kValue = 2;
   ASSIGN_OR_RETURN(const std::string_view key, TextAt(entry, kKey));

@@ -9,8 +9,8 @@
 //   gpumanager_internal_checkpoint of gpu-manager:
 //     {"PodGPUMapping":{"<pod UID>":{"<container>":{"Devices":["/dev/nvidia0"],"Cores":…,…}}}}
 //
-// Only the GPUs are read; the amounts come from the pod's request. Answers of Tessera's agent,
-// which annotate the container with tessera.dev/assignment, are ignored.
+// Reads only the GPUs; the amounts come from the pod's request. Ignores answers of Tessera's agent,
+// which annotate the container with tessera.dev/assignment.
 //
 // Threads: pure functions. Errors: INVALID_ARGUMENT names the first invalid entry and counts the
 // others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read in any case.
