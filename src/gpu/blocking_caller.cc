@@ -19,7 +19,8 @@ struct ThreadCaller::State {
   uint64_t next_id = 0;
   int stuck = 0;
 
-  // Late threads may return after the runner is destroyed; the mutex orders the two.
+  // A late thread may return after the runner is destroyed. The mutex orders its post and the
+  // destructor.
   std::mutex mutex;
   TaskRunner* runner = nullptr;
 };
@@ -46,7 +47,7 @@ void ThreadCaller::Start(Job job) {
   const auto finish = [weak, id] {
     const std::shared_ptr<State> state = weak.lock();
     if (state == nullptr) return;
-    // Empty if the caller is destroyed while a thread of another job still holds the state.
+    // Empty if the caller was destroyed while a thread of another job kept the state alive.
     auto node = state->jobs.extract(id);
     if (node.empty()) return;
     if (node.mapped().overdue_reported) --state->stuck;
@@ -57,7 +58,7 @@ void ThreadCaller::Start(Job job) {
     if (state == nullptr) return;
     const auto job = state->jobs.find(id);
     if (job == state->jobs.end()) return;
-    // The worker stays, because on a suspended or busy machine it may not have started yet.
+    // Keeps waiting for the worker: on a suspended or busy machine it may not have started yet.
     job->second.overdue_reported = true;
     ++state->stuck;
     // A copy, because the callback may start jobs.

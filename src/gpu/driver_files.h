@@ -11,7 +11,7 @@ namespace tessera::gpu {
 // `driver_root`/proc if it contains driver/nvidia, else `otherwise`. An empty root contains
 // nothing.
 std::string ProcRootOf(const std::string& driver_root, const std::string& otherwise = "/proc");
-// `driver_root`/sys if the driver has it and its own proc, else `otherwise`.
+// `driver_root`/sys if it exists and the driver has its own proc there, else `otherwise`.
 std::string SysRootOf(const std::string& driver_root, const std::string& otherwise = "/sys");
 
 }  // namespace tessera::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives an administrator exclusive use of the driver: while the gate is closed no driver is found,
-// so that all sessions with NVML end and none opens. The kernel modules can then be unloaded or a
-// GPU reset. Threads: any.
+// Gives an administrator exclusive use of the driver. While the gate is closed, loading the driver
+// fails, so that all NVML sessions end and no new session opens. The kernel modules can then be
+// unloaded, or a GPU reset. Threads: any.
 #pragma once
 
 #include <atomic>

@@ -75,7 +75,7 @@ GpuTable::Record* GpuTable::OnIdentified(int index, const GpuReport& report, Mon
       report.identified ? report.gpu.uuid : GuessUuid(index, report.gpu.pci_bus_id);
   failures_[index] = report.status.message();
   if (uuid.empty()) return nullptr;
-  Record& record = Bind(index, uuid);
+  Record& record = AssignIndex(index, uuid);
   Update(report.gpu, &record.gpu);
   if (report.handle != nullptr) record.handle = report.handle;
   record.polls_memory = report.polls_memory;
@@ -89,7 +89,7 @@ GpuTable::Record* GpuTable::OnHang(int index, NvmlCall call) {
   failures_[index] = fmt::format("NVML call {} did not return", NvmlCallName(call));
   const std::string uuid = GuessUuid(index, "");
   if (uuid.empty()) return nullptr;
-  Record& record = Bind(index, uuid);
+  Record& record = AssignIndex(index, uuid);
   record.health.OnHang(call);
   return &record;
 }
@@ -176,7 +176,7 @@ const oci::ProcGpu* GpuTable::FindProc(const std::string& uuid) const {
   return gpu == proc_gpus_.end() ? nullptr : &*gpu;
 }
 
-GpuTable::Record& GpuTable::Bind(int index, const std::string& uuid) {
+GpuTable::Record& GpuTable::AssignIndex(int index, const std::string& uuid) {
   if (Record* before = At(index); before != nullptr && before->gpu.uuid != uuid) {
     before->present = false;
     before->health.OnMissing();

@@ -31,7 +31,7 @@ class GpuTable {
     std::optional<LinkReport> links;
   };
 
-  // `remembered`: XIDs that needed a repair when the agent last ran.
+  // `remembered`: XIDs that needed a repair when the previous run of the agent ended.
   explicit GpuTable(HealthRules rules, UnrepairedXids remembered = {})
       : rules_(rules), remembered_(std::move(remembered)) {}
 
@@ -39,9 +39,9 @@ class GpuTable {
   void Resize(int count, std::vector<oci::ProcGpu> proc_gpus);
   int size() const { return static_cast<int>(uuids_.size()); }
 
-  // The identity of the GPU at `index`. A GPU that cannot be identified is assumed to be the GPU
-  // seen at that index before, or the GPU that the kernel module lists at its address or position.
-  // Null if it stays unknown.
+  // Records the answer of the GPU at `index`. A GPU that does not report its UUID is assumed to be
+  // the GPU seen at that index before, or the GPU that the kernel module lists at its address or
+  // position. Null if the GPU remains unknown.
   Record* OnIdentified(int index, const GpuReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
   Record* OnHang(int index, NvmlCall call);
@@ -64,7 +64,7 @@ class GpuTable {
   std::string GuessUuid(int index, const std::string& pci_bus_id) const;
   bool IsPresent(const std::string& uuid) const;
   const oci::ProcGpu* FindProc(const std::string& uuid) const;
-  Record& Bind(int index, const std::string& uuid);
+  Record& AssignIndex(int index, const std::string& uuid);
 
   const HealthRules rules_;
   const UnrepairedXids remembered_;

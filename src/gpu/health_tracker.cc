@@ -35,7 +35,7 @@ void HealthTracker::OnXid(uint64_t code, XidEffect effect, MonotonicTime now) {
   }
   good_polls_ = 0;
   const bool needs_repair = effect == XidEffect::kUntilRepaired;
-  // An XID that needs a repair stays the reason.
+  // An XID that needs a repair takes precedence over one that does not.
   if (!needs_repair && xid_ && xid_->needs_repair) return;
   xid_ = PendingXid{.code = code, .needs_repair = needs_repair, .at = now};
 }
@@ -101,7 +101,8 @@ device::Health HealthTracker::health() const {
     if (rules_.recovery_counts && !recovery_.empty()) return recovery_;
     return unwatched_;
   }();
-  // The cause comes before its consequences: a GPU that fell off the bus fails every call, too.
+  // Names the XID first, because it causes the others: all calls fail on a GPU that fell off the
+  // bus.
   if (xid_ && xid_->repaired && others.empty()) {
     return {device::Health::State::kRecovering, "recovering from " + DescribeXid(xid_->code)};
   }

@@ -2,10 +2,11 @@
 // Derives the health of one GPU from events. Pure: the caller passes the time. Included only in
 // src/gpu.
 //
-//   Healthy     Suspect      an application's XID; ends after `xid_quiet` without another XID
-//      |        Unhealthy    an XID that needs a repair or quiet; a call that fails or hangs; a
-//      |                     recovery action that the driver requests; MIG mode
-//   Recovering               an XID was repaired: needs `good_polls_after_xid` good polls
+//   Healthy     none of the following
+//   Suspect     an application's XID; ends after `xid_quiet` without another XID
+//   Unhealthy   an XID that needs a repair or quiet; a call that fails or hangs; a recovery action
+//               that the driver requests; MIG mode
+//   Recovering  an XID was repaired: needs `good_polls_after_xid` good polls
 //
 // Any of these proves a repair: a lost GPU answers again; the driver no longer requests its
 // recovery action; the driver was reloaded. An XID remembered from before a restart of the agent
@@ -36,10 +37,10 @@ class HealthTracker {
   explicit HealthTracker(HealthRules rules) : rules_(rules) {}
 
   void OnXid(uint64_t code, XidEffect effect, MonotonicTime now);
-  // Restores an XID that needed a repair when the agent last ran.
+  // Restores an XID that needed a repair when the previous run of the agent ended.
   void Remember(uint64_t code);
-  // The GPU answered, or failed, a poll or an identification. An identification does not read the
-  // recovery action.
+  // The GPU answered a poll or an identification, or failed it. `recovery` is empty for an
+  // identification, which does not read the recovery action.
   void OnAnswer(const Status& status, std::optional<RecoveryAction> recovery, MonotonicTime now);
   // The driver supports recovery actions and requests none.
   void OnNoRecoveryAction();

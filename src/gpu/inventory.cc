@@ -31,8 +31,8 @@ HealthRules RulesOf(const InventoryOptions& options) {
 
 // Ends the session of `nvml`, so that the next Init starts a new one: NVML counts Inits, and only
 // the last Shutdown ends the session.
-void CloseSession(Nvml* nvml, NvmlEventSet set, CurrentNvmlCall* site, NvmlErrors* errors) {
-  TrackedNvml tracked{*nvml, *site, *errors};
+void CloseSession(Nvml* nvml, NvmlEventSet set, CurrentNvmlCall* current_call, NvmlErrors* errors) {
+  TrackedNvml tracked{*nvml, *current_call, *errors};
   if (set != nullptr) {
     (void)tracked.Call(NvmlCall::kEventSetFree, [&](Nvml& n) { return n.EventSetFree(set); });
   }
@@ -76,9 +76,9 @@ void Inventory::Impl::Open() {
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
        root = DriverRoot(),
-       proc = options_.proc_root](CurrentNvmlCall* site, SessionReport* report) {
+       proc = options_.proc_root](CurrentNvmlCall* current_call, SessionReport* report) {
         report->fingerprint = loader->Fingerprint();
-        if (nvml != nullptr && close) CloseSession(nvml.get(), set, site, &report->errors);
+        if (nvml != nullptr && close) CloseSession(nvml.get(), set, current_call, &report->errors);
         if (nvml != nullptr && report->fingerprint == fingerprint) {
           report->nvml = nvml;
         } else {
@@ -87,7 +87,7 @@ void Inventory::Impl::Open() {
           if (!loaded.ok()) return;
           report->nvml = *std::move(loaded);
         }
-        OpenSession(ProcRootOf(root, proc), site, report);
+        OpenSession(ProcRootOf(root, proc), current_call, report);
       },
       [this](SessionReport& report, Jobs::AnswerState state) {
         if (state.late) --opens_stuck_;
@@ -102,7 +102,7 @@ void Inventory::Impl::Open() {
 }
 
 void Inventory::Impl::OnOpened(SessionReport& report) {
-  // Kept even after a failure, so that the next attempt need not load the library again.
+  // Keeps the library even after a failure, so that the next attempt need not load it again.
   nvml_ = report.nvml;
   fingerprint_ = report.fingerprint;
   library_missing_ = false;
@@ -222,9 +222,9 @@ void Inventory::Impl::CheckDriver() {
   checking_driver_ = true;
   jobs_->Start<DriverReport>(
       "nvml-count", options_.call_deadline,
-      [loader = loader_, nvml = nvml_](CurrentNvmlCall* site, DriverReport* report) {
+      [loader = loader_, nvml = nvml_](CurrentNvmlCall* current_call, DriverReport* report) {
         report->fingerprint = loader->Fingerprint();
-        TrackedNvml tracked{*nvml, *site, report->errors};
+        TrackedNvml tracked{*nvml, *current_call, report->errors};
         report->count =
             tracked.Call(NvmlCall::kDeviceCount, [](Nvml& n) { return n.DeviceCount(); });
       },
@@ -232,8 +232,8 @@ void Inventory::Impl::CheckDriver() {
         checking_driver_ = false;
         if (!state.current) return;
         if (report.fingerprint.empty()) {
-          // A mapped library keeps answering after its file is removed. Checks twice, because the
-          // file is also missing for a moment while a driver is replaced.
+          // A loaded library keeps answering after its file was removed. The file is also missing
+          // for a moment while a driver is replaced, so only a second check counts.
           if (library_missing_) return OnSessionBroken(ReopenReason::kSessionDied);
           library_missing_ = true;
           return PostInSession(kLibraryMissingRetry, [this] { CheckDriver(); });
@@ -262,7 +262,8 @@ void Inventory::Impl::ReopenForLostGpus() {
   if (some_lost) OnSessionBroken(ReopenReason::kGpuLost);
 }
 
-// Identifies all GPUs; publishes nothing until all have answered or the wait is over.
+// Identifies all GPUs. Publishes nothing until all have answered or first_snapshot_within has
+// passed.
 void Inventory::Impl::IdentifyAll() {
   // Late answers to earlier queries must not be assigned to the new order of GPUs.
   jobs_->NextSession();
@@ -286,7 +287,8 @@ void Inventory::Impl::OnDrained() {
     StartListener();
     return IdentifyAll();
   }
-  // Delays the next Open if the session died at once, to avoid a tight loop.
+  // Waits before the next Open if this session was short, so that sessions that die at once do not
+  // follow each other without a pause.
   phase_ = SessionPhase::kClosing;
   jobs_->NextSession();
   ++session_;

@@ -38,7 +38,7 @@ std::vector<NvmlCall> AllOf(const Lists&... lists) {
 
 std::vector<NvmlCall> EveryCall() {
   std::vector<NvmlCall> calls;
-  // Those behind it are made only for metrics.
+  // Calls after this one are made only for metrics.
   constexpr int kLast = static_cast<int>(NvmlCall::kFabricInfo);
   for (int call = 0; call <= kLast; ++call) calls.push_back(static_cast<NvmlCall>(call));
   return calls;

@@ -109,9 +109,9 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   UnrepairedXidFile unrepaired_xid_file_;
   GpuTable table_;
   std::vector<GpuQueryState> queries_;
-  bool publish_incomplete_ = false;  // the wait for slow GPUs is over
+  bool publish_incomplete_ = false;  // do not wait longer for slow GPUs
   bool links_started_ = false;
-  bool forget_absent_ = false;  // when all GPUs have answered
+  bool forget_absent_ = false;  // call ForgetAbsent when all GPUs have answered
   InventorySnapshot snapshot_;
 };
 

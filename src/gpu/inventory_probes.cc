@@ -32,9 +32,9 @@ void Inventory::Impl::Identify(int index) {
   queries_[index].busy = true;
   jobs_->Start<GpuReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
-      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](CurrentNvmlCall* site,
-                                                                          GpuReport* report) {
-        IdentifyGpu(*nvml, index, SysRootOf(root, sys), site, report);
+      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](
+          CurrentNvmlCall* current_call, GpuReport* report) {
+        IdentifyGpu(*nvml, index, SysRootOf(root, sys), current_call, report);
       },
       [this, index](GpuReport& report, Jobs::AnswerState state) {
         if (!state.current) return;
@@ -66,8 +66,8 @@ void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
   jobs_->Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, handle = record.handle, memory = record.polls_memory,
-       fabric = record.polls_fabric](CurrentNvmlCall* site, PollReport* report) {
-        PollGpu(*nvml, handle, memory, fabric, site, report);
+       fabric = record.polls_fabric](CurrentNvmlCall* current_call, PollReport* report) {
+        PollGpu(*nvml, handle, memory, fabric, current_call, report);
       },
       [this, index](PollReport& report, Jobs::AnswerState state) {
         if (!state.current) return;
@@ -98,7 +98,7 @@ void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
   if (!query_state.last_ok) return RetryFailed(index);
   query_state.backoff = Duration::zero();
   if (record->health.health().ok()) return;
-  // If watching events failed, identifying the GPU retries it.
+  // Watches again, in case an earlier attempt to watch the GPU's events failed.
   if (listener_ != nullptr) listener_->Watch(record->handle);
   ArmRetry(index, options_.retry_max);
 }
@@ -139,9 +139,9 @@ void Inventory::Impl::QueryLinks(int index) {
   };
   jobs_->Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
-      [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](CurrentNvmlCall* site,
+      [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](CurrentNvmlCall* current_call,
                                                                       LinkReport* report) {
-        ReadLinks(*nvml, handle, peers, site, report);
+        ReadLinks(*nvml, handle, peers, current_call, report);
       },
       [keep](LinkReport& report, Jobs::AnswerState state) {
         if (state.current) keep(std::move(report));
@@ -182,9 +182,9 @@ void Inventory::Impl::OnXid(const XidEvent& event) {
   if (effect == XidEffect::kNone) return;
   if (record == nullptr) return critical ? PollNow() : void();
   record->health.OnXid(event.xid, effect, runner_->clock().Now());
-  // Probes at once, while the fault is visible. A GPU that is found lost, or in need of a reset,
-  // recovers as soon as this fault is repaired. A GPU that only reported an error must stay without
-  // one for a while.
+  // Probes at once, while the fault is visible. If the probe finds the GPU lost or in need of a
+  // reset, a later good probe proves the repair. Otherwise the GPU must stay without XIDs for a
+  // while.
   const int index = record->gpu.index;
   Probe(index);
   ArmRetry(index, options_.retry_max);

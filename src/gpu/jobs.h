@@ -42,7 +42,7 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
              std::function<void(Report&, AnswerState)> done,
              std::function<void(NvmlCall, AnswerState)> overdue);
 
-  // Answers to earlier queries are no longer current.
+  // Marks answers to earlier queries as no longer current.
   void NextSession() { ++session_; }
   int in_flight() const { return in_flight_; }
 
@@ -71,7 +71,7 @@ void Jobs::Start(std::string name, Duration deadline,
                  std::function<void(Report&, AnswerState)> done,
                  std::function<void(NvmlCall, AnswerState)> overdue) {
   struct Shared {
-    CurrentNvmlCall site;
+    CurrentNvmlCall current_call;
     Report report;
     bool late = false;
   };
@@ -82,7 +82,7 @@ void Jobs::Start(std::string name, Duration deadline,
   BlockingCaller::Job job;
   job.name = name;
   job.deadline = deadline;
-  job.work = [shared, work = std::move(work)] { work(&shared->site, &shared->report); };
+  job.work = [shared, work = std::move(work)] { work(&shared->current_call, &shared->report); };
   job.finished = [weak, shared, session, done = std::move(done)] {
     const std::shared_ptr<Jobs> self = weak.lock();
     if (self == nullptr) return;
@@ -95,8 +95,8 @@ void Jobs::Start(std::string name, Duration deadline,
     const std::shared_ptr<Jobs> self = weak.lock();
     if (self == nullptr) return;
     shared->late = true;
-    self->CountHang(name, shared->site.call());
-    overdue(shared->site.call(), {true, session == self->session_});
+    self->CountHang(name, shared->current_call.call());
+    overdue(shared->current_call.call(), {true, session == self->session_});
     self->after_each_();
   };
   caller_->Start(std::move(job));

@@ -124,8 +124,8 @@ struct FieldQuery {
 // The scope that sums over all NVLinks.
 inline constexpr unsigned kAllLinks = ~0u;
 
-// The counters of a GPU at one moment. Freed on destruction, which must come before the Shutdown of
-// the Nvml that made it.
+// The counters of a GPU at one moment. Must be destroyed before the Shutdown of the Nvml that made
+// it.
 class GpmSample {
  public:
   virtual ~GpmSample() = default;

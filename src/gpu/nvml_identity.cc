@@ -116,7 +116,7 @@ Result<RecoveryAction> NvmlLibrary::Recovery(NvmlDevice device) {
   RETURN_IF_ERROR(
       Call(NvmlCall::kRecoveryAction, symbols_.field_values, Handle(device), 1, &field));
   RETURN_IF_ERROR(NvmlStatus(NvmlCall::kRecoveryAction, static_cast<int>(field.result)));
-  // A value of a newer driver.
+  // A newer driver may report other values.
   if (field.value.ui > nvml::kRecoveryDrainAndReset) return RecoveryAction::kResetGpu;
   return static_cast<RecoveryAction>(field.value.ui);
 }
@@ -130,7 +130,7 @@ Result<std::optional<device::FabricClique>> NvmlLibrary::Fabric(NvmlDevice devic
   if (info.state == nvml::kFabricNotSupported) {
     return NvmlStatus(NvmlCall::kFabricInfo, static_cast<int>(nvml::Return::kNotSupported));
   }
-  // A completed registration without a cluster belongs to a single node.
+  // A completed registration without a cluster UUID belongs to a single node, not to a fabric.
   if (info.state != nvml::kFabricCompleted || !has_cluster) {
     return std::optional<device::FabricClique>();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nvml by a loaded library. Private to the room; nvml_library.h loads it. The functions are in
-// nvml_identity.cc (system, identity, links), nvml_processes.cc (processes, XIDs) and
-// nvml_metrics.cc.
+// Implements Nvml with a loaded library. Private to the room; nvml_library.h loads it. The
+// functions are in nvml_identity.cc (system, identity, links), nvml_processes.cc (processes, XIDs)
+// and nvml_metrics.cc.
 #pragma once
 
 #include <memory>

@@ -113,7 +113,8 @@ Result<std::vector<std::optional<double>>> NvmlLibrary::FieldValues(
                        static_cast<int>(fields.size()), fields.data()));
   std::vector<std::optional<double>> values(queries.size());
   for (size_t i = 0; i < fields.size(); ++i) {
-    // The call succeeds if any field does; each field has a result. A lost GPU fails all of them.
+    // The call succeeds if any field succeeds; each field has its own result. On a lost GPU all
+    // fields fail.
     const Status status = NvmlStatus(NvmlCall::kFieldValues, static_cast<int>(fields[i].result));
     if (status.code() == Code::kDataLoss) return status;
     const double number = NumberOf(fields[i]);
@@ -138,11 +139,11 @@ Result<std::unique_ptr<GpmSample>> NvmlLibrary::TakeGpmSample(NvmlDevice device)
 
 Result<std::vector<std::optional<double>>> NvmlLibrary::GpmMetrics(
     const GpmSample& earlier, const GpmSample& later, std::span<const unsigned> metrics) {
-  // The library's struct has room for all metrics of its version, at most so many.
-  constexpr size_t kMostMetrics = 512;
-  TESSERA_CHECK(metrics.size() <= kMostMetrics);
+  // The library's struct has room for all metrics of its version, which are at most this many.
+  constexpr size_t kMaxMetrics = 512;
+  TESSERA_CHECK(metrics.size() <= kMaxMetrics);
   std::vector<std::uint64_t> memory(
-      (offsetof(nvml::GpmMetrics, metrics) + kMostMetrics * sizeof(nvml::GpmMetric)) /
+      (offsetof(nvml::GpmMetrics, metrics) + kMaxMetrics * sizeof(nvml::GpmMetric)) /
       sizeof(std::uint64_t));
   auto* request = reinterpret_cast<nvml::GpmMetrics*>(memory.data());
   nvml::GpmMetric* entries = request->metrics;

@@ -8,10 +8,10 @@
 namespace tessera::gpu {
 namespace {
 
-// Calls `read(entries, &count, &result)` with growing arrays until the answer fits: new processes
-// may start between a call for their number and a call for the entries.
+// Calls `read(entries, &count, &result)` with growing arrays until all entries fit. Asking for
+// their number first would not help, because processes may start before the second call.
 template <typename Entry, typename Read>
-Result<std::vector<Entry>> Grow(const Read& read) {
+Result<std::vector<Entry>> ReadAllEntries(const Read& read) {
   constexpr unsigned kMost = 1 << 16;
   nvml::Return result = nvml::Return::kInsufficientSize;
   Status status;
@@ -37,10 +37,11 @@ Result<std::vector<GpuProcess>> NvmlLibrary::ComputeProcesses(NvmlDevice device)
     *result = static_cast<nvml::Return>(function(Handle(device), count, entries));
     return NvmlStatus(kCall, static_cast<int>(*result));
   };
-  ASSIGN_OR_RETURN(const std::vector<nvml::ProcessInfo> entries, Grow<nvml::ProcessInfo>(read));
+  ASSIGN_OR_RETURN(const std::vector<nvml::ProcessInfo> entries,
+                   ReadAllEntries<nvml::ProcessInfo>(read));
   std::vector<GpuProcess> processes;
   for (const nvml::ProcessInfo& entry : entries) {
-    // The driver does not account the memory of every process, as on a GPU in WDDM mode.
+    // The driver does not know the memory of every process, for example on a GPU in WDDM mode.
     const bool known = entry.used_gpu_memory != nvml::kMemoryNotAvailable;
     processes.push_back({.pid = static_cast<int>(entry.pid),
                          .memory = Bytes(known ? static_cast<int64_t>(entry.used_gpu_memory) : 0)});
@@ -62,7 +63,7 @@ Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device, Wa
         function(Handle(device), entries, count, static_cast<std::uint64_t>(micros)));
     return NvmlStatus(kCall, static_cast<int>(*result));
   };
-  auto samples = Grow<nvml::ProcessUtilizationSample>(read);
+  auto samples = ReadAllEntries<nvml::ProcessUtilizationSample>(read);
   // NVML_ERROR_NOT_FOUND: no sample is newer than `since`, so no process was active.
   if (samples.status().code() == Code::kNotFound) return std::vector<ProcessLoad>();
   if (!samples.ok()) return samples.status();

@@ -11,8 +11,8 @@ namespace tessera::gpu {
 
 // `result` is the function's return value; 0 gives OK.
 Status NvmlStatus(NvmlCall call, int result);
-// The vendor's name of an error from NvmlStatus, "GPU_IS_LOST", because several errors share one
-// code of ours. For other errors the name of the code.
+// The vendor's name of an error from NvmlStatus, "GPU_IS_LOST": several NVML errors have the same
+// Code. For other errors, the name of the Code.
 std::string_view NvmlErrorName(const Status& status);
 
 }  // namespace tessera::gpu

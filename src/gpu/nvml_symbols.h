@@ -30,8 +30,8 @@ class NvmlSymbols {
       return reinterpret_cast<Function>(address);
     }
   };
-  // Drivers add a suffix to the name when a function's structs change. `older` is the name without
-  // it, or an earlier one, with the same signature.
+  // Drivers add a suffix to the name when a function's structs change. `older` is an earlier name
+  // of the function with the same signature.
   Address Find(const char* name, const char* older = nullptr) const {
     void* symbol = ::dlsym(library_, name);
     if (symbol == nullptr && older != nullptr) symbol = ::dlsym(library_, older);

@@ -28,7 +28,7 @@ Result<int> CountByHandles(TrackedNvml* tracked) {
 
 // Stores the answer, or the first failure in `status`. An unsupported query is not a failure.
 template <typename T, typename Field>
-void Take(Result<T> answer, Field* field, Status* status) {
+void StoreAnswer(Result<T> answer, Field* field, Status* status) {
   if (answer.ok()) {
     *field = std::move(*answer);
   } else if (answer.status().code() != Code::kUnimplemented && status->ok()) {
@@ -47,18 +47,18 @@ Result<std::optional<device::FabricClique>> ReadFabric(TrackedNvml* tracked, Nvm
 void Describe(TrackedNvml* tracked, GpuReport* report) {
   const NvmlDevice handle = report->handle;
   device::Gpu& gpu = report->gpu;
-  Take(tracked->Call(NvmlCall::kName, [&](Nvml& nvml) { return nvml.Name(handle); }), &gpu.model,
-       &report->status);
+  StoreAnswer(tracked->Call(NvmlCall::kName, [&](Nvml& nvml) { return nvml.Name(handle); }),
+              &gpu.model, &report->status);
   const auto memory =
       tracked->Call(NvmlCall::kMemoryInfo, [&](Nvml& nvml) { return nvml.TotalMemory(handle); });
   report->polls_memory = memory.status().code() != Code::kUnimplemented;
-  Take(memory, &gpu.memory, &report->status);
-  Take(tracked->Call(NvmlCall::kComputeCapability,
-                     [&](Nvml& nvml) { return nvml.Capability(handle); }),
-       &gpu.compute_capability, &report->status);
+  StoreAnswer(memory, &gpu.memory, &report->status);
+  StoreAnswer(tracked->Call(NvmlCall::kComputeCapability,
+                            [&](Nvml& nvml) { return nvml.Capability(handle); }),
+              &gpu.compute_capability, &report->status);
   const Result<bool> mig = ReadMig(tracked, handle);
   gpu.mig_capable = mig.ok();
-  // MIG counts as off if the GPU does not support it or only this query fails.
+  // MIG counts as off if the GPU does not support MIG or if only this query fails.
   report->mig = mig.value_or(false);
   const auto fabric = ReadFabric(tracked, handle);
   report->polls_fabric = fabric.ok();
@@ -67,8 +67,9 @@ void Describe(TrackedNvml* tracked, GpuReport* report) {
 
 }  // namespace
 
-void OpenSession(const std::string& proc_root, CurrentNvmlCall* site, SessionReport* report) {
-  TrackedNvml tracked{*report->nvml, *site, report->errors};
+void OpenSession(const std::string& proc_root, CurrentNvmlCall* current_call,
+                 SessionReport* report) {
+  TrackedNvml tracked{*report->nvml, *current_call, report->errors};
   report->status = tracked.Call(NvmlCall::kInit, [](Nvml& nvml) { return nvml.Init(); });
   if (!report->status.ok()) return;
   const auto version =
@@ -103,9 +104,9 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
   return static_cast<int>(*node);
 }
 
-void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* site,
+void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* current_call,
                  GpuReport* report) {
-  TrackedNvml tracked{nvml, *site, report->errors};
+  TrackedNvml tracked{nvml, *current_call, report->errors};
   device::Gpu& gpu = report->gpu;
   gpu.index = index;
   const auto handle =
@@ -122,15 +123,15 @@ void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvml
   if (minor.ok()) gpu.minor = *minor;
   // Without a minor number there is no /dev/nvidiaN to give to containers.
   if (report->status.ok()) report->status = minor.status();
-  Take(tracked.Call(NvmlCall::kPciInfo, [&](Nvml& n) { return n.PciBusId(report->handle); }),
-       &gpu.pci_bus_id, &report->status);
+  StoreAnswer(tracked.Call(NvmlCall::kPciInfo, [&](Nvml& n) { return n.PciBusId(report->handle); }),
+              &gpu.pci_bus_id, &report->status);
   if (!gpu.pci_bus_id.empty()) gpu.numa_node = ReadNumaNode(sys_root, gpu.pci_bus_id);
   Describe(&tracked, report);
 }
 
 void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
-             CurrentNvmlCall* site, PollReport* report) {
-  TrackedNvml tracked{nvml, *site, report->errors};
+             CurrentNvmlCall* current_call, PollReport* report) {
+  TrackedNvml tracked{nvml, *current_call, report->errors};
   if (poll_memory) {
     report->status = tracked.Call(NvmlCall::kMemoryInfo,
                                   [&](Nvml& n) { return n.TotalMemory(handle).status(); });
@@ -139,7 +140,8 @@ void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
         tracked.Call(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(handle).status(); });
   }
   if (!report->status.ok()) return;
-  // No action is requested if the driver does not support this field or only this query fails.
+  // Assumes no requested action if the driver does not support this field or if only this query
+  // fails.
   const auto recovery =
       tracked.Call(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
   report->supports_recovery = recovery.ok();
@@ -159,7 +161,7 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
   };
   for (int link = 0; link < device::kMaxNvLinks; ++link) {
     // An invalid link number ends the list and is not counted as an error.
-    tracked->site.Enter(NvmlCall::kNvLinkState);
+    tracked->current_call.Enter(NvmlCall::kNvLinkState);
     const Result<bool> active = tracked->nvml.NvLinkActive(handle, link);
     const Code code = active.status().code();
     if (code == Code::kUnimplemented || NoSuchIndex(code)) return;
@@ -192,8 +194,8 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
 }  // namespace
 
 void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers,
-               CurrentNvmlCall* site, LinkReport* report) {
-  TrackedNvml tracked{nvml, *site, report->errors};
+               CurrentNvmlCall* current_call, LinkReport* report) {
+  TrackedNvml tracked{nvml, *current_call, report->errors};
   for (const LinkPeer& peer : peers) {
     const auto level = tracked.Call(NvmlCall::kCommonAncestor,
                                     [&](Nvml& n) { return n.CommonAncestor(handle, peer.handle); });

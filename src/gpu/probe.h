@@ -28,17 +28,17 @@ class CurrentNvmlCall {
 };
 
 // Failed calls with NvmlErrorName, for the statistics. Unsupported calls are left out.
-using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;  // see NvmlErrorName
+using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;
 
 // Calls NVML, records the current call and collects errors.
 struct TrackedNvml {
   Nvml& nvml;
-  CurrentNvmlCall& site;
+  CurrentNvmlCall& current_call;
   NvmlErrors& errors;
 
   template <typename Query>
   auto Call(NvmlCall call, const Query& query) {
-    site.Enter(call);
+    current_call.Enter(call);
     auto answer = query(nvml);
     const Status& status = StatusOf(answer);
     if (!status.ok() && status.code() != Code::kUnimplemented) {
@@ -67,16 +67,17 @@ struct SessionReport {
   std::vector<std::string> notes;
   NvmlErrors errors;
 };
-// Calls Init and reads versions and count through `report->nvml`. If the count fails, it is
-// determined by the number of valid handles.
-void OpenSession(const std::string& proc_root, CurrentNvmlCall* site, SessionReport* report);
+// Calls Init and reads the versions and the number of GPUs through `report->nvml`. If NVML cannot
+// count the GPUs, counts the indices that have a handle.
+void OpenSession(const std::string& proc_root, CurrentNvmlCall* current_call,
+                 SessionReport* report);
 
 // `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing if it is negative or missing. Blocks.
 std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
 
 // The identity of the GPU at one index.
 struct GpuReport {
-  Status status;  // the first error that keeps it from being offered
+  Status status;  // the first error because of which the GPU cannot be offered
   NvmlDevice handle = nullptr;
   bool identified = false;    // gpu.uuid is valid
   bool polls_memory = false;  // the GPU supports TotalMemory
@@ -85,7 +86,7 @@ struct GpuReport {
   device::Gpu gpu;
   NvmlErrors errors;
 };
-void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* site,
+void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* current_call,
                  GpuReport* report);
 
 // Whether the GPU still works.
@@ -100,7 +101,7 @@ struct PollReport {
 };
 // `poll_memory`, `poll_fabric`: whether the GPU supports these queries.
 void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
-             CurrentNvmlCall* site, PollReport* report);
+             CurrentNvmlCall* current_call, PollReport* report);
 
 // The links that one GPU reports.
 struct LinkReport {
@@ -115,6 +116,6 @@ struct LinkPeer {
   NvmlDevice handle;
 };
 void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers,
-               CurrentNvmlCall* site, LinkReport* report);
+               CurrentNvmlCall* current_call, LinkReport* report);
 
 }  // namespace tessera::gpu

@@ -7,7 +7,7 @@
 
 namespace tessera::gpu {
 
-// Used by one job at a time; no job starts while another job hangs.
+// One job at a time uses the session; no job starts while another job hangs.
 struct ProcessReader::Session {
   std::shared_ptr<NvmlLoader> loader;
   std::shared_ptr<Nvml> nvml;

@@ -3,10 +3,10 @@
 // only on request. Not for the owners of these processes (the agent) or the health of GPUs
 // (inventory.h).
 //
-// It opens a driver session of its own with the first request, and again after the driver was
-// replaced or the session died. One query runs at a time; requests during the query and within
-// kFresh after it share its answer unless they ask for a newer one, so that five servers that
-// scrape every second cost the driver one query.
+// It opens a driver session of its own at the first request, and a new one if the driver was
+// replaced or the session died. One query runs at a time. Requests during a query, and within
+// kFresh after it, share its answer unless they ask for a newer one. Five servers that scrape every
+// second thus cost the driver one query per second.
 //
 // Threads, callbacks: the runner's. Without requests there is no cost.
 #pragma once
@@ -26,7 +26,7 @@
 namespace tessera::gpu {
 
 struct ProcessUse {
-  int pid = 0;  // in our pid namespace
+  int pid = 0;  // in the agent's pid namespace
   Bytes memory;
   int percent = 0;
   bool operator==(const ProcessUse&) const = default;
@@ -37,8 +37,8 @@ struct ProcessReport {
     std::string uuid;
     std::vector<ProcessUse> processes;  // by pid
   };
-  // Why the report is empty: a missing or hanging driver. A single GPU that does not answer is left
-  // out.
+  // Why the report is empty: the driver is missing or hangs. If a single GPU does not answer, only
+  // that GPU is missing in `gpus`.
   Status status;
   std::vector<Gpu> gpus;
 };

@@ -45,20 +45,6 @@ std::string DescribeXid(uint64_t code) {
                          : fmt::format("XID {}: {}", code, info->name);
 }
 
-std::string_view XidCauseName(XidCause cause) {
-  switch (cause) {
-    case kApplication:
-      return "application";
-    case kHardware:
-      return "hardware";
-    case kDriver:
-      return "driver";
-    case kUnclear:
-      break;
-  }
-  return "unclear";
-}
-
 std::string_view XidActionName(XidAction action) {
   switch (action) {
     case kRestartApplication:

@@ -27,7 +27,6 @@ std::span<const XidInfo> XidCatalog();
 const XidInfo* FindXid(uint64_t code);
 // "XID 79: GPU has fallen off the bus", "XID 4242".
 std::string DescribeXid(uint64_t code);
-std::string_view XidCauseName(XidCause cause);
 std::string_view XidActionName(XidAction action);
 
 // The effect of an XID on the health of its GPU.
@@ -53,7 +52,7 @@ class XidPolicy {
   bool IsCritical(uint64_t xid) const { return EffectOf(xid) >= XidEffect::kUntilQuiet; }
   // False if no XID has an effect, so that no thread needs to listen.
   bool watches_any() const;
-  // False after "all": a GPU that fails to answer then stays healthy, too.
+  // False after "all": health checks are off, and a GPU that fails to answer stays healthy.
   bool polls() const { return !disable_all_ || enable_all_ || !enabled_.empty(); }
   // Words that are neither a code nor a keyword.
   const std::vector<std::string>& warnings() const { return warnings_; }

@@ -64,8 +64,8 @@ void XidListener::CreateSet() {
   busy_ = true;
   jobs_->Start<SetReport>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_](CurrentNvmlCall* site, SetReport* report) {
-        TrackedNvml tracked{*nvml, *site, report->errors};
+      [nvml = nvml_](CurrentNvmlCall* current_call, SetReport* report) {
+        TrackedNvml tracked{*nvml, *current_call, report->errors};
         report->set =
             tracked.Call(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
       },
@@ -101,14 +101,14 @@ void XidListener::RegisterNext() {
   pending_.pop_back();
   jobs_->Start<RegisterReport>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_, set = set_, device](CurrentNvmlCall* site, RegisterReport* report) {
-        TrackedNvml tracked{*nvml, *site, report->errors};
+      [nvml = nvml_, set = set_, device](CurrentNvmlCall* current_call, RegisterReport* report) {
+        TrackedNvml tracked{*nvml, *current_call, report->errors};
         report->status = tracked.Call(NvmlCall::kRegisterEvents,
                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
       },
       [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::AnswerState state) {
         if (weak.expired()) return;
-        // The GPU was registered with an abandoned set, so it is registered again.
+        // The GPU was registered with a set that was abandoned, so it is registered again.
         if (state.late) {
           std::erase(hung_, device);
           return Watch(device);
@@ -131,8 +131,9 @@ void XidListener::Wait() {
   const MonotonicTime start = runner_->clock().Now();
   jobs_->Start<WaitReport>(
       kThreadName, options_.wait + options_.call_deadline,
-      [nvml = nvml_, set = set_, wait = options_.wait](CurrentNvmlCall* site, WaitReport* report) {
-        site->Enter(NvmlCall::kEventSetWait);
+      [nvml = nvml_, set = set_, wait = options_.wait](CurrentNvmlCall* current_call,
+                                                       WaitReport* report) {
+        current_call->Enter(NvmlCall::kEventSetWait);
         report->event = nvml->WaitForXid(set, wait);
         const Code code = report->event.status().code();
         // A timeout is not an error.
@@ -172,7 +173,7 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
   hooks_.on_wait_failed();
 }
 
-// The call may still use the set, so a new set replaces it.
+// Replaces the set, because the hanging call may still use it.
 void XidListener::Abandon(NvmlCall call) {
   set_ = nullptr;
   pending_.insert(pending_.end(), registered_.begin(), registered_.end());

@@ -36,7 +36,7 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
               Options options, Hooks hooks);
 
   void Watch(NvmlDevice device);
-  // After the running query has returned, no other query starts.
+  // Starts no other query; a running query may still return.
   void Stop() { stopped_ = true; }
   // Why events are not received; empty while they are.
   const std::string& problem() const { return problem_; }

@@ -97,7 +97,7 @@ struct Fault {
 // State shared by all sessions of one fake driver.
 struct FakeDriver {
   std::vector<FakeGpu> gpus;
-  // By call and GPU; -1 means calls without a GPU, and all GPUs.
+  // By call and GPU. GPU -1 stands for calls without a GPU, and for all GPUs.
   std::map<std::pair<NvmlCall, int>, Fault> faults;
   std::vector<XidEvent> events;
   RecoveryAction recovery = RecoveryAction::kNone;

@@ -33,7 +33,7 @@ class InventoryFixture {
 
   FakeDriver& driver() { return *loader->driver; }
   const device::NodeInventory& node() const { return *snapshots.back(); }
-  // "" for a healthy GPU, "absent" for one that is not listed.
+  // "" for a healthy GPU, "absent" for a GPU that is not listed.
   std::string ReasonOf(int index) const {
     const device::Gpu* gpu = node().Find(UuidOf(index));
     return gpu == nullptr ? "absent" : gpu->health.reason;
