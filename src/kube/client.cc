@@ -93,7 +93,7 @@ Json BodyOfDelete(const DeleteOptions& options) {
   return body;
 }
 
-// The reference of an object that is to be applied.
+// The reference of `object`, which the caller applies.
 Result<ObjectRef> RefOf(const ResourceType& type, const Json& object, std::string subresource) {
   const Json* metadata = object.Find("metadata");
   const auto text = [metadata](std::string_view key) {
@@ -117,7 +117,7 @@ net::Request WithBody(net::Request request, const Json& body, std::string_view c
   return request;
 }
 
-// API Priority and Fairness classifies by user, verb and resource.
+// The key of a flow: API Priority and Fairness classifies requests by user, verb and resource.
 std::string FlowOf(std::string_view verb, const ResourceType& type, std::string_view subresource) {
   return fmt::format("{} {}.{}/{}", verb, type.plural, type.group, subresource);
 }
@@ -151,7 +151,7 @@ Result<ListPage> JsonPage(Result<Json> body) {
   return page;
 }
 
-// Every list of the API is ListMeta, then its items.
+// Every list message of the API has its ListMeta in field 1 and its items in field 2.
 Result<ListPage> ProtobufPage(std::string_view body) {
   ASSIGN_OR_RETURN(const Envelope envelope, OpenEnvelope(body));
   ListPage page;
@@ -257,7 +257,7 @@ Operation Client::List(const ListQuery& query, OnPage on_done) {
 
 Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done,
                          BeforeSend before_send) {
-  // A subresource (binding, eviction, token) is created under an object's name.
+  // A subresource (binding, eviction, token) is created under the path of its object.
   std::string path =
       object.subresource.empty() ? CollectionPath(object.type, object.ns) : PathOf(object);
   return SendForObject(WithBody(MakeRequest("POST", std::move(path)), body, "application/json"),
@@ -288,7 +288,8 @@ Operation Client::Apply(const ResourceType& type, const Json& object, const Appl
                      .dry_run = options.dry_run,
                      .before_send = options.before_send};
   if (ref.ok()) return Patch(*ref, PatchKind::kApply, object, patch, std::move(on_done));
-  // The queue reports the error like any other: later, and not if the operation is canceled.
+  // Through the queue, so that the error arrives later like any other, and not if the operation is
+  // canceled.
   patch.before_send = [status = ref.status()] { return status; };
   return Patch({type, "", "", ""}, PatchKind::kApply, object, patch,
                [on_done = std::move(on_done), status = ref.status()](const Result<Json>&) {

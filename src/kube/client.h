@@ -15,8 +15,8 @@
 // `max_waiting` more in the queue. Idle cost: none.
 //
 // Errors: api_error.h for responses of the server; net/http_client.h if no response was received;
-// DEADLINE_EXCEEDED after `deadline`, sent or not; RESOURCE_EXHAUSTED if the queue is full. Each
-// message begins with the verb and the path.
+// DEADLINE_EXCEEDED after `deadline`, whether the request was sent or not; RESOURCE_EXHAUSTED if
+// the queue is full. Each message begins with the verb and the path.
 #pragma once
 
 #include <cstdint>
@@ -135,21 +135,21 @@ class Client {
   Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
   Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
                   const PatchOptions& options, OnObject on_done);
-  // Server-side apply: creates the object, or sets the fields that it has and removes those that
-  // `field_manager` applied before and that it no longer has. An unchanged object keeps its
-  // version. INVALID_ARGUMENT if `object` has no metadata.name, or no namespace although the type
-  // has one.
+  // Server-side apply: creates the object or sets its fields. Removes fields that `field_manager`
+  // applied earlier and that `object` no longer has. An object that does not change keeps its
+  // version. INVALID_ARGUMENT if `object` has no metadata.name, or no namespace although its type
+  // is namespaced.
   Operation Apply(const ResourceType& type, const Json& object, const ApplyOptions& options,
                   OnObject on_done);
   // Returns the object if finalizers or foreground deletion keep it, else a Status object.
   Operation Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done);
-  // A document that is no object, such as "/apis/apps/v1".
+  // A document that is not an object, such as "/apis/apps/v1".
   Operation GetDocument(const std::string& path, OnObject on_done);
 
   // One streamed GET, which is neither queued nor retried.
   Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
-  // For watch.h: like the other Stream, with the encoding and the conversion of `query`.
+  // For watch.h: like Stream above, for the encoding and the objects that `query` requests.
   Operation Stream(const std::string& target, const ListQuery& query,
                    const net::Deadlines& deadlines, net::StreamHandler handler);
 

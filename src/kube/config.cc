@@ -174,8 +174,8 @@ class KubeconfigFile {
     return value->bool_value();
   }
 
-  // Reads a pair such as certificate-authority and certificate-authority-data; the data wins, as in
-  // kubectl.
+  // Reads a pair of fields such as certificate-authority and certificate-authority-data. If both
+  // exist, the second counts, as in kubectl.
   Result<net::PemSource> Pem(const Json& object, const std::string& key) const {
     if (const std::string data = Text(object, key + "-data"); !data.empty()) {
       auto pem = Base64Decode(data);
@@ -226,8 +226,8 @@ class KubeconfigFile {
   Json root_;
 };
 
-// Merged kubeconfig files: the first file that has an entry, or the current context, wins, as in
-// kubectl.
+// Merged kubeconfig files. As in kubectl, the first file that has an entry (or current-context)
+// determines it.
 class Kubeconfig {
  public:
   explicit Kubeconfig(std::vector<KubeconfigFile> files) : files_(std::move(files)) {}

@@ -46,7 +46,7 @@ inline constexpr const char* kServiceAccountDir = "/var/run/secrets/kubernetes.i
 // From KUBERNETES_SERVICE_HOST and _PORT and the files in `dir`. FAILED_PRECONDITION outside a pod.
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kServiceAccountDir);
 
-// Both use the proxy of the environment.
+// InClusterConfig and LoadKubeconfig use the proxy that the environment names (proxy.h).
 
 // Reads the named context, or the current one. File names are relative to the kubeconfig's
 // directory. An https server without certificate-authority is verified with the system's roots

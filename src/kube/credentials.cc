@@ -40,8 +40,8 @@ struct CredentialSource::Core {
     return true;
   }
 
-  // A plugin that hangs keeps the worker thread alive after this Core is destroyed. So the thread
-  // uses a CoreRef, whose `core` is null then.
+  // A plugin that hangs keeps the worker thread alive after this Core is destroyed. The thread
+  // therefore uses a CoreRef, whose `core` is then null.
   struct CoreRef {
     std::mutex mutex;  // orders the worker's Post and the runner's Close
     Core* core = nullptr;
@@ -56,7 +56,7 @@ struct CredentialSource::Core {
       const std::lock_guard lock(core_ref->mutex);
       if (core_ref->core == nullptr) return;
       core_ref->core->runner.Post([core_ref, answer = std::move(answer)]() mutable {
-        // Close runs on this thread, too, so no lock is needed.
+        // Close runs on this thread too, so reading `core` needs no lock.
         if (core_ref->core != nullptr) core_ref->core->OnAnswer(std::move(answer));
       });
     });

@@ -47,7 +47,7 @@ struct SimilarEvents {
   std::set<std::string> messages;
 };
 // An event on the server.
-struct Known {
+struct RecordedEvent {
   std::string name;  // "": not created yet
   int64_t count = 0;
 };
@@ -65,12 +65,12 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
         options(std::move(o)),
         on_error(std::move(f)),
         similar(options.max_objects),
-        known(options.max_objects),
+        recorded(options.max_objects),
         buckets(options.max_objects) {}
 
   MonotonicTime Now() const { return client.runner().clock().Now(); }
 
-  bool Spend(const std::string& object) {
+  bool TakeToken(const std::string& object) {
     TokenBucket& bucket = buckets[object];
     const MonotonicTime now = Now();
     const auto refilled = std::chrono::duration<double>(now - bucket.at) /
@@ -83,9 +83,9 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     return true;
   }
 
-  // Whether this Event is aggregated, because there were too many similar Events.
-  bool Combines(const std::string& about, const std::string& message) {
-    SimilarEvents& recent = similar[about];
+  // Whether to aggregate this Event, because there were too many similar Events.
+  bool ShouldAggregate(const std::string& reason_key, const std::string& message) {
+    SimilarEvents& recent = similar[reason_key];
     if (recent.messages.empty() || Now() - recent.since > options.window) {
       recent.messages.clear();
       recent.since = Now();
@@ -98,17 +98,18 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
 
   void Record(const InvolvedObject& object, EventKind kind, std::string_view reason,
               std::string_view text) {
-    const std::string who =
+    const std::string object_key =
         fmt::format("{}\n{}\n{}\n{}", object.kind, object.ns, object.name, object.uid);
-    if (!Spend(who)) return;
+    if (!TakeToken(object_key)) return;
     std::string message = CutText(std::string(text), kMaxEventMessage);
-    const std::string about = fmt::format("{}\n{}\n{}", who, static_cast<int>(kind), reason);
-    std::string key = about + "\n" + message;
-    if (Combines(about, message)) {
+    const std::string reason_key =
+        fmt::format("{}\n{}\n{}", object_key, static_cast<int>(kind), reason);
+    std::string key = reason_key + "\n" + message;
+    if (ShouldAggregate(reason_key, message)) {
       message = CutText(std::string(kCombined) + message, kMaxEventMessage);
-      key = about;  // all of them increment one Event
+      key = reason_key;  // all aggregated Events increment one Event
     }
-    Known& event = known[key];
+    RecordedEvent& event = recorded[key];
     ++event.count;
     const std::string ns = object.EventNamespace();
     if (event.count > 1) return CountUp(ns, event, message, object, kind, reason);
@@ -117,8 +118,8 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     Create(ns, ObjectOf(event, message, object, kind, reason));
   }
 
-  Json ObjectOf(const Known& event, const std::string& message, const InvolvedObject& object,
-                EventKind kind, std::string_view reason) const {
+  Json ObjectOf(const RecordedEvent& event, const std::string& message,
+                const InvolvedObject& object, EventKind kind, std::string_view reason) const {
     return EventObject(event.name, object, {kind, reason, message},
                        {options.component, options.instance, ""}, client.runner().clock().WallNow(),
                        event.count);
@@ -133,31 +134,31 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     });
   }
 
-  void CountUp(const std::string& ns, const Known& event, const std::string& message,
+  void CountUp(const std::string& ns, const RecordedEvent& event, const std::string& message,
                const InvolvedObject& object, EventKind kind, std::string_view reason) {
     const Json patch = Json::MakeObject(
         {{"count", Json::Int(event.count)},
          {"message", Json::String(message)},
          {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
-    // The API server deletes an Event after an hour. Creates it again.
-    Json anew = ObjectOf(event, message, object, kind, reason);
+    // The API server deletes an Event after an hour. If it did, creates a new Event.
+    Json new_event = ObjectOf(event, message, object, kind, reason);
     const int64_t number = ++operations_made;
-    operations[number] =
-        client.Patch({kEvents, event.name, ns, ""}, PatchKind::kMerge, patch, {},
-                     [this, number, ns, anew = std::move(anew)](const Result<Json>& answer) {
-                       const Status status = answer.status();
-                       operations.erase(number);
-                       if (status.code() == Code::kNotFound) return Create(ns, anew);
-                       if (!status.ok() && on_error) on_error(status);
-                     });
+    operations[number] = client.Patch(
+        {kEvents, event.name, ns, ""}, PatchKind::kMerge, patch, {},
+        [this, number, ns, new_event = std::move(new_event)](const Result<Json>& answer) {
+          const Status status = answer.status();
+          operations.erase(number);
+          if (status.code() == Code::kNotFound) return Create(ns, new_event);
+          if (!status.ok() && on_error) on_error(status);
+        });
   }
 
   Client& client;
   const Options options;
   const OnError on_error;
-  LruMap<SimilarEvents> similar;  // by object and reason
-  LruMap<Known> known;            // by object, reason and message
-  LruMap<TokenBucket> buckets;    // by object
+  LruMap<SimilarEvents> similar;   // by object and reason
+  LruMap<RecordedEvent> recorded;  // by object, reason and message
+  LruMap<TokenBucket> buckets;     // by object
   int64_t serial = 0;
   int64_t operations_made = 0;
   std::unordered_map<int64_t, Operation> operations;

@@ -27,11 +27,11 @@ class EventRecorder {
   struct Options {
     std::string component;  // "tessera-scheduler"
     std::string instance;   // the component's pod or node
-    // More different messages than this, with one reason and object within `window`, are
-    // aggregated.
+    // The number of different messages about one object with one reason within `window`. Further
+    // messages are aggregated.
     int max_similar = 10;
     Duration window = std::chrono::minutes(10);
-    // Events about one object: this many at once, then one per `refill`.
+    // The rate of Events about one object: `burst` at once, then one per `refill`.
     int burst = 25;
     Duration refill = std::chrono::minutes(5);
     size_t max_objects = 4096;

@@ -10,7 +10,7 @@
 namespace tessera::kube {
 namespace {
 
-constexpr size_t kMaxWords = 500;  // of a failed plugin's output
+constexpr size_t kMaxWords = 500;  // bytes of a failed plugin's output that an error quotes
 
 Result<Json> ClusterInfo(const ExecPlugin& plugin, const net::Url& server,
                          const net::TlsOptions& tls) {

@@ -36,9 +36,9 @@ struct ExecCredential {
   std::optional<WallTime> expires;
 };
 
-// Runs the plugin. UNAUTHENTICATED: it failed or its output is invalid; the message contains its
-// output. NOT_FOUND: no such program; the message contains the hint. DEADLINE_EXCEEDED: it was
-// killed.
+// Runs the plugin. UNAUTHENTICATED: the plugin failed or its output is invalid; the message
+// contains the output. NOT_FOUND: no such program; the message contains the install hint.
+// DEADLINE_EXCEEDED: the plugin ran too long and was killed.
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,
                                      const net::TlsOptions& tls, Duration deadline);
 

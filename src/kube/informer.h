@@ -4,17 +4,17 @@
 //
 //   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
 //
-// T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace. For types
-// known at run time: metadata_object.h.
+// T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace.
+// metadata_object.h has such structs for types that are known only at run time.
 //
-// Outline: an object of which only the digest of its UID is kept, because only its arrival and
-// deletion matter.
+// Outline: an object of which the informer keeps only the digest of its UID, because only its
+// arrival and deletion matter.
 //
 // Does not schedule work for changes: put a key into a KeyedQueue (keyed_queue.h). Threads,
 // callbacks: the client's runner. Ownership: client and handler outlive the informer; a handler may
-// destroy the informer inside any call. The store is updated before a handler is called. An
-// unreadable object is reported as an error, and its last known state is kept. Cost: an object, or
-// 60 bytes for an outline. Idle cost: that of a Watch.
+// destroy the informer inside any call. The store is updated before a handler is called. If an
+// object is unreadable, the informer reports an error and keeps its last known state. Cost: the
+// decoded object, or 60 bytes for an outline. Idle cost: that of a Watch.
 #pragma once
 
 #include <cstdint>
@@ -49,12 +49,13 @@ class Informer final : private Watch::Delegate {
     virtual ~Handler() = default;
     virtual void OnAdded(const T& now) = 0;
     virtual void OnChanged(const T& before, const T& now) = 0;
-    // Also called for an object that was replaced by another of its name (by UID); OnAdded follows.
+    // Also called if another object with the same name and another UID replaced the object; OnAdded
+    // follows.
     virtual void OnRemoved(const T& last) = 0;
-    // An object that is kept as an outline was added, changed or listed again.
+    // An outline was added, changed or listed again. `now` is complete, but not kept.
     virtual void OnOutline(const T& now) { (void)now; }
     virtual void OnOutlineRemoved(const UidDigest& digest) { (void)digest; }
-    // The store is complete: after the first list, and after each later one.
+    // The store is complete. Called after the first list and after each later list.
     virtual void OnSynced() = 0;
     // For logs and metrics.
     virtual void OnError(const Status& status, Duration retry_in) = 0;
@@ -62,11 +63,11 @@ class Informer final : private Watch::Delegate {
     virtual void OnRecovered() {}
   };
 
-  // Whether an object is kept as an outline. The result may change with the object.
+  // Whether to keep only an outline of the object. The result may change with the object.
   using IsOutline = bool (*)(const T& object);
 
-  // `what` has namespace and selectors, and the type if T is for several types (T::Prepare); else
-  // type and encoding are derived from T. `is_outline` may be null.
+  // `what` has the namespace and the selectors. It also has the type if T serves several types
+  // (T::Prepare); otherwise type and encoding follow from T. `is_outline` may be null.
   Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {},
            IsOutline is_outline = nullptr)
       : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::FaultyApiServer;
 
-// A runner with forty times shorter waits, so that thousands of faults fit into seconds.
+// Divides all waits by forty, so that thousands of faults fit into seconds.
 class HastyRunner : public net::testing::TestRunner {
  public:
   static constexpr int kHaste = 40;

@@ -39,7 +39,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
       const auto self = weak.lock();
       if (!self) return;
       const auto found = self->states.find(key);
-      // Otherwise an earlier timer has replaced this one.
+      // If `later` differs, an earlier timer has replaced this one.
       if (found != self->states.end() && found->second.later == when) self->Add(key);
     });
   }
@@ -53,7 +53,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
 
   void Pump() {
     pump_posted = false;
-    // A key that is added while it runs keeps its place until it is done.
+    // A key that was added while it runs stays in the queue until its work is done.
     for (size_t looked = order.size(); looked > 0 && running < options.max_running; --looked) {
       std::string key = std::move(order.front());
       order.pop_front();

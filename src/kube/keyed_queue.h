@@ -39,7 +39,7 @@ class KeyedQueue {
 
   // Adds the key and ends its wait after a failure.
   void Add(const std::string& key);
-  // Adds the key after `delay`. Of several calls the earliest time counts.
+  // Adds the key after `delay`. If called several times, the earliest time counts.
   void AddAfter(const std::string& key, Duration delay);
 
   // Keys that are queued or delayed.

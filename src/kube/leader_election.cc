@@ -21,9 +21,10 @@ Status CheckOptions(const ElectionOptions& o) {
   return Status::Ok();
 }
 
-// Makes one attempt at a time: (get ->) create or update. `attempt` numbers them, so that responses
-// to abandoned attempts are ignored. Delegate calls come last: if they destroy the elector,
-// `delegate` is null afterwards.
+// Makes one attempt at a time: reads the Lease unless it is known, then creates or updates it.
+// `attempt` numbers the attempts, so that responses to abandoned attempts are ignored. Calls of the
+// delegate come last in a function, because the delegate may destroy the elector; `delegate` is
+// null afterwards.
 struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::Core> {
   Core(TaskRunner& r, LeaseApi& l, ElectionOptions o, Delegate& d, uint64_t seed)
       : runner(r), lease(l), options(std::move(o)), delegate(&d), random(seed) {}
@@ -48,7 +49,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   void Try() {
     ++attempt;
     After(options.renew_deadline / 2, &Core::GiveUpAttempt);
-    // A leader knows the lease and skips the read.
+    // A leader knows the lease, so it does not read it first.
     if (leads && observed && !read_first) return Acquire(*observed);
     lease.Get(Answer(&Core::OnLease));
   }
@@ -104,12 +105,12 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
 
   void OnAcquired(const Result<LeaseObject>& answer) {
     if (!answer.ok()) {
-      // Another replica wrote it, or our write succeeded without a response.
+      // Another replica wrote the lease, or our write succeeded but its response was lost.
       read_first = true;
       return RetryLater(answer.status());
     }
     valid_until = sent_at + options.renew_deadline;
-    // A response after the renew deadline does not start leading; the next renewal does.
+    // A response that comes after the renew deadline does not start a term. The next renewal does.
     const bool starts = !leads && Now() < valid_until;
     leads = leads || starts;
     if (!Observe(*answer)) return;
@@ -123,7 +124,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     runner.PostDelayed(valid_until - Now(), [weak = weak_from_this(), until = valid_until] {
       const auto self = weak.lock();
       if (!self || !self->delegate || !self->leads || self->valid_until != until) return;
-      self->StepDown(Error(Code::kDeadlineExceeded, "the lease could not be renewed in time"));
+      self->StepDown(Error(Code::kDeadlineExceeded, "the lease was not renewed in time"));
     });
   }
 

@@ -3,13 +3,13 @@
 // the Lease; another replica may acquire it if it was not renewed for `lease_duration`, measured by
 // its own clock.
 //
-// Two replicas never lead at the same time. A leader counts `renew_deadline` from before it sent
-// its last successful renewal; other replicas count the longer `lease_duration` from when they
-// observed that renewal. So the old leader has stopped before a new one starts, regardless of the
-// network and of wall clocks. Between the two lies the lease gap, lease_duration - renew_deadline,
-// in which no replica leads. Limitation: a machine that is suspended and resumed, because its
-// monotonic clock stops as well. Check leading() immediately before each write that only a leader
-// may make.
+// Two replicas never lead at the same time. A leader counts `renew_deadline` from the moment before
+// it sent its last successful renewal. Other replicas count the longer `lease_duration` from the
+// moment when they observed that renewal. So the old leader has stopped before a new leader starts,
+// regardless of the network and of wall clocks. Between the two moments lies the lease gap,
+// lease_duration - renew_deadline, in which no replica leads. Limitation: on a machine that is
+// suspended, the monotonic clock stands still, and its replica may lead for too long after it
+// resumes. Check leading() immediately before each write that only a leader may make.
 //
 // Threads: the runner's. Ownership: runner, lease and delegate outlive the elector; a delegate may
 // destroy it inside any call. Cost: one request per `retry_period` in each replica.
@@ -60,7 +60,8 @@ class LeaderElector {
   LeaderElector(const LeaderElector&) = delete;
   LeaderElector& operator=(const LeaderElector&) = delete;
 
-  // By the clock: false once the renew deadline has passed, even before OnStoppedLeading is called.
+  // Reads the clock: false once the renew deadline has passed, even before OnStoppedLeading is
+  // called.
   bool leading() const;
 
   // Stops leading, releases the lease so that another replica can acquire it at once, and never

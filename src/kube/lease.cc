@@ -41,7 +41,8 @@ void KubeLease::Create(const LeaseObject& lease, Done done) {
 }
 
 void KubeLease::Update(const LeaseObject& lease, Done done) {
-  // A merge patch keeps labels of other clients; with a version it conflicts like a replacement.
+  // A merge patch keeps the labels that other clients set. Because it has a version, it conflicts
+  // like a replacement.
   const Json patch = Json::MakeObject(
       {{"metadata",
         Json::MakeObject({{"resourceVersion", Json::String(lease.meta.resource_version)}})},

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kApplyOperation = "Apply";
 
-// Both encodings carry the field set as the same JSON text, which is parsed here to be independent
-// of white space and escapes.
+// Both encodings carry the field set as the same JSON text. It is parsed, so that white space and
+// escapes make no difference.
 uint64_t DigestOf(const Json& fields) { return std::hash<std::string>()(fields.Serialize()) | 1; }
 
 const Json* ArrayIn(const Json& metadata, std::string_view key) {

@@ -33,13 +33,13 @@ struct OwnerReference {
   bool operator==(const OwnerReference&) const = default;
 };
 
-// The server sends no other fields than these, about 1 KB for an object of any size.
+// The server sends only these fields: about 1 KB for an object of any size.
 struct MetadataObject {
   ObjectMeta meta;
   int64_t generation = 0;  // 0: the type has none
   std::vector<OwnerReference> owners;
   std::vector<std::string> finalizers;
-  // Digest of the fields that Keep::manager has applied and still owns; 0: none. It changes when
+  // Digest of the fields that Keep::manager has applied and still owns; 0: no fields. It changes if
   // another manager changes or removes one of these fields, and never because of a status.
   uint64_t applied_fields = 0;
 
@@ -54,15 +54,15 @@ struct JsonObject {
   static void Prepare(ListQuery* query);  // for Informer
 };
 
-// `raw` may be a whole object, too.
+// `raw` may be only metadata or a whole object.
 Status DecodeObject(const RawObject& raw, const Keep& keep, MetadataObject* out);
 // INVALID_ARGUMENT if `raw` is not JSON.
 Status DecodeObject(const RawObject& raw, const Keep& keep, JsonObject* out);
 
-// Adds the owner, or replaces the reference with its uid. REQUIRES: object.
+// Adds the owner, or replaces the reference that has the same uid. REQUIRES: object.
 void SetOwner(Json* object, const OwnerReference& owner);
 
-// A merge patch that sets the finalizers of an object that still has this version.
+// A merge patch that sets the finalizers. It fails if the object no longer has this version.
 Json FinalizersPatch(const std::vector<std::string>& finalizers, std::string_view resource_version);
 
 }  // namespace tessera::kube

@@ -24,7 +24,8 @@ Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudg
 
 // Texts of the API as enums, for both encodings.
 PodPhase PodPhaseOf(std::string_view text);
-// Computes PodObject::failed_attempt. 0 for a gated pod, because it was not attempted.
+// Computes PodObject::failed_attempt. Returns 0 for a gated pod, because the scheduler has not
+// tried to place it.
 uint64_t FailedAttempt(std::string_view reason, std::string_view message);
 // INVALID_ARGUMENT for an unknown operator.
 Result<LabelSelector::Operator> OperatorOf(std::string_view text);

@@ -33,7 +33,7 @@ struct Keep {
   Predicate label;
   Predicate annotation;
   Predicate resource;  // "cpu", "nvidia.com/gpu", ...
-  // Pods: ids and ends of containers, which only the node's agent needs.
+  // Whether to keep the ids and ends of a pod's containers, which only the node's agent needs.
   bool containers_run = false;
   // The field manager for whose applied fields a MetadataObject (metadata_object.h) has a digest.
   std::string manager;
@@ -80,7 +80,7 @@ struct PodObject {
   // Containers that have ended and are not running again. Only with Keep::containers_run.
   std::set<std::string, std::less<>> ended_containers;
 
-  // All containers have ended permanently, so the pod's resources are free.
+  // Whether all containers have ended permanently, so that the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
   bool operator==(const PodObject&) const = default;
 };
@@ -148,7 +148,8 @@ struct PodDisruptionBudgetObject {
   bool operator==(const PodDisruptionBudgetObject&) const = default;
 };
 
-// Name, namespace, uid and version, without labels and annotations; `raw` may be of any type.
+// Decodes name, namespace, uid and version, without labels and annotations. `raw` may be of any
+// type.
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out);
 
 // Decodes metadata and the struct's fields. REQUIRES: `out` is default-constructed.

@@ -39,7 +39,8 @@ class Fields {
     Note(inner, key);
     return inner;
   }
-  // Strings, and numbers as their original text, because quantities may be either.
+  // Reads values that are strings, and numbers as their original text, because quantities may be
+  // either.
   void Map(std::string_view key, const Keep::Predicate& keep, StringMap* out) {
     Fields inner = Object(key);
     if (inner.object_ == nullptr) return;

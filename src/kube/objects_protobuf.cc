@@ -132,7 +132,7 @@ Status ReadContainer(std::string_view message, const Keep& keep, bool init, Cont
 }
 
 Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
-  std::vector<Container> main;  // init containers come first in PodObject, but last in the encoding
+  std::vector<Container> main;  // PodObject has init containers first, the encoding last
   WireReader reader(message);
   while (reader.Next()) {
     Status status;
@@ -287,7 +287,7 @@ Status ReadNodeStatus(std::string_view message, const Keep& keep, NodeObject* ou
       RETURN_IF_ERROR(AddQuantity(reader.Bytes(), keep.resource, &map));
     }
     if (reader.field() != 4 && reader.field() != 5) continue;
-    // A condition's type and status, or an address's type and value: fields 1 and 2.
+    // A condition has type and status, an address has type and value, both as fields 1 and 2.
     MapEntry entry;
     const bool is_address = reader.field() == 5;
     RETURN_IF_ERROR(ReadEntry(reader.Bytes(), &entry));

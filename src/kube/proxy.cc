@@ -68,7 +68,7 @@ bool Names(std::string_view entry, const std::string& host, const Ip& ip, uint16
   return host == name || host.ends_with("." + name);
 }
 
-// Local resolvers accept names with underscores.
+// Accepts underscores, as local resolvers do.
 bool IsHost(const std::string& host) {
   const auto may_have = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';

@@ -16,7 +16,7 @@ constexpr uint32_t kMetadata = 1;
 constexpr uint32_t kMetaResourceVersion = 6;
 constexpr uint32_t kMetaAnnotations = 12;
 
-// The last field of that number, as protobuf defines it; empty if it is missing or invalid.
+// The last field with this number, which counts in protobuf; empty if it is missing or invalid.
 std::string_view FieldOf(std::string_view message, uint32_t field) {
   WireReader reader(message);
   std::string_view found;

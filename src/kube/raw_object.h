@@ -33,14 +33,15 @@ class RawObject {
   explicit RawObject(Json json) : value_(std::move(json)) {}
   explicit RawObject(std::string_view message) : value_(message) {}
 
-  // Null if it is protobuf.
+  // Null if the object is protobuf.
   const Json* json() const { return std::get_if<Json>(&value_); }
-  // REQUIRES: it is not JSON.
+  // REQUIRES: the object is protobuf.
   std::string_view message() const { return std::get<std::string_view>(value_); }
 
   // "" if the object has no resourceVersion.
   std::string ResourceVersion() const;
-  // Whether this bookmark ends the initial objects of a watch with sendInitialEvents.
+  // Whether this object is the bookmark that ends the initial objects of a watch with
+  // sendInitialEvents.
   bool EndsInitialEvents() const;
 
  private:
@@ -60,8 +61,8 @@ struct ServerStatus {
   std::string reason;
   int code = 0;  // 0: not set
   std::optional<int> retry_after_seconds;
-  // Why an apply without force was rejected: `conflict with "kubectl-edit" using apps/v1`, and the
-  // field.
+  // A conflict because of which the server rejected an apply without force: a message such as
+  // `conflict with "kubectl-edit" using apps/v1`, and the field.
   struct Conflict {
     std::string message;
     std::string field;

@@ -73,8 +73,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   MonotonicTime Now() const { return runner.clock().Now(); }
 
-  // Sends all requests that may be sent now, and sets the alarm for the next one. Calls no callback
-  // except before_send.
+  // Sends all requests that may be sent now, and sets the alarm for the next request. Calls no
+  // callback except before_send.
   void SendReady() {
     const MonotonicTime now = Now();
     MonotonicTime wake = deadlines.empty() ? kNever : deadlines.begin()->first;
@@ -83,9 +83,9 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       if (IsDue(**at, now, &wake) && server.clear() && LaneOf(**at) == nullptr) Send(at);
       at = next;
     }
-    // After an error the newest request is the probe, because it has the most time left for a
-    // response. The oldest one might expire before its response each time, and the lane would never
-    // open.
+    // After an error the newest request probes the server, because it has the most time left for a
+    // response. The oldest request might expire before its response each time, and the lane would
+    // never open.
     for (auto at = waiting.end(); at != waiting.begin();) {
       const auto item = std::prev(at);
       if (IsDue(**item, now, &wake) && MayProbe(**item, now, &wake)) {
@@ -178,7 +178,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   }
 
   void SendWithCredential(const ItemPtr& item) {
-    // The deadline may have passed while the credential was fetched; the alarm ends the request.
+    // The deadline may have passed while the credential was fetched. The alarm then ends the
+    // request.
     if (Now() >= item->deadline) return;
     if (item->before_send) {
       if (Status allowed = item->before_send(); !allowed.ok()) return FinishLater(item, allowed);
@@ -217,8 +218,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     std::string level(answer->headers.Get(kPriorityLevel));
     if (level.empty()) level = item->flow;
     if (std::string& known = level_of_flow[item->flow]; known != level) known = level;
-    // Rejections of a priority level are plain text. A Status object concerns only this request: an
-    // eviction that a PodDisruptionBudget forbids is a 429, too.
+    // A rejection of the priority level is plain text. A Status object concerns only this request:
+    // an eviction that a PodDisruptionBudget forbids also gets 429.
     if (answer->status == 429 && !IsApiStatus(*answer)) {
       return levels[level].OnError(Now(), random);
     }
@@ -233,14 +234,14 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     }
     const bool unreachable = IsUnreachable(answer);
     if (!unreachable && (!answer.ok() || !IsDeferred(*answer))) return false;
-    // A retry does not fix a certificate.
+    // A certificate error is not temporary.
     if (answer.status().code() == Code::kUnauthenticated) return false;
     std::optional<Duration> retry_after;
     if (answer.ok()) retry_after = RetryAfter(*answer);
     // 429 and Retry-After mean that the server did not process the request.
     const bool unprocessed = retry_after || (answer.ok() && answer->status == 429);
     if (!item->repeatable && !unprocessed) return false;
-    // While the server is unreachable its lane spaces the attempts.
+    // While the server is unreachable, its lane determines when to send again.
     const Duration own =
         unreachable ? Duration::zero()
                     : JitteredWait(Backoff::kFirst, Backoff::kMost, item->attempts - 1, random);
@@ -281,8 +282,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     if (item->done) return;
     item->on_answer = nullptr;
     Forget(item);
-    // Posted, because the caller may be cancelling all its requests, and none of them may be sent
-    // meanwhile.
+    // Posted, because the caller may be canceling all its requests: none of the others may be sent
+    // in between.
     runner.Post([weak = weak_from_this()] {
       if (const auto self = weak.lock(); self && !self->closed) self->SendReady();
     });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends requests with the current credentials and bounded concurrency. After errors it delays
-// requests. While the server is unreachable it delays all requests but one, which probes the
-// server. While the server rejects a priority level it delays the requests of that level. A
-// response with Retry-After delays its own request. A timer ends each request at its deadline, sent
-// or not. Included only in src/kube. Threads: the runner's.
+// Sends requests with the current credentials and bounded concurrency, and delays them after
+// errors. While the server is unreachable, all requests wait but one, which probes the server.
+// While the server rejects a priority level, the requests of that level wait. A response with
+// Retry-After delays only its own request. A timer ends each request at its deadline, whether it
+// was sent or not. Included only in src/kube. Threads: the runner's.
 #pragma once
 
 #include <functional>

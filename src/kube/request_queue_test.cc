@@ -357,7 +357,7 @@ TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
   Submit("/6", "PUT leases/");
   ASSERT_EQ(sent(), 5u);
   EXPECT_EQ(Target(4), "/6");
-  // One request of the level is the probe, but not the request with Retry-After of a second.
+  // One request of the level probes it, but not the request whose Retry-After is a second.
   runner_.AdvanceTimeAndRun(milliseconds(200));
   ASSERT_EQ(sent(), 6u);
   EXPECT_EQ(Target(5), "/5");

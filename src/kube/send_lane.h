@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flow control for requests that fail together, because they go to one server or belong to one of
-// its priority levels. After an error the lane closes for a growing, jittered time; then one
-// request probes it, and its response opens or closes the lane. Included only in src/kube. Threads:
-// one.
+// A lane holds back requests that fail together, because they go to one server or belong to one of
+// its priority levels. After an error the lane closes for a growing, jittered time. Then one
+// request, the probe, is sent; its response opens the lane or closes it again. Included only in
+// src/kube. Threads: one.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class SendLane {
   static constexpr Duration kMostWait = std::chrono::seconds(5);
 
   bool clear() const { return failures_ == 0; }
-  // Whether a request may be sent now. If the lane opens at a known time, lowers `*wake` to it.
+  // Whether a request may be sent now. If the lane opens at a known later time, lowers `*wake` to
+  // that time.
   bool Open(MonotonicTime now, MonotonicTime* wake) const {
     if (failures_ == 0) return true;
     if (probe_ != nullptr) return false;

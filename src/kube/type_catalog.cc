@@ -63,7 +63,7 @@ struct TypeCatalog::Core : std::enable_shared_from_this<TypeCatalog::Core> {
   }
 
   Operation Post(Result<ResourceType> type, OnType on_done) {
-    // Keeps the core weakly: no call after the catalog is destroyed.
+    // Keeps the core weakly, so that nothing is called after the catalog is destroyed.
     const auto canceled = std::make_shared<bool>(false);
     client.runner().Post(
         [canceled, weak = weak_from_this(), type = std::move(type), on_done = std::move(on_done)] {

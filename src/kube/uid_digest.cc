@@ -18,7 +18,7 @@ UidDigest UidDigest::Of(const Uid& uid) {
       continue;
     }
     const int digit = HexDigit(text[i]);
-    // The API server writes small letters. "A" and "a" in UIDs differ.
+    // Only lower case, as the API server writes it: UIDs with "A" and "a" are different.
     if (digit < 0 || (text[i] >= 'A' && text[i] <= 'F')) return hash;
     digest.high = digest.high << 4 | digest.low >> 60;
     digest.low = digest.low << 4 | static_cast<uint64_t>(digit);

@@ -14,20 +14,20 @@ namespace tessera::kube {
 namespace {
 
 constexpr size_t kMaxErrorBody = 64 << 10;
-// The largest page size; responses stay well below the client's limit.
+// The largest size of a page. Even with large objects, a response stays below the client's limit.
 constexpr int kMaxPage = 8000;
 
 }  // namespace
 
-// States: (listing | streaming initial objects) -> streaming changes -> waiting -> one of them
-// again. A delegate call may destroy the Watch; `delegate` is null afterwards.
+// States: list or stream the initial objects -> stream changes -> wait -> the first or the second
+// state again. A delegate call may destroy the Watch; `delegate` is null afterwards.
 struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Core(Client& c, ListQuery query, Delegate& d, Options o)
       : client(c), what(std::move(query)), delegate(&d), options(o) {}
 
   MonotonicTime Now() const { return client.runner().clock().Now(); }
 
-  // Binds a member function; the callback does nothing after the Watch is destroyed.
+  // A callback for `method` that does nothing after the Watch is destroyed.
   template <typename... Args>
   auto Weakly(void (Core::*method)(Args...)) {
     return [weak = weak_from_this(), method](auto&&... args) {
@@ -46,8 +46,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
 
   void OnPage(Result<ListPage> page) {
     if (!page.ok()) {
-      // The continue token expired between pages. Start again with larger pages, so that a slow
-      // list completes before its tokens expire.
+      // The continue token expired between two pages. Starts again with larger pages, so that a
+      // slow list completes before its token expires.
       const bool late = page.status().code() == Code::kOutOfRange && !what.continue_token.empty();
       if (late) what.limit = std::min(kMaxPage, what.limit * 4);
       what.continue_token.clear();
@@ -95,7 +95,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (initial) CheckProgressIn(options.initial_stall);
   }
 
-  // A large collection may take minutes, as long as data arrives.
+  // A large collection may take minutes; only a stream without new data is given up.
   void CheckProgressIn(Duration wait) {
     client.runner().PostDelayed(wait, [weak = weak_from_this(), number = streams] {
       const auto self = weak.lock();
@@ -145,7 +145,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   void OnEvent(const WatchEvent& event) {
     backoff.Reset();
     const bool bookmark = event.type == EventType::kBookmark;
-    // Initial objects have old versions in no order.
+    // The versions of initial objects are old and in no order, so they are not a position to resume
+    // from.
     if (!initial || (bookmark && event.object.EndsInitialEvents())) {
       if (std::string fresh = event.object.ResourceVersion(); !fresh.empty()) {
         version = std::move(fresh);
@@ -186,9 +187,9 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   void Retry(const Status& status, Duration at_least) {
     ++streams;  // invalidates the deadline of the previous stream
     if (status.code() == Code::kOutOfRange) {
-      // The server answers again, possibly after a restart: retry soon.
+      // The server answers again, possibly after a restart, so the next wait is short.
       if (!version.empty()) backoff.Reset();
-      // Only a new list has a version that the server still knows.
+      // The server no longer knows this version. Only a new list gives one that it knows.
       version.clear();
     }
     const Duration wait = std::max(at_least, backoff.Next());

@@ -6,7 +6,7 @@
 // The initial objects come in one stream if the server supports it (sendInitialEvents, on by
 // default since Kubernetes 1.34), which costs the server megabytes less than a list; else in pages.
 //
-// Does not store objects (informer.h). Threads, callbacks: the client's runner; never after the
+// Does not store objects; informer.h does. Threads, callbacks: the client's runner; never after the
 // Watch is destroyed. Ownership: client and delegate outlive the Watch. A delegate may destroy the
 // Watch inside a call. Idle cost: the server's events, with one bookmark a minute.
 #pragma once

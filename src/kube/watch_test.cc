@@ -34,8 +34,8 @@ std::string Chunk(const std::string& data) {
 }
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Answers requests in the order of the script, on any connection; afterwards it keeps connections
-// open without answering. A response that ends in "CLOSE" closes the connection.
+// Answers requests in the order of the script, on any connection. After the script, keeps
+// connections open without answers. Closes the connection after a response that ends in "CLOSE".
 class FaultServer {
  public:
   explicit FaultServer(std::vector<std::string> script) : script_(std::move(script)) {}
@@ -306,7 +306,7 @@ TEST_F(WatchTest, RestartsTheListWhenItsTokenExpiresBetweenPages) {
          ListOf(6, Object("b", 2)), std::string(kStreamHead)});
   Until("[+a !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(WatchTarget(2).find("continue"), std::string::npos);
-  // The pages become larger, because the first pages came too slowly.
+  // The pages become larger, because the token of the smaller pages expired.
   EXPECT_NE(WatchTarget(2).find("limit=2000"), std::string::npos);
 }
 

@@ -53,7 +53,7 @@ bool Conflicts(const Json& change, const Json* object) {
          (object == nullptr || !(*version == *object->Find("metadata")->Find("resourceVersion")));
 }
 
-// Whether labels or names in the request's selectors fit. Supports "key=value,...".
+// Whether the selectors in the request match the object's labels or name. Supports "key=value,...".
 bool Selects(const net::Request& request, const Json& object) {
   const Json& metadata = *object.Find("metadata");
   const auto fits = [](std::string_view selector, const Json* values) {
@@ -86,7 +86,7 @@ std::string EventLine(std::string_view type, const Json& object) {
   return fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object.Serialize());
 }
 
-// The path of the collections in which an object is: of its namespace, and of all.
+// Whether `path` is in the collection: that of its namespace, or that of all namespaces.
 bool IsIn(std::string_view collection, std::string_view path) {
   path = path.substr(0, path.rfind('/'));
   if (path == collection) return true;

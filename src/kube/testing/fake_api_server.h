@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests and benchmarks: an HTTP API server with collections, objects and injected faults.
 //
-// Collections are set by the test and read by clients: paged lists, and watches that stream the
-// list and then stay silent. Objects are written by tests and clients, with versions and conflicts;
-// a collection that was not set consists of them, and its watches stream their changes as JSON.
-// A fake is needed because the test controls what happens between two requests and which request
-// fails. faulty_api_server.h corrupts the byte stream; all other tests use a real API server.
+// A collection is either set by the test, or consists of objects. A test sets a collection as a
+// list: clients can list it in pages, and watches stream the list and then stay silent. Objects are
+// written by tests and clients, with versions and conflicts; watches stream their changes as JSON.
+// Tests use this server to control what happens between two requests, and which request fails.
+// faulty_api_server.h corrupts the byte stream; all other tests use a real API server.
 //
 // Threads: created, used and destroyed on `runner`'s thread, where it also answers.
 #pragma once
@@ -33,8 +33,8 @@ class FakeApiServer {
   // A kubeconfig for this server; the namespace of its context is `ns`.
   std::string Kubeconfig(const std::string& ns = "default") const;
 
-  // --- Collections. `plural` as in paths ("nodes"), `kind` ("Node"); messages as MessageOf
-  // (samples.h) makes them.
+  // --- Collections. `plural` is a name in paths ("nodes"), `kind` its kind ("Node"); `messages`
+  // are results of MessageOf (samples.h).
   void SetCollection(const std::string& plural, std::string kind,
                      std::vector<std::string> messages);
   // Ends all watches, like a server when they time out.
@@ -52,10 +52,10 @@ class FakeApiServer {
   void OnRequest(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
   // Paths of all requests so far.
   const std::vector<std::string>& paths() const { return paths_; }
-  // Handles a request instead of the server, possibly by keeping the reply, and returns true.
+  // May handle a request in place of the server and return true. It may also keep the reply.
   using Fault = std::function<bool(const net::Request&, const net::HttpServer::Reply&)>;
   void SetFault(Fault fault) { fault_ = std::move(fault); }
-  // Answers requests for this resource with that HTTP status, until Allow.
+  // Answers requests for this resource with this HTTP status, until Allow.
   void Refuse(const std::string& plural, int status) { refused_[plural] = status; }
   void Allow(const std::string& plural) { refused_.erase(plural); }
   // Answers 401 to every request without this token.

@@ -68,7 +68,7 @@ class FaultyApiServer::Stream {
     return WatchFrame("ERROR", "Status",
                       WireWriter(status).Varint(6, static_cast<uint64_t>(code)).text());
   }
-  // Sometimes sends one byte per chunk, or splits a chunk. Returns if the client has disconnected,
+  // Sometimes sends one byte per chunk, or splits a chunk. Stops when the client has disconnected,
   // so that its next connection is served.
   void Send(std::string_view bytes) {
     const size_t most = server_.Draw(4) == 0 ? 1 : 1 + server_.Draw(4000);
@@ -163,7 +163,7 @@ void FaultyApiServer::Serve(int fd) {
     if (header.empty()) return;
     const size_t space = header.find(' ');
     const Query query{header.substr(space + 1, header.find(' ', space + 1) - space - 1),
-                      // Types without protobuf are JSON, whatever was requested.
+                      // Types without protobuf are sent as JSON, whatever the client requested.
                       header.find(kProtobufType) != std::string::npos && Draw(4) != 0};
     if (!Answer(fd, query)) return;
   }

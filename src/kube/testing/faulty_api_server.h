@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: an API server with pods that injects faults by a seed. A real server cannot be made to
-// split frames at every byte, to stall or half-close inside an event, to answer 410, 429 and 500 on
-// demand, or to send garbage or oversized frames. apiserver_test.cc tests the behavior without
+// For tests: an API server with pods that injects faults, drawn from a seed. A real server cannot
+// split frames at every byte, stall or half-close inside an event, answer 410, 429 and 500 on
+// demand, or send garbage or oversized frames. apiserver_test.cc tests the same behavior without
 // faults on a real API server.
 //
 // Serves one connection at a time: one watch and its lists. Threads: any.

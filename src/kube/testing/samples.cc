@@ -216,7 +216,7 @@ namespace {
 
 // The first requirement is a matchLabels entry; these are the others.
 constexpr const char* kOperators[] = {"In", "NotIn", "Exists", "DoesNotExist"};
-bool StandsAsLabel(const LabelSelector::Requirement& one) { return one.key == "app"; }
+bool IsMatchLabel(const LabelSelector::Requirement& one) { return one.key == "app"; }
 
 }  // namespace
 
@@ -225,7 +225,7 @@ std::string JsonOf(const PodDisruptionBudgetObject& budget) {
   if (budget.selector) {
     Json labels = Json::MakeObject(), expressions = Json::MakeArray();
     for (const LabelSelector::Requirement& one : budget.selector->requirements) {
-      if (StandsAsLabel(one)) {
+      if (IsMatchLabel(one)) {
         labels.Set(one.key, Json::String(one.values[0]));
         continue;
       }
@@ -440,7 +440,7 @@ std::string MessageOf(const PodDisruptionBudgetObject& budget) {
   if (budget.selector) {
     WireWriter selector;
     for (const LabelSelector::Requirement& one : budget.selector->requirements) {
-      if (StandsAsLabel(one)) {
+      if (IsMatchLabel(one)) {
         selector.Entry(1, one.key, one.values[0]);
         continue;
       }
