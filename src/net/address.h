@@ -24,7 +24,7 @@ struct Address {
 // forms.
 Result<Address> ParseAddress(std::string_view text);
 
-// http or https; the port defaults to 80 or 443.
+// An http or https URL. The port defaults to 80 or 443.
 struct Url {
   bool tls = false;
   Address address;

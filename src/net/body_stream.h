@@ -3,9 +3,9 @@
 // shared, so many streams send one buffer without a copy.
 //
 // The queue is bounded. Push adds nothing to a full queue, and `on_drained` reports when the client
-// has received everything that was queued; a producer of events then sends the current state
-// instead of the events that it dropped. A stream with an empty queue accepts a piece of any size,
-// so a snapshot may be larger than the bound.
+// has received all queued pieces. A producer of events then sends the current state instead of the
+// events that did not fit. A stream with an empty queue accepts a piece of any size, so a snapshot
+// may be larger than the bound.
 //
 // Threads: created, used and destroyed on `runner`'s thread, where the callbacks run, never after
 // the stream is destroyed. Destroying an open stream breaks the connection, so that the client
@@ -61,7 +61,7 @@ class BodyStream {
   const Options options_;
   std::shared_ptr<StreamSink> sink_;
   size_t queued_bytes_ = 0;
-  bool rejected_ = false;  // a piece, since the queue was last empty
+  bool rejected_ = false;  // Push rejected a piece since the queue was last empty
   bool closed_ = false;
   bool finished_ = false;
   WeakPtrFactory<BodyStream> weak_{this};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and checks X.509 certificates, for servers such as a webhook whose certificate no other
-// component provides. All values are PEM text; keys are EC P-256. Not for files, nor for deciding
-// when to renew.
+// Creates and checks X.509 certificates for servers to which no other component gives a
+// certificate, such as a webhook. All values are PEM text; keys are EC P-256. Not for files, nor
+// for deciding when to renew.
 //
 // Threads: any; pure except for OpenSSL's random numbers. Errors: INVALID_ARGUMENT explains why a
 // text is invalid; INTERNAL contains OpenSSL's message.
@@ -36,7 +36,7 @@ Status CheckCertificateName(const std::string& name);
 // The purposes for which a certificate is valid.
 enum class CertificateUse { kServerOrClient, kClient };
 
-// Signs certificates. Unless the caller stores pair(), the key is lost with the object.
+// Signs certificates. The key exists only in this object, unless the caller stores pair().
 class CertificateAuthority {
  public:
   // Appends a serial number to the name, so that no two authorities have the same subject.
@@ -62,7 +62,7 @@ class CertificateAuthority {
   std::string certificate_;
 };
 
-// The certificates in `pem`, each encoded again; stops at the first invalid one.
+// Splits `pem` into certificates and encodes each again. Stops at the first invalid certificate.
 std::vector<std::string> SplitCertificates(std::string_view pem);
 // The validity of the first certificate.
 Result<Validity> ValidityOf(std::string_view certificate);

@@ -9,8 +9,8 @@ namespace tessera::net {
 
 namespace {
 
-// The number of bytes that are read ahead in a stream while its reader processes a piece, so that
-// both threads work in parallel on a few large pieces. TLS alone would deliver pieces of 16 KiB.
+// How many bytes of a stream are read ahead while the reader processes a piece, so that both
+// threads work in parallel on a few large pieces. TLS alone would deliver pieces of 16 KiB.
 constexpr size_t kReadAhead = 512 << 10;
 
 }  // namespace
@@ -31,7 +31,7 @@ ConnectionPool::Connection ConnectionPool::TakeIdle() {
 
 ConnectionPool::Connection ConnectionPool::Adopt(TransportPtr fresh) {
   if (options_.max_age <= Duration::zero()) return {std::move(fresh), MonotonicTime::max()};
-  // Random ages, so that clients that connected together do not reconnect together.
+  // Connections get random ages, so that clients that connected together do not reconnect together.
   std::uniform_int_distribution<int64_t> age(options_.max_age.count() / 4 * 3,
                                              options_.max_age.count());
   return {std::move(fresh), std::chrono::steady_clock::now() + Duration(age(random_))};
@@ -122,8 +122,8 @@ void Exchange::SendRequest(ConnectionPool::Connection connection) {
   written_ = false;
   StartTimer(&phase_, plan_.deadlines.header, "waiting for the answer's header");
   std::string bytes = plan_.may_resend ? plan_.bytes : std::move(plan_.bytes);
-  // A failed write is not fatal, because the server may have answered early and closed (413, 429).
-  // Otherwise the read fails as well.
+  // A failed write does not end the exchange, because the server may have answered early and closed
+  // (413, 429). If it has not answered, the read fails as well.
   transport_->Write(std::move(bytes),
                     [self = shared_from_this(), to = transport_.get()](const Status& status) {
                       if (self->transport_.get() == to) self->written_ = status.ok();
@@ -211,7 +211,8 @@ void Exchange::Broken(const Status& status) {
 }
 
 void Exchange::Complete() {
-  // An early answer leaves the rest of the request unread, which would precede the next request.
+  // After an early answer the rest of the request is still unsent or unread. It would precede the
+  // next request, so the connection is not reused.
   const bool clean =
       written_ && !peer_ended_ && parser_->keep_alive() && generation_ == pool_->generation();
   if (clean && parser_->TakeRest().empty()) {

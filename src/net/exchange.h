@@ -62,8 +62,8 @@ class ConnectionPool {
   int generation_ = 0;
 };
 
-// States: connecting -> waiting for the header -> body -> finished. The pool owns it in the
-// meantime.
+// The pool owns an exchange while it runs. States: connecting -> waiting for the header -> body ->
+// finished.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct RequestPlan {

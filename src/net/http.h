@@ -67,7 +67,7 @@ struct Response {
   // Set by a handler of HttpServer: the server announces in the response that it closes the
   // connection and then closes it, so that the client reconnects for its next request.
   bool close = false;
-  // Set by a handler of HttpServer, BodyStream::sink(): the body follows in pieces, and `body` is
+  // Set by a handler of HttpServer to BodyStream::sink(): the body follows in pieces, and `body` is
   // ignored.
   std::shared_ptr<StreamSink> stream;
 };
@@ -81,9 +81,8 @@ Response TextResponse(int status, std::string body);
 // The serialized request, with Content-Length. INVALID_ARGUMENT if a method, target or field would
 // break the framing (line breaks, spaces, names that are not tokens).
 Result<std::string> SerializeRequest(const Request& request);
-// The response up to the body. Fields that would break the framing are dropped, because no caller
-// could handle an error.
-// Responses with status 204 and 304 have no body and no length.
+// The response up to the body. Drops fields that would break the framing, because no caller could
+// handle an error. Responses with status 204 and 304 have neither a body nor a length.
 std::string SerializeResponseHead(const Response& response, bool keep_alive,
                                   BodyFraming framing = BodyFraming::kLength);
 

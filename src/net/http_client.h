@@ -76,7 +76,7 @@ class HttpClient {
     std::optional<Proxy> proxy;  // REQUIRES: server.tls
     size_t max_idle_connections = 4;
     Duration idle_timeout = std::chrono::seconds(60);
-    // Each connection lives for a random time between three quarters of this and all of it. Zero:
+    // A connection is reused for a random time between three quarters of this and all of it. Zero:
     // no limit.
     Duration max_age = std::chrono::minutes(5);
   };

@@ -21,7 +21,7 @@ constexpr uint64_t kReserved = 256 << 10;
 
 std::string_view View(string_view text) { return {text.data(), text.size()}; }
 
-// Beast calls these during parsing; they only copy.
+// Beast calls the member functions during parsing; they only copy.
 template <bool kIsRequest>
 class Collector final : public http::basic_parser<kIsRequest> {
  public:
@@ -76,7 +76,7 @@ Status FromBeast(const error_code& error, const HttpParser::Limits& limits) {
 
 }  // namespace
 
-// Exactly one of the two is set.
+// One parser is set, according to the kind of message.
 struct HttpParser::Impl {
   std::unique_ptr<http::basic_parser<true>> request;
   std::unique_ptr<http::basic_parser<false>> response;

@@ -11,8 +11,8 @@ namespace tessera::net {
 
 namespace {
 
-// The state on the runner's thread. Tasks that wait there own only this, because sockets must not
-// outlive the IoThread.
+// The state on the runner's thread. Tasks that wait in the runner own only this state, because
+// sockets must not outlive the IoThread.
 struct RunnerSide {
   HttpServer::Handler handler;
   bool gone = false;
@@ -65,8 +65,8 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     connection->Start(std::move(transport), std::move(context));
   }
 
-  // Whether there is room now. Otherwise idle or malicious peers could block the kubelet's probes,
-  // and the kubelet would kill the pod.
+  // Makes room for a new connection, and returns whether there is room. Without it, idle or
+  // malicious peers could block the kubelet's probes, and the kubelet would kill the pod.
   bool Evict() {
     ServerConnection* slowest = nullptr;
     for (const auto& [connection, held] : connections) {
@@ -98,7 +98,8 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
                 uint64_t request_number) {
     std::weak_ptr<ServerConnection> weak = from;
     Reply reply = [&io = io, weak, request_number](Response response) {
-      // Posted also for a connection that is gone, because streams live on the IoThread.
+      // Also posts for a connection that is gone if the response has a stream, which must be closed
+      // on the IoThread.
       if (weak.expired() && !response.stream) return;
       io.Post([weak, request_number, response = std::move(response)]() mutable {
         const auto connection = weak.lock();

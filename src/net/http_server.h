@@ -33,13 +33,14 @@ struct ServerLimits {
   size_t body_bytes = 1 << 20;     // more: 413
   // Total size of the bodies being read or handled; more: 503. 0: four times body_bytes.
   size_t all_bodies_bytes = 0;
-  // From accept, or from the first byte of a request, to its last byte: 408 and closed.
+  // From accept, or from a request's first byte, to its last byte. Exceeded: 408, then closed.
   Duration request = std::chrono::seconds(10);
-  // Until the handler replies: 503.
+  // From the last byte of a request until the handler replies. Exceeded: 503.
   Duration handler = std::chrono::seconds(30);
-  // Without progress of a peer that has not received the whole response.
+  // How long a peer that has not received the whole response may make no progress. Exceeded:
+  // closed.
   Duration write = std::chrono::seconds(30);
-  // Between two requests on one connection.
+  // Between two requests on one connection. Exceeded: closed.
   Duration idle = std::chrono::seconds(60);
 };
 
@@ -64,9 +65,9 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Uses another certificate, and another authority of clients, for new connections; open
-  // connections keep theirs. With unreadable options new connections are closed, so check them
-  // before (certificate.h). REQUIRES: Options::tls.
+  // New connections use these options: another certificate, or other trusted authorities. Open
+  // connections keep their options. Check the files first (certificate.h), because with unreadable
+  // options new connections are closed. REQUIRES: Options::tls.
   void SetTls(TlsOptions tls);
 
   // With the port that the system has chosen.

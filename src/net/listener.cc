@@ -108,8 +108,8 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     if (::lstat(address_.unix_path.c_str(), &file) == 0) file_ = {file.st_dev, file.st_ino};
   }
 
-  // Keeps the file of another server that has bound the path meanwhile. REQUIRES: the socket is
-  // open, so that its inode cannot be reused.
+  // Does not remove the file of another server that has bound the path since. REQUIRES: the socket
+  // is open, so that its inode cannot be reused.
   void RemoveFile() {
     struct stat file {};
     if (file_ && ::lstat(address_.unix_path.c_str(), &file) == 0 &&

@@ -70,7 +70,7 @@ void ServerConnection::NextRequest(std::string rest) {
   parser_ = std::make_unique<HttpParser>(
       HttpParser::MessageKind::kRequest,
       HttpParser::Limits{.header_bytes = limits_.header_bytes, .body_bytes = limits_.body_bytes});
-  // The time of the first request counts from accept.
+  // The first request has no idle time: its limit counts from accept.
   if (request_number_ > 0) StartTimer(limits_.idle, [](ServerConnection* self) { self->Close(); });
   if (rest.empty()) return ReadMore();
   OnRead(Status::Ok(), rest);
@@ -93,7 +93,7 @@ void ServerConnection::ReadMore() {
 void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (!status.ok() || bytes.empty()) return Close();
   if (!parser_->started()) {
-    // Started once per request, so that bytes that trickle in do not extend it.
+    // Started once per request, so that a request that arrives byte by byte does not get more time.
     StartTimer(limits_.request, [](ServerConnection* self) {
       self->Write(TextResponse(408, "the request took too long\n"), true, false);
     });

@@ -21,14 +21,14 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
                                       uint64_t request_number)>;
   using OnGone = std::function<void()>;
 
-  // `on_body` is called for every received piece of a body, and may reject the body of this or of
-  // another connection.
+  // Calls `on_body` for each received piece of a body. It may reject the body of this or of another
+  // connection.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
                    std::function<void()> on_body, std::function<void(ServerConnection*)> on_closed);
 
   // With `tls`, starts with the TLS handshake.
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
-  // Only the first response to the request counts.
+  // Only the first response to each request counts.
   void Answer(uint64_t request_number, Response response);
   // Calls `on_gone` if the peer closes its side while the current request is handled or its stream
   // is open.
@@ -80,7 +80,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   std::chrono::steady_clock::time_point waiting_since_{};
   bool reading_ = false;  // a Read is pending
   bool writing_ = false;  // a Write of a stream is pending
-  // Received while a request was handled.
+  // Bytes of later requests, received while a request is handled.
   std::string read_ahead_;
   bool peer_ended_ = false;
   OnGone on_gone_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates of clients and servers, re-read when they are rotated. TLS 1.2 and 1.3 through
-// OpenSSL; the options list the trusted authorities, and the system's trust store is used only
-// through SystemRoots().
+// Certificates of clients and servers, read again when they are rotated. TLS 1.2 and 1.3 through
+// OpenSSL. Only the authorities in the options are trusted; SystemRoots() gives those of the
+// system.
 #pragma once
 
 #include <functional>
@@ -28,13 +28,13 @@ Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>
 
 // The certificate of one side, and the authorities that it trusts.
 struct TlsOptions {
-  // A client: required unless `skip_verify`. A server: requests a client certificate, and rejects
-  // a certificate that these authorities did not sign.
+  // The trusted authorities. For a client, required unless `skip_verify`. A server with `ca`
+  // requests a client certificate, and rejects a certificate that these authorities did not sign.
   PemSource ca;
   PemSource certificate;  // the chain; a server's is required
   PemSource key;
-  std::string server_name;   // a client: the name to expect instead of the URL's host
-  bool skip_verify = false;  // a client: for kubeconfigs with insecure-skip-tls-verify
+  std::string server_name;   // for a client: the name to expect instead of the URL's host
+  bool skip_verify = false;  // for a client: insecure-skip-tls-verify of a kubeconfig
 };
 
 // Whether a client can use `ca` to check servers, or use `certificate`. The error names the

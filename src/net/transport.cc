@@ -19,8 +19,8 @@ namespace {
 namespace ssl = asio::ssl;
 using boost::system::error_code;
 
-// Copying a body up to this size is cheaper than a second write, which TLS would make a separate
-// record.
+// Up to this size a body is copied behind the head. The copy costs less than a second write, which
+// would be a TLS record of its own.
 constexpr size_t kShort = 4 << 10;
 
 bool IsOrderlyEnd(const error_code& error) {
@@ -87,8 +87,9 @@ class StreamTransport : public Transport,
   }
 
   bool Stale() override {
-    // 0 bytes: the peer has closed. Bytes that no request asked for make the stream unusable, and
-    // TLS announces its end by such bytes. A live, silent connection gives EAGAIN.
+    // 0 bytes mean that the peer has closed. Bytes that no request asked for make the stream
+    // unusable; TLS also announces its end by such bytes. EAGAIN means that the connection is alive
+    // and silent.
     char byte;
     const int fd = socket().native_handle();
     const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -147,7 +148,8 @@ Status HandshakeStatus(SSL* session, const error_code& error) {
   return FromErrorCode("TLS handshake", error);
 }
 
-// Checks every step: without an expected name OpenSSL accepts any certificate of the authority.
+// Checks the result of each step, because without an expected name OpenSSL accepts any certificate
+// of the authority.
 Status ExpectName(SSL* session, const std::string& name) {
   error_code not_an_address;
   asio::ip::make_address(name, not_an_address);

@@ -20,8 +20,8 @@
 
 namespace tessera::net {
 
-// At most one Read and one Write at a time. A pending operation keeps the transport alive, and its
-// callback runs exactly once; after Close with CANCELLED.
+// Has at most one Read and one Write at a time. A pending operation keeps the transport alive. Its
+// callback runs exactly once, after Close with CANCELLED.
 class Transport {
  public:
   // `bytes` is valid during the call. OK with empty bytes: the peer closed its side properly.
@@ -41,10 +41,11 @@ class Transport {
   virtual bool Stale() = 0;
   // When the peer's certificate expires; nothing without a certificate.
   virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
-  // The peer's IP address without port; an IPv4 address in its own form also on an IPv6 socket; ""
-  // on a unix socket.
+  // The peer's IP address without the port; "" on a unix socket. On an IPv6 socket, an IPv4 address
+  // has its own form ("10.0.0.7").
   virtual std::string PeerAddress() { return ""; }
-  // When the system last accepted written bytes, because the peer had received some.
+  // When the system last accepted bytes to write, which shows that the peer has received earlier
+  // bytes.
   virtual std::chrono::steady_clock::time_point written_at() const = 0;
 };
 
@@ -67,18 +68,18 @@ struct Destination {
 };
 
 // Looks up the host (or the proxy's host) and tries its addresses, each 250 ms after the previous
-// one or when that fails; the first completed connection, including tunnel and TLS, wins (RFC
-// 8305). `candidates`: addresses to try in this order instead of the lookup. UNAVAILABLE: refused,
-// unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the certificate is not accepted.
-// INVALID_ARGUMENT: the server's name is not valid in a certificate.
+// address or as soon as that fails. The first complete connection, including tunnel and TLS, is
+// used (RFC 8305). `candidates`: addresses to try in this order instead of the lookup. UNAVAILABLE:
+// refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the certificate is not
+// accepted. INVALID_ARGUMENT: the server's name is not valid in a certificate.
 std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
                                  const std::vector<Address>& candidates, OnTransport on_done);
 
 // TLS on a connection without any data so far.
 std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
                                          const std::string& server_name, OnTransport on_done);
-// A peer that speaks plain HTTP is passed to `on_plain_http`, unencrypted and without the bytes
-// that it has sent, so that it gets an explanation.
+// If the peer speaks plain HTTP, `on_plain_http` gets its unencrypted connection, without the bytes
+// that the peer has sent, and can answer with an explanation.
 std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
                                          OnTransport on_done,
                                          std::function<void(TransportPtr)> on_plain_http);
@@ -89,7 +90,7 @@ class Listener {
   static Result<std::shared_ptr<Listener>> Open(IoThread& io, const Address& address);
 
   virtual ~Listener() = default;
-  // Accepts one connection; call again for the next. Not called after Close.
+  // Accepts one connection; call again for the next. `on_accept` is not called after Close.
   virtual void Accept(OnTransport on_accept) = 0;
   virtual void Close() = 0;
   // With the port that the system has chosen.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening unix socket that knows whether its path still refers to it (by device and inode). Not
-// for connecting. Threads: one.
+// A listening unix socket that can check (by device and inode) whether the file at its path is
+// still its own. Not for connecting. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace tessera::net {
 class UnixListener {
  public:
   UnixListener() = default;
-  // Removes the file if it is still ours.
+  // Removes the file at the path if it is still this socket's.
   ~UnixListener() { Close(); }
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;

@@ -21,7 +21,8 @@ inline constexpr Capabilities kGraphics = 8;
 inline constexpr Capabilities kDisplay = 16;
 inline constexpr Capabilities kNgx = 32;
 inline constexpr Capabilities kDefaultCapabilities = kCompute | kUtility;
-// "all": every capability that the driver supports. A list of all names does not include it.
+// "all": every capability that the driver supports. A list of all capability names does not set
+// this bit.
 inline constexpr Capabilities kAllAvailable = 64;
 inline constexpr Capabilities kAllCapabilities = 127;
 
@@ -32,8 +33,8 @@ Result<Capabilities> ParseCapabilities(std::string_view text);
 Capabilities RequiredOf(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
-// The capabilities that need a library of the driver; `stem` is its name before ".so". An unknown
-// library is needed by all capabilities, because newer drivers have new libraries.
+// The capabilities that need a library of the driver; `stem` is the library's name before ".so".
+// All capabilities need an unknown library, because newer drivers have new libraries.
 Capabilities LibraryNeededBy(std::string_view stem);
 // Whether a file is a library of the driver `version`. Most names end in that version; some
 // libraries have versions of their own.

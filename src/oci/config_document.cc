@@ -181,7 +181,7 @@ Status ConfigDocument::AddMount(const Mount& mount) {
   const std::string destination = CleanPath(mount.destination);
   std::erase_if(list->items(), [&](const Json& item) {
     const std::string existing = TextOf(item.Find("destination"));
-    // Cleaning adds at most the leading slash.
+    // CleanPath adds at most the leading slash, so a shorter text cannot be equal.
     return !existing.empty() && existing.size() + 1 >= destination.size() &&
            CleanPath(existing) == destination;
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The config.json of an OCI bundle, read, edited and written back without losing unknown content:
-// members of newer runtime specs stay unchanged and in place. Not for deciding what to edit.
-// Threads: one.
+// Reads, edits and writes the config.json of an OCI bundle without losing unknown content: members
+// of newer runtime specs stay unchanged and in place. Does not decide what to edit. Threads: one.
 //
 // The file is replaced by rename in the bundle's directory with its mode and owner, so that readers
 // see the old or the new file. It is not flushed to disk, because bundles do not survive a crash.
@@ -66,15 +65,14 @@ class ConfigDocument {
   // Creates the list if it is missing. INVALID_ARGUMENT if it is not a list.
   Result<EnvList> MutableEnv();
 
-  // The valid mounts; the low-level runtime rejects invalid entries.
+  // The mounts that are valid. The low-level runtime rejects the others.
   std::vector<Mount> Mounts() const;
   // Appends the mount and removes existing mounts with the same destination.
   Status AddMount(const Mount& mount);
   // Removes mounts whose source is `dir` or below it.
   void EraseMountsFrom(std::string_view dir);
 
-  // Removes the nodes /dev/nvidia<number>, because an engine gives a privileged container all nodes
-  // of the host.
+  // Removes the nodes /dev/nvidia<number>. An engine gives them all to a privileged container.
   void EraseGpuNodes();
   // Adds the node and replaces a node with the same path.
   Status AddDevice(const DeviceNode& node);

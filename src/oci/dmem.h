@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's own limit of device memory, the cgroup v2 controller "dmem" (Linux 6.14), as a
-// second line behind the limiter. A driver that takes part registers a region for each of its
-// memories, named by the PCI address of the GPU: "drm/0000:03:00.0/vram0". Without such a kernel or
-// driver there are no regions, and no limit is chosen.
+// The kernel's own limit of device memory, the cgroup v2 controller "dmem" (Linux 6.14). It backs
+// up the limiter. A driver that supports dmem registers a region for each of its memories, named by
+// the PCI address of the GPU: "drm/0000:03:00.0/vram0". With another kernel or driver there are no
+// regions, and no limit is set.
 //
 // Threads: any. ReadDmemRegions reads three small files.
 #pragma once
@@ -17,8 +17,9 @@ namespace tessera::oci {
 
 inline constexpr std::string_view kCgroupRoot = "/sys/fs/cgroup";
 
-// For contexts of processes, which the kernel counts and a share does not include: eight of 512
-// MiB. The kernel's limit is a second line, and must not fail allocations that the limiter allows.
+// Added to a share for the contexts of processes, which the kernel counts and the share does not
+// include: eight contexts of 512 MiB. The kernel's limit must not fail allocations that the limiter
+// allows.
 inline constexpr Bytes kDmemAllowance{int64_t{4} << 30};
 
 struct DmemRegion {
@@ -36,13 +37,13 @@ struct DmemShare {
 // are skipped.
 std::vector<DmemRegion> ParseDmemCapacity(std::string_view text);
 
-// The regions of a node whose containers have the controller: `cgroup_root` is a cgroup v2
-// hierarchy in which "dmem" is turned on below the root. Otherwise none, because a low-level
-// runtime would reject "dmem.max".
+// Returns the regions of the node if its containers have the controller: `cgroup_root` is a cgroup
+// v2 hierarchy in which "dmem" is turned on below the root. Otherwise returns no region, because a
+// low-level runtime would reject "dmem.max".
 std::vector<DmemRegion> ReadDmemRegions(const std::string& cgroup_root);
 
-// The value of "dmem.max": a line "<region> <bytes>" for each region of memory of these GPUs. A
-// region that is smaller than share and allowance is not limited. "": no line.
+// The value of "dmem.max": a line "<region> <bytes>" for each memory region of these GPUs; "" for
+// no line. A region smaller than share plus allowance gets no line.
 std::string ChooseDmemMax(const std::vector<DmemRegion>& regions,
                           const std::vector<DmemShare>& shares);
 

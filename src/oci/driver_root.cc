@@ -64,7 +64,7 @@ class Finder {
 
   static std::string_view StemOf(std::string_view name) { return name.substr(0, name.find(".so")); }
 
-  // Adds each name and each file once; the first of several counts.
+  // Adds each name and each file once. If several files have a name, the first counts.
   Status AddLibrary(const std::string& dir, const std::string& name) {
     const Result<Fd> fd = root_.OpenTrustedFile(JoinPath(dir, name));
     if (!fd.ok()) {

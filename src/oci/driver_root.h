@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the driver's files below a root: /, /run/nvidia/driver of a driver container, or a
-// simulated driver. The version is that of libcuda, found through links (including alternatives)
-// and the root's linker cache; a library belongs to the driver if its name ends in that version.
-// Loads no library. The root belongs to the host and is trusted; links are resolved inside it. Any
-// thread.
+// Finds the driver's files below a root: /, /run/nvidia/driver of a driver container, or the root
+// of a simulated driver. The driver's version is that of libcuda, found through links (including
+// alternatives) and the root's linker cache. A library belongs to the driver if its name ends in
+// that version. Loads no library. The root belongs to the host and is trusted; links are resolved
+// inside it. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct DriverFiles {
   // The simulated driver's shared state, as paths relative to the root (run/simgpu/state); empty
   // for real drivers.
   std::vector<std::string> state_files;
-  // For people: skipped files with the reasons.
+  // Skipped files with the reasons, as text for operators.
   std::vector<std::string> notes;
 };
 
@@ -65,7 +65,7 @@ Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilitie
 // searched like FindDriver. NOT_FOUND: see FindDriver.
 Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem);
 
-// ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND if neither lists GPUs.
+// The GPUs of <root>/proc, or of /proc if the root has none. NOT_FOUND if neither lists GPUs.
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root);
 // A GPU's nodes of the Direct Rendering Manager, relative to /dev: dri/card1, dri/renderD128. Empty
 // if the module nvidia-drm is not loaded.

@@ -45,7 +45,8 @@ class DriverSearch {
   // searched directories.
   Result<std::string> FindLibrary(std::string_view stem) const;
 
-  // Searches for libcuda, else libnvidia-ml. NOT_FOUND as above, or if neither has a version.
+  // Searches for libcuda, and for libnvidia-ml if there is no libcuda. NOT_FOUND as above, or if
+  // neither has a version.
   Result<DriverPlace> FindPlace() const;
 
  private:

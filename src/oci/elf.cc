@@ -21,8 +21,8 @@ constexpr size_t kMaxSonameLength = 255;
 
 Status Bad(std::string_view problem) { return Error(Code::kInvalidArgument, "{}", problem); }
 
-// Reads at offsets. The first read covers the headers, and small libraries completely, because the
-// driver's libraries are read at each start of a container.
+// Reads at offsets. The first read covers the headers, and small files completely: a container
+// start reads all the driver's libraries, so each read counts.
 class ElfFile {
  public:
   static Result<ElfFile> Open(int fd) {
@@ -70,7 +70,7 @@ class ElfFile {
   std::array<char, 1024> head_;
 };
 
-// The same algorithm for both classes; the types are the structures of one class.
+// One algorithm for 32 and 64 bits. The types are the ELF structures of one of the two.
 template <typename Ehdr, typename Phdr, typename Dyn>
 class ElfWalker {
  public:

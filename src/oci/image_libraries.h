@@ -26,9 +26,9 @@ struct ImageLibrary {
   bool operator==(const ImageLibrary&) const = default;
 };
 
-// Distinct shared objects for this machine with one of `sonames`, at most kMostImageLibraries.
-// `root` and `cache` are the container's. Skips mounts that are visible to other containers or the
-// host (Bidirectional).
+// Returns distinct shared objects for this machine with one of `sonames`, at most
+// kMostImageLibraries. `root` and `cache` are the container's. Ignores mounts that other containers
+// or the host can see (Bidirectional), because a mount there would appear outside of the container.
 inline constexpr size_t kMostImageLibraries = 32;
 std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, const RootedDir& root,
                                              const LdCache& cache,

@@ -38,7 +38,7 @@ constexpr std::string_view kGbmDirs = "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/
 constexpr std::string_view kGbmDirs = "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 #endif
 
-// Links that programs expect besides the SONAMEs.
+// A link that programs expect in addition to the SONAME.
 struct ExtraLink {
   std::string_view name;
   std::string_view soname;
@@ -49,8 +49,8 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-// A loader's search path. `dir` of the tree is put in front of it. An unset variable means the
-// directories `otherwise`, so the new value has to name them, too.
+// A search path of a loader. `dir` of the tree is put in front of it. If the variable is not set,
+// the loader uses the directories `otherwise`, so the new value names them as well.
 struct LoaderPath {
   std::string_view variable;
   std::string_view dir;
@@ -96,8 +96,8 @@ std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std:
   return over == nullptr ? std::nullopt : std::optional(*over);
 }
 
-// New files are created only in a file system that the engine creates and removes with this
-// container.
+// Whether `path` is in a file system that the engine creates and removes with this container. New
+// files are created only there.
 bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std::string_view path) {
   const std::optional<Mount> over = EnginesMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
@@ -151,8 +151,8 @@ class Injector {
     return CheckBoundNode(node);
   }
 
-  // The container's /dev is a directory of the host, in which nothing is created; the node must
-  // exist.
+  // For a container whose /dev is a directory of the host. Nothing is created there, so the node
+  // must exist.
   Status CheckBoundNode(const DeviceNode& node) {
     const std::optional<Mount> over = EnginesMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
@@ -221,8 +221,8 @@ class Injector {
                     in_dev ? replacement->in_dev : replacement->in_run);
   }
 
-  // The name of the driver's own library below real/. No linker searches for this name, so that a
-  // search path with this directory finds nothing in it.
+  // The name of the driver's own library below real/. No linker searches for this name, so a search
+  // path that contains the directory has no effect.
   static std::string RealNameOf(const std::string& soname) {
     return soname.substr(0, soname.find('.'));
   }
@@ -262,7 +262,8 @@ class Injector {
                               .flags = NativeLdCacheFlags()});
   }
 
-  // Trees with and without the limiter have different files as libcuda, and both are in use.
+  // Trees with and without the limiter have different files as libcuda. Different families keep
+  // them from replacing each other.
   std::string TreeFamily() const {
     const std::string& root = injection_.driver.root;
     return injection_.limiter ? root + " limited by " + injection_.limiter->library_dir : root;
@@ -291,7 +292,7 @@ class Injector {
 
   Status AddSockets() {
     for (const DriverSocket& socket : injection_.driver.sockets) {
-      // In an image's own /run the mount point would remain.
+      // In the image's own /run the mount point would remain after the container ends.
       if (!IsPrivate(document_, injection_.tree_dir, socket.container_path)) continue;
       RETURN_IF_ERROR(
           document_.AddMount({socket.container_path, "bind", socket.host_path, kSharedBind}));

@@ -78,8 +78,8 @@ struct InjectionTarget {
 // Variables with lists of directories, to which injection may add a directory.
 std::vector<std::string_view> DirVariables();
 
-// Removes the driver's libraries that the limiter replaces (.../real) from the lists of libraries
-// that the linker loads first: as the first libcuda.so.1 of a process they would be its only one.
+// Removes the driver's own libraries (.../real), which the limiter replaces, from LD_PRELOAD and
+// LD_AUDIT. A process that loaded such a libcuda.so.1 first would never load the limiter.
 void RemovePreloadsOfDriver(EnvList* env);
 
 // FAILED_PRECONDITION if the container has no tmpfs at /dev or /run, or its image has a symbolic

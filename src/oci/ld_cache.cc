@@ -84,7 +84,7 @@ class LdCacheReader {
   Status ReadExtension(const NewHeader& header, LdCache* cache) {
     uint32_t magic_and_count[2];
     if (!Copy(header.extension_offset, &magic_and_count)) return BadCache("extension outside");
-    // The linker ignores unknown extensions, and so does this parser.
+    // Ignores unknown extensions, like the linker.
     if (magic_and_count[0] != kExtensionMagic) return Status::Ok();
     for (uint32_t i = 0; i < std::min<uint32_t>(magic_and_count[1], 64); ++i) {
       CacheSection section;
@@ -127,7 +127,7 @@ class LdCacheReader {
   std::string_view data_;
 };
 
-// Distinct strings, at offsets from the start of the file.
+// Collects distinct strings and their offsets from the start of the file.
 class StringTable {
  public:
   explicit StringTable(size_t start) : start_(start) {}

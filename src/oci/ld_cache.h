@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes glibc's /etc/ld.so.cache, by which a container's dynamic linker finds libraries
-// outside of its image, without running ldconfig or writing to the image.
+// Reads and writes glibc's /etc/ld.so.cache, so that a container's dynamic linker finds libraries
+// outside of its image, without ldconfig.
 //
 // Reads the format "glibc-ld.so.cache1.1", optionally preceded by the older "ld.so-1.7.0"; writes
 // only the newer one, which every glibc since 2.2 reads. Keeps the extension that lists
@@ -40,7 +40,7 @@ int32_t NativeLdCacheFlags();
 // INVALID_ARGUMENT, with the position: not a cache, or damaged.
 Result<LdCache> ParseLdCache(std::string_view data);
 
-// `ours` first; drops entries of `image` with the same name and flags as an entry of `ours`.
+// Entries of `ours` first, then those of `image` without an equal name and flags in `ours`.
 LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image);
 
 // The file content, sorted for glibc's binary search.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the dynamic linker of a container find the driver's libraries, which are in a directory
 // unknown to images. Runs as root in a container's root file system, so it reads and writes through
-// RootedDir only. glibc finds them through /etc/ld.so.cache; that file must stay replaceable,
-// because ldconfig, which package managers run, replaces it by rename. Threads: one.
+// RootedDir only. glibc finds the libraries through /etc/ld.so.cache. That file must stay
+// replaceable, because package managers run ldconfig, which replaces it by rename. Threads: one.
 //
 //   writable root, glibc image   writes /etc/ld.so.cache and /etc/ld.so.conf.d/00-tessera.conf to
 //                                the container's layer; ldconfig writes the same entries again
@@ -10,7 +10,7 @@
 //                                there
 //   else (musl, no cache)        LD_LIBRARY_PATH
 //
-// The two files only name libraries, and name none if the driver's directory is missing.
+// In a container without the driver's directory the two files have no effect.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ struct LinkerSetup {
   enum class Way { kWrite, kMount, kEnvironment };
   Way way = Way::kEnvironment;
   LdCache cache;    // of the image, without entries of an earlier start; empty for kEnvironment
-  std::string why;  // for people: why kEnvironment
+  std::string why;  // the reason for kEnvironment, as text for operators
 };
 
 // Reads the root file system of a container; changes nothing. An image without a usable cache, or

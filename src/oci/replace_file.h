@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces a file that an engine wrote for one start: a bundle's config.json, or the process of an
-// exec. Any thread.
+// Replaces a file that an engine wrote for one start: the config.json of a bundle, or the process
+// description of an exec. Any thread.
 #pragma once
 
 #include <string>

@@ -56,7 +56,7 @@ Result<Fd> RootedDir::OpenFile(const std::string& path, Links links) const {
   if (!S_ISREG(info.st_mode)) {
     return Error(Code::kInvalidArgument, "{}: not a regular file", JoinPath(this->path(), path));
   }
-  // Opens through the descriptor, so that it is the file that was checked.
+  // Opens through the descriptor, so that the opened file is the checked file.
   const std::string name = "/proc/self/fd/" + std::to_string(place.get());
   Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!fd.valid()) return Status::FromErrno(JoinPath(this->path(), path), errno);

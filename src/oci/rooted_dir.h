@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that is a foreign file system root: of a container or of the driver. Its callers run
-// as root in a container's root file system, which the image's author controls. So the kernel
-// resolves paths inside it (openat2), and no symbolic link leads outside, even if it is swapped
+// The root directory of a foreign file system: of a container or of the driver. Callers run as
+// root, and the author of an image controls the container's file system. So the kernel resolves
+// paths inside the root (openat2), and no symbolic link leads outside, even if it is replaced
 // concurrently. Needs Linux 5.6; older kernels give UNIMPLEMENTED. Any thread.
 #pragma once
 
@@ -35,7 +35,7 @@ class RootedDir {
   Result<std::string> Read(const std::string& path, Links links, size_t max_size) const;
   bool HasDir(const std::string& path, Links links) const;
   bool Exists(const std::string& path) const;
-  // Whether not even a symbolic link has this name.
+  // Whether nothing has this name, not even a dangling symbolic link.
   bool IsMissing(const std::string& path) const;
   // The target, unresolved, of the symbolic link `path`.
   Result<std::string> ReadLink(const std::string& path) const;

@@ -25,8 +25,7 @@
 namespace tessera::oci {
 namespace {
 
-// Creating a tree takes a millisecond; the timeout is below the time in which an engine starts a
-// container.
+// Creating a tree takes a millisecond. An engine waits longer than this timeout for a start.
 constexpr std::chrono::seconds kLockTimeout{5};
 constexpr std::chrono::milliseconds kLockRetry{5};
 
@@ -48,7 +47,7 @@ Status Mount(const char* source, const std::string& target, const char* type, un
   return Status::FromErrno("mount " + target, errno);
 }
 
-// Running containers keep their copies of these mounts.
+// Unmounts the host's mounts. Running containers keep their own copies.
 void UnmountAll(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
   }
@@ -192,8 +191,8 @@ class SharedTreeMaker {
                  "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, left);
   }
 
-  // Whether the tree `other` has another file under one of this tree's names. Names of libraries
-  // change with the driver's version, but the links to them do not.
+  // Whether tree `other` has another file under the name of one of this tree's files. The names of
+  // libraries change with the driver's version; the links to them keep their names.
   bool IsStale(const std::string& other) const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       if (ids_[i] == FileId{}) continue;

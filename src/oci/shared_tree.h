@@ -24,16 +24,19 @@
 
 namespace tessera::oci {
 
-// Returns the path of a tree with the entries of `tree`, creating it if necessary. Its key derives
-// from names and the files' inodes, so that another driver has another tree. `family` names trees
-// that replace each other, for example the trees of one driver root: when a tree is created, trees
-// of its family with other files under the same names are unmounted. An incomplete tree, or a tree
-// from which a file was unmounted, is recreated. PERMISSION_DENIED: mounts need root.
-// RESOURCE_EXHAUSTED: there are already kMaxSharedTrees, which does not happen in normal use.
-// UNAVAILABLE: another process holds the lock. NOT_FOUND, ABORTED: the driver is being replaced.
-// After an error no incomplete tree remains. `label`: SELinux label of the tree's directories and
-// links, which confined containers need to search them; empty without SELinux. The driver's files
-// keep their labels, which containers may read.
+// Returns the path of a tree with the entries of `tree`, and creates it if necessary. Its key
+// depends on names and the files' inodes, so that another driver has another tree. `family` names
+// trees that replace each other, for example the trees of one driver root: creating a tree unmounts
+// the trees of its family that have other files under the same names. A tree that is incomplete, or
+// from which a file was unmounted, is created again. After an error no incomplete tree remains.
+//
+// `label` is the SELinux label of the tree's directories and links, which confined containers need
+// to search them; empty without SELinux. The driver's files keep their labels, which containers may
+// read.
+//
+// PERMISSION_DENIED: mounts need root. RESOURCE_EXHAUSTED: there are already kMaxSharedTrees, which
+// does not happen in normal use. UNAVAILABLE: another process holds the lock. NOT_FOUND, ABORTED:
+// the driver is being replaced.
 Result<std::string> ShareTree(const Tree& tree, const std::string& family, const std::string& dir,
                               const std::string& label = "");
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small directory in the bundle for the files of a single container: its ld.so.cache and, if the
-// host has no shared tree, mount points for driver files. It is removed with the bundle, so nothing
-// remains in the image's layer. Its presence shows that the container was given GPUs. The caller's
-// umask applies. Blocks on disk access; threads: one.
+// A small directory in the bundle for the files of one container: its ld.so.cache and, if the host
+// has no shared tree, mount points for driver files. It is removed with the bundle, so nothing
+// remains in the image's layer. If it exists, the container was given GPUs. The caller's umask
+// applies. Blocks on disk access; threads: one.
 #pragma once
 
 #include <string>

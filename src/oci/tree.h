@@ -31,14 +31,15 @@ class Tree {
   // If a name is added twice the first entry counts.
   void AddDriverFile(std::string name, std::string host_path);
   void AddMountPoint(std::string name);  // an empty file
-  // Some low-level runtimes (runc 1.1) give a mount on a directory the directory's mode.
+  // A directory may need a mode, because some low-level runtimes (runc 1.1) give a mount on a
+  // directory that directory's mode.
   void AddDir(std::string name, mode_t mode = 0755);
   void AddLink(std::string name, std::string target);
 
   const std::vector<TreeEntry>& entries() const { return entries_; }
 
-  // Creates directories, links, and empty files in place of driver files, in `dir`, which exists
-  // and contains none of them. Mounts nothing. The caller's umask applies.
+  // Creates the directories, the links, and an empty file for each driver file in `dir`, which
+  // exists and contains none of them. Mounts nothing. The caller's umask applies.
   Status MakeIn(const std::string& dir) const;
 
  private:

@@ -17,7 +17,7 @@
 
 namespace tessera::net::testing {
 
-// A runner on the test's thread that stops only between tasks and loses none. Real time.
+// A runner on the test's thread, in real time. It stops only between tasks and loses no task.
 class TestRunner : public TaskRunner {
  public:
   TestRunner();

@@ -21,7 +21,7 @@ constexpr uint16_t kMachine = EM_X86_64;
 constexpr uint16_t kMachine = EM_AARCH64;
 #endif
 
-// The whole file is one segment; addresses are offsets.
+// The file is one segment, so addresses equal offsets.
 struct Image {
   Elf64_Ehdr header{};
   Elf64_Phdr segments[3]{};
