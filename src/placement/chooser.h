@@ -19,8 +19,7 @@
 
 namespace tessera::placement {
 
-// All inputs of a choice besides the request: a Chooser stays valid while its topology is
-// unchanged.
+// All inputs of a choice except the request. A Chooser stays valid while its topology is unchanged.
 struct Topology : NodeLinks {
   std::vector<std::string> ids;  // by position; each once
 
@@ -35,9 +34,10 @@ class Chooser {
 
   const Topology& topology() const { return topology_; }
 
-  // The chosen ids by position. Empty, as with NVIDIA's plugin, if no such set exists: size <= 0,
-  // fewer than `size` available, more than `size` in `must_include`, or a `must_include` that is
-  // not available. NOT_FOUND for an id that is not in the topology; a repeated id counts once.
+  // Returns the chosen ids by position. As with NVIDIA's plugin, returns none if no such set
+  // exists: size <= 0, fewer than `size` available, more than `size` in `must_include`, or a
+  // `must_include` that is not available. NOT_FOUND for an id that is not in the topology. A
+  // repeated id counts once.
   Result<std::vector<std::string>> ChooseDevices(const std::vector<std::string>& available,
                                                  const std::vector<std::string>& must_include,
                                                  int size) const;

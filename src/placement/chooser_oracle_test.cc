@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares with recorded answers of NVIDIA's device plugin on simulated nodes: our choice is never
-// worse. Compared are the chosen set, and the best division of all available GPUs that remains
-// possible.
+// Compares our choices with recorded answers of NVIDIA's device plugin on simulated nodes. Ours
+// must never be worse in the links of the chosen set, nor in the links of the best division of all
+// available GPUs that remains possible.
 #include <gtest/gtest.h>
 
 #include <algorithm>

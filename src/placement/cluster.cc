@@ -103,7 +103,7 @@ Status Cluster::CheckSpec(const NodeSpec& spec) const {
   }
   for (size_t i = 0; i < spec.gpus.size(); ++i) {
     if (spec.gpus[i].memory < Bytes(0)) return wrong(fmt::format("GPU {} has negative memory", i));
-    // Computing slack multiplies by 1000, which fits up to 2^43 bytes.
+    // Computing slack multiplies by 1000, which does not overflow up to 2^43 bytes.
     if (spec.gpus[i].memory.count() > int64_t{1} << 43) {
       return wrong(
           fmt::format("GPU {} has {} bytes, more than any GPU", i, spec.gpus[i].memory.count()));
@@ -168,7 +168,7 @@ NodeId Cluster::NewNodeId() {
   return id;
 }
 
-// Writes state and GPUs into the chunk. More GPUs than the node has room for there move to the end
+// Writes state and GPUs into the chunk. If the node has more GPUs than before, they move to the end
 // of the chunk.
 void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
   // Adds the new GPUs before dropping the old GPUs, so that a GPU that stays keeps its number.
@@ -338,8 +338,8 @@ Status Cluster::Remove(PodId pod) {
 
 std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]; }
 
-// Takes (1) or frees (-1) what the pod holds. A pod with a whole GPU takes all of its memory, so
-// that freeing is exact however many adopted pods are on it.
+// Takes (sign 1) or frees (sign -1) what the pod holds. A pod with a whole GPU takes all memory of
+// the GPU, so that freeing restores the exact amount even if adopted pods share the GPU.
 void Cluster::Apply(const PlacedPod& pod, int sign) {
   const Demand& demand = this->demand(pod.shape);
   NodeChunk& chunk = ChunkOf(pod.node);
@@ -368,8 +368,8 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
 // --- Changes
 
 void Cluster::Touch(NodeId id) {
-  // The log must cover a pass through the cluster; otherwise a rarely used shape rescores every
-  // node each time.
+  // The log must be longer than one change of each node. Otherwise a shape that is rarely used
+  // would score all nodes again each time.
   if (log_.size() < 2 * size_) {
     std::vector<NodeId> larger(log_.size() * 4);
     const uint64_t oldest = version_ < log_.size() ? 0 : version_ - log_.size();

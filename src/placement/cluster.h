@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state that placement decides on: nodes, the free parts of their GPUs, and the pods that hold
-// the rest. Updated in place as pods and nodes are added and removed. Does not decide (policy.h)
-// and does not know pod names: the caller maps them to ids.
+// The state on which placement decides: nodes, the free parts of their GPUs, and the pods that hold
+// the other parts. Updated in place as pods and nodes are added and removed. Does not decide
+// (policy.h), and does not know the names of pods: the caller maps names to ids.
 //
 // Place never exceeds the capacity of a GPU or a node, and a whole GPU excludes all other pods.
-// Adopt records pods that already run, even if they take too much: free amounts are then negative,
-// and nothing more is placed there until they recover.
+// Adopt records pods that already run, even if they hold more than there is. Free amounts are then
+// negative, and nothing more is placed there until enough pods have left.
 //
 // Threads: one. Cost: Place and Remove touch one node.
 #pragma once
@@ -35,7 +35,7 @@ using PodId = uint64_t;
 inline constexpr NodeId kNoNode = UINT32_MAX;
 
 struct GpuSpec {
-  std::string uuid;  // empty in traces: its position identifies it
+  std::string uuid;  // empty in traces, where the position identifies the GPU
   std::string model;
   Bytes memory;             // 0: unknown; pods that request an amount of memory do not fit
   std::string mig_profile;  // "1g.10gb" for a slice; empty for a GPU
@@ -57,8 +57,8 @@ struct NodeSpec {
   bool schedulable = true;
 };
 
-// The free parts of one GPU. Policies compute with `slack`: thousandths of the scarcer of compute
-// and memory, 0 when it is unhealthy.
+// The free parts of one GPU. Policies compute with `slack`: the free thousandths of compute or of
+// memory, whichever is less; 0 if the GPU is unhealthy.
 struct GpuState {
   int64_t free_bytes = 0;
   int64_t total_bytes = 0;
@@ -77,7 +77,7 @@ struct GpuState {
 static_assert(kMaxModels <= 256);
 static_assert(sizeof(GpuState) == 32, "two in a cache line: decisions read little else");
 
-// Classes of pods by their GPUs, for policies that gather pods of one class.
+// Classes of pods by the number of their GPUs, for policies that gather pods of one class.
 enum class PodClass : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
 inline constexpr size_t kPodClasses = 7;
 PodClass ClassOf(const Demand& demand);
@@ -87,7 +87,7 @@ struct NodeState {
   int64_t memory_free = 0;
   int64_t cpu_total = 0;
   int64_t memory_total = 0;
-  uint64_t version = 0;                  // of the cluster when it last changed
+  uint64_t version = 0;                  // of the cluster when the node last changed
   const LinkedGroups* groups = nullptr;  // of its NodeSpec
   uint32_t first_gpu = 0;                // in its chunk
   uint16_t gpu_count = 0;
@@ -160,12 +160,13 @@ class Cluster {
   Status RemoveNode(NodeId id);
   NodeId FindNode(std::string_view name) const;  // kNoNode if not found
 
-  size_t size() const { return size_; }  // node ids are below it; some may be removed
+  size_t size() const { return size_; }  // all node ids are below it; some nodes may be removed
   NodeView node(NodeId id) const { return chunks_[id / kChunkNodes]->View(id % kChunkNodes); }
   const NodeSpec& spec(NodeId id) const {
     return *chunks_[id / kChunkNodes]->specs[id % kChunkNodes];
   }
-  // Thousandths of healthy whole-device GPUs: the total, and the part that no pod holds.
+  // Thousandths of all healthy GPUs that are not cut into MIG slices: in total, and not held by
+  // pods.
   int64_t total_milli() const { return total_milli_; }
   int64_t free_milli() const { return free_milli_; }
 

@@ -29,7 +29,7 @@ using ModelSet = std::bitset<kMaxModels>;
 
 // GPUs and MIG slices, numbered by the Cluster when it adds their node.
 using GpuId = uint32_t;
-inline constexpr GpuId kNoGpu = 0;                // a GPU without a UUID
+inline constexpr GpuId kNoGpu = 0;                // a GPU whose UUID is unknown
 inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // a UUID that a pod names but no node has
 
 // The most GPUs that one node annotation may hold; a mask of GPUs fits in one word.
@@ -55,7 +55,7 @@ struct GpuDemand {
 struct Demand {
   int64_t cpu_milli = 0;
   Bytes memory;
-  std::vector<GpuDemand> gpu_demands;  // empty for a pod without GPUs; two of them may share GPUs
+  std::vector<GpuDemand> gpu_demands;  // empty for a pod without GPUs; two demands may share a GPU
   ModelSet models;                     // allowed models; empty: any model
   // GPUs that the demand allows or, with `gpu_filter_excludes`, forbids. Ascending; empty: any GPU.
   std::vector<GpuId> gpu_filter;
@@ -66,7 +66,7 @@ struct Demand {
   // GPUs and thousandths of all GPU demands.
   int gpus() const;
   int64_t milli() const;
-  // Whether every GPU with room is allowed.
+  // Whether the demand limits neither models nor GPUs.
   bool allows_any() const { return models.none() && gpu_filter.empty(); }
   bool AllowsModel(ModelId model) const { return models.none() || models.test(model); }
   bool AllowsGpu(GpuId gpu) const {
@@ -83,7 +83,8 @@ struct DemandHash {
   size_t operator()(const Demand& demand) const;
 };
 
-// The GPUs for each GPU demand on one node: one mask for each, bit i for the node's GPU i.
+// The GPUs for each GPU demand on one node. Each demand has a mask, with bit i for the node's GPU
+// i.
 struct Pick {
   std::array<uint64_t, kMaxGpuDemands> masks{};
 

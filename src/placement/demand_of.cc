@@ -55,7 +55,7 @@ void SetGpuFilter(const device::Constraints& constraints, const Cluster& names, 
   if (demand->gpu_filter.empty()) demand->gpu_filter.push_back(kUnknownGpu);
 }
 
-Result<GpuDemand> AskOf(const ContainerRequest& container, Cluster& names) {
+Result<GpuDemand> GpuDemandOf(const ContainerRequest& container, Cluster& names) {
   GpuDemand gpu_demand{.count = container.count,
                        .milli = container.exclusive ? kWholeGpu : container.per_gpu.compute,
                        .bytes = container.per_gpu.memory};
@@ -94,9 +94,9 @@ Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_mil
       pod.demand.gpu_demands.push_back({.count = 1, .milli = share.compute, .bytes = share.memory});
       continue;
     }
-    ASSIGN_OR_RETURN(GpuDemand gpu_demand, AskOf(first, names));
+    ASSIGN_OR_RETURN(GpuDemand gpu_demand, GpuDemandOf(first, names));
     for (size_t i = 1; i < group.size(); ++i) {
-      ASSIGN_OR_RETURN(const GpuDemand other, AskOf(request.containers[group[i]], names));
+      ASSIGN_OR_RETURN(const GpuDemand other, GpuDemandOf(request.containers[group[i]], names));
       gpu_demand = LargerGpuDemand(gpu_demand, other);
     }
     pod.demand.gpu_demands.push_back(gpu_demand);

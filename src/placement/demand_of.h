@@ -28,13 +28,13 @@ struct PodDemand {
 };
 
 // `cpu_milli` and `memory` are the host resources of the whole pod. Models, MIG profiles and GPUs
-// are resolved to the present numbers of the cluster, so call it again for each decision on a
-// waiting pod. INVALID_ARGUMENT as Validate(demand), with advice on how to change the pod.
+// are translated into the cluster's numbers, which can change. So convert a waiting pod again for
+// each decision. INVALID_ARGUMENT as Validate(demand), with advice on how to change the pod.
 Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_milli, Bytes memory,
                            Cluster& names);
 
-// The share of each GPU that each container gets, by position on the node. REQUIRES: `pod` is of
-// this request, and `pick` is for its demand on a node as in `spec`.
+// The share of each GPU that each container gets, by position on the node. REQUIRES: `pod` is the
+// result of DemandOf for this request, and `pick` is for its demand on a node like `spec`.
 device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodDemand& pod,
                                 const Pick& pick, const NodeSpec& spec);
 

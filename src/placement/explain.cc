@@ -10,8 +10,8 @@ namespace {
 
 struct ReasonInfo {
   std::string_view id;
-  std::string_view phrase;   // of nodes
-  std::string_view of_gpus;  // "2 held whole"
+  std::string_view phrase;   // for nodes
+  std::string_view of_gpus;  // for GPUs: "2 held whole"
 };
 constexpr std::array<ReasonInfo, kUnfitReasonCount> kInfo{{
     {"nothing", "with room", "free"},
@@ -50,7 +50,7 @@ bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeShortfa
   return shortfall->free < gpu_demand.count;
 }
 
-// Finds the cause of too few GPUs: the first reason without which enough GPUs would have room.
+// Finds the cause of too few GPUs: the first reason without which enough GPUs would be free.
 void NameCause(const Demand& demand, NodeShortfall* shortfall) {
   const GpuDemand& gpu_demand = demand.gpu_demands[shortfall->gpu_demand_index];
   int64_t left = shortfall->gpu_count - At(*shortfall, UnfitReason::kOtherKind);
@@ -147,7 +147,7 @@ NodeShortfall WhyNot(const NodeView& node, const Demand& demand) {
     shortfall.unresolvable = true;
     return shortfall;
   }
-  // GPUs are checked before CPU, because a GPU pod needs them most.
+  // Checks GPUs before CPU, because GPUs matter most to a GPU pod.
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     if (!CountGpus(node, demand, n, &shortfall)) continue;
     NameCause(demand, &shortfall);

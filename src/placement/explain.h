@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains why a demand does not fit on a node, and how a node scored, for scheduler responses,
-// Events and users. It always agrees with Fits (fit.h) and decides nothing.
+// Explains why a demand does not fit on a node, and which score a node got, for scheduler
+// responses, Events and users. Always agrees with Fits (fit.h), and decides nothing.
 //
 // Cost: WhyNot is a pass over the GPUs of a node without allocation, for 5,000 nodes in one answer;
 // texts allocate. Threads: pure functions; ShortfallCounts is a value.
@@ -28,11 +28,11 @@ enum class UnfitReason : uint8_t {
   kCordoned,
   kCpu,
   kMemory,
-  kNoGpu,             // none of the requested kind
+  kNoGpu,             // no GPU of the requested kind
   kTooFew,            // fewer GPUs of the requested kind than requested, even if all were free
   kBusy,              // enough GPUs, but not enough of them are free
   kNotAllContainers,  // each GPU container fits alone, but not all together
-  // Reasons of GPUs, and of nodes with too few GPUs for this reason.
+  // Reasons of GPUs, and of nodes where this reason leaves too few GPUs.
   kOtherKind,  // a MIG slice of another profile, or a slice instead of a GPU
   kOtherModel,
   kOtherGpu,  // a UUID that the pod does not allow

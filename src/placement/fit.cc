@@ -9,8 +9,8 @@
 namespace tessera::placement {
 namespace {
 
-// Like FirstBy with the least slack. All idle GPUs have equal slack, so whole GPUs are the first
-// idle GPUs.
+// The GPUs with the least slack, in the order of FirstBy. All idle GPUs have equal slack, so for
+// whole GPUs these are the first idle GPUs.
 uint64_t Tightest(std::span<const GpuState> gpus, const GpuDemand& gpu_demand,
                   const Demand& demand) {
   if (!gpu_demand.whole()) {
@@ -28,7 +28,7 @@ uint64_t Tightest(std::span<const GpuState> gpus, const GpuDemand& gpu_demand,
   return 0;
 }
 
-// Whether links between the picked GPUs matter.
+// Whether the demand is for several whole GPUs, between which links matter.
 bool IsGroup(const GpuDemand& gpu_demand) {
   return gpu_demand.whole() && gpu_demand.kind == kWholeDevice && gpu_demand.count > 1;
 }

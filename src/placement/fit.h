@@ -22,19 +22,19 @@ inline bool HasRoom(const GpuState& gpu, const GpuDemand& gpu_demand) {
          gpu.free_bytes >= gpu_demand.bytes.count();
 }
 
-// Predicate: whether one GPU of `gpu_demand` fits on a GPU. Computes only once whether the demand
-// limits models or GPUs. Refers to its arguments.
+// Predicate: whether one GPU of `gpu_demand` fits on a GPU. Checks only once whether the demand
+// limits models or GPUs. Keeps references to its arguments.
 class GpuFit {
  public:
   GpuFit(const GpuDemand& gpu_demand, const Demand& demand)
-      : ask_(gpu_demand), demand_(demand), allows_any_(demand.allows_any()) {}
+      : gpu_demand_(gpu_demand), demand_(demand), allows_any_(demand.allows_any()) {}
   bool operator()(const GpuState& gpu) const {
-    return HasRoom(gpu, ask_) &&
+    return HasRoom(gpu, gpu_demand_) &&
            (allows_any_ || (demand_.AllowsModel(gpu.model) && demand_.AllowsGpu(gpu.id)));
   }
 
  private:
-  const GpuDemand& ask_;
+  const GpuDemand& gpu_demand_;
   const Demand& demand_;
   const bool allows_any_;
 };
@@ -43,8 +43,8 @@ inline bool Fits(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand&
   return GpuFit(gpu_demand, demand)(gpu);
 }
 
-// Thousandths that `milli` and `bytes` take of a GPU with `device_memory` bytes: the larger of the
-// shares of compute and of device memory. Above 1000 where they do not fit.
+// The part of a GPU, with `device_memory` bytes, that `milli` and `bytes` take, in thousandths: the
+// share of compute or of device memory, whichever is larger. More than 1000 if they do not fit.
 inline int MilliOn(int64_t device_memory, int milli, int64_t bytes) {
   if (bytes <= 0) return milli;
   if (bytes > device_memory) return 1001;
@@ -62,28 +62,28 @@ inline bool HostFits(const NodeState& node, const Demand& demand) {
          node.memory_free >= demand.memory.count();
 }
 
-// Whether the demand fits. For several GPU demands that may share GPUs the result is that of
-// PickTightest, which places the largest first and can miss a packing that only a search would
-// find.
+// Whether the demand fits. If several GPU demands may share GPUs, the result is that of
+// PickTightest, which places the largest demand first. A search might then find a way that this
+// misses.
 bool Fits(const NodeView& node, const Demand& demand);
 
-// Picks for each GPU demand the GPUs with room that have the least slack, whole GPUs first; among
-// equals the lowest positions. Returns false, with `pick` undefined, if the demand does not fit.
+// Picks for each GPU demand the GPUs with room that have the least slack, largest demands first.
+// Among GPUs with equal slack the lowest positions count. Returns false, with `pick` undefined, if
+// the demand does not fit.
 bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick);
 
 // GPUs of `node` that have room for one GPU of `gpu_demand` now, bit i for GPU i.
 uint64_t RoomFor(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand);
 
-// If the links between the node's GPUs are known, moves picks of whole GPUs to the best linked GPUs
-// whose loss harms the remaining GPUs least; a demand for one GPU takes the GPU that breaks the
-// fewest links. Every policy calls it once, for the node that it has chosen, so that all of them
-// pick whole GPUs alike. REQUIRES: the pick fits.
+// If the links between the node's GPUs are known, moves picks of whole GPUs to the best linked
+// GPUs, such that the remaining GPUs lose least. A demand for one GPU takes the GPU that breaks the
+// fewest links. Every policy calls this once, for its chosen node, so that all policies pick whole
+// GPUs in the same way. REQUIRES: the pick fits.
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick);
 
 // Points (device::ScoreOf) of the best linked GPUs that PreferLinked could give to the largest
-// demand for two or more whole GPUs; 0 without such a demand or without known links. Used to
-// compare nodes, so that a demand gets the best linked GPUs of the cluster. REQUIRES: the demand
-// fits.
+// demand for two or more whole GPUs; 0 without such a demand or without known links. Policies
+// compare nodes by this value. REQUIRES: the demand fits.
 int LinkPoints(const NodeView& node, const Demand& demand);
 
 // Whether PreferLinked gives each demand for two or more whole GPUs a set in which all pairs have
@@ -94,8 +94,8 @@ bool GetsJoined(const NodeView& node, const Demand& demand);
 // before and after. REQUIRES: the pick fits; `after` has room for the node's GPUs.
 void SlackAfter(const NodeView& node, const Demand& demand, const Pick& pick, int16_t* after);
 
-// FAILED_PRECONDITION names the resource that this pick lacks on the node; INVALID_ARGUMENT means
-// that the pick does not match the demand.
+// INVALID_ARGUMENT if the pick does not match the demand. FAILED_PRECONDITION names the resource of
+// the node that is too small for the pick.
 Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick);
 // Checks only that the pick matches the demand.
 Status CheckPickShape(const NodeView& node, const Demand& demand, const Pick& pick);

@@ -9,7 +9,7 @@
 namespace tessera::placement {
 namespace {
 
-// F of a regular pod depends only on CPU, model and thousandths, so that sums over all regular pods
+// Whether F of the pod depends only on CPU, model and thousandths. The sums over all regular pods
 // are computed in advance.
 bool IsRegular(const Demand& demand) {
   if (demand.gpu_demands.empty()) return true;
@@ -25,7 +25,7 @@ int Clamped(int16_t slack) { return std::max<int>(slack, 0); }
 }  // namespace
 
 // Sums of weights over the pods that may use one model, by free CPU: row k is for nodes with enough
-// CPU for the k cheapest pods.
+// CPU for the k pods that need the least CPU.
 struct Fragmentation::ModelTable {
   std::vector<int64_t> cpus;  // of these pods, ascending
   std::vector<float> shares;  // row × (ranks + 1): of shares up to this rank

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how much idle GPU of a node is useless to the expected pods, as the FGD experiments
-// define it. For node n and pod m: if m cannot run on n (too little CPU, too few GPUs with enough
-// slack, another model), F_n(m) is the sum of all idle thousandths. Otherwise F_n(m) is the sum of
-// the idle thousandths of GPUs whose slack is smaller than m's demand of one GPU. For a pod without
-// GPUs it is all idle thousandths. F_n(M) is the mean over the mix M. A pod with several GPU
-// demands counts as a pod with its largest one on all its GPUs. Host memory does not count. Not for
-// choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns a node of 8 GPUs for any size of
-// the mix, if pods request thousandths; each pod that requests bytes adds 10 ns.
+// define it. F_n(m), for node n and pod m, is in thousandths of a GPU:
+// - all idle thousandths if m cannot run on n (too little CPU, too few GPUs with enough slack,
+// another model), or if m has no GPUs;
+// - otherwise the idle thousandths of those GPUs whose slack is smaller than m's demand of one GPU.
+// F_n(M) is the mean over the mix M. A pod with several GPU demands counts as if each of its GPUs
+// had the largest demand. Host memory does not count.
+//
+// Not for choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns for a node of 8 GPUs and
+// a mix of any size, if pods request thousandths; each pod that requests bytes adds 10 ns.
 #pragma once
 
 #include <array>

@@ -29,8 +29,8 @@ class GangPlacer {
   bool PlaceInLayout();
   bool OnOneNode();
   bool InOnePool();
-  // Tries to place all pods. On failure removes the placed pods, and keeps the reason of the
-  // attempt that placed the most pods. `node` is set if the attempt is limited to this node.
+  // Tries to place all pods with `choose`. On failure removes the placed pods, and keeps the reason
+  // of the attempt that placed the most pods. `node` is set if the attempt uses only this node.
   bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
   void Fail(size_t member, int had_place, NodeId node);
   std::optional<Placement> BestOf(ShapeId shape, const NodeFilter& allowed);
@@ -254,7 +254,7 @@ std::optional<Demand> SumOf(const Cluster& cluster, const Gang& gang) {
 std::vector<ShapeId> ArrivalsOf(Cluster& cluster, const Gang& gang) {
   if (gang.layout == GangLayout::kOneNode) {
     if (const auto all = SumOf(cluster, gang)) {
-      // A node cannot have more GPUs than kMaxGpusPerNode, so a larger demand is invalid.
+      // A node has at most kMaxGpusPerNode GPUs, so Intern rejects a larger sum.
       if (const auto shape = cluster.Intern(*all); shape.ok()) return {*shape};
     }
   }

@@ -3,8 +3,9 @@
 // cluster stays unchanged. Does not detect which pods form a gang, and does not check quotas
 // (quota.h).
 //
-// Members are placed one after the other, hardest first; the policy places each member beside the
-// earlier members. Without a search, a gang can be rejected that another order would have placed.
+// Members are placed one after the other, hardest first. For each, the policy chooses a place
+// beside the earlier members. Because it does not search, it can reject a gang that fits in another
+// order.
 //
 // Threads: as Cluster. Cost: one decision of the policy for each pod; with kOneNode at most one
 // attempt for each node whose free resources cover the gang's sum.
@@ -23,7 +24,7 @@ namespace tessera::placement {
 // How the pods of a gang are distributed over nodes.
 enum class GangLayout : uint8_t {
   kAnywhere,
-  kOneNode,  // all on one node, or else on few nodes
+  kOneNode,  // all on one node, or on few nodes if no node has room
   kOnePool,  // all in one pool of nodes
   kApart,    // each on a node of its own
 };
@@ -64,8 +65,9 @@ struct GangResult {
 GangResult PlaceGang(Cluster& cluster, Policy& policy, const Gang& gang);
 
 // The shapes to report to a policy that learns (Policy::Arrived, and Departed once the whole gang
-// has left): one for each pod. A gang of whole GPUs on one node is one pod with the sum of their
-// demands, because only a place for the whole sum serves it. REQUIRES: at most kMaxGangPods.
+// has left). Normally there is one shape for each pod. A gang of whole GPUs on one node is reported
+// as one pod with the sum of all demands, because it needs room for the whole sum. REQUIRES: at
+// most kMaxGangPods.
 std::vector<ShapeId> ArrivalsOf(Cluster& cluster, const Gang& gang);
 
 }  // namespace tessera::placement

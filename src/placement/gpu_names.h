@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers the UUIDs of the GPUs and MIG slices of all nodes. A number names one UUID while any node
-// has it and is never reused; a GPU that disappears and returns gets a new number. Only nodes
-// create numbers, so pods that list UUIDs cannot use them up.
+// has this UUID, and is never used again: a GPU that disappears and returns gets a new number. Only
+// nodes create numbers, so pods that list UUIDs cannot use up the numbers.
 // Threads: one. Included only in src/placement. Cost: a hash of the UUID; allocates.
 #pragma once
 

@@ -9,9 +9,9 @@
 
 namespace tessera::placement {
 
-// Grows a set from `required`, or from each of `offered` if nothing is required, always by the
-// position that adds the highest score. Returns the set with the highest score, sorted; NUMA node
-// and then position decide between equal sets.
+// Starts with `required`, or once with each of `offered` if nothing is required. Then always adds
+// the position that adds the highest score. Returns the set with the highest score, sorted; between
+// equal sets, the NUMA node and then the position decide.
 // REQUIRES: `required` and `offered` are sorted, required ⊆ offered, |required| <= size <=
 // |offered|.
 std::vector<size_t> ChooseGreedily(const NodeLinks& links, const std::vector<size_t>& offered,

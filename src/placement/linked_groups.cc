@@ -25,7 +25,7 @@ std::vector<Mask> NumaMasks(const NodeLinks& links) {
   return masks;
 }
 
-// Whether the lowest position in which the two differ is in `a`.
+// Whether the lowest position in which `a` and `b` differ is in `a`.
 bool LowerPositions(Mask a, Mask b) {
   const Mask differ = a ^ b;
   return (a & differ & -differ) != 0;
@@ -69,7 +69,8 @@ struct LinkedGroups::Tables {
 
   Mask Choose(Mask available, Mask must_include, int size) const;
 
-  // Decides between sets with equal total and score; computed only for these. Larger is better.
+  // Decides between sets with equal total and score, and is computed only for them. Larger is
+  // better.
   struct Merit {
     uint32_t future = 0;
     int numa_nodes = 0;  // negative, so that fewer is more

@@ -60,24 +60,24 @@ class LinkedGroups {
   size_t size() const { return links_.size(); }
   bool exact() const { return tables_ != nullptr; }
 
-  // 0 if no such set exists: size <= 0, fewer than `size` available, more than `size` in
-  // `must_include`, or a `must_include` that is not available. Positions from size() on count as
-  // not available.
+  // The chosen set; 0 if no such set exists: size <= 0, fewer than `size` available, more than
+  // `size` in `must_include`, or a `must_include` that is not available. A position that the node
+  // does not have is not available.
   uint64_t Choose(uint64_t available, uint64_t must_include, int size) const;
 
   // Points (device::ScoreOf) of all pairs in `set`: 0 for one GPU, and without known links.
   int ScoreOf(uint64_t set) const;
-  // Points of the best linked `size` GPUs among `available`, regardless of the remaining GPUs;
-  // compares nodes. Greedy if Choose is greedy. 0 if fewer than `size` are available.
+  // Points of the best linked `size` GPUs among `available`, whatever remains. Compares nodes.
+  // Searches greedily where Choose does. 0 if fewer than `size` are available.
   int BestScore(uint64_t available, int size) const;
 
   // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than
   // two.
   bool Joined(uint64_t set) const;
-  // Whether `set` is not empty and each GPU in it has an NVLink to another: taking any of them
-  // breaks a pair.
+  // Whether `set` is not empty and each of its GPUs has an NVLink to another GPU in it, so that
+  // taking any of them breaks a pair.
   bool EachHasPartner(uint64_t set) const;
-  // Whether the set of Choose(available, 0, size) is Joined, mostly without choosing it.
+  // Whether the set that Choose(available, 0, size) returns is Joined. Mostly faster than Choose.
   bool ChoosesJoined(uint64_t available, int size) const;
 
  private:

@@ -17,8 +17,8 @@ constexpr int kGroupsOfTheFuture[] = {2, 4, 8};
 static_assert(kMaxCount * (kMaxCount - 1) / 2 * device::kMaxLinkScore / device::kLinkScoreUnit <=
               std::numeric_limits<Score>::max());
 
-// Calls `visit` with each set that adds `missing` of the bits from `next` on to `chosen`. A plain
-// loop chooses the last bit, because most of the time is spent there.
+// Calls `visit` with each set that consists of `chosen` and of `missing` more bits from `next` on.
+// A plain loop chooses the last bit, because most of the time is spent there.
 template <typename Visit>
 void ForEachSet(const Mask* next, const Mask* end, int missing, Mask chosen, const Visit& visit) {
   if (missing == 0) return visit(chosen);
@@ -87,7 +87,8 @@ void PartitionTable::FillTotals(int group, int largest) {
   }
 }
 
-// The lowest position is in a full group or in the group of the rest.
+// The lowest position of `set` is either in a full group or in the group of the rest, so only
+// divisions by these two cases are tried.
 Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group,
                                 int left_over) const {
   const Mask lowest = set & -set;

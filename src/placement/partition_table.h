@@ -13,8 +13,8 @@
 namespace tessera::placement {
 
 using Mask = uint16_t;
-// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits: this halves the
-// memory and doubles the speed where two tables share a cache.
+// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits. This halves the
+// memory, and doubles the speed if two tables share a cache.
 using Score = uint16_t;
 
 class PartitionTable {
@@ -48,8 +48,8 @@ class PartitionTable {
   std::vector<Score> scores_;      // by set
   std::vector<Mask> sets_;         // by size
   std::vector<size_t> first_set_;  // by size, into sets_
-  // By group size, then by set. Empty for groups so large that no set holds two of them; the best
-  // total is then the score.
+  // By group size, then by set. Empty for groups so large that no set contains two: the best total
+  // of a set is then its score.
   std::vector<std::vector<Score>> totals_;
 };
 

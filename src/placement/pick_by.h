@@ -52,8 +52,8 @@ inline std::array<uint8_t, kMaxGpuDemands> HardestFirst(const Demand& demand) {
   return order;
 }
 
-// The first `count` GPUs with room in the order of `before(a, b)`, the lowest positions among
-// equals; 0 if fewer have room.
+// Returns the first `count` GPUs with room in the order of `before(a, b)`; 0 if fewer GPUs have
+// room. Among equal GPUs the lowest positions come first.
 template <typename Before>
 uint64_t FirstBy(std::span<const GpuState> gpus, const GpuDemand& gpu_demand, const Demand& demand,
                  const Before& before) {
@@ -71,9 +71,9 @@ uint64_t FirstBy(std::span<const GpuState> gpus, const GpuDemand& gpu_demand, co
   return chosen;
 }
 
-// Gives each GPU demand the GPUs that `choose(gpus, gpu_demand)` returns (0 if there are too few),
-// hardest first. Returns false, with `pick` undefined, if one gets none. Checks only GPUs, not the
-// host.
+// Gives each GPU demand, hardest first, the GPUs that `choose(gpus, gpu_demand)` returns (0 if
+// there are too few). Returns false, with `pick` undefined, if a demand gets none. Does not check
+// the host's resources.
 template <typename Choose>
 bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
   *pick = {};
@@ -95,8 +95,9 @@ bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choo
   return true;
 }
 
-// Picks with `choose`, or like PickTightest if only PickTightest finds room for all GPU demands, so
-// that every policy accepts exactly the demands that fit. Returns false if the demand does not fit.
+// Picks with `choose`. If `choose` finds no room for all GPU demands and PickTightest does, takes
+// the result of PickTightest, so that every policy accepts exactly the demands that fit. Returns
+// false if the demand does not fit.
 template <typename Choose>
 bool PickOrTightest(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
   Pick tightest;

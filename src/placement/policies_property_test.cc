@@ -195,8 +195,8 @@ class World {
     }
   }
 
-  // A policy that received all arrivals and departures without being called answers like the one in
-  // use.
+  // Compares with a policy that was told all arrivals and departures but never called: both must
+  // answer alike.
   void CheckSilent(ShapeId shape) {
     const auto scores = policy_->Scores(shape);
     const std::vector<float> kept(scores.begin(), scores.end());

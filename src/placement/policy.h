@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of all placement policies: a policy chooses the node and the GPUs of a pod. It
 // reads the cluster as it is now and changes nothing in it; the caller places the pod.
-// A policy finds a placement for every demand that fits, and never returns one that does not fit.
-// Equal histories give equal results. Among equal scores the lowest node id wins.
+// A policy finds a placement for every demand that fits, and never returns a placement that does
+// not fit. Equal histories give equal results. Among equal scores the lowest node id is chosen.
 //
 // Threads: a policy belongs to the thread of its cluster.
 #pragma once
@@ -56,21 +56,21 @@ class Policy {
     return {{name(), score}};
   }
 
-  // Notifies the policy of a pod that arrives (once, placed or not) and of a pod that leaves. A
-  // policy that learns spends some ten microseconds here, so that Choose never waits. For a cluster
-  // that already runs, the caller reports all its pods as arrivals.
+  // Tells the policy that a pod has arrived (once, placed or not) or left. A policy that learns
+  // spends about ten microseconds here, so that Choose never waits. For a cluster that already
+  // runs, the caller reports all its pods as arrivals.
   virtual void Arrived(ShapeId shape) { (void)shape; }
   virtual void Departed(ShapeId shape) { (void)shape; }
 };
 
-// A pod shape and how often it arrives, for policies that get the mix (FGD) instead of learning it.
+// A pod shape and how often it arrives. Some policies (FGD) are given this mix and do not learn it.
 struct MixEntry {
   ShapeId shape = 0;
   double weight = 0;
 };
 
-// Parts of the default policy. "Tessera-links-turnover" is the policy without these two parts, so
-// that a replay measures what they contribute.
+// Parts of the default policy that can be left out by name: "Tessera-links-turnover" lacks two of
+// them. A replay thus measures what each part contributes.
 enum PolicyPart { kRollOuts, kClosedForm, kMemo, kTurnover, kReservation, kScarcity, kLinks };
 inline constexpr std::array<std::string_view, 7> kPolicyParts{
     "rollouts", "closedform", "memo", "turnover", "reservation", "scarcity", "links"};
@@ -79,7 +79,7 @@ using PolicyParts = std::bitset<kPolicyParts.size()>;
 struct PolicyOptions {
   uint64_t seed = 0;          // for random policies
   std::vector<MixEntry> mix;  // the expected pods; may be empty
-  PolicyParts without;        // MakePolicy reads these parts from the name
+  PolicyParts without;        // parts left out; MakePolicy reads them from the name
 };
 
 // Names as in `sched-replay --policy`, in the order in which help lists them.

@@ -81,7 +81,7 @@ int64_t MilliOf(const GpuDemand& gpu_demand, const Cluster& names, std::string_v
   if (gpu_demand.kind != kWholeDevice)
     return MilliOfSlice(names.NameOfKind(gpu_demand.kind), model);
   if (gpu_demand.milli != MilliGpu(0) || memory <= Bytes(0)) return gpu_demand.milli.count();
-  // Rounded up, because many small shares would otherwise be free.
+  // Rounded up. Otherwise many small shares would cost nothing.
   const int64_t share = (gpu_demand.bytes.count() * 1000 + memory.count() - 1) / memory.count();
   return std::min(share, kWholeGpu.count());
 }

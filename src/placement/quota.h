@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits how many GPUs of which model the pods of a namespace may hold, and on which node pools. A
-// charge lasts until it is refunded, whether the pod is bound or not, so that two concurrent
-// decisions cannot both take the last GPU. Does not track pods: the caller keeps their charges.
+// charge lasts until it is refunded, whether the pod is bound or not. So two concurrent decisions
+// cannot both take the last GPU. Does not track pods: the caller keeps their charges.
 //
 // A namespace without an entry is unlimited. A namespace with an entry may use a model if each
 // matching line of its quota has used + wanted ≤ GPUs × 1000. A model that matches no line is
@@ -39,7 +39,7 @@ struct NamespaceQuota {
 };
 using QuotaConfig = std::map<std::string, NamespaceQuota, std::less<>>;
 
-// More GPUs than any cluster has; a larger number is a typing error.
+// More GPUs than any cluster has. A larger number is rejected as a typing error.
 inline constexpr int64_t kMaxQuotaGpus = 1'000'000;
 
 // Parses {"ml":{"quota":{"M40":8,"P100":2},"pool":["public"]}}, the format of gpu-admission's
@@ -61,7 +61,7 @@ struct QuotaCharge {
 // slice its fraction of the compute. Empty for a pod without GPUs.
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick);
-// The charge before GPUs are picked, assuming that all of them are of `model` with this memory.
+// The charge before GPUs are picked. Assumes that all GPUs are of `model` and have this memory.
 QuotaCharge ChargeOf(std::string_view namespace_name, const Cluster& names, const Demand& demand,
                      std::string_view model, Bytes gpu_memory, std::string_view pool);
 
@@ -85,7 +85,7 @@ class Quota {
 
   // "A100: 1 used, 0 left; T4: 2 used, 6 left": each line of the namespace; "" without lines.
   std::string TextOfLines(std::string_view namespace_name) const;
-  // Amount used of the GPUs that match `model`, as in a line of a quota.
+  // The used amount of all GPUs whose model matches `model`, as in a line of a quota.
   MilliGpu Used(std::string_view namespace_name, std::string_view model) const;
 
  private:

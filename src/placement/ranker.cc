@@ -34,7 +34,7 @@ Ranker::ShapeScores& Ranker::ScoresOf(ShapeId shape) {
 }
 
 void Ranker::Grow(ShapeScores& table) {
-  // New nodes are among the changes, so Refresh scores them next.
+  // The new nodes are in the cluster's list of changes, so Refresh scores them next.
   table.scores.resize(cluster_.size(), kUnfit);
   table.groups.resize(cluster_.size(), 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches the scores of all nodes for each shape from one decision to the next: only nodes that
-// changed since the shape's last decision are scored again. For policies whose score depends only
-// on the node and the shape, apart from an amount looked up at decision time (`group`).
+// Keeps the scores of all nodes for each shape from one decision to the next, and scores only nodes
+// that changed since the shape's last decision. For policies whose score depends only on the node
+// and the shape, apart from a charge that is looked up by `group` at decision time.
 //
 // Memory: six bytes for each node and shape, for at most kMaxShapes shapes (the least recently used
 // shape is dropped). Threads: one.
@@ -36,7 +36,7 @@ class Ranker {
     const bool incremental = table.valid && cluster_.ChangesSince(table.version, &changed_);
     if (table.scores.size() < cluster_.size()) Grow(table);
     if (incremental) {
-      // A node that changed several times is scored at its last change.
+      // A node that changed several times is scored only once, at its last change.
       for (size_t i = 0; i < changed_.size(); ++i) {
         const NodeId node = changed_[i];
         if (cluster_.node(node)->version == table.version + 1 + i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers demands, so that pods and caches refer to them cheaply. A number stays valid while a pod
-// uses it or while it is among the last kIdleShapes used; after that it may name another demand,
-// which then has another `serial`.
+// Numbers demands, so that pods and caches refer to them cheaply. A number is valid while a pod
+// uses it or while it is among the last kIdleShapes that were used. Later it may name another
+// demand, which then has another `serial`.
 //
 // Threads: one.
 #pragma once
@@ -21,8 +21,8 @@ using ShapeId = uint32_t;
 
 class Shapes {
  public:
-  // More pod templates than any cluster uses at a time; bounds the memory that a tenant can occupy
-  // with ever new amounts.
+  // More pod templates than any cluster uses at a time. Bounds the memory that a tenant can occupy
+  // by requesting new amounts again and again.
   static constexpr size_t kIdleShapes = 4096;
 
   // REQUIRES: Validate(demand) is OK.

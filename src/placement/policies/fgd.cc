@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023): the
-// node where fragmentation for the expected pods grows least. The score is int(100 · sigmoid((F
-// before − F after) / 1000)); the rounding is part of the policy, because the first of many almost
-// equal nodes wins, which fills nodes up.
-// Without a mix all placements are equal, and this is first fit.
+// Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023) takes
+// the node where fragmentation for the expected pods grows least. The score is int(100 · sigmoid((F
+// before − F after) / 1000)). The rounding is part of the policy: among many almost equal nodes it
+// takes the first, which fills nodes up. Without a mix all placements are equal, and the policy is
+// first fit.
 #include <array>
 #include <bit>
 #include <cmath>

@@ -10,15 +10,16 @@
 namespace tessera::placement {
 namespace {
 
-// Sizes are rounded up to multiples of these, so that pods which differ by little are one class.
+// Sizes are rounded up to multiples of these, so that pods of almost equal size are in one class.
 constexpr int64_t kCpuBand = 8000;
 constexpr int64_t kMemoryBand = int64_t{32} << 30;
-// The prior: 3 of 50 pods want a whole node of the largest size. It fades as pods arrive; without
-// it small pods could take the last empty node before the first large pod arrives.
+// The prior: 3 of 50 pods request a whole node of the largest size. Its weight shrinks as pods
+// arrive. Without it small pods could take the last empty node before the first large pod arrives.
 constexpr double kPriorLarge = 3, kPriorPods = 50;
-// Sets of models that pods name; a new set replaces the set with the least demand.
+// At most this many sets of models are tracked. A new set replaces the set with the least demand.
 constexpr size_t kMaxTyped = 64;
-// Old arrivals fade over this many pod lifetimes, and over at least this many departures.
+// The weight of an arrival fades over this many pod lifetimes, and over at least this many
+// departures.
 constexpr double kLivesRemembered = 4, kLeastRemembered = 4096;
 
 using NoPromotion = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
@@ -84,8 +85,8 @@ Forecast::ShapeStats& Forecast::StatsOf(ShapeId shape) {
 
 double LargeClass::demand() const { return arrived + (whole_node ? kPriorLarge : 0); }
 
-// A new class starts with the past demand of its size and of larger sizes. Null if that is no more
-// than the demand of each existing class.
+// The class of this size; creates it with the past demand of its size and of larger sizes. Null if
+// there is no space and each existing class has at least as much demand.
 LargeClass* Forecast::ClassOf(const LargeSize& size) {
   const auto known =
       std::ranges::find_if(classes_, [&](const LargeClass& of) { return of.size == size; });
@@ -110,7 +111,7 @@ void Forecast::Arrived(ShapeId shape) {
   const double milli = MeanMilli(cluster_.demand(shape));
   if (stats.size.gpus >= 2) (void)ClassOf(stats.size);
   for (LargeClass& known : classes_) {
-    // The smaller size gains no demand from the slots of a larger pod.
+    // SlotsOf is 0 for classes of larger pods: this pod leaves their demand unchanged.
     known.arrived += unit_ * stats.size.SlotsOf(known.size);
   }
   arrivals_ += unit_;
@@ -154,7 +155,7 @@ int64_t Forecast::MilliOn(const Demand& demand, ModelId model) const {
   return sum;
 }
 
-// The mean over the GPUs of all allowed models.
+// The mean of MilliOn over the GPUs of all allowed models.
 double Forecast::MeanMilli(const Demand& demand) const {
   double sum = 0, gpus = 0;
   for (ModelId model = 0; model < capacity_.size(); ++model) {
@@ -240,8 +241,9 @@ void Forecast::AddGpu(ModelId model, int slack, int sign) {
   capacity_[model].slack += sign * slack;
 }
 
-// The horizon in arrivals. By Little's law one pod lifetime has as many arrivals as there are pods;
-// pods that arrive later find others gone. At least kArrivalsPerPrice, for which prices stay valid.
+// The horizon in arrivals. By Little's law there are as many arrivals in a pod lifetime as there
+// are pods; pods that arrive later find that others have left. At least kArrivalsPerPrice, for
+// which prices stay valid.
 double Forecast::Horizon() const {
   int64_t slack = 0;
   for (const ModelCapacity& model : capacity_) slack += model.slack;

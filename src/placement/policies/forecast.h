@@ -2,7 +2,7 @@
 // Forecasts future demand, and prices capacity by it. It learns only from the pods that arrived and
 // departed.
 //
-// Two prices follow, in thousandths of a GPU.
+// It computes two prices, in thousandths of a GPU:
 // - Reservation (Littlewood's rule): a class of large pods needs several whole GPUs, CPU and device
 //   memory on one node; a slot is room for one such pod. With D the number of such pods within the
 //   horizon and K the number of slots, a slot is worth 1000 · GPUs · P(D >= K). Classes are nested:
@@ -11,12 +11,12 @@
 // - Scarcity: a pod that names GPU models can run nowhere else. Every placement on such a model
 //   costs its own size times the chance that those pods fill the model.
 //
-// D is the posterior predictive of a Poisson rate, a negative binomial, so that a rate learned from
-// few pods is uncertain. The horizon is the number of arrivals until the cluster is full, limited
-// to one pod lifetime if pods depart.
+// D follows a negative binomial distribution, the posterior predictive of a Poisson rate, so that a
+// rate learned from few pods counts as uncertain. The horizon is the number of arrivals until the
+// cluster is full, at most one pod lifetime if pods depart.
 //
-// Time is counted in arrivals; demand that departed long ago weighs less. The caller reports the
-// cluster's remaining slots and models. Threads: one. Included only in src/placement.
+// Time is counted in arrivals; old arrivals weigh less. The caller reports the cluster's remaining
+// slots and models. Threads: one. Included only in src/placement.
 #pragma once
 
 #include <array>
@@ -41,25 +41,25 @@ struct LargeSize {
 
   bool operator==(const LargeSize&) const = default;
   // How many slots of size `other` a pod of this size takes: a pod of eight GPUs takes two slots of
-  // four. 0 if this size is smaller.
+  // four. 0 if this size is smaller than `other`.
   int SlotsOf(const LargeSize& other) const;
   bool Allows(ModelId model) const { return models.none() || models.test(model); }
 };
 
 struct LargeClass {
   LargeSize size;
-  // Slots that arrivals of this or a larger size took: a pod of eight GPUs takes two slots of four.
+  // Slots that arrivals of this size or of a larger size took.
   double arrived = 0;
   double departed = 0;      // slots that departures gave back
-  bool whole_node = false;  // the size of a largest node: expected before the first arrival
+  bool whole_node = false;  // size of a largest node; expected before any arrival
   int64_t slots = 0;        // how many pods of exactly this size fit now
   double price = 0;         // of one slot
 
   double demand() const;  // `arrived`, and the prior before any arrival
 };
 
-// Bounds the classes that a tenant can create by requesting ever new sizes: a class with more
-// demand replaces the class with the least.
+// Bounds the classes that a tenant can create by requesting new sizes again and again: a class with
+// more demand replaces the class with the least demand.
 inline constexpr size_t kMaxClasses = 32;
 using Slots = std::array<uint8_t, kMaxClasses>;  // by class
 // Slots by class, in units of 1 / kPartsPerSlot.
@@ -93,7 +93,8 @@ class Forecast {
   const std::vector<int64_t>& device_memory() const { return device_memory_; }
 
   std::span<const LargeClass> classes() const { return classes_; }
-  // How many reserved slots of each class a pod of this shape fills itself, without loss.
+  // How many of the reserved slots of each class a pod of this shape may use, because they are
+  // reserved for it.
   Slots OwnSlots(ShapeId shape);
   // How many pods of the class fit on the node now.
   uint8_t SlotsOn(const NodeView& node, size_t of_class) const;

@@ -231,9 +231,9 @@ TEST_F(ForecastTest, BeforeTheFirstArrivalOnlyFullCapacityHasAPrice) {
   EXPECT_EQ(forecast_.classes()[0].price, 0);
 }
 
-// Four pods ask for 750 in the mean, so the cluster is full after 10000 / 750 = 13.33 arrivals. Two
-// in four are typed: they ask for 6667 with a variance of 13.33 · 2/4 · 1000² · (1 + 13.33/4). They
-// ask for more than 10,000 with the chance 0.2676.
+// Four pods request 750 on average, so the cluster is full after 10000 / 750 = 13.33 arrivals. Two
+// of the four name a model: in that time such pods request 6667 on average, with a variance of
+// 13.33 · 2/4 · 1000² · (1 + 13.33/4). They request more than 10,000 with the chance 0.2676.
 TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
   AddTenGpus();
   Arrive(Typed(MakeDemand(1, 1000)), 2);
@@ -243,7 +243,8 @@ TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
   EXPECT_EQ(forecast_.scarcity(0), 0);
 }
 
-// With a departure of 500 each of four arrivals adds 875 net, so 10,000 are full after 11.43.
+// With a departure of 500, each of the four arrivals adds 875 net, so 10,000 are full after 11.43
+// arrivals.
 TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
   AddTenGpus();
   Arrive(Typed(MakeDemand(1, 1000)), 4);
@@ -255,8 +256,8 @@ TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
 }
 
 // The cluster is full after 40 arrivals, which request its capacity of 40,000. Once a pod has
-// departed, 16 arrivals count: 16,000 with a variance of 16 · 1000² · (1 + 16/4), 2.683
-// deviations.
+// departed, the horizon is 16 arrivals: they request 16,000 with a variance of 16 · 1000² · (1 +
+// 16/4), so 40,000 is 2.683 deviations away.
 TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
   for (int i = 0; i < 4; ++i) AddTenGpus();
   Arrive(Typed(MakeDemand(1, 1000)), 4);
@@ -268,8 +269,8 @@ TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
 }
 
 // Four pairs arrived and one left, 1500 net, so the cluster is full after 20000 / 1500 = 13.33
-// arrivals. During these, 3.33 slots are freed beside the 3 present ones. The negative binomial of
-// 4 events in 4 arrivals has P(D >= 6.33) = 0.85251 over 13.33 arrivals.
+// arrivals. In that time 3.33 slots become free in addition to the 3 present slots. For 4 events in
+// 4 arrivals, the negative binomial has P(D >= 6.33) = 0.85251 over 13.33 arrivals.
 TEST_F(ForecastTest, ASlotIsWorthTheChanceThatDemandExceedsSupply) {
   for (int i = 0; i < 2; ++i) AddTenGpus();
   Arrive(MakeDemand(2, 1000), 4);
@@ -286,7 +287,8 @@ TEST_F(ForecastTest, TypedPodsWithoutGpusMakeNoModelScarce) {
   EXPECT_EQ(forecast_.scarcity(1), 0);
 }
 
-// Without pods that run, 4096 departures make a new arrival weigh (1 + 1/4096)^4096 = 2.718.
+// Without running pods, 4096 departures make a new arrival weigh (1 + 1/4096)^4096 = 2.718 times as
+// much.
 TEST_F(ForecastTest, OldArrivalsWeighLess) {
   AddTenGpus();
   Arrive(MakeDemand(1, 1000));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TKEStack's scheduling. gpu-admission takes the first node that fits by (free cores, free memory,
-// name), the fullest first. GPUs are picked in the same order ("GpuAdmission"), or by gpu-manager's
-// modes share, fragment and link ("GpuManager"). Here the GPU is known before the pod is bound;
-// gpu-manager itself only picks it afterwards.
+// TKEStack's scheduling. gpu-admission takes the first node that fits in the order of (free cores,
+// free memory, name), the fullest first. GPUs are picked in the same order ("GpuAdmission"), or by
+// gpu-manager's modes share, fragment and link ("GpuManager"). Unlike here, gpu-manager picks the
+// GPUs only after the pod is bound.
 #include <algorithm>
 #include <string_view>
 #include <tuple>
@@ -69,7 +69,7 @@ class GpuAdmissionPolicy : public Policy {
     return decision;
   }
 
-  // The score is the negative rank, because an order by name has no other number.
+  // The score is the negative rank: an order by name gives no number.
   std::span<const float> Scores(ShapeId shape) override {
     const Demand& demand = cluster_.demand(shape);
     std::vector<std::pair<Key, NodeId>> order;

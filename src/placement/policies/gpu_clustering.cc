@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuClustering as defined by the FGD experiments gathers pods of one class (share, one, two …
-// GPUs). A node gets 75 points if it has only this class, 50 if it also has others, 25 without GPU
-// pods, 0 if it has only others; and up to 25 points for how full it is. Pods without GPUs are
-// placed first fit.
+// GpuClustering, as the FGD experiments define it, gathers pods of one class (share, one, two …
+// GPUs). A node gets 75 points if all its GPU pods are of the pod's class, 50 if some are, 25 if it
+// has no GPU pods, 0 if all are of other classes. It gets up to 25 more points for how full it is.
+// Pods without GPUs are placed first fit.
 #include "src/placement/fit.h"
 #include "src/placement/policies/policies.h"
 #include "src/placement/policies/reference_node.h"

@@ -10,7 +10,7 @@
 namespace tessera::placement {
 namespace {
 
-// One board counts as one switch.
+// GPUs on one board count like GPUs on one switch.
 int LevelOf(const device::Link& link) {
   switch (link.pcie) {
     case device::PcieLevel::kSameBoard:
@@ -30,7 +30,7 @@ int LevelOf(const device::Link& link) {
   return 0;
 }
 
-// The `count` lowest bits. REQUIRES: the mask has as many.
+// The `count` lowest bits of `mask`. REQUIRES: it has at least `count` bits.
 uint64_t LowestBits(uint64_t mask, int count) {
   uint64_t chosen = 0;
   for (; count > 0; --count, mask &= mask - 1) chosen |= mask & -mask;
@@ -85,8 +85,9 @@ void GpuTree::BuildGroups(const NodeLinks& links) {
   }
 }
 
-// Descends from the whole node, always into the child group with the fewest available GPUs that
-// still has enough. Children are the groups directly below, with no other group in between.
+// Descends from the whole node. In each step takes the child group that has enough available GPUs
+// but the fewest of all such groups. Children are the groups directly below, with no other group in
+// between.
 uint64_t GpuTree::PickFragment(uint64_t available, int count,
                                std::span<const GpuState> gpus) const {
   if (count < 1 || std::popcount(available) < count) return 0;

@@ -21,8 +21,8 @@ class GpuTree {
   // For a node with `size` GPUs. `links` may cover only the first GPUs; null if links are unknown.
   GpuTree(size_t size, const NodeLinks* links);
 
-  // Both pick `count` of the GPUs in `available`, which are positions in `gpus`, the GPUs of the
-  // node. 0 if fewer are available.
+  // Both functions pick `count` of the GPUs in `available`, a mask of positions in `gpus`, the
+  // node's GPUs. They return 0 if fewer are available.
   uint64_t PickFragment(uint64_t available, int count, std::span<const GpuState> gpus) const;
   uint64_t PickLinked(uint64_t available, int count, std::span<const GpuState> gpus) const;
 

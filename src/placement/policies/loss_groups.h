@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups placements by their loss for future pods: the lost slots of large pods, and the GPU model.
-// A change of prices then changes one number for each group, not for each node.
+// Groups placements by what they cost future pods: the slots of large pods that they take, and the
+// GPU model. If prices change, one number changes for each group instead of for each node.
 //
 // Threads: one. Included only in src/placement.
 #pragma once

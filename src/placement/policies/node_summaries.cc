@@ -38,7 +38,7 @@ void NodeSummaries::TurnoverChanged() {
   for (NodeSummary& node : nodes_) Keep(node);
 }
 
-// The forecast does not count the slots of new classes yet; CountClasses adds them.
+// The slots of new classes are not in the forecast yet; CountClasses adds them.
 void NodeSummaries::Describe(NodeId id) {
   const NodeView view = cluster_.node(id);
   NodeSummary& node = nodes_[id];
@@ -48,7 +48,7 @@ void NodeSummaries::Describe(NodeId id) {
     if (known >> j & 1) forecast_.AddSlots(j, -1, node.slots[j]);
   }
   for (const auto& [model, slack] : node.counted) forecast_.AddGpu(model, slack, -1);
-  auto counted = std::move(node.counted);  // to reuse its allocation
+  auto counted = std::move(node.counted);  // reuses its allocation
   counted.clear();
   node = {};
   node.counted = std::move(counted);
@@ -101,8 +101,8 @@ void NodeSummaries::Keep(NodeSummary& node) const {
 }
 
 // Expected fraction of the next pod lifetime for which the node has `slots` slots if no pod
-// arrives. The number of pods that must leave follows from the missing resources, assuming equal
-// pods.
+// arrives. Assumes that all pods on the node hold equal amounts; then the missing resources give
+// the number of pods that must leave.
 float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size,
                                   const FreeResources& free, int slots) const {
   if (!turnover_.expected() || node.cpu < 0 || node.memory < 0 || !size.Allows(node.key.model)) {

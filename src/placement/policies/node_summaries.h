@@ -22,7 +22,7 @@ namespace tessera::placement {
 struct NodeSummary {
   NodeKey key;
   int64_t cpu = -1, memory = -1;  // free; negative where the node takes no pods
-  // With at least this much left, no class loses a slot.
+  // A pod that leaves at least this much on the node takes no slot of any class.
   int64_t keep_cpu = 0, keep_memory = 0;
   int keep_idle = 0;
   int idle = 0;  // GPUs
@@ -48,8 +48,8 @@ class NodeSummaries {
 
   const NodeSummary& operator[](NodeId id) const { return nodes_[id]; }
 
-  // Whether a demand that takes `idle_taken` idle GPUs may take slots of some class; and how much
-  // of each, beyond the slots that are reserved for it.
+  // TakesSlots: whether a demand that takes `idle_taken` idle GPUs may take slots of some class.
+  // SlotsTaken: how much of each class it takes, beyond the slots that are reserved for it (`own`).
   bool TakesSlots(const NodeSummary& node, int idle_taken, const Demand& demand) const;
   SlotParts SlotsTaken(const NodeSummary& node, int idle_taken, const Demand& demand,
                        const Slots& own) const;

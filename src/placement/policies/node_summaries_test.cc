@@ -16,7 +16,7 @@ using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
-// Has two turnovers: with `half_` half of the pods leave in half a lifetime, with `still_` no pod
+// Has two turnovers: with `half_`, half of the pods leave in half a lifetime; with `still_`, no pod
 // leaves.
 class SlotsTest : public ::testing::Test {
  protected:
@@ -119,8 +119,8 @@ TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
   EXPECT_EQ(nodes.SlotsTaken(node, 1, pod, own), SlotParts{});
 }
 
-// The node has room for one pod of four. For a second one, one pod must leave (½), or two with one
-// more pod on the node (¼). A third one has no room on eight GPUs.
+// The node has room for one pod of four GPUs. For a second such pod, one pod must leave (½); with
+// one more pod on the node, two must leave (¼). A third has no room on eight GPUs.
 TEST_F(SlotsTest, SlotsToComeEndWhereTheNodeIsFull) {
   AddNode({Host(MakeDemand(1, 1000), 1000, GiB(1))});
   const size_t fours = Expect(Host(MakeDemand(4, 1000), 8000, GiB(32)));

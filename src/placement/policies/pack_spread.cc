@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binpack or spread, separately for nodes and GPUs, as offered by HAMi and Volcano. The fullness of
-// a node is that of its GPUs with this pod; for a node or a pod without GPUs, that of its CPU.
+// Binpack or spread, separately for nodes and GPUs, as HAMi and Volcano offer it. A node is as full
+// as its GPUs with this pod on them. Without GPUs in the node or the pod, it is as full as its CPU.
 #include "src/placement/fit.h"
 #include "src/placement/pick_by.h"
 #include "src/placement/policies/policies.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the node to which the policies of the FGD experiments relate. Included only in
-// src/placement.
+// The size of the node by which the policies of the FGD experiments scale CPU and GPU. Included
+// only in src/placement.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tessera::placement {
 inline constexpr double kReferenceCpu = 128000;
 inline constexpr double kReferenceGpu = 8000;
 
-// Thousandths left on all GPUs of a node.
+// Sum of the slack of all GPUs of a node.
 inline int64_t SlackOfAll(const NodeView& node) {
   int64_t sum = 0;
   for (const GpuState& gpu : node.gpus) sum += gpu.slack;

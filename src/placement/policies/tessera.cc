@@ -5,10 +5,10 @@
 //   score = [W(n) - W(n + p)] - Σ_j price_j · (slots of class j lost) - scarcity(model) · milli(p)
 //           + links(p on n)
 //
-// All terms are thousandths of a GPU with weight 1, except that joining the GPUs of one pod by
-// NVLink outweighs all other terms (kNvLinkBonus). Every feasible node is evaluated. The policy
-// knows only the pods that arrived and departed; before the first mix is learned, W is the sum of
-// the free parts of GPUs in use.
+// All terms are thousandths of a GPU with weight 1. One exception: joining the GPUs of a pod by
+// NVLink outweighs all other terms (kNvLinkBonus). Every node on which the pod fits is evaluated.
+// The policy knows only the pods that arrived and departed. Before the first mix is learned, W is
+// the sum of the free parts of GPUs in use.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,14 +31,15 @@ constexpr int64_t kFirstMix = 8;
 constexpr int64_t kLifetimesPerMix = 2, kLeastLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of building the next model
 
-// Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMostLinkValue,
-// and half of it at kHalfLinkPoints for each pair (device::ScoreOf; five NVLinks).
+// Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMostLinkValue. It
+// is half of that if each pair has kHalfLinkPoints (device::ScoreOf; five NVLinks).
 constexpr float kMostLinkValue = 500, kHalfLinkPoints = 500;
-// The NVLink weight: added if NVLink joins all GPUs of the pod, which exchange data several times
-// slower over PCIe. It exceeds the largest possible difference of all other terms: for
-// each GPU of a node 1000 in waste (in either direction), slots and scarcity, and 500 in links.
+// The NVLink weight: added if NVLink joins all GPUs of the pod, because data exchange over PCIe is
+// several times slower. It exceeds the largest possible difference of all other terms: for each GPU
+// of a node 1000 in waste (in either direction), slots and scarcity, and 500 in links.
 constexpr float kNvLinkBonus = 5000 * kMaxGpusPerNode;
-// Loss of other pods for each GPU taken from a linked idle pair by a pod that needs no links.
+// What other pods lose for each GPU that a pod without need for links takes from an idle linked
+// pair.
 constexpr float kPairLoss = 50;
 
 // A demand with the facts that evaluating each node needs.
@@ -52,7 +53,7 @@ struct DemandFacts {
   }
 
   const Demand& demand;
-  Slots own;       // reserved slots that it fills itself
+  Slots own;       // slots that are reserved for this demand
   int linked = 0;  // GPUs of its largest demand for two or more whole GPUs; else 0
   bool share = false;
 };
@@ -131,8 +132,8 @@ void TesseraPolicy::Arrived(ShapeId shape) {
   ApplyChanges();
 }
 
-// If no pod departs and pods of this mix use up the CPU or memory of the cluster before its GPUs:
-// the fraction of the pods needed to fill the GPUs for which there is no CPU or memory.
+// If no pod departs, and pods of this mix use up the cluster's CPU or memory before its GPUs: the
+// fraction of the pods that could fill the GPUs but will find no CPU or memory.
 double TesseraPolicy::UnhostableFraction(const std::vector<MixPod>& mix) const {
   if (forecast_.pods_depart()) return 0;
   double weight = 0, cpu = 0, memory = 0, all_cpu = 0, all_memory = 0;
@@ -152,7 +153,7 @@ double TesseraPolicy::UnhostableFraction(const std::vector<MixPod>& mix) const {
   return host > gpus ? 1 - gpus / host : 0;
 }
 
-// Departures let the mix change without end, so that it is learned again at intervals.
+// If pods depart, the mix may keep changing, so it is learned again at intervals.
 void TesseraPolicy::Departed(ShapeId shape) {
   forecast_.Departed(shape);
   turnover_.Departed();
@@ -207,8 +208,9 @@ Rank TesseraPolicy::Evaluate(NodeId id, const DemandFacts& facts) {
           .group = group};
 }
 
-// Places the demand on the node: a share on the GPU with the least terminal waste, the tightest of
-// equals; all other GPU demands on the tightest GPUs. Returns false if the demand does not fit.
+// Tries the demand on the node: puts a share on the GPU where it adds the least terminal waste
+// (among equals the tightest GPU), and all other GPU demands on the tightest GPUs. Returns false if
+// the demand does not fit.
 bool TesseraPolicy::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement* trial) {
   const NodeSummary& node = nodes_[id];
   const Demand& demand = facts.demand;

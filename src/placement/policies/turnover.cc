@@ -13,9 +13,9 @@ constexpr size_t kSampleSize = 512;
 constexpr int64_t kLeastWait = 64;  // arrivals
 // A smaller change does not justify ranking all nodes again.
 constexpr double kLeastChange = 0.04;
-// A smaller fraction of a slot counts as none.
+// A smaller fraction of a slot counts as 0.
 constexpr double kLeastFree = 0.5 / kPartsPerSlot;
-// However fast pods leave, a slot that a pod holds never counts as fully free.
+// A slot that a pod still holds never counts as more free than this.
 constexpr double kMostFree = 0.9;
 
 }  // namespace
@@ -38,7 +38,7 @@ bool Turnover::Arrived() {
   return true;
 }
 
-// Every n-th pod of the cluster.
+// Takes every n-th pod of the cluster.
 void Turnover::TakeSample() {
   const size_t stride = std::max<size_t>(cluster_.pod_count() / kSampleSize, 1);
   sample_.clear();
@@ -50,7 +50,8 @@ void Turnover::TakeSample() {
   }
 }
 
-// The fraction of capacity free at half of the lifetime approximates its mean over the lifetime.
+// Computes the fraction of capacity that is free after half of the lifetime. It approximates the
+// mean over the lifetime.
 void Turnover::FillTable() {
   for (size_t i = 0; i < free_.size(); ++i) {
     const double free = std::pow(gone_in_table_, static_cast<double>(i) / kStepsPerPod);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how soon running pods leave: a sample of them is counted again half a pod lifetime
-// later. One lifetime is as many arrivals as there are pods (Little's law). Lifetimes differ so
-// widely that their mean says little: most of the pods that arrive in an hour leave within the next
-// hour, while most of the pods that run at an instant stay.
+// Measures how soon running pods leave: takes a sample of them, and counts half a pod lifetime
+// later how many are left. One lifetime is as many arrivals as there are pods (Little's law). The
+// mean lifetime would say little, because lifetimes differ widely: most of the pods that arrive in
+// an hour leave within the next hour, while most of the pods that run at an instant stay.
 //
 // Not for predicting when a particular pod leaves. Threads: one. Cost: one pass over the nodes and
 // a few hundred pods, twice in a lifetime. Included only in src/placement.
@@ -42,7 +42,7 @@ class Turnover {
 
   const Cluster& cluster_;
   bool pods_leave_ = false;
-  int64_t arrived_ = 0, due_ = 0;  // arrival at which the sample is counted again
+  int64_t arrived_ = 0, due_ = 0;  // arrivals so far; arrival at which to count the sample
   std::vector<PodId> sample_;
   double gone_ = -1;  // fraction of pods that leave within half a lifetime; negative: unknown
   double gone_in_table_ = 0;  // the fraction in `free_`

@@ -14,14 +14,14 @@ namespace tessera::placement {
 namespace {
 
 constexpr int kDraws = 48;
-constexpr int kEarly = 4;  // draws after which idle GPU counts a first time, see WasteModel
+constexpr int kEarly = 4;  // draws after which idle GPU has the weight early_weight
 constexpr int kLanes = 16;
-constexpr int kMaxMisses = 16;     // draws that may fit nowhere before a node counts as full
-constexpr int64_t kCpuUnit = 100;  // of roll-outs: up to 3,276 cores
+constexpr int kMaxMisses = 16;     // a node is full after so many draws that fit nowhere
+constexpr int64_t kCpuUnit = 100;  // unit of CPU in roll-outs: up to 3,276 cores
 constexpr int64_t kMemoryUnit = int64_t{512} << 20;  // up to 16 TiB
 constexpr double kOffers = 40;                       // pods offered to one GPU in the closed form
-constexpr double kMostClosed = 0.5;                  // weight of the closed form
-// Terms of the closed form computed in one step of preparation: some 50 µs.
+constexpr double kMostClosed = 0.5;                  // largest weight of the closed form
+// How many terms of the closed form one call of Step computes: about 50 µs.
 constexpr int kTermsPerStep = 8000;
 
 // 16 roll-outs side by side.
@@ -51,7 +51,7 @@ inline bool Any(const Lanes& lanes) {
   return (words[0] | words[1] | words[2] | words[3]) != 0;
 }
 
-// The code that chooses between clones runs before ThreadSanitizer starts, and would call it.
+// The code that selects a clone runs before ThreadSanitizer starts, but would call ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
 #define TESSERA_WIDE_AND_NARROW
 #else
@@ -65,7 +65,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
   for (int i = 0; i < gpus; ++i) free[i] = Lanes{} + key.slack[i];
   Lanes cpu = Lanes{} + Units(key.cpu_steps * NodeKey::kCpuStep, kCpuUnit);
   Lanes memory = Lanes{} + Units(key.memory_steps * NodeKey::kMemoryStep, kMemoryUnit);
-  Lanes lately{};          // lanes in which the last draws placed a pod
+  Lanes lately{};          // lanes in which recent draws placed a pod
   const auto idle = [&] {  // at most 16 · 1000 in each lane
     Lanes lanes{};
     for (int i = 0; i < gpus; ++i) lanes += free[i];
@@ -90,7 +90,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
     }
     const Lanes placed = (room >= draw->count) & (cpu >= draw->cpu) & (memory >= draw->memory);
     lately |= placed;
-    // All GPUs of a pod of several are whole, so they are equally tight.
+    // A pod of several GPUs takes whole GPUs, which are equally tight.
     Lanes left = draw->count & placed;
     for (int i = 0; i < gpus; ++i) {
       const Lanes take = (free[i] == tightest) & (left > 0);
@@ -110,7 +110,8 @@ struct WasteModel::Tables {
   struct SlackRow {
     double waste = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
   };
-  // Pods of the mix that take `milli` of a GPU: chance, and moments of CPU and memory per GPU.
+  // Pods of the mix that take `milli` of a GPU: their chance, and moments of their CPU and memory
+  // per GPU.
   struct ShareSize {
     int milli = 0;
     double chance = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
@@ -118,12 +119,12 @@ struct WasteModel::Tables {
 
   std::array<SlackRow, 1001> rows;  // by slack of one GPU
   std::array<Draw, kDraws> draws;
-  std::vector<MixPod> pods;      // that this model can host, with the thousandths they take of it
+  std::vector<MixPod> pods;      // that fit this model, with the thousandths they take
   std::vector<double> ends;      // upper ends of their intervals in [0, 1)
-  std::vector<ShareSize> sizes;  // ascending
+  std::vector<ShareSize> sizes;  // by `milli`, ascending
   int next_row = 0;
   double closed_weight = kMostClosed;
-  std::mt19937 random{12345};  // any seed: see FillDraw
+  std::mt19937 random{12345};  // any seed: FillDraw covers the mix evenly
 
   void Start(const std::vector<MixPod>& mix, ModelId model, int64_t device_memory);
   void FillRow(int slack);
@@ -195,8 +196,8 @@ void WasteModel::Tables::FillRow(int slack) {
          .memory_square = k * sum.memory_square};
 }
 
-// The 16 lanes take one pod from each sixteenth of the mix, so that together they represent the mix
-// better than 16 independent draws.
+// Each of the 16 lanes takes a pod from another sixteenth of the mix. Together they represent the
+// mix better than 16 independent draws.
 void WasteModel::Tables::FillDraw(Draw* draw) {
   std::array<int, kLanes> order;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -232,7 +233,7 @@ double WasteModel::Tables::ClosedForm(const NodeKey& key) const {
                      (idle - waste);
 }
 
-// A cache of fixed size: evicted values are computed again, with the same result.
+// A cache of fixed size. A value that was evicted is computed again, with the same result.
 struct WasteModel::Memo {
   struct Entry {
     NodeKey key;
@@ -296,8 +297,8 @@ bool WasteModel::Step() {
   return ++built_ < tables_.size();
 }
 
-// A model that appeared after the mix was learned is treated like a model that only untyped pods
-// use.
+// A model that appeared after the mix was learned counts as a model that only pods without a model
+// request use.
 const WasteModel::Tables& WasteModel::TablesOf(ModelId model) const {
   return *tables_[model < tables_.size() ? model : kNoModel];
 }

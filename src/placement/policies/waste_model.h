@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Terminal waste W(n): the expected idle thousandths of GPU on node n after a long stream of pods,
-// drawn from the mix of recent arrivals, was offered to n alone. Fragmentation measures which pods
-// fit now; terminal waste measures the capacity that stays idle in the end. So pods of 810 and 190
-// thousandths share a GPU, and pods that need many cores go to nodes with spare cores. W is a
-// weighted mean of two estimates. - Roll-outs: 16 fixed sequences of 48 pods are packed onto the
-// node, tightest GPU first (common
-//   random numbers). The idle GPU after 4 pods has the weight `early_weight`, the idle GPU after 48
-//   pods the rest: the cluster may run out of CPU before a node has received a long stream.
-//   Roll-outs model packing, and pods without GPUs that compete for CPU.
-// - Closed form: each GPU is an independent renewal process. With r thousandths left, P_r the
-//   chance that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that any of the next 40 fits,
-//   and g the thousandths that it takes: w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r] The same
-//   recursion gives mean and variance of the CPU and memory that the pods on all GPUs need (normal
-//   distributions). A GPU without CPU or memory to feed it counts as idle. The closed form has no
-//   sampling noise, but ignores how pods of several GPUs pack, and pods without GPUs: its weight is
-//   f^1.5, at most half, with f the fraction of the mix's CPU that pods with GPUs request.
+// Terminal waste W(n): the idle thousandths of GPU that are expected on node n after a long stream
+// of pods, drawn from the mix of recent arrivals, was offered to n alone. Fragmentation measures
+// which pods fit now; terminal waste measures the capacity that stays idle in the end. So pods of
+// 810 and 190 thousandths share a GPU, and pods that need many cores go to nodes with spare cores.
+//
+// W is a weighted mean of two estimates:
+// - Roll-outs: 16 fixed sequences of 48 pods are packed onto the node, tightest GPU first. The idle
+//   GPU after 4 pods has the weight `early_weight`, the idle GPU after 48 pods the rest, because
+//   the cluster may run out of CPU before a node has received a long stream. Roll-outs model how
+//   pods pack, and pods without GPUs that compete for CPU. All nodes get the same sequences, so
+//   that differences between nodes are not noise.
+// - Closed form: each GPU is an independent renewal process. With r thousandths left, P_r is the
+//   chance that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that any of the next 40 pods
+//   fits, and g the thousandths that this pod takes:
+//     w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r]
+//   The same recursion gives mean and variance of the CPU and memory that the pods on all GPUs need
+//   (normal distributions). The part of a GPU for whose pods CPU or memory is missing counts as
+//   idle. The closed form has no sampling noise, but ignores how pods of several GPUs pack, and
+//   pods without GPUs. Its weight is therefore f^1.5, at most half, with f the fraction of the
+//   mix's CPU that pods with GPUs request.
 // Device memory counts like compute: on a GPU model with m bytes, a pod of the mix takes the larger
 // of its thousandths and its bytes / m.
 //
