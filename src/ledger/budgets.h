@@ -20,8 +20,8 @@ class Budgets {
  public:
   void Set(kube::PodDisruptionBudgetObject budget);
   void Remove(std::string_view ns, std::string_view name);
-  // Every budget is known. Before that, only evictions that kube-scheduler proposed are allowed,
-  // because kube-scheduler knows the budgets.
+  // Call when every budget is known. Before that, only evictions that kube-scheduler proposed are
+  // allowed, because kube-scheduler knows the budgets.
   void SetKnown() { known_ = true; }
   bool known() const { return known_; }
 
@@ -30,8 +30,8 @@ class Budgets {
     const kube::StringMap* labels;
   };
   // For each of `pods`, in this order: whether its eviction violates a budget, if the pods before
-  // it are evicted as well. A pod that the API server has already charged to a budget does not
-  // count for that budget. The count is kube-scheduler's, with one difference: an empty selector
+  // it are evicted as well. A budget to which the API server has already charged a pod does not
+  // count that pod again. The rules are kube-scheduler's, with one difference: an empty selector
   // selects all pods of the namespace, as the API defines it.
   std::vector<bool> Violated(std::span<const Pod> pods) const;
 

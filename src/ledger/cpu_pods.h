@@ -27,8 +27,8 @@ class CpuPods {
   CpuPods(placement::Cluster& cluster, placement::Policy& policy)
       : cluster_(cluster), policy_(policy) {}
 
-  // Records a bound pod with its CPU and memory. `id` is its node's, kNoNode if the node has no
-  // GPUs. INVALID_ARGUMENT for invalid amounts; the pod is then not counted.
+  // Records a bound pod with its CPU and memory. `id` is the id of its node, or kNoNode if the node
+  // has no GPUs. INVALID_ARGUMENT for invalid amounts; the pod is then not counted.
   Status Set(const kube::UidDigest& digest, const std::string& node, placement::NodeId id,
              int64_t cpu_milli, Bytes memory);
   // Does nothing for an unknown UID.

@@ -130,8 +130,8 @@ struct ClusterFeed::State {
                         .field_selector = "metadata.name=" + options.quota_name},
         kube::Keep{}, quota_handler);
   }
-  // Pods that have ended hold nothing. A watch with this selector reports a pod that ends as
-  // deleted.
+  // Ignores pods that have ended, because they hold nothing. When a pod ends, a watch with this
+  // selector reports it as deleted.
   static constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 
   // Called once all nodes are known.

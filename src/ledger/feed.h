@@ -4,8 +4,8 @@
 //
 // Pods are watched once all nodes are known, so that each pod finds its node at once. Until
 // synced() the ledger is incomplete and must not be used for decisions. While the API server is
-// unreachable the ledger keeps its last state and decisions continue; the API server rejects
-// bindings that are based on outdated state.
+// unreachable, the ledger keeps its last state and decisions continue. Outdated decisions do no
+// harm, because the API server then rejects their bindings.
 //
 // Only preemption uses PodDisruptionBudgets, so synced() does not wait for them.
 //
@@ -32,8 +32,8 @@ struct FeedOptions {
   std::string pods_ns;  // "": pods of all namespaces
   // Label selectors; "": all objects. The ledger lacks objects that they do not select.
   std::string node_selector, pod_selector;
-  // Whether FindPod also finds pods without GPUs and pods that have ended. Most pods of a cluster
-  // are such pods, and no decision depends on them.
+  // Whether FindPod also finds pods without GPUs and pods that have ended. These are most pods of a
+  // cluster, but no decision depends on them.
   bool all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
   bool budgets = false;
@@ -49,10 +49,10 @@ class ClusterFeed {
     virtual ~Delegate() = default;
     // All nodes, pods and the quota have been received once.
     virtual void OnSynced() = 0;
-    // The ledger has changed because a node was added, changed or removed, after it was synced.
+    // After the first sync: the ledger has changed because a node was added, changed or removed.
     virtual void OnNode(const std::string& name) { (void)name; }
-    // The ledger has changed because a pod changed, after it was synced. `pod` is the API server's
-    // current object. Pods that FindPod does not find are not reported.
+    // After the first sync: the ledger has changed because a pod changed. `pod` is the API server's
+    // current object. Not called for pods that FindPod does not find.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
     // The pod was deleted or, without FeedOptions::all_pods, has ended.
     virtual void OnPodGone(const kube::PodObject& last) { (void)last; }

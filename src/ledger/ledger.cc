@@ -20,8 +20,8 @@ std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
   return found == node.meta.labels.end() ? std::string() : found->second;
 }
 
-// The node's model label, if its GPUs do not match it; else "". A quota can use any name of a
-// model, and a label that matches the GPUs is only one of these names.
+// The node's model label, if no GPU of the node has it as a name; else "". A quota accepts any name
+// of a model, so a label that is such a name adds nothing.
 std::string UnmatchedModelLabel(std::string label, const device::NodeInventory& inventory) {
   const bool known =
       std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
@@ -116,7 +116,7 @@ void ClusterLedger::Install(NodeEntry& entry) {
     entry.id = *added;
     cpu_pods_->OnNodeAdded(entry.node.name, entry.id);
   }
-  // Retry pods that waited for the node or for a GPU that has returned. Assumed pods are included,
+  // Retries pods that waited for the node or for a GPU that has returned. Includes assumed pods,
   // because their binding may be in flight.
   for (const Uid& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;

@@ -90,11 +90,11 @@ struct PodEntry {
   BindingState binding_state = BindingState::kWaiting;
   bool deleting = false;
   std::string node;               // "" while it waits
-  device::Assignment assignment;  // empty where it holds no GPU
-  // By position, the GPU demands whose GPUs no annotation names: the pod bypassed the scheduler,
-  // and these containers have not started.
+  device::Assignment assignment;  // empty if the pod holds no GPU
+  // Which GPU demands have guessed GPUs, by position: no annotation names their GPUs, because the
+  // pod bypassed the scheduler and these containers have not started.
   std::bitset<placement::kMaxGpuDemands> guessed_gpu_demands;
-  std::string nominated_node;  // status.nominatedNodeName: where kube-scheduler evicts pods for it
+  std::string nominated_node;  // status.nominatedNodeName: kube-scheduler evicts pods there for it
   kube::StringMap labels;      // only if the pod requests GPUs
   WallTime bound_at;           // by the API server's clock; the epoch while the pod waits
   WallTime created;            // by the same clock; the epoch if it is unknown
@@ -106,7 +106,7 @@ struct PodEntry {
   std::vector<placement::QuotaCharge> charges;
   MonotonicTime assumed_until;
   bool arrived = false;   // reported to the policy
-  bool received = false;  // received from the API server; else only assumed
+  bool received = false;  // the API server has shown the pod; else it is only assumed
 
   bool guessed() const { return guessed_gpu_demands.any(); }
 };
@@ -119,7 +119,7 @@ std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry&
 // Whether the GPUs that a pod requests are available on a node, and if not, why.
 struct Verdict {
   bool fits = false;
-  bool unresolvable = false;  // no eviction makes room there
+  bool unresolvable = false;  // no eviction makes room on the node
   // For users; empty if the pod fits. Valid until the ledger changes or is queried for another pod.
   std::string_view reason;
   // The kind of the reason for metrics: placement::MetricLabelOf, or one of the kinds below.
@@ -190,9 +190,8 @@ class ClusterLedger {
   std::optional<Eviction> Victims(const Query& query, std::string_view node,
                                   const Eviction& proposed);
 
-  // A bound pod whose share of a GPU exceeds the part that the pods bound before it left free. The
-  // cause is two schedulers, or a scheduler and another writer of annotations, that decided
-  // concurrently.
+  // A bound pod whose share of a GPU exceeds what the pods bound before it left free. The cause is
+  // that two schedulers, or a scheduler and another writer of annotations, decided concurrently.
   struct Overassignment {
     std::string node;
     std::string gpu;  // UUID; one of them if several are affected
@@ -203,9 +202,9 @@ class ClusterLedger {
   std::vector<Overassignment> Overassigned() const;
 
   // Picks GPUs on the node and assumes them for the pod, until `hold` has passed or the feed shows
-  // the pod bound. The component that binds the pod must therefore hold it for as long as the watch
-  // may be late. Replaces an earlier assumption. FAILED_PRECONDITION states what is missing;
-  // RESOURCE_EXHAUSTED and PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
+  // the pod bound. `hold` must be longer than a watch event may be late. Replaces an earlier
+  // assumption. FAILED_PRECONDITION states what is missing; RESOURCE_EXHAUSTED and
+  // PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
   struct Assumed {
     device::Assignment assignment;
     // The annotations to write with the binding: Tessera's annotations, and the annotations of the

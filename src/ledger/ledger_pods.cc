@@ -16,9 +16,9 @@ using placement::NodeId;
 using placement::Pick;
 
 // The positions of the GPUs that `assignment` names for one GPU demand of `count`. The GPUs of all
-// its containers count, because the agent keeps an init container's GPUs until its pod ends. If an
-// annotation gives an init container other GPUs than the main containers, the init container's GPUs
-// are ignored.
+// its containers count, because the agent keeps an init container's GPUs until its pod ends.
+// Ignores the GPUs of an init container if an annotation gives it other GPUs than the main
+// containers.
 Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::DeviceRequest& request,
                         const std::vector<size_t>& containers, int count,
                         const placement::NodeSpec& spec) {
@@ -157,7 +157,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
                          pod.annotations == object.meta.annotations;
   if (unchanged) return;
   pod.annotations = object.meta.annotations;
-  // If the pod was bound exactly as assumed, its GPUs stay unchanged.
+  // A pod that was bound as assumed keeps its GPUs unchanged.
   const bool as_assumed = pod.binding_state == BindingState::kAssumed &&
                           pod.node == object.node_name && pod.request.devices == request->devices &&
                           MatchesAnnotations(pod);
@@ -168,7 +168,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (!as_assumed) TakeGpus(pod);
 }
 
-// The agent rejects such a pod too, so it holds nothing.
+// The agent also rejects such a pod, so it holds nothing.
 void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& why) {
   RemovePod(object.meta.uid);
   PodEntry& pod = pods_[object.meta.uid];
@@ -249,7 +249,7 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const Node
   return pick;
 }
 
-// Free GPUs for the GPU demands that have none in `known`; GPUs of `known` count as taken.
+// Free GPUs for those GPU demands that have no GPUs in `known`. GPUs of `known` count as taken.
 std::optional<Pick> ClusterLedger::FreeBeside(const Query& query, const NodeEntry& node,
                                               const Pick& known) const {
   Demand known_demand = GpusOnly(query.demand.demand);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random histories of a cluster. Pods are created, scheduled, bound, deleted and created again
-// under their names; nodes are added, changed and removed; watch events arrive late and in batches;
-// schedulers crash and restart, and a standby takes over. At every step no GPU is oversubscribed,
-// and a ledger built from the objects alone equals the one that followed the history.
+// under the same names; nodes are added, changed and removed; watch events arrive late and in
+// batches; schedulers crash and restart, and a standby takes over. At every step no GPU is
+// oversubscribed, and a ledger built from the objects alone equals the ledger that followed the
+// history.
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -8,7 +8,7 @@
 namespace tessera::ledger {
 namespace {
 
-// Names whose lookups overlap: more than the cache misses that a processor can have in flight.
+// How many lookups overlap: more than a processor can have cache misses in flight.
 constexpr size_t kBlock = 32;
 
 }  // namespace
@@ -32,8 +32,7 @@ void NodeIndex::Insert(std::string_view name, const NodeEntry* entry) {
 void NodeIndex::Erase(std::string_view name) {
   if (FindSlot(name, HashOf(name)) == nullptr) return;
   --size_;
-  // Rehashes all entries, because linear probing may have placed later entries behind the erased
-  // one.
+  // Rehashes all entries, because linear probing may have placed entries behind the erased entry.
   const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size()));
   for (const Slot& slot : old) {
     if (slot.entry != nullptr && slot.name != name) Put(slot);

@@ -58,9 +58,9 @@ NodeTrial ClusterLedger::TrialOf(const NodeEntry& node, const PodFilter& stays) 
   return trial;
 }
 
-// Picks GPUs for each nominated pod: from the GPUs that are free now; else from the GPUs that are
-// free once the pods being deleted have ended; else, if its victims are not deleted yet, from the
-// GPUs that are free without pods of lower priority.
+// Picks GPUs for each nominated pod from the first of these that has room: the GPUs that are free
+// now; the GPUs that are free once the pods being deleted have ended; the GPUs that are free
+// without pods of lower priority (its victims may not be deleted yet).
 std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
     const NodeEntry& node, std::span<const PodEntry* const> nominated) {
   std::vector<std::pair<Demand, Pick>> reserved;
@@ -81,7 +81,7 @@ std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
         return !other.deleting && other.request.priority >= priority;
       });
     }
-    // Without a pick the nomination is outdated: the pod no longer fits there.
+    // Without a pick the nomination is outdated: the pod no longer fits on this node.
     if (pick) reserved.emplace_back(wanted, *pick);
   }
   return reserved;

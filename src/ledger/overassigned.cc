@@ -27,8 +27,8 @@ placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
   return pick;
 }
 
-// The older binding wins: pods take their GPUs in the order of their bindings, and pods that find
-// no room are in excess. Pods that are being deleted and guessed GPUs do not count.
+// Older bindings come first: pods take their GPUs in the order of their bindings, and pods that
+// find no room are in excess. Pods that are being deleted and guessed GPUs do not count.
 void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const {
   std::vector<const PodEntry*> pods;
   for (const Uid& uid : PodsOn(node.node.name)) {

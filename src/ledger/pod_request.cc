@@ -24,8 +24,8 @@ device::Phase PhaseOf(ContainerKind kind) {
   return device::Phase::kMain;
 }
 
-// The maximum over time of a resource that `parse` reads: each init container with the sidecars
-// before it, or all sidecars and main containers.
+// The maximum over time of a resource that `parse` reads. At one time, either an init container
+// runs with the sidecars before it, or all sidecars and main containers run.
 template <typename T, typename Parse>
 Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Parse parse) {
   T lasting{}, most{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Pod object requests, parsed once for all decisions about it: devices, in whichever dialect
-// they were written, and the CPU and memory of the whole pod.
+// What a Pod object requests, parsed once for all decisions about the pod: devices, in any dialect,
+// and the CPU and memory of the whole pod.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT for users, with the container, the
 // resource and the remedy.

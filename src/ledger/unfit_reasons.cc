@@ -10,7 +10,8 @@ namespace {
 using placement::NodeId;
 using placement::NodeShortfall;
 
-// A cluster has some hundreds of reasons at a time; outdated reasons are dropped at this number.
+// A cluster has some hundreds of reasons at a time. Outdated reasons are dropped when there are
+// this many.
 constexpr size_t kMaxReasons = 4096;
 
 // kube-scheduler puts the number of nodes before each reason: "1 node(s) without room: 2 GPUs ...".

@@ -31,9 +31,9 @@ int64_t CountViolated(const Budgets& budgets, const std::vector<Holder>& holders
   return std::count(violated.begin(), violated.end(), true);
 }
 
-// The order in which pods are spared if there is room beside the new pod, as in kube-scheduler:
-// first pods whose eviction violates a budget, then by priority, then pods that kube-scheduler did
-// not propose. Pods that are being deleted come last.
+// The order in which pods are kept if there is room beside the new pod, as in kube-scheduler: first
+// pods whose eviction violates a budget, then by priority, then pods that kube-scheduler did not
+// propose. Pods that are being deleted come last.
 void SortBySparing(std::vector<Holder>* holders) {
   std::sort(holders->begin(), holders->end(), [](const Holder& a, const Holder& b) {
     const auto rank = [](const Holder& holder) {
@@ -105,7 +105,8 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
   if (eviction.uids.empty()) return std::nullopt;
   std::erase_if(leaving, [](const Holder& holder) { return holder.pod->deleting; });
   eviction.pdb_violations = CountViolated(budgets_, leaving);
-  // Labels of pods without GPUs are not known here, so kube-scheduler's count for them is kept.
+  // The labels of pods without GPUs are not known here, so their violations are those that
+  // kube-scheduler counted.
   if (without_gpus > 0) {
     eviction.pdb_violations +=
         std::max<int64_t>(0, proposed.pdb_violations - CountViolated(budgets_, by_proposal));

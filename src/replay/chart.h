@@ -33,7 +33,8 @@ struct PanelOptions {
   int decimals = 1;           // decimals of the end values
 };
 
-// About `count` round numbers, 1, 2 or 5 times a power of ten apart, that enclose least … most.
+// About `count` round numbers that enclose least … most. Their distance is 1, 2 or 5 times a power
+// of ten.
 std::vector<double> Ticks(double least, double most, int count);
 
 class Chart {

@@ -30,7 +30,8 @@ bool LooksLikeHuge(std::string_view text) {
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Reads row after row. Almost all rows have no quotes and are split without copying.
+// Reads one row after another. Rows without quotes, which are almost all, are split without
+// copying.
 class RowReader {
  public:
   // Stores fields that differ from their text in `unquoted`.

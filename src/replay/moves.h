@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes room for a pod that fits on no node by moving the fewest running pods, all from one node,
-// to other GPUs. It tries sets of up to kMostMoved of the smallest pods of each node, nodes with
-// the most idle GPU first, so it may miss a solution.
+// Makes room for a pod that fits on no node, by moving as few running pods as possible, all of one
+// node, to other GPUs. It tries only sets of up to kMostMoved of the smallest pods of each node,
+// nodes with the most idle GPU first. So it may miss a solution.
 //
 // Threads: as the cluster. Included only in src/replay.
 #pragma once

@@ -115,8 +115,8 @@ std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::st
   return RunStudy(*nodes, list->pods, options, SystemClock());
 }
 
-// 0.3 points, but at least three standard errors of the difference between the published mean of
-// ten seeds and ours: a policy whose seeds differ by half a point has no tighter bound.
+// 0.3 points, but at least three standard errors of the difference between the published mean and
+// ours, each over ten seeds. A policy whose seeds differ by half a point needs this wider bound.
 double Tolerance(const PublishedFigure& figure) {
   const double variance = figure.deviation * figure.deviation;
   return std::max(0.3, 3 * std::sqrt(variance / 10 + variance / static_cast<double>(kSeeds)));
@@ -139,8 +139,8 @@ TEST_P(PublishedTest, AllocationIsMet) {
 INSTANTIATE_TEST_SUITE_P(Openb, PublishedTest, ::testing::ValuesIn(kPublished),
                          [](const auto& trace) { return std::string(trace.param.trace); });
 
-// The gain of our default policy over FGD on equal seeds when it was chosen, in points at 80, 90,
-// 100 and 130 percent, less a twentieth.
+// How many points our default policy gained over FGD on equal seeds when it was chosen, at 80, 90,
+// 100 and 130 percent, minus a twentieth.
 struct PolicyGain {
   const char* trace;
   std::array<double, 4> least;
@@ -167,8 +167,8 @@ TEST_P(DefaultPolicyTest, GainsOverFgd) {
   }
 }
 
-// Shares of device memory work as well as shares of compute: the same list, with the same fractions
-// of device memory, gains as much.
+// Shares of device memory work as well as shares of compute: with the same fractions of device
+// memory instead of compute, the list gains as much.
 class DeviceMemoryTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {

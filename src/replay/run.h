@@ -24,8 +24,8 @@ inline constexpr size_t kSizes = 7;
 PodSize SizeOf(const TracePod& pod);
 std::string_view NameOf(PodSize size);
 
-// The state when the GPUs requested by all arrived pods first reached `load` percent of capacity;
-// for the last point, when all pods had arrived.
+// The state when the GPUs requested by all arrived pods first reached `load` percent of capacity.
+// The last point is the state after all pods have arrived.
 struct Point {
   int load = 0;
   double allocation = 0;       // percent of capacity that pods hold

@@ -26,8 +26,8 @@ struct Sample {
 // The list unchanged; the observed time ends with the last deletion.
 Sample AsRecorded(const std::vector<TracePod>& pods);
 
-// Steady samples pods until their requests sum up to this many times all GPUs: the whole
-// list, and random pods of it again.
+// How many times all GPUs the pods of Steady request in sum: the whole list once, and then random
+// pods of the list again.
 inline constexpr int kTurnovers = 20;
 // Longer lifetimes are cut to this value, because they would exceed the observed time many times.
 inline constexpr int64_t kLongestLife = 6 * 3600;

@@ -179,7 +179,7 @@ class Timeline {
     return {};
   }
 
-  // Only freed resources can help waiting pods.
+  // Only resources that became free can help waiting pods.
   bool FitsWhatWasFreed(const Demand& demand) const {
     return std::any_of(freed_.begin(), freed_.end(),
                        [&](NodeId node) { return Fits(cluster_.node(node), demand); });

@@ -3,7 +3,8 @@
 // recorded lifetime, and leave. After each departure all waiting pods are tried in their order of
 // arrival; a small pod may overtake a large one, but not a pod of its own shape.
 //
-// By default the load is steady on all nodes, made from the list (docs/tasks/replay.md).
+// By default the load is steady and spans all nodes; its pods are drawn from the list
+// (docs/tasks/replay.md).
 //
 // Threads: runs share only the trace, which is read-only.
 #pragma once
@@ -30,12 +31,12 @@ struct TimelinePoint {
 };
 inline constexpr int kTimelinePoints = 200;
 
-// Pods that fit on no node when they arrived. Moves are tried only if no pod of the same shape
-// waits.
+// Pods that fit on no node when they arrived. Moves are tried only if no pod of the same shape is
+// waiting already.
 struct BlockedPods {
   uint64_t waited = 0;         // all pods that had to wait
-  uint64_t enough_idle = 0;    // of these, while enough GPU was idle in total
-  uint64_t room_by_moves = 0;  // of these, if a few moves would have helped, or did
+  uint64_t enough_idle = 0;    // of these: although enough GPU was idle in total
+  uint64_t room_by_moves = 0;  // of these: a few moves helped or would have helped
   uint64_t moved = 0;          // pods that were, or would have been, moved for them
 };
 

@@ -19,8 +19,8 @@ using placement::Cluster;
 using placement::Demand;
 using placement::ShapeId;
 
-// Omits models that no node has. A demand with only such models names a placeholder model that fits
-// on no node.
+// Omits models that no node has. If no node has any of them, the demand names a placeholder model,
+// so that it fits on no node.
 Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
   placement::ModelSet models;
   for (const std::string& name : pod.models) {
