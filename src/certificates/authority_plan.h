@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which authority signs the certificates of the extender's port, and when each is replaced.
-// Both sides present one: tessera-scheduler to kube-scheduler, and kube-scheduler to
-// tessera-scheduler.
+// Decides which authority signs the certificates of the extender's port, and when each certificate
+// is replaced. Both sides of a connection present a certificate: tessera-scheduler as the server,
+// kube-scheduler as the client.
 //
 // kube-scheduler reads its trusted authorities at start, and its own certificate at each new
 // connection. So, unlike the webhook's (certificate_plan.h), an authority lasts for years and its
@@ -9,8 +9,9 @@
 //
 //   serving   valid for 90 days; each replica signs its own and keeps it in memory
 //   client    valid for a year; the newest authority signs it
-//   authority valid for ten years. When a third of that is left a newer one is added. The older one
-//             signs serving certificates as long as it can: kube-scheduler has years to read both
+//   authority valid for ten years. When a third of that is left, a newer authority is added. The
+//             older authority signs serving certificates until it expires, so that kube-scheduler
+//             has years to read both
 //
 // Each is replaced when a third of its lifetime is left. Threads: values and pure functions, except
 // for random numbers. Clocks may differ by `skew`.

@@ -59,7 +59,7 @@ std::optional<Json> BundlePatch(const Json& configuration, const std::string& bu
   return Json::MakeArray(std::move(patch));
 }
 
-// One round: read the Secret, take a step if one is due, check each configuration.
+// One round: reads the Secret, takes a step if one is due, checks each configuration.
 struct CertificateKeeper::Impl {
   Impl(kube::Client& c, CertificateKeeperOptions o, Delegate& d)
       : client(c),

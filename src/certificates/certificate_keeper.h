@@ -36,9 +36,8 @@ struct CertificateKeeperOptions {
 };
 
 // A JSON patch that sets the bundle (PEM) of every webhook of the configuration; nullopt if all
-// have it. Changes nothing else, because rules and addresses are the administrator's
-// (deploy/chart). The patch fails if the webhooks have been reordered since `configuration` was
-// read. Pure.
+// have it. Changes nothing else, because the administrator sets rules and addresses (deploy/chart).
+// The patch fails if the webhooks have been reordered since `configuration` was read. Pure.
 std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle);
 
 class CertificateKeeper {

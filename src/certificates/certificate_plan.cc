@@ -9,8 +9,8 @@ namespace {
 using net::CertificatePair;
 using net::Validity;
 
-// Whether the pair can be served. A pair that is not valid yet is usable: our clock is behind the
-// clock of the replica that made it.
+// Whether the pair can be served. A pair that is not valid yet can be served: the clock of this
+// replica is behind the clock of the replica that created the pair.
 bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime time,
               const CertificateOptions& options) {
   if (!net::CheckServerPair(pair, set.bundle, options.names).ok()) return false;

@@ -31,7 +31,7 @@ constexpr std::string_view kExecWithValue[] = {"process",
                                                "preserve-fds",
                                                "cgroup"};
 
-// Other options of update take values too; they are skipped like all arguments.
+// Other options of update take values as well, which are skipped like all arguments.
 constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
 
 struct Option {

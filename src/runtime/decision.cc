@@ -94,7 +94,7 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
   return nodes;
 }
 
-// GPUs of the node that are not in `granted`; empty unless the container may open any device.
+// The node's GPUs that are not in `granted`. Empty unless the container may open any device.
 std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
                                       const std::string& driver_root, const std::string& dev_root,
                                       const std::vector<DeviceNode>& granted) {
@@ -218,8 +218,8 @@ GpuSelection FromGrant(grant::Grant&& grant, const Options& options) {
   return selection;
 }
 
-// gpushare's device plugin gave no tokens, only this variable. The agent knows the gpushare
-// containers of the node and answers NOT_FOUND for any other container with the variable.
+// gpushare's device plugin gives no tokens, only this variable. The agent knows the node's
+// containers of gpushare, and answers NOT_FOUND for any other container that has the variable.
 bool HasGpushareVariable(const ConfigDocument& document) {
   return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
 }
@@ -332,8 +332,8 @@ Result<Decision> Decide(const ConfigDocument& document, const Options& options) 
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const std::string path = document.CgroupsPath();
   const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
-  // podman writes these two CRI-O annotations, too; engines of Kubernetes always write further
-  // annotations.
+  // podman also writes these two annotations of CRI-O. An engine of Kubernetes always writes more
+  // of them.
   const bool annotated = document.HasAnnotationPrefix(
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;

@@ -74,7 +74,8 @@ std::string_view OptionName(std::string_view word) {
   return word;
 }
 
-// Whether the directory of `log` has a stage (src/oci/stage.h). True also if that is unknown.
+// Whether the directory of `log` has a stage (src/oci/stage.h). Returns true if it cannot be
+// determined.
 bool HasStageBeside(std::string_view log) {
   constexpr std::string_view kStage = "tessera";
   ProgramPath path;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's entry point. Each exec probe, state, kill and delete of a node only passes through
-// to runc, and C library startup costs ten times as much as that: relocations, locales, and forty
+// to runc. Starting the C library would cost ten times as much: relocations, locales, and forty
 // CPUID instructions, each of which exits a virtual machine. So commands that only pass through are
-// executed before C library startup, with system calls alone. For all other commands
+// executed before the C library starts, with system calls alone. For all other commands
 // TesseraEarlyStart returns, and main() decides by ParseCommandLine, LoadOptions and
-// FindLowLevelRuntime. Linked as the entry point of static programs that need no relocation; other
-// programs start with main().
+// FindLowLevelRuntime. Only static programs that need no relocation are linked with this entry
+// point; other programs start with main().
 //
 // A command passes through if no argument is a verb that Tessera handles, the only argument is not
 // a request for help, the configuration names no runtimes, and, for exec with a process file, the

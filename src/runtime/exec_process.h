@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edits the process that `exec` starts in a container with GPUs. Engines copy the container's
-// environment before `create` edits config.json; in a process with that copy PATH would not find
+// environment before `create` edits config.json, so in the copy PATH lacks the directory of
 // nvidia-smi. Threads: one. Cost for containers without GPUs: one system call.
 #pragma once
 
@@ -10,8 +10,9 @@
 
 namespace tessera::runtime {
 
-// `exec` gets no --bundle. containerd's shim, which Docker uses too, keeps the file of --log (may
-// be null) in the bundle; other engines run exec in the bundle's directory.
+// The bundle of an `exec`, which has no --bundle option. containerd's shim, which Docker also uses,
+// keeps the file of --log (may be null) in the bundle. Other engines run exec in the bundle's
+// directory.
 std::string BundleOfExec(const char* log);
 
 // Whether `create` or `run` gave GPUs to `bundle`.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces <iostream> for CLI11, which `configure` uses. The real header would initialize streams
-// and locales at every start, which costs each exec probe of the node 0.1 ms and 0.8 MiB. Code that
-// uses the streams must hold a std::ios_base::Init. Included first, by -include.
+// and locales at every start, which costs 0.1 ms and 0.8 MiB for each exec probe of the node. Code
+// that uses the streams must hold a std::ios_base::Init. The compiler option -include includes this
+// file first.
 #pragma once
 
 #include <istream>

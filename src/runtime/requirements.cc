@@ -108,8 +108,8 @@ Result<std::string> UnmetReason(const Condition& condition, const Facts& facts,
   return fmt::format("{} (found {} {})", condition.text, condition.property, found);
 }
 
-// The reasons why no alternative holds for one GPU; empty if one holds. Parses every condition, so
-// that an invalid one is found even after an alternative that holds.
+// The reasons why no alternative holds for one GPU; empty if an alternative holds. Parses every
+// condition, so that an invalid condition is found even after an alternative that holds.
 Result<std::string> UnmetReasons(std::string_view requirement, const Facts& facts,
                                  const GpuFacts& gpu) {
   std::string reasons;
@@ -186,7 +186,7 @@ std::string ArchOfNumber(std::string_view word) {
 
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const Facts& facts) {
-  // Without GPUs the driver's conditions are still checked.
+  // The driver's conditions are checked even without GPUs.
   static const std::vector<GpuFacts> kNone = {{"", "", "unknown"}};
   for (const auto& [name, value] : requirements) {
     if (SplitList(value, ' ').empty()) continue;

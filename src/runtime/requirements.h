@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA_REQUIRE_*: an image's requirements on driver and GPU. Spaces in a value separate
-// alternatives; commas in an alternative separate conditions that must all hold: "cuda>=12.4
-// brand=tesla,driver>=470". Every GPU must satisfy every variable. Facts about a GPU and a driver
-// come only from their names, because a query to the driver would initialize the GPU, which takes
-// seconds. Pure; any thread.
+// alternatives. Commas in an alternative separate conditions that must all hold: "cuda>=12.4
+// brand=tesla,driver>=470". Every GPU must satisfy every variable. The properties of GPUs and
+// driver are derived from their names, because a query to the driver would initialize the GPU,
+// which takes seconds. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -61,8 +61,8 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   ASSIGN_OR_RETURN(oci::ConfigDocument document,
                    oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
                                              line.config != nullptr ? line.config : "config.json"));
-  // An invalid configuration fails only containers that request GPUs: a pod that repairs it must
-  // start.
+  // An invalid configuration fails only containers that request GPUs, so that a pod that repairs
+  // the configuration can start.
   if (!loaded.ok()) return RequestsGpus(document) ? loaded.status() : Status::Ok();
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
@@ -116,7 +116,7 @@ bool IsOwnVerb(int argc, char** argv, const char* verb) {
   return argc > 1 && std::strcmp(argv[1], verb) == 0;
 }
 
-// A program that reads the help through a pipe expects the low-level runtime's help alone.
+// If a program reads the help through a pipe, it expects only the low-level runtime's help.
 bool WantsOwnHelp(int argc, char** argv) {
   if (argc != 2) return false;
   if (IsOwnVerb(argc, argv, "help")) return true;

@@ -37,7 +37,8 @@ Result<std::string> WithoutDeviceRules(std::string_view text) {
 }
 
 Status StripDeviceRules(const char* resources, int argc, char** argv) {
-  // Created before standard input is consumed: on an error the low-level runtime can still read it.
+  // Created before standard input is read, so that after an error here the low-level runtime can
+  // still read it.
   const Fd copy(::memfd_create("resources", MFD_CLOEXEC));
   if (!copy.valid()) return Status::FromErrno("memfd_create", errno);
   ASSIGN_OR_RETURN(const std::string text,

@@ -21,7 +21,7 @@ namespace tessera::engine {
 namespace {
 
 constexpr Duration kValidateDeadline = std::chrono::seconds(30);
-// All attempts together take longer than Recover holds the lock to read the record.
+// Long enough for Recover to read the record, during which it holds the lock.
 constexpr int kLockAttempts = 20;
 constexpr int kLockPauseMs = 50;
 constexpr int kRecoverPauseMs = 500;
@@ -53,8 +53,8 @@ Status Configurator::Load() {
   return Status::Ok();
 }
 
-// The version of the running engine; if unknown, the recorded version; else the version of the
-// installed program.
+// The version of the running engine. If that is unknown, the recorded version; without a record,
+// the version of the installed program.
 std::optional<Version> Configurator::EngineVersion() const {
   if (options_.settings.engine_version) return options_.settings.engine_version;
   if (reloader_.before() && reloader_.before()->version) return reloader_.before()->version;
@@ -219,8 +219,8 @@ Result<Outcome> Configurator::Undo() {
 }
 
 Result<bool> Configurator::FindInterruptedRun() {
-  // Reads without the lock first, so that a starting run can take it. An error here may come from a
-  // run that is removing the record's backups; Load then reads again under the lock.
+  // First reads without the lock, so that a run that is starting can take it. An error here may
+  // come from a run that is removing the backups; Load then reads again under the lock.
   const auto record = LoadRecord(host_, options_.settings.config);
   if (record.ok() && !(*record && (*record)->pending)) return false;
   RETURN_IF_ERROR(Load());
@@ -338,7 +338,7 @@ Status Configurator::RestoreOriginals() {
   const std::string place = DirName(options_.settings.config);
   const auto take = [&]() -> Status {
     RETURN_IF_ERROR(SetTargetsToBase());
-    // The engine's supervisor may be restarting it in a loop; systemd may have given up.
+    // The engine's supervisor may be restarting the engine in a loop, or systemd may have given up.
     Expectation expectation;
     RETURN_IF_ERROR(WriteForReload(targets_, &expectation));
     const Status serves = reloader_.ReloadAndCheck(expectation);

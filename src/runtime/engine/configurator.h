@@ -3,10 +3,10 @@
 //   base   = the files without Tessera's edits (from the record, else the current files)
 //   target = base with the plan's edits, or base itself for --undo
 //   back up, validate, write, reload, check; on a failure, restore the files and reload again.
-// An interrupted run, even a killed one, leaves a pending record. The next run finishes it if the
-// engine serves, and restores the base if not. If the engine is down the kubelet may be unable to
-// start a next run; Recover then restores the base from another process (GuardEngine). A run whose
-// target is already in place writes and reloads nothing.
+// An interrupted run, even a killed one, leaves a pending record. The next run finishes the change
+// if the engine serves, and restores the base if not. If the engine is down, the kubelet may be
+// unable to start a next run; then another process restores the base by Recover (GuardEngine). A
+// run whose target is already in place writes and reloads nothing.
 //
 // Does not install programs (install.h). Blocks. Threads: one; a lock on the configuration's
 // directory serializes runs.
@@ -49,10 +49,10 @@ class Configurator {
 
   Result<Outcome> Configure();
   Result<Outcome> Undo();
-  // Restores the base if an interrupted run left the engine down and it does not serve within the
-  // timeout; ABORTED reports the restoration. OK: no run was interrupted, another run is active, or
-  // the engine serves and the next run finishes the change. Holds the lock only while it reads the
-  // record or writes.
+  // Restores the base if an interrupted run left the engine down and the engine does not serve
+  // within the timeout; ABORTED reports that it was restored. OK: no run was interrupted, or
+  // another run is active, or the engine serves (the next run then finishes the change). Holds the
+  // lock only while it reads the record or writes.
   Status Recover();
 
  private:
@@ -102,11 +102,11 @@ class Configurator {
 // How often the record is read.
 inline constexpr Duration kGuardInterval = std::chrono::seconds(2);
 
-// Watches a run of Configurator from another container. The kubelet starts containers through the
-// engine, so it cannot start a next run while the engine stays down. If the container of the first
-// run was killed meanwhile, the guard restores the files. It does not finish an interrupted run:
-// the next run does that once the engine serves. Does not return. Calls `options` before each
-// check, because the engine's configuration names its socket. `host` must outlive the call.
+// Watches the runs of Configurator from another container. If the container of a run is killed and
+// the engine stays down, the kubelet cannot start a next run, because it starts containers through
+// the engine. The guard then restores the files. It does not finish an interrupted run: the next
+// run does, once the engine serves. Never returns. Calls `options` before each check, because the
+// engine's configuration names its socket. `host` must outlive the call.
 [[noreturn]] void GuardEngine(const std::function<ConfigureOptions()>& options,
                               const HostRoot* host);
 

@@ -191,8 +191,8 @@ ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
   return options;
 }
 
-// The path must be absolute, because engines start it from their own directory. Only Docker looks
-// up a bare name, in dockerd's PATH.
+// Engines start the runtime from their own directory, so the path must be absolute. Only Docker
+// looks up a bare name, in dockerd's PATH.
 Status CheckRuntimePath(const Flags& flags) {
   const std::string& path = flags.runtime_path;
   const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
@@ -264,7 +264,7 @@ Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
   return dir->string_value();
 }
 
-// Unmounts the driver file trees, which only new containers need. They stay if another engine uses
+// Unmounts the driver file trees, which only new containers need. Keeps them if another engine uses
 // the runtime.
 Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));

@@ -30,9 +30,9 @@ struct RuntimeSettings {
   bool Any() const { return driver_root || dev_root || grant_socket || !runtimes.empty(); }
 };
 
-// Creates runtime.toml, or sets only these keys in an existing one. Returns whether it changed. If
-// the file does not parse, it is kept as <path>.damaged and replaced: with it no container of this
-// node would get a GPU.
+// Creates runtime.toml, or sets only these keys in an existing file. Returns whether it changed. A
+// file that does not parse is kept as <path>.damaged and replaced, because with it no container of
+// this node would get a GPU.
 Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
                                   const RuntimeSettings& settings);
 

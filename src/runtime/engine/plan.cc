@@ -26,8 +26,8 @@ Result<std::string> Patch(Format format, std::string_view text,
   return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
 }
 
-// The path that undo removes for a key that `before` lacks: the owned table if it is new, too, else
-// the key.
+// The path that undo removes for a key that `before` lacks: the owned table if `before` also lacks
+// that, else the key.
 const KeyPath& PathToRemove(const FilePlan& file, const Json& before, const KeyPath& path) {
   const bool inside = !file.owned_table.empty() && path.size() >= file.owned_table.size() &&
                       std::equal(file.owned_table.begin(), file.owned_table.end(), path.begin());

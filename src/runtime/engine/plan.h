@@ -66,8 +66,9 @@ Result<Plan> PlanDocker(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> MakePlan(Engine engine, const EngineSettings& settings, const ConfigTree& tree);
 
-// On a reload dockerd keeps the values of removed keys and ignores a deleted file. To remove our
-// keys, their default values are written, reloaded, and then removed from the file.
+// On a reload dockerd keeps the values of removed keys and ignores a deleted file. So our keys are
+// removed in two steps: their default values are written and reloaded, then the keys are removed
+// from the file.
 struct DockerReload {
   std::string text;             // daemon.json with Docker's defaults for missing keys
   std::string default_runtime;  // the default runtime that dockerd then reports

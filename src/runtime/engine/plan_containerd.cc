@@ -111,7 +111,7 @@ class ContainerdPlanner {
  private:
   Status ReadFiles() {
     ASSIGN_OR_RETURN(const std::optional<std::string> text, tree_.read(settings_.config));
-    // A file without a version has version 1. The edits set the version of an empty file.
+    // A file without a version counts as version 1. The edits set the version of an empty file.
     ASSIGN_OR_RETURN(ConfigFile root, ParseFile(settings_.config, text.value_or(""), 1));
     if (root.document.members().empty()) {
       main_is_empty_ = true;
@@ -176,8 +176,8 @@ class ContainerdPlanner {
     return merged;
   }
 
-  // The current default runtime. Tessera's runtime must keep its options: with another cgroup
-  // driver than the kubelet's, for example, containers would not start.
+  // The current default runtime. Tessera's runtime must keep its options. Containers would not
+  // start, for example, with another cgroup driver than the kubelet's.
   Json SourceRuntime() const {
     const Json merged = MergedSection(files_);
     const Json* name = FindPath(merged, {"containerd", "default_runtime_name"});

@@ -26,7 +26,8 @@ class Connection {
     Connection connection;
     connection.end_ = SystemClock().Now() + deadline;
     connection.fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // Through a descriptor: a path below a mounted root may be longer than sun_path.
+    // Connects through a descriptor, because a path below a mounted root may be longer than
+    // sun_path.
     const Fd file(::open(path.c_str(), O_PATH | O_CLOEXEC));
     if (!file.valid()) return Error(Code::kUnavailable, "{}: {}", path, std::strerror(errno));
     sockaddr_un address{};

@@ -17,8 +17,8 @@
 namespace tessera::engine {
 
 struct EngineInfo {
-  // The process that sent the answer. The creator of the socket may be systemd (socket activation).
-  // 0 if the process is in a pid namespace that we do not see.
+  // The process that sent the answer, which need not be the creator of the socket (systemd, with
+  // socket activation). 0 if the process is in a pid namespace that is not visible here.
   pid_t pid = 0;
   std::optional<Version> version;
   // Whether it serves the kubelet's interface (CRI). Always false for Docker.

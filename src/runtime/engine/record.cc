@@ -64,7 +64,7 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   if (const Json* engine = json.Find("engineVersion"); engine != nullptr && engine->is_string()) {
     record.engine_version = ParseVersion(engine->string_value());
   }
-  // Records of earlier versions lack it.
+  // Records of earlier versions do not have this member.
   if (json.Find("servedCri") != nullptr) {
     ASSIGN_OR_RETURN(record.served_cri, json.BoolAt("servedCri"));
   }
@@ -144,7 +144,7 @@ Status RemoveBackups(const HostRoot& host, const std::string& config, const Reco
 }
 
 Status RemoveRecord(const HostRoot& host, const std::string& config, const Record& record) {
-  // The record goes first: a record without its backups would count as damaged.
+  // Removes the record first: a record without its backups would count as damaged.
   RETURN_IF_ERROR(host.Remove(RecordPath(config)));
   return RemoveBackups(host, config, record, {});
 }

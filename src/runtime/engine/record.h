@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of the changes to an engine's files, kept beside the main file as
-// <config>.tessera-record. With it a later run restores the original bytes or, if the file has
-// changed since, removes only our keys. The original files are <name>.tessera-backup in the same
-// directory, where operators find them too. Threads: one.
+// <config>.tessera-record. With it a later run restores the original bytes. If the file has changed
+// since, that run removes only our keys. The original files are kept as <name>.tessera-backup in
+// the same directory, where operators find them. Threads: one.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace tessera::engine {
 struct RecordedFile {
   std::string path;
   Format format = Format::kToml;
-  std::optional<FileState> original;  // nullopt: it did not exist
+  std::optional<FileState> original;  // nullopt: the file did not exist
   std::string wrote;                  // our text
   std::vector<TextEdit> undo;
 };

@@ -7,7 +7,8 @@
 // runtimes (cri-o/cri-o issue 10202, seen with 1.34), so systemd restarts it: its unit has
 // Restart=on-failure, with which it would stay down after SIGTERM.
 //
-// Not for engines without a supervisor; --restart-mode=signal terminates even these. Threads: one.
+// Not for engines without a supervisor: --restart-mode=signal would terminate them for good.
+// Threads: one.
 #pragma once
 
 #include <string>
@@ -43,8 +44,8 @@ class Reloader {
   // Selects the way to reload, before anything is changed. FAILED_PRECONDITION names the missing
   // part.
   Status Prepare();
-  // From now on the engine counts as serving only if it serves the kubelet's interface. Prepare
-  // calls this if the engine serves it.
+  // From now on the engine counts as serving only if it serves the kubelet's interface (CRI).
+  // Prepare calls this if the engine serves CRI before the change.
   void RequireCri() { requires_cri_ = true; }
   // Whether the engine serves now.
   bool Serves() const;

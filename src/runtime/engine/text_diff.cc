@@ -11,7 +11,8 @@ namespace tessera::engine {
 namespace {
 
 constexpr size_t kContext = 3;
-// Beyond this size of the table the whole middle is shown as replaced: configurations are short.
+// If the table would be larger than this, the whole middle is shown as replaced. Configurations are
+// short.
 constexpr size_t kMaxCells = 16u << 20;
 
 struct Line {
