@@ -70,7 +70,8 @@ std::string ModelsText(const ClusterCapacity& capacity) {
   return text;
 }
 
-// In GiB if `wanted` is whole GiB. A GPU's memory is rounded down, like its node's offer.
+// In GiB if `wanted` is whole GiB. The memory of a GPU is rounded down, as in the resources that
+// its node offers.
 std::string MemoryText(Bytes memory, Bytes wanted) {
   const bool gib = wanted.count() % GiB(1).count() == 0;
   return fmt::format("{} {}", ToMiB(memory) >> (gib ? 10 : 0), gib ? "GiB" : "MiB");

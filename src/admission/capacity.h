@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The most that an empty cluster could give to one pod. Admission uses it to warn of pods that
-// would wait forever. Independent of what is held or free (src/ledger), so it changes only with
+// would wait forever. It does not depend on what pods hold (src/ledger), so it changes only with
 // nodes and quotas.
 //
 // Threads: values and pure functions. Cost of CapacityOf: a pass over all GPUs.
@@ -24,10 +24,10 @@ namespace tessera::admission {
 struct ClusterCapacity {
   struct Model {
     Bytes largest;         // largest memory of GPUs that are not in MIG mode
-    int most_on_node = 0;  // of these GPUs
+    int most_on_node = 0;  // largest number of these GPUs on one node
   };
   std::map<std::string, Model, std::less<>> models;  // by product name
-  int most_on_node = 0;                              // of all models together
+  int most_on_node = 0;                              // the same, for all models together
   std::set<std::string, std::less<>> mig_profiles;
   std::unordered_set<std::string> uuids;  // of GPUs
   // The keys of quotas: the model of a node's label or of its GPUs, and the node's pool.

@@ -16,8 +16,8 @@
 
 namespace tessera::admission {
 
-// Room for two objects of the largest size that the API server accepts, because an update includes
-// the old one, and for the rest of the review.
+// Room for the rest of the review and for two objects of the largest size that the API server
+// accepts, because an update includes the old object.
 inline constexpr size_t kMaxAdmissionBody = 8 << 20;
 
 struct AdmissionRequest {
@@ -38,7 +38,7 @@ struct AdmissionAnswer {
   std::vector<std::string> warnings;  // kubectl prints them, also with a rejection
   Json::Array patch;                  // operations of RFC 6902
 };
-// Cuts long warnings and drops surplus warnings, as the API server would do.
+// Truncates long warnings and drops excess warnings, as the API server would do.
 std::string SerializeAdmissionReview(const Uid& uid, const AdmissionAnswer& answer);
 
 }  // namespace tessera::admission

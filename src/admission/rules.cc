@@ -52,7 +52,7 @@ std::optional<std::string> SkipReason(const AdmissionRequest& request) {
 }
 
 // Whether this is the mirror pod of a static pod. It must not be changed, because the kubelet
-// compares it with the file on its node, and a rejection would only hide the pod.
+// compares it with the file on its node. A rejection would only hide the pod.
 bool IsMirror(const AdmissionRequest& request) {
   const Json* annotations = AnnotationsOf(request.object);
   return request.user.starts_with(kNodeUser) && annotations != nullptr &&
@@ -101,7 +101,7 @@ Result<ledger::PodRequest> PodRequestOf(const Json& object, const AdmissionReque
 // The annotations that request GPUs (IsRequestAnnotation), by key.
 using Asks = std::map<std::string, std::string, std::less<>>;
 
-Asks AsksOf(const Json& pod) {
+Asks RequestAnnotationsOf(const Json& pod) {
   Asks asks;
   const Json* annotations = AnnotationsOf(pod);
   if (annotations == nullptr) return asks;
@@ -307,18 +307,19 @@ AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const 
   }
   if (IsMirror(request)) return answer;
   if (request.operation == "UPDATE") {
-    // Nothing else of a request can change. A pod that is being deleted must not be blocked by an
-    // invalid request.
+    // Annotations are the only part of a request that an update can change. An update that changes
+    // nothing of it, and a pod that is being deleted, must not be blocked by an invalid request.
     const Json* metadata = Member(&request.object, "metadata");
     if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr) return answer;
-    if (AsksOf(request.object) == AsksOf(request.old_object)) return answer;
+    if (RequestAnnotationsOf(request.object) == RequestAnnotationsOf(request.old_object))
+      return answer;
   }
   return ValidatePod(request);
 }
 
 AdmissionAnswer AdmissionRules::ValidatePod(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
-  answer.refusal = CheckSize(AsksOf(request.object));
+  answer.refusal = CheckSize(RequestAnnotationsOf(request.object));
   if (!answer.refusal.ok()) return answer;
   const auto pod_request = PodRequestOf(request.object, request, options_);
   if (!pod_request.ok()) {

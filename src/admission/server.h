@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admission webhook as a separate server, only over TLS, with certificates that it creates and
-// renews itself. Every replica of the scheduler serves it, because all replicas decide equally.
-// Warnings about the cluster need the ledger, which only the leader has: a standby answers without
-// them, and closes the connection after each response, until the API server connects to the leader.
+// The admission webhook as a server of its own, only over TLS, with certificates that it creates
+// and renews. Every replica of the scheduler serves it, because all replicas decide in the same
+// way. Warnings about the cluster need the ledger, which only the leader has. A standby answers
+// without these warnings and closes the connection after each response, until the API server
+// connects to the leader.
 //
 //   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 for an invalid one
 //

@@ -11,7 +11,7 @@
 namespace tessera::console {
 namespace {
 
-// The reasons of more pods would take so long to compute that all events are late.
+// Computing reasons for more pods than this would delay all events.
 constexpr size_t kMostReasons = 500;
 
 }  // namespace
@@ -47,7 +47,7 @@ void ClusterModel::BeginLater(device::MemoryUnit unit, bool with_quota) {
   });
 }
 
-// The first node that offers aliyun.com/gpu-mem decides, as for the command `tessera`.
+// As in the command `tessera`, the first node that offers aliyun.com/gpu-mem determines the unit.
 device::MemoryUnit ClusterModel::UnitOfCluster() const {
   for (const auto& [name, entry] : ledger_->nodes()) {
     const kube::NodeObject* node = feed_->FindNode(name);

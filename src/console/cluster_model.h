@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows a cluster: a ledger with its feed, and the nodes and pods as JSON texts with a version.
-// All viewers share it, so the API server has one watch of each kind, however many people look.
+// All viewers share it, so the API server has one watch of each kind for any number of viewers.
 //
-// Changes are collected for kCollect and then published as one version; objects whose text is the
-// same are left out. Reasons of waiting pods depend on the whole cluster and follow at most every
-// kReasons.
+// Changes are collected for kCollect and then published as one version. Objects whose text has not
+// changed are left out. The reasons of waiting pods depend on the whole cluster, so they are
+// computed at most every kReasons.
 //
-// While the API server is unreachable, the last state stays, and outage() says since when.
+// While the API server is unreachable, the last state stays, and outage() returns the start of the
+// outage.
 //
 // Threads: the client's runner. Ownership: client and delegate outlive it.
 #pragma once
@@ -44,7 +45,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // A new version. Objects that have no text now are gone.
+    // There is a new version. Changed objects without a text no longer exist.
     virtual void OnChanges(const Changes& changes) = 0;
     // outage() or synced() has changed. After a restart of the feed every viewer needs a snapshot.
     virtual void OnState() = 0;
@@ -62,9 +63,9 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
     Status status;
     WallTime since;
   };
-  // nullopt while it follows.
+  // nullopt while the API server is reachable.
   std::optional<Outage> outage() const;
-  // Why quotas are unknown; OK if they are known.
+  // Why the quotas are unknown; OK if they are known.
   const Status& quota_problem() const { return quota_problem_; }
 
   struct PodText {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web console: one ledger of the cluster, shown to many people, each with their own rights.
+// The web console: one ledger of the cluster, shown to many users, each with their own rights.
 //
-// Two ways to run it: in the cluster, where people log in with a token, and on a person's machine
-// (`tessera dashboard`), where it listens on loopback, uses the person's kubeconfig, and lets in
-// the browser that opens its secret address.
+// It runs in two ways. In the cluster, users log in with a token. On a user's machine (`tessera
+// dashboard`) it listens on loopback, uses the user's kubeconfig, and accepts only the browser that
+// opens its secret address.
 //
 // Threads: the runner's.
 #pragma once
@@ -25,7 +25,7 @@ struct ConsoleOptions {
   std::string context;
   net::Address listen;
   std::optional<net::TlsOptions> tls;
-  // Whether people reach it over HTTPS although it serves HTTP, behind a proxy. The cookie of a
+  // Whether users reach it over HTTPS through a proxy although it serves HTTP. The cookie of a
   // session is then sent over HTTPS only.
   bool https_proxy = false;
   bool dashboard = false;
@@ -39,8 +39,8 @@ class WebConsole {
   WebConsole(const WebConsole&) = delete;
   WebConsole& operator=(const WebConsole&) = delete;
 
-  // Listens, and follows the cluster. In dashboard mode `on_url` gets the address to open once the
-  // person's credentials are known to be valid, or why they are not.
+  // Listens, and follows the cluster. In dashboard mode calls `on_url` once the user's credentials
+  // have been checked: with the address to open, or with the error.
   Status Start(std::function<void(Result<std::string>)> on_url);
   // REQUIRES: Start succeeded.
   const net::Address& address() const;

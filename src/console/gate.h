@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of requests before anything is done for them: where they come from, how many come, and
-// the headers of responses. Pure but for the clock's values; threads: one.
+// Checks each request before it is handled: its origin, its rate, and the headers of the response.
+// Pure except for the time that callers pass; threads: one.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace tessera::console {
 
-// Each client may send a burst of requests and then so many per second. Bounds: kMostClients; the
-// table is emptied when it is full.
+// Each client may send a burst of requests, and then a limited number per second. Bounds:
+// kMostClients; the table is emptied when it is full.
 class RateLimit {
  public:
   static constexpr size_t kMostClients = 10'000;
@@ -32,15 +32,16 @@ class RateLimit {
   std::map<std::string, Bucket> buckets_;
 };
 
-// PERMISSION_DENIED for a request that another site's page may have caused: a foreign Origin, or a
-// Sec-Fetch-Site that is not this site's. Requests without both are not from browsers.
+// PERMISSION_DENIED for a request that the page of another site may have caused: a foreign Origin,
+// or a Sec-Fetch-Site that is not this site's. Browsers always send one of the two.
 Status CheckOrigin(const net::Request& request);
-// Whether Host names this machine's loopback, which a page that rebinds its name cannot fake.
+// Whether Host names this machine's loopback. A page that rebinds its DNS name cannot forge this
+// header.
 bool IsLoopbackHost(std::string_view host);
 
-// The name of the session's cookie. Browsers send a cookie to all ports of a host, so that each
-// dashboard (`suffix`) needs a name of its own; over HTTPS the prefix keeps other hosts of the
-// domain and plain HTTP from setting it.
+// The name of the session's cookie. Browsers send a cookie to all ports of a host, so each
+// dashboard (`suffix`) has a name of its own. Over HTTPS the name has a prefix with which neither
+// other hosts of the domain nor plain HTTP can set the cookie.
 std::string SessionCookieName(bool secure, std::string_view suffix);
 // The value of a cookie; "" without it.
 std::string_view CookieOf(const net::Request& request, std::string_view name);

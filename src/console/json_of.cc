@@ -48,7 +48,8 @@ std::string TextOfContainer(const device::ContainerRequest& container, device::M
   return text;
 }
 
-// Where a device stands in the inventory; `gpu` is null if it is gone but still held.
+// The position of a device in the inventory. `gpu` is null if the device no longer exists but is
+// still held.
 struct Position {
   const device::Gpu* gpu = nullptr;
   const device::MigSlice* slice = nullptr;

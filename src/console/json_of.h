@@ -37,7 +37,7 @@ Json JsonOfPod(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string
 // "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if it requests no devices.
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);
 
-// Whether a node has something to show: GPUs, or a reason why it has none.
+// Whether to show the node: it has GPUs, or a reason why it has none.
 bool IsGpuNode(const ledger::NodeEntry& node);
 
 }  // namespace tessera::console

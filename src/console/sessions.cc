@@ -16,7 +16,7 @@ constexpr kube::ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsu
                                           false};
 constexpr kube::ResourceType kAccessReviews{"authorization.k8s.io", "v1",
                                             "selfsubjectaccessreviews", false};
-// A person who may list pods of single namespaces is asked about at most so many.
+// For a user who may list pods only in single namespaces, at most this many namespaces are checked.
 constexpr size_t kMostNamespaces = 200;
 
 Json ReviewOf(std::string_view group, std::string_view kind, Json spec) {
@@ -54,7 +54,8 @@ std::string Rights::Key() const {
   return key;
 }
 
-// The answers about one session. Ends with the first error, or when all have arrived.
+// Collects the answers about one session. Ends with the first error, or when all answers have
+// arrived.
 class WebSessions::Review {
  public:
   Review(std::shared_ptr<WebSession> session, std::function<void(Result<Answer>)> on_done)
@@ -158,7 +159,7 @@ void WebSessions::Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_
 
 void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer) {
   const auto pending = reviews_.extract(session);
-  // The review calls this function, so it is destroyed later.
+  // Destroyed later, because the review is what calls this function.
   answered_.push_back(std::move(pending.mapped().review));
   runner_.Post([this, weak = weak_.Get()] {
     if (weak) answered_.clear();
@@ -240,7 +241,7 @@ void WebSessions::Renew() {
     if (HasEnded(*session)) {
       End(session);
     } else if (runner_.clock().Now() - session->used <= 2 * kRenew) {
-      // Without an answer the rights stay: the API server still checks every write.
+      // If the API server did not answer, the rights stay: it still checks every write.
       Ask(session, [](const Status&) {});
     }  // Others are asked about before their next use.
   }

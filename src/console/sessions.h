@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of the console, with the rights of each person. A session begins with a token that
-// the API server accepts, and holds a client that sends this token. So the API server decides
-// about every write, and the console itself needs no right to impersonate or to review tokens of
-// others.
+// Sessions of the console, with the rights of each user. A session begins with a token that the API
+// server accepts, and holds a client that sends this token. So the API server decides about every
+// write, and the console itself needs no right to impersonate users or to review their tokens.
 //
-// What a person may see is asked of the API server with the person's own credentials
+// The console learns the rights of a user from the API server, with the user's own credentials
 // (SelfSubjectReview, SelfSubjectAccessReview): at login, every kRenew while the session is used,
-// and before it is used again. A token that the API server rejects ends its session. Every end of a
-// session and every change of its rights is reported in one place, `set_on_changed`.
+// and before an unused session is used again. A token that the API server rejects ends its session.
+// Every end of a session, and every change of its rights, is reported to `set_on_changed`.
 //
-// Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds:
-// kMostSessions; a new one then ends the one that was unused for longest. kMostOfPerson; a new one
-// then ends the person's oldest.
+// Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds: at
+// kMostSessions, a new session ends the session that was unused for longest; at kMostOfPerson, it
+// ends the user's oldest session.
 #pragma once
 
 #include <functional>
@@ -31,11 +30,11 @@ namespace tessera::console {
 struct Rights {
   bool nodes = false;     // list nodes
   bool all_pods = false;  // list pods of all namespaces
-  // Without all_pods: namespaces whose pods the person may list, of those that were asked about.
+  // Without all_pods: the namespaces whose pods the user may list, among those that were checked.
   std::set<std::string> namespaces;
 
   bool SeesPodsOf(const std::string& ns) const { return all_pods || namespaces.contains(ns); }
-  // Equal for equal rights; names what the viewers of one buffer share.
+  // Equal for equal rights. Viewers with the same key share a buffer.
   std::string Key() const;
   bool operator==(const Rights&) const = default;
 };
@@ -64,14 +63,14 @@ class WebSessions {
   static constexpr Duration kRenew = std::chrono::seconds(30);
 
   using OnSession = std::function<void(Result<std::shared_ptr<WebSession>>)>;
-  // `namespaces`: those that the console knows, to ask about.
+  // `namespaces`: the namespaces that the console knows, which are checked.
   using KnownNamespaces = std::function<std::set<std::string>()>;
 
-  // `anonymous`: the API server without credentials.
+  // `anonymous`: a client of the API server without credentials.
   WebSessions(net::IoThread& io, TaskRunner& runner, kube::Config anonymous,
               KnownNamespaces namespaces);
 
-  // Called when the rights of a session have changed, or it has ended (`ended`).
+  // Called when the rights of a session have changed, or when it has ended (`ended`).
   void set_on_changed(std::function<void(const WebSession&)> on_changed) {
     on_changed_ = std::move(on_changed);
   }
@@ -80,14 +79,15 @@ class WebSessions {
   void LogIn(const std::string& token, OnSession on_done);
   // Begins a session with the credentials of a kubeconfig.
   void LogInWith(kube::Config config, OnSession on_done);
-  // Null if no session has this id, or the session has ended. Counts as use.
+  // Null if no session has this id, or if the session has ended. The call counts as use of the
+  // session.
   std::shared_ptr<WebSession> Find(std::string_view id);
-  // Calls `on_done` with the session, at once if its rights are recent. Calls that wait for one
-  // session share a review. UNAUTHENTICATED: it has ended.
+  // Calls `on_done` with the session, at once if its rights were checked recently. Calls that wait
+  // for the same session share a review. UNAUTHENTICATED: the session has ended.
   void WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done);
-  // No effect on a lasting session.
+  // Ends the session. Has no effect on a lasting session.
   void End(const std::shared_ptr<WebSession>& session);
-  // Ends unused sessions, and asks for the rights of the others again.
+  // Ends unused sessions, and checks the rights of the others again.
   void Renew();
   size_t size() const { return sessions_.size(); }
 

@@ -146,7 +146,7 @@ void Viewers::OnChanges(const ClusterModel::Changes& changes) {
     }
     viewer.behind = !viewer.stream->Push(event);
   }
-  // Frees old snapshots of which no viewer reads.
+  // Frees old snapshots that no viewer is still reading.
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return entry.second.version != model_.version(); });
 }
@@ -180,7 +180,7 @@ void Viewers::HeartbeatLater() {
     if (!weak) return;
     const auto beat = std::make_shared<const std::string>(": beat\n\n");
     for (Viewer& viewer : viewers_) {
-      // To look is to use the session.
+      // Viewing counts as use of the session.
       viewer.session->used = runner_.clock().Now();
       if (!viewer.behind && !viewer.ended) viewer.behind = !viewer.stream->Push(beat);
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends the cluster to everybody who looks at it, as server-sent events:
+// Sends the cluster to all viewers, as server-sent events:
 //
 //   event: snapshot   the whole cluster, as /api/v1/cluster
 //   event: change     nodes and pods that changed since the version before
 //   event: state      whether the view is current
 //   event: end        the session has ended
 //
-// Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes;
-// when it has read its queue, it gets the state, if it missed that, and a snapshot. So a slow
-// viewer costs its queue and no more.
+// Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes.
+// When it has read its queue, it gets a snapshot, and the state if it missed a state event. So a
+// slow viewer costs only its queue.
 //
 // Threads: the runner's. Bounds: kMostViewers, kMostOfPerson.
 #pragma once
@@ -36,15 +36,15 @@ class Viewers {
 
   Viewers(net::IoThread& io, TaskRunner& runner, const ClusterModel& model);
 
-  // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many,
-  // or too many of this person.
+  // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many viewers, or
+  // too many of this user.
   Result<std::shared_ptr<net::StreamSink>> Add(std::shared_ptr<WebSession> session);
-  // The whole cluster as the holder of these rights sees it.
+  // The whole cluster as a user with these rights sees it.
   net::BodyStream::Piece SnapshotFor(const Rights& rights);
 
   void OnChanges(const ClusterModel::Changes& changes);
   void OnState();
-  // The session's rights have changed, or it has ended.
+  // Call when the session's rights have changed, or when it has ended.
   void OnSession(const WebSession& session);
   size_t size() const { return viewers_.size(); }
 

@@ -183,7 +183,7 @@ std::optional<WorkloadForm> FormOf(const Json& manifest) {
   const Json* limits = At(container, {"resources", "limits"});
   if (limits == nullptr) return std::nullopt;
   ReadLimits(*limits, &form);
-  // Whatever the form does not say makes a difference here.
+  // A manifest with anything that the form does not have is different from the form's manifest.
   if (ManifestOf(form) != manifest) return std::nullopt;
   return form;
 }

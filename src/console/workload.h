@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form "create a workload" and its manifest, in both directions. A manifest is a Pod, or a
+// Converts the form "create a workload" to its manifest and back. A manifest is a Pod, or a
 // Deployment for several replicas. Pure; any thread.
 //
 // A part of a GPU becomes tencent.com/vcuda-core (hundredths) and tencent.com/vcuda-memory (blocks
@@ -33,12 +33,13 @@ struct WorkloadForm {
 // Messages by field of the form: "name", "image", "gpus"…
 using FieldErrors = std::map<std::string, std::string>;
 
-// Reads the form of the page. Errors in `errors`; the returned form then has defaults.
+// Reads the form of the page. Stores problems in `errors`; the returned form then has default
+// values.
 WorkloadForm ParseForm(const Json& json, FieldErrors* errors);
 Json JsonOfForm(const WorkloadForm& form);
 
 Json ManifestOf(const WorkloadForm& form);
-// The form that gives this manifest; nullopt if the form cannot express it.
+// The form of which this is the manifest; nullopt if the form cannot express the manifest.
 std::optional<WorkloadForm> FormOf(const Json& manifest);
 
 // The parts of a manifest that the console uses.
@@ -50,7 +51,7 @@ struct Manifest {
   int64_t replicas = 1;
   Json pod;  // what one of its pods looks like
 };
-// INVALID_ARGUMENT with the line for text that is no Pod or Deployment.
+// INVALID_ARGUMENT names the line if the text is neither a Pod nor a Deployment.
 Result<Manifest> ParseManifest(std::string_view yaml);
 
 }  // namespace tessera::console

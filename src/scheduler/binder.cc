@@ -9,7 +9,7 @@
 namespace tessera::scheduler {
 namespace {
 
-// The binder itself releases the GPUs it assumed.
+// Long enough to last: the binder itself releases the GPUs that it assumed.
 constexpr Duration kForever = std::chrono::hours(24 * 365);
 
 // Codes after which the pod may still be bound.
@@ -162,14 +162,14 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
   if (!pod->node_name.empty()) {
     // Another component bound it.
     if (pod->node_name != pending.node) return GiveUp(uid);
-    // Only the feed adds the pod to the ledger: if a pod disappeared before the feed saw it,
-    // nothing would ever remove it.
+    // Only the feed adds the pod to the ledger. If the binder added a pod that disappears before
+    // the feed shows it, nothing would ever remove that pod.
     pending.state = State::kBound;
     pending.next_check = clock_.Now() + options_.unseen;
     return;
   }
-  // The time when the read was sent counts: if this process was suspended, the binding may have
-  // taken effect after the API server answered the read.
+  // Counts from when the read was sent. If this process was suspended, the binding may have taken
+  // effect after the API server answered the read.
   if (pending.asked - pending.sent >= options_.settle) GiveUp(uid);
 }
 

@@ -59,7 +59,7 @@ class KubeBindingApi final : public BindingApi {
 
 struct BinderOptions {
   // How long after it was sent a binding without a response may still take effect. The API server
-  // cancels a request after a minute, and does not start one whose client has disconnected.
+  // cancels a request after a minute, and starts no request whose client has disconnected.
   Duration settle = std::chrono::seconds(15);
   // Time between two reads of a pod whose binding is unclear.
   Duration recheck = std::chrono::seconds(2);

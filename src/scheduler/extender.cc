@@ -28,8 +28,8 @@ size_t BestOf(const std::vector<float>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-// Copies reasons so that they outlive the query. Thousands of nodes may share a reason, which is
-// stored once.
+// Copies reasons, so that they outlive the query. A reason that thousands of nodes share is stored
+// once.
 class ReasonKeeper {
  public:
   explicit ReasonKeeper(FilterResult* result) : result_(result) {}
@@ -51,8 +51,8 @@ void Mark(placement::NodeId id, std::vector<bool>* fits) {
   (*fits)[id] = true;
 }
 
-// Points by the number of better nodes. Many nodes have equal scores, so nodes are counted by score
-// instead of sorted.
+// Points by the number of better nodes. Counts nodes by score instead of sorting them, because many
+// nodes have equal scores.
 std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
   std::vector<int> points(scores.size(), 0);
   ScoreRanks ranks;
@@ -257,7 +257,7 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
                       "managedResources, so that kube-scheduler binds such pods itself",
                       key));
   }
-  // For a pod that is bound or being bound, the binder's reason is better.
+  // The binder's reason says more if the pod is bound or being bound.
   if (!named && pod->node_name.empty() && binder_.Unsettled(args.uid).empty()) {
     return done(
         Error(Code::kFailedPrecondition,
@@ -297,7 +297,7 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
     names_remaining = names_remaining || status.code() == Code::kResourceExhausted;
   }
   if (message.empty()) return;
-  // If the models of the quota have no room, only models outside the quota were checked.
+  // If no model of the quota has room, only models outside of the quota were checked.
   const std::string lines = ledger_.quota().TextOfLines(pod.meta.ns);
   if (!names_remaining && !lines.empty()) message += fmt::format(" ({})", lines);
   const auto recorded = recorded_events_.find(pod.meta.uid);

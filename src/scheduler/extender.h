@@ -33,7 +33,7 @@ namespace tessera::scheduler {
 
 struct ExtenderOptions {
   HoldOptions hold;
-  // An equal rejection of the same pod is recorded as an Event once in this time.
+  // How long an equal rejection of the same pod is not recorded as another Event.
   Duration repeat_event = std::chrono::minutes(1);
 };
 
@@ -60,8 +60,8 @@ class Extender {
   std::vector<int> Prioritize(const ExtenderArgs& args);
   // Scores CPU nodes above GPU nodes, like gpu-admission.
   std::vector<int> PrioritizeCpuNodes(const ExtenderArgs& args) const;
-  // Returns the nodes on which the pod fits once these victims are evicted, without nodes on which
-  // no eviction helps. Never a node without victims: kube-scheduler then drops the whole answer.
+  // Returns the nodes on which the pod fits once these victims are evicted. Omits nodes where no
+  // eviction helps, and nodes without victims: kube-scheduler would drop the whole answer.
   Victims Preempt(const PreemptionArgs& args);
   // Binds a pod that requests GPUs to a node that Filter named in this term of leading; otherwise
   // INVALID_ARGUMENT or FAILED_PRECONDITION, and kube-scheduler filters again. The same happens if

@@ -4,9 +4,9 @@
 // replica's certificate in memory.
 //
 // Works in every replica, without a leader (shared_secret.h). Threads, callbacks: the client's
-// runner; none after destruction. Ownership: client and delegate outlive it; the delegate must not
-// destroy it inside a call. Cost: three GETs every `period`. Errors are reported and retried,
-// sooner than that.
+// runner; none after destruction. Ownership: client and delegate outlive this object; the delegate
+// must not destroy it inside a call. Cost: three GETs every `period`. Errors are reported, and
+// retried earlier than that.
 #pragma once
 
 #include <memory>

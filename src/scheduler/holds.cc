@@ -98,7 +98,7 @@ void Holds::OnPod(const kube::PodObject& pod) {
   if (attempt.nominated == attempt.node || !IsFitting(pod.meta.uid, attempt.nominated)) {
     return ledger_.Extend(pod.meta.uid, HoldTime(attempt));
   }
-  // kube-scheduler chose another node than the best one.
+  // kube-scheduler chose a node other than the best node.
   attempt.node = attempt.nominated;
   AssumeGpus(pod, attempt);
 }

@@ -11,9 +11,10 @@
 // - Since Kubernetes 1.35, status.nominatedNodeName is the chosen node while the pod is in Permit
 //   or PreBind, and is cleared when the attempt fails.
 //
-// So if a failure would be visible, GPUs are held until it shows, at most for `limit`. A failure
-// would be invisible for a pod that failed before and has no nominated node; its GPUs are held for
-// `unproven`. GPUs are held only once the watch shows the pod, unbound, with its UID.
+// So if a failure will be visible, GPUs are held until the pod's status shows it, at most for
+// `limit`. A failure will be invisible if the pod failed before and has no nominated node; the GPUs
+// are then held for `unproven`. GPUs are held only once the watch shows the pod, unbound, with its
+// UID.
 //
 // Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMostPods pods, of
 // which the oldest are dropped; one bit for each node and pod.

@@ -46,7 +46,7 @@ struct SchedulerState {
   size_t bindings_under_way = 0;
   const ledger::ClusterLedger* ledger = nullptr;          // null while it does not lead
   const admission::AdmissionCounts* admission = nullptr;  // null without a webhook
-  std::optional<WallTime> caller_certificate_ends{};      // of the last caller
+  std::optional<WallTime> caller_certificate_ends{};      // client certificate of the last caller
   const WaitReasons* wait_reasons = nullptr;              // null while it does not lead
   WallTime now{};
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects oversubscribed GPUs and repairs them: the older binding wins, and the newer pod is
-// evicted, so that its controller creates it again and it is scheduled again. Meanwhile the agent
-// rejects the newer pod's grant, so the GPU is never shared against its limits; without the repair
-// that pod would wait until the older one ends.
+// Detects oversubscribed GPUs and repairs them: the older binding stays, and the newer pod is
+// evicted, so that its controller creates it again and it is scheduled again. Before that, the
+// agent rejects the newer pod's grant, so the GPU is never shared beyond its limits. Without the
+// repair, that pod would wait until the older pod ends.
 //
 // This happens if a binding takes effect long after it was sent, when another replica already
 // leads, or if other components bind pods and assign GPUs.

@@ -55,7 +55,7 @@ kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
   return options;
 }
 
-// Separate clients, so that a flood of one kind of requests does not delay another, above all
+// Separate clients, so that many requests of one kind do not delay other requests, above all
 // renewals of the Lease.
 struct Clients {
   Clients(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
@@ -288,7 +288,7 @@ void Scheduler::Impl::AddStatusPages(Router* router) {
     response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
     reply(std::move(response));
   });
-  // A response proves that this thread runs.
+  // The response is sent by this thread, so it proves that the thread runs.
   router->Get("/healthz", [](const net::Request&, net::HttpServer::Reply reply) {
     reply(net::TextResponse(200, "ok\n"));
   });
@@ -427,7 +427,7 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
       if (elector_ && left == 0) return elector_->Release(on_done);
       on_done();
     };
-    // Before the Lease is released, because a later write could undo the next leader's.
+    // Done before the Lease is released, because a later write could overwrite the next leader's.
     if (endpoint_) return endpoint_->Withdraw(release);
     release();
   });

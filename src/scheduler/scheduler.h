@@ -25,7 +25,8 @@
 
 namespace tessera::scheduler {
 
-// A binding without a response by then has failed; a binding that was not sent by then is not sent.
+// A binding that has no response by then has failed; a binding that was not sent by then is not
+// sent.
 //   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets
 //     the error, and does not retry while the first attempt still waits to be sent.
 //   < the lease gap, lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): the last
@@ -74,8 +75,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Fails only if a retry does not help: invalid options, a port in use, no configuration of the
-  // API server. Waits for an unreachable API server.
+  // Fails only if a retry would not help: invalid options, a port in use, or no configuration of
+  // the API server. If the API server is unreachable, waits for it.
   Status Start();
   // Rejects new requests, waits for pending bindings, and releases the Lease, so that another
   // replica can lead at once. If a binding gets no response, the Lease is not released: it expires,

@@ -24,9 +24,9 @@ namespace tessera::scheduler {
 class VerdictKinds {
  public:
   void Add(const ledger::Verdict& verdict);
-  // The kind that is closest to a fit, in this order: GPUs are free but not for this pod (quota,
-  // reserved); other pods can free GPUs; no pod can free GPUs; the node has no GPUs. Within a kind
-  // the most frequent reason.
+  // The kind of reason that is closest to a fit, in this order: GPUs are free but not for this pod
+  // (quota, reserved); other pods can free GPUs; no pod can free GPUs; the node has no GPUs. Of
+  // several reasons of a kind, the most frequent.
   std::string_view Reason() const;
 
  private:

@@ -23,7 +23,8 @@ bool Is(std::string_view key, std::string_view name) {
   return true;
 }
 
-// A pod has some kilobytes; the text of a longer pod is not kept, so the pod is decoded again.
+// A pod has some kilobytes. The text of a longer pod is not kept, so that pod is decoded at each
+// request.
 constexpr size_t kMaxKeptPod = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
@@ -204,7 +205,7 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
       has_names = true;
       RETURN_IF_ERROR(ReadNames(reader, out));
     } else if (Is(key, "Nodes") && has_names) {
-      // A caller that sends names has the nodes itself.
+      // A caller that sends only names has the nodes itself.
       reader.Skip();
     } else if (Is(key, "Nodes")) {
       RETURN_IF_ERROR(ReadNodes(reader, out));

@@ -29,8 +29,8 @@ namespace tessera::scheduler {
 // take a gigabyte of memory.
 inline constexpr size_t kMaxNodes = 50'000;
 
-// ExtenderArgs of filter and prioritize. Reused between requests: its memory is kept, and an equal
-// pod, which follows with prioritize, is not decoded again.
+// ExtenderArgs of filter and prioritize. Reuse the object for the next request: it keeps its
+// memory, and does not decode an equal pod again (prioritize follows filter).
 struct ExtenderArgs {
   kube::PodObject pod;
   std::vector<std::string_view> names;

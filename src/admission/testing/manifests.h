@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Templates of the chart (deploy/chart/templates) whose objects depend on no value, for tests. The
-// source tree is the one of the build, or the directory in TESSERA_SOURCE_DIR if the test runs on
+// Templates of the chart (deploy/chart/templates) whose objects depend on no value, for tests.
+// Reads the source tree of the build, or the directory in TESSERA_SOURCE_DIR if the test runs on
 // another machine.
 #pragma once
 
