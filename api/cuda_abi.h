@@ -159,8 +159,8 @@ struct Memcpy2D {
 };
 static_assert(sizeof(Memcpy2D) == 128);
 
-// Heights are rows of a plane. Levels of detail must be 0. Those between devices have the contexts
-// of both sides in the place of `reserved`.
+// Heights are rows of a plane. Levels of detail must be 0. In copies between devices, `reserved`
+// holds the contexts of both sides.
 struct Memcpy3D {
   std::size_t src_x, src_y, src_z, src_level;
   MemoryType src_type;
@@ -255,7 +255,8 @@ struct DecompressParameters {
 };
 static_assert(sizeof(DecompressParameters) == 64);
 
-// CUarray_format: those of one number for each channel. There are more, of images and videos.
+// CUarray_format: the formats with one number for each channel. Image and video formats are left
+// out.
 inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint32 = 0x03,
                           kFormatInt8 = 0x08, kFormatInt16 = 0x09, kFormatInt32 = 0x0a,
                           kFormatHalf = 0x10, kFormatFloat = 0x20;
@@ -263,7 +264,7 @@ inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint
 inline constexpr unsigned kArrayLayered = 0x01, kArraySurface = 0x02, kArrayCubemap = 0x04,
                           kArraySparse = 0x40, kArrayDeferredMapping = 0x80;
 
-// Extents are in elements. Those of dimensions that an array does not have are 0.
+// Extents are in elements, and 0 for a dimension that the array does not have.
 struct ArrayDescriptor {
   std::size_t width, height;
   unsigned format, channels;
@@ -336,7 +337,7 @@ inline constexpr unsigned kLocationDevice = 1, kLocationHost = 2, kLocationHostN
 // CUmemAllocationHandleType
 inline constexpr unsigned kShareByFileDescriptor = 1;
 
-// What cuMemCreate makes: memory that has no address until it is mapped.
+// Properties of the memory that cuMemCreate allocates. It has no address until it is mapped.
 using PhysicalMemory = unsigned long long;
 
 struct PhysicalMemoryProperties {
@@ -359,8 +360,8 @@ struct MemAccess {
 };
 static_assert(sizeof(MemAccess) == 12);
 
-// Given by one process to others by any means. By value in calls of cuIpc*, by address in those of
-// pools.
+// A process passes it to other processes by any means. Calls of cuIpc* take it by value, calls of
+// memory pools by address.
 struct IpcMemHandle {
   char reserved[64];
 };
@@ -369,7 +370,7 @@ struct IpcEventHandle {
   char reserved[64];
 };
 
-// CUipcMem_flags; the only one, and required.
+// CUipcMem_flags: the only flag, which is required.
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 
 struct MemPoolProperties {
@@ -404,7 +405,7 @@ enum class GraphNodeType : int {
   kMemFree = 11,
 };
 
-// The first 56 bytes are the parameters of cuGraphAddKernelNode, all those of its _v2.
+// cuGraphAddKernelNode takes only the first 56 bytes, its _v2 all.
 struct KernelNodeParameters {
   Function function;
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -454,7 +455,7 @@ struct GraphNodeParameters {
     MemsetNodeParameters memset;  // followed by a context
     HostNodeParameters host;
     Graph graph;
-    Event event;  // both kinds of event nodes
+    Event event;  // for record nodes and wait nodes
     MemAllocNodeParameters alloc;
     DevicePtr free;
   };
@@ -489,7 +490,7 @@ struct GraphInstantiateParameters {
 static_assert(sizeof(GraphInstantiateParameters) == 32);
 
 struct GraphUpdateResult {
-  int result;  // kUpdateSuccess, or what does not fit
+  int result;  // kUpdateSuccess, or the difference that prevents the update
   GraphNode error_node, error_from_node;
 };
 static_assert(sizeof(GraphUpdateResult) == 24);

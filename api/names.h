@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of names that others can see: resources, labels, annotations, environment
-// variables, sockets and files. Nothing else in the tree spells them.
+// The one table of all names that are visible outside of the programs: resources, labels,
+// annotations, environment variables, sockets and files. No other file in the tree spells them.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@ namespace tessera::names {
 
 // Extended resources.
 inline constexpr std::string_view kResourceGpu = "nvidia.com/gpu";
-inline constexpr std::string_view kResourceMigPrefix = "nvidia.com/mig-";  // and a profile: 1g.10gb
+inline constexpr std::string_view kResourceMigPrefix = "nvidia.com/mig-";  // + profile: 1g.10gb
 inline constexpr std::string_view kResourceGpuMem = "aliyun.com/gpu-mem";
-inline constexpr std::string_view kResourceGpuCount = "aliyun.com/gpu-count";  // of a node
+inline constexpr std::string_view kResourceGpuCount = "aliyun.com/gpu-count";  // on nodes
 inline constexpr std::string_view kResourceVcudaCore = "tencent.com/vcuda-core";
 inline constexpr std::string_view kResourceVcudaMemory = "tencent.com/vcuda-memory";
 
@@ -21,31 +21,32 @@ inline constexpr std::string_view kLabelGpuCount = "nvidia.com/gpu.count";
 inline constexpr std::string_view kLabelGpuProduct = "nvidia.com/gpu.product";
 inline constexpr std::string_view kLabelGpuMemory = "nvidia.com/gpu.memory";  // MiB
 
-// Node label of gpushare: "true" turns off what would enforce limits.
+// Node label of gpushare: "true" turns off the enforcement of limits.
 inline constexpr std::string_view kLabelCgpuDisableIsolation = "cgpu.disable.isolation";
 
-// Annotations of our own.
-inline constexpr std::string_view kAnnotationPrefix = "tessera.dev/";  // all of them begin so
-inline constexpr std::string_view kAnnotationDevices = "tessera.dev/devices";        // Node
-inline constexpr std::string_view kAnnotationAssignment = "tessera.dev/assignment";  // Pod
+// Tessera's annotations.
+inline constexpr std::string_view kAnnotationPrefix = "tessera.dev/";
+inline constexpr std::string_view kAnnotationDevices = "tessera.dev/devices";        // on Nodes
+inline constexpr std::string_view kAnnotationAssignment = "tessera.dev/assignment";  // on Pods
 inline constexpr std::string_view kAnnotationAllocated =
-    "tessera.dev/allocated";  // container, in answers of Allocate with --binding=allocate
+    "tessera.dev/allocated";  // on containers, by Allocate with --binding=allocate
 
-// Annotations that people put on pods, for the scheduler: lists like a,b, and how it shall choose.
-inline constexpr std::string_view kAnnotationGpuModels = "tessera.dev/gpu-models";  // any of these
-inline constexpr std::string_view kAnnotationGpuUuids = "tessera.dev/gpu-uuids";    // only these
+// Annotations that users put on pods for the scheduler: lists such as a,b, and a policy.
+inline constexpr std::string_view kAnnotationGpuModels = "tessera.dev/gpu-models";  // allowed
+inline constexpr std::string_view kAnnotationGpuUuids = "tessera.dev/gpu-uuids";    // allowed
 inline constexpr std::string_view kAnnotationGpuUuidsExcluded =
-    "tessera.dev/gpu-uuids-excluded";                                        // none of these
+    "tessera.dev/gpu-uuids-excluded";                                        // forbidden
 inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // binpack or spread
 
-// Annotations that people put on pods, for the agent: the device memory, and the hundredths of the
-// GPU's time, that each container may use on each of its GPUs, at most what it was granted:
-// 8Gi; main=8Gi; GPU-f1e2…=4Gi; lists of these.
+// Annotations that users put on pods for the agent: the device memory, and the hundredths of GPU
+// time, that each container may use on each of its GPUs. They only lower the grant. Format: 8Gi, or
+// main=8Gi, or GPU-f1e2…=4Gi, or a list of these.
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
 inline constexpr std::string_view kAnnotationComputeLimit = "tessera.dev/compute-limit";
 
-// Annotation that people put on pods with a share of compute, for the agent, and its values: while
-// a pod of class high works on a GPU, those of class low on it wait, and get less than their share.
+// Annotation that users put on pods with a share of compute, for the agent, and its values. While a
+// pod of class high works on a GPU, pods of class low on this GPU wait and get less than their
+// share.
 inline constexpr std::string_view kAnnotationComputeClass = "tessera.dev/compute-class";
 inline constexpr std::string_view kComputeClassHigh = "high";
 inline constexpr std::string_view kComputeClassNormal = "normal";  // as without the annotation
@@ -59,78 +60,78 @@ inline constexpr std::string_view kAnnotationGpuMemDev = "ALIYUN_COM_GPU_MEM_DEV
 inline constexpr std::string_view kAnnotationGpuMemAssigned = "ALIYUN_COM_GPU_MEM_ASSIGNED";
 inline constexpr std::string_view kAnnotationGpuMemAssumeTime = "ALIYUN_COM_GPU_MEM_ASSUME_TIME";
 inline constexpr std::string_view kAnnotationGpushareAllocation =
-    "scheduler.framework.gpushare.allocation";  // only read
+    "scheduler.framework.gpushare.allocation";  // Tessera only reads it
 
 // Pod annotations and node labels of TKEStack's gpu-manager and its scheduler extender.
 inline constexpr std::string_view kAnnotationPredicatePrefix = "tencent.com/predicate-";
 inline constexpr std::string_view kAnnotationPredicateTime = "tencent.com/predicate-time";
 inline constexpr std::string_view kAnnotationPredicateNode = "tencent.com/predicate-node";
 inline constexpr std::string_view kAnnotationPredicateGpuIndexPrefix =
-    "tencent.com/predicate-gpu-idx-";  // and the number of a container
+    "tencent.com/predicate-gpu-idx-";  // + position of a container
 inline constexpr std::string_view kAnnotationGpuAssigned = "tencent.com/gpu-assigned";
 inline constexpr std::string_view kAnnotationVcudaCoreLimit = "tencent.com/vcuda-core-limit";
 inline constexpr std::string_view kLabelLegacyGpuModel = "gaia.tencent.com/gpu-model";
 inline constexpr std::string_view kLabelLegacyGpuPool = "gaia.tencent.com/gpu-pool";
 
-// Node labels of NVIDIA's GPU operator that say where its components run.
+// Node labels of NVIDIA's GPU operator that select the nodes on which its components run.
 inline constexpr std::string_view kLabelDeployPrefix =
-    "nvidia.com/gpu.deploy.";  // and a component: true, false, or paused-…
+    "nvidia.com/gpu.deploy.";  // + component; value true, false or paused-…
 inline constexpr std::string_view kLabelDeployOperands =
-    "nvidia.com/gpu.deploy.operands";  // "false": no component
+    "nvidia.com/gpu.deploy.operands";  // "false": no component runs on the node
 
-// Driver upgrades, with the names of NVIDIA's GPU operator: the state of a node, and what people
-// and programs ask for.
+// Driver upgrades, with the names that NVIDIA's GPU operator uses: the state of a node, and
+// requests of users and programs.
 inline constexpr std::string_view kLabelUpgradeState = "nvidia.com/gpu-driver-upgrade-state";
 inline constexpr std::string_view kLabelUpgradeSkip =
-    "nvidia.com/gpu-driver-upgrade.skip";  // "true": never upgraded
+    "nvidia.com/gpu-driver-upgrade.skip";  // "true": the node is never upgraded
 inline constexpr std::string_view kAnnotationUpgradeRequested =
-    "nvidia.com/gpu-driver-upgrade-requested";  // upgrade this node now, or try it again
+    "nvidia.com/gpu-driver-upgrade-requested";  // upgrade this node now, or retry
 inline constexpr std::string_view kAnnotationSafeLoad =
-    "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load";  // the driver pod waits
+    "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load";  // set: the driver pod waits
 inline constexpr std::string_view kAnnotationInitiallyUnschedulable =
-    "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";  // cordoned before
+    "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";  // set: cordoned before
 inline constexpr std::string_view kAnnotationWaitStart =
     "nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time";  // Unix seconds
 inline constexpr std::string_view kAnnotationValidationStart =
     "nvidia.com/gpu-driver-upgrade-validation-start-time";  // Unix seconds
 inline constexpr std::string_view kLabelDrainSkip =
-    "nvidia.com/gpu-driver-upgrade-drain.skip";  // Pod: "true": not drained
+    "nvidia.com/gpu-driver-upgrade-drain.skip";  // on Pods; "true": not drained
 
-// Driver upgrades, on nodes, of our own.
+// Driver upgrades: Tessera's own annotations and labels of nodes.
 inline constexpr std::string_view kAnnotationUpgradeSince =
     "tessera.dev/driver-upgrade-since";  // when the state began, Unix seconds
 inline constexpr std::string_view kAnnotationUpgradeCordoned =
-    "tessera.dev/driver-upgrade-cordoned";  // "true": the cordon is ours
+    "tessera.dev/driver-upgrade-cordoned";  // "true": Tessera cordoned the node
 inline constexpr std::string_view kAnnotationUpgradeUnhealthyBefore =
     "tessera.dev/driver-upgrade-unhealthy-before";  // "true": a GPU was unhealthy when it began
 inline constexpr std::string_view kAnnotationDriverGood =
     "tessera.dev/driver-good-revision";  // the last driver that worked
 inline constexpr std::string_view kAnnotationDriverFailed =
-    "tessera.dev/driver-failed-revision";  // the last one that did not
+    "tessera.dev/driver-failed-revision";  // the last driver that did not work
 inline constexpr std::string_view kAnnotationUpgradeProblem =
-    "tessera.dev/driver-upgrade-problem";  // why it did not, for people
+    "tessera.dev/driver-upgrade-problem";  // why it did not work, for users
 inline constexpr std::string_view kLabelDriverRevision =
-    "tessera.dev/driver-revision";  // of driver pods; on a Node: kept on it after a rollback
+    "tessera.dev/driver-revision";  // on driver pods; on Nodes: fixed by a rollback
 inline constexpr std::string_view kLabelDriverPool =
     "tessera.dev/driver-pool";  // nodes with the same driver image
 
-// Node condition: True while every GPU of the node can be used; its reason else says what is wrong.
+// Node condition: True while every GPU of the node can be used; else its reason names the problem.
 inline constexpr std::string_view kConditionGpuReady = "GPUReady";
 
 // Reasons of the condition and of the Events on the Node.
 inline constexpr std::string_view kReasonGpusHealthy = "GPUsHealthy";        // condition
 inline constexpr std::string_view kReasonGpuUnhealthy = "GPUUnhealthy";      // both
-inline constexpr std::string_view kReasonGpuHealthy = "GPUHealthy";          // Event: well again
+inline constexpr std::string_view kReasonGpuHealthy = "GPUHealthy";          // Event: healthy again
 inline constexpr std::string_view kReasonDriverNotReady = "DriverNotReady";  // both
-inline constexpr std::string_view kReasonDriverReady = "DriverReady";        // Event: there again
-inline constexpr std::string_view kReasonGpuNote = "GPUNote";                // Event: worth knowing
+inline constexpr std::string_view kReasonDriverReady = "DriverReady";        // Event: works again
+inline constexpr std::string_view kReasonGpuNote = "GPUNote";                // Event: a hint
 inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, but no GPU
 inline constexpr std::string_view kReasonDriverIncomplete =
     "DriverIncomplete";  // condition: parts of the driver are missing
 inline constexpr std::string_view kReasonDriverConflict =
     "DriverConflict";  // condition: the host and a driver container both have a driver
 inline constexpr std::string_view kReasonSmokeTestFailed =
-    "SmokeTestFailed";  // condition: a GPU pod would not start
+    "SmokeTestFailed";  // condition: the test pod with a GPU did not start
 inline constexpr std::string_view kReasonRuntimeNotConfigured =
     "RuntimeNotConfigured";  // both: containers would start without their GPUs
 inline constexpr std::string_view kReasonRuntimeConfigured =
@@ -158,30 +159,30 @@ inline constexpr std::string_view kReasonLimiterBypassed =
     "GPULimiterBypassed";  // a process of a limited container uses a GPU without the limiter
 inline constexpr std::string_view kReasonXid = "GPUXid";  // a GPU of the pod reported an XID
 
-// The namespace of Tessera's own pods, and those of them that are agents: where they serve what
-// containers use of their GPUs, for `tessera top`.
+// The namespace of Tessera's own pods, and the selector of the agents among them. `tessera top`
+// reads the GPU usage of containers from this port and path of an agent.
 inline constexpr std::string_view kSystemNamespace = "tessera-system";
 inline constexpr std::string_view kAgentSelector = "app.kubernetes.io/name=tessera-agent";
-inline constexpr std::string_view kAgentMetricsPort = "9400";  // a pod's proxy knows no names
+inline constexpr std::string_view kAgentMetricsPort = "9400";  // a number, as pods/proxy requires
 inline constexpr std::string_view kContainersPath = "/containers";
 
 // The agent's name in logs of the API server, in Events, and as the manager of the fields that it
 // writes.
 inline constexpr std::string_view kAgent = "tessera-agent";
 
-// The scheduler: its Lease, its Service, and the EndpointSlice of that.
+// The name of the scheduler's Lease, of its Service, and of the Service's EndpointSlice.
 inline constexpr std::string_view kScheduler = "tessera-scheduler";
 
-// Secrets of the extender's port: the authorities' private keys, for the replicas alone, and what
-// kube-scheduler shows and trusts.
+// Secrets of the extender's port: the private keys of the authorities, only for the replicas; and
+// the client certificate and the CA bundle, for kube-scheduler.
 inline constexpr std::string_view kAuthoritySecret = "tessera-scheduler-authority";
 inline constexpr std::string_view kClientSecret = "tessera-scheduler-client";
 
-// The Service of the admission webhook, the Secret of its certificates, and both configurations.
+// The name of the admission webhook's Service, its certificates' Secret, and both configurations.
 inline constexpr std::string_view kWebhook = "tessera-webhook";
 
-// The operator: its Lease, its name as the manager of the fields that it applies, and in Events;
-// the resource that it follows, of which there is one; what keeps that until its objects are gone.
+// The operator's name, of its Lease, its field manager and in Events; its custom resource, of which
+// one object exists; and the finalizer that keeps this object until the installation is deleted.
 inline constexpr std::string_view kOperator = "tessera-operator";
 inline constexpr std::string_view kGroup = "tessera.dev";
 inline constexpr std::string_view kResourceVersion = "v1alpha1";
@@ -190,7 +191,8 @@ inline constexpr std::string_view kResourcePlural = "tesseras";
 inline constexpr std::string_view kResourceName = "tessera";
 inline constexpr std::string_view kOperatorFinalizer = "tessera.dev/operator";
 
-// Annotation of the resource: "true" places agents also on nodes that NVIDIA's operator manages.
+// Annotation of the custom resource: "true" also places agents on nodes that NVIDIA's operator
+// manages.
 inline constexpr std::string_view kAnnotationAdoptNvidiaNodes = "tessera.dev/adopt-nvidia-nodes";
 
 // The label of all objects of an installation, and the node label by which NVIDIA's operator runs
@@ -218,17 +220,17 @@ inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 inline constexpr std::string_view kEnvGpuMemContainer =
-    "ALIYUN_COM_GPU_MEM_CONTAINER";  // beside three that have the names of its annotations
+    "ALIYUN_COM_GPU_MEM_CONTAINER";  // gpushare's others have the names of its annotations
 inline constexpr std::string_view kEnvCgpuDisable = "CGPU_DISABLE";
 inline constexpr std::string_view kEnvDriverCapabilities = "NVIDIA_DRIVER_CAPABILITIES";
 inline constexpr std::string_view kEnvRequirePrefix = "NVIDIA_REQUIRE_";
 inline constexpr std::string_view kEnvDisableRequire = "NVIDIA_DISABLE_REQUIRE";
 
-// Where driver files appear inside a container. /dev is a tmpfs that the engine makes for each
-// container, so nothing of this lands in a layer of the image.
+// The directory of driver files inside a container. /dev is a tmpfs that the engine creates for
+// each container, so no driver file gets into a layer of the image.
 inline constexpr std::string_view kContainerDriverDir = "/dev/tessera";
 
-// Environment of tessera-runtime: another file in place of /etc/tessera/runtime.toml.
+// Environment of tessera-runtime: a file to read instead of /etc/tessera/runtime.toml.
 inline constexpr std::string_view kEnvRuntimeConfig = "TESSERA_RUNTIME_CONFIG";
 
 // Files and sockets on a node.
@@ -236,9 +238,9 @@ inline constexpr std::string_view kRuntimeConfigFile = "/etc/tessera/runtime.tom
 inline constexpr std::string_view kRuntimeBinary = "/opt/tessera/bin/tessera-runtime";
 inline constexpr std::string_view kGrantSocket = "/run/tessera/grant.sock";
 inline constexpr std::string_view kLimitsDir =
-    "/run/tessera/limits";  // a folder for each container with a share: what it may use of its GPUs
+    "/run/tessera/limits";  // a directory with the limits of each container with a share
 inline constexpr std::string_view kDriverReleaseFile =
-    "release-driver";  // beside the socket: while it exists, the agent has the driver closed
+    "release-driver";  // beside the socket; while it exists, the agent keeps the driver closed
 inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
@@ -246,8 +248,8 @@ inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-pl
 inline constexpr std::string_view kPodResourcesSocket =
     "/var/lib/kubelet/pod-resources/kubelet.sock";
 
-// What was given to containers before the agent came: files that it reads, beside kubelet.sock and
-// as gpu-manager left it.
+// Checkpoints with the GPUs that other device plugins gave to containers before the agent was
+// installed: the kubelet's, beside kubelet.sock, and gpu-manager's.
 inline constexpr std::string_view kKubeletCheckpoint = "kubelet_internal_checkpoint";
 inline constexpr std::string_view kGpuManagerCheckpoint =
     "/etc/gpu-manager/checkpoint/gpumanager_internal_checkpoint";

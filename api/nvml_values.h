@@ -144,7 +144,7 @@ enum NvLinkErrorCounter : unsigned {
   kNvLinkEccDataErrors = 4,
 };
 
-// Bits of what holds the clocks down.
+// Bits of the reasons that limit the clocks.
 enum ClocksEventReason : std::uint64_t {
   kReasonGpuIdle = 0x1,
   kReasonApplicationsClocks = 0x2,
@@ -158,7 +158,7 @@ enum ClocksEventReason : std::uint64_t {
 };
 inline constexpr std::uint64_t kReasonsThermal = kReasonSwThermal | kReasonHwThermal;
 
-// Status of nvmlDeviceGetP2PStatus, and what is asked for.
+// Results and arguments of nvmlDeviceGetP2PStatus.
 enum P2pStatus : unsigned {
   kP2pOk = 0,
   kP2pChipsetNotSupported = 1,
@@ -177,8 +177,8 @@ enum FabricState : unsigned char {
   kFabricCompleted = 3,
 };
 
-// FabricInfoV3::health_mask, two bits for each of bandwidth, recovery of routes, health of routes
-// and recovery from time-outs (2: no trouble), then four for the configuration (1: right).
+// FabricInfoV3::health_mask: two bits each for bandwidth, recovery of routes, health of routes and
+// recovery from timeouts (2: no problem), then four bits for the configuration (1: correct).
 inline constexpr unsigned kFabricHealthy = 0x1AA;
 inline constexpr unsigned char kFabricSummaryHealthy = 1;
 
@@ -267,10 +267,10 @@ enum FieldId : unsigned {
   kFieldDrainAndResetStatus = 227,
   kFieldRecoveryAction = 230,
   kFieldHwThermalSlowdown = 252,     // up to NVML 13.0
-  kFieldHwThermalSlowdownNew = 270,  // since
+  kFieldHwThermalSlowdownNew = 270,  // after NVML 13.0
 };
 
-// What kFieldRecoveryAction answers.
+// Values of kFieldRecoveryAction.
 enum RecoveryAction : unsigned {
   kRecoveryNone = 0,
   kRecoveryResetGpu = 1,
