@@ -33,14 +33,14 @@ namespace {
 
 // The driver wakes a GPU without persistence mode when its node is opened.
 constexpr Duration kOpenDeadline = std::chrono::seconds(30);
-// After a repair the engine has a minute to serve again.
+// A repair restarts the engine and waits up to a minute until the engine serves again.
 constexpr Duration kEngineDeadline = std::chrono::minutes(2);
 constexpr std::string_view kXidFile = "xids";
 
 void LogChanges(const DeviceSet* before, const device::NodeInventory& now) {
   const bool same_problem = before != nullptr && before->inventory().problem == now.problem;
   if (!same_problem || before->inventory().gpus.size() != now.gpus.size()) {
-    Log(now.problem.empty() ? Severity::kInfo : Severity::kWarning, "GPUs of this node",
+    Log(now.problem.empty() ? Severity::kInfo : Severity::kWarning, "read the GPUs of this node",
         {{"gpus", now.gpus.size()},
          {"healthy", now.healthy_count()},
          {"driver", now.driver_version},
@@ -287,8 +287,8 @@ void Agent::Impl::StartNodeReport() {
   if (options_.node_name.empty()) return;
   auto api = KubeNodeApi::Make(io_, runner_, options_.kubeconfig, options_.node_name);
   if (!api.ok()) {
-    // Grants work without the API server; labels are not worth a crash loop.
-    Log(Severity::kError, "no node labels: cannot talk to the API server",
+    // Grants work without the API server, so the agent goes on.
+    Log(Severity::kError, "cannot publish the GPUs on the Node: no access to the API server",
         {{"error", api.status().ToString()}});
     return;
   }
@@ -327,13 +327,14 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   readiness_->SetInventory(snapshot, driver_release_.closed());
   if (grants_) grants_->OnInventoryChanged();
   node_report_.Publish();
-  // Changed GPUs have other device nodes, and a returning driver may wait for them.
+  // Changed GPUs need other device nodes, and a driver that returns may need device nodes to start.
   if (device_nodes_) {
     runner_->Post([this, weak = weak_.Get()] {
       if (weak) device_nodes_->Update();
     });
   }
-  // The table is made before the kubelet's first call, but after the kubelet has the list.
+  // Making the chooser's table takes long. As a task of its own it delays neither the list for the
+  // kubelet nor the kubelet's first call.
   runner_->Post([set] { (void)set->chooser(); });
 }
 
@@ -364,8 +365,8 @@ std::unique_ptr<Pods> Agent::Impl::MakePods(TaskRunner* runner) const {
       KubePods::Make(io_, runner, options_.kubeconfig, options_.node_name, options_.gpu_mem_unit);
   if (pods.ok()) return *std::move(pods);
   Log(Severity::kError,
-      "cannot talk to the API server: pods get GPUs as the kubelet names them, not as a scheduler "
-      "assigned them",
+      "no access to the API server: pods get the GPUs that the kubelet names, and assignments of "
+      "the scheduler have no effect",
       {{"error", pods.status().ToString()}});
   return nullptr;
 }

@@ -25,9 +25,9 @@ struct AgentOptions {
 
   std::string driver_root = "/";
   std::string driver_root_ctr_path;  // "": driver_root
-  // Where a driver container has its driver, if driver_root is "/"; "": nowhere.
+  // Root of the driver in a driver container. Used if driver_root is "/". "": no driver container.
   std::string driver_container_root;
-  std::string validations_dir;  // for NVIDIA's components; "": no files
+  std::string validations_dir;  // see node/validation_files.h; "": no files
   std::string dev_root;         // "": driver_root if it has a dev directory, else "/"
   std::string
       dev_root_ctr_path;  // "": driver_root_ctr_path if dev_root equals driver_root, else dev_root
@@ -38,7 +38,7 @@ struct AgentOptions {
   std::string grant_socket;
   std::string limits_dir;  // directory of the containers' limits; "": no container is limited
   std::set<std::string> limits_fail_open;    // namespaces, or "*" (container_limits.h)
-  std::set<std::string> limits_stop_bypass;  // the same (limits/container_usage.h)
+  std::set<std::string> limits_stop_bypass;  // namespaces, or "*" (limits/container_usage.h)
   std::string metrics_address;               // "": no HTTP
   std::string collectors;  // file of dcgm-exporter's counters (exporter/counters.h); "": built in
   Duration collect_interval =

@@ -25,15 +25,15 @@ class AgentOptionsTest : public ::testing::Test {
 
 TEST_F(AgentOptionsTest, ABadMetricsAddressFailsBeforeAnythingIsMade) {
   options_.metrics_address = "nonsense";
-  const std::string said = FailureOf();
-  EXPECT_NE(said.find("--metrics-address"), std::string::npos) << said;
+  const std::string error = FailureOf();
+  EXPECT_NE(error.find("--metrics-address"), std::string::npos) << error;
   EXPECT_TRUE(ListDir(dir_.path())->empty());
 }
 
 TEST_F(AgentOptionsTest, ABadAddressOfGpuManagersPageFailsBeforeAnythingIsMade) {
   options_.manager_address = "nonsense";
-  const std::string said = FailureOf();
-  EXPECT_NE(said.find("--gpu-manager-address"), std::string::npos) << said;
+  const std::string error = FailureOf();
+  EXPECT_NE(error.find("--gpu-manager-address"), std::string::npos) << error;
   EXPECT_TRUE(ListDir(dir_.path())->empty());
 }
 
@@ -41,19 +41,19 @@ TEST_F(AgentOptionsTest, ANamespaceThatFailsOpenCannotStopBypassingProcesses) {
   options_.limits_fail_open = {"dev", "playground"};
   for (const char* stop : {"dev", "*"}) {
     options_.limits_stop_bypass = {stop};
-    const std::string said = FailureOf();
-    EXPECT_NE(said.find(std::string("--limits-stop-bypass=") + stop +
-                        ": --limits-fail-open=dev,playground lets processes run"),
+    const std::string error = FailureOf();
+    EXPECT_NE(error.find(std::string("--limits-stop-bypass=") + stop +
+                         ": --limits-fail-open=dev,playground lets processes run"),
               std::string::npos)
-        << said;
+        << error;
   }
 }
 
 TEST_F(AgentOptionsTest, NamesTheFlagOfAStateDirThatCannotBeMade) {
   options_.state_dir = "/proc/foo";
-  const std::string said = FailureOf();
-  EXPECT_NE(said.find("--state-dir"), std::string::npos) << said;
-  EXPECT_NE(said.find("/proc/foo"), std::string::npos) << said;
+  const std::string error = FailureOf();
+  EXPECT_NE(error.find("--state-dir"), std::string::npos) << error;
+  EXPECT_NE(error.find("/proc/foo"), std::string::npos) << error;
 }
 
 }  // namespace

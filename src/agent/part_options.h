@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the agent's parts, from those of the agent. agent.cc adds what connects the parts.
+// Makes the options of the parts of the agent from AgentOptions. agent.cc adds the callbacks that
+// connect the parts.
 #pragma once
 
 #include "src/agent/agent_options.h"

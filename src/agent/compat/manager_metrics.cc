@@ -28,9 +28,10 @@ struct Family {
   std::function<double(const ManagedContainer&)> total_of;
 };
 
-double Sum(const ManagedContainer& container, const std::function<double(const ManagedGpu&)>& of) {
+double Sum(const ManagedContainer& container,
+           const std::function<double(const ManagedGpu&)>& value_on_gpu) {
   double sum = 0;
-  for (const ManagedGpu& gpu : container.gpus) sum += of(gpu);
+  for (const ManagedGpu& gpu : container.gpus) sum += value_on_gpu(gpu);
   return sum;
 }
 

@@ -36,8 +36,8 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
     if (container.count == 0 || ledger_->entries().contains({pod.uid, container.name})) continue;
     auto shares = HeldBy(pod, container, annotated, set.inventory());
     if (shares.empty()) continue;
-    const auto said = annotated.assignment.containers.find(container.name);
-    corrects |= said == annotated.assignment.containers.end() || said->second != shares;
+    const auto assigned = annotated.assignment.containers.find(container.name);
+    corrects |= assigned == annotated.assignment.containers.end() || assigned->second != shares;
     held.containers[container.name] = std::move(shares);
   }
   bool taken = false;
@@ -73,9 +73,9 @@ std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
   // A container with Tessera's annotation gets its grant and entry when it starts.
   const bool started = pod.container_ids.contains(container.name);
   if (!started || pod.annotations.contains(names::kAnnotationAssignment)) return {};
-  const auto said = annotated.assignment.containers.find(container.name);
-  return said == annotated.assignment.containers.end() ? std::vector<device::DeviceShare>()
-                                                       : said->second;
+  const auto assigned = annotated.assignment.containers.find(container.name);
+  return assigned == annotated.assignment.containers.end() ? std::vector<device::DeviceShare>()
+                                                           : assigned->second;
 }
 
 Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(

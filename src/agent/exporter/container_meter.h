@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts, for each container and GPU, how long the container has held the GPU, how much of that
-// time no kernel of it ran, and the energy it used. The energy of a GPU between two readings is
+// Counts, for each container and GPU, how long the container has held the GPU, for how much of that
+// time it ran no kernel, and the energy that it used. The energy of a GPU between two readings is
 // divided by the fractions of the GPU's time that its containers used; the rest belongs to no pod.
 // So the sum over all containers and the rest grows by exactly as much as the GPU's counter.
 //
-// A share has the use that the driver or its limiters report. A container alone on its GPU has the
-// GPU's use if it has no report of its own. If several containers hold a GPU whole, their uses are
-// unknown, and their energy is in the rest. The series of a container end when the container ends.
+// The use of a share is the use that the driver or the limiters report. A container alone on its
+// GPU counts with the GPU's use if its own use is not reported. If several containers hold a GPU
+// whole, their uses are unknown, and their energy is in the rest. The series of a container end
+// when the container ends.
 //
 // Not for reading GPUs (sampler.h). Threads: one. Cost: some 0.1 µs a container and call.
 #pragma once

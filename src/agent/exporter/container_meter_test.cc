@@ -26,7 +26,7 @@ class ContainerMeterTest : public ::testing::Test {
   }
   void Release(const std::string& pod) {
     std::erase_if(holdings_.containers,
-                  [&](const HeldContainer& one) { return one.holder.pod_name == pod; });
+                  [&](const HeldContainer& container) { return container.holder.pod_name == pod; });
     meter_.SetHolders(now_, holdings_);
   }
   static ContainerGpuUse UseBy(const std::string& pod, const std::string& uuid, double fraction) {

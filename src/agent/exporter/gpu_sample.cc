@@ -20,10 +20,10 @@ std::string DcgmBusId(const std::string& bus_id) {
   return text;
 }
 
-template <typename T, typename Ask>
-std::optional<double> NumberFrom(std::optional<T> value, const Ask& ask) {
+template <typename T, typename Convert>
+std::optional<double> NumberFrom(std::optional<T> value, const Convert& convert) {
   if (!value) return std::nullopt;
-  return static_cast<double>(ask(*value));
+  return static_cast<double>(convert(*value));
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ GpuReader::GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSp
 }
 
 template <typename T>
-std::optional<T> GpuReader::Take(Result<T> result) {
+std::optional<T> GpuReader::ValueOrRecord(Result<T> result) {
   unsupported_ = result.status().code() == Code::kUnimplemented;
   answered_ |= result.ok() || unsupported_;
   if (result.ok()) return *std::move(result);
@@ -83,7 +83,7 @@ Result<GpuSample> GpuReader::Read() {
   ReadGpm(&sample.numbers);
   std::optional<gpu::UtilizationRates> rates;
   if (Wants(Source::kGpuPercent) || Wants(Source::kMemoryPercent)) {
-    rates = Take(nvml_->Utilization(device_));
+    rates = ValueOrRecord(nvml_->Utilization(device_));
     if (unsupported_) {
       sources_.erase(Source::kGpuPercent);
       sources_.erase(Source::kMemoryPercent);
@@ -96,7 +96,7 @@ Result<GpuSample> GpuReader::Read() {
     if (field.source == Source::kGpuPercent && rates) number = rates->gpu;
     if (field.source == Source::kMemoryPercent && rates) number = rates->memory;
     if (!number && Wants(field.source)) {
-      number = ReadOne(field.source);
+      number = ReadNumber(field.source);
       if (std::exchange(unsupported_, false)) sources_.erase(field.source);
     }
     if (number) *number *= field.factor;
@@ -106,24 +106,25 @@ Result<GpuSample> GpuReader::Read() {
   return sample;
 }
 
-std::optional<double> GpuReader::ReadOne(Source source) {
-  const auto same = [](auto value) { return value; };
+std::optional<double> GpuReader::ReadNumber(Source source) {
+  const auto unchanged = [](auto value) { return value; };
   unsupported_ = false;
   switch (source) {
     case Source::kSmClock:
-      return NumberFrom(Take(nvml_->ClockMhz(device_, gpu::ClockDomain::kSm)), same);
+      return NumberFrom(ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kSm)), unchanged);
     case Source::kMemoryClock:
-      return NumberFrom(Take(nvml_->ClockMhz(device_, gpu::ClockDomain::kMemory)), same);
+      return NumberFrom(ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kMemory)),
+                        unchanged);
     case Source::kTemperature:
-      return NumberFrom(Take(nvml_->TemperatureCelsius(device_)), same);
+      return NumberFrom(ValueOrRecord(nvml_->TemperatureCelsius(device_)), unchanged);
     case Source::kPower:
-      return NumberFrom(Take(nvml_->PowerMilliwatts(device_)), same);
+      return NumberFrom(ValueOrRecord(nvml_->PowerMilliwatts(device_)), unchanged);
     case Source::kEncoderPercent:
-      return NumberFrom(Take(nvml_->EncoderPercent(device_)), same);
+      return NumberFrom(ValueOrRecord(nvml_->EncoderPercent(device_)), unchanged);
     case Source::kDecoderPercent:
-      return NumberFrom(Take(nvml_->DecoderPercent(device_)), same);
+      return NumberFrom(ValueOrRecord(nvml_->DecoderPercent(device_)), unchanged);
     case Source::kPcieReplays:
-      return NumberFrom(Take(nvml_->PcieReplays(device_)), same);
+      return NumberFrom(ValueOrRecord(nvml_->PcieReplays(device_)), unchanged);
     default:
       return std::nullopt;  // read together with others, or not from the GPU
   }
@@ -135,7 +136,7 @@ void GpuReader::ReadMemory(std::vector<std::optional<double>>* numbers) {
            counter.field->source <= Source::kMemoryUsedRatio;
   });
   if (!wanted) return;
-  const std::optional<gpu::MemoryUse> memory = Take(nvml_->Memory(device_));
+  const std::optional<gpu::MemoryUse> memory = ValueOrRecord(nvml_->Memory(device_));
   if (!memory) return;
   const auto bytes = [](Bytes count) { return static_cast<double>(count.count()); };
   for (size_t i = 0; i < counters_->size(); ++i) {
@@ -166,7 +167,7 @@ void GpuReader::ReadMemory(std::vector<std::optional<double>>* numbers) {
 
 void GpuReader::ReadFields(GpuSample* sample) {
   if (field_queries_.empty()) return;
-  const auto values = Take(nvml_->FieldValues(device_, field_queries_));
+  const auto values = ValueOrRecord(nvml_->FieldValues(device_, field_queries_));
   if (unsupported_) field_queries_.clear();
   if (!values) return;
   // The queries are in the order of the counters.
@@ -176,8 +177,8 @@ void GpuReader::ReadFields(GpuSample* sample) {
     std::optional<double>& number = sample->numbers[i];
     if (field.source == Source::kField) {
       number = (*values)[next++];
-      const bool is_heat = field.id == nvml::kFieldMemoryTemp;
-      if (is_heat && number && *number > kMaxMemoryCelsius) number.reset();
+      const bool is_memory_temperature = field.id == nvml::kFieldMemoryTemp;
+      if (is_memory_temperature && number && *number > kMaxMemoryCelsius) number.reset();
     } else if (field.source == Source::kFieldPair) {
       const std::optional<double> first = (*values)[next++], second = (*values)[next++];
       if (first && second) number = *first + *second;
@@ -189,12 +190,12 @@ void GpuReader::ReadFields(GpuSample* sample) {
 
 void GpuReader::ReadGpm(std::vector<std::optional<double>>* numbers) {
   if (gpm_metrics_.empty()) return;
-  auto sample = Take(nvml_->TakeGpmSample(device_));
+  auto sample = ValueOrRecord(nvml_->TakeGpmSample(device_));
   if (unsupported_) gpm_metrics_.clear();
   if (!sample) return;
   const std::unique_ptr<gpu::GpmSample> before = std::exchange(gpm_before_, *std::move(sample));
   if (before == nullptr) return;
-  const auto values = Take(nvml_->GpmMetrics(*before, *gpm_before_, gpm_metrics_));
+  const auto values = ValueOrRecord(nvml_->GpmMetrics(*before, *gpm_before_, gpm_metrics_));
   if (!values) return;
   size_t next = 0;
   for (size_t i = 0; i < counters_->size(); ++i) {

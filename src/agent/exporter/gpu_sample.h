@@ -45,11 +45,11 @@ class GpuReader {
   void ReadMemory(std::vector<std::optional<double>>* numbers);
   void ReadFields(GpuSample* sample);
   void ReadGpm(std::vector<std::optional<double>>* numbers);
-  std::optional<double> ReadOne(Source source);
+  std::optional<double> ReadNumber(Source source);
   std::string ReadText(Source source);
   // The value; nullopt after an error, which is recorded.
   template <typename T>
-  std::optional<T> Take(Result<T> result);
+  std::optional<T> ValueOrRecord(Result<T> result);
   bool Wants(Source source) const { return sources_.contains(source); }
 
   gpu::Nvml* const nvml_;
@@ -64,7 +64,7 @@ class GpuReader {
   std::unique_ptr<gpu::GpmSample> gpm_before_;
 
   // State of the current Read.
-  bool unsupported_ = false;  // the last call of Take was unsupported
+  bool unsupported_ = false;  // the last call of ValueOrRecord was unsupported
   bool answered_ = false;     // a call has succeeded or was unsupported
   Status problem_;            // the last error other than UNIMPLEMENTED
 };

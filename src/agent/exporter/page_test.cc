@@ -111,10 +111,10 @@ TEST_F(ExporterPageTest, SharesAddUpToTheDevice) {
   EXPECT_THAT(page, HasSubstr(line("FB_USED", "a", "1000") + line("FB_USED", "b", "3000") +
                               line("FB_USED", "", "5000")));
   EXPECT_THAT(page, HasSubstr(line("FB_FREE", "", "1000")));
-  EXPECT_THAT(page, Not(HasSubstr("pod=\"c\""))) << "its use is unknown, and in the rest";
+  EXPECT_THAT(page, Not(HasSubstr("pod=\"c\""))) << "its use is unknown and counts in the rest";
 }
 
-TEST_F(ExporterPageTest, XidsAreTheLastOneAndCounters) {
+TEST_F(ExporterPageTest, XidSeriesHaveTheLastXidAndCounts) {
   AddGpu(0);
   options_.hostname = "";
   Use("DCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, t\n"

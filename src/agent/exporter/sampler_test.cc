@@ -54,7 +54,7 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   Hang(gpu::NvmlCall::kPowerUsage, 1);
   rounds_.clear();
   Run(seconds(1));
-  EXPECT_TRUE(rounds_.empty()) << "the round waits for it a little";
+  EXPECT_TRUE(rounds_.empty()) << "the round waits kRoundDeadline for the hanging GPU";
   Run(Sampler::kRoundDeadline);
   ASSERT_EQ(rounds_.size(), 1u);
   EXPECT_EQ(AgeOf(0), Sampler::kRoundDeadline);

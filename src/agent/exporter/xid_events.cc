@@ -27,7 +27,7 @@ std::string XidMessage(const std::string& container, const std::string& uuid, si
 
 std::vector<ContainerEvent> XidEvents::OnXid(const Holdings& holdings, const std::string& uuid,
                                              uint64_t code, MonotonicTime now) {
-  std::erase_if(recorded_, [now](const auto& one) { return now - one.second >= kPause; });
+  std::erase_if(recorded_, [now](const auto& record) { return now - record.second >= kPause; });
   std::vector<const ContainerRef*> holders;
   for (const HeldContainer& held : holdings.containers) {
     const bool holds = std::ranges::count(held.shares, uuid, &device::DeviceShare::uuid) != 0;

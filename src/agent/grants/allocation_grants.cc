@@ -80,7 +80,7 @@ AllocationGrants::AllocationGrants(TaskRunner* runner, GrantService* service,
       service_(service),
       ledger_(ledger),
       pods_(pods),
-      unit_(gpu_mem_unit),
+      gpu_mem_unit_(gpu_mem_unit),
       metrics_(metrics) {}
 
 void AllocationGrants::Allocate(const std::string& resource, const std::vector<std::string>& ids,
@@ -133,12 +133,12 @@ void AllocationGrants::Find(const CallPtr& call) {
 }
 
 bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
-                               const device::ContainerRequest& container, bool again) const {
+                               const device::ContainerRequest& container, bool reallocated) const {
   // This test comes first, because most containers of the node already have their units.
   const auto entry = ledger_->entries().find({pod.uid, container.name});
   const bool known = entry != ledger_->entries().end();
-  if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
-  const auto requested = RequestedUnits(container, unit_);
+  if (HasClaim(known ? &entry->second : nullptr, call.resource) != reallocated) return false;
+  const auto requested = RequestedUnits(container, gpu_mem_unit_);
   const auto units = requested.find(call.resource);
   // A memory request beside whole GPUs has no effect, so its amount does not matter.
   const bool beside = container.dialect == device::Dialect::kVcuda && container.exclusive &&
@@ -150,17 +150,18 @@ bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
   return !call.listed.ok() || !Holds(*call.listed, pod, container.name, call.resource);
 }
 
-std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call, bool again) {
+std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call,
+                                                                  bool reallocated) {
   const bool listed = call.listed.ok();
   // Only a list shows that the kubelet has forgotten the units of a container.
-  if (again && !listed) return std::nullopt;
+  if (reallocated && !listed) return std::nullopt;
   std::optional<Candidate> next;
   int pods = 0;
   for (const auto& pod : service_->occupancy().PodsInOrder()) {
     const auto& containers = pod->request->containers;
-    const auto found = std::find_if(containers.begin(), containers.end(), [&](const auto& one) {
-      return Matches(call, *pod, one, again);
-    });
+    const auto found = std::find_if(
+        containers.begin(), containers.end(),
+        [&](const auto& container) { return Matches(call, *pod, container, reallocated); });
     if (found == containers.end()) continue;
     if (listed && !call.listed->Lists(pod->ns, pod->name)) continue;
     next = {{pod->uid, pod->ns, pod->name, found->name}, true};
@@ -168,7 +169,7 @@ std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& ca
     if (!listed) break;
     // Kubelets before 1.34 also list pods that they have rejected: the last pod is the right one.
   }
-  if (next) next->guessed = !listed || again || pods > 1;
+  if (next) next->guessed = !listed || reallocated || pods > 1;
   return next;
 }
 
@@ -206,12 +207,12 @@ void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& ref,
 // calls together have its whole request.
 void AllocationGrants::GiveByIds(const CallPtr& call) {
   std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
-  const std::optional<Claim> half = std::exchange(unpaired_claim_, std::nullopt);
-  if (half && half->resource != call->resource) claims.push_back(*half);
+  const std::optional<Claim> other_claim = std::exchange(unpaired_claim_, std::nullopt);
+  if (other_claim && other_claim->resource != call->resource) claims.push_back(*other_claim);
   const std::string container(kUnknownContainer);
-  if (!RequestOfTokens(container, claims, unit_).ok()) {
+  if (!RequestOfTokens(container, claims, gpu_mem_unit_).ok()) {
     claims.resize(1);
-    if (!RequestOfTokens(container, claims, unit_).ok()) {
+    if (!RequestOfTokens(container, claims, gpu_mem_unit_).ok()) {
       unpaired_claim_ = claims[0];
       return Reply(call, grant::Grant());
     }

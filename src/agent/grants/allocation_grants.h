@@ -3,9 +3,11 @@
 // The kubelet does not name the container, so the agent finds it, and compares it with the
 // kubelet's list when the container starts (start_checks.h).
 //
-//   listed          The kubelet admits one pod at a time, and lists it from then on. The container
-//                   is in a listed pod, requests as many units, and has been given none.
-//   guessed         If the kubelet does not answer, the container that came to the node first.
+//   listed          The kubelet lists a pod from its admission on, and admits one pod at a time.
+//                   The agent takes the container of a listed pod that requests as many units and
+//                   has been given none.
+//   guessed         If the kubelet does not answer, the agent takes, of the containers with this
+//                   request, the container that came to the node first.
 //   owner unknown   The agent waits for an unknown pod for kAllocateWait, while the kubelet's
 //                   admission waits. Then only the IDs choose the GPUs, and start_checks.h finds
 //                   the owner. The same holds without access to the API server.
@@ -65,10 +67,10 @@ class AllocationGrants {
   // Retries the step after the pause; false when kAllocateWait is over.
   bool RetryAfter(const CallPtr& call, Duration pause,
                   void (AllocationGrants::*step)(const CallPtr&));
-  // `again`: only containers whose units the kubelet has forgotten.
-  std::optional<Candidate> Next(const Call& call, bool again);
+  // `reallocated`: only containers that have been given units, which the kubelet has forgotten.
+  std::optional<Candidate> Next(const Call& call, bool reallocated);
   bool Matches(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
-               bool again) const;
+               bool reallocated) const;
   // The error of a listed pod whose request is invalid.
   Status BrokenRequest(const Call& call) const;
   void Give(const CallPtr& call, const Candidate& to);
@@ -79,7 +81,7 @@ class AllocationGrants {
   GrantService* const service_;
   const GrantLedger* const ledger_;
   const Pods* const pods_;
-  const device::MemoryUnit unit_;
+  const device::MemoryUnit gpu_mem_unit_;
   GrantMetrics* const metrics_;
   std::optional<Claim>
       unpaired_claim_;  // the first claim of an unknown container with two resources

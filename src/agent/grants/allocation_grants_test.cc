@@ -196,7 +196,7 @@ TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
   kubelet_.End("b");
   pods_.Remove(Uid("uid-b"));
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "8"}}}}, Uid("uid-b2")), {{"main", {"GPU-2"}}});
-  const Ids third = first;  // its ids are free
+  const Ids third = first;  // free since b was deleted
   EXPECT_EQ(AdmitMem("b", third), "GPU-2");
   EXPECT_TRUE(PreStart(kMem, third).ok());
 }
@@ -226,7 +226,7 @@ TEST_F(AllocationGrantsTest, IdsHeldByTwoContainersPreventNeitherStart) {
   AssignMem("c", 4, "GPU-3");
   EXPECT_EQ(AdmitMem("c", first), "GPU-3");
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition)
-      << "the ids could be of a or of c";
+      << "the IDs may belong to a or to c";
 }
 
 TEST_F(AllocationGrantsTest, InitContainersStartIfAllocateKnewThem) {

@@ -165,7 +165,8 @@ class AllocationOracleTest : public AllocationTest {
       ASSERT_TRUE(WriteFileAtomically(dev_.path() + "/dev/" + node, "", 0600).ok());
     }
     for (const auto& [name, theirs] : oracle->Find("Allocate")->members()) {
-      if (name == "none") continue;  // the kubelet does not ask, and "void" says it better
+      // The kubelet never calls for no device, and our answer differs: "void" gives no GPU.
+      if (name == "none") continue;
       const std::vector<Ids> question = Question(name);
       if (theirs.is_object()) {
         const auto ours = AtAllocate(question[0], device_specs);

@@ -29,7 +29,7 @@ TEST_F(AssignedGrantsTest, CountsWhereTheKubeletNamedOtherGpus) {
   EXPECT_EQ(metrics_.named_other_gpus.value(), 1u);
 }
 
-TEST_F(AssignedGrantsTest, PodsOfOneSizeGetEachItsOwnInAnyOrder) {
+TEST_F(AssignedGrantsTest, PodsOfTheSameSizeGetTheirAssignedGpusInAnyOrder) {
   for (int i = 0; i < 4; ++i) {
     Assign(FakeApiPods::Make(std::to_string(i), {{"main", {{kMem, "8"}}}}),
            {{"main", {"GPU-" + std::to_string(i)}}});
@@ -146,9 +146,8 @@ TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachIsAnsweredO
   EXPECT_EQ(answers, 1);
 }
 
-// An agent that died had sent the first of two annotations; it arrives after what its successor
-// wrote.
-TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsWrittenOver) {
+// An agent sends an annotation and dies. The annotation arrives after its successor's annotation.
+TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsOverwritten) {
   pods_.Sync();
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
   const auto assignment = [&] {
@@ -168,7 +167,7 @@ TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsWrittenOver) {
   EXPECT_EQ(assignment(), both);
 }
 
-TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodThatIsGone) {
+TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsTheGpuOfAPodThatIsGone) {
   Restart(false);
   for (const char* name : {"a", "b", "c", "d"}) {
     kubelet_.Admit(name);
@@ -204,7 +203,8 @@ TEST_F(AssignedGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsAnn
   EXPECT_EQ(assignment->containers.at("side")[0].uuid, "GPU-0");
   EXPECT_EQ(written.at(std::string(names::kAnnotationGpuMemAssigned)), "true");
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "6"}}}}));
-  EXPECT_EQ(GpuOf("b", {Token(kMem, 6)}), "GPU-2") << "assigned, though not started, counts";
+  EXPECT_EQ(GpuOf("b", {Token(kMem, 6)}), "GPU-2")
+      << "the assigned GPU counts before its pod starts";
 }
 
 TEST_F(AssignedGrantsTest, ChoiceForAllContainersSurvivesACrash) {
@@ -215,7 +215,7 @@ TEST_F(AssignedGrantsTest, ChoiceForAllContainersSurvivesACrash) {
   pods_.written.clear();
   Restart();
   pods_.Sync();
-  EXPECT_TRUE(pods_.written.contains("a")) << "what was not written is written after the crash";
+  EXPECT_TRUE(pods_.written.contains("a")) << "the annotation is written after the crash";
   EXPECT_EQ(GpuOf("a", {Token(kMem, 1)}, "side"), "GPU-0");
 }
 
@@ -224,23 +224,23 @@ TEST_F(AssignedGrantsTest, WholeGpusFollowTheKubeletUnlessAnotherPodHoldsThem) {
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
   pods_.Set(FakeApiPods::Make("c", {{"main", {{kGpu, "1"}}}}));
-  const grant::Token one{grant::TokenVariable(kGpu),
-                         signer_.Sign(kGpu, {"GPU-1"}, runner_.clock().WallNow())};
-  EXPECT_EQ(GpuOf("c", {one}), "GPU-2");
+  const grant::Token token{grant::TokenVariable(kGpu),
+                           signer_.Sign(kGpu, {"GPU-1"}, runner_.clock().WallNow())};
+  EXPECT_EQ(GpuOf("c", {token}), "GPU-2");
 }
 
 TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "2"}}}, {"main", {{kGpu, "2"}}}}));
-  const std::string had = GpuOf("a", {Token(kGpu, 2)}, "init");
-  ASSERT_EQ(had, "GPU-0,GPU-2") << "the kubelet named GPU-0 and GPU-1, and that is taken";
+  const std::string of_init = GpuOf("a", {Token(kGpu, 2)}, "init");
+  ASSERT_EQ(of_init, "GPU-0,GPU-2") << "the kubelet named GPU-0 and GPU-1, but GPU-1 is held";
   pods_.Remove(Uid("uid-b"));
-  EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), had) << "although GPU-1 is free now";
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), of_init) << "although GPU-1 is free now";
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-1").idle());
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-3").idle());
 }
 
-TEST_F(AssignedGrantsTest, AContainerHasItsInitContainersGpuAlsoWhereAnotherPodWasAssignedIt) {
+TEST_F(AssignedGrantsTest, AContainerKeepsItsInitContainersGpuAlsoIfAnotherPodWasAssignedIt) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
   // A scheduler assigned it without knowing about the grant.
@@ -249,17 +249,18 @@ TEST_F(AssignedGrantsTest, AContainerHasItsInitContainersGpuAlsoWhereAnotherPodW
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
 }
 
-TEST_F(AssignedGrantsTest, AContainerThatRequestsFewerHasSomeOfTheInitContainersGpus) {
+TEST_F(AssignedGrantsTest, AContainerThatRequestsFewerGpusGetsSomeOfItsInitContainers) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}}));
   const grant::Token three{
       grant::TokenVariable(kGpu),
       signer_.Sign(kGpu, {"GPU-1", "GPU-2", "GPU-3"}, runner_.clock().WallNow())};
   ASSERT_EQ(GpuOf("a", {three}, "init"), "GPU-1,GPU-2,GPU-3");
-  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}), "GPU-0") << "which the kubelet named";
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}), "GPU-0")
+      << "the kubelet named GPU-0, which the init container does not hold";
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-0").idle());
 }
 
-TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreHasTheInitContainersGpusAndOthers) {
+TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreGpusGetsItsInitContainersAndOthers) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}}));
   const grant::Token last{grant::TokenVariable(kGpu),
                           signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
@@ -305,9 +306,9 @@ TEST_F(AssignedGrantsTest, ContainersThatRunOneAfterTheOtherShareOneGpu) {
          {{"main", {"GPU-2"}}});
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kCore, "30"}, {kBlocks, "20"}}},
                                     {"main", {{kCore, "60"}, {kBlocks, "4"}}}}));
-  const std::string had = GpuOf("a", {Token(kBlocks, 20), Token(kCore, 30)}, "init");
-  EXPECT_EQ(had, "GPU-0") << "GPU-2 has room for one of them only";
-  EXPECT_EQ(GpuOf("a", {Token(kBlocks, 4), Token(kCore, 60)}), had);
+  const std::string of_init = GpuOf("a", {Token(kBlocks, 20), Token(kCore, 30)}, "init");
+  EXPECT_EQ(of_init, "GPU-0") << "GPU-2 has room for one of them only";
+  EXPECT_EQ(GpuOf("a", {Token(kBlocks, 4), Token(kCore, 60)}), of_init);
 }
 
 TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
@@ -315,15 +316,15 @@ TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
   const grant::Token last{grant::TokenVariable(kGpu),
                           signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
   ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
-  const auto well = devices_.Get();
-  device::NodeInventory inventory = well->inventory();
+  const auto healthy = devices_.Get();
+  device::NodeInventory inventory = healthy->inventory();
   inventory.gpus[3].health = device::Health::Unhealthy("XID 79");
   devices_.Set(std::make_shared<const DeviceSet>(
       std::make_shared<const device::NodeInventory>(std::move(inventory))));
   const auto refused = Ask("a", {Token(kGpu, 1)});
   EXPECT_NE(refused.status().message().find("XID 79"), std::string::npos)
       << refused.status().ToString();
-  devices_.Set(well);
+  devices_.Set(healthy);
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-3");
 }
 

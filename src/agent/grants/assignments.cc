@@ -50,9 +50,9 @@ const Assignments::Assigned& Assignments::Of(const std::shared_ptr<const PodInfo
 
 const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,
                                                      std::string_view container) {
-  const auto found =
-      std::find_if(request.containers.begin(), request.containers.end(),
-                   [&](const auto& one) { return one.name == container && one.count > 0; });
+  const auto found = std::find_if(
+      request.containers.begin(), request.containers.end(),
+      [&](const auto& candidate) { return candidate.name == container && candidate.count > 0; });
   return found == request.containers.end() ? nullptr : &*found;
 }
 

@@ -219,7 +219,7 @@ TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
   SetLimit("a", "worse", names::kAnnotationComputeClass);
   ASSERT_EQ(pods_.events.size(), 4u);
   EXPECT_EQ(pods_.events[3].second.reason, names::kReasonLimitRejected)
-      << "from one invalid class to another nothing changes";
+      << "no Event if one invalid class replaces another";
 }
 
 TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
@@ -241,7 +241,7 @@ TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
             std::string("container main may use 6144 MiB of ") + kUuid);
 }
 
-TEST_F(LimitedGrantsTest, AComputeClassThatThereIsNotIsReported) {
+TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {
   pods_.Sync();
   AssignShare("a");
   SetLimit("a", "low", names::kAnnotationComputeClass);
@@ -280,7 +280,7 @@ TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
   }
 }
 
-TEST_F(LimitedGrantsTest, ALimitThatCannotBeReadLeavesTheLastOne) {
+TEST_F(LimitedGrantsTest, AnInvalidLimitLeavesTheLastValidLimit) {
   pods_.Sync();
   AssignShare("a");
   const auto token = Token(kMem, 6);
@@ -299,7 +299,7 @@ TEST_F(LimitedGrantsTest, ALimitThatCannotBeReadLeavesTheLastOne) {
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "a container that starts again";
   Restart();
   SetLimit("a", "worse");
-  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "of an earlier agent";
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "the limit that an earlier agent wrote";
   SetLimit("a", "");
   EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB));
 }
@@ -345,7 +345,7 @@ TEST_F(LimitedGrantsTest, AContainerLowersItsLimitsByVariables) {
   EXPECT_EQ(floor, static_cast<uint32_t>(0.1 * limiter::kOne));
 }
 
-TEST_F(LimitedGrantsTest, AVariableNeverRaisesALimitAndOneThatCannotBeReadIsReported) {
+TEST_F(LimitedGrantsTest, AVariableNeverRaisesALimitAndAnInvalidVariableIsReported) {
   pods_.Sync();
   AssignShare("a");
   variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT", "100g"}};

@@ -158,7 +158,7 @@ bool EndedPods::RunsPerApiServer(const ContainerRef& holder) const {
   return found != pods_->pods().end() && !found->second->ended;
 }
 
-// A pod in the kubelet's list, which has names only, may be a namesake.
+// The kubelet lists pods by name. So a listed pod may be another pod with the name of an ended pod.
 bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
   return std::any_of(pods_->pods().begin(), pods_->pods().end(), [&](const auto& pod) {
     return pod.first != holder.pod_uid && pod.second->ns == holder.pod_namespace &&
@@ -183,8 +183,8 @@ void EndedPods::CheckAfter(Duration pause) {
 
 void EndedPods::Check() {
   // The mirror of a static pod may be deleted and created again.
-  std::erase_if(leaving_, [&](const auto& one) {
-    const auto entry = ledger_->entries().find(one.first);
+  std::erase_if(leaving_, [&](const auto& pair) {
+    const auto entry = ledger_->entries().find(pair.first);
     return entry == ledger_->entries().end() || RunsPerApiServer(entry->second.holder);
   });
   PublishWithheld();
@@ -250,7 +250,8 @@ void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& seen) {
       RecordRemaining(key, entry, std::move(remains));
     }
   }
-  std::erase_if(leaving_, [&](const auto& one) { return !ledger_->entries().contains(one.first); });
+  std::erase_if(leaving_,
+                [&](const auto& pair) { return !ledger_->entries().contains(pair.first); });
   PublishWithheld();
   if (!leaving_.empty()) CheckAfter(pause_);
   if (released) released_();

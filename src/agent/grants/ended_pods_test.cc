@@ -204,7 +204,7 @@ TEST_F(EndedPodsTest, PollsAKubeletThatStillListsAnEndedPodWithGrowingPauses) {
   pods_.Remove(Uid("uid-b"));
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_EQ(ledger_->entries().size(), 1u);
-  EXPECT_EQ(processes_.reads, 1) << "of a only";
+  EXPECT_EQ(processes_.reads, 1) << "only the processes of a";
   kubelet_.End("b");
   runner_.AdvanceTimeAndRun(EndedPods::kLongestPause + 1s);
   EXPECT_TRUE(ledger_->entries().empty());

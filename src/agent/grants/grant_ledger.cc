@@ -80,8 +80,9 @@ void GrantLedger::ApplyEntry(Entry entry) {
     if (!HasToken(known, claim.nonce)) known.claims.push_back(std::move(claim));
   }
   for (device::DeviceShare& share : entry.shares) {
-    const bool has_share = std::any_of(known.shares.begin(), known.shares.end(),
-                                       [&](const auto& one) { return one.uuid == share.uuid; });
+    const bool has_share =
+        std::any_of(known.shares.begin(), known.shares.end(),
+                    [&](const auto& known_share) { return known_share.uuid == share.uuid; });
     if (!has_share) known.shares.push_back(std::move(share));
   }
 }
@@ -108,7 +109,7 @@ void GrantLedger::Forget(const Key& key) {
 }
 
 Status GrantLedger::Write(const std::string& record, WriteTo write) {
-  // On a full disk a list without history makes room; then the write is retried.
+  // On a full disk a journal without its history makes room; then the write is retried.
   for (int attempt = must_compact_ ? 1 : 0;; ++attempt) {
     if (must_compact_) RETURN_IF_ERROR(Compact());
     const Status status = (log_->*write)(record);
@@ -224,9 +225,9 @@ Status GrantLedger::CheckRoom(const Entry& wanted, const device::DeviceShare& sh
     return Error(Code::kNotFound, "GPU {} is not on this node any more", share.uuid);
   }
   if (Accounts().HasRoom(*gpu, HoldOfEntry(wanted, share))) return Status::Ok();
-  Entry one = wanted;
-  one.shares = {share};
-  const std::vector<Conflict> conflicts = ConflictsOf(one, gpus);
+  Entry single_share = wanted;
+  single_share.shares = {share};
+  const std::vector<Conflict> conflicts = ConflictsOf(single_share, gpus);
   if (conflicts.empty()) {
     return Error(Code::kFailedPrecondition,
                  "{} has too little memory: {} MiB are requested of {} MiB", share.uuid,

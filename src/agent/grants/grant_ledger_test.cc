@@ -135,7 +135,7 @@ TEST_F(GrantLedgerTest, TokenOfADeadPodIsDeniedToOthersAlsoAfterRestart) {
   }
 }
 
-TEST_F(GrantLedgerTest, CrowdThatEndsDoesNotWaitForTheDisk) {
+TEST_F(GrantLedgerTest, ReleasesDoNotWaitForTheDisk) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-" + std::to_string(i)}, Container(i)).ok());
   }
@@ -170,7 +170,7 @@ TEST_F(GrantLedgerTest, ContainersOfOnePodMayPassADeviceOn) {
   EXPECT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(1, "main")).ok());
 }
 
-TEST_F(GrantLedgerTest, FullDiskTakesNothingAndHealsLater) {
+TEST_F(GrantLedgerTest, AFullDiskRejectsAGrantUntilItHasRoom) {
   ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(1)).ok());
   log_.full = true;
   const grant::Nonce nonce = NewNonce(now_);
@@ -210,10 +210,10 @@ TEST_F(GrantLedgerTest, UnusedTokenGetsTooOld) {
   EXPECT_TRUE(Bind(latest, {"GPU-3"}, Container(3)).ok());
   now_ += 1s;
   EXPECT_EQ(Bind(nonce, {"GPU-2"}, Container(2)).code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(Bind(used, {"GPU-1"}, Container(1)).ok()) << "a used one does not";
+  EXPECT_TRUE(Bind(used, {"GPU-1"}, Container(1)).ok()) << "a used token does not expire";
 }
 
-TEST_F(GrantLedgerTest, SpentTokensAreForgottenOnlyWhenTheyAreTooOldToBeBelieved) {
+TEST_F(GrantLedgerTest, SpentTokensAreForgottenOnlyWhenTheyAreTooOldToBeAccepted) {
   const grant::Nonce nonce = NewNonce(now_);
   ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
   ASSERT_TRUE(Release(Container(1)).ok());
@@ -226,7 +226,7 @@ TEST_F(GrantLedgerTest, SpentTokensAreForgottenOnlyWhenTheyAreTooOldToBeBelieved
   EXPECT_EQ(Bind(nonce, {"GPU-1"}, Container(2)).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(GrantLedgerTest, HistoryIsTidiedAway) {
+TEST_F(GrantLedgerTest, TidyRemovesHistory) {
   for (int i = 0; i < 1000; ++i) {
     const grant::Nonce nonce = NewNonce(now_);
     ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(i)).ok());
@@ -259,7 +259,7 @@ TEST_F(GrantLedgerTest, RewritesTheJournalOnlyIfMostRecordsAreObsolete) {
   }
   now_ += GrantLedger::kTokenLifetime + 1s;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
-  EXPECT_EQ(log_.replaced, 1) << "256 records are not worth it";
+  EXPECT_EQ(log_.replaced, 1) << "a journal of 256 records stays, whatever they are";
   ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(1)).ok());
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
   EXPECT_EQ(log_.replaced, 1) << "257 records, of which one is needed";

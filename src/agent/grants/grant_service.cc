@@ -158,7 +158,7 @@ void GrantService::AnswerAfterRelease(PendingRequest pending,
 
 Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const PlannedGrant& planned,
                                         const DeviceSet& set) {
-  // This rejects unhealthy GPUs, so it precedes the entry.
+  // DescribeGrant rejects unhealthy GPUs, so it is called before the ledger gets an entry.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, planned.entry.shares));
   const GrantLedger::Entry* before = ledger_->Find(pending.requester);
@@ -175,7 +175,7 @@ Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const Pla
     }
     ended_.SchedulePrune();
     ScheduleUsage();
-    // This follows the answer, because the container does not wait for annotations.
+    // Annotations are written after the answer, because the container does not wait for them.
     runner_->Post([this, uid = pending.requester.pod_uid, weak = weak_.Get()] {
       if (!weak) return;
       PublishAssignment(uid);

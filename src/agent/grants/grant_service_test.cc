@@ -183,14 +183,14 @@ TEST_F(GrantServiceTest, PodMadeAgainUnderItsNameGetsTheGpuOfItsPredecessor) {
   EXPECT_TRUE(Ask("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());
 }
 
-TEST_F(GrantServiceTest, NamesakeOnAnotherGpuDoesNotHoldTheOldOne) {
+TEST_F(GrantServiceTest, APodOfThatNameOnAnotherGpuDoesNotHoldTheGpu) {
   ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
   pods_.Admit("web-0", {"GPU-2"});
   pods_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
 }
 
-TEST_F(GrantServiceTest, NamesakeWithThatIdOfAnotherResourceDoesNotHoldTheGpu) {
+TEST_F(GrantServiceTest, APodOfThatNameWithTheIdOfAnotherResourceDoesNotHoldTheGpu) {
   ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
   pods_.answer->pods.emplace_back("default", "web-0");
   pods_.answer->held.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
@@ -232,7 +232,7 @@ TEST_F(GrantServiceTest, RequestsThatNeedTheKubeletWaitForAFreshList) {
   std::exchange(pods_.held, {})[0](before);
   ASSERT_TRUE(b->has_value());
   EXPECT_TRUE((*b)->ok());
-  EXPECT_FALSE(c->has_value()) << "its list began before it asked";
+  EXPECT_FALSE(c->has_value()) << "this list began before c requested its grant";
   EXPECT_EQ(pods_.calls, 2);
   PodDevices after;
   after.pods = {{"default", "b"}, {"default", "c"}};

@@ -24,7 +24,7 @@ class GrantedAnnotationsTest : public ::testing::Test {
     return {{std::string(names::kResourceVcudaCore), "50"},
             {std::string(names::kResourceVcudaMemory), "16"}};
   }
-  // Each container of the pod on GPU-1, but for those in `without`.
+  // Assigns GPU-1 to each container of the pod except `without`.
   device::Assignment OnGpu1(const PodInfo& pod, const std::string& without = "") const {
     device::Assignment assignment;
     for (const device::ContainerRequest& container : pod.request->containers) {
@@ -60,7 +60,7 @@ TEST_F(GrantedAnnotationsTest, WritesTheAgentsChoiceAsTesserasAndGpusharesAnnota
   EXPECT_FALSE(after.contains(names::kAnnotationGpuAssigned));
 }
 
-TEST_F(GrantedAnnotationsTest, AnAgentsChoiceIsWrittenInTheWordsOfGpuManager) {
+TEST_F(GrantedAnnotationsTest, WritesTheAgentsChoiceAsGpuManagersAnnotations) {
   const PodInfo pod = FakeApiPods::Make("a", {{"main", Core()}});
   const device::Assignment chosen = OnGpu1(pod);
   const device::Annotations after = After(pod, &chosen);
@@ -69,7 +69,7 @@ TEST_F(GrantedAnnotationsTest, AnAgentsChoiceIsWrittenInTheWordsOfGpuManager) {
   EXPECT_FALSE(after.contains(names::kAnnotationGpuMemAssigned));
 }
 
-TEST_F(GrantedAnnotationsTest, OfAPodThatTheSchedulerAssignedOnlyTheMarkIsWritten) {
+TEST_F(GrantedAnnotationsTest, AScheduledPodIsOnlyMarkedAsAssigned) {
   PodInfo pod = FakeApiPods::Make("a", {{"main", Mem("8")}});
   pod.annotations = {{std::string(names::kAnnotationGpuMemIndex), "1"},
                      {std::string(names::kAnnotationGpuMemAssigned), "false"}};
@@ -120,7 +120,7 @@ TEST_F(GrantedAnnotationsTest, WhileContainersAreMissingOnlyOurOwnAnnotationIsWr
                   Pair(names::kAnnotationAssignment, device::EncodeAssignment(chosen).value())));
 }
 
-TEST_F(GrantedAnnotationsTest, OfAPodThatBreaksARuleOnlyOurOwnAnnotationIsWritten) {
+TEST_F(GrantedAnnotationsTest, APodWithAnInvalidRequestGetsOnlyOurOwnAnnotation) {
   PodInfo pod = FakeApiPods::Make("a", {{"main", Mem("8")}});
   const device::Assignment chosen = OnGpu1(pod);
   pod.request = Status(Code::kInvalidArgument, "two dialects in one container");

@@ -19,7 +19,7 @@ LedgerRecord SomeSpent() {
           .fingerprint = 0x0123456789abcdef};
 }
 
-// Whether the record is valid with `other` in the place of `what`.
+// Whether the record is still valid after `what` is replaced by `other`.
 bool Reads(const LedgerRecord& record, const std::string& what, const std::string& other) {
   std::string text = EncodeRecord(record);
   const size_t at = text.find(what);
@@ -28,7 +28,7 @@ bool Reads(const LedgerRecord& record, const std::string& what, const std::strin
   return DecodeRecord(text).has_value();
 }
 
-TEST(LedgerRecordsTest, ReadBackAsTheyWere) {
+TEST(LedgerRecordsTest, DecodingAnEncodedRecordGivesTheSameRecord) {
   const auto granted = DecodeRecord(EncodeRecord(SomeGrant()));
   ASSERT_TRUE(granted.has_value());
   EXPECT_EQ(granted->entry.shares, SomeGrant().entry.shares);
@@ -39,7 +39,7 @@ TEST(LedgerRecordsTest, ReadBackAsTheyWere) {
   EXPECT_EQ(spent->fingerprint, SomeSpent().fingerprint);
 }
 
-TEST(LedgerRecordsTest, AGrantLacksNoPartOfItsSharesAndTokens) {
+TEST(LedgerRecordsTest, AGrantWithoutAPartOfItsSharesOrTokensIsInvalid) {
   for (const char* key : {"\"gpu\"", "\"milli\"", "\"bytes\"", "\"nonce\"", "\"ids\"", "\"tokens\"",
                           "\"shares\"", "\"do\""}) {
     EXPECT_FALSE(Reads(SomeGrant(), key, "\"other\"")) << key;
@@ -51,7 +51,7 @@ TEST(LedgerRecordsTest, AGrantLacksNoPartOfItsSharesAndTokens) {
       Reads(SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "[7]"));
 }
 
-TEST(LedgerRecordsTest, ASpentTokenHasANonceAndAnOwnerOfSixteenDigits) {
+TEST(LedgerRecordsTest, ASpentTokenNeedsANonceAndAFingerprintOfSixteenDigits) {
   EXPECT_FALSE(Reads(SomeSpent(), "\"nonce\"", "\"other\""));
   EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcd"));
   EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdefff"));

@@ -51,7 +51,7 @@ class LimitChanges {
   struct Annotations {
     std::string text;
     std::map<std::string, std::string> valid;  // by annotation
-    bool invalid = false;                      // a limit cannot be read
+    bool invalid = false;                      // whether a current text is invalid
   };
   static Annotations AnnotationsOf(const PodInfo& pod);
   // The pod with the last valid texts of its limit annotations.

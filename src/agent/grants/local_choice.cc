@@ -16,8 +16,8 @@ using device::DeviceShare;
 using device::Dialect;
 using device::Gpu;
 
-bool Contains(const std::vector<std::string>& all, const std::string& one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
+bool Contains(const std::vector<std::string>& all, const std::string& uuid) {
+  return std::find(all.begin(), all.end(), uuid) != all.end();
 }
 
 class Choice {
@@ -29,14 +29,17 @@ class Choice {
         result_(demand.assigned),
         groups_(demand.request->Groups()) {}
 
-  enum class Whole { kOfStarting, kOfAll };
+  // The containers that get whole GPUs. All containers get shares.
+  enum class WholeGpusFor { kStartingContainer, kAllContainers };
 
-  Status Place(const ContainerRequest& container, Whole whole) {
+  Status Place(const ContainerRequest& container, WholeGpusFor whole_gpus_for) {
     if (container.count == 0 || container.dialect == Dialect::kNvidiaMig) return Status::Ok();
     if (result_.containers.contains(container.name)) return Status::Ok();
     std::vector<std::string> uuids;
     if (container.exclusive) {
-      if (whole == Whole::kOfStarting && !IsStarting(container)) return Status::Ok();
+      if (whole_gpus_for == WholeGpusFor::kStartingContainer && !IsStarting(container)) {
+        return Status::Ok();
+      }
       ASSIGN_OR_RETURN(uuids, WholeGpus(container));
     } else {
       ASSIGN_OR_RETURN(std::string uuid, SharedGpu(container));
@@ -199,11 +202,11 @@ class Choice {
       if (set_.inventory().Find(uuid)->health.ok()) healthy.push_back(uuid);
     }
     const bool suffice = healthy.size() >= static_cast<size_t>(container.count);
-    const std::vector<std::string>& those = suffice ? healthy : kept;
-    const auto is_one = [&](const std::string& uuid) { return Contains(those, uuid); };
+    const std::vector<std::string>& usable = suffice ? healthy : kept;
+    const auto is_usable = [&](const std::string& uuid) { return Contains(usable, uuid); };
     const std::vector<std::string>& named = demand_.named;
-    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_one)) return named;
-    return set_.chooser().ChooseDevices(those, {}, container.count);
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_usable)) return named;
+    return set_.chooser().ChooseDevices(usable, {}, container.count);
   }
 
   // Chooses from `free`, which includes `kept`: the GPUs that the kubelet named if they are in it,
@@ -212,11 +215,11 @@ class Choice {
                                             const std::vector<std::string>& free,
                                             const std::vector<std::string>& kept) const {
     const std::vector<std::string>& named = demand_.named;
-    const auto will_do = [&](const std::string& uuid) {
+    const auto is_allowed = [&](const std::string& uuid) {
       return demand_.contested.contains(uuid) || Contains(free, uuid);
     };
     const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
-    if (IsNamed(container) && std::all_of(named.begin(), named.end(), will_do) &&
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_allowed) &&
         std::all_of(kept.begin(), kept.end(), is_named)) {
       return named;
     }
@@ -243,14 +246,14 @@ Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const Device
   for (const bool starting : {true, false}) {
     for (const ContainerRequest& container : demand.request->containers) {
       if ((container.name == demand.container) != starting) continue;
-      RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
+      RETURN_IF_ERROR(choice.Place(container, Choice::WholeGpusFor::kStartingContainer));
     }
   }
-  // A pod that cannot have all of its GPUs takes none. Otherwise it would hold GPUs without
-  // running, and other GPUs than the scheduler counts.
+  // If the node has no room for all containers of the pod, the pod gets no GPU. Otherwise it would
+  // hold GPUs without running, and GPUs that the scheduler does not count for it.
   Choice all = choice;
   for (const ContainerRequest& container : demand.request->containers) {
-    RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));
+    RETURN_IF_ERROR(all.Place(container, Choice::WholeGpusFor::kAllContainers));
   }
   return std::move(choice).result();
 }

@@ -20,10 +20,10 @@ class LocalChoiceTest : public ::testing::Test {
   }
   // The GPU that the pod gets when the container starts, or the error.
   std::string Choose(const PodInfo& pod, const std::string& starting, const std::string& of) {
-    const LocalDemand question{
+    const LocalDemand demand{
         .pod_uid = pod.uid, .request = &*pod.request, .container = starting, .assigned = assigned_};
     const auto chosen = ChooseLocally(
-        question, DeviceSet(std::make_shared<device::NodeInventory>(inventory_)), accounts_);
+        demand, DeviceSet(std::make_shared<device::NodeInventory>(inventory_)), accounts_);
     if (!chosen.ok()) return chosen.status().ToString();
     const auto found = chosen->containers.find(of);
     return found == chosen->containers.end() ? "none" : found->second.at(0).uuid;

@@ -32,7 +32,7 @@ std::shared_ptr<const DeviceSet> Node(const std::vector<int64_t>& gib,
 int Healthy(std::string_view resource, const DeviceSet& set, const NodeUse& use = {}) {
   const auto offers = OffersOf(resource, set, use);
   return static_cast<int>(
-      std::count_if(offers.begin(), offers.end(), [](const auto& one) { return one.healthy; }));
+      std::count_if(offers.begin(), offers.end(), [](const auto& offer) { return offer.healthy; }));
 }
 
 size_t ListBytes(std::string_view resource, const DeviceSet& set) {
@@ -66,23 +66,25 @@ TEST(OffersTest, IdsAreShortUniqueOverResourcesAndKnown) {
   for (const std::string id : {"", "m", "m000", "x0000", "GPU-0", "m0000zzzzzzzz"}) {
     EXPECT_FALSE(units.Has(id)) << id;
   }
-  EXPECT_FALSE(units.Has(ShareUnits::IdOf(units.gpus[0], 16))) << "it has 16, counted from 0";
+  EXPECT_FALSE(units.Has(ShareUnits::IdOf(units.gpus[0], 16)))
+      << "the GPU has 16 units, numbered from 0";
 }
 
 TEST(OffersTest, IdsStayTheSameWhenAnotherGpuIsRemoved) {
   const auto both = Node({16, 80});
-  auto one = std::make_shared<device::NodeInventory>(both->inventory());
-  one->gpus.erase(one->gpus.begin());
-  one->links = device::LinkMatrix(1);
-  const DeviceSet left(one);
-  EXPECT_EQ(left.shares().Find(names::kResourceGpuMem)->gpus[0].prefix,
+  auto remaining = std::make_shared<device::NodeInventory>(both->inventory());
+  remaining->gpus.erase(remaining->gpus.begin());
+  remaining->links = device::LinkMatrix(1);
+  const DeviceSet without_first(remaining);
+  EXPECT_EQ(without_first.shares().Find(names::kResourceGpuMem)->gpus[0].prefix,
             both->shares().Find(names::kResourceGpuMem)->gpus[1].prefix);
 }
 
 TEST(OffersTest, ListsOfEightH200StayBelowOneMebibyteAlsoInMiB) {
   for (const auto unit : {device::MemoryUnit::kGiB, device::MemoryUnit::kMiB}) {
     const auto set = Node(std::vector<int64_t>(8, 141), unit);
-    EXPECT_EQ(set->shares().gpu_mem_unit(), device::MemoryUnit::kGiB) << "MiB are too many";
+    EXPECT_EQ(set->shares().gpu_mem_unit(), device::MemoryUnit::kGiB)
+        << "the list in MiB would be too long";
     for (const std::string_view resource : kShared) {
       EXPECT_GT(Healthy(resource, *set), 0) << resource;
       EXPECT_LT(ListBytes(resource, *set), kMaxListBytes) << resource;
@@ -114,7 +116,8 @@ TEST(OffersTest, AWholeGpuIsWithdrawnFromSharedResources) {
   NodeUse use;
   use.accounts.Add("GPU-1", {.pod_uid = Uid("a"), .compute = kWholeGpu, .memory = GiB(80)});
   use.ids = {"GPU-1"};
-  EXPECT_EQ(Healthy(names::kResourceGpu, *set, use), 2) << "its own resource counts it by itself";
+  EXPECT_EQ(Healthy(names::kResourceGpu, *set, use), 2)
+      << "the kubelet itself counts the GPU that it gave away";
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 16);
   EXPECT_EQ(Healthy(names::kResourceVcudaCore, *set, use), 100);
   EXPECT_EQ(Healthy(names::kResourceVcudaMemory, *set, use), 64);
@@ -133,7 +136,7 @@ TEST(OffersTest, AShareWithdrawsOnlyItsPartFromOthers) {
   EXPECT_EQ(Healthy(names::kResourceVcudaMemory, *set, use), 4 * 96);
 }
 
-TEST(OffersTest, GpuWithMemoryThatIsTakenCannotBeAWholeOne) {
+TEST(OffersTest, AGpuWithHeldMemoryIsNotOfferedWhole) {
   const auto set = Node({16});
   NodeUse use;
   use.accounts.Add(
@@ -144,13 +147,13 @@ TEST(OffersTest, GpuWithMemoryThatIsTakenCannotBeAWholeOne) {
   EXPECT_EQ(Healthy(names::kResourceGpu, *set, use), 0);
 }
 
-TEST(OffersTest, IdsThatPodsHaveStayHealthy) {
+TEST(OffersTest, AllocatedIdsStayHealthy) {
   const auto set = Node({16, 16});
   NodeUse use;
   use.accounts.Add("GPU-0", {.pod_uid = Uid("a"), .compute = kWholeGpu, .memory = GiB(16)});
   use.accounts.Add(
       "GPU-1", {.pod_uid = Uid("b"), .dialect = Dialect::kGpuMem, .compute = {}, .memory = GiB(8)});
-  // The kubelet gave b ids of the GPU that a has, and a's own id names the GPU that b is on.
+  // The kubelet gave b the IDs of GPU-0, which a holds, and gave a an ID of GPU-1, which b holds.
   for (const auto& offer : OffersOf(names::kResourceGpuMem, *set, {})) {
     if (use.ids.size() < 8) use.ids.insert(offer.id);
   }

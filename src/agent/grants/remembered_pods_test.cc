@@ -109,7 +109,7 @@ TEST_F(RememberedPodsTest, PodThatWasSeenStartsAfterARestartWithoutTheApiServer)
   EXPECT_EQ(Ask("never-seen").status().code(), Code::kUnavailable);
 }
 
-TEST_F(RememberedPodsTest, PodOfTheSameNameIsAnother) {
+TEST_F(RememberedPodsTest, APodOfTheSameNameIsAnotherPod) {
   Assign("web-0", "GPU-2", Uid("uid-old"));
   Restart();
   EXPECT_EQ(Ask("web-0").status().code(), Code::kUnavailable);
@@ -156,7 +156,7 @@ TEST_F(RememberedPodsTest, HistoryDoesNotGrowForEver) {
   EXPECT_EQ(pods_->pods().size(), 1u);
 }
 
-TEST_F(RememberedPodsTest, AfterAFullDiskAllIsWrittenAgain) {
+TEST_F(RememberedPodsTest, AfterAFullDiskAllPodsAreWrittenAgain) {
   disk_.full = true;
   Assign("a", "GPU-1");
   Assign("b", "GPU-2");
@@ -182,7 +182,7 @@ TEST(PodRecordTest, HoldsAllOfTheRequest) {
   EXPECT_EQ(read->Text(), "default/a");
 }
 
-TEST(PodRecordTest, NonsenseIsNoPod) {
+TEST(PodRecordTest, AnInvalidRecordIsNoPod) {
   for (const std::string text : {"", "[]", "{}", R"({"do":"pod"})", R"({"do":"pod","uid":"a"})",
                                  R"({"do":"pod","uid":"a","request":{"containers":[1]}})",
                                  R"({"do":"pod","request":{"containers":[]}})"}) {

@@ -2,8 +2,8 @@
 // Decides with --binding=allocate whether a container may start with the GPUs that Allocate gave
 // for its IDs (allocation_grants.h). At this point the kubelet lists the container that holds the
 // IDs. The agent rejects the start if it gave the GPUs to another container, if the container's
-// assignment has other GPUs, or if neither grant nor assignment is known. Allocate's answer cannot
-// be taken back, so the pod must be deleted then. The kubelet calls before each start of a
+// assignment has other GPUs, or if neither grant nor assignment is known. The pod must be deleted
+// then, because Allocate's answer cannot be changed. The kubelet calls before each start of a
 // container, also after restarts of kubelet and agent; the ledger has the grants.
 //
 // The kubelet lists pods by name, not by UID. It lists no ordinary init container: an init

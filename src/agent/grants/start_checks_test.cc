@@ -23,7 +23,7 @@ class StartChecksTest : public AllocationFixture {
   void HoldAs(const std::string& pod, const std::string& container, const Ids& ids) {
     kubelet_.answer->held.push_back({"default", pod, container, kMem, ids});
   }
-  // Started by the device plugin that was installed before.
+  // Adds a pod that an earlier device plugin has started with the GPU.
   void RanBefore(const std::string& name, const std::string& gpu) {
     PodInfo pod = FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}});
     pod.container_ids["main"] = "containerd://1";
@@ -57,7 +57,7 @@ TEST_F(StartChecksTest, RejectsAContainerWithMoreIdsThanItsGrant) {
   EXPECT_EQ(PreStart(kMem, ids).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(StartChecksTest, IdsThatNoContainerHoldsStartNoUnknownOne) {
+TEST_F(StartChecksTest, AnUnknownOwnerDoesNotStartWithIdsThatNoContainerHolds) {
   kubelet_.Admit("a");
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}));
   kubelet_.End("a");
@@ -67,7 +67,7 @@ TEST_F(StartChecksTest, IdsThatNoContainerHoldsStartNoUnknownOne) {
   EXPECT_THAT(status.message(), HasSubstr("the kubelet does not list them for one container"));
 }
 
-TEST_F(StartChecksTest, IdsThatTwoContainersShareStartNoUnknownOne) {
+TEST_F(StartChecksTest, AnUnknownOwnerDoesNotStartWithIdsOfTwoContainers) {
   const Ids ids = AllocateToUnknown(6);
   for (const char* name : {"a", "b"}) {
     kubelet_.Admit(name);
@@ -87,7 +87,7 @@ TEST_F(StartChecksTest, AnUnknownContainerWithMoreIdsDoesNotStart) {
   EXPECT_EQ(PreStart(kMem, ids).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(StartChecksTest, ThePodIsThatOfTheNamespaceAndNameThatHasNotEnded) {
+TEST_F(StartChecksTest, TheOwnerIsThePodOfThatNamespaceAndNameThatHasNotEnded) {
   const Ids ids = AllocateToUnknown(6);
   PodInfo ended = FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}, Uid("uid-0-ended"));
   ended.ended = true;
@@ -104,7 +104,7 @@ TEST_F(StartChecksTest, ThePodIsThatOfTheNamespaceAndNameThatHasNotEnded) {
   EXPECT_EQ(ledger_->entries().begin()->first, GrantLedger::Key(Uid("uid-a"), "main"));
 }
 
-TEST_F(StartChecksTest, OfTwoGrantsToTheSameIdsTheLaterOneCounts) {
+TEST_F(StartChecksTest, TheLaterOfTwoGrantsForTheSameIdsCounts) {
   for (const auto& [first, second] : {std::pair("a", "z"), std::pair("y", "b")}) {
     AssignMem(first, 8, "GPU-1");
     AssignMem(second, 8, "GPU-2");
@@ -123,7 +123,7 @@ TEST_F(StartChecksTest, OfTwoGrantsToTheSameIdsTheLaterOneCounts) {
   }
 }
 
-TEST_F(StartChecksTest, WithoutAnApiServerNothingOfAPluginBeforeUsStarts) {
+TEST_F(StartChecksTest, WithoutAnApiServerNoContainerOfAnEarlierPluginStarts) {
   RestartAll(false);
   kubelet_.Admit("old");
   Hold("old", kGpu, {"GPU-2"});
@@ -131,7 +131,7 @@ TEST_F(StartChecksTest, WithoutAnApiServerNothingOfAPluginBeforeUsStarts) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(StartChecksTest, AnUnhealthyGpuOfAPluginBeforeUsIsNotWrongButUnavailable) {
+TEST_F(StartChecksTest, AnUnhealthyGpuOfAnEarlierPluginIsUnavailable) {
   RanBefore("old", "GPU-1");
   SetHealthOfTheSecond(device::Health::Unhealthy("XID 79"));
   const Status status = PreStart(kGpu, {"GPU-1"});
@@ -140,7 +140,7 @@ TEST_F(StartChecksTest, AnUnhealthyGpuOfAPluginBeforeUsIsNotWrongButUnavailable)
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(StartChecksTest, AGpuOfAPluginBeforeUsThatAnotherPodHoldsIsNotStartedTwice) {
+TEST_F(StartChecksTest, AGpuOfAnEarlierPluginThatAnotherPodHoldsStartsNoContainer) {
   Assign(FakeApiPods::Make("holder", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-2"}}});
   kubelet_.Admit("holder");
   ASSERT_EQ(Allocate(kGpu, {"GPU-0"}), "GPU-2");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a container start waits for in the agent, and how long at most: three waits, below. Nothing
-// else makes a start wait: a decision takes microseconds, its record in the journal one flush of
+// The three waits of a container start in the agent, with the longest time of each. Nothing else
+// makes a start wait: a decision takes microseconds, and its record in the journal one flush of
 // the disk.
 //
 // The callers wait longer: tessera-runtime 10 s for its grant (`grant_timeout` in
@@ -12,19 +12,20 @@
 
 namespace tessera::agent {
 
-// A grant, which tessera-runtime requests for each container with a token (grant_service.h). Waits
-// for the pod, which the API server's watch delivers, and then for its GPUs, while processes of an
-// ended pod still use them. One deadline for both, from the arrival of the request; then the
-// runtime gets UNAVAILABLE with the reason, and the kubelet retries the container.
+// The wait of a grant, which tessera-runtime requests for each container with a token
+// (grant_service.h). The agent waits for the pod, which the API server's watch delivers, and then
+// for its GPUs, while processes of an ended pod still use them. Both waits have one deadline, from
+// the arrival of the request; then the runtime gets UNAVAILABLE with the reason, and the kubelet
+// retries the container.
 inline constexpr Duration kGrantWait = std::chrono::seconds(5);
 
-// Allocate, with --binding=allocate only (allocation_grants.h). Waits for the pod of the call,
-// which the kubelet does not name, and for an error that may pass. Then the device IDs alone choose
-// the GPUs, or the error is the answer.
+// The wait of Allocate, with --binding=allocate only (allocation_grants.h). The agent waits for the
+// pod of the call, which the kubelet does not name, and for the end of a temporary error. Then the
+// device IDs alone choose the GPUs, or the error is the answer.
 inline constexpr Duration kAllocateWait = std::chrono::seconds(2);
 
-// PreStartContainer, with --binding=allocate only (start_checks.h). Waits for an answer of the
-// kubelet, which lists the container that holds the device IDs. Then the start fails with
+// The wait of PreStartContainer, with --binding=allocate only (start_checks.h). The agent waits
+// until the kubelet lists the container that holds the device IDs. Then the start fails with
 // UNAVAILABLE, and the kubelet retries it.
 inline constexpr Duration kStartCheckWait = std::chrono::seconds(5);
 

@@ -39,8 +39,8 @@ Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
   std::vector<Claim> claims;
   for (const grant::Token& token : request.tokens) {
     const auto& served = ServedResources();
-    const auto resource = std::find_if(served.begin(), served.end(), [&](const std::string& one) {
-      return grant::TokenVariable(one) == token.variable;
+    const auto resource = std::find_if(served.begin(), served.end(), [&](const std::string& name) {
+      return grant::TokenVariable(name) == token.variable;
     });
     if (resource == served.end()) {
       return Error(Code::kInvalidArgument,
@@ -52,7 +52,7 @@ Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
                     [&](const Claim& claim) { return claim.resource == *resource; })) {
       return Error(
           Code::kInvalidArgument,
-          "{} is set twice in the container: remove the one that the pod or its image sets",
+          "{} is set twice in the container: remove the variable from the pod or from its image",
           token.variable);
     }
     ASSIGN_OR_RETURN(grant::TokenContent content,

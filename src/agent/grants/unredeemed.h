@@ -24,8 +24,8 @@ namespace tessera::agent {
 std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Pods& pods,
                                               const GrantLedger& ledger, WallTime since);
 
-// Finds them every kInterval. Reports those that two checks in a row have found, because one may
-// start between the kubelet's list and its grant.
+// Looks for such containers every kInterval. Reports a container if two checks in a row have found
+// it, because a container that is starting is listed by the kubelet before it has its grant.
 class UnredeemedWatch {
  public:
   static constexpr Duration kInterval = std::chrono::minutes(1);

@@ -33,12 +33,12 @@ TEST_F(UnredeemedTest, AContainerThatRunsWithATokenThatWasNeverShownIsFound) {
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(UnredeemedTest, AContainerThatDoesNotRunYetIsNot) {
+TEST_F(UnredeemedTest, AContainerThatDoesNotRunYetIsNotFound) {
   Run("a", false);
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(UnredeemedTest, PodsFromBeforeTheAgentAndDevicesOfOthersAreNot) {
+TEST_F(UnredeemedTest, PodsOlderThanTheAgentAndDevicesOfOtherPluginsAreNotFound) {
   Run("a");
   EXPECT_TRUE(Find(runner_.clock().WallNow() + 1s).empty());
   kubelet_.answer->held.front().resource = "vendor.com/nic";
@@ -55,7 +55,7 @@ TEST_F(UnredeemedTest, AnotherPodOfTheNamespaceIsNotReported) {
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(UnredeemedTest, APodThatWasMadeWhenTheAgentStartedIsOne) {
+TEST_F(UnredeemedTest, APodThatWasCreatedWhenTheAgentStartedIsFound) {
   Run("a");
   EXPECT_EQ(Find(runner_.clock().WallNow()), (std::vector<std::string>{"default/a/main"}));
 }

@@ -11,8 +11,8 @@ void AdmissionOrder::Set(std::vector<Waiting> waiting) {
   if (waiting == waiting_) return;
   waiting_ = std::move(waiting);
   const auto waits = [&](const Uid& uid, const std::string& container) {
-    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
-      return one.pod_uid == uid && one.container == container;
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& entry) {
+      return entry.pod_uid == uid && entry.container == container;
     });
   };
   std::erase_if(given_,
@@ -21,10 +21,10 @@ void AdmissionOrder::Set(std::vector<Waiting> waiting) {
 
 const AdmissionOrder::Waiting* AdmissionOrder::Find(std::string_view resource,
                                                     int64_t units) const {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
-    const auto requested = one.units.find(resource);
-    return requested != one.units.end() && requested->second == units &&
-           !given_.contains({one.pod_uid, one.container, std::string(resource)});
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& entry) {
+    const auto requested = entry.units.find(resource);
+    return requested != entry.units.end() && requested->second == units &&
+           !given_.contains({entry.pod_uid, entry.container, std::string(resource)});
   });
   return found == waiting_.end() ? nullptr : &*found;
 }

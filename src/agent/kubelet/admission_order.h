@@ -38,7 +38,7 @@ class AdmissionOrder {
 
   // The first container that requests `units` of the resource and has been given none.
   std::optional<Waiting> Next(std::string_view resource, int64_t units) const;
-  // Marks the container that Next returns, if any, as given.
+  // Records that the container that Next returns, if any, has been given its units.
   void GiveNext(std::string_view resource, int64_t units);
 
  private:

@@ -19,8 +19,8 @@ constexpr std::string_view kNoDevices = "void";
 constexpr char kMore = '+';
 
 bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
-  return std::all_of(some.begin(), some.end(), [&](const std::string& one) {
-    return std::find(all.begin(), all.end(), one) != all.end();
+  return std::all_of(some.begin(), some.end(), [&](const std::string& id) {
+    return std::find(all.begin(), all.end(), id) != all.end();
   });
 }
 

@@ -29,8 +29,8 @@ void Registrar::Start() {
 void Registrar::OnKubeletSocketAppeared() {
   if (!started_) return;
   const std::string identity = kubelet_->SocketIdentity();
-  // The event may come after the registrar has found the socket: registering twice would make the
-  // kubelet drop the stream that it has just opened.
+  // The event may come after the registrar has found the socket. A second registration would make
+  // the kubelet drop the stream that it has just opened.
   if (identity.empty() || (identity == tried_kubelet_ && (accepted_ || in_flight_))) return;
   if (!known_kubelet_.empty() && identity != tried_kubelet_) {
     metrics_->kubelet_restarts.Add();
@@ -38,7 +38,7 @@ void Registrar::OnKubeletSocketAppeared() {
   }
   pause_ = kFirstPause;
   starting_until_ = runner_->clock().Now() + kStarting;
-  // This ends an attempt with the earlier kubelet.
+  // An attempt with the earlier kubelet ends here.
   in_flight_ = false;
   Try();
 }

@@ -117,8 +117,9 @@ SharePlan::SharePlan(const device::NodeInventory& inventory, device::MemoryUnit 
 }
 
 const ShareUnits* SharePlan::Find(std::string_view resource) const {
-  const auto found = std::find_if(resources_.begin(), resources_.end(),
-                                  [&](const ShareUnits& one) { return one.resource == resource; });
+  const auto found =
+      std::find_if(resources_.begin(), resources_.end(),
+                   [&](const ShareUnits& units) { return units.resource == resource; });
   return found == resources_.end() ? nullptr : &*found;
 }
 

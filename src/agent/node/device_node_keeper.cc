@@ -53,7 +53,7 @@ void DeviceNodeKeeper::LogReport(const DeviceNodeReport& report) {
   std::string problems;
   for (const std::string& problem : report.problems) problems.append(problem).append("; ");
   if (problems != last_problems_ && !problems.empty()) {
-    Log(Severity::kWarning, "device nodes", {{"problems", problems}});
+    Log(Severity::kWarning, "cannot make all device nodes", {{"problems", problems}});
   }
   last_problems_ = std::move(problems);
 }

@@ -54,7 +54,7 @@ TEST_F(DeviceNodeKeeperTest, MakesARemovedNodeAgain) {
   EXPECT_TRUE(PathExists(node_));
 }
 
-TEST_F(DeviceNodeKeeperTest, TriesAgainWhileTheDriverReportsNoGpu) {
+TEST_F(DeviceNodeKeeperTest, RetriesWhileTheDriverReportsNoGpu) {
   has_gpus_ = false;
   keeper_.Start();
   keeper_.Update();

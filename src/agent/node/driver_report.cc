@@ -169,7 +169,7 @@ void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFi
   if (driver.nvml.empty()) {
     if (facts.closed) return;
     if (!driver.kernel.empty()) return find(names::kReasonDriverIncomplete, MissingText(facts));
-    // On a node without GPUs the inventory's own words suffice.
+    // On a node without GPUs the problem that the inventory reports suffices.
     if (facts.gpus_on_bus > 0 || nvml_problem.empty()) {
       find(names::kReasonDriverNotReady, MissingText(facts));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the node's driver and its faults. A node may have a driver on the host, in a driver
 // container (/run/nvidia/driver), or at a root that NVIDIA's validator names in a file. It may also
-// have several drivers, a part of a driver, or none.
+// have several drivers, a part of a driver, or no driver.
 //
 // Among several drivers the agent uses the driver whose libraries have the version of the loaded
 // kernel module. If no version matches, it uses the first candidate, which is the host's driver,

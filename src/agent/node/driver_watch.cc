@@ -101,7 +101,7 @@ void DriverWatch::Look() {
   for (const DriverRoot& root : Roots()) facts.candidates.push_back(ReadDriverCandidate(root));
   const DriverCandidate& chosen = facts.candidates[ChooseDriver(facts.candidates)];
   if (chosen.root != root()) {
-    Log(Severity::kInfo, "driver root",
+    Log(Severity::kInfo, "found the root of the driver",
         {{"root", chosen.root.host}, {"driver", chosen.nvml.empty() ? "none" : chosen.nvml}});
     const std::lock_guard<std::mutex> lock(mutex_);
     root_ = chosen.root;

@@ -23,8 +23,8 @@ namespace tessera::agent {
 
 struct DriverWatchOptions {
   std::vector<DriverRoot> roots;  // not empty; the host's first
-  // Where host paths begin for this process: "/driver-root". With it, a root that NVIDIA's
-  // validator names in `driver_ready` is a candidate, before the others.
+  // The host's root directory in this process: "/driver-root". If it is set, a root that NVIDIA's
+  // validator names in `driver_ready` is the first candidate.
   std::string host_mount;
   std::string driver_ready;  // path for this process; "": none
 };

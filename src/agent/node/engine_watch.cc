@@ -116,9 +116,9 @@ void EngineWatch::Repair() {
   run_(options_.command, [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
     if (!weak) return;
     running_ = false;
-    const bool well = result.ok() && result->exit_code == 0;
-    metrics_->engine_repairs.Add(well ? "OK" : "failed");
-    if (!well) {
+    const bool repaired = result.ok() && result->exit_code == 0;
+    metrics_->engine_repairs.Add(repaired ? "OK" : "failed");
+    if (!repaired) {
       Log(Severity::kError, "cannot configure the container engine",
           {{"error",
             CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText)}});

@@ -5,8 +5,9 @@
 //
 // The check is "tessera-runtime configure --dry-run", which prints what it would change. It runs at
 // the start, after a change in the watched directories, and every kInterval. With `repair` the same
-// command without --dry-run follows, which restarts the engine, at most once in kRepairInterval, so
-// that two tools that disagree do not restart it in turns.
+// command without --dry-run follows, which restarts the engine. It runs at most once in
+// kRepairInterval, so that a tool that always restores its own configuration does not make the
+// engine restart all the time.
 //
 // Threads: lives on `runner`; programs run on other threads.
 #pragma once

@@ -55,7 +55,7 @@ TEST_F(EngineWatchTest, ACorrectConfigurationIsNoProblem) {
   EXPECT_EQ(problems_, std::vector<std::string>{""}) << "the first check is reported, once";
 }
 
-TEST_F(EngineWatchTest, AFileThatIsWrittenOverIsReportedWithinSecondsAndSoIsItsReturn) {
+TEST_F(EngineWatchTest, AnOverwrittenFileAndItsRestorationAreReportedWithinSeconds) {
   Start();
   result_->out = kDiff;
   std::ofstream(dir_.path() + "/config.toml") << "another";

@@ -46,7 +46,7 @@ TEST_F(FeatureLabelsTest, WithoutAGpuNoLabelHasAValue) {
   }
 }
 
-TEST_F(FeatureLabelsTest, MemoryThatTheDriverDoesNotTellIsLeftOut) {
+TEST_F(FeatureLabelsTest, MemoryThatTheDriverDoesNotReportIsLeftOut) {
   node_.gpus[0].memory = Bytes(0);
   EXPECT_EQ(Label("gpu.memory"), "-");
   EXPECT_EQ(Label("gpu.count"), "1");
@@ -58,7 +58,7 @@ TEST_F(FeatureLabelsTest, ADriverVersionOfTwoNumbersHasAnEmptyRevision) {
   EXPECT_EQ(Label("cuda.driver-version.full"), "575.57");
 }
 
-TEST_F(FeatureLabelsTest, VersionsThatTheDriverDoesNotTellAreLeftOut) {
+TEST_F(FeatureLabelsTest, VersionsThatTheDriverDoesNotReportAreLeftOut) {
   node_.driver_version = "";
   node_.cuda_version = 0;
   EXPECT_EQ(Label("cuda.driver.major"), "-");

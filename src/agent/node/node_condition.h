@@ -34,9 +34,9 @@ struct NodeCondition {
 // What the agent found out about its node beside the GPUs.
 struct NodeFindings {
   // About the driver's files (driver_report.h). Replaces an inventory's problem.
-  std::string_view driver_reason;  // from api/names.h; empty: nothing
+  std::string_view driver_reason;  // from api/names.h; empty: no problem
   std::string driver_problem;
-  std::string smoke_problem;  // why the smoke test failed; empty: it did not
+  std::string smoke_problem;  // why the smoke test failed; empty: it did not fail
   bool smoke_passed = false;  // the node's startup taints are removed
   bool operator==(const NodeFindings&) const = default;
 };

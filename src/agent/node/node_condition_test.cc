@@ -10,12 +10,13 @@ using namespace std::chrono_literals;
 
 const WallTime kNow{1'800'000'000s};
 
-device::NodeInventory Gpus(int count, int ill = 0) {
+device::NodeInventory Gpus(int count, int unhealthy = 0) {
   device::NodeInventory inventory;
   inventory.driver_version = "550.163.01";
   for (int i = 0; i < count; ++i) {
     inventory.gpus.push_back({.uuid = "GPU-" + std::to_string(i), .index = i});
-    if (i < ill) inventory.gpus.back().health = device::Health::Unhealthy("XID 79: off the bus");
+    if (i < unhealthy)
+      inventory.gpus.back().health = device::Health::Unhealthy("XID 79: off the bus");
   }
   return inventory;
 }

@@ -61,12 +61,12 @@ TEST(NodeEventsTest, TheFirstEventsOfANodeReportProblemsOnly) {
 }
 
 TEST(NodeEventsTest, OneEventForADriverNotOneForEachGpu) {
-  const auto well = Gpus({"", "", ""});
-  EXPECT_EQ(Texts(EventsBetween(well, WithoutDriver(well))), "!DriverNotReady: no driver\n");
-  EXPECT_EQ(Texts(EventsBetween(WithoutDriver(well), well)),
+  const auto healthy = Gpus({"", "", ""});
+  EXPECT_EQ(Texts(EventsBetween(healthy, WithoutDriver(healthy))), "!DriverNotReady: no driver\n");
+  EXPECT_EQ(Texts(EventsBetween(WithoutDriver(healthy), healthy)),
             "DriverReady: driver 550.163.01 reports 3 GPUs\n");
-  EXPECT_TRUE(EventsBetween(WithoutDriver(well), WithoutDriver(well)).empty());
-  EXPECT_EQ(Texts(EventsBetween(WithoutDriver(well), Gpus({"", "XID 79", ""}))),
+  EXPECT_TRUE(EventsBetween(WithoutDriver(healthy), WithoutDriver(healthy)).empty());
+  EXPECT_EQ(Texts(EventsBetween(WithoutDriver(healthy), Gpus({"", "XID 79", ""}))),
             "DriverReady: driver 550.163.01 reports 3 GPUs\n"
             "!GPUUnhealthy: GPU 1 (GPU-1) is unhealthy: XID 79\n");
 }

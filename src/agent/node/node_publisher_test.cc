@@ -61,7 +61,7 @@ class FakeNodeApi : public NodeApi {
       done(node);
     });
   }
-  // Removes all taints, as the patch of a test asks.
+  // Removes all taints; the patches of these tests do that.
   void JsonPatch(const Json& patch, Done done) override {
     taint_patches.push_back(patch.Serialize());
     condition_at_taint_patch = Condition();
@@ -125,10 +125,10 @@ device::NodeInventory Broken() {
   return broken;
 }
 
-device::NodeInventory Ill(int gpus, int which) {
-  auto ill = Node(gpus);
-  ill.gpus[static_cast<size_t>(which)].health = device::Health::Unhealthy("XID 79");
-  return ill;
+device::NodeInventory WithUnhealthy(int gpus, int which) {
+  auto unhealthy = Node(gpus);
+  unhealthy.gpus[static_cast<size_t>(which)].health = device::Health::Unhealthy("XID 79");
+  return unhealthy;
 }
 
 class NodePublisherTest : public ::testing::Test {
@@ -213,7 +213,7 @@ TEST_F(NodePublisherTest, CallsOnNodeBeforeEachWrite) {
 
 TEST_F(NodePublisherTest, ThePatchContainsOnlyChanges) {
   Publish(Node(8));
-  Publish(Ill(8, 3));
+  Publish(WithUnhealthy(8, 3));
   EXPECT_EQ(api_.patches, 2);
   EXPECT_EQ(api_.last_patch.Find("metadata")->Find("labels"), nullptr);
 }
@@ -303,7 +303,7 @@ TEST_F(NodePublisherTest, ConditionAndEventsFollowTheHealthOfAGpu) {
   Publish(Node(8));
   EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
   EXPECT_TRUE(api_.events.empty());
-  Publish(Ill(8, 3));
+  Publish(WithUnhealthy(8, 3));
   EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
   Publish(Node(8));
   EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
@@ -333,9 +333,9 @@ TEST_F(NodePublisherTest, ReportsAGpuOnTheBusWithoutADriver) {
 }
 
 TEST_F(NodePublisherTest, ARestartedAgentRecordsMissedChangesOnce) {
-  Publish(Ill(8, 3));
+  Publish(WithUnhealthy(8, 3));
   NodePublisher after_restart(&runner_, &api_, &metrics_, OneGpuOnTheBus);
-  auto now = Ill(8, 3);
+  auto now = WithUnhealthy(8, 3);
   now.gpus[5].health = device::Health::Unhealthy("XID 48");
   after_restart.Publish(now);
   runner_.RunUntilIdle();
@@ -345,7 +345,7 @@ TEST_F(NodePublisherTest, ARestartedAgentRecordsMissedChangesOnce) {
 TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
   Publish(Node(8));
   api_.status_status = Status(Code::kPermissionDenied, "nodes/status");
-  Publish(Ill(8, 3));
+  Publish(WithUnhealthy(8, 3));
   EXPECT_TRUE(api_.events.empty());
   api_.status_status = Status::Ok();
   runner_.AdvanceTimeAndRun(NodePublisher::kLongestPause);
@@ -355,7 +355,7 @@ TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
 
 TEST_F(NodePublisherTest, AnEventThatIsRefusedHoldsNothingUp) {
   api_.event_status = Status(Code::kPermissionDenied, "events");
-  Publish(Ill(8, 3));
+  Publish(WithUnhealthy(8, 3));
   EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
   runner_.AdvanceTimeAndRun(1h);
   EXPECT_EQ(api_.gets, 1);
@@ -363,13 +363,13 @@ TEST_F(NodePublisherTest, AnEventThatIsRefusedHoldsNothingUp) {
 
 TEST_F(NodePublisherTest, AFlappingGpuDoesNotFloodTheServerWithEvents) {
   for (int i = 0; i < 100; ++i) {
-    Publish(Ill(8, 0));
+    Publish(WithUnhealthy(8, 0));
     Publish(Node(8));
   }
   EXPECT_EQ(api_.events.size(), size_t{NodePublisher::kMaxEventBurst});
   EXPECT_EQ(api_.names.size(), api_.events.size());
   runner_.AdvanceTimeAndRun(NodePublisher::kEventInterval);
-  Publish(Ill(8, 0));
+  Publish(WithUnhealthy(8, 0));
   EXPECT_EQ(api_.events.size(), size_t{NodePublisher::kMaxEventBurst} + 1);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports to the Node object (node_publisher.h) the GPUs that the agent offers, what is wrong with
-// the node, and why containers would start without their GPUs. Corrects what others write there.
+// the node, and why containers would start without their GPUs. Overwrites changes by other writers.
 //
 // Threads: lives on `runner`.
 #pragma once
@@ -17,8 +17,8 @@ namespace tessera::agent {
 
 class NodeReporter {
  public:
-  // By then a kubelet that accepts a registration has registered its node. A node that registers
-  // again has 0 of each resource that the kubelet does not know.
+  // Time after a plugin's registration in which the kubelet registers its Node. The Node is read
+  // again then, because it has 0 of each resource that the kubelet does not know.
   static constexpr Duration kKubeletRegisters = std::chrono::seconds(20);
   // Interval of the only request of an idle agent, which corrects other writers' changes.
   static constexpr Duration kCheckInterval = std::chrono::minutes(5);
@@ -34,11 +34,11 @@ class NodeReporter {
   NodeReporter(const NodeReporter&) = delete;
   NodeReporter& operator=(const NodeReporter&) = delete;
 
-  // Nothing is published before. `startup_taints`: keys of taints that the smoke test removes.
+  // Starts publishing. `startup_taints`: keys of taints that the smoke test removes.
   void Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints);
   // Call when a source has changed.
   void Publish();
-  // Why the engine would start containers without their GPUs; "": it would not. Call Publish then.
+  // Why the engine would start containers without their GPUs; "": no problem. Call Publish then.
   void SetEngineProblem(const std::string& problem) { engine_problem_ = problem; }
   // Publishes the containers that run without their GPUs, as "namespace/pod/container".
   void SetUnredeemed(const std::vector<std::string>& containers);

@@ -83,7 +83,8 @@ void NodeReadiness::JudgeDriverFiles() {
   if (findings == findings_) return;
   findings_ = std::move(findings);
   if (!findings_.driver_problem.empty()) {
-    Log(Severity::kWarning, "driver files", {{"problem", findings_.driver_problem}});
+    Log(Severity::kWarning, "the driver's files have a fault",
+        {{"problem", findings_.driver_problem}});
   }
   smoke_test_.SetDriverProblem(BlocksPods(findings_) ? findings_.driver_problem : "");
   options_.on_findings();

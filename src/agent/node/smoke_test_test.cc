@@ -123,7 +123,7 @@ class SmokeTestTest : public ::testing::Test {
   std::optional<SmokeTest> test_;
 };
 
-TEST_F(SmokeTestTest, PassesWhenTheLastStepHas) {
+TEST_F(SmokeTestTest, PassesWhenTheLastStepHasPassed) {
   Start(true, true);
   SetGpus(2);
   test_->SetEngineProblem("");
@@ -132,7 +132,7 @@ TEST_F(SmokeTestTest, PassesWhenTheLastStepHas) {
   EXPECT_EQ(test_->verdict().state, State::kPassed);
 }
 
-TEST_F(SmokeTestTest, AKubeletThatRestartsIsNoFailureAndOneThatStaysAwayIs) {
+TEST_F(SmokeTestTest, OnlyAKubeletThatStaysAwayIsAFailure) {
   Start(true, false);
   SetGpus(2);
   test_->SetRegistered(true);
@@ -148,7 +148,7 @@ TEST_F(SmokeTestTest, AKubeletThatRestartsIsNoFailureAndOneThatStaysAwayIs) {
   EXPECT_NE(test_->verdict().problem.find("kubelet"), std::string::npos);
 }
 
-TEST_F(SmokeTestTest, DevicesAreExaminedAgainUntilTheyOpenAndOnceWhileTheyDo) {
+TEST_F(SmokeTestTest, DevicesAreExaminedUntilTheyOpenAndAgainWhenTheyChange) {
   Start(false, false);
   problems_ = {"/dev/nvidia0 is missing"};
   SetGpus(1);

@@ -26,7 +26,7 @@ class ValidationFilesTest : public ::testing::Test {
   FakeTaskRunner runner_;
 };
 
-TEST_F(ValidationFilesTest, FilesFollowTheStateAndLeaveWithTheirWriter) {
+TEST_F(ValidationFilesTest, FilesFollowTheStateAndAreRemovedWithTheirWriter) {
   {
     ValidationFiles files(&runner_, dir_.path() + "/v");
     files.Set({.driver = kOnHost, .toolkit = true});
@@ -77,7 +77,7 @@ TEST_F(ValidationFilesTest, RestoresAFileThatNvidiasValidatorRemoves) {
   EXPECT_TRUE(Has("driver-ready"));
 }
 
-TEST_F(ValidationFilesTest, OurOwnFileAndNonsenseNameNoRoot) {
+TEST_F(ValidationFilesTest, OurOwnFileAndAnInvalidFileNameNoRoot) {
   ValidationFiles files(&runner_, dir_.path() + "/v");
   files.Set({.driver = kInContainer});
   EXPECT_EQ(DriverRootNamedIn(PathOf("driver-ready")), "");

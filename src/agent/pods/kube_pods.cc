@@ -21,8 +21,8 @@ constexpr Duration kLongestWait = std::chrono::minutes(2);
 
 Uid NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
-  // The API server makes no UID of this length, so a pod cannot claim the UID of a pod that is not
-  // static.
+  // The API server makes no UID of this length, so the annotation cannot claim the UID of a pod
+  // that the API server has made.
   constexpr size_t kHashLength = 32;
   const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
                        mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -117,17 +117,17 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   // The merge patch contains the UID, so the API server rejects it for another pod of that name.
   void Write(const Uid& uid, kube::KeyedQueue::Done done) {
     const auto pod = pods.find(uid);
-    const auto what = wanted.find(uid);
-    if (pod == pods.end() || what == wanted.end()) return done(Status::Ok());
+    const auto unwritten = wanted.find(uid);
+    if (pod == pods.end() || unwritten == wanted.end()) return done(Status::Ok());
     Json annotations = Json::MakeObject();
-    for (const auto& [key, value] : what->second) annotations.Set(key, Json::String(value));
+    for (const auto& [key, value] : unwritten->second) annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
         {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid).view())},
                                         {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
         {.field_manager = std::string(names::kAgent)},
-        [this, uid, sent = what->second, done = std::move(done)](const Result<Json>& answer) {
+        [this, uid, sent = unwritten->second, done = std::move(done)](const Result<Json>& answer) {
           Written(uid, sent, answer.status());
           done(answer.status().code() == Code::kNotFound ? Status::Ok() : answer.status());
         });
@@ -135,13 +135,14 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
 
   void Written(const Uid& uid, const device::Annotations& sent, const Status& status) {
     operations.erase(uid);
-    const auto what = wanted.find(uid);
-    if (status.ok() && what != wanted.end()) {
+    const auto unwritten = wanted.find(uid);
+    if (status.ok() && unwritten != wanted.end()) {
       for (const auto& [key, value] : sent) {
-        const auto entry = what->second.find(key);
-        if (entry != what->second.end() && entry->second == value) what->second.erase(entry);
+        const auto entry = unwritten->second.find(key);
+        if (entry != unwritten->second.end() && entry->second == value)
+          unwritten->second.erase(entry);
       }
-      if (what->second.empty()) wanted.erase(what);
+      if (unwritten->second.empty()) wanted.erase(unwritten);
     }
     if (!status.ok() && status.code() != Code::kNotFound) {
       Log(Severity::kWarning, "cannot annotate a pod with its GPUs, retrying",

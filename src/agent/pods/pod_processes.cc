@@ -25,9 +25,9 @@ std::optional<char> StateOf(const std::string& proc_root, int pid) {
   const char state = fields[0].empty() ? '?' : fields[0][0];
   // A zombie with living threads keeps their GPUs; num_threads is field 20 of the line.
   constexpr size_t kThreads = 20 - 3;
-  const bool others =
+  const bool has_other_threads =
       fields.size() > kThreads && fields[kThreads] != "0" && fields[kThreads] != "1";
-  if ((state == 'Z' && !others) || state == 'X') return std::nullopt;
+  if ((state == 'Z' && !has_other_threads) || state == 'X') return std::nullopt;
   return state;
 }
 
