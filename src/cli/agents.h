@@ -18,7 +18,7 @@ class AgentReader {
  public:
   using Done = std::function<void(Result<ClusterUses>)>;
 
-  // Each agent has to answer within `patience`.
+  // `patience`: the time within which each agent must answer.
   AgentReader(kube::Client& client, Duration patience) : pages_(client, patience) {}
 
   // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, but not after

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster's API server for commands that are plain sequences: each call returns the answer. Two
-// ways of asking:
+// A client of the API server for commands that are plain sequences: each call returns the answer.
+// There are two ways to send requests:
 //
 //   one after another   Get, List, Apply, …: for commands that change objects in an order. Objects
 //                       of any type, found by apiVersion and kind.
 //   many at once        Read… and Add, then Wait: for commands that look at a whole cluster.
 //
 // Threads: one; the calls block it, each request at most the timeout. Bounds: kParallel requests at
-// once. Errors: those of kube::Client, with what was done to which object. Included only in
-// src/cli.
+// once. Errors: those of kube::Client, with the operation and the object. Included only in src/cli.
 #pragma once
 
 #include <deque>
@@ -28,7 +27,7 @@
 
 namespace tessera::cli {
 
-// An object of any type: as much as it takes to find it.
+// Identifies an object of any type.
 struct ObjectId {
   std::string api_version;
   std::string kind;
@@ -45,21 +44,21 @@ ObjectId IdOf(const Json& object);
 class ClusterClient {
  public:
   static constexpr size_t kParallel = 8;
-  // A collection that is read at once may have this many objects; the rest is left out.
+  // Of a collection that ReadList reads, objects beyond this number are left out.
   static constexpr size_t kMaxObjects = 50'000;
 
-  // `timeout`: of a request; `page_patience`: what a page of a pod has to answer.
+  // `timeout`: of a request to the API server. `page_patience`: of a request for a page of a pod.
   ClusterClient(kube::Config config, Duration timeout,
                 Duration page_patience = std::chrono::seconds(5));
   ClusterClient(const ClusterClient&) = delete;
   ClusterClient& operator=(const ClusterClient&) = delete;
 
-  // --- One after another. REQUIRES: no request that was added awaits Wait.
+  // --- One after another. REQUIRES: Wait has been called since the last Read… or Add.
 
   Result<Json> Get(const ObjectId& id);
   Result<Json> Get(const kube::ObjectRef& object);
   Result<Json> Create(const kube::ObjectRef& object, const Json& body);
-  // As server-side apply by manager "tessera", which takes over fields of others.
+  // Server-side apply by manager "tessera", which takes over fields of other managers.
   Result<Json> Apply(const Json& object, bool dry_run);
   Status Patch(const kube::ObjectRef& object, kube::PatchKind kind, const Json& patch);
   // OK also if there is no such object, or no such type.
@@ -78,9 +77,10 @@ class ClusterClient {
   void Sleep(Duration duration);
   MonotonicTime Now() const { return runner_.clock().Now(); }
 
-  // --- Many at once. Each writes its answer into `*into`, which must live until Wait returns.
+  // --- Many at once. Each request writes its answer into `*into`, which must live until Wait
+  // returns.
 
-  // `reduce`: what is kept of each item; null: all.
+  // Returns the part of an item that is kept; null: the whole item.
   using Reduce = Json (*)(const Json& item);
   void ReadList(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce = nullptr);
   void ReadObject(kube::ObjectRef object, Result<Json>* into);
@@ -92,8 +92,8 @@ class ClusterClient {
   // Any other operation, which calls `done` at its end.
   using Start = std::function<kube::Operation(std::function<void()> done)>;
   void Add(Start start);
-  // Returns when everything has arrived, or after `limit`, when what is missing is
-  // DEADLINE_EXCEEDED.
+  // Returns when all answers have arrived, or after `limit`. A request without an answer then has
+  // DEADLINE_EXCEEDED as its result.
   void Wait(Duration limit = std::chrono::minutes(10));
 
   kube::Client& client() { return client_; }

@@ -18,18 +18,18 @@
 namespace tessera::cli {
 
 Result<std::string> ShowNodes(const ClusterView& view, const Style& style);
-// Shows one node, or all if `node` is "".
+// Shows one node, or all nodes if `node` is "".
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style);
-// Shows one namespace, or all if `ns` is "".
+// Shows one namespace, or all namespaces if `ns` is "".
 Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style);
-// Shows one namespace, or all with limits or usage if `ns` is "". If limits are unknown, `problem`
-// is the reason, and is shown instead of them.
+// Shows one namespace, or all namespaces with limits or usage if `ns` is "". If limits are unknown,
+// `problem` is the reason, and is shown in place of the limits.
 Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,
                               const Style& style);
 
-// Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does, a
-// placed pod as if it were not placed; then restores the ledger. `uses`: the GPU usage of its
-// containers; null if not read.
+// Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does. A
+// placed pod is removed from the ledger for the query, and added again afterwards. `uses`: the GPU
+// usage of its containers; null if it was not read.
 struct ClusterUses;
 Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
                             const kube::PodObject& pod, const Style& style,

@@ -52,7 +52,7 @@ end
 complete -c tessera -f -a '(__tessera_complete)'
 )";
 
-// What was typed before the word to complete.
+// The command line before the word to complete.
 struct Typed {
   CLI::App* verb = nullptr;                    // null: no verb yet
   const CLI::Option* value_of = nullptr;       // the word is the value of this option

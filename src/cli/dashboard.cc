@@ -25,8 +25,8 @@ std::string ValueOf(const kube::GetEnv& getenv, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Variables that give tessera-console its flags in a pod. A person's shell may use them for
-// something else.
+// Variables that give tessera-console its flags in a pod. In a user's shell they may have another
+// meaning, so they are removed from the environment.
 constexpr const char* kFlagVariables[] = {
     "CONTEXT", "LISTEN", "TLS_CERT_FILE", "TLS_PRIVATE_KEY_FILE", "QUOTA_CONFIGMAP", "LOG_FORMAT"};
 
@@ -53,7 +53,8 @@ std::vector<std::string> DashboardArguments(const DashboardOptions& options,
                                         fmt::format("--listen=127.0.0.1:{}", options.port)};
   std::string kubeconfig = options.kubeconfig;
   if (kubeconfig.empty()) kubeconfig = ValueOf(getenv, "KUBECONFIG");
-  // tessera-console has kubectl's default only from here, because in a pod it uses the account.
+  // tessera-console itself has no default for --kubeconfig, because in a pod it uses the service
+  // account.
   const std::string home = ValueOf(getenv, "HOME");
   if (kubeconfig.empty() && !home.empty()) {
     const std::string in_home = JoinPath(home, ".kube/config");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera dashboard`: the web console on this machine, with the person's kubeconfig. The console
-// is another program, tessera-console, beside this one or in $PATH.
+// `tessera dashboard`: the web console on this machine, with the user's kubeconfig. The console is
+// another program, tessera-console, in the directory of this program or in $PATH.
 #pragma once
 
 #include <string>

@@ -50,10 +50,10 @@ double SmallestShortfall(const placement::NodeView& node, const placement::Deman
   double least = std::numeric_limits<double>::infinity();
   const placement::GpuDemand& gpu_demand = demand.gpu_demands[shortfall.gpu_demand_index];
   for (const placement::GpuState& gpu : node.gpus) {
-    const placement::GpuShortfall one = placement::WhyNot(gpu, gpu_demand, demand);
-    if (one.wanted <= 0) continue;
-    least = std::min(least,
-                     static_cast<double>(one.wanted - one.free) / static_cast<double>(one.wanted));
+    const placement::GpuShortfall of_gpu = placement::WhyNot(gpu, gpu_demand, demand);
+    if (of_gpu.wanted <= 0) continue;
+    least = std::min(least, static_cast<double>(of_gpu.wanted - of_gpu.free) /
+                                static_cast<double>(of_gpu.wanted));
   }
   return least;
 }

@@ -40,8 +40,8 @@ struct Explanation {
   ledger::PodEntry pod;  // in its current state
   std::string request_text;
   std::string unreadable;          // kUnreadable: the reason
-  std::vector<std::string> gates;  // scheduling gates that hold it back
-  std::string nominated_node;      // where kube-scheduler is placing it
+  std::vector<std::string> gates;  // scheduling gates that keep the pod from being scheduled
+  std::string nominated_node;      // where kube-scheduler is placing the pod
   std::string policy;
   std::vector<DeviceView> devices;  // kPlaced: its devices; the uuids point into `pod`
 
@@ -49,9 +49,9 @@ struct Explanation {
   size_t nodes = 0;  // with GPUs
   size_t fitting = 0;
   std::string summary;                // in one line
-  std::vector<Candidate> candidates;  // the best ones first, and its own node
+  std::vector<Candidate> candidates;  // the best nodes first, and the pod's own node
   std::vector<Misfit> nearest;        // the nearest first
-  // Nodes with room that the namespace's quota rejects, and its reasons.
+  // Number of nodes with room that the namespace's quota rejects, and the reasons of the quota.
   size_t rejected_by_quota = 0;
   std::set<std::string> quota_rejections;
   std::vector<QuotaLine> quota;  // lines that limit the namespace

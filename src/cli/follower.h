@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The session of a watching command (-w). If the API server rejects the credentials, the
-// configuration is reloaded, so that a login in another terminal takes effect, and a new session
-// replaces the old one once it is synced. Until then StaleLine reports that the old one is stale.
+// configuration is reloaded, so that a login in another terminal takes effect. A new session
+// replaces the old session once it is synced. Until then StaleLine reports that the old session is
+// stale.
 //
 // Threads, callbacks, ownership: as Session.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pods use GPUs. Threads: pure functions. Included only in src/cli.
+// Whether a pod requests or holds GPUs. Threads: pure functions. Included only in src/cli.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tessera::cli {
 
-// Whether a resource is whole GPUs or a part of one, in any dialect of Tessera.
+// Whether a resource is a whole GPU or a part of a GPU, in any dialect of Tessera.
 bool IsGpuResource(std::string_view resource);
 // Whether a container of the pod requests GPUs.
 bool RequestsGpus(const Json& pod);

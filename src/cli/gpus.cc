@@ -111,8 +111,8 @@ Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, con
   if (node.empty()) {
     nodes = view.Nodes();
   } else {
-    ASSIGN_OR_RETURN(NodeRow one, view.Node(node));
-    nodes.push_back(std::move(one));
+    ASSIGN_OR_RETURN(NodeRow row, view.Node(node));
+    nodes.push_back(std::move(row));
   }
   Listing list{.kind = "GPU",
                .columns = {"NODE", "GPU", "MODEL", "COMPUTE", "MEMORY", "HELD BY"},

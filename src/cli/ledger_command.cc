@@ -93,7 +93,7 @@ class Command {
     const Result<Json> patch = LimitPatch(*entry, limits);
     if (!patch.ok()) return Quit(Fail(patch.status()));
     if ((*pod)->node_name.empty()) return PatchLimits(**pod, *patch, ClusterUses());
-    // The agent knows whether the limits can hold.
+    // The agent reports whether the containers have a limiter.
     agents_ = std::make_unique<AgentReader>(session().client(), kAgentPatience);
     agents_->Read((*pod)->node_name, [this, pod = **pod, patch = *patch](Result<ClusterUses> uses) {
       PatchLimits(pod, patch, std::move(uses));
@@ -194,8 +194,9 @@ class Command {
   bool ListsPods() const { return line_.verb == LedgerVerb::kPods; }
 
   std::string ExplainedPod() const {
-    const bool one = line_.verb == LedgerVerb::kExplain || line_.verb == LedgerVerb::kLimit;
-    return one ? kube::KeyOf(PodName().first, PodName().second) : "";
+    const bool is_about_a_pod =
+        line_.verb == LedgerVerb::kExplain || line_.verb == LedgerVerb::kLimit;
+    return is_about_a_pod ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
   // Namespace and name from the command line.

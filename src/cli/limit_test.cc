@@ -75,7 +75,7 @@ TEST_F(LimitTest, LowersComputeAloneAndWithMemory) {
             "Container main may use 30 hundredths of the time of GPU-big-1.\n");
 }
 
-TEST_F(LimitTest, TellsWhatAContainerHoldsBeyondItsNewLimit) {
+TEST_F(LimitTest, ReportsMemoryThatAContainerHoldsBeyondItsNewLimit) {
   const ContainerUse use{.container = "main", .uuid = "GPU-big-1", .used = Bytes(int64_t{3} << 30)};
   EXPECT_EQ(LimitText(Entry("nginx"), {"2Gi", ""}, {use}),
             "Container main may use 2 GiB of GPU-big-1.\n"

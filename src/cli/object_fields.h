@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of API objects as JSON; what is missing is empty. Included only in src/cli.
+// Reads fields of API objects from JSON; a missing field reads as empty. Included only in src/cli.
 #pragma once
 
 #include <initializer_list>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that several verbs share, named as kubectl names them, and what they stand for. Included
-// only in src/cli.
+// Options that several verbs share, named as in kubectl. Included only in src/cli.
 #pragma once
 
 #include <string>
@@ -29,7 +28,7 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options);
 // FAILED_PRECONDITION lists the places searched. INVALID_ARGUMENT: a group without a user.
 Result<kube::Config> ConfigOf(const ClusterOptions& options);
 
-// The namespace that a verb is about.
+// The options that select the namespace of a verb.
 struct NamespaceOptions {
   std::string ns;  // "": the context's
   bool all = false;

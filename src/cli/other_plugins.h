@@ -11,16 +11,17 @@
 
 namespace tessera::cli {
 
-// "gpushare", "HAMi", …; "" if the DaemonSet is none of them.
+// The system of the DaemonSet: "gpushare", "HAMi", …; "" for any other DaemonSet.
 std::string_view OtherPluginOf(const Json& daemon_set);
-// Whether it is one that NVIDIA's operator runs, on the nodes with its label alone.
+// Whether NVIDIA's operator runs the DaemonSet; then it runs only on nodes with the operator's
+// label.
 bool IsOfClusterPolicy(const Json& daemon_set);
 
-// Whether a resource is one of these systems' own, which Tessera does not offer.
+// Whether a resource belongs to another system and Tessera does not offer it.
 bool IsForeignGpuResource(std::string_view resource);
 
 // The value of a flag in the commands and arguments of a DaemonSet: "MiB" of "--memory-unit=MiB" or
-// of "--memory-unit MiB"; "" if it has none.
+// of "--memory-unit MiB"; "" if the flag is not set.
 std::string FlagOf(const Json& daemon_set, std::string_view flag);
 
 }  // namespace tessera::cli

@@ -14,7 +14,7 @@ Cell StatusOf(const PodEntry& pod) {
   std::string text = pod.binding_state == BindingState::kWaiting ? "Waiting" : "Placed";
   if (pod.deleting) text = "Leaving";
   if (!pod.problem.empty()) return {text + ": " + pod.problem, Tone::kBad};
-  if (pod.guessed()) return {text + ": the agent has not said which GPUs", Tone::kPlain};
+  if (pod.guessed()) return {text + ": the agent has not reported the GPUs", Tone::kPlain};
   return {text, pod.binding_state == BindingState::kWaiting ? Tone::kPlain : Tone::kGood};
 }
 

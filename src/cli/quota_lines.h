@@ -14,7 +14,7 @@
 
 namespace tessera::cli {
 
-// In thousandths of a GPU.
+// The usage of one model by one namespace, in thousandths of a GPU.
 struct QuotaLine {
   std::string ns;
   std::string model;  // as in the quota, else the model of the pods' GPUs
@@ -23,7 +23,7 @@ struct QuotaLine {
   std::vector<std::string> pools;      // empty: any
 };
 
-// Lines of one namespace, or of all with limits or usage if `ns` is "".
+// Lines of one namespace, or of all namespaces with limits or usage if `ns` is "".
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns);
 // If limits are not `known`, shows "?" for them.
 TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool known = true);

@@ -9,7 +9,8 @@
 namespace tessera::cli {
 namespace {
 
-// A restarting server is back by then; an absent one has refused the connection.
+// A server counts as unreachable after this many failed attempts. A server that restarts answers
+// one of them.
 constexpr int kMaxFailures = 3;
 // Every live server answers this request from memory, to every authenticated user.
 constexpr const char* kProbePath = "/version";

@@ -2,8 +2,9 @@
 // A command's view of a cluster: the same ledger as the scheduler's. It is filled once
 // (snapshot.h), or follows the cluster by the scheduler's feed. Does not print (commands.h).
 //
-// Waits for a slow API server, and for a while for an unreachable one; fails at once on errors that
-// waiting does not fix. Users who may not read the quota's ConfigMap see the rest.
+// Waits for a slow API server, and for a while for a server that is unreachable; fails at once on
+// errors that waiting does not fix. Without the right to read the quota's ConfigMap, only quotas
+// are unknown.
 //
 // Threads, callbacks: the runner's. Ownership: io and runner outlive it.
 // Errors, with the remedy: UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, DEADLINE_EXCEEDED.
@@ -38,7 +39,7 @@ struct SessionOptions {
   Duration probe = std::chrono::seconds(15);
   std::string pods_ns;  // "": pods of all namespaces
   std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
-  // Label selectors; the ledger lacks what they do not select.
+  // Label selectors; the ledger has only the nodes and pods that they select.
   std::string node_selector, pod_selector;
 };
 
@@ -67,7 +68,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
     Status status;  // with the remedy
     WallTime since;
   };
-  // nullopt while it follows.
+  // nullopt while the ledger follows the cluster.
   std::optional<Outage> outage() const;
 
  private:

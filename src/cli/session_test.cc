@@ -20,7 +20,7 @@ namespace {
 
 using kube::testing::MessageOf;
 
-// Runs with both ways to read a cluster: once, and following it.
+// Runs for a session that reads the cluster once, and for a session that follows it.
 class SessionTest : public ::testing::TestWithParam<bool> {
  protected:
   SessionTest() {
@@ -85,13 +85,13 @@ TEST_P(SessionTest, TheServerSelectsByLabels) {
   std::vector<std::string> targets;
   server_.OnRequest([&](const net::Request& request) { targets.push_back(request.target); });
   ASSERT_EQ(Open().ToString(), "OK");
-  const auto asked = [&](const std::string& collection, const std::string& selector) {
+  const auto requested = [&](const std::string& collection, const std::string& selector) {
     return std::ranges::any_of(targets, [&](const std::string& target) {
       return target.starts_with(collection) && target.find(selector) != std::string::npos;
     });
   };
-  EXPECT_TRUE(asked("/api/v1/nodes?", "labelSelector=zone%3Da")) << targets[0];
-  EXPECT_TRUE(asked("/api/v1/pods?", "labelSelector=app%20in%20%28x%2Cy%29"));
+  EXPECT_TRUE(requested("/api/v1/nodes?", "labelSelector=zone%3Da")) << targets[0];
+  EXPECT_TRUE(requested("/api/v1/pods?", "labelSelector=app%20in%20%28x%2Cy%29"));
 }
 
 TEST_P(SessionTest, ReadsMibWhereNodesOfferMib) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a cluster once, for a command that prints and ends: nodes, pods and the quota in parallel,
-// each object into the ledger as it arrives. Keeps only facts that commands need and the ledger
-// lacks. To follow a cluster see ledger/feed.h.
+// each object into the ledger as it arrives. Beside the ledger it keeps only facts that commands
+// need and the ledger does not have. Does not follow a cluster (ledger/feed.h).
 //
 // Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive it; the
 // delegate may destroy it later, not inside a call.

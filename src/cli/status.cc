@@ -20,7 +20,7 @@ constexpr size_t kMaxNodes = 20;  // one screen
 
 using PodsByNode = std::map<std::string, const Json*>;
 
-// The pods of one program, or all; those of DaemonSets name their node once they are bound.
+// The bound pods of one program, or of all programs if `program` is "", by node.
 PodsByNode ByNode(const std::vector<Json>& pods, std::string_view program) {
   PodsByNode by_node;
   for (const Json& pod : pods) {

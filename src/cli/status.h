@@ -20,7 +20,7 @@ struct StatusLine {
   std::string name;
   bool works = true;
   std::string detail;
-  std::string fix;  // what a person can do; "" if it works
+  std::string fix;  // what the user can do; "" if the component works
 };
 
 struct InstallationStatus {
@@ -34,7 +34,7 @@ struct InstallationStatus {
 struct InstallationObjects {
   // The agents' DaemonSets: the general one, and one for each pool of nodes.
   Result<std::vector<Json>> agent_daemonsets = std::vector<Json>();
-  // Those of driver containers, in all namespaces: NVIDIA's operator has them in its own.
+  // The DaemonSets of driver containers, in all namespaces, because NVIDIA's operator has its own.
   Result<std::vector<Json>> driver_daemonsets = std::vector<Json>();
   Result<Json> scheduler_deployment = Status(Code::kNotFound, "");
   Result<Json> scheduler_endpoints = Status(Code::kNotFound, "");

@@ -50,7 +50,7 @@ Action AddStatus(CLI::App* app) {
   app->add_flag("--wait", options->wait, "wait until all of them work, at most --timeout");
   AddOutputOption(app, &options->style);
   AddClusterOptions(app, &options->cluster);
-  app->footer("Exit codes: 0 all works; 1 something does not; 75 it still does not after --wait.");
+  app->footer("Exit codes: 0 all works; 1 a component does not work; 75 --wait reached --timeout.");
   return [options] { return RunStatus(*options); };
 }
 

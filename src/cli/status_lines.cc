@@ -24,7 +24,7 @@ std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemN
   return fmt::format("kubectl -n {} {}", ns, rest);
 }
 
-// A component of which an object could not be read.
+// The line of a component whose object could not be read.
 StatusLine Unreadable(std::string name, const Status& status, std::string_view what) {
   if (status.code() == Code::kNotFound) {
     return {std::move(name), false, fmt::format("{} is missing", what),
@@ -96,7 +96,7 @@ StatusLine DaemonSetLine(std::string name, const Json& set) {
   return line;
 }
 
-// A component that an installation may lack, of which an object could not be read.
+// The line of an optional component whose object could not be read.
 StatusLine Unknown(std::string name, const Status& status) {
   return {std::move(name), true, fmt::format("unknown: {}", status.message()),
           "ask for the right to read it: ClusterRole tessera-view"};
@@ -133,7 +133,7 @@ std::string TextOfCondition(const Json& condition) {
   return message.empty() ? reason : fmt::format("{}: {}", reason, message);
 }
 
-// What the operator says about the resource that it follows.
+// The state that the operator reports on its resource.
 StatusLine ResourceLine(const Json& resource) {
   StatusLine line{"resource Tessera", true, "", ""};
   const Json* metadata = resource.Find("metadata");
@@ -273,7 +273,7 @@ std::vector<StatusLine> DriverLines(const InstallationObjects& objects) {
     const std::string ns = TextAt(set, {"metadata", "namespace"});
     const std::string name = TextAt(set, {"metadata", "name"});
     StatusLine line = DaemonSetLine(fmt::format("driver {}/{}", ns, name), set);
-    // Its pods are replaced one node after another, when the node's turn comes.
+    // The operator replaces the driver's pods one node after another.
     const int64_t updated = CountAt(set, "updatedNumberScheduled");
     const int64_t wanted = CountAt(set, "desiredNumberScheduled");
     if (updated < wanted) {

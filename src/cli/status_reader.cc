@@ -9,12 +9,13 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::string_view kSchedulerMetricsPort = "9411";
-// As NVIDIA's operator labels its driver containers.
+// The label of driver containers, which NVIDIA's operator sets, too.
 constexpr const char* kDriverSelector = "app.kubernetes.io/component=nvidia-driver";
 constexpr kube::ResourceType kTesseras{names::kGroup, names::kResourceVersion,
                                        names::kResourcePlural, false};
 
-// What StatusOf reads of a node or pod; a node's image list alone is longer.
+// Keeps only the fields of a node or pod that StatusOf reads, because a node's image list alone is
+// longer.
 Json Reduced(const Json& object) {
   Json reduced = Json::MakeObject();
   for (const std::string_view part : {"metadata", "status", "spec"}) {
@@ -66,7 +67,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api) {
   RETURN_IF_ERROR(nodes.status().Annotate("nodes"));
   objects.pods = *std::move(pods);
   objects.nodes = *std::move(nodes);
-  // Without them, a node's condition still says that its driver does not work.
+  // Without the driver's pods, the node's condition still shows that its driver does not work.
   if (driver_pods.ok()) objects.driver_pods = *std::move(driver_pods);
   objects.leader_metrics = ReadLeaderMetrics(api, LeaderOf(objects));
   return objects;

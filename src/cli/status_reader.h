@@ -8,8 +8,8 @@
 
 namespace tessera::cli {
 
-// Errors: those of listing pods and nodes; an object that cannot be read is an error in its member
-// alone.
+// Fails if pods or nodes cannot be listed. If another object cannot be read, its member has the
+// error.
 Result<InstallationObjects> ReadInstallation(ClusterClient& api);
 
 }  // namespace tessera::cli

@@ -39,7 +39,7 @@ Json AgentsOf(const std::string& pool, int wanted, int ready) {
 constexpr char kReady[] = R"({"podIP":"10.1.0.5","conditions":[{"type":"Ready","status":"True"}]})";
 constexpr char kHealthy[] = R"({"type":"GPUReady","status":"True","reason":"GPUsHealthy"})";
 
-// An installation in which all works.
+// An installation whose components all work.
 class InstallationStatusTest : public ::testing::Test {
  protected:
   InstallationStatusTest() {
@@ -146,7 +146,7 @@ Json ResourceOf(int generation, const char* ready, const char* reason, const cha
 }
 
 TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
-  EXPECT_NE(Evaluate().components[0].name, "operator") << "an installation without one";
+  EXPECT_NE(Evaluate().components[0].name, "operator") << "an installation without an operator";
   objects_.operator_deployment = Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":2}})");
   EXPECT_THAT(Component("resource Tessera").fix, HasSubstr("kubectl apply"));
   objects_.resource = ResourceOf(2, "True", "AllComponentsReady", "True");
@@ -219,7 +219,7 @@ TEST_F(InstallationStatusTest, NamesASchedulerWithoutLeaderOrCertificate) {
   EXPECT_THAT(Component("webhook").detail, HasSubstr("has not written its certificate"));
 }
 
-TEST_F(InstallationStatusTest, TellsThatKubeSchedulerIsNotConnected) {
+TEST_F(InstallationStatusTest, ReportsThatKubeSchedulerIsNotConnected) {
   objects_.leader_metrics =
       std::string("tessera_scheduler_request_duration_seconds_count{verb=\"filter\"} 0\n");
   EXPECT_TRUE(Evaluate().works());

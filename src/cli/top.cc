@@ -119,7 +119,7 @@ class Top {
 Status ProblemOf(const ClusterUses& uses) {
   if (!uses.uses.empty() || uses.problems.empty()) return Status::Ok();
   const auto& [node, status] = *uses.problems.begin();
-  const std::string what = fmt::format("no agent reports usage; the one of node {}", node);
+  const std::string what = fmt::format("no agent reports usage; the agent of node {}", node);
   if (status.code() != Code::kPermissionDenied) return status.Annotate(what);
   return status.Annotate(
       "no permission to read from the agents: ask an administrator for get on pods/proxy in their "

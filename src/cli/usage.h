@@ -27,9 +27,10 @@ struct ContainerUse {
   std::optional<MilliGpu> compute_used;   // in the last second; nullopt: not measured
   std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
   std::optional<int64_t> mean_milli;      // thousandths of the GPU, in the last minute
-  std::optional<int64_t> error_milli;  // the worst of a second in the last minute: above 0 beyond
-                                       // the limit, below 0 less than its share while it waited
-  std::string compute_class;           // "": compute is not limited
+  // The largest deviation in a second of the last minute, in thousandths of the GPU: positive if
+  // the container exceeded its limit, negative if it waited and got less than its share.
+  std::optional<int64_t> error_milli;
+  std::string compute_class;  // "": compute is not limited
   Bytes granted, limit, used, unaccounted, peak;
   std::optional<Bytes> driver;  // as the driver reports it, contexts included
   int64_t refused = 0;          // allocations
@@ -55,7 +56,8 @@ Result<UsagePage> DecodeUses(std::string_view text);
 Result<std::string> ShowTop(const ClusterUses& uses, std::string_view ns, const Style& style);
 // The usage part of `explain` for one pod.
 TextTable UsesTable(const std::vector<ContainerUse>& uses);
-// How well a share of compute held in the last minute, as a sentence; "" if that is not known.
+// A sentence on how exactly the container got its share of compute in the last minute; "" if that
+// is unknown.
 std::string ShareSentence(const ContainerUse& use);
 Json JsonOfUse(const ContainerUse& use);
 

@@ -68,7 +68,7 @@ TEST(UsageTest, ShowsContainersThatAreNotLimited) {
             std::string::npos);
 }
 
-TEST(UsageTest, ASentenceSaysHowWellTheShareHeld) {
+TEST(UsageTest, ShareSentenceNamesTheLargestDeviation) {
   ContainerUse use{.container = "main", .gpu = "1"};
   EXPECT_EQ(ShareSentence(use), "") << "an older agent";
   use.mean_milli = 290;

@@ -6,7 +6,7 @@ namespace tessera::cli {
 std::span<const Verb> Verbs() {
   static constexpr Verb kVerbs[] = {
       {"install", "install Tessera in the cluster", AddInstall},
-      {"upgrade", "change settings or version of what \"install\" has installed", AddUpgrade},
+      {"upgrade", "change settings or version of an installation by \"install\"", AddUpgrade},
       {"uninstall", "remove Tessera from the cluster; pods go on", AddUninstall},
       {"migrate", "put Tessera in the place of NVIDIA's operator or another device plugin",
        AddMigrate},

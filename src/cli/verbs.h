@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What adds each verb's options and returns its action; registered in verbs.cc.
+// Each function adds the options of a verb and returns its action; verbs.cc registers the verbs.
 #pragma once
 
 #include "src/cli/command_line.h"

@@ -109,7 +109,8 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
 
 NodeRow ClusterView::Describe(const NodeEntry& entry) const {
   NodeRow view{.entry = &entry, .facts = facts_(entry.node.name)};
-  std::string_view before;  // mostly all GPUs of a node have one model
+  // Mostly all GPUs of a node have one model, for which ShortModel is called once.
+  std::string_view before;
   for (const device::Gpu& gpu : entry.node.inventory->gpus) {
     if (!view.model.empty() && gpu.model == before) continue;
     before = gpu.model;
@@ -146,7 +147,7 @@ Result<NodeRow> ClusterView::Node(std::string_view name) const {
 std::vector<const PodEntry*> ClusterView::Pods(std::string_view ns) const {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger_.pods()) {
-    // An invalid pod requested something, or it would have no problem.
+    // A pod with an invalid request has a problem, and a pod that requests no GPU has none.
     const bool about_gpus = pod.request.devices.requests_devices() || !pod.problem.empty();
     if (about_gpus && (ns.empty() || pod.request.ns == ns)) pods.push_back(&pod);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agents' pages say: metrics, and the use of limited containers.
+// Checks of the agents' pages: metrics, and the use of limited containers.
 #include "api/names.h"
 #include "src/cli/doctor/checks.h"
 

@@ -14,7 +14,7 @@ namespace tessera::cli {
 
 struct DoctorFinding {
   std::string check;    // its id
-  bool serious = true;  // false: worth knowing, and nothing fails now
+  bool serious = true;  // false: a note about a cluster that works
   std::string where;    // "node n1", "pod ml/train"
   std::string what;
   std::string cause;
@@ -46,7 +46,7 @@ struct DoctorCheck {
   void (*run)(const ClusterFacts& facts, DoctorFindings* findings);
 };
 
-// By the part that they look at; AllChecks has all of them, sorted by id.
+// The checks by the objects that they examine; AllChecks returns all checks, sorted by id.
 std::span<const DoctorCheck> NodeChecks();
 std::span<const DoctorCheck> AgentChecks();
 std::span<const DoctorCheck> PodChecks();

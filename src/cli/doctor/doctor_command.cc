@@ -45,7 +45,7 @@ Action AddDoctor(CLI::App* app) {
   app->add_flag("--list", options->list, "list the checks, without a cluster");
   AddListOptions(app, &options->style);
   AddClusterOptions(app, &options->cluster);
-  app->footer("Exit codes: 0 nothing serious was found; 1 something was.");
+  app->footer("Exit codes: 0 no serious problem was found; 1 a serious problem was found.");
   return [options] { return RunDoctor(*options); };
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each check has a planted failure here; a check without one fails the test.
+// Each check has a planted failure here; a check without a planted failure fails the test.
 #include "src/cli/doctor/doctor.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ constexpr const char* kSchedulerPod =
     R"({"app.kubernetes.io/name":"tessera-scheduler"}},"status":{"podIP":"10.0.0.2",)"
     R"("conditions":[{"type":"Ready","status":"True"}]}})";
 
-// A cluster in which all works, with one pod on one of two GPUs.
+// A cluster without a failure, with one pod on one of two GPUs.
 ClusterFacts Healthy() {
   ClusterFacts facts;
   facts.nodes->push_back(NodeWithGpus("n1"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tessera doctor` looks at: objects of the API server and pages of the agents, read once.
+// The input of `tessera doctor`: objects of the API server and pages of the agents, read once.
 // Included only in src/cli.
 #pragma once
 
@@ -28,7 +28,7 @@ struct MetricSample {
 };
 // The samples of one metric.
 std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metric);
-// The sum of its samples; 0 without any.
+// The sum of the metric's samples; 0 if it has no sample.
 double SumOf(std::string_view page, std::string_view metric);
 
 struct ClusterFacts {
@@ -42,14 +42,14 @@ struct ClusterFacts {
   std::map<std::string, Result<std::string>> agent_metrics;  // by node
   std::map<std::string, Result<UsagePage>> agent_uses;       // by node
 
-  // Derived from them by Derive.
+  // Set by Derive from the members above.
   std::map<std::string, device::NodeInventory> inventories;  // by node; without unreadable ones
   std::vector<std::pair<const Json*, device::Assignment>> assignments;  // of pods that run
   void Derive();
 };
 
-// Reads all. An error that the caller may not read one kind is kept in its member; fails only if
-// nodes or pods cannot be listed.
+// Reads all facts. If the user may not read a kind of object, its member has the error. Fails only
+// if nodes or pods cannot be listed.
 Result<std::unique_ptr<ClusterFacts>> ReadFacts(ClusterClient& api);
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the installation says: its components, and other systems beside it.
+// Checks of the installation: its components, and other systems beside it.
 #include <algorithm>
 #include <map>
 
@@ -27,7 +27,7 @@ void CheckComponents(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckAgentPods(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const StatusLine& line : StatusOf(facts.installation).nodes) {
-    // The condition has checks of its own.
+    // Other checks report problems of the condition GPUReady.
     if (line.detail.find("agent") == std::string::npos) continue;
     findings->Add("node " + line.name, line.detail, "the agent's pod does not become ready",
                   line.fix);
@@ -78,7 +78,7 @@ void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
                  "kubectl -n tessera-system rollout status daemonset/tessera-agent");
 }
 
-// NVIDIA's operator and Tessera may have nodes of their own; this says whether one has both.
+// NVIDIA's operator and Tessera may manage different nodes. Whether a node is managed by both.
 bool ShareNodes(const ClusterFacts& facts) {
   return std::ranges::any_of(*facts.nodes, [&](const Json& node) {
     return components::IsManagedByNvidia(node) &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Node objects say: conditions, labels, capacities, and the annotation of the agent.
+// Checks of Node objects: conditions, labels, capacities, and the annotation of the agent.
 #include <map>
 
 #include "api/names.h"
@@ -165,7 +165,7 @@ void CheckMixedDrivers(const ClusterFacts& facts, DoctorFindings* findings) {
   }
   findings->Note("cluster", "nodes have different drivers: " + versions,
                  "an upgrade under way, or pools that were installed at different times",
-                 "a program may need the newer one: select nodes by label "
+                 "a program may need the newer driver: select nodes by label "
                  "nvidia.com/cuda.driver-version.major");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pods with GPUs say: assignments, failures, waits.
+// Checks of pods with GPUs: assignments, failures, waits.
 #include <map>
 #include <set>
 
@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-// This many failed pods of one node are more than a program that fails.
+// With this many failed pods on a node the cause is the node, and not a program that fails.
 constexpr size_t kManyFailedPods = 20;
 
 std::string PhaseOf(const Json& pod) { return TextAt(pod, {"status", "phase"}); }

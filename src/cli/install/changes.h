@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between two versions of an object, for people.
+// Describes the differences between two versions of an object for users.
 // Threads: pure functions.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace tessera::cli {
 
 // One line for each value that differs: "spec.replicas: 2 -> 3". An item of a list is named by its
-// name, if it has one. Leaves out what the server itself writes, the status, and the data of
-// Secrets.
+// name, if it has a name. Leaves out fields that the server itself writes, the status, and the data
+// of Secrets.
 std::vector<std::string> ChangesOf(const Json& before, const Json& after);
 
 }  // namespace tessera::cli

@@ -37,7 +37,7 @@ TEST(InventoryTest, ReadsWhatItWrote) {
   EXPECT_EQ(IdOf(InventoryObject(written)), InventoryId());
 }
 
-TEST(InventoryTest, ADamagedOneNamesTheRemedy) {
+TEST(InventoryTest, TheErrorForADamagedInventoryNamesTheRemedy) {
   for (const auto* text :
        {"data: null", "data: {version: a}",
         "data: {version: a, ownsNamespace: 'true', settings: '{', objects: '[]'}",

@@ -20,7 +20,7 @@
 namespace tessera::cli {
 namespace {
 
-// Before it, the token of a pod does not name its node (deploy/chart/Chart.yaml).
+// The first Kubernetes 1.x whose pod tokens name the pod's node (deploy/chart/Chart.yaml).
 constexpr int kMinMinor = 32;
 constexpr const char* kHelmRelease = "meta.helm.sh/release-name";
 
@@ -113,7 +113,7 @@ Status Installer::Install(const Json& spec, bool force) {
   const Result<Json> ns = api_.Get(IdOf(objects.front()));
   if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
   next.owns_namespace = before.owns_namespace || !ns.ok();
-  RETURN_IF_ERROR(LeaveWhatIsOfOthers(&objects));
+  RETURN_IF_ERROR(LeaveObjectsOfOthers(&objects));
   return Apply(before, std::move(next), objects);
 }
 
@@ -132,7 +132,7 @@ Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
                     .objects = {},
                     .owns_namespace = before->owns_namespace};
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(next.spec));
-  RETURN_IF_ERROR(LeaveWhatIsOfOthers(&objects));
+  RETURN_IF_ERROR(LeaveObjectsOfOthers(&objects));
   RETURN_IF_ERROR(PrintChanges(*before, next.spec, objects));
   if (dry_run) return Status::Ok();
   return Apply(*before, std::move(next), objects);
@@ -156,7 +156,8 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
       continue;
     }
     RETURN_IF_ERROR(now.status());
-    // The server itself says what the object would be, and rejects it before anything has changed.
+    // A dry run of the server returns the object as it would be. An invalid object is rejected
+    // here, before any object has changed.
     ASSIGN_OR_RETURN(const Json then, api_.Apply(object, true));
     const std::vector<std::string> lines = ChangesOf(*now, then);
     for (const std::string& line : lines) fmt::print(out_, "{}: {}\n", id.Text(), Printable(line));
@@ -172,9 +173,9 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
   return Status::Ok();
 }
 
-// NVIDIA's operator keeps its nodes until it is told otherwise, and its RuntimeClass "nvidia",
-// which it deletes with itself.
-Status Installer::LeaveWhatIsOfOthers(std::vector<Json>* objects) {
+// Leaves out objects that NVIDIA's operator owns, such as RuntimeClass "nvidia", which it deletes
+// when it is removed. Prints which nodes it goes on managing.
+Status Installer::LeaveObjectsOfOthers(std::vector<Json>* objects) {
   ASSIGN_OR_RETURN(const std::vector<Json> policies,
                    api_.List("nvidia.com/v1", "ClusterPolicy", ""));
   if (!policies.empty()) {

@@ -3,8 +3,8 @@
 // version. Nodes that NVIDIA's operator manages are left to it. It never touches pods with GPUs:
 // agents and schedulers are replaced around them.
 //
-// A run that fails or is killed is repeated: the inventory is written before the objects, so that
-// no object is forgotten.
+// After a run that fails or is killed, the user runs the command again: the inventory is written
+// before the objects, so that no object is forgotten.
 //
 // Threads: one; blocks. Errors: with the remedy; FAILED_PRECONDITION if another tool installed
 // Tessera.
@@ -30,28 +30,28 @@ Result<std::optional<Installation>> FindInstallation(ClusterClient& api);
 ObjectId ResourceId();
 // FAILED_PRECONDITION if a release of Helm has the agent.
 Status CheckNoHelmRelease(ClusterClient& api);
-// FAILED_PRECONDITION if there is the resource of the operator.
+// FAILED_PRECONDITION if the resource of the operator exists.
 Status CheckNoOperator(ClusterClient& api);
 
 class Installer {
  public:
-  // `patience`: of waiting until all pods are ready; nullopt: does not wait.
+  // `patience`: the longest wait until all pods are ready; nullopt: no wait.
   Installer(ClusterClient& api, std::FILE* out, std::optional<Duration> patience)
       : api_(api), out_(out), patience_(patience) {}
 
-  // ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would refuse.
+  // ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would fail for this reason.
   Status CheckNothingInstalled();
-  // `force`: also over an installation that is there.
+  // `force`: also replaces an installation.
   Status Install(const Json& spec, bool force);
-  // Merges `changes` over the stored settings, or replaces them if `reset`. Prints what changes
-  // before it changes it. `dry_run`: only prints.
+  // Merges `changes` over the stored settings, or replaces them if `reset`. Prints the changes of
+  // objects before it applies them. `dry_run`: only prints.
   Status Upgrade(const Json& changes, bool reset, bool dry_run);
 
  private:
   Status CheckServer();
   Status PrintChanges(const Installation& before, const Json& spec,
                       const std::vector<Json>& objects);
-  Status LeaveWhatIsOfOthers(std::vector<Json>* objects);
+  Status LeaveObjectsOfOthers(std::vector<Json>* objects);
   // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
   Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);
   Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);

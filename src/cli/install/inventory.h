@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tessera install` keeps in the cluster, in ConfigMap tessera-installation: the settings that
-// were given, and each object that was applied.
+// The record of an installation in the cluster, ConfigMap tessera-installation: the settings that
+// the user gave to `tessera install`, and each object that it applied.
 //
 // Threads: pure functions. Errors: DATA_LOSS with the remedy.
 #pragma once
@@ -15,10 +15,10 @@
 namespace tessera::cli {
 
 struct Installation {
-  std::string version;  // of the program that applied it last
-  Json spec;            // settings as given, without defaults
+  std::string version;  // version of the program that applied the objects last
+  Json spec;            // settings as the user gave them, without defaults
   std::vector<ObjectId> objects;
-  // Whether the namespace was created for it, so that uninstall deletes it.
+  // Whether the installation created the namespace; then uninstall deletes it.
   bool owns_namespace = false;
 };
 
@@ -27,7 +27,7 @@ ObjectId InventoryId();
 Json InventoryObject(const Installation& installation);
 Result<Installation> ReadInventory(const Json& config_map);
 
-// `ids`, and those of `more` that it lacks, which come behind.
+// `ids`, followed by the members of `more` that are not in `ids`.
 std::vector<ObjectId> UnionOf(std::vector<ObjectId> ids, const std::vector<ObjectId>& more);
 
 }  // namespace tessera::cli

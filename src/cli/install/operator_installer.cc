@@ -24,7 +24,7 @@ constexpr Duration kDefinitionPatience = std::chrono::seconds(30);
 constexpr kube::ResourceType kTesseraType{names::kGroup, names::kResourceVersion,
                                           names::kResourcePlural, false};
 
-// What the operator says is wrong, or what it waits for.
+// The problem that the operator reports, or what it waits for.
 std::string ReasonOf(const Json& resource) {
   for (const char* type : {"Degraded", "Progressing", "Ready"}) {
     const Json* condition = ConditionOf(resource, type);
@@ -73,7 +73,8 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   return Status::Ok();
 }
 
-// To apply would keep the settings that others gave and the new ones lack.
+// Replaces the spec by a JSON patch. Server-side apply would keep settings of other managers that
+// are not in the new spec.
 Status OperatorInstaller::ReplaceSpec(const Json& spec) {
   const Json change = Json::MakeObject(
       {{"op", Json::String("add")}, {"path", Json::String("/spec")}, {"value", spec}});

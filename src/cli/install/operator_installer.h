@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Installs Tessera through its operator: the operator, the definition of its resource, and the
 // resource, from which the operator makes all other objects. `kubectl edit tessera tessera` changes
-// settings afterwards; `tessera uninstall` removes it.
+// settings afterwards; `tessera uninstall` removes all of them.
 //
-// Threads: one; blocks. A run that fails or is killed is repeated. Errors: with the remedy;
-// FAILED_PRECONDITION or ALREADY_EXISTS if Tessera is installed.
+// Threads: one; blocks. After a run that fails or is killed, the user runs the command again.
+// Errors: with the remedy; FAILED_PRECONDITION or ALREADY_EXISTS if Tessera is installed.
 #pragma once
 
 #include <cstdio>
@@ -17,16 +17,16 @@
 
 namespace tessera::cli {
 
-// In the order in which they are applied; the resource comes last.
+// The objects in the order in which they are applied; the resource comes last.
 Result<std::vector<Json>> OperatorObjects(const Json& spec);
 
 class OperatorInstaller {
  public:
-  // `patience`: of waiting until the resource is ready; nullopt: does not wait.
+  // `patience`: the longest wait until the resource is ready; nullopt: no wait.
   OperatorInstaller(ClusterClient& api, std::FILE* out, std::optional<Duration> patience)
       : api_(api), out_(out), patience_(patience) {}
 
-  // `force`: also over an operator that is there, whose settings are replaced.
+  // `force`: also if the operator is installed; replaces its settings.
   Status Install(const Json& spec, bool force);
 
  private:

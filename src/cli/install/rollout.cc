@@ -14,7 +14,7 @@ int64_t NumberAt(const Json* part, std::string_view key, int64_t missing = 0) {
   return value == nullptr ? missing : value->ToInt().value_or(missing);
 }
 
-// With the strategy OnDelete the pods stay old until someone deletes them.
+// With the strategy OnDelete, pods of the old version stay until a user deletes them.
 bool ReplacesPods(const Json& spec) {
   const Json* strategy = spec.Find("updateStrategy");
   return strategy == nullptr || strategy->StringAt("type").value_or("") != "OnDelete";

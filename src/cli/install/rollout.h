@@ -9,7 +9,7 @@
 
 namespace tessera::cli {
 
-// "" if it is rolled out, and for objects of other kinds; else what is missing: "DaemonSet
+// "" if the object is rolled out or of another kind; else what is missing: "DaemonSet
 // tessera-system/tessera-agent: 2 of 3 pods ready". A DaemonSet without nodes is rolled out.
 std::string MissingOf(const Json& object);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxFile = 4 << 20;
 
-// One character of an assignment, and whether "\" made it plain.
+// One character of an assignment, and whether a preceding "\" takes away its special meaning.
 struct Mark {
   char character;
   bool plain;
@@ -92,7 +92,7 @@ Result<Json> ParseAssignment(const Marks& marks) {
   return value;
 }
 
-// A Tessera, as `tessera migrate -o yaml` prints it.
+// Whether the file is a resource of kind Tessera, as `tessera migrate -o yaml` prints it.
 bool IsResource(const Json& values) {
   return values.is_object() && values.StringAt("kind").value_or("") == names::kResourceKind &&
          values.Find("spec") != nullptr;
@@ -143,7 +143,7 @@ Result<Json> ReadSpec(const std::vector<std::string>& files,
     ASSIGN_OR_RETURN(Json values, ParseYaml(*text).Annotate("-f " + file));
     if (IsResource(values)) values = *values.Find("spec");
     if (values.is_null()) continue;
-    // Checked alone, so that an error names the file and its line.
+    // Each file is checked before it is merged, so that an error names the file and its line.
     RETURN_IF_ERROR(components::CheckSpec(values).Annotate("-f " + file));
     spec = CombineSpecs(spec, values);
   }

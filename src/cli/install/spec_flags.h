@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that a command line gives: -f FILE and --set NAME=VALUE, as with Helm.
+// Reads settings from a command line: -f FILE and --set NAME=VALUE, as with Helm.
 //
 // Threads: pure, apart from reading the files. Errors: INVALID_ARGUMENT names file and line, or the
 // assignment, and the remedy.
@@ -23,17 +23,17 @@ struct SpecOptions {
 };
 void AddSpecOptions(CLI::App* app, SpecOptions* options);
 
-// Merges the files in their order, then the assignments. "-" is standard input. A file may be a
-// resource Tessera, whose spec counts.
+// Merges the files in their order, then the assignments. "-" is standard input. If a file is a
+// resource of kind Tessera, its spec has the settings.
 Result<Json> ReadSpec(const std::vector<std::string>& files,
                       const std::vector<std::string>& assignments);
 
 // "a.b=c,d={x,y},e=null" as an object: true, false, null and whole numbers are values of their
-// types, {x,y} is a list, and "\" makes a dot, comma, brace or "=" plain.
+// types, {x,y} is a list, and "\" before a dot, comma, brace or "=" takes away its special meaning.
 Result<Json> ParseAssignments(const std::string& text);
 
-// Settings with changes merged over them. Keeps nulls: they stand for defaults, or remove what the
-// defaults have.
+// Merges `changes` over `spec`. Keeps nulls: a null stands for the default, or removes a member of
+// the default.
 Json CombineSpecs(const Json& spec, const Json& changes);
 
 }  // namespace tessera::cli

@@ -18,12 +18,13 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
-// The operator's own objects, which are not part of what it installs.
+// The label of the operator's own objects, in contrast to the objects that it installs.
 constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
 constexpr const char* kOperator = "tessera-operator";
 constexpr size_t kMaxListed = 10;
 
-// The definition of the settings' resource comes last: with it all resources of its type go.
+// Whether the object defines the settings' resource. The definition is deleted last, because all
+// resources of its type are deleted with it.
 bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinition"; }
 
 // Objects that Tessera makes at run time, without a label.
@@ -49,8 +50,8 @@ std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId
   return kinds;
 }
 
-// The namespaces in which an installation has objects; "" for those of the whole cluster. Objects
-// with the label in other namespaces are not Tessera's.
+// Whether an installation has objects in the namespace; "" stands for cluster-scoped objects.
+// Objects with the label in other namespaces are not Tessera's.
 bool IsOurNamespace(std::string_view ns) {
   return ns.empty() || ns == names::kSystemNamespace || ns == "kube-system" || ns == "default";
 }
@@ -62,7 +63,8 @@ Status Uninstaller::Run() {
   has_inventory_ = found.has_value();
   installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
   if (!found) RETURN_IF_ERROR(ReadSpecOfResource());
-  // Settings that this version rejects do not keep an installation alive.
+  // If this version rejects the stored settings, the defaults serve, so that an installation can
+  // always be removed.
   settings_ = components::ParseSettings(installation_.spec)
                   .value_or(components::ParseSettings(Json::MakeObject()).value());
   if (!options_.force) {
@@ -81,7 +83,7 @@ Status Uninstaller::Run() {
                IdOf(components::SystemNamespace()).Text());
     return Status::Ok();
   }
-  // The inventory goes last: it says whose the namespace is.
+  // The inventory is deleted last, because it records whether the installation made the namespace.
   RETURN_IF_ERROR(DeleteNamespace());
   RETURN_IF_ERROR(api_.Delete(InventoryId()));
   fmt::print(out_,
@@ -99,7 +101,7 @@ Status Uninstaller::WaitUntilGone(const ObjectId& id) {
   });
 }
 
-// Where the operator has installed Tessera, its resource has the settings.
+// If the operator has installed Tessera, its resource has the settings.
 Status Uninstaller::ReadSpecOfResource() {
   const Result<Json> resource = api_.Get(ResourceId());
   if (resource.status().code() == Code::kNotFound) return Status::Ok();
@@ -275,14 +277,14 @@ Status Uninstaller::DeleteNamespace() {
   const Result<Json> now = api_.Get(id);
   if (now.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(now.status());
-  // Without an inventory, the label says who created it.
+  // Without an inventory, the label shows whether an installation created the namespace.
   const Json* metadata = now->Find("metadata");
   const Json* labels = metadata == nullptr ? nullptr : metadata->Find("labels");
   const bool is_labeled = labels != nullptr && labels->is_object() &&
                           labels->StringAt("app.kubernetes.io/part-of").value_or("") == "tessera";
   if (!has_inventory_ && !is_labeled) return Status::Ok();
   if (has_inventory_ && !installation_.owns_namespace) {
-    // Applied without labels, the namespace loses those that the installation gave it.
+    // Server-side apply without labels removes the labels that the installation gave the namespace.
     const Json bare =
         Json::MakeObject({{"apiVersion", Json::String(id.api_version)},
                           {"kind", Json::String(id.kind)},

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes Tessera from a cluster: what the inventory lists and what else has its label, what the
-// scheduler made, what the agents wrote on Nodes, and tessera-runtime in the engines'
-// configurations. Pods go on, those with GPUs included.
+// Removes Tessera from a cluster: the objects of the inventory, other objects with Tessera's label,
+// the objects that the scheduler made, the marks of the agents on Nodes, and tessera-runtime in the
+// engines' configurations. All pods continue, also pods with GPUs.
 //
-// Stays: the quotas (ConfigMap gpuquota), annotations of pods, and on each node /opt/tessera,
-// through which containerd stops running containers. The kubelet itself sets the resources of the
-// device plugins to 0.
+// The quotas (ConfigMap gpuquota), annotations of pods, and /opt/tessera on each node stay, because
+// containerd stops running containers through /opt/tessera. The kubelet itself sets the resources
+// of the device plugins to 0.
 //
-// Threads: one; blocks. A run that fails or is killed is repeated.
+// Threads: one; blocks. After a run that fails or is killed, the user runs the command again.
 #pragma once
 
 #include <cstdio>
@@ -38,13 +38,14 @@ class Uninstaller {
  private:
   Status CheckNoPods();
   Status ReadSpecOfResource();
-  // Before all else: while the operator runs, it restores what is deleted.
+  // The first step, because a running operator restores deleted objects.
   Status DeleteResource();
   // The objects, in the order in which they are deleted.
   Result<std::vector<ObjectId>> Find();
   Result<std::vector<ObjectId>> FindByLabel();
   Status DeleteAll(const std::vector<ObjectId>& objects);
-  // A node that does not answer keeps its pods. OK, after printing it, if --force goes on without.
+  // Pods of a node that does not answer never end. With --force prints the error `waited` and
+  // returns OK; without it returns `waited`.
   Status UnlessForced(const Status& waited);
   Status WaitUntilGone(const ObjectId& id);
   Status WaitForNoPods(const std::string& label_selector);

@@ -16,7 +16,7 @@
 namespace tessera::cli {
 namespace {
 
-// A request of a command is answered in this time, or the API server does not answer.
+// Timeout of each request to the API server.
 constexpr Duration kRequestPatience = std::chrono::seconds(30);
 
 struct InstallFlags {
@@ -33,7 +33,7 @@ using SharedFlags = std::shared_ptr<InstallFlags>;
 
 SharedFlags MakeFlags() {
   auto flags = std::make_shared<InstallFlags>();
-  flags->cluster.timeout_s = 120;  // of what is waited for
+  flags->cluster.timeout_s = 120;  // of --wait
   return flags;
 }
 
@@ -60,7 +60,7 @@ int ExitCodeOf(const Status& status) {
   return status.ok() ? 0 : Fail(status);
 }
 
-// kubectl applies both: a list in JSON, documents in YAML.
+// Prints a list in JSON, or documents in YAML, which kubectl can apply.
 void PrintObjects(const std::vector<Json>& objects, const std::string& format) {
   if (format == "json") {
     const Json list = Json::MakeObject({{"apiVersion", Json::String("v1")},
@@ -137,7 +137,7 @@ Action AddInstall(CLI::App* app) {
   AddSettingsFlags(app, flags.get());
   app->add_flag("--dry-run", flags->dry_run, "print the objects, and do not ask the cluster");
   app->add_flag("--operator", flags->with_operator,
-                "install the operator and its resource, which keep all others as they shall be");
+                "install the operator and its resource; the operator installs all other objects");
   app->add_flag(
       "--force", flags->force,
       "also where Tessera is installed, by this command or by Helm: replace its settings");

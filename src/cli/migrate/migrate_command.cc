@@ -106,7 +106,7 @@ int RunMigrate(const MigrateOptions& options) {
 
 Action AddMigrate(CLI::App* app) {
   auto options = std::make_shared<MigrateOptions>();
-  options->cluster.timeout_s = 120;  // of what is waited for
+  options->cluster.timeout_s = 120;  // of --wait
   AddSpecOptions(app, &options->spec);
   app->add_flag("--dry-run", options->dry_run, "print the plan, and change nothing");
   app->add_flag("-y,--yes", options->yes, "apply the plan without asking");

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kNvidiaOperator = "NVIDIA's operator";
 constexpr std::string_view kGpuManager = "gpu-manager";
 
-// Which device plugin's pod is on a node.
+// The device plugin whose pod runs on each node.
 struct Running {
   std::map<std::string, std::string> system_of_node;
   std::map<std::string, std::string> object_of_node;
@@ -27,7 +27,7 @@ struct Running {
 
 std::string ObjectOf(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
 
-// By the UID of a DaemonSet, the nodes with a pod of it.
+// The nodes with a pod of each DaemonSet, by the UID of the DaemonSet.
 std::map<std::string, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
   std::map<std::string, std::set<std::string>> nodes;
   for (const Json& pod : pods) {
@@ -40,7 +40,7 @@ std::map<std::string, std::set<std::string>> NodesOfOwners(const std::vector<Jso
   return nodes;
 }
 
-// Where several exist, NVIDIA's operator follows the oldest.
+// The oldest policy: NVIDIA's operator ignores the others.
 const Json* PolicyInForce(const std::vector<Json>& policies) {
   const auto age = [](const Json& policy) {
     return std::pair(TextAt(policy, {"metadata", "creationTimestamp"}),
@@ -50,7 +50,8 @@ const Json* PolicyInForce(const std::vector<Json>& policies) {
   return oldest == policies.end() ? nullptr : &*oldest;
 }
 
-// What of the pod's resources are GPUs, in any system's words: "nvidia.com/gpu: 1".
+// The pod's limits of GPU resources of any system: "nvidia.com/gpu: 1". Sets `foreign` if Tessera
+// does not offer one of the resources.
 std::string GpuRequestOf(const Json& pod, bool* foreign) {
   std::string text;
   for (const char* list : {"initContainers", "containers"}) {
@@ -97,12 +98,12 @@ class MigrationPlanner {
     plan_.resource.Set("spec", CombineSpecs(*plan_.resource.Find("spec"), more));
     RETURN_IF_ERROR(components::ParseSettings(*plan_.resource.Find("spec"))
                         .status()
-                        .Annotate("the settings of what is there"));
+                        .Annotate("the settings of the systems to replace"));
     PlanPods();
     PlanNodes();
     plan_.steps.emplace_back(
-        "connect kube-scheduler: docs/tasks/connect-kube-scheduler.md; take an extender of the "
-        "system before out of its configuration");
+        "connect kube-scheduler: docs/tasks/connect-kube-scheduler.md; remove the extender of the "
+        "earlier system from its configuration");
     return std::move(plan_);
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera migrate`: what it takes to put Tessera in the place of NVIDIA's operator or another
-// device plugin. Reads, and decides nothing about pods: all of them go on.
+// `tessera migrate`: plans how Tessera replaces NVIDIA's operator or another device plugin. Changes
+// no pod: all pods continue.
 //
 // Threads: pure functions. Included only in src/cli.
 #pragma once
@@ -23,17 +23,17 @@ struct MigrationFacts {
   std::vector<Json> nodes;
 };
 
-// What offers GPUs now.
+// A system that offers GPUs now.
 struct MigrationSource {
   std::string object;  // "DaemonSet kube-system/gpushare-device-plugin-ds"
   std::string system;  // "gpushare"
-  size_t nodes = 0;    // on which it runs
+  size_t nodes = 0;    // number of nodes on which it runs
 };
 
 struct MigrationNode {
   std::string name;
   std::string gpus;    // "nvidia.com/gpu: 8"
-  std::string system;  // what offers them now; "" if nothing does
+  std::string system;  // the system that offers them now; "": none
   size_t pods = 0;     // that hold GPUs
   std::string then;    // what happens when the plan is applied
 };
@@ -52,13 +52,13 @@ struct Migration {
   std::vector<std::string> dropped;  // "spec.gds: not managed"
   std::vector<MigrationNode> nodes;  // with GPUs
   std::vector<MigrationPod> pods;    // that hold GPUs
-  // What keeps the plan from being applied, each with the command that removes it.
+  // Reasons why the plan cannot be applied, each with the command that removes the obstacle.
   std::vector<std::string> obstacles;
-  std::vector<std::string> steps;  // after it is applied
+  std::vector<std::string> steps;  // steps for the user after the plan is applied
 };
 
-// `more`: settings that are merged over those of what is there. NOT_FOUND if nothing that it knows
-// offers GPUs. INVALID_ARGUMENT if a setting is none that Tessera can have.
+// `more`: settings that are merged over the settings of the systems to replace. NOT_FOUND if no
+// known system offers GPUs. INVALID_ARGUMENT for an unknown or invalid setting.
 Result<Migration> PlanOf(const MigrationFacts& facts, const Json& more = Json::MakeObject());
 
 // The plan as text, or the resource in another format.

@@ -84,7 +84,7 @@ TEST(MigrationTest, TheOldestPolicyAndTheFlagsOfPluginsBecomeSettings) {
   EXPECT_EQ(plan->mapped[1].field, "DaemonSet kube-system/gpushare --memory-unit");
 }
 
-TEST(MigrationTest, NamesWhatOffersGpusAndWhatMustGoFirst) {
+TEST(MigrationTest, NamesTheSystemsThatOfferGpusAndTheObstacles) {
   const auto plan = PlanOf(MixedCluster());
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->sources.size(), 2u);
@@ -95,13 +95,13 @@ TEST(MigrationTest, NamesWhatOffersGpusAndWhatMustGoFirst) {
   EXPECT_THAT(plan->obstacles[0],
               HasSubstr("on 1 node; pods go on without it: kubectl -n kube-system delete "
                         "daemonset gpushare"));
-  // Its DaemonSet is gone, or has no pod.
+  // The pod of gpushare's DaemonSet is gone.
   MigrationFacts facts = MixedCluster();
   facts.pods.erase(facts.pods.begin());
   EXPECT_THAT(PlanOf(facts)->obstacles, IsEmpty());
 }
 
-TEST(MigrationTest, SaysOfEachNodeAndPodWhatHappens) {
+TEST(MigrationTest, SaysWhatHappensToEachNodeAndPod) {
   const auto plan = PlanOf(MixedCluster());
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->nodes.size(), 3u);
@@ -117,7 +117,7 @@ TEST(MigrationTest, SaysOfEachNodeAndPodWhatHappens) {
   EXPECT_EQ(plan->pods[2].then, "keeps running");
 }
 
-TEST(MigrationTest, OfGpuManagerAContainerWithAShareDoesNotStartAgain) {
+TEST(MigrationTest, AContainerWithAShareOfGpuManagerDoesNotStartAgain) {
   MigrationFacts facts;
   facts.daemon_sets = {SetOf("gm", "ccr.ccs.tencentyun.com/tkeimages/gpu-manager:v1.1.5", "[]")};
   facts.pods = {PodWith("gm-x", "n1", "{}", "gm"),

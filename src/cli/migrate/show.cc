@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxRows = 20;
 
-// A table with the first rows, and how many follow.
+// Adds a table with the first rows, and a line with the number of further rows.
 template <typename Rows, typename Line>
 void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, Line line,
               TextOutput* output) {
@@ -53,10 +53,10 @@ Result<std::string> ShowMigration(const Migration& migration, const Style& style
       &output);
   AddTable(
       {"SETTING", "VALUE", "FROM"}, migration.mapped, true,
-      [](const components::MappedSetting& one) -> std::vector<Cell> {
-        return {one.setting,
-                one.value.is_string() ? one.value.string_value() : one.value.Serialize(),
-                one.field};
+      [](const components::MappedSetting& mapped) -> std::vector<Cell> {
+        return {mapped.setting,
+                mapped.value.is_string() ? mapped.value.string_value() : mapped.value.Serialize(),
+                mapped.field};
       },
       &output);
   AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.dropped, true, DroppedRow, &output);

@@ -32,7 +32,7 @@ struct SliceStep {
 struct UnionStep {
   std::vector<PathSteps> members;
 };
-// An empty operator asks whether `left` exists.
+// Without a comparison the filter tests whether `left` exists.
 struct FilterStep {
   PathSteps left, right;
   std::string comparison;
@@ -50,9 +50,9 @@ struct PathStep {
 // Texts, expressions and ranges, in the order of the template.
 struct JsonPath::Block {
   struct Part {
-    std::string text;                   // a text, if it has no steps and no body
-    PathSteps steps;                    // an expression, or what a range goes over
-    std::shared_ptr<const Block> body;  // a range
+    std::string text;                   // the text, if `is_text`
+    PathSteps steps;                    // an expression, or the list of a range
+    std::shared_ptr<const Block> body;  // the body of a range; null: not a range
     bool is_text = false;
   };
   std::vector<Part> parts;

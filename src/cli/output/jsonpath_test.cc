@@ -20,7 +20,7 @@ std::string Rendered(std::string_view text) {
   return path->Render(Sample()).value_or("failed");
 }
 
-// kubectl_output_test compares many more with the real kubectl.
+// kubectl_test.cc compares many more templates with the real kubectl.
 TEST(JsonPathTest, FindsWhatKubectlFinds) {
   EXPECT_EQ(Rendered("{.items[*].metadata.name}"), "a b");
   EXPECT_EQ(Rendered(R"({.items[0].metadata.labels.a\.b/c})"), "x");

@@ -18,7 +18,7 @@
 namespace tessera::cli {
 namespace {
 
-// TESSERA_KUBERNETES: a kubectl, or the test cluster's program; else that of the cache.
+// The path of kubectl: TESSERA_KUBERNETES, or the test cluster's program in the cache.
 std::string KubernetesProgram() {
   if (const char* given = std::getenv("TESSERA_KUBERNETES")) return given;
   const char* cache = std::getenv("TESSERA_CACHE");

@@ -23,7 +23,7 @@ std::string Serialized(const Json& document, const Style& style) {
                                              : PrintableJson(document.Pretty()) + "\n";
 }
 
-// Line ends and tabs of a template stay; what else would control a terminal does not.
+// Makes each line Printable; line ends and tabs of a template stay.
 std::string PrintableLines(std::string_view text) {
   std::string printable;
   size_t begin = 0;

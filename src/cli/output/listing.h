@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one place that prints the results of commands, in kubectl's formats: tables, JSON, YAML,
-// names, JSONPath and custom columns. A command fills a Listing; what can be asked of a list
-// (-o, --sort-by, --field-selector, --no-headers) works alike for all of them.
+// names, JSONPath and custom columns. A command fills a Listing; the options for lists (-o,
+// --sort-by, --field-selector, --no-headers) work alike for all commands.
 //
 // Threads: values. Errors: INVALID_ARGUMENT, naming the option.
 #pragma once
@@ -21,7 +21,7 @@ namespace tessera::cli {
 
 enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml, kName, kJsonPath, kCustomColumns };
 
-// What -o, --sort-by and --field-selector say, parsed.
+// The parsed values of -o, --sort-by and --field-selector.
 struct Query;
 
 struct Style {
@@ -53,10 +53,10 @@ struct Listing {
     // One for each column. Needed if style.shows_cells().
     std::vector<Cell> cells;
   };
-  std::string kind;  // of an item, for -o name and the document: "GPU" makes a "GPUList"
+  std::string kind;  // kind of the items, for -o name and the document: "GPU" makes a "GPUList"
   std::vector<std::string> columns;
   std::vector<Row> rows;
-  Json::Object members;  // of the document, beside its items
+  Json::Object members;  // further members of the document
   std::string nothing;   // printed instead of a table without rows
   std::string note;      // printed below the table
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command line asks of a list: paths to print, an order, a selection. Included only in
+// The parsed options for lists: paths to print, an order, a selection. Included only in
 // src/cli/output.
 #pragma once
 

@@ -124,10 +124,10 @@ std::string RequestText(const device::ContainerRequest& container, device::Memor
 std::string RequestText(const device::DeviceRequest& request, device::MemoryUnit unit) {
   std::string text;
   for (const device::ContainerRequest& container : request.containers) {
-    const std::string one = RequestText(container, unit);
-    if (one.empty()) continue;
+    const std::string of_container = RequestText(container, unit);
+    if (of_container.empty()) continue;
     if (!text.empty()) text += " + ";
-    text += one;
+    text += of_container;
   }
   return text.empty() ? "none" : text;
 }

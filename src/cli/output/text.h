@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text for a terminal: sanitizing, width, and readable amounts. Annotations and reasons come from
 // any user who may write a Pod or a Node, so they reach a terminal only through Printable, which
-// Table and Paper apply.
+// TextOutput and Print apply.
 //
 // Threads: pure functions.
 #pragma once

@@ -16,13 +16,13 @@ namespace tessera::cli {
 struct CaseResult {
   Json pod;         // as the API server has it at its end
   Json node;        // of the pod
-  std::string log;  // its end
+  std::string log;  // the end of its log
 };
 
 struct TestCase {
   const char* name;
-  const char* what;           // what it proves
-  std::string_view resource;  // it is skipped if no node offers it; "": it needs none
+  const char* what;           // what the case proves
+  std::string_view resource;  // the case is skipped if no node offers it; "": none is needed
   int amount;
   const char* args[3];  // of the test image; unused ones are null
   bool fails;           // the program must end with an error

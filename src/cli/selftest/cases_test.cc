@@ -36,7 +36,7 @@ std::string AssignmentOfOneGpu() {
 }
 const std::string kAssigned = AssignmentOfOneGpu();
 
-TEST(TestCasesTest, APodRequestsWhatItsCaseIsAbout) {
+TEST(TestCasesTest, APodRequestsTheResourceOfItsCase) {
   const Json pod = PodOfCase(CaseOf("memory-limit"), "ns", "img", "Never");
   const Json& container = pod.Find("spec")->Find("containers")->items()[0];
   EXPECT_EQ(At(container, {"resources", "limits", "aliyun.com/gpu-mem"})->ToInt().value(), 1);

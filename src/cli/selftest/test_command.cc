@@ -90,7 +90,7 @@ class SelfTest {
                             {"labels", Json::MakeObject({{"app.kubernetes.io/name",
                                                           Json::String("tessera-test")}})}})}});
     const Status created = api_.Create({kNamespaceType, ns_, "", ""}, body).status();
-    // It may exist although no answer came.
+    // After a timeout the namespace may exist.
     created_ = created.ok() || created.code() == Code::kDeadlineExceeded;
     return created.Annotate("tessera test needs a namespace of its own");
   }
@@ -151,7 +151,7 @@ class SelfTest {
     return deleted.code() == Code::kNotFound ? Status::Ok() : deleted;
   }
 
-  // A line for a person at once; other formats come at the end.
+  // Prints a line of text at once; other formats are printed at the end.
   Status Say(TestVerdict verdict) {
     if (style_.shows_cells()) {
       std::string line = fmt::format("{:<14} {:<8} {}", verdict.test->name, verdict.state,

@@ -132,7 +132,8 @@ Json ReducedNode(const Json& node) {
                       : Picked(*status, {"capacity", "allocatable", "conditions", "nodeInfo"})}});
 }
 
-// A text with tokens taken out; a text that is JSON itself, as in a ConfigMap, as its object.
+// Removes tokens from a text. A text that is itself JSON, as in a ConfigMap, becomes a JSON value
+// without secrets.
 Json TextWithoutSecrets(const std::string& text) {
   const Result<Json> inner = ParseJson(text);
   const bool is_object = inner.ok() && (inner->is_object() || inner->is_array());
@@ -192,11 +193,11 @@ std::string WithoutTokens(std::string_view log) {
       key = key && !ends;
       continue;
     }
-    // std::regex recurses by character, so a line has a bound.
+    // std::regex recurses once for each character, so long lines are cut.
     clean += std::regex_replace(CutText(std::string(line), 4000), kTokens, std::string(kOmitted));
     clean += '\n';
   }
-  // The text after the last line end is a line, too.
+  // The loop adds a line end after the last line, which the log does not have.
   if (!clean.empty()) clean.pop_back();
   return clean;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes from objects what a report must not contain in a sysdump. Pure. Included only in src/cli.
+// Removes from objects the fields that a sysdump must not contain. Pure. Included only in src/cli.
 //
-// Closed by default: of a user's pod and of a node only listed fields are kept. Of Tessera's own
-// objects all is kept but managed fields, the last applied configuration, and values of variables
-// and arguments whose name sounds like a secret.
+// Pods of users and nodes keep only listed fields. Tessera's own objects lose managed fields, the
+// last applied configuration, and the values of variables and arguments whose names suggest a
+// secret.
 #pragma once
 
 #include <string>

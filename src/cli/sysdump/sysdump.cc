@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera sysdump`: collects what a report needs, bounded in size and time.
+// `tessera sysdump`: collects the files of a report, bounded in size and time.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
@@ -253,7 +253,7 @@ Action AddSysdump(CLI::App* app) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app->add_option("--time-limit", options->limit_s,
-                  "seconds; what has not arrived then is left out")
+                  "seconds; answers that have not arrived then are left out")
       ->check(CLI::Range(5, 3600))
       ->capture_default_str();
   AddClusterOptions(app, &options->cluster);

@@ -18,7 +18,7 @@ constexpr const char* kUserPod = R"({"metadata":{"name":"train","namespace":"ml"
    "resources":{"limits":{"nvidia.com/gpu":"1"}}}],"volumes":[{"csi":{"x":"PLANTED-7"}}]},
  "status":{"phase":"Running"}})";
 
-TEST(SysdumpTest, OfPodsOfUsersOnlyListedFieldsAreKept) {
+TEST(SysdumpTest, PodsOfUsersKeepOnlyListedFields) {
   const std::string text = ReducedPod(ParseJson(kUserPod).value()).Serialize();
   EXPECT_EQ(text.find("PLANTED"), std::string::npos) << text;
   for (const char* kept :
@@ -27,7 +27,7 @@ TEST(SysdumpTest, OfPodsOfUsersOnlyListedFieldsAreKept) {
   }
 }
 
-TEST(SysdumpTest, OfNodesOnlyWhatIsAboutGpusIsKept) {
+TEST(SysdumpTest, NodesKeepOnlyFieldsAboutGpus) {
   const std::string text =
       ReducedNode(ParseJson(R"({"metadata":{"name":"n1","annotations":{"tessera.dev/devices":"x",)"
                             R"("cloud/key":"PLANTED"}},"spec":{"providerID":"PLANTED"},)"
@@ -38,7 +38,7 @@ TEST(SysdumpTest, OfNodesOnlyWhatIsAboutGpusIsKept) {
   EXPECT_NE(text.find("tessera.dev/devices"), std::string::npos);
 }
 
-TEST(SysdumpTest, OwnObjectsLoseWhatSoundsLikeASecret) {
+TEST(SysdumpTest, OwnObjectsLoseValuesWhoseNamesSuggestASecret) {
   const std::string text =
       WithoutSecrets(
           ParseJson(R"({"metadata":{"managedFields":"PLANTED","name":"a"},"spec":{"env":[)"
