@@ -18,9 +18,9 @@ class LimitsFile {
   LimitsFile& operator=(const LimitsFile&) = delete;
 
   // Maps the file at `path`, and creates it atomically if it is missing. An existing file keeps its
-  // contents: a container that restarts, or runs while the agent starts, goes on with its limits.
-  // So does one that another version of the agent wrote. EPROTO: this version cannot read it, or
-  // the file excludes it.
+  // contents: a container that restarts, or runs while the agent starts, keeps its limits. The same
+  // holds for a file that another version of the agent wrote. EPROTO: this version cannot read the
+  // file, or the file excludes this version.
   int Open(const char* path);
 
   // True: processes that cannot be limited use the GPUs without a limit.

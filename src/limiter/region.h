@@ -13,8 +13,8 @@
 //     It increments kVersion; older readers ignore it.
 //   - A change that older readers would misread also raises kOldestReader, which is written into
 //     each file. Containers that run keep their files, which older readers understand.
-//   - If the program cannot read files of an older version any more, because a field has moved, it
-//     raises kOldestFile. Containers that run are then shown as not limited until they start anew.
+//   - A change after which the program cannot read older files, because a field has moved, raises
+//     kOldestFile. Containers that run are then shown as not limited until they start anew.
 // `limits` and `usage` have the same version.
 //
 // Trust. A process of the container can write anything into `usage`, so readers outside of it check
@@ -26,8 +26,8 @@
 // process that locks the slot of a dead process clears it: a sweeper, or the slot's next owner.
 //
 // Used memory of a GPU is the sum over all slots; the file has no total that could disagree. Memory
-// that several processes share is in the slot of each, and `pieces` says which slots hold the same
-// piece: it counts once (region/shared_pieces.h).
+// that several processes share is in the slot of each process. `pieces` lists which slots hold the
+// same piece, so that it counts once (region/shared_pieces.h).
 //
 // Compute. All times are nanoseconds of CLOCK_MONOTONIC, all amounts nanoseconds of GPU time, all
 // rates and factors fixed-point numbers with 16 binary places (kOne). The agent reads the
@@ -87,7 +87,7 @@ struct ComputeLimit {
   std::atomic<uint32_t> epoch;
   std::atomic<uint32_t> flags;       // kComputeStop, kComputeLow
   std::atomic<int64_t> pool;         // limit of `charged` while the lease lasts
-  std::atomic<int64_t> lease_end;    // then flags and pool are void, and `floor` is the rate
+  std::atomic<int64_t> lease_end;    // from then on `floor` is the rate; flags and pool are void
   std::atomic<uint32_t> bias;        // factor of every charge, which corrects the meter
   std::atomic<uint32_t> cap;         // rate while the lease lasts; 0: only the pool limits
   std::atomic<uint32_t> floor;       // rate without a lease
@@ -157,10 +157,10 @@ struct ComputeSlot {
   std::atomic<int64_t> in_flight;     // estimated GPU time of launches that have not ended
   std::atomic<int64_t> last_launch;   // time of the last launch
   std::atomic<int64_t> last_long;     // when work of 0.4 quanta or more was last in flight
-  std::atomic<int64_t> last_wait;     // when the pool, a stop or the window last delayed it
+  std::atomic<int64_t> last_wait;     // when the pool, a stop or the window last delayed a launch
   std::atomic<int64_t> seen;          // when the process last wrote this line
   std::atomic<int64_t> longest;       // GPU time of the longest recent launch
-  std::atomic<int64_t> last_limited;  // when the limit of the container last delayed it
+  std::atomic<int64_t> last_limited;  // when the limit of the container last delayed a launch
 };
 static_assert(sizeof(ComputeSlot) == 64);
 
@@ -175,7 +175,7 @@ inline constexpr uint32_t kMaxHolders = 24;
 
 struct SharedPiece {
   std::atomic<uint64_t> id;     // of the mark of its descriptor (memory/shared_handles.h)
-  std::atomic<uint64_t> bytes;  // that each holder has in its slot
+  std::atomic<uint64_t> bytes;  // size of the piece; each holder has them in its slot
   std::atomic<uint32_t> gpu;
   uint32_t reserved;
   std::atomic<uint16_t> holders[kMaxHolders];  // slot + 1; without one, the entry is free
@@ -188,9 +188,10 @@ struct Usage {
   std::atomic<uint32_t> slots_used;  // 1 + the highest slot that was ever owned
   uint32_t reserved[11];
   // By slot: the process id of the owner in its pid namespace (0: not owned), and the start of the
-  // owner in clock ticks since boot (field 22 of /proc/PID/stat), which tells it from a later
-  // process with the same id. The upper 24 bits are of the address of its stack (field 28), which
-  // tells it from a later program of the same process; 0: not known, as with other users' programs.
+  // owner in clock ticks since boot (field 22 of /proc/PID/stat), which distinguishes it from a
+  // later process with the same id. The upper 24 bits of the start hold a part of the address of
+  // its stack (field 28), which distinguishes it from a later program of the same process; 0:
+  // unknown, as for programs of other users.
   std::atomic<int32_t> pids[kMaxSlots];
   std::atomic<uint64_t> starts[kMaxSlots];
   // By slot: bit i is set if the owner writes its line in compute[i].

@@ -25,7 +25,7 @@ int JobsOf(const ReplayFlags& flags) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// Rewrites one line; only on a terminal.
+// Rewrites the line of progress. Prints only on a terminal.
 void ShowProgress(size_t done, size_t all) {
   if (::isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K");

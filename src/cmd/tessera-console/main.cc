@@ -48,7 +48,8 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   if (!listen.ok()) return listen.status().Annotate("--listen");
   options.listen = *listen;
   if (flags.certificate.empty() != flags.key.empty()) {
-    return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
+    return Error(Code::kInvalidArgument,
+                 "--tls-cert-file and --tls-private-key-file need each other: set both");
   }
   if (!flags.certificate.empty()) {
     options.tls.emplace();

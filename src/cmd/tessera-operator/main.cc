@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tessera-operator: keeps an installation of Tessera as the resource Tessera says.
+// tessera-operator: installs Tessera, and keeps it as the resource Tessera describes it.
 #include <CLI/CLI.hpp>
 #include <string>
 

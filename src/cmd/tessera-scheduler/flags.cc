@@ -129,7 +129,8 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   options.feed.quota_ns = parts[0];
   options.feed.quota_name = parts[1];
   if (options.tls.certificate.file.empty() != options.tls.key.file.empty()) {
-    return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
+    return Error(Code::kInvalidArgument,
+                 "--tls-cert-file and --tls-private-key-file need each other: set both");
   }
   if (options.tls.ca.file.empty() != options.tls.certificate.file.empty()) {
     return Error(

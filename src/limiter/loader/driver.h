@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver's functions, found by name when this library is loaded. This library depends on
-// the real library by its absolute path, so the linker has loaded that already, in the same
-// namespace (dlmopen) and whatever LD_LIBRARY_PATH is. Threads: any; nothing changes after loading.
+// the real library by its absolute path, so the linker has loaded the real library before, in the
+// same namespace (dlmopen) and whatever LD_LIBRARY_PATH is. Threads: any; nothing changes after
+// loading.
 #pragma once
 
 #include "api/cuda_abi.h"
@@ -11,7 +12,7 @@
 
 namespace tessera::limiter {
 
-// A function that the driver is too old to have returns kNotSupported.
+// The functions. A function that an old driver lacks returns kNotSupported.
 struct Driver {
   bool found;  // the real library is loaded
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;

@@ -22,7 +22,7 @@ using testing::LimitedNode;
 using testing::LimiterTest;
 using testing::MakeContext;
 
-// An array that takes `mib` MiB: 64 rows of 16 KiB for each.
+// An array that takes `mib` MiB: 64 rows of 16 KiB for each MiB.
 constexpr Array3DDescriptor ArrayOfMiB(size_t mib) {
   return {.width = 4096, .height = mib * 64, .format = cuda::kFormatUint32, .channels = 1};
 }

@@ -49,8 +49,8 @@ const void* KeyOf(Context context, int limit) {
 
 }  // namespace
 
-// If two threads set one limit of one context at once, the second takes the first value for the
-// default.
+// If two threads set the same limit of a context at once, the second thread may read the value of
+// the first thread as the driver's default.
 LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   Process& process = Process::Get();
   const Contexts::Known known = process.CurrentContext();

@@ -213,7 +213,7 @@ bool IsUploaded(const Uses& uses, uintptr_t stream) {
 
 Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
   Process& process = Process::Get();
-  // A trim that another thread begins after this makes the next launch upload again.
+  // If another thread trims after this point, the next launch uploads the graph again.
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (uses->Has(gpu)) uses->needs[gpu].trims = process.pools().TrimsOf(uses->Pool(gpu));
   }
@@ -234,7 +234,7 @@ Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
   return Result::kSuccess;
 }
 
-// The driver allocates here only if the caller asks it to upload the graph at once. The pools are
+// The driver allocates memory in this call only if the flags request an upload. The pools are
 // refreshed in any case.
 template <typename Call>
 Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {

@@ -6,10 +6,10 @@
 // limiter uploads the graph, and reserves memory for the upload as for any allocation. Afterwards
 // it reads and charges the bytes that the driver has allocated (pools.h).
 //
-// These bytes are known only then: a node shares memory with an earlier node that was freed. The
-// limiter reserves the sum of all nodes; if that exceeds the limit, it reserves the least that the
-// nodes need in their order. A graph that proves to need more than the limit does not run, and its
-// memory is returned.
+// The bytes are known only after the upload, because a node may reuse memory that an earlier node
+// has freed. The limiter reserves the sum of all nodes. If the sum exceeds the limit, it reserves
+// the least that the nodes need in their order. If the upload then shows that the graph needs more
+// than the limit, the graph does not run, and its memory is returned.
 //
 // Threads: any. No lock is held across a driver call.
 #pragma once

@@ -106,7 +106,7 @@ TEST_F(LimitedGraphTest, ALaunchBeyondTheLimitIsRefusedAndTakesNothing) {
   EXPECT_LE(node.usage(0).peak, 100 * kMiB);
 }
 
-TEST_F(LimitedGraphTest, AResetEndsTheChargeOfWhatGraphsHaveLeft) {
+TEST_F(LimitedGraphTest, AResetEndsTheChargeOfMemoryThatGraphsHaveLeft) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Context primary = nullptr;
@@ -195,7 +195,7 @@ TEST_F(LimitedGraphTest, NodesThatShareMemoryCountOnce) {
   EXPECT_EQ(node.usage(0).refused, 0u);
 }
 
-// Branches that may run concurrently share no memory, which only the driver can tell.
+// Branches that may run concurrently share no memory. The limiter learns that only from the driver.
 TEST_F(LimitedGraphTest, AGraphThatTurnsOutTooLargeDoesNotRun) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -247,7 +247,7 @@ TEST_F(LimitedGraphTest, ALaunchThatTheDriverRefusesIsNotCharged) {
     EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory);
     EXPECT_EQ(CU(cuda, cuGraphUpload)(exec, program.stream), Result::kOutOfMemory);
     EXPECT_EQ(node.Held(0), 0u);
-    EXPECT_EQ(node.usage(0).pending[0], 0u) << "and its reservation has ended";
+    EXPECT_EQ(node.usage(0).pending[0], 0u) << "the reservation of the graph has ended";
     ASSERT_OK(CU(real, cuMemFree_v2)(other));
     EXPECT_OK(program.Launch(exec));
     EXPECT_EQ(program.Launch(exec), Result::kInvalidValue) << "its memory is not freed yet";

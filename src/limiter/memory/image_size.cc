@@ -9,7 +9,7 @@ namespace tessera::limiter {
 namespace {
 
 constexpr uint32_t kFatBinary = 0xba55ed50, kFatBinaryWrapper = 0x466243b1;
-// No GPU has that much.
+// More than the memory of any GPU.
 constexpr uint64_t kMostBytes = uint64_t(1) << 48;
 
 uint64_t Times(uint64_t a, uint64_t b) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much device memory the variables of a module take, as its image states it: the sections of a
-// cubin, or the .global statements of PTX text. Fat binaries are compressed and state nothing.
+// The device memory of a module's variables, from its image: from the sections of a cubin, or from
+// the .global statements of PTX text. Fat binaries are compressed, so their variables are unknown.
 // Pure; reads the image as far as the driver does.
 #pragma once
 

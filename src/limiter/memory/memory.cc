@@ -47,9 +47,10 @@ Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t heigh
   return AllocateLinear(pointer, bytes, allocate, [&] { return uint64_t(*pitch) * height; });
 }
 
-// Only after the call is it known whether the pool served the allocation from memory that it
-// already reserves. So the whole size is reserved first, and pools are trimmed if that reaches the
-// limit. A pool may also grow by more than the allocation needs, so the limit is checked again.
+// A pool may serve the allocation from memory that it has reserved before. Whether it did is known
+// only after the call, so the whole size is reserved first, and pools are trimmed if the
+// reservation exceeds the limit. A pool may also grow by more than the allocation needs, so the
+// limit is checked again after the call.
 template <typename Allocate, typename Free>
 Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
                         Allocate allocate, Free free) {

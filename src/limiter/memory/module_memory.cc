@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions that load modules. The driver does not say what these take. Variables are
-// charged where the image states their size (image_size.h) and they do not share a block; the agent
-// learns the rest from NVML. While the container exceeds its limit by that rest, nothing is loaded.
+// The driver's functions that load modules. The driver does not report the memory that a module
+// takes. Variables are charged if the image has their size (image_size.h) and they do not share a
+// block. The agent reads the rest from NVML as unaccounted memory. While unaccounted memory makes
+// the container reach its limit, no module is loaded.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

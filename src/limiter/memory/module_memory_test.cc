@@ -79,7 +79,7 @@ TEST_F(LimitedModuleTest, NothingIsLoadedOrCreatedWhileTheLimitIsReached) {
     DevicePtr pointer = 0;
     ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, image.c_str()));
     ASSERT_OK(CU(cuda, cuModuleGetFunction)(&function, module, "k"));
-    // As the agent finds it out.
+    // The agent reports unaccounted memory.
     node.SetUnaccounted(0, 60 * kMiB);
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 40 * kMiB));
     EXPECT_EQ(CU(cuda, cuModuleLoadData)(&module, image.c_str()), Result::kOutOfMemory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kind of device memory with every outcome of its calls: success, the limit is reached, the
-// driver has no memory, freed twice, and allocated past the limiter.
+// driver has no memory, a second free, and memory that a library allocated without the limiter.
 #include <functional>
 #include <string>
 
@@ -191,7 +191,7 @@ TEST_P(OutcomesTest, ASecondFreeChangesNothing) {
   }));
 }
 
-TEST_P(OutcomesTest, MemoryAllocatedPastTheLimiterIsFreedAndChangesNothing) {
+TEST_P(OutcomesTest, AFreeOfMemoryAllocatedWithoutTheLimiterChangesNothing) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     MakeContext(cuda);

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kFirst = int64_t(1) << 62;
 constexpr int64_t kStep = int64_t(1) << 22;
 constexpr uint64_t kIds = uint64_t(1) << 40;
-// A search in a file with more marks than that finds nothing.
+// A search ends without a result after this many marks.
 constexpr int kMostMarks = 4096;
 
 struct flock RangeOf(const SharedMark& mark) {
@@ -36,7 +36,7 @@ bool IsLocked(int fd, struct flock range) {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-// A descriptor of its own for the same file: locks of a descriptor are invisible through itself.
+// Opens the file again, because a descriptor does not see the locks that it holds itself.
 int Reopen(int fd) {
   char path[40];
   ::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

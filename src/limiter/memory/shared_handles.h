@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks on descriptors by which programs share device memory (cuMemExportToShareableHandle). The
-// memory lives as long as a copy of the descriptor is open in any process, which no call of the
-// driver says. So the limiter holds an open-file-description lock on a range far beyond the end of
-// the file. The kernel keeps it until all copies are closed. The range names the piece and its
-// size.
+// memory lives as long as a copy of the descriptor is open in any process, and no call of the
+// driver reports whether one is open. So the limiter takes an open-file-description lock on a range
+// far beyond the end of the file, which the kernel keeps until all copies are closed. The position
+// and the length of the range are the id and the size of the piece.
 // Threads: any. Cost: some system calls.
 #pragma once
 

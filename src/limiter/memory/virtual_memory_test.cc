@@ -154,7 +154,7 @@ class Exporter {
     EXPECT_EQ(::write(to_.get(), "x", 1), 1);
     EXPECT_EQ(::read(from_.get(), &byte, 1), 1);
   }
-  // Also from a process that is not its parent.
+  // May be called by a process that is not the parent.
   void Kill() {
     const Fd process(int(::syscall(SYS_pidfd_open, pid_, 0)));
     ::kill(pid_, SIGKILL);
@@ -361,7 +361,7 @@ void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
       descriptors.erase(descriptors.begin() + long(which));
     }
   }
-  // Some stay open, and hold memory that no handle holds.
+  // Three descriptors stay open and keep memory that no handle keeps.
   for (size_t i = 3; i < descriptors.size(); ++i) ::close(descriptors[i]);
 }
 

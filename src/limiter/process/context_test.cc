@@ -17,7 +17,7 @@ using testing::LimiterTest;
 
 class ContextMemoryTest : public LimiterTest {
  protected:
-  // Until one is refused. A floating context is current to no thread.
+  // Creates contexts until the limiter refuses. A floating context is current to no thread.
   static std::vector<Context> CreateAll(const CudaLibrary& cuda, bool floating) {
     std::vector<Context> contexts;
     Context context = nullptr;
@@ -36,7 +36,7 @@ TEST_F(ContextMemoryTest, ALoopOfContextsIsRefusedAtTheLimit) {
     EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
       ASSERT_OK(CU(cuda, cuInit)(0));
       const std::vector<Context> contexts = CreateAll(cuda, floating);
-      EXPECT_EQ(contexts.size(), 5u) << "the first is free of charge";
+      EXPECT_EQ(contexts.size(), 5u) << "the first context is free of charge";
       EXPECT_EQ(node.Held(0), 4 * kContextBytes);
       EXPECT_EQ(node.DeviceBytes(0), 5 * kContextBytes);
       EXPECT_EQ(node.usage(0).refused, 1u);
@@ -52,7 +52,7 @@ TEST_F(ContextMemoryTest, AContextThatFitsNoMoreIsNotKept) {
   LimitedNode node({kContextBytes - 2 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ASSERT_OK(CU(cuda, cuInit)(0));
-    // The size of the second one is not known before the driver has created it.
+    // The size of the second context is not known before the driver has created it.
     EXPECT_EQ(CreateAll(cuda, false).size(), 1u);
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_EQ(node.DeviceBytes(0), kContextBytes);
@@ -61,7 +61,7 @@ TEST_F(ContextMemoryTest, AContextThatFitsNoMoreIsNotKept) {
   }));
 }
 
-TEST_F(ContextMemoryTest, WhicheverContextEndsOneIsFreeOfCharge) {
+TEST_F(ContextMemoryTest, TheLastContextIsFreeOfChargeWhicheverEndsFirst) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Context first = nullptr, second = nullptr;

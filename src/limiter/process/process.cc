@@ -232,7 +232,7 @@ void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
   }
 }
 
-// With id 0, at most memory of pools was allocated in the context.
+// A context with id 0 has no charges of its own: at most memory of pools was allocated in it.
 void Process::EndContext(const Contexts::Known& known) {
   const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
     static_cast<Process*>(self)->EndCharge(allocation, pointer);

@@ -54,9 +54,9 @@ class Process {
   // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver
   // has refused. For allocations of a known size.
   bool Hold(int gpu, uint64_t bytes);
-  // False: with memory that no limiter counts, the container holds its limit or more; the refusal
-  // is reported. Checked before the driver loads a module or creates a context, because these take
-  // such memory.
+  // False: held and unaccounted memory of the container together reach its limit; the refusal is
+  // reported. Called before the driver loads a module or creates a context, whose memory is
+  // unaccounted.
   bool HasRoom(int gpu);
   // Records a refused allocation for the agent, and reports it on standard error.
   void Refuse(int gpu, uint64_t bytes);
@@ -106,7 +106,7 @@ class Process {
   enum State : int;
   State Open();
   void Reset();
-  // Releases what the account still has and no program needs.
+  // Ends charges of closed exports, and returns unused memory of pools to the driver.
   void Reclaim(int gpu);
   void EndCharge(const Allocation& allocation, uint64_t pointer);
   void EndContext(const Contexts::Known& known);
@@ -114,7 +114,7 @@ class Process {
   // has no room; after CountContext the caller destroys the context.
   bool ReserveContext(int gpu, uint64_t* reserved);
   bool CountContext(int gpu, cuda::Context context, uint64_t reserved);
-  // Free bytes of a device that has a current context; 0: another device has, or none.
+  // Free bytes of the device, if it is the device of the current context; else 0.
   static uint64_t FreeBytesOf(cuda::Device device);
   void SetPrimary(cuda::Device device, cuda::Context context);
   void EndPrimary(cuda::Device device);
@@ -149,7 +149,8 @@ cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
 }
 
 // The size of a context is the free memory that it takes. That needs a current context of the same
-// device before the call. Without one, a second context is measured, and destroyed at once.
+// device before the call. Without such a context, a second context is created, measured, and
+// destroyed at once.
 template <typename Create>
 cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device, Create create) {
   const int gpu = GpuOf(device);
@@ -232,8 +233,8 @@ cuda::Result Process::Unload(const void* handle, UnloadCall unload) {
   return result;
 }
 
-// Only after the call is it known whether the context is gone. If another thread retains the
-// primary context again meanwhile, its allocations until then are not charged.
+// Whether the context is destroyed is known only after the call. If another thread retains the
+// primary context again during the call, its allocations until the end of the call are not charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
   if (limiting()) Throttle::Get().DropMarks();

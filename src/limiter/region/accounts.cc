@@ -55,8 +55,9 @@ Accounts::Sums Accounts::SumOfSlots(int gpu) const {
   return sums;
 }
 
-// A process that leaves a shared piece counts that before it subtracts the bytes from its slot. So
-// if none has left meanwhile, the slots still have what the table says they have twice.
+// A process that leaves a shared piece increments pieces_left before it subtracts the bytes from
+// its slot. So if pieces_left has not changed during the sum, all bytes that the table reports as
+// held twice are still in the slots.
 Accounts::Sums Accounts::Sum(int gpu) const {
   const uint32_t left = usage_->pieces_left.load();
   const uint64_t twice = BytesHeldTwice(*usage_, gpu);
@@ -87,7 +88,8 @@ bool Accounts::Reserve(int gpu, uint64_t bytes) {
   return ReserveInTurn(gpu, bytes);
 }
 
-// The first look keeps bytes out of `held` that cannot fit: others would be refused for them.
+// Checks for room before it adds to `held`, because other processes would be refused for bytes in
+// `held` that do not fit.
 bool Accounts::HoldAtOnce(int gpu, uint64_t bytes) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
   const Sums before = Sum(gpu);

@@ -12,18 +12,18 @@
 // Exactness. Reserve first publishes its bytes as pending and then sums the held and pending bytes
 // of all slots. If two processes race, the second to publish sees the bytes of the first, so the
 // sum of held bytes never exceeds the limit at any instant. Hold does the same with held bytes, but
-// withdraws them if they do not fit, and reserves instead: so the bytes of Hold exceed the limit
-// for an instant, without a call of the driver, if two processes see the same room. If two
-// processes see each other and both would be refused although one fits, they retry: the process
-// with the lower slot goes first.
+// withdraws them if they do not fit, and reserves instead. So if two processes see the same room,
+// held bytes exceed the limit for an instant, in which neither calls the driver. If two processes
+// see each other's bytes and both would be refused although one of them fits, they retry: the
+// process with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the
 // lock of the slot free (slots.h).
 //
 // Threads: any. No lock is held across a call of the driver. Cost of a reservation: three atomic
-// additions and one pass over the slots in use; of Hold one addition and two passes. No system call
-// unless the limit is reached.
+// additions and one pass over the slots in use. Cost of Hold: one addition and two passes. No
+// system call unless the limit is reached.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ class Accounts {
  private:
   struct Sums {
     uint64_t held;
-    uint64_t held_by_others;  // what they share with this process included
+    uint64_t held_by_others;  // with the memory that they share with this process
     uint64_t pending;         // sum over all slots
     bool lower_pending;       // a slot before ours reserves
   };

@@ -30,7 +30,7 @@ int MapFile(int fd, const Layout& layout, bool writable, void** mapped) {
     *mapped = address;
     return 0;
   }
-  // Pages behind the end of a file cannot be read, so pages of zeros are there instead.
+  // Access to pages behind the end of a file is an error, so pages of zeros are mapped there.
   void* address = ::mmap(nullptr, layout.size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) return errno;
   if (::mmap(address, size_t(length), protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {

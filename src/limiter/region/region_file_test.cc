@@ -52,7 +52,7 @@ TEST_F(RegionFileTest, AnOlderFileGrowsUnderANewerWriter) {
   EXPECT_EQ(At(Map(kNewer, false), kNewField), 8u);
 }
 
-TEST_F(RegionFileTest, WhatAnOlderFileLacksIsZeroForANewerReader) {
+TEST_F(RegionFileTest, FieldsThatAnOlderFileLacksAreZero) {
   Make(kOlder);
   uint64_t* newer = Map(kNewer, false);
   uint64_t* older = Map(kOlder, true);

@@ -15,7 +15,8 @@ namespace {
 
 // The byte of `usage` behind those of the slots. Its lock admits one process at a time to Join.
 constexpr off_t kLockByte = kMaxSlots;
-// Together 0.1 s. Then a process that was stopped has the lock, and the piece counts once more.
+// All tries take 0.1 s. If the lock is still held then, a stopped process has it. The caller goes
+// on without it, and the piece counts once more.
 constexpr int kLockTries = 1000;
 constexpr timespec kLockPause = {0, 100'000};
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pieces of device memory that several processes of the container share (SharedPiece in region.h).
-// Each holder has the bytes of the piece in its slot, because any of them may end first. The table
-// says which slots hold the same piece, so that Accounts subtracts what is counted more than once.
+// Each holder has the bytes of the piece in its slot, because any holder may end first. The table
+// lists which slots hold the same piece, so that Accounts can subtract bytes that are counted more
+// than once.
 //
 // Exactness. A sum may be too large for an instant, never too small: a holder adds its bytes before
 // it enters the table, and leaves the table before it subtracts them. Without room in the table, or
 // for a 25th holder, the bytes of a holder count once more.
 //
-// Crashes. Entries follow the rules of slots: who clears the slot of a dead process first takes it
-// out of the table. A process that joins holds a lock of the file, which the kernel releases.
+// Crashes. Entries follow the rules of slots: the process that clears the slot of a dead process
+// first removes the slot from the table. A process that joins holds a lock of the file, which the
+// kernel releases at the end of the process.
 // Threads: any.
 #pragma once
 
@@ -23,10 +25,10 @@ class SharedPieces {
   // As for Accounts. `path`: of `usage`.
   void Open(const char* path, Usage* usage, uint32_t slot);
 
-  // Makes this process a holder of the piece, and adds `added` to what its slot holds at the same
-  // time: the bytes of the piece, or 0 if the slot has them already. Makes system calls.
+  // Makes this process a holder of the piece, and at the same time adds `added` to the held bytes
+  // of its slot: the bytes of the piece, or 0 if the slot has them already. Makes system calls.
   void Join(uint64_t id, int gpu, uint64_t bytes, uint64_t added);
-  // This process holds the piece no more; Accounts::Release follows.
+  // Removes this process from the holders of the piece. The caller then calls Accounts::Release.
   void Leave(uint64_t id);
   // Whether another process of the container holds the piece.
   bool HasOthers(uint64_t id) const;

@@ -68,7 +68,7 @@ TEST_F(SharedPiecesTest, APieceCountsOnceForAllItsHolders) {
   EXPECT_FALSE(members_[0].pieces.HasOthers(7));
 }
 
-TEST_F(SharedPiecesTest, WhatTheTableHasNoRoomForCountsAgain) {
+TEST_F(SharedPiecesTest, HoldersThatTheTableHasNoRoomForCountAgain) {
   for (Member& member : members_) member.Join(7);
   EXPECT_EQ(Held(), 3 * kPiece) << "two holders too many";
   for (Member& member : members_) member.Leave(7);
@@ -88,7 +88,7 @@ TEST_F(SharedPiecesTest, WhatTheTableHasNoRoomForCountsAgain) {
   EXPECT_EQ(Held(), kPiece) << "entries are used again";
 }
 
-TEST_F(SharedPiecesTest, AnotherSizeUnderTheSameIdIsAnotherPiece) {
+TEST_F(SharedPiecesTest, APieceOfAnotherSizeWithTheSameIdIsAnotherPiece) {
   members_[0].Join(7);
   members_[1].pieces.Join(7, 0, 2 * kPiece, 2 * kPiece);
   EXPECT_EQ(Held(), 3 * kPiece);

@@ -22,7 +22,7 @@
 namespace tessera::limiter {
 namespace {
 
-// More than the processes that start at the same instant.
+// Number of temporary names to try. Each process that starts at the same instant takes one.
 constexpr int kMaxNames = 1000;
 
 class Fd {

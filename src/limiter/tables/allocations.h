@@ -34,8 +34,8 @@ class Allocations {
   bool Insert(uint64_t pointer, const Allocation& allocation);
   // False: the table has no such pointer.
   bool Remove(uint64_t pointer, Allocation* removed);
-  // Join adds an allocation to a shared block, Leave removes one. True: it was the first, or the
-  // last.
+  // Join adds an allocation to a shared block; true: it is the first. Leave removes an allocation;
+  // true: it was the last.
   bool Join(uint64_t block, int gpu);
   bool Leave(uint64_t block);
   // Removes every allocation of a context, and calls `each` for it without a lock held.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory of the contexts that this process has on each GPU. Its first context is free of
 // charge, because every program needs one and it may take more than a small share. Each further
-// context is charged with the size that was measured when this process created its second one.
+// context is charged with the size that was measured when this process created its second context.
 //
-// So the charge follows from the number of contexts, and does not depend on which of them ends
+// So the charge follows from the number of contexts, and does not depend on which context ends
 // first. Threads: any. The lock is held for a few instructions, never across a call of the driver.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace tessera::limiter {
 
 class ContextMemory {
  public:
-  // A context that appears to be larger is charged with this: other processes have allocated while
-  // it was measured. The agent takes no context to be larger either (agent/limits/unaccounted.h).
+  // Largest charge of a context. A context that appears to be larger was measured while other
+  // processes allocated. The agent has the same bound (agent/limits/unaccounted.h).
   static constexpr uint64_t kLargest = uint64_t(512) << 20;
 
-  // What the next context will be charged with; 0 also while its size is not known.
+  // The charge of the next context; 0 also while the size of contexts is unknown.
   uint64_t NextCharge(int gpu);
   // Whether the next context is to be measured.
   bool IsToBeMeasured(int gpu);

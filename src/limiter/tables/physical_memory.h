@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that programs create without addresses (cuMemCreate), and its mappings. A piece is
-// charged from its creation until the program holds no handle and no mapping of it, and no copy of
-// a descriptor that exports it is open: only then the driver frees it.
+// charged until the driver frees it: when the program holds no handle and no mapping of it, and no
+// copy of a descriptor that exports it is open.
 //
 // Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
 // Several handles of one piece in this process, which its marks show (shared_handles.h), are
@@ -10,9 +10,9 @@
 // process ends, and an importer is charged for the part that it maps.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
-// So every change follows the driver's answer. A caller that receives a handle or an address that
-// is still in the table ends the old entry. A caller that ends an entry passes the NextMoment from
-// before its driver call, so that younger entries stay. Threads: any.
+// So the table changes only after the driver's answer. A caller that receives a handle or an
+// address that is still in the table ends the old entry. A caller that ends an entry passes the
+// NextMoment from before its driver call, so that younger entries stay. Threads: any.
 #pragma once
 
 #include <atomic>
@@ -78,7 +78,7 @@ class PhysicalPieces {
  private:
   struct Piece {
     uint64_t bytes;
-    uint64_t born;        // moment of its creation
+    uint64_t born;        // NextMoment at its creation
     uint32_t references;  // handles and mappings
     int gpu;
     uint64_t share;   // key in shares_; 0: the piece has its own charge
@@ -96,8 +96,8 @@ class PhysicalPieces {
     uint64_t bytes;
     int probe;  // or kUnknown, kClosed
   };
-  static constexpr int kUnknown = -1;  // it counts as open until the process ends
-  // It was closed. The entry stays as long as a process that has imported the piece holds it.
+  static constexpr int kUnknown = -1;  // no probe: counts as open until the process ends
+  // All copies were closed. The entry stays as long as a process that imported the piece holds it.
   static constexpr int kClosed = -2;
   struct Mapping {
     uint64_t handle;

@@ -4,8 +4,8 @@
 // may change a pool, the limiter reads CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and charges the
 // difference.
 //
-// The memory of graphs (nodes that allocate) is also a pool. Each device has one, with separate
-// driver functions and no handle. Here its handle is an odd number made from the device.
+// The memory of graphs (nodes that allocate) is also a pool. Each device has such a pool, with
+// separate driver functions and no handle. Here its handle is an odd number made from the device.
 // Threads: any. No lock is held across a driver call.
 #pragma once
 

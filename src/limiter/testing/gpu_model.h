@@ -3,7 +3,7 @@
 // quantum; a kernel is cut at the end of a turn and continues in the next turn of its context. The
 // streams of a context run concurrently and divide its turn. Deterministic by seed.
 //
-// The order of turns and the time of event stamps are assumptions: compare them with a real GPU.
+// The order of turns and the time of event stamps are assumptions, not measured on a real GPU.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class LimitedNode {
   explicit LimitedNode(const std::vector<uint64_t>& memory, const std::string& profile = "");
 
   void SetMemory(uint32_t gpu, uint64_t bytes);
-  // What the agent finds that no limiter counts.
+  // Sets the memory that the agent reports as unaccounted.
   void SetUnaccounted(uint32_t gpu, uint64_t bytes);
   void SetFailOpen() { limits_.SetFailOpen(true); }
   // A hard limit of the GPU's time, which needs no agent; 0: none.

@@ -17,7 +17,7 @@ struct Load {
     double spread = 0;  // standard deviation of the logarithm
   };
   // kNew: each launch has a grid that was never used before, of 2 % to 198 % of the mean blocks.
-  // kGrowing: each launch has more blocks than the one before, from 2 % of the mean.
+  // kGrowing: each launch has more blocks than the launch before, from 2 % of the mean.
   enum class Grids { kFixed, kNew, kGrowing };
   std::string name;
   std::vector<Kernel> kernels;  // each launch picks one at random
@@ -26,7 +26,7 @@ struct Load {
   double burst = 0;    // nanoseconds of GPU time before the program waits and thinks
   double think = 0;    // nanoseconds
   Grids grids = Grids::kFixed;
-  double power = 0;        // the length is that of the mean blocks times (blocks / mean)^power
+  double power = 0;        // a launch takes `length` * (blocks / mean blocks)^power
   double wake = 10 * kUs;  // from the end of the work to the return of the program's wait for it
 };
 

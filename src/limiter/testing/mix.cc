@@ -32,7 +32,7 @@ void UseNewGrids(std::mt19937_64* random, Load* load) {
 }  // namespace
 
 Mix::Mix(uint64_t seed, double new_grids) {
-  // New grids change nothing else.
+  // Grids have random numbers of their own, so that new grids change nothing else in the mix.
   std::mt19937_64 random(seed), grids(seed + 1);
   const auto uniform = [&] { return double(random() >> 11) * 0x1p-53; };
   options_.seed = seed;

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000;
 constexpr int64_t kOvershoot = 60'000;
 constexpr int64_t kSamplePeriod = 100'000'000;
-// A share holds in windows of this many times the longest kernel.
+// A share is kept in windows of this many times the longest kernel.
 constexpr int64_t kLongestInWindow = 50;
 constexpr int64_t kNewStretch = 20 * kMillisecond;
 constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
@@ -247,8 +247,8 @@ int64_t SharedGpu::NextTime() const {
   return next;
 }
 
-// The high class begins a stretch of work with its first launch after a pause of kNewStretch. It
-// may be held for less, until the low class is off the GPU.
+// The high class begins a stretch of work with its first launch after a pause of kNewStretch. A
+// shorter pause may be a wait for the low class to leave the GPU.
 void SharedGpu::WatchDrain() {
   bool high = false;
   int64_t low = 0;
@@ -305,7 +305,7 @@ int64_t SharedGpu::WindowOf(size_t tenant) const {
   return (window + kSamplePeriod - 1) / kSamplePeriod * kSamplePeriod;
 }
 
-// A longer run may find longer kernels.
+// A run may find longer kernels, which make the windows longer. Then the run continues.
 void SharedGpu::RunWindows(int64_t from, int count) {
   for (;;) {
     int64_t window = 0;

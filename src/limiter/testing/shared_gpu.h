@@ -50,7 +50,7 @@ class SharedGpu {
     double mean = 0, deviation = 0, most = 0;
   };
   Figures Of(size_t tenant, int64_t from = 1'000'000'000, int64_t window = 1'000'000'000) const;
-  // The window in which a share holds: max(1 s, 50 K) for kernels of length K. K is the longest
+  // The window in which a share is kept: max(1 s, 50 K), where K is the length of the longest
   // kernel that the tenant has launched.
   int64_t WindowOf(size_t tenant) const;
   // Over windows of WindowOf.
