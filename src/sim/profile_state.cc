@@ -48,7 +48,7 @@ uint32_t LevelBetween(const Profile& profile, uint32_t a, uint32_t b) {
   return a / half == b / half ? profile.pcie_half : profile.pcie_across;
 }
 
-// Links a and b with `count` links; false if one of them has no more.
+// Connects GPUs a and b by `count` links; false if one of the two has not enough free links.
 bool Connect(StateFile* state, uint32_t a, uint32_t b, uint32_t count) {
   GpuFacts& left = state->facts[a];
   GpuFacts& right = state->facts[b];

@@ -100,7 +100,8 @@ AtomicU64* FindCounter(Counter (&counters)[kMaxCounters], const char* name) {
       strncpy(counter.name, name, sizeof(counter.name) - 1);
       counter.ready.store(2);
     }
-    // Another process may be writing this very name: then it exists twice, and readers add both.
+    // If another process writes the same name at this moment, the table has two entries of that
+    // name. Readers add them up.
     if (counter.ready.load() == 2 && strncmp(counter.name, name, sizeof(counter.name) - 1) == 0) {
       return &counter.count;
     }

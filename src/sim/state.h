@@ -20,7 +20,7 @@
 // GPU, so that a crash at any instruction releases the lock and leaves totals right.
 //
 // Memory that processes share is charged once, in a table of its own, as long as a process that
-// holds it lives. NVML reports it for the first of them.
+// holds it lives. NVML reports it for the first process that holds it.
 //
 // Threads: any. Ownership: the object owns the mapping.
 #pragma once
@@ -132,7 +132,7 @@ class State {
   int DestroyComputeInstance(uint32_t gpu, uint32_t instance);
   // Placements (bit n: start n) that are free for a profile now; 0 at its limit of instances.
   uint32_t FreeStarts(uint32_t gpu, uint32_t profile) const;
-  // The same for a compute instance of that many slices.
+  // FreeStarts for a compute instance with this number of slices.
   uint32_t FreeComputeStarts(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const;
   const MigProfile& ProfileOf(uint32_t gpu, uint32_t gpu_instance) const {
     return facts(gpu).mig_profiles[file_->live[gpu].gpu_instances[gpu_instance].profile.load()];

@@ -49,11 +49,11 @@ struct NvLink {
 struct MigProfile {
   char name[16];       // "1g.10gb+me"; empty: the end of the list
   uint32_t number;     // NVML_GPU_INSTANCE_PROFILE_*
-  uint32_t id;         // of "nvidia-smi mig -lgip"
+  uint32_t id;         // as "nvidia-smi mig -lgip" shows it
   uint32_t slices;     // of compute
   uint32_t size;       // slices of memory
   uint32_t starts;     // bit n: an instance may begin at slice n of memory
-  uint32_t instances;  // that a GPU can have at one time
+  uint32_t instances;  // maximum number of instances on a GPU
   uint32_t sm_count;
   uint32_t copy_engines, decoders, encoders, jpegs, ofas;
   uint64_t memory_bytes;

@@ -11,7 +11,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 
 class ProcessUseTest : public NvmlTest {
  protected:
-  // The process has used the GPU for `percent` of the newest samples and of those that come next.
+  // Sets the use of the process in the newest samples and in the next samples.
   void SetUse(int pid, unsigned percent) {
     sim::ProcessView views[8];
     const std::uint32_t count = node_.state().Processes(1, views, 8);
@@ -33,7 +33,7 @@ class ProcessUseTest : public NvmlTest {
   }
 };
 
-TEST_F(ProcessUseTest, TheNewestSampleIsWhatTheProcessesUsed) {
+TEST_F(ProcessUseTest, TheNewestSampleHasTheUseOfEachProcess) {
   Init();
   const GpuUser busy(node_.root() + "/run/simgpu", 1, kMiB),
       idle(node_.root() + "/run/simgpu", 1, kMiB);

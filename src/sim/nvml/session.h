@@ -39,8 +39,8 @@ struct Visible {
 Return InitSession(const char* function);
 Return ShutdownSession(const char* function);
 
-// The CUDA version of the node's driver, such as 12040, also before nvmlInit; above every version
-// without a node.
+// The CUDA version of the node's driver, such as 12040, also before nvmlInit. Without a node, a
+// number above every version.
 unsigned CudaVersion();
 
 enum class Faults { kCheck, kLater };
@@ -68,7 +68,7 @@ enum class MigDevice { kRefuse, kAnswer };
 // A call on a device.
 class Gpu {
  public:
-  // kNotSupported: a MIG device, and the function refuses them.
+  // kNotSupported: the device is a MIG device, and the function has no answer for MIG devices.
   Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail,
       MigDevice mig_device = MigDevice::kRefuse);
   // For the second device of a call: only checks the handle.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creates, records and removes the device files of a simulated node. A file beside the state
 // records the created files with absolute paths, so that they are found again with any folder,
-// options and number of GPUs. Files that existed before belong to others, such as a real driver,
-// and are never removed.
+// options and number of GPUs. Files that existed before belong to another program, such as a real
+// driver, and are never removed.
 //
 // Threads: any, one at a time for a node.
 #pragma once
@@ -25,7 +25,7 @@ struct DeviceFile {
 };
 
 inline constexpr unsigned kNvidiaMajor = 195;
-inline constexpr unsigned kUvmMajor = 510;  // the kernel assigns it at run time; a usual number
+inline constexpr unsigned kUvmMajor = 510;  // a usual number; the kernel assigns it at run time
 
 // The device files of a node, in `dev_root`/dev.
 std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string& dev_root,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of NVML functions and XIDs, to check injected failures: a fault for a misspelled name would
-// silently never apply. Pure. Threads: any.
+// Names of NVML functions and XIDs, to check the arguments of `simgpu inject`. Without the check, a
+// fault with a misspelled name would never apply, and no error would show it. Pure. Threads: any.
 #pragma once
 
 #include <cstdint>

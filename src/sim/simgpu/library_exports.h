@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the exports of a simulated library to the exports of a driver version. A build of the
 // library has the functions of every version; a node gets a copy without the functions that its
-// driver lacks. Files that are no libraries are not changed: tests of the layout use such files.
+// driver lacks. Other files, which tests of the layout use in place of libraries, are not changed.
 // Threads: any.
 #pragma once
 

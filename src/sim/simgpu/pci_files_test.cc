@@ -65,7 +65,7 @@ TEST(PciFilesTest, CapabilitiesAreThoseOfAPhysicalGpu) {
   EXPECT_EQ(config.find("VF"), std::string::npos);  // the mark of a vGPU
 }
 
-TEST(PciFilesTest, TheLinkIsThatOfTheProfile) {
+TEST(PciFilesTest, TheLinkHasTheSpeedAndWidthOfTheProfile) {
   const std::string config = PciConfigSpace(FactsOf("h100-sxm5-80gb"), 0);
   const auto status = At<uint16_t>(config, 0x78 + 0x12);
   EXPECT_EQ(status & 0xF, 5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU with all values as texts of nvidia-smi. A value that the driver does not provide is "N/A".
 // Only this class converts values, so that the table, the CSV and the log agree. Threads: one.
-// Ownership: borrows the Client.
+// The Client must outlive the object.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace tessera::sim::testing {
 namespace {
 
-// A driver treats every version above its own like its own.
+// A driver answers for every version above its own version as for its own version.
 constexpr int kLastVersion = 99990;
 
 using Row = std::vector<std::string>;

@@ -234,8 +234,8 @@ CUDA_EXPORT Result cuArray3DGetDescriptor(Array3DDescriptorV1* descriptor, Array
   return GetFull(descriptor, array);
 }
 
-// Like cuMemFree, the functions wait, so that no running command loses its memory. Another thread
-// may destroy the array meanwhile.
+// Like cuMemFree, this function and cuMipmappedArrayDestroy wait, so that no running command loses
+// its memory. Another thread may destroy the array during the wait.
 CUDA_EXPORT Result cuArrayDestroy(Array array) {
   CUDA_ENTER(ContextCall, call);
   if (!call->arrays().IsArray(array) || array->mipmap != nullptr) return Result::kInvalidHandle;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays: device memory without an address for programs. Copies here use an
-// address, where rows, layers and slices follow each other without gaps. The GPU is charged the
-// size of the real layout, which pads rows. Textures and surfaces: texture.h. Threads: REQUIRES the
-// driver's mutex.
+// Arrays and mipmapped arrays: device memory without an address for programs. The simulation has an
+// address for copies, with rows, layers and slices that follow each other without gaps. The GPU is
+// charged the size of the real layout, which pads rows. Textures and surfaces: texture.h. Threads:
+// REQUIRES the driver's mutex.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 namespace tessera::cuda {
 
-// False: unknown attribute.
+// Writes the attribute of a GPU. False: unknown attribute.
 bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value);
 
 }  // namespace tessera::cuda

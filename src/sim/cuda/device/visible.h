@@ -24,7 +24,8 @@ std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visi
 // Indices into the state, in the order of the program's device ordinals.
 std::vector<uint32_t> NodesOf(const sim::State& state);
 // Applies CUDA_VISIBLE_DEVICES to `gpus`. Null: not set. Entries are indices, UUIDs and prefixes of
-// UUIDs. The list ends at the first entry that names no GPU or several; a repeated GPU empties it.
+// UUIDs. The list ends at the first entry that names no GPU or several GPUs. If the list names one
+// GPU twice, the result is empty.
 std::vector<uint32_t> ApplyVisibleDevices(const sim::State& state, std::vector<uint32_t> gpus,
                                           const char* value);
 

@@ -51,7 +51,7 @@ class Driver {
   bool forked() const;
 
   // The CUDA version of the driver, such as 12040, also before cuInit. kNoNode, which is above
-  // every version: the simulated node is missing.
+  // every version, if the simulated node is missing.
   static constexpr unsigned kNoNode = UINT_MAX;
   unsigned CudaVersion();
 
@@ -82,8 +82,8 @@ class Driver {
   Result Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
                   DevicePtr* pointer);
   Result Free(DevicePtr pointer);
-  // The allocation that contains [pointer, pointer + bytes), or the first of several adjacent
-  // mappings that do; null: none.
+  // The allocation that contains [pointer, pointer + bytes). If adjacent mappings together contain
+  // the range, the first of them. Null: none.
   Allocation* FindAllocation(DevicePtr pointer, uint64_t bytes = 1);
   void AddHostMemory(ContextTag* context, void* pointer, uint64_t bytes, bool registered,
                      unsigned flags);
@@ -149,7 +149,8 @@ class Driver {
   Result ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module);
   uint64_t NextId() { return ++last_id_; }
 
-  // While one exists in a thread, the thread's new memory has addresses of 32 bits.
+  // While an object of this class exists in a thread, the thread's new memory has addresses of 32
+  // bits.
   class NarrowAddresses {
    public:
     NarrowAddresses() { narrow_addresses = true; }
@@ -192,7 +193,7 @@ class Driver {
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
   std::map<PhysicalMemory, Physical> physical_;
-  std::vector<Physical> exported_only_;          // memory that only descriptors hold
+  std::vector<Physical> exported_only_;          // memory that only exported descriptors keep alive
   std::map<DevicePtr, uint64_t> reservations_;   // bytes by start address
   std::map<DevicePtr, ExportedMemory> exports_;  // by start of the block
   std::map<DevicePtr, ImportedMemory> imports_;

@@ -67,7 +67,8 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
   return Result::kSuccess;
 }
 
-// Maps one block more than needed at first, so that the range can begin at a block's border.
+// Maps one block more than needed, and then unmaps what is outside of the range, so that the range
+// begins at a block's border.
 DevicePtr Driver::FindAddresses(uint64_t bytes) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 #ifdef MAP_32BIT

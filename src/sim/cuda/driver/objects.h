@@ -77,9 +77,9 @@ struct Physical {
   int fd = -1;           // memfd with its contents
   unsigned handles = 1;  // references that the program holds
   unsigned mappings = 0;
-  bool charged = false;  // as memory of this process alone
+  bool charged = false;  // charged as memory of this process alone
   uint64_t shared = 0;   // inode of the memfd if it is charged as shared memory (sim/state.h)
-  uint32_t gpu = 0;      // that is charged
+  uint32_t gpu = 0;      // the charged GPU
 };
 
 // State of a function for the launch functions of CUDA before 4.0.

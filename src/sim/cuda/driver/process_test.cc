@@ -29,7 +29,8 @@ constexpr char kNode[] =
 constexpr int kProcesses = 64;
 constexpr int kRounds = 60;
 
-// Bounds of the memory that a child holds, which the child writes: they differ only during a call.
+// The least and the most memory that a child may hold. The child writes both values, which differ
+// only during a call.
 struct Ledger {
   std::atomic<uint64_t> least, most;
   std::atomic<uint64_t> operations;

@@ -43,8 +43,8 @@ struct tessera::cuda::GraphNodeTag {
   std::unique_ptr<GraphTag> child;            // kGraph
   std::shared_ptr<GraphMemory> memory;        // kMemAlloc, kMemFree
   std::vector<GraphNodeTag*> from;            // dependencies
-  // The node that it was cloned from, which may be gone. Programs name the nodes of an instance by
-  // the nodes of its original graph.
+  // The node from which this node was cloned; it may be destroyed. Programs name the nodes of an
+  // instance by the nodes of its original graph.
   const GraphNodeTag* origin = nullptr;
 };
 
@@ -105,7 +105,7 @@ struct Capture {
   uint64_t id = 0;
   StreamTag* origin = nullptr;
   bool invalid = false;
-  GraphTag* graph = nullptr;        // to which the capture adds nodes
+  GraphTag* graph = nullptr;        // the graph to which the capture adds nodes
   std::unique_ptr<GraphTag> owned;  // the same graph, if the capture has created it
   // The streams of the capture, with the last nodes of each.
   std::map<StreamTag*, std::vector<GraphNodeTag*>> streams;
@@ -127,8 +127,8 @@ class Graphs {
                  std::unique_ptr<GraphNodeTag> made);
   // Adds nodes to `graph`; null: to a new graph.
   Capture* Begin(StreamTag* stream, uint64_t id, GraphTag* graph = nullptr);
-  // Ends the capture. Every stream of the capture must have joined the first stream again. Null if
-  // that is not so.
+  // Ends the capture. Every stream of the capture must have joined the first stream again, or else
+  // *graph is null.
   Result End(Capture* capture, GraphTag** graph);
   // True: a capture adds nodes to the graph.
   bool IsCapturing(const GraphTag* graph) const;
@@ -160,11 +160,11 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
 void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 // The node of the graph, or of the graph of a child node, that was cloned from `origin`; or null.
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);
-// The same for an instance, to change the node. A waiting launch keeps the old graph.
+// FindClone in an instance, to change the node. A waiting launch keeps the old graph.
 GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin);
 // True: the graph, or the graph of a child node, has user objects.
 bool HasUserObjects(const GraphTag& graph);
-// True: an edge is not from the end of a node to the whole of another, which is not implemented.
+// True: an edge has ports. Only edges from the end of a node to a whole node are implemented.
 bool HasPorts(const GraphEdge* edges, size_t count);
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
 

@@ -194,7 +194,7 @@ TEST_F(GraphChangesTest, ExternalEventsOfACaptureAreNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphDestroy)(captured));
 }
 
-TEST_F(GraphChangesTest, AnUpdateSaysWhatDoesNotFit) {
+TEST_F(GraphChangesTest, AnUpdateReportsWhatDoesNotFit) {
   const GraphNode a = AddKernel(graph_, 1);
   AddKernel(graph_, 2, {a});
   const GraphExec exec = Instance(graph_);
@@ -242,7 +242,7 @@ TEST_F(GraphChangesTest, KernelsOfAnInstanceCanBeSwitchedOff) {
   EXPECT_EQ(flags, 0u);
 }
 
-TEST_F(GraphChangesTest, AChildGraphOfAnInstanceIsReplacedByOneOfItsShape) {
+TEST_F(GraphChangesTest, AChildGraphOfAnInstanceIsReplacedByAGraphOfTheSameShape) {
   Graph child = nullptr, larger = nullptr;
   GraphNode node = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphCreate)(&child, 0));
@@ -256,7 +256,7 @@ TEST_F(GraphChangesTest, AChildGraphOfAnInstanceIsReplacedByOneOfItsShape) {
   EXPECT_OK(CU(*cuda_, cuGraphGetNodes)(inner, &in_child, &count));
   KernelNodeParameters kernel = Kernel(5);
   EXPECT_OK(CU(*cuda_, cuGraphExecKernelNodeSetParams_v2)(exec, in_child, &kernel))
-      << "a node of the child graph names that of the instance";
+      << "a node of the child graph names the node of the instance";
   EXPECT_EQ(YAfter(exec), 5.0f);
   ASSERT_OK(CU(*cuda_, cuGraphCreate)(&larger, 0));
   AddKernel(larger, 8);

@@ -23,8 +23,7 @@ bool HasSameDependencies(const GraphTag& graph, const GraphNodeTag& node, const 
   });
 }
 
-// Why `update` cannot replace the graph of an instance, or kUpdateSuccess. Only a graph of the same
-// shape can.
+// Why `update` cannot replace the graph of an instance, or kUpdateSuccess if it has the same shape.
 GraphUpdateResult Compare(const GraphTag& graph, const GraphTag& update) {
   if (graph.nodes.size() != update.nodes.size()) {
     return {.result = kUpdateTopologyChanged, .error_node = nullptr, .error_from_node = nullptr};

@@ -161,7 +161,7 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
 }
 
-TEST_F(GraphMemoryTest, TheEndOfTheLastContextFreesWhatLaunchesHaveLeft) {
+TEST_F(GraphMemoryTest, TheEndOfTheLastContextFreesMemoryThatLaunchesHaveLeft) {
   Alloc(20 * kMiB);
   ASSERT_OK(Launch(Instantiate()));
   Synchronize();

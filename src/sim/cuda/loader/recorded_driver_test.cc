@@ -130,7 +130,8 @@ TEST_P(RecordedDriverTest, NvmlErrorsHaveTheTextsOfTheDriver) {
   EXPECT_EQ(ours, theirs);
 }
 
-// Exports that only the library of the node has ("+name"), or only the driver's ("-name").
+// Exports that only the library of the node has ("+name"), and exports that only the driver's
+// library has ("-name").
 std::set<std::string> Differences(const sim::testing::SimNode& node, std::string_view library,
                                   const std::vector<std::string>& recorded) {
   const auto exported =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies in batches, and copies with attributes, which say when the source is read and where the
-// memory is. The simulation ignores the attributes. Not for: sides that are arrays.
+// Copies in batches, and copies with attributes. Attributes define when the source is read, and
+// where the memory is; the simulation ignores them. Not for: copies from or to arrays.
 #include "src/sim/cuda/driver/driver.h"
 
 namespace tessera::cuda {

@@ -60,12 +60,12 @@ void EndIfUnused(Call& call, PhysicalMemory memory) {
   call->EndClosedShares();
 }
 
-// An exported descriptor holds a lock on one byte of the memfd, which says where the memory is: the
-// number of the GPU, or kHostByte. The kernel keeps the lock until all copies of the descriptor, of
-// all processes, are closed.
+// An exported descriptor holds a lock on one byte of the memfd. The position of the byte names the
+// place of the memory: the number of the GPU, or kHostByte. The kernel keeps the lock until all
+// copies of the descriptor, of all processes, are closed.
 constexpr uint32_t kHostByte = sim::kMaxGpus;
 
-// Opens the memfd anew: the locks of other descriptors are only visible through such a one.
+// Opens the memfd anew, because a descriptor does not see the locks that it holds itself.
 int Reopen(int fd) {
   return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
 }
@@ -79,7 +79,7 @@ bool LockByte(int fd, uint32_t byte) {
   return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-// The byte that exported descriptors hold; -1: none is open.
+// The byte that exported descriptors have locked; -1: no exported descriptor is open.
 int LockedByte(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -369,7 +369,8 @@ void Driver::EndShared(const Physical& physical) {
 }
 
 void Driver::EndClosedShares() {
-  // EndShared puts back those that are still open; all entries of one file are open, or none.
+  // EndShared adds memory with open descriptors to the list again. All entries of one file have
+  // open descriptors, or none has.
   for (const Physical& physical : std::exchange(exported_only_, {})) EndShared(physical);
 }
 

@@ -131,7 +131,7 @@ Entry ReadEntry(PtxTokenizer* words) {
   return entry;
 }
 
-// PTX ISA versions follow the toolkit's: 12.0 brought 8.0, 11.0 brought 7.0.
+// The newest PTX version of a CUDA version: CUDA 12.0 introduced PTX 8.0, and 11.0 introduced 7.0.
 int NewestPtx(int cuda_version) {
   const int major = cuda_version / 1000, minor = cuda_version % 1000 / 10;
   return major >= 13 ? 90 + minor : major == 12 ? 80 + minor : major == 11 ? 70 + minor : 65;

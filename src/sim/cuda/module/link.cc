@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The linker of the driver, which joins pieces into one image. It does not read code: pieces of PTX
-// become one text, a single piece of another kind is the image, and any other combination accepts
-// every name, like a fat binary.
+// become one text, and a single piece of another kind is the image. Any other combination gives an
+// image with a kernel of every name, like a fat binary.
 #include <string.h>
 
 #include "src/sim/cuda/driver/driver.h"

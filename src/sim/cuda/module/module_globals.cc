@@ -41,7 +41,7 @@ Result Driver::PlaceGlobals(ModuleTag* module) {
   if (result != Result::kSuccess) return result;
   Allocation& memory = allocations_[module->globals];
   memory.of_module = true;
-  // Memory outside of shared blocks is zero, and stays untouched where the value is zero.
+  // Memory outside of shared blocks is zero already, so zeros are not written there.
   const bool fresh = memory.block == 0;
   LayOutGlobals(module->image, [&](const Global& global, uint64_t offset) {
     char* const place = reinterpret_cast<char*>(module->globals + offset);

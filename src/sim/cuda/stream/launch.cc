@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches and occupancy. The duration of a known kernel (kernels.h) depends on its memory traffic,
-// of any other kernel on its waves of blocks. $SIMGPU_KERNEL_NS sets durations
+// the duration of any other kernel on its waves of blocks. $SIMGPU_KERNEL_NS sets durations
 // (kernel_times.h).
 #include "src/sim/cuda/stream/launch.h"
 

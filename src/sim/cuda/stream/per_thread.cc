@@ -11,7 +11,7 @@ namespace {
 
 struct OwnStream {
   StreamTag* stream;
-  uint64_t id;  // another stream may get the address of a destroyed one
+  uint64_t id;  // a new stream may get the address of a destroyed stream, but not its number
 
   bool IsAlive(Driver& driver) const { return driver.IsStream(stream) && stream->id == id; }
 };

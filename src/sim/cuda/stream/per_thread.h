@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-thread default streams. Every thread has one for each context that it uses with stream
-// handle 2, or with handle 0 in a function with the suffix _ptsz or _ptds. It is a blocking stream,
-// so it waits only for the legacy stream, which waits for it. It is destroyed when its thread ends;
-// its commands still run.
+// Per-thread default streams. A thread has such a stream for each context that it uses with stream
+// handle 2, or with handle 0 in a function with the suffix _ptsz or _ptds. It is a blocking stream:
+// it and the legacy stream wait for each other, and it waits for no other stream. It is destroyed
+// when its thread ends; its commands still run.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tessera::cuda {
 
-// While one exists in a thread, stream handle 0 is the thread's own stream.
+// While an object of this class exists in a thread, stream handle 0 is the thread's own stream.
 class PerThreadDefault {
  public:
   PerThreadDefault() : outer_(active_) { active_ = true; }

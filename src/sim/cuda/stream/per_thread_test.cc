@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-thread default streams: what they wait for, and how long they live.
+// Per-thread default streams: their waits, and how long they live.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
