@@ -15,8 +15,9 @@ device::NodeInventory Gpus(int count, int unhealthy = 0) {
   inventory.driver_version = "550.163.01";
   for (int i = 0; i < count; ++i) {
     inventory.gpus.push_back({.uuid = "GPU-" + std::to_string(i), .index = i});
-    if (i < unhealthy)
+    if (i < unhealthy) {
       inventory.gpus.back().health = device::Health::Unhealthy("XID 79: off the bus");
+    }
   }
   return inventory;
 }

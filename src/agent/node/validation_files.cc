@@ -39,8 +39,9 @@ ValidationFiles::ValidationFiles(TaskRunner* runner, std::string dir)
                     },
                 .on_rescan = [this] { Write(); }}) {
   const Status made = MakeDirs(dir_);
-  if (!made.ok())
+  if (!made.ok()) {
     Log(Severity::kWarning, "cannot write validation files", {{"error", made.message()}});
+  }
   watcher_.Start();
 }
 

@@ -139,8 +139,9 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     if (status.ok() && unwritten != wanted.end()) {
       for (const auto& [key, value] : sent) {
         const auto entry = unwritten->second.find(key);
-        if (entry != unwritten->second.end() && entry->second == value)
+        if (entry != unwritten->second.end() && entry->second == value) {
           unwritten->second.erase(entry);
+        }
       }
       if (unwritten->second.empty()) wanted.erase(unwritten);
     }
