@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "src/cli/fixture.h"
+#include "src/cli/testing/fake_cluster.h"
 
 namespace tessera::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/cli/fixture.h"
+#include "src/cli/testing/fake_cluster.h"
 
 namespace tessera::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/cli/fixture.h"
+#include "src/cli/testing/fake_cluster.h"
 #include "src/cli/top.h"
 
 namespace tessera::cli {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "api/names.h"
-#include "src/cli/fixture.h"
+#include "src/cli/testing/fake_cluster.h"
 #include "src/device/assignment.h"
 
 namespace tessera::cli {
