@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "src/cmd/election_flags.h"
 #include "src/operator/operator.h"
 
 namespace tessera {
@@ -12,7 +13,8 @@ namespace tessera {
 struct OperatorFlags {
   operators::OperatorOptions options;
   std::string log_format = "text";
-  double lease_s = 0, renew_s = 0, retry_s = 0, resync_s = 0;
+  ElectionFlags election;
+  double resync_s = 0;
 };
 
 // Sets the defaults of `flags`, which must outlive `app`.

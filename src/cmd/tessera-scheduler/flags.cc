@@ -88,22 +88,11 @@ void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
 
 void AddElection(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
-  flags->lease_s = SecondsOf(o->election.lease_duration);
-  flags->renew_s = SecondsOf(o->election.renew_deadline);
-  flags->retry_s = SecondsOf(o->election.retry_period);
-  app->add_flag("--leader-elect,!--no-leader-elect", o->leader_elect,
-                "lead only while holding the Lease; off for a single replica")
-      ->envname("LEADER_ELECT");
-  AddTextFlag(app, "--leader-elect-resource-namespace", &o->lease_ns, "LEASE_NAMESPACE",
-              "namespace of the Lease (default: our own)");
+  AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", o,
+                   &flags->election);
   AddTextFlag(app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
               "IP address to publish as the endpoint of Service tessera-scheduler, in our own "
               "namespace, while this replica leads; \"\": do not publish one");
-  AddSecondsFlag(app, "--leader-elect-lease-duration", &flags->lease_s,
-                 "time without a renewal after which another replica may lead");
-  AddSecondsFlag(app, "--leader-elect-renew-deadline", &flags->renew_s,
-                 "time without a renewal after which a leader stops");
-  AddSecondsFlag(app, "--leader-elect-retry-period", &flags->retry_s, "interval between attempts");
 }
 
 }  // namespace
@@ -158,9 +147,7 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   options.ledger.gpu_mem_unit = device::MemoryUnitFromName(flags.memory_unit).value();
   options.extender.hold = {DurationOf(flags.hold_s), DurationOf(flags.hold_limit_s)};
   options.max_request_bytes = flags.max_request_mib << 20;
-  options.election.lease_duration = std::chrono::seconds(static_cast<int64_t>(flags.lease_s));
-  options.election.renew_deadline = DurationOf(flags.renew_s);
-  options.election.retry_period = DurationOf(flags.retry_s);
+  SetElectionTimes(flags.election, &options);
   return options;
 }
 

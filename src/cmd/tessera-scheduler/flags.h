@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/base/status.h"
+#include "src/cmd/election_flags.h"
 #include "src/scheduler/scheduler.h"
 
 namespace tessera {
@@ -15,7 +16,8 @@ struct SchedulerFlags {
   std::string memory_unit = "GiB";
   std::string quota_config_map;
   std::string log_format = "text";
-  double hold_s = 0, hold_limit_s = 0, lease_s = 0, renew_s = 0, retry_s = 0;
+  ElectionFlags election;
+  double hold_s = 0, hold_limit_s = 0;
   size_t max_request_mib = 0;
 };
 
