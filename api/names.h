@@ -114,6 +114,8 @@ inline constexpr std::string_view kLabelDriverRevision =
     "tessera.dev/driver-revision";  // on driver pods; on Nodes: fixed by a rollback
 inline constexpr std::string_view kLabelDriverPool =
     "tessera.dev/driver-pool";  // nodes with the same driver image
+inline constexpr std::string_view kLabelAgentPool =
+    "tessera.dev/pool";  // of DaemonSets and pods of agents: the name of their pool
 
 // Node condition: True while every GPU of the node can be used; else its reason names the problem.
 inline constexpr std::string_view kConditionGpuReady = "GPUReady";

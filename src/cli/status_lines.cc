@@ -7,7 +7,6 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/cli/object_fields.h"
-#include "src/components/objects.h"
 
 namespace tessera::cli {
 namespace {
@@ -177,7 +176,7 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
   std::vector<StatusLine> lines;
   bool has_general = false;
   for (const Json& set : *objects.agent_daemonsets) {
-    const std::string pool = TextAt(set, {"metadata", "labels", components::kPoolLabel});
+    const std::string pool = TextAt(set, {"metadata", "labels", names::kLabelAgentPool});
     has_general = has_general || pool.empty();
     lines.push_back(DaemonSetLine(pool.empty() ? "agent" : "agent of pool " + pool, set));
   }

@@ -184,9 +184,9 @@ Json RenderPool(const Settings& settings, size_t index) {
   // another one owns, and its selector cannot be changed after the first release.
   const Json name = Json::String(pool.name);
   set.Find("metadata")->Set("name", Json::String(fmt::format("tessera-agent-{}", pool.name)));
-  MemberAt(set, {"metadata", "labels"}).Set(kPoolLabel, name);
-  MemberAt(set, {"spec", "selector", "matchLabels"}).Set(kPoolLabel, name);
-  MemberAt(set, {"spec", "template", "metadata", "labels"}).Set(kPoolLabel, name);
+  MemberAt(set, {"metadata", "labels"}).Set(names::kLabelAgentPool, name);
+  MemberAt(set, {"spec", "selector", "matchLabels"}).Set(names::kLabelAgentPool, name);
+  MemberAt(set, {"spec", "template", "metadata", "labels"}).Set(names::kLabelAgentPool, name);
   AddTexts(MemberAt(set, {"spec", "template", "spec", "nodeSelector"}), pool.node_selector);
   KeepOutOf(std::span(settings.pools).first(index), &set);
   return set;

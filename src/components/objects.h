@@ -17,9 +17,6 @@
 
 namespace tessera::components {
 
-// Label of the agents of a pool, with its name.
-inline constexpr std::string_view kPoolLabel = "tessera.dev/pool";
-
 // Objects that work, fail and are reported together. An error of one component does not keep
 // others from being applied.
 struct Component {
