@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent costs a node: exec to registered, memory, and CPU while nothing happens. Runs the
-// real program on a simulated node, beside a stand-in for the kubelet.
+// Measures the cost of the agent on a node: the time from exec to registration, memory, and CPU
+// while nothing happens. Runs the real program on a simulated node, beside a stand-in for the
+// kubelet.
 //
 //   agent_bench --agent bin/tessera-agent --simgpu bin/simgpu --library-dir lib [--idle 60]
 #include <fmt/format.h>

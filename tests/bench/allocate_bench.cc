@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the kubelet waits for Allocate and GetPreferredAllocation on the socket, for every size
-// on 8 and 16 GPUs, beside the null call (GetDevicePluginOptions) as the floor of client, gRPC and
-// socket. The plugin is a process of its own, so its CPU time per call is told apart.
+// Measures how long the kubelet waits for Allocate and GetPreferredAllocation on the socket, for
+// every size on 8 and 16 GPUs. The null call (GetDevicePluginOptions) is measured beside them: it
+// is the least that client, gRPC and socket take. The plugin is a process of its own, so that its
+// CPU time is measured apart from the client's.
 #include <fmt/format.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
@@ -24,7 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Ids = std::vector<std::string>;
 
-// Boards of four with NVLink, all through NVSwitch, two NUMA nodes: what the choice must look at.
+// The links that make a choice costly: boards of four GPUs with NVLink, NVSwitch between all GPUs,
+// and two NUMA nodes.
 device::LinkMatrix Links(int gpus) {
   device::LinkMatrix links(gpus);
   for (int a = 0; a < gpus; ++a) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dividing compute costs the agent: the real ComputeControl over the files of 100 limited
-// containers of two processes each, on 8 GPUs. The program itself is the containers' limiters: it
-// writes what they use of their shares. Beside it a thread that only sleeps and wakes as often as
-// the control does, because its cost is the machine's.
+// Measures what dividing compute costs the agent: the real ComputeControl over the files of 100
+// limited containers of two processes each, on 8 GPUs. The program plays the limiters of the
+// containers: it writes the GPU time that they use of their shares. A thread that only sleeps and
+// wakes as often as the control runs beside it. The cost of this thread is the machine's, not the
+// control's.
 //   arbiter_bench [seconds for each row [containers at work on each GPU]]
 // Instructions of a tick of one GPU, which no other work on the machine changes:
 //   valgrind --tool=callgrind --toggle-collect='*ComputeControl::TickGpu(*' arbiter_bench 3 13
@@ -73,7 +74,7 @@ class Container {
   Container& operator=(const Container&) = delete;
 
   const ComputeControl::Member& member() const { return member_; }
-  // Its processes have used their share of the elapsed time, and wait for more.
+  // Records that the processes have used their share of the elapsed time, and wait for more.
   void Work(int64_t now, int64_t elapsed) {
     limiter::ComputeUsage& usage = usage_->compute[0];
     const auto used = static_cast<int64_t>(kShare * static_cast<double>(elapsed));
@@ -97,7 +98,7 @@ class Container {
   const limiter::ComputeLimit* line_ = nullptr;
 };
 
-// Of a thread of this program, by name: processor time, and how often it gave up its processor.
+// The processor time of a thread of this program, and how often the thread gave up its processor.
 struct ThreadCost {
   double seconds = 0;
   long sleeps = 0;

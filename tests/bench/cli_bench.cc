@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a person waits for `tessera` on a large cluster: an API server without faults that holds
-// 5,000 nodes of 8 GPUs and 20,000 pods with GPUs, in protobuf and with what objects usually carry,
-// and the program as a person starts it. Prints for each command wall time, processor time and
+// Measures how long a user waits for `tessera` on a large cluster. A fake API server has 5,000
+// nodes of 8 GPUs and 20,000 pods with GPUs, in protobuf and with the fields that objects usually
+// have. The program runs as a user starts it. Prints for each command wall time, processor time and
 // memory of the program alone. The server's own work is in the wall time. The server is a process
 // of its own, because the kernel counts the memory of the process that forks as the program's.
 //   cli_bench PATH_OF_TESSERA [nodes, 5000] [pods, 20000] [runs, 5]
@@ -50,7 +50,8 @@ std::vector<std::string> Nodes(const Size& size) {
   return messages;
 }
 
-// Four to a node: two with a GPU each, two that share a third; one in a thousand waits for 9 GPUs.
+// Each node has four pods: two with a GPU each, and two that share a third GPU. One pod in a
+// thousand waits for 9 GPUs.
 kube::PodObject PodOf(const Size& size, int number) {
   const int node = number % size.nodes;
   const int turn = number / size.nodes % 4;
@@ -110,7 +111,7 @@ Run RunOnce(const std::vector<std::string>& words, const std::string& kubeconfig
           WIFEXITED(status) && WEXITSTATUS(status) == 0};
 }
 
-// The best of some runs, so that what is measured is the work and not the machine's other guests.
+// Takes the best of some runs, because other work on the machine only adds time.
 bool Measure(const std::vector<std::string>& words, const std::string& kubeconfig, int runs) {
   Run best{.wall_ms = 1e12};
   for (int i = 0; i < runs; ++i) {
@@ -125,7 +126,7 @@ bool Measure(const std::vector<std::string>& words, const std::string& kubeconfi
   return true;
 }
 
-// Serves until it is killed, or its parent ends; tells `ready` where.
+// Serves until it is killed, or its parent ends. Writes its address to `ready`.
 [[noreturn]] void Serve(const Size& size, const std::string& kubeconfig, const Fd& ready) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;

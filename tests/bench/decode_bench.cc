@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to take a list of pods in: the same 20,000 pods as JSON and as protobuf, in pages
-// of 500, decoded into what placement needs and kept in a map as an informer does. Each encoding
-// runs in a process of its own, so that the memory is its own. Then it decodes the annotations of a
-// node with 8 GPUs and of a pod, in one pass and as JSON documents.
+// Measures the cost of reading a list of pods: the same 20,000 pods as JSON and as protobuf, in
+// pages of 500, decoded into the fields that placement needs, and kept in a map as an informer
+// does. Each encoding runs in a process of its own, so that its memory is measured alone. Then the
+// program decodes the annotations of a node with 8 GPUs and of a pod, in one pass and as JSON
+// documents.
 //   decode_bench [pods, 20000]
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +34,8 @@ double MemoryMiB() {
   return std::atof(status.c_str() + status.find("VmRSS:") + 6) / 1024;
 }
 
-// Pages as an answer's body holds them, made one by one so that the input is not counted.
+// Makes the body of one page. Pages are made one by one, so that the input does not count as
+// memory.
 std::string Page(Encoding encoding, Random& random, int first, std::vector<size_t>* ends) {
   std::string page;
   ends->clear();
@@ -87,12 +89,12 @@ double Microseconds(const Decode& decode) {
   return std::chrono::duration<double>(Clock::now() - start).count() * 1e6 / kCalls;
 }
 
-// `text` with a member of a later version, which only the document's reader accepts.
+// Adds a member of a later version to `text`, so that the reader falls back to a JSON document.
 std::string WithUnknownMember(std::string text) {
   return text.insert(text.size() - 1, ",\"later\":1");
 }
 
-// Annotations as our encoders write them (device/plain_json.h), and as documents.
+// Measures annotations as our encoders write them (device/plain_json.h), and as JSON documents.
 void MeasureAnnotations() {
   device::NodeInventory node{.driver_version = "550.163.01", .cuda_version = 12040};
   for (int i = 0; i < 8; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a node takes from the appearance of a driver's files to GPUs that the kubelet can give,
-// and from their disappearance to none. The real agent runs on a node without a driver, beside a
-// stand-in for the kubelet; a simulated driver container's root comes and goes by rename, as a
-// mount does.
+// Measures the time from the appearance of a driver's files until the kubelet can allocate its
+// GPUs, and from their disappearance until it can allocate none. The real agent runs on a node
+// without a driver, beside a stand-in for the kubelet. The root of a simulated driver container
+// appears and disappears by rename, as a mount does.
 //
 //   driver_bench --agent bin/tessera-agent --simgpu bin/simgpu --library-dir lib [--rounds 50]
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What "why not" costs the scheduler in one filter answer: a cluster of 5,000 nodes of 8 GPUs that
-// is full in parts, and for each of four demands the reason for every node, the reasons as texts,
-// and their sum in one line.
+// Measures what the reasons of unfit nodes cost the scheduler in one answer to filter. The cluster
+// has 5,000 nodes of 8 GPUs and is partly full. For each of four demands the program computes the
+// reason for every node, the reasons as texts, and their summary in one line.
 //   explain_bench [nodes, 5000]
 #include <algorithm>
 #include <chrono>
@@ -38,7 +38,7 @@ void Fill(Cluster* cluster, int nodes) {
   }
 }
 
-// The best of ten, so that what is measured is the work and not the machine's other guests.
+// Takes the best of ten runs, because other work on the machine only adds time.
 template <typename Work>
 double Best(const Work& work) {
   double best = 1e9;

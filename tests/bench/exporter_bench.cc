@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dcgm-exporter's metrics cost: the time to make the text of 2,240 series and to copy it, and
-// the time of a scrape over HTTP while the simulated driver is read every second, also while one of
-// its GPUs hangs.
+// Measures the cost of dcgm-exporter's metrics: the time to make the text of 2,240 series and to
+// copy it, and the time of a scrape over HTTP while the simulated driver is read every second, also
+// while one of its GPUs hangs.
 //
 //   exporter_bench [ROUNDS [LIBRARY_DIR]]
 #include <arpa/inet.h>
@@ -45,7 +45,7 @@ std::string Quantiles(std::vector<double> micros) {
                      micros.back());
 }
 
-// Lets the compiler drop no copy that leads here.
+// Keeps the compiler from dropping the copy that `data` points to.
 void KeepAlive(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
 
 double MicrosSince(Clock::time_point began) {
@@ -109,7 +109,7 @@ void BenchText(int rounds) {
   fmt::print("  make the text  {}\n  copy it        {}\n", Quantiles(make), Quantiles(copy));
 }
 
-// Containers that share the GPUs on a page, so many that there are kSeries series.
+// Makes as many containers that share the GPUs as the page needs to have kSeries series.
 std::shared_ptr<const ContainerUses> UsesOn(const std::string& text) {
   constexpr std::string_view kUuid = "UUID=\"";
   auto uses = std::make_shared<ContainerUses>();

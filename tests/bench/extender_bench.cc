@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler extender costs at its socket: N nodes of 8 GPUs, four of them held by a pod
-// each, and pods of several kinds that come one after the other, as from kube-scheduler: filter
-// over all nodes, prioritize over those that fit, bind beside the next pod. The API server that
-// bindings go to is a stand-in which answers at once. Everything is in one process, load included;
-// requests are made before they are timed, and an answer is read to its end and not parsed within
-// the time. "null" is GET /version: what sockets and threads cost. CPU is that of the threads that
-// answer, for all three verbs of a pod.
+// Measures the scheduler extender at its socket. There are N nodes of 8 GPUs, four of which are
+// held by a pod each. Pods of several kinds come one after the other, as from kube-scheduler:
+// filter over all nodes, prioritize over the nodes that fit, and bind while the next pod is
+// decided. Bindings go to a stand-in for the API server, which answers at once. Everything runs in
+// one process, the load included. Requests are made before the time starts; answers are read to
+// their end, but not parsed, within the time. "null" is GET /version: the cost of sockets and
+// threads. "CPU" is the time of the threads that answer, for all three verbs of a pod.
 //   extender_bench [--pods P, 2000] [N …, 100 1213 5000]
 #include <pthread.h>
 
@@ -61,7 +61,7 @@ class RunnerThread {
     thread_.join();
   }
   EpollTaskRunner& runner() { return runner_; }
-  // Runs it there and waits.
+  // Runs the task on that thread and waits for its end.
   void Do(const std::function<void()>& task) {
     std::mutex mutex;
     std::condition_variable done_changed;
@@ -115,7 +115,7 @@ class Server {
   void OnRunner(std::function<void()> task) { main_.runner().Post(std::move(task)); }
   ledger::ClusterLedger& ledger() { return *ledger_; }
   Binder& binder() { return *binder_; }
-  // What the informer would have.
+  // Adds a pod to the pods that the informer would have.
   void Know(const kube::PodObject& pod) { known_[pod.meta.ns + "/" + pod.meta.name] = pod; }
   void Drop(const kube::PodObject& pod) {
     known_.erase(pod.meta.ns + "/" + pod.meta.name);
@@ -175,7 +175,7 @@ class Server {
   std::unique_ptr<Extender> extender_;
 };
 
-// What comes: shares, one GPU, two, four.
+// A pod of the load: a share, one GPU, two or four GPUs.
 kube::PodObject PodOf(Random& random, int number) {
   static const std::vector<std::pair<std::string_view, std::string>> kinds = {
       {names::kResourceGpuMem, "20"},
@@ -208,7 +208,7 @@ struct Times {
   }
 };
 
-// Of the threads that answer, since they began.
+// Processor time of the threads that answer, since they began.
 double ServerCpuMillis() {
   double millis = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -219,8 +219,8 @@ double ServerCpuMillis() {
   return millis;
 }
 
-// NodeNames in several orders: kube-scheduler's workers append the nodes that passed its own
-// filters piece by piece.
+// NodeNames in several orders, because kube-scheduler's workers append the nodes that passed its
+// own filters piece by piece.
 std::vector<std::string> OrdersOf(int nodes, Random& random) {
   constexpr int kPiece = 71;
   std::vector<std::string> pieces;
@@ -241,7 +241,7 @@ std::vector<std::string> OrdersOf(int nodes, Random& random) {
 
 double Millis(Steady::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
-// Bindings beside decisions, each caller on a connection of its own.
+// Sends bindings while other pods are decided, each caller on a connection of its own.
 class BindCallers {
  public:
   BindCallers(Server& server, Times& times) : server_(server), times_(times) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to the extender as kube-scheduler keeps it, for measuring: what is sent was made
-// before and is not copied, and an answer is read to its end and not parsed. Ends the program where
+// A connection to the extender as kube-scheduler keeps it, for measurements. A request is made
+// before the call and not copied; an answer is read to its end and not parsed. Ends the program if
 // an answer is not 200. Threads: one.
 #pragma once
 
@@ -39,7 +39,7 @@ class ExtenderCaller {
 
 // The text of NodeNames in an answer to filter.
 std::string_view NamesIn(std::string_view answer);
-// The host with 10 points; empty where there is none.
+// The host with 10 points; empty: no host has 10 points.
 std::string_view BestIn(std::string_view answer);
 
 }  // namespace tessera::bench

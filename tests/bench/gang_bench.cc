@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it is worth to the default policy to know gangs: a cluster fills with small pods and with
-// gangs, which are placed all or nothing, until all GPUs are asked for. The policy is told of a
-// gang as ArrivalsOf says; or as its pods, whatever its layout; or not at all; or four times, so
-// that places for it are worth more than any price of a gang could make them. Prints the mean of
-// ten seeds: gangs that were placed, in percent, and GPUs that were given out, in percent.
+// Measures what the default policy gains if it knows gangs. A cluster fills with small pods and
+// with gangs, which are placed all or none, until all GPUs are requested. The policy learns of a
+// gang in one of four ways: by ArrivalsOf; as single pods, whatever the layout of the gang; not at
+// all; or four times, so that slots for the gang are worth more than any price of a gang could make
+// them. Prints means of ten seeds: the percentage of gangs that were placed, and the percentage of
+// GPUs that were allocated.
 #include <array>
 #include <cstdio>
 #include <random>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and SIGTERM end a bench at its next step, as a failure does, so that the mounts,
-// containers, processes and folders that it made go on the way out. Children of a terminal get
-// Ctrl-C too: a bench whose children must finish what they do gives them a process group of their
-// own. Threads: any.
+// Ctrl-C and SIGTERM end a benchmark at its next step, as a failure does, so that it removes the
+// mounts, containers, processes and folders that it made. The children of a program in a terminal
+// get Ctrl-C, too: a benchmark whose children must finish their work gives them a process group of
+// their own. Threads: any.
 #pragma once
 
 #include <signal.h>
@@ -17,7 +17,7 @@ inline constexpr int kInterruptedExit = 128 + SIGINT;
 
 inline volatile sig_atomic_t interrupt_signal = 0;
 
-// A second one ends the program at once.
+// Starts to catch the signals. A second signal ends the program at once.
 inline void CatchInterrupts() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { interrupt_signal = signal; };
@@ -27,7 +27,7 @@ inline void CatchInterrupts() {
 
 inline bool Interrupted() { return interrupt_signal != 0; }
 
-// False where it was interrupted before.
+// False if the program was interrupted before the end of `time`.
 inline bool SleepUnlessInterrupted(std::chrono::milliseconds time) {
   using Clock = std::chrono::steady_clock;
   for (const auto end = Clock::now() + time; !Interrupted() && Clock::now() < end;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory the account of a large cluster takes in the scheduler, and whether it stays at
-// that: the scheduler's own feed, ledger and default policy against an API server without faults
-// in another process.
+// Measures how much memory the ledger of a large cluster takes in the scheduler, and whether it
+// grows: the scheduler's own feed, ledger and default policy against a fake API server in another
+// process.
 //
 //   ledger_bench [nodes, 15000] [pods without GPUs, 450000] [pods with GPUs, 20000]
 //
@@ -67,7 +67,7 @@ int BornIn(int generation, int number) {
   return generation;
 }
 
-// As the API server makes them.
+// A UID in the format of the API server.
 Uid UidOf(int generation, int number) {
   return Uid(fmt::format("{:08x}-7c1d-4e2f-9b3a-{:012x}", BornIn(generation, number), number));
 }
@@ -98,7 +98,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
   return ledger::testing::BoundPod(std::move(pod), NodeName(node), annotations);
 }
 
-// The API server; each byte that it reads is another generation of pods.
+// Runs the fake API server. Each byte that it reads starts another generation of pods.
 [[noreturn]] void Serve(const Size& size, const Fd& tell, const Fd& next) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;
@@ -123,7 +123,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
       runner.Post([&] {
         ++generation;
         set_pods();
-        // "410 Gone": what the client has is too old, so it lists anew.
+        // "410 Gone" tells the client that its version is too old, so that it lists anew.
         server.Refuse("pods", 410);
         server.EndWatches();
         runner.PostDelayed(milliseconds(300), [&] { server.Allow("pods"); });
@@ -156,7 +156,7 @@ class Follower : private ledger::ClusterFeed::Delegate {
     if (generation_ == 0) fmt::print(stderr, "{}: {}\n", what, status.ToString());
   }
 
-  // Whether the last pod is there as it is in this generation.
+  // Whether the ledger has the last pod of this generation.
   bool IsThere() const {
     const kube::PodObject last = PodOf(size_, generation_, size_.pods() - 1);
     const kube::PodObject* known = feed_->FindPod(kube::KeyOf(last.meta));
@@ -186,7 +186,7 @@ class Follower : private ledger::ClusterFeed::Delegate {
   int generation_ = 0;
 };
 
-// Nodes with a pod of each kind, of which the oldest leaves when there are too many.
+// Adds nodes with a pod of each kind. The oldest node leaves when there are too many nodes.
 void JoinAndLeave(int nodes, int at_a_time) {
   const SystemClock clock;
   const auto ledger = ledger::ClusterLedger::Make({}, &clock).value();
@@ -195,7 +195,7 @@ void JoinAndLeave(int nodes, int at_a_time) {
     ledger->SetNode(NodeOf(i));
     ledger->SetPod(PodOf(size, 0, i));
     ledger->SetPod(PodOf(size, 0, nodes + i));
-    // As for a pod that waits all the time.
+    // Evaluates a pod that waits all the time, so that the policy's tables are in use.
     const auto query = ledger->MakeQuery(
         ledger::testing::GpuPod("waits", {{names::kResourceGpu, fmt::format("{}", 1 + i % 8)}}));
     (void)ledger->Scores(*query);
@@ -212,7 +212,7 @@ void JoinAndLeave(int nodes, int at_a_time) {
   }
 }
 
-// In a process of its own, so that each has its own memory.
+// Runs `work` in a process of its own, so that its memory is measured alone.
 template <typename Work>
 bool InProcess(Work&& work) {
   std::fflush(nullptr);

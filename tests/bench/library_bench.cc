@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What our own code costs beside the library that could replace it, on the requests that
-// kube-scheduler sends for 5,000 nodes:
+// Compares our own code with the library that could replace it, on the requests that kube-scheduler
+// sends for 5,000 nodes:
 //
 //   JsonReader (src/formats/json_reader.h)  beside simdjson On-Demand, if its header is installed
 //   NodeIndex (src/ledger/node_index.h)     beside boost::unordered_flat_map
 //
-// Prints microseconds a request, the median of the rounds. The sides take turns; before each lookup
-// the caches are filled with other memory, as they are between two requests.
+// Prints microseconds a request, the median of the rounds. The two sides take turns. Before each
+// lookup the program fills the processor's caches with other memory, as happens between two
+// requests.
 //   library_bench [rounds, 101]
 #include <fmt/format.h>
 
@@ -37,7 +38,7 @@ constexpr size_t kCacheBytes = 64 << 20;
 using Names = std::vector<std::string_view>;
 struct Side {
   std::string name;
-  std::function<size_t()> run;  // its result shows that both did the same
+  std::function<size_t()> run;  // equal results show that both sides did the same work
 };
 
 // The median of each side.
@@ -76,7 +77,7 @@ std::string NamesRequest() {
   return text + "]}";
 }
 
-// Whole Nodes, as for an extender that keeps no copy of them.
+// A request with whole Nodes, as an extender gets it that keeps no copy of the nodes.
 std::string NodesRequest() {
   Random random(2);
   std::string text = "{\"Pod\":" + PodText() + ",\"Nodes\":{\"metadata\":{},\"items\":[";
@@ -187,7 +188,7 @@ void CompareJson(int rounds) {
 void CompareIndex(int rounds) {
   std::vector<std::string> names;
   for (size_t i = 0; i < kNodes; ++i) names.push_back(NameOf(i));
-  // Entries lie where they were made, each with other memory around it.
+  // Entries are allocated apart from each other, with other memory between them.
   std::vector<std::vector<char>> entries(kNodes, std::vector<char>(512, 'x'));
   const auto entry = [&](size_t i) {
     return reinterpret_cast<const ledger::NodeEntry*>(entries[i].data());

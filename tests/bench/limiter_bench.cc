@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the limiter costs a program, beside the same calls of the driver alone, in one run. The
-// driver is one that does nothing (null_cuda.c), so that its own time does not hide that of the
-// limiter.
+// Compares calls through the limiter with the same calls of the driver alone, in one run. The
+// driver does nothing (null_cuda.c), so that its time does not hide the time of the limiter.
 //   limiter_bench          needs root, for a mount namespace of its own
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -30,7 +29,7 @@ constexpr char kDir[] = "/run/tessera";
 constexpr char kGpu[] = "GPU-00000000-0000-0000-0000-000000000001";
 constexpr uint64_t kGiB = uint64_t(1) << 30;
 constexpr int kRounds = 9;
-constexpr int kLookUps = 440;  // of a CUDA runtime that starts
+constexpr int kLookUps = 440;  // look-ups that a CUDA runtime makes at its start
 
 class Library {
  public:
@@ -109,7 +108,7 @@ Costs Measure(const Library& cuda, const std::function<void(double)>& set_comput
   };
   set_compute(0);
   costs.of.emplace_back("cuLaunchKernel, compute not limited", Nanoseconds(10'000'000, launches));
-  // More than there is, so that no launch waits.
+  // A limit above the whole GPU, so that no launch waits.
   set_compute(1000);
   costs.of.emplace_back("cuLaunchKernel, compute limited", Nanoseconds(10'000'000, launches));
   set_compute(0);
@@ -122,7 +121,7 @@ Costs Measure(const Library& cuda, const std::function<void(double)>& set_comput
   return costs;
 }
 
-// A fresh process: loads the library and calls cuInit. Microseconds, the median.
+// The median time in microseconds until a new process has loaded the library and called cuInit.
 double StartMicroseconds(const std::string& path) {
   std::vector<double> times;
   for (int i = 0; i < 101; ++i) {

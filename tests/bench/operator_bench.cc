@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator on a large cluster: an API server without faults that holds nodes with GPUs and an
-// agent's pod on each, in protobuf and with what objects usually carry, and the program itself with
-// the default settings. Prints its memory, how long it compares the wanted with the actual state
-// (without requests), and its writes at rest.
+// Measures the operator on a large cluster. A fake API server has nodes with GPUs and an agent's
+// pod on each node, in protobuf and with the fields that objects usually have. The program itself
+// runs with the default settings. Prints its memory, how long it compares the wanted state with the
+// actual state (without requests), and the number of its writes while nothing changes.
 //   operator_bench PATH_OF_TESSERA_OPERATOR [nodes, 5000] [changes, 500]
 #include <signal.h>
 #include <sys/prctl.h>
@@ -76,7 +76,7 @@ std::string PluralOf(const std::string& kind) {
   return lower + (lower.ends_with("class") ? "es" : "s");
 }
 
-// Discovery documents of what the operator applies.
+// Adds the discovery documents of the types that the operator applies.
 void PutTypes(kube::testing::FakeApiServer* server) {
   std::vector<Json> objects = components::RenderObjects(components::ParseSettings(Json()).value());
   objects.push_back(components::TesseraDefinition());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limiters beside each other on the simulated driver, in one run: the driver alone, ours, and
-// another one that is preloaded, as HAMi-core's libvgpu.so is. What calls cost, how fast processes
-// start, and which part of the GPU's time a program gets that is not limited, or may have 30, 50 or
-// 70 %.
+// Compares limiters on the simulated driver, in one run: the driver alone, our limiter, and another
+// limiter that is preloaded, such as HAMi-core's libvgpu.so. Measures the cost of calls, the time
+// that processes take to start, and the part of the GPU's time that a program gets without a limit
+// and with limits of 30, 50 and 70 %.
 //
 //   peer_limiter_bench [--peer LIBRARY]        needs root, for a mount namespace of its own
 //
@@ -41,7 +41,7 @@ constexpr int kLive[] = {0, 1000, 10'000};
 constexpr unsigned kBlocks = 1024;  // a kernel that fills the GPU
 constexpr int kKernelMicros[] = {50, 1000, 5000};
 constexpr int kShares[] = {30, 50, 70};
-constexpr int kFreeMicros[] = {5, 50, 1000};  // of kernels that are not limited
+constexpr int kFreeMicros[] = {5, 50, 1000};  // lengths of kernels without a limit
 constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry work() { ret; }\n";
 
@@ -113,7 +113,7 @@ void Calls(const CudaLibrary& cuda) {
 // How many kernels end in four seconds, after one second in which the limiter may settle.
 void Share(const CudaLibrary& cuda, int kernel_micros) {
   const cuda::Function function = Open(cuda);
-  // Some ten milliseconds of work are always on their way.
+  // Always keeps some ten milliseconds of work queued.
   const int batch = std::max(1, 10'000 / kernel_micros);
   const auto work = [&](std::chrono::seconds time) {
     int64_t kernels = 0;
@@ -265,7 +265,7 @@ class Bench {
     return numbers;
   }
 
-  // From the start of the first process to the end of the last; the median.
+  // The median time from the start of the first process to the end of the last process.
   double StartMicros(const Limiter& limiter, int at_once) {
     std::vector<double> times;
     for (int round = 0; round < kRounds; ++round) {

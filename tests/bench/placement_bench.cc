@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decisions of the default policy cost a scheduler, beside FGD: a cluster whose pods come and
-// go at a steady fill of about 90 % of its GPUs, in which
-//   choose    one pod is decided on, placed, and another leaves
-//   scores    one pod's scores on all nodes, when one pod came or went since
-//   first     the same for a shape that was not asked for before
+// Compares the cost of decisions of the default policy with FGD, in a cluster whose pods come and
+// go while about 90 % of its GPUs are in use:
+//   choose    a pod is decided and placed, and another pod leaves
+//   scores    the scores of a pod on all nodes, after one pod came or left
+//   first     the scores for a shape that the policy has not seen before
 // Prints microseconds, and the memory of the process with the pods that it holds.
 //   placement_bench [nodes, 5000] [pods, 100000]
 #include <algorithm>

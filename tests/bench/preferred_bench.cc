@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the choice of GPUs takes: for every request size on nodes of 8 and 16 GPUs, p50, p99 and
-// maximum over random states of the node (and the full node), and what making the tables costs. For
-// 8 GPUs the published way, which enumerates every partition, runs beside it on the same questions.
-// Then the same by mask, as the scheduler asks, and what links cost it for 5,000 nodes.
+// Measures how long the choice of GPUs takes: p50, p99 and maximum for every request size on nodes
+// of 8 and 16 GPUs, over random states of the node and the idle node, and the cost of making the
+// tables. For 8 GPUs the published method, which enumerates every partition, gets the same
+// requests. Then measures choices by bit mask, as the scheduler makes them, and the cost of links
+// for the scheduler with 5,000 nodes.
 //   preferred_bench [questions per size, 2000]
 #include <algorithm>
 #include <bit>
@@ -36,7 +37,7 @@ struct Times {
   }
 };
 
-// The dearest size of the dearest topology, by median and, apart from that, by 99th percentile.
+// The slowest topology and size by median, and the slowest by 99th percentile, which may differ.
 struct Worst {
   double p50 = 0, p99 = 0;
   std::string where_p50, where_p99;
@@ -131,7 +132,7 @@ void Measure(const std::string& name, const Topology& topology, int questions, T
   for (int size = 1; size <= count; ++size) {
     Times ours, theirs;
     for (int i = 0; i < questions; ++i) {
-      // The state that is dearest first: everything is free.
+      // The slowest state comes first: every GPU is free.
       const uint32_t state = i == 0 ? (1u << count) - 1 : RandomState(count, size, &random);
       const std::vector<std::string> ids = IdsOf(topology, state);
       const auto asked = Clock::now();

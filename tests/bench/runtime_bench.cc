@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tessera-runtime costs: the same verbs on bare runc and through it, in alternating pairs, so
-// that both see the same machine.
+// Measures the cost of tessera-runtime: the same verbs on bare runc and through tessera-runtime, in
+// alternating pairs, so that other load on the machine affects both alike.
 //
 //   runtime_bench [--runc PATH] [--ours PATH] [--pairs N]      ($TMPDIR, default /dev/shm)
 //
-// Ours is by default the tessera-runtime that lies beside this program.
+// The default of --ours is the tessera-runtime in the directory of this program.
 // Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the
 // medians of the differences of the pairs, in wall time and in CPU time, and the largest resident
 // set of our process before it becomes runc. "runc's part" runs bare runc on the bundle that we
 // edited. "Granted" containers are those of Kubernetes: a stand-in for the agent grants a whole
 // GPU, or a share with the limiter; "share over GPU" compares these two, both through us.
 //
-// A second table is about our own part alone: in front of a low-level runtime that does nothing,
-// wall and CPU time that we add, and, by stepping through it, what we do until we become that
-// runtime. "null" is a static program that only becomes another. This program is also the
-// container's init (--pause), what exec runs there (--true), that low-level runtime (--root), and
-// the null program (--become).
+// A second table measures tessera-runtime alone, in front of a low-level runtime that does nothing:
+// the wall and CPU time that it adds, and, by stepping through it, its instructions and system
+// calls until it executes that runtime. "null" is a static program that only executes another
+// program. This program also serves as the container's init (--pause), as the program of exec
+// (--true), as the low-level runtime that does nothing (--root), and as the null program
+// (--become).
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -83,13 +84,13 @@ struct Setup {
 
 struct Sample {
   double ms = 0;
-  double cpu_us = 0;  // of the process, and of the children that it waited for
+  double cpu_us = 0;  // CPU time of the process and of the children that it waited for
   long faults = 0;
   long rss_kib = 0;
   int exit_code = 0;
 };
 
-// Thrown, so that the folder, the mounts and the container go on the way out.
+// An exception, so that destructors remove the folder, the mounts and the container.
 struct Failure {
   std::string why;
   int exit_code = 1;
@@ -128,9 +129,9 @@ Sample Run(const std::vector<std::string>& argv) {
   const auto start = Steady::now();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    // Ctrl-C is for us: a runtime that is cut off leaves half a container.
+    // Ctrl-C must not reach the runtime, which would leave an incomplete container.
     ::setpgid(0, 0);
-    // A file, not a pipe: the container keeps it open.
+    // Not a pipe, because the container keeps its output open.
     if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(126);
     if (std::freopen("/dev/null", "r", stdin) == nullptr) ::_exit(126);
     ::execv(arguments[0], arguments.data());
@@ -264,7 +265,7 @@ class Bench {
     UsePath(setup_, "real");
   }
 
-  // What `program` adds to the nothing that it becomes.
+  // Measures what `program` adds to a low-level runtime that does nothing.
   void OurPart(const char* name, std::vector<std::string> program,
                const std::vector<std::string>& verb, const std::function<void()>& prepare) {
     std::vector<std::string> alone = {setup_.folder + "/bundle/rootfs/init"};
@@ -297,7 +298,7 @@ class Bench {
     return argv;
   }
 
-  // As an engine makes it: a container's bundle is new.
+  // Makes a new bundle for each container, as an engine does.
   std::string FreshBundle(Wants wants) const {
     std::string bundle = setup_.folder + "/bundle";
     std::filesystem::remove_all(bundle + "/tessera");
@@ -328,7 +329,7 @@ class Bench {
     return sample;
   }
 
-  // Bare runc on both sides; `edited` by us beforehand.
+  // Creates a container with bare runc. `edited`: tessera-runtime has edited the bundle before.
   Sample CreateEdited(bool edited) {
     const std::string bundle = FreshBundle(Wants::kByVariable);
     if (edited) {
@@ -389,7 +390,7 @@ std::string BesideThisProgram(const char* name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-// Nothing where the command line makes no sense.
+// Nullopt if the command line is invalid.
 std::optional<Setup> ReadArguments(int argc, char** argv) {
   Setup setup;
   setup.ours = BesideThisProgram("tessera-runtime");
@@ -442,7 +443,7 @@ void Measure(Setup setup) {
   CheckSetup(&setup);
   // Engines keep bundles in /run, a tmpfs.
   if (const char* shm = "/dev/shm"; ::access(shm, W_OK) == 0) ::setenv("TMPDIR", shm, 0);
-  // A namespace of our own, so that the shared tree goes with us, however we end.
+  // A mount namespace of this program, so that the kernel removes the shared tree at its end.
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     Die("no mounts: this needs root");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts pods of one size on shared GPUs, in shuffled orders, with names used again, and counts
-// those that got another GPU than they were assigned; and how long Allocate and the grant took, at
-// the sockets, the journal's flush to disk included.
+// Starts pods of one size on shared GPUs, in shuffled orders, with names used again. Counts the
+// pods that got another GPU than the assigned GPU. Measures Allocate and grants at their sockets,
+// the journal's flush to disk included.
 //
 //   share_bench [--allocate [--blind]] [--starts 10000] [--at-once 1] [--seed 1]
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ void Print(const char* what, std::vector<double> micros) {
              at(0.5), at(0.95), at(0.99), at(1));
 }
 
-// What the disk alone takes for a record of a grant's size.
+// The time that the disk alone takes for a record of the size of a grant.
 std::vector<double> FlushTimes() {
   const TempDir dir;
   grant::Journal::Recovery recovery;
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Shared GPUs: who gets which, and how fast."};
   bool allocate = false;
   app.add_flag("--allocate", allocate, "as with --binding=allocate");
-  app.add_flag("--blind", options.blind, "the kubelet does not say whom it is admitting");
+  app.add_flag("--blind", options.blind, "the kubelet does not answer which pod it is admitting");
   app.add_option("--starts", options.starts)->capture_default_str();
   app.add_option("--at-once", options.at_once)->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();

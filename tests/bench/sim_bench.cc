@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated driver costs a program that uses it: the size of each library, how long
-// loading and initialising it take in a fresh process, how many of the functions that it exports
-// answer, and what the look-ups of a CUDA runtime that starts take.
+// Measures what the simulated driver costs a program: the size of each library, the time to load
+// and initialize it in a new process, the number of exported functions that are implemented, and
+// the time of the look-ups that a CUDA runtime makes at its start.
 //   sim_bench [processes, 200]
 #include <dlfcn.h>
 #include <elf.h>
@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A CUDA runtime that starts asks for so many symbols.
+// The number of symbols that a CUDA runtime looks up at its start.
 constexpr size_t kLookUps = 440;
 constexpr std::string_view kCudaSymbols[] = {
 #define CUDA_SYMBOL(name, since, class_) #name,
@@ -34,7 +34,7 @@ constexpr std::string_view kCudaSymbols[] = {
 #undef CUDA_SYMBOL
 #undef CUDA_DEBUGGER_SYMBOL
 };
-// The entry points that are only named.
+// The functions that the library exports without an implementation.
 constexpr std::string_view kNvmlOthers[] = {
 #define NVML_OTHER(name) #name,
 #include "src/sim/nvml/unimplemented.inc"
@@ -48,7 +48,7 @@ struct Times {
 
 double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
-// In the child. Both libraries' init takes no argument that matters: cuInit(0), nvmlInit_v2().
+// Runs in the child. Calls `init` with one argument, which only cuInit(0) reads.
 Times LoadAndInit(const std::string& path, const char* init) {
   const auto start = Clock::now();
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -130,7 +130,8 @@ bool Measure(const std::string& path, const char* init, bool cuda, int processes
   return true;
 }
 
-// The names that a runtime asks for have no suffix. The first call of the library is among them.
+// Looks up names without suffix, as a runtime does. The times include the first call of the
+// library.
 bool MeasureLookUps(const std::string& path, int rounds) {
   std::vector<std::string> names;
   for (const std::string_view symbol : kCudaSymbols) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what a program does by stepping through it: figures that no other work on the machine
-// changes. Slow, some microseconds for each instruction. Threads: one.
+// Counts the instructions and system calls of a program by stepping through it, so that other work
+// on the machine does not change the figures. Takes some microseconds for each instruction.
+// Threads: one.
 #pragma once
 
 #include <optional>
@@ -15,8 +16,8 @@ struct StepCount {
   long cpuids = 0;  // each leaves a virtual machine, which costs microseconds
 };
 
-// From the start of `argv[0]`, a path, until it becomes another program or ends. Nothing where the
-// machine is no x86-64, or where it cannot be traced.
+// Counts from the start of `argv[0]`, a path, until it executes another program or ends. Nullopt if
+// the machine is not an x86-64, or the program cannot be traced.
 std::optional<StepCount> CountSteps(const std::vector<std::string>& argv);
 
 }  // namespace tessera

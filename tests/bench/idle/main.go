@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command idle counts what an agent with nothing to do asks of a real API server, and says what
-// memory it takes. It starts a cluster of one node, and on that node tessera-agent with simulated GPUs,
-// registered at the real kubelet; between agent and API server stands a proxy that counts. A watch counts
-// each time that it is opened.
+// Command idle counts the requests of an idle agent to a real API server, and measures the agent's
+// memory. It starts a cluster of one node, and on that node tessera-agent with simulated GPUs, registered
+// at the real kubelet. A proxy between agent and API server counts the requests. A watch counts each time
+// that it is opened.
 //
 //	idle [--minutes 20]
 //
@@ -28,7 +28,7 @@ import (
 type options struct {
 	build   string        // folder of the release build
 	gpus    int           // of the node
-	settle  time.Duration // before anything counts
+	settle  time.Duration // time before the count starts
 	minutes int
 	inside  string // a kubeconfig, for the part on the node
 }

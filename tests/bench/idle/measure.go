@@ -35,7 +35,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.proxy.ServeHTTP(w, r)
 }
 
-// take gives what was counted since the last call.
+// take returns the counts since the last call.
 func (c *counter) take() map[string]int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -44,7 +44,7 @@ func (c *counter) take() map[string]int {
 	return taken
 }
 
-// kindOf is like "watch pods" or "PATCH nodes/status".
+// kindOf returns the kind of a request, such as "watch pods" or "PATCH nodes/status".
 func kindOf(r *http.Request) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")[2:] // after api/v1
 	if len(parts) > 2 && parts[0] == "namespaces" {
@@ -63,7 +63,7 @@ func kindOf(r *http.Request) string {
 	return r.Method + " " + resource
 }
 
-// command is a program that ends with us.
+// command prepares a program that ends when this program ends.
 func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
@@ -71,9 +71,9 @@ func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serveAPI gives the URL of a counter in front of the API server.
+// serveAPI starts a counter in front of the API server, and returns the counter's URL.
 func serveAPI(ctx context.Context, kubeconfig string) (*counter, string, error) {
-	// It knows the certificates, and how to stream.
+	// kubectl proxy has the certificates, and passes streams on.
 	kubectl := command(ctx, "kubectl", "--kubeconfig", kubeconfig, "proxy", "--port=0")
 	out, err := kubectl.StdoutPipe()
 	if err != nil {
@@ -98,7 +98,7 @@ func serveAPI(ctx context.Context, kubeconfig string) (*counter, string, error) 
 	return c, "http://" + listener.Addr().String(), nil
 }
 
-// startAgent runs it on a simulated node in the folder.
+// startAgent runs tessera-agent on a simulated node in the folder.
 func startAgent(ctx context.Context, o options, dir, api string) (*exec.Cmd, error) {
 	driver := filepath.Join(dir, "driver")
 	simgpu := exec.CommandContext(ctx, filepath.Join(o.build, "bin/simgpu"), "--root", driver, "create", "--dev-root", dir,

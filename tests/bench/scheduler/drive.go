@@ -27,12 +27,12 @@ const (
 	binders = 16 // bindings under way at a time, as kube-scheduler has them
 )
 
-// started is tessera-scheduler as a child, ready.
+// started is a tessera-scheduler that runs as a child and is ready.
 type started struct {
 	cmd *exec.Cmd
 }
 
-// start runs it and says how long it took until it was ready.
+// start runs tessera-scheduler, and prints how long it took to become ready.
 func start(ctx context.Context, o options, kubeconfig string) (*started, error) {
 	cmd := exec.CommandContext(ctx, o.program, "--kubeconfig", kubeconfig, "--address", address,
 		"--metrics-address", "", "--leader-elect-resource-namespace", "kube-system", "--insecure-plain-http")
@@ -73,7 +73,7 @@ func (s *started) memory() string {
 	return "RSS " + s.status("VmRSS") + ", at most " + s.status("VmHWM")
 }
 
-// cpu is what its threads have used, in seconds.
+// cpu is the processor time of its threads in seconds.
 func (s *started) cpu() string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
@@ -88,7 +88,7 @@ func (s *started) stop() {
 	s.cmd.Wait()
 }
 
-// serve runs it until nobody reads the standard input's other end any more.
+// serve runs tessera-scheduler until its standard input ends.
 func serve(ctx context.Context, o options, kubeconfig string) error {
 	s, err := start(ctx, o, kubeconfig)
 	if err != nil {
@@ -130,8 +130,8 @@ func quantile(all []time.Duration, q float64) float64 {
 	return float64(all[min(len(all)-1, int(q*float64(len(all))))].Microseconds()) / 1000
 }
 
-// driveExtender asks as kube-scheduler does, about one pod after the other: first without binding any,
-// so that the API server's work is not in the times, then with bindings beside.
+// driveExtender calls the extender as kube-scheduler does, for one pod after the other: first without
+// bindings, so that the times exclude the API server's work, then with bindings at the same time.
 func driveExtender(ctx context.Context, o options, kubeconfig string) error {
 	s, err := start(ctx, o, kubeconfig)
 	if err != nil {
@@ -142,7 +142,7 @@ func driveExtender(ctx context.Context, o options, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	// The API server still collects what 25,000 writes left behind.
+	// The API server still collects the garbage of 25,000 writes.
 	time.Sleep(settle)
 	debug.SetGCPercent(1000)
 	fmt.Printf("%6s %8s %8s %8s %8s %8s %8s %8s\n", "nodes", "filter", "priorit.", "both p50", "p99", "bind p50", "p99", "pods/s")
@@ -161,7 +161,7 @@ func driveExtender(ctx context.Context, o options, kubeconfig string) error {
 	return nil
 }
 
-// waitingFile holds the pods to come as the API server tells of them.
+// waitingFile holds the waiting pods as the API server returns them.
 func waitingFile(kubeconfig string) string {
 	return filepath.Join(filepath.Dir(kubeconfig), "waiting.json")
 }
@@ -192,7 +192,7 @@ type waitingPod struct {
 	uid  string
 }
 
-// orders are NodeNames as kube-scheduler's workers leave them: in another order each time.
+// orders returns NodeNames in several orders, because kube-scheduler's workers change the order each time.
 func orders(nodes int) [][]byte {
 	var all [][]byte
 	for range 8 {
@@ -221,7 +221,7 @@ type binding struct {
 	node string
 }
 
-// round asks about each pod. Without bindings nothing but the extender and this program work.
+// round calls the extender for each pod. Without bindings only the extender and this program work.
 func (s *started) round(nodes int, pods []waitingPod, binds bool) error {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: binders + 1}}
 	lists := orders(nodes)
@@ -248,7 +248,7 @@ func (s *started) round(nodes int, pods []waitingPod, binds bool) error {
 	return t.failed
 }
 
-// decide asks filter about all nodes and prioritize about those that fit, and gives the best.
+// decide calls filter with all nodes and prioritize with the nodes that fit, and returns the best node.
 func (t *times) decide(client *http.Client, pod waitingPod, names []byte) (string, error) {
 	var answer bytes.Buffer
 	ask := func(verb string, names []byte) (time.Duration, error) {
@@ -278,7 +278,7 @@ func (t *times) decide(client *http.Client, pod waitingPod, names []byte) (strin
 	return string(before[bytes.LastIndexByte(before, '"')+1:]), nil
 }
 
-// bindFrom asks for the bindings of the queue, one after the other.
+// bindFrom requests the bindings of the queue, one after the other.
 func (t *times) bindFrom(queue <-chan binding, client *http.Client, mutex *sync.Mutex) {
 	var answer bytes.Buffer
 	for next := range queue {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scheduler measures tessera-scheduler on a real API server with thousands of nodes that are
-// nothing but objects, annotated as the agent does it, and running GPU pods on half of their GPUs.
+// Command scheduler measures tessera-scheduler on a real API server. Its thousands of nodes exist only as
+// objects with the agent's annotation. Pods, also only objects, hold half of their GPUs.
 //
 //	scheduler [--nodes 5000] [--running 20000] [--pods 1000]   at the extender's own socket
 //	scheduler --through [--nodes 1000] [--pods 500]            through kube-scheduler, beside the same
@@ -122,8 +122,7 @@ func run(ctx context.Context, o options) error {
 	return cmd.Run()
 }
 
-// insideCommand is this program on the control plane, where kube-scheduler runs and the API server is
-// near.
+// insideCommand prepares this program for a run on the control plane, where kube-scheduler runs, too.
 func (b *bench) insideCommand(ctx context.Context) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -133,7 +132,7 @@ func (b *bench) insideCommand(ctx context.Context) (*exec.Cmd, error) {
 		"--program="+b.program, fmt.Sprintf("--nodes=%d", b.nodes), fmt.Sprintf("--pods=%d", b.pods))
 }
 
-// prepare stops what would take the nodes for dead, and makes nodes and running pods.
+// prepare stops the controllers that would treat the nodes as dead, and makes nodes and running pods.
 func (b *bench) prepare(ctx context.Context) error {
 	for _, component := range []string{"kube-controller-manager", "kube-scheduler"} {
 		if err := b.cluster.Stop(ctx, component, 0); err != nil {

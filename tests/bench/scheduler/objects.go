@@ -37,7 +37,7 @@ func encode(value any) string {
 	return string(text)
 }
 
-// request sends one and reads the answer to its end.
+// request sends a request and reads the answer to its end.
 func (b *bench) request(ctx context.Context, method, path, kind string, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, b.cluster.URL()+path, bytes.NewReader(body))
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *bench) request(ctx context.Context, method, path, kind string, body []b
 	return answer, err
 }
 
-// each runs work for 0 … count-1, many at a time, and says how long it took.
+// each runs work for 0 … count-1, many at a time, and prints how long all of it took.
 func each(ctx context.Context, what string, count int, work func(i int) error) error {
 	begin := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -105,7 +105,7 @@ func (b *bench) createNodes(ctx context.Context) error {
 		if _, err := b.request(ctx, "POST", "/api/v1/nodes", "application/json", []byte(node)); err != nil || !b.options.through {
 			return err
 		}
-		// A new node is tainted as not ready until a controller has seen that it is.
+		// A new node has the taint not-ready until a controller has seen that the node is ready.
 		_, err := b.request(ctx, "PATCH", "/api/v1/nodes/"+name, "application/merge-patch+json", []byte(`{"spec":{"taints":null}}`))
 		return err
 	})
@@ -123,8 +123,8 @@ func podObject(name, node string, annotations object) object {
 	return pod
 }
 
-// createRunning puts pods on the first GPUs of the nodes in turn, bound as the scheduler binds them, and
-// says that they run, as a kubelet would.
+// createRunning puts pods on the first GPUs of the nodes in turn. It binds them as the scheduler does, and
+// sets their status to running as a kubelet does.
 func (b *bench) createRunning(ctx context.Context) error {
 	pods := "/api/v1/namespaces/" + namespace + "/pods"
 	return each(ctx, "running pods", b.running, func(p int) error {

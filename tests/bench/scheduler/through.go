@@ -32,8 +32,8 @@ percentageOfNodesToScore: 100
 %s`, qps, 2*qps, extenders)
 }
 
-// through lets the real kube-scheduler place the same pods without and with the extender: with the rate
-// of requests that it has by default, and with one that does not hold it up.
+// through lets the real kube-scheduler place the same pods without and with the extender: with its default
+// rate of requests, and with a rate that does not delay it.
 func (b *bench) through(ctx context.Context) error {
 	cmd, err := b.insideCommand(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) through(ctx context.Context) error {
 	return cmd.Wait()
 }
 
-// place makes pods while nobody schedules, and times from the first binding to the last.
+// place makes pods while no scheduler runs, and measures the time from the first to the last binding.
 func (b *bench) place(ctx context.Context, prefix, what, config string) error {
 	if err := b.createPods(ctx, prefix, b.pods); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (b *bench) place(ctx context.Context, prefix, what, config string) error {
 	if err != nil {
 		return err
 	}
-	// It has been stopped, and begins with this.
+	// kube-scheduler was stopped; it starts with this configuration.
 	if err := b.cluster.ConfigureScheduler(ctx, config); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (b *bench) place(ctx context.Context, prefix, what, config string) error {
 	return b.deletePods(ctx, prefix)
 }
 
-// watchBindings tells when each pod gets a node.
+// watchBindings sends the time at which each pod gets a node.
 func (b *bench) watchBindings(ctx context.Context) (<-chan time.Time, error) {
 	answer, err := b.request(ctx, "GET", "/api/v1/pods?limit=1", "", nil)
 	if err != nil {
@@ -166,7 +166,7 @@ func (b *bench) deletePods(ctx context.Context, prefix string) error {
 	})
 }
 
-// metric is a histogram, the samples of it that count, and what they say.
+// metric is a histogram, the label of the samples to read, and a description of their meaning.
 type metric struct{ name, label, what string }
 
 // report prints means, because buckets are too coarse for quantiles.
