@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of an agent that face the kubelet, on a runner of their own, with GPUs that the test
-// says.
+// The parts of an agent that talk to the kubelet, on a runner of their own, with GPUs that the test
+// sets.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class AgentNode {
     Run([&] { plugin_->Publish(set->offers()); });
   }
 
-  // As the kubelet shall see them.
+  // The device list that the kubelet must have.
   std::vector<FakeKubelet::Device> Wanted(const std::vector<int>& ill = {}) const {
     std::vector<FakeKubelet::Device> devices;
     for (int i = 0; i < gpus_; ++i) {

@@ -127,7 +127,7 @@ grpc::Status FakeKubelet::State::Register(grpc::ServerContext*,
   v1beta1::DevicePluginOptions options;
   const grpc::Status status = connection->stub->GetDevicePluginOptions(&context, {}, &options);
   if (!status.ok()) return status;
-  // Only whole GPUs differ from each other.
+  // Whole GPUs differ from each other; units of shares do not.
   const bool whole = request->resource_name() == names::kResourceGpu;
   if (options.get_preferred_allocation_available() != whole ||
       options.pre_start_required() != now.pre_start) {
@@ -223,7 +223,7 @@ void FakeKubelet::Listen() {
   state_->stop_write.Reset(ends[1]);
   grpc::ServerBuilder builder;
   builder.RegisterService(state_.get());
-  // Without a port of its own a server of blocking calls would have nothing to poll.
+  // A gRPC server without a listening port would not poll for its blocking calls.
   state_->server = builder.BuildAndStart();
   TESSERA_CHECK(state_->server != nullptr);
   {

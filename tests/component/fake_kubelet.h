@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kubelet's device manager as a plugin sees it, over real unix sockets and real gRPC: it cleans
-// the folder when it starts, listens on kubelet.sock, dials back inside Register and asks for the
-// options before it answers, then reads ListAndWatch until it ends. It can also die without a word,
-// listen late, refuse, forget to open its stream, open two, end one, and drop connections half.
+// A fake of the kubelet's device manager, over real unix sockets and real gRPC. It empties the
+// folder when it starts, listens on kubelet.sock, dials back during Register and reads the options
+// before it answers, and then reads ListAndWatch until the stream ends. For tests of failures it
+// can die without closing anything, listen late, reject registrations, open no stream or two
+// streams, end a stream, and half-close a connection.
 //
-// It fakes the kubelet's manners only; that the real one has them is what tests/e2e proves.
-// Threads: any; calls of the plugin come on threads of their own.
+// tests/e2e checks that the real kubelet behaves in this way. Threads: any; calls of the plugin
+// come on threads of their own.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,7 @@ class FakeKubelet {
     int numa = -1;
     bool operator==(const Device&) const = default;
   };
-  // What shall happen at each registration.
+  // How the next registrations go.
   struct Manners {
     int refuse = 0;              // so many registrations are answered with an error
     int end_stream_at_once = 0;  // so many streams are cancelled after their first list
@@ -48,22 +49,22 @@ class FakeKubelet {
     Bind();
     Listen();
   }
-  // The two halves: between them connections are refused.
+  // The two steps of Start. Between them, connections are refused.
   void Bind();
   void Listen();
-  // As after SIGKILL: all connections break, kubelet.sock stays.
+  // Acts like a kubelet after SIGKILL: all connections break, and kubelet.sock stays.
   void Kill();
 
   // When the socket began to listen.
   Clock::time_point listening_since() const;
   int registrations() const;  // since the first Start, accepted ones
-  // Waits until `count` registrations were accepted; false at the deadline. When that was.
+  // Waits until `count` registrations were accepted; false at the deadline.
   bool WaitForRegistrations(int count, std::chrono::milliseconds deadline);
   Clock::time_point last_registered() const;
   std::string endpoint() const;
   std::string resource() const;
 
-  // The list as the live streams have it; waits until it is `wanted`.
+  // Waits until all live streams have received the list `wanted`; false at the deadline.
   bool WaitForDevices(const std::vector<Device>& wanted, std::chrono::milliseconds deadline);
   std::vector<Device> devices() const;
   int messages() const;  // lists received, since the first Start

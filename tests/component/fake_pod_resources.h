@@ -27,7 +27,7 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
     server_->Wait();
   }
 
-  // In namespace default, with one container, "main".
+  // Adds a pod in namespace "default" with one container, "main".
   void Admit(const std::string& pod, const std::vector<std::string>& ids,
              const std::string& resource = "nvidia.com/gpu") {
     const std::lock_guard lock(mutex_);
@@ -37,7 +37,7 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
     entry->add_containers()->set_name("main");
     Give(entry, ids, resource);
   }
-  // As above, to the last pod of that name.
+  // Adds devices to the last pod of that name.
   void Hold(const std::string& pod, const std::vector<std::string>& ids,
             const std::string& resource) {
     const std::lock_guard lock(mutex_);
@@ -54,7 +54,7 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
     }
   }
 
-  // Answers with an error, or no more so.
+  // Sets whether the answer is an error.
   void Fail(bool fails) {
     const std::lock_guard lock(mutex_);
     fails_ = fails;

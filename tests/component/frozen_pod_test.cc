@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a pod's processes are seen in real cgroups, with the names that both cgroup drivers give
-// them, also a process that cannot end because its cgroup is frozen.
+// A pod's processes are found in real cgroups, with the names of both cgroup drivers, also a
+// process that cannot end because its cgroup is frozen.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of this process alone: the tests of this file run side by side.
+// A UID that is unique to this process, because the tests of this file run side by side.
 std::string UidText() { return fmt::format("fd3b355a-665c-4c95-8e7f-{:012x}", ::getpid()); }
 
 // The folder of a pod as the kubelet's two cgroup drivers name it.
@@ -50,7 +50,7 @@ bool Write(const std::string& path, std::string_view text) {
   return file.good();
 }
 
-// A process in a cgroup of its own below one for the test; both go with the object.
+// A process in a cgroup of its own below a cgroup of the test. The destructor removes both cgroups.
 class PodInCgroup {
  public:
   PodInCgroup(const Hierarchy& hierarchy, const std::string& pod)
@@ -58,7 +58,7 @@ class PodInCgroup {
         top_(fmt::format("{}/tessera-test-{}", hierarchy.root, ::getpid())),
         pod_(top_ + "/" + pod),
         container_(pod_ + "/" + std::string(64, 'a')) {
-    // Not a folder of the tmpfs in which version 1 is mounted.
+    // Without the file, `root` is a directory of a tmpfs and not a mounted hierarchy.
     if (!PathExists(std::string(hierarchy.root) + "/cgroup.procs")) return;
     child_ = ::fork();
     if (child_ == 0) {
@@ -126,7 +126,7 @@ TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
       EXPECT_TRUE(Remains().starts_with(fmt::format("process {} ", pod.pid()))) << Remains();
       ASSERT_TRUE(pod.Freeze(false));
     }
-    // A zombie from here on, which holds nothing.
+    // The process is a zombie from here on, so it holds no GPU.
     siginfo_t info{};
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pod.pid()), &info, WEXITED | WNOWAIT), 0);
     EXPECT_EQ(Remains(), "");

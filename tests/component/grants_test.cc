@@ -74,7 +74,7 @@ class GrantsTest : public ::testing::Test {
   std::unique_ptr<agent::GrantsThread> grants_;
 };
 
-TEST_F(GrantsTest, AnswerStandsAfterTheAgentIsMadeAnew) {
+TEST_F(GrantsTest, AnAnswerStaysTheSameAfterARestartOfTheAgent) {
   Start();
   const std::string token = Token(3);
   const auto first = Ask("a", token);
@@ -86,7 +86,7 @@ TEST_F(GrantsTest, AnswerStandsAfterTheAgentIsMadeAnew) {
   EXPECT_EQ(Ask("b", token).status().code(), Code::kPermissionDenied);
 }
 
-TEST_F(GrantsTest, TornJournalLosesOnlyWhatNobodyWasTold) {
+TEST_F(GrantsTest, ATornJournalLosesOnlyGrantsThatWereNotAnswered) {
   Start();
   const std::string told = Token(1);
   ASSERT_TRUE(Ask("a", told).ok());
@@ -139,7 +139,7 @@ TEST_F(GrantsTest, FullDiskRefusesAndRecovers) {
     }
     EXPECT_EQ(status.code(), Code::kResourceExhausted) << status.ToString();
     EXPECT_NE(status.message().find("No space left"), std::string::npos) << status.message();
-    EXPECT_TRUE(Ask("a", before).ok()) << "what was told stands";
+    EXPECT_TRUE(Ask("a", before).ok()) << "earlier grants stay valid";
   }
   ASSERT_EQ(::unlink((small + "/filler").c_str()), 0);
   EXPECT_TRUE(Ask("b", Token(2)).ok());
@@ -156,7 +156,7 @@ TEST_F(GrantsTest, RemovedSocketComesBack) {
   }
 }
 
-TEST_F(GrantsTest, ManyAskAtOnceWhileOthersStall) {
+TEST_F(GrantsTest, ManyRequestsAreAnsweredWhileOtherClientsStall) {
   Start();
   std::vector<Fd> stalled;
   for (int i = 0; i < 40; ++i) {
@@ -181,7 +181,7 @@ TEST_F(GrantsTest, ManyAskAtOnceWhileOthersStall) {
   EXPECT_EQ(granted, 160);
 }
 
-TEST_F(GrantsTest, TwoPodsNeverShareAGpuThatBothWereGiven) {
+TEST_F(GrantsTest, AGpuThatTheKubeletGaveToTwoPodsIsGrantedOnce) {
   Start();
   ASSERT_TRUE(Ask("a", Token(1)).ok());
   const auto second = Ask("b", Token(1));
@@ -189,7 +189,7 @@ TEST_F(GrantsTest, TwoPodsNeverShareAGpuThatBothWereGiven) {
   EXPECT_NE(second.status().message().find("default/a"), std::string::npos);
 }
 
-TEST_F(GrantsTest, GpuOfAPodThatTheKubeletForgotPassesOn) {
+TEST_F(GrantsTest, TheGpuOfAPodThatTheKubeletForgotIsGrantedAgain) {
   FakePodResources pods(dir_.path() + "/no-kubelet.sock");
   Start();
   ASSERT_TRUE(Ask("a", Token(1)).ok());
@@ -207,7 +207,7 @@ TEST_F(GrantsTest, GpuOfAPodThatTheKubeletListsIsRefused) {
   EXPECT_EQ(Ask("b", Token(1)).status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(GrantsTest, KubeletThatStallsDelaysOnlyThoseWhoNeedIt) {
+TEST_F(GrantsTest, AKubeletThatStallsDelaysOnlyRequestsThatNeedIt) {
   FakePodResources pods(dir_.path() + "/no-kubelet.sock");
   Start();
   ASSERT_TRUE(Ask("a", Token(1)).ok());

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Long enough that a busy machine does not fail a test; what is measured is told apart.
+// A timeout that a busy machine does not reach. Measured times have bounds of their own.
 constexpr auto kPatience = 20s;
 
 class KubeletTest : public ::testing::Test {
@@ -72,7 +72,7 @@ TEST_F(KubeletTest, SocketThatIsBoundBeforeItListensCostsMilliseconds) {
   std::vector<double> took_ms;
   for (int round = 1; round <= 20; ++round) {
     kubelet_.Bind();
-    // Long enough for refusals; not a wait for anything.
+    // Time in which the plugin is refused at least once.
     std::this_thread::sleep_for(std::chrono::milliseconds(7 * round));
     kubelet_.Listen();
     ASSERT_TRUE(kubelet_.WaitForRegistrations(round, kPatience)) << round;
@@ -141,7 +141,7 @@ TEST_F(KubeletTest, SendsChangesOnlyAndAllOfThem) {
   EXPECT_EQ(kubelet_.messages(), 3);
 }
 
-TEST_F(KubeletTest, EveryStreamHearsOfAChange) {
+TEST_F(KubeletTest, EveryStreamReceivesAChange) {
   kubelet_.SetManners({.two_streams = true});
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
@@ -202,7 +202,7 @@ TEST_F(KubeletTest, HalfClosedConnectionIsNoticed) {
   WaitForRegistered(&node);
 }
 
-TEST_F(KubeletTest, StrangersOnTheSocketDoNoHarm) {
+TEST_F(KubeletTest, OtherClientsOnTheSocketDoNoHarm) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
@@ -255,7 +255,7 @@ TEST_F(KubeletTest, SocketsOfKilledAgentsAreRemovedAndThoseOfOthersStay) {
   EXPECT_TRUE(living.Present());
 }
 
-TEST_F(KubeletTest, LeavingTakesTheSocketAlongAndEndsTheStream) {
+TEST_F(KubeletTest, TheEndOfThePluginRemovesTheSocketAndEndsTheStream) {
   kubelet_.Start();
   {
     AgentNode node(dir_.path(), 2);

@@ -40,7 +40,7 @@ struct Pod {
   int gpu = 0;
   std::vector<std::string> ids;
   std::string token;
-  std::string visible;  // what Allocate says of GPUs
+  std::string visible;  // GPUs in the answer of Allocate
   Status turned_away;
 };
 
@@ -129,7 +129,7 @@ class Drill {
     done.get_future().wait();
   }
 
-  // New pods on random GPUs that have room, under names of pods that ended where there are any.
+  // Makes new pods on random GPUs with room, under the names of ended pods if there are any.
   void Schedule() {
     std::vector<int> places;
     for (int gpu = 0; gpu < options_.gpus; ++gpu) places.insert(places.end(), room_[gpu], gpu);
@@ -161,7 +161,7 @@ class Drill {
     return info;
   }
 
-  // The kubelet: one pod at a time, any free ids.
+  // Admits the pods as the kubelet does: one pod at a time, with any free IDs.
   void Admit() {
     random_.Shuffle(waiting_);
     admitted_.Fail(options_.blind);
@@ -180,7 +180,7 @@ class Drill {
               .count());
       if (!env.ok()) {
         if (!options_.blind) CheckFailed(__FILE__, __LINE__, env.status().ToString());
-        // Nor could the agent ask who is gone: the kubelet turns the pod away.
+        // The kubelet rejects the pod, because the agent could not find out which pods are gone.
         pod.turned_away = env.status();
         admitted_.End(pod.name);
         continue;
@@ -220,7 +220,7 @@ class Drill {
     waiting_.clear();
   }
 
-  // Of a container that starts.
+  // The GPU that a starting container gets.
   Result<std::string> GpuOf(const Pod& pod) {
     RETURN_IF_ERROR(pod.turned_away);
     if (AtAllocate()) {
@@ -252,7 +252,7 @@ class Drill {
     }
   }
 
-  // About half of the pods: gone at the API server, gone at the kubelet, their names free.
+  // Ends about half of the pods: API server and kubelet forget them, and their names are free.
   void EndSome() {
     random_.Shuffle(running_);
     const size_t count = running_.size() / 2;
@@ -265,7 +265,7 @@ class Drill {
       names_.push_back(pod.name);
       running_.pop_back();
     }
-    // While nobody can be asked, the agent cannot learn who is gone either.
+    // While the kubelet is blind, the agent learns only later which pods are gone.
     while (options_.blind && HoldsForTheGone()) std::this_thread::sleep_for(5ms);
   }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many pods of one size come to one node and go, as gpushare swaps them: a scheduler that is part
-// of the drill assigns each a GPU, a stand-in for the kubelet admits them in another order and
-// gives them any ids, containers start in a third order, and pods are deleted and made again under
-// the same name. The agent's parts are real, over real sockets, with the journal on disk; pods come
-// to it as from a watch, and no API server is there to be asked. Containers are started by the
-// runtime's question, or after PreStartContainer with what Allocate has answered.
+// Starts and ends many pods of one size on one node, in an order in which gpushare would swap their
+// GPUs. A scheduler in the drill assigns a GPU to each pod. A stand-in for the kubelet admits the
+// pods in another order and gives them any IDs. Containers start in a third order, and pods are
+// deleted and made again under the same name. The agent's parts are real, over real sockets, with
+// the journal on disk. Pods reach the agent as from a watch; there is no API server. A container
+// starts with the runtime's request for its grant, or with PreStartContainer after Allocate.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tessera::testing {
 
 struct DrillOptions {
   agent::BindingMode binding = agent::BindingMode::kLate;
-  // With BindingMode::kAllocate: the kubelet does not say whom it is admitting, so the agent can
-  // only go by the order in which it learnt of the pods, which is not the kubelet's.
+  // With BindingMode::kAllocate: the kubelet does not answer which pod it is admitting. The agent
+  // then has only the order in which it observed the pods, which is not the kubelet's order.
   bool blind = false;
   int gpus = 8;
   int gib_per_gpu = 141;
@@ -32,11 +32,11 @@ struct DrillResult {
   int starts = 0;
   int wrong = 0;    // had another GPU than assigned
   int refused = 0;  // did not start, though they had been assigned a GPU with room
-  int remade = 0;   // under the name of a pod before
+  int remade = 0;   // made under the name of an earlier pod
   std::vector<double> allocate_us;
   std::vector<double> own_us;    // of Allocate with BindingMode::kAllocate: not the kubelet's list
   std::vector<double> grant_us;  // or PreStartContainer
-  std::vector<double> ping_us;   // of questions that need no decision, among the others
+  std::vector<double> ping_us;   // of requests without a decision, between the other requests
   std::string first_refusal;
 };
 

@@ -22,7 +22,7 @@ TEST(ShareDrillTest, WithBindingAllocateNoContainerStartsWithAnotherGpuThanAssig
   EXPECT_EQ(result.refused, 0) << result.first_refusal;
 }
 
-TEST(ShareDrillTest, WithBindingAllocateWhoeverWasTakenForAnotherDoesNotStart) {
+TEST(ShareDrillTest, WithBindingAllocateAContainerThatWasMistakenForAnotherDoesNotStart) {
   const DrillResult result = RunShareDrill(
       {.binding = agent::BindingMode::kAllocate, .blind = true, .at_once = 4, .starts = 600});
   EXPECT_GT(result.remade, 100);

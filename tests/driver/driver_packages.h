@@ -33,12 +33,12 @@ class NoNewDeviceNodes {
   std::set<std::string> before_;
 };
 
-// The folder into which the packages of a generation are unpacked. An error says why they cannot
-// be had; a test then skips.
+// The folder into which the packages of a generation are unpacked. The error has the reason why
+// they cannot be downloaded; a test then skips.
 Result<std::string> FetchDriverPackages(const Generation& generation);
 
-// The same for other packages: the folder of the cache in which each of `items` has a folder of its
-// name. tests/fetch-debs says what an item is, and `component` ("main").
+// Downloads other packages. Returns the folder of the cache in which each of `items` has a folder
+// of its name. tests/fetch-debs explains items and `component` ("main").
 Result<std::string> FetchPackages(const std::string& folder, const std::string& component,
                                   const std::vector<std::string>& items);
 

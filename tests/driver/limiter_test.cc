@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limiter in front of NVIDIA's own libraries. They load where there is no GPU, and say so.
+// The limiter in front of NVIDIA's own libraries, which also load on a machine without a GPU, and
+// report that there is none.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -123,7 +124,8 @@ TEST_P(LimiterOnRealDriver, EveryExportOfTheDriverIsFound) {
   }
 }
 
-// What the driver itself answered, with our function in the place of its own where we have one.
+// Compares with the driver's own answers, in which our functions take the place of the replaced
+// functions.
 TEST_P(LimiterOnRealDriver, GetProcAddressAnswersAsTheDriver) {
   const auto recorded = sim::testing::RecordedAddresses(GetParam().version);
   if (!recorded.ok()) GTEST_SKIP() << recorded.status().message();

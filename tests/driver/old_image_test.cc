@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated driver in images that are older than the machine on which it was built: Debian 11,
-// with glibc 2.31. What is older than that, sim_old_glibc_test compares by its symbols.
+// with glibc 2.31. sim_old_glibc_test checks older versions by their symbols.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debian's packages of NVIDIA's driver: the agent and the runtime find the same one, as packages
-// lay it out and as update-alternatives links it.
+// Debian's packages of NVIDIA's driver: agent and runtime find the same driver, in the layout of
+// the packages and through the links of update-alternatives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,8 +36,8 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
     return fmt::format("{}/nvidia/{}", kLibraryDir, GetParam().folder);
   }
 
-  // As the packages' triggers do it: name -> /etc/alternatives/… -> the driver's folder, all
-  // absolute.
+  // Adds the links that the triggers of the packages make, all of them absolute:
+  // name -> /etc/alternatives/… -> the driver's folder.
   void AddAlternative(const std::string& link, const std::string& target) {
     const std::string between = "etc/alternatives/nvidia--" + BaseName(link);
     fs::create_directories(JoinPath(root(), "etc/alternatives"));
