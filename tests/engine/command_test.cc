@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line, as an init container made from nothing but the program uses it.
+// The command line in an init container whose image holds nothing but the program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -58,15 +58,15 @@ TEST_F(CommandTest, InstallsItselfAndConfiguresAnEmptyHost) {
               HasSubstr("nothing to change"));
   ASSERT_EQ(Run({"--engine=containerd", "--undo"}).exit_code, 0);
   EXPECT_FALSE(PathExists(dir_.path() + "/etc/containerd"));
-  // What runs keeps its runtime.
+  // Undo keeps the runtime's program, because running containers still need it.
   EXPECT_TRUE(PathExists(dir_.path() + "/opt/tessera/bin/tessera-runtime"));
 }
 
-TEST_F(CommandTest, WhereTheProcessThatWorksIsKilledItsParentDoesItAgain) {
+TEST_F(CommandTest, TheParentRepeatsTheWorkOfAChildThatWasKilled) {
   const pid_t parent = ::fork();
   if (parent == 0) {
     const std::string root = "--host-root=" + dir_.path();
-    // Long enough to be killed in.
+    // With such a long --spread, the child still waits when the test kills it.
     ::execl(program_.c_str(), program_.c_str(), root.c_str(), "--engine=containerd", "--install",
             "--set-as-default", "--spread=86400", nullptr);
     ::_exit(127);
@@ -75,7 +75,7 @@ TEST_F(CommandTest, WhereTheProcessThatWorksIsKilledItsParentDoesItAgain) {
   const std::string children = fmt::format("/proc/{}/task/{}/children", parent, parent);
   for (int i = 0; i < 1000 && child == 0; ++i) {
     ::usleep(10'000);
-    // It waits once the runtime is installed.
+    // The child writes this file when the runtime is installed, and then waits.
     if (PathExists(dir_.path() + "/etc/tessera/runtime.toml")) {
       child = std::atoi(ReadFile(children).value_or("").c_str());
     }
@@ -128,7 +128,7 @@ TEST_F(CommandTest, UnderstandsNvidiasNames) {
   EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
 }
 
-TEST_F(CommandTest, RefusesARuntimeThatIsNotThere) {
+TEST_F(CommandTest, RefusesAMissingRuntime) {
   const auto result = Run({"--engine=containerd"});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("no container would start"));
@@ -141,7 +141,7 @@ TEST_F(CommandTest, RefusesARuntimePathThatTheEngineCouldNotFollow) {
     EXPECT_EQ(result.exit_code, 64) << engine << result.err;
     EXPECT_THAT(result.err, HasSubstr("not an absolute path")) << engine;
   }
-  // Only Docker looks a bare name up.
+  // Only Docker looks for a name without a path in $PATH.
   for (const std::string engine : {"containerd", "crio"}) {
     EXPECT_NE(Run({"--engine=" + engine, "--runtime-path=tessera-runtime", "--dry-run"}).exit_code,
               0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera-runtime configure` as a program of its own, so that the tests need nothing else.
+// `tessera-runtime configure` as a separate program, so that these tests need not build the whole
+// runtime.
 #include "src/runtime/engine/configure.h"
 
 int main(int argc, char** argv) { return tessera::engine::ConfigureMain(argc, argv); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real containerd, in folders of its own, kept running as systemd would.
+// The real containerd in its own folders. A supervisor keeps it running, as systemd would.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Of the test cluster's version or Debian's.
+// Returns the path of containerd: Debian's package for version 1.7, otherwise the program that the
+// test cluster built. $TESSERA_CONTAINERD overrides both.
 Result<std::string> FindContainerd(const std::string& version) {
   if (const char* given = std::getenv("TESSERA_CONTAINERD")) return std::string(given);
   if (version == "1.7") {
@@ -37,7 +38,8 @@ Result<std::string> FindContainerd(const std::string& version) {
                "no containerd: build the test cluster's parts, or set TESSERA_CONTAINERD");
 }
 
-// Starts the program again whenever it ends. Both go when the object goes, or the test dies.
+// A process that starts the program again whenever it ends. Both processes end with the object, and
+// also if the test dies.
 class Supervisor {
  public:
   Supervisor(const std::string& program, const std::string& config, const std::string& log) {
@@ -95,10 +97,10 @@ class ContainerdTest : public ::testing::TestWithParam<const char*> {
   std::string Path(const std::string& name) const { return JoinPath(dir_.path(), name); }
 
   static bool Is17() { return GetParam() == std::string_view("1.7"); }
-  // What this containerd writes by default.
+  // The version line of the configuration that this containerd writes by default.
   static std::string OwnVersion() { return Is17() ? "version = 2\n" : "version = 3\n"; }
 
-  // The part of the configuration that keeps this containerd to itself.
+  // The part of the configuration that gives this containerd its own folders and sockets.
   std::string Preamble(const std::string& version_line) const {
     return fmt::format(R"({}root = "{}"
 state = "{}"
@@ -134,11 +136,12 @@ state = "{}"
     const auto outcome = Configure();
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
     EXPECT_TRUE(outcome->changed);
-    // Before 2.1, a drop-in would replace the section that the main file has.
+    // Before containerd 2.1, a drop-in would replace the section of the main file, so the main file
+    // is changed instead.
     EXPECT_EQ(PathExists(options_.settings.drop_in), !Is17());
     const auto answer = Ask();
     ASSERT_TRUE(answer.ok());
-    // 1.7 does not say which runtimes it has.
+    // containerd 1.7 does not report its runtimes.
     if (!Is17()) {
       EXPECT_THAT(answer->runtimes, Contains("nvidia"));
     }
@@ -200,10 +203,11 @@ TEST_P(ContainerdTest, AFileWithoutVersionIsServedToo) {
   ExpectConfigures(Preamble("") + PrivatePlugins() + "[plugins.cri]\n");
 }
 
-TEST_P(ContainerdTest, ItsRefusalIsReportedBeforeAnythingIsWritten) {
+TEST_P(ContainerdTest, ReportsAConfigurationThatContainerdRefusesBeforeWritingAnything) {
   Start(Preamble(OwnVersion()) + PrivatePlugins());
   const pid_t pid = Ask()->pid;
-  // Valid TOML that containerd does not understand, only noticed when it reads the file again.
+  // This is valid TOML, but containerd cannot use it, and notices that only when it reads the file
+  // again.
   const std::string broken = Preamble(OwnVersion()) + PrivatePlugins() +
                              "[timeouts]\n  \"io.containerd.timeout.task.state\" = 5\n";
   ASSERT_TRUE(WriteFileAtomically(options_.settings.config, broken, 0644).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Container engines that tests run but do not install: those that the test cluster built, and
-// Debian's packages, unpacked into $TESSERA_CACHE.
+// Container engines that tests run but do not install: the engines that the test cluster's build
+// made, and Debian's packages, unpacked into $TESSERA_CACHE.
 #pragma once
 
 #include <unistd.h>
@@ -20,7 +20,7 @@ inline std::string EngineCache() {
   return cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
 }
 
-// The folder of a part that the test cluster's build keeps, and that has this program; "" for none.
+// Returns the folder of a part of the test cluster's build if it contains this program, else "".
 inline std::string BuiltPart(const std::string& part, const std::string& program) {
   for (const std::string& name : ListDir(EngineCache()).value_or({})) {
     const std::string folder = JoinPath(EngineCache(), name);
@@ -29,8 +29,8 @@ inline std::string BuiltPart(const std::string& part, const std::string& program
   return "";
 }
 
-// The folder with containerd, ctr and the shim that the test cluster uses, else the host's; "" for
-// none.
+// Returns the folder with the test cluster's containerd, ctr and shim, or else the host's folder
+// with these programs, or "" if there is none.
 inline std::string BuiltContainerd() {
   const std::string built = BuiltPart("containerd", "ctr");
   if (!built.empty()) return built;
@@ -42,8 +42,8 @@ inline std::string BuiltContainerd() {
   return "";
 }
 
-// "docker" (with the containerd that it starts) or "containerd-1.7"; their folder, or the reason
-// why not.
+// Returns the folder of Debian's package for `name`: "docker" (with the containerd that it starts)
+// or "containerd-1.7". An error says why the package cannot be had.
 inline Result<std::string> DebianEngine(const std::string& fetch_debs, const std::string& name) {
   const std::string dir = JoinPath(EngineCache(), "engine-packages");
   ASSIGN_OR_RETURN(const SubprocessResult fetched,

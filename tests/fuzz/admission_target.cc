@@ -35,7 +35,7 @@ const admission::ClusterCapacity& Capacity() {
   return *capacity;
 }
 
-// What the API server reads of the answer.
+// Checks the parts of the answer that the API server reads.
 void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer) {
   const auto review = ParseJson(admission::SerializeAdmissionReview(request.uid, answer));
   TESSERA_CHECK(review.ok());
@@ -57,7 +57,7 @@ Json ObjectOf(const device::Annotations& texts) {
   return object;
 }
 
-// Lines of pod_text.h as the request that creates that pod.
+// Returns the request that creates the pod described by lines of pod_text.h.
 std::string ReviewOfText(std::string_view text) {
   const device::PodSpec pod = ParsePodText(text);
   Json init = Json::MakeArray(), main = Json::MakeArray();

@@ -23,7 +23,8 @@ void CheckObject(std::string_view message) {
   const auto nothing = [](std::string_view) { return false; };
   Object bare;
   const kube::Keep keep{.label = nothing, .annotation = nothing, .resource = nothing};
-  // What is passed over may be broken; what is taken decides whether the object is accepted.
+  // A broken label, annotation or resource may be skipped here, so `bare` may be read even if
+  // `read` is refused. The opposite must not happen.
   TESSERA_CHECK(kube::FromMessage(message, keep, &bare).ok() || !status.ok());
   TESSERA_CHECK(bare.meta.labels.empty() && bare.meta.annotations.empty());
   if (!status.ok()) return;
@@ -32,7 +33,8 @@ void CheckObject(std::string_view message) {
   TESSERA_CHECK(again == read);
 }
 
-// Each event as "type version", and how the stream ended.
+// Returns each event as "type version", and then the code of the error that ended the stream, if
+// any.
 std::vector<std::string> EventsOf(Encoding encoding, std::string_view stream, size_t piece) {
   constexpr size_t kLongest = 4096;
   EventReader reader(encoding, kLongest);
@@ -72,7 +74,7 @@ void KubeObject(std::string_view input) {
       return CheckObject<kube::ConfigMapObject>(message);
     case 'l':
       return CheckObject<kube::LeaseObject>(message);
-    default: {  // as it comes: in its envelope
+    default: {  // a whole answer of the API server, with its envelope
       const auto envelope = kube::OpenEnvelope(input);
       if (envelope.ok()) (void)kube::ReadStatusMessage(envelope->message);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz targets in every build, without libFuzzer: all seeds, then a fixed number of mutations
-// of them from a fixed random source, so that a failure comes again. TESSERA_FUZZ_ROUNDS asks for
-// more. A target that finds something ends the program; its input is on standard error.
+// Runs the fuzz targets in every build, without libFuzzer: first all seeds, then a fixed number of
+// mutations of the seeds. The random source is fixed, so that a failure can be repeated.
+// TESSERA_FUZZ_ROUNDS sets another number. A target that fails ends the program, and the test
+// prints the target's input to standard error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +109,7 @@ class Mutator {
       case 3:
         ReplaceNumber(at, text);
         break;
-      case 4:  // the same again
+      case 4:  // the same part twice
         text->insert(at, text->substr(at, length));
         break;
       default: {  // a part of another seed
@@ -119,7 +120,7 @@ class Mutator {
     }
   }
 
-  // The number at or behind `at` becomes a word.
+  // Replaces the first number at or behind `at` by a word of kWords.
   void ReplaceNumber(size_t at, std::string* text) {
     const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
     const auto begin = std::find_if(text->begin() + at, text->end(), is_digit);
@@ -131,7 +132,7 @@ class Mutator {
   std::mt19937_64 random_{20240229};
 };
 
-// What is being run, for the handler that prints it when the program ends by abort.
+// The input of the target that runs now. The signal handler prints it when the target aborts.
 std::string_view running;
 
 void PrintInput(int) {

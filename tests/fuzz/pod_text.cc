@@ -8,7 +8,7 @@
 namespace tessera::fuzz {
 namespace {
 
-// Takes the first word of `text`, which keeps what is behind the blank.
+// Returns the first word of `text` and removes it and the space behind it from `text`.
 std::string_view TakeWord(std::string_view* text) {
   const size_t end = std::min(text->find(' '), text->size());
   const std::string_view word = text->substr(0, end);

@@ -6,7 +6,7 @@
 //   request nvidia.com/gpu 2
 //   annotation tessera.dev/policy spread
 //
-// Lines that are none of these are passed over.
+// Other lines are ignored.
 #pragma once
 
 #include <string_view>

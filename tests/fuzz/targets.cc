@@ -25,7 +25,7 @@ namespace {
 using device::ContainerRequest;
 using device::Dialect;
 
-// Every refusal says something, and as an input error.
+// Whether the input was accepted. A refusal must be an input error and have a message.
 template <typename T>
 bool Accepted(const Result<T>& result) {
   if (result.ok()) return true;
@@ -42,14 +42,15 @@ void CheckContainer(const ContainerRequest& container) {
   TESSERA_CHECK(share.memory >= Bytes(0) && share.memory <= device::kMaxShareMemory);
   const bool mig = container.dialect == Dialect::kNvidiaMig;
   TESSERA_CHECK(mig == device::IsMigProfile(container.mig_profile));
-  // A part of a GPU is a part of one, and what is exclusive is whole.
+  // A container has a part of at most one GPU, and an exclusive container has whole GPUs.
   const bool whole = share.compute == kWholeGpu;
   TESSERA_CHECK(whole || container.count <= 1);
   TESSERA_CHECK(!container.exclusive || (whole && !mig));
   TESSERA_CHECK(container.count == 0 || whole || share.memory > Bytes(0));
 }
 
-// Each container with devices runs at least once, and mains only in the last stage.
+// Each container with devices runs in exactly one stage, but a sidecar runs in one or more stages
+// and also in the last stage.
 void CheckStages(const device::DeviceRequest& request) {
   const auto stages = request.Stages();
   for (size_t i = 0; i < request.containers.size(); ++i) {
@@ -98,7 +99,7 @@ void Quantity(std::string_view input) {
   if (Accepted(memory)) TESSERA_CHECK(*memory >= Bytes(0));
   if (Accepted(cpu)) {
     TESSERA_CHECK(cpu->count() >= 0 && memory.ok());
-    // Rounding up: a thousand times the bytes reaches at least the thousandths.
+    // Memory is rounded up to bytes, so it is at least the whole CPUs of the same quantity.
     TESSERA_CHECK(memory->count() >= cpu->count() / 1000);
   }
   const auto compute = device::ParseComputeLimits(input);
@@ -134,7 +135,7 @@ void Dialects(std::string_view input) {
 void NodeAnnotation(std::string_view input) {
   const Result<device::NodeInventory> read = device::DecodeNodeInventory(input);
   if (!Accepted(read)) return;
-  // Long texts for people are cut once, so from the second time on nothing changes.
+  // Writing cuts long texts for people, so the values are compared after the first write.
   const Result<std::string> written = device::EncodeNodeInventory(*read);
   if (!written.ok()) {
     TESSERA_CHECK(written.status().code() == Code::kResourceExhausted);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is fuzzed: entry points that take any bytes. Each ends the program where a property does not
-// hold; errors are no failures. libFuzzer runs them by hand (README.md), and mutation_test.cc runs
-// them with changed seeds in every build.
+// The fuzz targets: entry points that take any bytes. A target ends the program if a property does
+// not hold; an error of the code under test is not a failure. People run the targets with libFuzzer
+// (README.md), and mutation_test.cc runs them with changed seeds in every build.
 #pragma once
 
 #include <array>
@@ -14,36 +14,38 @@ struct Target {
   void (*run)(std::string_view input);
 };
 
-// Values: a quantity is at most as large as the API server's.
+// Checks that an accepted quantity is at most as large as the API server allows.
 void Quantity(std::string_view input);
-// A pod in the lines of pod_text.h: what is accepted keeps every bound of request.h.
+// The input is a pod in the lines of pod_text.h. An accepted request is within every bound of
+// request.h.
 void Dialects(std::string_view input);
-// Codecs: what is read is written, and what is written is read back as the same.
+// Codecs: a value that was read can be written, and reading the written text gives the same value.
 void NodeAnnotation(std::string_view input);
 void Assignment(std::string_view input);
 void PodAnnotations(std::string_view input);
 void GpushareAllocation(std::string_view input);
-// What is taken of a file is a few GPUs for each container, and the same where it is read again.
+// A checkpoint file gives a few GPUs for each container, and the same GPUs when it is read again.
 void KubeletCheckpoint(std::string_view input);
 void GpuManagerCheckpoint(std::string_view input);
 void Names(std::string_view input);
 #ifdef TESSERA_FUZZ_TRACES
-// Files of sched-replay: what is accepted is within its limits, what is not is named by its line.
+// Files of sched-replay: accepted values are within their limits, and an error names its line.
 void TraceNodes(std::string_view input);
 void TracePods(std::string_view input);
 #endif
 #ifdef TESSERA_FUZZ_ADMISSION
-// A request to the webhook, or a pod in the lines of pod_text.h: any gets an answer that the API
-// server can read, and a patch that applies and leaves nothing for a second one.
+// The input is a request to the webhook, or a pod in the lines of pod_text.h. The API server can
+// read every answer and apply every patch, and the patched object needs no second patch.
 void AdmissionReview(std::string_view input);
 #endif
 #ifdef TESSERA_FUZZ_KUBE
-// An object as the API server sends it, behind a letter for its type: what is read, written and
-// read again is the same.
+// The input is a letter for the type, and an object in the encoding of the API server. Reading the
+// object, writing it and reading it again gives the same object.
 void KubeObject(std::string_view input);
-// What is accepted says where to go and who is there by one way.
+// An accepted kubeconfig has an address, and at most one kind of credentials.
 void Kubeconfig(std::string_view input);
-// The bytes of a watch, behind a letter for their encoding: the same events wherever they are cut.
+// The input is a letter for the encoding, and the bytes of a watch. The events are the same
+// wherever the bytes are cut into pieces.
 void WatchEvents(std::string_view input);
 #endif
 

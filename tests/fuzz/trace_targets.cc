@@ -10,7 +10,7 @@
 namespace tessera::fuzz {
 namespace {
 
-// A refusal says in which line.
+// Whether the file was accepted. A refusal must be an input error that names the line.
 template <typename T>
 bool AcceptedTrace(const Result<T>& result) {
   if (result.ok()) return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dcgm-exporter's metrics over the simulated driver: the real library loader, threads, calls that
-// really hang. The cases in virtual time are in src/agent/exporter.
+// The metrics of dcgm-exporter with the simulated driver: the real library loader, threads, and
+// calls that really hang. The tests in src/agent/exporter use virtual time.
 #include "src/agent/exporter/exporter.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ class SimulatedExporterTest : public ::testing::Test {
     OnRunner([&] { text = exporter_->text(); });
     return text;
   }
-  // Waits for a text that fulfils `condition`; the last one after half a minute.
+  // Waits until the text fulfils `condition`, or for half a minute. Returns the last text.
   std::string TextWhere(const std::function<bool(const std::string&)>& condition) {
     for (int i = 0; i < 600; ++i) {
       std::string text = Text();
@@ -94,7 +94,7 @@ class SimulatedExporterTest : public ::testing::Test {
     }
     return Text();
   }
-  // In seconds.
+  // The age of the GPU's values, in seconds.
   double AgeOf(int gpu) {
     const std::string sample =
         fmt::format("tessera_exporter_sample_age_seconds{{gpu=\"{}\"}} ", gpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node labels against those that NVIDIA's unmodified gpu-feature-discovery v0.20.0 wrote for
-// the same nodes: GPUs from the simulated library, devices from its PCI tree.
+// Compares the node labels with the labels that NVIDIA's unmodified gpu-feature-discovery v0.20.0
+// wrote for the same nodes. The simulated library gives the GPUs, and its PCI tree the devices.
 #include "src/agent/node/feature_labels.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::filesystem::path OracleDir() {
   return std::filesystem::path(given != nullptr ? given : TESSERA_ORACLES_BESIDE_SOURCE) / "gfd";
 }
 
-// The first snapshot in which all GPUs are healthy; null after half a minute.
+// Returns the first snapshot in which all GPUs are healthy, or null after half a minute.
 gpu::InventorySnapshot ReadInventory(const std::string& driver_root, size_t gpus) {
   EpollTaskRunner runner;
   gpu::ThreadCaller caller(&runner);

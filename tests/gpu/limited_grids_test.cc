@@ -26,8 +26,8 @@ class LimitedGridsTest : public testing::LimiterTest {
   void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
 };
 
-// The charge is what the kernels took. If each grid took GPU time in advance that no other grid
-// could use, it would be five times as much.
+// The limiter charges the time that the kernels took. If each grid reserved GPU time that no other
+// grid could use, the charge would be five times as much.
 TEST_F(LimitedGridsTest, EverNewGridsAreChargedWhatTheyTake) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.25);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inventory over the simulated driver: library found and loaded below a driver root, real
-// threads, calls that really hang. The wide matrix in virtual time is in src/gpu.
+// The inventory with the simulated driver: a library that is found and loaded below a driver root,
+// real threads, and calls that really hang. The many cases in virtual time are in src/gpu.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -35,8 +35,8 @@ constexpr uint32_t kGpus = 4;
 constexpr uint32_t kUnknownError = 999;
 constexpr uint32_t kGpuIsLost = 15;
 
-// A node in a temporary folder, and an inventory that looks at it. Intervals are short, so that
-// nobody waits; conditions are waited for, not times.
+// A node in a temporary folder, and an inventory of that node. The intervals are short to keep the
+// tests fast, and the tests wait for conditions and not for fixed times.
 class SimulatedDriverTest : public ::testing::Test {
  protected:
   SimulatedDriverTest() : quiet_([](std::string_view) {}) {
@@ -84,7 +84,7 @@ class SimulatedDriverTest : public ::testing::Test {
     ASSERT_EQ(state_holder_->Open(sim::StateDir(root())), 0);
   }
 
-  // Another inventory, that knows nothing of what this one saw.
+  // Replaces the inventory by a new one, which does not know what the old inventory saw.
   void Restart() {
     OnRunner([this] { inventory_.reset(); });
     {
@@ -120,8 +120,8 @@ class SimulatedDriverTest : public ::testing::Test {
     return report;
   }
 
-  // Waits for a snapshot that fulfils `condition`, which looks at snapshot_, and does `meanwhile`
-  // now and then; false after half a minute.
+  // Waits for a snapshot that fulfils `condition`, which looks at snapshot_, and calls `meanwhile`
+  // every 100 ms. Returns false after half a minute.
   bool RunUntil(
       const std::function<bool()>& condition, const std::function<void()>& meanwhile = [] {}) {
     std::unique_lock lock(mutex_);
@@ -165,7 +165,7 @@ class SimulatedDriverTest : public ::testing::Test {
     done.get_future().wait();
   }
 
-  // Between the runner's thread and the test's.
+  // Shared by the runner's thread and the test's thread.
   std::mutex mutex_;
   std::condition_variable changed_;
   InventorySnapshot latest_;
@@ -176,7 +176,7 @@ class SimulatedDriverTest : public ::testing::Test {
   std::thread thread_{[this] { runner_.Run(); }};
 };
 
-TEST_F(SimulatedDriverTest, TellsWhatTheProfileSays) {
+TEST_F(SimulatedDriverTest, FindsTheGpusOfTheProfile) {
   CreateDriver();
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus));
@@ -196,7 +196,7 @@ TEST_F(SimulatedDriverTest, TellsWhatTheProfileSays) {
   EXPECT_THAT(snapshot_->notes, ::testing::IsEmpty());
 }
 
-TEST_F(SimulatedDriverTest, TellsWhichProcessesUseWhichGpu) {
+TEST_F(SimulatedDriverTest, ReportsWhichProcessesUseWhichGpu) {
   CreateDriver();
   sim::ProcessSlot slot;
   ASSERT_EQ(slot.Claim(&state()), 0);
@@ -219,7 +219,7 @@ TEST_F(SimulatedDriverTest, TellsWhichProcessesUseWhichGpu) {
   EXPECT_GT(report.gpus[2].processes[0].percent, 0);
 }
 
-TEST_F(SimulatedDriverTest, SaysWhereThereIsNoDriverToTellProcesses) {
+TEST_F(SimulatedDriverTest, CannotReportProcessesWithoutADriver) {
   EXPECT_EQ(ReadProcesses().status.code(), Code::kNotFound);
 }
 
@@ -247,14 +247,15 @@ TEST_F(SimulatedDriverTest, AnXidIsSeenAndItsGpuRecoversAfterTheReset) {
   CreateDriver();
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus));
-  // What happens before a GPU's events are registered is not recorded: report it until it is seen.
-  // The driver may be seen to ask for a reset before the XID is heard.
+  // The driver does not keep an XID that happens before the inventory has registered for the GPU's
+  // events, so inject the XID until the inventory reports it. The inventory may notice that the
+  // driver asks for a reset before it receives the XID.
   ASSERT_TRUE(RunUntil([this] { return ReasonOf(2).starts_with("XID 95: Uncontained ECC error"); },
                        [this] { sim::InjectXid(&state(), 2, 95); }))
       << Describe();
   EXPECT_EQ(snapshot_->healthy_count(), kGpus - 1);
-  // Until each report has been heard, and the driver was seen to ask for a reset: only then is what
-  // follows a repair.
+  // Wait until the inventory has received every XID and noticed that the driver asks for a reset.
+  // Only after that does it take the recovery for a repair.
   std::this_thread::sleep_for(20 * options_.poll_interval);
   sim::Recover(&state(), 2);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
@@ -277,7 +278,8 @@ TEST_F(SimulatedDriverTest, ALostGpuLeavesTheOthersAndComesBack) {
   sim::InjectLost(&state(), 1);
   ASSERT_TRUE(RunUntilHealthy(kGpus - 1)) << Describe();
   EXPECT_NE(ReasonOf(1), "");
-  // Only a GPU that was seen to be lost after its XID is repaired when it answers again.
+  // The inventory takes an answer of this GPU for a repair only if it saw that the GPU was lost
+  // after the XID.
   std::this_thread::sleep_for(10 * options_.poll_interval);
   sim::Recover(&state(), 1);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
@@ -293,7 +295,7 @@ TEST_F(SimulatedDriverTest, AGpuThatIsLostFromTheStartIsListed) {
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
 
-TEST_F(SimulatedDriverTest, AnInitThatHangsIsSaidAndRecoveredFrom) {
+TEST_F(SimulatedDriverTest, ReportsAnInitThatHangsAndRecovers) {
   CreateDriver();
   ASSERT_EQ(state().AddFault("nvmlInit_v2", sim::kAllGpus, 0, true, 0, 0), 0);
   Start();
@@ -303,7 +305,7 @@ TEST_F(SimulatedDriverTest, AnInitThatHangsIsSaidAndRecoveredFrom) {
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
 
-// Calls about one GPU, and whether their failure must show at that GPU.
+// A call about one GPU, and whether the GPU must become unhealthy when the call fails.
 struct CallCase {
   NvmlCall call;
   bool shows;
@@ -335,7 +337,8 @@ class FaultOnOneGpu : public SimulatedDriverTest, public ::testing::WithParamInt
     };
     EXPECT_TRUE(RunUntil(others_healthy)) << Describe();
     if (GetParam().shows) {
-      // Listed with a reason: the kernel module knows who it is even if NVML does not say.
+      // The GPU stays listed, with a reason: the kernel module knows its UUID even if NVML does not
+      // answer.
       EXPECT_TRUE(RunUntil([&] {
         return snapshot_->gpus.size() == kGpus && snapshot_->healthy_count() == kGpus - 1;
       })) << Describe();

@@ -39,7 +39,8 @@ std::string FindProgram(const std::string& name) {
   return {};
 }
 
-// crun refuses hosts with controllers in both hierarchies; it then gets a view without the second.
+// crun refuses hosts that have controllers in both cgroup hierarchies. On such a host, crun gets a
+// view without the second hierarchy.
 bool NeedsV1Cgroups(std::string_view runtime) {
   const auto controllers = ReadFile("/sys/fs/cgroup/unified/cgroup.controllers");
   return runtime == "crun" && controllers.ok() && controllers->size() > 1;
@@ -70,7 +71,7 @@ void ContainerFixture::SetUp() {
 void ContainerFixture::TearDown() {
   ::unsetenv("TESSERA_RUNTIME_CONFIG");
   ::umount2(path("trees/trees").c_str(), MNT_DETACH);
-  // A mount that stayed would keep the folder from going.
+  // The folder could not be removed while a mount is left in it.
   const auto mounts = ReadFile("/proc/self/mounts");
   ASSERT_TRUE(mounts.ok());
   EXPECT_EQ(mounts->find(path("")), std::string::npos);

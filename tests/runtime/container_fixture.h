@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bundle with a small image made of this machine's own libc, a driver without a GPU behind it,
-// and the real runc or crun to run it with. Everything goes with the test.
+// and the real runc or crun to run it with. The end of the test removes all of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,13 +38,13 @@ class ContainerFixture : public ::testing::TestWithParam<const char*> {
 
   // Writes the configuration and runs the container to its end.
   SubprocessResult Run();
-  // With what lies in the bundle already.
+  // Runs the container with the configuration that is in the bundle already.
   SubprocessResult RunAsItIs();
   SubprocessResult RunTessera(const std::vector<std::string>& arguments);
-  // With a verb of its own, which comes first.
+  // Runs a command of tessera-runtime itself, such as "explain", without options before it.
   SubprocessResult RunOwn(const std::vector<std::string>& arguments);
   void WriteRuntimeToml(const std::string& more);
-  // Where shared trees of driver files are made; empty for none.
+  // The folder in which shared trees of driver files are made; empty for no shared trees.
   void UseTreeDir(const std::string& dir);
 
   // Every name below `dir` with its type, size and link target.

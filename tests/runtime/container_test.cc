@@ -62,7 +62,7 @@ TEST_P(Container, FindsLibrariesWithoutALinkerCacheInTheImage) {
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
 }
 
-TEST_P(Container, OfAMuslImageNothingIsWritten) {
+TEST_P(Container, LeavesAMuslImageUnchanged) {
   ASSERT_TRUE(WriteFileAtomically(rootfs() + "/etc/ld-musl-x86_64.path", "/lib\n", 0644).ok());
   config().Find("root")->Set("readonly", Json::Bool(false));
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
@@ -86,7 +86,7 @@ TEST_P(Container, GivesAStaticProgramItsNodes) {
 
 TEST_P(Container, CannotOpenAGpuThatItWasNotGiven) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
-  // The node of the other one, smuggled in.
+  // A bind mount brings the device node of the other GPU into the container.
   AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
   SetArgs({"/bin/probe", "/tmp/nvidia1", "/tmp/nvidia0"});
   const SubprocessResult result = Run();
@@ -135,7 +135,7 @@ TEST_P(Container, StartsAgainFromTheSameBundle) {
   EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), edited);
 }
 
-// Of the edited config.json: mounts whose source lies below `dir`.
+// The mounts in the edited config.json whose source is below `dir`.
 int MountsFrom(const std::string& bundle, const std::string& dir) {
   const auto document = oci::ConfigDocument::Load(bundle);
   if (!document.ok()) return -1;
@@ -199,7 +199,7 @@ TEST_P(Container, IsRefusedWhereTheDriverIsTooOld) {
   EXPECT_THAT(log_text, HasSubstr("found cuda 12.4"));
 }
 
-TEST_P(Container, IsRefusedForAnUnknownGpuWithTheListOfThoseThatThereAre) {
+TEST_P(Container, IsRefusedForAnUnknownGpuWithAListOfTheGpus) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=7");
   const SubprocessResult result = Run();
   EXPECT_NE(result.exit_code, 0);
@@ -269,7 +269,7 @@ TEST_P(Container, IsRefusedWhereTheDriverCannotDrawOrEncode) {
   EXPECT_THAT(result.err, HasSubstr("lacks libnvidia-encode, libnvcuvid"));
 }
 
-TEST_P(Container, GetsWhatTheDriverHasForAll) {
+TEST_P(Container, GetsEveryCapabilityOfTheDriverForAll) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   AddEnv("NVIDIA_DRIVER_CAPABILITIES=all");
   const SubprocessResult result = Run();
@@ -328,12 +328,12 @@ TEST_P(Container, ExplainSaysWhatItWouldGetAndChangesNothing) {
   EXPECT_FALSE(PathExists(path("trees")));
 }
 
-TEST_P(Container, HelpNamesWhatIsOursAndLeavesARuntimesHelpToProgramsAlone) {
+TEST_P(Container, HelpNamesOurCommandsAndDashDashHelpGoesToTheLowLevelRuntime) {
   const SubprocessResult help = RunOwn({"help"});
   EXPECT_EQ(help.exit_code, 0) << help.err;
   EXPECT_THAT(help.out, HasSubstr("tessera-runtime configure "));
   EXPECT_THAT(help.out, HasSubstr("tessera-runtime explain "));
-  // Through a pipe.
+  // Standard output is a pipe here, so the caller is a program and not a person.
   EXPECT_THAT(RunOwn({"--help"}).out, Not(HasSubstr("tessera-runtime")));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines of Kubernetes, each in namespaces of its own: configured, used through the kubelet's
-// interface, and put back. cri-run stands in for the kubelet, OneAnswer for the agent.
+// The container engines of Kubernetes, each in its own namespaces. A test configures the engine,
+// runs containers through the kubelet's interface, and undoes the configuration. cri-run stands in
+// for the kubelet, OneAnswer for the agent.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -18,12 +19,12 @@ using ::testing::HasSubstr;
 constexpr char kImage[] = "tessera.test/probe:1";
 
 struct CriEngine {
-  std::string name;      // as --engine has it
-  std::string programs;  // folder
-  std::string config;    // the main file's text
+  std::string name;      // the value of --engine
+  std::string programs;  // the folder of its programs
+  std::string config;    // the text of its main configuration file
   std::string socket;    // below the /run of the test
-  std::string start;     // keeps the engine running, as a supervisor does
-  std::string load;      // gives it the image of probe.tar
+  std::string start;     // a script that keeps the engine running, as a supervisor does
+  std::string load;      // a script that loads the image in probe.tar into the engine
 };
 
 class Cri : public EngineFixture {
@@ -152,7 +153,7 @@ find etc -type f)",
         engine.name == "crio" ? "true" : engine.load));
   }
 
-  // Gives what the script printed.
+  // Returns what the script printed.
   std::string ExpectConfiguredUsedAndPutBack(const CriEngine& engine) {
     std::optional<SubprocessResult> result;
     std::optional<grant::GrantRequest> asked;
@@ -212,7 +213,8 @@ TEST_P(Cri, CrioIsConfiguredGivesTheGrantAndIsPutBack) {
         << "no CRI-O: its build takes four to five CPU minutes; scripts/check --long does it";
   }
   if (!PathExists("/usr/bin/conmon")) GTEST_SKIP() << "CRI-O needs conmon";
-  // SIGHUP would not do, and nothing says that its supervisor starts it again after SIGTERM.
+  // CRI-O does not read new runtimes on SIGHUP, and it is unknown whether its supervisor would
+  // start it again after SIGTERM, so configure only asks for a restart.
   EXPECT_THAT(
       ExpectConfiguredUsedAndPutBack(Crio(built)),
       AllOf(HasSubstr("crio uses a new runtime only after a restart"), HasSubstr("auto: 78\n")));

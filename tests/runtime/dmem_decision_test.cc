@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's limit of device memory in the decision on a container. No kernel of our tests has
-// the controller, so its files are made here, in the format of the kernel's documentation.
+// The kernel's limit of device memory (the dmem controller), as decided for a container. No kernel
+// on our test machines has the controller, so the test makes its files in the format of the
+// kernel's documentation.
 #include <gtest/gtest.h>
 
 #include "src/limiter/limits_file.h"
@@ -53,7 +54,7 @@ class DmemDecisionTest : public ::testing::Test {
     ASSERT_TRUE(WriteFileAtomically(path("cgroup/" + name), text, 0644).ok());
   }
 
-  // dmem.max of a container with 5 GiB of the GPU with minor 0, or with all of it.
+  // Returns dmem.max of a container that has 5 GiB of the GPU with minor 0, or all of that GPU.
   std::string DmemMax(bool is_share) {
     grant::Grant grant = GrantOfSecondGpu(path("driver"));
     grant.devices[0].bytes = int64_t{5} << 30;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs that make no container, in front of a low-level runtime that says how it was called. They
-// must end the same whether the program decides before or after the C library is set up.
+// Verbs that create no container, in front of a low-level runtime that prints how it was called.
+// The result must be the same whether the program decides before or after the C library is set up.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -50,7 +50,8 @@ class EarlyStart : public ::testing::Test {
     EXPECT_TRUE(result.ok()) << result.status().message();
     return result.ok() ? *result : SubprocessResult{};
   }
-  // A container with GPUs, or without, and a process that shall be started in it.
+  // Makes the bundle of a container with or without GPUs, and the description of a process to start
+  // in that container.
   std::string MakeBundle(bool gpu) {
     fs::create_directories(path(gpu ? "bundle/tessera" : "bundle"));
     EXPECT_TRUE(WriteFileAtomically(path("bundle/config.json"),
@@ -96,7 +97,7 @@ TEST_F(EarlyStart, AConfigurationThatNamesRuntimesIsObeyed) {
   MakeRuntime("third/mine");
   WriteConfig("runtimes = [\"" + path("third/mine") + "\"]\n");
   EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
-  // Also behind more than is read early.
+  // The early code reads only the beginning of the file; the setting may stand behind that part.
   WriteConfig("#" + std::string(8192, '-') + "\nruntimes = [\"" + path("third/mine") + "\"]\n");
   EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
 }
@@ -107,7 +108,7 @@ TEST_F(EarlyStart, NeverBecomesItself) {
   EXPECT_EQ(Run({"state", "x"}).out, path("first/runc") + "|state x|\n");
 }
 
-TEST_F(EarlyStart, AFileThatCannotRunIsPassedOver) {
+TEST_F(EarlyStart, SkipsAFileThatCannotRun) {
   fs::remove(path("first/runc"));
   fs::create_directories(path("first/runc"));
   EXPECT_EQ(Run({"state", "x"}).out, path("second/runc") + "|state x|\n");

@@ -14,7 +14,7 @@ void EngineFixture::SetUp() {
   ContainerFixture::SetUp();
   if (IsSkipped()) return;
   cgroup_ = fmt::format("tessera-engine-{}", ::getpid());
-  // Engines do not hand on their environment.
+  // Engines do not pass their environment to the runtime, so a script sets the variable.
   const std::string wrapper = fmt::format("#!/bin/sh\nTESSERA_RUNTIME_CONFIG={} exec {} \"$@\"\n",
                                           path("runtime.toml"), TESSERA_RUNTIME_PROGRAM);
   ASSERT_TRUE(WriteFileAtomically(path("runtime"), wrapper, 0755).ok());

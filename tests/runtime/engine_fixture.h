@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a container engine in namespaces of its own, so that its processes and mounts end with the
-// test, and its containers below one cgroup, which is removed.
+// Runs a container engine in its own namespaces, so that its processes and mounts end with the
+// test. Its containers are below one cgroup, which the end of the test removes.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ class EngineFixture : public ContainerFixture {
   // others with it.
   SubprocessResult Shell(const std::string& script);
 
-  // A name below every hierarchy's root.
+  // The name of the engine's cgroup below the root of every cgroup hierarchy.
   const std::string& cgroup() const { return cgroup_; }
 
  private:

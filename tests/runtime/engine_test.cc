@@ -34,7 +34,8 @@ class Engine : public EngineFixture {
         programs, cgroup(), path("runtime"), env, rootfs()));
   }
 
-  // A dockerd that keeps to itself, configured, used, and put back; then the container's layer.
+  // Starts a dockerd in its own folders, and runs a container before it is configured, after that,
+  // and after the configuration is undone. Also prints what ldconfig wrote to a container's layer.
   SubprocessResult Docker(const std::string& programs) {
     const std::string config = fmt::format(
         "{{\n\t\"data-root\": \"{0}/docker\",\n\t\"exec-root\": \"/run/docker\",\n"
@@ -79,7 +80,7 @@ docker rm layer >/dev/null)",
 INSTANTIATE_TEST_SUITE_P(LowLevel, Engine, ::testing::Values("runc"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Index 0 of the bus is minor 1 in this driver.
+// In this driver, the GPU with index 0 by bus address has minor 1.
 void ExpectGpuZero(const SubprocessResult& result) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
@@ -95,7 +96,7 @@ void ExpectNoGpu(const SubprocessResult& result) {
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
 }
 
-// What the script printed between two of its words.
+// Returns what the script printed between the words `from` and `to`.
 SubprocessResult Between(const SubprocessResult& result, const std::string& from,
                          const std::string& to) {
   const size_t begin = result.out.find(from + "\n");

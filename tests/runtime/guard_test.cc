@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real containerd that does not come back with our configuration, while the whole container that
-// changed it is killed. The guard is in another container of the same containerd, as in the
-// DaemonSet.
+// A real containerd does not come back with our configuration, and the container that changed the
+// configuration is killed with all its processes. The guard runs in another container of the same
+// containerd, as it does in the DaemonSet.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -20,8 +20,8 @@ constexpr char kNoBuiltContainerd[] = "no containerd: build the test cluster's p
 
 // How the engine behaves with our configuration.
 enum class Fate {
-  kEnds,        // it ends again and again
-  kServesNoCri  // it serves its own API, but not the kubelet's interface
+  kEnds,        // the engine ends each time it is started
+  kServesNoCri  // the engine serves its own API, but not the kubelet's interface
 };
 
 class EngineGuard : public EngineFixture {
@@ -117,25 +117,25 @@ echo back)",
 INSTANTIATE_TEST_SUITE_P(LowLevel, EngineGuard, ::testing::Values("runc"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(EngineGuard, PutsBackWhatAContainerThatWasKilledAsAWholeHadChanged) {
+TEST_P(EngineGuard, UndoesTheChangeOfAContainerThatWasKilledWithAllItsProcesses) {
   const std::string built = BuiltContainerd();
   if (built.empty()) GTEST_SKIP() << kNoBuiltContainerd;
   ExpectPutBack(built, 3, Fate::kEnds);
 }
 
-TEST_P(EngineGuard, PutsBackWhatLeavesTheKubeletWithoutItsInterface) {
+TEST_P(EngineGuard, UndoesAChangeThatLeavesTheKubeletWithoutItsInterface) {
   const std::string built = BuiltContainerd();
   if (built.empty()) GTEST_SKIP() << kNoBuiltContainerd;
   ExpectPutBack(built, 3, Fate::kServesNoCri);
 }
 
-TEST_P(EngineGuard, PutsContainerd17BackToo) {
+TEST_P(EngineGuard, UndoesTheChangeOfContainerd17Too) {
   const auto debian = DebianEngine(FETCH_DEBS, "containerd-1.7");
   if (!debian.ok()) GTEST_SKIP() << "no containerd: " << debian.status().message();
   ExpectPutBack(*debian + "/usr/bin", 2, Fate::kEnds);
 }
 
-TEST_P(EngineGuard, PutsBackWhatLeavesTheKubeletWithoutTheInterfaceOfContainerd17) {
+TEST_P(EngineGuard, UndoesAChangeThatLeavesTheKubeletWithoutTheInterfaceOfContainerd17) {
   const auto debian = DebianEngine(FETCH_DEBS, "containerd-1.7");
   if (!debian.ok()) GTEST_SKIP() << "no containerd: " << debian.status().message();
   ExpectPutBack(*debian + "/usr/bin", 2, Fate::kServesNoCri);

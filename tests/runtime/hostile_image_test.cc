@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images and bundles that were made to do harm: refused with a clear message, or harmless.
+// Images and bundles that were made to do harm. Each is refused with a clear message, or its trick
+// has no effect.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -107,7 +108,7 @@ TEST_P(HostileImage, WithALinkOutInPlaceOfOurOwnFileHasTheCacheMounted) {
 }
 
 TEST_P(HostileImage, WithAFifoOrGarbageAsLinkerCacheIsGivenLibrariesByTheEnvironment) {
-  // A static program: the dynamic linker would wait at the FIFO itself.
+  // The program is static, because a dynamic linker would itself wait to read from the FIFO.
   SetArgs({"/bin/probe-static"});
   const std::string cache = rootfs() + "/etc/ld.so.cache";
   ASSERT_EQ(::mkfifo(cache.c_str(), 0644), 0);
@@ -150,7 +151,8 @@ TEST_P(HostileImage, ConfigOfTenMebibytesWorks) {
   if (std::string_view(GetParam()) == "runc") {
     AddAnnotation("padding", std::string(10u << 20, 'x'));
   } else {
-    // crun copies annotations about; a thousand entries of 10 KiB are as long.
+    // crun copies each annotation, so there are a thousand of 10 KiB here, which make a file of the
+    // same size.
     for (int i = 0; i < 1000; ++i) {
       AddAnnotation("padding" + std::to_string(i), std::string(10u << 10, 'x'));
     }

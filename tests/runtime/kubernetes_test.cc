@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Containers of Kubernetes: what counts is the grant, asked for at a socket.
+// Containers of Kubernetes: the grant, which the runtime asks for at the agent's socket, decides
+// what a container gets.
 #include <gmock/gmock.h>
 
 #include <sys/stat.h>
@@ -43,8 +44,8 @@ TEST_P(KubernetesContainer, WithoutATokenGetsNothingWhateverItsEnvironmentSays) 
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
 }
 
-// As containerd writes it for a privileged container: any device, and nodes of all that the host
-// has.
+// Changes the configuration to what containerd writes for a privileged container: access to any
+// device, and a device node for each device of the host.
 void MakePrivileged(Json* config) {
   Json* linux_part = config->Find("linux");
   linux_part->Find("resources")
@@ -57,7 +58,7 @@ void MakePrivileged(Json* config) {
                                  .value());
 }
 
-TEST_P(KubernetesContainer, APrivilegedOneCanOpenItsOwnGpuAlone) {
+TEST_P(KubernetesContainer, PrivilegedCanOpenItsOwnGpuAlone) {
   MakePrivileged(&config());
   AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
@@ -73,7 +74,7 @@ TEST_P(KubernetesContainer, APrivilegedOneCanOpenItsOwnGpuAlone) {
   EXPECT_THAT(result.out, Not(HasSubstr("node /dev/fuse 10:229 mode 666 forbidden")));
 }
 
-TEST_P(KubernetesContainer, APrivilegedOneWithoutAGrantCanOpenNoGpu) {
+TEST_P(KubernetesContainer, PrivilegedWithoutAGrantCanOpenNoGpu) {
   MakePrivileged(&config());
   AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
   SetArgs({"/bin/probe", "/dev/nvidia0", "/tmp/nvidia0", "/tmp/nvidia1"});
@@ -84,7 +85,7 @@ TEST_P(KubernetesContainer, APrivilegedOneWithoutAGrantCanOpenNoGpu) {
   EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 forbidden"));
 }
 
-TEST_P(KubernetesContainer, APrivilegedOneOfASystemNamespaceSeesAllGpus) {
+TEST_P(KubernetesContainer, PrivilegedInASystemNamespaceSeesAllGpus) {
   WriteRuntimeToml("privileged-namespaces = [\"monitoring\", \"team\"]\n");
   MakePrivileged(&config());
   const std::string text = config().Pretty();
@@ -118,7 +119,7 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
             (std::map<std::string, std::string>{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
 }
 
-TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
+TEST_P(KubernetesContainer, WithLimitsGetsTheLimiter) {
   ASSERT_TRUE(MakeDirs(path("limits")).ok());
   limiter::LimitsFile limits;
   ASSERT_EQ(limits.Open(path("limits/limits").c_str()), 0);
@@ -134,7 +135,8 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
         << "the limiter works, and this driver has no cuInit";
   }
   {
-    // Neither a library of the image's own nor the folder with the driver's comes before it.
+    // The limiter comes before a library of the image and before the driver's own library, even if
+    // LD_LIBRARY_PATH names their folders.
     AddEnv("LD_LIBRARY_PATH=/dev/tessera/real:/opt/own");
     ASSERT_TRUE(MakeDirs(rootfs() + "/opt/own").ok());
     ASSERT_TRUE(WriteFileAtomically(rootfs() + "/opt/own/libcuda.so.1",
@@ -144,7 +146,7 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
     const SubprocessResult result = Run();
     EXPECT_THAT(result.out, HasSubstr("cuInit 801\n")) << result.out << result.err;
   }
-  // The same bundle again, and a container that lost what limits it.
+  // The same bundle starts again after the file with its limits was lost.
   std::filesystem::remove(path("limits/limits"));
   OneAnswer agent(path("grant.sock"), grant);
   const SubprocessResult result = Run();
@@ -153,7 +155,8 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
               HasSubstr("cannot read the limits of this container at /dev/tessera/limits/limits"));
 }
 
-// In whatever way a program gets libcuda, and whatever copies of it the image has.
+// However a program loads libcuda, and whichever copies of libcuda the image has, it gets the
+// limiter.
 TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
   ASSERT_TRUE(MakeDirs(path("limits")).ok());
   limiter::LimitsFile limits;
@@ -174,7 +177,7 @@ TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
   std::filesystem::copy("/lib64/ld-linux-x86-64.so.2",
                         rootfs() + "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2");
   AddLinkerCache();
-  // As a user for whom a setuid program makes a difference.
+  // The user is not root, so that the setuid program changes the user.
   config().Find("process")->Set("noNewPrivileges", Json::Bool(false));
   config().Find("process")->Find("user")->Set("uid", Json::Int(1000));
   AddEnv("LD_LIBRARY_PATH=/opt/own");
@@ -191,7 +194,7 @@ TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
       << result.err;
 }
 
-TEST_P(KubernetesContainer, OneThatIsNotLimitedGetsTheDriversOwnLibrary) {
+TEST_P(KubernetesContainer, WithoutLimitsGetsTheDriversOwnLibrary) {
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
   OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
   const SubprocessResult result = Run();
@@ -199,7 +202,7 @@ TEST_P(KubernetesContainer, OneThatIsNotLimitedGetsTheDriversOwnLibrary) {
   EXPECT_THAT(result.out, Not(HasSubstr("cuInit")));
 }
 
-TEST_P(KubernetesContainer, OfGpushareHasNoTokenAndGetsWhatTheAgentTookOver) {
+TEST_P(KubernetesContainer, StartedByGpushareHasNoTokenAndGetsTheGpuThatTheAgentTookOver) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   AddEnv("ALIYUN_COM_GPU_MEM_IDX=0");
   OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
@@ -213,7 +216,7 @@ TEST_P(KubernetesContainer, OfGpushareHasNoTokenAndGetsWhatTheAgentTookOver) {
   EXPECT_TRUE(asked->tokens.empty());
 }
 
-TEST_P(KubernetesContainer, ThatOnlySaysItIsOfGpushareGetsNothing) {
+TEST_P(KubernetesContainer, ThatOnlyClaimsToBeOfGpushareGetsNothing) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=all");
   AddEnv("ALIYUN_COM_GPU_MEM_IDX=0");
   OneAnswer agent(path("grant.sock"), Status(Code::kNotFound, "was given nothing before"));
@@ -232,7 +235,7 @@ TEST_P(KubernetesContainer, FailsWithTheAgentsReasonWhereItIsRefused) {
   EXPECT_THAT(ReadFile(log()).value(), HasSubstr("a forged token"));
 }
 
-TEST_P(KubernetesContainer, DoesNotAskForAnAgentThatAnswered) {
+TEST_P(KubernetesContainer, GivesNoAdviceAboutTheAgentIfTheAgentAnswered) {
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
   OneAnswer agent(path("grant.sock"), Status(Code::kUnavailable, "the kubelet tries again"));
   const SubprocessResult result = Run();
@@ -249,7 +252,7 @@ TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileTheAgentIsAway) {
   EXPECT_THAT(result.err, HasSubstr("check that tessera-agent runs on this node"));
 }
 
-TEST_P(KubernetesContainer, ASandboxIsNotAskedFor) {
+TEST_P(KubernetesContainer, ThatIsASandboxNeedsNoGrant) {
   AddAnnotation("io.kubernetes.cri.container-type", "sandbox");
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
   const SubprocessResult result = Run();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ldconfig and package managers in containers with GPUs, in a whole Debian: an overlay of this
-// machine's root, so that the container's layer shows what a commit would hold.
+// ldconfig and package managers in containers with GPUs. The image is a whole Debian: an overlay
+// over this machine's root, whose upper layer shows what a committed image would contain.
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -60,7 +60,7 @@ class Ldconfig : public ContainerFixture {
     return Run();
   }
 
-  // What the container's layer holds beside the probe: files only, as a commit would have them.
+  // Returns the files in the container's layer except the probe, as a commit would contain them.
   std::vector<std::string> Layer() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(path("layer/upper"))) {
@@ -73,7 +73,7 @@ class Ldconfig : public ContainerFixture {
 INSTANTIATE_TEST_SUITE_P(LowLevel, Ldconfig, ::testing::Values("runc", "crun"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Without any environment, as under sshd or cron.
+// Runs the probe without any environment variable, as sshd or cron would.
 constexpr const char* kProbe = "env -i /usr/bin/probe";
 
 TEST_P(Ldconfig, SucceedsAndTheDriverIsFoundBeforeAndAfter) {
@@ -91,7 +91,7 @@ TEST_P(Ldconfig, SucceedsAndTheDriverIsFoundBeforeAndAfter) {
   }
 }
 
-TEST_P(Ldconfig, OfTheImagesOwnLibcudaTheDriversIsPreferredAfterwards) {
+TEST_P(Ldconfig, PrefersTheDriversLibcudaToTheImagesOwn) {
   const std::string folder = rootfs() + "/usr/lib/x86_64-linux-gnu/";
   ASSERT_TRUE(
       WriteFileAtomically(folder + "libcuda.so.1", oci::MakeLibrary("libcuda.so.1"), 0755).ok());

@@ -30,7 +30,7 @@ class OneAnswer {
     thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
   }
   ~OneAnswer() { Finish(); }
-  // Returns the last request that arrived, or nothing where none arrived.
+  // Returns the last request that arrived, or nothing if no request arrived.
   std::optional<grant::GrantRequest> Finish() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
@@ -61,7 +61,7 @@ class OneAnswer {
   std::optional<grant::GrantRequest> request_;
 };
 
-// The GPU of minor 0 is the second one of the bus.
+// The GPU with minor 0 is the second GPU by bus address.
 inline grant::Grant GrantOfSecondGpu(const std::string& driver_root) {
   grant::Grant grant;
   grant.driver_root = driver_root;

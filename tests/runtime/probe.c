@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs inside a container and prints what it sees, a fact per line. Arguments: paths of device
-// nodes. With -DPROBE_STATIC it does without the dynamic linker, and "--pause" keeps a pod's
-// namespaces.
+// Runs inside a container and prints what it sees, a fact per line. The arguments are paths of
+// device nodes. Built with -DPROBE_STATIC, the program needs no dynamic linker, and "--pause" makes
+// it wait, so that it keeps a pod's namespaces.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void print_node(const char* path) {
     printf("node %s: %s\n", path, strerror(errno));
     return;
   }
-  // No driver stands behind the number: an open that the cgroup allows ends in ENXIO.
+  // No driver has this device number, so an open that the cgroup allows fails with ENXIO.
   const int fd = open(path, O_RDWR);
   const char* result = fd >= 0 ? "opened" : errno == EPERM ? "forbidden" : "allowed";
   printf("node %s %u:%u mode %o %s\n", path, major(info.st_rdev), minor(info.st_rdev),

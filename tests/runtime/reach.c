@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs inside a limited container and says for each way in which programs get libcuda what cuInit
-// answers: the driver of these tests has no functions, so an answer is the limiter's.
-//   reach          every way, one line each: NAME ANSWER, or NAME and why there is none
-//   reach NAME     loads the library, and says so under that name
+// Runs inside a limited container. For each way in which programs load libcuda, it prints what
+// cuInit answers. The driver of these tests has no functions, so any answer is the limiter's.
+//   reach          tries every way; prints a line each: NAME ANSWER, or NAME and the reason
+//   reach NAME     loads the library, and prints the line under that name
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

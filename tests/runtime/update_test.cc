@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that changes the limits of a running container sends all resources as it knows them,
-// and it does not know the GPU: the container keeps it all the same.
+// An engine that changes the limits of a running container sends all resources that it knows. It
+// does not know the GPU, and the container must keep the GPU nevertheless.
 #include <gmock/gmock.h>
 
 #include "tests/runtime/engine_fixture.h"
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As containerd sends it for UpdateContainerResources, which the kubelet's CPU manager calls every
+// What containerd sends for UpdateContainerResources, which the kubelet's CPU manager calls every
 // ten seconds.
 constexpr char kResources[] =
     R"({"devices":[{"allow":false,"access":"rwm"},
@@ -18,7 +18,7 @@ constexpr char kResources[] =
 
 class Update : public EngineFixture {
  protected:
-  // `view` makes /sys/fs/cgroup what the test needs.
+  // `view` is a script that mounts at /sys/fs/cgroup the hierarchy that the test needs.
   SubprocessResult UpdateWhileItRuns(const std::string& view) {
     AddEnv("NVIDIA_VISIBLE_DEVICES=0");
     AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
