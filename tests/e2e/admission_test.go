@@ -31,8 +31,8 @@ func TestAdmissionWithoutTheWebhookAgainstTheRealServer(t *testing.T) {
 	runAdmissionTests(t, "*ApiServer*WithoutTheWebhook*")
 }
 
-// runAdmissionTests runs those tests of admission_loopback_test beside the API server, because they are
-// what it calls.
+// runAdmissionTests runs the tests of admission_loopback_test that match the filter. They run on the control
+// plane, because the API server calls the webhook in them.
 func runAdmissionTests(t *testing.T, filter string) {
 	t.Helper()
 	outside, err := os.ReadFile(bed.Shared.Kubeconfig())

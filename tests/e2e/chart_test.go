@@ -111,7 +111,7 @@ func TestValuesReachTheObjects(t *testing.T) {
 	}
 }
 
-// A pod with a GPU goes on through upgrade, rollback, uninstall and the next install.
+// A pod with a GPU keeps running during upgrade, rollback, uninstall and the next install.
 func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 	install := func(flags ...string) {
 		t.Helper()

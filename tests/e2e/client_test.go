@@ -13,8 +13,8 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// Through etcd's gateway, inside the control plane's namespace: a key of nobody's makes a version,
-// and what is older is compacted.
+// forget is a script for the control plane. It writes a key that nobody uses through etcd's gateway, so that
+// etcd has a new version, and compacts all older versions.
 const forget = `put=$(curl -sSf -d "{\"key\":\"dGVzc2VyYQ==\"}" http://127.0.0.1:2379/v3/kv/put)
 version=$(echo "$put" | sed -n "s/.*\"revision\":\"\([0-9]*\)\".*/\1/p")
 curl -sSf -d "{\"revision\":\"$version\"}" http://127.0.0.1:2379/v3/kv/compaction`
@@ -25,8 +25,8 @@ var ranTests = regexp.MustCompile(`\[  PASSED  \] [1-9]`)
 // Runs the API client's tests that require a real API server; they are skipped without one.
 func TestAPIClientAgainstTheRealServer(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/kube_loopback_test"), "--gtest_filter=*ApiServer*")
-	// It also kills the API server, as a person would with testcluster, after etcd has forgotten all
-	// versions but the newest.
+	// The program also uses testcluster to let etcd forget all versions but the newest, and to restart the
+	// API server.
 	testcluster := filepath.Join(bed.Root, "build/bin/testcluster") + " "
 	restart := "set -e\n" +
 		testcluster + "exec --dir " + bed.Shared.Dir + " --node 0 -- sh -c '" + forget + "'\n" +

@@ -115,7 +115,7 @@ func TestVersionsOfAllComponents(t *testing.T) {
 	}
 }
 
-// What kubectl selects, tessera selects.
+// The flags -l, --as and --as-group mean the same to tessera as to kubectl.
 func TestSelectorsAndImpersonationMeanWhatTheyMeanForKubectl(t *testing.T) {
 	for selector, want := range map[string]string{"nvidia.com/gpu.present=true": "node/n1\n", "nvidia.com/gpu.present!=true": "", "nvidia.com/gpu.count in (8,9)": "node/n1\n"} {
 		text, err := tesseraCommand("nodes", "-l", selector, "-o", "name").Output()

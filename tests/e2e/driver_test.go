@@ -57,7 +57,7 @@ func TestAStartupTaintLeavesAfterTheSmokeTestAndOthersStay(t *testing.T) {
 	restore := func() { onNode(t, "/bin/sh", "-c", "if [ -e "+files+".away ]; then mv "+files+".away "+files+"; fi") }
 	t.Cleanup(func() { restore(); setTaints(t); waitAllocatable(t, gpus, time.Minute) })
 
-	// A node that joins before its driver is there.
+	// The node joins before its driver is installed.
 	onNode(t, "mv", files, files+".away")
 	waitAllocatable(t, 0, 30*time.Second)
 	// The usual taint of nodes with GPUs, which the agent tolerates.
@@ -82,8 +82,8 @@ func TestAStartupTaintLeavesAfterTheSmokeTestAndOthersStay(t *testing.T) {
 	bed.Passed(t, pod, 1)
 }
 
-// startDriver runs the simulated driver container on the node, which tolerates every taint, until the
-// returned function or the test's end stops it.
+// startDriver runs the simulated driver container on the node. The container tolerates every taint, and runs
+// until the returned function is called or the test ends.
 func startDriver(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
 	text, err := json.Marshal(bed.Object{"apiVersion": "v1", "kind": "Pod",
@@ -120,7 +120,8 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
 		waitAllocatable(t, gpus, time.Minute)
 	})
-	// The agent's default: the host's root first, then that of a driver container.
+	// With this default, the agent looks for the driver in the host's root first, and then in the root of a
+	// driver container.
 	helm(t, append(append([]string{"upgrade", "tessera", chartDir()}, bed.HelmArgs()...), "--set", "agent.driverRoot=/")...)
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
 	simgpu(t, "destroy")

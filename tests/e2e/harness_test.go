@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e follows GPU requests from kubectl to a program that computes on the GPU it was given:
-// real Kubernetes, containerd and runc, our images and manifests, simulated GPUs. One node; what takes
-// several is in nodes/.
+// Package e2e follows GPU requests from kubectl to a program that computes on the GPU that its container got.
+// Kubernetes, containerd and runc are real, the images and manifests are Tessera's, and the GPUs are
+// simulated. The cluster has one node; tests that need several nodes are in nodes/.
 package e2e
 
 import (
@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pairsProfile is eight A100 of which 2k and 2k+1 have NVLinks to each other, as a file.
+// pairsProfile writes a profile of eight A100 to a file and returns its path. The GPUs 2k and 2k+1 have NVLinks
+// to each other.
 func pairsProfile() (string, error) {
 	text, err := exec.Command(bed.Tool("simgpu"), "profiles", "a100-sxm4-80gb").Output()
 	if err != nil {
@@ -125,7 +126,7 @@ func watchAllocatable(t *testing.T) *allocatableWatch {
 	return w
 }
 
-// longestBelow returns the longest time since `since` in which fewer than `want` were offered.
+// longestBelow returns the longest time after `since` during which fewer than `want` GPUs were allocatable.
 func (w *allocatableWatch) longestBelow(want int, since time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +149,8 @@ func (w *allocatableWatch) longestBelow(want int, since time.Time) time.Duration
 	return longest
 }
 
-// lastReached returns when `want` were offered again after fewer were offered since `since`; zero if there never were fewer.
+// lastReached returns the last time after `since` at which the number of allocatable GPUs rose to `want` again.
+// The time is zero if the number was never lower.
 func (w *allocatableWatch) lastReached(want int, since time.Time) (reached time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,8 @@ func tessera(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// limitedPods are pods of which two want all of a GPU's compute and have 30 and 70 of it, and one holds 4 of 5 GiB.
+// limitedPods are the names of three pods. Two always have work for a whole GPU, and have 30 and 70 hundredths of
+// it. The third has a limit of 5 GiB of GPU memory and holds 4 GiB.
 type limitedPods struct{ small, large, holder string }
 
 func createLimitedPods(t *testing.T) limitedPods {
@@ -74,7 +75,7 @@ func (pods limitedPods) hold(t *testing.T, when string) {
 	}
 }
 
-// followLimits changes limits and takes them back.
+// followLimits lowers limits, checks that they hold, and removes them again.
 func (pods limitedPods) followLimits(t *testing.T, when string) {
 	t.Helper()
 	tessera(t, "limit", pods.large, "--compute", "20")
@@ -115,7 +116,7 @@ func TestLimitsHoldThroughAKilledAgentAndAnUpgrade(t *testing.T) {
 	pods.followLimits(t, "after an upgrade")
 }
 
-// The pods of the articles that share a GPU, as deploy/samples has them.
+// Runs the pods of the source articles that share a GPU, from deploy/samples.
 func TestTheSharedSamplesAreLimited(t *testing.T) {
 	var files []string
 	for _, name := range []string{"binpack-1", "nginx", "over-limit"} {
@@ -145,8 +146,8 @@ func TestTheSharedSamplesAreLimited(t *testing.T) {
 	}
 }
 
-// limitOf is the memory that a limited pod may use, by the first letters of its name; 0 if tessera top has none, or an
-// agent that has just started has not found all containers.
+// limitOf returns the GPU memory that the pod whose name begins with the prefix may use, according to tessera top.
+// It is 0 if the pod has no limit, or if an agent has just started and has not found all containers yet.
 func limitOf(t *testing.T, prefix string) int64 {
 	t.Helper()
 	text, err := exec.Command(bed.Tool("tessera"), "top", "--output", "json", "--kubeconfig", bed.Shared.Kubeconfig()).Output()

@@ -13,7 +13,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// What the API server needs to keep ClusterPolicies; NVIDIA's own definition has a schema.
+// policyDefinition lets the API server keep ClusterPolicies. NVIDIA's definition also has a schema.
 const policyDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -29,7 +29,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// As the chart of NVIDIA's operator writes it, shortened.
+// policy is a shortened copy of what the chart of NVIDIA's operator writes.
 const policy = `
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
@@ -46,7 +46,8 @@ spec:
   hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}
 `
 
-// Its image cannot be pulled, which does not matter: its pod is on the node.
+// gpushare is the DaemonSet of gpushare's device plugin. Its image cannot be pulled, but its pod is assigned to
+// the node, and that is all the test needs.
 const gpushare = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -118,7 +119,7 @@ func agents() string {
 	return strings.TrimSpace(text)
 }
 
-// From NVIDIA's operator and gpushare's plugin to Tessera, by the commands of the page.
+// Migrates from NVIDIA's operator and gpushare's plugin to Tessera by the commands on the page migrate.md.
 func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=60s")
 	t.Cleanup(func() {
@@ -147,7 +148,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	t.Run("plan", migrationPlan)
 	t.Run("refusals", migrationRefusals)
 	bed.Kubectl(t, "-n", "kube-system", "delete", "daemonset/gpushare-device-plugin-ds")
-	// The pods of a DaemonSet end after it.
+	// The pods of a deleted DaemonSet end later than the DaemonSet.
 	bed.Eventually(t, bed.PodTimeout, "no obstacle is left", func() bool {
 		text, _ := migrate("--dry-run")
 		return !strings.Contains(text, "BEFORE")
@@ -161,7 +162,8 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	for _, line := range lines {
 		line = strings.ReplaceAll(strings.Split(line, "  #")[0], "NODE", node)
 		if strings.HasPrefix(line, "tessera migrate --wait") {
-			// Simulated GPUs are not on the PCI bus; and a test cannot answer.
+			// The simulated GPUs are not on the PCI bus, so they need other values. A test cannot answer the
+			// question that --yes answers.
 			line += " --yes -f " + filepath.Join(bed.Root, "deploy/simulated/values.yaml")
 			installed = true
 		}
@@ -220,7 +222,7 @@ func migrationPlan(t *testing.T) {
 	if root, _ := migrate("--dry-run", "-o", "jsonpath={.spec.agent.driverRoot}"); root != "/run/nvidia/driver" {
 		t.Errorf("-o jsonpath prints %q", root)
 	}
-	// Helm's namespace stays.
+	// The namespace that Helm created is still there, so check for objects inside it.
 	if left, err := bed.TryKubectl("-n", "tessera-system", "get", "daemonsets,deployments,configmaps", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || left != "" {
 		t.Errorf("--dry-run made %s %v", left, err)
 	}
@@ -248,7 +250,7 @@ func migrationRefusals(t *testing.T) {
 	}
 }
 
-// Each pool has a DaemonSet of its own.
+// statusOfPools makes a pool. Each pool has its own DaemonSet, which tessera status must show.
 func statusOfPools(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pools.yaml")
 	pools := "pools: [{name: a100, nodeSelector: {kubernetes.io/hostname: " + node + "}, mode: whole}]\n"
@@ -264,7 +266,7 @@ func statusOfPools(t *testing.T) {
 	}
 }
 
-// A service account that is bound to ClusterRole tessera-view alone.
+// statusOfAViewer runs commands as a service account that has only the rights of ClusterRole tessera-view.
 func statusOfAViewer(t *testing.T) {
 	bed.Kubectl(t, "create", "serviceaccount", "viewer")
 	bed.Kubectl(t, "create", "clusterrolebinding", "viewer", "--clusterrole=tessera-view", "--serviceaccount=default:viewer")

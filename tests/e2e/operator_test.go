@@ -53,8 +53,8 @@ func waitTesseraReady(t *testing.T) {
 	})
 }
 
-// From the resource to a pod with a GPU, through edits, a killed operator and a lost right, to the
-// deletion of the resource, which the pod does not notice.
+// Creates the resource and runs a pod with a GPU. The operator then repairs edited objects, is killed, and loses
+// a right. In the end the resource is deleted, and the pod goes on.
 func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=60s")
 	t.Cleanup(func() {
@@ -94,8 +94,8 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	}
 }
 
-// Runs the operator's tests that require a real API server, and that are skipped without one. They bring
-// a resource of their own and clean the nodes, so no agent may run.
+// Runs the operator's tests that require a real API server; they are skipped without one. These tests create
+// their own resource and remove Tessera's names from the nodes, so no agent may run.
 func operatorAgainstTheRealServer(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/operator_loopback_test"), "--gtest_filter=*ApiServer*")
 	cmd.Env = append(os.Environ(), "TESSERA_TEST_KUBECONFIG="+bed.Shared.Kubeconfig())
@@ -125,7 +125,8 @@ func operatorKilled(t *testing.T) {
 	want := agentImage()
 	bed.Kubectl(t, "-n", "tessera-system", "delete", "pods", "-l", "app.kubernetes.io/name=tessera-operator", "--force", "--grace-period=0")
 	bed.Kubectl(t, "-n", "tessera-system", "set", "image", "daemonset/tessera-agent", "agent=example.com/other:1")
-	// Not a service account: running pods would keep tokens of the old one.
+	// The test deletes a role and not a service account, because running pods would keep the tokens of the
+	// deleted account.
 	bed.Kubectl(t, "delete", "clusterrole/tessera-view")
 	bed.Eventually(t, bed.PodTimeout, "the next leader restores what was changed meanwhile", func() bool {
 		_, err := bed.Shared.Kubectl(ctx, "get", "clusterrole/tessera-view")
@@ -134,7 +135,7 @@ func operatorKilled(t *testing.T) {
 	waitTesseraReady(t)
 }
 
-// Takes the operator the right to write cluster roles.
+// operatorWithoutARight removes the operator's right to write cluster roles, and gives it back.
 func operatorWithoutARight(t *testing.T) {
 	var role map[string]any
 	if err := json.Unmarshal([]byte(bed.Kubectl(t, "get", "clusterrole/tessera-operator", "-o", "json")), &role); err != nil {
@@ -171,7 +172,7 @@ func mustJSON(t *testing.T, value any) string {
 	return string(text)
 }
 
-// What the schema cannot check, a condition says; the objects stay.
+// A condition names an error in the resource that the schema cannot check. The objects stay.
 func operatorInvalid(t *testing.T) {
 	if text, err := bed.Shared.Kubectl(ctx, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"sharing":{"memoryUnit":"XiB"}}}`); err == nil {
 		t.Errorf("the schema accepts a unit that does not exist: %s", text)

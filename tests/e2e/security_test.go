@@ -57,7 +57,7 @@ func TestATokenOfAnotherPodIsRefused(t *testing.T) {
 	}
 }
 
-// otherMAC is the token with the first digit of its signature changed.
+// otherMAC returns the token with another first digit in its signature.
 func otherMAC(token string) string {
 	parts := strings.SplitN(token, ":", 4)
 	if len(parts) != 4 || parts[2] == "" {
@@ -142,7 +142,7 @@ func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
 	setTaints(t, startupTaint, "example.com/mine")
 	t.Cleanup(func() { setTaints(t, before...) })
 	if err := label(node, `{"spec":{"taints":[{"key":"example.com/mine","effect":"NoSchedule"}]}}`); err != nil {
-		// The agent itself may have been faster.
+		// The agent may have changed the object first.
 		t.Errorf("the removal of the startup taint: %v", err)
 	}
 	for what, err := range map[string]error{

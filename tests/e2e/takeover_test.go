@@ -14,7 +14,8 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// offerShares makes the agent offer shares of GPUs, or leave them to another plugin.
+// offerShares sets or removes the agent's variable SHARED_RESOURCES. With the value "none", the agent leaves
+// shares of GPUs to another plugin.
 func offerShares(t *testing.T, which string) {
 	t.Helper()
 	bed.Kubectl(t, "-n", "tessera-system", "set", "env", "daemonset/tessera-agent", which)
@@ -51,8 +52,8 @@ func startOldPlugin(t *testing.T, args ...string) (stop func()) {
 	return stop
 }
 
-// The container starts again every few seconds. What gpushare's plugin gave it stands in the kubelet's
-// checkpoint alone: nothing is written on its pod.
+// The container starts again every few seconds. Only the kubelet's checkpoint says which GPU gpushare's plugin
+// gave to it, because the pod has no annotations.
 func TestWhatGpusharesPluginGaveIsTakenOver(t *testing.T) {
 	const shares, pod = "aliyun.com/gpu-mem", "of-gpushare"
 	waitAllocatable(t, gpus, time.Minute)
@@ -72,8 +73,8 @@ func TestWhatGpusharesPluginGaveIsTakenOver(t *testing.T) {
 	offerShares(t, "SHARED_RESOURCES-")
 	stop()
 	bed.Eventually(t, bed.PodTimeout, "its pod says which GPU it has", func() bool {
-		said := bed.ReadPod(t, pod).Metadata.Annotations
-		return said["ALIYUN_COM_GPU_MEM_IDX"] == "2" && strings.Contains(said["tessera.dev/assignment"], uuid)
+		annotations := bed.ReadPod(t, pod).Metadata.Annotations
+		return annotations["ALIYUN_COM_GPU_MEM_IDX"] == "2" && strings.Contains(annotations["tessera.dev/assignment"], uuid)
 	})
 	if text := bed.Kubectl(t, "-n", "tessera-system", "logs", bed.AgentOf(node), "-c", "agent"); !strings.Contains(text, "took over") {
 		t.Errorf("the agent does not say what it took over:\n%s", text)

@@ -28,8 +28,9 @@ var administrator = sync.OnceValues(func() (*http.Client, error) {
 	return client, nil
 })
 
-// Call sends a request to the API server as administrator: a body of JSON, or nil, and the answer into
-// what `into` points to: a string takes it as it is, nil drops it. ErrNotFound for status 404.
+// Call sends a request to the API server as administrator. The body is sent as JSON, or is nil. The answer is
+// decoded into what `into` points to; a string takes the answer's text, and nil ignores it. Status 404 gives
+// ErrNotFound.
 func Call(method, path string, body, into any) error {
 	client, err := administrator()
 	if err != nil {
@@ -152,7 +153,7 @@ func ReadPod(t *testing.T, name string) (pod PodObject) {
 	return pod
 }
 
-// ConditionOf is a condition by its type; its fields are empty if there is none.
+// ConditionOf returns the condition of this type. All fields are empty if there is no such condition.
 func ConditionOf(all []Condition, kind string) Condition {
 	for _, condition := range all {
 		if condition.Type == kind {

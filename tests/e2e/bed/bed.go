@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bed is what packages of end-to-end tests stand on: one test cluster for each package, whose
-// nodes have simulated GPUs and Tessera as a person would deploy it, and the small words that their
-// tests use. A test process has one cluster, so it is a variable here.
+// Package bed is the common base of the packages of end-to-end tests. It starts one test cluster for each package,
+// with simulated GPUs and Tessera deployed as a person would deploy it, and has the functions that the tests use.
+// A test process has one cluster, so the cluster is a variable here.
 package bed
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// DriverRoot is where a node's simulated driver is, as a GPU operator would have it.
+	// DriverRoot is the folder of a node's simulated driver, the same as with NVIDIA's GPU operator.
 	DriverRoot = "/run/nvidia/driver"
 	// PodTimeout bounds the start of a pod, which takes about a second on an idle machine.
 	PodTimeout = 60 * time.Second
@@ -30,7 +30,7 @@ const (
 )
 
 var (
-	// Long is the mode of 100 rounds of each kind of restart.
+	// Long runs 100 rounds of each kind of restart.
 	Long = flag.Bool("long", false, "the long mode: 100 rounds of each kind of restart")
 	keep = flag.Bool("keep", false, "leave the cluster up at the end")
 
@@ -42,7 +42,7 @@ var (
 	ctx = context.Background()
 )
 
-// GPUs describes the GPUs of one node: a number and a profile of simgpu, built in or a file.
+// GPUs describes the GPUs of one node: their number, and a profile of simgpu by name or as a file.
 type GPUs struct {
 	Profile string
 	Count   int
@@ -146,9 +146,9 @@ func deploy(nodes []GPUs) error {
 	return nil
 }
 
-// HelmArgs are those of "helm upgrade --install" for this cluster. They shorten what tests would wait for:
-// agents with other options come to all nodes at once, and GPUs of a pod whose processes do not end are
-// withdrawn sooner.
+// HelmArgs returns the flags of "helm upgrade --install" for this cluster. Some of them save waiting time: agents
+// with other options start on all nodes at once, and the GPUs of a pod whose processes do not end are withdrawn
+// sooner.
 func HelmArgs() []string {
 	return []string{
 		"--namespace", "tessera-system", "--create-namespace",

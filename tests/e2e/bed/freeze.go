@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Freeze stops a component of node i (0 for the control plane) in the middle of what it does, as a machine
-// without memory would, until the returned function or the test's end lets it go on. What others send it
-// meanwhile waits in its sockets.
+// Freeze pauses a component of node i (0 for the control plane) in the middle of its work, as on a machine that
+// has no memory left. The component goes on when the returned function is called or the test ends. Until then,
+// requests to the component wait in its sockets.
 func Freeze(t *testing.T, component string, i int) (goOn func()) {
 	t.Helper()
 	machine := Shared.Head.Name

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// DifferentNodes are the nodes of the quickstart, each with a model of its own.
+// DifferentNodes are the nodes of the quickstart, each with another GPU model.
 func DifferentNodes() ([]GPUs, error) {
 	path := filepath.Join(Root, "deploy/simulated/nodes.txt")
 	content, err := os.ReadFile(path)

@@ -35,10 +35,10 @@ type Pod struct {
 	RuntimeClass   string
 	PriorityClass  string
 	RestartPolicy  string // Never if empty
-	User           string // its processes' number on the node; the image's if empty
+	User           string // the user id of its processes; the image's user if empty
 	HostPath       string // a folder of the node that containers see as /node
-	Claim          string // a PersistentVolumeClaim that it needs; its containers do not see it
-	NoToken        bool   // no token of a service account, which the kubelet would have to ask for
+	Claim          string // a PersistentVolumeClaim that the pod needs but does not mount in a container
+	NoToken        bool   // without a service account token, for which the kubelet needs the API server
 }
 
 // Object is a part of a manifest.
@@ -70,7 +70,7 @@ func (c Container) manifest(readOnly bool) Object {
 	return m
 }
 
-// Create makes the pod; the test's end deletes it and waits until its GPUs are free again.
+// Create makes the pod. At the end of the test, the pod is deleted and its GPUs are waited for.
 func (p Pod) Create(t *testing.T) string {
 	t.Helper()
 	if err := p.TryCreate(t); err != nil {
@@ -129,7 +129,7 @@ func (p Pod) manifest() Object {
 		"name": p.Name, "namespace": "default", "labels": p.Labels, "annotations": p.Annotations}, "spec": spec}
 }
 
-// podsOf are the pods that tests must still delete. Subtests delete theirs before their parents do.
+// podsOf are the pods that tests must still delete. A subtest deletes its pods before its parent does.
 var (
 	podsMutex sync.Mutex
 	podsOf    = map[*testing.T][]string{}

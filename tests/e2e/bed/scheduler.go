@@ -11,21 +11,22 @@ import (
 	"testing"
 )
 
-// wiring says how kube-scheduler was configured last: "" while nobody knows, as at first in a cluster that
-// -keep kept. It stays as the last test wanted it, because a restart takes seconds.
-var wiring string
+// schedulerSetup is the last configuration of kube-scheduler: "wired" with tessera-scheduler, "plain" without it,
+// or "" if it is unknown, as at the start in a cluster that -keep left. A test leaves the configuration to the
+// next test, because a change restarts kube-scheduler, which takes seconds.
+var schedulerSetup string
 
-// WireScheduler gives kube-scheduler the sample configuration with the address of tessera-scheduler's
-// Service, when a replica leads. The cluster needs Services.
+// WireScheduler waits until a replica of tessera-scheduler leads, and then gives kube-scheduler the sample
+// configuration with the address of tessera-scheduler's Service. The cluster needs Services.
 func WireScheduler(t *testing.T) {
 	t.Helper()
-	if wiring == "wired" {
+	if schedulerSetup == "wired" {
 		return
 	}
 	if err := wireScheduler(); err != nil {
 		t.Fatal(err)
 	}
-	wiring = "wired"
+	schedulerSetup = "wired"
 }
 
 func wireScheduler() error {
@@ -58,8 +59,8 @@ func wireScheduler() error {
 	return Shared.ConfigureScheduler(ctx, text)
 }
 
-// ClientFiles is where the sample configuration expects the files of Secret tessera-scheduler-client, in
-// the control plane.
+// ClientFiles is the folder on the control plane in which the sample configuration expects the files of the
+// Secret tessera-scheduler-client.
 const ClientFiles = "/etc/kubernetes/tessera"
 
 func installClientCertificate() error {
@@ -84,13 +85,13 @@ func installClientCertificate() error {
 // UnwireScheduler makes kube-scheduler schedule without tessera-scheduler.
 func UnwireScheduler(t *testing.T) {
 	t.Helper()
-	if wiring == "plain" {
+	if schedulerSetup == "plain" {
 		return
 	}
 	if err := Shared.ConfigureScheduler(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
-	wiring = "plain"
+	schedulerSetup = "plain"
 }
 
 // StartAPIServer starts the API server that a test stopped, and returns when it answers.

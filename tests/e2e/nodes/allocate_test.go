@@ -70,7 +70,7 @@ func TestWithBindingAllocateContainersOfAForeignRuntimeHaveTheGPUsOfTheirAssignm
 	for i := range pods {
 		pods[i].NodeSelector = onT4
 	}
-	// 45 of 80 GiB, so each has its own GPU.
+	// Each pod needs 45 of a GPU's 80 GiB, so each pod has its own GPU.
 	for i := range 6 {
 		pods = append(pods, bed.Pod{Name: fmt.Sprintf("equal-%d", i), NodeSelector: map[string]string{product: models[0]},
 			Containers: []bed.Container{looking("main", map[string]int{gpuMem: 45})}})
@@ -128,7 +128,7 @@ func TestWithBindingAllocateAContainerOfWhichNothingIsKnownDoesNotStartAgain(t *
 		return now
 	}
 	bed.Eventually(t, bed.PodTimeout, "the container has started again", func() bool { return status().RestartCount >= 2 })
-	// Killing the agent changes nothing; then it also loses its state.
+	// A killed agent changes nothing. After that, the agent also loses its state.
 	restarts := status().RestartCount
 	stopAgent(t, 2)
 	bed.Eventually(t, bed.PodTimeout, "it goes on starting", func() bool { return status().RestartCount >= restarts+2 })

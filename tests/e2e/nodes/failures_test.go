@@ -14,7 +14,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// printedOnNode is what a pod's container has printed, read on node i without any API server.
+// printedOnNode returns the log of a pod's container. It reads the log on node i, without the API server.
 func printedOnNode(pod string, i int) string {
 	text, _ := bed.Shared.Exec(ctx, i, "/bin/sh", "-c", "cat /var/log/pods/default_"+pod+"_*/main/*.log")
 	return text
@@ -55,8 +55,8 @@ func TestARollingUpdateOfTheSchedulerComesToItsEnd(t *testing.T) {
 	checkGPUs(t, []string{"meanwhile", "afterwards"}, sizes(t))
 }
 
-// heldBack is a pod on n3 whose devices are allocated, and whose container with the share starts only
-// when the one before it has ended, some seconds later. It returns when that one runs.
+// heldBack creates a pod on n3 whose devices are allocated. Its container with the share starts some seconds
+// later, when the init container before it has ended. The function returns when the init container runs.
 func heldBack(t *testing.T, name string, limits map[string]int) string {
 	t.Helper()
 	pod := sharing(name, limits)
@@ -74,7 +74,7 @@ func TestABoundShareStartsWhileTheAPIServerIsDown(t *testing.T) {
 	bed.WireScheduler(t)
 	pod := heldBack(t, "bound-alone", map[string]int{gpuMem: 20})
 	want := assigned(t, pod)["main"][0].GPU
-	// Killed: at SIGTERM it waits for its watches until it is killed.
+	// SIGKILL, because after SIGTERM the API server would wait for its watches to end.
 	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,8 @@ func TestAnAgentKilledBetweenAllocateAndStartStillGivesTheAssignedGPU(t *testing
 func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 	bed.WireScheduler(t)
 	const node, index = "n3", 3
-	// A label that the kubelet itself writes: it admits its pods anew before the agent has written its own.
+	// The pods select the node by a label that the kubelet itself writes. The kubelet admits its pods again before
+	// the agent has written the labels of the GPUs.
 	there := map[string]string{"kubernetes.io/hostname": node}
 	for _, agentToo := range []bool{false, true} {
 		t.Run(map[bool]string{false: "the-agent-stayed", true: "the-agent-too"}[agentToo], func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 				}
 			})
 			bed.Eventually(t, bed.PodTimeout, "the scheduler counts what runs there", func() bool { return memoryInUse(t) == used })
-			// 70 GiB are free in all, 50 at most of one GPU.
+			// 70 GiB are free in total, and at most 50 GiB on one GPU.
 			late, never := sharing("afterwards", map[string]int{gpuMem: 25}), sharing("no-room", map[string]int{gpuMem: 60})
 			late.NodeSelector, never.NodeSelector = there, there
 			late.Create(t)
@@ -157,8 +158,8 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 	}
 }
 
-// Without tessera-scheduler, agents choose GPUs for what kube-scheduler counted, and the kubelet refuses
-// what came in between; so pods may fail, and nothing may be given out twice.
+// Without tessera-scheduler, kube-scheduler only counts resources and the agents choose the GPUs. The kubelet
+// refuses a pod if other pods took the GPUs first, so pods may fail, but no GPU memory is given out twice.
 func TestPlainKubeSchedulerDoesNotOversellBetweenDialects(t *testing.T) {
 	bed.UnwireScheduler(t)
 	var names []string

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodes holds the end-to-end tests that take several nodes with different GPUs: n1 with A100,
-// n2 with T4, n3 with H200, as the quickstart has them. Addresses of services work, and kube-scheduler
-// takes another configuration by bed.Shared.ConfigureScheduler.
+// Package nodes holds the end-to-end tests that need several nodes with different GPUs. As in the quickstart, n1
+// has A100, n2 has T4 and n3 has H200. Addresses of Services work in this cluster, and
+// bed.Shared.ConfigureScheduler changes the configuration of kube-scheduler.
 package nodes
 
 import (
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(bed.Main(m, cluster.Options{
 		Name: "e2e-nodes", Services: true,
-		// A node that is gone is missed after 15 s, not 50; and a Deployment that is scaled again and again does
-		// not wait for the client's twenty requests a second.
+		// A missing node becomes NotReady after 15 s instead of 50 s. A Deployment that is scaled many times does
+		// not wait for the usual limit of twenty requests a second.
 		Flags: map[string][]string{"kube-controller-manager": {
 			"--node-monitor-grace-period=15s", "--kube-api-qps=200", "--kube-api-burst=400"}},
 		KubeletConfig: map[string]any{

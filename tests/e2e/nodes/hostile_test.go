@@ -13,7 +13,8 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// unharmed ends every test of this file: another user's pod runs on the GPU that was chosen for it.
+// unharmed is called at the end of every test in this file. It checks that another user's pod still runs on the
+// GPU that the scheduler chose.
 func unharmed(t *testing.T) {
 	t.Helper()
 	pod := sharing("unharmed", map[string]int{gpuMem: 4})
@@ -80,8 +81,8 @@ func TestOversizedAnnotationsAreRefusedOrTakenAway(t *testing.T) {
 	unharmed(t)
 }
 
-// curl runs on the control plane, from where kube-scheduler and the API server call; a shell script that
-// finds the address of a Service in $ADDRESS. Returns body and status.
+// curl runs a shell script on the control plane, from where kube-scheduler and the API server make their calls.
+// The script has the address of a Service in $ADDRESS. Returns what the script printed.
 func curl(t *testing.T, service, script string) string {
 	t.Helper()
 	text, err := bed.Shared.Exec(ctx, 0, "env", "ADDRESS="+address(t, service), "/bin/sh", "-c", script+" || true")
@@ -91,18 +92,20 @@ func curl(t *testing.T, service, script string) string {
 	return text
 }
 
-// post is a curl that sends JSON and says the status; asking the beginning of a question about a pod.
 const (
+	// post is the beginning of a curl command that sends JSON and also prints the status.
 	post = `curl -sS -m 20 -w ' HTTP %{http_code}' -H 'Content-Type: application/json' `
-	// extender is such a call of the extender, as kube-scheduler makes it; a verb and more follow.
+	// extender is the beginning of a post to the extender with kube-scheduler's certificate. The name of the
+	// extender's method must follow.
 	extender = post + asKubeScheduler + `https://$ADDRESS:9410/v1/extender/`
-	// asKubeScheduler uses kube-scheduler's certificate and CA.
+	// asKubeScheduler are the flags for kube-scheduler's certificate and CA.
 	asKubeScheduler = `--cacert ` + bed.ClientFiles + `/ca.crt --cert ` + bed.ClientFiles + `/tls.crt --key ` + bed.ClientFiles + `/tls.key `
-	asking          = `{"Pod":{"metadata":{"name":"x","namespace":"default","uid":"x"},"spec":{"containers":[{"name":"main",` +
+	// asking is the beginning of the extender's input: a pod with a share, without the nodes.
+	asking = `{"Pod":{"metadata":{"name":"x","namespace":"default","uid":"x"},"spec":{"containers":[{"name":"main",` +
 		`"resources":{"limits":{"aliyun.com/gpu-mem":"4"}}}]}}`
 )
 
-func TestANodeAnnotationThatMakesNoSenseRefusesThatNodeAlone(t *testing.T) {
+func TestAnInvalidNodeAnnotationExcludesOnlyThatNode(t *testing.T) {
 	bed.WireScheduler(t)
 	for name, value := range map[string]string{
 		"wrong-json": `{"version":1,"gpus":[`, "no-object": `[1,2]`,
@@ -172,8 +175,8 @@ func leaderIP(t *testing.T) string {
 	return object.Status.PodIP
 }
 
-// stuck is a pod with these limits that fits no node by its selector, so that kube-scheduler never asks the
-// extender about it. Returns what binds it to n1.
+// stuck creates a pod with these limits whose selector matches no node, so that kube-scheduler never asks the
+// extender about the pod. Returns the extender's input that would bind the pod to n1.
 func stuck(t *testing.T, name string, limits map[string]int) string {
 	t.Helper()
 	pod := sharing(name, limits)
@@ -297,8 +300,8 @@ func TestATenantGetsNothingFromTheGrantSocket(t *testing.T) {
 	unharmed(t)
 }
 
-// Whoever deletes a pod by force is told by kubectl that its processes may go on. The kubelet then gives
-// its device ids away; the GPU must not follow before the old container is gone.
+// The processes of a pod that is deleted by force may keep running, as kubectl warns. The kubelet gives its device
+// ids to the next pod at once, but no pod may get the GPU before the old container has ended.
 func TestAForceDeletedPodDoesNotShareItsGPUWithTheNextOne(t *testing.T) {
 	bed.WireScheduler(t)
 	first := holder("forced-0", models[2])
@@ -313,7 +316,7 @@ func TestAForceDeletedPodDoesNotShareItsGPUWithTheNextOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := holder("forced-next", models[2])
-	next.RestartPolicy = "OnFailure" // a refusal for as long as the old one lives is right
+	next.RestartPolicy = "OnFailure" // its container is refused while the old container runs
 	next.Create(t)
 	time.Sleep(3 * time.Second)
 	goOn()

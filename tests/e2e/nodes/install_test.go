@@ -34,13 +34,13 @@ func mustCommand(t *testing.T, args ...string) string {
 	return text
 }
 
-// settings are the flags that give this cluster's settings.
+// settings returns the flags with the values for this cluster.
 func settings() []string {
 	return []string{"-f", filepath.Join(bed.Root, "deploy/simulated/values.yaml"),
 		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%", "--wait", "--timeout=90"}
 }
 
-// nodesStayReady fails the test if a node is ever not Ready until its end.
+// nodesStayReady watches the nodes until the test ends, and fails the test if a node was not Ready meanwhile.
 func nodesStayReady(t *testing.T) {
 	t.Helper()
 	watch := bed.Shared.KubectlCommand(ctx, "get", "nodes", "--watch", "-o",
@@ -65,7 +65,7 @@ func nodesStayReady(t *testing.T) {
 	})
 }
 
-// marks are the names on a Node that remind of Tessera: labels, annotations, conditions, fields of agents.
+// marks returns the labels, annotations, conditions and resources on a Node that Tessera wrote.
 func marks(t *testing.T, name string) (found []string) {
 	t.Helper()
 	var node struct {
@@ -103,7 +103,7 @@ func marks(t *testing.T, name string) (found []string) {
 	return found
 }
 
-// leftovers are the objects in the API server that are Tessera's.
+// leftovers returns the names of Tessera's objects in the API server.
 func leftovers(t *testing.T) string {
 	t.Helper()
 	kinds := strings.Fields(bed.Kubectl(t, "api-resources", "--verbs=list", "-o", "name"))
@@ -113,8 +113,8 @@ func leftovers(t *testing.T) string {
 	return strings.TrimSpace(labeled + text)
 }
 
-// TestInstallUpgradeUninstall proves that the command alone brings Tessera, changes it and takes it away, and
-// that pods and nodes do not notice.
+// TestInstallUpgradeUninstall shows that the command can install, change and remove Tessera without Helm, and
+// that pods and nodes are not disturbed.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	bed.UnwireScheduler(t)
 	t.Cleanup(func() {
@@ -132,7 +132,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	})
 	nodesStayReady(t)
 
-	// A release of Helm is left alone.
+	// The command does not touch a release of Helm.
 	for _, verb := range []string{"install", "upgrade", "uninstall"} {
 		if text, code := command(verb); code != 78 || !strings.Contains(text, "installed by Helm, as release tessera") {
 			t.Errorf("tessera %s over a release of Helm ends with %d: %s", verb, code, text)
@@ -142,7 +142,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	bed.Kubectl(t, "delete", "namespace", "tessera-system")
-	// What Helm leaves on the nodes goes, too.
+	// The command also removes from the nodes what Helm left there.
 	if len(marks(t, "n1")) == 0 {
 		t.Error("the agent had written nothing on n1")
 	}
@@ -210,7 +210,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	if text := mustCommand(t, "uninstall", "--force", "--dry-run"); !strings.Contains(text, "DaemonSet tessera-system/tessera-agent: would be deleted") {
 		t.Errorf("the plan of an uninstall is %s", text)
 	}
-	// An object that no inventory knows.
+	// The inventory of the installation does not list this object.
 	bed.Kubectl(t, "-n", "tessera-system", "create", "configmap", "left-over")
 	bed.Kubectl(t, "-n", "tessera-system", "label", "configmap", "left-over", "app.kubernetes.io/part-of=tessera")
 	t.Log(mustCommand(t, "uninstall", "--force"))
@@ -236,7 +236,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		mustCommand(t, "uninstall", "--force")
 		unchanged(fmt.Sprintf("after round %d", round+1))
 	}
-	// containerd stops the pod through the runtime that stays for that.
+	// containerd needs tessera-runtime to stop the pod, so the program is still on the node.
 	bed.DeletePods(t, pod)
 	bed.Kubectl(t, "wait", "node", "--all", "--for=condition=Ready", "--timeout="+strconv.Itoa(int(bed.PodTimeout.Seconds()))+"s")
 }

@@ -110,10 +110,11 @@ func queriesOf(t *testing.T, file string) map[string][]string {
 	return all
 }
 
-// Panels that are empty on a cluster without faults.
+// emptyWhenHealthy are the panels that show no data on a cluster without faults.
 var emptyWhenHealthy = []string{"fleet.json, XIDs in 10 minutes", "placement.json, pods that fit on no node, by reason", "placement.json, pods that wait, by reason"}
 
-// Every query of every dashboard has data, and no alert fires on a cluster that works. One lost GPU fires.
+// On a cluster that works, every query of every dashboard has data and no alert fires. A lost GPU makes an alert
+// fire.
 func TestDashboardsAndAlertsOnARealPrometheus(t *testing.T) {
 	bed.WireScheduler(t)
 	small := sharing("monitored-share", map[string]int{vcudaCore: 30, vcudaMemory: 8})
@@ -141,7 +142,8 @@ func TestDashboardsAndAlertsOnARealPrometheus(t *testing.T) {
 		}
 	}
 	checkDashboards(t, address)
-	// Errors that tests before this one made on purpose are in the counters, and new to this Prometheus.
+	// Earlier tests caused errors on purpose. The counters include these errors, and to this new Prometheus they
+	// look like new errors, so their alerts do not count.
 	counted := "TesseraXID|TesseraGrantsRejected|TesseraAllocationsRefused|TesseraGPUsHeldByProcesses"
 	if firing := query(t, address, `ALERTS{alertstate="firing",alertname!~"`+counted+`"}`); len(firing) != 0 {
 		t.Errorf("alerts fire on a cluster that works: %v", firing)
@@ -192,7 +194,7 @@ var queriesOf12239 = map[string][]string{
 	"device memory": {`DCGM_FI_DEV_FB_USED{instance=~".*", gpu=~".*"}`},
 }
 
-// A GPU that is lost shows as unhealthy, with its XID, and the alert names the node.
+// A lost GPU is shown as unhealthy with its XID, and the alert names the node.
 func loseAGPU(t *testing.T, address string) {
 	bed.Simgpu(t, 2, "inject", "lost", "--gpu", "3")
 	t.Cleanup(func() { bed.Simgpu(t, 2, "recover", "--gpu", "3") })

@@ -13,10 +13,10 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// models are the labels of the nodes, in order.
+// models are the values of the nodes' label `product`, in the order of the nodes.
 var models = []string{"NVIDIA-A100-SXM4-80GB", "Tesla-T4", "NVIDIA-H200"}
 
-// holder is a pod of one GPU of a model, which it keeps until it is deleted.
+// holder returns a pod that keeps one GPU of a model until the pod is deleted.
 func holder(name, model string) bed.Pod {
 	pod := bed.Single(name, 1, "--hold", "600")
 	pod.NodeSelector = map[string]string{product: model}

@@ -23,7 +23,8 @@ func TestAPodComputesOnTheGPUsThatTheSchedulerChose(t *testing.T) {
 	}
 }
 
-// n2 has as many GPUs free, but without NVLink, and taking two of n1 breaks the only whole node with eight.
+// n2 also has two free GPUs, but they have no NVLink. The pair must come from n1, although n1 is then no longer
+// free as a whole.
 func TestAPairHasAnNVLinkThoughItBreaksTheLargestNode(t *testing.T) {
 	bed.WireScheduler(t)
 	for i := range 3 {
@@ -83,7 +84,7 @@ func TestAllDialectsShareTheGPUsOfOneNodeWithoutOverselling(t *testing.T) {
 	if two["first"][0].GPU != two["second"][0].GPU {
 		t.Errorf("the containers of a pod with %s are on two GPUs: %v", gpuMem, two)
 	}
-	// Two GPUs are held whole, the others are shared, so a pod for two whole GPUs waits.
+	// Two GPUs are held by pods with whole GPUs, and the others are shared, so a pod for two whole GPUs waits.
 	bed.Pod{Name: "no-room", Containers: []bed.Container{{Name: "main", GPUs: 2}}, NodeSelector: onT4}.Create(t)
 	bed.Eventually(t, bed.PodTimeout, "the pod without room says why it waits", func() bool {
 		text := waitsFor(t, "no-room")
@@ -103,8 +104,9 @@ func TestManyPodsOfOneSizeCreatedAtOnceEachGetTheirOwn(t *testing.T) {
 	checkGPUs(t, names, sizes(t))
 }
 
-// While a volume is made for a pod, kube-scheduler keeps it in PreBind for up to ten minutes, and says nothing
-// to the extender. By the sums that kube-scheduler counts itself, the third pod fits beside the two.
+// While a volume is created for a pod, kube-scheduler keeps the pod in PreBind for up to ten minutes and does not
+// call the extender. By kube-scheduler's own sums the third pod fits beside the two, so only the extender can
+// refuse it.
 func TestGPUsAreHeldWhileAPodWaitsForItsVolume(t *testing.T) {
 	bed.WireScheduler(t)
 	err := bed.Shared.Apply(ctx, `apiVersion: storage.k8s.io/v1
@@ -134,7 +136,7 @@ spec: {storageClassName: never, accessModes: [ReadWriteOnce], resources: {reques
 			return bed.ReadPod(t, name).Status.NominatedNodeName == "n3"
 		})
 	}
-	time.Sleep(8 * time.Second) // longer than a hold without a nominated node
+	time.Sleep(8 * time.Second) // longer than GPUs are held for a pod without a nominated node
 	next := sharing("next", map[string]int{gpuMem: 50})
 	next.NodeSelector = onH200
 	next.Create(t)

@@ -26,7 +26,7 @@ func TestAPodOfHigherPriorityTakesTheGPUOfALowerOne(t *testing.T) {
 	for i := range 4 {
 		low = append(low, holder(fmt.Sprintf("low-%d", i), models[1]).Create(t))
 	}
-	had := map[string]string{} // the pod of each GPU
+	had := map[string]string{} // the pod that had a GPU, by the GPU's UUID
 	for _, pod := range low {
 		bed.WaitPhase(t, pod, "Running")
 		had[assigned(t, pod)["main"][0].GPU] = pod
@@ -40,7 +40,7 @@ func TestAPodOfHigherPriorityTakesTheGPUOfALowerOne(t *testing.T) {
 		t.Errorf("it was assigned %v and has %s", given, uuid)
 	}
 	for gpu, pod := range had {
-		// Its GPU is free when its containers have ended; its object is deleted later.
+		// The GPU is free when the containers of the evicted pod have ended. The pod's object is deleted later.
 		var now struct {
 			Metadata struct{ DeletionTimestamp string }
 		}
@@ -75,7 +75,7 @@ func TestAPodUnderADisruptionBudgetKeepsItsGPU(t *testing.T) {
 	})
 	for i := range 4 {
 		low := holder(fmt.Sprintf("low-%d", i), models[1])
-		if i < 2 { // the first by name, and the first to be bound
+		if i < 2 { // these two come first by name, and were bound first
 			low.Labels = map[string]string{"guarded": "yes"}
 		}
 		low.Create(t)
@@ -142,7 +142,7 @@ func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
 		return len(pods.Items) == 0
 	})
 	waitLedgerEmpty(t)
-	// Their GPUs can be used again.
+	// Other pods can use the GPUs again.
 	holders := []string{}
 	for i := range 4 {
 		holders = append(holders, holder(fmt.Sprintf("afterwards-%d", i), models[1]).Create(t))
@@ -151,7 +151,7 @@ func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
 	t.Logf("%d of 100 rounds waited for a binding", bound)
 }
 
-// The whole count is 200 with -long: a start costs these two cores half a second.
+// There are only 200 starts with -long, because a start costs half a second on two cores.
 func TestPodsMadeAgainUnderTheSameNamesRunOnTheGPUsOfTheirOwnAssignment(t *testing.T) {
 	bed.WireScheduler(t)
 	const atOnce = 20
@@ -166,7 +166,7 @@ func TestPodsMadeAgainUnderTheSameNamesRunOnTheGPUsOfTheirOwnAssignment(t *testi
 	began, wrong := time.Now(), 0
 	for done := 0; done < starts; done += atOnce {
 		rand.Shuffle(atOnce, func(i, j int) { names[i], names[j] = names[j], names[i] })
-		// 20 x 9 GiB are more than the three small nodes' worth of one GPU each: all kinds take part.
+		// 20 x 9 GiB are more than the largest GPU has, so the pods are on several GPUs.
 		for _, name := range names {
 			sharing(name, map[string]int{gpuMem: 9}).Create(t)
 		}
@@ -197,8 +197,8 @@ func TestInitContainersShareTheGPUOfTheirPod(t *testing.T) {
 			t.Errorf("the init container had %v, %s has %v", prepared, container, got)
 		}
 	}
-	// 7 GiB run, 6 were enough before: no more is taken away from others. What was asked of the extender
-	// just before is held for some seconds.
+	// The containers that run have 7 GiB, and the init container had 6 GiB, so the pod holds 7 GiB and not 13. The
+	// check waits, because the extender holds GPUs for some seconds after a request.
 	bed.Eventually(t, 20*time.Second, "the scheduler says that 7 GiB are in use", func() bool { return memoryInUse(t) == 7 })
 }
 

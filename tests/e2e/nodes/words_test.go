@@ -50,7 +50,7 @@ func holding(name string, limits map[string]int) bed.Container {
 	return bed.Container{Name: name, Limits: limits, Args: []string{"--hold", "600"}}
 }
 
-// sharing returns a pod with one such container.
+// sharing returns a pod with one container made by `holding`.
 func sharing(name string, limits map[string]int) bed.Pod {
 	return bed.Pod{Name: name, Containers: []bed.Container{holding("main", limits)}}
 }
@@ -66,8 +66,8 @@ func computesOn(t *testing.T, pod, container string, count int) []string {
 	return found
 }
 
-// checkGPUs waits until each container names its GPUs, which are those of the annotation, and that no
-// GPU is given out beyond what it has.
+// checkGPUs waits until each container has printed its GPUs. It checks that these are the GPUs in the pod's
+// annotation, and that no GPU is given out beyond its memory and compute.
 func checkGPUs(t *testing.T, pods []string, gpuBytes map[string]int64) {
 	t.Helper()
 	milli, bytes, whole := map[string]int{}, map[string]int64{}, map[string]int{}
@@ -139,8 +139,8 @@ func waitBound(t *testing.T, pod string) {
 	bed.Eventually(t, bed.PodTimeout, pod+" is bound", func() bool { return nodeOf(t, pod) != "" })
 }
 
-// leaseHolder is the replica of tessera-scheduler that leads: its pod, "_", and more; "" while nobody
-// can be asked.
+// leaseHolder returns the identity of the replica of tessera-scheduler that leads: the name of its pod, "_", and
+// more. It is "" if no replica leads or the API server does not answer.
 func leaseHolder() string {
 	var lease struct {
 		Spec struct{ HolderIdentity string }
@@ -152,7 +152,7 @@ func leaseHolder() string {
 	return lease.Spec.HolderIdentity
 }
 
-// killLeader deletes the leader without a grace period, and returns the holder of the Lease.
+// killLeader deletes the leader's pod without a grace period, and returns the identity of that leader.
 func killLeader(t *testing.T) string {
 	t.Helper()
 	leader := leaseHolder()
@@ -163,8 +163,8 @@ func killLeader(t *testing.T) string {
 	return leader
 }
 
-// memoryInUse is how much GPU memory the scheduler's ledger has given out, in GiB, as gpushare's old page
-// tells it; -1 while nobody leads. A whole GPU counts with all its memory.
+// memoryInUse returns how much GPU memory the scheduler's ledger has given out, in GiB, from the page that
+// gpushare's scheduler had, too. It is -1 while no replica leads. A whole GPU counts with all its memory.
 func memoryInUse(t *testing.T) (used int) {
 	t.Helper()
 	var shown struct{ Nodes []struct{ UsedGPU int } }

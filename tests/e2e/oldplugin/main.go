@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command oldplugin offers aliyun.com/gpu-mem to the kubelet of its node as gpushare's device plugin
-// did, and gives every container the same GPU by a number in its environment, without a token. It runs until
-// it is killed.
+// Command oldplugin offers aliyun.com/gpu-mem to the kubelet of its node, as gpushare's device plugin does. It
+// gives every container the same GPU, as a number in a variable of the environment and without a token. It runs
+// until it is killed.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of the end-to-end tests' containers: prints as JSON which GPUs a container can see, and
-// tries to get at them against the rules. Static, so that its image holds nothing else.
+// The program in containers of the end-to-end tests. It prints as JSON which GPUs the container can see, and
+// tries to use GPUs against the rules. It is linked statically, so that its image holds nothing else.
 package main
 
 import (
@@ -82,8 +82,8 @@ func main() {
 	}
 }
 
-// coverLimits puts a tmpfs over the folder, with the file "limits" as it was but for the memory of its first GPU, and
-// becomes another program, which takes that file for the agent's.
+// coverLimits mounts a tmpfs over the folder, with a copy of the file "limits" in which the memory of the first GPU
+// is changed. Then it executes another program, which takes the copy for the agent's file.
 func coverLimits(folder string, argv []string) error {
 	// gpus[0].memory of Limits in src/limiter/region.h.
 	const memory = 80

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simdriver stands for NVIDIA's driver container: it installs the simulated driver below the host's
-// /run/nvidia/driver, keeps it while it runs, and removes it when it ends. It can be slow, fail, hang or
-// leave half of its files, as the real one does.
+// Simdriver stands in for NVIDIA's driver container. It installs the simulated driver below the host's
+// /run/nvidia/driver and removes it when the container ends. Like the real container, it can be slow, fail,
+// hang or install only some of the files.
 //
 //	simdriver MODE [--after DURATION] -- simgpu create …
 //
@@ -63,7 +63,7 @@ func run() error {
 		return nil
 	case <-time.After(*after):
 	}
-	// All at once, as NVIDIA's container mounts its root.
+	// All files appear at once, as they do when NVIDIA's container mounts its root.
 	if err := os.Rename(staging, root); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func run() error {
 	return nil
 }
 
-// spoil takes away what a driver container in this mode does not bring.
+// spoil removes the files that a driver container in this mode does not install.
 func spoil(mode string) error {
 	switch mode {
 	case "good":
