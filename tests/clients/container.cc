@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program as in a container with a share of a GPU: it finds the limiter in the place of the
-// driver's libraries, and may use no more than the limits allow.
+// Runs a program as in a container with a share of a GPU. The program finds the limiter in the
+// place of the driver's libraries, and can use only as much as the limits allow.
 //
 //   client_container --driver DIR --gpu UUID --memory BYTES --compute SHARE -- PROGRAM [ARGUMENT
 //   ...]
 //
 // DIR has the driver's libraries. SHARE is a part of the GPU's time, such as 0.3; 0: not limited.
-// The program and those that it starts get a mount namespace with a /run of their own, which the
-// kernel drops when the last of them ends. Needs root.
+// The program and its children get a mount namespace with its own /run, which the kernel removes
+// when the last of them ends. Needs root.
 #include <errno.h>
 #include <fmt/format.h>
 #include <sched.h>

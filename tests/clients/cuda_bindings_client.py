@@ -19,7 +19,7 @@ extern "C" __global__ void vectorAdd(const float* a, const float* b, float* c, i
 }
 extern "C" __global__ void spin(void) {}
 """
-SPIN_MS = 2.0  # as $SIMGPU_KERNEL_NS says
+SPIN_MS = 2.0  # the value in $SIMGPU_KERNEL_NS
 HANDLE_BYTES = 64
 
 
@@ -50,7 +50,7 @@ def free_memory():
 
 
 def compiled(architecture):
-    """PTX for a virtual architecture (compute_80), a cubin for a real one (sm_80)."""
+    """Returns PTX for a virtual architecture (compute_80), or a cubin for a real one (sm_80)."""
     program = call(nvrtc.nvrtcCreateProgram, SOURCE, b"client.cu", 0, [], [])
     call(nvrtc.nvrtcCompileProgram, program, 1, [b"--gpu-architecture=" + architecture])
     size, get = ((nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN) if architecture.startswith(b"sm")
@@ -61,7 +61,8 @@ def compiled(architecture):
     return image
 
 
-# Memory of each kind: allocate() gives what free() takes. Both are done when they return.
+# The kinds of memory. allocate() returns the value that free() needs. Both have finished their work
+# when they return.
 class Linear:
     @staticmethod
     def allocate(size):
@@ -100,7 +101,7 @@ def on_device():
 
 
 class OwnPool:
-    """A pool that keeps what is freed: it is given back when something else needs it."""
+    """A pool that keeps freed memory until another allocation needs it."""
     pool = None
 
     @classmethod
@@ -147,7 +148,7 @@ class Mapped:
 
 
 class OfGraph:
-    """A memory node, made by capturing a stream; the memory is there after the launch."""
+    """A memory node, made by capturing a stream. The launch of the graph allocates the memory."""
     @staticmethod
     def allocate(size):
         stream = call(driver.cuStreamCreate, 1)
@@ -188,7 +189,7 @@ def check_contents(pointer, size):
 
 def check_memory(kind):
     free, used = free_memory(), device_bytes()
-    for _ in range(2):  # what is freed is free again
+    for _ in range(2):  # freed memory can be allocated again
         pointer = kind.allocate(LARGE)
         check_contents(pointer, LARGE)
         check_equal(free - free_memory(), LARGE, f"{kind.__name__}: what is less free")
@@ -203,7 +204,7 @@ def check_memory(kind):
 
 
 def check_fill():
-    """All of the GPU or of the share can be had, and not a byte more."""
+    """A program can allocate all of the GPU or of the share, and not a byte more."""
     piece, used = 256 * MIB, device_bytes()
     pieces = [Linear.allocate(piece) for _ in range(free_memory() // piece)]
     expect_out_of_memory(Linear.allocate, piece)
@@ -299,7 +300,7 @@ def check_time():
 
 
 def check_ipc():
-    """Another process opens memory of this one, and pays nothing for it."""
+    """Another process opens memory of this one, and the memory does not count twice."""
     size = 8 * MIB
     pointer = Linear.allocate(size)
     call(driver.cuMemsetD8, pointer, 5, size)
@@ -309,7 +310,7 @@ def check_ipc():
     with subprocess.Popen([sys.executable, __file__, "open", handle.hex()],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as opener:
         check_equal(opener.stdout.readline().strip(), "opened", "the other process")
-        if LIMITED:  # the context of another process is no part of the share
+        if LIMITED:  # the other process has a context, which does not count for the share
             check_equal(free_memory(), free, "free while another process has it open")
         opener.stdin.write("\n")
         opener.stdin.close()

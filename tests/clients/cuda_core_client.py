@@ -18,7 +18,7 @@ extern "C" __global__ void vectorAdd(const float* a, const float* b, float* c, i
 }
 template <typename T> __global__ void spin(T) {}
 """
-SPIN_MS = 2.0  # as $SIMGPU_KERNEL_NS says
+SPIN_MS = 2.0  # the value in $SIMGPU_KERNEL_NS
 
 
 def expect_out_of_memory(function, *arguments, **options):
@@ -58,10 +58,10 @@ def check_launch(device, stream, kind):
 
 def check_memory(stream, resource, name, times=2):
     used = device_bytes()
-    for _ in range(times):  # what is freed is free again
+    for _ in range(times):  # freed memory can be allocated again
         buffer = resource.allocate(LARGE, stream=stream)
         more = device_bytes() - used
-        # A pool may have kept a block of what was freed before.
+        # A pool may have kept a block of the freed memory.
         check(LARGE - 2 * MIB <= more <= LARGE, f"{name}: {more} used of the device, not {LARGE}")
         expect_out_of_memory(resource.allocate, LARGE, stream=stream)
         buffer.close(stream)
@@ -105,10 +105,11 @@ def main():
         check_launch(device, stream, kind)
     pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions())
     check_memory(stream, pool, "a pool")
-    pool.close()  # which keeps what was freed until then
+    pool.close()  # the pool keeps freed memory until it is closed
     check_pool_for_others(device, stream)
     check_time(device, stream)
-    # cuda-core keeps the handle of what it has created, and with it the memory, to its end.
+    # cuda-core keeps the handle of the memory that it has created, and so the memory itself, until
+    # the program ends.
     check_memory(stream, VirtualMemoryResource(device), "virtual memory", times=1)
     print("cuda-core: programs, pools, graphs and virtual memory right")
 

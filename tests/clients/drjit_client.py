@@ -12,7 +12,7 @@ from drjit.cuda import Float, TensorXf, Texture2f
 
 from facts import FACTS, MIB, check, check_equal, check_filling, check_pace, device_bytes
 
-KERNEL_MS = 2.0  # as $SIMGPU_KERNEL_NS says
+KERNEL_MS = 2.0  # the value in $SIMGPU_KERNEL_NS
 PIECE = 2048 * MIB
 
 
@@ -32,7 +32,7 @@ def check_copies():
 
 
 def check_memory():
-    """Dr.Jit keeps what it has freed, and gives it up where it is short of memory."""
+    """Dr.Jit keeps freed memory, and gives it back to the driver when memory is short."""
     check_copies()
     dr.flush_malloc_cache()
     used = check_filling(piece, PIECE, RuntimeError, check_copies, 16 * MIB, dr.flush_malloc_cache)

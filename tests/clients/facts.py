@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every client needs: the facts about the node that run.py has made, and how to check them."""
+"""For all clients: the facts about the node that run.py has made, and functions to check them."""
 import json
 import os
 import subprocess
@@ -8,7 +8,7 @@ import time
 FACTS = json.loads(os.environ["CLIENT_FACTS"])
 LIMITED = FACTS["limited"]
 MIB = 1 << 20
-# The largest part of a GPU or share that fits once and not twice, in whole blocks of 2 MiB.
+# A size in whole blocks of 2 MiB that fits on the GPU or in the share once, but not twice.
 LARGE = FACTS["memory"] * 5 // 8 // (2 * MIB) * (2 * MIB)
 
 
@@ -30,23 +30,23 @@ def expect_error(error, function, *arguments):
 
 
 def device_bytes():
-    """What the simulated driver's own account says that is used of the first GPU."""
+    """The memory of the first GPU that is in use according to the simulated driver."""
     shown = subprocess.run(FACTS["show"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(shown)["gpus"][0]["used_bytes"]
 
 
 def free_bytes():
-    """What a program that runs alone on the first GPU, or in its share, can still allocate."""
+    """The memory that a program alone on the first GPU, or in its share, can still allocate."""
     shown = subprocess.run(FACTS["show"], check=True, stdout=subprocess.PIPE, text=True).stdout
     gpu = json.loads(shown)["gpus"][0]
     used = gpu["used_bytes"]
-    if LIMITED:  # contexts are no part of a share
+    if LIMITED:  # contexts do not count for a share
         used -= sum(one["contexts"] for one in gpu["processes"]) * FACTS["context"]
     return FACTS["memory"] - used
 
 
 def check_filling(piece, size, error, check_copies, slack, flush=lambda: None):
-    """Fills memory with pieces of `size` until `error` comes, twice. Gives what was used before."""
+    """Fills memory with pieces of `size` until `error` is raised, twice. Returns the use before."""
     used = device_bytes()
     fit = free_bytes() // size
     pieces = [piece() for _ in range(fit)]
@@ -64,13 +64,14 @@ def check_filling(piece, size, error, check_copies, slack, flush=lambda: None):
 
 
 def hold():
-    """Lets run.py see what the device says now; it looks every 50 ms."""
+    """Waits so long that run.py, which reads the device every 50 ms, has seen the present state."""
     time.sleep(0.2)
 
 
 def check_pace(what, milliseconds, work):
-    """Work that alone takes `work` milliseconds takes the longer the smaller the share is."""
+    """Checks the time of work that takes `work` ms on a whole GPU: in a share, 1/share as long."""
     wanted = work / FACTS["compute"] if LIMITED else work
-    # Less, for what the limiter lends at the start; more, for a machine that is busy.
+    # The time may be shorter, because the limiter lends some GPU time at the start, or longer,
+    # because the machine may be busy.
     check(0.8 * wanted <= milliseconds <= 3 * wanted + 500,
           f"{what}: {work} ms of GPU time took {milliseconds:.0f} ms, about {wanted:.0f} expected")

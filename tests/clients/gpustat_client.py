@@ -23,7 +23,7 @@ def check_gpustat(uuids, total, busy):
         check_equal(pids, [busy] if busy and index == FACTS["busy_gpu"] else [], "processes")
         if pids:
             check(gpu.processes[0]["gpu_memory_usage"] >= FACTS["allocated"] // MIB, "memory used")
-    # The command itself.
+    # The command `gpustat`, after its library.
     done = subprocess.run([sys.executable, "-m", "gpustat", "--json"], check=True,
                           stdout=subprocess.PIPE, text=True)
     check_equal(len(json.loads(done.stdout)["gpus"]), len(uuids), "GPUs of the command")

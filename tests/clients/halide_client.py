@@ -11,8 +11,8 @@ import numpy as np
 
 from facts import FACTS, LARGE, LIMITED, MIB, check, device_bytes, expect_error, hold
 
-KERNEL_SECONDS = 0.002  # as $SIMGPU_KERNEL_NS says
-SIZE = 1 << (LARGE.bit_length() - 1)  # Halide rounds others up
+KERNEL_SECONDS = 0.002  # the value in $SIMGPU_KERNEL_NS
+SIZE = 1 << (LARGE.bit_length() - 1)  # a power of two, because Halide rounds other sizes up
 TARGET = (hl.get_host_target().with_feature(hl.TargetFeature.CUDA)
           .with_feature(hl.TargetFeature.CUDACapability80)
           .with_feature(hl.TargetFeature.LargeBuffers))
@@ -47,7 +47,7 @@ def check_copies():
 
 
 def check_memory():
-    """Halide keeps what it has freed, and gives it up where it is short of memory."""
+    """Halide keeps freed memory, and gives it back to the driver when memory is short."""
     check_copies()
     used = device_bytes()
     large = pipeline(SIZE)

@@ -12,7 +12,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError
 
 from facts import FACTS, LARGE, check, check_equal, check_pace, device_bytes, hold
 
-KERNEL_MS = 2.0  # as $SIMGPU_KERNEL_NS says
+KERNEL_MS = 2.0  # the value in $SIMGPU_KERNEL_NS
 
 
 @cuda.jit
@@ -72,7 +72,7 @@ def check_memory():
 def check_time():
     threads = 2 * 108 * 1024
     values = cuda.device_array(threads, np.float32)
-    reverse[threads // 256, 256](values)  # compiles it
+    reverse[threads // 256, 256](values)  # the first call compiles the kernel
     begin, end = cuda.event(), cuda.event()
     begin.record()
     for _ in range(300):

@@ -86,7 +86,7 @@ def check_event(handles):
 
 
 def check_share(handle):
-    """The memory of the GPU is the share, and what is used of it is what the container holds."""
+    """NVML reports the share as the GPU's memory, and the container's memory as the used part."""
     def look(used):
         for memory in (nv.nvmlDeviceGetMemoryInfo(handle),
                        nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2)):

@@ -38,7 +38,7 @@ def check_screen(*words):
 
 @contextlib.contextmanager
 def holder(size):
-    """Another process of the container that holds device memory; gives its pid."""
+    """Starts another process of the container that holds device memory. Yields its pid."""
     command = [sys.executable, FACTS["allocate"], FACTS["libcuda"], "0", str(size)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as process:
@@ -49,7 +49,7 @@ def holder(size):
 
 
 def check_share():
-    """The memory of the GPU is the share, and what is used of it is what the container holds."""
+    """nvitop shows the share as the GPU's memory, and the container's memory as the used part."""
     devices = nvitop.Device.all()
     check_equal([device.uuid() for device in devices], FACTS["uuids"][:1], "UUIDs")
     check_equal(devices[0].memory_used(), 0, "memory used")

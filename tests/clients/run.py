@@ -23,7 +23,7 @@ SKIP = 77
 GPUS = 4
 BUSY_GPU = 1
 ALLOCATED = 256 << 20
-# NVIDIA's compilers refuse to load what they compile into an older driver than their own.
+# NVIDIA's compilers refuse to load their output into a driver that is older than the compiler.
 DRIVER = "575.57.08"
 PROFILE = f"""base: a100-sxm4-80gb
 name: client
@@ -50,12 +50,12 @@ CLIENTS = {
     "go-nvlib": None,
     "go-nvcdi": None,
 }
-# Nanoseconds that kernels take, by their names.
+# The duration of kernels in nanoseconds, by name.
 KERNELS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000", "numba-cuda": "*=2000000",
            "tinygrad": "*=1000000", "drjit": "*=2000000", "taichi": "*=2000000",
            "halide": "*=2000000"}
-# What the tools say when there is no network or the registry refuses: nothing that a bug of ours
-# could cause.
+# Messages of the tools when there is no network or the registry refuses. No error in Tessera causes
+# these messages.
 UNREACHABLE = re.compile(
     r"Temporary failure in name resolution|No matching distribution found|Connection refused"
     r"|Network is unreachable|Read timed out|ConnectTimeout|dial tcp|no such host|i/o timeout"
@@ -79,7 +79,7 @@ def run_or_skip(command, **options):
 
 @contextlib.contextmanager
 def cache_folder(*inputs):
-    """The folder for what the files `inputs` ask for, locked against other runs."""
+    """The folder of the packages that the files `inputs` list, locked against other runs."""
     key = hashlib.sha256(sys.version.encode())
     for path in inputs:
         key.update(path.read_bytes())
@@ -92,7 +92,7 @@ def cache_folder(*inputs):
 
 
 def python_with_packages(requirements):
-    """An interpreter that has the packages that the file lists."""
+    """The path of an interpreter with the packages that the file lists."""
     with cache_folder(requirements) as folder:
         python = folder / "venv" / "bin" / "python"
         if not (folder / "ready").exists():
@@ -104,7 +104,7 @@ def python_with_packages(requirements):
 
 
 def go_client(name):
-    """The client in the folder `name`, built."""
+    """Builds the client in the folder `name`."""
     sources = [HERE / name / file for file in ("go.mod", "go.sum", "main.go")]
     with cache_folder(*sources) as folder:
         program = folder / name
@@ -118,7 +118,7 @@ def go_client(name):
 
 
 class Node:
-    """A simulated node in a folder of its own."""
+    """A simulated node in its own folder."""
 
     def __init__(self, folder, binaries, libraries, devices):
         self.simgpu = os.path.join(binaries, "simgpu")
@@ -146,7 +146,7 @@ class Node:
 
 
 class Container:
-    """What a container with a share of the first GPU sees of the node."""
+    """The facts about the node as seen in a container with a share of the first GPU."""
 
     def __init__(self, node, folder, program):
         self.node = node
@@ -168,7 +168,7 @@ class Container:
 
 
 class Watch(threading.Thread):
-    """Samples what the device itself says that processes have of the first GPU."""
+    """Samples the memory of the first GPU that each process uses according to the device."""
 
     def __init__(self, node):
         super().__init__(daemon=True)
@@ -185,7 +185,7 @@ class Watch(threading.Thread):
             self.samples += 1
 
     def check(self):
-        """The share was never exceeded, but for the contexts, which are no part of it."""
+        """Checks that the share was never exceeded. Contexts do not count for the share."""
         self.ended.set()
         self.join()
         if self.samples == 0 or self.most > SHARE:
@@ -196,7 +196,7 @@ class Watch(threading.Thread):
 
 @contextlib.contextmanager
 def gpu_user(node):
-    """Another process that holds ALLOCATED bytes on BUSY_GPU; gives its pid."""
+    """Starts another process that holds ALLOCATED bytes on BUSY_GPU. Yields its pid."""
     command = [sys.executable, str(HERE / "allocate.py"),
                os.path.join(node.libraries, "libcuda.so.1"), str(BUSY_GPU), str(ALLOCATED)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -217,7 +217,7 @@ def command_for(client):
 
 
 def nvrtc_of(python):
-    """NVIDIA's compiler among the packages; tinygrad does not look for it there."""
+    """The path of NVIDIA's compiler among the packages, where tinygrad does not look for it."""
     packages = pathlib.Path(python).parents[1] / "lib"
     found = packages.glob("python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*")
     return str(next(found, ""))
@@ -228,7 +228,7 @@ def settings_of(client, command, folder):
     settings = {"PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": folder,
                 "SIMGPU_KERNEL_NS": KERNELS.get(client, "")}
     if client == "halide":
-        settings["HL_GPU_DEVICE"] = "0"  # it chooses the last one
+        settings["HL_GPU_DEVICE"] = "0"  # by default, Halide chooses the last GPU
     if client == "tinygrad":
         settings.update(DEV="CUDA", NVRTC_PATH=nvrtc_of(command[0]))
     return settings

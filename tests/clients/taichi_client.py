@@ -11,7 +11,7 @@ import taichi as ti
 
 from facts import FACTS, LIMITED, MIB, check, check_equal, check_filling
 
-KERNEL_SECONDS = 0.002  # as $SIMGPU_KERNEL_NS says
+KERNEL_SECONDS = 0.002  # the value in $SIMGPU_KERNEL_NS
 PIECE = 1024 * MIB
 
 
@@ -28,7 +28,7 @@ def piece():
 def check_copies():
     host = np.arange(1000, dtype=np.float32)
     values = host.copy()
-    add(values, 1.0)  # there, a kernel, and back
+    add(values, 1.0)  # copies the array to the GPU, runs a kernel, and copies it back
     check(np.array_equal(values, host), "values there and back")
 
 
@@ -47,7 +47,7 @@ def check_time():
         add(values, 1.0)
     ti.sync()
     took = time.monotonic() - start
-    # A step is one kernel or more.
+    # A step runs one or more kernels.
     wanted = steps * KERNEL_SECONDS / (FACTS["compute"] if LIMITED else 1)
     check(took >= 0.8 * wanted, f"{steps} steps took {took:.2f} s, not {wanted:.2f} s")
 

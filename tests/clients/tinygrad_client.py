@@ -11,7 +11,7 @@ from tinygrad.helpers import Context, GlobalCounters
 
 from facts import FACTS, LARGE, LIMITED, MIB, check, check_equal, device_bytes, expect_error, hold
 
-KERNEL_SECONDS = 0.001  # as $SIMGPU_KERNEL_NS says
+KERNEL_SECONDS = 0.001  # the value in $SIMGPU_KERNEL_NS
 
 
 class Net:
@@ -44,13 +44,13 @@ def check_memory():
     hold()
     check(device_bytes() - used <= LARGE + 2 * MIB, "refused memory is not held")
     del tensor
-    zeros(LARGE)  # tinygrad keeps what it has freed, and gives it up for this
+    zeros(LARGE)  # tinygrad keeps freed memory, and gives it back for this allocation
     check(device_bytes() - used <= LARGE + 2 * MIB, "freed memory is not held")
     Device[Device.DEFAULT].allocator.free_cache()
 
 
 def check_training():
-    """Steps that are recorded as a graph at the second call, and launched with other inputs."""
+    """Steps that tinygrad records as a graph at the second call, for launches with other inputs."""
     net = Net()
     optimizer = nn.optim.SGD(nn.state.get_parameters(net), lr=0.01)
 
@@ -72,7 +72,8 @@ def check_training():
     took, kernels = time.monotonic() - start, GlobalCounters.kernel_count
     check(kernels >= 100, f"{kernels} kernels")
     if LIMITED:
-        # Less, for what the limiter lends at the start. How much longer, is up to the machine.
+        # The time may be shorter, because the limiter lends some GPU time at the start. An upper
+        # limit would depend on the machine, so there is none.
         wanted = kernels * KERNEL_SECONDS / FACTS["compute"]
         check(took >= 0.8 * wanted, f"{kernels} kernels took {took:.2f} s, not {wanted:.2f} s")
 

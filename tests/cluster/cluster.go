@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	// DefaultRoot holds the folders of clusters that are given a name only.
+	// DefaultRoot holds the folders of clusters whose options have a name but no folder.
 	DefaultRoot = "/var/lib/tessera-cluster"
 	// PauseImage is the sandbox image of every node.
 	PauseImage = "tessera.test/pause:1"
@@ -47,7 +47,7 @@ const (
 	lockTimeout   = 15 * time.Minute // longer than a first build
 )
 
-// ErrNoCluster: the directory holds no cluster.
+// ErrNoCluster means that the folder holds no cluster.
 var ErrNoCluster = errors.New("there is no cluster")
 
 // Options of Up. The zero value is a cluster of one node named "default".
@@ -56,11 +56,11 @@ type Options struct {
 	Dir   string    // its folder, outside the source tree, on a disk that may be an overlay's upper
 	Nodes int       // 1 if 0
 	Log   io.Writer // progress, a line each; nil for none
-	Tied  bool      // its processes end with the calling process, however that ends; Down clears the rest
+	Tied  bool      // all its processes end when the calling process ends for any reason; Down removes the rest
 	Share []string  // more folders that every node shares with the host, at the same paths
 	// Services runs kube-proxy on every machine, the control plane included, so that addresses of
-	// services work for pods, for kube-scheduler and for the nodes themselves. Without it, only that
-	// of the API server does.
+	// services work for pods, for kube-scheduler and for the nodes themselves. Without kube-proxy, only
+	// the address of the API server's service works.
 	Services bool
 	// Flags are added to the command lines of components, by name.
 	Flags map[string][]string
@@ -74,7 +74,7 @@ type Cluster struct {
 	Group string `json:"group"` // its cgroup, below each hierarchy's root
 	Port  int    `json:"port"`  // of the API server on 127.0.0.1
 	Ready bool   `json:"ready"` // Up has completed
-	// Snapshotter of containerd: overlayfs, or native where the folder is on an overlay itself.
+	// Snapshotter of containerd: overlayfs, or native if the cluster's folder is itself on an overlay.
 	Snapshotter string      `json:"snapshotter"`
 	Parts       parts.Parts `json:"parts"`
 	Head        Machine     `json:"head"`
@@ -221,13 +221,14 @@ func output(cmd *exec.Cmd, what string) (string, error) {
 	return stdout.String(), nil
 }
 
-// joinAndRun moves itself into the cgroups whose files are its first arguments, up to "--", and runs the
-// rest. It joins from outside, because in version 2 no process can move into another cgroup namespace.
+// joinAndRun is a script that moves itself into the cgroups whose files are its arguments before "--", and then
+// runs the command behind "--". It joins from outside, because with cgroup version 2 a process cannot move into
+// a group outside its own cgroup namespace.
 const joinAndRun = `while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; shift; exec "$@"`
 
 // NodeCommand prepares a command that runs in all namespaces and cgroups of node i (from 1), or of the
-// control plane (0), with a fresh environment. The caller sets its streams and runs it. When it is
-// killed, the command in the node is.
+// control plane (0), with a fresh environment. The caller sets its streams and runs it. Killing it also
+// kills the command in the node.
 func (c *Cluster) NodeCommand(ctx context.Context, node int, argv ...string) (*exec.Cmd, error) {
 	m, err := c.machine(node)
 	if err != nil {

@@ -158,8 +158,8 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 	}
 }
 
-// containerdConfig is the main file; drop-ins go to conf.d. The engine configurator of the product
-// edits it as it would on a real node.
+// containerdConfig is the main configuration file of containerd; drop-ins are in conf.d. `tessera-runtime
+// configure` changes both as it would on a real node.
 func (c *Cluster) containerdConfig() string {
 	lines := []string{
 		"version = 3",
@@ -189,7 +189,8 @@ func (c *Cluster) containerdConfig() string {
 	return strings.Join(lines, "\n")
 }
 
-// maySetOOMScore: lowering it takes CAP_SYS_RESOURCE, which root of a container or small VM may lack.
+// maySetOOMScore returns whether this process may lower an OOM score. That needs CAP_SYS_RESOURCE, which root in
+// a container or in a small VM may lack.
 func maySetOOMScore() bool {
 	const path, less = "/proc/self/oom_score_adj", "-1"
 	before, err := os.ReadFile(path)
@@ -236,7 +237,8 @@ func (c *Cluster) kubeletConfig(m *Machine) string {
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 		"localStorageCapacityIsolation": false, "makeIPTablesUtilChains": false, "resolvConf": "",
 		"oomScoreAdj": 0, "maxOpenFiles": 20000, "readOnlyPort": 0,
-		// Connections to this address are refused at once; without an address every pod gets a warning Event.
+		// No DNS server listens here, so connections are refused at once. Without an address, every pod would
+		// get a warning Event.
 		"clusterDNS": []string{dnsIP}, "clusterDomain": "cluster.local",
 	}
 	maps.Copy(config, c.options.KubeletConfig)

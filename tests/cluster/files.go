@@ -13,8 +13,8 @@ import (
 	"tessera.dev/tools/image"
 )
 
-// writeFiles makes the folder, certificates and configurations. The state file comes first, so that
-// Down knows the folder as a cluster's.
+// writeFiles makes the folder, certificates and configurations. It writes the state file first, so that Down
+// recognizes the folder as a cluster's even if the rest is missing.
 func (c *Cluster) writeFiles() error {
 	for _, m := range c.machines() {
 		for _, dir := range []string{c.machineDir(m), c.logDir(m)} {
@@ -48,7 +48,8 @@ func (c *Cluster) writeFiles() error {
 	return os.WriteFile(c.schedulerConfigFile(), []byte(defaultSchedulerConfig), 0o600)
 }
 
-// snapshotter: an overlay cannot be the upper layer of another, as in a cluster inside a container.
+// snapshotter returns the snapshotter for the cluster's folder. An overlay cannot be the upper layer of another
+// overlay, and in a container the folder may be on an overlay.
 func snapshotter(dir string) string {
 	const overlayMagic = 0x794c7630
 	var stat syscall.Statfs_t
@@ -105,7 +106,7 @@ func headLeaves() []pki.Leaf {
 	}
 }
 
-// nodeLeaves: a kubelet is a client by one certificate and a server by another.
+// nodeLeaves returns the certificates of a node. A kubelet has one as a client and another as a server.
 func (c *Cluster) nodeLeaves() []pki.Leaf {
 	var leaves []pki.Leaf
 	for _, m := range c.Nodes {

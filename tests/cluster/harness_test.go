@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testDir is the same in every run of one source tree, so that a run removes what a killed run left.
+// testDir returns the same folder in every run of one source tree, so that a run removes the remains of a killed
+// run.
 func testDir(name string) string {
 	wd, _ := os.Getwd()
 	tree := sha256.Sum256([]byte(wd))

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// LoadImage imports an image archive into containerd of the nodes, of all if none is named. They work
-// side by side: each unpacks into a store of its own, as nodes do.
+// LoadImage imports an image archive into containerd of the named nodes, or of all nodes if none is named. The
+// nodes import at the same time, because each has its own store.
 func (c *Cluster) LoadImage(ctx context.Context, file string, nodes ...int) error {
 	if len(nodes) == 0 {
 		for i := range c.Nodes {

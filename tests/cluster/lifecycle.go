@@ -21,7 +21,7 @@ import (
 )
 
 // Down ends the cluster in the folder and removes every trace of it, its folder and logs included.
-// It does so for half-made, crashed and already removed clusters alike. log may be nil.
+// It also works for half-made, crashed and already removed clusters. log may be nil.
 func Down(dir string, log io.Writer) error {
 	if log == nil {
 		log = io.Discard
@@ -57,17 +57,17 @@ func remove(dir string, log io.Writer) error {
 	return nil
 }
 
-// lock serializes Up and Down of one directory. An abstract socket's name is free again when its
-// process ends, however it ends, and leaves no file.
+// lock lets only one Up or Down of a directory run at a time. It uses the name of an abstract socket, which leaves
+// no file, and which the kernel frees when the process ends for any reason.
 func lock(ctx context.Context, dir string, log io.Writer) (func(), error) {
 	limited, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		listener, err := net.Listen("unix", "@"+groupName(dir))
 		if err == nil {
 			return func() { listener.Close() }, nil
 		}
-		if !told {
+		if !logged {
 			fmt.Fprintf(log, "waiting for another testcluster that works on %s\n", dir)
 		}
 		select {
@@ -81,7 +81,7 @@ func lock(ctx context.Context, dir string, log io.Writer) (func(), error) {
 // end kills all processes of the cluster; the kernel then drops its namespaces, mounts and devices.
 func end(dir string) error { return cgroup.Remove(groupName(dir), removeTimeout) }
 
-// Down is Down of its folder.
+// Down calls Down for the cluster's folder.
 func (c *Cluster) Down() error { return Down(c.Dir, c.log) }
 
 // Status asks every supervisor for its components.
@@ -99,8 +99,8 @@ func (c *Cluster) Status(ctx context.Context) ([]Component, error) {
 	return all, nil
 }
 
-// Memory is what the cluster's programs and pods hold, without what the kernel keeps of files and could
-// give back, in bytes; by machine if any is named: 0 is the control plane.
+// Memory returns the bytes of memory that the cluster's programs and pods hold, without the kernel's cache of
+// files. If machines are named, only these count; machine 0 is the control plane.
 func (c *Cluster) Memory(machines ...int) int64 {
 	var sum int64
 	for i, m := range c.machines() {
@@ -114,13 +114,13 @@ func (c *Cluster) Memory(machines ...int) int64 {
 func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
 // Restart ends a component with SIGTERM, or another signal, and starts it again. It returns when the
-// new process runs, which is before it serves. node counts for the kubelet, containerd and kube-proxy
-// only.
+// new process runs, but that process may not serve yet. node is used only for the kubelet, containerd and
+// kube-proxy.
 func (c *Cluster) Restart(ctx context.Context, component string, node int, signal ...syscall.Signal) error {
 	return c.command(ctx, "restart", component, node, signal)
 }
 
-// Stop ends a component until Start.
+// Stop ends a component. It stays ended until Start.
 func (c *Cluster) Stop(ctx context.Context, component string, node int, signal ...syscall.Signal) error {
 	return c.command(ctx, "stop", component, node, signal)
 }

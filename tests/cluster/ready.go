@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	startTimeout = 90 * time.Second // of the whole start; a machine under load needs a while
+	startTimeout = 90 * time.Second // of the whole start, with time for a machine under load
 	pollPeriod   = 50 * time.Millisecond
 	tailLines    = 12
 )
 
-// startComponents starts everything as early as it is of use: containerd and the import of the pause
-// image beside etcd and the API server, the rest when the API server is ready.
+// startComponents starts each component as early as possible. containerd and the import of the pause image start
+// together with etcd and the API server, and the other components when the API server is ready.
 func (c *Cluster) startComponents(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -52,7 +52,7 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 		wait.Go(func() {
 			if err := step(); err != nil {
 				errs <- err
-				cancel() // the first failure ends the others' waits
+				cancel() // the other components need not be waited for after the first failure
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func (c *Cluster) startNode(ctx context.Context, node int, apiReady <-chan struc
 }
 
 // WaitReady returns when the API server is ready, every node is Ready and untainted, addresses of
-// services work where they should, and pods can be created; Up has done so already.
+// services work if the cluster has kube-proxy, and pods can be created. Up has already waited for all of this.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -160,8 +160,8 @@ func (c *Cluster) nodeReady(ctx context.Context, client *http.Client, name strin
 	return nil
 }
 
-// poll repeats check until it succeeds. It fails at once when a component of the cluster has died,
-// which says more than any time limit.
+// poll repeats check until it succeeds. It fails at once if a component of the cluster has ended, because that
+// error says more than a timeout.
 func (c *Cluster) poll(ctx context.Context, what string, check func() error) error {
 	for {
 		err := check()
@@ -179,7 +179,7 @@ func (c *Cluster) poll(ctx context.Context, what string, check func() error) err
 	}
 }
 
-// deadComponent returns an error if a component ended without a command.
+// deadComponent returns an error if a component ended although nobody stopped it.
 func (c *Cluster) deadComponent() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -215,7 +215,7 @@ func (c *Cluster) allTails() string {
 // URL is the address of the API server for HTTPClient.
 func (c *Cluster) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.Port) }
 
-// HTTPClient speaks to the API server as administrator, from outside the cluster's network.
+// HTTPClient returns a client of the API server with the administrator's certificate, for use on the host.
 func (c *Cluster) HTTPClient() (*http.Client, error) {
 	certificate, err := tls.LoadX509KeyPair(c.pki("admin.crt"), c.pki("admin.key"))
 	if err != nil {

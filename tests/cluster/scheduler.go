@@ -14,8 +14,8 @@ import (
 const (
 	schedulerTimeout = 30 * time.Second
 
-	// schedulerKubeconfig is where kubeadm puts it, so that a configuration written for such a cluster
-	// works here. It exists in the control plane only.
+	// schedulerKubeconfig is the same path as in a cluster made by kubeadm, so that a configuration written for
+	// such a cluster works here. The file is only on the control plane.
 	schedulerKubeconfig = "/etc/kubernetes/scheduler.conf"
 
 	defaultSchedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
@@ -30,10 +30,11 @@ func (c *Cluster) schedulerConfigFile() string {
 	return filepath.Join(c.machineDir(&c.Head), "kube-scheduler.yaml")
 }
 
-// ConfigureScheduler restarts kube-scheduler with another KubeSchedulerConfiguration, a whole one in
-// YAML or JSON that names the kubeconfig of kubeadm, /etc/kubernetes/scheduler.conf, and returns when
-// it is healthy. If it does not become so, the configuration before is put back, and the error holds
-// the end of its log. An empty text means the one that Up gave it. No leader is elected.
+// ConfigureScheduler restarts kube-scheduler with another KubeSchedulerConfiguration and returns when kube-scheduler
+// is healthy. The text is a complete configuration in YAML or JSON that names the kubeconfig of kubeadm,
+// /etc/kubernetes/scheduler.conf. An empty text means the configuration that Up wrote. If kube-scheduler does not
+// become healthy, the previous configuration is restored, and the error holds the end of the log. There is no leader
+// election.
 func (c *Cluster) ConfigureScheduler(ctx context.Context, config string) error {
 	if config == "" {
 		config = defaultSchedulerConfig
@@ -49,7 +50,7 @@ func (c *Cluster) ConfigureScheduler(ctx context.Context, config string) error {
 	log, _ := c.LogPath("kube-scheduler", 0)
 	err = fmt.Errorf("kube-scheduler with the new configuration: %w\n%s\nlog: %s", err, tail(log, tailLines), log)
 	if restored := c.restartScheduler(ctx, before); restored != nil {
-		err = errors.Join(err, fmt.Errorf("with the one before: %w", restored))
+		err = errors.Join(err, fmt.Errorf("kube-scheduler with the previous configuration: %w", restored))
 	}
 	return err
 }

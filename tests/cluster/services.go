@@ -13,13 +13,13 @@ import (
 
 const proxyName = "kube-proxy"
 
-// proxies is kube-proxy of a machine, where the cluster has services.
+// proxies returns the kube-proxy of a machine, or nothing if the cluster has no services.
 func (c *Cluster) proxies(m *Machine) []supervisor.Component {
 	if !c.Services {
 		return nil
 	}
-	// It waits 30 s for a Node of its name, and the control plane has none: there it takes the first
-	// node's name. That counts only for services whose traffic stays on a node.
+	// kube-proxy waits 30 s for a Node with its name, and the control plane has no Node. There it gets the name of
+	// the first node, which matters only for services whose traffic stays on a node.
 	node := m.Name
 	if m == &c.Head {
 		node = c.Nodes[0].Name
@@ -28,18 +28,20 @@ func (c *Cluster) proxies(m *Machine) []supervisor.Component {
 		c.Parts.Kubernetes, proxyName, "--hostname-override=" + node,
 		"--kubeconfig=" + filepath.Join(c.machineDir(&c.Head), proxyName+".kubeconfig"),
 		"--proxy-mode=iptables", "--cluster-cidr=" + podRange, "--iptables-min-sync-period=100ms",
-		// Answers of a pod on the same bridge would not pass the node, which has to translate them.
+		// Without this, the answers of a pod on the same bridge would not pass the node, which must translate
+		// their addresses.
 		"--masquerade-all",
-		// Keeps the host's connection tracking settings, and serves no node ports on 127.0.0.1.
+		// kube-proxy keeps the host's settings of connection tracking, and serves no node ports on 127.0.0.1.
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
 		"--conntrack-tcp-timeout-close-wait=0", "--iptables-localhost-nodeports=false",
 	}
 	return []supervisor.Component{{Name: proxyName, Argv: append(argv, c.options.Flags[proxyName]...)}}
 }
 
-// refuseServices makes the control plane, where all routes end, refuse addresses of services that
-// nobody serves, so that callers need not wait. With kube-proxy, a route would also refuse what it
-// translates on the control plane itself, because a route is looked for first.
+// refuseServices returns the arguments of "ip" that make the control plane refuse addresses of services without
+// endpoints, so that callers need not wait. All routes of the cluster end at the control plane. With kube-proxy it is
+// a rule for forwarded packets, because a route would also refuse the control plane's own connections before
+// kube-proxy translates their addresses.
 func (c *Cluster) refuseServices() string {
 	if c.Services {
 		return "rule add iif br0 to " + serviceRange + " unreachable"
@@ -54,8 +56,8 @@ func (c *Cluster) startProxy(ctx context.Context, node int) error {
 	return c.Start(ctx, proxyName, node)
 }
 
-// waitProxies returns when kube-proxy on every machine has written rules for the API server's service,
-// which it does for all services at once.
+// waitProxies returns when kube-proxy on every machine has written rules for the API server's service. kube-proxy
+// writes the rules of all services at the same time.
 func (c *Cluster) waitProxies(ctx context.Context) error {
 	if !c.Services {
 		return nil

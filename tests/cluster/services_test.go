@@ -17,8 +17,8 @@ import (
 	cluster "tessera.dev/tests/cluster"
 )
 
-// serve runs a pod of that kind on a node behind a service of the same name, port 80, and returns the
-// service's address.
+// serve runs a testpod of this kind on a node, behind a service with the same name and port 80. It returns the
+// address of the service.
 func serve(t *testing.T, c *cluster.Cluster, name, node, kind string) string {
 	t.Helper()
 	pod(t, c, name, node, kind)

@@ -18,7 +18,7 @@ type identity struct {
 	dir, group string
 	namespaces map[string]bool // "net:[4026532001]"
 	links      string          // network devices of the host
-	settings   string          // kernel settings that a kubelet would like to change
+	settings   string          // kernel settings that a kubelet would change
 }
 
 func before(dir string) *identity {

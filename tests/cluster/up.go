@@ -19,9 +19,9 @@ import (
 	"tessera.dev/tests/cluster/internal/supervisor"
 )
 
-// Up starts a cluster and returns when every node is Ready and a pod may be created. A healthy cluster
-// that is already there is returned as it is; a broken one is replaced. When it fails, everything it
-// started has ended, and the logs stay in the folder until Down.
+// Up starts a cluster and returns when every node is Ready and a pod may be created. If there is a cluster in the
+// folder, Up returns it if it is healthy, and replaces it if it is broken. When Up fails, it has ended all that it
+// started, and the logs stay in the folder until Down.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
 	dir, err := options.Folder()
@@ -58,8 +58,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// reuse returns the cluster in dir if it is what the options ask for and works, and clears away the
-// remains of one that does not work.
+// reuse returns the cluster in dir if it fits the options and works. It removes a cluster that does not work.
 func reuse(ctx context.Context, dir string, options Options) (*Cluster, error) {
 	c, err := Open(dir)
 	if errors.Is(err, ErrNoCluster) {
@@ -172,7 +171,7 @@ func (c *Cluster) startMachines(listener *net.TCPListener) error {
 	return nil
 }
 
-// spawn starts the supervisor of machine i; failed receives its end.
+// spawn starts the supervisor of machine i. When the supervisor ends, failed receives an error.
 func (c *Cluster) spawn(i int, listener *net.TCPListener, tie *os.File, failed chan<- error) error {
 	m := c.machines()[i]
 	groups, err := cgroup.Create(c.Group + "/" + m.Name)
@@ -235,8 +234,8 @@ func (c *Cluster) shape() string {
 	return text
 }
 
-// connect wires the machines: a bridge in the control plane's namespace and a cable to each node.
-// Routes to the pods of the other nodes go through the control plane.
+// connect makes the network of the machines: a bridge in the control plane's namespace, and a veth pair to each
+// node. Routes to the pods of other nodes go through the control plane.
 func (c *Cluster) connect() error {
 	lines := []string{
 		"link set lo up", "link add br0 type bridge", "addr add " + headIP + "/16 dev br0",

@@ -78,7 +78,7 @@ func checkDevice(f facts, index int, device nvml.Device) {
 	check(result == nvml.ERROR_NOT_SUPPORTED, "fabric: %s", nvml.ErrorString(result))
 }
 
-// checkLinks asks what the device plugin asks for each GetPreferredAllocation.
+// checkLinks makes the calls that the device plugin makes for each GetPreferredAllocation.
 func checkLinks(all []nvml.Device) {
 	active := 0
 	for link := range nvml.NVLINK_MAX_LINKS {
@@ -99,7 +99,7 @@ func checkLinks(all []nvml.Device) {
 	must("DeviceGetTopologyCommonAncestor", result)
 }
 
-// checkMonitoring asks what DCGM and exporters ask for on each scrape.
+// checkMonitoring makes the calls that DCGM and exporters make for each scrape.
 func checkMonitoring(device nvml.Device) {
 	correctable, uncorrectable, pending, failed, result := device.GetRemappedRows()
 	must("GetRemappedRows", result)

@@ -100,7 +100,8 @@ type options struct {
 	follow bool
 }
 
-// parse accepts flags before and after arguments, but leaves what kubectl, helm and exec run as it is.
+// parse accepts flags before and after arguments, but does not look at the command line that kubectl, helm or
+// exec passes on.
 func (o *options) parse(command string, args []string) ([]string, error) {
 	flags := flag.NewFlagSet("testcluster "+command, flag.ContinueOnError)
 	flags.StringVar(&o.Name, "name", "", "name of the cluster; its folder is "+cluster.DefaultRoot+"/NAME")
@@ -175,7 +176,7 @@ func (o *options) open() (*cluster.Cluster, error) {
 	return cluster.Open(dir)
 }
 
-// nodeOr returns the requested node, or a default.
+// nodeOr returns the number of the requested node, or the default if none is requested.
 func (o *options) nodeOr(other int) int {
 	if o.node < 0 {
 		return other

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cgroup makes, fills, empties and removes the cgroups of one cluster, below the root of every
-// hierarchy that is mounted: version 1, version 2, or both as hybrid systems have them.
-// Every process of a cluster is in one of them from its first instruction, so that emptying them ends
-// the cluster, whatever state it was in.
+// mounted hierarchy: version 1, version 2, or both on hybrid systems. Every process of a cluster is in one of
+// these cgroups from its first instruction, so killing the processes in them ends the cluster in any state.
 package cgroup
 
 import (
@@ -21,9 +20,9 @@ import (
 
 // Mount is one mounted hierarchy.
 type Mount struct {
-	Path    string // where, such as /sys/fs/cgroup/cpu
+	Path    string // of the mount, such as /sys/fs/cgroup/cpu
 	Type    string // cgroup or cgroup2
-	Options string // for mounting it again, such as "cpu,cpuacct" or "none,name=systemd"
+	Options string // to mount the hierarchy again, such as "cpu,cpuacct" or "none,name=systemd"
 }
 
 // Mounts lists the hierarchies below /sys/fs/cgroup.
@@ -94,7 +93,7 @@ func Create(name string) ([]string, error) {
 	return dirs, nil
 }
 
-// needed by the kubelet; other controllers are optional.
+// needed are the controllers that the kubelet needs; other controllers are optional.
 var needed = map[string]bool{"cpu": true, "cpuset": true, "memory": true, "pids": true}
 
 // prepareParent enables version 2's controllers for children. Version 1 does not need it.
@@ -115,7 +114,8 @@ func prepareParent(dir, kind string) error {
 	return nil
 }
 
-// inheritCpuset: a new version 1 cpuset has no CPUs and accepts no process until it is given some.
+// inheritCpuset copies the CPUs and memory nodes of the parent. In version 1, a new cpuset has none of them and
+// accepts no process.
 func inheritCpuset(dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, name))
@@ -133,7 +133,7 @@ func inheritCpuset(dir string) error {
 	return nil
 }
 
-// JoinSelf moves the calling process, all its threads, into the folders.
+// JoinSelf moves all threads of the calling process into the cgroups with these folders.
 func JoinSelf(dirs []string) error {
 	for _, dir := range dirs {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
@@ -143,8 +143,8 @@ func JoinSelf(dirs []string) error {
 	return nil
 }
 
-// Memory is what processes in NAME and below it hold that is not a file's, and files in memory: bytes,
-// 0 where no memory controller is mounted.
+// Memory returns the bytes of memory that processes in NAME and below it hold, with files in tmpfs but without the
+// kernel's cache of other files. It is 0 if no memory controller is mounted.
 func Memory(name string) int64 {
 	mounts, _ := Mounts()
 	for _, mount := range mounts {
@@ -220,7 +220,7 @@ func Remove(name string, timeout time.Duration) error {
 	}
 }
 
-// kill opens a pidfd before it checks the process again, so that a reused PID is not killed.
+// kill opens a pidfd and then checks the process again, so that it does not kill a process that reuses the PID.
 func kill(pid int, name string) {
 	process, err := os.FindProcess(pid)
 	if err != nil {

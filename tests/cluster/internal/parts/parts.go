@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parts builds the programs that a cluster is made of, Kubernetes, containerd and the pause
-// program, and Helm, and keeps them in a cache outside the source tree. The cache is safe to lose. A part is
-// named by the content of all that goes into it, so a change of its sources makes a new one, and two
-// trees with the same sources share one. Builds of one part exclude each other between processes.
+// Package parts builds the programs of a cluster (Kubernetes, containerd and the pause program) and Helm, and keeps
+// them in a cache outside the source tree. The cache is safe to delete. The name of a part in the cache contains a
+// hash of all its sources, so changed sources make a new part, and two trees with the same sources share a part. Only
+// one process at a time builds a part.
 package parts
 
 import (
@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// KubernetesVersion is what the nodes report; go.mod of kubernetes/ decides what is built.
+	// KubernetesVersion is the version that the nodes report. The version that is built is in kubernetes/go.mod.
 	KubernetesVersion = "v1.36.3"
 	progressPeriod    = 10 * time.Second
 	keyLength         = 16
 	keepUnused        = 14 * 24 * time.Hour
 )
 
-// Parts are the paths of what was built.
+// Parts are the paths of the built programs.
 type Parts struct {
 	Kubernetes string // one program; its first argument names the component
 	Containerd string // folder with containerd, containerd-shim-runc-v2, ctr and cri-run
@@ -86,7 +86,7 @@ func all() []part {
 	}
 }
 
-// crio is not part of a cluster; tests of engines run it.
+// crio is not a part of a cluster. The tests of container engines run it.
 func crio() part {
 	return part{
 		name: "crio", expect: "the first build takes four to five minutes of one core",
@@ -95,7 +95,7 @@ func crio() part {
 	}
 }
 
-// CacheDir is where parts are kept: $TESSERA_CACHE, or ~/.cache/tessera.
+// CacheDir returns the folder of the built parts: $TESSERA_CACHE, or ~/.cache/tessera.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("TESSERA_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -107,7 +107,7 @@ func CacheDir() (string, error) {
 	return filepath.Join(home, ".cache", "tessera"), nil
 }
 
-// Build returns all parts, building those that the cache lacks. Lines about what it does go to log.
+// Build returns all parts, and builds the parts that the cache lacks. It writes its progress to log, in lines.
 func Build(ctx context.Context, log io.Writer) (*Parts, error) {
 	source, cache, err := folders()
 	if err != nil {
@@ -154,7 +154,7 @@ func BuildCRIO(ctx context.Context, log io.Writer) error {
 	return err
 }
 
-// folders returns those of the sources and of the cache, which it makes.
+// folders returns the folder of the sources and the folder of the cache. It creates the cache if it is missing.
 func folders() (source, cache string, err error) {
 	if source, err = sourceDir(); err != nil {
 		return "", "", err
@@ -216,8 +216,8 @@ func prune(cache, name string) {
 	}
 }
 
-// running returns whether a process executes a file of the directory: a cluster may run for weeks. Files
-// are compared, not paths, because a node's processes live in mount namespaces of their own.
+// running returns whether a process executes a file of the directory, as in a cluster that has run for weeks. It
+// compares files and not paths, because a node's processes are in another mount namespace.
 func running(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -310,8 +310,8 @@ func (p part) key(ctx context.Context, source string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:keyLength], nil
 }
 
-// sourceDir finds tests/cluster: $TESSERA_CLUSTER_SOURCE, where this file was compiled, or above the
-// working folder.
+// sourceDir finds the folder tests/cluster: in $TESSERA_CLUSTER_SOURCE, at the path where this file was compiled, or
+// above the working folder.
 func sourceDir() (string, error) {
 	candidates := []string{os.Getenv("TESSERA_CLUSTER_SOURCE")}
 	if _, file, _, ok := runtime.Caller(0); ok {
@@ -334,13 +334,13 @@ func sourceDir() (string, error) {
 		"run inside the source tree, or set TESSERA_CLUSTER_SOURCE to its folder tests/cluster")
 }
 
-// lock takes an exclusive lock that ends with the process at the latest.
+// lock takes an exclusive lock, which the kernel releases when the process ends.
 func lock(ctx context.Context, path string, waiting func()) (func(), error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { file.Close() }, nil
@@ -349,7 +349,7 @@ func lock(ctx context.Context, path string, waiting func()) (func(), error) {
 			file.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if !told {
+		if !reported {
 			waiting()
 		}
 		select {

@@ -95,7 +95,7 @@ func TestVersionThatARunningProcessExecutesIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As a cluster that was started long ago.
+	// The process runs a file of an old part, like a cluster that was started long ago.
 	process := exec.Command(filepath.Join(first, "thing"))
 	if err := process.Start(); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,8 @@ import (
 
 const (
 	cgroupRoot = "/sys/fs/cgroup"
-	// SystemGroup holds what is not a pod. Version 2 wants no processes where there are child groups.
+	// SystemGroup is the cgroup of the processes that belong to no pod. In version 2, a group with child groups
+	// must not have processes itself.
 	SystemGroup = "system"
 )
 
@@ -30,8 +31,8 @@ var deviceNodes = []struct {
 	{"urandom", 0o666, 1, 9}, {"kmsg", 0o644, 1, 11}, {"tty", 0o666, 5, 0}, {"fuse", 0o666, 10, 229},
 }
 
-// kernelSettings are what the kubelet wants. It writes them where they differ, which would change the
-// host, so a node sees files of its own with these values.
+// kernelSettings are the values that the kubelet expects. It would write them to the host's kernel if they differ,
+// so a node has its own files with these values.
 var kernelSettings = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10",
 	"kernel/panic_on_oops": "1", "kernel/keys/root_maxkeys": "1000000",
@@ -90,7 +91,7 @@ func mount(source, target, kind, options string, flags uintptr) error {
 	return nil
 }
 
-// fresh replaces what is mounted at target.
+// fresh mounts a new file system at target instead of the present one.
 func fresh(target, kind, options string, flags uintptr) error {
 	if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("unmount %s: %w", target, err)
@@ -98,8 +99,8 @@ func fresh(target, kind, options string, flags uintptr) error {
 	return mount(kind, target, kind, options, flags)
 }
 
-// overlay lets a machine change folders of the system without the host or others noticing. The
-// changes live in memory: an overlay cannot keep them inside the folder that it covers.
+// overlay lets a machine change folders of the system without changing them on the host or on other machines. The
+// changes are in memory, because an overlay cannot keep them inside the folder that it covers.
 func overlay(spec *Spec) error {
 	scratch := filepath.Join(filepath.Dir(spec.Socket), "scratch")
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
@@ -225,8 +226,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// bindKept mounts directories at their paths again, which an overlay or a tmpfs may now cover. An overlay would
-// show them too, but not what the host changes in them later.
+// bindKept mounts directories at their own paths again, because an overlay or a tmpfs may cover them. An overlay
+// would show the directories, but not the changes that the host makes in them later.
 func bindKept(kept []*os.File) error {
 	for _, dir := range kept {
 		if err := os.MkdirAll(dir.Name(), 0o755); err != nil {

@@ -24,8 +24,8 @@ const (
 	commandTimeout  = 60 * time.Second
 )
 
-// machine is the state of a running supervisor. mutex guards everything: commands come on goroutines
-// of their own, and a child may end before its start has returned.
+// machine is the state of a running supervisor. mutex guards all of it: each command runs on its own goroutine,
+// and a child may end before the function that started it has returned.
 type machine struct {
 	spec       *Spec
 	mutex      sync.Mutex
@@ -74,14 +74,14 @@ func run(specFile string) error {
 	return nil
 }
 
-// endWith ends the machine when it reads the end of the file.
+// endWith ends the machine when a read from the file reaches its end.
 func endWith(tie *os.File) {
 	io.Copy(io.Discard, tie)
 	fmt.Fprintln(os.Stderr, "supervisor: the process that this cluster is tied to has ended")
 	os.Exit(0)
 }
 
-// listen works for folders whose path is longer than a socket's address may be.
+// listen opens a unix socket. It works even if the path is longer than the address of a socket may be.
 func listen(path string) (net.Listener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *machine) ended(pid int, status syscall.WaitStatus) {
 	c.delay = min(2*c.delay, maxRestartDelay)
 }
 
-// start requires that the mutex is held.
+// start starts a component. The caller holds the mutex.
 func (m *machine) start(c *component) error {
 	log, err := os.OpenFile(m.logPath(c), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -243,7 +243,7 @@ func (m *machine) ensureRunning(c *component) error {
 	return m.start(c)
 }
 
-// stop ends only the component's own process: containers outlive their engine, as under systemd.
+// stop ends only the component's own process. Containers keep running without their engine, as under systemd.
 func (m *machine) stop(c *component, number int) error {
 	if number == 0 {
 		number = int(syscall.SIGTERM)
@@ -272,8 +272,8 @@ func (m *machine) stop(c *component, number int) error {
 	return nil
 }
 
-// startProxy forwards connections from a listener that was opened outside the network namespace, so
-// that clients of the host reach the API server at a loopback address and nowhere else.
+// startProxy forwards connections from a listener that was opened outside the network namespace. Programs on the
+// host reach the API server only through this loopback address.
 func startProxy(target string) error {
 	file := os.NewFile(listenerFD, "listener")
 	listener, err := net.FileListener(file)

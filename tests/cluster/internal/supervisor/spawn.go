@@ -13,8 +13,8 @@ import (
 	"tessera.dev/tests/cluster/internal/cgroup"
 )
 
-// The two lives of a supervisor: first it enters its cgroups and closes the cgroup namespace over
-// them, which only counts for one thread, so it executes itself once more.
+// The two stages of a supervisor. In the first stage it enters its cgroups and makes a cgroup namespace of them. The
+// namespace is that of one thread only, so the supervisor executes itself again for the second stage.
 const (
 	firstName  = "tessera-cluster-enter"
 	secondName = "tessera-cluster-supervisor"
@@ -36,10 +36,10 @@ func init() {
 	os.Exit(1)
 }
 
-// Spawn starts a supervisor for the specification file. listener may be nil. Its own messages go to
-// log. If tie is not nil, the supervisor ends when it reads the end of that file, which for a pipe is
-// when the last process that holds the other side has ended; otherwise it outlives the caller. The
-// caller may Wait for it to get its exit status.
+// Spawn starts a supervisor for the specification file. listener may be nil. The supervisor writes its own messages
+// to log. If tie is not nil, the supervisor ends when it reads the end of that file. If tie is a pipe, that happens
+// when the last process that holds the other side has ended. Without tie, the supervisor outlives the caller. The
+// caller may Wait for the supervisor to get its exit status.
 func Spawn(specFile string, listener *net.TCPListener, tie, log *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{firstName, specFile}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package supervisor is the first process of a machine of the cluster: of the control plane, or of one
-// node. It runs in PID, mount, network, UTS, IPC and cgroup namespaces of its own, gives the node its
+// node. It runs in its own PID, mount, network, UTS, IPC and cgroup namespaces, gives the node its
 // private folders, keeps its components running as systemd would with Restart=always, reaps orphans,
-// and executes commands from a unix socket. When it ends, the kernel ends everything in its PID namespace,
-// and the mounts and network devices go with the namespaces: nothing has to be undone.
+// and executes commands from a unix socket. When it ends, the kernel ends everything in its PID namespace
+// and removes the mounts and network devices of the namespaces, so nothing has to be undone.
 //
-// The supervisor is this same program under another name (see Spawn), so importing this package makes
-// a program able to be one.
+// The supervisor is the same program as its caller, started under another name (see Spawn). A program that
+// imports this package can therefore be a supervisor.
 package supervisor
 
 import (
@@ -19,10 +19,10 @@ import (
 type Spec struct {
 	Hostname   string
 	Keep       []string // folders that are the same inside and outside, whatever else covers their paths
-	LogDir     string   // COMPONENT.log go here
-	Socket     string   // commands
+	LogDir     string   // the folder of the files COMPONENT.log
+	Socket     string   // the path of the socket for commands
 	CgroupDirs []string // joined before the cgroup namespace is made
-	Tied       bool     // ends with what Spawn was tied to
+	Tied       bool     // ends at the end of the file `tie` of Spawn
 	ProxyTo    string   // address that connections to the inherited listener go to; empty for none
 	Private    Private  // file system parts that are not the host's
 	Components []Component
