@@ -12,7 +12,7 @@ import pathlib
 import sys
 import xml.etree.ElementTree as xml
 
-# How many last lines of a failed test's output stand in the summary.
+# The summary shows this number of last lines of a failed test's output.
 LINES_OF_A_FAILURE = 12
 
 

@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// partsOfGlibc are what every image with glibc has beside libc.so.6. NVIDIA's driver, which programs open at
-// run time, needs them; programs do not name them, since what they held moved to libc.so.6.
+// partsOfGlibc are the libraries that every image with glibc has beside libc.so.6. NVIDIA's driver, which programs
+// open at run time, needs them. Programs no longer name them, because their content has moved to libc.so.6.
 var partsOfGlibc = []string{"libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"}
 
-// AddELF adds a program or library at dest, and what the dynamic loader would open for it, at the paths
-// where this host has it: the interpreter and, recursively, the needed libraries. Libraries that a
-// program opens by name at run time are not found; add them in the same way.
+// AddELF adds a program or library at dest. It also adds the files that the dynamic loader would open for it, at
+// the same paths as on this host: the interpreter and, recursively, the needed libraries. It does not find
+// libraries that a program opens by name at run time; add each of them with AddELF, too.
 func (b *Builder) AddELF(source, dest string) error {
 	if err := b.AddFile(source, dest, 0o755); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (b *Builder) AddELF(source, dest string) error {
 	return b.addNeeded(source, searchPath())
 }
 
-// object is what the loader reads of an ELF file.
+// object holds the parts of an ELF file that the loader reads.
 type object struct {
 	interpreter string
 	needed      []string
@@ -123,7 +123,7 @@ func findLibrary(name string, user *object, system []string) (string, error) {
 	return "", fmt.Errorf("library %s is in none of %s", name, strings.Join(dirs, ", "))
 }
 
-// searchPath is what /etc/ld.so.conf names, then the folders that the loader always searches.
+// searchPath returns the folders in /etc/ld.so.conf, and then the folders that the loader always searches.
 func searchPath() []string {
 	dirs := readLdConf("/etc/ld.so.conf")
 	return append(dirs, "/lib64", "/usr/lib64", "/lib", "/usr/lib")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image writes container images without a container engine and without a registry:
-// one layer and a configuration in a docker-archive, which containerd, docker, podman and skopeo read.
-// The same inputs give the same bytes. Files belong to root; times are the epoch.
+// Package image writes container images without a container engine and without a registry. An image is a
+// docker-archive with one layer and a configuration, which containerd, docker, podman and skopeo can read.
+// The same inputs give the same bytes. Files belong to root, and all times are the epoch.
 package image
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Config is what a container of the image runs with.
+// Config has the settings of the image for its containers.
 type Config struct {
 	User       string            `json:",omitempty"`
 	Env        []string          `json:",omitempty"`
@@ -57,7 +57,7 @@ func (b *Builder) AddBytes(dest string, mode fs.FileMode, content []byte) error 
 	return b.add(dest, entry{mode: mode.Perm(), content: content})
 }
 
-// AddDir adds an empty folder. Parents of what is added come by themselves.
+// AddDir adds an empty folder. Parent folders of all added files are made automatically.
 func (b *Builder) AddDir(dest string, mode fs.FileMode) error {
 	return b.add(dest, entry{mode: fs.ModeDir | mode})
 }
@@ -67,8 +67,9 @@ func (b *Builder) AddSymlink(target, dest string) error {
 	return b.add(dest, entry{mode: fs.ModeSymlink | 0o777, link: target})
 }
 
-// AddFile adds a file, or a folder with all it holds. Links inside a folder stay links; source itself
-// is followed. mode 0 keeps what the source has; of a folder it sets the regular files' modes.
+// AddFile adds a file, or a folder with all its content. Links inside a folder stay links; if source itself is a
+// link, its target is added. mode 0 keeps the modes of the source. Another mode is that of the file, or of all
+// regular files in the folder.
 func (b *Builder) AddFile(source, dest string, mode fs.FileMode) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -144,7 +145,7 @@ func (b *Builder) add(dest string, e entry) error {
 	return nil
 }
 
-// WriteFile writes the archive beside file and renames it, so that file is never half an image.
+// WriteFile writes the archive to a temporary file beside `file` and renames it, so that `file` is always complete.
 func (b *Builder) WriteFile(file string) error {
 	temp, err := os.CreateTemp(filepath.Dir(file), ".image-")
 	if err != nil {
@@ -202,7 +203,7 @@ func (b *Builder) layer() ([]byte, error) {
 	for name := range b.entries {
 		names = append(names, name)
 	}
-	sort.Strings(names) // a folder sorts before what it holds
+	sort.Strings(names) // a folder sorts before its content
 	var buffer bytes.Buffer
 	layer := tar.NewWriter(&buffer)
 	for _, name := range names {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// sample builds an image of everything a builder can add; the order of the additions is the caller's.
+// sample builds an image with everything that a builder can add. The caller chooses the order of the additions.
 func sample(t *testing.T, source string, backwards bool) *Builder {
 	t.Helper()
 	b := New("tessera.test/sample:1")
@@ -165,7 +165,7 @@ func TestWhatCannotBeInOneTreeIsRefused(t *testing.T) {
 	}
 }
 
-// rootFS unpacks the layer of an image.
+// rootFS unpacks the layer of an image into a folder.
 func rootFS(t *testing.T, b *Builder) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -224,7 +224,7 @@ func TestAnImageWithGlibcHasAllThatNvidiasDriverNeedsOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := rootFS(t, b)
-	// What libnvidia-ml.so.1 and libcuda.so.1 of 470, 535 and 550 name as needed.
+	// The libraries that libnvidia-ml.so.1 and libcuda.so.1 of versions 470, 535 and 550 need.
 	for _, name := range []string{"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"} {
 		if found, _ := filepath.Glob(root + "/lib*/*/" + name); len(found) != 1 {
 			t.Errorf("the image has %q as %s", found, name)

@@ -50,7 +50,7 @@ func (b *Builder) AddLdCache() error {
 		if names, _ := f.DynString(elf.DT_SONAME); len(names) > 0 {
 			name = names[0]
 		}
-		// Of two files for one name the first path wins, so that the answer does not depend on chance.
+		// If two files have the same name, the first path in order is taken, so that the result is always the same.
 		if old, ok := libraries[name]; flags != 0 && (!ok || file < old.file) {
 			libraries[name] = cached{name, file, flags}
 		}
@@ -62,7 +62,7 @@ func (b *Builder) AddLdCache() error {
 	for _, each := range libraries {
 		sorted = append(sorted, each)
 	}
-	// The loader searches by halves, in descending order of its own comparison.
+	// The loader does a binary search, so the names must be in descending order of its own comparison.
 	sort.Slice(sorted, func(i, j int) bool { return compareNames(sorted[i].name, sorted[j].name) > 0 })
 	return b.AddBytes(ldCachePath, 0o644, encodeLdCache(sorted))
 }
@@ -90,8 +90,8 @@ func encodeLdCache(libraries []cached) []byte {
 	return out.Bytes()
 }
 
-// compareNames is _dl_cache_libcmp of glibc: runs of digits compare as numbers, and a digit is greater
-// than any other character.
+// compareNames compares as _dl_cache_libcmp of glibc does: a run of digits counts as a number, and a digit is
+// greater than any other character.
 func compareNames(a, b string) int {
 	isDigit := func(c byte) bool { return c >= '0' && c <= '9' }
 	for a != "" && b != "" {
