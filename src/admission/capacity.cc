@@ -192,7 +192,7 @@ std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterC
     AddMemory(request, *allowed, &lines);
     AddWhole(request, *allowed, &lines);
   } else if (lines.empty() && !capacity.models.empty()) {
-    lines.push_back(fmt::format("no GPU of the cluster is one of {}; there are {}",
+    lines.push_back(fmt::format("no GPU of the cluster has one of the models {}; it has {}",
                                 fmt::join(request.constraints.models, ", "), ModelsText(capacity)));
   }
   AddQuota(pod, capacity, &lines);

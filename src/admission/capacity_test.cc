@@ -96,7 +96,7 @@ TEST_F(CapacityTest, NamesAMissingModelAndTheModelsOfTheCluster) {
   ledger_->SetNode(GpuNode("a", 4));
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "h100,A100"), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "H100,B200"),
-              ElementsAre("no GPU of the cluster is one of H100, B200; there are A100"));
+              ElementsAre("no GPU of the cluster has one of the models H100, B200; it has A100"));
 }
 
 TEST_F(CapacityTest, NamesGpusThatTheClusterDoesNotHave) {

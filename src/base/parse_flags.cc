@@ -29,7 +29,7 @@ std::string InvalidCommandError(const CLI::App& app, const std::string& word) {
     commands.push_back(command->get_name());
   }
   return fmt::format(
-      "\"{}\" is not a command: there are {}\nRun with --help for more information.\n", word,
+      "unknown command \"{}\": use one of {}\nRun with --help for more information.\n", word,
       fmt::join(commands, ", "));
 }
 

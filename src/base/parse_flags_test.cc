@@ -71,7 +71,7 @@ TEST(ParseFlagsTest, AnUnknownCommandIsNamedWithTheValidOnes) {
   };
   const Outcome wrong = parse("bogus");
   EXPECT_EQ(wrong.code, 64);
-  EXPECT_NE(wrong.err.find("\"bogus\" is not a command: there are make, break"), std::string::npos)
+  EXPECT_NE(wrong.err.find("unknown command \"bogus\": use one of make, break"), std::string::npos)
       << wrong.err;
   const Outcome help = parse("help");
   EXPECT_EQ(help.code, 0);

@@ -40,7 +40,7 @@ std::string PlaceOf(std::string_view container, size_t position) {
 
 Status CheckName(std::string_view name) {
   if (IsContainerName(name)) return Status::Ok();
-  return Error(Code::kInvalidArgument, "containers: \"{}\" is not the name of a container",
+  return Error(Code::kInvalidArgument, "containers: \"{}\" is not a valid container name",
                name.substr(0, kMaxNameLength));
 }
 

@@ -109,11 +109,12 @@ Result<Assignment> FromGpuManager(const GpuManagerAnnotations& gpu_manager,
         fmt::format("{}{}", names::kAnnotationPredicateGpuIndexPrefix, position);
     const bool known = static_cast<size_t>(position) < main.size();
     if (!known || main[position]->dialect != Dialect::kVcuda) {
-      return RejectAnnotation(key, "that container does not ask for {}", names::kResourceVcudaCore);
+      return RejectAnnotation(key, "the container at this position does not request {}",
+                              names::kResourceVcudaCore);
     }
     const ContainerRequest& container = *main[position];
     if (minors.size() != static_cast<size_t>(container.count)) {
-      return RejectAnnotation(key, "names {} GPUs, container \"{}\" asks for {}", minors.size(),
+      return RejectAnnotation(key, "names {} GPUs, but container \"{}\" requests {}", minors.size(),
                               container.name, container.count);
     }
     for (const int minor : minors) {
@@ -146,7 +147,8 @@ Result<Assignment> FromAllocation(const GpushareAllocation& allocation,
   Assignment assignment;
   for (const auto& [position, units_by_minor] : allocation) {
     if (static_cast<size_t>(position) >= main.size()) {
-      return RejectAnnotation(kKey, "container {}: the pod has {}", position, main.size());
+      return RejectAnnotation(kKey, "the pod has no container {}: it has {}, counted from 0",
+                              position, main.size());
     }
     for (const auto& [minor, units] : units_by_minor) {
       if (units == 0) continue;

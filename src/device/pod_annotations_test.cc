@@ -116,22 +116,23 @@ TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
        "annotation ALIYUN_COM_GPU_MEM_IDX: the node has no GPU with minor number 2"},
       {mem,
        {{"scheduler.framework.gpushare.allocation", R"({"1":{}})"}},
-       "annotation scheduler.framework.gpushare.allocation: container 1: the pod has 1"},
+       "annotation scheduler.framework.gpushare.allocation: the pod has no container 1: it has 1, "
+       "counted from 0"},
       {mem,
        {{"scheduler.framework.gpushare.allocation", R"({"0":{"0":1073741824}})"}},
        "annotation scheduler.framework.gpushare.allocation: container 0, GPU 0: 1073741824 GiB are "
        "more than any GPU has"},
       {mem,
        {{"tencent.com/predicate-gpu-idx-0", "0"}},
-       "annotation tencent.com/predicate-gpu-idx-0: that container does not ask for "
-       "tencent.com/vcuda-core"},
+       "annotation tencent.com/predicate-gpu-idx-0: the container at this position does not "
+       "request tencent.com/vcuda-core"},
       {core,
        {{"tencent.com/predicate-gpu-idx-7", "0"}},
-       "annotation tencent.com/predicate-gpu-idx-7: that container does not ask for "
-       "tencent.com/vcuda-core"},
+       "annotation tencent.com/predicate-gpu-idx-7: the container at this position does not "
+       "request tencent.com/vcuda-core"},
       {core,
        {{"tencent.com/predicate-gpu-idx-0", "0"}},
-       "annotation tencent.com/predicate-gpu-idx-0: names 1 GPUs, container \"a\" asks for 2"},
+       "annotation tencent.com/predicate-gpu-idx-0: names 1 GPUs, but container \"a\" requests 2"},
       {core,
        {{"tencent.com/predicate-gpu-idx-0", "0,2"}},
        "annotation tencent.com/predicate-gpu-idx-0: the node has no GPU with minor number 2"},

@@ -81,7 +81,7 @@ class JsonWalker {
       SkipSpace();
       if (Peek() == ',') ++at_;
     }
-    if (Peek() != '}') return Error(Code::kInternal, "JSON: lost at offset {}", at_);
+    if (Peek() != '}') return Error(Code::kInternal, "JSON: unexpected text at offset {}", at_);
     object.close = at_;
     return object;
   }

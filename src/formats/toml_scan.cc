@@ -139,7 +139,7 @@ class Scanner {
   }
 
   Status Lost(std::string_view why) const {
-    return Error(Code::kInternal, "TOML: lost at offset {}: {}", at_, why);
+    return Error(Code::kInternal, "TOML: unexpected text at offset {}: {}", at_, why);
   }
 
  private:

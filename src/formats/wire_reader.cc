@@ -34,7 +34,7 @@ bool WireReader::Next() {
   if (error_ != nullptr || at_ == message_.size()) return false;
   uint64_t tag = 0;
   if (!ReadVarint(&tag)) return false;
-  if (tag >> 3 == 0 || tag >> 3 > 0x1fffffff) return Fail("a field has an impossible number");
+  if (tag >> 3 == 0 || tag >> 3 > 0x1fffffff) return Fail("a field has an invalid number");
   field_ = static_cast<uint32_t>(tag >> 3);
   type_ = static_cast<Type>(tag & 7);
   switch (type_) {

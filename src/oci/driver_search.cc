@@ -104,7 +104,8 @@ Result<std::string> DriverSearch::FindName(std::string_view stem) const {
       "driver root {0} holds no driver: there is no {1}.so.1 and no {1}.so.<version> in {2}; "
       "install the NVIDIA driver, or name its root (driver-root in the runtime's "
       "configuration, --driver-root of tessera-agent)",
-      root_.path(), stem, dirs.empty() ? "any library directory, for it has none" : Joined(dirs));
+      root_.path(), stem,
+      dirs.empty() ? "its library directories, because it has none" : Joined(dirs));
 }
 
 Result<std::string> DriverSearch::FindLibrary(std::string_view stem) const {

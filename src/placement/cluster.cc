@@ -219,8 +219,10 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
     spec.gpus.back().healthy = false;
   }
   if (spec.gpus.size() > kMaxGpusPerNode) {
-    return Error(Code::kInvalidArgument, "node \"{}\": {} GPUs with those that pods still hold",
-                 spec.name, spec.gpus.size());
+    return Error(
+        Code::kInvalidArgument,
+        "node \"{}\": {} GPUs, including removed GPUs that pods still hold: want at most {}",
+        spec.name, spec.gpus.size(), kMaxGpusPerNode);
   }
   NodeState state;
   std::vector<GpuState> gpus;

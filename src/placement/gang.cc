@@ -54,7 +54,8 @@ Status GangPlacer::Check() const {
     pods += member.count;
   }
   if (pods == 0 || pods > kMaxGangPods) {
-    return Error(Code::kInvalidArgument, "a gang of {} pods: it has 1 to {}", pods, kMaxGangPods);
+    return Error(Code::kInvalidArgument, "invalid gang of {} pods: want 1 to {}", pods,
+                 kMaxGangPods);
   }
   return {};
 }

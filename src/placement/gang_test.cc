@@ -137,11 +137,11 @@ TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
 
 TEST_F(GangTest, ImpossibleGangsAreRefused) {
   AddNodes(1, 1);
-  EXPECT_EQ(Place({}).why, "a gang of 0 pods: it has 1 to 16384");
+  EXPECT_EQ(Place({}).why, "invalid gang of 0 pods: want 1 to 16384");
   EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0), -1)}}).why,
             "a member of a gang has -1 pods");
   EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0, Bytes(0), 0), INT32_MAX)}}).why,
-            "a gang of 2147483647 pods: it has 1 to 16384");
+            "invalid gang of 2147483647 pods: want 1 to 16384");
 }
 
 TEST_F(GangTest, AllOrNothingOverRandomHistories) {

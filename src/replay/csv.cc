@@ -94,8 +94,8 @@ class RowReader {
   Status TakePlain(size_t number, std::vector<std::string_view>* fields) {
     const std::string_view field = rest_.substr(0, rest_.find_first_of(",\n"));
     if (field.find('"') != std::string_view::npos) {
-      return Wrong(next_line_, fmt::format("field {}: a quote inside {}, which does not begin with "
-                                           "one: quote all of it and double those inside",
+      return Wrong(next_line_, fmt::format("field {}: a quote inside {}: quote the whole field, "
+                                           "and double the quotes in it",
                                            number, Quote(Trim(field))));
     }
     fields->push_back(Trim(field));
@@ -134,7 +134,7 @@ class RowReader {
     }
     SkipBlanks();
     if (rest_.empty() || rest_.front() == ',' || rest_.front() == '\n') return {};
-    return Wrong(next_line_, fmt::format("field {}: {} behind its closing quote", number,
+    return Wrong(next_line_, fmt::format("field {}: {} after its closing quote", number,
                                          Quote(rest_.substr(0, rest_.find_first_of(",\n")))));
   }
 
@@ -174,8 +174,7 @@ Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
     csv.lines_.push_back(reader.line());
   }
   if (csv.lines_.empty()) {
-    return reader.Wrong(std::max<size_t>(reader.line(), 1),
-                        "there are no rows below a line of column names");
+    return reader.Wrong(std::max<size_t>(reader.line(), 1), "no rows below the column names");
   }
   return csv;
 }
@@ -193,7 +192,7 @@ Result<size_t> Csv::Column(std::string_view column) const {
     if (existing.size() > 200) break;
     existing += (existing.empty() ? "" : ", ") + Quote(name);
   }
-  return Error(Code::kInvalidArgument, "{}:1: column {} is missing; there are {}", file_, column,
+  return Error(Code::kInvalidArgument, "{}:1: column {} is missing; the file has {}", file_, column,
                existing);
 }
 

@@ -95,11 +95,11 @@ TEST(TraceTest, CountsTheLinesInsideQuotes) {
 TEST(TraceTest, NamesTheInvalidQuote) {
   EXPECT_EQ(PodError("p,1,1,0,0\n\"q,1,1,0,0\nr,1,1,0,0\n"),
             "pods.csv:3: field 1: its quote is not closed");
-  EXPECT_EQ(PodError("p,\"1\"2,1,0,0\n"), "pods.csv:2: field 2: \"2\" behind its closing quote");
+  EXPECT_EQ(PodError("p,\"1\"2,1,0,0\n"), "pods.csv:2: field 2: \"2\" after its closing quote");
   EXPECT_EQ(
       PodError("p\"q\",1,1,0,0\n"),
-      "pods.csv:2: field 1: a quote inside \"p\\\"q\\\"\", which does not begin with one: quote "
-      "all of it and double those inside");
+      "pods.csv:2: field 1: a quote inside \"p\\\"q\\\"\": quote the whole field, and double the "
+      "quotes in it");
   EXPECT_EQ(PodError("p,1,\" 1\",0,0\n"), "pods.csv:2: memory_mib: \" 1\" is not a number");
 }
 
@@ -152,7 +152,7 @@ TEST(TraceTest, RefusesRowsThatDoNotMatchTheFirstLine) {
 TEST(TraceTest, NamesAColumnThatIsMissing) {
   EXPECT_EQ(
       ParsePods("name,cpu_milli,memory_mib,num_gpu\np,1,1,0\n", "pods.csv").status().message(),
-      "pods.csv:1: column gpu_milli is missing; there are \"name\", \"cpu_milli\", "
+      "pods.csv:1: column gpu_milli is missing; the file has \"name\", \"cpu_milli\", "
       "\"memory_mib\", \"num_gpu\"");
   EXPECT_EQ(ParseNodes("sn,sn\na,b\n", "n.csv").status().message(),
             "n.csv:1: duplicate column \"sn\"");
