@@ -15,7 +15,7 @@ class SendLane {
  public:
   // Half of the renew deadline of leader election (10 s), so that a leader renews in time once its
   // server is back.
-  static constexpr Duration kMostWait = std::chrono::seconds(5);
+  static constexpr Duration kMaxWait = std::chrono::seconds(5);
 
   bool clear() const { return failures_ == 0; }
   // Whether a request may be sent now. If the lane opens at a known later time, lowers `*wake` to
@@ -39,7 +39,7 @@ class SendLane {
   template <typename Generator>
   void OnError(MonotonicTime now, Generator& random) {
     if (now < not_before_) return;
-    not_before_ = now + JitteredWait(Backoff::kFirst, kMostWait, failures_++, random);
+    not_before_ = now + JitteredWait(Backoff::kFirst, kMaxWait, failures_++, random);
   }
   void OnSuccess() {
     failures_ = 0;

@@ -94,7 +94,7 @@ class ImageSearch {
     const Result<ElfInfo> elf = fd.ok() ? ReadElf(fd->get()) : fd.status();
     if (!elf.ok() || !elf->is_64_bit || std::ranges::count(sonames_, elf->soname) == 0) return;
     ImageLibrary library{std::move(path), elf->soname};
-    if (found_.size() == kMostImageLibraries || std::ranges::count(found_, library) != 0) return;
+    if (found_.size() == kMaxImageLibraries || std::ranges::count(found_, library) != 0) return;
     found_.push_back(std::move(library));
   }
 

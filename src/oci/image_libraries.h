@@ -27,9 +27,9 @@ struct ImageLibrary {
 };
 
 // Returns distinct shared objects for this machine with one of `sonames`, at most
-// kMostImageLibraries. `root` and `cache` are the container's. Ignores mounts that other containers
+// kMaxImageLibraries. `root` and `cache` are the container's. Ignores mounts that other containers
 // or the host can see (Bidirectional), because a mount there would appear outside of the container.
-inline constexpr size_t kMostImageLibraries = 32;
+inline constexpr size_t kMaxImageLibraries = 32;
 std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, const RootedDir& root,
                                              const LdCache& cache,
                                              const std::vector<std::string_view>& sonames);

@@ -29,7 +29,7 @@ using ModelSet = std::bitset<kMaxModels>;
 
 // GPUs and MIG slices, numbered by the Cluster when it adds their node.
 using GpuId = uint32_t;
-inline constexpr GpuId kNoGpu = 0;                // a GPU whose UUID is unknown
+inline constexpr GpuId kNoGpu = 0;                // a GPU without a UUID
 inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // a UUID that a pod names but no node has
 
 // The most GPUs that one node annotation may hold; a mask of GPUs fits in one word.

@@ -19,8 +19,8 @@ using placement::PlacedPod;
 using placement::PodId;
 using placement::ShapeId;
 
-constexpr size_t kMostNodes = 64;
-constexpr size_t kMostPodsOfANode = 20;
+constexpr size_t kMaxNodes = 64;
+constexpr size_t kMaxPodsPerNode = 20;
 
 int64_t IdleFor(const NodeView& node, const Demand& demand) {
   int64_t idle = 0;
@@ -70,7 +70,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](auto& a, auto& b) { return a.idle > b.idle; });
-  candidates.resize(std::min(candidates.size(), kMostNodes));
+  candidates.resize(std::min(candidates.size(), kMaxNodes));
   for (Candidate& candidate : candidates) {
     candidate.copy = std::make_unique<Cluster>();
     Cluster& copy = *candidate.copy;
@@ -92,7 +92,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
       PlacedPod pod = *cluster_.Find(id);
       pod.shape = *copy.Intern(cluster_.demand(pod.shape));
       const PodId copied = *copy.Adopt(pod.shape, 0, pod.pick);
-      if (candidate.real.size() == kMostPodsOfANode) continue;
+      if (candidate.real.size() == kMaxPodsPerNode) continue;
       candidate.real.push_back(id);
       candidate.copied.push_back(copied);
       candidate.pods.push_back(pod);
@@ -103,7 +103,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
 
 std::optional<RoomMade> Mover::MakeRoom(ShapeId shape) {
   std::vector<Candidate> candidates = Candidates(shape);
-  for (int size = 1; size <= kMostMoved; ++size) {
+  for (int size = 1; size <= kMaxMoved; ++size) {
     for (Candidate& candidate : candidates) {
       if (auto made = TrySets(shape, candidate, size)) return made;
     }

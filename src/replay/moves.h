@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes room for a pod that fits on no node, by moving as few running pods as possible, all of one
-// node, to other GPUs. It tries only sets of up to kMostMoved of the smallest pods of each node,
+// node, to other GPUs. It tries only sets of up to kMaxMoved of the smallest pods of each node,
 // nodes with the most idle GPU first. So it may miss a solution.
 //
 // Threads: as the cluster. Included only in src/replay.
@@ -24,7 +24,7 @@ struct RoomMade {
 
 class Mover {
  public:
-  static constexpr int kMostMoved = 3;
+  static constexpr int kMaxMoved = 3;
 
   // `renamed` is called for each pod whose id has changed: pods that were moved, and pods that were
   // moved and put back.

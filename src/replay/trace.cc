@@ -12,10 +12,10 @@ namespace tessera::replay {
 namespace {
 
 // More than any machine has, and far below an overflow of sums over a million rows.
-constexpr int64_t kMostCpuMilli = 1'000'000'000;
-constexpr int64_t kMostMemoryMib = int64_t{1} << 33;
-constexpr int64_t kMostGpus = 1'000'000;
-constexpr int64_t kMostSeconds = int64_t{1} << 40;
+constexpr int64_t kMaxCpuMilli = 1'000'000'000;
+constexpr int64_t kMaxMemoryMib = int64_t{1} << 33;
+constexpr int64_t kMaxGpus = 1'000'000;
+constexpr int64_t kMaxSeconds = int64_t{1} << 40;
 
 struct HostColumns {
   size_t name, cpu, memory;
@@ -33,8 +33,8 @@ template <typename Item>
 Status ReadHost(const Csv& csv, const HostColumns& columns, size_t row, Item* item) {
   item->name = csv.Text(row, columns.name);
   if (item->name.empty()) return csv.Wrong(row, columns.name, "a name is missing");
-  ASSIGN_OR_RETURN(item->cpu_milli, csv.Number(row, columns.cpu, 0, kMostCpuMilli));
-  ASSIGN_OR_RETURN(const int64_t mib, csv.Number(row, columns.memory, 0, kMostMemoryMib));
+  ASSIGN_OR_RETURN(item->cpu_milli, csv.Number(row, columns.cpu, 0, kMaxCpuMilli));
+  ASSIGN_OR_RETURN(const int64_t mib, csv.Number(row, columns.memory, 0, kMaxMemoryMib));
   item->memory = MiB(mib);
   return {};
 }
@@ -45,7 +45,7 @@ struct PodColumns {
 };
 
 Status ReadGpus(const Csv& csv, const PodColumns& columns, size_t row, TracePod* pod) {
-  ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, columns.gpus, 0, kMostGpus));
+  ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, columns.gpus, 0, kMaxGpus));
   ASSIGN_OR_RETURN(const int64_t milli, csv.Number(row, columns.milli, 0, kWholeGpu.count()));
   if ((gpus == 0) != (milli == 0)) {
     return csv.Wrong(row, columns.milli,
@@ -61,8 +61,8 @@ Status ReadGpus(const Csv& csv, const PodColumns& columns, size_t row, TracePod*
 }
 
 Status ReadTimes(const Csv& csv, const PodColumns& columns, size_t row, TracePod* pod) {
-  ASSIGN_OR_RETURN(pod->created, csv.Number(row, columns.created, 0, kMostSeconds));
-  ASSIGN_OR_RETURN(pod->deleted, csv.Number(row, columns.deleted, 0, kMostSeconds));
+  ASSIGN_OR_RETURN(pod->created, csv.Number(row, columns.created, 0, kMaxSeconds));
+  ASSIGN_OR_RETURN(pod->deleted, csv.Number(row, columns.deleted, 0, kMaxSeconds));
   if (pod->deleted < pod->created) {
     return csv.Wrong(row, columns.deleted,
                      fmt::format("{} is before its creation at {}", pod->deleted, pod->created));

@@ -107,7 +107,7 @@ std::vector<TypicalPod> TypicalPods(const std::vector<TracePod>& pods, double sh
   std::stable_sort(typical.begin(), typical.end(),
                    [](auto& a, auto& b) { return a.count > b.count; });
   size_t covered = 0, taken = 0;
-  while (taken < std::min(typical.size(), kMostTypicalPods) &&
+  while (taken < std::min(typical.size(), kMaxTypicalPods) &&
          static_cast<double>(covered) < share * static_cast<double>(pods.size())) {
     covered += typical[taken++].count;
   }

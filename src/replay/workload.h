@@ -34,7 +34,7 @@ struct TypicalPod {
 };
 std::vector<TypicalPod> TypicalPods(const std::vector<TracePod>& pods, double share = 0.95);
 // Bounds the distinct typical pods; no known trace has a tenth of this number.
-inline constexpr size_t kMostTypicalPods = 1024;
+inline constexpr size_t kMaxTypicalPods = 1024;
 
 // Pods that fit on no node because no node has a model that they name.
 struct UnknownModels {

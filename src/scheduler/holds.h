@@ -16,8 +16,8 @@
 // are then held for `unproven`. GPUs are held only once the watch shows the pod, unbound, with its
 // UID.
 //
-// Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMostPods pods, of
-// which the oldest are dropped; one bit for each node and pod.
+// Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMaxAttempts pods;
+// the oldest are dropped. Each takes one bit for each node.
 #pragma once
 
 #include <cstdint>

@@ -31,9 +31,9 @@ constexpr int64_t kFirstMix = 8;
 constexpr int64_t kLifetimesPerMix = 2, kLeastLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of building the next model
 
-// Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMostLinkValue. It
+// Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMaxLinkValue. It
 // is half of that if each pair has kHalfLinkPoints (device::ScoreOf; five NVLinks).
-constexpr float kMostLinkValue = 500, kHalfLinkPoints = 500;
+constexpr float kMaxLinkValue = 500, kHalfLinkPoints = 500;
 // The NVLink weight: added if NVLink joins all GPUs of the pod, because data exchange over PCIe is
 // several times slower. It exceeds the largest possible difference of all other terms: for each GPU
 // of a node 1000 in waste (in either direction), slots and scarcity, and 500 in links.
@@ -277,7 +277,7 @@ float TesseraPolicy::LinkValue(NodeId id, const DemandFacts& facts, int idle_tak
   }
   const int pairs = facts.linked * (facts.linked - 1) / 2;
   const float points = static_cast<float>(LinkPoints(view, facts.demand)) / pairs;
-  return kMostLinkValue * facts.linked * points / (points + kHalfLinkPoints) +
+  return kMaxLinkValue * facts.linked * points / (points + kHalfLinkPoints) +
          (GetsJoined(view, facts.demand) ? kNvLinkBonus : 0);
 }
 

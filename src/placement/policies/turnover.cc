@@ -16,7 +16,7 @@ constexpr double kLeastChange = 0.04;
 // A smaller fraction of a slot counts as 0.
 constexpr double kLeastFree = 0.5 / kPartsPerSlot;
 // A slot that a pod still holds never counts as more free than this.
-constexpr double kMostFree = 0.9;
+constexpr double kMaxFree = 0.9;
 
 }  // namespace
 
@@ -31,9 +31,9 @@ bool Turnover::Arrived() {
   }
   TakeSample();
   due_ = arrived_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kLeastWait);
-  if (std::abs(std::min(gone_, kMostFree) - gone_in_table_) < kLeastChange || gone_ < 0)
+  if (std::abs(std::min(gone_, kMaxFree) - gone_in_table_) < kLeastChange || gone_ < 0)
     return false;
-  gone_in_table_ = std::min(gone_, kMostFree);
+  gone_in_table_ = std::min(gone_, kMaxFree);
   FillTable();
   return true;
 }

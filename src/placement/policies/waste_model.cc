@@ -20,7 +20,7 @@ constexpr int kMaxMisses = 16;     // a node is full after so many draws that fi
 constexpr int64_t kCpuUnit = 100;  // unit of CPU in roll-outs: up to 3,276 cores
 constexpr int64_t kMemoryUnit = int64_t{512} << 20;  // up to 16 TiB
 constexpr double kOffers = 40;                       // pods offered to one GPU in the closed form
-constexpr double kMostClosed = 0.5;                  // largest weight of the closed form
+constexpr double kMaxClosedFormWeight = 0.5;         // largest weight of the closed form
 // How many terms of the closed form one call of Step computes: about 50 µs.
 constexpr int kTermsPerStep = 8000;
 
@@ -123,7 +123,7 @@ struct WasteModel::Tables {
   std::vector<double> ends;      // upper ends of their intervals in [0, 1)
   std::vector<ShareSize> sizes;  // by `milli`, ascending
   int next_row = 0;
-  double closed_weight = kMostClosed;
+  double closed_weight = kMaxClosedFormWeight;
   std::mt19937 random{12345};  // any seed: FillDraw covers the mix evenly
 
   void Start(const std::vector<MixPod>& mix, ModelId model, int64_t device_memory);
@@ -147,7 +147,7 @@ void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model,
     cpu += pod_cpu;
     if (pod.count > 0) cpu_with_gpus += pod_cpu;
   }
-  if (cpu > 0) closed_weight = std::min(kMostClosed, std::pow(cpu_with_gpus / cpu, 1.5));
+  if (cpu > 0) closed_weight = std::min(kMaxClosedFormWeight, std::pow(cpu_with_gpus / cpu, 1.5));
   std::map<int, ShareSize> by_milli;
   double sum = 0;
   for (const MixPod& pod : pods) {
