@@ -298,7 +298,8 @@ std::string PoolName(const DriverSpec& spec, const DriverHost& host) {
 Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host) {
   ASSIGN_OR_RETURN(const std::string image, DriverImage(spec, host));
   const Volumes volumes = VolumesOf(spec, host);
-  std::string text = image + "\n" + EnvOf(DriverEnv(spec)).Serialize();
+  std::string text =
+      PoolName(spec, host) + "\n" + image + "\n" + EnvOf(DriverEnv(spec)).Serialize();
   text += Json::Strings(spec.args).Serialize() + volumes.mounts().Serialize();
   text += volumes.volumes().Serialize() + spec.gds_image + "\n" + spec.gdrcopy_image;
   return DigestOf(text);

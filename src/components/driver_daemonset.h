@@ -5,8 +5,8 @@
 //
 // The DaemonSet replaces its pods only when they are deleted; src/operator/driver decides when. A
 // pod's label tessera.dev/driver-revision names what would make another driver of it: image,
-// modules, environment. A changed label, limit or toleration leaves the revision, and so the pods,
-// as they are.
+// modules, environment, and the pool, whose DaemonSet owns the pod. A changed label, limit or
+// toleration leaves the revision, and so the pods, as they are.
 //
 // Before the old driver is unloaded, the agent of the node closes it (release-driver); it opens the
 // new one when the driver container is ready.

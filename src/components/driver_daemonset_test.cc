@@ -153,6 +153,13 @@ TEST(DriverDaemonSetTest, OnlyWhatChangesTheDriverChangesTheRevision) {
             revision);
 }
 
+TEST(DriverDaemonSetTest, EqualDriversOfTwoPoolsHaveTwoRevisions) {
+  DriverSpec other = Spec();
+  other.name = "other";
+  EXPECT_NE(*DriverRevision(other, kUbuntu), *DriverRevision(Spec(), kUbuntu))
+      << "a node would go back to the DaemonSet of the other pool";
+}
+
 TEST(DriverDaemonSetTest, ANodeThatWasRolledBackBelongsToTheDaemonSetOfItsRevision) {
   const std::string revision = *DriverRevision(Spec(), kUbuntu);
   const Json pinned = Render(Spec(), kUbuntu, true);

@@ -71,6 +71,23 @@ TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
   EXPECT_EQ(opted_out.pools[0].nodes[0].wanted_revision, "");
 }
 
+TEST(FleetTest, ANodeGoesBackToTheDaemonSetOfItsOwnPool) {
+  // Another pool wants the driver to which this node went back.
+  const auto pools = FleetPools(
+      "driver: {enabled: true, version: '550.1'}\n"
+      "pools: [{name: own, nodeSelector: {a: b}, driver: {enabled: true, version: '550.1'}}]");
+  FleetNode node = GpuNode("a", "default-ubuntu22-04"), other = GpuNode("b", "own-ubuntu22-04");
+  other.labels["a"] = "b";
+  const FleetView first = ViewFleet(pools, {node, other}, {}, {});
+  const std::string revision = first.pools[1].nodes[0].wanted_revision;
+  node.labels[std::string(names::kLabelDriverRevision)] = revision;
+  const FleetView view = ViewFleet(pools, {node, other}, {PodOn("a", revision)}, first.revisions);
+  ASSERT_EQ(view.daemonsets.size(), 3u);
+  const Json& pinned = view.daemonsets[1];
+  EXPECT_THAT(pinned.Find("metadata")->StringAt("name").value(),
+              HasSubstr("default-ubuntu22-04-" + revision.substr(0, 8)));
+}
+
 TEST(FleetTest, DriversHaveTheirVersionForPeople) {
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   const auto before = FleetPools(kOne), after = FleetPools(kTwo);
