@@ -173,11 +173,10 @@ void NodeStepper::Step() {
 
 // The states without an upgrade in progress.
 void NodeStepper::StepAtRest() {
-  const bool pinned = node_.labels.contains(names::kLabelDriverRevision);
   const bool works = RunsTarget(node_) && node_.validated;
-  if (state_ == UpgradeState::kFailed && works && !pinned) {
-    // It was slow, or a person repaired it.
-    UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "the driver works after all");
+  if (state_ == UpgradeState::kFailed && works && TargetOf(node_) == node_.wanted_revision) {
+    // It was slow, a person repaired it, or the driver to which the node went back is wanted again.
+    UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "the wanted driver works");
     action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
       action.annotations[std::string(names::kAnnotationUpgradeProblem)] = std::nullopt;

@@ -387,5 +387,15 @@ TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
   EXPECT_EQ(nodes[0].labels.size(), 0u) << "the fleet is as it was";
 }
 
+TEST(UpgradeTest, ANodeThatWentBackIsDoneWhenItsDriverIsWantedAgain) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kFailed);
+  node.labels[std::string(names::kLabelDriverRevision)] = "old";
+  node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
+  node.validated = true;
+  EXPECT_EQ(StateAfter(node), "") << "the driver that failed is still wanted";
+  node.wanted_revision = "old";
+  EXPECT_EQ(StateAfter(node), "uncordon-required");
+}
+
 }  // namespace
 }  // namespace tessera::driver
