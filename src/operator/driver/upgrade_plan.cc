@@ -39,6 +39,7 @@ class Planner {
     const auto found = std::ranges::find(nodes_, name, &UpgradeNode::name);
     return found != nodes_.end() ? &*found : nullptr;
   }
+  void MarkWaiting();
   void Run();
   void Apply(const UpgradeAction& action);
   void Record(const UpgradeAction& action, UpgradeNode* node, bool* began);
@@ -51,6 +52,12 @@ class Planner {
   int wave_ = 0;
   std::string blocked_;
 };
+
+// Whether a node begins its upgrade with the action.
+bool Begins(const UpgradeAction& action) {
+  const auto state = action.labels.find(names::kLabelUpgradeState);
+  return state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired);
+}
 
 void ApplyChanges(const UpgradeAction::Changes& changes,
                   std::map<std::string, std::string, std::less<>>* to) {
@@ -84,10 +91,22 @@ void Planner::Apply(const UpgradeAction& action) {
   });
 }
 
+// No node begins before the plan is known, so until then all nodes have come to wait.
+void Planner::MarkWaiting() {
+  bool changed = true;
+  for (int round = 0; changed && round < kStepsPerNode; ++round) {
+    changed = false;
+    for (const UpgradeAction& action : NextUpgradeStep(policy_, nodes_, now_).actions) {
+      const auto state = StateOfNode(*Find(action.node));
+      if (Begins(action) || (state && InProgress(*state))) continue;
+      Apply(action);
+      changed = true;
+    }
+  }
+}
+
 void Planner::Record(const UpgradeAction& action, UpgradeNode* node, bool* began) {
-  const auto state = action.labels.find(names::kLabelUpgradeState);
-  if (state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired) &&
-      node->driver) {
+  if (Begins(action) && node->driver) {
     if (!std::exchange(*began, true)) ++wave_;
     planned_.push_back({node->name, TitleOf(*node->driver), TitleOfWanted(*node), wave_, {}, ""});
     return;
@@ -152,6 +171,7 @@ std::string Planner::SkippedText() const {
 }
 
 std::string Planner::Text() {
+  MarkWaiting();
   Run();
   std::string text = fmt::format(
       "driver upgrade of {} of {} nodes, {} at once, at most {} unavailable{}\n", planned_.size(),

@@ -397,5 +397,14 @@ TEST(UpgradeTest, ANodeThatWentBackIsDoneWhenItsDriverIsWantedAgain) {
   EXPECT_EQ(StateAfter(node), "uncordon-required");
 }
 
+TEST(UpgradePlanTest, TheOrderIsThatOfNodesThatAllWait) {
+  // The nodes' last driver failed on the first one, and the others still waited for it.
+  std::vector<UpgradeNode> nodes = {NodeWith("a", UpgradeState::kFailed),
+                                    NodeWith("b", UpgradeState::kUpgradeRequired)};
+  nodes[0].annotations[std::string(names::kAnnotationDriverFailed)] = "other";
+  const std::string text = PlanText({.canaries = 1}, nodes, kNow);
+  EXPECT_NE(text.find("  1. a: old -> new\n  2. b: old -> new\n"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace tessera::driver
