@@ -15,9 +15,9 @@
 namespace tessera::agent {
 namespace {
 
-// Entries of all other pods, as conflicts that are released if their pods are gone.
-std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger,
-                                             const ContainerRef& requester) {
+// The entries of all other pods as conflicts, which are released if their pods are gone.
+std::vector<GrantLedger::Conflict> EntriesOfOtherPods(const GrantLedger& ledger,
+                                                      const ContainerRef& requester) {
   std::vector<GrantLedger::Conflict> all;
   for (const auto& [key, entry] : ledger.entries()) {
     if (key.first == requester.pod_uid || entry.shares.empty()) continue;
@@ -92,10 +92,10 @@ void GrantService::Handle(const grant::GrantRequest& request, Reply reply) {
 }
 
 void GrantService::Decide(PendingRequest pending) {
-  const bool known = pods_ == nullptr || !pending.requester.owner_known() ||
-                     pods_->pods().contains(pending.requester.pod_uid) ||
-                     ledger_->Find(pending.requester) != nullptr;
-  if (known) return Answer(std::move(pending));
+  const bool needs_no_pod = pods_ == nullptr || !pending.requester.owner_known() ||
+                            pods_->pods().contains(pending.requester.pod_uid) ||
+                            ledger_->Find(pending.requester) != nullptr;
+  if (needs_no_pod) return Answer(std::move(pending));
   Wait(std::move(pending));
 }
 
@@ -119,9 +119,9 @@ void GrantService::Answer(PendingRequest pending) {
   }
   const Result<PlannedGrant> planned = planner_.Plan(pending, set);
   if (planned.status().code() == Code::kResourceExhausted) {
-    auto others = AllOthers(*ledger_, pending.requester);
-    if (others.empty()) return pending.reply(planned.status());
-    return AnswerAfterRelease(std::move(pending), std::move(others));
+    auto conflicts = EntriesOfOtherPods(*ledger_, pending.requester);
+    if (conflicts.empty()) return pending.reply(planned.status());
+    return AnswerAfterRelease(std::move(pending), std::move(conflicts));
   }
   if (!planned.ok()) return pending.reply(planned.status());
   auto conflicts = ledger_->Find(pending.requester) != nullptr

@@ -31,7 +31,7 @@ device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assi
                                           device::MemoryUnit gpu_mem_unit, const std::string& node,
                                           int64_t now_ns) {
   device::Annotations wanted;
-  const bool known = pod.annotations.contains(names::kAnnotationAssignment);
+  const bool has_assignment = pod.annotations.contains(names::kAnnotationAssignment);
   if (chosen != nullptr) {
     wanted = OfChoice(pod, *chosen, inventory,
                       {.node = node, .time_ns = now_ns, .gpu_mem_unit = gpu_mem_unit});
@@ -47,7 +47,7 @@ device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assi
     const bool is_time = entry->first == names::kAnnotationGpuMemAssumeTime ||
                          entry->first == names::kAnnotationPredicateTime;
     const bool same = current != pod.annotations.end() &&
-                      (current->second == entry->second || (known && is_time));
+                      (current->second == entry->second || (has_assignment && is_time));
     entry = same ? wanted.erase(entry) : std::next(entry);
   }
   return wanted;

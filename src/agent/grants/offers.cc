@@ -69,8 +69,8 @@ std::vector<DeviceSet::Offer> WholeOffers(const DeviceSet& set, const NodeUse& u
   for (DeviceSet::Offer& offer : offers) {
     if (!offer.healthy) continue;
     const bool held = !use.accounts.UseOf(offer.id).idle();
-    const bool ours = use.accounts.UseOfDialect(offer.id, Dialect::kNvidiaGpu).whole;
-    if (held && !ours) ++to_withdraw;
+    const bool held_whole = use.accounts.UseOfDialect(offer.id, Dialect::kNvidiaGpu).whole;
+    if (held && !held_whole) ++to_withdraw;
     if (!use.ids.contains(offer.id)) (held ? busy : idle).push_back(&offer);
   }
   busy.insert(busy.end(), idle.begin(), idle.end());

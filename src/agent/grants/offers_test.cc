@@ -75,8 +75,8 @@ TEST(OffersTest, IdsStayTheSameWhenAnotherGpuIsRemoved) {
   auto remaining = std::make_shared<device::NodeInventory>(both->inventory());
   remaining->gpus.erase(remaining->gpus.begin());
   remaining->links = device::LinkMatrix(1);
-  const DeviceSet without_first(remaining);
-  EXPECT_EQ(without_first.shares().Find(names::kResourceGpuMem)->gpus[0].prefix,
+  const DeviceSet remaining_set(remaining);
+  EXPECT_EQ(remaining_set.shares().Find(names::kResourceGpuMem)->gpus[0].prefix,
             both->shares().Find(names::kResourceGpuMem)->gpus[1].prefix);
 }
 

@@ -52,7 +52,7 @@ std::string_view ModuleRemedy(const DriverRoot& root) {
   return IsContainerRoot(root)
              ? "see the log of the driver container, which still installs it or has failed"
              : "run \"modprobe nvidia\", and see the kernel's log; after an upgrade of the kernel "
-               "build the module anew";
+               "build the module again";
 }
 
 std::string MissingText(const DriverFacts& facts) {
@@ -87,7 +87,7 @@ std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_
   }
   const bool versions_known = driver.cuda != kUnknownVersion && driver.nvml != kUnknownVersion;
   if (driver.cuda != driver.nvml && versions_known) {
-    return fmt::format("in {} libnvidia-ml is of driver {} and libcuda of driver {}: {}", root,
+    return fmt::format("in {} libnvidia-ml belongs to driver {} and libcuda to driver {}: {}", root,
                        driver.nvml, driver.cuda, rest);
   }
   if (nvml_problem.empty()) return {};
@@ -98,7 +98,7 @@ std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_
   }
   if (driver.nvml != kUnknownVersion && driver.kernel != driver.nvml) {
     return fmt::format(
-        "the kernel module is of driver {} and the libraries in {} are of driver {}: reboot the "
+        "the kernel module belongs to driver {} and the libraries in {} to driver {}: reboot the "
         "node, or unload the module and load it again",
         driver.kernel, root, driver.nvml);
   }

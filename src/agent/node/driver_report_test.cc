@@ -65,7 +65,7 @@ TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
   text = Judged({{{.root = kHost, .nvml = "550.1", .kernel = "550.1"}}, 1});
   EXPECT_TRUE(Contains(text, "has no libcuda.so.1")) << text;
   text = Judged({{{.root = kHost, .nvml = "550.1", .cuda = "535.2", .kernel = "550.1"}}, 1});
-  EXPECT_TRUE(Contains(text, "libnvidia-ml is of driver 550.1 and libcuda of driver 535.2"));
+  EXPECT_TRUE(Contains(text, "libnvidia-ml belongs to driver 550.1 and libcuda to driver 535.2"));
   text = Judged({{{.root = kHost, .nvml = "550.2", .cuda = "550.2", .kernel = "550.1"}}, 1},
                 "version mismatch");
   EXPECT_TRUE(Contains(text, "reboot the node")) << text;

@@ -39,8 +39,8 @@ std::string UnhealthyText(const device::NodeInventory& inventory) {
   }
   if (inventory.unidentified > 0) {
     const auto silent = static_cast<size_t>(inventory.unidentified);
-    text += fmt::format("{}{} never told the driver who {}", text.empty() ? "" : "; ",
-                        CountText(silent), silent == 1 ? "it is" : "they are");
+    text += fmt::format("{}{} never reported {} UUID", text.empty() ? "" : "; ", CountText(silent),
+                        silent == 1 ? "its" : "their");
   }
   return text;
 }

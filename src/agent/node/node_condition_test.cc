@@ -47,7 +47,7 @@ TEST(NodeConditionTest, NamesTheUnhealthyGpusWithTheirReasons) {
 TEST(NodeConditionTest, CountsGpusThatCannotBeIdentified) {
   auto silent = Gpus(7);
   silent.unidentified = 1;
-  EXPECT_EQ(Text(ConditionOf(silent)), "false GPUUnhealthy: 1 GPU never told the driver who it is");
+  EXPECT_EQ(Text(ConditionOf(silent)), "false GPUUnhealthy: 1 GPU never reported its UUID");
 }
 
 TEST(NodeConditionTest, DistinguishesAMissingDriverFromADriverWithoutGpus) {

@@ -33,9 +33,9 @@ std::string TextOf(const PublishedNode& state) {
 std::string LegacyModelOf(const device::NodeInventory& inventory) {
   if (inventory.gpus.empty()) return {};
   const std::string& model = inventory.gpus.front().model;
-  const bool one = std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
-                               [&](const device::Gpu& gpu) { return gpu.model == model; });
-  if (!one) return {};
+  const bool same_model = std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
+                                      [&](const device::Gpu& gpu) { return gpu.model == model; });
+  if (!same_model) return {};
   std::string legacy = device::GpuManagerModel(model);
   return legacy.empty() ? device::ShortModel(model) : legacy;
 }

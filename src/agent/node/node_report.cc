@@ -12,13 +12,14 @@ namespace {
 
 std::string UnredeemedProblem(const std::vector<std::string>& containers) {
   if (containers.empty()) return {};
-  const bool one = containers.size() == 1;
+  const bool single = containers.size() == 1;
   return fmt::format(
       "{}, because the engine did not use tessera-runtime: {}{}. Restart the agent's pod of this "
       "node, which configures the engine, then the {}",
-      one ? "1 container runs without its GPUs"
-          : fmt::format("{} containers run without their GPUs", containers.size()),
-      containers.front(), one ? "" : " and others", one ? "container's pod" : "containers' pods");
+      single ? "1 container runs without its GPUs"
+             : fmt::format("{} containers run without their GPUs", containers.size()),
+      containers.front(), single ? "" : " and others",
+      single ? "container's pod" : "containers' pods");
 }
 
 }  // namespace

@@ -77,10 +77,10 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
   void OnRemoved(const kube::PodObject& last) override {
     const Uid uid = NodeUidOf(last.meta);
-    const auto known = api_uids.find(uid);
+    const auto api_uid = api_uids.find(uid);
     // The kubelet has made a new mirror of the static pod before the old mirror was gone.
-    if (known == api_uids.end() || known->second != last.meta.uid) return;
-    api_uids.erase(known);
+    if (api_uid == api_uids.end() || api_uid->second != last.meta.uid) return;
+    api_uids.erase(api_uid);
     pods.erase(uid);
     wanted.erase(uid);
     listener->OnPod(uid);
@@ -102,11 +102,11 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void Set(const kube::PodObject& now) {
     problem = Status::Ok();
     const Uid uid = NodeUidOf(now.meta);
-    const auto known = pods.find(uid);
-    if (known != pods.end() &&
-        (known->second->ns != now.meta.ns || known->second->name != now.meta.name)) {
+    const auto present = pods.find(uid);
+    if (present != pods.end() &&
+        (present->second->ns != now.meta.ns || present->second->name != now.meta.name)) {
       Log(Severity::kWarning, "two pods claim to be one static pod: the second is ignored",
-          {{"pod", known->second->Text()}, {"second", now.meta.ns + "/" + now.meta.name}});
+          {{"pod", present->second->Text()}, {"second", now.meta.ns + "/" + now.meta.name}});
       return;
     }
     api_uids[uid] = now.meta.uid;
