@@ -108,10 +108,10 @@ TEST_F(FollowerTest, NotifiesOncePerOutage) {
     return Stale();
   }));
   server_.Refuse("nodes", 500);
-  const size_t known = lines.size();
+  const size_t lines_before = lines.size();
   ASSERT_TRUE(Until([&] {
     note();
-    return lines.size() > known;
+    return lines.size() > lines_before;
   }));
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_TRUE(notices[0].starts_with("stale since ")) << notices[0];

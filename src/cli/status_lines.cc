@@ -246,7 +246,8 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
   if (no_deployment && no_resource) return {};
   std::vector<StatusLine> lines;
   if (no_deployment) {
-    lines.push_back({"operator", false, "nothing keeps the resource Tessera: it has no operator",
+    lines.push_back({"operator", false,
+                     "missing, so changes of the resource Tessera have no effect",
                      "kubectl apply -f deploy/operator/operator.yaml, or tessera uninstall"});
   } else if (!deployment.ok()) {
     lines.push_back(Unknown("operator", deployment.status()));
@@ -254,7 +255,7 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
     lines.push_back(DeploymentLine("operator", names::kOperator, *deployment, objects));
   }
   if (no_resource) {
-    lines.push_back({"resource Tessera", false, "there is none, so the operator installs nothing",
+    lines.push_back({"resource Tessera", false, "missing, so the operator installs nothing",
                      "kubectl apply -f deploy/operator/tessera.yaml"});
   } else {
     lines.push_back(resource.ok() ? ResourceLine(*resource)

@@ -162,7 +162,8 @@ TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
 
 TEST_F(InstallationStatusTest, NamesAnOperatorThatIsMissingOrScaledToZero) {
   objects_.resource = ResourceOf(2, "True", "AllComponentsReady", "False");
-  EXPECT_THAT(Component("operator").detail, HasSubstr("nothing keeps the resource"));
+  EXPECT_THAT(Component("operator").detail,
+              HasSubstr("changes of the resource Tessera have no effect"));
   objects_.operator_deployment = Object(R"({"spec":{"replicas":0},"status":{}})");
   EXPECT_FALSE(Evaluate().works());
   EXPECT_THAT(Component("operator").fix, HasSubstr("scale deployment/tessera-operator"));

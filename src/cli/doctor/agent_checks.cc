@@ -140,9 +140,9 @@ void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {
       findings->Note(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
                      fmt::format("{} allocations were rejected on GPU {} of node {}", use.refused,
                                  use.gpu, node),
-                     fmt::format("it may use {} bytes, and used up to {}", use.limit.count(),
-                                 use.peak.count()),
-                     "raise its request, or lower what the program reserves");
+                     fmt::format("the container may use {} bytes, and used up to {}",
+                                 use.limit.count(), use.peak.count()),
+                     "raise the container's request, or let the program reserve less memory");
     }
   }
 }
@@ -161,7 +161,8 @@ std::span<const DoctorCheck> AgentChecks() {
        CheckLeaving},
       {"kubelet-named-other-gpus", "pods of one size swap their GPUs in monitoring",
        CheckOtherGpus},
-      {"journal-repaired", "the agent forgets what it gave after a crash", CheckJournal},
+      {"journal-repaired", "after a crash the agent does not know which GPUs it gave out",
+       CheckJournal},
       {"starts-rejected", "pods of one size get each other's GPUs", CheckStarts},
       {"limiter-bypassed", "memory and compute limits are ignored by some programs", CheckBypass},
       {"share-not-enforced", "tenants of one GPU exceed their shares", CheckNotLimited},

@@ -46,7 +46,7 @@ void CheckRestarts(const ClusterFacts& facts, DoctorFindings* findings) {
           fmt::format("pod {}, container {}", name, container.StringAt("name").value_or("")),
           fmt::format("{} restarts{}", restarts, reason.empty() ? "" : ", the last: " + reason),
           reason == "OOMKilled" ? "its memory limit is too low for this node"
-                                : "it ends by itself: its log says why",
+                                : "the container ends by itself: its log has the reason",
           reason == "OOMKilled"
               ? "raise agent.resources or scheduler.resources"
               : fmt::format("kubectl -n {} logs {} --previous", names::kSystemNamespace, name));
@@ -114,12 +114,12 @@ void CheckRuntimeClass(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
   if (!facts.installation.leader_metrics.ok()) return;
-  bool asked = false;
+  bool extender_called = false;
   for (const MetricSample& sample : SamplesOf(*facts.installation.leader_metrics,
                                               "tessera_scheduler_request_duration_seconds_count")) {
-    asked = asked || (sample.Label("verb") == "filter" && sample.value > 0);
+    extender_called = extender_called || (sample.Label("verb") == "filter" && sample.value > 0);
   }
-  if (asked) return;
+  if (extender_called) return;
   for (const Json& pod : *facts.pods) {
     if (!RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
     findings->Note("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
@@ -156,7 +156,7 @@ void CheckRights(const ClusterFacts& facts, DoctorFindings* findings) {
 
 std::span<const DoctorCheck> InstallationChecks() {
   static constexpr DoctorCheck kChecks[] = {
-      {"component-broken", "the installation never becomes ready, and nothing says why",
+      {"component-broken", "the installation never becomes ready, and no message has the reason",
        CheckComponents},
       {"agent-not-ready", "pods stuck in Init; an image that cannot be pulled", CheckAgentPods},
       {"component-restarts", "a component is out of memory, or restarts again and again",

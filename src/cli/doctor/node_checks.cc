@@ -118,10 +118,12 @@ void CheckPaused(const ClusterFacts& facts, DoctorFindings* findings) {
     if (labels == nullptr || !labels->is_object()) continue;
     for (const auto& [name, value] : labels->members()) {
       if (!value.is_string() || !value.string_value().starts_with("paused-for-")) continue;
-      findings->Add(PlaceOfNode(node), fmt::format("label {}={}", name, value.string_value()),
-                    "a driver upgrade or a MIG change was interrupted and left its label",
-                    fmt::format("if none is under way: kubectl label node {} {}=true --overwrite",
-                                NameOfNode(node), name));
+      findings->Add(
+          PlaceOfNode(node), fmt::format("label {}={}", name, value.string_value()),
+          "a driver upgrade or a MIG change was interrupted and left its label",
+          fmt::format(
+              "if no upgrade or change is running: kubectl label node {} {}=true --overwrite",
+              NameOfNode(node), name));
     }
   }
 }
@@ -208,7 +210,7 @@ std::span<const DoctorCheck> NodeChecks() {
        CheckEngine},
       {"not-registered", "the node has GPUs, and allocatable is 0 after a kubelet restart",
        CheckRegistration},
-      {"label-without-gpu", "a label says that there are GPUs where there are none",
+      {"label-without-gpu", "a node without GPUs has the label of nodes with GPUs",
        CheckPresentLabel},
       {"paused-labels", "components stay paused after a driver upgrade or a MIG change",
        CheckPaused},

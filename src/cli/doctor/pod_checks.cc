@@ -48,9 +48,9 @@ void CheckUnassigned(const ClusterFacts& facts, DoctorFindings* findings) {
     if (PhaseOf(pod) != "Running" || !RequestsGpus(pod)) continue;
     if (!facts.inventories.contains(TextAt(pod, {"spec", "nodeName"}))) continue;
     if (!TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment}).empty()) continue;
-    findings->Add(PlaceOfPod(pod), "it runs, and no assignment names its GPUs",
-                  "it bypassed the scheduler, and its agent has not written which GPUs it has; or "
-                  "another device plugin served it",
+    findings->Add(PlaceOfPod(pod), "the pod runs, but no assignment names its GPUs",
+                  "the pod bypassed the scheduler and the agent has not written its GPUs yet, or "
+                  "another device plugin gave the GPUs",
                   "check the agent of node " + TextAt(pod, {"spec", "nodeName"}));
   }
 }
@@ -73,7 +73,7 @@ void CheckGoneGpus(const ClusterFacts& facts, DoctorFindings* findings) {
                       fmt::format("container {} holds {}, which node {} does not "
                                   "have",
                                   container, share.uuid, inventory->first),
-                      "the GPU was lost, replaced, or its MIG slices were made anew",
+                      "the GPU was lost or replaced, or its MIG slices were created again",
                       "delete the pod; check the node's dmesg");
       }
     }
@@ -101,12 +101,13 @@ void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
           (found->second.milli <= kWholeGpu.count() && found->second.bytes <= gpu.memory.count())) {
         continue;
       }
-      findings->Add(fmt::format("node {}, GPU {}", node, gpu.uuid),
-                    fmt::format("pods hold {} thousandths and {} bytes of it, more than it has",
-                                found->second.milli, found->second.bytes),
-                    "pods bypassed the scheduler, or two systems assign one GPU",
-                    "keep one system: docs/tasks/migrate.md; the scheduler's repair evicts the "
-                    "newer pod");
+      findings->Add(
+          fmt::format("node {}, GPU {}", node, gpu.uuid),
+          fmt::format("pods hold {} thousandths and {} bytes of this GPU, more than it has",
+                      found->second.milli, found->second.bytes),
+          "pods bypassed the scheduler, or two systems assign one GPU",
+          "keep one system: docs/tasks/migrate.md; the scheduler's repair evicts the "
+          "newer pod");
     }
   }
 }
@@ -174,7 +175,7 @@ std::span<const DoctorCheck> PodChecks() {
       {"gpu-oversold", "a GPU is given to more pods than fit", CheckOversold},
       {"start-errors", "containers do not start, with a message of the runtime", CheckStartErrors},
       {"visible-devices-without-request",
-       "an image names all GPUs, and its container sees none (or, elsewhere, all)",
+       "an image names all GPUs, but its container sees none (without Tessera: all)",
        CheckVisibleDevices},
       {"waiting-pods", "pods stay Pending, and GPUs look free", CheckWaiting},
   };

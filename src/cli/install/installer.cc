@@ -244,9 +244,11 @@ Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
     return true;
   });
   if (waited.code() != Code::kDeadlineExceeded || missing.empty()) return waited;
-  return Error(Code::kDeadlineExceeded,
-               "{} after {:.0f} s: \"tessera status\" says why; it goes on without this command",
-               missing, SecondsOf(*patience_));
+  return Error(
+      Code::kDeadlineExceeded,
+      "{} after {:.0f} s: \"tessera status\" has the reason; the installation goes on without "
+      "this command",
+      missing, SecondsOf(*patience_));
 }
 
 }  // namespace tessera::cli

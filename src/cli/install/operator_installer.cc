@@ -102,7 +102,8 @@ Status OperatorInstaller::WaitUntilReady() {
   if (waited.code() != Code::kDeadlineExceeded) return waited;
   return Error(
       Code::kDeadlineExceeded,
-      "{} is not ready: {}: \"tessera status\" shows more; it goes on without this command",
+      "{} is not ready: {}: \"tessera status\" shows more; the operator goes on without this "
+      "command",
       ResourceId().Text(), Printable(reason));
 }
 

@@ -59,9 +59,9 @@ std::string GpuRequestOf(const Json& pod, bool* foreign) {
       const Json* limits = At(container, {"resources", "limits"});
       if (limits == nullptr || !limits->is_object()) continue;
       for (const auto& [resource, amount] : limits->members()) {
-        const bool other = IsForeignGpuResource(resource);
-        if (!other && !IsGpuResource(resource)) continue;
-        *foreign = *foreign || other;
+        const bool is_foreign = IsForeignGpuResource(resource);
+        if (!is_foreign && !IsGpuResource(resource)) continue;
+        *foreign = *foreign || is_foreign;
         text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", resource,
                             amount.is_string() ? amount.string_value() : amount.Serialize());
       }

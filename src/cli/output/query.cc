@@ -133,19 +133,19 @@ Result<Style> MakeStyle(const StyleOptions& options, bool color) {
 
 Status Select(const Query& query, std::vector<Listing::Row>* rows) {
   for (const Query::Condition& condition : query.conditions) {
-    bool known = rows->empty();
+    bool field_found = rows->empty();
     Status failed;
     std::erase_if(*rows, [&](const Listing::Row& row) {
       const Result<std::vector<const Json*>> values = condition.path.Find(row.object);
       if (!values.ok()) failed = values.status();
       if (!values.ok() || values->empty()) return condition.equal != condition.value.empty();
-      known = true;
+      field_found = true;
       const bool equal = std::ranges::any_of(
           *values, [&](const Json* value) { return TextOfValue(*value) == condition.value; });
       return equal != condition.equal;
     });
     RETURN_IF_ERROR(failed.Annotate("--field-selector"));
-    if (known) continue;
+    if (field_found) continue;
     return Error(Code::kInvalidArgument,
                  "--field-selector: no item has the field {}: -o json shows the fields",
                  condition.field);
@@ -156,14 +156,14 @@ Status Select(const Query& query, std::vector<Listing::Row>* rows) {
 Status Sort(const Query& query, std::vector<Listing::Row>* rows) {
   if (!query.sort_by || rows->empty()) return Status::Ok();
   std::vector<std::pair<const Json*, size_t>> keys;
-  bool known = false;
+  bool field_found = false;
   for (const Listing::Row& row : *rows) {
     ASSIGN_OR_RETURN(const std::vector<const Json*> values,
                      query.sort_by->Find(row.object).Annotate("--sort-by"));
     keys.emplace_back(values.empty() ? nullptr : values.front(), keys.size());
-    known = known || !values.empty();
+    field_found = field_found || !values.empty();
   }
-  if (!known) {
+  if (!field_found) {
     return Error(Code::kInvalidArgument,
                  "--sort-by: no item has the field {}: -o json shows the fields", query.sort_text);
   }

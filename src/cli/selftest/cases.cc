@@ -35,7 +35,7 @@ std::string JudgeGpus(const CaseResult& result) {
       return fmt::format("the program did not see {}, which was assigned", uuid);
     }
   }
-  const size_t seen = [&] {
+  const size_t seen_gpus = [&] {
     std::set<std::string> found;
     for (size_t at = result.log.find("GPU-"); at != std::string::npos;
          at = result.log.find("GPU-", at + 4)) {
@@ -43,8 +43,8 @@ std::string JudgeGpus(const CaseResult& result) {
     }
     return found.size();
   }();
-  if (seen <= assigned.size()) return "";
-  return fmt::format("the program saw {} GPUs, and {} were assigned", seen, assigned.size());
+  if (seen_gpus <= assigned.size()) return "";
+  return fmt::format("the program saw {} GPUs, and {} were assigned", seen_gpus, assigned.size());
 }
 
 // The two GPUs have an NVLink, if any two of the node have one.

@@ -123,7 +123,7 @@ class SelfTest {
         // The next case may need its GPUs.
         if (!options_.keep) (void)api_.Delete(kube::Pod(ns_, test.name)).ok();
         return Say({&test, "failed",
-                    fmt::format("it has not ended in {} s: {}", options_.case_timeout_s,
+                    fmt::format("the pod has not ended in {} s: {}", options_.case_timeout_s,
                                 ReasonOfWait(result.pod)),
                     TextAt(result.pod, {"spec", "nodeName"})});
       }

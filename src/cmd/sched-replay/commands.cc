@@ -95,9 +95,10 @@ Status Replay(const ReplayFlags& flags) {
                                      .progress = ShowProgress},
                                     clock));
   if (study.means.front().points.size() <= 1) {
-    fmt::print(stderr,
-               "note: no pod arrived: none of the list requests a GPU, or each requests more than "
-               "--load percent of all\n");
+    fmt::print(
+        stderr,
+        "note: no pod arrived: no pod of the list requests a GPU, or each requests more than "
+        "--load percent of all\n");
   }
   return Print(flags, plot, study);
 }

@@ -65,7 +65,7 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   app->add_option(
          "--limits-fail-open", o->limits_fail_open,
          "namespaces, or * for all, whose containers get their GPUs unlimited if they cannot "
-         "be limited; in others such containers get no GPU")
+         "be limited; in other namespaces such containers get no GPU")
       ->delimiter(',')
       ->envname("LIMITS_FAIL_OPEN");
   app->add_option("--limits-stop-bypass", o->limits_stop_bypass,

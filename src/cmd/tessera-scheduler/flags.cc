@@ -73,17 +73,18 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
 
 void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
-  AddTextFlag(app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
-              "serves the admission webhook over HTTPS, with certificates of its own; \"\" does "
-              "not");
+  AddTextFlag(
+      app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
+      "address of the admission webhook, HTTPS with its own certificates; \"\": no webhook");
   app->add_option("--webhook-names", o->webhook_names,
-                  "more host names and addresses under which API servers call it, for a "
+                  "more host names and addresses under which API servers call the webhook, for a "
                   "clientConfig.url")
       ->delimiter(',')
       ->envname("WEBHOOK_NAMES");
-  AddTextFlag(app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
-              "RuntimeClass for pods that request GPUs and name none, if tessera-runtime is not "
-              "the engine's default");
+  AddTextFlag(
+      app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
+      "RuntimeClass for pods with GPUs that name no RuntimeClass, if tessera-runtime is not "
+      "the engine's default");
 }
 
 void AddElection(CLI::App* app, SchedulerFlags* flags) {
