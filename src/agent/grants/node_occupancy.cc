@@ -28,8 +28,9 @@ std::map<std::string, int64_t, std::less<>> RequestedUnits(
       set(names::kResourceVcudaMemory,
           container.per_gpu.memory.count() / device::kVcudaMemoryBlock.count());
       break;
-    default:
-      break;
+    case device::Dialect::kNone:
+    case device::Dialect::kNvidiaMig:
+      break;  // the agent does not advertise these
   }
   return requested;
 }
