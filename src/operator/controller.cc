@@ -237,25 +237,39 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     if (removal == nullptr) {
       drivers_text.clear();
       removal = std::make_unique<Removal>(
-          Removal::Context{context.client, context.before_send, *objects, drivers.get(),
-                           [this](Duration wait) {
-                             StatusSoon();
-                             queue.AddAfter(std::string(kResourceKey), wait);
-                           }},
-          OwnerOf(meta.meta), PoolsToRelease());
+          Removal::Context{
+              .cleanup = {context.client, types, context.metrics, context.before_send},
+              .objects = *objects,
+              .drivers = drivers.get(),
+              .on_progress =
+                  [this](Duration wait) {
+                    StatusSoon();
+                    queue.AddAfter(std::string(kResourceKey), wait);
+                  },
+              .on_warning =
+                  [this](const std::string& message) {
+                    Log(Severity::kWarning, "the deletion is not complete", {{"why", message}});
+                    Record(kube::EventKind::kWarning, "EngineNotCleaned", message);
+                  }},
+          Removal::Wanted{OwnerOf(meta.meta), AtDeletion(rendering.pools),
+                          AtDeletion(rendering.cleanup)},
+          options.cleanup_patience);
     }
     if (!removal->Advance(pods->size() > 0 || !pods->synced())) return done(Status::Ok());
     std::erase(meta.finalizers, names::kOperatorFinalizer);
     WriteFinalizers(meta, std::move(done));
   }
 
-  std::vector<driver::FleetPool> PoolsToRelease() const {
-    if (!rendering.pools) return {};
+  // What a function of the rendering makes of the deleted spec. An invalid spec never had drivers
+  // or agents but by an earlier one; the defaults are the best guess.
+  template <typename T>
+  std::vector<T> AtDeletion(
+      const std::function<Result<std::vector<T>>(const Json&)>& render) const {
+    if (!render) return {};
     const Json* spec = Resource()->value.Find("spec");
-    auto pools = rendering.pools(spec == nullptr ? Json() : *spec);
-    // An invalid spec has no driver that could be released but by the defaults.
-    if (!pools.ok()) pools = rendering.pools(Json());
-    return pools.ok() ? *std::move(pools) : std::vector<driver::FleetPool>();
+    Result<std::vector<T>> rendered = render(spec == nullptr ? Json() : *spec);
+    if (!rendered.ok()) rendered = render(Json());
+    return rendered.ok() ? *std::move(rendered) : std::vector<T>();
   }
 
   // --- The status.

@@ -16,6 +16,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
 constexpr char kResource[] = "/apis/tessera.dev/v1alpha1/tesseras/tessera";
+constexpr char kCleanup[] = "/apis/apps/v1/namespaces/ns/daemonsets/cleanup";
 constexpr char kMaps[] = "/api/v1/namespaces/ns/configmaps/";
 
 Json MapNamed(const std::string& name, const std::string& value) {
@@ -59,13 +60,31 @@ class ControllerTest : public ::testing::Test {
     });
   }
   void Start() {
-    controller_ =
-        std::make_unique<Controller>(Controller::Context{client_, events_, metrics_, nullptr},
-                                     Rendering{.render = RenderMaps, .definition = Json()},
-                                     ControllerOptions{.ns = "ns",
-                                                       .resync = milliseconds(200),
-                                                       .settle = milliseconds(50),
-                                                       .status_delay = milliseconds(20)});
+    Rendering rendering{.render = RenderMaps, .definition = Json()};
+    rendering.cleanup = [this](const Json&) { return cleanup_; };
+    controller_ = std::make_unique<Controller>(
+        Controller::Context{client_, events_, metrics_, nullptr}, std::move(rendering),
+        ControllerOptions{.ns = "ns",
+                          .resync = milliseconds(200),
+                          .settle = milliseconds(50),
+                          .status_delay = milliseconds(20),
+                          .cleanup_patience = cleanup_patience_});
+  }
+  // The deletion of the resource cleans engines with a DaemonSet.
+  void DeleteWithCleanup() {
+    server_.Put("/apis/apps/v1", ParseJson(R"({"resources":[{"name":"daemonsets",)"
+                                           R"("namespaced":true,"kind":"DaemonSet"}]})")
+                                     .value());
+    cleanup_.push_back(ParseJson(R"({"apiVersion":"apps/v1","kind":"DaemonSet","metadata":)"
+                                 R"({"name":"cleanup","namespace":"ns","labels":)"
+                                 R"({"app.kubernetes.io/part-of":"tessera"}},"spec":{}})")
+                           .value());
+    PutResource("{}", 1);
+    Start();
+    ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+    const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
+    deletion_ = client_.Delete(ref, {}, [](const Result<Json>&) {});
+    ASSERT_TRUE(RunUntil([&] { return server_.Find(kCleanup) != nullptr; }));
   }
   void PutResource(const std::string& spec, int generation, const std::string& annotations = "{}") {
     Json metadata =
@@ -104,6 +123,9 @@ class ControllerTest : public ::testing::Test {
   kube::Client client_{io_, runner_, server_.config(), {.max_attempts = 1}};
   kube::EventRecorder events_{client_, {.component = "test"}, [](const Status&) {}};
   OperatorMetrics metrics_;
+  std::vector<Json> cleanup_;
+  Duration cleanup_patience_ = std::chrono::minutes(1);
+  kube::Operation deletion_;
   std::string rejected_;  // end of the path of objects that the server does not let write
   std::unique_ptr<Controller> controller_;
 };
@@ -219,6 +241,27 @@ TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
       client_.Delete(ref, {}, [&](const Result<Json>& answer) { deleted = answer.status(); });
   ASSERT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
   EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "nonenonenone");
+}
+
+TEST_F(ControllerTest, EnginesAreCleanBeforeTheRestGoes) {
+  DeleteWithCleanup();
+  runner_.RunFor(milliseconds(500));
+  ASSERT_NE(server_.Find(kResource), nullptr) << "the cleanup is not ready yet";
+  EXPECT_EQ(ValueOf("a1"), "") << "objects without pods go last";
+  Json ready = *server_.Find(kCleanup);
+  ready.Set("status", ParseJson(R"({"desiredNumberScheduled":1,"updatedNumberScheduled":1,)"
+                                R"("numberAvailable":1,"observedGeneration":1})")
+                          .value());
+  server_.Put(kCleanup, std::move(ready));
+  EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
+  EXPECT_EQ(server_.Find(kCleanup), nullptr);
+}
+
+TEST_F(ControllerTest, ANodeThatCannotBeCleanedHoldsTheDeletionForAWhileOnly) {
+  cleanup_patience_ = milliseconds(500);
+  DeleteWithCleanup();
+  EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
+  EXPECT_EQ(server_.Find(kCleanup), nullptr);
 }
 
 TEST_F(ControllerTest, AClusterPolicyKeepsAgentsOffUnlessToldOtherwise) {

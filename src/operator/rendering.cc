@@ -15,6 +15,10 @@ Rendering DefaultRendering() {
           .pools = [](const Json& spec) -> Result<std::vector<driver::FleetPool>> {
             ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
             return driver::PoolsOf(settings);
+          },
+          .cleanup = [](const Json& spec) -> Result<std::vector<Json>> {
+            ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
+            return components::RenderCleanup(settings);
           }};
 }
 

@@ -19,6 +19,8 @@ struct Rendering {
   Json definition;        // of the resource; null: another program keeps it
   Json every_kind;        // a spec under which all kinds of objects are rendered
   Pools pools = nullptr;  // the drivers that a spec wants; null: no drivers are managed
+  // DaemonSets that clean the nodes of a spec when it is deleted; null: there are none.
+  std::function<Result<std::vector<Json>>(const Json& spec)> cleanup = nullptr;
 };
 // With src/components.
 Rendering DefaultRendering();

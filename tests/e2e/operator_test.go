@@ -89,6 +89,9 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	if text := bed.Kubectl(t, "get", "node", node, "-o", "jsonpath={.metadata.annotations}{.metadata.labels}{.status.conditions[*].type}"); strings.Contains(text, "tessera.dev/") || strings.Contains(text, "nvidia.com/gpu.present") || strings.Contains(text, "GPUReady") {
 		t.Errorf("the node keeps what the agent has written: %s", text)
 	}
+	if text := onNode(t, "/bin/sh", "-c", "ls /etc/containerd /etc/containerd/conf.d 2>/dev/null | grep tessera; grep -rl tessera-runtime /etc/containerd; true"); text != "" {
+		t.Errorf("the engine's configuration keeps %s", text)
+	}
 	if text := bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); text != "Running 0" {
 		t.Errorf("after the deletion the pod is %s", text)
 	}
