@@ -164,25 +164,10 @@ func installChart() error {
 	return err
 }
 
-// buildDriverImage makes the image of the simulated driver container (simdriver).
-func buildDriverImage(out string) error {
-	program := filepath.Join(out, "simdriver")
-	build := exec.Command("go", "build", "-o", program, "./simdriver")
-	build.Dir = filepath.Join(Root, "tests/e2e")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building simdriver: %w: %s", err, text)
-	}
-	args := []string{"--file", program + ":/simdriver:0755", "--elf", Tool("simgpu") + ":/usr/bin/simgpu", "--entrypoint", "/simdriver"}
-	for _, library := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"} {
-		args = append(args, "--file", filepath.Join(Root, "build/release/lib", library)+":/sim/"+library+":0755")
-	}
-	return makeImage(out, "driver", args...)
-}
-
-// makeImage writes the image tessera.dev/tests/NAME:dev. scripts/images has built the program.
-func makeImage(out, name string, args ...string) error {
-	args = append([]string{"--tag", "tessera.dev/tests/" + name + ":dev", "--out", filepath.Join(out, name+".tar")}, args...)
+// makeImage writes the image tessera.dev/tests/NAME:TAG as NAME-TAG.tar. scripts/images has built the program.
+func makeImage(out, name, tag string, args ...string) error {
+	args = append([]string{"--tag", "tessera.dev/tests/" + name + ":" + tag,
+		"--out", filepath.Join(out, name+"-"+tag+".tar")}, args...)
 	if text, err := exec.Command(filepath.Join(Root, "build/bin/make-image"), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("image %s: %w: %s", name, err, text)
 	}
@@ -212,13 +197,18 @@ func loadImages() error {
 	}
 	for name, extra := range variants {
 		args := append([]string{"--file", probe + ":/probe:0755", "--entrypoint", "/probe"}, extra...)
-		if err := makeImage(out, name, args...); err != nil {
+		if err := makeImage(out, name, "dev", args...); err != nil {
 			return err
 		}
 	}
-	if err := buildDriverImage(out); err != nil {
+	if err := makeDriverImages(out, map[string]string{"dev": ""}); err != nil {
 		return err
 	}
+	return loadArchives(out)
+}
+
+// loadArchives gives the images of a folder to all nodes.
+func loadArchives(out string) error {
 	archives, err := filepath.Glob(filepath.Join(out, "*.tar"))
 	if err != nil {
 		return err

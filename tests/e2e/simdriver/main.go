@@ -4,12 +4,18 @@
 // /run/nvidia/driver and removes it when the container ends. Like the real container, it can be slow, fail,
 // hang or install only some of the files.
 //
-//	simdriver MODE [--after DURATION] -- simgpu create …
+//	simdriver MODE [--after DURATION] -- ARGUMENTS OF simgpu create
 //
 //	good   installs after the duration
 //	fails  writes some libraries and ends with an error
 //	hangs  writes the libraries and never loads the kernel's module
 //	half   lacks libcuda
+//
+// A root that has the node's PCI bus and no driver (bed.LeaveOnlyTheBus) has it again afterwards.
+//
+// As nvidia-driver, nvidia-smi and driver-manager it is what the operator's DaemonSet runs: then the
+// arguments are in the variable SIMDRIVER, the host's folder is at /run/nvidia, and nvidia-smi fails
+// until the kernel's module is loaded.
 package main
 
 import (
@@ -19,43 +25,63 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
 
-const (
-	root    = "/node/driver"
-	staging = "/node/.driver-being-installed"
-)
-
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "simdriver:", err)
+	var err error
+	switch filepath.Base(os.Args[0]) {
+	case "nvidia-driver":
+		err = run("/run/nvidia", strings.Fields(os.Getenv("SIMDRIVER")))
+	case "nvidia-smi":
+		_, err = os.Stat("/run/nvidia/driver/proc/driver/nvidia/version")
+	case "driver-manager":
+		err = newDriver("/run/nvidia").remove()
+	default:
+		err = run("/node", os.Args[1:])
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	if len(os.Args) < 2 {
+// driver is where a node has its driver.
+type driver struct {
+	root    string
+	staging string // the next root, beside it
+	bus     string // what the root has without a driver; may be missing
+}
+
+func newDriver(folder string) driver {
+	return driver{filepath.Join(folder, "driver"), filepath.Join(folder, ".driver-being-installed"),
+		filepath.Join(folder, ".bus-without-driver")}
+}
+
+func run(folder string, argv []string) error {
+	if len(argv) < 1 {
 		return fmt.Errorf("usage: simdriver good|fails|hangs|half [--after DURATION] [-- ARGUMENTS OF simgpu create]")
 	}
-	mode := os.Args[1]
+	mode := argv[0]
 	flags := flag.NewFlagSet("simdriver", flag.ExitOnError)
 	after := flags.Duration("after", 0, "the installation's duration")
-	flags.Parse(os.Args[2:])
+	flags.Parse(argv[1:])
 	ends := make(chan os.Signal, 1)
 	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
-	if err := remove(); err != nil {
+	d := newDriver(folder)
+	if err := d.remove(); err != nil {
 		return err
 	}
-	defer remove()
+	defer d.remove()
 
 	fmt.Println("installing the driver")
-	args := append([]string{"--root", staging, "create", "--library-dir", "/sim"}, flags.Args()...)
+	args := append([]string{"--root", d.staging, "create", "--library-dir", "/sim"}, flags.Args()...)
 	if text, err := exec.Command("/usr/bin/simgpu", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("simgpu: %w: %s", err, text)
 	}
-	if err := spoil(mode); err != nil {
+	if err := d.spoil(mode); err != nil {
 		return err
 	}
 	select {
@@ -64,7 +90,7 @@ func run() error {
 	case <-time.After(*after):
 	}
 	// All files appear at once, as they do when NVIDIA's container mounts its root.
-	if err := os.Rename(staging, root); err != nil {
+	if err := d.replaceRoot(); err != nil {
 		return err
 	}
 	if mode == "fails" {
@@ -77,14 +103,20 @@ func run() error {
 }
 
 // spoil removes the files that a driver container in this mode does not install.
-func spoil(mode string) error {
+func (d driver) spoil(mode string) error {
 	switch mode {
 	case "good":
 		return nil
 	case "fails", "hangs":
-		return os.RemoveAll(filepath.Join(staging, "proc"))
+		// The folder proc/driver/nvidia stays, because it makes the root's PCI bus count.
+		for _, file := range []string{"proc/driver/nvidia/version", "proc/driver/nvidia/gpus", "run/simgpu/state"} {
+			if err := os.RemoveAll(filepath.Join(d.staging, file)); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "half":
-		files, err := filepath.Glob(staging + "/usr/lib/*/libcuda.so*")
+		files, err := filepath.Glob(d.staging + "/usr/lib/*/libcuda.so*")
 		if err == nil && len(files) == 0 {
 			err = fmt.Errorf("the simulated driver has no libcuda")
 		}
@@ -96,11 +128,31 @@ func spoil(mode string) error {
 	return fmt.Errorf("unknown mode %q: want good, fails, hangs or half", mode)
 }
 
-func remove() error {
-	for _, folder := range []string{root, staging} {
-		if err := os.RemoveAll(folder); err != nil {
-			return err
-		}
+// replaceRoot makes the staged files the root. The node is without a root for an instant only.
+func (d driver) replaceRoot() error {
+	old := d.root + ".old"
+	if err := os.RemoveAll(old); err != nil {
+		return err
 	}
-	return nil
+	if err := os.Rename(d.root, old); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.Rename(d.staging, d.root); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// remove takes the driver away, and leaves the PCI bus if the node has one without a driver.
+func (d driver) remove() error {
+	if err := os.RemoveAll(d.staging); err != nil {
+		return err
+	}
+	if _, err := os.Stat(d.bus); os.IsNotExist(err) {
+		return os.RemoveAll(d.root)
+	}
+	if err := os.CopyFS(d.staging, os.DirFS(d.bus)); err != nil {
+		return err
+	}
+	return d.replaceRoot()
 }

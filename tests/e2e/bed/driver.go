@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// makeDriverImages makes images of the simulated driver container (simdriver): by tag, what it does as NVIDIA's.
+func makeDriverImages(out string, modes map[string]string) error {
+	program := filepath.Join(out, "simdriver")
+	build := exec.Command("go", "build", "-o", program, "./simdriver")
+	build.Dir = filepath.Join(Root, "tests/e2e")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building simdriver: %w: %s", err, text)
+	}
+	args := []string{"--file", program + ":/simdriver:0755", "--elf", Tool("simgpu") + ":/usr/bin/simgpu", "--entrypoint", "/simdriver",
+		"--env", "PATH=/usr/bin:/bin"}
+	for _, name := range []string{"nvidia-driver", "nvidia-smi", "driver-manager"} {
+		args = append(args, "--symlink", "/simdriver:/usr/bin/"+name)
+	}
+	// For the commands of the DaemonSet.
+	for _, tool := range []string{"sh", "mkdir", "rm", "sleep", "touch"} {
+		args = append(args, "--elf", "/bin/"+tool+":/usr/bin/"+tool)
+	}
+	for _, library := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"} {
+		args = append(args, "--file", filepath.Join(Root, "build/release/lib", library)+":/sim/"+library+":0755")
+	}
+	for tag, mode := range modes {
+		if err := makeImage(out, "driver", tag, append(args, "--env", "SIMDRIVER="+mode)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LoadDriverImages gives all nodes images of the simulated driver container, by tag: what the container does
+// as NVIDIA's (simdriver).
+func LoadDriverImages(t *testing.T, modes map[string]string) {
+	t.Helper()
+	out := t.TempDir()
+	if err := makeDriverImages(out, modes); err != nil {
+		t.Fatal(err)
+	}
+	if err := loadArchives(out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LeaveOnlyTheBus takes the simulated driver off node i, from 1, and leaves a GPU on its PCI bus, as a node
+// has it before its first driver; simdriver leaves it, too.
+func LeaveOnlyTheBus(t *testing.T, i int) {
+	t.Helper()
+	const device = "/sys/bus/pci/devices/0000:07:00.0"
+	OnNode(t, i, "/bin/sh", "-ec", `
+		`+Tool("simgpu")+` destroy --root `+DriverRoot+`; rm -rf `+DriverRoot+`
+		for root in `+DriverRoot+` /run/nvidia/.bus-without-driver; do
+			mkdir -p $root/proc/driver/nvidia $root`+device+`
+			echo 0x10de >$root`+device+`/vendor
+			echo 0x030200 >$root`+device+`/class
+		done`)
+}
+
+// RestoreDriver gives node i, from 1, the simulated driver that it had in the beginning.
+func RestoreDriver(t *testing.T, i int, gpus GPUs) {
+	t.Helper()
+	OnNode(t, i, "rm", "-rf", DriverRoot, "/run/nvidia/.bus-without-driver")
+	Simgpu(t, i, "create", "--profile", gpus.Profile, "--gpus", fmt.Sprint(gpus.Count), "--device-nodes")
+}
