@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/console/console.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/base/log.h"
 #include "src/console/router.h"
 #include "src/console/sessions.h"
+#include "src/console/usage_meter.h"
 #include "src/console/viewers.h"
+#include "src/kube/agent_pages.h"
 
 namespace tessera::console {
 namespace {
 
 constexpr size_t kConnections = 1024;
+// The counters of agents do not lose what happens in between.
+constexpr Duration kReadAgents = std::chrono::minutes(1);
+constexpr Duration kPerAgent = std::chrono::milliseconds(100);  // in large clusters
+constexpr Duration kReadAgentsAgain = std::chrono::minutes(5);  // after an error
+constexpr Duration kPatience = std::chrono::seconds(10);
 static_assert(kConnections > 2 * Viewers::kMostViewers, "streams leave room for requests");
 
 kube::Config WithoutCredentials(kube::Config config) {
@@ -37,7 +45,10 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         model(client, options.model, static_cast<ClusterModel::Delegate&>(*this)),
         sessions(io, runner, WithoutCredentials(config), [this] { return model.Namespaces(); }),
         viewers(io, runner, model),
-        router(runner, model, sessions, viewers,
+        meter(options.usage_label.empty() ? nullptr
+                                          : std::make_unique<UsageMeter>(options.usage_label)),
+        agents(client, kPatience),
+        router(runner, model, sessions, viewers, meter.get(),
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
                              .dashboard = options.dashboard}) {
     sessions.set_on_changed([this](const WebSession& session) { viewers.OnSession(session); });
@@ -58,6 +69,10 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
                                    router.Handle(request, std::move(reply));
                                  }));
     RenewLater();
+    if (meter) {
+      TickLater();
+      ReadAgentsLater(UsageMeter::kTick);
+    }
     if (options.dashboard) {
       sessions.LogInWith(config, [this, on_url = std::move(on_url)](
                                      Result<std::shared_ptr<WebSession>> session) {
@@ -76,6 +91,35 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
     });
   }
 
+  void TickLater() {
+    runner.PostDelayed(UsageMeter::kTick, [this, weak = weak_.Get()] {
+      if (!weak) return;
+      const Clock& clock = runner.clock();
+      if (model.synced()) meter->Tick(model.ledger(), clock.Now(), clock.WallNow());
+      TickLater();
+    });
+  }
+
+  void ReadAgentsLater(Duration wait) {
+    runner.PostDelayed(wait, [this, weak = weak_.Get()] {
+      if (weak) ReadAgents();
+    });
+  }
+
+  void ReadAgents() {
+    agents.Read(
+        "", {"/metrics"},
+        [this](const kube::AgentPages::Agent&, std::string_view, const Result<std::string>& page) {
+          ++agents_read_;
+          if (page.ok()) meter->TakePage(*page);
+        },
+        [this](const Status& status) {
+          meter->set_problem(status);
+          const Duration pause = std::max(kReadAgents, kPerAgent * std::exchange(agents_read_, 0));
+          ReadAgentsLater(status.ok() ? pause : kReadAgentsAgain);
+        });
+  }
+
   net::IoThread& io;
   TaskRunner& runner;
   const kube::Config config;
@@ -84,9 +128,12 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   ClusterModel model;
   WebSessions sessions;
   Viewers viewers;
+  const std::unique_ptr<UsageMeter> meter;  // null: use is not added up
+  kube::AgentPages agents;
   ConsoleRouter router;
   std::unique_ptr<net::HttpServer> server;
   bool followed_ = false;
+  int64_t agents_read_ = 0;  // since the last pause
   WeakPtrFactory<Core> weak_{this};
 };
 

@@ -6,6 +6,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/console/metric_line.h"
 
 namespace tessera::console {
 namespace {
@@ -23,30 +24,16 @@ constexpr Gauge kGauges[] = {
     {"DCGM_FI_DEV_POWER_USAGE", "power"},
 };
 
-// The value of a label without escapes; "" without it.
-std::string_view LabelOf(std::string_view labels, std::string_view name) {
-  const std::string start = fmt::format("{}=\"", name);
-  size_t at = labels.find(start);
-  if (at != 0 && at != std::string_view::npos) at = labels.find("," + start);
-  if (at == std::string_view::npos) return "";
-  const size_t begin = at + start.size() + (at == 0 ? 0 : 1);
-  return labels.substr(begin, labels.find('"', begin) - begin);
-}
-
 void TakeGauge(std::string_view line, Json* gpus) {
-  const size_t open = line.find('{'), close = line.rfind("} ");
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return;
-  const std::string_view metric = line.substr(0, open);
-  const auto* gauge = std::ranges::find(kGauges, metric, &Gauge::metric);
-  const std::string_view uuid = LabelOf(line.substr(open + 1, close - open - 1), "UUID");
-  // "NaN" is no number of JSON.
-  const Result<Json> json = ParseJson(line.substr(close + 2));
-  const Result<double> value = json.ok() ? json->ToDouble() : Result<double>(json.status());
-  if (gauge == std::end(kGauges) || uuid.empty() || !value.ok()) return;
+  const auto metric = ParseMetricLine(line);
+  if (!metric) return;
+  const auto* gauge = std::ranges::find(kGauges, metric->name, &Gauge::metric);
+  const std::string_view uuid = LabelOf(metric->labels, "UUID");
+  if (gauge == std::end(kGauges) || uuid.empty()) return;
   Json* gpu = gpus->Find(uuid);
   if (gpu == nullptr) gpu = &gpus->Set(uuid, Json::MakeObject());
   const Json* other = gauge->of_parts ? gpu->Find(gauge->field) : nullptr;
-  const double sum = *value + (other == nullptr ? 0 : other->ToDouble().value_or(0));
+  const double sum = metric->value + (other == nullptr ? 0 : other->ToDouble().value_or(0));
   gpu->Set(gauge->field, Json::NumberText(fmt::format("{}", sum)));
 }
 

@@ -21,11 +21,12 @@ constexpr size_t kMostTokenBytes = 8 << 10;
 }  // namespace
 
 ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
-                             Viewers& viewers, RouterOptions options)
+                             Viewers& viewers, const UsageMeter* meter, RouterOptions options)
     : runner_(runner),
       model_(model),
       sessions_(sessions),
       viewers_(viewers),
+      meter_(meter),
       options_(options),
       cookie_(SessionCookieName(options.secure_cookie,
                                 options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")),
@@ -191,6 +192,7 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     return;
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
+  if (path == "/api/v1/usage") return ShowUsage(*session, reply);
   if (path.starts_with(kNodesPath)) {
     return RouteNode(request, path.substr(kNodesPath.size()), session, reply);
   }

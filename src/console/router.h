@@ -19,6 +19,7 @@
 #include "src/console/node_usage.h"
 #include "src/console/quota_edit.h"
 #include "src/console/sessions.h"
+#include "src/console/usage_meter.h"
 #include "src/console/viewers.h"
 #include "src/net/http_server.h"
 
@@ -33,8 +34,9 @@ class ConsoleRouter {
  public:
   static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
 
+  // `meter`: null if use is not added up.
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
-                RouterOptions options);
+                const UsageMeter* meter, RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
   // A path that gives the browser that opens it this session.
@@ -96,6 +98,7 @@ class ConsoleRouter {
 
   // router_quotas.cc
   void ShowQuotas(const WebSession& session, const Reply& reply);
+  void ShowUsage(const WebSession& session, const Reply& reply);
   void PreviewQuota(const net::Request& request, const WebSession& session, const Reply& reply);
   void SetQuota(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void WriteQuota(const QuotaChange& change, const Result<Json>& map, const SessionPtr& session,
@@ -107,6 +110,7 @@ class ConsoleRouter {
   ClusterModel& model_;
   WebSessions& sessions_;
   Viewers& viewers_;
+  const UsageMeter* const meter_;
   const RouterOptions options_;
   const std::string cookie_;  // name of the session's cookie
   // By peer, which may be a proxy for many people. A login costs the API server a few requests;

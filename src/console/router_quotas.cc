@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths of quotas.
+// Paths of quotas and use.
 #include <utility>
 
 #include "src/base/log.h"
@@ -31,6 +31,16 @@ void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
   }
   out.Set("entries", std::move(entries));
   reply(JsonResponse(out));
+}
+
+void ConsoleRouter::ShowUsage(const WebSession& session, const Reply& reply) {
+  if (meter_ == nullptr) {
+    return reply(ErrorResponse(
+        Error(Code::kUnimplemented, "this console does not add up use: --usage-label is empty")));
+  }
+  reply(JsonResponse(
+      meter_->ToJson([&](const std::string& ns) { return session.rights.SeesPodsOf(ns); },
+                     session.rights.all_pods)));
 }
 
 void ConsoleRouter::PreviewQuota(const net::Request& request, const WebSession& session,

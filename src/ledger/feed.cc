@@ -143,7 +143,7 @@ struct ClusterFeed::State {
         kube::ListQuery{.ns = options.pods_ns,
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
-        KeepOfPods(options.budgets), pod_handler, kube::Watch::Options{},
+        KeepOfPods(options.budgets || options.labels), pod_handler, kube::Watch::Options{},
         all ? nullptr : HasNoGpus);
   }
   void OnPart(bool* part) {

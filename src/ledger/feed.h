@@ -37,6 +37,8 @@ struct FeedOptions {
   bool all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
   bool budgets = false;
+  // Whether the labels of pods are kept (PodEntry::labels); with budgets they always are.
+  bool labels = false;
 };
 
 // An empty config if the map does not have the key. INVALID_ARGUMENT names map and key.

@@ -452,6 +452,27 @@ test('a person learns what would make room, and asks what if', async (t) => {
   assert.deepEqual(await checkAxe(page, 'what if'), []);
 });
 
+test('GPU-hours are added up by namespace and label, and can be saved', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/quota`);
+  const row = page.getByRole('region', { name: 'GPU-hours' }).getByRole('row', { name: /^team-a \d/ });
+  await waitFor('two GPUs for some seconds', async () => {
+    await page.getByRole('button', { name: 'Load again' }).click();
+    return (await row.count()) === 1 && Number((await row.locator('td').first().textContent())) > 0;
+  });
+  // No agent runs here, so nothing is known about idle time.
+  assert.equal(await row.locator('td').nth(1).textContent(), '–');
+  await page.getByText(/Idle time is not known/).waitFor();
+  await page.getByLabel('By label app.kubernetes.io/name').check();
+  await page.getByRole('columnheader', { name: 'app.kubernetes.io/name' }).waitFor();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download CSV of GPU-hours' }).click(),
+  ]);
+  const text = require('node:fs').readFileSync(await download.path(), 'utf8');
+  assert.match(text, /^namespace,app.kubernetes.io\/name,allocated_gpu_hours,used_gpu_hours,idle_share\r\nteam-a,,0\.\d+,,\r\n/);
+});
+
 test('quotas and use are tables that can be saved', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/quota`);
@@ -459,7 +480,7 @@ test('quotas and use are tables that can be saved', async (t) => {
   await picture(page, 'quota');
   const [download] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Download CSV' }).first().click(),
+    page.getByRole('button', { name: 'Download CSV', exact: true }).first().click(),
   ]);
   const text = require('node:fs').readFileSync(await download.path(), 'utf8');
   assert.equal(text, 'namespace,model,used,limit,pools\r\nteam-a,A100,2,4,\r\nteam-b,NVIDIA A100-SXM4-80GB,0.3,,\r\n');

@@ -2,6 +2,7 @@
 // Quotas with their editor, and what each namespace holds now.
 import { useState } from 'preact/hooks';
 import { csvOf, download, gpuText, memoryText } from './format';
+import { Hours } from './hours';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
 import { QuotaEditor, type Entry } from './quota_editor';
@@ -194,6 +195,8 @@ export function QuotaPage() {
       )}
       <h2>{t('usage')}</h2>
       <Usage />
+      <h2>{t('gpuHours')}</h2>
+      <Hours />
     </>
   );
 }

@@ -16,6 +16,7 @@ struct ConsoleFlags {
   console::ConsoleOptions options;
   std::string listen = "127.0.0.1:8090";
   std::string quota_config_map = "kube-system/gpuquota";
+  std::string usage_label = "app.kubernetes.io/name";
   std::string log_format = "text";
   std::string certificate, key;
 };
@@ -35,6 +36,8 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
                 "to open");
   AddTextFlag(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
               "NAMESPACE/NAME");
+  AddTextFlag(app, "--usage-label", &flags->usage_label, "USAGE_LABEL",
+              "label of pods by which GPU-hours are added up; \"\": they are not");
   AddLogFormatFlag(app, &flags->log_format);
 }
 
@@ -80,6 +83,8 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   }
   options.model.feed.quota_ns = parts[0];
   options.model.feed.quota_name = parts[1];
+  options.usage_label = flags.usage_label;
+  options.model.feed.labels = !flags.usage_label.empty();
   return options;
 }
 

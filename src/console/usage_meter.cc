@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/usage_meter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/console/metric_line.h"
+#include "src/kube/informer.h"
+
+namespace tessera::console {
+namespace {
+
+constexpr std::string_view kAllocated = "tessera_container_gpu_allocated_seconds_total";
+constexpr std::string_view kIdle = "tessera_container_gpu_idle_seconds_total";
+
+double SecondsOf(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+Json Hours(double gpu_seconds) {
+  return Json::NumberText(fmt::format("{:.4f}", gpu_seconds / 3600));
+}
+
+std::string PodOf(std::string_view labels) {
+  return fmt::format("{}/{}", LabelOf(labels, "namespace"), LabelOf(labels, "pod"));
+}
+
+}  // namespace
+
+void UsageMeter::Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, WallTime wall_now) {
+  const Duration gap = last_ ? now - *last_ : Duration::zero();
+  if (!last_) since_ = wall_now;
+  last_ = now;
+  Index(ledger);
+  std::erase_if(series_, [this](const auto& one) { return !held_.contains(one.second.pod); });
+  if (gap > kLongestGap) return;
+  for (const auto& [name, held] : held_) {
+    Row& row = RowOf(held.key);
+    for (const auto& [uuid, part] : held.gpus) row.allocated += part * SecondsOf(gap);
+  }
+}
+
+void UsageMeter::Index(const ledger::ClusterLedger& ledger) {
+  held_.clear();
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (pod.node.empty()) continue;
+    Held& held = held_[kube::KeyOf(pod.request.ns, pod.request.name)];
+    held.key = KeyOf(pod);
+    for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
+      held.gpus.emplace_back(uuid, static_cast<double>(share.compute.count()) / kWholeGpu.count());
+    }
+  }
+}
+
+UsageMeter::Key UsageMeter::KeyOf(const ledger::PodEntry& pod) const {
+  const auto label = pod.labels.find(label_);
+  return {pod.request.ns, label == pod.labels.end() ? "" : label->second};
+}
+
+UsageMeter::Row& UsageMeter::RowOf(const Key& key) {
+  const auto known = rows_.find(key);
+  if (known != rows_.end()) return known->second;
+  return rows_.size() < kMostRows ? rows_[key] : rows_[{"", ""}];
+}
+
+void UsageMeter::TakePage(std::string_view metrics) {
+  Series page;
+  for (const std::string_view line : Split(metrics, '\n')) {
+    if (!line.starts_with(kAllocated) && !line.starts_with(kIdle)) continue;
+    const auto metric = ParseMetricLine(line);
+    if (!metric) continue;
+    Counters& counters = page[std::string(metric->labels)];
+    counters.pod = PodOf(metric->labels);
+    (metric->name == kIdle ? counters.idle : counters.allocated) = metric->value;
+  }
+  for (const auto& [labels, now] : page) Add(labels, now);
+}
+
+void UsageMeter::Add(const std::string& labels, const Counters& now) {
+  const auto held = held_.find(now.pod);
+  if (held == held_.end()) return;
+  const auto known = series_.find(labels);
+  if (known == series_.end()) {
+    if (series_.size() < kMostSeries) series_[labels] = now;
+    return;
+  }
+  const Counters before = std::exchange(known->second, now);
+  if (!before.allocated || !before.idle || !now.allocated || !now.idle) return;
+  const double allocated = *now.allocated - *before.allocated, idle = *now.idle - *before.idle;
+  // The counters of an agent that has started anew begin at zero.
+  if (allocated <= 0 || idle < 0) return;
+  const std::string_view uuid = LabelOf(labels, "uuid");
+  for (const auto& [held_uuid, part] : held->second.gpus) {
+    if (held_uuid != uuid) continue;
+    Row& row = RowOf(held->second.key);
+    row.measured += part * allocated;
+    row.idle += part * std::min(idle, allocated);
+  }
+}
+
+Json UsageMeter::ToJson(const std::function<bool(const std::string&)>& visible, bool all) const {
+  Json rows = Json::MakeArray();
+  for (const auto& [key, row] : rows_) {
+    const auto& [ns, value] = key;
+    if (ns.empty() ? !all : !visible(ns)) continue;
+    rows.Append(Json::MakeObject({{"namespace", Json::String(ns)},
+                                  {"value", Json::String(value)},
+                                  {"allocated", Hours(row.allocated)},
+                                  {"measured", Hours(row.measured)},
+                                  {"idle", Hours(row.idle)}}));
+  }
+  const auto since =
+      std::chrono::duration_cast<std::chrono::seconds>(since_.time_since_epoch()).count();
+  Json out = Json::MakeObject(
+      {{"since", Json::Int(since)}, {"label", Json::String(label_)}, {"rows", std::move(rows)}});
+  if (!problem_.ok()) out.Set("problem", Json::String(problem_.message()));
+  return out;
+}
+
+}  // namespace tessera::console

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU-hours of each namespace, and of each value of one label of pods: how much was allocated, and
+// how much of that ran no kernel. Pure but for the values of the clock.
+//
+// Allocation comes from the ledger: each Tick counts what pods hold now for the time since the Tick
+// before, so a pod is counted to within one Tick at either end. Idle time comes from the counters
+// of the agents (docs/tasks/monitor.md), weighted by what the pod holds of the GPU. Agents know it
+// only of some containers, and a container that ends takes its last interval with it; so `measured`
+// says for how many of the GPU-hours the idle time is known.
+//
+// The state lives in memory: it begins anew with the program. Bounds: kMostRows, each some hundred
+// bytes; the pods of further namespaces and labels are counted together. kMostSeries counters.
+// Threads: one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::console {
+
+class UsageMeter {
+ public:
+  static constexpr Duration kTick = std::chrono::seconds(10);
+  static constexpr size_t kMostRows = 5000;
+  static constexpr size_t kMostSeries = 50'000;
+  // A longer gap is not counted: the machine slept, or the cluster could not be read.
+  static constexpr Duration kLongestGap = std::chrono::minutes(2);
+
+  // `label`: key of a label of pods, which the feed must keep (FeedOptions::labels).
+  explicit UsageMeter(std::string label) : label_(std::move(label)) {}
+
+  // Every kTick.
+  void Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, WallTime wall_now);
+  // Metrics of an agent. Lines other than its counters of allocated and idle seconds are skipped,
+  // and so are pods that the last Tick has not seen.
+  void TakePage(std::string_view metrics);
+  // Why idle time is not known; OK if the agents were read.
+  void set_problem(Status problem) { problem_ = std::move(problem); }
+
+  // {"since":1700000000,"label":"app","rows":[{"namespace":…,"value":…,"allocated":12.5,
+  // "measured":10.0,"idle":2.5}],"problem":…} in GPU-hours. Pods without the label have the value
+  // "". The row of all further pods has the namespace "", and is shown with `all`.
+  Json ToJson(const std::function<bool(const std::string& ns)>& visible, bool all) const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // namespace, value of the label
+  struct Row {                                      // in GPU-seconds
+    double allocated = 0, measured = 0, idle = 0;
+  };
+  struct Held {  // by a pod
+    Key key;
+    std::vector<std::pair<std::string, double>> gpus;  // by UUID, how much of it
+  };
+  struct Counters {  // seconds of one container on one GPU
+    std::string pod;
+    std::optional<double> allocated, idle;
+  };
+  using Series = std::map<std::string, Counters, std::less<>>;  // by labels
+
+  Key KeyOf(const ledger::PodEntry& pod) const;
+  Row& RowOf(const Key& key);
+  void Index(const ledger::ClusterLedger& ledger);
+  void Add(const std::string& labels, const Counters& now);
+
+  const std::string label_;
+  std::map<Key, Row> rows_;
+  std::unordered_map<std::string, Held> held_;  // by "ns/name"
+  Series series_;
+  std::optional<MonotonicTime> last_;
+  WallTime since_{};
+  Status problem_;
+};
+
+}  // namespace tessera::console
