@@ -156,6 +156,11 @@ INSTANTIATE_TEST_SUITE_P(
         "assignments: {writers: ['system:serviceaccount:old:ext', u2]}\n",
         "webhook: {enabled: false}\nscheduler: {enabled: false}\n"
         "privilegedPolicy: {enabled: false}\ngpuManagerMetric: {enabled: false}\n",
+        "console: {enabled: true, resources: {limits: {memory: 2Gi}}}\n",
+        "console: {enabled: true, behindHttps: true, nodeSelector: {a: b}, tolerations: [{key: x, "
+        "operator: Exists}],\n"
+        "  extraArgs: [--usage-label=team]}\nimage: {pullSecrets: [a]}\n",
+        "console: {enabled: true, tlsSecret: cert}\nnetworkPolicy: {enabled: false}\n",
         "startupTaint: {keys: []}\n"
         "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
         "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
@@ -173,10 +178,10 @@ INSTANTIATE_TEST_SUITE_P(
     Values, RejectedByBoth,
     ::testing::Values("scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n",
                       "agent: {driverRoot: driver}\n", "sharing: {memoryUnit: MB}\n",
-                      "agent: {extraArgs: [verbose]}\n", "driver: {enabled: true}\n",
-                      "migManager: {enabled: true}\n", "gfd: {enabled: false}\n",
-                      "toolkit: {enabled: false}\n", "scheduler: {enabled: false}\n",
-                      "daemonsets: {labels: {a: true}}\n",
+                      "agent: {extraArgs: [verbose]}\n", "console: {enabled: yes please}\n",
+                      "driver: {enabled: true}\n", "migManager: {enabled: true}\n",
+                      "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
+                      "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",
                       "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n"));
 
 }  // namespace

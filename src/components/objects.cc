@@ -105,6 +105,65 @@ Component Webhook(const Settings& settings) {
   return {"webhook", ParsedDocuments("objects/webhook.yaml")};
 }
 
+Json ConsoleArguments(const ConsoleSettings& console) {
+  Json args = Json::Strings({"--listen=127.0.0.1:8090"});
+  if (!console.tls_secret.empty()) {
+    args = Json::Strings(
+        {"--listen=:8090", "--tls-cert-file=/tls/tls.crt", "--tls-private-key-file=/tls/tls.key"});
+  } else if (console.behind_https) {
+    args = Json::Strings({"--listen=:8090", "--behind-https"});
+  }
+  AppendTexts(args, console.extra_args);
+  return args;
+}
+
+Json ConsoleProbe(const ConsoleSettings& console, int64_t period_seconds) {
+  const Json get =
+      Json::MakeObject({{"path", Json::String("/healthz")},
+                        {"port", Json::String("web")},
+                        {"scheme", Json::String(console.tls_secret.empty() ? "HTTP" : "HTTPS")}});
+  return Json::MakeObject({{"httpGet", get},
+                           {"periodSeconds", Json::Int(period_seconds)},
+                           {"timeoutSeconds", Json::Int(5)}});
+}
+
+void SetConsolePod(const Settings& settings, Json& pod) {
+  const ConsoleSettings& console = settings.console;
+  SetPullSecrets(pod, settings.image);
+  AddTexts(*pod.Find("nodeSelector"), console.node_selector);
+  AppendItems(*pod.Find("tolerations"), console.tolerations);
+  Json& container = ItemNamed(*pod.Find("containers"), "console");
+  SetImage(container, settings.image, "console");
+  container.Set("args", ConsoleArguments(console));
+  container.Set("resources", console.resources);
+  if (console.reachable()) {
+    container.Set("livenessProbe", ConsoleProbe(console, 20));
+    container.Set("readinessProbe", ConsoleProbe(console, 5));
+  }
+  if (console.tls_secret.empty()) return;
+  container.Set("volumeMounts",
+                Json::MakeArray({Json::MakeObject({{"name", Json::String("tls")},
+                                                   {"mountPath", Json::String("/tls")},
+                                                   {"readOnly", Json::Bool(true)}})}));
+  const Json secret = Json::MakeObject({{"secretName", Json::String(console.tls_secret)}});
+  pod.Set("volumes",
+          Json::MakeArray({Json::MakeObject({{"name", Json::String("tls")}, {"secret", secret}})}));
+}
+
+Component Console(const Settings& settings) {
+  Component out{"console", {}};
+  if (!settings.console.enabled) return out;
+  out.objects = ParsedDocuments("objects/console.yaml");
+  SetConsolePod(settings, MemberAt(out.objects.back(), {"spec", "template", "spec"}));
+  if (settings.console.reachable()) {
+    out.objects.push_back(ParsedYaml("objects/console-service.yaml"));
+  }
+  if (settings.network_policy) {
+    out.objects.push_back(ParsedYaml("objects/console-network-policy.yaml"));
+  }
+  return out;
+}
+
 void AddPodMonitors(const MonitoringSettings& monitoring, std::vector<Json>* objects) {
   for (Json& monitor : ParsedDocuments("objects/podmonitor.yaml")) {
     AddTexts(MemberAt(monitor, {"metadata", "labels"}), monitoring.pod_monitor_labels);
@@ -151,6 +210,7 @@ std::vector<Component> RenderComponents(const Settings& settings) {
                                        Agent(settings),     Webhook(settings),
                                        Scheduler(settings), Monitoring(settings)};
   components.push_back({"access", ParsedDocuments("objects/view.yaml")});
+  components.push_back(Console(settings));
   std::erase_if(components, [](const Component& component) { return component.objects.empty(); });
   return components;
 }

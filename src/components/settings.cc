@@ -116,6 +116,19 @@ SchedulerSettings ReadScheduler(const Json& spec) {
   return out;
 }
 
+ConsoleSettings ReadConsole(const Json& spec) {
+  const Section console(spec, "console");
+  ConsoleSettings out;
+  out.enabled = console.Flag("enabled");
+  out.tls_secret = console.Text("tlsSecret");
+  out.behind_https = console.Flag("behindHttps");
+  out.resources = console.Value("resources");
+  out.node_selector = console.Map("nodeSelector");
+  out.tolerations = console.Value("tolerations");
+  out.extra_args = console.Texts("extraArgs");
+  return out;
+}
+
 MonitoringSettings ReadMonitoring(const Json& spec) {
   const Section monitor(spec, "podMonitor"), rule(spec, "prometheusRule");
   const Section dashboards(spec, "dashboards");
@@ -197,6 +210,7 @@ Result<Settings> ReadSettings(const Json& spec) {
   out.image = ReadImage(spec);
   out.agent = ReadAgent(spec, "default");
   out.scheduler = ReadScheduler(spec);
+  out.console = ReadConsole(spec);
   out.monitoring = ReadMonitoring(spec);
   out.startup_taints = Section(spec, "startupTaint").Texts("keys");
   out.memory_unit = Section(spec, "sharing").Text("memoryUnit");

@@ -94,6 +94,19 @@ struct SchedulerSettings {
   std::vector<std::string> extra_args;
 };
 
+struct ConsoleSettings {
+  bool enabled = false;
+  std::string tls_secret;  // "": none
+  bool behind_https = false;
+  Json resources;  // object
+  LabelMap node_selector;
+  Json tolerations;  // array
+  std::vector<std::string> extra_args;
+
+  // Whether others than kubectl port-forward reach it.
+  bool reachable() const { return !tls_secret.empty() || behind_https; }
+};
+
 struct MonitoringSettings {
   bool pod_monitor = false;
   std::string pod_monitor_interval;
@@ -109,6 +122,7 @@ struct Settings {
   AgentSettings agent;  // of all nodes that are in no pool
   std::vector<PoolSettings> pools;
   SchedulerSettings scheduler;
+  ConsoleSettings console;
   MonitoringSettings monitoring;
   std::vector<std::string> startup_taints;  // keys that agents tolerate and remove
   std::string memory_unit;                  // GiB or MiB, for agents and scheduler

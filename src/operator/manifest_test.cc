@@ -62,7 +62,8 @@ std::string PluralOf(const std::string& kind) {
 TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
   const auto settings = components::ParseSettings(
       ParseYaml("podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
-                "dashboards: {enabled: true}\ndriver: {enabled: true, version: '550.1'}\n"
+                "dashboards: {enabled: true}\nconsole: {enabled: true, behindHttps: true}\ndriver: "
+                "{enabled: true, version: '550.1'}\n"
                 "pools: [{name: p, nodeSelector: {a: b}}]\n")
           .value());
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
