@@ -65,7 +65,7 @@ int RunAgent(AgentOptions options) {
     Log(Severity::kInfo, "tessera-agent starts", {{"version", kTesseraVersion}});
     status = agent.Start();
     if (!status.ok()) runner.Quit();
-    // Returns memory to the system that was needed only during the start.
+    // Returns to the system the memory that only the start needed.
     runner.PostDelayed(std::chrono::seconds(2), [] { ::malloc_trim(0); });
   });
   runner.Run();

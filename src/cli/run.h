@@ -4,8 +4,8 @@
 
 namespace tessera::cli {
 
-// Runs the command and ends the program. Returns an exit code (sysexits.h, by the table in
-// base/status.cc) only if the command does not read the cluster's ledger.
+// Runs the command. A command that reads the cluster's ledger ends the process itself; all others
+// return an exit code (sysexits.h, by the table in base/status.cc).
 int RunCli(int argc, const char* const* argv);
 
 }  // namespace tessera::cli

@@ -15,7 +15,7 @@ constexpr kube::ResourceType kTesseras{names::kGroup, names::kResourceVersion,
                                        names::kResourcePlural, false};
 
 // Keeps only the fields of a node or pod that StatusOf reads, because a node's image list alone is
-// longer.
+// longer than all these fields.
 Json Reduced(const Json& object) {
   Json reduced = Json::MakeObject();
   for (const std::string_view part : {"metadata", "status", "spec"}) {

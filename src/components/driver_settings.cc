@@ -6,7 +6,7 @@
 namespace tessera::components {
 namespace {
 
-// Missing values keep what is in `out`.
+// Leaves `out` unchanged if the value is missing or empty.
 void ReadText(const Json& section, std::string_view key, std::string* out) {
   const Json* value = section.Find(key);
   if (value != nullptr && value->is_string() && !value->string_value().empty()) {
@@ -23,7 +23,8 @@ Json PartOf(const Json& section, std::string_view key) {
   return part != nullptr && part->is_object() ? *part : Json::MakeObject();
 }
 
-// "REPOSITORY/IMAGE:VERSION" of a section; `out` stays without a repository and an image.
+// "REPOSITORY/IMAGE:VERSION" of a section. Leaves `out` unchanged if the repository, image or
+// version is missing.
 void ReadImageName(const Json& section, std::string* out) {
   std::string repository, image, version;
   ReadText(section, "repository", &repository);

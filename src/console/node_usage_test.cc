@@ -35,7 +35,7 @@ TEST(JsonOfGpuGaugesTest, SkipsLinesThatAreNoGauges) {
             "{}");
 }
 
-// A fake API server, because a real one gives pages of pods only where a kubelet runs them;
+// Uses a fake API server: a real one proxies HTTP requests only to pods that a kubelet runs.
 // tests/e2e reads from a real agent.
 class NodeUsageTest : public ::testing::Test {
  protected:
@@ -74,7 +74,7 @@ class NodeUsageTest : public ::testing::Test {
   static constexpr std::string_view kAgent =
       "/api/v1/namespaces/tessera-system/pods/agent-x:9400/proxy";
   net::testing::TestRunner runner_;
-  net::IoThread io_;  // posts to the runner until it ends
+  net::IoThread io_;  // the I/O thread posts to runner_ until the thread ends
   kube::testing::FakeApiServer server_{io_, runner_};
   std::shared_ptr<WebSession> session_ = std::make_shared<WebSession>();
   NodeUsageReader reader_{runner_};

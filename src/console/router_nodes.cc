@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths of one node: what it is and does, and what people change of it.
+// HTTP paths of one node: its state, usage and mode, and the actions drain, cordon and set mode.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +49,7 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
     return reply(
         ErrorResponse(Error(Code::kPermissionDenied, "{} may not list nodes", session->user)));
   }
-  // Names that are no node's would otherwise reach a selector.
+  // Rejects unknown node names, so that they never become part of a selector.
   if (!model_.nodes().contains(name)) {
     return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
   }

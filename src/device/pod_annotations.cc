@@ -147,8 +147,8 @@ Result<Assignment> FromAllocation(const GpushareAllocation& allocation,
   Assignment assignment;
   for (const auto& [position, units_by_minor] : allocation) {
     if (static_cast<size_t>(position) >= main.size()) {
-      return RejectAnnotation(kKey, "the pod has no container {}: it has {}, counted from 0",
-                              position, main.size());
+      return RejectAnnotation(kKey, "container {}: the pod has only {} container{}", position,
+                              main.size(), main.size() == 1 ? "" : "s");
     }
     for (const auto& [minor, units] : units_by_minor) {
       if (units == 0) continue;

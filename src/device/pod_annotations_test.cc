@@ -116,8 +116,8 @@ TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
        "annotation ALIYUN_COM_GPU_MEM_IDX: the node has no GPU with minor number 2"},
       {mem,
        {{"scheduler.framework.gpushare.allocation", R"({"1":{}})"}},
-       "annotation scheduler.framework.gpushare.allocation: the pod has no container 1: it has 1, "
-       "counted from 0"},
+       "annotation scheduler.framework.gpushare.allocation: container 1: the pod has only 1 "
+       "container"},
       {mem,
        {{"scheduler.framework.gpushare.allocation", R"({"0":{"0":1073741824}})"}},
        "annotation scheduler.framework.gpushare.allocation: container 0, GPU 0: 1073741824 GiB are "

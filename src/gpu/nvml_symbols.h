@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of one loaded libnvidia-ml.so.1, and how they are called. Private to the room.
+// The functions of one loaded libnvidia-ml.so.1, and how they are called. Included only in src/gpu.
 #pragma once
 
 #include <dlfcn.h>

@@ -120,11 +120,10 @@ Result<TokenSigner> TokenSigner::Load(const DirFd& dir, const std::string& name)
   }
   ASSIGN_OR_RETURN(std::string key, ReadFd(fd.get(), 4096).Annotate(path));
   if (key.size() < kKeySize) {
-    return Error(
-        Code::kDataLoss,
-        "{} has {} bytes, too few for a key: restore a copy, or remove it and delete the GPU "
-        "pods of this node",
-        path, key.size());
+    return Error(Code::kDataLoss,
+                 "{} has {} bytes, too few for a key: restore the key from a backup, or remove "
+                 "this file and delete the GPU pods of this node",
+                 path, key.size());
   }
   return TokenSigner(std::move(key));
 }

@@ -11,7 +11,8 @@
 
 namespace tessera::operators {
 
-// Tests pass one with fewer objects.
+// Turns the spec of a resource Tessera into objects and drivers. Tests pass a Rendering with fewer
+// objects.
 struct Rendering {
   using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
   using Pools = std::function<Result<std::vector<driver::FleetPool>>(const Json& spec)>;
@@ -22,7 +23,7 @@ struct Rendering {
   // DaemonSets that clean the nodes of a spec when it is deleted; null: there are none.
   std::function<Result<std::vector<Json>>(const Json& spec)> cleanup = nullptr;
 };
-// With src/components.
+// Renders the objects of src/components.
 Rendering DefaultRendering();
 // An object of each type and namespace that settings may render.
 std::vector<Json> ExamplesOf(const Rendering& rendering);

@@ -4,8 +4,8 @@
 // (quota.h).
 //
 // Members are placed one after the other, hardest first. For each, the policy chooses a place
-// beside the earlier members. Because it does not search, it can reject a gang that fits in another
-// order.
+// beside the earlier members. PlaceGang does not try other orders, so it can reject a gang that
+// would fit in another order.
 //
 // Threads: as Cluster. Cost: one decision of the policy for each pod; with kOneNode at most one
 // attempt for each node whose free resources cover the gang's sum.
@@ -39,7 +39,8 @@ struct Gang {
   GangLayout layout = GangLayout::kAnywhere;
   bool strict = false;  // reject the gang rather than place it in another layout
 };
-// More pods than one job starts; bounds the work that a gang of empty pods causes.
+// Maximum number of pods in a gang. It exceeds the size of real jobs and bounds the work for a gang
+// of empty pods.
 inline constexpr int kMaxGangPods = 16384;
 
 struct GangPod {

@@ -281,7 +281,7 @@ TEST(ExtenderTest, PreemptionNamesPodsWhoseEvictionMakesRoom) {
   ASSERT_THAT(victims, SizeIs(1));
   EXPECT_THAT(victims.at("n1").uids,
               ::testing::UnorderedElementsAre(Uid("uid-low1"), Uid("uid-low2")));
-  // Counted for these pods, which no budget selects.
+  // The violations are counted for these victims, and no disruption budget selects them.
   EXPECT_EQ(victims.at("n1").pdb_violations, 0);
 }
 

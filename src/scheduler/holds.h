@@ -13,7 +13,7 @@
 //
 // So if a failure will be visible, GPUs are held until the pod's status shows it, at most for
 // `limit`. A failure will be invisible if the pod failed before and has no nominated node; the GPUs
-// are then held for `unproven`. GPUs are held only once the watch shows the pod, unbound, with its
+// are then held for `unproven`. No hold starts before the watch shows the unbound pod with the same
 // UID.
 //
 // Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMaxAttempts pods;
@@ -54,7 +54,8 @@ class Holds {
 
   // Records that filter named the nodes whose NodeId is set in `fits`. Replaces earlier results.
   void SetFitting(const kube::PodObject& pod, std::vector<bool> fits);
-  // Whether filter named the node, and the pod was neither bound nor its attempt given up since.
+  // Whether filter named the node and the attempt is still open: the pod is not bound, and
+  // kube-scheduler has not given up.
   bool IsFitting(const Uid& uid, std::string_view node) const;
   // Holds the node's GPUs for a pod. `pod` is kube-scheduler's object. REQUIRES: filter named the
   // node.

@@ -32,7 +32,7 @@ func TestAdmissionWithoutTheWebhookAgainstTheRealServer(t *testing.T) {
 }
 
 // runAdmissionTests runs the tests of admission_loopback_test that match the filter. They run on the control
-// plane, because the API server calls the webhook in them.
+// plane, because the API server must reach the webhook that they serve.
 func runAdmissionTests(t *testing.T, filter string) {
 	t.Helper()
 	outside, err := os.ReadFile(bed.Shared.Kubeconfig())

@@ -67,7 +67,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	})
 	t.Run("against the real server", operatorAgainstTheRealServer)
 	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
-	bed.Eventually(t, bed.PodTimeout, "the operator has made its definition", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the operator has created the CustomResourceDefinition", func() bool {
 		_, err := bed.Shared.Kubectl(ctx, "wait", "--for=condition=Established", "crd/tesseras.tessera.dev", "--timeout=5s")
 		return err == nil
 	})
@@ -186,7 +186,7 @@ func operatorInvalid(t *testing.T) {
 			strings.Contains(tesseraCondition("Degraded", "message"), "runtime.enabled=false")
 	})
 	if agentImage() == "" {
-		t.Error("the agents went with an invalid spec")
+		t.Error("an invalid spec removed the agents")
 	}
 	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"runtime":{"enabled":true}}}`)
 	waitTesseraReady(t)

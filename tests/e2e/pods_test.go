@@ -194,7 +194,7 @@ func TestAProcessWithoutTheLimiterIsReported(t *testing.T) {
 	bed.WaitPhase(t, pod, "Running")
 	bed.Eventually(t, bed.PodTimeout, "an Event GPULimiterBypassed with its cause", func() bool {
 		message := bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(message, "it calls /dev/tessera/real/libcuda past the limiter")
+		return strings.Contains(message, "the process calls /dev/tessera/real/libcuda directly")
 	})
 }
 

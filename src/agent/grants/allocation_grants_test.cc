@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// binding: allocate, from the kubelet's Allocate to its PreStartContainer.
+// Tests --binding=allocate: the calls from the kubelet's Allocate to its PreStartContainer.
 #include "src/agent/grants/allocation_grants.h"
 
 #include <gmock/gmock.h>
@@ -100,7 +100,8 @@ TEST_F(AllocationGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsA
 TEST_F(AllocationGrantsTest, FindsAnUnknownOwnerAtItsStart) {
   kubelet_.Admit("a");
   const Ids ids = NewIds(6);
-  EXPECT_EQ(Allocate(kMem, ids), "GPU-0") << "by the IDs, after the longest wait";
+  EXPECT_EQ(Allocate(kMem, ids), "GPU-0")
+      << "after the longest wait, Allocate chooses the GPU from the IDs alone";
   Hold("a", kMem, ids);
   const Status early = PreStart(kMem, ids);
   EXPECT_EQ(early.code(), Code::kUnavailable) << early.ToString();
@@ -137,7 +138,7 @@ TEST_F(AllocationGrantsTest, PodsWithSwappedGpusDoNotStart) {
   AssignMem("b", 8, "GPU-2");
   kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
   const Ids first = NewIds(8), second = NewIds(8);
-  EXPECT_EQ(AdmitMem("b", first), "GPU-1") << "a was there first";
+  EXPECT_EQ(AdmitMem("b", first), "GPU-1") << "pod a arrived on the node first";
   EXPECT_EQ(AdmitMem("a", second), "GPU-2");
   const Status unknown = PreStart(kMem, first);
   EXPECT_EQ(unknown.code(), Code::kUnavailable);
@@ -160,7 +161,7 @@ TEST_F(AllocationGrantsTest, APodWithTheGpusOfAGonePodDoesNotStart) {
   }
   kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
   kubelet_.Admit("b");
-  EXPECT_EQ(Allocate(kGpu, {"GPU-2"}), "GPU-1") << "meant for a";
+  EXPECT_EQ(Allocate(kGpu, {"GPU-2"}), "GPU-1") << "this GPU is assigned to pod a";
   Hold("b", kGpu, {"GPU-2"});
   kubelet_.last_error = Status::Ok();
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
@@ -211,7 +212,7 @@ TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
          {{"main", {"GPU-2"}}});
   const Status status = PreStart(kMem, ids);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status.ToString();
-  EXPECT_THAT(status.message(), HasSubstr("for a pod of that name before it"));
+  EXPECT_THAT(status.message(), HasSubstr("for an earlier pod of the same name"));
 }
 
 // A kubelet can lose the IDs that it is allocating, and allocate them twice.
@@ -238,7 +239,8 @@ TEST_F(AllocationGrantsTest, InitContainersStartIfAllocateKnewThem) {
   const Ids init = NewIds(4);
   const Ids main(init.begin(), init.begin() + 2);  // the kubelet uses them again
   EXPECT_EQ(Allocate(kMem, init), "GPU-1");
-  EXPECT_TRUE(PreStart(kMem, init).ok()) << "the kubelet does not list it";
+  EXPECT_TRUE(PreStart(kMem, init).ok())
+      << "the kubelet does not list the IDs of the init container";
   EXPECT_EQ(Allocate(kMem, main), "GPU-1");
   Hold("a", kMem, main);
   EXPECT_TRUE(PreStart(kMem, init).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the GPUs of a deleted pod are released, with processes that do not end.
+// Tests when the GPUs of a deleted pod are released, including pods whose processes do not exit.
 #include "src/agent/grants/ended_pods.h"
 
 #include <gmock/gmock.h>
@@ -204,7 +204,7 @@ TEST_F(EndedPodsTest, PollsAKubeletThatStillListsAnEndedPodWithGrowingPauses) {
   pods_.Remove(Uid("uid-b"));
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_EQ(ledger_->entries().size(), 1u);
-  EXPECT_EQ(processes_.reads, 1) << "only the processes of a";
+  EXPECT_EQ(processes_.reads, 1) << "only the processes of pod a are read";
   kubelet_.End("b");
   runner_.AdvanceTimeAndRun(EndedPods::kLongestPause + 1s);
   EXPECT_TRUE(ledger_->entries().empty());
@@ -223,7 +223,8 @@ TEST_F(EndedPodsTest, AnEndedPodThatTheKubeletListsKeepsItsGpu) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-// The kubelet lists names. A listed name is another pod only if another pod has that name.
+// The kubelet lists names. A listed name belongs to a successor only if the API server has another
+// pod of that name.
 TEST_F(EndedPodsTest, OnlyAPodOfTheSameNamespaceAndNameIsANamesake) {
   StartOn("a", "GPU-1");
   processes_.End("a");
@@ -324,7 +325,8 @@ TEST(WithholdTest, HealthyGpusAreWithheldWithTheReasonAndOthersStayAsTheyAre) {
   EXPECT_EQ(withheld->gpus[1].health.state, device::Health::State::kWithheld);
   EXPECT_EQ(withheld->gpus[1].health.reason, "pod a is gone");
   EXPECT_EQ(withheld->gpus[2].health.reason, "XID 79");
-  EXPECT_TRUE(inventory->gpus[1].health.ok()) << "others hold it";
+  EXPECT_TRUE(inventory->gpus[1].health.ok())
+      << "the original inventory is shared and must not change";
 }
 
 TEST(WithholdTest, NothingToWithholdCopiesNothing) {

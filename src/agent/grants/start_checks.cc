@@ -94,7 +94,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
     ASSIGN_OR_RETURN(const ContainerRef known, WithUid(expected));
     if (known.pod_uid != expected.pod_uid) {
       return MismatchError(known, device::UuidsOf(entry.shares),
-                           "which Allocate gave it for a pod of that name before it");
+                           "which Allocate gave it for an earlier pod of the same name");
     }
   }
   if (!holders.empty()) return Status::Ok();

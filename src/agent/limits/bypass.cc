@@ -39,16 +39,20 @@ std::string DescribeBypass(std::string_view maps) {
         path.find("/tessera/usage/") != std::string_view::npos && path.ends_with(kDeleted);
   }
   if (usage_deleted) {
-    return "the container has removed the file below usage in which its processes count the memory "
-           "that they "
-           "hold; restart the container, and do not change that file";
+    return "the container has deleted its usage file in /dev/tessera/usage, where its processes "
+           "record their device memory; restart the container, and do not change that file";
   }
-  // The limiter maps the limits at the first call of a program, before it can fail.
+  // At a program's first call, the limiter maps the limits file before any other step that can
+  // fail.
   if (has_limits) {
-    return "its limiter cannot count it; the container's log says why";
+    return "the limiter cannot record this process in the usage file; see the container's log for "
+           "the reason";
   }
   if (!real.empty()) {
-    return fmt::format("it calls {} past the limiter; load libcuda.so.1 by that name", real);
+    return fmt::format(
+        "the process calls {} directly and bypasses the limiter; load the library by the name "
+        "libcuda.so.1",
+        real);
   }
   if (!other.empty()) {
     return fmt::format(

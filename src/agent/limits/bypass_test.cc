@@ -26,10 +26,12 @@ TEST(BypassTest, NamesTheLibraryThatAProcessHasLoadedInsteadOfTheLimiter) {
       "it has loaded /opt/own/lib/libcuda.so.535.54.03, which is not the node's driver; remove "
       "that library from the image or from its search path");
   EXPECT_EQ(Describe(Map("/run/tessera/real/libcuda")),
-            "it calls /run/tessera/real/libcuda past the limiter; load libcuda.so.1 by that name");
+            "the process calls /run/tessera/real/libcuda directly and bypasses the limiter; load "
+            "the library by the name libcuda.so.1");
   EXPECT_EQ(
       Describe(Map("/dev/tessera/real/libcuda") + Map("/dev/tessera/lib/libcuda.so.550.163.01")),
-      "it calls /dev/tessera/real/libcuda past the limiter; load libcuda.so.1 by that name")
+      "the process calls /dev/tessera/real/libcuda directly and bypasses the limiter; load the "
+      "library by the name libcuda.so.1")
       << "the limiter is loaded, and never called";
   EXPECT_EQ(Describe(Map("/usr/lib/libcudart.so.12")),
             "it calls the kernel driver without libcuda; use libcuda, or give the pod a whole GPU");
@@ -38,11 +40,12 @@ TEST(BypassTest, NamesTheLibraryThatAProcessHasLoadedInsteadOfTheLimiter) {
 TEST(BypassTest, PointsToTheLogOfALimiterThatCannotCount) {
   const std::string mapped = Map("/dev/tessera/lib/libcuda.so.550.163.01") +
                              Map("/dev/tessera/real/libcuda") + Map("/dev/tessera/limits/limits");
-  EXPECT_EQ(Describe(mapped), "its limiter cannot count it; the container's log says why");
+  EXPECT_EQ(Describe(mapped),
+            "the limiter cannot record this process in the usage file; see the container's log for "
+            "the reason");
   EXPECT_EQ(Describe(mapped + Map("/dev/tessera/usage/usage (deleted)")),
-            "the container has removed the file below usage in which its processes count the "
-            "memory that they "
-            "hold; restart the container, and do not change that file");
+            "the container has deleted its usage file in /dev/tessera/usage, where its processes "
+            "record their device memory; restart the container, and do not change that file");
 }
 
 class KillTest : public ::testing::Test {

@@ -13,7 +13,7 @@
 namespace tessera::agent {
 
 // Sets the engine's ID of each container, by which its processes in the driver's report are
-// recognized. The ID is needed also for containers that no search has found.
+// recognized. The ID is needed even if no process that sees the container's limits was found.
 void ContainerUsage::FindOwners(const Round& round) const {
   std::map<Uid, int> with_gpus;
   for (const auto& [key, entry] : ledger_->entries()) ++with_gpus[key.first];
@@ -58,7 +58,7 @@ bool ContainerUsage::IsOwn(const Watched& watched, const ProcessOwner& owner) {
 }
 
 // A check that does not return is stuck in a file system that the container has mounted over the
-// limits. For a container that was found such a check has no meaning.
+// limits. If a search has found the container, a stuck check is ignored.
 bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
   const bool is_stuck =
       watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
@@ -77,8 +77,8 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
                                  const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
   const std::set<int> before = std::exchange(gpu->without_limiter, {});
   const std::map<int, std::string> once = std::exchange(gpu->seen_once, {});
-  // If the file is missing or damaged, no process is counted in it. After any other error the
-  // counted processes are unknown.
+  // If the container's usage file is missing or damaged, it counts no process. After any other
+  // error the counted processes are unknown.
   const Status& status = watched.pids.status();
   const bool counts_none =
       status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
@@ -109,8 +109,8 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
         watched.who, names::kReasonLimiterBypassed,
         fmt::format(
             "process {} ({}) of container {} used {} without the limiter, so its share was "
-            "not enforced, and ended within two seconds: look for a driver library of its own "
-            "in the image, and for programs that it starts for short work",
+            "not enforced, and ended within two seconds: check whether the image contains its "
+            "own driver library, and whether the container starts short-lived programs",
             pid, name, watched.who.container, use->uuid));
   }
   if (bypassing.empty() || (!with_event && !stops)) return;
@@ -118,13 +118,13 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
   HandleBypass(watched, bypassing, with_event, use->uuid);
 }
 
-// The reason why the process has no limiter, if the container's files show it; else "", and the
-// process's memory map may show it.
+// The reason why the process has no limiter, as far as the container's files show it. Returns ""
+// otherwise; DescribeBypass then looks at the process's memory map.
 std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
   if (process.is_hidden) {
     return fmt::format(
         "the limits of the container are not visible to process {}: /dev/tessera/limits is "
-        "unmounted or covered; do not change the mounts below /dev/tessera, or take the "
+        "unmounted or covered; leave the mounts below /dev/tessera unchanged, or remove the "
         "capability CAP_SYS_ADMIN from the container",
         process.pid);
   }

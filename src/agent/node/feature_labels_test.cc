@@ -18,7 +18,7 @@ device::Gpu GpuOf(const std::string& model, int index = 0) {
 
 class FeatureLabelsTest : public ::testing::Test {
  protected:
-  // The label without "nvidia.com/"; "-" without a value.
+  // Returns the value of label "nvidia.com/" + name, or "-" if the label has no value.
   std::string Label(const std::string& name) const {
     return FeatureLabels(node_, hardware_).at("nvidia.com/" + name).value_or("-");
   }
@@ -94,7 +94,7 @@ TEST_F(FeatureLabelsTest, OneMigCapableGpuMakesTheNodeCapable) {
 
 TEST_F(FeatureLabelsTest, ModeIsKnownWhereAllGpusAreOfOneClass) {
   node_.gpus = {GpuOf("Tesla T4", 0), GpuOf("Tesla T4", 1)};
-  EXPECT_EQ(Label("gpu.mode"), "unknown") << "not on the bus";
+  EXPECT_EQ(Label("gpu.mode"), "unknown") << "no PCI device matches the GPUs";
   hardware_.nvidia_devices = {{.bus_id = "0000:01:00.0", .pci_class = "0x030200"},
                               {.bus_id = "0000:02:00.0", .pci_class = "0x030200"}};
   EXPECT_EQ(Label("gpu.mode"), "compute");

@@ -27,7 +27,8 @@ void AddRoots(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--driver-root,--nvidia-driver-root", &o->driver_root, "NVIDIA_DRIVER_ROOT",
           "host path of the driver's root");
   AddText(app, "--driver-root-ctr-path,--container-driver-root", &o->driver_root_ctr_path,
-          "DRIVER_ROOT_CTR_PATH", "path of that folder for this process (default: --driver-root)");
+          "DRIVER_ROOT_CTR_PATH",
+          "path of the driver's root inside the agent's container (default: --driver-root)");
   o->driver_container_root = names::kDriverContainerRoot;
   AddText(app, "--driver-container-root", &o->driver_container_root, "DRIVER_CONTAINER_ROOT",
           "host path of a driver container's driver, used while the host has no driver and "
@@ -39,7 +40,7 @@ void AddRoots(CLI::App* app, agent::AgentOptions* o) {
           "host path of the folder that contains dev/nvidia* (default: --driver-root, or / if "
           "--driver-root has no dev)");
   AddText(app, "--dev-root-ctr-path", &o->dev_root_ctr_path, "DEV_ROOT_CTR_PATH",
-          "path of that folder for this process");
+          "path inside the agent's container of the folder that contains dev/nvidia*");
 }
 
 void AddSockets(CLI::App* app, agent::AgentOptions* o) {
@@ -165,11 +166,11 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->envname("ENGINE")
       ->check(CLI::IsMember({"containerd", "docker", "crio"}));
   AddText(app, "--engine-host-root", &o->engine_host_root, "ENGINE_HOST_ROOT",
-          "folder where the host's root, or the engine's folders of it, are mounted");
+          "folder where the host's root, or at least the engine's folders, is mounted");
   app->add_flag(
          "--repair-engine", o->repair_engine,
-         "configure the engine again if its configuration was changed, which restarts it; at "
-         "most every ten minutes")
+         "if the engine's configuration was changed, configure and restart the engine; at most "
+         "once in ten minutes")
       ->envname("REPAIR_ENGINE");
   AddSockets(app, o);
   AddExporter(app, flags);

@@ -86,7 +86,8 @@ std::string EventLine(std::string_view type, const Json& object) {
   return fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object.Serialize());
 }
 
-// Whether `path` is in the collection: that of its namespace, or that of all namespaces.
+// Whether `collection` is the collection of the object's namespace or the collection over all
+// namespaces.
 bool IsIn(std::string_view collection, std::string_view path) {
   path = path.substr(0, path.rfind('/'));
   if (path == collection) return true;

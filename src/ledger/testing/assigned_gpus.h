@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: how much of each GPU bound pods hold, computed from the annotations in the API server
-// alone. Every ledger must agree with it.
+// For tests: the part of each GPU that is held by bound pods, computed from the annotations in the
+// API server alone. Every ledger must agree with it.
 //
 //   AssignedGpus assigned(pods);              // any map with PodObject values
 //   EXPECT_EQ(assigned.Oversubscribed(GiB(80)), "");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that programs create without addresses (cuMemCreate), and its mappings. A piece is
-// charged until the driver frees it: when the program holds no handle and no mapping of it, and no
-// copy of a descriptor that exports it is open.
+// charged while the program holds a handle or a mapping of it, or while a copy of an exporting
+// descriptor is open. After that the driver frees it.
 //
 // Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
-// Several handles of one piece in this process, which its marks show (shared_handles.h), are
-// charged once. The region knows which other processes of the container are charged for it
-// (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged until its
-// process ends, and an importer is charged for the part that it maps.
+// If this process has several handles of one piece, the piece is charged once. Marks identify such
+// handles (shared_handles.h). The region knows which other processes of the container are charged
+// for it (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged
+// until its process ends, and an importer is charged for the part that it maps.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
 // So the table changes only after the driver's answer. A caller that receives a handle or an
@@ -34,8 +34,8 @@ struct EndedCharge {
 class PhysicalPieces {
  public:
   using End = void (*)(void* argument, const EndedCharge& ended);
-  // `end` is called without a lock held for each charge that ends, after this process has left the
-  // piece in `shared`.
+  // `end` is called without a lock held for each charge that ends, after this process is removed
+  // from the piece's holders in `shared`.
   void Open(End end, void* argument, SharedPieces* shared) {
     end_ = end, argument_ = argument, shared_ = shared;
   }
@@ -55,8 +55,8 @@ class PhysicalPieces {
   bool IsChargedFor(uint64_t mark_id);
   // Bytes of the piece, and 0 for an unknown handle.
   uint64_t BytesOf(uint64_t handle);
-  // Records a descriptor that exports the piece; `probe` is -1 if it cannot be marked. Takes
-  // ownership of `probe`.
+  // Records a descriptor that exports the piece. `probe` is -1 if the descriptor cannot be marked.
+  // Takes ownership of `probe`.
   void AddExport(uint64_t handle, const SharedMark& mark, int probe);
   // Ends charges of pieces that only closed descriptors held. Makes system calls if there are
   // exports.

@@ -118,7 +118,7 @@ std::string NumaAffinity(const Gpu& gpu) {
   return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
 }
 
-// The first requested kind that does not hold, else OK.
+// The status of the first requested P2P capability that is not OK; OK if all are.
 std::string P2pStatusOf(std::string_view kinds, const Gpu& a, const Gpu& b) {
   static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
   constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers
