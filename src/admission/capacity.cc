@@ -19,8 +19,8 @@ void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
   for (const device::Gpu& gpu : entry.node.inventory->gpus) {
     capacity->uuids.insert(gpu.uuid);
     if (!gpu.model.empty()) {
-      capacity->charged.emplace(entry.model_label.empty() ? gpu.model : entry.model_label,
-                                entry.node.pool);
+      capacity->quota_keys.emplace(entry.model_label.empty() ? gpu.model : entry.model_label,
+                                   entry.node.pool);
     }
     if (gpu.mig) {
       for (const device::MigSlice& slice : *gpu.mig) capacity->mig_profiles.insert(slice.profile);
@@ -161,7 +161,7 @@ void AddQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
   unused.SetConfig({*own});
   const MilliGpu amount = ComputeOf(pod.devices);
   std::set<std::string> refusals;  // of all models: raising one of the quotas would suffice
-  for (const auto& [model, pool] : capacity.charged) {
+  for (const auto& [model, pool] : capacity.quota_keys) {
     if (!Allows(pod.devices.constraints, model)) continue;
     const placement::QuotaCharge charge{pod.ns, model, pool, amount};
     if (unused.Check(charge).ok()) return;

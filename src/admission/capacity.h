@@ -31,7 +31,7 @@ struct ClusterCapacity {
   std::set<std::string, std::less<>> mig_profiles;
   std::unordered_set<std::string> uuids;  // of GPUs
   // The keys of quotas: the model of a node's label or of its GPUs, and the node's pool.
-  std::set<std::pair<std::string, std::string>> charged;
+  std::set<std::pair<std::string, std::string>> quota_keys;
   placement::Quota quota;  // includes the usage, for the text of warnings
 };
 

@@ -95,7 +95,7 @@ TEST_F(NodeUsageTest, ANodeWithoutAgentIsNamed) {
   EXPECT_THAT(Read().status().message(), HasSubstr("no tessera-agent runs on node n1"));
 }
 
-TEST_F(NodeUsageTest, AnAgentThatDoesNotAnswerIsAnErrorOnce) {
+TEST_F(NodeUsageTest, AnUnreachableAgentOrAnInvalidAnswerIsOneError) {
   PutAgent();
   containers_.clear();
   EXPECT_THAT(Read().status().message(), HasSubstr("cannot read from the node's agent"));
@@ -103,7 +103,7 @@ TEST_F(NodeUsageTest, AnAgentThatDoesNotAnswerIsAnErrorOnce) {
   EXPECT_THAT(Read().status().message(), HasSubstr("cannot read from the node's agent"));
 }
 
-TEST_F(NodeUsageTest, WithoutTheRightTheReasonIsTheServers) {
+TEST_F(NodeUsageTest, MissingPermissionReturnsTheServersError) {
   PutAgent();
   server_.Refuse("pods", 403);
   EXPECT_EQ(Read().status().code(), Code::kPermissionDenied);

@@ -184,11 +184,11 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
   if (path == "/api/v1/cluster")
     return reply(JsonText(200, *viewers_.SnapshotFor(session->rights)));
   if (path == "/api/v1/explain") {
-    if (MayAsk(*session, reply)) Explain(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) Explain(request, *session, reply);
     return;
   }
   if (path == "/api/v1/room") {
-    if (MayAsk(*session, reply)) ShowRoom(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) ShowRoom(request, *session, reply);
     return;
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
@@ -208,15 +208,15 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
   }
   if (path == "/api/v1/preview") {
-    if (MayAsk(*session, reply)) PreviewWorkload(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) PreviewWorkload(request, *session, reply);
     return;
   }
   if (path == "/api/v1/whatif") {
-    if (MayAsk(*session, reply)) AnswerWhatIf(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) AnswerWhatIf(request, *session, reply);
     return;
   }
   if (path == "/api/v1/quota/preview") {
-    if (MayAsk(*session, reply)) PreviewQuota(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) PreviewQuota(request, *session, reply);
     return;
   }
   if (path == "/api/v1/quota") return SetQuota(request, session, reply);
@@ -252,7 +252,7 @@ void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
        }));
 }
 
-bool ConsoleRouter::MayAsk(const WebSession& session, const Reply& reply) {
+bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply) {
   if (questions_.Allow(session.user, runner_.clock().Now())) return true;
   reply(ErrorResponse(Error(Code::kResourceExhausted, "you ask too often: wait a second")));
   return false;

@@ -57,8 +57,8 @@ class ConsoleRouter {
   void Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
              const Reply& reply);
   void RouteWrite(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // Whether the person may ask another costly question; otherwise replies.
-  bool MayAsk(const WebSession& session, const Reply& reply);
+  // Whether the user may make another costly request now. Otherwise replies with an error.
+  bool CheckRateLimit(const WebSession& session, const Reply& reply);
   void ShowSession(const SessionPtr& session, const Reply& reply);
   void Stream(const SessionPtr& session, const Reply& reply);
 

@@ -55,13 +55,13 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
   }
   if (IsRead(request)) {
     if (what.empty()) return ShowNode(name, reply);
-    if (!MayAsk(*session, reply)) return;
+    if (!CheckRateLimit(*session, reply)) return;
     if (what == "usage") return ShowNodeUsage(name, session, reply);
     if (what == "mode") return ShowModes(name, session, reply);
   } else {
     const Result<Json> body = BodyOf(request);
     if (!body.ok()) return reply(ErrorResponse(body.status()));
-    if (!MayAsk(*session, reply)) return;
+    if (!CheckRateLimit(*session, reply)) return;
     if (what == "drain") return DrainNode(name, *body, session, reply);
     if (what == "cordon") return CordonNode(name, *body, session, reply);
     if (what == "mode") return ChooseMode(name, *body, session, reply);

@@ -88,7 +88,7 @@ TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSl
             "annotation tessera.dev/assignment: version: is missing");
 }
 
-TEST(PodAnnotationsTest, ReadsGpusharesAllocationBeforeItsFive) {
+TEST(PodAnnotationsTest, AllocationAnnotationPrecedesIndexAnnotations) {
   const DeviceRequest request = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
   const Annotations annotations{
       {"scheduler.framework.gpushare.allocation", R"({"0":{"0":5,"3":3,"1":0}})"},

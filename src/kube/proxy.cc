@@ -49,7 +49,8 @@ bool InNetwork(const Ip& ip, std::string_view cidr) {
   return true;
 }
 
-bool Names(std::string_view entry, const std::string& host, const Ip& ip, uint16_t port) {
+bool NoProxyEntryMatches(std::string_view entry, const std::string& host, const Ip& ip,
+                         uint16_t port) {
   if (entry.empty()) return false;
   if (entry == "*") return true;
   if (entry.find('/') != std::string_view::npos) return ip.size > 0 && InNetwork(ip, entry);
@@ -123,7 +124,7 @@ bool BypassesProxy(std::string_view no_proxy, const net::Address& server) {
   const Ip ip = ParseIp(host);
   if (host == "localhost" || IsLoopback(ip)) return true;
   for (const std::string_view entry : Split(no_proxy, ',')) {
-    if (Names(ToLower(Trim(entry)), host, ip, server.port)) return true;
+    if (NoProxyEntryMatches(ToLower(Trim(entry)), host, ip, server.port)) return true;
   }
   return false;
 }

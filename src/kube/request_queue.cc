@@ -80,7 +80,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     MonotonicTime wake = deadlines.empty() ? kNever : deadlines.begin()->first;
     for (auto at = waiting.begin(); at != waiting.end();) {
       const auto next = std::next(at);
-      if (IsDue(**at, now, &wake) && server.clear() && LaneOf(**at) == nullptr) Send(at);
+      if (IsDue(**at, now, &wake) && server.IsHealthy() && LaneOf(**at) == nullptr) Send(at);
       at = next;
     }
     // After an error the newest request probes the server, because it has the most time left for a
@@ -105,7 +105,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   bool MayProbe(const Item& item, MonotonicTime now, MonotonicTime* wake) {
     const SendLane* level = LaneOf(item);
-    return server.Open(now, wake) && (level == nullptr || level->Open(now, wake));
+    return server.MaySend(now, wake) && (level == nullptr || level->MaySend(now, wake));
   }
 
   // Null while the server accepts the request's priority level.

@@ -17,10 +17,10 @@ class SendLane {
   // server is back.
   static constexpr Duration kMaxWait = std::chrono::seconds(5);
 
-  bool clear() const { return failures_ == 0; }
+  bool IsHealthy() const { return failures_ == 0; }
   // Whether a request may be sent now. If the lane opens at a known later time, lowers `*wake` to
   // that time.
-  bool Open(MonotonicTime now, MonotonicTime* wake) const {
+  bool MaySend(MonotonicTime now, MonotonicTime* wake) const {
     if (failures_ == 0) return true;
     if (probe_ != nullptr) return false;
     if (now >= not_before_) return true;

@@ -103,9 +103,9 @@ inline constexpr uint32_t kComputeLow = 2;   // the container has low priority
 
 // The share of GPU time that the driver's turns give to one process, as the agent measures it.
 struct ComputePart {
-  std::atomic<uint32_t> sequence;  // odd while the agent writes
-  std::atomic<uint32_t> part;      // rate at which the process makes progress while it has work
-  std::atomic<int64_t> integral;   // integral of `part` over time, until `at`
+  std::atomic<uint32_t> sequence;      // odd while the agent writes
+  std::atomic<uint32_t> part;          // rate at which the process makes progress while it has work
+  std::atomic<int64_t> part_integral;  // integral of `part` over time, until `at`
   std::atomic<int64_t> at;
   std::atomic<uint32_t> contended;  // not 0: other containers or processes use the GPU
   uint32_t reserved;
@@ -153,14 +153,14 @@ static_assert(sizeof(ComputeCharge) == 64);
 
 // Line of one process. Counters only grow; the other fields describe the present.
 struct ComputeSlot {
-  std::atomic<int64_t> metered;       // GPU time of work that has ended
-  std::atomic<int64_t> in_flight;     // estimated GPU time of launches that have not ended
-  std::atomic<int64_t> last_launch;   // time of the last launch
-  std::atomic<int64_t> last_long;     // when work of 0.4 quanta or more was last in flight
-  std::atomic<int64_t> last_wait;     // when the pool, a stop or the window last delayed a launch
-  std::atomic<int64_t> seen;          // when the process last wrote this line
-  std::atomic<int64_t> longest;       // GPU time of the longest recent launch
-  std::atomic<int64_t> last_limited;  // when the limit of the container last delayed a launch
+  std::atomic<int64_t> metered;         // GPU time of work that has ended
+  std::atomic<int64_t> in_flight;       // estimated GPU time of launches that have not ended
+  std::atomic<int64_t> last_launch;     // time of the last launch
+  std::atomic<int64_t> last_long_work;  // when work of 0.4 quanta or more was last in flight
+  std::atomic<int64_t> last_wait;       // when the pool, a stop or the window last delayed a launch
+  std::atomic<int64_t> last_written;    // when the process last wrote this line
+  std::atomic<int64_t> longest;         // GPU time of the longest recent launch
+  std::atomic<int64_t> last_limited;    // when the limit of the container last delayed a launch
 };
 static_assert(sizeof(ComputeSlot) == 64);
 

@@ -62,7 +62,7 @@ TEST(WireTest, ReadsOneRequestAfterTheOtherIntoTheSamePlace) {
   EXPECT_EQ(args.pod.meta.uid, Uid("u2"));
 }
 
-TEST(WireTest, NamesGoBackAsTheyStood) {
+TEST(WireTest, NamesAreReturnedUnchanged) {
   ExtenderArgs args;
   const std::string body = Body(R"("NodeNames":["a","b", "c","d\u0031","e","f"])");
   ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
@@ -111,7 +111,7 @@ TEST(WireTest, DistinguishesKeysOfEqualLength) {
   EXPECT_THAT(args.names, ElementsAre("n1"));
 }
 
-TEST(WireTest, NamesGoBeforeNodesInEitherOrder) {
+TEST(WireTest, NodeNamesTakePrecedenceOverNodes) {
   const std::string names = R"("NodeNames":["n1"])";
   const std::string nodes = R"("Nodes":{"items":[{"metadata":{"name":"n2"}}]})";
   for (const std::string& body : {Body(names + "," + nodes), Body(nodes + "," + names)}) {

@@ -86,7 +86,7 @@ class Container {
       slot.in_flight.store(kMillisecond / 2, limiter::kRelaxed);
       slot.last_launch.store(now, limiter::kRelaxed);
       slot.last_wait.store(now, limiter::kRelaxed);
-      slot.seen.store(now, limiter::kRelaxed);
+      slot.last_written.store(now, limiter::kRelaxed);
     }
   }
   // As a limiter reads its grant.

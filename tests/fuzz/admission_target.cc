@@ -30,7 +30,7 @@ const admission::ClusterCapacity& Capacity() {
                  {"Tesla T4", {.largest = MiB(15109), .most_on_node = 4}}},
       .most_on_node = 4,
       .mig_profiles = {"1g.10gb"},
-      .charged = {{"NVIDIA A100-SXM4-80GB", ""}, {"Tesla T4", "public"}},
+      .quota_keys = {{"NVIDIA A100-SXM4-80GB", ""}, {"Tesla T4", "public"}},
       .quota = SomeQuota()};
   return *capacity;
 }

@@ -23,9 +23,9 @@ TEST_F(AllocationGrantsTest, EqualPodsGetTheirAssignedGpusInAnyOrder) {
     EXPECT_EQ(AdmitMem(pod, ids[pod]), "GPU-" + pod);
   }
   RestartAll();
-  for (const auto& [pod, of_pod] : ids) {
-    EXPECT_TRUE(PreStart(kMem, of_pod).ok());
-    EXPECT_TRUE(PreStart(kMem, of_pod).ok()) << "the container starts again";
+  for (const auto& [pod, pod_ids] : ids) {
+    EXPECT_TRUE(PreStart(kMem, pod_ids).ok());
+    EXPECT_TRUE(PreStart(kMem, pod_ids).ok()) << "the container starts again";
   }
   EXPECT_EQ(metrics_.starts_refused.value(), 0u);
 }
@@ -262,14 +262,14 @@ TEST_F(AllocationGrantsTest, RejectsAnUnhealthyGpuAtAllocateAndAtEachStart) {
   AssignMem("a", 8, "GPU-1");
   const Ids ids = NewIds(8);
   EXPECT_EQ(AdmitMem("a", ids), "GPU-1");
-  SetHealthOfTheSecond(device::Health::Unhealthy("XID 79"));
+  SetHealthOfGpu1(device::Health::Unhealthy("XID 79"));
   const Status status = PreStart(kMem, ids);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("XID 79"));
   AssignMem("b", 8, "GPU-1");
   kubelet_.Admit("b");
   EXPECT_THAT(Allocate(kMem, NewIds(8)), HasSubstr("XID 79"));
-  SetHealthOfTheSecond(device::Health::Healthy());
+  SetHealthOfGpu1(device::Health::Healthy());
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
@@ -354,7 +354,7 @@ TEST_F(AllocationGrantsTest, AShareDoesNotStartWithOtherMemoryIds) {
   EXPECT_EQ(PreStart(kBlocks, blocks).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(AllocationGrantsTest, MemoryBesideAnothersWholeGpuStartsNothing) {
+TEST_F(AllocationGrantsTest, MemoryIdsDoNotStartWithAnotherContainersWholeGpu) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
          {{"main", {"GPU-1"}}});
   kubelet_.Admit("a");

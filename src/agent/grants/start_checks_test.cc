@@ -133,7 +133,7 @@ TEST_F(StartChecksTest, WithoutAnApiServerNoContainerOfAnEarlierPluginStarts) {
 
 TEST_F(StartChecksTest, AnUnhealthyGpuOfAnEarlierPluginIsUnavailable) {
   RanBefore("old", "GPU-1");
-  SetHealthOfTheSecond(device::Health::Unhealthy("XID 79"));
+  SetHealthOfGpu1(device::Health::Unhealthy("XID 79"));
   const Status status = PreStart(kGpu, {"GPU-1"});
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("XID 79"));

@@ -52,7 +52,7 @@ class Container {
     usage.charge.charged += ns;
     usage.slots[0].metered += ns;
     usage.slots[0].in_flight = kMs;
-    usage.slots[0].last_launch = usage.slots[0].seen = NowNs();
+    usage.slots[0].last_launch = usage.slots[0].last_written = NowNs();
   }
   // Its threads have waited so much longer.
   void Wait(int64_t ns) { region_->compute[0].charge.waited += ns; }

@@ -35,7 +35,7 @@ static_assert(offsetof(FirstLines, slots) == offsetof(ComputeUsage, slots));
 void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::Reading* reading,
              ComputeTotals* totals) {
   const Arbiter::ProcessReading process = limiter::ReadLine(slot, line);
-  if (process.seen == 0) return;
+  if (process.last_written == 0) return;
   reading->processes.push_back(process);
   totals->metered += std::clamp<int64_t>(process.metered, 0, kMostNs);
 }

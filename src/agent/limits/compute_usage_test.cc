@@ -27,7 +27,7 @@ class ComputeUsageTest : public ::testing::Test {
   void SetLine(uint32_t gpu, uint32_t slot, int64_t metered) {
     limiter::ComputeUsage& usage = usage_->compute[gpu];
     usage.charge.slots = std::max(usage.charge.slots.load(), slot + 1);
-    usage.slots[slot].seen = 1;
+    usage.slots[slot].last_written = 1;
     usage.slots[slot].metered = metered;
   }
 

@@ -74,7 +74,7 @@ bool ContainerUsage::HasEnded(int pid) const {
 // two readings of a round. So a process counts as bypassing if two rounds report it. It also counts
 // if it was alive after the second reading and has ended before the next round.
 void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
-                                 const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
+                                 const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use) {
   const std::set<int> before = std::exchange(gpu->without_limiter, {});
   const std::map<int, std::string> once = std::exchange(gpu->seen_once, {});
   // If the container's usage file is missing or damaged, it counts no process. After any other
@@ -87,8 +87,8 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
   for (const gpu::ProcessUse& process : processes) {
     ReportedProcess reported = round.reported.at(process.pid);
     reported.is_hidden = IsHidden(watched, process.pid);
-    const bool is_uncounted = (status.ok() || counts_none) && reported.own_pid &&
-                              std::ranges::count(counted, *reported.own_pid) == 0;
+    const bool is_uncounted = (status.ok() || counts_none) && reported.pid_in_container &&
+                              std::ranges::count(counted, *reported.pid_in_container) == 0;
     if (!reported.is_hidden && !is_uncounted) continue;
     gpu->without_limiter.insert(process.pid);
     if (before.contains(process.pid)) {

@@ -291,7 +291,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
     return known ? readings[static_cast<size_t>(index)] : UsageReading();
   };
   const UsageReading before = reading_of(watched->before), after = reading_of(watched->after);
-  OnGpu& gpu = watched->gpus[share.uuid];
+  ContainerGpuState& gpu = watched->gpus[share.uuid];
   use.processes = after.processes;
   if (const auto processes = ProcessesOf(*watched, share.uuid, round)) {
     UnaccountedMemory::Sample sample;
@@ -325,7 +325,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
 }
 
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
-                                   OnGpu* gpu) {
+                                   ContainerGpuState* gpu) {
   // A smaller count means that the container has restarted.
   const bool again = reading.refused < gpu->refused;
   gpu->since_event += reading.refused - (again ? 0 : gpu->refused);
@@ -350,7 +350,7 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
           MiB(reading.refused_bytes), count > 1 ? fmt::format(", with {} others", count - 1) : ""));
 }
 
-void ContainerUsage::CheckLimit(const ContainerGpuUse& use, OnGpu* gpu) {
+void ContainerUsage::CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu) {
   const Bytes limit_before = std::exchange(gpu->limit, use.limit);
   if (use.limit == Bytes(0) || use.used() <= use.limit) return;
   const MonotonicTime now = runner_->clock().Now();

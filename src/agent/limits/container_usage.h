@@ -128,7 +128,7 @@ class ContainerUsage {
 
  private:
   struct ReportedProcess;
-  struct OnGpu {
+  struct ContainerGpuState {
     UnaccountedMemory unaccounted;
     uint64_t refused = 0;  // latest reading
     uint64_t since_event = 0;
@@ -164,12 +164,13 @@ class ContainerUsage {
   bool HasEnded(int pid) const;
   bool IsHidden(const Watched& watched, int pid) const;
   void CheckBypass(const Watched& watched, const ProcessUses& processes, const Round& round,
-                   OnGpu* gpu, ContainerGpuUse* use);
+                   ContainerGpuState* gpu, ContainerGpuUse* use);
   static std::string CauseOf(const ReportedProcess& process, const Status& counted);
   void HandleBypass(const Watched& watched, const std::vector<ReportedProcess>& processes,
                     bool with_event, const std::string& uuid);
-  void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading, OnGpu* gpu);
-  void CheckLimit(const ContainerGpuUse& use, OnGpu* gpu);
+  void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
+                     ContainerGpuState* gpu);
+  void CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu);
   void RecordEvent(const ContainerRef& who, std::string_view reason, std::string message) const;
   void RunJob(const char* name, std::function<void()> work, std::function<void()> finished);
 

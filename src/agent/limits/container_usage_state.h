@@ -42,7 +42,7 @@ struct ContainerUsage::Watched {
   MonotonicTime next_search{};
   Duration pause = kInterval;
   bool existed_before_agent = false;  // the previous agent reported its earlier refusals
-  std::map<std::string, OnGpu> gpus;  // by UUID
+  std::map<std::string, ContainerGpuState> gpus;  // by UUID
   std::shared_ptr<const Fd> usage;
 };
 
@@ -50,7 +50,7 @@ struct ContainerUsage::Watched {
 struct ContainerUsage::ReportedProcess {
   int pid = 0;
   ProcessOwner owner;
-  std::optional<int> own_pid;
+  std::optional<int> pid_in_container;
   std::string name;
   bool is_alive = false;   // it ran after the readings of its container
   bool is_hidden = false;  // it cannot see the limits of its container

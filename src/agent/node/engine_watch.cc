@@ -61,7 +61,7 @@ void EngineWatch::CheckRegularly() {
 // Waits a moment, because tools write several files one after the other.
 void EngineWatch::ScheduleCheck() {
   if (std::exchange(soon_, true)) return;
-  runner_->PostDelayed(kBurst, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(kDebounce, [this, weak = weak_.Get()] {
     if (!weak) return;
     soon_ = false;
     Check();

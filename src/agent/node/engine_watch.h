@@ -40,7 +40,7 @@ using ProgramRunner = std::function<void(std::vector<std::string> argv, ProgramD
 class EngineWatch {
  public:
   static constexpr Duration kInterval = std::chrono::minutes(5);
-  static constexpr Duration kBurst = std::chrono::seconds(1);
+  static constexpr Duration kDebounce = std::chrono::seconds(1);
   static constexpr Duration kRepairInterval = std::chrono::minutes(10);
   // "": the configuration is correct. Called after the first check and on changes.
   using OnProblem = std::function<void(const std::string& problem)>;

@@ -24,7 +24,7 @@ class EngineWatchTest : public ::testing::Test {
         [this](std::vector<std::string> argv, ProgramDone done) {
           runs_.push_back(std::move(argv));
           runner_.Post([this, done = std::move(done)] {
-            if (repairs_ && runs_.back().size() == 1) result_->out.clear();
+            if (repair_succeeds_ && runs_.back().size() == 1) result_->out.clear();
             done(result_);
           });
         },
@@ -43,7 +43,7 @@ class EngineWatchTest : public ::testing::Test {
   std::vector<std::vector<std::string>> runs_;
   std::vector<std::string> problems_;
   Result<SubprocessResult> result_ = SubprocessResult{.exit_code = 0};
-  bool repairs_ = true;
+  bool repair_succeeds_ = true;
   std::optional<EngineWatch> watch_;
 };
 
@@ -59,13 +59,13 @@ TEST_F(EngineWatchTest, AnOverwrittenFileAndItsRestorationAreReportedWithinSecon
   Start();
   result_->out = kDiff;
   std::ofstream(dir_.path() + "/config.toml") << "another";
-  runner_.AdvanceTimeAndRun(EngineWatch::kBurst);
+  runner_.AdvanceTimeAndRun(EngineWatch::kDebounce);
   ASSERT_EQ(problems_.size(), 2u);
   EXPECT_TRUE(problems_[1].starts_with("/etc/containerd/config.toml was changed")) << problems_[1];
   EXPECT_EQ(Repairs(), 0u) << "nothing is repaired unasked";
   result_->out.clear();
   std::ofstream(dir_.path() + "/config.toml", std::ios::app) << "as before";
-  runner_.AdvanceTimeAndRun(EngineWatch::kBurst);
+  runner_.AdvanceTimeAndRun(EngineWatch::kDebounce);
   EXPECT_EQ(problems_.back(), "");
   EXPECT_EQ(metrics_.engine_checks.values().at("changed"), 1u);
 }
@@ -104,12 +104,12 @@ TEST_F(EngineWatchTest, RepairsIfConfiguredAndChecksAgain) {
 }
 
 TEST_F(EngineWatchTest, TwoToolsThatDisagreeDoNotRestartTheEngineInTurns) {
-  repairs_ = false;
+  repair_succeeds_ = false;
   result_->out = kDiff;
   Start(true);
   for (int i = 0; i < 100; ++i) {
     std::ofstream(dir_.path() + "/config.toml") << i;
-    runner_.AdvanceTimeAndRun(EngineWatch::kBurst);
+    runner_.AdvanceTimeAndRun(EngineWatch::kDebounce);
   }
   EXPECT_EQ(Repairs(), 1u);
   runner_.AdvanceTimeAndRun(EngineWatch::kRepairInterval);

@@ -82,11 +82,11 @@ void Arbiter::Write(int64_t now) {
   int64_t active = 0;
   for (const Container& container : containers_) active += !container.idle;
   const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
-  const int64_t high_window = HighWindow(window);
+  const int64_t high_window = WindowOfHighClass(window);
   for (Container& container : containers_) {
     const ComputeShare& share = container.share;
     const bool is_high = share.priority == PriorityClass::kHigh;
-    const bool stops = container.awaits_low || (container.held && container.owed < 0);
+    const bool stops = container.waits_for_low_class || (container.held && container.owed < 0);
     outcome_.grants.push_back(
         {.id = container.id,
          .epoch = container.epoch,
@@ -103,7 +103,7 @@ void Arbiter::Write(int64_t now) {
                                 .slot = process.slot,
                                 .part = ToQ16(process.part),
                                 .contended = others,
-                                .integral = process.integral,
+                                .part_integral = process.part_integral,
                                 .at = process.at});
     }
   }
@@ -168,7 +168,7 @@ void WritePart(const Arbiter::Part& part, ComputePart* line) {
   const uint32_t sequence = line->sequence.load(kRelaxed) | 1;
   line->sequence.store(sequence, kRelaxed);
   line->part.store(part.part, kRelease);
-  line->integral.store(part.integral, kRelease);
+  line->part_integral.store(part.part_integral, kRelease);
   line->at.store(part.at, kRelease);
   line->contended.store(part.contended, kRelease);
   line->sequence.store(sequence + 1, kRelease);

@@ -2,17 +2,19 @@
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at `Outcome::next` of the last Tick, up to 16 ms later, with a Reading of every
-//                 container that is due: ComputeUsage of this GPU up to `charge.slots` lines
+//   Tick          at `Outcome::next` of the previous Tick, which is at most 16 ms after it. Takes a
+//                 Reading of every due container: the first `charge.slots` lines of its
+//                 ComputeUsage for this GPU
 //   afterwards    the caller writes every Grant to the ComputeLimit of its container, and every
 //                 Part to its ComputePart (WriteGrant, WritePart)
 //   Utilization   once a second, with NVML's measure of each container's processes
 //
 // Tick is pure: it has no clock and reads no file. Containers can write any value into their
-// readings. A container that lies harms itself, and takes at most what NVML does not show from the
-// others; one of a low class delays a high class by at most 8 ms at each stop. A program that waits
-// for its own launches cannot use its share beside programs that keep the GPU busy; it gets turns,
-// in which the other containers launch nothing (DecideTurn).
+// readings. A container with false readings harms itself. From other containers it takes at most
+// the GPU time that NVML does not report. A low-class container with false readings delays a high
+// class by at most 8 ms at each stop. A program that waits for its own launches cannot use its
+// share beside programs that keep the GPU busy; it gets turns, in which the other containers launch
+// nothing (DecideTurn).
 // Not for: hard limits without an agent, which the limiter enforces by `cap` and `floor`.
 // Threads: one. Cost of a tick: linear in the containers; n log n in the n processes that were
 // active within the last 50 ms. Ticks allocate nothing once all containers are known;
@@ -47,8 +49,8 @@ class Arbiter {
   // One line of ComputeUsage::slots.
   struct ProcessReading {
     uint32_t slot = 0;
-    int64_t metered = 0, in_flight = 0, last_launch = 0, last_long = 0, last_wait = 0, seen = 0,
-            longest = 0, last_limited = 0;
+    int64_t metered = 0, in_flight = 0, last_launch = 0, last_long_work = 0, last_wait = 0,
+            last_written = 0, longest = 0, last_limited = 0;
   };
   struct Reading {
     Id id = 0;
@@ -64,7 +66,7 @@ class Arbiter {
   struct Part {
     Id id = 0;
     uint32_t slot = 0, part = kOne, contended = 0;
-    int64_t integral = 0, at = 0;
+    int64_t part_integral = 0, at = 0;
   };
   struct Outcome {
     std::vector<Grant> grants;  // of all containers, in the order of their Ids
@@ -90,21 +92,22 @@ class Arbiter {
   struct ProcessState {
     uint32_t slot = 0;
     size_t rank = 0;  // in short_active_
-    int64_t metered = 0, integral = 0, at = 0, read_at = 0, busy_at = 0;
+    int64_t metered = 0, part_integral = 0, at = 0, read_at = 0, busy_at = 0;
     double rate = 0;  // exponential mean of GPU time per time
     double part = 1;
     int64_t in_flight = 0;
     bool active = false, long_work = false, read = false;
     double LongPart() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
   };
-  // What NVML says about the meter, by means over the seconds since the load last changed.
+  // The correction of the meter from NVML, computed from averages since the load last changed.
   struct Trim {
     double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
     int samples = 0;
   };
-  // A container's GPU time by its meter, and the corrections of the meter. Turns of others make
-  // events err, so an error that is found beside others says nothing about the container alone.
+  // A container's GPU time by its meter, and the corrections of the meter. Events are inexact while
+  // the driver also gives turns to other containers. So the error is kept separately for times with
+  // and without other active containers.
   struct Meter {
     int64_t at = 0;                 // time of the last call of Utilization
     int64_t alone = 0, beside = 0;  // GPU time since then
@@ -120,11 +123,11 @@ class Arbiter {
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
-    bool known = false, present = false, idle = true, light = true, stopped = false;
-    // During the turn of another container this one is held. Its waits then, and shortly after, do
-    // not show a backlog of its own; `last_denied` is the last wait that does.
-    bool held = false, has_turn = false, awaits_low = false;
-    int64_t held_until = 0, last_denied = 0, last_content = 0;
+    bool known = false, present = false, idle = true, below_share = true, stopped = false;
+    // During the turn of another container this one is held. Waits during the hold and shortly
+    // after it do not prove a backlog. `last_denied` is the time of the last wait that proves one.
+    bool held = false, has_turn = false, waits_for_low_class = false;
+    int64_t held_until = 0, last_denied = 0, last_without_backlog = 0;
     double owed = 0;      // GPU time that the container was entitled to and did not use
     double turn_use = 1;  // part of the GPU that the container uses in its turns
     bool alone = false;   // at the last tick, it had a turn and the GPU had no work of others
@@ -151,20 +154,21 @@ class Arbiter {
   void DecidePools(int64_t now);
   double Elapsed(int64_t now) const;
   double Budget(int64_t now) const;
-  int64_t Repaid(const Container& container, double elapsed, double weights) const;
+  int64_t PoolAfterDebtRepayment(const Container& container, double elapsed, double weights) const;
   static void MeasureTurnUse(int64_t now, double elapsed, Container* container);
   void DecideOwed(int64_t now);
   void DecideTurn(int64_t now);
   void HoldHighClasses(int64_t now);
-  int64_t HighWindow(int64_t window) const;
+  int64_t WindowOfHighClass(int64_t window) const;
   int64_t Backlog() const;
   int64_t NextTick(int64_t now);
   int64_t CapOf(const Container& container, double weights) const;
   static void Correct(double metered, double used, Trim* trim);
   void Write(int64_t now);
 
-  std::vector<Container> containers_;        // sorted by id
-  std::vector<Container*> by_limit_;         // those that reach their limits first come first
+  std::vector<Container> containers_;  // sorted by id
+  // Sorted by when containers reach their limits, earliest first.
+  std::vector<Container*> by_limit_;
   size_t active_ = 0;                        // processes
   std::vector<ProcessState*> short_active_;  // sorted by rate
   std::vector<double> rates_below_;  // by index in short_active_: the sum of the rates before it

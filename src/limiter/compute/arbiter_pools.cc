@@ -29,7 +29,7 @@ double Arbiter::Elapsed(int64_t now) const {
 double Arbiter::Budget(int64_t now) const {
   double budget = Elapsed(now);
   for (const Container& container : containers_) {
-    if (container.light) budget -= double(container.used);
+    if (container.below_share) budget -= double(container.used);
   }
   return std::max(budget, 0.0);
 }
@@ -46,7 +46,7 @@ void Arbiter::DecidePools(int64_t now) {
   for (Container& container : containers_) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
     const bool backlog = now - container.last_denied < Backlog();
-    container.light = container.idle || (head >= cap * 3 / 4 && !backlog);
+    container.below_share = container.idle || (head >= cap * 3 / 4 && !backlog);
     // A stopped container keeps its pool, and takes part again after the stop.
     container.stopped = (container.flags & kComputeStop) != 0;
     active += !container.idle && !container.stopped;
@@ -55,7 +55,7 @@ void Arbiter::DecidePools(int64_t now) {
   const double budget = Budget(now);
   double heavy = 0, most = 1e18, needed = 1e18;
   for (const Container& container : containers_) {
-    if (container.light || container.stopped) continue;
+    if (container.below_share || container.stopped) continue;
     heavy += container.weight;
     const auto head = double(container.pool - container.charged),
                cap = double(CapOf(container, weights));
@@ -66,10 +66,11 @@ void Arbiter::DecidePools(int64_t now) {
   const bool drains = in_flight < (active <= 1 ? kLead : kDrained);
   if (drains && turn_ == kNoTurn && needed < 1e18) each = std::max(each, needed);
   for (Container& container : containers_) {
-    if (container.light) {
+    if (container.below_share) {
       const int64_t full = container.charged + CapOf(container, weights);
       container.pool =
-          container.idle ? std::min(full, Repaid(container, Elapsed(now), weights)) : full;
+          container.idle ? std::min(full, PoolAfterDebtRepayment(container, Elapsed(now), weights))
+                         : full;
     } else if (!container.stopped) {
       container.pool += int64_t(each * container.weight);
     }
@@ -77,7 +78,8 @@ void Arbiter::DecidePools(int64_t now) {
 }
 
 // The pool of a container without work: its share of the elapsed time repays its debt.
-int64_t Arbiter::Repaid(const Container& container, double elapsed, double weights) const {
+int64_t Arbiter::PoolAfterDebtRepayment(const Container& container, double elapsed,
+                                        double weights) const {
   const double share = container.weight / (weights + container.weight);
   return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);
 }

@@ -43,8 +43,8 @@ double Arbiter::NewPart(int64_t dt) {
 void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
   // A time in the future counts as now.
   ProcessReading reading = claim;
-  for (int64_t* time : {&reading.last_launch, &reading.last_long, &reading.last_wait,
-                        &reading.last_limited, &reading.seen}) {
+  for (int64_t* time : {&reading.last_launch, &reading.last_long_work, &reading.last_wait,
+                        &reading.last_limited, &reading.last_written}) {
     *time = std::clamp<int64_t>(*time, 0, now);
   }
   ProcessState& process = ProcessOf(reading.slot, container);
@@ -59,11 +59,11 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
   process.metered = metered;
   process.read_at = now;
   process.read = true;
-  const bool silent = now - reading.seen > kSilent;
+  const bool silent = now - reading.last_written > kSilent;
   process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMostAtOnce);
   if (process.in_flight > 0) process.busy_at = now;
   process.active = now - std::max(process.busy_at, reading.last_launch) < kActive;
-  process.long_work = now - reading.last_long < kLongMemory;
+  process.long_work = now - reading.last_long_work < kLongMemory;
   container->in_flight += process.in_flight;
   container->last_launch = std::max(container->last_launch, reading.last_launch);
   container->last_wait = std::max(container->last_wait, reading.last_wait);
@@ -147,7 +147,8 @@ void Arbiter::DecideParts(int64_t now) {
   for (Container& container : containers_) {
     container.beside = active_ > container.active;
     for (ProcessState& process : container.processes) {
-      if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));
+      if (process.at != 0)
+        process.part_integral += int64_t(process.part * double(now - process.at));
       process.at = now;
       process.part = PartOf(process);
     }
@@ -159,9 +160,9 @@ Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line) {
           .metered = line.metered.load(kRelaxed),
           .in_flight = line.in_flight.load(kRelaxed),
           .last_launch = line.last_launch.load(kRelaxed),
-          .last_long = line.last_long.load(kRelaxed),
+          .last_long_work = line.last_long_work.load(kRelaxed),
           .last_wait = line.last_wait.load(kRelaxed),
-          .seen = line.seen.load(kRelaxed),
+          .last_written = line.last_written.load(kRelaxed),
           .longest = line.longest.load(kRelaxed),
           .last_limited = line.last_limited.load(kRelaxed)};
 }

@@ -23,7 +23,7 @@ Arbiter::Reading Working(Arbiter::Id id, int64_t now, int64_t charged) {
                          .in_flight = kMillisecond,
                          .last_launch = now,
                          .last_wait = now,
-                         .seen = now}}};
+                         .last_written = now}}};
 }
 
 const Arbiter::Grant& GrantOf(const Arbiter::Outcome& outcome, Arbiter::Id id) {
@@ -238,9 +238,9 @@ TEST(ArbiterTest, BoundsWhatContainersClaim) {
                                    .metered = number(),
                                    .in_flight = number(),
                                    .last_launch = number(),
-                                   .last_long = number(),
+                                   .last_long_work = number(),
                                    .last_wait = number(),
-                                   .seen = number(),
+                                   .last_written = number(),
                                    .longest = number()});
     }
     const auto& outcome =

@@ -91,9 +91,9 @@ void Arbiter::DecideOwed(int64_t now) {
     container->alone = alone;
     container->owed += part * elapsed * (alone ? container->turn_use : 1);
     container->owed -= alone ? std::max(used, elapsed / 2) : used;
-    if (now - container->last_denied > Backlog()) container->last_content = now;
-    const bool gains =
-        now - container->last_limited > kAtLimit && now - container->last_content < kSaturated;
+    if (now - container->last_denied > Backlog()) container->last_without_backlog = now;
+    const bool gains = now - container->last_limited > kAtLimit &&
+                       now - container->last_without_backlog < kSaturated;
     container->owed = std::clamp(container->owed, -kMostOwed, gains ? kMostOwed : 0);
   }
 }
@@ -133,20 +133,20 @@ void Arbiter::DecideTurn(int64_t now) {
 }
 
 // A kernel of a low class that needs several turns of the GPU alternates with turns of the high
-// class. It ends sooner if the high class has launched little when it is stopped (HighWindow), and
-// launches nothing more meanwhile.
+// class. It ends sooner if the high class has launched little when it is stopped
+// (WindowOfHighClass), and launches nothing more meanwhile.
 void Arbiter::HoldHighClasses(int64_t now) {
   const auto is_awaited = [now](const Container& one) {
     return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;
   };
   const bool awaits = std::ranges::any_of(containers_, is_awaited);
   for (Container& container : containers_) {
-    container.awaits_low = awaits && container.share.priority == PriorityClass::kHigh;
-    if (container.awaits_low) container.held_until = now + Backlog();
+    container.waits_for_low_class = awaits && container.share.priority == PriorityClass::kHigh;
+    if (container.waits_for_low_class) container.held_until = now + Backlog();
   }
 }
 
-int64_t Arbiter::HighWindow(int64_t window) const {
+int64_t Arbiter::WindowOfHighClass(int64_t window) const {
   return std::ranges::any_of(containers_, IsLongLow) ? std::min(kHighWindow, window) : window;
 }
 

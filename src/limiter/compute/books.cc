@@ -39,7 +39,7 @@ void Books::Open(const Lines& lines, Prices* prices) {
   previous_ = kNoMark;
   for (Mark& mark : marks_) mark.state.store(kFree);
   covered_ = unmarked_ = metered_ = 0;
-  last_launch_ = last_wait_ = last_limited_ = last_long_ = longest_ = long_out_ = waiting_ = 0;
+  last_launch_ = last_wait_ = last_limited_ = last_long_work_ = longest_ = long_out_ = waiting_ = 0;
 }
 
 bool Books::Leased(int64_t now) const { return lines_.limit->lease_end.load(kRelaxed) > now; }
@@ -170,7 +170,7 @@ Books::Decision Books::Decide(Thread* thread, const Launch& launch, int64_t now)
 Books::Estimate Books::EstimateOf(const Launch& launch, const Price& price) {
   if (price.samples != 0) return {price.price.load(kRelaxed), true, false};
   const Prices::Similar similar = prices_->FindSimilar(launch.work);
-  const int64_t time = similar.price != kUnpriced ? similar.price : launch.guess;
+  const int64_t time = similar.price != kUnpriced ? similar.price : launch.fallback_price;
   return {time, false, price.outstanding > 0 || similar.outstanding};
 }
 

@@ -49,8 +49,8 @@ class Books {
 
   struct Launch {
     Work work;
-    int64_t guess;     // price while nothing similar was timed
-    uintptr_t stream;  // identifies the stream
+    int64_t fallback_price;  // price while nothing similar was timed
+    uintptr_t stream;        // identifies the stream
   };
 
   // wait > 0: do not launch, ask again after `wait` nanoseconds; record an end event for `mark`
@@ -105,7 +105,7 @@ class Books {
   // charge, but is no price of the work to come.
   void Forget(const Work& work);
   void ForgetAll();
-  // True: a launch is in flight whose price is not known, so that it was charged a guess.
+  // True: a launch is in flight whose price is not known, so it was charged its fallback price.
   bool HasUnpriced();
   // Called when the context of all outstanding marks ends, and with it their events. A launch of
   // unknown price is charged the time since its launch.
@@ -182,7 +182,7 @@ class Books {
   bool noisy_ = false;  // the launches of the last timed key differ much
   // Decaying sums over marks that were settled while streams overlapped: own GPU time, and charges.
   double overlap_own_ = 0, overlap_covers_ = 0;
-  int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_ = 0, longest_ = 0;
+  int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_work_ = 0, longest_ = 0;
   int long_out_ = 0, waiting_ = 0;
 };
 

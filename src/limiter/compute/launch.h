@@ -23,7 +23,8 @@ template <typename MakeWork>
 }
 
 template <typename Call>
-cuda::Result LaunchSlowly(const Work& work, int64_t guess, LaunchStream stream, Call call) {
+cuda::Result LaunchSlowly(const Work& work, int64_t fallback_price, LaunchStream stream,
+                          Call call) {
   Throttle& throttle = Throttle::Get();
   Meter* const meter = throttle.Find(&thread);
   if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
@@ -32,7 +33,7 @@ cuda::Result LaunchSlowly(const Work& work, int64_t guess, LaunchStream stream, 
                        : stream.per_thread      ? cuda::kStreamPerThread
                                                 : 0;
   int mark = Books::kNoMark;
-  throttle.Wait(&thread, {work, guess, id}, stream, &mark);
+  throttle.Wait(&thread, {work, fallback_price, id}, stream, &mark);
   if (mark == Books::kNoMark) return call();
   const bool begun = meter->gate.Begin(mark, stream);
   const cuda::Result result = call();
@@ -41,8 +42,8 @@ cuda::Result LaunchSlowly(const Work& work, int64_t guess, LaunchStream stream, 
 }
 
 template <typename MakeWork, typename Call>
-cuda::Result Launch(MakeWork work, int64_t guess, LaunchStream stream, Call call) {
-  return IsFree(work) ? call() : LaunchSlowly(work(), guess, stream, call);
+cuda::Result Launch(MakeWork work, int64_t fallback_price, LaunchStream stream, Call call) {
+  return IsFree(work) ? call() : LaunchSlowly(work(), fallback_price, stream, call);
 }
 
 }  // namespace tessera::limiter

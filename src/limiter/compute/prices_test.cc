@@ -70,7 +70,8 @@ TEST_F(PricesTest, ALaunchThatIsBeingTimedKeepsItsEntry) {
   EXPECT_EQ(prices_->Find(PriceKey({kFunction, 1})), timed);
   timed->outstanding = 0;
   for (uint64_t other = 1; other < 100'000; ++other) prices_->Add(PriceKey({~other, 1}));
-  EXPECT_EQ(prices_->Find(PriceKey({kFunction, 1})), nullptr) << "a table that is full";
+  EXPECT_EQ(prices_->Find(PriceKey({kFunction, 1})), nullptr)
+      << "the full table has evicted the entry";
 }
 
 TEST_F(PricesTest, AForgottenPriceKeepsItsOutstandingLaunches) {

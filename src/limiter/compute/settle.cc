@@ -60,7 +60,7 @@ int64_t Books::Integral(int64_t now, uint32_t* part) const {
     if (sequence % 2 != 0) continue;
     constexpr auto kAcquire = std::memory_order_acquire;
     *part = line.part.load(kAcquire);
-    const int64_t integral = line.integral.load(kAcquire), at = line.at.load(kAcquire);
+    const int64_t integral = line.part_integral.load(kAcquire), at = line.at.load(kAcquire);
     if (line.sequence.load(kRelaxed) != sequence) continue;
     return integral + Max(now - at, 0) * *part / kOne;
   }
@@ -345,15 +345,15 @@ void Books::DropMarks(int64_t now) {
 // REQUIRES lock_.
 void Books::Publish(int64_t now) {
   ComputeSlot& slot = *lines_.slot;
-  if (long_out_ > 0) last_long_ = now;
+  if (long_out_ > 0) last_long_work_ = now;
   slot.metered.store(metered_, kRelaxed);
   slot.in_flight.store(covered_ + unmarked_, kRelaxed);
   slot.last_launch.store(last_launch_, kRelaxed);
-  slot.last_long.store(last_long_, kRelaxed);
+  slot.last_long_work.store(last_long_work_, kRelaxed);
   slot.last_wait.store(last_wait_, kRelaxed);
   slot.last_limited.store(last_limited_, kRelaxed);
   slot.longest.store(longest_, kRelaxed);
-  slot.seen.store(now, kRelaxed);
+  slot.last_written.store(now, kRelaxed);
 }
 
 }  // namespace tessera::limiter

@@ -98,11 +98,11 @@ class Measurement {
     uint64_t bytes;
     int gpu;
   };
-  static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
 
   Uses* const uses_;
   uint64_t now_[kMaxGpus] = {};
-  Table<NodeMemory, Place> held_ = {};
+  Table<NodeMemory, HashKey> held_ = {};
 };
 
 // False: the graph has no nodes that allocate on a GPU in the limits.

@@ -44,14 +44,14 @@ int Reopen(int fd) {
 }
 
 // The kernel reports one lock in a range, not the first. `left` bounds the search.
-bool Search(int fd, int probe, int64_t begin, int64_t end, int* left, SharedMark* mark) {
+bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, SharedMark* mark) {
   while (begin < end && (*left)-- > 0) {
     struct flock found = {};
     found.l_type = F_WRLCK;
     found.l_whence = SEEK_SET;
     found.l_start = begin;
     found.l_len = end - begin;
-    if (::fcntl(probe, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
+    if (::fcntl(probe_fd, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
     if (found.l_len <= 0 || found.l_start < begin) return false;
     const int64_t from = found.l_start, bytes = found.l_len;
     found.l_type = F_WRLCK;
@@ -59,7 +59,7 @@ bool Search(int fd, int probe, int64_t begin, int64_t end, int* left, SharedMark
       *mark = {uint64_t(from - kFirst) / uint64_t(kStep), uint64_t(bytes) * kBlockBytes};
       return true;
     }
-    if (Search(fd, probe, begin, from, left, mark)) return true;
+    if (Search(fd, probe_fd, begin, from, left, mark)) return true;
     begin = from + bytes;
   }
   return false;
@@ -67,25 +67,25 @@ bool Search(int fd, int probe, int64_t begin, int64_t end, int* left, SharedMark
 
 }  // namespace
 
-bool MarkShared(int fd, const SharedMark& mark, int* probe) {
+bool MarkShared(int fd, const SharedMark& mark, int* probe_fd) {
   struct flock range = RangeOf(mark);
   if (::fcntl(fd, F_OFD_SETLK, &range) != 0) return false;
-  *probe = Reopen(fd);
+  *probe_fd = Reopen(fd);
   // A descriptor that opens another file does not see the lock.
-  if (*probe >= 0 && IsOpen(*probe, mark)) return true;
-  if (*probe >= 0) ::close(*probe);
-  *probe = -1;
+  if (*probe_fd >= 0 && IsOpen(*probe_fd, mark)) return true;
+  if (*probe_fd >= 0) ::close(*probe_fd);
+  *probe_fd = -1;
   return false;
 }
 
-bool IsOpen(int probe, const SharedMark& mark) { return IsLocked(probe, RangeOf(mark)); }
+bool IsOpen(int probe_fd, const SharedMark& mark) { return IsLocked(probe_fd, RangeOf(mark)); }
 
 bool FindMark(int fd, SharedMark* mark) {
-  const int probe = Reopen(fd);
-  if (probe < 0) return false;
+  const int probe_fd = Reopen(fd);
+  if (probe_fd < 0) return false;
   int left = kMostMarks;
-  const bool found = Search(fd, probe, kFirst, INT64_MAX, &left, mark);
-  ::close(probe);
+  const bool found = Search(fd, probe_fd, kFirst, INT64_MAX, &left, mark);
+  ::close(probe_fd);
   return found;
 }
 

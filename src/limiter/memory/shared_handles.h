@@ -16,11 +16,11 @@ struct SharedMark {
   uint64_t bytes = 0;
 };
 
-// Marks a descriptor that the driver has returned. `*probe` is a descriptor for IsOpen, which the
-// caller owns. False: the descriptor cannot be marked.
-bool MarkShared(int fd, const SharedMark& mark, int* probe);
+// Marks a descriptor that the driver has returned. `*probe_fd` is a descriptor for IsOpen, which
+// the caller owns. False: the descriptor cannot be marked.
+bool MarkShared(int fd, const SharedMark& mark, int* probe_fd);
 // Whether a copy of the marked descriptor is open in any process.
-bool IsOpen(int probe, const SharedMark& mark);
+bool IsOpen(int probe_fd, const SharedMark& mark);
 // Finds the mark of a descriptor. False: it has none.
 bool FindMark(int fd, SharedMark* mark);
 

@@ -127,11 +127,11 @@ LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory 
   const uint64_t bytes = pieces.BytesOf(memory);
   if (result == Result::kSuccess && bytes != 0) {
     const SharedMark mark{NewMarkId(), bytes};
-    int probe = -1;
+    int probe_fd = -1;
     if (handle_type == kShareByFileDescriptor) {
-      (void)limiter::MarkShared(*static_cast<int*>(shared), mark, &probe);
+      (void)limiter::MarkShared(*static_cast<int*>(shared), mark, &probe_fd);
     }
-    pieces.AddExport(memory, mark, probe);
+    pieces.AddExport(memory, mark, probe_fd);
   }
   pieces.Release(memory, UINT64_MAX);
   return result;

@@ -121,8 +121,8 @@ void ClearCompute(Usage* usage, uint32_t slot) {
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if ((used >> gpu & 1) == 0) continue;
     ComputeSlot& line = usage->compute[gpu].slots[slot];
-    for (auto* field : {&line.metered, &line.in_flight, &line.last_launch, &line.last_long,
-                        &line.last_wait, &line.seen, &line.longest, &line.last_limited}) {
+    for (auto* field : {&line.metered, &line.in_flight, &line.last_launch, &line.last_long_work,
+                        &line.last_wait, &line.last_written, &line.longest, &line.last_limited}) {
       field->store(0);
     }
   }

@@ -19,7 +19,7 @@ uint64_t Hash(uint64_t pointer) {
 
 }  // namespace
 
-uint32_t Allocations::Place(uint64_t pointer) {
+uint32_t Allocations::HashKey(uint64_t pointer) {
   return uint32_t(Hash(pointer) >> 29) * kNeighbors +
          uint32_t(BlockOf(pointer) + PartOf(pointer)) % kNeighbors;
 }
@@ -77,7 +77,7 @@ void Allocations::RemoveContext(uint64_t context, void (*each)(void*, uint64_t, 
                                 void* argument) {
   for (Shard& shard : shards_) {
     for (uint32_t i = 0;; ++i) {
-      Table<Allocation, Place>::Entry found{};
+      Table<Allocation, HashKey>::Entry found{};
       {
         const SpinGuard lock(&shard.lock);
         const auto is_other = [context](const auto& entry) {

@@ -43,10 +43,10 @@ class Allocations {
                      void* argument);
 
  private:
-  static uint32_t Place(uint64_t pointer);
+  static uint32_t HashKey(uint64_t pointer);
   struct Shard {
     SpinLock lock;
-    Table<Allocation, Place> table;
+    Table<Allocation, HashKey> table;
   };
   static constexpr size_t kShards = 64;
 

@@ -43,14 +43,14 @@ class Charges {
   void Reset();
 
  private:
-  static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_. False: out of host memory.
   bool Charge(const ChargedObject& held, Accounts* accounts);
   void Uncharge(const ChargedObject& held, Accounts* accounts);
 
   SpinLock lock_;
-  Table<ChargedObject, Place> entries_ = {};  // by handle
-  Table<uint64_t, Place> shared_ = {};        // by context: the sum of its small pieces
+  Table<ChargedObject, HashKey> entries_ = {};  // by handle
+  Table<uint64_t, HashKey> shared_ = {};        // by context: the sum of its small pieces
 };
 
 }  // namespace tessera::limiter

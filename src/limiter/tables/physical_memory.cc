@@ -13,7 +13,7 @@ void PhysicalPieces::Reset() {
   // Probes are copies of the parent's descriptors.
   for (uint32_t i = 0; i < exports_.capacity(); ++i) {
     const auto* entry = exports_.At(i);
-    if (entry->key != 0 && entry->value.probe >= 0) ::close(entry->value.probe);
+    if (entry->key != 0 && entry->value.probe_fd >= 0) ::close(entry->value.probe_fd);
   }
   exports_.Clear();
   open_exports_.store(0);
@@ -112,12 +112,12 @@ uint64_t PhysicalPieces::BytesOf(uint64_t handle) {
 }
 
 // The handle of the caller keeps the share until this process is in the table.
-void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int probe) {
-  const int gpu = RecordExport(handle, mark, probe);
+void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int probe_fd) {
+  const int gpu = RecordExport(handle, mark, probe_fd);
   if (gpu >= 0) shared_->Join(mark.id, gpu, mark.bytes, 0);
 }
 
-int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int probe) {
+int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int probe_fd) {
   const SpinGuard lock(&lock_);
   auto* piece = pieces_.Find(handle);
   bool added = false;
@@ -128,10 +128,10 @@ int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int pr
     // Out of host memory: one reference more keeps the charge.
     if (exported != nullptr) exports_.Erase(exported);
     if (piece != nullptr) ++piece->value.references;
-    if (probe >= 0) ::close(probe);
+    if (probe_fd >= 0) ::close(probe_fd);
     return -1;
   }
-  exported->value = {.share = piece->value.share, .bytes = mark.bytes, .probe = probe};
+  exported->value = {.share = piece->value.share, .bytes = mark.bytes, .probe_fd = probe_fd};
   ++shares_.Find(piece->value.share)->value.exports;
   open_exports_.fetch_add(1, std::memory_order_relaxed);
   return piece->value.gpu;
@@ -155,20 +155,20 @@ void PhysicalPieces::EndClosedExports() {
   }
 }
 
-void PhysicalPieces::Close(Table<Export, Place>::Entry* exported) {
-  ::close(exported->value.probe);
-  exported->value.probe = kClosed;
+void PhysicalPieces::Close(Table<Export, HashKey>::Entry* exported) {
+  ::close(exported->value.probe_fd);
+  exported->value.probe_fd = kClosed;
   if (shared_->HasOthers(exported->key)) return;
   // The table knows a piece that is still held by its first mark.
   if (exported->key != exported->value.share) shared_->Leave(exported->key);
   exports_.Erase(exported);
 }
 
-Table<PhysicalPieces::Export, PhysicalPieces::Place>::Entry* PhysicalPieces::FindClosed() {
+Table<PhysicalPieces::Export, PhysicalPieces::HashKey>::Entry* PhysicalPieces::FindClosed() {
   for (uint32_t i = 0; i < exports_.capacity(); ++i) {
     auto* entry = exports_.At(i);
-    if (entry->key == 0 || entry->value.probe < 0) continue;
-    if (!IsOpen(entry->value.probe, {entry->key, entry->value.bytes})) return entry;
+    if (entry->key == 0 || entry->value.probe_fd < 0) continue;
+    if (!IsOpen(entry->value.probe_fd, {entry->key, entry->value.bytes})) return entry;
   }
   return nullptr;
 }

@@ -55,9 +55,9 @@ class PhysicalPieces {
   bool IsChargedFor(uint64_t mark_id);
   // Bytes of the piece, and 0 for an unknown handle.
   uint64_t BytesOf(uint64_t handle);
-  // Records a descriptor that exports the piece. `probe` is -1 if the descriptor cannot be marked.
-  // Takes ownership of `probe`.
-  void AddExport(uint64_t handle, const SharedMark& mark, int probe);
+  // Records a descriptor that exports the piece. `probe_fd` (see MarkShared) is -1 if the
+  // descriptor cannot be marked. Takes ownership of `probe_fd`.
+  void AddExport(uint64_t handle, const SharedMark& mark, int probe_fd);
   // Ends charges of pieces that only closed descriptors held. Makes system calls if there are
   // exports.
   void EndClosedExports();
@@ -94,36 +94,36 @@ class PhysicalPieces {
   struct Export {
     uint64_t share;
     uint64_t bytes;
-    int probe;  // or kUnknown, kClosed
+    int probe_fd;  // or kUnknown, kClosed
   };
-  static constexpr int kUnknown = -1;  // no probe: counts as open until the process ends
+  static constexpr int kUnknown = -1;  // no probe_fd: counts as open until the process ends
   // All copies were closed. The entry stays as long as a process that imported the piece holds it.
   static constexpr int kClosed = -2;
   struct Mapping {
     uint64_t handle;
     uint64_t born;
   };
-  static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_.
   EndedCharge Drop(uint64_t handle);
   EndedCharge EndIfUnused(uint64_t share);
   void ForgetExports(uint64_t share);
   // The GPU of the piece; -1: the export is not recorded.
-  int RecordExport(uint64_t handle, const SharedMark& mark, int probe);
+  int RecordExport(uint64_t handle, const SharedMark& mark, int probe_fd);
   uint64_t ShareOf(uint64_t mark_id);
   bool JoinShare(uint64_t id, Piece* piece);
-  Table<Export, Place>::Entry* FindClosed();
-  void Close(Table<Export, Place>::Entry* exported);
+  Table<Export, HashKey>::Entry* FindClosed();
+  void Close(Table<Export, HashKey>::Entry* exported);
   void Report(const EndedCharge& ended) {
     if (ended.gpu >= 0) end_(argument_, ended);
   }
 
   SpinLock lock_;
   uint64_t moment_ = 0;
-  Table<Piece, Place> pieces_ = {};
-  Table<Mapping, Place> mappings_ = {};
-  Table<Share, Place> shares_ = {};    // by the id of the first mark
-  Table<Export, Place> exports_ = {};  // by the id of the mark
+  Table<Piece, HashKey> pieces_ = {};
+  Table<Mapping, HashKey> mappings_ = {};
+  Table<Share, HashKey> shares_ = {};    // by the id of the first mark
+  Table<Export, HashKey> exports_ = {};  // by the id of the mark
   std::atomic<uint32_t> open_exports_{0};
   SharedPieces* shared_ = nullptr;
   End end_ = nullptr;

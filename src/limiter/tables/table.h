@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hash table from addresses or handles of the driver to small values. Its memory comes from mmap,
-// so it never calls the program's allocator. It doubles when it is 70 % full. `Place` returns the
-// slot of a key, modulo the capacity. Keys are not 0. Threads: one at a time.
+// so it never calls the program's allocator. It doubles when it is 70 % full. `HashKey` returns the
+// slot that a key prefers, modulo the capacity. Keys are not 0. Threads: one at a time.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 namespace tessera::limiter {
 
-template <typename Value, uint32_t (*Place)(uint64_t key)>
+template <typename Value, uint32_t (*HashKey)(uint64_t key)>
 class Table {
  public:
   struct Entry {
@@ -47,7 +47,7 @@ class Table {
     const uint32_t mask = capacity_ - 1;
     auto hole = uint32_t(entry - entries_);
     for (uint32_t i = (hole + 1) & mask; entries_[i].key != 0; i = (i + 1) & mask) {
-      const uint32_t home = Place(entries_[i].key) & mask;
+      const uint32_t home = HashKey(entries_[i].key) & mask;
       if (((i - home) & mask) < ((i - hole) & mask)) continue;
       entries_[hole] = entries_[i];
       hole = i;
@@ -67,7 +67,7 @@ class Table {
 
   Entry* PlaceOf(uint64_t key) {
     const uint32_t mask = capacity_ - 1;
-    uint32_t i = Place(key) & mask;
+    uint32_t i = HashKey(key) & mask;
     while (entries_[i].key != 0 && entries_[i].key != key) i = (i + 1) & mask;
     return &entries_[i];
   }

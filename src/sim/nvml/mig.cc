@@ -102,7 +102,7 @@ Return Create(const char* function, Device device, unsigned profile_id, std::uin
 }
 
 Return Attributes(const char* function, Device device, DeviceAttributes* attributes) {
-  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kAnswer);
+  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(attributes != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;

@@ -75,7 +75,7 @@ void Fill(const Gpu& gpu, const sim::ProcessView& view, ProcessInfo* info) {
 
 template <typename Info>
 Return ListCompute(const char* function, Device device, unsigned* count, Info* infos) {
-  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kAnswer);
+  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
   const ProcessList list(gpu);
@@ -92,7 +92,7 @@ Return ListCompute(const char* function, Device device, unsigned* count, Info* i
 
 // A simulated GPU has no graphics processes and no MPS server.
 Return ListNone(const char* function, Device device, unsigned* count) {
-  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kAnswer);
+  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(count, 0U);
 }

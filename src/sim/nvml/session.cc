@@ -163,7 +163,7 @@ Gpu::Gpu(const char* function, Device device, WhenLost when_lost, MigDevice mig_
   if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->lost(gpu_)) {
     result_ = Return::kGpuIsLost;
   }
-  if (result_ == Return::kSuccess && instance_ != 0 && mig_device == MigDevice::kRefuse) {
+  if (result_ == Return::kSuccess && instance_ != 0 && mig_device == MigDevice::kNotSupported) {
     result_ = Return::kNotSupported;
   }
 }

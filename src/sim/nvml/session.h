@@ -62,15 +62,15 @@ class Enter {
 
 enum class WhenLost { kFail, kAnswer };
 
-// Whether a function has an answer for a MIG device.
-enum class MigDevice { kRefuse, kAnswer };
+// Whether a function supports MIG devices.
+enum class MigDevice { kNotSupported, kSupported };
 
 // A call on a device.
 class Gpu {
  public:
   // kNotSupported: the device is a MIG device, and the function has no answer for MIG devices.
   Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail,
-      MigDevice mig_device = MigDevice::kRefuse);
+      MigDevice mig_device = MigDevice::kNotSupported);
   // For the second device of a call: only checks the handle.
   explicit Gpu(Device device);
 
@@ -103,12 +103,12 @@ class Gpu {
   const Gpu gpu(__func__, device);     \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function that also has an answer for a MIG device.
-#define NVML_ENTER_ANY(gpu, device)                                     \
-  const Gpu gpu(__func__, device, WhenLost::kFail, MigDevice::kAnswer); \
+#define NVML_ENTER_ANY(gpu, device)                                        \
+  const Gpu gpu(__func__, device, WhenLost::kFail, MigDevice::kSupported); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function whose answer the driver caches, so that it works for a lost GPU.
-#define NVML_ENTER_CACHED(gpu, device)                                    \
-  const Gpu gpu(__func__, device, WhenLost::kAnswer, MigDevice::kAnswer); \
+#define NVML_ENTER_CACHED(gpu, device)                                       \
+  const Gpu gpu(__func__, device, WhenLost::kAnswer, MigDevice::kSupported); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 #define NVML_REQUIRE(condition) \
   if (!(condition)) return Return::kInvalidArgument

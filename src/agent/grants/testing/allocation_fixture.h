@@ -32,7 +32,7 @@ class AllocationFixture : public GrantsFixture {
     checks_.emplace(&runner_, &*service_, &*ledger_, pods, &devices_, &metrics_);
   }
 
-  void SetHealthOfTheSecond(const device::Health& health) {
+  void SetHealthOfGpu1(const device::Health& health) {
     auto inventory = std::make_shared<device::NodeInventory>(FourGpus()->inventory());
     inventory->gpus[1].health = health;
     devices_.Set(std::make_shared<DeviceSet>(inventory));
