@@ -114,13 +114,18 @@ func computeUsed(t *testing.T) func() map[string]int {
 	}
 }
 
+// sharesWait bounds a wait for shares of compute. They need cores for the simulated GPU, which tests of the other
+// package may take for a minute.
+const sharesWait = 4 * time.Minute
+
 // waitComputeUse waits until each pod uses its hundredths of a GPU within 3, in the mean of the last five seconds.
 func waitComputeUse(t *testing.T, what string, hundredths map[string]int) {
 	t.Helper()
 	const seconds = 5
 	used := computeUsed(t)
 	last := map[string][]int{}
-	bed.Eventually(t, bed.PodTimeout, fmt.Sprintf("%s: hundredths of a GPU in use are %v", what, hundredths), func() bool {
+	defer func() { t.Logf("%s: thousandths of a GPU by second: %v", what, last) }()
+	bed.Eventually(t, sharesWait, fmt.Sprintf("%s: hundredths of a GPU in use are %v", what, hundredths), func() bool {
 		time.Sleep(time.Second)
 		now, all := used(), true
 		for pod, want := range hundredths {
@@ -133,7 +138,6 @@ func waitComputeUse(t *testing.T, what string, hundredths map[string]int) {
 		}
 		return all
 	})
-	t.Logf("%s: thousandths of a GPU by second: %v", what, last)
 }
 
 // Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
@@ -173,15 +177,15 @@ func TestALowComputeClassWaitsForAHighOne(t *testing.T) {
 	used := computeUsed(t)
 	low := create("class-low", "low")
 	bed.WaitPhase(t, low, "Running")
-	bed.Eventually(t, bed.PodTimeout, "the low class has the GPU alone", func() bool { return used()[low] > 900 })
+	bed.Eventually(t, sharesWait, "the low class has the GPU alone", func() bool { return used()[low] > 900 })
 	high := create("class-high", "high")
 	bed.WaitPhase(t, high, "Running")
-	bed.Eventually(t, bed.PodTimeout, "the high class has it", func() bool {
+	bed.Eventually(t, sharesWait, "the high class has it", func() bool {
 		now := used()
 		return now[high] > 900 && now[low] < 50
 	})
 	bed.DeletePods(t, high)
-	bed.Eventually(t, bed.PodTimeout, "the low class has it again", func() bool { return used()[low] > 900 })
+	bed.Eventually(t, sharesWait, "the low class has it again", func() bool { return used()[low] > 900 })
 }
 
 // A program that has the driver's library in place of the limiter is reported.
