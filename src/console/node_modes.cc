@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/names.h"
 #include "src/formats/text_edit.h"
 
 namespace tessera::console {
 namespace {
 
-constexpr const char* kPoolLabel = "tessera.dev/pool";
 constexpr std::string_view kSharesFlag = "--shared-resources=";
 
 const Json::Array& ItemsOf(const Json* json) {
@@ -91,7 +91,8 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   if (meta == nullptr || pod == nullptr) return std::nullopt;
   AgentPool pool;
   pool.daemon_set = meta->StringAt("name").value_or("");
-  const Json* name = FindPath(daemon_set, {"metadata", "labels", kPoolLabel});
+  const Json* name =
+      FindPath(daemon_set, {"metadata", "labels", std::string(names::kLabelAgentPool)});
   if (name != nullptr && name->is_string()) pool.name = name->string_value();
   pool.shares = OffersShares(daemon_set);
   const Json* selector = pod->Find("nodeSelector");

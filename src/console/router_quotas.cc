@@ -54,10 +54,7 @@ void ConsoleRouter::PreviewQuota(const net::Request& request, const WebSession& 
         ErrorResponse(Error(Code::kPermissionDenied, "{} may not list pods of namespace {}",
                             session.user, change->ns)));
   }
-  reply(JsonResponse(Consequences(model_.ledger(), *change,
-                                  [this](const std::string& ns, const std::string& name) {
-                                    return model_.FindPod(ns, name);
-                                  })));
+  reply(JsonResponse(Consequences(model_.ledger(), *change, PodFinder())));
 }
 
 void ConsoleRouter::SetQuota(const net::Request& request, const SessionPtr& session,

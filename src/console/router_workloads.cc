@@ -15,12 +15,12 @@ namespace {
 
 bool SeesAll(const WebSession& session) { return session.rights.nodes && session.rights.all_pods; }
 
-FindPodObject FinderOf(const ClusterModel& model) {
-  return
-      [&model](const std::string& ns, const std::string& name) { return model.FindPod(ns, name); };
-}
-
 }  // namespace
+
+FindPodObject ConsoleRouter::PodFinder() const {
+  return
+      [this](const std::string& ns, const std::string& name) { return model_.FindPod(ns, name); };
+}
 
 const kube::PodObject* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,
                                              const WebSession& session, const Reply& reply) const {
@@ -54,7 +54,7 @@ void ConsoleRouter::ShowRoom(const net::Request& request, const WebSession& sess
   if (!pod->node_name.empty()) {
     return reply(ErrorResponse(Error(Code::kFailedPrecondition, "the pod has a node")));
   }
-  reply(JsonResponse(MeasureRoom(model_.ledger(), *pod, FinderOf(model_))));
+  reply(JsonResponse(MeasureRoom(model_.ledger(), *pod, PodFinder())));
 }
 
 void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& session,
@@ -71,7 +71,7 @@ void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& 
     return;
   }
   reply(ResponseOf(
-      console::AnswerWhatIf(model_.ledger(), *pod, *what_if, FinderOf(model_), SeesAll(session))));
+      console::AnswerWhatIf(model_.ledger(), *pod, *what_if, PodFinder(), SeesAll(session))));
 }
 
 void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSession& session,

@@ -180,6 +180,14 @@ Result<Grant> DecodeGrant(const Json& json) {
 
 }  // namespace
 
+std::string UuidsOf(const Grant& grant) {
+  std::string uuids;
+  for (const GrantedDevice& device : grant.devices) {
+    uuids.append(uuids.empty() ? "" : ",").append(device.uuid);
+  }
+  return uuids;
+}
+
 std::string EncodeRequest(const GrantRequest& request) {
   Json json = Json::MakeObject();
   const bool ping = request.kind == GrantRequest::Kind::kPing;

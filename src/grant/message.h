@@ -93,6 +93,9 @@ struct Grant {
   bool operator==(const Grant&) const = default;
 };
 
+// The UUIDs of the granted GPUs, joined by commas.
+std::string UuidsOf(const Grant& grant);
+
 std::string EncodeRequest(const GrantRequest& request);
 // INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the member.
 Result<GrantRequest> DecodeRequest(std::string_view json);

@@ -9,6 +9,7 @@
 
 #include "src/base/log.h"
 #include "src/base/random.h"
+#include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/formats/json.h"
 
@@ -19,11 +20,6 @@ constexpr Duration kWarnEvery = std::chrono::minutes(1);
 // enum SpanKind and enum StatusCode of opentelemetry/proto/trace/v1/trace.proto.
 constexpr int kKindInternal = 1;
 constexpr int kStatusError = 2;
-
-uint64_t HashOf(std::string_view text, uint64_t basis) {  // FNV-1a
-  for (const unsigned char c : text) basis = (basis ^ c) * 0x100000001B3u;
-  return basis;
-}
 
 // Every span of the pod names this span as its parent, whichever program records it.
 std::string RootSpanIdOf(const std::string& trace_id) { return trace_id.substr(16); }
@@ -101,8 +97,8 @@ std::string TraceIdOf(const Uid& pod) {
   const bool is_uuid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
   // Zero is not a valid ID, neither as a whole nor as the half that the root span has.
   if (is_uuid && id.find_first_not_of('0', 16) != id.npos) return id;
-  return fmt::format("{:016x}{:016x}", HashOf(pod.view(), 0xCBF29CE484222325u),
-                     HashOf(pod.view(), 0x9E3779B97F4A7C15u) | 1);
+  return fmt::format("{:016x}{:016x}", Fnv1a(pod.view()),
+                     Fnv1a(pod.view(), 0x9E3779B97F4A7C15u) | 1);
 }
 
 void WriteMetrics(const TraceMetrics& metrics, MetricsText* text) {
@@ -132,7 +128,7 @@ Tracer::Tracer(net::IoThread& io, TaskRunner& runner, TraceMetrics& metrics,
       metrics_(metrics),
       options_(std::move(options)),
       client_(io, runner, std::move(client)),
-      next_span_(HashOf(options_.service + options_.node, std::random_device()())) {}
+      next_span_(Fnv1a(options_.service + options_.node, std::random_device()())) {}
 
 void Tracer::Record(PodSpan span) {
   runner_.Post([self = weak_.Get(), span = std::move(span)]() mutable {

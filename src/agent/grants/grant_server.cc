@@ -31,12 +31,11 @@ void LogAnswer(const grant::GrantRequest& request, const Result<grant::Grant>& r
                 {"container", request.container},
                 {"error", reply.status().ToString()}});
   }
-  std::string gpus;
-  for (const grant::GrantedDevice& device : reply->devices) {
-    gpus.append(gpus.empty() ? "" : ",").append(device.uuid);
-  }
   Log(Severity::kInfo, "granted",
-      {{"pod", pod}, {"uid", request.pod_uid}, {"container", request.container}, {"gpus", gpus}});
+      {{"pod", pod},
+       {"uid", request.pod_uid},
+       {"container", request.container},
+       {"gpus", grant::UuidsOf(*reply)}});
 }
 
 }  // namespace

@@ -16,14 +16,6 @@ bool HasGrants(const GrantLedger& ledger, const Uid& pod) {
   return next != ledger.entries().end() && next->first.first == pod;
 }
 
-std::string UuidsOf(const grant::Grant& grant) {
-  std::string uuids;
-  for (const grant::GrantedDevice& device : grant.devices) {
-    uuids.append(uuids.empty() ? "" : ",").append(device.uuid);
-  }
-  return uuids;
-}
-
 struct AskedGrant {
   grant::GrantRequest request;
   WallTime at;
@@ -37,7 +29,7 @@ void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& conte
   const trace::Subject container{request.pod_uid, request.pod_namespace, request.pod_name,
                                  request.container};
   if (!grant.ok()) return record({"grant", container, asked.at, now, {}, grant.status()});
-  record({"grant", container, asked.at, now, {{"tessera.gpus", UuidsOf(*grant)}}, {}});
+  record({"grant", container, asked.at, now, {{"tessera.gpus", grant::UuidsOf(*grant)}}, {}});
   const Result<std::vector<Claim>> claims = OpenTokens(request, *context.signer);
   if (claims.ok()) {
     for (const Claim& claim : *claims) {
