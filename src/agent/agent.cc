@@ -305,7 +305,7 @@ void Agent::Impl::StartEngineWatch() {
 }
 
 void Agent::Impl::OnDriverFiles() {
-  // What is known of the GPUs is offered with the new files, or withheld, without waiting for NVML.
+  // Offers or withholds the known GPUs according to the new files at once, before NVML answers.
   if (const auto snapshot = inventory_->snapshot()) OnInventory(snapshot);
   inventory_->PollNow();
   RefreshDriver();
@@ -313,8 +313,12 @@ void Agent::Impl::OnDriverFiles() {
 }
 
 void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
-  const gpu::InventorySnapshot snapshot =
-      readiness_->WithholdWithoutDriver(Withhold(reported, withheld_), driver_release_.closed());
+  WithheldGpus withheld = withheld_;
+  const std::string reason = readiness_->ReasonToWithhold(*reported, driver_release_.closed());
+  if (!reason.empty()) {
+    for (const device::Gpu& gpu : reported->gpus) withheld.emplace(gpu.uuid, reason);
+  }
+  const gpu::InventorySnapshot snapshot = Withhold(reported, withheld);
   LogChanges(devices_.Get().get(), *snapshot);
   const auto set = std::make_shared<const DeviceSet>(snapshot, options_.gpu_mem_unit);
   for (const std::string& id : set->left_out()) {

@@ -53,19 +53,12 @@ void NodeReadiness::SetEngineProblem(const std::string& problem) {
   WriteValidations();
 }
 
-std::shared_ptr<const device::NodeInventory> NodeReadiness::WithholdWithoutDriver(
-    std::shared_ptr<const device::NodeInventory> inventory, bool maintenance) const {
-  if (inventory == nullptr || inventory->healthy_count() == 0) return inventory;
-  const NodeFindings findings = Judge(*inventory, maintenance);
-  if (!BlocksPods(findings)) return inventory;
-  auto withheld = std::make_shared<device::NodeInventory>(*inventory);
-  for (device::Gpu& gpu : withheld->gpus) {
-    if (!gpu.health.ok()) continue;
-    gpu.health = {device::Health::State::kWithheld,
-                  fmt::format("{}: see the node's condition {}", findings.driver_reason,
-                              names::kConditionGpuReady)};
-  }
-  return withheld;
+std::string NodeReadiness::ReasonToWithhold(const device::NodeInventory& inventory,
+                                            bool maintenance) const {
+  const NodeFindings findings = Judge(inventory, maintenance);
+  if (!BlocksPods(findings)) return "";
+  return fmt::format("{}: see the node's condition {}", findings.driver_reason,
+                     names::kConditionGpuReady);
 }
 
 NodeFindings NodeReadiness::Judge(const device::NodeInventory& inventory, bool maintenance) const {

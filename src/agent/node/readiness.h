@@ -41,10 +41,9 @@ class NodeReadiness {
   // `maintenance`: an administrator has closed the driver, so a driver that does not answer has no
   // fault.
   void SetInventory(std::shared_ptr<const device::NodeInventory> inventory, bool maintenance);
-  // `inventory` with all GPUs withheld while the driver's files are missing or incomplete, because
-  // a container that starts now would lack them. NVML may go on answering from removed files.
-  std::shared_ptr<const device::NodeInventory> WithholdWithoutDriver(
-      std::shared_ptr<const device::NodeInventory> inventory, bool maintenance) const;
+  // Why all GPUs must be withheld: the driver's files are missing or incomplete, so a container
+  // that starts now would lack them. NVML may go on answering from removed files. "": no reason.
+  std::string ReasonToWithhold(const device::NodeInventory& inventory, bool maintenance) const;
   void SetRegistered(bool registered);
   void SetEngineProblem(const std::string& problem);
 
