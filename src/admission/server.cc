@@ -15,24 +15,22 @@ constexpr size_t kConnections = 256;
 
 }  // namespace
 
-AdmissionServer::AdmissionServer(kube::Client& client, AdmissionServerOptions options,
-                                 Ledger ledger)
+AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options,
+                                 trace::RecordSpan record_span, Ledger ledger)
     : clock_(client.runner().clock()),
       ledger_(std::move(ledger)),
-      record_span_(std::move(options.record_span)),
-      rules_(std::move(options.admission), [this] { return Capacity(); }) {}
+      record_span_(std::move(record_span)),
+      rules_(std::move(options), [this] { return Capacity(); }) {}
 
 Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& io,
                                                                 kube::Client& client,
                                                                 AdmissionServerOptions options,
                                                                 Ledger ledger) {
-  ASSIGN_OR_RETURN(net::TlsOptions tls,
-                   certificates::PlaceholderTls(client.runner().clock().WallNow()));
+  std::unique_ptr<AdmissionServer> self(new AdmissionServer(
+      client, std::move(options.admission), std::move(options.record_span), std::move(ledger)));
+  ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
   tls.ca = {};  // API servers send no client certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
-  auto certificates = std::move(options.certificates);
-  std::unique_ptr<AdmissionServer> self(
-      new AdmissionServer(client, std::move(options), std::move(ledger)));
   http.limits.body_bytes = kMaxAdmissionBody;
   http.limits.connections = kConnections;
   ASSIGN_OR_RETURN(self->server_, net::HttpServer::Start(
@@ -42,8 +40,8 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
                                         reply(server->Answer(request));
                                       }));
   certificates::CertificateKeeper::Delegate& delegate = *self;
-  self->keeper_ =
-      std::make_unique<certificates::CertificateKeeper>(client, std::move(certificates), delegate);
+  self->keeper_ = std::make_unique<certificates::CertificateKeeper>(
+      client, std::move(options.certificates), delegate);
   return self;
 }
 

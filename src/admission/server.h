@@ -65,7 +65,8 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   const AdmissionCounts& counts() const { return counts_; }
 
  private:
-  AdmissionServer(kube::Client& client, AdmissionServerOptions options, Ledger ledger);
+  AdmissionServer(kube::Client& client, AdmissionOptions options, trace::RecordSpan record_span,
+                  Ledger ledger);
 
   net::Response Answer(const net::Request& request);
   void Trace(const AdmissionRequest& review, WallTime began, const AdmissionAnswer& answer) const;
