@@ -44,7 +44,7 @@ ObjectId IdOf(const Json& object);
 class ClusterClient {
  public:
   static constexpr size_t kParallel = 8;
-  // Of a collection that ReadList reads, objects beyond this number are left out.
+  // ReadList returns at most this many objects of a collection.
   static constexpr size_t kMaxObjects = 50'000;
 
   // `timeout`: of a request to the API server. `page_patience`: of a request for a page of a pod.

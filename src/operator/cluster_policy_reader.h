@@ -24,8 +24,8 @@ class ClusterPolicyReader {
   bool known() const { return known_; }
   // "": there is none.
   const std::string& name() const { return name_; }
-  // Of the last read. The answer before it holds: an agent beside NVIDIA's device plugin would give
-  // the same GPUs away.
+  // The error of the last read. After an error the earlier answer stays in force, because an agent
+  // beside NVIDIA's device plugin would give the same GPUs away.
   const Status& error() const { return error_; }
 
  private:

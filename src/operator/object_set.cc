@@ -20,7 +20,7 @@ struct ObjectSet::Run {
   std::deque<std::string> keys;
   kube::KeyedQueue::Done done;
   Status error;
-  // Of the object that is being applied.
+  // These three describe the object that is being applied.
   std::string text;
   bool drifted = false;
   std::string version;  // before; "": it does not exist

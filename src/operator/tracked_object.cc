@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::string_view kWorkloads = "apps";
 
-// Of a DaemonSet, the nodes that shall run it are in its status; of a Deployment, in its spec.
+// The number of wanted pods is in the status of a DaemonSet, and in the spec of a Deployment.
 WorkloadCounts CountsOf(const Json& object, int64_t generation) {
   const Json none = Json::MakeObject();
   const auto part = [&](std::string_view key) -> const Json& {

@@ -123,7 +123,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
       runner.Post([&] {
         ++generation;
         set_pods();
-        // "410 Gone" tells the client that its version is too old, so that it lists anew.
+        // "410 Gone" tells the client that its version is too old, so that it lists again.
         server.Refuse("pods", 410);
         server.EndWatches();
         runner.PostDelayed(milliseconds(300), [&] { server.Allow("pods"); });

@@ -179,7 +179,7 @@ func (c *Cluster) poll(ctx context.Context, what string, check func() error) err
 	}
 }
 
-// deadComponent returns an error if a component ended although nobody stopped it.
+// deadComponent returns an error if a component ended without having been stopped.
 func (c *Cluster) deadComponent() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

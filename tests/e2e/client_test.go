@@ -13,7 +13,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// forget is a script for the control plane. It writes a key that nobody uses through etcd's gateway, so that
+// forget is a script for the control plane. It writes an unused key through etcd's gateway, so that
 // etcd has a new version, and compacts all older versions.
 const forget = `put=$(curl -sSf -d "{\"key\":\"dGVzc2VyYQ==\"}" http://127.0.0.1:2379/v3/kv/put)
 version=$(echo "$put" | sed -n "s/.*\"revision\":\"\([0-9]*\)\".*/\1/p")
