@@ -54,7 +54,7 @@ func runAdmissionTests(t *testing.T, filter string) {
 	}
 	text, err := bed.Shared.Exec(ctx, 0, "env", "TESSERA_SOURCE_DIR="+bed.Root, "TESSERA_TEST_WEBHOOK_KUBECONFIG="+file.Name(),
 		filepath.Join(bed.Root, "build/release/tests/admission_loopback_test"), "--gtest_filter="+filter)
-	if err != nil || strings.Contains(text, "[  SKIPPED ]") || !ranTests.MatchString(text) {
+	if err != nil || strings.Contains(text, "[  SKIPPED ]") || !bed.RanTests.MatchString(text) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -14,22 +14,18 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-func tesseraCommand(args ...string) *exec.Cmd {
-	return exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...)
-}
-
 func testNamespaces(t *testing.T) string {
 	t.Helper()
 	return bed.Kubectl(t, "get", "namespaces", "-l", "app.kubernetes.io/name=tessera-test", "-o", "name")
 }
 
 func TestTesseraTestPassesAndLeavesNothing(t *testing.T) {
-	text, err := tesseraCommand("test", "--image-pull-policy", "Never").CombinedOutput()
+	text, err := bed.TesseraCommand("test", "--image-pull-policy", "Never").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 	for _, name := range []string{"whole-gpu", "share", "linked-pair", "memory-limit", "default-deny"} {
-		if line := lineOf(string(text), name); !strings.Contains(line, " ok ") {
+		if line := bed.LineOf(string(text), name); !strings.Contains(line, " ok ") {
 			t.Errorf("%s: %q\n%s", name, line, text)
 		}
 	}
@@ -39,7 +35,7 @@ func TestTesseraTestPassesAndLeavesNothing(t *testing.T) {
 }
 
 func TestTesseraTestNamesTheReasonOfAFailure(t *testing.T) {
-	text, err := tesseraCommand("test", "--only", "whole-gpu", "--image", "tessera.dev/missing:dev",
+	text, err := bed.TesseraCommand("test", "--only", "whole-gpu", "--image", "tessera.dev/missing:dev",
 		"--image-pull-policy", "Never", "--case-timeout", "10").CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "ErrImageNeverPull") {
 		t.Errorf("%v\n%s", err, text)
@@ -50,7 +46,7 @@ func TestTesseraTestNamesTheReasonOfAFailure(t *testing.T) {
 }
 
 func TestAnInterruptedTesseraTestCleansUp(t *testing.T) {
-	cmd := tesseraCommand("test", "--only", "whole-gpu", "--image", "tessera.dev/missing:dev", "--image-pull-policy", "Never")
+	cmd := bed.TesseraCommand("test", "--only", "whole-gpu", "--image", "tessera.dev/missing:dev", "--image-pull-policy", "Never")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +71,7 @@ func TestASysdumpHasNoSecrets(t *testing.T) {
 	bed.WaitPhase(t, pod, "Running")
 	folder := t.TempDir()
 	file := filepath.Join(folder, "x.tar.gz")
-	if text, err := tesseraCommand("sysdump", "-f", file).CombinedOutput(); err != nil {
+	if text, err := bed.TesseraCommand("sysdump", "-f", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if text, err := exec.Command("tar", "-xzf", file, "-C", folder).CombinedOutput(); err != nil {
@@ -103,13 +99,13 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	bed.Pod{Name: "hopeful", Containers: []bed.Container{{Name: "main", Image: "probe", Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}}}, RestartPolicy: "Always"}.Create(t)
 	bed.Pod{Name: "too-many", Containers: []bed.Container{{Name: "main", GPUs: gpus + 1}}}.Create(t)
 	bed.Eventually(t, bed.PodTimeout, "doctor reports the pod that waits", func() bool {
-		text, _ := tesseraCommand("doctor", "-o", "custom-columns=C:.metadata.name,W:.where").CombinedOutput()
+		text, _ := bed.TesseraCommand("doctor", "-o", "custom-columns=C:.metadata.name,W:.where").CombinedOutput()
 		return strings.Contains(string(text), "waiting-pods") && strings.Contains(string(text), "default/too-many")
 	})
 }
 
 func TestVersionsOfAllComponents(t *testing.T) {
-	text, err := tesseraCommand("version").CombinedOutput()
+	text, err := bed.TesseraCommand("version").CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "kubernetes") || !strings.Contains(string(text), "tessera-agent") || !strings.Contains(string(text), "nvidia-driver") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -118,12 +114,12 @@ func TestVersionsOfAllComponents(t *testing.T) {
 // The flags -l, --as and --as-group mean the same to tessera as to kubectl.
 func TestSelectorsAndImpersonationMeanWhatTheyMeanForKubectl(t *testing.T) {
 	for selector, want := range map[string]string{"nvidia.com/gpu.present=true": "node/n1\n", "nvidia.com/gpu.present!=true": "", "nvidia.com/gpu.count in (8,9)": "node/n1\n"} {
-		text, err := tesseraCommand("nodes", "-l", selector, "-o", "name").Output()
+		text, err := bed.TesseraCommand("nodes", "-l", selector, "-o", "name").Output()
 		if err != nil || string(text) != want {
 			t.Errorf("-l %s: %v: %q", selector, err, text)
 		}
 	}
-	cmd := tesseraCommand("nodes", "--as", "nobody", "--as-group", "strangers")
+	cmd := bed.TesseraCommand("nodes", "--as", "nobody", "--as-group", "strangers")
 	text, _ := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 77 || !strings.Contains(string(text), "no permission") {
 		t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), text)

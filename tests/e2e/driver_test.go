@@ -116,14 +116,12 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		setTaints(t)
 		simgpu(t, "create", "--device-nodes", "--profile", profile, "--force")
 		os.Remove(profile)
-		helm(t, append([]string{"upgrade", "tessera", chartDir()}, bed.HelmArgs()...)...)
-		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
+		bed.UpgradeChart(t)
 		waitAllocatable(t, gpus, time.Minute)
 	})
 	// With this default, the agent looks for the driver in the host's root first, and then in the root of a
 	// driver container.
-	helm(t, append(append([]string{"upgrade", "tessera", chartDir()}, bed.HelmArgs()...), "--set", "agent.driverRoot=/")...)
-	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
+	bed.UpgradeChart(t, "--set", "agent.driverRoot=/")
 	simgpu(t, "destroy")
 	// Allocatable was 0 for a moment while the agent was replaced, too: the condition is the new agent's.
 	waitCondition(t, "False DriverNotReady: ")

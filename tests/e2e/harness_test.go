@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	options := cluster.Options{Name: "e2e",
 		// Tests that kill the agent a hundred times must not measure the kubelet's back-off.
 		KubeletConfig: map[string]any{"crashLoopBackOff": map[string]string{"maxContainerRestartPeriod": "1s"}}}
-	code := bed.Main(m, options, []bed.GPUs{{Profile: profile, Count: gpus}})
+	code := bed.Main(m, options, []bed.GPUs{{Profile: profile, Count: gpus}}, func() error { return bed.InstallChart() })
 	os.Remove(profile)
 	os.Exit(code)
 }

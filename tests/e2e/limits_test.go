@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,16 +13,6 @@ import (
 )
 
 const mib = 1 << 20
-
-// tessera runs the command line tool.
-func tessera(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...).CombinedOutput()
-	if err != nil {
-		t.Errorf("tessera %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
 
 // limitedPods are the names of three pods. Two always have work for a whole GPU, and have 30 and 70 hundredths of
 // it. The third has a limit of 5 GiB of GPU memory and holds 4 GiB.
@@ -78,15 +67,15 @@ func (pods limitedPods) hold(t *testing.T, when string) {
 // followLimits lowers limits, checks that they hold, and removes them again.
 func (pods limitedPods) followLimits(t *testing.T, when string) {
 	t.Helper()
-	tessera(t, "limit", pods.large, "--compute", "20")
+	bed.Tessera(t, "limit", pods.large, "--compute", "20")
 	waitComputeUse(t, when+" with a lower limit", map[string]int{pods.small: 30, pods.large: 20})
-	tessera(t, "limit", pods.large, "--compute", "none")
-	tessera(t, "limit", pods.holder, "--memory", "4608Mi")
+	bed.Tessera(t, "limit", pods.large, "--compute", "none")
+	bed.Tessera(t, "limit", pods.holder, "--memory", "4608Mi")
 	bed.Eventually(t, bed.PodTimeout, when+" a lower limit of memory holds", func() bool {
 		err := allocates(t, pods.holder, 900*mib)
 		return err != nil && strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY")
 	})
-	tessera(t, "limit", pods.holder, "--memory", "none")
+	bed.Tessera(t, "limit", pods.holder, "--memory", "none")
 	bed.Eventually(t, bed.PodTimeout, when+" the grant holds again", func() bool {
 		return allocates(t, pods.holder, 900*mib) == nil
 	})
@@ -101,16 +90,13 @@ func TestLimitsHoldThroughAKilledAgentAndAnUpgrade(t *testing.T) {
 	pods.followLimits(t, "after the agent was killed")
 
 	old := agentPID(t)
-	upgrade := func(flags ...string) {
-		helm(t, append(append([]string{"upgrade", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...), flags...)...)
-	}
-	t.Cleanup(func() { upgrade() })
-	upgrade("--set", "agent.extraArgs={--log-format=json}")
+	t.Cleanup(func() { bed.UpgradeChart(t) })
+	bed.UpgradeChart(t, "--set", "agent.extraArgs={--log-format=json}")
 	if now := agentPID(t); now == old {
 		t.Error("the upgrade started no other agent")
 	}
 	pods.hold(t, "after an upgrade")
-	if text := tessera(t, "explain", pods.small); !strings.Contains(text, "main on GPU ") || !strings.Contains(text, " in the last minute: ") {
+	if text := bed.Tessera(t, "explain", pods.small); !strings.Contains(text, "main on GPU ") || !strings.Contains(text, " in the last minute: ") {
 		t.Errorf("tessera explain does not say how well the share held: %s", text)
 	}
 	pods.followLimits(t, "after an upgrade")
@@ -150,7 +136,7 @@ func TestTheSharedSamplesAreLimited(t *testing.T) {
 // It is 0 if the pod has no limit, or if an agent has just started and has not found all containers yet.
 func limitOf(t *testing.T, prefix string) int64 {
 	t.Helper()
-	text, err := exec.Command(bed.Tool("tessera"), "top", "--output", "json", "--kubeconfig", bed.Shared.Kubeconfig()).Output()
+	text, err := bed.TesseraCommand("top", "--output", "json").Output()
 	if err != nil {
 		return 0
 	}

@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -220,19 +219,9 @@ func TestAContainerThatCoversItsLimitsIsReported(t *testing.T) {
 		return strings.Contains(bed.Logs(t, pod), "Test PASSED")
 	})
 	bed.Eventually(t, bed.PodTimeout, "tessera top shows the bypass", func() bool {
-		text, err := exec.Command(bed.Tool("tessera"), "top", "--kubeconfig", bed.Shared.Kubeconfig()).CombinedOutput()
-		return err == nil && strings.Contains(lineOf(string(text), pod), "bypassed")
+		text, err := bed.TesseraCommand("top").CombinedOutput()
+		return err == nil && strings.Contains(bed.LineOf(string(text), pod), "bypassed")
 	})
-}
-
-// lineOf is the line of a table that begins with a name.
-func lineOf(text, name string) string {
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, name+" ") {
-			return line
-		}
-	}
-	return ""
 }
 
 // A limit is lowered below what a running pod holds: nothing is stopped, what it allocates afterwards is refused, and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure parts of install, upgrade and uninstall. tests/e2e/nodes/install_test.go runs them on a
+// The pure parts of install, upgrade and uninstall. tests/e2e/installs/commands_test.go runs them on a
 // real cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

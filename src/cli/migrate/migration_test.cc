@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan alone. tests/e2e/nodes/migrate_test.go runs the command on a real cluster.
+// The plan alone. tests/e2e/installs/migrate_test.go runs the command on a real cluster.
 #include "src/cli/migrate/migration.h"
 
 #include <gmock/gmock.h>

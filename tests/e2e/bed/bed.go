@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bed is the common base of the packages of end-to-end tests. It starts one test cluster for each package,
-// with simulated GPUs and Tessera deployed as a person would deploy it, and has the functions that the tests use.
+// with simulated GPUs, installs Tessera as a person would, and has the functions that the tests use.
 // A test process has one cluster, so the cluster is a variable here.
 package bed
 
@@ -38,6 +38,8 @@ var (
 	Root = sourceTree()
 	// Shared is the cluster of all tests of the package.
 	Shared *cluster.Cluster
+	// NodeGPUs are the GPUs of the nodes in order.
+	NodeGPUs []GPUs
 
 	ctx = context.Background()
 )
@@ -56,11 +58,12 @@ func sourceTree() string {
 // Tool returns the path of a program of the release build.
 func Tool(name string) string { return filepath.Join(Root, "build/release/bin", name) }
 
-// Main starts a cluster of as many nodes as there are entries of nodes, deploys Tessera, runs the tests
-// and removes the cluster. Returns the exit code for TestMain.
-func Main(m *testing.M, options cluster.Options, nodes []GPUs) int {
+// Main starts a cluster of as many nodes as there are entries of nodes, gives the nodes their GPUs and the images,
+// calls prepare, runs the tests and removes the cluster. Returns the exit code for TestMain.
+func Main(m *testing.M, options cluster.Options, nodes []GPUs, prepare func() error) int {
 	flag.Parse()
-	code, err := runAll(m, options, nodes)
+	NodeGPUs = nodes
+	code, err := runAll(m, options, prepare)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
@@ -68,8 +71,8 @@ func Main(m *testing.M, options cluster.Options, nodes []GPUs) int {
 	return code
 }
 
-func runAll(m *testing.M, options cluster.Options, nodes []GPUs) (code int, err error) {
-	options.Nodes, options.Log, options.Tied = len(nodes), os.Stderr, !*keep
+func runAll(m *testing.M, options cluster.Options, prepare func() error) (code int, err error) {
+	options.Nodes, options.Log, options.Tied = len(NodeGPUs), os.Stderr, !*keep
 	if Shared, err = cluster.Up(ctx, options); err != nil {
 		return 1, err
 	}
@@ -84,7 +87,13 @@ func runAll(m *testing.M, options cluster.Options, nodes []GPUs) (code int, err 
 			err = downErr
 		}
 	}()
-	if err := deploy(nodes); err != nil {
+	if err := addGPUs(); err != nil {
+		return 1, err
+	}
+	if err := loadImages(); err != nil {
+		return 1, err
+	}
+	if err := prepare(); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil
@@ -114,54 +123,54 @@ func AgentOf(node string) string {
 	return strings.TrimSpace(text)
 }
 
-// deploy installs GPUs, images and Tessera on the nodes.
-func deploy(nodes []GPUs) error {
-	for i, gpus := range nodes {
+// addGPUs gives each node its simulated GPUs.
+func addGPUs() error {
+	for i, gpus := range NodeGPUs {
 		_, err := Shared.Exec(ctx, i+1, Tool("simgpu"), "create", "--profile", gpus.Profile,
 			"--gpus", fmt.Sprint(gpus.Count), "--root", DriverRoot, "--device-nodes")
 		if err != nil {
 			return err
 		}
 	}
-	if err := loadImages(); err != nil {
-		return err
-	}
-	if err := installChart(); err != nil {
-		return err
-	}
-	_, err := Shared.Kubectl(ctx, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
-	if err != nil {
-		return err
-	}
-	deadline := time.Now().Add(30 * time.Second)
-	for i, gpus := range nodes {
-		name := Shared.Nodes[i].Name
-		for Allocatable(name, WholeGPU) != gpus.Count {
-			if time.Now().After(deadline) {
-				return fmt.Errorf("node %s offers %d GPUs after 30 s, not %d", name, Allocatable(name, WholeGPU), gpus.Count)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
 	return nil
 }
 
-// HelmArgs returns the flags of "helm upgrade --install" for this cluster. Some of them save waiting time: agents
-// with other options start on all nodes at once, and the GPUs of a pod whose processes do not end are withdrawn
-// sooner.
-func HelmArgs() []string {
-	return []string{
-		"--namespace", "tessera-system", "--create-namespace",
-		"--values", filepath.Join(Root, "deploy/simulated/values.yaml"),
-		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%",
-		"--set-json", `agent.env=[{"name":"RELEASE_TIMEOUT","value":"10"}]`,
+// UpgradeChart upgrades Tessera with the chart, and waits for its pods.
+func UpgradeChart(t *testing.T, flags ...string) {
+	t.Helper()
+	if err := applyChart(flags); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func installChart() error {
-	_, err := Shared.Helm(ctx, append([]string{"upgrade", "--install", "tessera", filepath.Join(Root, "deploy/chart")},
-		HelmArgs()...)...)
+// applyChart adds values that save waiting time: agents with other options start on all nodes at once, and the
+// GPUs of a pod whose processes do not end are withdrawn sooner.
+func applyChart(flags []string) error {
+	args := []string{"upgrade", "--install", "tessera", filepath.Join(Root, "deploy/chart"), "--wait", "--timeout=120s",
+		"--namespace", "tessera-system", "--create-namespace",
+		"--values", filepath.Join(Root, "deploy/simulated/values.yaml"),
+		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%",
+		"--set-json", `agent.env=[{"name":"RELEASE_TIMEOUT","value":"10"}]`}
+	_, err := Shared.Helm(ctx, append(args, flags...)...)
 	return err
+}
+
+// InstallChart installs Tessera with the chart, or upgrades it, and waits until all nodes offer their GPUs.
+func InstallChart(flags ...string) error {
+	if err := applyChart(flags); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(PodTimeout)
+	for i, gpus := range NodeGPUs {
+		name := Shared.Nodes[i].Name
+		for Allocatable(name, WholeGPU) != gpus.Count {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("node %s offers %d GPUs after %s, not %d", name, Allocatable(name, WholeGPU), PodTimeout, gpus.Count)
+			}
+			time.Sleep(pollPeriod)
+		}
+	}
+	return nil
 }
 
 // makeImage writes the image tessera.dev/tests/NAME:TAG as NAME-TAG.tar. scripts/images has built the program.

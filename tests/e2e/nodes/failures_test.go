@@ -135,7 +135,7 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 			})
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Log(tessera(t, "gpus"), tessera(t, "pods"))
+					t.Log(bed.Tessera(t, "gpus"), bed.Tessera(t, "pods"))
 				}
 			})
 			bed.Eventually(t, bed.PodTimeout, "the scheduler counts what runs there", func() bool { return memoryInUse(t) == used })

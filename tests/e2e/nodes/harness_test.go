@@ -39,5 +39,5 @@ func TestMain(m *testing.M) {
 			"nodeLeaseDurationSeconds": 8,
 			"crashLoopBackOff":         map[string]string{"maxContainerRestartPeriod": "1s"},
 		},
-	}, all))
+	}, all, func() error { return bed.InstallChart() }))
 }

@@ -146,7 +146,7 @@ spec: {storageClassName: never, accessModes: [ReadWriteOnce], resources: {reques
 	if node := nodeOf(t, "next"); node != "" {
 		t.Errorf("it was bound to %s", node)
 	}
-	if text := tessera(t, "explain", "slow-0", "-n", "default"); !strings.Contains(text, "kube-scheduler is placing it on node n3") {
+	if text := bed.Tessera(t, "explain", "slow-0", "-n", "default"); !strings.Contains(text, "kube-scheduler is placing it on node n3") {
 		t.Errorf("explain says %s", text)
 	}
 	bed.DeletePods(t, "slow-0")

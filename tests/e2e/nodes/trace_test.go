@@ -104,17 +104,8 @@ func TestThePodsStartIsATraceOfACollector(t *testing.T) {
 	t.Cleanup(func() { server.Close() })
 
 	flag := "{--otlp-endpoint=http://" + listener.Addr().String() + "}"
-	install := append([]string{"upgrade", "tessera", bed.Root + "/deploy/chart"}, bed.HelmArgs()...)
-	roll := func(more ...string) {
-		if _, err := bed.Shared.Helm(ctx, append(install, more...)...); err != nil {
-			t.Fatal(err)
-		}
-		for _, workload := range []string{"daemonset/tessera-agent", "deployment/tessera-scheduler"} {
-			bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", workload, "--timeout=120s")
-		}
-	}
-	t.Cleanup(func() { roll() })
-	roll("--set", "agent.extraArgs="+flag, "--set", "scheduler.extraArgs="+flag)
+	t.Cleanup(func() { bed.UpgradeChart(t) })
+	bed.UpgradeChart(t, "--set", "agent.extraArgs="+flag, "--set", "scheduler.extraArgs="+flag)
 
 	pod := bed.Single("traced", 1).Create(t)
 	bed.WaitPhase(t, pod, "Succeeded")

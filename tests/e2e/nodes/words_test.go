@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -178,17 +177,6 @@ func memoryInUse(t *testing.T) (used int) {
 	return used
 }
 
-// tessera runs the command line as an administrator.
-func tessera(t *testing.T, args ...string) string {
-	t.Helper()
-	command := exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...)
-	text, err := command.Output()
-	if err != nil {
-		t.Fatalf("tessera %v: %v", args, err)
-	}
-	return string(text)
-}
-
 // waitLedgerEmpty waits until no GPU is held according to the scheduler and the cluster's objects.
 func waitLedgerEmpty(t *testing.T) {
 	t.Helper()
@@ -199,7 +187,7 @@ func waitLedgerEmpty(t *testing.T) {
 			HeldBy []any
 		}
 	}
-	text := tessera(t, "gpus", "-o", "json")
+	text := bed.Tessera(t, "gpus", "-o", "json")
 	if err := json.Unmarshal([]byte(text), &shown); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

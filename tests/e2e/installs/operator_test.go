@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package e2e
+package installs
 
 import (
 	"encoding/json"
@@ -13,8 +13,6 @@ import (
 
 	"tessera.dev/tests/e2e/bed"
 )
-
-func operatorFile(name string) string { return filepath.Join(bed.Root, "deploy/operator", name) }
 
 // applyText gives a manifest to "kubectl apply".
 func applyText(t *testing.T, text string) {
@@ -56,24 +54,13 @@ func waitTesseraReady(t *testing.T) {
 // Creates the resource and runs a pod with a GPU. The operator then repairs edited objects, is killed, and loses
 // a right. In the end the resource is deleted, and the pod goes on.
 func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
-	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=60s")
-	t.Cleanup(func() {
-		bed.Shared.Kubectl(ctx, "delete", "tessera", "--all", "--timeout=60s")
-		bed.Shared.Kubectl(ctx, "-n", "tessera-system", "delete", "deployment/tessera-operator")
-		bed.Shared.Kubectl(ctx, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=tessera-operator")
-		bed.Shared.Kubectl(ctx, "delete", "crd/tesseras.tessera.dev")
-		helm(t, append([]string{"upgrade", "--install", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...)...)
-		waitAllocatable(t, gpus, bed.PodTimeout)
-	})
+	removeAtTheEnd(t)
 	t.Run("against the real server", operatorAgainstTheRealServer)
 	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
-	bed.Eventually(t, bed.PodTimeout, "the operator has created the CustomResourceDefinition", func() bool {
-		_, err := bed.Shared.Kubectl(ctx, "wait", "--for=condition=Established", "crd/tesseras.tessera.dev", "--timeout=5s")
-		return err == nil
-	})
+	waitDefinition(t)
 	applyText(t, resourceText(t))
 	waitTesseraReady(t)
-	waitAllocatable(t, gpus, bed.PodTimeout)
+	waitGPUs(t, "n1")
 	pod := bed.Single("through-the-operator", 1, "--hold", "600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 
@@ -86,10 +73,10 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	if text, err := bed.Shared.Kubectl(ctx, "-n", "tessera-system", "get", "daemonsets,serviceaccounts,roles", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || text != "" {
 		t.Errorf("left after the deletion: %s %v", text, err)
 	}
-	if text := bed.Kubectl(t, "get", "node", node, "-o", "jsonpath={.metadata.annotations}{.metadata.labels}{.status.conditions[*].type}"); strings.Contains(text, "tessera.dev/") || strings.Contains(text, "nvidia.com/gpu.present") || strings.Contains(text, "GPUReady") {
+	if text := bed.Kubectl(t, "get", "node", "n1", "-o", "jsonpath={.metadata.annotations}{.metadata.labels}{.status.conditions[*].type}"); strings.Contains(text, "tessera.dev/") || strings.Contains(text, "nvidia.com/gpu.present") || strings.Contains(text, "GPUReady") {
 		t.Errorf("the node keeps what the agent has written: %s", text)
 	}
-	if text := onNode(t, "/bin/sh", "-c", "ls /etc/containerd /etc/containerd/conf.d 2>/dev/null | grep tessera; grep -rl tessera-runtime /etc/containerd; true"); text != "" {
+	if text := bed.OnNode(t, 1, "/bin/sh", "-c", "ls /etc/containerd /etc/containerd/conf.d 2>/dev/null | grep tessera; grep -rl tessera-runtime /etc/containerd; true"); text != "" {
 		t.Errorf("the engine's configuration keeps %s", text)
 	}
 	if text := bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); text != "Running 0" {
@@ -103,7 +90,7 @@ func operatorAgainstTheRealServer(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/operator_loopback_test"), "--gtest_filter=*ApiServer*")
 	cmd.Env = append(os.Environ(), "TESSERA_TEST_KUBECONFIG="+bed.Shared.Kubeconfig())
 	text, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(text), "[  SKIPPED ]") || !ranTests.Match(text) {
+	if err != nil || strings.Contains(string(text), "[  SKIPPED ]") || !bed.RanTests.Match(text) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

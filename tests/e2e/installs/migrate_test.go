@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package e2e
+package installs
 
 import (
 	"os"
@@ -69,9 +69,7 @@ const managedLabel = "nvidia.com/gpu.deploy.device-plugin"
 
 // migrate runs "tessera migrate".
 func migrate(args ...string) (text string, code int) {
-	command := tesseraCommand(append([]string{"migrate"}, args...)...)
-	out, _ := command.CombinedOutput()
-	return string(out), command.ProcessState.ExitCode()
+	return bed.TryTessera(append([]string{"migrate"}, args...)...)
 }
 
 // commandsOf returns the lines of the sh blocks below a heading of a page in docs/tasks.
@@ -121,18 +119,12 @@ func agents() string {
 
 // Migrates from NVIDIA's operator and gpushare's plugin to Tessera by the commands on the page migrate.md.
 func TestMigrationByTheCommandsOfThePage(t *testing.T) {
-	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=60s")
+	removeAtTheEnd(t)
 	t.Cleanup(func() {
-		tesseraCommand("uninstall", "--force").Run()
 		bed.TryKubectl("delete", "crd/clusterpolicies.nvidia.com", "--ignore-not-found")
 		bed.TryKubectl("-n", "kube-system", "delete", "daemonset/gpushare-device-plugin-ds", "--ignore-not-found")
-		bed.TryKubectl("label", "node", node, managedLabel+"-")
-		helm(t, append([]string{"upgrade", "--install", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...)...)
-		waitAllocatable(t, gpus, bed.PodTimeout)
+		bed.TryKubectl("label", "nodes", "--all", managedLabel+"-")
 	})
-	if text, err := tesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
 	if text, code := migrate("--dry-run"); code != 66 || !strings.Contains(text, "nothing to migrate from") {
 		t.Errorf("a migration from nothing ends with %d: %s", code, text)
 	}
@@ -140,10 +132,10 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	bed.Kubectl(t, "wait", "--for=condition=Established", "crd/clusterpolicies.nvidia.com", "--timeout=30s")
 	applyText(t, policy)
 	applyText(t, gpushare)
-	bed.Kubectl(t, "label", "node", node, managedLabel+"=true")
-	bed.Eventually(t, bed.PodTimeout, "gpushare's pod is on the node", func() bool {
+	bed.Kubectl(t, "label", "nodes", "--all", managedLabel+"=true")
+	bed.Eventually(t, bed.PodTimeout, "gpushare's pods are on the nodes", func() bool {
 		text, _ := bed.TryKubectl("-n", "kube-system", "get", "pods", "-l", "name=gpushare-device-plugin-ds", "-o", "jsonpath={.items[*].spec.nodeName}")
-		return text == node
+		return len(strings.Fields(text)) == len(bed.Shared.Nodes)
 	})
 	t.Run("plan", migrationPlan)
 	t.Run("refusals", migrationRefusals)
@@ -160,7 +152,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	lines := commandsOf(t, "migrate.md", "From NVIDIA's GPU operator")
 	installed := false
 	for _, line := range lines {
-		line = strings.ReplaceAll(strings.Split(line, "  #")[0], "NODE", node)
+		line = strings.ReplaceAll(strings.Split(line, "  #")[0], "NODE", "n1")
 		if strings.HasPrefix(line, "tessera migrate --wait") {
 			// The simulated GPUs are not on the PCI bus, so they need other values. A test cannot answer the
 			// question that --yes answers.
@@ -177,9 +169,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 	if !installed {
 		t.Errorf("the page does not migrate: %q", lines)
 	}
-	if count := waitAllocatable(t, gpus, bed.PodTimeout); agents() == "" {
-		t.Errorf("no agent after %v", count)
-	}
+	waitGPUs(t, "n1")
 	if args := bed.Kubectl(t, "-n", "tessera-system", "get", "daemonset/tessera-agent", "-o", "jsonpath={.spec.template.spec.containers[0].args}{.spec.template.spec.tolerations}"); !strings.Contains(args, "--driver-root=/run/nvidia/driver") || !strings.Contains(args, "--collect-interval=0") || !strings.Contains(args, `"batch"`) {
 		t.Errorf("the settings did not reach the agents: %s", args)
 	}
@@ -216,7 +206,7 @@ func migrationPlan(t *testing.T) {
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if objects, err := tesseraCommand("install", "--dry-run", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(objects), "--memory-unit=MiB") {
+	if objects, err := bed.TesseraCommand("install", "--dry-run", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(objects), "--memory-unit=MiB") {
 		t.Errorf("install does not take what migrate prints: %v %.500s", err, objects)
 	}
 	if root, _ := migrate("--dry-run", "-o", "jsonpath={.spec.agent.driverRoot}"); root != "/run/nvidia/driver" {
@@ -253,15 +243,15 @@ func migrationRefusals(t *testing.T) {
 // statusOfPools makes a pool. Each pool has its own DaemonSet, which tessera status must show.
 func statusOfPools(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pools.yaml")
-	pools := "pools: [{name: a100, nodeSelector: {kubernetes.io/hostname: " + node + "}, mode: whole}]\n"
+	pools := "pools: [{name: a100, nodeSelector: {kubernetes.io/hostname: n1}, mode: whole}]\n"
 	if err := os.WriteFile(file, []byte(pools), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := tesseraCommand("upgrade", "-f", file, "--wait").CombinedOutput(); err != nil {
+	if text, err := bed.TesseraCommand("upgrade", "-f", file, "--wait").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	text, code := status("--wait", "--timeout=60")
-	if code != 0 || !strings.Contains(lineOf(text, "agent of pool a100"), "1 of 1 nodes ready") || !strings.Contains(text, "0 of 0 nodes ready") {
+	if code != 0 || !strings.Contains(bed.LineOf(text, "agent of pool a100"), "1 of 1 nodes ready") || !strings.Contains(bed.LineOf(text, "agent"), "2 of 2 nodes ready") {
 		t.Errorf("tessera status ends with %d\n%s", code, text)
 	}
 }
@@ -280,10 +270,10 @@ func statusOfAViewer(t *testing.T) {
 		text, code = status(viewer...)
 		return code == 0
 	})
-	if strings.Contains(strings.ReplaceAll(text, lineOf(text, "kube-scheduler"), ""), "forbidden") || !strings.Contains(text, "agent of pool a100") {
+	if strings.Contains(strings.ReplaceAll(text, bed.LineOf(text, "kube-scheduler"), ""), "forbidden") || !strings.Contains(text, "agent of pool a100") {
 		t.Errorf("what the viewer sees:\n%s", text)
 	}
-	found, _ := tesseraCommand(append([]string{"doctor", "-o", "name"}, viewer...)...).CombinedOutput()
+	found, _ := bed.TesseraCommand(append([]string{"doctor", "-o", "name"}, viewer...)...).CombinedOutput()
 	if strings.Contains(string(found), "not-checked") {
 		t.Errorf("doctor cannot check all as a viewer:\n%s", found)
 	}
@@ -298,29 +288,29 @@ func statusOfAViewer(t *testing.T) {
 // "tessera install --operator" brings the resource to Ready, and "tessera uninstall" removes all of it.
 func installThroughTheOperator(t *testing.T) {
 	values := filepath.Join(bed.Root, "deploy/simulated/values.yaml")
-	if text, err := tesseraCommand("install", "--operator").CombinedOutput(); err == nil || !strings.Contains(string(text), "tessera upgrade") {
+	if text, err := bed.TesseraCommand("install", "--operator").CombinedOutput(); err == nil || !strings.Contains(string(text), "tessera upgrade") {
 		t.Errorf("an operator over an installation: %v %s", err, text)
 	}
-	if text, err := tesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
+	if text, err := bed.TesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if text, err := tesseraCommand("install", "--operator", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil || !strings.Contains(string(text), "ready after") {
+	if text, err := bed.TesseraCommand("install", "--operator", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil || !strings.Contains(string(text), "ready after") {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	waitAllocatable(t, gpus, bed.PodTimeout)
+	waitGPUs(t, "n1")
 	text, code := status("--wait", "--timeout=60")
-	if code != 0 || !strings.Contains(lineOf(text, "operator"), "2 of 2 replicas ready") || !strings.Contains(lineOf(text, "resource"), "AllComponentsReady") {
+	if code != 0 || !strings.Contains(bed.LineOf(text, "operator"), "2 of 2 replicas ready") || !strings.Contains(bed.LineOf(text, "resource"), "AllComponentsReady") {
 		t.Errorf("tessera status ends with %d\n%s", code, text)
 	}
 	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"runtime":{"enabled":false}}}`)
 	bed.Eventually(t, bed.PodTimeout, "status shows what the operator rejects", func() bool {
 		text, code := status()
-		return code == 1 && strings.Contains(lineOf(text, "resource"), "InvalidSpec")
+		return code == 1 && strings.Contains(bed.LineOf(text, "resource"), "InvalidSpec")
 	})
-	if text, err := tesseraCommand("install", "--operator", "--force", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil {
+	if text, err := bed.TesseraCommand("install", "--operator", "--force", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil {
 		t.Errorf("--force does not replace the settings: %v\n%s", err, text)
 	}
-	if text, err := tesseraCommand("uninstall").CombinedOutput(); err != nil {
+	if text, err := bed.TesseraCommand("uninstall").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 	left, err := bed.TryKubectl("get", "crd,deployments,daemonsets,clusterroles", "-A", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name")

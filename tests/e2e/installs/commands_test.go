@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodes
+package installs
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,22 +16,6 @@ import (
 
 	"tessera.dev/tests/e2e/bed"
 )
-
-// command runs "tessera VERB" as a person would, and returns both outputs and the exit code.
-func command(args ...string) (text string, code int) {
-	run := exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...)
-	out, _ := run.CombinedOutput()
-	return string(out), run.ProcessState.ExitCode()
-}
-
-func mustCommand(t *testing.T, args ...string) string {
-	t.Helper()
-	text, code := command(args...)
-	if code != 0 {
-		t.Fatalf("tessera %v ends with %d: %s", args, code, text)
-	}
-	return text
-}
 
 // settings returns the flags with the values for this cluster.
 func settings() []string {
@@ -54,8 +37,8 @@ func nodesStayReady(t *testing.T) {
 		watch.Process.Kill()
 		watch.Wait()
 		lines := strings.Fields(seen.String())
-		if len(lines) < len(all) {
-			t.Errorf("the watch saw %d nodes, not %d", len(lines), len(all))
+		if len(lines) < len(bed.Shared.Nodes) {
+			t.Errorf("the watch saw %d nodes, not %d", len(lines), len(bed.Shared.Nodes))
 		}
 		for _, line := range lines {
 			if !strings.HasSuffix(line, "=True") {
@@ -116,37 +99,25 @@ func leftovers(t *testing.T) string {
 // TestInstallUpgradeUninstall shows that the command can install, change and remove Tessera without Helm, and
 // that pods and nodes are not disturbed.
 func TestInstallUpgradeUninstall(t *testing.T) {
-	bed.UnwireScheduler(t)
-	t.Cleanup(func() {
-		mustCommand(t, "uninstall", "--force")
-		if _, err := bed.Shared.Helm(ctx, append(append([]string{"upgrade", "--install", "tessera",
-			filepath.Join(bed.Root, "deploy/chart")}, bed.HelmArgs()...), "--wait", "--timeout=120s")...); err != nil {
-			t.Error(err)
-		}
-		for i, gpus := range all {
-			name := bed.Shared.Nodes[i].Name
-			bed.Eventually(t, bed.PodTimeout, "node "+name+" offers its GPUs", func() bool {
-				return bed.Allocatable(name, bed.WholeGPU) == gpus.Count
-			})
-		}
-	})
+	removeAtTheEnd(t)
+	if err := bed.InstallChart(); err != nil {
+		t.Fatal(err)
+	}
 	nodesStayReady(t)
 
 	// The command does not touch a release of Helm.
 	for _, verb := range []string{"install", "upgrade", "uninstall"} {
-		if text, code := command(verb); code != 78 || !strings.Contains(text, "installed by Helm, as release tessera") {
+		if text, code := bed.TryTessera(verb); code != 78 || !strings.Contains(text, "installed by Helm, as release tessera") {
 			t.Errorf("tessera %s over a release of Helm ends with %d: %s", verb, code, text)
 		}
 	}
-	if _, err := bed.Shared.Helm(ctx, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s"); err != nil {
-		t.Fatal(err)
-	}
+	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s")
 	bed.Kubectl(t, "delete", "namespace", "tessera-system")
 	// The command also removes from the nodes what Helm left there.
 	if len(marks(t, "n1")) == 0 {
 		t.Error("the agent had written nothing on n1")
 	}
-	mustCommand(t, "uninstall")
+	bed.Tessera(t, "uninstall")
 	for _, node := range bed.Shared.Nodes {
 		if left := marks(t, node.Name); len(left) > 0 {
 			t.Errorf("%s has %v after an uninstall", node.Name, left)
@@ -154,15 +125,15 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	}
 
 	began := time.Now()
-	text := mustCommand(t, append([]string{"install"}, settings()...)...)
-	t.Logf("install to ready: %.1f s on %d nodes\n%s", time.Since(began).Seconds(), len(all), text)
-	if text, code := command("install", "--force", "--as", "nobody"); code != 77 || !strings.Contains(text, "cluster-admin") {
+	text := bed.Tessera(t, append([]string{"install"}, settings()...)...)
+	t.Logf("install to ready: %.1f s on %d nodes\n%s", time.Since(began).Seconds(), len(bed.Shared.Nodes), text)
+	if text, code := bed.TryTessera("install", "--force", "--as", "nobody"); code != 77 || !strings.Contains(text, "cluster-admin") {
 		t.Errorf("an install without rights ends with %d: %s", code, text)
 	}
-	if text, code := command("install"); code == 0 || !strings.Contains(text, "use \"tessera upgrade\"") {
+	if text, code := bed.TryTessera("install"); code == 0 || !strings.Contains(text, "use \"tessera upgrade\"") {
 		t.Errorf("a second install ends with %d: %s", code, text)
 	}
-	pod := holder("through-uninstall", models[0]).Create(t)
+	pod := bed.Single("through-uninstall", 1, "--hold", "600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 	unchanged := func(when string) {
 		t.Helper()
@@ -171,7 +142,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		}
 	}
 
-	plan := mustCommand(t, "upgrade", "--set", "scheduler.policy=BestFit", "--dry-run")
+	plan := bed.Tessera(t, "upgrade", "--set", "scheduler.policy=BestFit", "--dry-run")
 	for _, want := range []string{
 		"settings: scheduler: (none) -> {\"policy\":\"BestFit\"}",
 		"Deployment tessera-system/tessera-scheduler: spec.template.spec.containers[scheduler].args[0]: \"--policy=Tessera\" -> \"--policy=BestFit\"",
@@ -190,30 +161,30 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	if text := arguments(); strings.Contains(text, "BestFit") {
 		t.Errorf("--dry-run changed the scheduler: %s", text)
 	}
-	mustCommand(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
-	mustCommand(t, "upgrade", "--set", "privilegedPolicy.enabled=false", "--set", "agent.extraArgs={--log-format=json}", "--wait")
+	bed.Tessera(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
+	bed.Tessera(t, "upgrade", "--set", "privilegedPolicy.enabled=false", "--set", "agent.extraArgs={--log-format=json}", "--wait")
 	if text := arguments(); !strings.Contains(text, "BestFit") || !strings.Contains(text, "json") || !strings.Contains(text, "/run/nvidia/driver") {
 		t.Errorf("the upgrades did not keep settings, or did not reach the pods: %s", text)
 	}
 	if text, err := bed.TryKubectl("get", "validatingadmissionpolicy", "tessera-privileged"); err == nil {
 		t.Errorf("the upgrade left a policy that is turned off: %s", text)
 	}
-	if text := mustCommand(t, "upgrade"); !strings.Contains(text, "no object changes") {
+	if text := bed.Tessera(t, "upgrade"); !strings.Contains(text, "no object changes") {
 		t.Errorf("an upgrade to the same changes %s", text)
 	}
 	unchanged("after upgrades")
 
-	text, code := command("uninstall")
+	text, code := bed.TryTessera("uninstall")
 	if code != 78 || !regexp.MustCompile(`1 pod with GPUs on nodes: default/`+pod).MatchString(text) {
 		t.Errorf("tessera uninstall with a pod ends with %d: %s", code, text)
 	}
-	if text := mustCommand(t, "uninstall", "--force", "--dry-run"); !strings.Contains(text, "DaemonSet tessera-system/tessera-agent: would be deleted") {
+	if text := bed.Tessera(t, "uninstall", "--force", "--dry-run"); !strings.Contains(text, "DaemonSet tessera-system/tessera-agent: would be deleted") {
 		t.Errorf("the plan of an uninstall is %s", text)
 	}
 	// The inventory of the installation does not list this object.
 	bed.Kubectl(t, "-n", "tessera-system", "create", "configmap", "left-over")
 	bed.Kubectl(t, "-n", "tessera-system", "label", "configmap", "left-over", "app.kubernetes.io/part-of=tessera")
-	t.Log(mustCommand(t, "uninstall", "--force"))
+	t.Log(bed.Tessera(t, "uninstall", "--force"))
 	unchanged("after the uninstall")
 	if left := leftovers(t); left != "" {
 		t.Errorf("the uninstall left %s", left)
@@ -231,9 +202,9 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		rounds = 100
 	}
 	for round := range rounds {
-		mustCommand(t, append([]string{"install"}, settings()...)...)
-		mustCommand(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
-		mustCommand(t, "uninstall", "--force")
+		bed.Tessera(t, append([]string{"install"}, settings()...)...)
+		bed.Tessera(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
+		bed.Tessera(t, "uninstall", "--force")
 		unchanged(fmt.Sprintf("after round %d", round+1))
 	}
 	// containerd needs tessera-runtime to stop the pod, so the program is still on the node.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodes
+package installs
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,6 @@ const (
 	upgradeState = "nvidia.com/gpu-driver-upgrade-state"
 	// A driver's installation takes some 20 s: the agent closes the old one for 6, the probe starts after 5.
 	driverTimeout = 3 * time.Minute
-	operatorDir   = "deploy/operator"
 )
 
 // driverSettings is a driver section for the version.
@@ -62,13 +60,10 @@ func patchTessera(t *testing.T, spec bed.Object) {
 func installOperator(t *testing.T) {
 	t.Helper()
 	for _, file := range []string{"operator.yaml", "drivers.yaml"} {
-		bed.Kubectl(t, "apply", "-f", filepath.Join(bed.Root, operatorDir, file))
+		bed.Kubectl(t, "apply", "-f", operatorFile(file))
 	}
-	bed.Eventually(t, bed.PodTimeout, "the operator has made its definition", func() bool {
-		_, err := bed.TryKubectl("wait", "--for=condition=Established", "crd/tesseras.tessera.dev", "--timeout=5s")
-		return err == nil
-	})
-	values := bed.Kubectl(t, "create", "-f", filepath.Join(bed.Root, operatorDir, "tessera.yaml"), "--dry-run=client", "-o", "json")
+	waitDefinition(t)
+	values := bed.Kubectl(t, "create", "-f", operatorFile("tessera.yaml"), "--dry-run=client", "-o", "json")
 	var resource bed.Object
 	if err := json.Unmarshal([]byte(values), &resource); err != nil {
 		t.Fatal(err)
@@ -230,15 +225,17 @@ func waitWorkload(t *testing.T, name string) {
 // TestTheOperatorInstallsAndUpgradesDrivers proves it on real nodes, from nodes without a driver on, with driver
 // containers that work, hang, and leave half of their files.
 func TestTheOperatorInstallsAndUpgradesDrivers(t *testing.T) {
-	bed.UnwireScheduler(t)
 	tag := systemTag(t)
 	good := "good --after=1s -- --profile h100-sxm5-80gb --gpus 2"
 	bed.LoadDriverImages(t, map[string]string{"1.0" + tag: good, "2.0" + tag: good,
 		"3.0" + tag: strings.Replace(good, "good", "hangs", 1), "4.0" + tag: strings.Replace(good, "good", "half", 1)})
-	t.Cleanup(func() { restoreChart(t) })
-	if _, err := bed.Shared.Helm(ctx, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s"); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() {
+		for i, gpus := range bed.NodeGPUs {
+			bed.RestoreDriver(t, i+1, gpus)
+		}
+	})
+	removeAtTheEnd(t)
+	t.Cleanup(func() { bed.TryKubectl("uncordon", "n1", "n2", "n3") })
 	for i := range bed.Shared.Nodes {
 		bed.LeaveOnlyTheBus(t, i+1)
 	}
@@ -256,29 +253,6 @@ func TestTheOperatorInstallsAndUpgradesDrivers(t *testing.T) {
 	t.Run("half", halfADriverIsRolledBack)
 	t.Run("pool", aPoolUpgradesAlone)
 	t.Run("release", anUnwantedDriverStaysWhileItIsUsed)
-}
-
-func restoreChart(t *testing.T) {
-	t.Helper()
-	bed.TryKubectl("uncordon", "n1", "n2", "n3")
-	bed.TryKubectl("delete", "tessera", "--all", "--timeout=120s")
-	for _, file := range []string{"drivers.yaml", "operator.yaml"} {
-		bed.TryKubectl("delete", "-f", filepath.Join(bed.Root, operatorDir, file), "--ignore-not-found", "--timeout=60s")
-	}
-	bed.TryKubectl("delete", "crd/tesseras.tessera.dev", "--ignore-not-found")
-	for i, gpus := range all {
-		bed.RestoreDriver(t, i+1, gpus)
-	}
-	if _, err := bed.Shared.Helm(ctx, append(append([]string{"upgrade", "--install", "tessera",
-		filepath.Join(bed.Root, "deploy/chart")}, bed.HelmArgs()...), "--wait", "--timeout=120s")...); err != nil {
-		t.Error(err)
-	}
-	for i, gpus := range all {
-		name := bed.Shared.Nodes[i].Name
-		bed.Eventually(t, bed.PodTimeout, "node "+name+" offers its GPUs", func() bool {
-			return bed.Allocatable(name, bed.WholeGPU) == gpus.Count
-		})
-	}
 }
 
 // The driver's admission policy, with a token of the driver's pod on n1.

@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package e2e
+package installs
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"tessera.dev/tests/e2e/bed"
 )
-
-func chartDir() string { return filepath.Join(bed.Root, "deploy/chart") }
-
-func helm(t *testing.T, args ...string) string {
-	t.Helper()
-	text, err := bed.Shared.Helm(ctx, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
 
 // render returns what "helm template" prints, or its error.
 func render(flags ...string) string {
@@ -29,13 +16,6 @@ func render(flags ...string) string {
 		return err.Error()
 	}
 	return text
-}
-
-// status runs "tessera status".
-func status(args ...string) (text string, code int) {
-	command := exec.Command(bed.Tool("tessera"), append([]string{"status", "--kubeconfig", bed.Shared.Kubeconfig()}, args...)...)
-	out, _ := command.CombinedOutput()
-	return string(out), command.ProcessState.ExitCode()
 }
 
 func TestTheChartPassesLint(t *testing.T) {
@@ -115,9 +95,12 @@ func TestValuesReachTheObjects(t *testing.T) {
 func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 	install := func(flags ...string) {
 		t.Helper()
-		helm(t, append(append([]string{"upgrade", "--install", "tessera", chartDir(), "--wait", "--timeout=120s"}, bed.HelmArgs()...), flags...)...)
+		if err := bed.InstallChart(flags...); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(func() { install() })
+	removeAtTheEnd(t)
+	install()
 	pod := bed.Single("through-upgrades", 1, "--hold", "600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 	unchanged := func(when string) {
@@ -174,11 +157,8 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 	unchanged("after an uninstall")
 
 	install()
-	bed.Eventually(t, bed.PodTimeout, "the node offers its GPUs again", func() bool {
-		return bed.Allocatable(node, bed.WholeGPU) == gpus
-	})
 	unchanged("after the next install")
-	if text, code := status("--wait", "--timeout=60"); code != 0 || !strings.Contains(text, "1 of 1 nodes ready") {
+	if text, code := status("--wait", "--timeout=60"); code != 0 || !strings.Contains(text, "3 of 3 nodes ready") {
 		t.Errorf("tessera status ends with %d\n%s", code, text)
 	}
 	second := bed.Single("after-install", 1).Create(t)
