@@ -103,11 +103,11 @@ int LimitsFile::SetCompute(const char* uuid, double cap, double floor) {
   return 0;
 }
 
-void LimitsFile::Write(uint32_t gpu, const Arbiter::Grant& grant) {
-  WriteGrant(grant, &limits_->compute[gpu]);
+void LimitsFile::Write(uint32_t gpu, const Arbiter::Allowance& allowance) {
+  WriteAllowance(allowance, &limits_->compute[gpu]);
 }
 
-void LimitsFile::Write(uint32_t gpu, const Arbiter::Part& part) {
+void LimitsFile::Write(uint32_t gpu, const Arbiter::ProcessPart& part) {
   if (part.slot < kMaxSlots) WritePart(part, &limits_->parts[gpu][part.slot]);
 }
 

@@ -33,12 +33,12 @@ class LimitsFile {
   int SetUnaccounted(const char* uuid, uint64_t bytes);
   // The index of a GPU in limits(); -1: the file does not have it, or `uuid` is no UUID.
   int Find(const char* uuid) const;
-  // The rates, as fractions of the GPU, that hold while no grant of an Arbiter is valid; 0: not
+  // The rates, as fractions of the GPU, that hold while no allowance of an Arbiter is valid; 0: not
   // limited. Errors: as SetMemory.
   int SetCompute(const char* uuid, double cap, double floor);
   // Writes a decision of the Arbiter for the GPU with this index in limits().
-  void Write(uint32_t gpu, const Arbiter::Grant& grant);
-  void Write(uint32_t gpu, const Arbiter::Part& part);
+  void Write(uint32_t gpu, const Arbiter::Allowance& allowance);
+  void Write(uint32_t gpu, const Arbiter::ProcessPart& part);
   const Limits& limits() const { return *limits_; }
 
  private:

@@ -46,7 +46,7 @@ std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::st
   const std::lock_guard lock(mutex_);
   const auto found = meters_.find({pod_uid, container, uuid});
   if (found == meters_.end()) return std::nullopt;
-  Meter& meter = found->second;
+  MemberMeter& meter = found->second;
   const int64_t span = meter.at - std::exchange(meter.reported_at, meter.at);
   const double used = meter.used - std::exchange(meter.reported_used, meter.used);
   const int64_t waited = meter.waited - std::exchange(meter.reported_waited, meter.waited);
@@ -79,12 +79,12 @@ void ComputeControl::Run() {
 // A container that restarts has a new `usage` file, so it gets a new id and a new meter.
 void ComputeControl::SetMembers(std::vector<Member> members) {
   const int64_t now = NowNs();
-  std::map<Key, Known> known;
+  std::map<Key, KnownMember> known;
   for (Member& member : members) {
     const int index = member.limits->Find(member.uuid.c_str());
     if (index < 0 || member.usage == nullptr) continue;
     const Key key{member.pod_uid, member.container, member.uuid};
-    Known& one = known[key];
+    KnownMember& one = known[key];
     const auto old = known_.find(key);
     const bool continues = old != known_.end() && old->second.member.usage == member.usage;
     one.id = continues ? old->second.id : ++last_id_;
@@ -92,7 +92,7 @@ void ComputeControl::SetMembers(std::vector<Member> members) {
     one.usage = continues && old->second.index == one.index
                     ? old->second.usage
                     : std::make_shared<ComputeUsageFile>(member.usage, one.index);
-    Gpu& gpu = gpus_[member.uuid];
+    GpuArbiter& gpu = gpus_[member.uuid];
     gpu.arbiter.Set(one.id, member.share);
     if (member.utilization) gpu.arbiter.Utilization(now, one.id, *member.utilization);
     one.member = std::move(member);
@@ -118,7 +118,7 @@ void ComputeControl::SortByGpu() {
                                                 .index = known.index,
                                                 .meter = &meters_[key]});
   }
-  for (auto& [uuid, gpu] : gpus_) std::ranges::sort(gpu.members, {}, &OnGpu::id);
+  for (auto& [uuid, gpu] : gpus_) std::ranges::sort(gpu.members, {}, &TickMember::id);
   std::erase_if(gpus_, [](const auto& gpu) { return gpu.second.members.empty(); });
 }
 
@@ -133,12 +133,12 @@ int64_t ComputeControl::Tick(int64_t now) {
 }
 
 // Fills `totals_` and the first totals_.size() elements of `readings_`.
-void ComputeControl::ReadMembers(int64_t now, const Gpu& gpu) {
+void ComputeControl::ReadMembers(int64_t now, const GpuArbiter& gpu) {
   totals_.clear();
-  for (const OnGpu& member : gpu.members) {
+  for (const TickMember& member : gpu.members) {
     if (!gpu.arbiter.IsDue(now, member.id)) continue;
     if (readings_.size() == totals_.size()) readings_.emplace_back();
-    Arbiter::Reading& reading = readings_[totals_.size()];
+    Arbiter::ContainerReading& reading = readings_[totals_.size()];
     reading.id = member.id;
     if (const auto totals = member.usage->Read(&reading)) {
       totals_.emplace_back(member.meter, *totals);
@@ -146,17 +146,17 @@ void ComputeControl::ReadMembers(int64_t now, const Gpu& gpu) {
   }
 }
 
-void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
+void ComputeControl::TickGpu(int64_t now, GpuArbiter* gpu) {
   ReadMembers(now, *gpu);
-  const auto& outcome = gpu->arbiter.Tick(now, std::span(readings_).first(totals_.size()));
-  TESSERA_CHECK(outcome.grants.size() == gpu->members.size());
-  gpu->next = outcome.next;
-  // Members, grants and parts are in the order of the ids.
-  auto part = outcome.parts.begin();
+  const auto& division = gpu->arbiter.Tick(now, std::span(readings_).first(totals_.size()));
+  TESSERA_CHECK(division.allowances.size() == gpu->members.size());
+  gpu->next = division.next;
+  // Members, allowances and parts are in the order of the ids.
+  auto part = division.parts.begin();
   for (size_t i = 0; i < gpu->members.size(); ++i) {
-    const OnGpu& member = gpu->members[i];
-    member.limits->Write(member.index, outcome.grants[i]);
-    for (; part != outcome.parts.end() && part->id == member.id; ++part) {
+    const TickMember& member = gpu->members[i];
+    member.limits->Write(member.index, division.allowances[i]);
+    for (; part != division.parts.end() && part->id == member.id; ++part) {
       member.limits->Write(member.index, *part);
     }
   }
@@ -170,7 +170,7 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
     meter->at = now;
   }
   for (size_t i = 0; i < gpu->members.size(); ++i) {
-    gpu->members[i].meter->bias = static_cast<double>(outcome.grants[i].bias) / limiter::kOne;
+    gpu->members[i].meter->bias = static_cast<double>(division.allowances[i].bias) / limiter::kOne;
   }
 }
 

@@ -65,52 +65,52 @@ class ComputeControl {
 
  private:
   using Key = std::tuple<Uid, std::string, std::string>;  // pod, container, UUID
-  struct Meter {
+  struct MemberMeter {
     int64_t metered = 0, waited = 0, at = 0;  // latest reading, and its time
     double bias = 1;                          // the arbiter's correction of `metered`
     double used = 0;                          // GPU time in ns, corrected
     double reported_used = 0;                 // reported_*: at the last call of Used
     int64_t reported_waited = 0, reported_at = 0;
   };
-  struct Known {
+  struct KnownMember {
     limiter::Arbiter::Id id = 0;
     Member member;
     uint32_t index = 0;  // of the GPU in both files
     std::shared_ptr<ComputeUsageFile> usage;
   };
   // The data of a member that a tick needs.
-  struct OnGpu {
+  struct TickMember {
     limiter::Arbiter::Id id = 0;
     limiter::LimitsFile* limits = nullptr;
     ComputeUsageFile* usage = nullptr;
     uint32_t index = 0;
-    Meter* meter = nullptr;  // of `meters_`
+    MemberMeter* meter = nullptr;  // of `meters_`
   };
-  struct Gpu {
+  struct GpuArbiter {
     limiter::Arbiter arbiter;
     int64_t next = 0;
-    std::vector<OnGpu> members;  // in the order of their ids, like in the arbiter
+    std::vector<TickMember> members;  // in the order of their ids, like in the arbiter
   };
 
   void Run();
   void SetMembers(std::vector<Member> members);
   void SortByGpu();
   int64_t Tick(int64_t now);
-  void TickGpu(int64_t now, Gpu* gpu);
-  void ReadMembers(int64_t now, const Gpu& gpu);
+  void TickGpu(int64_t now, GpuArbiter* gpu);
+  void ReadMembers(int64_t now, const GpuArbiter& gpu);
 
   // Used only by the thread.
-  std::map<Key, Known> known_;
-  std::map<std::string, Gpu> gpus_;
+  std::map<Key, KnownMember> known_;
+  std::map<std::string, GpuArbiter> gpus_;
   limiter::Arbiter::Id last_id_ = 0;
   // Buffers of a tick. They are members, so that ticks allocate nothing.
-  std::vector<limiter::Arbiter::Reading> readings_;
-  std::vector<std::pair<Meter*, ComputeTotals>> totals_;
+  std::vector<limiter::Arbiter::ContainerReading> readings_;
+  std::vector<std::pair<MemberMeter*, ComputeTotals>> totals_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<std::vector<Member>> update_;
-  std::map<Key, Meter> meters_;
+  std::map<Key, MemberMeter> meters_;
   bool stop_ = false;
   std::thread thread_;
 };

@@ -132,7 +132,7 @@ TEST_F(ComputeControlTest, UseIsCorrectedByTheDriversUtilization) {
   EXPECT_NEAR(shown, 0.3, 0.1);
 }
 
-TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrants) {
+TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirAllowances) {
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;
   bad.Truncate();

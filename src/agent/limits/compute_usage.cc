@@ -32,7 +32,7 @@ struct FirstLines {
 };
 static_assert(offsetof(FirstLines, slots) == offsetof(ComputeUsage, slots));
 
-void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::Reading* reading,
+void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::ContainerReading* reading,
              ComputeTotals* totals) {
   const Arbiter::ProcessReading process = limiter::ReadLine(slot, line);
   if (process.last_written == 0) return;
@@ -41,7 +41,8 @@ void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::Reading* reading,
 }
 
 // Returns the number of used slots.
-uint32_t AddFirstLines(const FirstLines& lines, Arbiter::Reading* reading, ComputeTotals* totals) {
+uint32_t AddFirstLines(const FirstLines& lines, Arbiter::ContainerReading* reading,
+                       ComputeTotals* totals) {
   reading->charged = lines.charge.charged.load(limiter::kRelaxed);
   reading->processes.clear();
   totals->waited = std::clamp<int64_t>(lines.charge.waited.load(limiter::kRelaxed), 0, kMostNs);
@@ -59,7 +60,7 @@ ComputeUsageFile::ComputeUsageFile(std::shared_ptr<const Fd> file, uint32_t gpu)
       offset_(static_cast<off_t>(offsetof(Usage, compute) + gpu * sizeof(ComputeUsage))),
       mapping_(file_->get(), offset_, sizeof(FirstLines)) {}
 
-std::optional<ComputeTotals> ComputeUsageFile::Read(Arbiter::Reading* reading) {
+std::optional<ComputeTotals> ComputeUsageFile::Read(Arbiter::ContainerReading* reading) {
   ComputeTotals totals;
   uint32_t slots = 0;
   const bool in_place = mapping_.valid() && mapping_.Read([&](const char* data) {
@@ -76,7 +77,7 @@ std::optional<ComputeTotals> ComputeUsageFile::Read(Arbiter::Reading* reading) {
   return totals;
 }
 
-bool ComputeUsageFile::ReadMore(uint32_t slots, Arbiter::Reading* reading,
+bool ComputeUsageFile::ReadMore(uint32_t slots, Arbiter::ContainerReading* reading,
                                 ComputeTotals* totals) const {
   std::vector<ComputeSlot> lines(slots - kLines);
   const size_t size = lines.size() * sizeof(ComputeSlot);

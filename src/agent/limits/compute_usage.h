@@ -31,10 +31,11 @@ class ComputeUsageFile {
   ComputeUsageFile(std::shared_ptr<const Fd> file, uint32_t gpu);
 
   // Replaces all of `reading` except its id. Nothing if the file is too short.
-  std::optional<ComputeTotals> Read(limiter::Arbiter::Reading* reading);
+  std::optional<ComputeTotals> Read(limiter::Arbiter::ContainerReading* reading);
 
  private:
-  bool ReadMore(uint32_t slots, limiter::Arbiter::Reading* reading, ComputeTotals* totals) const;
+  bool ReadMore(uint32_t slots, limiter::Arbiter::ContainerReading* reading,
+                ComputeTotals* totals) const;
 
   const std::shared_ptr<const Fd> file_;
   const off_t offset_;  // position of the GPU's slots in the file

@@ -42,7 +42,7 @@ TEST_F(ComputeUsageTest, ReadsTheLinesOfItsGpu) {
   usage_->compute[2].charge.charged = 20;
   usage_->compute[2].charge.waited = 9;
   ComputeUsageFile file(file_, 2);
-  limiter::Arbiter::Reading reading{.id = 4};
+  limiter::Arbiter::ContainerReading reading{.id = 4};
   for (int times = 0; times < 2; ++times) {
     const auto totals = file.Read(&reading);
     ASSERT_TRUE(totals.has_value());
@@ -59,7 +59,7 @@ TEST_F(ComputeUsageTest, ReadsTheLinesOfItsGpu) {
 TEST_F(ComputeUsageTest, ReadsManyProcesses) {
   for (uint32_t slot = 0; slot < 1000; ++slot) SetLine(0, slot, 2);
   ComputeUsageFile file(file_, 0);
-  limiter::Arbiter::Reading reading;
+  limiter::Arbiter::ContainerReading reading;
   const auto totals = file.Read(&reading);
   ASSERT_TRUE(totals.has_value());
   EXPECT_EQ(totals->metered, 2000);
@@ -69,7 +69,7 @@ TEST_F(ComputeUsageTest, ReadsManyProcesses) {
 TEST_F(ComputeUsageTest, ReadsATruncatedFileAgainOnceItIsComplete) {
   SetLine(0, 0, 5);
   ComputeUsageFile file(file_, 0);
-  limiter::Arbiter::Reading reading;
+  limiter::Arbiter::ContainerReading reading;
   ASSERT_TRUE(file.Read(&reading).has_value());
   ASSERT_EQ(::ftruncate(file_->get(), 100), 0);
   EXPECT_FALSE(file.Read(&reading).has_value());
@@ -88,7 +88,7 @@ TEST_F(ComputeUsageTest, BoundsTheClaimsOfAContainer) {
   usage_->compute[0].charge.slots = UINT32_MAX;
   usage_->compute[0].charge.waited = INT64_MIN;
   ComputeUsageFile file(file_, 0);
-  limiter::Arbiter::Reading reading;
+  limiter::Arbiter::ContainerReading reading;
   const auto totals = file.Read(&reading);
   ASSERT_TRUE(totals.has_value());
   EXPECT_EQ(totals->metered, int64_t{1} << 51);

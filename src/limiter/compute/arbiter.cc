@@ -33,39 +33,39 @@ uint32_t ToQ16(double value) { return uint32_t(std::clamp(value, 0.0, 1000.0) * 
 
 }  // namespace
 
-const Arbiter::Container* Arbiter::Find(Id id) const {
-  const auto at = std::ranges::lower_bound(containers_, id, {}, &Container::id);
+const Arbiter::ContainerState* Arbiter::Find(Id id) const {
+  const auto at = std::ranges::lower_bound(containers_, id, {}, &ContainerState::id);
   return at != containers_.end() && at->id == id ? &*at : nullptr;
 }
 
 void Arbiter::Set(Id id, const ComputeShare& share) {
-  Container* container = Find(id);
+  ContainerState* container = Find(id);
   if (container != nullptr && container->share == share) return;
   if (container != nullptr) {
     container->share = share;
     ++container->epoch;
   } else {
-    const auto at = std::ranges::lower_bound(containers_, id, {}, &Container::id);
-    containers_.insert(at, Container{.id = id, .share = share});
+    const auto at = std::ranges::lower_bound(containers_, id, {}, &ContainerState::id);
+    containers_.insert(at, ContainerState{.id = id, .share = share});
   }
   DecideWeights();
 }
 
 void Arbiter::Remove(Id id) {
-  std::erase_if(containers_, [id](const Container& one) { return one.id == id; });
+  std::erase_if(containers_, [id](const ContainerState& one) { return one.id == id; });
   DecideWeights();
 }
 
 // Containers without a request divide the rest that the requests leave.
 void Arbiter::DecideWeights() {
   double requested = 0, weights = 0;
-  for (const Container& container : containers_) {
+  for (const ContainerState& container : containers_) {
     requested += container.share.request;
     if (container.share.request <= 0) weights += container.share.weight;
   }
   const double rest = std::max(0.01, 1 - requested);
   by_limit_.clear();
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     const ComputeShare& share = container.share;
     container.weight =
         share.request > 0 ? share.request : rest * share.weight / std::max(weights, 1e-9);
@@ -73,21 +73,21 @@ void Arbiter::DecideWeights() {
     by_limit_.push_back(&container);
   }
   std::ranges::stable_sort(by_limit_, {},
-                           [](const Container* one) { return one->limit / one->weight; });
+                           [](const ContainerState* one) { return one->limit / one->weight; });
 }
 
 void Arbiter::Write(int64_t now) {
-  outcome_.grants.clear();
-  outcome_.parts.clear();
+  division_.allowances.clear();
+  division_.parts.clear();
   int64_t active = 0;
-  for (const Container& container : containers_) active += !container.idle;
+  for (const ContainerState& container : containers_) active += !container.idle;
   const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
   const int64_t high_window = WindowOfHighClass(window);
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     const ComputeShare& share = container.share;
     const bool is_high = share.priority == PriorityClass::kHigh;
     const bool stops = container.waits_for_low_class || (container.held && container.owed < 0);
-    outcome_.grants.push_back(
+    division_.allowances.push_back(
         {.id = container.id,
          .epoch = container.epoch,
          .flags = container.flags | (stops ? kComputeStop : 0),
@@ -99,12 +99,12 @@ void Arbiter::Write(int64_t now) {
          .lease_end = now + kLease});
     for (const ProcessState& process : container.processes) {
       const bool others = active_ > (process.active ? 1u : 0u);
-      outcome_.parts.push_back({.id = container.id,
-                                .slot = process.slot,
-                                .part = ToQ16(process.part),
-                                .contended = others,
-                                .part_integral = process.part_integral,
-                                .at = process.at});
+      division_.parts.push_back({.id = container.id,
+                                 .slot = process.slot,
+                                 .part = ToQ16(process.part),
+                                 .contended = others,
+                                 .part_integral = process.part_integral,
+                                 .at = process.at});
     }
   }
 }
@@ -114,7 +114,7 @@ int64_t Arbiter::Backlog() const { return tick_ + kLongestPause; }
 int64_t Arbiter::NextTick(int64_t now) {
   bool high = false, low = false;
   int active = 0;
-  for (const Container& container : containers_) {
+  for (const ContainerState& container : containers_) {
     high |= container.share.priority == PriorityClass::kHigh;
     low |= container.share.priority == PriorityClass::kLow && container.in_flight > 0;
     active += container.known && now - container.last_launch < kRecent;
@@ -124,9 +124,9 @@ int64_t Arbiter::NextTick(int64_t now) {
   return active > 1 ? tick_ : active == 1 ? kAloneTick : kIdleTick;
 }
 
-const Arbiter::Outcome& Arbiter::Tick(int64_t now, std::span<const Reading> readings) {
-  for (Container& container : containers_) container.used = 0;
-  for (const Reading& reading : readings) Read(now, reading);
+const Arbiter::Division& Arbiter::Tick(int64_t now, std::span<const ContainerReading> readings) {
+  for (ContainerState& container : containers_) container.used = 0;
+  for (const ContainerReading& reading : readings) Read(now, reading);
   DecideParts(now);
   DecideStops(now);
   DecidePools(now);
@@ -137,33 +137,33 @@ const Arbiter::Outcome& Arbiter::Tick(int64_t now, std::span<const Reading> read
   last_tick_ = now;
   // On one grid, so that one wake-up serves the arbiters of all GPUs.
   const int64_t interval = NextTick(now);
-  outcome_.next = (now + interval) / interval * interval;
-  return outcome_;
+  division_.next = (now + interval) / interval * interval;
+  return division_;
 }
 
 bool Arbiter::IsDue(int64_t now, Id id) const {
-  const Container* const found = Find(id);
+  const ContainerState* const found = Find(id);
   if (found == nullptr) return false;
-  const Container& container = *found;
+  const ContainerState& container = *found;
   const int64_t last = std::max(container.last_launch, container.last_wait);
   return !container.known || container.in_flight > 0 || now - last < kAsleep ||
          container.share.priority == PriorityClass::kHigh || now - container.read_at >= kIdleTick;
 }
 
 // The epoch is stored last: a thread that reads a new epoch also reads the other new values.
-void WriteGrant(const Arbiter::Grant& grant, ComputeLimit* line) {
-  line->flags.store(grant.flags, kRelaxed);
-  line->pool.store(grant.pool, kRelaxed);
-  line->bias.store(grant.bias, kRelaxed);
-  line->cap.store(grant.cap, kRelaxed);
-  line->floor.store(grant.floor, kRelaxed);
-  line->window_us.store(grant.window_us, kRelaxed);
-  line->lease_end.store(grant.lease_end, std::memory_order_release);
-  line->epoch.store(grant.epoch, std::memory_order_release);
+void WriteAllowance(const Arbiter::Allowance& allowance, ComputeLimit* line) {
+  line->flags.store(allowance.flags, kRelaxed);
+  line->pool.store(allowance.pool, kRelaxed);
+  line->bias.store(allowance.bias, kRelaxed);
+  line->cap.store(allowance.cap, kRelaxed);
+  line->floor.store(allowance.floor, kRelaxed);
+  line->window_us.store(allowance.window_us, kRelaxed);
+  line->lease_end.store(allowance.lease_end, std::memory_order_release);
+  line->epoch.store(allowance.epoch, std::memory_order_release);
 }
 
 // Each store is ordered after the odd sequence number. ThreadSanitizer does not support fences.
-void WritePart(const Arbiter::Part& part, ComputePart* line) {
+void WritePart(const Arbiter::ProcessPart& part, ComputePart* line) {
   constexpr auto kRelease = std::memory_order_release;
   const uint32_t sequence = line->sequence.load(kRelaxed) | 1;
   line->sequence.store(sequence, kRelaxed);

@@ -2,11 +2,11 @@
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at `Outcome::next` of the previous Tick, which is at most 16 ms after it. Takes a
+//   Tick          at `Division::next` of the previous Tick, which is at most 16 ms after it. Takes a
 //                 Reading of every due container: the first `charge.slots` lines of its
 //                 ComputeUsage for this GPU
-//   afterwards    the caller writes every Grant to the ComputeLimit of its container, and every
-//                 Part to its ComputePart (WriteGrant, WritePart)
+//   afterwards    the caller writes every Allowance to the ComputeLimit of its container, and every
+//                 ProcessPart to its ComputePart (WriteAllowance, WritePart)
 //   Utilization   once a second, with NVML's measure of each container's processes
 //
 // Tick is pure: it has no clock and reads no file. Containers can write any value into their
@@ -52,26 +52,26 @@ class Arbiter {
     int64_t metered = 0, in_flight = 0, last_launch = 0, last_long_work = 0, last_wait = 0,
             last_written = 0, longest = 0, last_limited = 0;
   };
-  struct Reading {
+  struct ContainerReading {
     Id id = 0;
     int64_t charged = 0;
     std::vector<ProcessReading> processes;
   };
 
-  struct Grant {
+  struct Allowance {
     Id id = 0;
     uint32_t epoch = 0, flags = 0, bias = kOne, cap = 0, floor = 0, window_us = 0;
     int64_t pool = 0, lease_end = 0;
   };
-  struct Part {
+  struct ProcessPart {
     Id id = 0;
     uint32_t slot = 0, part = kOne, contended = 0;
     int64_t part_integral = 0, at = 0;
   };
-  struct Outcome {
-    std::vector<Grant> grants;  // of all containers, in the order of their Ids
-    std::vector<Part> parts;    // of all processes in the readings, in the same order
-    int64_t next = 0;           // when to call Tick again; on a grid that all Arbiters share
+  struct Division {
+    std::vector<Allowance> allowances;  // of all containers, in the order of their Ids
+    std::vector<ProcessPart> parts;     // of all processes in the readings, in the same order
+    int64_t next = 0;  // when to call Tick again; on a grid that all Arbiters share
   };
 
   // An unchanged share has no effect.
@@ -80,7 +80,7 @@ class Arbiter {
   // True: a tick at this time needs a reading of the container. Idle containers are read rarely.
   bool IsDue(int64_t now, Id id) const;
   // `readings` may lack containers that are not due or that could not be read.
-  const Outcome& Tick(int64_t now, std::span<const Reading> readings);
+  const Division& Tick(int64_t now, std::span<const ContainerReading> readings);
   // `used`: mean part of the GPU that the container's processes used in the second before `now`.
   void Utilization(int64_t now, Id id, double used);
 
@@ -108,13 +108,13 @@ class Arbiter {
   // A container's GPU time by its meter, and the corrections of the meter. Events are inexact while
   // the driver also gives turns to other containers. So the error is kept separately for times with
   // and without other active containers.
-  struct Meter {
+  struct MeterCorrection {
     int64_t at = 0;                 // time of the last call of Utilization
     int64_t alone = 0, beside = 0;  // GPU time since then
     bool was_beside = false;        // between the last two calls
     Trim trim_alone, trim_beside;
   };
-  struct Container {
+  struct ContainerState {
     Id id = 0;
     ComputeShare share;
     std::vector<ProcessState> processes;  // sorted by slot
@@ -133,19 +133,19 @@ class Arbiter {
     bool alone = false;   // at the last tick, it had a turn and the GPU had no work of others
     size_t active = 0;    // processes
     bool beside = false;  // at the last tick, processes of other containers were active
-    Meter meter;
+    MeterCorrection meter;
     const Trim& trim() const { return beside ? meter.trim_beside : meter.trim_alone; }
   };
 
-  static bool IsLongLow(const Container& container);
-  const Container* Find(Id id) const;
-  Container* Find(Id id) {
-    return const_cast<Container*>(static_cast<const Arbiter*>(this)->Find(id));
+  static bool IsLongLow(const ContainerState& container);
+  const ContainerState* Find(Id id) const;
+  ContainerState* Find(Id id) {
+    return const_cast<ContainerState*>(static_cast<const Arbiter*>(this)->Find(id));
   }
-  static ProcessState& ProcessOf(uint32_t slot, Container* container);
+  static ProcessState& ProcessOf(uint32_t slot, ContainerState* container);
   double NewPart(int64_t dt);
-  void Read(int64_t now, const Reading& reading);
-  void ReadProcess(int64_t now, const ProcessReading& reading, Container* container);
+  void Read(int64_t now, const ContainerReading& reading);
+  void ReadProcess(int64_t now, const ProcessReading& reading, ContainerState* container);
   void DecideWeights();
   double PartOf(const ProcessState& process) const;
   void CollectActive();
@@ -154,21 +154,22 @@ class Arbiter {
   void DecidePools(int64_t now);
   double Elapsed(int64_t now) const;
   double Budget(int64_t now) const;
-  int64_t PoolAfterDebtRepayment(const Container& container, double elapsed, double weights) const;
-  static void MeasureTurnUse(int64_t now, double elapsed, Container* container);
+  int64_t PoolAfterDebtRepayment(const ContainerState& container, double elapsed,
+                                 double weights) const;
+  static void MeasureTurnUse(int64_t now, double elapsed, ContainerState* container);
   void DecideOwed(int64_t now);
   void DecideTurn(int64_t now);
   void HoldHighClasses(int64_t now);
   int64_t WindowOfHighClass(int64_t window) const;
   int64_t Backlog() const;
   int64_t NextTick(int64_t now);
-  int64_t CapOf(const Container& container, double weights) const;
+  int64_t CapOf(const ContainerState& container, double weights) const;
   static void Correct(double metered, double used, Trim* trim);
   void Write(int64_t now);
 
-  std::vector<Container> containers_;  // sorted by id
+  std::vector<ContainerState> containers_;  // sorted by id
   // Sorted by when containers reach their limits, earliest first.
-  std::vector<Container*> by_limit_;
+  std::vector<ContainerState*> by_limit_;
   size_t active_ = 0;                        // processes
   std::vector<ProcessState*> short_active_;  // sorted by rate
   std::vector<double> rates_below_;  // by index in short_active_: the sum of the rates before it
@@ -178,11 +179,11 @@ class Arbiter {
   int64_t last_tick_ = 0;
   int64_t tick_ = 2 * kMillisecond;  // time between two ticks while containers contend
   Id turn_ = kNoTurn;                // the container that has a turn
-  Outcome outcome_;
+  Division division_;
 };
 
 Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line);
-void WriteGrant(const Arbiter::Grant& grant, ComputeLimit* line);
-void WritePart(const Arbiter::Part& part, ComputePart* line);
+void WriteAllowance(const Arbiter::Allowance& allowance, ComputeLimit* line);
+void WritePart(const Arbiter::ProcessPart& part, ComputePart* line);
 
 }  // namespace tessera::limiter

@@ -17,7 +17,7 @@ constexpr int64_t kMostDebt = 20 * kMillisecond;
 
 }  // namespace
 
-int64_t Arbiter::CapOf(const Container& container, double weights) const {
+int64_t Arbiter::CapOf(const ContainerState& container, double weights) const {
   return std::max(kLeastCap, int64_t(2 * double(kLead) * container.weight / weights));
 }
 
@@ -28,7 +28,7 @@ double Arbiter::Elapsed(int64_t now) const {
 // The GPU time since the last tick that containers with a backlog may use.
 double Arbiter::Budget(int64_t now) const {
   double budget = Elapsed(now);
-  for (const Container& container : containers_) {
+  for (const ContainerState& container : containers_) {
     if (container.below_share) budget -= double(container.used);
   }
   return std::max(budget, 0.0);
@@ -36,14 +36,14 @@ double Arbiter::Budget(int64_t now) const {
 
 void Arbiter::DecidePools(int64_t now) {
   double weights = 0;
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     container.idle |= !container.known;
     if (!container.idle && (container.flags & kComputeStop) == 0) weights += container.weight;
   }
   weights = std::max(weights, 1e-6);
   int active = 0;
   int64_t in_flight = 0;
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
     const bool backlog = now - container.last_denied < Backlog();
     container.below_share = container.idle || (head >= cap * 3 / 4 && !backlog);
@@ -54,7 +54,7 @@ void Arbiter::DecidePools(int64_t now) {
   }
   const double budget = Budget(now);
   double heavy = 0, most = 1e18, needed = 1e18;
-  for (const Container& container : containers_) {
+  for (const ContainerState& container : containers_) {
     if (container.below_share || container.stopped) continue;
     heavy += container.weight;
     const auto head = double(container.pool - container.charged),
@@ -65,7 +65,7 @@ void Arbiter::DecidePools(int64_t now) {
   double each = heavy > 0 ? std::min(budget / heavy, most) : 0;
   const bool drains = in_flight < (active <= 1 ? kLead : kDrained);
   if (drains && turn_ == kNoTurn && needed < 1e18) each = std::max(each, needed);
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     if (container.below_share) {
       const int64_t full = container.charged + CapOf(container, weights);
       container.pool =
@@ -78,7 +78,7 @@ void Arbiter::DecidePools(int64_t now) {
 }
 
 // The pool of a container without work: its share of the elapsed time repays its debt.
-int64_t Arbiter::PoolAfterDebtRepayment(const Container& container, double elapsed,
+int64_t Arbiter::PoolAfterDebtRepayment(const ContainerState& container, double elapsed,
                                         double weights) const {
   const double share = container.weight / (weights + container.weight);
   return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);

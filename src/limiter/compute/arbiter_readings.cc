@@ -24,7 +24,7 @@ int64_t Bounded(int64_t value) { return std::clamp(value, -kLargest, kLargest); 
 
 }  // namespace
 
-Arbiter::ProcessState& Arbiter::ProcessOf(uint32_t slot, Container* container) {
+Arbiter::ProcessState& Arbiter::ProcessOf(uint32_t slot, ContainerState* container) {
   auto& processes = container->processes;
   const auto at = std::ranges::lower_bound(processes, slot, {}, &ProcessState::slot);
   if (at != processes.end() && at->slot == slot) return *at;
@@ -40,7 +40,7 @@ double Arbiter::NewPart(int64_t dt) {
   return new_part_;
 }
 
-void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
+void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, ContainerState* container) {
   // A time in the future counts as now.
   ProcessReading reading = claim;
   for (int64_t* time : {&reading.last_launch, &reading.last_long_work, &reading.last_wait,
@@ -72,10 +72,10 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
   container->longest = std::max(container->longest, reading.longest);
 }
 
-void Arbiter::Read(int64_t now, const Reading& reading) {
-  Container* const found = Find(reading.id);
+void Arbiter::Read(int64_t now, const ContainerReading& reading) {
+  ContainerState* const found = Find(reading.id);
   if (found == nullptr) return;
-  Container& container = *found;
+  ContainerState& container = *found;
   const int64_t charged = Bounded(reading.charged);
   container.used = container.known ? charged - container.charged : 0;
   container.charged = charged;
@@ -121,7 +121,7 @@ void Arbiter::CollectActive() {
   active_ = 0;
   short_active_.clear();
   long_active_ = 0;
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     container.active = 0;
     for (ProcessState& process : container.processes) {
       if (!process.active) continue;
@@ -144,7 +144,7 @@ void Arbiter::CollectActive() {
 
 void Arbiter::DecideParts(int64_t now) {
   CollectActive();
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     container.beside = active_ > container.active;
     for (ProcessState& process : container.processes) {
       if (process.at != 0)

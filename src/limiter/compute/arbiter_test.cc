@@ -13,9 +13,9 @@ namespace {
 
 constexpr int64_t kStart = 100 * kSecond;
 
-using Readings = std::vector<Arbiter::Reading>;
+using Readings = std::vector<Arbiter::ContainerReading>;
 
-Arbiter::Reading Working(Arbiter::Id id, int64_t now, int64_t charged) {
+Arbiter::ContainerReading Working(Arbiter::Id id, int64_t now, int64_t charged) {
   return {.id = id,
           .charged = charged,
           .processes = {{.slot = 3,
@@ -26,37 +26,37 @@ Arbiter::Reading Working(Arbiter::Id id, int64_t now, int64_t charged) {
                          .last_written = now}}};
 }
 
-const Arbiter::Grant& GrantOf(const Arbiter::Outcome& outcome, Arbiter::Id id) {
-  for (const Arbiter::Grant& grant : outcome.grants) {
-    if (grant.id == id) return grant;
+const Arbiter::Allowance& AllowanceOf(const Arbiter::Division& division, Arbiter::Id id) {
+  for (const Arbiter::Allowance& allowance : division.allowances) {
+    if (allowance.id == id) return allowance;
   }
-  ADD_FAILURE() << "no grant for " << id;
-  return outcome.grants.front();
+  ADD_FAILURE() << "no allowance for " << id;
+  return division.allowances.front();
 }
 
-TEST(ArbiterTest, GrantsRatesAndALeaseToEveryContainer) {
+TEST(ArbiterTest, GivesRatesAndALeaseToEveryContainer) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.25, .limit = 0.5});
   arbiter.Set(2, {.weight = 3});
   arbiter.Set(3, {.weight = 1});
-  const auto& outcome = arbiter.Tick(kStart, {});
-  ASSERT_EQ(outcome.grants.size(), 3u);
-  EXPECT_EQ(GrantOf(outcome, 1).cap, kOne / 2);
-  EXPECT_EQ(GrantOf(outcome, 1).floor, kOne / 4);
-  EXPECT_EQ(GrantOf(outcome, 2).cap, 0u);
-  EXPECT_NEAR(GrantOf(outcome, 2).floor, 0.75 * 0.75 * kOne, 1);
-  EXPECT_NEAR(GrantOf(outcome, 3).floor, 0.75 * 0.25 * kOne, 1);
-  for (const auto& grant : outcome.grants) EXPECT_EQ(grant.lease_end, kStart + kLease);
+  const auto& division = arbiter.Tick(kStart, {});
+  ASSERT_EQ(division.allowances.size(), 3u);
+  EXPECT_EQ(AllowanceOf(division, 1).cap, kOne / 2);
+  EXPECT_EQ(AllowanceOf(division, 1).floor, kOne / 4);
+  EXPECT_EQ(AllowanceOf(division, 2).cap, 0u);
+  EXPECT_NEAR(AllowanceOf(division, 2).floor, 0.75 * 0.75 * kOne, 1);
+  EXPECT_NEAR(AllowanceOf(division, 3).floor, 0.75 * 0.25 * kOne, 1);
+  for (const auto& allowance : division.allowances) EXPECT_EQ(allowance.lease_end, kStart + kLease);
 }
 
 TEST(ArbiterTest, OnlyAChangedShareIncrementsTheEpoch) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.25, .limit = 0.5});
-  const uint32_t epoch = GrantOf(arbiter.Tick(kStart, {}), 1).epoch;
+  const uint32_t epoch = AllowanceOf(arbiter.Tick(kStart, {}), 1).epoch;
   arbiter.Set(1, {.request = 0.25, .limit = 0.5});
-  EXPECT_EQ(GrantOf(arbiter.Tick(kStart + kMillisecond, {}), 1).epoch, epoch);
+  EXPECT_EQ(AllowanceOf(arbiter.Tick(kStart + kMillisecond, {}), 1).epoch, epoch);
   arbiter.Set(1, {.request = 0.25, .limit = 0.6});
-  EXPECT_EQ(GrantOf(arbiter.Tick(kStart + 2 * kMillisecond, {}), 1).epoch, epoch + 1);
+  EXPECT_EQ(AllowanceOf(arbiter.Tick(kStart + 2 * kMillisecond, {}), 1).epoch, epoch + 1);
 }
 
 TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
@@ -64,16 +64,19 @@ TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
   int64_t now = kStart;
-  const uint32_t before = GrantOf(arbiter.Tick(now, Readings{Working(2, now, 0)}), 2).epoch;
+  const uint32_t before = AllowanceOf(arbiter.Tick(now, Readings{Working(2, now, 0)}), 2).epoch;
   now += kMillisecond;
-  const auto& outcome = arbiter.Tick(now, Readings{Working(1, now, 0), Working(2, now, 0)});
-  EXPECT_EQ(GrantOf(outcome, 2).flags, kComputeStop | kComputeLow);
-  EXPECT_EQ(GrantOf(outcome, 2).epoch, before + 1) << "threads give up the time taken in advance";
-  EXPECT_EQ(GrantOf(outcome, 1).flags, 0u);
-  EXPECT_LE(outcome.next - now, kMillisecond) << "the next tick is soon";
+  const auto& division = arbiter.Tick(now, Readings{Working(1, now, 0), Working(2, now, 0)});
+  EXPECT_EQ(AllowanceOf(division, 2).flags, kComputeStop | kComputeLow);
+  EXPECT_EQ(AllowanceOf(division, 2).epoch, before + 1)
+      << "threads give up the time taken in advance";
+  EXPECT_EQ(AllowanceOf(division, 1).flags, 0u);
+  EXPECT_LE(division.next - now, kMillisecond) << "the next tick is soon";
   now += 20 * kMillisecond;
   EXPECT_EQ(
-      GrantOf(arbiter.Tick(now, Readings{Arbiter::Reading{.id = 1}, Working(2, now, 0)}), 2).flags,
+      AllowanceOf(
+          arbiter.Tick(now, Readings{Arbiter::ContainerReading{.id = 1}, Working(2, now, 0)}), 2)
+          .flags,
       kComputeLow);
 }
 
@@ -84,11 +87,11 @@ TEST(ArbiterTest, AHighClassAwaitsALongKernelForALimitedTime) {
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
   int64_t held = 0;
   for (int64_t now = kStart; now < kStart + kSecond; now += kMillisecond) {
-    Arbiter::Reading low = Working(2, now, 0);
+    Arbiter::ContainerReading low = Working(2, now, 0);
     low.processes[0].longest = 5 * kMillisecond;
-    const auto& outcome = arbiter.Tick(now, Readings{Working(1, now, 0), low});
-    EXPECT_NE(GrantOf(outcome, 2).flags & kComputeStop, 0u);
-    held += GrantOf(outcome, 1).flags == kComputeStop ? kMillisecond : 0;
+    const auto& division = arbiter.Tick(now, Readings{Working(1, now, 0), low});
+    EXPECT_NE(AllowanceOf(division, 2).flags & kComputeStop, 0u);
+    held += AllowanceOf(division, 1).flags == kComputeStop ? kMillisecond : 0;
   }
   EXPECT_GT(held, 5 * kMillisecond);
   EXPECT_LE(held, 8 * kMillisecond);
@@ -135,7 +138,7 @@ TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
   arbiter.Set(1, {.weight = 1});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kHigh});
   EXPECT_TRUE(arbiter.IsDue(kStart, 1)) << "the container was never read";
-  Arbiter::Reading reading = Working(1, kStart, 0);
+  Arbiter::ContainerReading reading = Working(1, kStart, 0);
   arbiter.Tick(kStart, Readings{reading});
   EXPECT_TRUE(arbiter.IsDue(kStart + kMillisecond, 1));
   reading.processes[0].in_flight = 0;
@@ -151,10 +154,10 @@ TEST(ArbiterTest, ForgetsTheWorkInFlightOfADeadProcess) {
   Arbiter arbiter;
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
-  const Arbiter::Reading dead = Working(1, kStart, 0);
-  EXPECT_NE(GrantOf(arbiter.Tick(kStart, Readings{dead}), 2).flags & kComputeStop, 0u);
+  const Arbiter::ContainerReading dead = Working(1, kStart, 0);
+  EXPECT_NE(AllowanceOf(arbiter.Tick(kStart, Readings{dead}), 2).flags & kComputeStop, 0u);
   const int64_t later = kStart + 150 * kMillisecond;
-  EXPECT_EQ(GrantOf(arbiter.Tick(later, Readings{dead}), 2).flags & kComputeStop, 0u);
+  EXPECT_EQ(AllowanceOf(arbiter.Tick(later, Readings{dead}), 2).flags & kComputeStop, 0u);
 }
 
 // A container that claims to work but is charged nothing is owed its share. It must not hold the
@@ -165,12 +168,12 @@ TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
   arbiter.Set(2, {.request = 0.8});
   int64_t charged = 0, pool = 0, now = kStart;
   for (int i = 0; i < 5000; ++i, now += 2 * kMillisecond) {
-    Arbiter::Reading idles = Working(1, now, 0);
+    Arbiter::ContainerReading idles = Working(1, now, 0);
     idles.processes[0].last_wait = 0;
     const int64_t used = std::clamp<int64_t>(pool - charged, 0, 2 * kMillisecond);
-    Arbiter::Reading works = Working(2, now, charged += used);
+    Arbiter::ContainerReading works = Working(2, now, charged += used);
     works.processes[0].in_flight = used;
-    pool = GrantOf(arbiter.Tick(now, Readings{idles, works}), 2).pool;
+    pool = AllowanceOf(arbiter.Tick(now, Readings{idles, works}), 2).pool;
   }
   EXPECT_GT(double(charged), 0.5 * double(now - kStart));
 }
@@ -183,7 +186,7 @@ void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double
     for (const int64_t end = *now + kSecond; *now < end; *now += 4 * kMillisecond) {
       *metered += int64_t(0.4 * 4 * kMillisecond);
       Readings readings{Working(1, *now, *metered)};
-      readings.push_back(beside ? Working(2, *now, 0) : Arbiter::Reading{.id = 2});
+      readings.push_back(beside ? Working(2, *now, 0) : Arbiter::ContainerReading{.id = 2});
       arbiter->Tick(*now, readings);
     }
     arbiter->Utilization(*now, 1, nvml);
@@ -198,8 +201,8 @@ TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
   const auto bias = [&](bool beside) {
     Meter(&arbiter, &now, &metered, 1, beside ? 0.3 : 0.4, beside);
     Readings readings{Working(1, now, metered)};
-    readings.push_back(beside ? Working(2, now, 0) : Arbiter::Reading{.id = 2});
-    return double(GrantOf(arbiter.Tick(now, readings), 1).bias) / kOne;
+    readings.push_back(beside ? Working(2, now, 0) : Arbiter::ContainerReading{.id = 2});
+    return double(AllowanceOf(arbiter.Tick(now, readings), 1).bias) / kOne;
   };
   Meter(&arbiter, &now, &metered, 10, 0.3, true);
   EXPECT_NEAR(bias(true), 0.75, 0.02);
@@ -208,8 +211,9 @@ TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
   EXPECT_NEAR(bias(false), 1, 0.01);
   EXPECT_NEAR(bias(true), 0.75, 0.02) << "known from before";
   Meter(&arbiter, &now, &metered, 10, 0.5, false);
-  EXPECT_NEAR(double(GrantOf(arbiter.Tick(now, Readings{Working(1, now, metered)}), 1).bias) / kOne,
-              1.25, 0.02)
+  EXPECT_NEAR(
+      double(AllowanceOf(arbiter.Tick(now, Readings{Working(1, now, metered)}), 1).bias) / kOne,
+      1.25, 0.02)
       << "an error alone is corrected, too";
 }
 
@@ -232,7 +236,7 @@ TEST(ArbiterTest, BoundsWhatContainersClaim) {
   for (Arbiter::Id id = 0; id < 4; ++id) arbiter.Set(id, {.request = 0.25});
   int64_t now = kStart;
   for (int i = 0; i < 5000; ++i, now += kMillisecond) {
-    Arbiter::Reading hostile{.id = 0, .charged = number()};
+    Arbiter::ContainerReading hostile{.id = 0, .charged = number()};
     for (int j = 0; j < 3; ++j) {
       hostile.processes.push_back({.slot = uint32_t(random() % 4),
                                    .metered = number(),
@@ -243,12 +247,12 @@ TEST(ArbiterTest, BoundsWhatContainersClaim) {
                                    .last_written = number(),
                                    .longest = number()});
     }
-    const auto& outcome =
+    const auto& division =
         arbiter.Tick(now, Readings{hostile, Working(1, now, i * kMillisecond / 4)});
-    for (const auto& grant : outcome.grants) {
-      ASSERT_EQ(grant.lease_end, now + kLease);
-      ASSERT_GE(grant.bias, kOne / 10);
-      ASSERT_LE(grant.bias, kOne * 10);
+    for (const auto& allowance : division.allowances) {
+      ASSERT_EQ(allowance.lease_end, now + kLease);
+      ASSERT_GE(allowance.bias, kOne / 10);
+      ASSERT_LE(allowance.bias, kOne * 10);
     }
     if (i % 1000 == 999) arbiter.Utilization(now, 0, double(random() % 100) / 100);
   }

@@ -47,9 +47,9 @@ void Arbiter::Correct(double metered, double used, Trim* trim) {
 // rest of it is known, by the correction of the container alone. NVML's samples are so old that the
 // first second after a change still has use from before.
 void Arbiter::Utilization(int64_t now, Id id, double used) {
-  Container* const container = Find(id);
+  ContainerState* const container = Find(id);
   if (container == nullptr) return;
-  Meter& meter = container->meter;
+  MeterCorrection& meter = container->meter;
   const bool first = meter.at == 0;
   const auto span = double(std::max<int64_t>(now - std::exchange(meter.at, now), 1));
   const double alone = double(std::exchange(meter.alone, 0)) / span;

@@ -30,19 +30,19 @@ constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
 
 // True: the container has kernels in flight that need several turns of the GPU, and that a high
 // class waits for.
-bool Arbiter::IsLongLow(const Container& container) {
+bool Arbiter::IsLongLow(const ContainerState& container) {
   return container.share.priority == PriorityClass::kLow && container.in_flight > 0 &&
          container.longest > kQuantum && container.longest <= kAwaited;
 }
 
 void Arbiter::DecideStops(int64_t now) {
   bool high = false;
-  for (const Container& container : containers_) {
+  for (const ContainerState& container : containers_) {
     high |= container.share.priority == PriorityClass::kHigh &&
             (container.in_flight > 0 || now - container.last_wait < kHighHold ||
              now - container.last_launch < kHighHold);
   }
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     const bool low = container.share.priority == PriorityClass::kLow;
     const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
     // At a stop, threads give up the GPU time that they have taken in advance.
@@ -56,7 +56,7 @@ void Arbiter::DecideStops(int64_t now) {
 
 // Measures which part of its turns a container uses. The first tick, in which others still run, and
 // the last, after which the container pauses or waits for its limit, do not count.
-void Arbiter::MeasureTurnUse(int64_t now, double elapsed, Container* container) {
+void Arbiter::MeasureTurnUse(int64_t now, double elapsed, ContainerState* container) {
   const bool works = container->in_flight > 0 || now - container->last_launch < kBetween;
   if (!container->alone || !works || now - container->last_limited <= kAtLimit) return;
   const double change = double(container->used) - container->turn_use * elapsed;
@@ -71,14 +71,14 @@ void Arbiter::DecideOwed(int64_t now) {
   const double elapsed = Elapsed(now);
   double weights = 0, rest = 1;
   int64_t in_flight = 0;  // of containers without a turn
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     if (container.id != turn_) in_flight += container.in_flight;
     const int64_t last = std::max(container.last_launch, container.last_wait);
     container.present = container.known && !container.stopped && now - last <= kAbsent;
     if (container.present) weights += container.weight;
   }
   // Containers that reach their limits first come first; the others divide the rest.
-  for (Container* container : by_limit_) {
+  for (ContainerState* container : by_limit_) {
     if (!container->present) continue;
     const double part =
         std::min(container->limit, rest * container->weight / std::max(weights, 1e-9));
@@ -104,9 +104,9 @@ void Arbiter::DecideOwed(int64_t now) {
 // of containers that are ahead of their share would not hold them, because samples of launches that
 // were shorter than their prices return GPU time, and so let another launch of 10 ms begin.
 void Arbiter::DecideTurn(int64_t now) {
-  Container* holder = nullptr;
-  Container* next = nullptr;
-  for (Container& container : containers_) {
+  ContainerState* holder = nullptr;
+  ContainerState* next = nullptr;
+  for (ContainerState& container : containers_) {
     container.held = container.has_turn = false;
     const bool works = container.in_flight > 0 || now - container.last_launch < kBetween ||
                        now - container.last_wait < tick_;
@@ -126,7 +126,7 @@ void Arbiter::DecideTurn(int64_t now) {
   }
   holder->has_turn = true;
   holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     container.held = &container != holder && !container.idle && !container.stopped;
     if (container.held) container.held_until = now + Backlog();
   }
@@ -136,11 +136,11 @@ void Arbiter::DecideTurn(int64_t now) {
 // class. It ends sooner if the high class has launched little when it is stopped
 // (WindowOfHighClass), and launches nothing more meanwhile.
 void Arbiter::HoldHighClasses(int64_t now) {
-  const auto is_awaited = [now](const Container& one) {
+  const auto is_awaited = [now](const ContainerState& one) {
     return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;
   };
   const bool awaits = std::ranges::any_of(containers_, is_awaited);
-  for (Container& container : containers_) {
+  for (ContainerState& container : containers_) {
     container.waits_for_low_class = awaits && container.share.priority == PriorityClass::kHigh;
     if (container.waits_for_low_class) container.held_until = now + Backlog();
   }

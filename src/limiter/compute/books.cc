@@ -126,7 +126,7 @@ int64_t Books::WaitFor(Thread* thread, int64_t estimate, int64_t now) {
   return WaitForAllowance(rate.load(kRelaxed), leased, now);
 }
 
-Books::Decision Books::Decide(Thread* thread, const Launch& launch, int64_t now) {
+Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_t now) {
   const uint32_t epoch = lines_.limit->epoch.load(std::memory_order_acquire);
   if (epoch != thread->epoch) {
     Refund(thread);

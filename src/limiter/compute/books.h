@@ -55,7 +55,7 @@ class Books {
 
   // wait > 0: do not launch, ask again after `wait` nanoseconds; record an end event for `mark`
   // now. wait == 0: launch; record an event for `mark` before and after the launch. kNoMark: none.
-  struct Decision {
+  struct LaunchDecision {
     int64_t wait = 0;
     int mark = kNoMark;
   };
@@ -81,8 +81,8 @@ class Books {
     return true;
   }
 
-  Decision Decide(Thread* thread, const Launch& launch, int64_t now);
-  // Ends a Decision with a mark. False: its events could not be recorded.
+  LaunchDecision Decide(Thread* thread, const Launch& launch, int64_t now);
+  // Ends a LaunchDecision with a mark. False: its events could not be recorded.
   void Commit(int mark, bool recorded);
   // The oldest mark with recorded events; kNoMark: none, or another thread is settling one. Settle
   // or Leave must follow.

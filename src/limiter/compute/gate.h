@@ -33,7 +33,7 @@ class Gate {
   int64_t Ask(Books::Thread* thread, const Books::Launch& launch, Stream stream, int* mark) {
     const int64_t now = gpu_->Now();
     Harvest(now);
-    const Books::Decision decision = books_.Decide(thread, launch, now);
+    const Books::LaunchDecision decision = books_.Decide(thread, launch, now);
     *mark = decision.mark;
     if (decision.wait > 0 && decision.mark != Books::kNoMark) {
       books_.Commit(decision.mark, gpu_->Record(EndOf(decision.mark), stream));

@@ -48,17 +48,17 @@ Price* Prices::Add(uint64_t key) {
 // the smallest it is constant: an estimate that is too high harms less than one that is too low,
 // because it is charged at once.
 Prices::Similar Prices::FindSimilar(const Work& work) {
-  struct Known {
+  struct NearestPrice {
     uint64_t size_class;
     int64_t price = kUnpriced;
   };
   const uint64_t own = SizeClass(work.size);
-  Known below{own}, above{own};
+  NearestPrice below{own}, above{own};
   bool outstanding = false;
-  const auto find = [&](Known* known) {
-    const Price* entry = Find(ClassKey(work.what, known->size_class));
+  const auto find = [&](NearestPrice* nearest) {
+    const Price* entry = Find(ClassKey(work.what, nearest->size_class));
     if (entry == nullptr) return;
-    if (entry->samples != 0) known->price = entry->price.load(std::memory_order_relaxed);
+    if (entry->samples != 0) nearest->price = entry->price.load(std::memory_order_relaxed);
     outstanding |= entry->outstanding != 0;
   };
   for (uint64_t i = 0; i < kReach && i < own && below.price == kUnpriced; ++i) {

@@ -46,32 +46,32 @@ int64_t DriverGpu::Now() {
 
 // An event belongs to a context, so a change of context creates it again.
 bool DriverGpu::Record(int event, LaunchStream stream) {
-  Slot& slot = slots_[event];
-  if (slot.event == nullptr || slot.context != context_) {
-    if (slot.event != nullptr) driver.cuEventDestroy_v2(slot.event);
-    slot.event = nullptr;
-    if (driver.cuEventCreate(&slot.event, 0) != Result::kSuccess) return false;
-    slot.context = context_;
+  ContextEvent& kept = events_[event];
+  if (kept.event == nullptr || kept.context != context_) {
+    if (kept.event != nullptr) driver.cuEventDestroy_v2(kept.event);
+    kept.event = nullptr;
+    if (driver.cuEventCreate(&kept.event, 0) != Result::kSuccess) return false;
+    kept.context = context_;
   }
   const auto record = stream.per_thread ? driver.cuEventRecord_ptsz : driver.cuEventRecord;
-  return record(slot.event, stream.handle) == Result::kSuccess;
+  return record(kept.event, stream.handle) == Result::kSuccess;
 }
 
 bool DriverGpu::Done(int event) {
-  return driver.cuEventQuery(slots_[event].event) != Result::kNotReady;
+  return driver.cuEventQuery(events_[event].event) != Result::kNotReady;
 }
 
 int64_t DriverGpu::Elapsed(int start, int end) {
   float milliseconds = 0;
   const Result result =
-      driver.cuEventElapsedTime(&milliseconds, slots_[start].event, slots_[end].event);
+      driver.cuEventElapsedTime(&milliseconds, events_[start].event, events_[end].event);
   if (result != Result::kSuccess || !(milliseconds >= 0 && milliseconds < 1e9f)) return -1;
   return int64_t(double(milliseconds) * kMillisecond);
 }
 
 void DriverGpu::ForgetEvents(uint64_t context) {
-  for (Slot& slot : slots_) {
-    if (context == 0 || slot.context == context) slot = {};
+  for (ContextEvent& kept : events_) {
+    if (context == 0 || kept.context == context) kept = {};
   }
 }
 
@@ -117,7 +117,7 @@ Meter* Throttle::Find(ThrottledThread* thread) {
   Process& process = Process::Get();
   if (!process.limiting()) return nullptr;
   const uint32_t serial = serial_.load(std::memory_order_relaxed);
-  const Contexts::Known context = process.CurrentContext();
+  const Contexts::Info context = process.CurrentContext();
   Meter* meter = nullptr;
   if (context.gpu >= 0 && context.id != 0) {
     OpenMeter(uint32_t(context.gpu));

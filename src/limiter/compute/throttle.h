@@ -34,11 +34,11 @@ class DriverGpu {
   void ForgetEvents(uint64_t context);
 
  private:
-  struct Slot {
+  struct ContextEvent {
     cuda::Event event;
     uint64_t context;
   };
-  Slot slots_[2 * Books::kMarks] = {};
+  ContextEvent events_[2 * Books::kMarks] = {};
   static thread_local uint64_t context_;
 };
 

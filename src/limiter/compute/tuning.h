@@ -24,7 +24,7 @@ inline constexpr int64_t kLowWindow = 2 * kMillisecond;
 inline constexpr int64_t kBucket = 18 * kMillisecond;
 // Length of the driver's turns between processes.
 inline constexpr int64_t kQuantum = 2 * kMillisecond;
-// How long a grant of the agent is valid without renewal. At least ten ticks.
+// How long an allowance of the agent is valid without renewal. At least ten ticks.
 inline constexpr int64_t kLease = 50 * kMillisecond;
 
 // The C++ library is missing at run time, so the limiter avoids <algorithm>.

@@ -77,7 +77,7 @@ __attribute__((constructor)) void FindDriver() {
 
 }  // namespace
 
-Driver driver;
+DriverFunctions driver;
 
 void* ReplacementOf(void* driver_function) {
   for (uint32_t i = PlaceOf(driver_function); replacements[i].of_driver != nullptr;

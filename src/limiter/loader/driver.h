@@ -13,7 +13,7 @@
 namespace tessera::limiter {
 
 // The functions. A function that an old driver lacks returns kNotSupported.
-struct Driver {
+struct DriverFunctions {
   bool found;  // the real library is loaded
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;
 #define LIMITER_CALLED(name, type) cuda::fn::type name;
@@ -21,7 +21,7 @@ struct Driver {
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED
 };
-extern Driver driver;
+extern DriverFunctions driver;
 
 // While a stream is captured, a call for events or memory in any thread fails and ends the capture,
 // unless the thread has set the relaxed mode. 2: CU_STREAM_CAPTURE_MODE_RELAXED.

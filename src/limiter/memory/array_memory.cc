@@ -20,7 +20,7 @@ using limiter::RoundToBlocks;
 template <typename Handle, typename Create, typename Destroy>
 Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy) {
   Process& process = Process::Get();
-  const Contexts::Known context = process.CurrentContext();
+  const Contexts::Info context = process.CurrentContext();
   if (context.gpu < 0 || array == nullptr || bytes == 0) return create();
   const uint64_t reserved = RoundToBlocks(bytes);
   if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;

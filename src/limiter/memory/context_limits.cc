@@ -53,7 +53,7 @@ const void* KeyOf(Context context, int limit) {
 // the first thread as the driver's default.
 LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   Process& process = Process::Get();
-  const Contexts::Known known = process.CurrentContext();
+  const Contexts::Info known = process.CurrentContext();
   const uint64_t unit = known.gpu < 0 ? 0 : BytesOfUnit(limit);
   Context context = nullptr;
   size_t before = 0;

@@ -31,9 +31,9 @@ struct Uses {
 };
 
 // All nodes of a graph, in memory from mmap instead of the program's allocator.
-class Nodes {
+class GraphNodes {
  public:
-  explicit Nodes(Graph graph) {
+  explicit GraphNodes(Graph graph) {
     if (driver.cuGraphGetNodes(graph, nullptr, &count_) != Result::kSuccess || count_ == 0) return;
     bytes_ = count_ * sizeof(GraphNode);
     void* memory =
@@ -42,11 +42,11 @@ class Nodes {
     nodes_ = static_cast<GraphNode*>(memory);
     if (driver.cuGraphGetNodes(graph, nodes_, &count_) != Result::kSuccess) count_ = 0;
   }
-  ~Nodes() {
+  ~GraphNodes() {
     if (nodes_ != nullptr) ::munmap(nodes_, bytes_);
   }
-  Nodes(const Nodes&) = delete;
-  Nodes& operator=(const Nodes&) = delete;
+  GraphNodes(const GraphNodes&) = delete;
+  GraphNodes& operator=(const GraphNodes&) = delete;
 
   GraphNode* begin() const { return nodes_; }
   GraphNode* end() const { return nodes_ == nullptr ? nullptr : nodes_ + count_; }
@@ -108,7 +108,7 @@ class Measurement {
 // False: the graph has no nodes that allocate on a GPU in the limits.
 bool Measure(Graph graph, Uses* uses) {
   Measurement measurement(uses);
-  for (GraphNode node : Nodes(graph)) {
+  for (GraphNode node : GraphNodes(graph)) {
     GraphNodeType type{};
     if (driver.cuGraphNodeGetType(node, &type) != Result::kSuccess) continue;
     if (type == GraphNodeType::kMemAlloc) measurement.Allocate(node);

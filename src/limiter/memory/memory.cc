@@ -19,7 +19,7 @@ using limiter::Throttle;
 template <typename Pointer, typename Allocate, typename Taken>
 Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
   Process& process = Process::Get();
-  const Contexts::Known context = process.CurrentContext();
+  const Contexts::Info context = process.CurrentContext();
   const uint64_t reserved = RoundToBlocks(bytes);
   // The driver refuses a size that exceeds every device.
   if (context.gpu < 0 || pointer == nullptr || reserved == 0) return allocate();

@@ -24,7 +24,7 @@ using limiter::VariableBytesOf;
 template <typename Handle, typename Load, typename Unload>
 Result LoadObject(Handle* handle, uint64_t variables, Load load, Unload unload) {
   Process& process = Process::Get();
-  const Contexts::Known context = process.CurrentContext();
+  const Contexts::Info context = process.CurrentContext();
   if (context.gpu < 0 || handle == nullptr) return load();
   if (!process.HasRoom(context.gpu)) return Result::kOutOfMemory;
   if (variables <= limiter::kSmallBytes) return load();

@@ -36,7 +36,7 @@ __attribute__((constructor)) void FindRealNvml() {
 }
 
 // The files of the region that exist. `usage` is missing until a process uses CUDA.
-class View {
+class RegionView {
  public:
   // False: the GPU is not limited.
   bool Find(nvml::Device device, uint64_t* limit, uint64_t* held) {
@@ -66,10 +66,10 @@ class View {
   Usage* usage_ = nullptr;
   Accounts accounts_;
 };
-View view;
+RegionView view;
 
 // Clears the slots of ended processes, whose memory is free before another process needs it.
-void View::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
+void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
 
 // Replaces the device's memory by the share, which never exceeds what the device has or has free.
 template <typename Memory>

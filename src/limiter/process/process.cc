@@ -29,12 +29,12 @@ using cuda::Result;
 
 // State in a page that the kernel fills with zeros in every child. The lock is part of it, because
 // a thread that does not exist in the child may hold it at the fork.
-struct Page {
+struct ProcessPage {
   std::atomic<int> state;
   std::atomic<int> owner;  // process id on kernels before 4.14, which do not zero the page; else 0
   SpinLock lock;
 };
-Page* page = nullptr;
+ProcessPage* page = nullptr;
 constinit Process process;
 Usage* usage = nullptr;
 
@@ -42,7 +42,7 @@ __attribute__((constructor)) void MakePage() {
   const auto size = size_t(::sysconf(_SC_PAGESIZE));
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // cuInit reports it
-  page = new (memory) Page();
+  page = new (memory) ProcessPage();
   if (::madvise(memory, size, MADV_WIPEONFORK) != 0) page->owner.store(::getpid());
 }
 
@@ -50,7 +50,7 @@ __attribute__((constructor)) void MakePage() {
 void ResetAfterFork() {
   const int owner = page->owner.load(std::memory_order_relaxed);
   if (owner == 0 || owner == ::getpid()) return;
-  new (page) Page();
+  new (page) ProcessPage();
   page->owner.store(::getpid());
 }
 
@@ -143,8 +143,8 @@ int Process::GpuOf(cuda::Device device) {
   return gpu;
 }
 
-Contexts::Known Process::CurrentContext() {
-  Contexts::Known known;
+Contexts::Info Process::CurrentContext() {
+  Contexts::Info known;
   cuda::Context context = nullptr;
   if (!limiting() || driver.cuCtxGetCurrent(&context) != Result::kSuccess || context == nullptr)
     return known;
@@ -196,7 +196,7 @@ void Process::Refuse(int gpu, uint64_t bytes) {
                 accounts_.Limit(gpu));
 }
 
-bool Process::Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
+bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
                      uint64_t held) {
   const bool in_block = bytes <= kSmallBytes;
   const uint64_t charged = in_block ? kBlockBytes : RoundToBlocks(bytes);
@@ -233,7 +233,7 @@ void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
 }
 
 // A context with id 0 has no charges of its own: at most memory of pools was allocated in it.
-void Process::EndContext(const Contexts::Known& known) {
+void Process::EndContext(const Contexts::Info& known) {
   const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
     static_cast<Process*>(self)->EndCharge(allocation, pointer);
   };
@@ -283,7 +283,7 @@ void Process::EndPrimary(cuda::Device device) {
   if (driver.cuDevicePrimaryCtxGetState(device, nullptr, &active) != Result::kSuccess ||
       active != 0)
     return;
-  Contexts::Known known;
+  Contexts::Info known;
   const cuda::Context context = primaries_[device].exchange(nullptr);
   if (context != nullptr) (void)contexts_.Remove(context, &known);
   EndContext(known);

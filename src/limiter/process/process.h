@@ -44,7 +44,7 @@ class Process {
 
   // The current context of this thread, with its GPU's index in the limits; -1: no context, or no
   // limit on that GPU.
-  Contexts::Known CurrentContext();
+  Contexts::Info CurrentContext();
   // The GPU's index in the limits, or -1.
   int GpuOf(cuda::Device device);
 
@@ -62,7 +62,7 @@ class Process {
   void Refuse(int gpu, uint64_t bytes);
   // Charges `bytes` that the driver has allocated at `pointer`, in the place of the bytes of Hold.
   // False: out of host memory; nothing is charged, and the caller frees `pointer`.
-  bool Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
+  bool Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
               uint64_t held);
   // Charge for memory of a pool, which is charged with the pool.
   bool ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved);
@@ -109,7 +109,7 @@ class Process {
   // Ends charges of closed exports, and returns unused memory of pools to the driver.
   void Reclaim(int gpu);
   void EndCharge(const Allocation& allocation, uint64_t pointer);
-  void EndContext(const Contexts::Known& known);
+  void EndContext(const Contexts::Info& known);
   // Before and after a context is created: reserves its memory, and charges it. False: the limit
   // has no room; after CountContext the caller destroys the context.
   bool ReserveContext(int gpu, uint64_t* reserved);
@@ -209,7 +209,7 @@ template <typename Destroy>
 cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   if (!limiting()) return destroy();
   Throttle::Get().DropMarks();
-  Contexts::Known known;
+  Contexts::Info known;
   const bool is_known = contexts_.Remove(context, &known);
   const cuda::Result result = destroy();
   if (result == cuda::Result::kSuccess) {

@@ -67,24 +67,24 @@ Accounts::Sums Accounts::Sum(int gpu) const {
   return sums;
 }
 
-Accounts::Answer Accounts::TryReserve(int gpu, uint64_t bytes, bool* yield) {
+Accounts::ReserveResult Accounts::TryReserve(int gpu, uint64_t bytes, bool* yield) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
-  if (bytes > limit) return Answer::kFull;
+  if (bytes > limit) return ReserveResult::kFull;
   usage_->gpus[gpu].pending[slot_].fetch_add(bytes);
   const Sums sums = Sum(gpu);
   if (sums.held <= limit && sums.pending <= limit - sums.held) {
     RecordPeak(gpu, sums.held + sums.pending);
-    return Answer::kFits;
+    return ReserveResult::kFits;
   }
   Cancel(gpu, bytes);
-  if (sums.held > limit || bytes > limit - sums.held) return Answer::kFull;
+  if (sums.held > limit || bytes > limit - sums.held) return ReserveResult::kFull;
   *yield = sums.lower_pending;
-  return Answer::kContended;
+  return ReserveResult::kContended;
 }
 
 bool Accounts::Reserve(int gpu, uint64_t bytes) {
   bool yield = false;
-  if (TryReserve(gpu, bytes, &yield) == Answer::kFits) return true;
+  if (TryReserve(gpu, bytes, &yield) == ReserveResult::kFits) return true;
   return ReserveInTurn(gpu, bytes);
 }
 
@@ -122,12 +122,12 @@ bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
     if (sweep_ != nullptr && round % kRoundsToSweep == 0) sweep_();
     for (int tries = 0; tries < kTriesInRound; ++tries) {
       bool yield = false;
-      const Answer answer = TryReserve(gpu, bytes, &yield);
-      if (answer == Answer::kFits) return true;
-      full = answer == Answer::kFull ? full + 1 : 0;
+      const ReserveResult answer = TryReserve(gpu, bytes, &yield);
+      if (answer == ReserveResult::kFits) return true;
+      full = answer == ReserveResult::kFull ? full + 1 : 0;
       if (full == kFullAnswers) return false;
       // The process with the lowest slot retries at once. The others withdraw and yield.
-      if (yield || answer == Answer::kFull) ::sched_yield();
+      if (yield || answer == ReserveResult::kFull) ::sched_yield();
     }
     ::nanosleep(&kPause, nullptr);
   }

@@ -78,8 +78,8 @@ class Accounts {
   Sums Sum(int gpu) const;
   Sums SumOfSlots(int gpu) const;
   bool HoldAtOnce(int gpu, uint64_t bytes);
-  enum class Answer { kFits, kFull, kContended };
-  Answer TryReserve(int gpu, uint64_t bytes, bool* yield);
+  enum class ReserveResult { kFits, kFull, kContended };
+  ReserveResult TryReserve(int gpu, uint64_t bytes, bool* yield);
   bool ReserveInTurn(int gpu, uint64_t bytes);
   void RecordPeak(int gpu, uint64_t bytes);
 

@@ -25,26 +25,26 @@ namespace {
 // Number of temporary names to try. Each process that starts at the same instant takes one.
 constexpr int kMaxNames = 1000;
 
-class Fd {
+class ScopedFd {
  public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
+  explicit ScopedFd(int fd) : fd_(fd) {}
+  ~ScopedFd() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
+  ScopedFd(const ScopedFd&) = delete;
+  ScopedFd& operator=(const ScopedFd&) = delete;
   int get() const { return fd_; }
 
  private:
   int fd_;
 };
 
-int Map(const Fd& file, const Layout& layout, bool writable, void** mapped) {
+int Map(const ScopedFd& file, const Layout& layout, bool writable, void** mapped) {
   return file.get() < 0 ? errno : MapFile(file.get(), layout, writable, mapped);
 }
 
 // `type` is F_WRLCK or F_UNLCK.
-bool SetLock(const Fd& file, uint32_t slot, short type) {
+bool SetLock(const ScopedFd& file, uint32_t slot, short type) {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
@@ -52,8 +52,8 @@ bool SetLock(const Fd& file, uint32_t slot, short type) {
   lock.l_len = 1;
   return ::fcntl(file.get(), F_OFD_SETLK, &lock) == 0;
 }
-bool LockSlot(const Fd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
-void UnlockSlot(const Fd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
+bool LockSlot(const ScopedFd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
+void UnlockSlot(const ScopedFd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
 
 // The lower bits of Usage::starts hold the start of the process, the upper bits its stack.
 constexpr int kStartBits = 40;
@@ -72,7 +72,7 @@ const char* SkipFields(const char* field, int count) {
 bool ReadStat(const char* pid, char* state, uint64_t* start) {
   char path[64];
   ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);
-  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ScopedFd file(::open(path, O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return false;
   char text[1024];
   const ssize_t length = ::read(file.get(), text, sizeof(text) - 1);
@@ -149,7 +149,7 @@ void RaiseSlotsUsed(Usage* usage, uint32_t count) {
 }  // namespace
 
 int MapLimits(const char* path, const Limits** limits) {
-  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ScopedFd file(::open(path, O_RDONLY | O_CLOEXEC));
   void* mapped = nullptr;
   const int error = Map(file, kLimitsLayout, /*writable=*/false, &mapped);
   if (error == 0) *limits = static_cast<const Limits*>(mapped);
@@ -157,7 +157,7 @@ int MapLimits(const char* path, const Limits** limits) {
 }
 
 int MapUsage(const char* path, Usage** usage) {
-  const Fd file(::open(path, O_RDWR | O_CLOEXEC));
+  const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
   void* mapped = nullptr;
   const int error = Map(file, kUsageLayout, /*writable=*/true, &mapped);
   if (error == 0) *usage = static_cast<Usage*>(mapped);
@@ -165,7 +165,7 @@ int MapUsage(const char* path, Usage** usage) {
 }
 
 int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
-  const Fd file(::open(path, O_RDWR | O_CLOEXEC));
+  const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
   void* mapped = nullptr;
   if (const int error = Map(file, kUsageLayout, /*writable=*/true, &mapped); error != 0) {
     return error;
@@ -206,7 +206,7 @@ int MakeUsage(const char* path) {
     fd = ::open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno != EEXIST) return errno;
   }
-  const Fd file(fd);
+  const ScopedFd file(fd);
   if (fd < 0) return EEXIST;
   // Processes of all users of the container write the file.
   int error = FillNewFile(fd, kUsageLayout, 0666);
@@ -217,7 +217,7 @@ int MakeUsage(const char* path) {
 
 int SweepSlots(const char* path, Usage* usage) {
   // A new file description: locks of this process appear as held, too.
-  const Fd file(::open(path, O_RDWR | O_CLOEXEC));
+  const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
   if (file.get() < 0) return -1;
   uint32_t slots = usage->slots_used.load();
   if (slots > kMaxSlots) slots = kMaxSlots;

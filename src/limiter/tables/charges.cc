@@ -42,7 +42,7 @@ void Charges::Uncharge(const ChargedObject& held, Accounts* accounts) {
   if (shared->value == 0) shared_.Erase(shared);
 }
 
-bool Charges::Add(const void* handle, const Contexts::Known& context, uint64_t bytes,
+bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t bytes,
                   Accounts* accounts, uint64_t free) {
   const ChargedObject held{.bytes = bytes, .context = context.id, .gpu = context.gpu, .free = free};
   const SpinGuard lock(&lock_);

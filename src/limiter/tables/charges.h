@@ -30,7 +30,7 @@ class Charges {
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
   // An older charge with the same handle ends: a library that calls the driver directly has
   // destroyed its object.
-  bool Add(const void* handle, const Contexts::Known& context, uint64_t bytes, Accounts* accounts,
+  bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
            uint64_t free = 0);
   // Removes a handle before the driver destroys it, because another thread may get the handle at
   // once. False: the table does not have it. EndCharge follows on success, PutBack on failure.

@@ -24,7 +24,7 @@ void ContextMemory::Learn(int gpu, uint64_t bytes) {
 // Contexts that were created while the size was not known are charged now.
 uint64_t ContextMemory::Begin(int gpu) {
   const SpinGuard lock(&lock_);
-  OnGpu& of_gpu = gpus_[gpu];
+  GpuContexts& of_gpu = gpus_[gpu];
   const uint64_t before = of_gpu.charged;
   of_gpu.charged = of_gpu.contexts++ * of_gpu.size;
   return of_gpu.charged - before;
@@ -32,7 +32,7 @@ uint64_t ContextMemory::Begin(int gpu) {
 
 uint64_t ContextMemory::End(int gpu) {
   const SpinGuard lock(&lock_);
-  OnGpu& of_gpu = gpus_[gpu];
+  GpuContexts& of_gpu = gpus_[gpu];
   const uint64_t before = of_gpu.charged;
   if (of_gpu.contexts != 0) --of_gpu.contexts;
   const uint64_t most = of_gpu.contexts == 0 ? 0 : (of_gpu.contexts - 1) * of_gpu.size;
@@ -42,7 +42,7 @@ uint64_t ContextMemory::End(int gpu) {
 
 void ContextMemory::Reset() {
   lock_.Reset();
-  for (OnGpu& of_gpu : gpus_) of_gpu = {};
+  for (GpuContexts& of_gpu : gpus_) of_gpu = {};
 }
 
 }  // namespace tessera::limiter

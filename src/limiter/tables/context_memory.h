@@ -33,13 +33,13 @@ class ContextMemory {
   void Reset();
 
  private:
-  struct OnGpu {
+  struct GpuContexts {
     uint32_t contexts;
     uint64_t size;     // of one context; 0: not known
     uint64_t charged;  // for all of them
   };
   SpinLock lock_;
-  OnGpu gpus_[kMaxGpus] = {};
+  GpuContexts gpus_[kMaxGpus] = {};
 };
 
 }  // namespace tessera::limiter

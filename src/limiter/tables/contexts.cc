@@ -23,22 +23,22 @@ const Contexts::Entry* Contexts::Look(uintptr_t handle) const {
   return nullptr;
 }
 
-bool Contexts::Find(const void* handle, Known* known) const {
+bool Contexts::Find(const void* handle, Info* info) const {
   const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));
   if (entry == nullptr) return false;
-  *known = {entry->id.load(std::memory_order_relaxed), entry->gpu.load(std::memory_order_relaxed),
-            entry->is_counted.load(std::memory_order_relaxed)};
+  *info = {entry->id.load(std::memory_order_relaxed), entry->gpu.load(std::memory_order_relaxed),
+           entry->is_counted.load(std::memory_order_relaxed)};
   return true;
 }
 
-bool Contexts::Put(uintptr_t handle, const Known& known) {
+bool Contexts::Put(uintptr_t handle, const Info& info) {
   uint32_t i = Home(handle);
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
     Entry& entry = entries_[i];
     if (entry.handle.load(std::memory_order_relaxed) > kRemoved) continue;
-    entry.id.store(known.id, std::memory_order_relaxed);
-    entry.gpu.store(known.gpu, std::memory_order_relaxed);
-    entry.is_counted.store(known.is_counted, std::memory_order_relaxed);
+    entry.id.store(info.id, std::memory_order_relaxed);
+    entry.gpu.store(info.gpu, std::memory_order_relaxed);
+    entry.is_counted.store(info.is_counted, std::memory_order_relaxed);
     entry.handle.store(handle, std::memory_order_release);
     return true;
   }
@@ -63,12 +63,12 @@ bool Contexts::Count(const void* handle, int gpu, bool* is_new) {
   return true;
 }
 
-void Contexts::Restore(const void* handle, const Known& known) {
+void Contexts::Restore(const void* handle, const Info& info) {
   const SpinGuard guard(&lock_);
-  (void)Put(reinterpret_cast<uintptr_t>(handle), known);
+  (void)Put(reinterpret_cast<uintptr_t>(handle), info);
 }
 
-bool Contexts::Remove(const void* handle, Known* removed) {
+bool Contexts::Remove(const void* handle, Info* removed) {
   const SpinGuard guard(&lock_);
   if (!Find(handle, removed)) return false;
   const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));

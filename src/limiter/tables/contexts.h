@@ -13,21 +13,21 @@ namespace tessera::limiter {
 
 class Contexts {
  public:
-  struct Known {
+  struct Info {
     uint64_t id = 0;
     int gpu = -1;
     bool is_counted = false;  // in ContextMemory
   };
 
   // False: the table does not have the handle.
-  bool Find(const void* handle, Known* known) const;
+  bool Find(const void* handle, Info* info) const;
   // Returns the id of the handle, the same to concurrent callers; 0: the table is full.
   uint64_t Add(const void* handle, int gpu);
   // Add, and marks the context as counted. `*is_new` is false if it was. False: the table is full.
   bool Count(const void* handle, int gpu, bool* is_new);
   // Puts back an entry that Remove returned.
-  void Restore(const void* handle, const Known& known);
-  bool Remove(const void* handle, Known* removed);
+  void Restore(const void* handle, const Info& info);
+  bool Remove(const void* handle, Info* removed);
   void Reset();
 
  private:
@@ -39,8 +39,8 @@ class Contexts {
     std::atomic<bool> is_counted;
   };
   static uint32_t Home(uintptr_t handle);
-  bool Put(uintptr_t handle, const Known& known);  // REQUIRES lock_
-  uint64_t AddLocked(uintptr_t handle, int gpu);   // REQUIRES lock_
+  bool Put(uintptr_t handle, const Info& info);   // REQUIRES lock_
+  uint64_t AddLocked(uintptr_t handle, int gpu);  // REQUIRES lock_
   const Entry* Look(uintptr_t handle) const;
 
   SpinLock lock_;  // held while entries change

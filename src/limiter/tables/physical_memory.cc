@@ -9,7 +9,7 @@ void PhysicalPieces::Reset() {
   lock_.Reset();
   pieces_.Clear();
   mappings_.Clear();
-  shares_.Clear();
+  shared_charges_.Clear();
   // Probes are copies of the parent's descriptors.
   for (uint32_t i = 0; i < exports_.capacity(); ++i) {
     const auto* entry = exports_.At(i);
@@ -30,39 +30,39 @@ EndedCharge PhysicalPieces::Drop(uint64_t handle) {
   if (piece == nullptr || --piece->value.references != 0) return {};
   const Piece last = piece->value;
   pieces_.Erase(piece);
-  if (last.share == 0) return {last.gpu, last.bytes};
-  if (auto* share = shares_.Find(last.share)) --share->value.pieces;
-  return EndIfUnused(last.share);
+  if (last.shared_charge == 0) return {last.gpu, last.bytes};
+  if (auto* shared = shared_charges_.Find(last.shared_charge)) --shared->value.pieces;
+  return EndIfUnused(last.shared_charge);
 }
 
 EndedCharge PhysicalPieces::EndIfUnused(uint64_t id) {
-  auto* share = shares_.Find(id);
-  if (share == nullptr || share->value.pieces != 0 || share->value.exports != 0) return {};
-  const EndedCharge ended{share->value.gpu, share->value.bytes};
-  shares_.Erase(share);
+  auto* shared = shared_charges_.Find(id);
+  if (shared == nullptr || shared->value.pieces != 0 || shared->value.exports != 0) return {};
+  const EndedCharge ended{shared->value.gpu, shared->value.bytes};
+  shared_charges_.Erase(shared);
   ForgetExports(id);
   shared_->Leave(id);
   return ended;
 }
 
-void PhysicalPieces::ForgetExports(uint64_t share) {
+void PhysicalPieces::ForgetExports(uint64_t id) {
   for (uint32_t i = 0; i < exports_.capacity(); ++i) {
     // Erase may move another entry to this place.
-    while (exports_.At(i)->key != 0 && exports_.At(i)->value.share == share) {
+    while (exports_.At(i)->key != 0 && exports_.At(i)->value.shared_charge == id) {
       shared_->Leave(exports_.At(i)->key);
       exports_.Erase(exports_.At(i));
     }
   }
 }
 
-// Moves the charge of the piece to the share, which is new or has that charge already.
-bool PhysicalPieces::JoinShare(uint64_t id, Piece* piece) {
+// Moves the charge of the piece to the shared charge, which is new or has that charge already.
+bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   bool added = false;
-  auto* share = shares_.Add(id, &added);
-  if (share == nullptr) return false;
-  if (added) share->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .exports = 0};
-  ++share->value.pieces;
-  piece->share = id;
+  auto* shared = shared_charges_.Add(id, &added);
+  if (shared == nullptr) return false;
+  if (added) shared->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .exports = 0};
+  ++shared->value.pieces;
+  piece->shared_charge = id;
   return true;
 }
 
@@ -83,9 +83,9 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
     entry->value.is_growing = mark.id == 0;
     *charge = mark.bytes;
     if (mark.id != 0) {
-      const uint64_t id = ShareOf(mark.id);
-      if (shares_.Find(id) != nullptr) *charge = 0;
-      if (!JoinShare(id, &entry->value)) {
+      const uint64_t id = SharedChargeOf(mark.id);
+      if (shared_charges_.Find(id) != nullptr) *charge = 0;
+      if (!JoinSharedCharge(id, &entry->value)) {
         pieces_.Erase(entry);
         return false;
       }
@@ -95,14 +95,14 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
   return true;
 }
 
-uint64_t PhysicalPieces::ShareOf(uint64_t mark_id) {
+uint64_t PhysicalPieces::SharedChargeOf(uint64_t mark_id) {
   const auto* exported = exports_.Find(mark_id);
-  return exported != nullptr ? exported->value.share : mark_id;
+  return exported != nullptr ? exported->value.shared_charge : mark_id;
 }
 
 bool PhysicalPieces::IsChargedFor(uint64_t mark_id) {
   const SpinGuard lock(&lock_);
-  return mark_id != 0 && shares_.Find(ShareOf(mark_id)) != nullptr;
+  return mark_id != 0 && shared_charges_.Find(SharedChargeOf(mark_id)) != nullptr;
 }
 
 uint64_t PhysicalPieces::BytesOf(uint64_t handle) {
@@ -111,7 +111,7 @@ uint64_t PhysicalPieces::BytesOf(uint64_t handle) {
   return piece == nullptr ? 0 : piece->value.bytes;
 }
 
-// The handle of the caller keeps the share until this process is in the table.
+// The handle of the caller keeps the shared charge until this process is in the table.
 void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int probe_fd) {
   const int gpu = RecordExport(handle, mark, probe_fd);
   if (gpu >= 0) shared_->Join(mark.id, gpu, mark.bytes, 0);
@@ -122,8 +122,8 @@ int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int pr
   auto* piece = pieces_.Find(handle);
   bool added = false;
   auto* exported = piece == nullptr ? nullptr : exports_.Add(mark.id, &added);
-  const bool joined =
-      exported != nullptr && (piece->value.share != 0 || JoinShare(mark.id, &piece->value));
+  const bool joined = exported != nullptr &&
+                      (piece->value.shared_charge != 0 || JoinSharedCharge(mark.id, &piece->value));
   if (!joined) {
     // Out of host memory: one reference more keeps the charge.
     if (exported != nullptr) exports_.Erase(exported);
@@ -131,8 +131,9 @@ int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int pr
     if (probe_fd >= 0) ::close(probe_fd);
     return -1;
   }
-  exported->value = {.share = piece->value.share, .bytes = mark.bytes, .probe_fd = probe_fd};
-  ++shares_.Find(piece->value.share)->value.exports;
+  exported->value = {
+      .shared_charge = piece->value.shared_charge, .bytes = mark.bytes, .probe_fd = probe_fd};
+  ++shared_charges_.Find(piece->value.shared_charge)->value.exports;
   open_exports_.fetch_add(1, std::memory_order_relaxed);
   return piece->value.gpu;
 }
@@ -145,10 +146,10 @@ void PhysicalPieces::EndClosedExports() {
       const SpinGuard lock(&lock_);
       auto* closed = FindClosed();
       if (closed == nullptr) return;
-      const uint64_t id = closed->value.share;
+      const uint64_t id = closed->value.shared_charge;
       Close(closed);
       open_exports_.fetch_sub(1, std::memory_order_relaxed);
-      if (auto* share = shares_.Find(id)) --share->value.exports;
+      if (auto* shared = shared_charges_.Find(id)) --shared->value.exports;
       ended = EndIfUnused(id);
     }
     Report(ended);
@@ -160,7 +161,7 @@ void PhysicalPieces::Close(Table<Export, HashKey>::Entry* exported) {
   exported->value.probe_fd = kClosed;
   if (shared_->HasOthers(exported->key)) return;
   // The table knows a piece that is still held by its first mark.
-  if (exported->key != exported->value.share) shared_->Leave(exported->key);
+  if (exported->key != exported->value.shared_charge) shared_->Leave(exported->key);
   exports_.Erase(exported);
 }
 

@@ -81,18 +81,18 @@ class PhysicalPieces {
     uint64_t born;        // NextMoment at its creation
     uint32_t references;  // handles and mappings
     int gpu;
-    uint64_t share;   // key in shares_; 0: the piece has its own charge
-    bool is_growing;  // imported, of unknown size
+    uint64_t shared_charge;  // key in shared_charges_; 0: the piece has its own charge
+    bool is_growing;         // imported, of unknown size
   };
   // The charge of a piece that was exported or imported.
-  struct Share {
+  struct SharedCharge {
     uint64_t bytes;
     int gpu;
     uint32_t pieces;
     uint32_t exports;  // entries of exports_
   };
   struct Export {
-    uint64_t share;
+    uint64_t shared_charge;
     uint64_t bytes;
     int probe_fd;  // or kUnknown, kClosed
   };
@@ -106,12 +106,12 @@ class PhysicalPieces {
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_.
   EndedCharge Drop(uint64_t handle);
-  EndedCharge EndIfUnused(uint64_t share);
-  void ForgetExports(uint64_t share);
+  EndedCharge EndIfUnused(uint64_t id);
+  void ForgetExports(uint64_t id);
   // The GPU of the piece; -1: the export is not recorded.
   int RecordExport(uint64_t handle, const SharedMark& mark, int probe_fd);
-  uint64_t ShareOf(uint64_t mark_id);
-  bool JoinShare(uint64_t id, Piece* piece);
+  uint64_t SharedChargeOf(uint64_t mark_id);
+  bool JoinSharedCharge(uint64_t id, Piece* piece);
   Table<Export, HashKey>::Entry* FindClosed();
   void Close(Table<Export, HashKey>::Entry* exported);
   void Report(const EndedCharge& ended) {
@@ -122,8 +122,8 @@ class PhysicalPieces {
   uint64_t moment_ = 0;
   Table<Piece, HashKey> pieces_ = {};
   Table<Mapping, HashKey> mappings_ = {};
-  Table<Share, HashKey> shares_ = {};    // by the id of the first mark
-  Table<Export, HashKey> exports_ = {};  // by the id of the mark
+  Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the first mark
+  Table<Export, HashKey> exports_ = {};               // by the id of the mark
   std::atomic<uint32_t> open_exports_{0};
   SharedPieces* shared_ = nullptr;
   End end_ = nullptr;

@@ -190,20 +190,20 @@ void SharedGpu::Tick() {
   for (size_t i = 0; i < tenants_.size(); ++i) {
     const Tenant& tenant = *tenants_[i];
     if (!tenant.options.limited || !arbiter_.IsDue(now_, i)) continue;
-    Arbiter::Reading reading{.id = i, .charged = tenant.charge.charged};
+    Arbiter::ContainerReading reading{.id = i, .charged = tenant.charge.charged};
     for (size_t j = 0; j < tenant.processes.size(); ++j) {
       reading.processes.push_back(ReadLine(uint32_t(j), tenant.processes[j]->slot));
     }
     readings_.push_back(std::move(reading));
   }
-  const Arbiter::Outcome& outcome = arbiter_.Tick(now_, readings_);
-  for (const Arbiter::Grant& grant : outcome.grants) {
-    WriteGrant(grant, &tenants_[grant.id]->limit);
+  const Arbiter::Division& division = arbiter_.Tick(now_, readings_);
+  for (const Arbiter::Allowance& allowance : division.allowances) {
+    WriteAllowance(allowance, &tenants_[allowance.id]->limit);
   }
-  for (const Arbiter::Part& part : outcome.parts) {
+  for (const Arbiter::ProcessPart& part : division.parts) {
     WritePart(part, &tenants_[part.id]->processes[part.slot]->part);
   }
-  next_tick_ = outcome.next;
+  next_tick_ = division.next;
   ++ticks_;
 }
 

@@ -83,7 +83,7 @@ class SharedGpu {
   std::vector<std::unique_ptr<Tenant>> tenants_;
   std::vector<Process*> processes_;
   Arbiter arbiter_;
-  std::vector<Arbiter::Reading> readings_;
+  std::vector<Arbiter::ContainerReading> readings_;
   int64_t now_ = 0, next_tick_ = 0, next_sample_ = 0, next_nvml_ = 0, next_trim_ = 1'000'000'000;
   int64_t ticks_ = 0;
   int64_t high_since_ = -1, high_until_ = -1'000'000'000;
