@@ -88,13 +88,13 @@ uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& before_ns) {
 
 // The counter of that name, which is added if it is new. Null: the table is full. Other processes
 // may add counters at the same time.
-AtomicU64* FindCounter(Counter (&counters)[kMaxCounters], const char* name) {
+AtomicU64* FindCounter(NamedCounter (&counters)[kMaxCounters], const char* name) {
   uint32_t hash = 2166136261u;
-  for (size_t i = 0; i < sizeof(Counter::name) - 1 && name[i] != '\0'; ++i) {
+  for (size_t i = 0; i < sizeof(NamedCounter::name) - 1 && name[i] != '\0'; ++i) {
     hash = (hash ^ uint8_t(name[i])) * 16777619u;
   }
   for (uint32_t step = 0; step < kMaxCounters; ++step) {
-    Counter& counter = counters[(hash + step) % kMaxCounters];
+    NamedCounter& counter = counters[(hash + step) % kMaxCounters];
     uint32_t free = 0;
     if (counter.ready.load() == 0 && counter.ready.compare_exchange_strong(free, 1)) {
       strncpy(counter.name, name, sizeof(counter.name) - 1);

@@ -264,7 +264,7 @@ struct Fault {
   char function[64];  // "nvmlDeviceGetMemoryInfo"; "*": every function
 };
 
-struct Counter {
+struct NamedCounter {
   AtomicU32 ready;  // 0 free, 1 name is being written, 2 in use
   uint32_t pad;
   AtomicU64 count;
@@ -294,8 +294,8 @@ struct StateFile {
   GpuLive live[kMaxGpus];
   Event events[kMaxEvents];
   Fault faults[kMaxFaults];
-  Counter counters[kMaxCounters];         // calls of unimplemented functions
-  Counter kernel_counters[kMaxCounters];  // launches that computed nothing
+  NamedCounter counters[kMaxCounters];         // calls of unimplemented functions
+  NamedCounter kernel_counters[kMaxCounters];  // launches that computed nothing
   Slot slots[kMaxSlots];
   AtomicU32 shared_used[kMaxGpus];  // 1 + the highest entry that was ever used
   SharedMemory shared[kMaxGpus][kMaxShared];

@@ -217,7 +217,7 @@ TEST_F(StateTest, CountsUnimplementedCallsByName) {
   state_.CountUnimplemented("cuGraphCreate");
   state_.CountUnimplemented("cuTexRefCreate");
   uint64_t graph = 0;
-  for (const Counter& counter : state_.file().counters) {
+  for (const NamedCounter& counter : state_.file().counters) {
     if (strcmp(counter.name, "cuGraphCreate") == 0) graph += counter.count.load();
   }
   EXPECT_EQ(graph, 2u);
@@ -236,7 +236,7 @@ TEST_F(StateTest, CountsKernelsApartFromCallsByTheStartOfTheirNames) {
   EXPECT_EQ(state_.KernelCounter("one too many"), nullptr);
   state_.CountUnimplemented("cuTexRefCreate");
   uint64_t calls = 0;
-  for (const Counter& other : state_.file().counters) calls += other.count.load();
+  for (const NamedCounter& other : state_.file().counters) calls += other.count.load();
   EXPECT_EQ(calls, 1u);
 }
 

@@ -79,7 +79,7 @@ TEST_F(NvmlTest, UnimplementedCallsAreRefusedAndCounted) {
   EXPECT_EQ(CallWith("nvmlDeviceSetDriverModel", nullptr), Return::kNotSupported);
   EXPECT_EQ(CallWith("nvmlDeviceSetDriverModel", nullptr), Return::kNotSupported);
   std::uint64_t count = 0;
-  for (const sim::Counter& counter : node_.state().file().counters) {
+  for (const sim::NamedCounter& counter : node_.state().file().counters) {
     if (std::strcmp(counter.name, "nvmlDeviceSetDriverModel") == 0) count = counter.count;
   }
   EXPECT_EQ(count, 2u);

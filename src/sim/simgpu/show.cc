@@ -165,10 +165,10 @@ std::string_view HealthOf(State* state, uint32_t gpu) {
 }
 
 // A line for each counter, the largest first.
-std::string Counted(const Counter (&counters)[kMaxCounters], const char* before,
+std::string Counted(const NamedCounter (&counters)[kMaxCounters], const char* before,
                     const char* after) {
   std::map<std::string, uint64_t> sums;
-  for (const Counter& counter : counters) {
+  for (const NamedCounter& counter : counters) {
     if (counter.ready == 2) sums[counter.name] += counter.count;
   }
   std::vector<std::pair<uint64_t, std::string>> sorted;

@@ -308,7 +308,7 @@ TEST_F(CudaTest, UnimplementedFunctionsAreRefusedAndCounted) {
   EXPECT_EQ(CU(*cuda_, cuGetExportTable)(&table, &id), Result::kNotSupported);
   EXPECT_EQ(table, nullptr);
   uint64_t count = 0;
-  for (const sim::Counter& counter : node_->state().file().counters) {
+  for (const sim::NamedCounter& counter : node_->state().file().counters) {
     if (std::strcmp(counter.name, "cuTexRefCreate") == 0) count += counter.count;
   }
   EXPECT_EQ(count, 1u);
@@ -317,7 +317,7 @@ TEST_F(CudaTest, UnimplementedFunctionsAreRefusedAndCounted) {
 TEST_F(CudaTest, LaunchesThatComputeNothingAreCountedByKernel) {
   const auto launches = [](const char* name) {
     uint64_t count = 0;
-    for (const sim::Counter& counter : node_->state().file().kernel_counters) {
+    for (const sim::NamedCounter& counter : node_->state().file().kernel_counters) {
       if (std::strcmp(counter.name, name) == 0) count += counter.count;
     }
     return count;

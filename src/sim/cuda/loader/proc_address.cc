@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kLegacyStream = 1, kPerThreadStream = 2;
 
-Result Find(const char* symbol, void** function, int version, uint64_t flags, Found* found) {
+Result Find(const char* symbol, void** function, int version, uint64_t flags, FoundSymbol* found) {
   if (symbol == nullptr || function == nullptr) return Result::kInvalidValue;
   if ((flags & ~(kLegacyStream | kPerThreadStream)) != 0) return Result::kInvalidValue;
   *found = FindSymbol(symbol, (flags & kPerThreadStream) != 0, unsigned(version),
@@ -20,7 +20,7 @@ Result Find(const char* symbol, void** function, int version, uint64_t flags, Fo
 
 CUDA_EXPORT Result cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                        uint64_t flags, int* status) {
-  Found found;
+  FoundSymbol found;
   const Result result = Find(symbol, function, version, flags, &found);
   if (result != Result::kSuccess) return result;
   *function = reinterpret_cast<void*>(found.function);
@@ -31,7 +31,7 @@ CUDA_EXPORT Result cuGetProcAddress_v2(const char* symbol, void** function, int 
 // The version without a status. It does not write `function` if it finds no symbol.
 CUDA_EXPORT Result cuGetProcAddress(const char* symbol, void** function, int version,
                                     uint64_t flags) {
-  Found found;
+  FoundSymbol found;
   const Result result = Find(symbol, function, version, flags, &found);
   if (result != Result::kSuccess) return result;
   if (found.status != Lookup::kFound) return Result::kNotFound;

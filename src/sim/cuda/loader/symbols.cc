@@ -84,8 +84,9 @@ size_t FirstSymbolOf(std::string_view base) {
 
 }  // namespace
 
-Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, unsigned driver) {
-  Found found;
+FoundSymbol FindSymbol(std::string_view base_name, bool per_thread, unsigned version,
+                       unsigned driver) {
+  FoundSymbol found;
   bool of_thread_mode = false;
   for (size_t i = FirstSymbolOf(base_name); i < kSymbols.size(); ++i) {
     const Symbol& symbol = kSymbols[i];

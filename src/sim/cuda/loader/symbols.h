@@ -14,13 +14,14 @@ using AnyFunction = int (*)();
 
 enum class Lookup { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };
 
-struct Found {
+struct FoundSymbol {
   AnyFunction function = nullptr;
   Lookup status = Lookup::kSymbolNotFound;
 };
 
 // The answer of a driver with CUDA version `driver` to a program built for `version`.
-Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, unsigned driver);
+FoundSymbol FindSymbol(std::string_view base_name, bool per_thread, unsigned version,
+                       unsigned driver);
 
 // Counts the call of an unimplemented function and returns NOT_SUPPORTED, or NOT_INITIALIZED before
 // cuInit. Defined in unimplemented.cc.

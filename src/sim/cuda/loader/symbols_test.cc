@@ -123,8 +123,8 @@ TEST_P(RecordedSymbolsTest, TheLookupFindsTheSymbolsThatTheDriverAnswers) {
   Names differences;
   for (const auto& answer : *answers) {
     for (const int version : {answer.first_version, answer.last_version}) {
-      const Found found = FindSymbol(answer.name, answer.flags == 2, unsigned(version),
-                                     unsigned(GetParam().cuda_version));
+      const FoundSymbol found = FindSymbol(answer.name, answer.flags == 2, unsigned(version),
+                                           unsigned(GetParam().cuda_version));
       if (names[found.function] == answer.symbol) continue;
       differences.insert(fmt::format("{}, flags {}, CUDA {}: \"{}\", not \"{}\"", answer.name,
                                      answer.flags, version, names[found.function], answer.symbol));
@@ -137,7 +137,7 @@ TEST(FindSymbolTest, OnlyBaseNamesAreFound) {
   for (const char* name :
        {"", "cuNothing", "cumemalloc", "cuMemAlloc_v2", "cuMemAlloc_v2_ptsz", "cuLaunchKernel_ptsz",
         "cuMemcpy_ptds", "cuMemAl", "cuMemGetAttribute"}) {
-    const Found found = FindSymbol(name, false, 12000, 12040);
+    const FoundSymbol found = FindSymbol(name, false, 12000, 12040);
     EXPECT_EQ(found.function, nullptr) << name;
     EXPECT_EQ(found.status, Lookup::kSymbolNotFound) << name;
   }

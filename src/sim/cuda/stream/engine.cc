@@ -24,9 +24,9 @@ bool IsFree(const Command& command) {
 
 }  // namespace
 
-Engine::Gpu& Engine::GpuOf(const StreamTag* stream) {
+Engine::GpuTimeline& Engine::GpuOf(const StreamTag* stream) {
   const uint32_t index = driver_->GpuOf(stream->context->device);
-  Gpu& gpu = gpus_[index];
+  GpuTimeline& gpu = gpus_[index];
   if (gpu.turns == nullptr) {
     gpu.turns = std::make_unique<sim::Turns>(&driver_->slot(), index);
   }
@@ -202,7 +202,7 @@ uint64_t Engine::WorkOf(const std::vector<StreamTag*>& heads) {
 
 // Runs the GPU until now, during turns of this process. True: a command ended.
 bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
-  Gpu& gpu = gpus_[index];
+  GpuTimeline& gpu = gpus_[index];
   bool ended = false;
   while (true) {
     FindHeads(index, &heads_);
@@ -235,7 +235,7 @@ bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
 }
 
 // Runs until a command ends or another command begins. True: a command ended.
-bool Engine::Step(Gpu* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns) {
+bool Engine::Step(GpuTimeline* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns) {
   const auto since = [](const StreamTag* stream) {
     return std::max(stream->queue.commands.front().since_ns, stream->queue.end_ns);
   };

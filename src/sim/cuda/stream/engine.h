@@ -112,7 +112,7 @@ class Engine {
 
  private:
   // A GPU: its current turn, and the time until which it is simulated.
-  struct Gpu {
+  struct GpuTimeline {
     std::unique_ptr<sim::Turns> turns;
     sim::Turn turn;
     uint64_t at_ns = 0;
@@ -123,7 +123,7 @@ class Engine {
     Command command;
   };
 
-  Gpu& GpuOf(const StreamTag* stream);
+  GpuTimeline& GpuOf(const StreamTag* stream);
   void Simulate(uint64_t now_ns);
   bool SettleHead(StreamTag* stream, uint64_t now_ns);
   bool InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const;
@@ -131,7 +131,7 @@ class Engine {
   void Finish(StreamTag* stream, uint64_t at_ns);
   bool RunGpu(uint32_t gpu, uint64_t now_ns);
   void FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads);
-  bool Step(Gpu* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns);
+  bool Step(GpuTimeline* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns);
   static uint64_t WorkOf(const std::vector<StreamTag*>& heads);
   void Apply(std::unique_lock<std::mutex>* lock, bool host_functions);
   void EndHostFunction(StreamTag* stream);
@@ -145,7 +145,7 @@ class Engine {
   uint64_t NextToAttend(uint64_t now_ns);
 
   Driver* const driver_;
-  Gpu gpus_[sim::kMaxGpus];
+  GpuTimeline gpus_[sim::kMaxGpus];
   std::vector<StreamTag*> active_;  // streams with queued commands
   std::vector<std::unique_ptr<StreamTag>> abandoned_;
   std::deque<Due> due_;

@@ -11,7 +11,7 @@ namespace {
 // Reads parameters and checks memory for one launch.
 class Arguments {
  public:
-  Arguments(const Launch& launch, CheckRange check, void* who)
+  Arguments(const KernelLaunch& launch, CheckRange check, void* who)
       : launch_(launch), check_(check), who_(who) {}
 
   template <typename T>
@@ -35,13 +35,13 @@ class Arguments {
   }
 
  private:
-  const Launch& launch_;
+  const KernelLaunch& launch_;
   const CheckRange check_;
   void* const who_;
 };
 
 // (const float* a, const float* b, float* c, int n): c = a + b
-Plan VectorAdd(const Arguments& arguments) {
+LaunchEffect VectorAdd(const Arguments& arguments) {
   const uint64_t n = arguments.Count(3);
   const float* a = arguments.Floats(0, n);
   const float* b = arguments.Floats(1, n);
@@ -54,7 +54,7 @@ Plan VectorAdd(const Arguments& arguments) {
 }
 
 // (int n, float a, const float* x, float* y): y = a * x + y
-Plan Saxpy(const Arguments& arguments) {
+LaunchEffect Saxpy(const Arguments& arguments) {
   const uint64_t n = arguments.Count(0);
   const auto a = arguments.Get<float>(1);
   const float* x = arguments.Floats(2, n);
@@ -67,7 +67,7 @@ Plan Saxpy(const Arguments& arguments) {
 }
 
 // (float* out, float value, int n): out = value
-Plan Fill(const Arguments& arguments) {
+LaunchEffect Fill(const Arguments& arguments) {
   const uint64_t n = arguments.Count(2);
   float* out = arguments.Floats(0, n);
   if (n != 0 && out == nullptr) return {Result::kIllegalAddress};
@@ -87,7 +87,7 @@ bool SameSizes(const Entry& entry, const std::initializer_list<uint32_t>& sizes)
 struct KnownKernel {
   std::string_view name;
   std::initializer_list<uint32_t> sizes;
-  Plan (*plan)(const Arguments& arguments);
+  LaunchEffect (*effect)(const Arguments& arguments);
 };
 
 namespace {
@@ -110,8 +110,9 @@ const KnownKernel* FindKnownKernel(const Entry& entry) {
   return nullptr;
 }
 
-Plan PlanKernel(const KnownKernel& kernel, const Launch& launch, CheckRange check, void* who) {
-  return kernel.plan(Arguments(launch, check, who));
+LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,
+                      void* who) {
+  return kernel.effect(Arguments(launch, check, who));
 }
 
 }  // namespace tessera::cuda

@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 
 // The parameters and threads of a launch.
-struct Launch {
+struct KernelLaunch {
   const Entry* entry = nullptr;
   const unsigned char* parameters = nullptr;  // in the layout of the entry
   uint64_t threads = 0;                       // along x
@@ -21,7 +21,7 @@ struct Launch {
 using CheckRange = bool (*)(void* who, DevicePtr pointer, uint64_t bytes);
 
 // The result of checking a launch: error, duration and effect.
-struct Plan {
+struct LaunchEffect {
   Result result = Result::kSuccess;  // kIllegalAddress: a range is not accessible
   uint64_t bytes = 0;                // memory traffic
   std::function<void()> compute;     // does not refer to the launch
@@ -30,6 +30,7 @@ struct Plan {
 // The kernel with this name and these parameters; null: unknown, it only takes time.
 struct KnownKernel;
 const KnownKernel* FindKnownKernel(const Entry& entry);
-Plan PlanKernel(const KnownKernel& kernel, const Launch& launch, CheckRange check, void* who);
+LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,
+                      void* who);
 
 }  // namespace tessera::cuda

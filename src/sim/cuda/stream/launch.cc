@@ -150,25 +150,25 @@ Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void**
   if (function == nullptr) return Result::kInvalidHandle;
   if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
-  Plan plan;
+  LaunchEffect effect;
   if (function->known != nullptr) {
     unsigned char buffer[kMaxParameterBytes];
     bool have = false;
     const Result result = PackParameters(function->entry, parameters, extra, buffer, &have);
     if (result != Result::kSuccess) return result;
-    const Launch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
+    const KernelLaunch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
     const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
       return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
     };
-    if (have) plan = PlanKernel(*function->known, launch, check, &call.driver());
+    if (have) effect = EffectOf(*function->known, launch, check, &call.driver());
   } else if (parameters != nullptr && extra != nullptr) {
     return Result::kInvalidValue;
   }
   if (function->known == nullptr) CountLaunch(call, function);
   command->share = ShareOf(gpu, shape);
-  command->left_ns = double(DurationOf(gpu, shape, function, plan.bytes));
-  command->fails = plan.result;
-  command->effect = std::move(plan.compute);
+  command->left_ns = double(DurationOf(gpu, shape, function, effect.bytes));
+  command->fails = effect.result;
+  command->effect = std::move(effect.compute);
   return Result::kSuccess;
 }
 
