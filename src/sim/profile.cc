@@ -61,16 +61,16 @@ Result<uint32_t> HexNumber(const Json& value, const Location& location, uint32_t
   return number;
 }
 
-struct Choice {
+struct NamedNumber {
   std::string_view name;
   uint32_t value;
 };
 
 Result<uint32_t> OneOf(const Json& value, const Location& location,
-                       const std::vector<Choice>& choices) {
+                       const std::vector<NamedNumber>& choices) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   std::string names;
-  for (const Choice& choice : choices) {
+  for (const NamedNumber& choice : choices) {
     if (choice.name == text) return choice.value;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", choice.name);
   }
@@ -78,7 +78,7 @@ Result<uint32_t> OneOf(const Json& value, const Location& location,
 }
 
 using Setter = std::function<Status(const Json& value, const Location& location, Profile* profile)>;
-struct Field {
+struct ProfileField {
   std::string_view name;
   Setter set;
 };
@@ -115,7 +115,7 @@ Setter Hex(uint32_t GpuFacts::*member, uint32_t high) {
   };
 }
 
-Setter Named(uint32_t GpuFacts::*member, std::vector<Choice> choices) {
+Setter Named(uint32_t GpuFacts::*member, std::vector<NamedNumber> choices) {
   return [=](const Json& value, const Location& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(profile->gpu.*member, OneOf(value, location, choices));
     return {};
@@ -222,9 +222,9 @@ Status SetMigProfiles(const Json& value, const Location& location, Profile* prof
   return {};
 }
 
-const std::vector<Field>& GpuFields() {
+const std::vector<ProfileField>& GpuFields() {
   using F = GpuFacts;
-  static const std::vector<Field> fields = {
+  static const std::vector<ProfileField> fields = {
       {"name", Text(&F::name)},
       {"brand", Named(&F::brand, {{"quadro", 1}, {"tesla", 2}, {"geforce", 5}, {"nvidia", 14}})},
       {"architecture", Named(&F::architecture, {{"maxwell", 3},
@@ -396,8 +396,8 @@ Status SetUuids(const Json& value, const Location& location, Profile* profile) {
   return {};
 }
 
-const std::vector<Field>& NodeFields() {
-  static const std::vector<Field> fields = {
+const std::vector<ProfileField>& NodeFields() {
+  static const std::vector<ProfileField> fields = {
       {"gpus", SetGpus}, {"numa_nodes", SetNumaNodes}, {"nvlink", SetNvLink},
       {"pcie", SetPcie}, {"pci_buses", SetBuses},      {"uuids", SetUuids},
   };
@@ -426,21 +426,21 @@ Status SetCudaVersion(const Json& value, const Location& location, Profile* prof
   return {};
 }
 
-const std::vector<Field>& DriverFields() {
-  static const std::vector<Field> fields = {{"version", SetDriverVersion},
-                                            {"cuda", SetCudaVersion}};
+const std::vector<ProfileField>& DriverFields() {
+  static const std::vector<ProfileField> fields = {{"version", SetDriverVersion},
+                                                   {"cuda", SetCudaVersion}};
   return fields;
 }
 
-Status ReadSection(const Json& section, const Location& location, const std::vector<Field>& fields,
-                   Profile* profile) {
+Status ReadSection(const Json& section, const Location& location,
+                   const std::vector<ProfileField>& fields, Profile* profile) {
   if (!section.is_object()) return location.Invalid("invalid value: want fields");
   for (const auto& [key, value] : section.members()) {
     const Location at{location.file, location.field + "." + key, value.line()};
-    const auto field = std::ranges::find(fields, key, &Field::name);
+    const auto field = std::ranges::find(fields, key, &ProfileField::name);
     if (field == fields.end()) {
       std::string names;
-      for (const Field& known : fields)
+      for (const ProfileField& known : fields)
         names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
       return at.Invalid("unknown field: want one of {}", names);
     }

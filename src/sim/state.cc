@@ -36,13 +36,13 @@ uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
 // The descriptor of a `slots` file, one for the whole process and never closed (state.h). It keeps
 // the inode alive, so device and inode identify the file.
 int SharedSlotsFd(const std::string& path) {
-  struct Known {
+  struct OpenFile {
     dev_t device;
     ino_t inode;
     int fd;
   };
   static std::mutex mutex;
-  static Known known[256];
+  static OpenFile known[256];
   static size_t count = 0;
   std::lock_guard lock(mutex);
   struct stat info;
@@ -223,7 +223,7 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
   const GpuLive& live = file_->live[gpu];
   const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
-    const Slot& slot = file_->slots[i];
+    const SlotRecord& slot = file_->slots[i];
     const uint64_t bytes = slot.gpus[gpu].bytes.load(std::memory_order_relaxed);
     if (bytes == 0 || slot.owner.load(std::memory_order_relaxed) == 0) continue;
     if (gpu_instance != kWholeGpu) {
@@ -252,7 +252,7 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   for (uint32_t i = 0; i < shared; ++i) payers[i] = FirstHolder(file_->shared[gpu][i], true);
   const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
-    const Slot& slot = file_->slots[i];
+    const SlotRecord& slot = file_->slots[i];
     const SlotGpu& mine = slot.gpus[gpu];
     uint64_t bytes = mine.bytes.load();
     for (uint32_t k = 0; k < shared; ++k) {

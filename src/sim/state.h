@@ -242,7 +242,7 @@ class ProcessSlot {
   uint32_t index() const { return index_; }
 
  private:
-  Slot& slot() const;
+  SlotRecord& slot() const;
   // The GPU instance of this process; State::kWholeGpu: none.
   uint32_t Part(uint32_t gpu) const;
   bool HasRoom(uint32_t gpu, uint64_t bytes) const;  // REQUIRES: the lock of kChargeByte

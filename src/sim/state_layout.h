@@ -225,7 +225,7 @@ struct SlotGpu {
 
 // One process. The slot is valid while its record lock in the file `slots` is held, which the
 // kernel drops at the end of the process. The contents of an unlocked slot are ignored.
-struct Slot {
+struct SlotRecord {
   AtomicU64 owner;  // random; 0: never used, or released
   AtomicU64 start_ns;
   char name[32];
@@ -296,7 +296,7 @@ struct StateFile {
   Fault faults[kMaxFaults];
   NamedCounter counters[kMaxCounters];         // calls of unimplemented functions
   NamedCounter kernel_counters[kMaxCounters];  // launches that computed nothing
-  Slot slots[kMaxSlots];
+  SlotRecord slots[kMaxSlots];
   AtomicU32 shared_used[kMaxGpus];  // 1 + the highest entry that was ever used
   SharedMemory shared[kMaxGpus][kMaxShared];
 };

@@ -230,7 +230,7 @@ int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t s
 bool State::IsUsed(uint32_t gpu, uint32_t compute_instance) {
   const uint32_t used = std::min(file_->slots_used.load(), kMaxSlots);
   for (uint32_t i = 0; i < used; ++i) {
-    const Slot& slot = file_->slots[i];
+    const SlotRecord& slot = file_->slots[i];
     const SlotGpu& on_gpu = slot.gpus[gpu];
     if (slot.owner.load() == 0 || on_gpu.instance.load() != compute_instance + 1) continue;
     if ((on_gpu.bytes.load() != 0 || on_gpu.contexts.load() != 0) && HolderOf(i) >= 0) return true;

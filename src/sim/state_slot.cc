@@ -28,7 +28,7 @@ int ProcessSlot::Claim(State* state) {
   State::ByteLock claim(state, kClaimByte);
   if (claim.error() != 0) return claim.error();
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
-    Slot& slot = file.slots[i];
+    SlotRecord& slot = file.slots[i];
     // Only a claimer locks a slot, and the claim byte is held, so a free slot stays free.
     if (slot.owner.load() != 0 && state->HolderOf(i) >= 0) continue;
     slot.owner.store(0);
@@ -66,7 +66,7 @@ int ProcessSlot::Claim(State* state) {
   return EAGAIN;
 }
 
-Slot& ProcessSlot::slot() const { return state_->file().slots[index_]; }
+SlotRecord& ProcessSlot::slot() const { return state_->file().slots[index_]; }
 
 bool ProcessSlot::mine() const {
   return state_ != nullptr && pid_ == getpid() && slot().owner.load() == owner_;

@@ -13,11 +13,11 @@ constexpr unsigned kGraphicsClockStepMhz = 15;
 constexpr unsigned kStateUnknown = 32;
 
 enum Threshold : unsigned { kShutdown = 0, kSlowdown = 1, kMemoryMax = 2, kThresholds = 8 };
-enum Policy : unsigned { kPolicyPower = 0, kPolicyThermal = 1 };
+enum PerfPolicy : unsigned { kPolicyPower = 0, kPolicyThermal = 1 };
 enum ClockId : unsigned { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMax };
 
 Return GetMaxClock(const char* function, Device device, unsigned type, unsigned* mhz) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
   return MaxClockOf(gpu, type, mhz) ? Return::kSuccess : Return::kNotSupported;
@@ -27,33 +27,33 @@ Return GetMaxClock(const char* function, Device device, unsigned type, unsigned*
 bool HasApplicationClock(unsigned type) { return type == kClockGraphics || type == kClockMem; }
 
 Return GetReasons(const char* function, Device device, std::uint64_t* reasons) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(reasons != nullptr);
   return Put(reasons, EventReasonsOf(gpu));
 }
 
 Return GetSupportedReasons(const char* function, Device device, std::uint64_t* reasons) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(reasons, kSupportedReasons);
 }
 
 Return GetPerformanceState(const char* function, Device device, unsigned* state) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(state != nullptr);
   return Put(state, PerformanceStateOf(gpu));
 }
 
 Return GetPowerLimit(const char* function, Device device, unsigned* milliwatts) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(milliwatts, PowerLimitOf(gpu));
 }
 
 // Every GPU has P0; GPUs older than Ampere also have P8, in which they sleep.
-bool HasPerformanceState(const Gpu& gpu, unsigned state) {
+bool HasPerformanceState(const GpuCall& gpu, unsigned state) {
   return state == 0 || (state == 8 && !gpu.at_least(kArchAmpere));
 }
 
@@ -66,13 +66,13 @@ unsigned MemoryClocks(const sim::GpuFacts& facts, unsigned (&mhz)[2]) {
 
 // The links of a simulated node are always up at full speed.
 Return GetPcieGeneration(const char* function, Device device, unsigned* generation) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(generation, gpu.facts().pcie_gen_max);
 }
 
 Return GetPcieWidth(const char* function, Device device, unsigned* width) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(width, gpu.facts().pcie_width_max);
 }

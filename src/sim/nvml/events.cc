@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t kLiveSet = 0x74657373534554;
 constexpr std::uint64_t kEccTypes = kEventSingleBitEcc | kEventDoubleBitEcc;
 
-std::uint64_t SupportedTypes(const Gpu& gpu) {
+std::uint64_t SupportedTypes(const GpuCall& gpu) {
   return kEventXid | (gpu.facts().ecc_enabled != 0 ? kEccTypes : 0);
 }
 

@@ -20,7 +20,7 @@ void PutLong(std::uint64_t value, FieldValue* field) {
   field->result = Return::kSuccess;
 }
 
-unsigned ActiveLinks(const Gpu& gpu, bool only_switches) {
+unsigned ActiveLinks(const GpuCall& gpu, bool only_switches) {
   unsigned count = 0;
   for (const sim::NvLink& link : gpu.facts().links) {
     if (link.active == 0) continue;
@@ -30,7 +30,7 @@ unsigned ActiveLinks(const Gpu& gpu, bool only_switches) {
 }
 
 // The link of the field's scope. False: the GPU does not have the link.
-bool FindLink(const Gpu& gpu, const FieldValue& field, const sim::NvLink** link) {
+bool FindLink(const GpuCall& gpu, const FieldValue& field, const sim::NvLink** link) {
   if (field.scope_id >= gpu.facts().nvlink_count || field.scope_id >= sim::kMaxLinks) return false;
   *link = &gpu.facts().links[field.scope_id];
   return true;
@@ -61,7 +61,7 @@ constexpr Zeros kZeros[] = {
 };
 
 // The Fill functions return true if they know the field, and then write its value.
-bool FillZeros(const Gpu& gpu, FieldValue* field) {
+bool FillZeros(const GpuCall& gpu, FieldValue* field) {
   for (const Zeros& zeros : kZeros) {
     if (field->field_id < zeros.first || field->field_id > zeros.last) continue;
     if (zeros.is_long) {
@@ -77,7 +77,7 @@ bool FillZeros(const Gpu& gpu, FieldValue* field) {
 }
 
 // All injected errors are errors of device memory.
-bool FillEcc(const Gpu& gpu, FieldValue* field) {
+bool FillEcc(const GpuCall& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
   switch (field->field_id) {
     case kFieldEccCurrent:
@@ -116,7 +116,7 @@ bool FillEcc(const Gpu& gpu, FieldValue* field) {
   return true;
 }
 
-bool FillRepairs(const Gpu& gpu, FieldValue* field) {
+bool FillRepairs(const GpuCall& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
   const bool of_rows = field->field_id >= kFieldRemappedCorrectable;
   switch (field->field_id) {
@@ -159,7 +159,7 @@ bool FillRepairs(const Gpu& gpu, FieldValue* field) {
   return true;
 }
 
-bool FillPower(const Gpu& gpu, FieldValue* field) {
+bool FillPower(const GpuCall& gpu, FieldValue* field) {
   const sim::GpuFacts& facts = gpu.facts();
   switch (field->field_id) {
     case kFieldMemoryTemp:
@@ -196,7 +196,7 @@ bool FillPower(const Gpu& gpu, FieldValue* field) {
 }
 
 // The time for which heat and power lowered the clocks, in nanoseconds.
-bool FillThrottling(const Gpu& gpu, FieldValue* field) {
+bool FillThrottling(const GpuCall& gpu, FieldValue* field) {
   switch (field->field_id) {
     case kFieldPowerViolation:
       PutLong(gpu.state().CappedNs(gpu.number()), field);
@@ -211,7 +211,7 @@ bool FillThrottling(const Gpu& gpu, FieldValue* field) {
   }
 }
 
-bool FillLinks(const Gpu& gpu, FieldValue* field) {
+bool FillLinks(const GpuCall& gpu, FieldValue* field) {
   const sim::NvLink* link = nullptr;
   const bool has = gpu.facts().nvlink_count > 0;
   switch (field->field_id) {
@@ -250,7 +250,7 @@ bool FillLinks(const Gpu& gpu, FieldValue* field) {
 }
 
 // The speed of a link. The first twelve links have a field each.
-bool FillLinkSpeed(const Gpu& gpu, FieldValue* field) {
+bool FillLinkSpeed(const GpuCall& gpu, FieldValue* field) {
   const unsigned id = field->field_id;
   unsigned number = 0;
   if (id >= kFieldNvLinkSpeedFirst && id < kFieldNvLinkSpeedFirst + 6) {
@@ -265,7 +265,7 @@ bool FillLinkSpeed(const Gpu& gpu, FieldValue* field) {
   return true;
 }
 
-void Fill(const Gpu& gpu, FieldValue* field) {
+void Fill(const GpuCall& gpu, FieldValue* field) {
   field->timestamp = static_cast<std::int64_t>(NowUs());
   field->latency_us = 0;
   if (field->field_id == kFieldRecoveryAction) {  // also known for a lost GPU

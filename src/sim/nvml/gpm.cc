@@ -55,7 +55,7 @@ constexpr std::array kMetrics = {
 
 bool Live(GpmSample sample) { return sample != nullptr && sample->magic == kLiveSample; }
 
-bool Supported(const Gpu& gpu) { return gpu.at_least(kArchHopper); }
+bool Supported(const GpuCall& gpu) { return gpu.at_least(kArchHopper); }
 
 // Percent of the whole GPU between the samples. Injected values take precedence, as in
 // State::Utilization.

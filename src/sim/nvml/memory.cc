@@ -11,7 +11,7 @@ enum ErrorType : unsigned { kCorrected, kUncorrected, kErrorTypes };
 enum CounterType : unsigned { kVolatile, kAggregate, kCounterTypes };
 enum Location : unsigned { kL1, kL2, kDram, kRegisterFile, kSram = 7, kLocations };
 
-std::uint64_t EccCount(const Gpu& gpu, unsigned type, unsigned counter) {
+std::uint64_t EccCount(const GpuCall& gpu, unsigned type, unsigned counter) {
   const sim::GpuLive& live = gpu.live();
   if (type == kCorrected) {
     return counter == kVolatile ? live.ecc_corrected_volatile : live.ecc_corrected_aggregate;
@@ -20,7 +20,7 @@ std::uint64_t EccCount(const Gpu& gpu, unsigned type, unsigned counter) {
 }
 
 // Checks for all ECC counters.
-Return CheckEcc(const Gpu& gpu, unsigned type, unsigned counter, const void* result) {
+Return CheckEcc(const GpuCall& gpu, unsigned type, unsigned counter, const void* result) {
   NVML_REQUIRE(type < kErrorTypes && counter < kCounterTypes && result != nullptr);
   return gpu.facts().ecc_enabled != 0 ? Return::kSuccess : Return::kNotSupported;
 }
@@ -31,7 +31,7 @@ Return GetRetiredPages(const char* function, Device device, unsigned cause, unsi
                        std::uint64_t* addresses, std::uint64_t* timestamps) {
   constexpr std::uint64_t kPageBytes = 4096;
   constexpr std::uint64_t kPagesApart = 40503;
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(cause < 2 && count != nullptr);
   if (gpu.remaps_rows()) return Return::kNotSupported;
@@ -51,14 +51,14 @@ Return GetRetiredPages(const char* function, Device device, unsigned cause, unsi
 // Only Windows has driver models.
 Return GetDriverModel(const char* function, Device device, const unsigned* current,
                       const unsigned* pending) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   return Return::kNotSupported;
 }
 
 // Total, reserved and used memory of a GPU, or of the GPU instance of a MIG device.
-MemoryV2 MemoryOf(const Gpu& gpu) {
+MemoryV2 MemoryOf(const GpuCall& gpu) {
   MemoryV2 memory = {};
   if (gpu.instance() != 0) {
     memory.total = gpu.mig_profile().memory_bytes;
@@ -71,7 +71,7 @@ MemoryV2 MemoryOf(const Gpu& gpu) {
   return memory;
 }
 
-Return SetMode(const Gpu& gpu, sim::AtomicU32* mode, unsigned value) {
+Return SetMode(const GpuCall& gpu, sim::AtomicU32* mode, unsigned value) {
   const Return may = CheckMayChange(gpu);
   if (may == Return::kSuccess) mode->store(value);
   return may;

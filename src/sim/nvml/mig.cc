@@ -24,7 +24,7 @@ TagTable<ComputeInstanceTag> g_compute_instances;
 
 // The index of the profile with this number (NVML_GPU_INSTANCE_PROFILE_*) or with this id of
 // nvidia-smi; kMaxMigProfiles if the GPU has no such profile.
-std::uint32_t ProfileByNumber(const Gpu& gpu, unsigned number) {
+std::uint32_t ProfileByNumber(const GpuCall& gpu, unsigned number) {
   std::uint32_t i = 0;
   for (; i < sim::kMaxMigProfiles; ++i) {
     const sim::MigProfile& profile = gpu.facts().mig_profiles[i];
@@ -32,7 +32,7 @@ std::uint32_t ProfileByNumber(const Gpu& gpu, unsigned number) {
   }
   return i;
 }
-std::uint32_t ProfileById(const Gpu& gpu, unsigned id) {
+std::uint32_t ProfileById(const GpuCall& gpu, unsigned id) {
   std::uint32_t i = 0;
   for (; i < sim::kMaxMigProfiles; ++i) {
     const sim::MigProfile& profile = gpu.facts().mig_profiles[i];
@@ -51,7 +51,7 @@ Device DeviceOf(const TagTable<Tag>& table, const Tag* handle) {
 }
 
 Return ProfileInfo(const char* function, Device device, unsigned number, sim::MigProfile* profile) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
   const std::uint32_t index = ProfileByNumber(gpu, number);
@@ -77,7 +77,7 @@ void FillInfo(const sim::MigProfile& profile, Info* info) {
 
 Return Placements(const char* function, Device device, unsigned profile_id, Placement* placements,
                   unsigned* count) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
@@ -102,7 +102,7 @@ Return Create(const char* function, Device device, unsigned profile_id, std::uin
 }
 
 Return Attributes(const char* function, Device device, DeviceAttributes* attributes) {
-  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
+  const GpuCall gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(attributes != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;

@@ -21,11 +21,11 @@ GpuInstance HandleOfGpuInstance(std::uint32_t gpu, std::uint32_t instance);
 ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instance);
 
 // A call on a GPU in MIG mode. kNotSupported: MIG mode is off.
-class MigGpu : public Gpu {
+class MigGpu : public GpuCall {
  public:
-  MigGpu(const char* function, Device device) : Gpu(function, device) {}
+  MigGpu(const char* function, Device device) : GpuCall(function, device) {}
   Return result() const {
-    if (Gpu::result() != Return::kSuccess) return Gpu::result();
+    if (GpuCall::result() != Return::kSuccess) return GpuCall::result();
     return state().MigOn(number()) ? Return::kSuccess : Return::kNotSupported;
   }
 };
@@ -36,7 +36,7 @@ class OnGpuInstance {
   OnGpuInstance(const char* function, GpuInstance handle);
 
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
-  const Gpu& gpu() const { return gpu_; }
+  const GpuCall& gpu() const { return gpu_; }
   sim::State& state() const { return gpu_.state(); }
   std::uint32_t number() const { return gpu_.number(); }
   std::uint32_t index() const { return index_; }
@@ -44,7 +44,7 @@ class OnGpuInstance {
   const sim::MigProfile& profile() const { return state().ProfileOf(number(), index_); }
 
  private:
-  const Gpu gpu_;
+  const GpuCall gpu_;
   std::uint32_t index_ = 0;
   Return result_ = Return::kInvalidArgument;
 };

@@ -32,12 +32,12 @@ class OnComputeInstance {
   OnComputeInstance(const char* function, ComputeInstance handle);
 
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
-  const Gpu& gpu() const { return gpu_; }
+  const GpuCall& gpu() const { return gpu_; }
   std::uint32_t index() const { return index_; }
   sim::ComputeInstance& instance() const { return gpu_.live().compute_instances[index_]; }
 
  private:
-  const Gpu gpu_;
+  const GpuCall gpu_;
   std::uint32_t index_ = 0;
   Return result_ = Return::kInvalidArgument;
 };

@@ -27,7 +27,7 @@ unsigned BusyPower(const sim::GpuFacts& facts, unsigned limit_mw) {
   return facts.power_idle_mw + static_cast<unsigned>(span * kBusyPowerPercent / 100);
 }
 
-bool Busy(const Gpu& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
+bool Busy(const GpuCall& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
 
 // The value that root has set, or `value`.
 unsigned SetOr(const sim::AtomicU32& set, unsigned value) {
@@ -41,7 +41,7 @@ unsigned Clamp(unsigned value, unsigned low, unsigned high) {
 }
 
 // Locked clocks also apply to idle GPUs.
-unsigned Locked(const Gpu& gpu, unsigned type, unsigned mhz) {
+unsigned Locked(const GpuCall& gpu, unsigned type, unsigned mhz) {
   const sim::GpuLive& live = gpu.live();
   if (type == kClockMem) return Clamp(mhz, live.locked_mem_min, live.locked_mem_max);
   if (type == kClockVideo) return mhz;
@@ -56,12 +56,12 @@ unsigned Throttled(std::uint64_t reasons, unsigned type, unsigned mhz) {
 
 }  // namespace
 
-bool InUse(const Gpu& gpu) {
+bool InUse(const GpuCall& gpu) {
   sim::ProcessView view;
   return gpu.state().Processes(gpu.number(), &view, 1) > 0;
 }
 
-unsigned TemperatureOf(const Gpu& gpu) {
+unsigned TemperatureOf(const GpuCall& gpu) {
   const std::uint32_t given = gpu.live().temperature_c.load();
   if (given != sim::kDerived) return given;
   const sim::GpuFacts& facts = gpu.facts();
@@ -70,25 +70,25 @@ unsigned TemperatureOf(const Gpu& gpu) {
   return Between(facts.temperature_idle_c, busy, gpu.state().Utilization(gpu.number()).gpu);
 }
 
-unsigned MemoryTemperatureOf(const Gpu& gpu) {
+unsigned MemoryTemperatureOf(const GpuCall& gpu) {
   const std::uint32_t given = gpu.live().memory_temperature_c.load();
   return given != sim::kDerived ? given : TemperatureOf(gpu) + kMemoryOverCoreC;
 }
 
 // GDDR6 on a T4 has no sensor.
-bool HasMemoryTemperature(const Gpu& gpu) { return gpu.facts().temperature_memory_max_c != 0; }
+bool HasMemoryTemperature(const GpuCall& gpu) { return gpu.facts().temperature_memory_max_c != 0; }
 
-unsigned PowerOf(const Gpu& gpu) {
+unsigned PowerOf(const GpuCall& gpu) {
   const std::uint32_t given = gpu.live().power_mw.load();
   if (given != sim::kDerived) return given;
   return Between(gpu.facts().power_idle_mw, BusyPower(gpu.facts(), PowerLimitOf(gpu)),
                  gpu.state().Utilization(gpu.number()).gpu);
 }
 
-unsigned PowerLimitOf(const Gpu& gpu) { return gpu.state().PowerLimitMw(gpu.number()); }
+unsigned PowerLimitOf(const GpuCall& gpu) { return gpu.state().PowerLimitMw(gpu.number()); }
 
 // Uses the default power limit, so that the counter does not fall when root changes the limit.
-std::uint64_t EnergyOf(const Gpu& gpu) {
+std::uint64_t EnergyOf(const GpuCall& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
   const std::uint64_t created_us = gpu.state().file().created_ns / 1000;
   const std::uint64_t now_us = NowUs();
@@ -98,7 +98,7 @@ std::uint64_t EnergyOf(const Gpu& gpu) {
          busy_ms * (BusyPower(facts, facts.power_limit_mw) - facts.power_idle_mw) / 1000;
 }
 
-bool ClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
+bool ClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
   const sim::GpuFacts& facts = gpu.facts();
   const unsigned idle[] = {facts.clock_graphics_idle, facts.clock_sm_idle, facts.clock_mem_idle,
                            facts.clock_video_idle};
@@ -112,7 +112,7 @@ bool ClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
   return true;
 }
 
-bool MaxClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
+bool MaxClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
   const sim::GpuFacts& facts = gpu.facts();
   const unsigned clocks[] = {facts.clock_graphics_max, facts.clock_sm_max, facts.clock_mem_max,
                              facts.clock_video_max};
@@ -121,7 +121,7 @@ bool MaxClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
   return true;
 }
 
-bool ApplicationClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
+bool ApplicationClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
   if (!MaxClockOf(gpu, type, mhz)) return false;
   if (type == kClockMem) *mhz = SetOr(gpu.live().application_mem, *mhz);
   if (type <= kClockSm) *mhz = SetOr(gpu.live().application_graphics, *mhz);
@@ -129,11 +129,11 @@ bool ApplicationClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
 }
 
 // Ampere and later stay in P0; older chips sleep in P8 without a context.
-unsigned PerformanceStateOf(const Gpu& gpu) {
+unsigned PerformanceStateOf(const GpuCall& gpu) {
   return gpu.at_least(kArchAmpere) || InUse(gpu) ? 0 : 8;
 }
 
-std::uint64_t EventReasonsOf(const Gpu& gpu) {
+std::uint64_t EventReasonsOf(const GpuCall& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
   const bool busy = Busy(gpu);
   const std::uint32_t chosen = gpu.live().application_graphics.load();

@@ -10,20 +10,20 @@
 
 namespace tessera::nvml {
 
-bool InUse(const Gpu& gpu);  // a process has a context on it
-unsigned TemperatureOf(const Gpu& gpu);
-unsigned MemoryTemperatureOf(const Gpu& gpu);
-bool HasMemoryTemperature(const Gpu& gpu);
-unsigned PowerOf(const Gpu& gpu);        // milliwatts
-unsigned PowerLimitOf(const Gpu& gpu);   // milliwatts; as root has set, or the default
-std::uint64_t EnergyOf(const Gpu& gpu);  // millijoules since the creation of the node
+bool InUse(const GpuCall& gpu);  // a process has a context on it
+unsigned TemperatureOf(const GpuCall& gpu);
+unsigned MemoryTemperatureOf(const GpuCall& gpu);
+bool HasMemoryTemperature(const GpuCall& gpu);
+unsigned PowerOf(const GpuCall& gpu);        // milliwatts
+unsigned PowerLimitOf(const GpuCall& gpu);   // milliwatts; as root has set, or the default
+std::uint64_t EnergyOf(const GpuCall& gpu);  // millijoules since the creation of the node
 // False: no such clock.
-bool ClockOf(const Gpu& gpu, unsigned type, unsigned* mhz);
-bool MaxClockOf(const Gpu& gpu, unsigned type, unsigned* mhz);
+bool ClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);
+bool MaxClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);
 // The clock of a busy GPU that is not throttled: as root has set, or the maximum.
-bool ApplicationClockOf(const Gpu& gpu, unsigned type, unsigned* mhz);
-unsigned PerformanceStateOf(const Gpu& gpu);
+bool ApplicationClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);
+unsigned PerformanceStateOf(const GpuCall& gpu);
 // Bits of ClocksEventReason, derived from load, heat, power and application clocks.
-std::uint64_t EventReasonsOf(const Gpu& gpu);
+std::uint64_t EventReasonsOf(const GpuCall& gpu);
 
 }  // namespace tessera::nvml

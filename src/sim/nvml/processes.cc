@@ -28,7 +28,7 @@ enum SampleType : unsigned {
 // The live processes of a GPU in the caller's pid namespace.
 class ProcessList {
  public:
-  explicit ProcessList(const Gpu& gpu)
+  explicit ProcessList(const GpuCall& gpu)
       : views_(new (std::nothrow) sim::ProcessView[sim::kMaxSlots]) {
     if (views_ == nullptr) return;
     std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
@@ -50,7 +50,7 @@ class ProcessList {
 
 // Ids of the MIG instances of a process, or kNoInstance.
 struct InstanceIds {
-  InstanceIds(const Gpu& gpu, const sim::ProcessView& view) {
+  InstanceIds(const GpuCall& gpu, const sim::ProcessView& view) {
     if (view.instance == 0) return;
     const sim::ComputeInstance& instance = gpu.live().compute_instances[view.instance - 1];
     gpu_instance = gpu.live().gpu_instances[instance.gpu_instance.load()].id.load();
@@ -60,12 +60,12 @@ struct InstanceIds {
   unsigned compute_instance = kNoInstance;
 };
 
-void Fill(const Gpu&, const sim::ProcessView& view, ProcessInfoV1* info) {
+void Fill(const GpuCall&, const sim::ProcessView& view, ProcessInfoV1* info) {
   info->pid = static_cast<unsigned>(view.pid);
   info->used_gpu_memory = view.bytes;
 }
 
-void Fill(const Gpu& gpu, const sim::ProcessView& view, ProcessInfo* info) {
+void Fill(const GpuCall& gpu, const sim::ProcessView& view, ProcessInfo* info) {
   const InstanceIds ids(gpu, view);
   info->pid = static_cast<unsigned>(view.pid);
   info->used_gpu_memory = view.bytes;
@@ -75,7 +75,7 @@ void Fill(const Gpu& gpu, const sim::ProcessView& view, ProcessInfo* info) {
 
 template <typename Info>
 Return ListCompute(const char* function, Device device, unsigned* count, Info* infos) {
-  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
+  const GpuCall gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
   const ProcessList list(gpu);
@@ -92,7 +92,7 @@ Return ListCompute(const char* function, Device device, unsigned* count, Info* i
 
 // A simulated GPU has no graphics processes and no MPS server.
 Return ListNone(const char* function, Device device, unsigned* count) {
-  const Gpu gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
+  const GpuCall gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(count, 0U);
 }
@@ -107,7 +107,7 @@ std::uint64_t BootUs() {
 
 // The newest sample of the driver: which processes used the GPU, and when the sample ended.
 struct UseOfProcesses {
-  explicit UseOfProcesses(const Gpu& gpu) : list(gpu) {
+  explicit UseOfProcesses(const GpuCall& gpu) : list(gpu) {
     if (list.size() == 0) return;
     end_us = BootUs() + (list[0].sample + 1) * sim::kUsePeriodNs / 1000;
     for (unsigned i = 0; i < list.size(); ++i) count += PercentOf(i) != 0 ? 1 : 0;
@@ -129,7 +129,7 @@ struct UseOfProcesses {
 };
 
 Return GetEngineUse(const char* function, Device device, unsigned* percent, unsigned* period_us) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(percent != nullptr && period_us != nullptr);
   *percent = 0;
@@ -137,7 +137,7 @@ Return GetEngineUse(const char* function, Device device, unsigned* percent, unsi
   return Return::kSuccess;
 }
 
-bool SampleOf(const Gpu& gpu, unsigned type, unsigned* value) {
+bool SampleOf(const GpuCall& gpu, unsigned type, unsigned* value) {
   const sim::Load load = gpu.state().Utilization(gpu.number());
   switch (type) {
     case kPowerSamples:

@@ -154,7 +154,7 @@ Enter::Enter(const char* function, Faults faults) {
 
 const Visible& Enter::visible() const { return g_visible; }
 
-Gpu::Gpu(const char* function, Device device, WhenLost when_lost, MigDevice mig_device) {
+GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDevice mig_device) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ = Return::kInvalidArgument;
@@ -168,7 +168,7 @@ Gpu::Gpu(const char* function, Device device, WhenLost when_lost, MigDevice mig_
   }
 }
 
-Gpu::Gpu(Device device) {
+GpuCall::GpuCall(Device device) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ =
@@ -181,7 +181,7 @@ Device HandleOfInstance(std::uint32_t gpu, std::uint32_t compute_instance) {
   return &g_mig_devices[gpu][compute_instance];
 }
 
-Return CheckMayChange(const Gpu& gpu) {
+Return CheckMayChange(const GpuCall& gpu) {
   const bool may = HasSysAdmin() && gpu.state().writable();
   return may ? Return::kSuccess : Return::kNoPermission;
 }

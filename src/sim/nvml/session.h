@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of the simulated NVML in a process between nvmlInit and nvmlShutdown: the mapped state
 // of the node, the visible GPUs, and their handles. Every exported function constructs Enter or
-// Gpu, so that the order of checks (initialized, handle, injected failure, lost) is always the
+// GpuCall, so that the order of checks (initialized, handle, injected failure, lost) is always the
 // same.
 //
 // Threads: any. The state is never unmapped, so a call that races with nvmlShutdown stays safe.
@@ -66,13 +66,13 @@ enum class WhenLost { kFail, kAnswer };
 enum class MigDevice { kNotSupported, kSupported };
 
 // A call on a device.
-class Gpu {
+class GpuCall {
  public:
   // kNotSupported: the device is a MIG device, and the function has no answer for MIG devices.
-  Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail,
-      MigDevice mig_device = MigDevice::kNotSupported);
+  GpuCall(const char* function, Device device, WhenLost when_lost = WhenLost::kFail,
+          MigDevice mig_device = MigDevice::kNotSupported);
   // For the second device of a call: only checks the handle.
-  explicit Gpu(Device device);
+  explicit GpuCall(Device device);
 
   Return result() const { return result_; }
   sim::State& state() const { return *state_; }
@@ -100,15 +100,15 @@ class Gpu {
   const Enter call(__func__); \
   if (call.result() != Return::kSuccess) return call.result()
 #define NVML_ENTER_DEVICE(gpu, device) \
-  const Gpu gpu(__func__, device);     \
+  const GpuCall gpu(__func__, device); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function that also has an answer for a MIG device.
-#define NVML_ENTER_ANY(gpu, device)                                        \
-  const Gpu gpu(__func__, device, WhenLost::kFail, MigDevice::kSupported); \
+#define NVML_ENTER_ANY(gpu, device)                                            \
+  const GpuCall gpu(__func__, device, WhenLost::kFail, MigDevice::kSupported); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function whose answer the driver caches, so that it works for a lost GPU.
-#define NVML_ENTER_CACHED(gpu, device)                                       \
-  const Gpu gpu(__func__, device, WhenLost::kAnswer, MigDevice::kSupported); \
+#define NVML_ENTER_CACHED(gpu, device)                                           \
+  const GpuCall gpu(__func__, device, WhenLost::kAnswer, MigDevice::kSupported); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 #define NVML_REQUIRE(condition) \
   if (!(condition)) return Return::kInvalidArgument
@@ -117,7 +117,7 @@ Device HandleOf(std::uint32_t gpu);
 Device HandleOfInstance(std::uint32_t gpu, std::uint32_t compute_instance);
 
 // Settings apply to the whole node, so the real driver requires CAP_SYS_ADMIN.
-Return CheckMayChange(const Gpu& gpu);
+Return CheckMayChange(const GpuCall& gpu);
 
 // kInsufficientSize: `text` and its NUL do not fit. kNotSupported: empty text.
 Return CopyText(const char* text, char* buffer, unsigned length);

@@ -6,7 +6,7 @@
 namespace tessera::nvml {
 namespace {
 
-Return SetPowerLimit(const Gpu& gpu, unsigned milliwatts) {
+Return SetPowerLimit(const GpuCall& gpu, unsigned milliwatts) {
   NVML_REQUIRE(milliwatts >= gpu.facts().power_min_mw && milliwatts <= gpu.facts().power_max_mw);
   const Return may = CheckMayChange(gpu);
   if (may != Return::kSuccess) return may;
@@ -16,7 +16,7 @@ Return SetPowerLimit(const Gpu& gpu, unsigned milliwatts) {
 }
 
 // Locks clocks, or unlocks them if both values are 0.
-Return LockClocks(const Gpu& gpu, sim::AtomicU32* low, sim::AtomicU32* high, unsigned min_mhz,
+Return LockClocks(const GpuCall& gpu, sim::AtomicU32* low, sim::AtomicU32* high, unsigned min_mhz,
                   unsigned max_mhz) {
   const Return may = CheckMayChange(gpu);
   if (may != Return::kSuccess) return may;
@@ -25,18 +25,18 @@ Return LockClocks(const Gpu& gpu, sim::AtomicU32* low, sim::AtomicU32* high, uns
   return Return::kSuccess;
 }
 
-Return LockGraphics(const Gpu& gpu, unsigned min_mhz, unsigned max_mhz) {
+Return LockGraphics(const GpuCall& gpu, unsigned min_mhz, unsigned max_mhz) {
   return LockClocks(gpu, &gpu.live().locked_graphics_min, &gpu.live().locked_graphics_max, min_mhz,
                     max_mhz);
 }
 
 // Locks memory clocks, which needs Ampere or later.
-Return LockMemory(const Gpu& gpu, unsigned min_mhz, unsigned max_mhz) {
+Return LockMemory(const GpuCall& gpu, unsigned min_mhz, unsigned max_mhz) {
   if (!gpu.at_least(kArchAmpere)) return Return::kNotSupported;
   return LockClocks(gpu, &gpu.live().locked_mem_min, &gpu.live().locked_mem_max, min_mhz, max_mhz);
 }
 
-Return SetApplicationClocks(const Gpu& gpu, unsigned memory_mhz, unsigned graphics_mhz) {
+Return SetApplicationClocks(const GpuCall& gpu, unsigned memory_mhz, unsigned graphics_mhz) {
   const Return may = CheckMayChange(gpu);
   if (may != Return::kSuccess) return may;
   gpu.live().application_mem.store(memory_mhz);

@@ -23,7 +23,7 @@ void FillPci(const sim::PciAddress& address, PciInfo* pci) {
 }
 
 Return GetPciInfo(const char* function, Device device, PciInfo* pci) {
-  const Gpu gpu(function, device, WhenLost::kAnswer);
+  const GpuCall gpu(function, device, WhenLost::kAnswer);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(pci != nullptr);
   FillPci(gpu.facts().pci, pci);
@@ -33,7 +33,7 @@ Return GetPciInfo(const char* function, Device device, PciInfo* pci) {
 }
 
 // Finds the link `number`. A GPU without NVLink does not support the call.
-Return FindLink(const Gpu& gpu, unsigned number, const sim::NvLink** link) {
+Return FindLink(const GpuCall& gpu, unsigned number, const sim::NvLink** link) {
   const unsigned count = gpu.facts().nvlink_count;
   if (count == 0) return Return::kNotSupported;
   NVML_REQUIRE(number < count && number < sim::kMaxLinks);
@@ -41,14 +41,14 @@ Return FindLink(const Gpu& gpu, unsigned number, const sim::NvLink** link) {
   return Return::kSuccess;
 }
 
-Return FindActiveLink(const Gpu& gpu, unsigned number, const sim::NvLink** link) {
+Return FindActiveLink(const GpuCall& gpu, unsigned number, const sim::NvLink** link) {
   const Return result = FindLink(gpu, number, link);
   if (result != Return::kSuccess) return result;
   return (*link)->active != 0 ? Return::kSuccess : Return::kInvalidArgument;
 }
 
 Return GetRemotePciInfo(const char* function, Device device, unsigned number, PciInfo* pci) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(pci != nullptr);
   const sim::NvLink* link = nullptr;
@@ -64,7 +64,7 @@ bool HasSwitch(const sim::GpuFacts& facts) {
   return false;
 }
 
-bool JoinedByNvLink(const Gpu& a, const Gpu& b) {
+bool JoinedByNvLink(const GpuCall& a, const GpuCall& b) {
   for (const sim::NvLink& link : a.facts().links) {
     if (link.active != 0 && link.remote_type == kNvLinkGpu &&
         link.remote_gpu == static_cast<std::int32_t>(b.number())) {
@@ -74,10 +74,12 @@ bool JoinedByNvLink(const Gpu& a, const Gpu& b) {
   return HasSwitch(a.facts()) && HasSwitch(b.facts());
 }
 
-unsigned LevelBetween(const Gpu& a, const Gpu& b) { return a.facts().pcie_level[b.number()]; }
+unsigned LevelBetween(const GpuCall& a, const GpuCall& b) {
+  return a.facts().pcie_level[b.number()];
+}
 
 Return GetCpuAffinity(const char* function, Device device, unsigned words, unsigned long* cpus) {
-  const Gpu gpu(function, device);
+  const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(words > 0 && cpus != nullptr);
   std::memset(cpus, 0, words * sizeof(*cpus));
@@ -162,7 +164,7 @@ Return nvmlDeviceGetNumaNodeId(Device device, unsigned* node) {
 
 Return nvmlDeviceGetTopologyCommonAncestor(Device a, Device b, unsigned* level) {
   NVML_ENTER_CACHED(first, a);
-  const Gpu second(b);
+  const GpuCall second(b);
   NVML_REQUIRE(second.result() == Return::kSuccess);
   return Put(level, LevelBetween(first, second));
 }
@@ -186,7 +188,7 @@ Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigned level, unsigned*
 
 Return nvmlDeviceGetP2PStatus(Device a, Device b, unsigned index, unsigned* status) {
   NVML_ENTER_CACHED(first, a);
-  const Gpu second(b);
+  const GpuCall second(b);
   NVML_REQUIRE(second.result() == Return::kSuccess && index < kP2pIndexes && status != nullptr);
   const bool nvlink = JoinedByNvLink(first, second);
   const bool pcie = LevelBetween(first, second) < kTopologySystem;
@@ -206,7 +208,7 @@ Return nvmlDeviceGetP2PStatus(Device a, Device b, unsigned index, unsigned* stat
 
 Return nvmlDeviceOnSameBoard(Device a, Device b, int* same) {
   NVML_ENTER_CACHED(first, a);
-  const Gpu second(b);
+  const GpuCall second(b);
   NVML_REQUIRE(second.result() == Return::kSuccess);
   return Put(same, first.number() == second.number() ? 1 : 0);
 }

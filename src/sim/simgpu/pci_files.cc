@@ -68,7 +68,7 @@ Regions RegionsOf(const GpuFacts& gpu, uint32_t slot) {
 }
 
 // Builder of a configuration space, little-endian like PCI.
-class Config {
+class ConfigSpace {
  public:
   void Put8(size_t at, uint32_t value) { bytes_[at] = char(value & 0xFF); }
   void Put16(size_t at, uint32_t value) {
@@ -94,7 +94,7 @@ enum Capability : uint8_t {
   kMsixAt = 0xC8,
 };
 
-void PutHeader(const GpuFacts& gpu, Config* config) {
+void PutHeader(const GpuFacts& gpu, ConfigSpace* config) {
   config->Put16(0x00, gpu.pci_device_id);
   config->Put16(0x02, gpu.pci_device_id >> 16);
   config->Put16(0x04, 0x0406);  // memory and bus mastering on, interrupt pin off
@@ -109,7 +109,7 @@ void PutHeader(const GpuFacts& gpu, Config* config) {
   config->Put8(0x3D, 0x01);  // pin A
 }
 
-void PutRegions(const Regions& regions, Config* config) {
+void PutRegions(const Regions& regions, ConfigSpace* config) {
   constexpr size_t kFirstRegister = 0x10;
   for (size_t i = 0; i < kBaseRegisters; ++i) {
     const Region& region = regions[i];
@@ -121,7 +121,7 @@ void PutRegions(const Regions& regions, Config* config) {
 }
 
 // Writes the PCI Express capability of a link at full speed.
-void PutExpress(const GpuFacts& gpu, Config* config) {
+void PutExpress(const GpuFacts& gpu, ConfigSpace* config) {
   const uint32_t link = gpu.pcie_gen_max | gpu.pcie_width_max << 4;
   config->Put16(kExpressAt, 0x10 | kVendorAt << 8);
   config->Put16(kExpressAt + 0x02, 0x0002);  // version 2, endpoint
@@ -130,7 +130,7 @@ void PutExpress(const GpuFacts& gpu, Config* config) {
   config->Put32(kExpressAt + 0x2C, ((1u << gpu.pcie_gen_max) - 1) << 1);  // speeds
 }
 
-void PutCapabilities(const GpuFacts& gpu, Config* config) {
+void PutCapabilities(const GpuFacts& gpu, ConfigSpace* config) {
   constexpr uint32_t kVendorBytes = 0x14;
   config->Put16(kPowerManagementAt, 0x01 | kMsiAt << 8);
   config->Put16(kPowerManagementAt + 2, 0x0003);  // version 3, no wake-up
@@ -206,7 +206,7 @@ std::string PciAddressText(const PciAddress& address) {
 }
 
 std::string PciConfigSpace(const GpuFacts& gpu, uint32_t slot) {
-  Config config;
+  ConfigSpace config;
   PutHeader(gpu, &config);
   PutRegions(RegionsOf(gpu, slot), &config);
   PutCapabilities(gpu, &config);

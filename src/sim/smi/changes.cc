@@ -16,7 +16,7 @@ struct ChangeKind {
   // Null: the option has no value.
   bool (*parse)(std::string_view text, Change* change);
   // On success, *done is the message for the GPU.
-  nvml::Return (*apply)(const Change& change, const Gpu& gpu, std::string* done);
+  nvml::Return (*apply)(const Change& change, const NvmlGpu& gpu, std::string* done);
 };
 
 namespace {
@@ -84,20 +84,20 @@ bool ParsePair(std::string_view text, Change* change) {
   return text.find(',') != std::string_view::npos && ParseRange(text, change);
 }
 
-Return Call(const Gpu& gpu, const char* function, const Change& change) {
+Return Call(const NvmlGpu& gpu, const char* function, const Change& change) {
   return gpu.client().Call<OneFn>(function, gpu.handle(), change.values[0]);
 }
 
-Return CallWithPair(const Gpu& gpu, const char* function, const Change& change) {
+Return CallWithPair(const NvmlGpu& gpu, const char* function, const Change& change) {
   return gpu.client().Call<TwoFn>(function, gpu.handle(), change.values[0], change.values[1]);
 }
 
-Return Reset(const Gpu& gpu, const char* function, std::string_view what, std::string* done) {
+Return Reset(const NvmlGpu& gpu, const char* function, std::string_view what, std::string* done) {
   *done = fmt::format("{} reset for GPU {}.\n", what, gpu.BusId());
   return gpu.client().Call<NoneFn>(function, gpu.handle());
 }
 
-Return SetComputeMode(const Change& change, const Gpu& gpu, std::string* done) {
+Return SetComputeMode(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("Set compute mode to {} for GPU {}.\n", kModeWords[change.values[0]],
                       gpu.BusId());
   return Call(gpu, "nvmlDeviceSetComputeMode", change);
@@ -107,61 +107,61 @@ std::string_view Switched(const Change& change) {
   return change.values[0] != 0 ? "Enabled" : "Disabled";
 }
 
-Return SetPersistence(const Change& change, const Gpu& gpu, std::string* done) {
+Return SetPersistence(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("{} persistence mode for GPU {}.\n", Switched(change), gpu.BusId());
   return Call(gpu, "nvmlDeviceSetPersistenceMode", change);
 }
 
-Return SetEcc(const Change& change, const Gpu& gpu, std::string* done) {
+Return SetEcc(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("{} ECC support for GPU {}.\n", Switched(change), gpu.BusId());
   return Call(gpu, "nvmlDeviceSetEccMode", change);
 }
 
-Return ResetEccErrors(const Change& change, const Gpu& gpu, std::string* done) {
+Return ResetEccErrors(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("Reset {} ECC errors to zero for GPU {}.\n",
                       change.values[0] == 0 ? "volatile" : "aggregate", gpu.BusId());
   return Call(gpu, "nvmlDeviceClearEccErrorCounts", change);
 }
 
-Return SetPowerLimit(const Change& change, const Gpu& gpu, std::string* done) {
-  const Answer<unsigned> before = gpu.Number("nvmlDeviceGetPowerManagementLimit");
+Return SetPowerLimit(const Change& change, const NvmlGpu& gpu, std::string* done) {
+  const NvmlAnswer<unsigned> before = gpu.Number("nvmlDeviceGetPowerManagementLimit");
   *done = fmt::format("Power limit for GPU {} was set to {:.2f} W from {}.\n", gpu.BusId(),
                       change.values[0] / 1000.0, ShowWatts(before));
   return Call(gpu, "nvmlDeviceSetPowerManagementLimit", change);
 }
 
-Return LockGpuClocks(const Change& change, const Gpu& gpu, std::string* done) {
+Return LockGpuClocks(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("GPU clocks set to \"(gpuClkMin {}, gpuClkMax {})\" for GPU {}\n",
                       change.values[0], change.values[1], gpu.BusId());
   return CallWithPair(gpu, "nvmlDeviceSetGpuLockedClocks", change);
 }
 
-Return LockMemoryClocks(const Change& change, const Gpu& gpu, std::string* done) {
+Return LockMemoryClocks(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("Memory clocks set to \"(memClkMin {}, memClkMax {})\" for GPU {}\n",
                       change.values[0], change.values[1], gpu.BusId());
   return CallWithPair(gpu, "nvmlDeviceSetMemoryLockedClocks", change);
 }
 
-Return SetApplicationClocks(const Change& change, const Gpu& gpu, std::string* done) {
+Return SetApplicationClocks(const Change& change, const NvmlGpu& gpu, std::string* done) {
   *done = fmt::format("Applications clocks set to \"(MEM {}, SM {})\" for GPU {}\n",
                       change.values[0], change.values[1], gpu.BusId());
   return CallWithPair(gpu, "nvmlDeviceSetApplicationsClocks", change);
 }
 
-Return UnlockGpuClocks(const Change&, const Gpu& gpu, std::string* done) {
+Return UnlockGpuClocks(const Change&, const NvmlGpu& gpu, std::string* done) {
   return Reset(gpu, "nvmlDeviceResetGpuLockedClocks", "GPU clocks", done);
 }
-Return UnlockMemoryClocks(const Change&, const Gpu& gpu, std::string* done) {
+Return UnlockMemoryClocks(const Change&, const NvmlGpu& gpu, std::string* done) {
   return Reset(gpu, "nvmlDeviceResetMemoryLockedClocks", "Memory clocks", done);
 }
-Return ResetApplicationClocks(const Change&, const Gpu& gpu, std::string* done) {
+Return ResetApplicationClocks(const Change&, const NvmlGpu& gpu, std::string* done) {
   return Reset(gpu, "nvmlDeviceResetApplicationsClocks", "Applications clocks", done);
 }
 
 using MigModeFn = Return (*)(nvml::Device, unsigned, Return*);
 
 // A mode that the GPU cannot enter now stays pending.
-Return SetMigMode(const Change& change, const Gpu& gpu, std::string* done) {
+Return SetMigMode(const Change& change, const NvmlGpu& gpu, std::string* done) {
   Return activation = Return::kUnknown;
   const Return result = gpu.client().Call<MigModeFn>("nvmlDeviceSetMigMode", gpu.handle(),
                                                      change.values[0], &activation);
@@ -189,7 +189,7 @@ constexpr ChangeKind kKinds[] = {
 };
 
 // The tool's message for a power limit outside of the constraints, which NVML reports as invalid.
-std::string WhyInvalid(const Change& change, const Gpu& gpu) {
+std::string WhyInvalid(const Change& change, const NvmlGpu& gpu) {
   if (change.kind->brief != "-pl") return "";
   constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";
   return fmt::format(
@@ -199,7 +199,7 @@ std::string WhyInvalid(const Change& change, const Gpu& gpu) {
       ShowWatts(gpu.Second(kConstraints)), gpu.BusId());
 }
 
-std::string WhyNot(const Change& change, const Gpu& gpu, Return result) {
+std::string WhyNot(const Change& change, const NvmlGpu& gpu, Return result) {
   const std::string invalid = result == Return::kInvalidArgument ? WhyInvalid(change, gpu) : "";
   if (!invalid.empty()) return invalid;
   return fmt::format("Unable to set {} for GPU {}: {}\n", change.kind->what, gpu.BusId(),
@@ -222,8 +222,8 @@ bool ParseChangeValue(const std::string& text, Change* change) {
   return change->kind->parse(text, change);
 }
 
-Return ApplyChange(const Change& change, const std::vector<Gpu>& gpus, std::string* out) {
-  for (const Gpu& gpu : gpus) {
+Return ApplyChange(const Change& change, const std::vector<NvmlGpu>& gpus, std::string* out) {
+  for (const NvmlGpu& gpu : gpus) {
     std::string done;
     const Return result = change.kind->apply(change, gpu, &done);
     if (result != Return::kSuccess) {

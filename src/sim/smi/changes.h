@@ -25,6 +25,6 @@ bool TakesValue(const Change& change);
 bool ParseChangeValue(const std::string& text, Change* change);
 
 // Changes the GPUs in order until a change fails, and appends the messages.
-nvml::Return ApplyChange(const Change& change, const std::vector<Gpu>& gpus, std::string* out);
+nvml::Return ApplyChange(const Change& change, const std::vector<NvmlGpu>& gpus, std::string* out);
 
 }  // namespace tessera::smi

@@ -22,11 +22,11 @@ constexpr OlderName kOlderNames[] = {
 
 }  // namespace
 
-Client::~Client() {
+NvmlClient::~NvmlClient() {
   if (initialized_) NVML_CALL(*this, nvmlShutdown);
 }
 
-nvml::Return Client::Open() {
+nvml::Return NvmlClient::Open() {
   // The program's RUNPATH names the folders beside it (see CMakeLists.txt), so the copy in a driver
   // root finds the library of the same root; otherwise the dynamic loader's own search decides.
   library_ = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -36,12 +36,12 @@ nvml::Return Client::Open() {
   return result;
 }
 
-std::string Client::ErrorText(nvml::Return result) const {
+std::string NvmlClient::ErrorText(nvml::Return result) const {
   auto text = reinterpret_cast<nvml::fn::nvmlErrorString>(Symbol("nvmlErrorString"));
   return text == nullptr ? "Unknown Error" : text(result);
 }
 
-void* Client::Symbol(const char* name) const {
+void* NvmlClient::Symbol(const char* name) const {
   if (library_ == nullptr) return nullptr;
   void* symbol = dlsym(library_, name);
   for (const auto& [newer, older] : kOlderNames) {

@@ -2,7 +2,7 @@
 // NVML for nvidia-smi: the library by dlopen, each function by dlsym at its first use, so that the
 // program also runs on a driver that lacks some functions. Not for the agent (src/gpu has a client
 // that survives a hanging library).
-// Threads: one. Ownership: the Client owns the library's init reference and drops it at its end.
+// Threads: one. Ownership: the NvmlClient owns the library's init reference and drops it at its end.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ namespace tessera::smi {
 
 // The value of a function, or the reason why it failed.
 template <typename T>
-struct Answer {
+struct NvmlAnswer {
   nvml::Return result = nvml::Return::kUnknown;
   T value{};
 
   bool ok() const { return result == nvml::Return::kSuccess; }
 };
 
-class Client {
+class NvmlClient {
  public:
-  Client() = default;
-  ~Client();
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
+  NvmlClient() = default;
+  ~NvmlClient();
+  NvmlClient(const NvmlClient&) = delete;
+  NvmlClient& operator=(const NvmlClient&) = delete;
 
   // kLibraryNotFound: no library; else the result of nvmlInit_v2.
   nvml::Return Open();

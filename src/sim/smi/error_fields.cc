@@ -11,55 +11,55 @@ enum : unsigned { kVolatile, kAggregate };
 enum : unsigned { kL1 = 0, kL2 = 1, kDram = 2, kRegisters = 3, kTexture = 4, kCbu = 6, kSram = 7 };
 
 template <unsigned type, unsigned counter, unsigned location>
-std::string EccAt(const Gpu& gpu, const NodeFacts&) {
+std::string EccAt(const NvmlGpu& gpu, const NodeValues&) {
   return Show(gpu.EccErrorsAt(type, counter, location));
 }
 
 template <unsigned type, unsigned counter>
-std::string EccTotal(const Gpu& gpu, const NodeFacts&) {
+std::string EccTotal(const NvmlGpu& gpu, const NodeValues&) {
   return Show(gpu.EccErrors(type, counter));
 }
 
 template <std::uint64_t nvml::EccSramErrorStatus::*member>
-std::string Sram(const Gpu& gpu, const NodeFacts&) {
-  const Answer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
-  return Show(Answer<std::uint64_t>{status.result, status.value.*member});
+std::string Sram(const NvmlGpu& gpu, const NodeValues&) {
+  const NvmlAnswer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
+  return Show(NvmlAnswer<std::uint64_t>{status.result, status.value.*member});
 }
 
-std::string SramThreshold(const Gpu& gpu, const NodeFacts&) {
-  const Answer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
+std::string SramThreshold(const NvmlGpu& gpu, const NodeValues&) {
+  const NvmlAnswer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
   return ShowYes({status.result, status.value.threshold_exceeded});
 }
 
 template <unsigned RemappedRows::*member>
-Answer<unsigned> RowsPart(const Gpu& gpu) {
-  const Answer<RemappedRows> rows = gpu.Rows();
+NvmlAnswer<unsigned> RowsPart(const NvmlGpu& gpu) {
+  const NvmlAnswer<RemappedRows> rows = gpu.Rows();
   return {rows.result, rows.value.*member};
 }
 
 template <unsigned RemappedRows::*member>
-std::string RowsCount(const Gpu& gpu, const NodeFacts&) {
+std::string RowsCount(const NvmlGpu& gpu, const NodeValues&) {
   return Show(RowsPart<member>(gpu));
 }
 
 template <unsigned RemappedRows::*member>
-std::string RowsYes(const Gpu& gpu, const NodeFacts&) {
+std::string RowsYes(const NvmlGpu& gpu, const NodeValues&) {
   return ShowYes(RowsPart<member>(gpu));
 }
 
 template <unsigned nvml::RowRemapperHistogram::*member>
-std::string Banks(const Gpu& gpu, const NodeFacts&) {
-  const Answer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
-  return Show(Answer<unsigned>{banks.result, banks.value.*member});
+std::string Banks(const NvmlGpu& gpu, const NodeValues&) {
+  const NvmlAnswer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
+  return Show(NvmlAnswer<unsigned>{banks.result, banks.value.*member});
 }
 
 template <unsigned cause>
-std::string Retired(const Gpu& gpu, const NodeFacts&) {
+std::string Retired(const NvmlGpu& gpu, const NodeValues&) {
   return Show(gpu.RetiredPageCount(cause));
 }
 
 template <unsigned field>
-std::string FieldYes(const Gpu& gpu, const NodeFacts&) {
+std::string FieldYes(const NvmlGpu& gpu, const NodeValues&) {
   return ShowYes(gpu.FieldNumber(field));
 }
 
@@ -125,7 +125,7 @@ void AddRepairs(std::vector<GpuField>* t) {
                 {"retired_pages.double_bit.count", "retired_pages.dbe", "",
                  "Pages retired after uncorrected errors.", Retired<1>},
                 {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
-                 [](const Gpu& g, const NodeFacts&) {
+                 [](const NvmlGpu& g, const NodeValues&) {
                    return ShowYes(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
                  }},
                 {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
@@ -152,7 +152,7 @@ void AddRepairs(std::vector<GpuField>* t) {
                  "Whether the GPU should be drained and reset.",
                  FieldYes<nvml::kFieldDrainAndResetStatus>},
                 {"gpu_recovery_action", "", "", "What the driver asks the operator to do.",
-                 [](const Gpu& g, const NodeFacts&) { return g.RecoveryAction(); }},
+                 [](const NvmlGpu& g, const NodeValues&) { return g.RecoveryAction(); }},
             });
 }
 

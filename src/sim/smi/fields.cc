@@ -6,60 +6,60 @@
 namespace tessera::smi {
 namespace {
 
-std::string MemoryPart(const Gpu& gpu, std::uint64_t nvml::MemoryV2::*member) {
-  const Answer<nvml::MemoryV2> memory = gpu.Memory();
+std::string MemoryPart(const NvmlGpu& gpu, std::uint64_t nvml::MemoryV2::*member) {
+  const NvmlAnswer<nvml::MemoryV2> memory = gpu.Memory();
   return memory.ok() ? std::to_string((memory.value.*member) >> 20) : kNotAvailable;
 }
 
-std::string Watts(const Answer<unsigned>& answer) {
+std::string Watts(const NvmlAnswer<unsigned>& answer) {
   return answer.ok() ? fmt::format("{:.2f}", answer.value / 1000.0) : kNotAvailable;
 }
 
-Answer<unsigned> UtilizationOf(const Gpu& gpu, unsigned nvml::Utilization::*member) {
-  const Answer<nvml::Utilization> utilization = gpu.Utilization();
+NvmlAnswer<unsigned> UtilizationOf(const NvmlGpu& gpu, unsigned nvml::Utilization::*member) {
+  const NvmlAnswer<nvml::Utilization> utilization = gpu.Utilization();
   return {utilization.result, utilization.value.*member};
 }
 
-std::string Limit(const Gpu& gpu, bool max) {
+std::string Limit(const NvmlGpu& gpu, bool max) {
   constexpr const char* kFunction = "nvmlDeviceGetPowerManagementLimitConstraints";
   return Watts(max ? gpu.Second(kFunction) : gpu.First(kFunction));
 }
 
-std::string ReasonMask(const Gpu& gpu, const char* function) {
+std::string ReasonMask(const NvmlGpu& gpu, const char* function) {
   const auto reasons = gpu.Number64(function);
   return reasons.ok() ? fmt::format("0x{:016X}", reasons.value) : kNotAvailable;
 }
 
 // A field in nanoseconds as microseconds.
-std::string Microseconds(const Gpu& gpu, unsigned field) {
-  const Answer<nvml::FieldValue> time = gpu.Field(field);
+std::string Microseconds(const NvmlGpu& gpu, unsigned field) {
+  const NvmlAnswer<nvml::FieldValue> time = gpu.Field(field);
   return time.ok() ? std::to_string(time.value.value.ull / 1000) : kNotAvailable;
 }
 
-std::string PciClass(const Gpu& gpu, unsigned nvml::PciInfoExt::*member) {
+std::string PciClass(const NvmlGpu& gpu, unsigned nvml::PciInfoExt::*member) {
   nvml::PciInfoExt pci{};
   pci.version = nvml::VersionOf<nvml::PciInfoExt>(1);
   const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetPciInfoExt, gpu.handle(), &pci);
   return result == nvml::Return::kSuccess ? Hex(pci.*member, 2) : kNotAvailable;
 }
 
-std::string InforomValid(const Gpu& gpu) {
+std::string InforomValid(const NvmlGpu& gpu) {
   const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceValidateInforom, gpu.handle());
   if (result == nvml::Return::kSuccess) return "valid";
   return result == nvml::Return::kCorruptedInforom ? "invalid" : kNotAvailable;
 }
 
-std::string DriverModel(const Answer<unsigned>& model) {
+std::string DriverModel(const NvmlAnswer<unsigned>& model) {
   if (!model.ok()) return kNotAvailable;
   return model.value == 0 ? "WDDM" : "TCC";
 }
 
-std::string EncoderPart(const Gpu& gpu, unsigned nvml::FbcStats::*member) {
-  const Answer<nvml::FbcStats> stats = gpu.Encoder();
-  return Show(Answer<unsigned>{stats.result, stats.value.*member});
+std::string EncoderPart(const NvmlGpu& gpu, unsigned nvml::FbcStats::*member) {
+  const NvmlAnswer<nvml::FbcStats> stats = gpu.Encoder();
+  return Show(NvmlAnswer<unsigned>{stats.result, stats.value.*member});
 }
 
-std::string Margin(const Gpu& gpu) {
+std::string Margin(const NvmlGpu& gpu) {
   nvml::MarginTemperature margin{};
   margin.version = nvml::VersionOf<nvml::MarginTemperature>(1);
   const nvml::Return result =
@@ -67,15 +67,15 @@ std::string Margin(const Gpu& gpu) {
   return result == nvml::Return::kSuccess ? std::to_string(margin.margin) : kNotAvailable;
 }
 
-std::string PciPart(const Gpu& gpu, unsigned nvml::PciInfo::*member, int digits) {
-  const Answer<nvml::PciInfo> pci = gpu.Pci();
+std::string PciPart(const NvmlGpu& gpu, unsigned nvml::PciInfo::*member, int digits) {
+  const NvmlAnswer<nvml::PciInfo> pci = gpu.Pci();
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
 }
 
 // Getters that are one expression of the GPU g or of the node n.
 #define OF_GPU(...) \
-  []([[maybe_unused]] const Gpu& g, const NodeFacts&) -> std::string { return __VA_ARGS__; }
-#define OF_NODE(...) [](const Gpu&, const NodeFacts& n) -> std::string { return __VA_ARGS__; }
+  []([[maybe_unused]] const NvmlGpu& g, const NodeValues&) -> std::string { return __VA_ARGS__; }
+#define OF_NODE(...) [](const NvmlGpu&, const NodeValues& n) -> std::string { return __VA_ARGS__; }
 
 void AddIdentity(std::vector<GpuField>* t) {
   t->insert(

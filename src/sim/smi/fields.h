@@ -17,7 +17,7 @@ struct GpuField {
   std::string_view alias;  // "" for none
   std::string_view unit;   // "MiB"; "" for none
   std::string_view help;
-  std::string (*value)(const Gpu& gpu, const NodeFacts& node);
+  std::string (*value)(const NvmlGpu& gpu, const NodeValues& node);
 };
 const std::vector<GpuField>& GpuFields();
 // Fields of memory errors and repairs (error_fields.cc).
@@ -28,7 +28,7 @@ struct AppField {
   std::string_view alias;
   std::string_view unit;
   std::string_view help;
-  std::string (*value)(const Gpu& gpu, const Process& process, const NodeFacts& node);
+  std::string (*value)(const NvmlGpu& gpu, const GpuProcess& process, const NodeValues& node);
 };
 const std::vector<AppField>& AppFields();
 
@@ -40,7 +40,7 @@ struct PageField {
   std::string_view alias;
   std::string_view unit;
   std::string_view help;
-  std::string (*value)(const Gpu& gpu, const RetiredPage& page, const NodeFacts& node);
+  std::string (*value)(const NvmlGpu& gpu, const RetiredPage& page, const NodeValues& node);
 };
 const std::vector<PageField>& PageFields();
 
@@ -49,7 +49,7 @@ struct ClockField {
   std::string_view alias;
   std::string_view unit;
   std::string_view help;
-  std::string (*value)(const Gpu& gpu, const ClockPair& clocks, const NodeFacts& node);
+  std::string (*value)(const NvmlGpu& gpu, const ClockPair& clocks, const NodeValues& node);
 };
 const std::vector<ClockField>& ClockFields();
 

@@ -16,7 +16,7 @@ struct NamedValue {
 };
 
 template <size_t N>
-std::string NameOf(const Answer<unsigned>& answer, const std::array<NamedValue, N>& names,
+std::string NameOf(const NvmlAnswer<unsigned>& answer, const std::array<NamedValue, N>& names,
                    const char* other) {
   if (!answer.ok()) return kNotAvailable;
   for (const NamedValue& named : names) {
@@ -51,7 +51,7 @@ constexpr std::array kFabricStates = {NamedValue{nvml::kFabricNotStarted, "Not S
                                       NamedValue{nvml::kFabricInProgress, "In Progress"},
                                       NamedValue{nvml::kFabricCompleted, "Completed"}};
 
-bool InFabric(const Answer<nvml::FabricInfoV3>& fabric) {
+bool InFabric(const NvmlAnswer<nvml::FabricInfoV3>& fabric) {
   return fabric.ok() && fabric.value.state == nvml::kFabricCompleted;
 }
 
@@ -63,7 +63,7 @@ using Number64Fn = Return (*)(nvml::Device, std::uint64_t*);
 using PairFn = Return (*)(nvml::Device, unsigned*, unsigned*);
 using TextFn = Return (*)(nvml::Device, char*, unsigned);
 
-std::string ProcessName(const Client& client, unsigned pid) {
+std::string ProcessName(const NvmlClient& client, unsigned pid) {
   char name[256] = "";
   const Return result =
       NVML_CALL(client, nvmlSystemGetProcessName, pid, name, static_cast<unsigned>(sizeof(name)));
@@ -73,8 +73,8 @@ std::string ProcessName(const Client& client, unsigned pid) {
 }
 
 // Appends the processes of `function`.
-void AppendProcesses(const Gpu& gpu, const char* function, const char* type,
-                     std::vector<Process>* processes) {
+void AppendProcesses(const NvmlGpu& gpu, const char* function, const char* type,
+                     std::vector<GpuProcess>* processes) {
   std::vector<nvml::ProcessInfo> infos(64);
   Return result = Return::kInsufficientSize;
   while (result == Return::kInsufficientSize && infos.size() < 65536) {
@@ -85,7 +85,7 @@ void AppendProcesses(const Gpu& gpu, const char* function, const char* type,
   }
   if (result != Return::kSuccess) return;
   for (const nvml::ProcessInfo& info : infos) {
-    Process process;
+    GpuProcess process;
     process.pid = info.pid;
     process.type = type;
     process.name = ProcessName(gpu.client(), info.pid);
@@ -98,7 +98,7 @@ void AppendProcesses(const Gpu& gpu, const char* function, const char* type,
 
 }  // namespace
 
-std::string Gpu::Text(const char* function, unsigned size) const {
+std::string NvmlGpu::Text(const char* function, unsigned size) const {
   std::string buffer(size, '\0');
   if (client_->Call<TextFn>(function, device_, buffer.data(), size) != Return::kSuccess) {
     return kNotAvailable;
@@ -106,32 +106,34 @@ std::string Gpu::Text(const char* function, unsigned size) const {
   return buffer.c_str();
 }
 
-std::string Gpu::Name() const { return Text("nvmlDeviceGetName", nvml::kNameBufferSize); }
-std::string Gpu::Uuid() const { return Text("nvmlDeviceGetUUID", nvml::kUuidBufferSize); }
-std::string Gpu::Serial() const { return Text("nvmlDeviceGetSerial", nvml::kSerialBufferSize); }
-std::string Gpu::Vbios() const { return Text("nvmlDeviceGetVbiosVersion", 32); }
-std::string Gpu::PartNumber() const { return Text("nvmlDeviceGetBoardPartNumber", 80); }
-std::string Gpu::InforomImage() const { return Text("nvmlDeviceGetInforomImageVersion", 16); }
+std::string NvmlGpu::Name() const { return Text("nvmlDeviceGetName", nvml::kNameBufferSize); }
+std::string NvmlGpu::Uuid() const { return Text("nvmlDeviceGetUUID", nvml::kUuidBufferSize); }
+std::string NvmlGpu::Serial() const { return Text("nvmlDeviceGetSerial", nvml::kSerialBufferSize); }
+std::string NvmlGpu::Vbios() const { return Text("nvmlDeviceGetVbiosVersion", 32); }
+std::string NvmlGpu::PartNumber() const { return Text("nvmlDeviceGetBoardPartNumber", 80); }
+std::string NvmlGpu::InforomImage() const { return Text("nvmlDeviceGetInforomImageVersion", 16); }
 
-std::string Gpu::GspFirmware() const {
+std::string NvmlGpu::GspFirmware() const {
   char version[80] = "";
   const Return result = NVML_CALL(*client_, nvmlDeviceGetGspFirmwareVersion, device_, version);
   return result == Return::kSuccess ? version : kNotAvailable;
 }
 
-std::string Gpu::Inforom(unsigned object) const {
+std::string NvmlGpu::Inforom(unsigned object) const {
   char version[16] = "";
   const Return result = NVML_CALL(*client_, nvmlDeviceGetInforomVersion, device_, object, version,
                                   static_cast<unsigned>(sizeof(version)));
   return result == Return::kSuccess ? version : kNotAvailable;
 }
 
-std::string Gpu::Architecture() const {
+std::string NvmlGpu::Architecture() const {
   return NameOf(Number("nvmlDeviceGetArchitecture"), kArchitectures, "Unknown");
 }
-std::string Gpu::Brand() const { return NameOf(Number("nvmlDeviceGetBrand"), kBrands, "Unknown"); }
+std::string NvmlGpu::Brand() const {
+  return NameOf(Number("nvmlDeviceGetBrand"), kBrands, "Unknown");
+}
 
-std::string Gpu::ComputeCapability() const {
+std::string NvmlGpu::ComputeCapability() const {
   int major = 0;
   int minor = 0;
   const Return result =
@@ -139,53 +141,53 @@ std::string Gpu::ComputeCapability() const {
   return result == Return::kSuccess ? fmt::format("{}.{}", major, minor) : kNotAvailable;
 }
 
-std::string Gpu::MinorNumber() const { return Show(Number("nvmlDeviceGetMinorNumber")); }
-std::string Gpu::ComputeMode() const {
+std::string NvmlGpu::MinorNumber() const { return Show(Number("nvmlDeviceGetMinorNumber")); }
+std::string NvmlGpu::ComputeMode() const {
   return NameOf(Number("nvmlDeviceGetComputeMode"), kComputeModes, "Unknown");
 }
-std::string Gpu::Virtualization() const {
+std::string NvmlGpu::Virtualization() const {
   return NameOf(Number("nvmlDeviceGetVirtualizationMode"), kVirtualizationModes, "Unknown");
 }
 
-std::string Gpu::PerformanceState() const {
-  const Answer<unsigned> state = Number("nvmlDeviceGetPerformanceState");
+std::string NvmlGpu::PerformanceState() const {
+  const NvmlAnswer<unsigned> state = Number("nvmlDeviceGetPerformanceState");
   return state.ok() && state.value < 16 ? fmt::format("P{}", state.value) : kNotAvailable;
 }
 
-std::string Gpu::RecoveryAction() const {
+std::string NvmlGpu::RecoveryAction() const {
   return NameOf(FieldNumber(nvml::kFieldRecoveryAction), kRecoveryActions, "Unknown");
 }
 
-std::string Gpu::AddressingMode() const {
+std::string NvmlGpu::AddressingMode() const {
   nvml::AddressingMode mode{};
   mode.version = nvml::VersionOf<nvml::AddressingMode>(1);
   const Return result = NVML_CALL(*client_, nvmlDeviceGetAddressingMode, device_, &mode);
   return NameOf({result, mode.value}, kAddressingModes, "Unknown");
 }
 
-std::string Gpu::EventReason(std::uint64_t bit) const {
+std::string NvmlGpu::EventReason(std::uint64_t bit) const {
   const auto reasons = Number64("nvmlDeviceGetCurrentClocksEventReasons");
   if (!reasons.ok()) return kNotAvailable;
   return (reasons.value & bit) != 0 ? "Active" : "Not Active";
 }
 
-std::string Gpu::FabricState() const {
-  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+std::string NvmlGpu::FabricState() const {
+  const NvmlAnswer<nvml::FabricInfoV3> fabric = Fabric();
   return NameOf({fabric.result, fabric.value.state}, kFabricStates, kNotAvailable);
 }
 
-std::string Gpu::FabricStatus() const {
-  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+std::string NvmlGpu::FabricStatus() const {
+  const NvmlAnswer<nvml::FabricInfoV3> fabric = Fabric();
   return InFabric(fabric) ? client_->ErrorText(fabric.value.status) : kNotAvailable;
 }
 
-std::string Gpu::FabricClique() const {
-  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+std::string NvmlGpu::FabricClique() const {
+  const NvmlAnswer<nvml::FabricInfoV3> fabric = Fabric();
   return InFabric(fabric) ? std::to_string(fabric.value.clique_id) : kNotAvailable;
 }
 
-std::string Gpu::FabricCluster() const {
-  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+std::string NvmlGpu::FabricCluster() const {
+  const NvmlAnswer<nvml::FabricInfoV3> fabric = Fabric();
   if (!InFabric(fabric)) return kNotAvailable;
   std::string uuid;
   for (int i = 0; i < 16; ++i) {
@@ -195,19 +197,19 @@ std::string Gpu::FabricCluster() const {
   return uuid;
 }
 
-Answer<nvml::PciInfo> Gpu::Pci() const {
-  Answer<nvml::PciInfo> answer;
+NvmlAnswer<nvml::PciInfo> NvmlGpu::Pci() const {
+  NvmlAnswer<nvml::PciInfo> answer;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetPciInfo_v3, device_, &answer.value);
   return answer;
 }
 
-std::string Gpu::BusId() const {
-  const Answer<nvml::PciInfo> pci = Pci();
+std::string NvmlGpu::BusId() const {
+  const NvmlAnswer<nvml::PciInfo> pci = Pci();
   return pci.ok() ? pci.value.bus_id : kNotAvailable;
 }
 
-Answer<nvml::MemoryV2> Gpu::Memory() const {
-  Answer<nvml::MemoryV2> answer;
+NvmlAnswer<nvml::MemoryV2> NvmlGpu::Memory() const {
+  NvmlAnswer<nvml::MemoryV2> answer;
   answer.value.version = nvml::VersionOf<nvml::MemoryV2>(2);
   answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo_v2, device_, &answer.value);
   if (answer.result == Return::kFunctionNotFound) {
@@ -219,72 +221,72 @@ Answer<nvml::MemoryV2> Gpu::Memory() const {
   return answer;
 }
 
-Answer<nvml::Bar1Memory> Gpu::Bar1() const {
-  Answer<nvml::Bar1Memory> answer;
+NvmlAnswer<nvml::Bar1Memory> NvmlGpu::Bar1() const {
+  NvmlAnswer<nvml::Bar1Memory> answer;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetBAR1MemoryInfo, device_, &answer.value);
   return answer;
 }
 
-Answer<nvml::Utilization> Gpu::Utilization() const {
-  Answer<nvml::Utilization> answer;
+NvmlAnswer<nvml::Utilization> NvmlGpu::Utilization() const {
+  NvmlAnswer<nvml::Utilization> answer;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetUtilizationRates, device_, &answer.value);
   return answer;
 }
 
-Answer<nvml::FabricInfoV3> Gpu::Fabric() const {
-  Answer<nvml::FabricInfoV3> answer;
+NvmlAnswer<nvml::FabricInfoV3> NvmlGpu::Fabric() const {
+  NvmlAnswer<nvml::FabricInfoV3> answer;
   answer.value.version = nvml::VersionOf<nvml::FabricInfoV3>(3);
   answer.result = NVML_CALL(*client_, nvmlDeviceGetGpuFabricInfoV, device_, &answer.value);
   return answer;
 }
 
-Answer<nvml::FbcStats> Gpu::Encoder() const {
-  Answer<nvml::FbcStats> answer;
+NvmlAnswer<nvml::FbcStats> NvmlGpu::Encoder() const {
+  NvmlAnswer<nvml::FbcStats> answer;
   nvml::FbcStats& stats = answer.value;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetEncoderStats, device_, &stats.sessions,
                             &stats.average_fps, &stats.average_latency);
   return answer;
 }
 
-Answer<nvml::FbcStats> Gpu::FrameCapture() const {
-  Answer<nvml::FbcStats> answer;
+NvmlAnswer<nvml::FbcStats> NvmlGpu::FrameCapture() const {
+  NvmlAnswer<nvml::FbcStats> answer;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetFBCStats, device_, &answer.value);
   return answer;
 }
 
-Answer<unsigned> Gpu::Number(const char* function) const {
-  Answer<unsigned> answer;
+NvmlAnswer<unsigned> NvmlGpu::Number(const char* function) const {
+  NvmlAnswer<unsigned> answer;
   answer.result = client_->Call<NumberFn>(function, device_, &answer.value);
   return answer;
 }
 
-Answer<unsigned> Gpu::Number(const char* function, unsigned argument) const {
-  Answer<unsigned> answer;
+NvmlAnswer<unsigned> NvmlGpu::Number(const char* function, unsigned argument) const {
+  NvmlAnswer<unsigned> answer;
   answer.result = client_->Call<Number1Fn>(function, device_, argument, &answer.value);
   return answer;
 }
 
-Answer<std::uint64_t> Gpu::Number64(const char* function) const {
-  Answer<std::uint64_t> answer;
+NvmlAnswer<std::uint64_t> NvmlGpu::Number64(const char* function) const {
+  NvmlAnswer<std::uint64_t> answer;
   answer.result = client_->Call<Number64Fn>(function, device_, &answer.value);
   return answer;
 }
 
-Answer<unsigned> Gpu::First(const char* function) const {
-  Answer<unsigned> answer;
+NvmlAnswer<unsigned> NvmlGpu::First(const char* function) const {
+  NvmlAnswer<unsigned> answer;
   unsigned second = 0;
   answer.result = client_->Call<PairFn>(function, device_, &answer.value, &second);
   return answer;
 }
 
-Answer<unsigned> Gpu::Second(const char* function) const {
-  Answer<unsigned> answer;
+NvmlAnswer<unsigned> NvmlGpu::Second(const char* function) const {
+  NvmlAnswer<unsigned> answer;
   unsigned first = 0;
   answer.result = client_->Call<PairFn>(function, device_, &first, &answer.value);
   return answer;
 }
 
-std::vector<ClockPair> Gpu::SupportedClocks() const {
+std::vector<ClockPair> NvmlGpu::SupportedClocks() const {
   std::vector<ClockPair> pairs;
   unsigned memory[kMostClocks];
   unsigned memories = kMostClocks;
@@ -304,13 +306,13 @@ std::vector<ClockPair> Gpu::SupportedClocks() const {
   return pairs;
 }
 
-Answer<unsigned> Gpu::FieldNumber(unsigned id, unsigned scope) const {
-  const Answer<nvml::FieldValue> field = Field(id, scope);
+NvmlAnswer<unsigned> NvmlGpu::FieldNumber(unsigned id, unsigned scope) const {
+  const NvmlAnswer<nvml::FieldValue> field = Field(id, scope);
   return {field.result, field.value.value.ui};
 }
 
-Answer<nvml::FieldValue> Gpu::Field(unsigned id, unsigned scope) const {
-  Answer<nvml::FieldValue> answer;
+NvmlAnswer<nvml::FieldValue> NvmlGpu::Field(unsigned id, unsigned scope) const {
+  NvmlAnswer<nvml::FieldValue> answer;
   answer.value.field_id = id;
   answer.value.scope_id = scope;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetFieldValues, device_, 1, &answer.value);
@@ -318,39 +320,39 @@ Answer<nvml::FieldValue> Gpu::Field(unsigned id, unsigned scope) const {
   return answer;
 }
 
-std::vector<Process> Gpu::Processes() const {
-  std::vector<Process> processes;
+std::vector<GpuProcess> NvmlGpu::Processes() const {
+  std::vector<GpuProcess> processes;
   AppendProcesses(*this, "nvmlDeviceGetGraphicsRunningProcesses_v3", "G", &processes);
   AppendProcesses(*this, "nvmlDeviceGetComputeRunningProcesses_v3", "C", &processes);
   return processes;
 }
 
-bool Gpu::Lost() const {
+bool NvmlGpu::Lost() const {
   nvml::Memory memory;
   const Return result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
   return result == Return::kGpuIsLost;
 }
 
-std::string Show(const Answer<unsigned>& answer, const char* unit) {
-  return Show(Answer<std::uint64_t>{answer.result, answer.value}, unit);
+std::string Show(const NvmlAnswer<unsigned>& answer, const char* unit) {
+  return Show(NvmlAnswer<std::uint64_t>{answer.result, answer.value}, unit);
 }
 
-std::string Show(const Answer<std::uint64_t>& answer, const char* unit) {
+std::string Show(const NvmlAnswer<std::uint64_t>& answer, const char* unit) {
   if (!answer.ok()) return kNotAvailable;
   return *unit == '\0' ? std::to_string(answer.value) : fmt::format("{} {}", answer.value, unit);
 }
 
-std::string ShowEnabled(const Answer<unsigned>& answer) {
+std::string ShowEnabled(const NvmlAnswer<unsigned>& answer) {
   if (!answer.ok()) return kNotAvailable;
   return answer.value != 0 ? "Enabled" : "Disabled";
 }
 
-std::string ShowYes(const Answer<unsigned>& answer) {
+std::string ShowYes(const NvmlAnswer<unsigned>& answer) {
   if (!answer.ok()) return kNotAvailable;
   return answer.value != 0 ? "Yes" : "No";
 }
 
-std::string ShowWatts(const Answer<unsigned>& answer) {
+std::string ShowWatts(const NvmlAnswer<unsigned>& answer) {
   if (!answer.ok()) return kNotAvailable;
   return fmt::format("{:.2f} W", answer.value / 1000.0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU with all values as texts of nvidia-smi. A value that the driver does not provide is "N/A".
 // Only this class converts values, so that the table, the CSV and the log agree. Threads: one.
-// The Client must outlive the object.
+// The NvmlClient must outlive the object.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera::smi {
 
 inline constexpr const char* kNotAvailable = "N/A";
 
-struct Process {
+struct GpuProcess {
   unsigned pid = 0;
   std::string type;  // "C", "G"
   std::string name;
@@ -39,12 +39,12 @@ struct RemappedRows {
   unsigned failure = 0;
 };
 
-class Gpu {
+class NvmlGpu {
  public:
-  Gpu(const Client* client, nvml::Device device, unsigned index)
+  NvmlGpu(const NvmlClient* client, nvml::Device device, unsigned index)
       : client_(client), device_(device), index_(index) {}
 
-  const Client& client() const { return *client_; }
+  const NvmlClient& client() const { return *client_; }
   nvml::Device handle() const { return device_; }
   unsigned index() const { return index_; }
 
@@ -72,57 +72,57 @@ class Gpu {
   std::string FabricClique() const;
   std::string FabricCluster() const;
 
-  Answer<nvml::PciInfo> Pci() const;
+  NvmlAnswer<nvml::PciInfo> Pci() const;
   std::string BusId() const;  // "00000000:07:00.0"
-  Answer<nvml::MemoryV2> Memory() const;
-  Answer<nvml::Bar1Memory> Bar1() const;
-  Answer<nvml::Utilization> Utilization() const;
-  Answer<nvml::FabricInfoV3> Fabric() const;
+  NvmlAnswer<nvml::MemoryV2> Memory() const;
+  NvmlAnswer<nvml::Bar1Memory> Bar1() const;
+  NvmlAnswer<nvml::Utilization> Utilization() const;
+  NvmlAnswer<nvml::FabricInfoV3> Fabric() const;
   // Video encoder sessions, and frame buffer capture (FBC) sessions.
-  Answer<nvml::FbcStats> Encoder() const;
-  Answer<nvml::FbcStats> FrameCapture() const;
+  NvmlAnswer<nvml::FbcStats> Encoder() const;
+  NvmlAnswer<nvml::FbcStats> FrameCapture() const;
 
   // The result of a function (device, unsigned*).
-  Answer<unsigned> Number(const char* function) const;
-  Answer<unsigned> Number(const char* function, unsigned argument) const;
-  Answer<std::uint64_t> Number64(const char* function) const;
+  NvmlAnswer<unsigned> Number(const char* function) const;
+  NvmlAnswer<unsigned> Number(const char* function, unsigned argument) const;
+  NvmlAnswer<std::uint64_t> Number64(const char* function) const;
   // The first and the second result of a function (device, unsigned*, unsigned*).
-  Answer<unsigned> First(const char* function) const;
-  Answer<unsigned> Second(const char* function) const;
-  Answer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
-  Answer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
+  NvmlAnswer<unsigned> First(const char* function) const;
+  NvmlAnswer<unsigned> Second(const char* function) const;
+  NvmlAnswer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
+  NvmlAnswer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
   // Number and addresses of pages retired for a cause: 0 corrected errors, 1 an uncorrected error.
-  Answer<unsigned> RetiredPageCount(unsigned cause) const;
+  NvmlAnswer<unsigned> RetiredPageCount(unsigned cause) const;
   std::vector<RetiredPage> RetiredPages() const;
   // Sorted by descending memory clock, then by descending graphics clock.
   std::vector<ClockPair> SupportedClocks() const;
-  Answer<RemappedRows> Rows() const;
-  Answer<nvml::RowRemapperHistogram> RowHistogram() const;
-  Answer<nvml::EccSramErrorStatus> SramErrors() const;
+  NvmlAnswer<RemappedRows> Rows() const;
+  NvmlAnswer<nvml::RowRemapperHistogram> RowHistogram() const;
+  NvmlAnswer<nvml::EccSramErrorStatus> SramErrors() const;
   // `scope` is the link, for fields of a link.
-  Answer<nvml::FieldValue> Field(unsigned id, unsigned scope = 0) const;
-  Answer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
+  NvmlAnswer<nvml::FieldValue> Field(unsigned id, unsigned scope = 0) const;
+  NvmlAnswer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
 
-  std::vector<Process> Processes() const;
+  std::vector<GpuProcess> Processes() const;
   // True: the GPU does not respond.
   bool Lost() const;
 
  private:
   std::string Text(const char* function, unsigned size) const;
 
-  const Client* client_;
+  const NvmlClient* client_;
   nvml::Device device_;
   unsigned index_;
 };
 
 // "12", "12 MiB", N/A.
-std::string Show(const Answer<unsigned>& answer, const char* unit = "");
-std::string Show(const Answer<std::uint64_t>& answer, const char* unit = "");
+std::string Show(const NvmlAnswer<unsigned>& answer, const char* unit = "");
+std::string Show(const NvmlAnswer<std::uint64_t>& answer, const char* unit = "");
 // "Enabled", "Disabled", N/A; "Yes", "No", N/A.
-std::string ShowEnabled(const Answer<unsigned>& answer);
-std::string ShowYes(const Answer<unsigned>& answer);
+std::string ShowEnabled(const NvmlAnswer<unsigned>& answer);
+std::string ShowYes(const NvmlAnswer<unsigned>& answer);
 // Milliwatts as "62.34 W".
-std::string ShowWatts(const Answer<unsigned>& answer);
+std::string ShowWatts(const NvmlAnswer<unsigned>& answer);
 std::string ShowMib(bool known, std::uint64_t bytes);
 // "0x07"
 std::string Hex(unsigned value, int digits);

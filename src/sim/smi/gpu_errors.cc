@@ -4,22 +4,23 @@
 
 namespace tessera::smi {
 
-Answer<std::uint64_t> Gpu::EccErrors(unsigned type, unsigned counter) const {
-  Answer<std::uint64_t> answer;
+NvmlAnswer<std::uint64_t> NvmlGpu::EccErrors(unsigned type, unsigned counter) const {
+  NvmlAnswer<std::uint64_t> answer;
   answer.result =
       NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter, &answer.value);
   return answer;
 }
 
-Answer<std::uint64_t> Gpu::EccErrorsAt(unsigned type, unsigned counter, unsigned location) const {
-  Answer<std::uint64_t> answer;
+NvmlAnswer<std::uint64_t> NvmlGpu::EccErrorsAt(unsigned type, unsigned counter,
+                                               unsigned location) const {
+  NvmlAnswer<std::uint64_t> answer;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter,
                             location, &answer.value);
   return answer;
 }
 
-Answer<unsigned> Gpu::RetiredPageCount(unsigned cause) const {
-  Answer<unsigned> answer;
+NvmlAnswer<unsigned> NvmlGpu::RetiredPageCount(unsigned cause) const {
+  NvmlAnswer<unsigned> answer;
   answer.result =
       NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
   // The call has no room for addresses.
@@ -27,7 +28,7 @@ Answer<unsigned> Gpu::RetiredPageCount(unsigned cause) const {
   return answer;
 }
 
-std::vector<RetiredPage> Gpu::RetiredPages() const {
+std::vector<RetiredPage> NvmlGpu::RetiredPages() const {
   std::vector<RetiredPage> pages;
   for (unsigned cause = 0; cause < 2; ++cause) {
     unsigned count = RetiredPageCount(cause).value;
@@ -41,22 +42,22 @@ std::vector<RetiredPage> Gpu::RetiredPages() const {
   return pages;
 }
 
-Answer<RemappedRows> Gpu::Rows() const {
-  Answer<RemappedRows> answer;
+NvmlAnswer<RemappedRows> NvmlGpu::Rows() const {
+  NvmlAnswer<RemappedRows> answer;
   RemappedRows& rows = answer.value;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetRemappedRows, device_, &rows.correctable,
                             &rows.uncorrectable, &rows.pending, &rows.failure);
   return answer;
 }
 
-Answer<nvml::RowRemapperHistogram> Gpu::RowHistogram() const {
-  Answer<nvml::RowRemapperHistogram> answer;
+NvmlAnswer<nvml::RowRemapperHistogram> NvmlGpu::RowHistogram() const {
+  NvmlAnswer<nvml::RowRemapperHistogram> answer;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetRowRemapperHistogram, device_, &answer.value);
   return answer;
 }
 
-Answer<nvml::EccSramErrorStatus> Gpu::SramErrors() const {
-  Answer<nvml::EccSramErrorStatus> answer;
+NvmlAnswer<nvml::EccSramErrorStatus> NvmlGpu::SramErrors() const {
+  NvmlAnswer<nvml::EccSramErrorStatus> answer;
   answer.value.version = nvml::VersionOf<nvml::EccSramErrorStatus>(1);
   answer.result = NVML_CALL(*client_, nvmlDeviceGetSramEccErrorStatus, device_, &answer.value);
   return answer;

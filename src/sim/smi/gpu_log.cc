@@ -65,7 +65,7 @@ bool ChooseSections(std::string_view displays, std::string* sections, std::strin
 
 }  // namespace
 
-bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<Gpu>& gpus,
+bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<NvmlGpu>& gpus,
                 size_t attached, std::string_view displays, std::string* out) {
   std::string sections;
   if (!ChooseSections(displays, &sections, out)) return false;
@@ -75,7 +75,7 @@ bool GpuLogText(const std::string& date, const Versions& versions, const std::ve
   AppendText({"CUDA Version", "", versions.cuda}, 0, out);
   *out += '\n';
   AppendText({"Attached GPUs", "", std::to_string(attached)}, 0, out);
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     *out += fmt::format("GPU {}\n", gpu.BusId());
     for (const LogNode& node : GpuSections(gpu).children) {
       if (sections.empty() || Contains(sections, ';', node.label)) AppendText(node, 1, out);
@@ -86,7 +86,7 @@ bool GpuLogText(const std::string& date, const Versions& versions, const std::ve
 }
 
 std::string GpuLogXml(const std::string& date, const Versions& versions,
-                      const std::vector<Gpu>& gpus, size_t attached) {
+                      const std::vector<NvmlGpu>& gpus, size_t attached) {
   std::string out =
       "<?xml version=\"1.0\" ?>\n"
       "<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n"
@@ -95,7 +95,7 @@ std::string GpuLogXml(const std::string& date, const Versions& versions,
   AppendXml({"", "driver_version", versions.driver}, 1, &out);
   AppendXml({"", "cuda_version", versions.cuda}, 1, &out);
   AppendXml({"", "attached_gpus", std::to_string(attached)}, 1, &out);
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     out += fmt::format("\t<gpu id=\"{}\">\n", EscapeXml(gpu.BusId()));
     for (const LogNode& node : GpuSections(gpu).children) AppendXml(node, 2, &out);
     out += "\t</gpu>\n\n";

@@ -14,9 +14,9 @@ namespace tessera::smi {
 
 // `displays` is the list of -d ("MEMORY,UTILIZATION"), empty for all. False: unknown display; *out
 // has the message.
-bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<Gpu>& gpus,
+bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<NvmlGpu>& gpus,
                 size_t attached, std::string_view displays, std::string* out);
 std::string GpuLogXml(const std::string& date, const Versions& versions,
-                      const std::vector<Gpu>& gpus, size_t attached);
+                      const std::vector<NvmlGpu>& gpus, size_t attached);
 
 }  // namespace tessera::smi

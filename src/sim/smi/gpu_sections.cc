@@ -6,11 +6,11 @@
 namespace tessera::smi {
 namespace {
 
-std::string Celsius(const Answer<unsigned>& answer) { return Show(answer, "C"); }
-std::string Megahertz(const Answer<unsigned>& answer) { return Show(answer, "MHz"); }
-std::string Percent(const Answer<unsigned>& answer) { return Show(answer, "%"); }
+std::string Celsius(const NvmlAnswer<unsigned>& answer) { return Show(answer, "C"); }
+std::string Megahertz(const NvmlAnswer<unsigned>& answer) { return Show(answer, "MHz"); }
+std::string Percent(const NvmlAnswer<unsigned>& answer) { return Show(answer, "%"); }
 
-void AddIdentity(const Gpu& gpu, LogNode* log) {
+void AddIdentity(const NvmlGpu& gpu, LogNode* log) {
   log->Add("Product Name", "product_name", gpu.Name())
       .Add("Product Brand", "product_brand", gpu.Brand())
       .Add("Product Architecture", "product_architecture", gpu.Architecture())
@@ -31,7 +31,7 @@ void AddIdentity(const Gpu& gpu, LogNode* log) {
   log->Open("Driver Model", "driver_model")
       .Add("Current", "current_dm", kNotAvailable)
       .Add("Pending", "pending_dm", kNotAvailable);
-  const Answer<unsigned> board = gpu.Number("nvmlDeviceGetBoardId");
+  const NvmlAnswer<unsigned> board = gpu.Number("nvmlDeviceGetBoardId");
   log->Add("Serial Number", "serial", gpu.Serial())
       .Add("GPU UUID", "uuid", gpu.Uuid())
       .Add("Minor Number", "minor_number", gpu.MinorNumber())
@@ -57,8 +57,8 @@ void AddIdentity(const Gpu& gpu, LogNode* log) {
       .Add("Virtualization Mode", "virtualization_mode", gpu.Virtualization());
 }
 
-void AddPci(const Gpu& gpu, LogNode* log) {
-  const Answer<nvml::PciInfo> pci = gpu.Pci();
+void AddPci(const NvmlGpu& gpu, LogNode* log) {
+  const NvmlAnswer<nvml::PciInfo> pci = gpu.Pci();
   auto part = [&pci](unsigned nvml::PciInfo::*member, int digits) {
     return pci.ok() ? Hex(pci.value.*member, digits) : std::string(kNotAvailable);
   };
@@ -91,7 +91,7 @@ void AddPci(const Gpu& gpu, LogNode* log) {
       .Add("Rx Throughput", "rx_util", Show(gpu.Number("nvmlDeviceGetPcieThroughput", 1), "KB/s"));
 }
 
-void AddPerformance(const Gpu& gpu, LogNode* log) {
+void AddPerformance(const NvmlGpu& gpu, LogNode* log) {
   log->Add("Fan Speed", "fan_speed", Percent(gpu.Number("nvmlDeviceGetFanSpeed")))
       .Add("Performance State", "performance_state", gpu.PerformanceState());
   log->Open("Clocks Event Reasons", "clocks_event_reasons")
@@ -113,10 +113,10 @@ void AddPerformance(const Gpu& gpu, LogNode* log) {
            gpu.EventReason(nvml::kReasonDisplayClocks));
 }
 
-void AddStats(const char* label, const char* tag, const Answer<nvml::FbcStats>& stats,
+void AddStats(const char* label, const char* tag, const NvmlAnswer<nvml::FbcStats>& stats,
               LogNode* log) {
   auto show = [&stats](unsigned nvml::FbcStats::*member) {
-    return Show(Answer<unsigned>{stats.result, stats.value.*member});
+    return Show(NvmlAnswer<unsigned>{stats.result, stats.value.*member});
   };
   log->Open(label, tag)
       .Add("Active Sessions", "session_count", show(&nvml::FbcStats::sessions))
@@ -124,20 +124,20 @@ void AddStats(const char* label, const char* tag, const Answer<nvml::FbcStats>& 
       .Add("Average Latency", "average_latency", show(&nvml::FbcStats::average_latency));
 }
 
-void AddMemory(const Gpu& gpu, LogNode* log) {
-  const Answer<nvml::MemoryV2> memory = gpu.Memory();
+void AddMemory(const NvmlGpu& gpu, LogNode* log) {
+  const NvmlAnswer<nvml::MemoryV2> memory = gpu.Memory();
   log->Open("FB Memory Usage", "fb_memory_usage")
       .Add("Total", "total", ShowMib(memory.ok(), memory.value.total))
       .Add("Reserved", "reserved", ShowMib(memory.ok(), memory.value.reserved))
       .Add("Used", "used", ShowMib(memory.ok(), memory.value.used))
       .Add("Free", "free", ShowMib(memory.ok(), memory.value.free));
-  const Answer<nvml::Bar1Memory> bar1 = gpu.Bar1();
+  const NvmlAnswer<nvml::Bar1Memory> bar1 = gpu.Bar1();
   log->Open("BAR1 Memory Usage", "bar1_memory_usage")
       .Add("Total", "total", ShowMib(bar1.ok(), bar1.value.total))
       .Add("Used", "used", ShowMib(bar1.ok(), bar1.value.used))
       .Add("Free", "free", ShowMib(bar1.ok(), bar1.value.free));
   log->Add("Compute Mode", "compute_mode", gpu.ComputeMode());
-  const Answer<nvml::Utilization> use = gpu.Utilization();
+  const NvmlAnswer<nvml::Utilization> use = gpu.Utilization();
   log->Open("Utilization", "utilization")
       .Add("GPU", "gpu_util", Percent({use.result, use.value.gpu}))
       .Add("Memory", "memory_util", Percent({use.result, use.value.memory}))
@@ -149,7 +149,7 @@ void AddMemory(const Gpu& gpu, LogNode* log) {
   AddStats("FBC Stats", "fbc_stats", gpu.FrameCapture(), log);
 }
 
-void AddEccCounters(const Gpu& gpu, unsigned counter, LogNode* log) {
+void AddEccCounters(const NvmlGpu& gpu, unsigned counter, LogNode* log) {
   constexpr unsigned kDram = 2;
   constexpr unsigned kSram = 7;
   log->Add("SRAM Correctable", "sram_correctable", Show(gpu.EccErrorsAt(0, counter, kSram)))
@@ -158,7 +158,7 @@ void AddEccCounters(const Gpu& gpu, unsigned counter, LogNode* log) {
       .Add("DRAM Uncorrectable", "dram_uncorrectable", Show(gpu.EccErrorsAt(1, counter, kDram)));
 }
 
-void AddRetiredPages(const Gpu& gpu, LogNode* log) {
+void AddRetiredPages(const NvmlGpu& gpu, LogNode* log) {
   const std::string single = Show(gpu.RetiredPageCount(0));
   const std::string uncorrected = Show(gpu.RetiredPageCount(1));
   log->Add("Single Bit ECC", "", single);
@@ -169,8 +169,8 @@ void AddRetiredPages(const Gpu& gpu, LogNode* log) {
            ShowYes(gpu.Number("nvmlDeviceGetRetiredPagesPendingStatus")));
 }
 
-void AddRemappedRows(const Gpu& gpu, LogNode* log) {
-  const Answer<RemappedRows> rows = gpu.Rows();
+void AddRemappedRows(const NvmlGpu& gpu, LogNode* log) {
+  const NvmlAnswer<RemappedRows> rows = gpu.Rows();
   if (!rows.ok()) {
     log->Add("Remapped Rows", "remapped_rows", kNotAvailable);
     return;
@@ -181,9 +181,9 @@ void AddRemappedRows(const Gpu& gpu, LogNode* log) {
       .Add("Pending", "remapped_row_pending", ShowYes({rows.result, rows.value.pending}))
       .Add("Remapping Failure Occurred", "remapped_row_failure",
            ShowYes({rows.result, rows.value.failure}));
-  const Answer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
+  const NvmlAnswer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
   auto show = [&banks](unsigned nvml::RowRemapperHistogram::*member) {
-    return Show(Answer<unsigned>{banks.result, banks.value.*member}, "bank(s)");
+    return Show(NvmlAnswer<unsigned>{banks.result, banks.value.*member}, "bank(s)");
   };
   using Histogram = nvml::RowRemapperHistogram;
   section.Open("Bank Remap Availability Histogram", "row_remapper_histogram")
@@ -194,7 +194,7 @@ void AddRemappedRows(const Gpu& gpu, LogNode* log) {
       .Add("None", "row_remapper_histogram_none", show(&Histogram::none));
 }
 
-void AddEcc(const Gpu& gpu, LogNode* log) {
+void AddEcc(const NvmlGpu& gpu, LogNode* log) {
   log->Open("ECC Mode", "ecc_mode")
       .Add("Current", "current_ecc", ShowEnabled(gpu.First("nvmlDeviceGetEccMode")))
       .Add("Pending", "pending_ecc", ShowEnabled(gpu.Second("nvmlDeviceGetEccMode")));
@@ -205,7 +205,7 @@ void AddEcc(const Gpu& gpu, LogNode* log) {
   AddRemappedRows(gpu, log);
 }
 
-void AddHeatAndPower(const Gpu& gpu, LogNode* log) {
+void AddHeatAndPower(const NvmlGpu& gpu, LogNode* log) {
   constexpr const char* kThreshold = "nvmlDeviceGetTemperatureThreshold";
   constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";
   log->Open("Temperature", "temperature")
@@ -232,7 +232,7 @@ void AddHeatAndPower(const Gpu& gpu, LogNode* log) {
       .Add("Max Power Limit", "max_power_limit", ShowWatts(gpu.Second(kConstraints)));
 }
 
-void AddClocks(const Gpu& gpu, LogNode* log) {
+void AddClocks(const NvmlGpu& gpu, LogNode* log) {
   auto add = [&gpu, log](const char* label, const char* tag, const char* function, bool all) {
     LogNode& clocks = log->Open(label, tag);
     clocks.Add("Graphics", "graphics_clock", Megahertz(gpu.Number(function, nvml::kClockGraphics)));
@@ -247,7 +247,7 @@ void AddClocks(const Gpu& gpu, LogNode* log) {
   add("Max Clocks", "max_clocks", "nvmlDeviceGetMaxClockInfo", true);
 }
 
-void AddFabric(const Gpu& gpu, LogNode* log) {
+void AddFabric(const NvmlGpu& gpu, LogNode* log) {
   log->Open("Fabric", "fabric")
       .Add("State", "state", gpu.FabricState())
       .Add("Status", "status", gpu.FabricStatus())
@@ -255,14 +255,14 @@ void AddFabric(const Gpu& gpu, LogNode* log) {
       .Add("ClusterUUID", "clusterUuid", gpu.FabricCluster());
 }
 
-void AddProcesses(const Gpu& gpu, LogNode* log) {
-  const std::vector<Process> processes = gpu.Processes();
+void AddProcesses(const NvmlGpu& gpu, LogNode* log) {
+  const std::vector<GpuProcess> processes = gpu.Processes();
   if (processes.empty()) {
     log->Add("Processes", "processes", "None");
     return;
   }
   LogNode& section = log->Open("Processes", "processes");
-  for (const Process& process : processes) {
+  for (const GpuProcess& process : processes) {
     const std::string memory =
         process.memory_mib == kNotAvailable ? kNotAvailable : process.memory_mib + " MiB";
     section.Open("Process", "process_info")
@@ -277,7 +277,7 @@ void AddProcesses(const Gpu& gpu, LogNode* log) {
 
 }  // namespace
 
-LogNode GpuSections(const Gpu& gpu) {
+LogNode GpuSections(const NvmlGpu& gpu) {
   LogNode log;
   log.section = true;
   AddIdentity(gpu, &log);

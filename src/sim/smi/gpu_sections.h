@@ -8,6 +8,6 @@
 namespace tessera::smi {
 
 // A section with the GPU's entries as children, in the order of the log.
-LogNode GpuSections(const Gpu& gpu);
+LogNode GpuSections(const NvmlGpu& gpu);
 
 }  // namespace tessera::smi

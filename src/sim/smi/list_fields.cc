@@ -20,21 +20,23 @@ std::string Cause(const RetiredPage& page) {
 const std::vector<AppField>& AppFields() {
   static const std::vector<AppField> kFields = {
       {"timestamp", "", "", "When the query was made.",
-       [](const Gpu&, const Process&, const NodeFacts& n) { return n.timestamp; }},
+       [](const NvmlGpu&, const GpuProcess&, const NodeValues& n) { return n.timestamp; }},
       {"gpu_name", "", "", "Product name of the GPU.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Name(); }},
+       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.Name(); }},
       {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.BusId(); }},
+       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.BusId(); }},
       {"gpu_serial", "", "", "Serial number of the board.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Serial(); }},
+       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.Serial(); }},
       {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Uuid(); }},
+       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.Uuid(); }},
       {"pid", "", "", "Process id of the compute application.",
-       [](const Gpu&, const Process& p, const NodeFacts&) { return std::to_string(p.pid); }},
+       [](const NvmlGpu&, const GpuProcess& p, const NodeValues&) {
+         return std::to_string(p.pid);
+       }},
       {"process_name", "name", "", "Name of the process.",
-       [](const Gpu&, const Process& p, const NodeFacts&) { return p.name; }},
+       [](const NvmlGpu&, const GpuProcess& p, const NodeValues&) { return p.name; }},
       {"used_gpu_memory", "used_memory", "MiB", "Memory that the process uses.",
-       [](const Gpu&, const Process& p, const NodeFacts&) { return p.memory_mib; }},
+       [](const NvmlGpu&, const GpuProcess& p, const NodeValues&) { return p.memory_mib; }},
   };
   return kFields;
 }
@@ -43,13 +45,13 @@ const std::vector<GpuField>& RowFields() {
   static const std::vector<GpuField> kFields = [] {
     std::vector<GpuField> table = {
         {"gpu_name", "", "", "Product name of the GPU.",
-         [](const Gpu& g, const NodeFacts&) { return g.Name(); }},
+         [](const NvmlGpu& g, const NodeValues&) { return g.Name(); }},
         {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-         [](const Gpu& g, const NodeFacts&) { return g.BusId(); }},
+         [](const NvmlGpu& g, const NodeValues&) { return g.BusId(); }},
         {"gpu_serial", "", "", "Serial number of the board.",
-         [](const Gpu& g, const NodeFacts&) { return g.Serial(); }},
+         [](const NvmlGpu& g, const NodeValues&) { return g.Serial(); }},
         {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-         [](const Gpu& g, const NodeFacts&) { return g.Uuid(); }},
+         [](const NvmlGpu& g, const NodeValues&) { return g.Uuid(); }},
     };
     std::ranges::copy_if(GpuFields(), std::back_inserter(table), [](const GpuField& field) {
       return field.name.starts_with("remapped_rows.");
@@ -62,17 +64,17 @@ const std::vector<GpuField>& RowFields() {
 const std::vector<PageField>& PageFields() {
   static const std::vector<PageField> kFields = {
       {"gpu_name", "", "", "Product name of the GPU.",
-       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.Name(); }},
+       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.Name(); }},
       {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.BusId(); }},
+       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.BusId(); }},
       {"gpu_serial", "", "", "Serial number of the board.",
-       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.Serial(); }},
+       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.Serial(); }},
       {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.Uuid(); }},
+       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.Uuid(); }},
       {"retired_pages.address", "", "", "Address of the page.",
-       [](const Gpu&, const RetiredPage& page, const NodeFacts&) { return Address(page); }},
+       [](const NvmlGpu&, const RetiredPage& page, const NodeValues&) { return Address(page); }},
       {"retired_pages.cause", "", "", "Why the page was retired.",
-       [](const Gpu&, const RetiredPage& page, const NodeFacts&) { return Cause(page); }},
+       [](const NvmlGpu&, const RetiredPage& page, const NodeValues&) { return Cause(page); }},
   };
   return kFields;
 }
@@ -80,19 +82,23 @@ const std::vector<PageField>& PageFields() {
 const std::vector<ClockField>& ClockFields() {
   static const std::vector<ClockField> kFields = {
       {"timestamp", "", "", "When the query was made.",
-       [](const Gpu&, const ClockPair&, const NodeFacts& n) { return n.timestamp; }},
+       [](const NvmlGpu&, const ClockPair&, const NodeValues& n) { return n.timestamp; }},
       {"gpu_name", "", "", "Product name of the GPU.",
-       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.Name(); }},
+       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.Name(); }},
       {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.BusId(); }},
+       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.BusId(); }},
       {"gpu_serial", "", "", "Serial number of the board.",
-       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.Serial(); }},
+       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.Serial(); }},
       {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.Uuid(); }},
+       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.Uuid(); }},
       {"memory", "mem", "MHz", "Memory clock.",
-       [](const Gpu&, const ClockPair& c, const NodeFacts&) { return std::to_string(c.memory); }},
+       [](const NvmlGpu&, const ClockPair& c, const NodeValues&) {
+         return std::to_string(c.memory);
+       }},
       {"graphics", "gr", "MHz", "Graphics clock.",
-       [](const Gpu&, const ClockPair& c, const NodeFacts&) { return std::to_string(c.graphics); }},
+       [](const NvmlGpu&, const ClockPair& c, const NodeValues&) {
+         return std::to_string(c.graphics);
+       }},
   };
   return kFields;
 }

@@ -18,17 +18,17 @@ constexpr unsigned kProfiles = 17;      // NVML_GPU_INSTANCE_PROFILE_COUNT
 constexpr unsigned kComputeSizes = 8;   // NVML_COMPUTE_INSTANCE_PROFILE_COUNT
 constexpr unsigned kMostInstances = 8;  // of one GPU
 
-struct MigProfile {
+struct ListedProfile {
   unsigned id = 0;
   std::string name;  // "MIG 1g.10gb"
   nvml::GpuInstanceProfileInfoV2 info = {};
 };
 
 // Sorted by size.
-std::vector<MigProfile> ProfilesOf(const Gpu& gpu) {
-  std::vector<MigProfile> profiles;
+std::vector<ListedProfile> ProfilesOf(const NvmlGpu& gpu) {
+  std::vector<ListedProfile> profiles;
   for (unsigned number = 0; number < kProfiles; ++number) {
-    MigProfile profile;
+    ListedProfile profile;
     profile.info.version = nvml::VersionOf<nvml::GpuInstanceProfileInfoV2>(2);
     const Return result = NVML_CALL(gpu.client(), nvmlDeviceGetGpuInstanceProfileInfoV,
                                     gpu.handle(), number, &profile.info);
@@ -37,7 +37,7 @@ std::vector<MigProfile> ProfilesOf(const Gpu& gpu) {
     profile.name = profile.info.name;
     profiles.push_back(profile);
   }
-  std::ranges::sort(profiles, {}, [](const MigProfile& profile) {
+  std::ranges::sort(profiles, {}, [](const ListedProfile& profile) {
     return std::tuple(profile.info.slices, profile.info.memory_mb, profile.id);
   });
   return profiles;
@@ -56,7 +56,7 @@ struct ComputeInstanceView {
 };
 
 // "MIG 1c.2g.20gb" of a compute profile in a GPU instance. False: no such profile.
-bool ComputeProfile(const Gpu& gpu, const GpuInstanceView& parent, unsigned profile,
+bool ComputeProfile(const NvmlGpu& gpu, const GpuInstanceView& parent, unsigned profile,
                     nvml::ComputeInstanceProfileInfoV2* info) {
   *info = {};
   info->version = nvml::VersionOf<nvml::ComputeInstanceProfileInfoV2>(2);
@@ -70,9 +70,9 @@ bool Chosen(std::string_view ids, unsigned id) {
   return ids.empty() || fmt::format(",{},", ids).find(wanted) != std::string::npos;
 }
 
-std::vector<GpuInstanceView> GpuInstancesOf(const Gpu& gpu, std::string_view ids) {
+std::vector<GpuInstanceView> GpuInstancesOf(const NvmlGpu& gpu, std::string_view ids) {
   std::vector<GpuInstanceView> views;
-  for (const MigProfile& profile : ProfilesOf(gpu)) {
+  for (const ListedProfile& profile : ProfilesOf(gpu)) {
     std::array<nvml::GpuInstance, kMostInstances> handles = {};
     unsigned count = 0;
     NVML_CALL(gpu.client(), nvmlDeviceGetGpuInstances, gpu.handle(), profile.id, handles.data(),
@@ -86,7 +86,8 @@ std::vector<GpuInstanceView> GpuInstancesOf(const Gpu& gpu, std::string_view ids
   return views;
 }
 
-std::vector<ComputeInstanceView> ComputeInstancesOf(const Gpu& gpu, const GpuInstanceView& parent,
+std::vector<ComputeInstanceView> ComputeInstancesOf(const NvmlGpu& gpu,
+                                                    const GpuInstanceView& parent,
                                                     std::string_view ids) {
   std::vector<ComputeInstanceView> views;
   for (unsigned profile = 0; profile < kComputeSizes; ++profile) {
@@ -110,7 +111,7 @@ std::string Table(std::string_view header, std::string_view rule, const std::str
   return fmt::format("{}\n{}{}{}\n", rule, header, rows, rule);
 }
 
-std::string ListProfiles(const std::vector<Gpu>& gpus) {
+std::string ListProfiles(const std::vector<NvmlGpu>& gpus) {
   constexpr std::string_view kRule =
       "+-----------------------------------------------------------------------------+";
   constexpr std::string_view kHeader =
@@ -119,8 +120,8 @@ std::string ListProfiles(const std::vector<Gpu>& gpus) {
       "|                              Free/Total   GiB              CE    JPEG  OFA  |\n"
       "|=============================================================================|\n";
   std::string rows;
-  for (const Gpu& gpu : gpus) {
-    for (const MigProfile& profile : ProfilesOf(gpu)) {
+  for (const NvmlGpu& gpu : gpus) {
+    for (const ListedProfile& profile : ProfilesOf(gpu)) {
       const auto& info = profile.info;
       unsigned free = 0;
       NVML_CALL(gpu.client(), nvmlDeviceGetGpuInstanceRemainingCapacity, gpu.handle(), profile.id,
@@ -138,10 +139,10 @@ std::string ListProfiles(const std::vector<Gpu>& gpus) {
   return Table(kHeader, kRule, rows);
 }
 
-std::string ListPlacements(const std::vector<Gpu>& gpus) {
+std::string ListPlacements(const std::vector<NvmlGpu>& gpus) {
   std::string out;
-  for (const Gpu& gpu : gpus) {
-    for (const MigProfile& profile : ProfilesOf(gpu)) {
+  for (const NvmlGpu& gpu : gpus) {
+    for (const ListedProfile& profile : ProfilesOf(gpu)) {
       std::array<nvml::Placement, 16> placements = {};
       unsigned count = placements.size();
       NVML_CALL(gpu.client(), nvmlDeviceGetGpuInstancePossiblePlacements_v2, gpu.handle(),
@@ -157,7 +158,7 @@ std::string ListPlacements(const std::vector<Gpu>& gpus) {
   return out;
 }
 
-Return ListInstances(const std::vector<Gpu>& gpus, std::string* out) {
+Return ListInstances(const std::vector<NvmlGpu>& gpus, std::string* out) {
   constexpr std::string_view kRule = "+-------------------------------------------------------+";
   constexpr std::string_view kHeader =
       "| GPU instances:                                        |\n"
@@ -165,7 +166,7 @@ Return ListInstances(const std::vector<Gpu>& gpus, std::string* out) {
       "|                          ID       ID       Start:Size |\n"
       "|=======================================================|\n";
   std::string rows;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& view : GpuInstancesOf(gpu, "")) {
       rows += fmt::format("|{:>4}  {:<17}{:>5}{:>9}{:>11}:{:<6}|\n{}\n", gpu.index(), view.name,
                           view.info.profile_id, view.info.id, view.info.placement.start,
@@ -177,7 +178,7 @@ Return ListInstances(const std::vector<Gpu>& gpus, std::string* out) {
   return *out += Table(kHeader, kRule, rows), Return::kSuccess;
 }
 
-Return ListCompute(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out) {
+Return ListCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus, std::string* out) {
   constexpr std::string_view kRule =
       "+--------------------------------------------------------------------+";
   constexpr std::string_view kHeader =
@@ -187,7 +188,7 @@ Return ListCompute(const MigOptions& options, const std::vector<Gpu>& gpus, std:
       "|         ID                                                         |\n"
       "|====================================================================|\n";
   std::string rows;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
       for (const ComputeInstanceView& view : ComputeInstancesOf(gpu, parent, "")) {
         rows += fmt::format("|{:>4}{:>7}       {:<17}{:>5}{:>10}{:>11}:{:<6}|\n{}\n", gpu.index(),
@@ -226,8 +227,8 @@ bool Names(std::string_view text, unsigned id, std::string_view name) {
 }
 
 // Creates a compute instance; `profile` is an id or a name, or "" for all slices.
-Return CreateComputeIn(const Gpu& gpu, const GpuInstanceView& parent, const std::string& profile,
-                       std::string* out) {
+Return CreateComputeIn(const NvmlGpu& gpu, const GpuInstanceView& parent,
+                       const std::string& profile, std::string* out) {
   for (unsigned size = kComputeSizes; size-- > 0;) {
     nvml::ComputeInstanceProfileInfoV2 info;
     if (!ComputeProfile(gpu, parent, size, &info)) continue;
@@ -254,12 +255,12 @@ Return CreateComputeIn(const Gpu& gpu, const GpuInstanceView& parent, const std:
 }
 
 // Creates a GPU instance of "PROFILE" or "PROFILE:START".
-Return CreateOne(const MigOptions& options, const Gpu& gpu, const std::string& wanted,
+Return CreateOne(const MigOptions& options, const NvmlGpu& gpu, const std::string& wanted,
                  std::string* out) {
   const size_t colon = wanted.find(':');
   nvml::Placement placement = {};
   bool good = colon == std::string::npos || ParseNumber(wanted.substr(colon + 1), &placement.start);
-  for (const MigProfile& profile : ProfilesOf(gpu)) {
+  for (const ListedProfile& profile : ProfilesOf(gpu)) {
     if (!good || !Names(std::string_view(wanted).substr(0, colon), profile.id, profile.name)) {
       continue;
     }
@@ -285,15 +286,16 @@ Return CreateOne(const MigOptions& options, const Gpu& gpu, const std::string& w
 }
 
 // Appends the last line of a command that failed.
-Return Finish(const Gpu& gpu, Return result, std::string_view what, std::string* out) {
+Return Finish(const NvmlGpu& gpu, Return result, std::string_view what, std::string* out) {
   if (result != Return::kSuccess) {
     *out += fmt::format("Failed to {}: {}\n", what, gpu.client().ErrorText(result));
   }
   return result;
 }
 
-Return CreateInstances(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out) {
-  for (const Gpu& gpu : gpus) {
+Return CreateInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                       std::string* out) {
+  for (const NvmlGpu& gpu : gpus) {
     for (const std::string& wanted : Split(options.profiles)) {
       const Return result = CreateOne(options, gpu, wanted, out);
       if (result != Return::kSuccess) return Finish(gpu, result, "create GPU instances", out);
@@ -302,9 +304,10 @@ Return CreateInstances(const MigOptions& options, const std::vector<Gpu>& gpus, 
   return Return::kSuccess;
 }
 
-Return CreateCompute(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out) {
+Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                     std::string* out) {
   bool any = false;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
       any = true;
       std::vector<std::string> profiles = Split(options.profiles);
@@ -319,9 +322,10 @@ Return CreateCompute(const MigOptions& options, const std::vector<Gpu>& gpus, st
   return any ? Return::kSuccess : Return::kNotFound;
 }
 
-Return DestroyInstances(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out) {
+Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                        std::string* out) {
   bool any = false;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& view : GpuInstancesOf(gpu, options.gpu_instances)) {
       any = true;
       const Return result = NVML_CALL(gpu.client(), nvmlGpuInstanceDestroy, view.handle);
@@ -338,8 +342,8 @@ Return DestroyInstances(const MigOptions& options, const std::vector<Gpu>& gpus,
   return any ? Return::kSuccess : Return::kNotFound;
 }
 
-Return DestroyComputeOf(const MigOptions& options, const Gpu& gpu, const GpuInstanceView& parent,
-                        bool* any, std::string* out) {
+Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
+                        const GpuInstanceView& parent, bool* any, std::string* out) {
   for (const ComputeInstanceView& view :
        ComputeInstancesOf(gpu, parent, options.compute_instances)) {
     *any = true;
@@ -357,9 +361,10 @@ Return DestroyComputeOf(const MigOptions& options, const Gpu& gpu, const GpuInst
   return Return::kSuccess;
 }
 
-Return DestroyCompute(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out) {
+Return DestroyCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                      std::string* out) {
   bool any = false;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
       const Return result = DestroyComputeOf(options, gpu, parent, &any, out);
       if (result != Return::kSuccess) return result;
@@ -371,15 +376,15 @@ Return DestroyCompute(const MigOptions& options, const std::vector<Gpu>& gpus, s
 
 }  // namespace
 
-std::string MigDeviceLines(const Gpu& gpu) {
+std::string MigDeviceLines(const NvmlGpu& gpu) {
   std::string out;
-  const Answer<unsigned> most = gpu.Number("nvmlDeviceGetMaxMigDeviceCount");
+  const NvmlAnswer<unsigned> most = gpu.Number("nvmlDeviceGetMaxMigDeviceCount");
   for (unsigned i = 0; most.ok() && i < most.value; ++i) {
     nvml::Device device = nullptr;
     const Return found =
         NVML_CALL(gpu.client(), nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle(), i, &device);
     if (found != Return::kSuccess) continue;
-    const Gpu mig(&gpu.client(), device, i);
+    const NvmlGpu mig(&gpu.client(), device, i);
     const std::string name = mig.Name();
     const size_t profile = name.rfind("MIG ");
     out +=
@@ -389,10 +394,10 @@ std::string MigDeviceLines(const Gpu& gpu) {
   return out;
 }
 
-Return RunMig(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out) {
-  std::vector<Gpu> enabled;
-  for (const Gpu& gpu : gpus) {
-    const Answer<unsigned> mode = gpu.First("nvmlDeviceGetMigMode");
+Return RunMig(const MigOptions& options, const std::vector<NvmlGpu>& gpus, std::string* out) {
+  std::vector<NvmlGpu> enabled;
+  for (const NvmlGpu& gpu : gpus) {
+    const NvmlAnswer<unsigned> mode = gpu.First("nvmlDeviceGetMigMode");
     if (mode.ok() && mode.value == nvml::kFeatureEnabled) enabled.push_back(gpu);
   }
   if (enabled.empty()) return *out += "No MIG-enabled devices found.\n", Return::kNotFound;

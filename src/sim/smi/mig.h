@@ -11,9 +11,9 @@
 namespace tessera::smi {
 
 // A line for each MIG device of the GPU, as below the GPU in -L.
-std::string MigDeviceLines(const Gpu& gpu);
+std::string MigDeviceLines(const NvmlGpu& gpu);
 
 // Runs a command on the GPUs in MIG mode, and appends its output.
-nvml::Return RunMig(const MigOptions& options, const std::vector<Gpu>& gpus, std::string* out);
+nvml::Return RunMig(const MigOptions& options, const std::vector<NvmlGpu>& gpus, std::string* out);
 
 }  // namespace tessera::smi

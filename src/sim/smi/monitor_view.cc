@@ -13,55 +13,57 @@ namespace {
 
 // A value, or "-" if the driver provides none.
 std::string Dash(const std::string& value) { return value == kNotAvailable ? "-" : value; }
-std::string Dash(const Answer<unsigned>& answer) { return Dash(Show(answer)); }
+std::string Dash(const NvmlAnswer<unsigned>& answer) { return Dash(Show(answer)); }
 
 std::string Cell(std::string_view text) { return fmt::format(" {:>6}", text); }
 
-std::string Watts(const Gpu& gpu) {
-  const Answer<unsigned> power = gpu.Number("nvmlDeviceGetPowerUsage");
+std::string Watts(const NvmlGpu& gpu) {
+  const NvmlAnswer<unsigned> power = gpu.Number("nvmlDeviceGetPowerUsage");
   return power.ok() ? std::to_string(power.value / 1000) : "-";
 }
 
-std::string UsedMemory(const Gpu& gpu) {
-  const Answer<nvml::MemoryV2> memory = gpu.Memory();
+std::string UsedMemory(const NvmlGpu& gpu) {
+  const NvmlAnswer<nvml::MemoryV2> memory = gpu.Memory();
   return memory.ok() ? std::to_string(memory.value.used >> 20) : "-";
 }
 
-std::string UsedBar1(const Gpu& gpu) {
-  const Answer<nvml::Bar1Memory> bar1 = gpu.Bar1();
+std::string UsedBar1(const NvmlGpu& gpu) {
+  const NvmlAnswer<nvml::Bar1Memory> bar1 = gpu.Bar1();
   return bar1.ok() ? std::to_string(bar1.value.used >> 20) : "-";
 }
 
-std::string Use(const Gpu& gpu, unsigned nvml::Utilization::*member) {
-  const Answer<nvml::Utilization> use = gpu.Utilization();
-  return Dash(Answer<unsigned>{use.result, use.value.*member});
+std::string Use(const NvmlGpu& gpu, unsigned nvml::Utilization::*member) {
+  const NvmlAnswer<nvml::Utilization> use = gpu.Utilization();
+  return Dash(NvmlAnswer<unsigned>{use.result, use.value.*member});
 }
 
-std::string Clock(const Gpu& gpu, unsigned type) {
+std::string Clock(const NvmlGpu& gpu, unsigned type) {
   return Dash(gpu.Number("nvmlDeviceGetClockInfo", type));
 }
 
-bool HasReason(const Gpu& gpu, std::uint64_t bits) {
+bool HasReason(const NvmlGpu& gpu, std::uint64_t bits) {
   const auto reasons = gpu.Number64("nvmlDeviceGetCurrentClocksEventReasons");
   return reasons.ok() && (reasons.value & bits) != 0;
 }
 
 // Converts kilobytes per second to megabytes.
-std::string Throughput(const Gpu& gpu, unsigned counter) {
-  const Answer<unsigned> rate = gpu.Number("nvmlDeviceGetPcieThroughput", counter);
+std::string Throughput(const NvmlGpu& gpu, unsigned counter) {
+  const NvmlAnswer<unsigned> rate = gpu.Number("nvmlDeviceGetPcieThroughput", counter);
   return rate.ok() ? std::to_string(rate.value / 1000) : "-";
 }
 
-std::string EccErrors(const Gpu& gpu, unsigned type) { return Dash(Show(gpu.EccErrors(type, 0))); }
+std::string EccErrors(const NvmlGpu& gpu, unsigned type) {
+  return Dash(Show(gpu.EccErrors(type, 0)));
+}
 
 struct Column {
   char kind;  // letter of -s
   std::string_view name;
   std::string_view unit;
-  std::string (*value)(const Gpu& gpu);
+  std::string (*value)(const NvmlGpu& gpu);
 };
 
-#define GPU_VALUE(...) []([[maybe_unused]] const Gpu& g) -> std::string { return __VA_ARGS__; }
+#define GPU_VALUE(...) []([[maybe_unused]] const NvmlGpu& g) -> std::string { return __VA_ARGS__; }
 constexpr Column kDeviceColumns[] = {
     {'p', "pwr", "W", Watts},
     {'p', "gtemp", "C", GPU_VALUE(Dash(g.Number("nvmlDeviceGetTemperature", 0)))},
@@ -107,7 +109,7 @@ std::pair<std::string, std::string> HeaderStart(const MonitorOptions& options) {
   return {first + (stamped ? "gpu" : " gpu"), second + (stamped ? "Idx" : " Idx")};
 }
 
-std::string LineStart(const MonitorOptions& options, const Gpu& gpu) {
+std::string LineStart(const MonitorOptions& options, const NvmlGpu& gpu) {
   std::string out;
   if (!options.date.empty()) out += fmt::format(" {}  ", options.date);
   if (!options.time.empty()) out += fmt::format(" {}  ", options.time);
@@ -115,12 +117,12 @@ std::string LineStart(const MonitorOptions& options, const Gpu& gpu) {
 }
 
 // Utilization of the GPU by a process, in percent.
-struct ProcessUse {
+struct ProcessUtilization {
   unsigned sm = 0, memory = 0;
 };
 
-std::map<unsigned, ProcessUse> ProcessUses(const Gpu& gpu) {
-  std::map<unsigned, ProcessUse> uses;
+std::map<unsigned, ProcessUtilization> ProcessUses(const NvmlGpu& gpu) {
+  std::map<unsigned, ProcessUtilization> uses;
   unsigned count = 0;
   if (NVML_CALL(gpu.client(), nvmlDeviceGetProcessUtilization, gpu.handle(), nullptr, &count,
                 std::uint64_t{0}) != nvml::Return::kInsufficientSize) {
@@ -139,8 +141,8 @@ std::map<unsigned, ProcessUse> ProcessUses(const Gpu& gpu) {
 // The last part of the path, which pmon shows.
 std::string CommandName(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
-std::string ProcessLine(const MonitorOptions& options, const Gpu& gpu, const Process* process,
-                        const ProcessUse* use) {
+std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,
+                        const GpuProcess* process, const ProcessUtilization* use) {
   std::string out = LineStart(options, gpu);
   out += fmt::format(" {:>10} {:>5}", process == nullptr ? "-" : std::to_string(process->pid),
                      process == nullptr ? "-" : process->type);
@@ -168,9 +170,9 @@ std::string DeviceMonitorHeader(const MonitorOptions& options) {
   return first + " \n" + second + " \n";
 }
 
-std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus) {
+std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<NvmlGpu>& gpus) {
   std::string out;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     out += LineStart(options, gpu);
     for (const Column& column : kDeviceColumns) {
       if (Has(options, column.kind)) out += Cell(column.value(gpu));
@@ -197,12 +199,12 @@ std::string ProcessMonitorHeader(const MonitorOptions& options) {
   return first + "    command \n" + second + "    name \n";
 }
 
-std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus) {
+std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<NvmlGpu>& gpus) {
   std::string out;
-  for (const Gpu& gpu : gpus) {
-    const std::vector<Process> processes = gpu.Processes();
-    const std::map<unsigned, ProcessUse> uses = ProcessUses(gpu);
-    for (const Process& process : processes) {
+  for (const NvmlGpu& gpu : gpus) {
+    const std::vector<GpuProcess> processes = gpu.Processes();
+    const std::map<unsigned, ProcessUtilization> uses = ProcessUses(gpu);
+    for (const GpuProcess& process : processes) {
       const auto use = uses.find(process.pid);
       out += ProcessLine(options, gpu, &process, use == uses.end() ? nullptr : &use->second);
     }

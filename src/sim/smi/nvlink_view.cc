@@ -28,12 +28,13 @@ constexpr std::array kErrors = {NamedNumber{nvml::kNvLinkReplayErrors, "Replay"}
                                 NamedNumber{nvml::kNvLinkCrcFlitErrors, "CRC"}};
 
 // Prints `lines` of each link below the name of its GPU, and skips GPUs without NVLink.
-std::string EachLink(const std::vector<Gpu>& gpus,
-                     const std::function<std::string(const Gpu&, unsigned link, bool up)>& lines) {
+std::string EachLink(
+    const std::vector<NvmlGpu>& gpus,
+    const std::function<std::string(const NvmlGpu&, unsigned link, bool up)>& lines) {
   std::string out;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     for (unsigned link = 0; link < nvml::kNvLinkMaxLinks; ++link) {
-      const Answer<unsigned> state = gpu.Number("nvmlDeviceGetNvLinkState", link);
+      const NvmlAnswer<unsigned> state = gpu.Number("nvmlDeviceGetNvLinkState", link);
       if (!state.ok()) break;
       if (link == 0) {
         out += fmt::format("GPU {}: {} (UUID: {})\n", gpu.index(), gpu.Name(), gpu.Uuid());
@@ -44,13 +45,13 @@ std::string EachLink(const std::vector<Gpu>& gpus,
   return out;
 }
 
-std::string SpeedLine(const Gpu& gpu, unsigned link, bool up) {
-  const Answer<unsigned> mbps = gpu.FieldNumber(nvml::kFieldNvLinkGetSpeed, link);
+std::string SpeedLine(const NvmlGpu& gpu, unsigned link, bool up) {
+  const NvmlAnswer<unsigned> mbps = gpu.FieldNumber(nvml::kFieldNvLinkGetSpeed, link);
   if (!up || !mbps.ok()) return fmt::format("\t Link {}: <inactive>\n", link);
   return fmt::format("\t Link {}: {:.6g} GB/s\n", link, mbps.value / 1000.0);
 }
 
-std::string CapabilityLines(const Gpu& gpu, unsigned link, bool up) {
+std::string CapabilityLines(const NvmlGpu& gpu, unsigned link, bool up) {
   std::string out;
   if (!up) return out;
   for (const NamedNumber& capability : kCapabilities) {
@@ -63,7 +64,7 @@ std::string CapabilityLines(const Gpu& gpu, unsigned link, bool up) {
   return out;
 }
 
-std::string ErrorLines(const Gpu& gpu, unsigned link, bool up) {
+std::string ErrorLines(const NvmlGpu& gpu, unsigned link, bool up) {
   std::string out;
   if (!up) return out;
   for (const NamedNumber& error : kErrors) {
@@ -78,10 +79,12 @@ std::string ErrorLines(const Gpu& gpu, unsigned link, bool up) {
 
 }  // namespace
 
-std::string NvLinkStatusView(const std::vector<Gpu>& gpus) { return EachLink(gpus, SpeedLine); }
-std::string NvLinkCapabilitiesView(const std::vector<Gpu>& gpus) {
+std::string NvLinkStatusView(const std::vector<NvmlGpu>& gpus) { return EachLink(gpus, SpeedLine); }
+std::string NvLinkCapabilitiesView(const std::vector<NvmlGpu>& gpus) {
   return EachLink(gpus, CapabilityLines);
 }
-std::string NvLinkErrorsView(const std::vector<Gpu>& gpus) { return EachLink(gpus, ErrorLines); }
+std::string NvLinkErrorsView(const std::vector<NvmlGpu>& gpus) {
+  return EachLink(gpus, ErrorLines);
+}
 
 }  // namespace tessera::smi

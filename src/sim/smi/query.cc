@@ -91,51 +91,51 @@ void AppendLine(const std::vector<const Field*>& fields, const CsvFormat& format
 }
 
 // The arguments of a query.
-struct Request {
+struct CsvQuery {
   std::string_view fields;
   const CsvFormat* format;
-  const NodeFacts* node;
-  const std::vector<Gpu>* gpus;
+  const NodeValues* node;
+  const std::vector<NvmlGpu>* gpus;
 };
 
 // `lines` appends the lines of one GPU.
 template <typename Field, typename Lines>
-bool QueryEach(const std::vector<Field>& table, const Request& request, std::string* out,
+bool QueryEach(const std::vector<Field>& table, const CsvQuery& query, std::string* out,
                Lines lines) {
   std::vector<const Field*> chosen;
-  if (!Choose(table, request.fields, &chosen, out)) return false;
-  AppendHeader(chosen, *request.format, out);
-  for (const Gpu& gpu : *request.gpus) lines(chosen, gpu);
+  if (!Choose(table, query.fields, &chosen, out)) return false;
+  AppendHeader(chosen, *query.format, out);
+  for (const NvmlGpu& gpu : *query.gpus) lines(chosen, gpu);
   return true;
 }
 
-bool QueryGpus(const std::vector<GpuField>& table, const Request& request, std::string* out) {
-  return QueryEach(table, request, out, [&](const auto& chosen, const Gpu& gpu) {
-    AppendLine(chosen, *request.format, out, gpu, *request.node);
+bool QueryGpus(const std::vector<GpuField>& table, const CsvQuery& query, std::string* out) {
+  return QueryEach(table, query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
+    AppendLine(chosen, *query.format, out, gpu, *query.node);
   });
 }
 
-bool QueryComputeApps(const Request& request, std::string* out) {
-  return QueryEach(AppFields(), request, out, [&](const auto& chosen, const Gpu& gpu) {
-    for (const Process& process : gpu.Processes()) {
+bool QueryComputeApps(const CsvQuery& query, std::string* out) {
+  return QueryEach(AppFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
+    for (const GpuProcess& process : gpu.Processes()) {
       if (process.type != "C") continue;
-      AppendLine(chosen, *request.format, out, gpu, process, *request.node);
+      AppendLine(chosen, *query.format, out, gpu, process, *query.node);
     }
   });
 }
 
-bool QueryRetiredPages(const Request& request, std::string* out) {
-  return QueryEach(PageFields(), request, out, [&](const auto& chosen, const Gpu& gpu) {
+bool QueryRetiredPages(const CsvQuery& query, std::string* out) {
+  return QueryEach(PageFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
     for (const RetiredPage& page : gpu.RetiredPages()) {
-      AppendLine(chosen, *request.format, out, gpu, page, *request.node);
+      AppendLine(chosen, *query.format, out, gpu, page, *query.node);
     }
   });
 }
 
-bool QuerySupportedClocks(const Request& request, std::string* out) {
-  return QueryEach(ClockFields(), request, out, [&](const auto& chosen, const Gpu& gpu) {
+bool QuerySupportedClocks(const CsvQuery& query, std::string* out) {
+  return QueryEach(ClockFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
     for (const ClockPair& clocks : gpu.SupportedClocks()) {
-      AppendLine(chosen, *request.format, out, gpu, clocks, *request.node);
+      AppendLine(chosen, *query.format, out, gpu, clocks, *query.node);
     }
   });
 }
@@ -161,20 +161,20 @@ bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind
   return false;
 }
 
-bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeFacts& node,
-           const std::vector<Gpu>& gpus, std::string* out) {
-  const Request request = {fields, &format, &node, &gpus};
+bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeValues& node,
+           const std::vector<NvmlGpu>& gpus, std::string* out) {
+  const CsvQuery query = {fields, &format, &node, &gpus};
   switch (kind) {
     case QueryKind::kComputeApps:
-      return QueryComputeApps(request, out);
+      return QueryComputeApps(query, out);
     case QueryKind::kRetiredPages:
-      return QueryRetiredPages(request, out);
+      return QueryRetiredPages(query, out);
     case QueryKind::kSupportedClocks:
-      return QuerySupportedClocks(request, out);
+      return QuerySupportedClocks(query, out);
     case QueryKind::kRemappedRows:
-      return QueryGpus(RowFields(), request, out);
+      return QueryGpus(RowFields(), query, out);
     default:
-      return QueryGpus(GpuFields(), request, out);
+      return QueryGpus(GpuFields(), query, out);
   }
 }
 

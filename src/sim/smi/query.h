@@ -19,7 +19,7 @@ struct CsvFormat {
 };
 
 // Facts of the node, for fields that do not depend on a GPU.
-struct NodeFacts {
+struct NodeValues {
   std::string timestamp;  // "2026/11/21 11:41:50.123"
   std::string driver_version;
   size_t gpu_count = 0;
@@ -31,8 +31,8 @@ enum class QueryKind { kGpu, kComputeApps, kRemappedRows, kRetiredPages, kSuppor
 bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind);
 
 // Appends the CSV to *out. False: unknown field; *out has only the message.
-bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeFacts& node,
-           const std::vector<Gpu>& gpus, std::string* out);
+bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeValues& node,
+           const std::vector<NvmlGpu>& gpus, std::string* out);
 
 std::string HelpQuery(QueryKind kind);
 

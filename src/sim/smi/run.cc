@@ -60,7 +60,7 @@ int ExitCodeOf(Return result) {
   }
 }
 
-std::string InitMessage(const Client& client, Return result) {
+std::string InitMessage(const NvmlClient& client, Return result) {
   switch (result) {
     case Return::kDriverNotLoaded:
       return "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make "
@@ -90,7 +90,7 @@ std::string CsvTimestamp() {
   return fmt::format("{}.{:03}", Now("%Y/%m/%d %H:%M:%S"), now.tv_nsec / 1000000);
 }
 
-Versions VersionsOf(const Client& client) {
+Versions VersionsOf(const NvmlClient& client) {
   char driver[nvml::kVersionBufferSize] = "N/A";
   NVML_CALL(client, nvmlSystemGetDriverVersion, driver, static_cast<unsigned>(sizeof(driver)));
   int cuda = 0;
@@ -99,9 +99,9 @@ Versions VersionsOf(const Client& client) {
           result == Return::kSuccess ? fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10) : "N/A"};
 }
 
-bool Matches(const Gpu& gpu, std::string_view id) {
+bool Matches(const NvmlGpu& gpu, std::string_view id) {
   if (id == std::to_string(gpu.index()) || id == gpu.Uuid()) return true;
-  const Answer<nvml::PciInfo> pci = gpu.Pci();
+  const NvmlAnswer<nvml::PciInfo> pci = gpu.Pci();
   if (!pci.ok()) return false;
   const std::string text(id);
   return strcasecmp(pci.value.bus_id, text.c_str()) == 0 ||
@@ -109,10 +109,10 @@ bool Matches(const Gpu& gpu, std::string_view id) {
 }
 
 // A run of the program, from the open library to the output.
-class Session {
+class SmiRun {
  public:
   // `first`: no output has been printed yet.
-  Session(const Client* client, const Options* options, bool first)
+  SmiRun(const NvmlClient* client, const Options* options, bool first)
       : client_(client), options_(options), first_(first) {}
 
   int Run(std::string* out);
@@ -123,16 +123,16 @@ class Session {
   int Render(std::string* out);
   std::string Monitor() const;
 
-  const Client* client_;
+  const NvmlClient* client_;
   const Options* options_;
   bool first_;
-  std::vector<Gpu> gpus_;
+  std::vector<NvmlGpu> gpus_;
   size_t attached_ = 0;
   bool lost_ = false;
 };
 
 // A GPU without a handle is reported and skipped; the other GPUs are shown.
-int Session::FindGpus(std::string* out) {
+int SmiRun::FindGpus(std::string* out) {
   unsigned count = 0;
   const Return result = NVML_CALL(*client_, nvmlDeviceGetCount_v2, &count);
   if (result != Return::kSuccess) {
@@ -156,15 +156,15 @@ int Session::FindGpus(std::string* out) {
   return count == 0 ? kExitNotFound : kExitOk;
 }
 
-int Session::Select(std::string* out) {
+int SmiRun::Select(std::string* out) {
   if (options_->ids.empty()) return kExitOk;
-  std::vector<Gpu> selected;
+  std::vector<NvmlGpu> selected;
   std::string_view rest = options_->ids;
   while (true) {
     const size_t comma = rest.find(',');
     const std::string_view id = rest.substr(0, comma);
     const size_t before = selected.size();
-    for (const Gpu& gpu : gpus_) {
+    for (const NvmlGpu& gpu : gpus_) {
       if (Matches(gpu, id)) selected.push_back(gpu);
     }
     if (selected.size() == before) {
@@ -179,7 +179,7 @@ int Session::Select(std::string* out) {
 }
 
 // Lines, and before the first lines the header.
-std::string Session::Monitor() const {
+std::string SmiRun::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
     return options_->stamps.find(letter) != std::string::npos ? Now(format) : "";
   };
@@ -190,8 +190,8 @@ std::string Session::Monitor() const {
   return (first_ ? ProcessMonitorHeader(options) : "") + ProcessMonitorView(options, gpus_);
 }
 
-int Session::Render(std::string* out) {
-  const NodeFacts node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_};
+int SmiRun::Render(std::string* out) {
+  const NodeValues node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_};
   const std::string date = Now("%a %b %e %H:%M:%S %Y");
   bool good = true;
   switch (options_->view) {
@@ -237,7 +237,7 @@ int Session::Render(std::string* out) {
   return good ? kExitOk : kExitArgument;
 }
 
-int Session::Run(std::string* out) {
+int SmiRun::Run(std::string* out) {
   std::string complaints;
   int code = FindGpus(&complaints);
   if (code == kExitOk) code = Select(&complaints);
@@ -247,7 +247,7 @@ int Session::Run(std::string* out) {
   return code == kExitOk && lost_ ? kExitLost : code;
 }
 
-std::string VersionText(const Client& client) {
+std::string VersionText(const NvmlClient& client) {
   char nvml_version[nvml::kVersionBufferSize] = "N/A";
   NVML_CALL(client, nvmlSystemGetNVMLVersion, nvml_version,
             static_cast<unsigned>(sizeof(nvml_version)));
@@ -258,13 +258,13 @@ std::string VersionText(const Client& client) {
       versions.driver, nvml_version, versions.driver, versions.cuda);
 }
 
-int RunOnce(const Client& client, const Options& options, bool first, std::FILE* stream) {
+int RunOnce(const NvmlClient& client, const Options& options, bool first, std::FILE* stream) {
   std::string out;
   int code = kExitOk;
   if (options.view == View::kVersion) {
     out = VersionText(client);
   } else {
-    code = Session(&client, &options, first).Run(&out);
+    code = SmiRun(&client, &options, first).Run(&out);
   }
   std::fwrite(out.data(), 1, out.size(), stream);
   std::fflush(stream);
@@ -290,7 +290,7 @@ int Run(const std::vector<std::string>& arguments) {
     return kExitArgument;
   }
   if (PrintHelp(options)) return kExitOk;
-  Client client;
+  NvmlClient client;
   const Return opened = client.Open();
   if (opened != Return::kSuccess) {
     std::fputs(InitMessage(client, opened).c_str(), stdout);

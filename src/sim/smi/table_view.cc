@@ -19,27 +19,27 @@ std::string Shorten(std::string text, size_t width) {
   return text;
 }
 
-std::string OnOff(const Answer<unsigned>& answer) {
+std::string OnOff(const NvmlAnswer<unsigned>& answer) {
   if (!answer.ok()) return kNotAvailable;
   return answer.value != 0 ? "On" : "Off";
 }
 
-std::string WholeWatts(const Answer<unsigned>& answer) {
+std::string WholeWatts(const NvmlAnswer<unsigned>& answer) {
   return answer.ok() ? fmt::format("{}W", (answer.value + 500) / 1000) : kNotAvailable;
 }
 
-std::string ShortComputeMode(const Gpu& gpu) {
+std::string ShortComputeMode(const NvmlGpu& gpu) {
   const std::string mode = gpu.ComputeMode();
   if (mode == "Exclusive_Process") return "E. Process";
   if (mode == "Exclusive_Thread") return "E. Thread";
   return mode;
 }
 
-std::string GpuRows(const Gpu& gpu) {
-  const Answer<nvml::MemoryV2> memory = gpu.Memory();
-  const Answer<nvml::Utilization> use = gpu.Utilization();
-  const Answer<unsigned> heat = gpu.Number("nvmlDeviceGetTemperature", 0);
-  const Answer<unsigned> fan = gpu.Number("nvmlDeviceGetFanSpeed");
+std::string GpuRows(const NvmlGpu& gpu) {
+  const NvmlAnswer<nvml::MemoryV2> memory = gpu.Memory();
+  const NvmlAnswer<nvml::Utilization> use = gpu.Utilization();
+  const NvmlAnswer<unsigned> heat = gpu.Number("nvmlDeviceGetTemperature", 0);
+  const NvmlAnswer<unsigned> fan = gpu.Number("nvmlDeviceGetFanSpeed");
   const std::string used = memory.ok() ? fmt::format("{}MiB", memory.value.used >> 20) : "N/A";
   const std::string total = memory.ok() ? fmt::format("{}MiB", memory.value.total >> 20) : "N/A";
   std::string out;
@@ -60,10 +60,10 @@ std::string GpuRows(const Gpu& gpu) {
   return out;
 }
 
-std::string ProcessRows(const std::vector<Gpu>& gpus) {
+std::string ProcessRows(const std::vector<NvmlGpu>& gpus) {
   std::string out;
-  for (const Gpu& gpu : gpus) {
-    for (const Process& process : gpu.Processes()) {
+  for (const NvmlGpu& gpu : gpus) {
+    for (const GpuProcess& process : gpu.Processes()) {
       const std::string memory =
           process.memory_mib == kNotAvailable ? kNotAvailable : process.memory_mib + "MiB";
       out += fmt::format("| {:>4}   N/A  N/A {:>15} {:>6}   {:<36} {:>9} |\n", gpu.index(),
@@ -76,9 +76,9 @@ std::string ProcessRows(const std::vector<Gpu>& gpus) {
 
 }  // namespace
 
-std::string ListView(const std::vector<Gpu>& gpus) {
+std::string ListView(const std::vector<NvmlGpu>& gpus) {
   std::string out;
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     out += fmt::format("GPU {}: {} (UUID: {})\n", gpu.index(), gpu.Name(), gpu.Uuid());
     out += MigDeviceLines(gpu);
   }
@@ -86,7 +86,7 @@ std::string ListView(const std::vector<Gpu>& gpus) {
 }
 
 std::string TableView(const std::string& date, const Versions& versions,
-                      const std::vector<Gpu>& gpus) {
+                      const std::vector<NvmlGpu>& gpus) {
   std::string out = fmt::format("{:<31}\n", date);
   out += kThinRule;
   out += fmt::format("| NVIDIA-SMI {:<22} Driver Version: {:<14} CUDA Version: {:<9}|\n",
@@ -101,7 +101,7 @@ std::string TableView(const std::string& date, const Versions& versions,
       "|\n"
       "|=========================================+========================+======================|"
       "\n";
-  for (const Gpu& gpu : gpus) {
+  for (const NvmlGpu& gpu : gpus) {
     out += GpuRows(gpu);
     out += kColumnRule;
   }

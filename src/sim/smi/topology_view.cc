@@ -42,12 +42,12 @@ struct Links {
   std::vector<std::string> peers;  // bus ids, one for each link
 };
 
-Links LinksOf(const Gpu& gpu) {
+Links LinksOf(const NvmlGpu& gpu) {
   Links links;
   for (unsigned link = 0; link < nvml::kNvLinkMaxLinks; ++link) {
-    const Answer<unsigned> active = gpu.Number("nvmlDeviceGetNvLinkState", link);
+    const NvmlAnswer<unsigned> active = gpu.Number("nvmlDeviceGetNvLinkState", link);
     if (!active.ok() || active.value == 0) continue;
-    const Answer<unsigned> type = gpu.Number("nvmlDeviceGetNvLinkRemoteDeviceType", link);
+    const NvmlAnswer<unsigned> type = gpu.Number("nvmlDeviceGetNvLinkRemoteDeviceType", link);
     if (type.ok() && type.value == nvml::kNvLinkSwitch) {
       ++links.to_switch;
       continue;
@@ -60,7 +60,7 @@ Links LinksOf(const Gpu& gpu) {
   return links;
 }
 
-std::string Level(const Gpu& a, const Gpu& b) {
+std::string Level(const NvmlGpu& a, const NvmlGpu& b) {
   unsigned level = 0;
   const nvml::Return result =
       NVML_CALL(a.client(), nvmlDeviceGetTopologyCommonAncestor, a.handle(), b.handle(), &level);
@@ -80,7 +80,8 @@ std::string Level(const Gpu& a, const Gpu& b) {
   }
 }
 
-std::string Connection(const Gpu& a, const Links& a_links, const Gpu& b, const Links& b_links) {
+std::string Connection(const NvmlGpu& a, const Links& a_links, const NvmlGpu& b,
+                       const Links& b_links) {
   auto count =
       static_cast<unsigned>(std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
   count += std::min(a_links.to_switch, b_links.to_switch);
@@ -104,14 +105,14 @@ std::string Ranges(const std::array<unsigned long, kAffinityWords>& bits) {
   return out.empty() ? "N/A" : out;
 }
 
-std::string CpuAffinity(const Gpu& gpu) {
+std::string CpuAffinity(const NvmlGpu& gpu) {
   std::array<unsigned long, kAffinityWords> bits{};
   const nvml::Return result =
       NVML_CALL(gpu.client(), nvmlDeviceGetCpuAffinity, gpu.handle(), kAffinityWords, bits.data());
   return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
 }
 
-std::string NumaAffinity(const Gpu& gpu) {
+std::string NumaAffinity(const NvmlGpu& gpu) {
   std::array<unsigned long, kAffinityWords> bits{};
   const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetMemoryAffinity, gpu.handle(),
                                         kAffinityWords, bits.data(), 0U);
@@ -119,7 +120,7 @@ std::string NumaAffinity(const Gpu& gpu) {
 }
 
 // The status of the first requested P2P capability that is not OK; OK if all are.
-std::string P2pStatusOf(std::string_view kinds, const Gpu& a, const Gpu& b) {
+std::string P2pStatusOf(std::string_view kinds, const NvmlGpu& a, const NvmlGpu& b) {
   static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
   constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers
   for (const char kind : kinds) {
@@ -135,9 +136,9 @@ std::string P2pStatusOf(std::string_view kinds, const Gpu& a, const Gpu& b) {
 
 }  // namespace
 
-std::string P2pView(std::string_view kinds, const std::vector<Gpu>& gpus) {
+std::string P2pView(std::string_view kinds, const std::vector<NvmlGpu>& gpus) {
   std::string out;
-  for (const Gpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
+  for (const NvmlGpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
   out += "\t\n";
   for (size_t i = 0; i < gpus.size(); ++i) {
     out += fmt::format(" GPU{}\t", gpus[i].index());
@@ -150,11 +151,11 @@ std::string P2pView(std::string_view kinds, const std::vector<Gpu>& gpus) {
   return out + kP2pLegend;
 }
 
-std::string TopologyView(const std::vector<Gpu>& gpus) {
+std::string TopologyView(const std::vector<NvmlGpu>& gpus) {
   std::vector<Links> links;
-  for (const Gpu& gpu : gpus) links.push_back(LinksOf(gpu));
+  for (const NvmlGpu& gpu : gpus) links.push_back(LinksOf(gpu));
   std::string out;
-  for (const Gpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
+  for (const NvmlGpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
   out += "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n";
   for (size_t i = 0; i < gpus.size(); ++i) {
     out += fmt::format("GPU{}", gpus[i].index());

@@ -16,17 +16,17 @@ struct Versions {
   std::string cuda;    // "13.0"
 };
 
-std::string ListView(const std::vector<Gpu>& gpus);
+std::string ListView(const std::vector<NvmlGpu>& gpus);
 // `date` is the line above the table, "Sat Nov 21 11:41:50 2026".
 std::string TableView(const std::string& date, const Versions& versions,
-                      const std::vector<Gpu>& gpus);
-std::string TopologyView(const std::vector<Gpu>& gpus);
+                      const std::vector<NvmlGpu>& gpus);
+std::string TopologyView(const std::vector<NvmlGpu>& gpus);
 // `kinds` are letters of r, w, n, a, p. Two GPUs are connected if all kinds hold.
-std::string P2pView(std::string_view kinds, const std::vector<Gpu>& gpus);
+std::string P2pView(std::string_view kinds, const std::vector<NvmlGpu>& gpus);
 
-std::string NvLinkStatusView(const std::vector<Gpu>& gpus);
-std::string NvLinkCapabilitiesView(const std::vector<Gpu>& gpus);
-std::string NvLinkErrorsView(const std::vector<Gpu>& gpus);
+std::string NvLinkStatusView(const std::vector<NvmlGpu>& gpus);
+std::string NvLinkCapabilitiesView(const std::vector<NvmlGpu>& gpus);
+std::string NvLinkErrorsView(const std::vector<NvmlGpu>& gpus);
 
 struct MonitorOptions {
   std::string_view kinds;  // letters of -s, which select columns
@@ -34,8 +34,8 @@ struct MonitorOptions {
   std::string time;        // "13:05:59"; "" for none
 };
 std::string DeviceMonitorHeader(const MonitorOptions& options);
-std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus);
+std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<NvmlGpu>& gpus);
 std::string ProcessMonitorHeader(const MonitorOptions& options);
-std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus);
+std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<NvmlGpu>& gpus);
 
 }  // namespace tessera::smi
