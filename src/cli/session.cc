@@ -77,8 +77,7 @@ void Session::Probe() {
 }
 
 void Session::SetOutage(std::string_view what, const Status& status, WallTime since) {
-  Outage& outage = outages_.try_emplace(std::string(what), Outage{{}, since}).first->second;
-  outage.status = WithRemedy(what, status);
+  outages_.Set(what, WithRemedy(what, status), since);
 }
 
 void Session::Begin(device::MemoryUnit unit, bool with_quota) {
@@ -138,14 +137,6 @@ void Session::OnSynced() {
   const device::MemoryUnit unit = MemoryUnitOf(*ledger_, facts());
   if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
   Finish(Status::Ok());
-}
-
-std::optional<Session::Outage> Session::outage() const {
-  std::optional<Outage> first;
-  for (const auto& [what, outage] : outages_) {
-    if (!first || outage.since < first->since) first = outage;
-  }
-  return first;
 }
 
 Status Session::WithRemedy(std::string_view what, const Status& status) const {

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +24,7 @@
 #include "src/kube/client.h"
 #include "src/kube/config.h"
 #include "src/ledger/feed.h"
+#include "src/ledger/outages.h"
 #include "src/net/io_thread.h"
 
 namespace tessera::cli {
@@ -63,13 +63,8 @@ class Session final : private ledger::ClusterFeed::Delegate {
   // are known.
   const Status& quota_problem() const { return quota_problem_; }
 
-  // Why the ledger no longer follows the cluster: the server rejects us or is unreachable.
-  struct Outage {
-    Status status;  // with the remedy
-    WallTime since;
-  };
-  // nullopt while the ledger follows the cluster.
-  std::optional<Outage> outage() const;
+  // With the remedy; nullopt while the ledger follows the cluster.
+  std::optional<ledger::Outage> outage() const { return outages_.Longest(); }
 
  private:
   // Reads the cluster from the start, with or without quotas.
@@ -84,7 +79,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
   void OnSynced() override;
   void OnQuota() override { quota_problem_ = Status::Ok(); }
   void OnError(std::string_view what, const Status& status) override;
-  void OnRecovered(std::string_view what) override { outages_.erase(std::string(what)); }
+  void OnRecovered(std::string_view what) override { (void)outages_.End(what); }
 
   TaskRunner& runner_;
   const SessionOptions options_;
@@ -94,7 +89,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
   bool with_quota_ = true;
   Status quota_problem_;
   Status last_error_;
-  std::map<std::string, Outage> outages_;  // by nodes, pods and the probe
+  ledger::Outages outages_;  // of the feed, and of the probe
   kube::Operation probe_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;

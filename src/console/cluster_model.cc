@@ -24,7 +24,7 @@ ClusterModel::~ClusterModel() = default;
 
 void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
-  outages_.clear();  // they belong to the feed that has ended
+  outages_.Clear();  // they belong to the feed that has ended
   synced_ = false;
   with_quota_ = with_quota;
   ledger::LedgerOptions options;
@@ -216,14 +216,6 @@ const kube::PodObject* ClusterModel::FindPod(const std::string& ns, const std::s
   return feed_->FindPod(kube::KeyOf(ns, name));
 }
 
-std::optional<ClusterModel::Outage> ClusterModel::outage() const {
-  std::optional<Outage> first;
-  for (const auto& [what, outage] : outages_) {
-    if (!first || outage.since < first->since) first = outage;
-  }
-  return first;
-}
-
 void ClusterModel::OnError(std::string_view what, const Status& status) {
   if (status.code() == Code::kInvalidArgument) return OnInvalid(what, status);
   if (what == "quota") {
@@ -238,8 +230,7 @@ void ClusterModel::OnError(std::string_view what, const Status& status) {
     return;
   }
   const bool first = outages_.empty();
-  outages_.try_emplace(std::string(what), Outage{{}, runner_.clock().WallNow()})
-      .first->second.status = status;
+  outages_.Set(what, status, runner_.clock().WallNow());
   if (!first) return;
   Log(Severity::kWarning, "cannot follow the cluster, the shown state is becoming stale",
       {{"error", status.message()}});
@@ -251,10 +242,7 @@ void ClusterModel::OnInvalid(std::string_view what, const Status& status) {
 }
 
 void ClusterModel::OnRecovered(std::string_view what) {
-  const auto known = outages_.find(what);
-  if (known == outages_.end()) return;
-  outages_.erase(known);
-  if (outages_.empty()) delegate_.OnState();
+  if (outages_.End(what) && outages_.empty()) delegate_.OnState();
 }
 
 }  // namespace tessera::console

@@ -25,6 +25,7 @@
 #include "src/kube/client.h"
 #include "src/ledger/feed.h"
 #include "src/ledger/ledger.h"
+#include "src/ledger/outages.h"
 
 namespace tessera::console {
 
@@ -59,12 +60,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   bool synced() const { return synced_; }
   uint64_t version() const { return version_; }
 
-  struct Outage {
-    Status status;
-    WallTime since;
-  };
   // nullopt while the API server is reachable.
-  std::optional<Outage> outage() const;
+  std::optional<ledger::Outage> outage() const { return outages_.Longest(); }
   // Why the quotas are unknown; OK if they are known.
   const Status& quota_problem() const { return quota_problem_; }
 
@@ -114,7 +111,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   bool with_quota_ = true;
   bool synced_ = false;
   uint64_t version_ = 0;
-  std::map<std::string, Outage, std::less<>> outages_;  // by what is watched
+  ledger::Outages outages_;
   Status quota_problem_;
   std::map<std::string, std::string> nodes_;
   std::map<Uid, PodText> pods_;
