@@ -110,7 +110,7 @@ void Drain::Take(const Json& pod) {
 
 void Drain::EvictNext() {
   while (!to_evict_.empty() && in_flight_ < kParallel) {
-    Pod& pod = *to_evict_.front();
+    DrainedPod& pod = *to_evict_.front();
     to_evict_.pop_front();
     ++in_flight_;
     evictions_.push_back(session_->client->Create(
@@ -120,7 +120,7 @@ void Drain::EvictNext() {
   if (in_flight_ == 0) Finish(Answer());
 }
 
-void Drain::OnEvicted(Pod& pod, const Result<Json>& answer) {
+void Drain::OnEvicted(DrainedPod& pod, const Result<Json>& answer) {
   --in_flight_;
   const Code code = answer.status().code();
   // A pod that is gone need not be evicted.
@@ -137,7 +137,7 @@ void Drain::Finish(Result<Json> answer) {
 
 Json Drain::Answer() const {
   Json pods = Json::MakeArray();
-  for (const Pod& pod : pods_) {
+  for (const DrainedPod& pod : pods_) {
     Json json = Json::MakeObject({{"namespace", Json::String(pod.ns)},
                                   {"name", Json::String(pod.name)},
                                   {"owner", Json::String(pod.owner)},

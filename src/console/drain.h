@@ -48,7 +48,7 @@ class Drain {
   Drain(std::shared_ptr<WebSession> session, DrainOptions options, Done done);
 
  private:
-  struct Pod {
+  struct DrainedPod {
     std::string ns, name, owner;
     std::string result, why;
   };
@@ -57,15 +57,15 @@ class Drain {
   void OnList(const Result<kube::ListPage>& page);
   void Take(const Json& pod);
   void EvictNext();
-  void OnEvicted(Pod& pod, const Result<Json>& answer);
+  void OnEvicted(DrainedPod& pod, const Result<Json>& answer);
   void Finish(Result<Json> answer);
   Json Answer() const;
 
   const std::shared_ptr<WebSession> session_;
   const DrainOptions options_;
   Done done_;
-  std::deque<Pod> pods_;       // a deque, because evictions refer to them
-  std::deque<Pod*> to_evict_;  // not requested yet
+  std::deque<DrainedPod> pods_;       // a deque, because evictions refer to them
+  std::deque<DrainedPod*> to_evict_;  // not requested yet
   size_t in_flight_ = 0;
   kube::Operation cordon_;
   std::deque<kube::Operation> lists_, evictions_;

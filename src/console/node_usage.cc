@@ -49,30 +49,30 @@ Json JsonOfGpuGauges(std::string_view metrics) {
 
 void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std::string& node,
                            Done done) {
-  if (requests_.size() >= kMostReads) {
+  if (reads_.size() >= kMostReads) {
     return done(Error(Code::kResourceExhausted, "too many people look at nodes: try again"));
   }
   const Number number = ++last_;
-  Request& request = requests_[number];
-  request.session = session;
-  request.done = std::move(done);
-  request.answer = Json::MakeObject();
-  request.pages = std::make_unique<kube::AgentPages>(*session->client, kPatience);
-  request.pages->Read(
+  NodeRead& read = reads_[number];
+  read.session = session;
+  read.done = std::move(done);
+  read.answer = Json::MakeObject();
+  read.pages = std::make_unique<kube::AgentPages>(*session->client, kPatience);
+  read.pages->Read(
       node, {std::string(names::kContainersPath), kMetricsPath},
       [this, number](const kube::AgentPages::Agent&, std::string_view path,
                      const Result<std::string>& page) { OnPage(number, path, page); },
       [this, number](const Status& status) {
-        Request& request = requests_.at(number);
+        NodeRead& read = reads_.at(number);
         if (!status.ok()) return Finish(number, status);
-        Finish(number, std::move(request.answer));
+        Finish(number, std::move(read.answer));
       });
 }
 
 void NodeUsageReader::OnPage(Number number, std::string_view path,
                              const Result<std::string>& page) {
   Status status = page.status();
-  Json& answer = requests_.at(number).answer;
+  Json& answer = reads_.at(number).answer;
   if (page.ok() && path == kMetricsPath) {
     answer.Set("gpus", JsonOfGpuGauges(*page));
   } else if (page.ok()) {
@@ -87,11 +87,11 @@ void NodeUsageReader::OnPage(Number number, std::string_view path,
 }
 
 void NodeUsageReader::Finish(Number number, Result<Json> answer) {
-  const Done done = std::exchange(requests_.at(number).done, nullptr);
+  const Done done = std::exchange(reads_.at(number).done, nullptr);
   if (!done) return;  // a page has failed before
   // The reader of pages must not be destroyed inside its callback.
   runner_.Post([this, number, weak = weak_.Get()] {
-    if (weak) requests_.erase(number);
+    if (weak) reads_.erase(number);
   });
   done(std::move(answer));
 }

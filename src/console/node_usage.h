@@ -41,7 +41,7 @@ class NodeUsageReader {
 
  private:
   // One call of Read. Its pages end before the client of its session.
-  struct Request {
+  struct NodeRead {
     std::shared_ptr<WebSession> session;
     Done done;
     Json answer;
@@ -54,7 +54,7 @@ class NodeUsageReader {
 
   TaskRunner& runner_;
   Number last_ = 0;
-  std::map<Number, Request> requests_;
+  std::map<Number, NodeRead> reads_;
   WeakPtrFactory<NodeUsageReader> weak_{this};
 };
 

@@ -58,7 +58,7 @@ std::string Rights::Key() const {
 // arrived.
 class WebSessions::Review {
  public:
-  Review(std::shared_ptr<WebSession> session, std::function<void(Result<Answer>)> on_done)
+  Review(std::shared_ptr<WebSession> session, std::function<void(Result<ReviewResult>)> on_done)
       : session_(std::move(session)), on_done_(std::move(on_done)) {}
 
   void Start(const std::set<std::string>& namespaces) {
@@ -101,11 +101,11 @@ class WebSessions::Review {
         }));
   }
 
-  void Finish(Result<Answer> answer) { std::exchange(on_done_, nullptr)(std::move(answer)); }
+  void Finish(Result<ReviewResult> answer) { std::exchange(on_done_, nullptr)(std::move(answer)); }
 
   std::shared_ptr<WebSession> session_;
-  std::function<void(Result<Answer>)> on_done_;
-  Answer answer_;
+  std::function<void(Result<ReviewResult>)> on_done_;
+  ReviewResult answer_;
   size_t open_ = 0;
   std::vector<kube::Operation> operations_;
 };
@@ -150,14 +150,15 @@ void WebSessions::Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_
   PendingReview& pending = reviews_[session];
   pending.waiting.push_back(std::move(on_done));
   if (pending.review) return;
-  pending.review =
-      std::make_shared<Review>(session, [this, session, weak = weak_.Get()](Result<Answer> answer) {
+  pending.review = std::make_shared<Review>(
+      session, [this, session, weak = weak_.Get()](Result<ReviewResult> answer) {
         if (weak) OnAnswer(session, std::move(answer));
       });
   pending.review->Start(namespaces_());
 }
 
-void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer) {
+void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session,
+                           Result<ReviewResult> answer) {
   const auto pending = reviews_.extract(session);
   // Destroyed later, because the review is what calls this function.
   answered_.push_back(std::move(pending.mapped().review));
@@ -168,7 +169,8 @@ void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session, Result<An
   for (const OnReviewed& on_done : pending.mapped().waiting) on_done(status);
 }
 
-Status WebSessions::TakeAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer) {
+Status WebSessions::TakeAnswer(const std::shared_ptr<WebSession>& session,
+                               Result<ReviewResult> answer) {
   if (session->ended) {
     return Error(Code::kUnauthenticated, "the session has ended: log in again");
   }

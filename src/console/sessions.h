@@ -98,15 +98,15 @@ class WebSessions {
     std::shared_ptr<Review> review;
     std::vector<OnReviewed> waiting;
   };
-  struct Answer {
+  struct ReviewResult {
     std::string user;
     Rights rights;
   };
 
   void Begin(const std::shared_ptr<WebSession>& session, OnSession on_done);
   void Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_done);
-  void OnAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer);
-  Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<Answer> answer);
+  void OnAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
+  Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
   void Report(const WebSession& session);
   void MakeRoom();
   void MakeRoomFor(const std::string& user);

@@ -34,7 +34,7 @@ void UsageMeter::Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, Wa
   std::erase_if(series_, [this](const auto& one) { return !held_.contains(one.second.pod); });
   if (gap > kLongestGap) return;
   for (const auto& [name, held] : held_) {
-    Row& row = RowOf(held.key);
+    UsageRow& row = RowOf(held.key);
     for (const auto& [uuid, part] : held.gpus) row.allocated += part * SecondsOf(gap);
   }
 }
@@ -43,7 +43,7 @@ void UsageMeter::Index(const ledger::ClusterLedger& ledger) {
   held_.clear();
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.node.empty()) continue;
-    Held& held = held_[kube::KeyOf(pod.request.ns, pod.request.name)];
+    PodHoldings& held = held_[kube::KeyOf(pod.request.ns, pod.request.name)];
     held.key = KeyOf(pod);
     for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
       held.gpus.emplace_back(uuid, static_cast<double>(share.compute.count()) / kWholeGpu.count());
@@ -56,7 +56,7 @@ UsageMeter::Key UsageMeter::KeyOf(const ledger::PodEntry& pod) const {
   return {pod.request.ns, label == pod.labels.end() ? "" : label->second};
 }
 
-UsageMeter::Row& UsageMeter::RowOf(const Key& key) {
+UsageMeter::UsageRow& UsageMeter::RowOf(const Key& key) {
   const auto known = rows_.find(key);
   if (known != rows_.end()) return known->second;
   return rows_.size() < kMostRows ? rows_[key] : rows_[{"", ""}];
@@ -91,7 +91,7 @@ void UsageMeter::Add(const std::string& labels, const Counters& now) {
   const std::string_view uuid = LabelOf(labels, "uuid");
   for (const auto& [held_uuid, part] : held->second.gpus) {
     if (held_uuid != uuid) continue;
-    Row& row = RowOf(held->second.key);
+    UsageRow& row = RowOf(held->second.key);
     row.measured += part * allocated;
     row.idle += part * std::min(idle, allocated);
   }

@@ -55,10 +55,10 @@ class UsageMeter {
 
  private:
   using Key = std::pair<std::string, std::string>;  // namespace, value of the label
-  struct Row {                                      // in GPU-seconds
+  struct UsageRow {                                 // in GPU-seconds
     double allocated = 0, measured = 0, idle = 0;
   };
-  struct Held {  // by a pod
+  struct PodHoldings {  // by a pod
     Key key;
     std::vector<std::pair<std::string, double>> gpus;  // by UUID, how much of it
   };
@@ -69,13 +69,13 @@ class UsageMeter {
   using Series = std::map<std::string, Counters, std::less<>>;  // by labels
 
   Key KeyOf(const ledger::PodEntry& pod) const;
-  Row& RowOf(const Key& key);
+  UsageRow& RowOf(const Key& key);
   void Index(const ledger::ClusterLedger& ledger);
   void Add(const std::string& labels, const Counters& now);
 
   const std::string label_;
-  std::map<Key, Row> rows_;
-  std::unordered_map<std::string, Held> held_;  // by "ns/name"
+  std::map<Key, UsageRow> rows_;
+  std::unordered_map<std::string, PodHoldings> held_;  // by "ns/name"
   Series series_;
   std::optional<MonotonicTime> last_;
   WallTime since_{};

@@ -168,28 +168,28 @@ std::vector<Move> FindMoves(ClusterLedger& ledger, const kube::PodObject& pod,
   std::vector<Move> moves;
   size_t tries = 0;
   // Copies of names and amounts: trying changes the entries.
-  struct Holder {
+  struct MovablePod {
     std::string ns, name;
     int64_t milli;
   };
-  std::map<std::string, std::vector<Holder>> holders;
+  std::map<std::string, std::vector<MovablePod>> movable;
   for (const auto& [node, pods] : PodsByNode(ledger)) {
     for (const PodEntry* held : pods) {
-      holders[node].push_back({held->request.ns, held->request.name, MilliOf(*held)});
+      movable[node].push_back({held->request.ns, held->request.name, MilliOf(*held)});
     }
   }
-  for (const auto& [name, pods] : holders) {
+  for (const auto& [name, pods] : movable) {
     const NodeEntry* node = ledger.FindNode(name);
     if (node == nullptr || !MayTake(*node) || IsHopeless(ledger, pod, *node)) continue;
-    for (const Holder& holder : pods) {
+    for (const MovablePod& pod_to_move : pods) {
       if (++tries > kMostTries) {
         *complete = false;
         return moves;
       }
-      const kube::PodObject* held = find_pod(holder.ns, holder.name);
+      const kube::PodObject* held = find_pod(pod_to_move.ns, pod_to_move.name);
       if (held == nullptr) continue;
       const WithoutPod without(ledger, *held);
-      if (FitsOn(ledger, pod, *node)) moves.push_back({*held, name, holder.milli});
+      if (FitsOn(ledger, pod, *node)) moves.push_back({*held, name, pod_to_move.milli});
     }
   }
   return moves;
@@ -239,10 +239,10 @@ Json MeasureRoom(ClusterLedger& ledger, const kube::PodObject& pod, const FindPo
 Result<WhatIf> ParseWhatIf(const Json& body) {
   WhatIf what_if;
   if (const Json* request = body.Find("request"); request != nullptr && request->is_object()) {
-    WhatIf::Request parsed{.whole = request->BoolAt("whole").value_or(true),
-                           .gpus = request->IntAt("gpus").value_or(0),
-                           .hundredths = request->IntAt("hundredths").value_or(0),
-                           .memory_blocks = request->IntAt("memoryBlocks").value_or(0)};
+    WhatIf::ChangedRequest parsed{.whole = request->BoolAt("whole").value_or(true),
+                                  .gpus = request->IntAt("gpus").value_or(0),
+                                  .hundredths = request->IntAt("hundredths").value_or(0),
+                                  .memory_blocks = request->IntAt("memoryBlocks").value_or(0)};
     if (parsed.whole ? parsed.gpus < 1 || parsed.gpus > 1024
                      : parsed.hundredths < 1 || parsed.hundredths > 99 ||
                            parsed.memory_blocks < 1 || parsed.memory_blocks > 4096) {

@@ -41,15 +41,15 @@ Json MeasureRoom(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
 
 // A changed request of a pod.
 struct WhatIf {
-  struct Request {
+  struct ChangedRequest {
     bool whole = true;
     int64_t gpus = 1;           // whole
     int64_t hundredths = 0;     // a part of one GPU
     int64_t memory_blocks = 0;  // a part: n × 256 MiB
   };
-  std::optional<Request> request;        // nullopt: as it is
-  std::optional<std::string> model;      // "": any
-  std::string without_ns, without_name;  // a pod that is taken away first; "": none
+  std::optional<ChangedRequest> request;  // nullopt: as it is
+  std::optional<std::string> model;       // "": any
+  std::string without_ns, without_name;   // a pod that is taken away first; "": none
 };
 Result<WhatIf> ParseWhatIf(const Json& body);
 
