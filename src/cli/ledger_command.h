@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/cli/options.h"
+#include "src/placement/policy.h"
 
 namespace tessera::cli {
 
@@ -31,7 +32,7 @@ struct LedgerCommandOptions {
   bool details = false;
   bool watch = false;
   std::string memory, compute;  // limit
-  std::string policy = "Tessera";
+  std::string policy{placement::kDefaultPolicy};
 };
 
 // Adds the options of `options->verb` to `app`.

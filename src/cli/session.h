@@ -26,12 +26,13 @@
 #include "src/ledger/feed.h"
 #include "src/ledger/outages.h"
 #include "src/net/io_thread.h"
+#include "src/placement/policy.h"
 
 namespace tessera::cli {
 
 struct SessionOptions {
   kube::Config config;
-  std::string policy = "Tessera";
+  std::string policy{placement::kDefaultPolicy};
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
   // Interval at which a following session requests the server's version, because a watch cannot

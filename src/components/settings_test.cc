@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/formats/yaml.h"
+#include "src/placement/policy.h"
 
 namespace tessera::components {
 namespace {
@@ -58,7 +59,7 @@ TEST(SettingsTest, RejectsTextsThatNoObjectCanHave) {
 TEST(SettingsTest, ANullStandsForTheDefault) {
   const auto settings = Parse("scheduler: {policy: null}\nagent: null\nimage: {pullSecrets: ~}\n");
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
-  EXPECT_EQ(settings->scheduler.policy, "Tessera");
+  EXPECT_EQ(settings->scheduler.policy, placement::kDefaultPolicy);
   EXPECT_EQ(settings->agent.driver_root, "/");
 }
 

@@ -26,11 +26,12 @@
 #include "src/ledger/feed.h"
 #include "src/ledger/ledger.h"
 #include "src/ledger/outages.h"
+#include "src/placement/policy.h"
 
 namespace tessera::console {
 
 struct ModelOptions {
-  std::string policy = "Tessera";
+  std::string policy{placement::kDefaultPolicy};
   ledger::FeedOptions feed;
 };
 

@@ -66,7 +66,7 @@ namespace tessera::ledger {
 class NodeTrial;
 
 struct LedgerOptions {
-  std::string policy = "Tessera";  // a name in placement::Policies()
+  std::string policy{placement::kDefaultPolicy};  // a name in placement::Policies()
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
   device::NodeLabelKeys labels;
 };

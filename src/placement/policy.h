@@ -69,6 +69,9 @@ struct MixEntry {
   double weight = 0;
 };
 
+// The name of the policy that programs use unless a flag names another.
+inline constexpr std::string_view kDefaultPolicy = "Tessera";
+
 // Parts of the default policy that can be left out by name: "Tessera-links-turnover" lacks two of
 // them. A replay thus measures what each part contributes.
 enum PolicyPart { kRollOuts, kClosedForm, kMemo, kTurnover, kReservation, kScarcity, kLinks };

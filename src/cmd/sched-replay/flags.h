@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/placement/policy.h"
 
 namespace tessera {
 
 struct ReplayFlags {
   std::string nodes, pods;
-  std::string policies = "Tessera";
+  std::string policies{placement::kDefaultPolicy};
   std::string seeds = "42-51";
   std::optional<int> load;  // percent; default: 130, with --timeline 100
   int jobs = 0;             // 0: all cores

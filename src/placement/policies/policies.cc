@@ -13,7 +13,8 @@ namespace tessera::placement {
 
 std::span<const PolicyInfo> Policies() {
   static constexpr std::array kPolicies{
-      PolicyInfo{"Tessera", "the default: the least terminal waste, reserves slots for large pods",
+      PolicyInfo{kDefaultPolicy,
+                 "the default: the least terminal waste, reserves slots for large pods",
                  MakeTessera},
       PolicyInfo{"BestFit", "the least CPU and GPU left over", MakeBestFit},
       PolicyInfo{"FGD", "the least fragmentation for the expected pods", MakeFgd},
@@ -50,8 +51,8 @@ Result<PolicyParts> LeftOut(std::string_view name) {
     const std::string part = ToLower(name.substr(0, name.find('-')));
     const auto at = std::ranges::find(kPolicyParts, part);
     if (at == kPolicyParts.end()) {
-      return Error(Code::kInvalidArgument, "unknown part \"{}\" of a policy: Tessera has {}", part,
-                   fmt::join(kPolicyParts, ", "));
+      return Error(Code::kInvalidArgument, "unknown part \"{}\" of a policy: {} has {}", part,
+                   kDefaultPolicy, fmt::join(kPolicyParts, ", "));
     }
     without.set(static_cast<size_t>(at - kPolicyParts.begin()));
   }

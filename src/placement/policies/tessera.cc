@@ -81,7 +81,7 @@ class TesseraPolicy : public Policy {
         forecast_(cluster),
         turnover_(cluster),
         nodes_(cluster, forecast_, turnover_) {}
-  std::string_view name() const override { return "Tessera"; }
+  std::string_view name() const override { return kDefaultPolicy; }
 
   std::optional<Placement> Choose(ShapeId shape) override;
   std::span<const float> Scores(ShapeId shape) override;
