@@ -53,7 +53,7 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
       return std::vector<components::Component>{{"map", {Map()}}, {"role", {Role()}}};
     };
     controller_ = std::make_unique<Controller>(
-        Controller::Context{*client_, *events_, metrics_, nullptr},
+        ClusterAccess{*client_, *events_, metrics_, nullptr},
         Rendering{.render = render, .definition = components::TesseraDefinition()},
         ControllerOptions{
             .ns = "default", .settle = milliseconds(200), .status_delay = milliseconds(50)});

@@ -27,8 +27,8 @@ constexpr std::string_view kStatusKey = "status";
 }  // namespace
 
 struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
-  Core(Context c, Rendering r, ControllerOptions o)
-      : context(std::move(c)), rendering(std::move(r)), options(std::move(o)) {}
+  Core(ClusterAccess a, Rendering r, ControllerOptions o)
+      : access(std::move(a)), rendering(std::move(r)), options(std::move(o)) {}
 
   void Start() {
     const auto changed = [this] { queue.Add(std::string(kResourceKey)); };
@@ -36,18 +36,18 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
       health.reset();
       StatusSoon();
     };
-    resource_handler.emplace(context.metrics, "tesseras", changed);
-    node_handler.emplace(context.metrics, "nodes", nodes_changed);
-    pod_handler.emplace(context.metrics, "pods", [this] {
+    resource_handler.emplace(access.metrics, "tesseras", changed);
+    node_handler.emplace(access.metrics, "nodes", nodes_changed);
+    pod_handler.emplace(access.metrics, "pods", [this] {
       health.reset();
       OnObjectsChanged();
     });
     const auto none = [](std::string_view) { return false; };
-    resources.emplace(context.client, kube::ListQuery{.type = kTesseras}, kube::Keep{},
+    resources.emplace(access.client, kube::ListQuery{.type = kTesseras}, kube::Keep{},
                       *resource_handler);
-    nodes.emplace(context.client, kube::ListQuery{}, KeepOfNodes(), *node_handler);
+    nodes.emplace(access.client, kube::ListQuery{}, KeepOfNodes(), *node_handler);
     pods.emplace(
-        context.client,
+        access.client,
         kube::ListQuery{.ns = options.ns, .label_selector = std::string(names::kAgentSelector)},
         kube::Keep{.label = none, .annotation = none, .resource = none}, *pod_handler);
     objects = NewSet(ExamplesOf(rendering));
@@ -57,13 +57,11 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     }
     if (rendering.pools) {
       drivers = std::make_unique<DriverController>(
-          DriverController::Context{context.client, context.events, context.metrics,
-                                    context.before_send},
-          DriverController::Options{.ns = options.ns, .poll = options.driver_poll},
+          access, DriverController::Options{.ns = options.ns, .poll = options.driver_poll},
           static_cast<DriverController::Delegate&>(*this));
     }
-    policies.emplace(context.client, options.resync, changed);
-    writer.emplace(context.client, context.before_send, context.metrics,
+    policies.emplace(access.client, options.resync, changed);
+    writer.emplace(access.client, access.before_send, access.metrics,
                    [this](const StatusInput& input, const std::vector<StatusChange>& changes) {
                      OnStatusPublished(input, changes);
                    });
@@ -71,12 +69,12 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
 
   std::unique_ptr<ObjectSet> NewSet(std::vector<Json> examples) {
     return std::make_unique<ObjectSet>(
-        context.client, types,
+        access.client, types,
         ObjectSet::Options{.label_selector = std::string(names::kPartOfSelector),
                            .examples = std::move(examples),
                            .settle = options.settle,
-                           .before_send = context.before_send},
-        context.metrics, static_cast<ObjectSet::Delegate&>(*this));
+                           .before_send = access.before_send},
+        access.metrics, static_cast<ObjectSet::Delegate&>(*this));
   }
 
   // --- What others say.
@@ -102,11 +100,11 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
   void Record(kube::EventKind kind, std::string_view reason, const std::string& message) {
     const kube::JsonObject* resource = Resource();
     if (resource == nullptr) return;
-    context.events.Record({.api_version = ApiVersionOfTessera(),
-                           .kind = std::string(names::kResourceKind),
-                           .name = resource->meta.name,
-                           .uid = resource->meta.uid},
-                          kind, reason, message);
+    access.events.Record({.api_version = ApiVersionOfTessera(),
+                          .kind = std::string(names::kResourceKind),
+                          .name = resource->meta.name,
+                          .uid = resource->meta.uid},
+                         kind, reason, message);
   }
 
   void Work(const std::string& key, kube::KeyedQueue::Done done) {
@@ -142,7 +140,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     // The last resource may have been deleted and created again between two looks.
     removal.reset();
     Render(*resource, meta);
-    context.metrics.reconcile.Observe(Now() - began);
+    access.metrics.reconcile.Observe(Now() - began);
     StatusSoon();
     done(Status::Ok());
   }
@@ -221,10 +219,10 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
 
   void WriteFinalizers(const kube::MetadataObject& meta, kube::KeyedQueue::Done done) {
     const kube::ObjectRef ref{kTesseras, meta.meta.name, "", ""};
-    finalizer_write = context.client.Patch(
+    finalizer_write = access.client.Patch(
         ref, kube::PatchKind::kMerge,
         kube::FinalizersPatch(meta.finalizers, meta.meta.resource_version),
-        {.field_manager = std::string(names::kOperator), .before_send = context.before_send},
+        {.field_manager = std::string(names::kOperator), .before_send = access.before_send},
         [done = std::move(done)](const Result<Json>& answer) {
           const Code code = answer.status().code();
           // After a conflict the watch delivers the newer version.
@@ -237,8 +235,9 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     if (removal == nullptr) {
       drivers_text.clear();
       removal = std::make_unique<Removal>(
-          Removal::Context{
-              .cleanup = {context.client, types, context.metrics, context.before_send},
+          Removal::Parts{
+              .access = access,
+              .types = types,
               .objects = *objects,
               .drivers = drivers.get(),
               .on_progress =
@@ -339,7 +338,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     }
     last_input = Input();
     writer->Write(*resource, *last_input, std::move(done));
-    context.metrics.reconcile.Observe(Now() - began);
+    access.metrics.reconcile.Observe(Now() - began);
   }
 
   void OnStatusPublished(const StatusInput& input, const std::vector<StatusChange>& changes) {
@@ -350,12 +349,12 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     }
   }
 
-  MonotonicTime Now() const { return context.client.runner().clock().Now(); }
+  MonotonicTime Now() const { return access.client.runner().clock().Now(); }
 
-  const Context context;
+  const ClusterAccess access;
   const Rendering rendering;
   const ControllerOptions options;
-  kube::TypeCatalog types{context.client};
+  kube::TypeCatalog types{access.client};
   std::optional<ChangeHandler<kube::JsonObject>> resource_handler;
   std::optional<ChangeHandler<GpuNodeState>> node_handler;
   std::optional<ChangeHandler<AgentPodState>> pod_handler;
@@ -374,7 +373,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
   std::optional<StatusWriter> writer;
   kube::Operation finalizer_write;
   kube::KeyedQueue queue{
-      context.client.runner(),
+      access.client.runner(),
       {.max_running = 2, .longest_wait = std::chrono::seconds(30)},
       [this](const std::string& key, kube::KeyedQueue::Done done) { Work(key, std::move(done)); }};
   std::unique_ptr<ObjectSet> objects, definition;
@@ -383,8 +382,8 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
   std::unique_ptr<Removal> removal;           // null: the resource is not being deleted
 };
 
-Controller::Controller(Context context, Rendering rendering, ControllerOptions options)
-    : core_(std::make_unique<Core>(std::move(context), std::move(rendering), std::move(options))) {
+Controller::Controller(ClusterAccess access, Rendering rendering, ControllerOptions options)
+    : core_(std::make_unique<Core>(std::move(access), std::move(rendering), std::move(options))) {
   core_->Start();
 }
 

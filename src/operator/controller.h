@@ -7,16 +7,14 @@
 // A new controller reads everything from the API server; no state survives a term. At rest it
 // writes nothing.
 //
-// Threads: the client's runner. Ownership: what Context refers to outlives the controller.
+// Threads: the client's runner. Ownership: what ClusterAccess refers to outlives the controller.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "src/kube/client.h"
-#include "src/kube/events.h"
-#include "src/operator/metrics.h"
+#include "src/operator/cluster_access.h"
 #include "src/operator/rendering.h"
 
 namespace tessera::operators {
@@ -33,14 +31,7 @@ struct ControllerOptions {
 
 class Controller {
  public:
-  struct Context {
-    kube::Client& client;
-    kube::EventRecorder& events;
-    OperatorMetrics& metrics;
-    kube::BeforeSend before_send;  // checked before each write
-  };
-
-  Controller(Context context, Rendering rendering, ControllerOptions options);
+  Controller(ClusterAccess access, Rendering rendering, ControllerOptions options);
   ~Controller();
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;

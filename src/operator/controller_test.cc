@@ -63,7 +63,7 @@ class ControllerTest : public ::testing::Test {
     Rendering rendering{.render = RenderMaps, .definition = Json()};
     rendering.cleanup = [this](const Json&) { return cleanup_; };
     controller_ = std::make_unique<Controller>(
-        Controller::Context{client_, events_, metrics_, nullptr}, std::move(rendering),
+        ClusterAccess{client_, events_, metrics_, nullptr}, std::move(rendering),
         ControllerOptions{.ns = "ns",
                           .resync = milliseconds(200),
                           .settle = milliseconds(50),

@@ -37,13 +37,13 @@ Json ConfigMapOf(const std::string& ns, const driver::Revisions& revisions) {
 
 }  // namespace
 
-DriverController::DriverController(Context context, Options options, Delegate& delegate)
-    : client_(context.client),
+DriverController::DriverController(ClusterAccess access, Options options, Delegate& delegate)
+    : client_(access.client),
       options_(std::move(options)),
       delegate_(delegate),
-      reader_(context.client, context.metrics, {.ns = options_.ns, .retry = options_.retry},
+      reader_(access.client, access.metrics, {.ns = options_.ns, .retry = options_.retry},
               static_cast<FleetReader::Delegate&>(*this)),
-      executor_(std::move(context), reader_, static_cast<UpgradeExecutor::Delegate&>(*this)),
+      executor_(std::move(access), reader_, static_cast<UpgradeExecutor::Delegate&>(*this)),
       queue_(client_.runner(), {.max_running = 1},
              [this](const std::string&, const kube::KeyedQueue::Done& done) { Step(done); }) {}
 
@@ -101,7 +101,7 @@ void DriverController::Step(const kube::KeyedQueue::Done& done) {
 std::deque<FleetReader::PodsToRead> DriverController::PodsToRead() const {
   const driver::FleetView view = reader_.View(pools_);
   std::deque<FleetReader::PodsToRead> nodes;
-  for (const driver::FleetView::Pool& pool : view.pools) {
+  for (const driver::FleetView::PoolView& pool : view.pools) {
     const FleetReader::Labels& wait_for = pool.settings->policy.wait_for;
     for (const UpgradeNode& node : pool.nodes) {
       if (NeedsPods(node)) nodes.push_back({node.name, wait_for});
@@ -123,10 +123,10 @@ void DriverController::Act() {
   bool busy = !view.releases.empty();
   const bool before = all_released_;
   all_released_ = view.releases.empty() && view.patches.empty() &&
-                  std::ranges::all_of(view.pools, [](const driver::FleetView::Pool& pool) {
+                  std::ranges::all_of(view.pools, [](const driver::FleetView::PoolView& pool) {
                     return pool.nodes.empty();
                   });
-  for (const driver::FleetView::Pool& pool : view.pools) {
+  for (const driver::FleetView::PoolView& pool : view.pools) {
     const driver::UpgradeStep step = Upgrade(pool);
     busy |= step.counts.in_progress > 0;
     if (!pool.settings->enabled) continue;
@@ -176,7 +176,7 @@ std::string DriverController::UserOfGpus(const std::string& node) const {
 }
 
 // --- The steps of one pool.
-driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::Pool& pool) {
+driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView& pool) {
   const std::vector<UpgradeNode> fleet = WithPods(pool.nodes);
   const WallTime now = client_.runner().clock().WallNow();
   const auto has_pods = [&](const std::string& node) { return reader_.PodsOf(node) != nullptr; };

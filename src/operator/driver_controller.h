@@ -6,8 +6,8 @@
 // No node begins before the plan of its upgrade is published (upgrade_plans.h). A node that cannot
 // be written or emptied delays no other one.
 //
-// Without managed drivers it follows nothing. Threads: the client's runner. Ownership: what Context
-// refers to, and the delegate, outlive it. Idle cost: that of the reader.
+// Without managed drivers it follows nothing. Threads: the client's runner. Ownership: what
+// ClusterAccess refers to, and the delegate, outlive it. Idle cost: that of the reader.
 #pragma once
 
 #include <optional>
@@ -16,6 +16,7 @@
 
 #include "src/formats/json.h"
 #include "src/kube/keyed_queue.h"
+#include "src/operator/cluster_access.h"
 #include "src/operator/fleet_reader.h"
 #include "src/operator/fleet_report.h"
 #include "src/operator/upgrade_executor.h"
@@ -25,7 +26,6 @@ namespace tessera::operators {
 
 class DriverController : private FleetReader::Delegate, private UpgradeExecutor::Delegate {
  public:
-  using Context = UpgradeExecutor::Context;
   struct Options {
     std::string ns;                                    // of the driver's pods
     Duration settle = std::chrono::milliseconds(200);  // collects changes for one look
@@ -40,7 +40,7 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
     virtual void OnDriversChanged() = 0;
   };
 
-  DriverController(Context context, Options options, Delegate& delegate);
+  DriverController(ClusterAccess access, Options options, Delegate& delegate);
   ~DriverController() override;
   DriverController(const DriverController&) = delete;
   DriverController& operator=(const DriverController&) = delete;
@@ -76,7 +76,7 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
   void SetObjects(const driver::FleetView& view);
   void ReleaseNodes(const driver::FleetView& view, FleetReport* report);
   std::string UserOfGpus(const std::string& node) const;
-  driver::UpgradeStep Upgrade(const driver::FleetView::Pool& pool);
+  driver::UpgradeStep Upgrade(const driver::FleetView::PoolView& pool);
   std::vector<driver::UpgradeNode> WithPods(const std::vector<driver::UpgradeNode>& nodes) const;
   std::string Unseen() const;
 

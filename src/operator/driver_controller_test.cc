@@ -36,7 +36,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   }
   void Start() {
     controller_ = std::make_unique<DriverController>(
-        DriverController::Context{client_, events_, metrics_, nullptr},
+        ClusterAccess{client_, events_, metrics_, nullptr},
         DriverController::Options{
             .ns = "ns", .settle = milliseconds(20), .poll = milliseconds(100)},
         static_cast<DriverController::Delegate&>(*this));

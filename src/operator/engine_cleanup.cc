@@ -8,14 +8,14 @@
 
 namespace tessera::operators {
 
-EngineCleanup::EngineCleanup(Context context, std::vector<Json> daemonsets, Duration patience,
-                             OnDone on_done)
-    : context_(std::move(context)),
+EngineCleanup::EngineCleanup(ClusterAccess access, kube::TypeCatalog& types,
+                             std::vector<Json> daemonsets, Duration patience, OnDone on_done)
+    : access_(std::move(access)),
       on_done_(std::move(on_done)),
-      set_(context_.client, context_.types,
+      set_(access_.client, types,
            {.label_selector = std::string(names::kPartOfSelector),
-            .before_send = context_.before_send},
-           context_.metrics, static_cast<ObjectSet::Delegate&>(*this)) {
+            .before_send = access_.before_send},
+           access_.metrics, static_cast<ObjectSet::Delegate&>(*this)) {
   for (const Json& set : daemonsets) {
     const Json& metadata = *set.Find("metadata");
     to_delete_.push_back({kube::kDaemonSets, metadata.StringAt("name").value(),
@@ -23,7 +23,7 @@ EngineCleanup::EngineCleanup(Context context, std::vector<Json> daemonsets, Dura
   }
   // Without an owner, so that the removal of the owner's objects leaves them alone.
   set_.SetWanted({{"cleanup", std::move(daemonsets)}}, {});
-  context_.client.runner().PostDelayed(patience, [this, weak = weak_.Get()] {
+  access_.client.runner().PostDelayed(patience, [this, weak = weak_.Get()] {
     if (!weak || ended_) return;
     End(Error(Code::kDeadlineExceeded, "{}", set_.Reports().front().message));
   });
@@ -49,22 +49,23 @@ void EngineCleanup::End(const Status& status) {
 }
 
 void EngineCleanup::DeleteNext() {
-  const Status may = context_.before_send ? context_.before_send() : Status::Ok();
+  const Status may = access_.before_send ? access_.before_send() : Status::Ok();
   if (to_delete_.empty() || !may.ok()) {
-    context_.client.runner().Post([this, weak = weak_.Get()] {
+    access_.client.runner().Post([this, weak = weak_.Get()] {
       if (weak) on_done_(result_);
     });
     return;
   }
   const kube::ObjectRef ref = to_delete_.back();
   to_delete_.pop_back();
-  deletion_ = context_.client.Delete(
-      ref, {.propagation = kube::Propagation::kBackground},
-      [this, ref](const Result<Json>& answer) {
-        const bool gone = answer.ok() || answer.status().code() == Code::kNotFound;
-        if (!gone && result_.ok()) result_ = answer.status().Annotate("DaemonSet " + ref.name);
-        DeleteNext();
-      });
+  deletion_ = access_.client.Delete(ref, {.propagation = kube::Propagation::kBackground},
+                                    [this, ref](const Result<Json>& answer) {
+                                      const bool gone =
+                                          answer.ok() || answer.status().code() == Code::kNotFound;
+                                      if (!gone && result_.ok())
+                                        result_ = answer.status().Annotate("DaemonSet " + ref.name);
+                                      DeleteNext();
+                                    });
 }
 
 }  // namespace tessera::operators

@@ -3,7 +3,8 @@
 // that had agents, waits until they are ready everywhere, and deletes them. Runs after the last
 // agent has ended, because an agent's pod would configure the engine again.
 //
-// Threads: the client's runner. Ownership: what Context refers to outlives the cleanup.
+// Threads: the client's runner. Ownership: what ClusterAccess refers to, and `types`, outlive the
+// cleanup.
 #pragma once
 
 #include <functional>
@@ -11,24 +12,20 @@
 #include <vector>
 
 #include "src/base/weak_ptr.h"
+#include "src/operator/cluster_access.h"
 #include "src/operator/object_set.h"
 
 namespace tessera::operators {
 
 class EngineCleanup : private ObjectSet::Delegate {
  public:
-  struct Context {
-    kube::Client& client;
-    kube::TypeCatalog& types;
-    OperatorMetrics& metrics;
-    kube::BeforeSend before_send;  // checked before each write
-  };
   // DEADLINE_EXCEEDED says what is missing; other errors come from the deletion.
   using OnDone = std::function<void(const Status& status)>;
 
   // Starts at once and calls `on_done` once, in a task of its own, at most `patience` and some
   // requests later. `daemonsets`: components::RenderCleanup.
-  EngineCleanup(Context context, std::vector<Json> daemonsets, Duration patience, OnDone on_done);
+  EngineCleanup(ClusterAccess access, kube::TypeCatalog& types, std::vector<Json> daemonsets,
+                Duration patience, OnDone on_done);
   ~EngineCleanup() override;
   EngineCleanup(const EngineCleanup&) = delete;
   EngineCleanup& operator=(const EngineCleanup&) = delete;
@@ -39,7 +36,7 @@ class EngineCleanup : private ObjectSet::Delegate {
   void End(const Status& status);
   void DeleteNext();
 
-  const Context context_;
+  const ClusterAccess access_;
   const OnDone on_done_;
   std::vector<kube::ObjectRef> to_delete_;
   bool ended_ = false;

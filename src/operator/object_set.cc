@@ -56,7 +56,8 @@ void ObjectSet::SetWanted(std::vector<components::Component> components,
   removing_ = false;
   wanted_.Set(std::move(components), owner);
   for (const auto& [key, wanted] : wanted_.objects()) watches_.Follow(wanted.object);
-  for (const WantedObjects::Component& component : wanted_.components()) queue_.Add(component.name);
+  for (const WantedObjects::AppliedComponent& component : wanted_.components())
+    queue_.Add(component.name);
   queue_.AddAfter(std::string(kPruneKey), options_.settle);
 }
 
@@ -82,7 +83,8 @@ void ObjectSet::OnObject(const std::string& key) {
 void ObjectSet::OnScopeSynced(const WatchScope& scope) {
   wanted_.OnDelivered(scope);
   // What was deleted while nothing watched it shows now.
-  for (const WantedObjects::Component& component : wanted_.components()) queue_.Add(component.name);
+  for (const WantedObjects::AppliedComponent& component : wanted_.components())
+    queue_.Add(component.name);
   queue_.AddAfter(std::string(kPruneKey), options_.settle);
   delegate_.OnObjectsChanged();
 }
@@ -90,7 +92,7 @@ void ObjectSet::OnScopeSynced(const WatchScope& scope) {
 // --- Applying.
 void ObjectSet::Work(const std::string& key, kube::KeyedQueue::Done done) {
   if (key == kPruneKey) return Prune(done);
-  const WantedObjects::Component* component = wanted_.FindComponent(key);
+  const WantedObjects::AppliedComponent* component = wanted_.FindComponent(key);
   if (component == nullptr || removing_) return done(Status::Ok());
   auto run = std::make_shared<Run>();
   run->component = key;
@@ -215,7 +217,7 @@ void ObjectSet::DeleteNext(const std::shared_ptr<std::deque<Doomed>>& doomed, co
 // --- Reports.
 std::vector<ComponentReport> ObjectSet::Reports() const {
   std::vector<ComponentReport> reports;
-  for (const WantedObjects::Component& component : wanted_.components()) {
+  for (const WantedObjects::AppliedComponent& component : wanted_.components()) {
     reports.push_back(wanted_.ReportOf(component));
   }
   if (!prune_error_.ok()) {

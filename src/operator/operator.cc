@@ -181,11 +181,11 @@ void OperatorProgram::Impl::BeginTerm() {
   ControllerOptions options = options_.controller;
   options.ns = options_.ns.empty() ? own_ns_ : options_.ns;
   controller_ = std::make_unique<Controller>(
-      Controller::Context{clients_->work, *events_, metrics_,
-                          [this] {
-                            if (MayWrite()) return Status::Ok();
-                            return Error(Code::kFailedPrecondition, "this replica no longer leads");
-                          }},
+      ClusterAccess{clients_->work, *events_, metrics_,
+                    [this] {
+                      if (MayWrite()) return Status::Ok();
+                      return Error(Code::kFailedPrecondition, "this replica no longer leads");
+                    }},
       rendering_, std::move(options));
 }
 

@@ -14,19 +14,19 @@ constexpr Duration kRetry = std::chrono::seconds(5);
 
 }  // namespace
 
-Removal::Removal(Context context, Wanted wanted, Duration patience)
-    : context_(std::move(context)), wanted_(std::move(wanted)), patience_(patience) {}
+Removal::Removal(Parts parts, Wanted wanted, Duration patience)
+    : parts_(std::move(parts)), wanted_(std::move(wanted)), patience_(patience) {}
 
 bool Removal::Advance(bool agents_run) {
   if (std::string why = WhyDriversStay(); !why.empty()) {
     Enter(std::move(why));
     return false;
   }
-  const bool workloads = context_.objects.Remaining(true) > 0 || agents_run;
+  const bool workloads = parts_.objects.Remaining(true) > 0 || agents_run;
   if (!engines_clean_ && engine_cleanup_ == nullptr && (workloads || !removing_)) {
     removing_ = true;
     Enter("the agents and schedulers are being removed; running pods keep their GPUs");
-    context_.objects.Remove(wanted_.owner, false);
+    parts_.objects.Remove(wanted_.owner, false);
     return false;
   }
   if (!engines_clean_) {
@@ -37,9 +37,9 @@ bool Removal::Advance(bool agents_run) {
     CleanNodes();
     return false;
   }
-  if (context_.objects.Remaining(false) > 0) {
+  if (parts_.objects.Remaining(false) > 0) {
     Enter("the remaining objects are being removed");
-    context_.objects.Remove(wanted_.owner, true);
+    parts_.objects.Remove(wanted_.owner, true);
     return false;
   }
   Enter("done");
@@ -48,9 +48,9 @@ bool Removal::Advance(bool agents_run) {
 
 // The nodes end their upgrades and lose their drivers. Returns what that waits for; "": nothing.
 std::string Removal::WhyDriversStay() {
-  if (context_.drivers == nullptr || context_.drivers->released()) return "";
-  if (!std::exchange(releasing_, true)) context_.drivers->Release(wanted_.pools);
-  const std::optional<FleetReport> report = context_.drivers->report();
+  if (parts_.drivers == nullptr || parts_.drivers->released()) return "";
+  if (!std::exchange(releasing_, true)) parts_.drivers->Release(wanted_.pools);
+  const std::optional<FleetReport> report = parts_.drivers->report();
   if (report && !report->unseen.empty()) return report->unseen;
   if (!report || report->problems.empty()) {
     return "the nodes are being released from upgrades and drivers";
@@ -64,7 +64,7 @@ void Removal::CleanEngines() {
   if (engine_cleanup_ != nullptr) return;
   if (wanted_.cleanup.empty()) return OnEnginesCleaned(Status::Ok());
   engine_cleanup_ =
-      std::make_unique<EngineCleanup>(context_.cleanup, wanted_.cleanup, patience_,
+      std::make_unique<EngineCleanup>(parts_.access, parts_.types, wanted_.cleanup, patience_,
                                       [this](const Status& status) { OnEnginesCleaned(status); });
 }
 
@@ -72,26 +72,26 @@ void Removal::CleanEngines() {
 void Removal::OnEnginesCleaned(const Status& status) {
   engines_clean_ = true;
   // Not inside its call.
-  context_.cleanup.client.runner().Post([this, weak = weak_.Get()] {
+  parts_.access.client.runner().Post([this, weak = weak_.Get()] {
     if (weak) engine_cleanup_.reset();
   });
   if (!status.ok()) {
-    context_.on_warning(fmt::format(
+    parts_.on_warning(fmt::format(
         "tessera-runtime may still be in the engine's configuration of some nodes: {}: run "
         "\"tessera-runtime configure --undo\" there",
         status.message()));
   }
-  context_.on_progress(Duration::zero());
+  parts_.on_progress(Duration::zero());
 }
 
 void Removal::CleanNodes() {
   Enter("labels, annotations and conditions are being removed from the nodes");
   if (cleaner_ != nullptr) return;
   cleaner_ = std::make_unique<NodeCleaner>(
-      context_.cleanup.client, context_.cleanup.before_send,
+      parts_.access.client, parts_.access.before_send,
       [this](const Status& status, size_t cleaned) {
         // Not inside the cleaner's call.
-        context_.cleanup.client.runner().Post([this, weak = weak_.Get(), status, cleaned] {
+        parts_.access.client.runner().Post([this, weak = weak_.Get(), status, cleaned] {
           if (weak) OnNodesCleaned(status, cleaned);
         });
       });
@@ -102,14 +102,14 @@ void Removal::OnNodesCleaned(const Status& status, size_t cleaned) {
   error_ = status;
   nodes_clean_ = status.ok();
   if (nodes_clean_) Log(Severity::kInfo, "cleaned the nodes", {{"nodes", cleaned}});
-  context_.on_progress(nodes_clean_ ? Duration::zero() : kRetry);
+  parts_.on_progress(nodes_clean_ ? Duration::zero() : kRetry);
 }
 
 void Removal::Enter(std::string step) {
   if (step_ == step) return;
   Log(Severity::kInfo, "the resource is being deleted", {{"step", step}});
   step_ = std::move(step);
-  context_.on_progress(kLookAgain);
+  parts_.on_progress(kLookAgain);
 }
 
 }  // namespace tessera::operators

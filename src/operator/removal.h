@@ -5,7 +5,7 @@
 // rights until it ends.
 //
 // Keeps no state that matters: another Removal goes on where this one was. Threads: the client's
-// runner. Ownership: what Context refers to outlives it.
+// runner. Ownership: what Parts refers to outlives it.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/base/weak_ptr.h"
+#include "src/operator/cluster_access.h"
 #include "src/operator/driver_controller.h"
 #include "src/operator/engine_cleanup.h"
 #include "src/operator/node_cleaner.h"
@@ -23,8 +24,9 @@ namespace tessera::operators {
 
 class Removal {
  public:
-  struct Context {
-    EngineCleanup::Context cleanup;
+  struct Parts {
+    ClusterAccess access;
+    kube::TypeCatalog& types;
     ObjectSet& objects;
     DriverController* drivers;  // null: none are managed
     // Advance may have something to do, after this time.
@@ -40,7 +42,7 @@ class Removal {
   };
 
   // `patience`: how long engines are cleaned at most; nodes that are away are left out then.
-  Removal(Context context, Wanted wanted, Duration patience);
+  Removal(Parts parts, Wanted wanted, Duration patience);
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
@@ -59,7 +61,7 @@ class Removal {
   void OnNodesCleaned(const Status& status, size_t cleaned);
   void Enter(std::string step);
 
-  const Context context_;
+  const Parts parts_;
   const Wanted wanted_;
   const Duration patience_;
   std::string step_;

@@ -11,8 +11,9 @@ namespace tessera::operators {
 
 using driver::UpgradeAction;
 
-UpgradeExecutor::UpgradeExecutor(Context context, const FleetReader& reader, Delegate& delegate)
-    : context_(std::move(context)), reader_(reader), delegate_(delegate) {}
+UpgradeExecutor::UpgradeExecutor(ClusterAccess access, const FleetReader& reader,
+                                 Delegate& delegate)
+    : access_(std::move(access)), reader_(reader), delegate_(delegate) {}
 
 void UpgradeExecutor::Patch(const driver::NodePatch& patch) {
   if (!MayWrite(patch.node)) return;
@@ -28,7 +29,7 @@ void UpgradeExecutor::Do(const UpgradeAction& action, const driver::UpgradeNode&
   Send(node.name, NodePatchOf(action, reader_.VersionOf(node.name)), [this, action, before] {
     Record(action);
     const std::string_view result = ResultOf(action, before);
-    if (!result.empty()) context_.metrics.driver_upgrades.Add(result);
+    if (!result.empty()) access_.metrics.driver_upgrades.Add(result);
   });
 }
 
@@ -44,9 +45,9 @@ void UpgradeExecutor::Send(const std::string& node, const Json& patch,
                            std::function<void()> on_written) {
   const std::string version = reader_.VersionOf(node);
   written_[node] = "";
-  operations_[node] = context_.client.Patch(
+  operations_[node] = access_.client.Patch(
       kube::Node(node), kube::PatchKind::kMerge, patch,
-      {.field_manager = std::string(names::kOperator), .before_send = context_.before_send},
+      {.field_manager = std::string(names::kOperator), .before_send = access_.before_send},
       [this, node, version, on_written = std::move(on_written)](const Result<Json>& answer) {
         OnNodeAnswer(node, version, answer);
         if (answer.ok() && on_written) on_written();
@@ -75,7 +76,7 @@ void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& v
 }
 
 void UpgradeExecutor::DoToPod(const UpgradeAction& action) {
-  const Status may = context_.before_send ? context_.before_send() : Status::Ok();
+  const Status may = access_.before_send ? access_.before_send() : Status::Ok();
   const std::string key = kube::KeyOf(action.ns, action.pod);
   if (!may.ok() || !going_.insert(key).second) return;
   const auto on_done = [this, action, key](const Result<Json>& answer) {
@@ -83,22 +84,20 @@ void UpgradeExecutor::DoToPod(const UpgradeAction& action) {
     OnPodAnswer(action, answer.status());
   };
   if (action.kind == UpgradeAction::Kind::kEvict) {
-    operations_[key] = context_.client.Create({kube::kPods, action.pod, action.ns, "eviction"},
-                                              EvictionOf(action), on_done, context_.before_send);
+    operations_[key] = access_.client.Create({kube::kPods, action.pod, action.ns, "eviction"},
+                                             EvictionOf(action), on_done, access_.before_send);
     return;
   }
   const DriverPodState* driver_pod = reader_.FindDriverPod(key);
-  operations_[key] = context_.client.Delete(
-      kube::Pod(action.ns, action.pod),
-      {.uid = driver_pod == nullptr ? Uid() : driver_pod->meta.uid}, on_done);
+  operations_[key] =
+      access_.client.Delete(kube::Pod(action.ns, action.pod),
+                            {.uid = driver_pod == nullptr ? Uid() : driver_pod->meta.uid}, on_done);
 }
 
 void UpgradeExecutor::OnPodAnswer(const UpgradeAction& action, const Status& status) {
   const bool blocked = status.code() == Code::kResourceExhausted;
   if (action.kind == UpgradeAction::Kind::kEvict) {
-    context_.metrics.driver_evictions.Add(status.ok() ? "accepted"
-                                          : blocked   ? "blocked"
-                                                      : "failed");
+    access_.metrics.driver_evictions.Add(status.ok() ? "accepted" : blocked ? "blocked" : "failed");
   }
   if (status.ok()) {
     Record(action);
@@ -119,7 +118,7 @@ void UpgradeExecutor::Record(const UpgradeAction& action, std::string_view reaso
                                : fmt::format("pod {}/{}: {}", action.ns, action.pod, action.reason);
   Log(action.warning ? Severity::kWarning : Severity::kInfo, "driver upgrade",
       {{"node", action.node}, {"event", why}, {"what", text}});
-  context_.events.Record(
+  access_.events.Record(
       {.kind = "Node", .name = action.node, .uid = node == nullptr ? Uid() : node->meta.uid},
       action.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal, why, text);
 }

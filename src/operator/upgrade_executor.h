@@ -3,8 +3,8 @@
 // Eviction API, and restarts driver pods. Records each step as an Event on the Node.
 //
 // A node is patched only in the version that was looked at, so a cordon of an administrator in
-// between is noticed. Threads: the client's runner. Ownership: what Context refers to, reader and
-// delegate outlive the executor.
+// between is noticed. Threads: the client's runner. Ownership: what ClusterAccess refers to,
+// reader and delegate outlive the executor.
 #pragma once
 
 #include <functional>
@@ -15,20 +15,13 @@
 
 #include "src/formats/json.h"
 #include "src/kube/client.h"
-#include "src/kube/events.h"
+#include "src/operator/cluster_access.h"
 #include "src/operator/fleet_reader.h"
-#include "src/operator/metrics.h"
 
 namespace tessera::operators {
 
 class UpgradeExecutor {
  public:
-  struct Context {
-    kube::Client& client;
-    kube::EventRecorder& events;
-    OperatorMetrics& metrics;
-    kube::BeforeSend before_send;  // checked before each write
-  };
   class Delegate {
    public:
     virtual ~Delegate() = default;
@@ -40,7 +33,7 @@ class UpgradeExecutor {
     virtual void OnWriteError() = 0;
   };
 
-  UpgradeExecutor(Context context, const FleetReader& reader, Delegate& delegate);
+  UpgradeExecutor(ClusterAccess access, const FleetReader& reader, Delegate& delegate);
   UpgradeExecutor(const UpgradeExecutor&) = delete;
   UpgradeExecutor& operator=(const UpgradeExecutor&) = delete;
 
@@ -61,7 +54,7 @@ class UpgradeExecutor {
   void OnPodAnswer(const driver::UpgradeAction& action, const Status& status);
   void Record(const driver::UpgradeAction& action, std::string_view reason = "");
 
-  const Context context_;
+  const ClusterAccess access_;
   const FleetReader& reader_;
   Delegate& delegate_;
   Status error_;

@@ -23,7 +23,7 @@ bool Waits(const UpgradeNode& node) {
          node.driver->revision != node.wanted_revision && !driver::FailedHere(node);
 }
 
-std::string PlanTextOf(const driver::FleetView::Pool& pool, std::vector<UpgradeNode> planned,
+std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<UpgradeNode> planned,
                        size_t pool_size, size_t more, WallTime now) {
   driver::UpgradePolicy policy = pool.settings->policy.policy;
   std::string text;
@@ -42,7 +42,7 @@ std::string PlanTextOf(const driver::FleetView::Pool& pool, std::vector<UpgradeN
 }  // namespace
 
 // Changes with the wanted drivers, and not while nodes upgrade one after the other.
-std::string UpgradePlans::KeyOf(const driver::FleetView::Pool& pool) {
+std::string UpgradePlans::KeyOf(const driver::FleetView::PoolView& pool) {
   std::set<std::string> wanted;
   for (const UpgradeNode& node : pool.nodes) {
     const auto state = driver::StateOfNode(node);
@@ -51,13 +51,13 @@ std::string UpgradePlans::KeyOf(const driver::FleetView::Pool& pool) {
   return fmt::format("{}", fmt::join(wanted, " "));
 }
 
-const UpgradePlans::Plan* UpgradePlans::Find(const std::string& pool) const {
+const UpgradePlans::PoolPlan* UpgradePlans::Find(const std::string& pool) const {
   const auto found = plans_.find(pool);
   return found == plans_.end() ? nullptr : &found->second;
 }
 
-std::vector<std::string> UpgradePlans::NodesToRead(const driver::FleetView::Pool& pool) const {
-  const Plan* plan = Find(pool.settings->name);
+std::vector<std::string> UpgradePlans::NodesToRead(const driver::FleetView::PoolView& pool) const {
+  const PoolPlan* plan = Find(pool.settings->name);
   std::vector<std::string> nodes;
   if (KeyOf(pool) == (plan == nullptr ? "" : plan->key)) return nodes;
   for (const UpgradeNode& node : pool.nodes) {
@@ -66,11 +66,11 @@ std::vector<std::string> UpgradePlans::NodesToRead(const driver::FleetView::Pool
   return nodes;
 }
 
-void UpgradePlans::Update(const driver::FleetView::Pool& pool,
+void UpgradePlans::Update(const driver::FleetView::PoolView& pool,
                           const std::vector<UpgradeNode>& fleet,
                           const std::function<bool(const std::string& node)>& has_pods,
                           WallTime now) {
-  Plan& plan = plans_[pool.settings->name];
+  PoolPlan& plan = plans_[pool.settings->name];
   const std::string key = KeyOf(pool);
   if (key == plan.key) return;
   if (key.empty()) {
@@ -94,19 +94,19 @@ void UpgradePlans::Update(const driver::FleetView::Pool& pool,
 }
 
 std::string UpgradePlans::TextOf(const std::string& pool) const {
-  const Plan* plan = Find(pool);
+  const PoolPlan* plan = Find(pool);
   return plan == nullptr ? "" : plan->text;
 }
 
 bool UpgradePlans::IsPublished(const std::string& pool) const {
-  const Plan* plan = Find(pool);
+  const PoolPlan* plan = Find(pool);
   return plan != nullptr && plan->published;
 }
 
 bool UpgradePlans::OnPublished(const FleetReport& report) {
   bool is_new = false;
   for (const DriverPoolReport& pool : report.pools) {
-    Plan& plan = plans_[pool.name];
+    PoolPlan& plan = plans_[pool.name];
     if (plan.published || plan.text.empty() || plan.text != pool.plan) continue;
     plan.published = is_new = true;
   }

@@ -19,10 +19,11 @@ namespace tessera::operators {
 class UpgradePlans {
  public:
   // The nodes whose pods a new plan of the pool names; empty if its plan is up to date.
-  std::vector<std::string> NodesToRead(const driver::FleetView::Pool& pool) const;
+  std::vector<std::string> NodesToRead(const driver::FleetView::PoolView& pool) const;
   // Makes a new plan if the old one is not about the wanted drivers. `fleet` is the pool's nodes
   // with their pods. Leaves the plan as it is if `has_pods` denies one of NodesToRead.
-  void Update(const driver::FleetView::Pool& pool, const std::vector<driver::UpgradeNode>& fleet,
+  void Update(const driver::FleetView::PoolView& pool,
+              const std::vector<driver::UpgradeNode>& fleet,
               const std::function<bool(const std::string& node)>& has_pods, WallTime now);
 
   // "" without a plan.
@@ -32,15 +33,15 @@ class UpgradePlans {
   bool OnPublished(const FleetReport& report);
 
  private:
-  struct Plan {
+  struct PoolPlan {
     std::string key;  // the revisions that it is about; "": nothing waits
     std::string text;
     bool published = false;
   };
-  const Plan* Find(const std::string& pool) const;
-  static std::string KeyOf(const driver::FleetView::Pool& pool);
+  const PoolPlan* Find(const std::string& pool) const;
+  static std::string KeyOf(const driver::FleetView::PoolView& pool);
 
-  std::map<std::string, Plan> plans_;  // by pool
+  std::map<std::string, PoolPlan> plans_;  // by pool
 };
 
 }  // namespace tessera::operators

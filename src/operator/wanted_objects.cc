@@ -34,7 +34,7 @@ void WantedObjects::Set(std::vector<components::Component> components,
   components_.clear();
   std::map<std::string, WantedObject> before = std::exchange(objects_, {});
   for (components::Component& one : components) {
-    Component& component = components_.emplace_back(Component{one.name, {}});
+    AppliedComponent& component = components_.emplace_back(AppliedComponent{one.name, {}});
     for (Json& object : one.objects) {
       if (!owner.uid.empty()) kube::SetOwner(&object, owner);
       const std::string key = KeyOf(object);
@@ -49,8 +49,8 @@ void WantedObjects::Set(std::vector<components::Component> components,
   }
 }
 
-const WantedObjects::Component* WantedObjects::FindComponent(std::string_view name) const {
-  const auto found = std::ranges::find(components_, name, &Component::name);
+const WantedObjects::AppliedComponent* WantedObjects::FindComponent(std::string_view name) const {
+  const auto found = std::ranges::find(components_, name, &AppliedComponent::name);
   return found == components_.end() ? nullptr : &*found;
 }
 
@@ -110,7 +110,7 @@ void WantedObjects::OnRepaired(WantedObject* object) const {
   object->repaired = now;
 }
 
-ComponentReport WantedObjects::ReportOf(const Component& component) const {
+ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const {
   ComponentReport report{component.name, ComponentState::kReady, "Ready", "", 0};
   report.objects = component.keys.size();
   size_t failed = 0;

@@ -41,7 +41,7 @@ enum class ApplyEffect : uint8_t { kUnchanged, kChanged, kCreated };
 
 class WantedObjects {
  public:
-  struct Component {
+  struct AppliedComponent {
     std::string name;
     std::vector<std::string> keys;  // of objects, in the order in which they are applied
   };
@@ -53,8 +53,8 @@ class WantedObjects {
   // its uid is empty.
   void Set(std::vector<components::Component> components, const kube::OwnerReference& owner);
 
-  const std::vector<Component>& components() const { return components_; }
-  const Component* FindComponent(std::string_view name) const;
+  const std::vector<AppliedComponent>& components() const { return components_; }
+  const AppliedComponent* FindComponent(std::string_view name) const;
   const std::map<std::string, WantedObject>& objects() const { return objects_; }
   // Null if it is not wanted.
   WantedObject* Find(const std::string& key);
@@ -75,14 +75,14 @@ class WantedObjects {
   // The object had drifted and was restored.
   void OnRepaired(WantedObject* object) const;
 
-  ComponentReport ReportOf(const Component& component) const;
+  ComponentReport ReportOf(const AppliedComponent& component) const;
 
  private:
   std::string WaitsFor(const WantedObject& object) const;
 
   const ObjectWatches& watches_;
   const Clock& clock_;
-  std::vector<Component> components_;
+  std::vector<AppliedComponent> components_;
   std::map<std::string, WantedObject> objects_;  // by key
 };
 

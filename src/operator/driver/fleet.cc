@@ -63,11 +63,11 @@ class FleetViewer {
   FleetView Take();
 
  private:
-  FleetView::Pool* PoolOf(const FleetNode& node);
+  FleetView::PoolView* PoolOf(const FleetNode& node);
   const RenderedPool& Render(const FleetPool& pool, const DriverHost& host);
   RenderedPool Rendered(const FleetPool& pool, const DriverHost& host);
-  void AddManaged(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool);
-  void AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool);
+  void AddManaged(const FleetNode& node, const FleetPod* pod, FleetView::PoolView* pool);
+  void AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::PoolView* pool);
   UpgradeNode UpgradeNodeOf(const FleetNode& node, const FleetPod* pod);
   void KeepRevision(const std::string& revision);
   std::string VersionOf(const std::string& revision);
@@ -87,11 +87,11 @@ void FleetViewer::AddPod(const FleetPod& pod) {
   if (!is_new && at->second->pod.deleting) at->second = &pod;
 }
 
-FleetView::Pool* FleetViewer::PoolOf(const FleetNode& node) {
+FleetView::PoolView* FleetViewer::PoolOf(const FleetNode& node) {
   const auto has = [&](const std::pair<std::string, std::string>& label) {
     return ValueAt(node.labels, label.first) == label.second;
   };
-  for (FleetView::Pool& pool : view_.pools) {
+  for (FleetView::PoolView& pool : view_.pools) {
     if (std::ranges::all_of(pool.settings->selector, has)) return &pool;
   }
   return nullptr;
@@ -148,7 +148,7 @@ UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* po
 
 void FleetViewer::AddNode(const FleetNode& node) {
   const bool ours = node.labels.contains(names::kLabelDriverPool);
-  FleetView::Pool* pool = PoolOf(node);
+  FleetView::PoolView* pool = PoolOf(node);
   // A node that has left all pools loses its driver like one whose pool wants none.
   const bool left = pool == nullptr && ours && !view_.pools.empty();
   if (left) pool = &view_.pools.back();
@@ -171,7 +171,8 @@ void FleetViewer::AddNode(const FleetNode& node) {
   AddManaged(node, pod, pool);
 }
 
-void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool) {
+void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod,
+                             FleetView::PoolView* pool) {
   UpgradeNode upgrade = UpgradeNodeOf(node, pod);
   const Result<DriverHost> host = components::DriverHostOf(node.os_image, node.kernel);
   if (!host.ok()) {
@@ -213,7 +214,8 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod, FleetVi
 }
 
 // The pool of the node wants no driver any more.
-void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::Pool* pool) {
+void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod,
+                              FleetView::PoolView* pool) {
   UpgradeNode upgrade = UpgradeNodeOf(node, pod);
   if (pod != nullptr) {
     const bool pinned = !ValueAt(node.labels, names::kLabelDriverRevision).empty();

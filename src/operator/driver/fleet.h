@@ -82,12 +82,12 @@ struct NodePatch {
 };
 
 struct FleetView {
-  struct Pool {
+  struct PoolView {
     const FleetPool* settings = nullptr;
     std::vector<UpgradeNode> nodes;  // without pods
     int on_host = 0;                 // nodes that have a driver of the host
   };
-  std::vector<Pool> pools;  // as in the settings
+  std::vector<PoolView> pools;  // as in the settings
   std::vector<NodePatch> patches;
   // Nodes whose pool wants no driver any more. The patch takes the driver away, so nodes with
   // `has_driver` wait until no pod uses their GPUs; their DaemonSets stay until then.

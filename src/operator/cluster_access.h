@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What parts of the operator read and write the cluster with. All of it outlives them.
+#pragma once
+
+#include "src/kube/client.h"
+#include "src/kube/events.h"
+#include "src/operator/metrics.h"
+
+namespace tessera::operators {
+
+struct ClusterAccess {
+  kube::Client& client;
+  kube::EventRecorder& events;
+  OperatorMetrics& metrics;
+  kube::BeforeSend before_send;  // checked before each write
+};
+
+}  // namespace tessera::operators
