@@ -60,7 +60,7 @@ device::Link MergePair(const LinkedGpu& a, const LinkedGpu& b, std::vector<std::
 
 void GpuTable::Resize(int count, std::vector<oci::ProcGpu> proc_gpus) {
   for (int index = count; index < size(); ++index) {
-    if (Record* record = At(index)) {
+    if (GpuRecord* record = At(index)) {
       record->present = false;
       record->health.OnMissing();
     }
@@ -70,12 +70,12 @@ void GpuTable::Resize(int count, std::vector<oci::ProcGpu> proc_gpus) {
   proc_gpus_ = std::move(proc_gpus);
 }
 
-GpuTable::Record* GpuTable::OnIdentified(int index, const GpuReport& report, MonotonicTime now) {
+GpuTable::GpuRecord* GpuTable::OnIdentified(int index, const GpuReport& report, MonotonicTime now) {
   const std::string uuid =
       report.identified ? report.gpu.uuid : GuessUuid(index, report.gpu.pci_bus_id);
   failures_[index] = report.status.message();
   if (uuid.empty()) return nullptr;
-  Record& record = AssignIndex(index, uuid);
+  GpuRecord& record = AssignIndex(index, uuid);
   Update(report.gpu, &record.gpu);
   if (report.handle != nullptr) record.handle = report.handle;
   record.polls_memory = report.polls_memory;
@@ -85,21 +85,21 @@ GpuTable::Record* GpuTable::OnIdentified(int index, const GpuReport& report, Mon
   return &record;
 }
 
-GpuTable::Record* GpuTable::OnHang(int index, NvmlCall call) {
+GpuTable::GpuRecord* GpuTable::OnHang(int index, NvmlCall call) {
   failures_[index] = fmt::format("NVML call {} did not return", NvmlCallName(call));
   const std::string uuid = GuessUuid(index, "");
   if (uuid.empty()) return nullptr;
-  Record& record = AssignIndex(index, uuid);
+  GpuRecord& record = AssignIndex(index, uuid);
   record.health.OnHang(call);
   return &record;
 }
 
-GpuTable::Record* GpuTable::At(int index) {
+GpuTable::GpuRecord* GpuTable::At(int index) {
   if (uuids_[index].empty()) return nullptr;
   return &records_.at(uuids_[index]);
 }
 
-GpuTable::Record* GpuTable::FindHandle(NvmlDevice handle) {
+GpuTable::GpuRecord* GpuTable::FindHandle(NvmlDevice handle) {
   for (auto& [uuid, record] : records_) {
     if (record.present && record.handle == handle) return &record;
   }
@@ -129,11 +129,11 @@ UnrepairedXids GpuTable::unrepaired() const {
 }
 
 void GpuTable::Fill(device::NodeInventory* inventory) const {
-  std::vector<const Record*> order;
+  std::vector<const GpuRecord*> order;
   for (const auto& [uuid, record] : records_) order.push_back(&record);
-  std::ranges::stable_sort(order, {}, [](const Record* record) { return record->gpu.index; });
+  std::ranges::stable_sort(order, {}, [](const GpuRecord* record) { return record->gpu.index; });
   std::vector<LinkedGpu> linked;
-  for (const Record* record : order) {
+  for (const GpuRecord* record : order) {
     inventory->gpus.push_back(record->gpu);
     inventory->gpus.back().health = record->health.health();
     if (record->health.mig()) inventory->gpus.back().mig.emplace();
@@ -176,8 +176,8 @@ const oci::ProcGpu* GpuTable::FindProc(const std::string& uuid) const {
   return gpu == proc_gpus_.end() ? nullptr : &*gpu;
 }
 
-GpuTable::Record& GpuTable::AssignIndex(int index, const std::string& uuid) {
-  if (Record* before = At(index); before != nullptr && before->gpu.uuid != uuid) {
+GpuTable::GpuRecord& GpuTable::AssignIndex(int index, const std::string& uuid) {
+  if (GpuRecord* before = At(index); before != nullptr && before->gpu.uuid != uuid) {
     before->present = false;
     before->health.OnMissing();
   }
@@ -185,7 +185,7 @@ GpuTable::Record& GpuTable::AssignIndex(int index, const std::string& uuid) {
   std::ranges::replace(uuids_, uuid, std::string());
   uuids_[index] = uuid;
   const auto [entry, is_new] = records_.try_emplace(uuid, rules_);
-  Record& record = entry->second;
+  GpuRecord& record = entry->second;
   record.present = true;
   record.gpu.uuid = uuid;
   record.gpu.index = index;

@@ -19,8 +19,8 @@ namespace tessera::gpu {
 
 class GpuTable {
  public:
-  struct Record {
-    explicit Record(HealthRules rules) : health(rules) {}
+  struct GpuRecord {
+    explicit GpuRecord(HealthRules rules) : health(rules) {}
 
     device::Gpu gpu;  // without its health
     NvmlDevice handle = nullptr;
@@ -42,14 +42,14 @@ class GpuTable {
   // Records the answer of the GPU at `index`. A GPU that does not report its UUID is assumed to be
   // the GPU seen at that index before, or the GPU that the kernel module lists at its address or
   // position. Null if the GPU remains unknown.
-  Record* OnIdentified(int index, const GpuReport& report, MonotonicTime now);
+  GpuRecord* OnIdentified(int index, const GpuReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
-  Record* OnHang(int index, NvmlCall call);
+  GpuRecord* OnHang(int index, NvmlCall call);
 
   // Null without a record.
-  Record* At(int index);
-  Record* FindHandle(NvmlDevice handle);
-  std::map<std::string, Record>& records() { return records_; }
+  GpuRecord* At(int index);
+  GpuRecord* FindHandle(NvmlDevice handle);
+  std::map<std::string, GpuRecord>& records() { return records_; }
 
   // Drops GPUs that the driver does not report; call after a reloaded driver has reported all GPUs.
   void ForgetAbsent();
@@ -64,14 +64,14 @@ class GpuTable {
   std::string GuessUuid(int index, const std::string& pci_bus_id) const;
   bool IsPresent(const std::string& uuid) const;
   const oci::ProcGpu* FindProc(const std::string& uuid) const;
-  Record& AssignIndex(int index, const std::string& uuid);
+  GpuRecord& AssignIndex(int index, const std::string& uuid);
 
   const HealthRules rules_;
   const UnrepairedXids remembered_;
   std::vector<std::string> uuids_;     // by index; empty if unknown
   std::vector<std::string> failures_;  // by index: why it is unknown
   std::vector<oci::ProcGpu> proc_gpus_;
-  std::map<std::string, Record> records_;
+  std::map<std::string, GpuRecord> records_;
 };
 
 struct LinkedGpu {

@@ -182,14 +182,14 @@ void Inventory::Impl::StartListener() {
   XidListener::Hooks hooks;
   hooks.event = [this](const XidEvent& event) { OnXid(event); };
   hooks.watched = [this](NvmlDevice device, const Status& status) {
-    GpuTable::Record* record = table_.FindHandle(device);
+    GpuTable::GpuRecord* record = table_.FindHandle(device);
     if (record == nullptr) return;
     const bool lacks = status.code() == Code::kUnimplemented;
     record->health.OnEventsWatched(lacks ? Status::Ok() : status);
     if (!status.ok() && !lacks) ArmRetry(record->gpu.index, options_.retry_max);
   };
   hooks.hang = [this](NvmlDevice device, NvmlCall call) {
-    if (GpuTable::Record* record = table_.FindHandle(device)) {
+    if (GpuTable::GpuRecord* record = table_.FindHandle(device)) {
       record->health.OnEventsWatched(
           Error(Code::kDeadlineExceeded, "NVML call {} did not return", NvmlCallName(call)));
     }
@@ -212,7 +212,7 @@ void Inventory::Impl::Tick() {
   PollNow();
   ReopenForLostGpus();
   for (int index = 0; index < table_.size(); ++index) {
-    const GpuTable::Record* record = table_.At(index);
+    const GpuTable::GpuRecord* record = table_.At(index);
     if (record != nullptr && record->links && !record->links->problem.empty()) QueryLinks(index);
   }
 }

@@ -73,7 +73,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   // Probes: inventory_probes.cc.
   void Probe(int index);
   void Identify(int index);
-  void Poll(int index, const GpuTable::Record& record);
+  void Poll(int index, const GpuTable::GpuRecord& record);
   void OnGpuReport(int index, const GpuReport& report);
   void OnPollReport(int index, const PollReport& report);
   void OnOverdue(int index, NvmlCall call);

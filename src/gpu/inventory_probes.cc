@@ -20,7 +20,7 @@ constexpr int kMaxLinkTries = 5;
 void Inventory::Impl::Probe(int index) {
   const GpuQueryState& query_state = queries_[index];
   if (query_state.busy || query_state.stuck >= kMaxStuckPerGpu) return;
-  const GpuTable::Record* record = table_.At(index);
+  const GpuTable::GpuRecord* record = table_.At(index);
   if (record != nullptr && query_state.last_ok) {
     Poll(index, *record);
   } else {
@@ -51,7 +51,7 @@ void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
   GpuQueryState& query_state = queries_[index];
   query_state.answered = true;
   query_state.last_ok = report.status.ok();
-  GpuTable::Record* record = table_.OnIdentified(index, report, runner_->clock().Now());
+  GpuTable::GpuRecord* record = table_.OnIdentified(index, report, runner_->clock().Now());
   // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
   if (!query_state.last_ok || record == nullptr) return RetryFailed(index);
@@ -61,7 +61,7 @@ void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
   if (!record->health.health().ok()) ArmRetry(index, options_.retry_max);
 }
 
-void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
+void Inventory::Impl::Poll(int index, const GpuTable::GpuRecord& record) {
   queries_[index].busy = true;
   jobs_->Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
@@ -82,7 +82,7 @@ void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
 
 void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
   GpuQueryState& query_state = queries_[index];
-  GpuTable::Record* record = table_.At(index);
+  GpuTable::GpuRecord* record = table_.At(index);
   if (record == nullptr) return;
   query_state.last_ok = report.status.ok();
   record->health.OnAnswer(report.status, report.recovery, runner_->clock().Now());
@@ -117,7 +117,7 @@ void Inventory::Impl::StartLinks() {
   if (links_started_) return;
   links_started_ = true;
   for (int index = 0; index < table_.size(); ++index) {
-    const GpuTable::Record* record = table_.At(index);
+    const GpuTable::GpuRecord* record = table_.At(index);
     if (record != nullptr && queries_[index].last_ok && !record->links) QueryLinks(index);
   }
 }
@@ -127,7 +127,7 @@ void Inventory::Impl::QueryLinks(int index) {
   if (query_state.links_busy || query_state.link_tries >= kMaxLinkTries) return;
   query_state.links_busy = true;
   ++query_state.link_tries;
-  const GpuTable::Record& asked = *table_.At(index);
+  const GpuTable::GpuRecord& asked = *table_.At(index);
   std::vector<LinkPeer> peers;
   for (const auto& [uuid, record] : table_.records()) {
     if (uuid == asked.gpu.uuid || !record.present || record.handle == nullptr) continue;
@@ -135,7 +135,7 @@ void Inventory::Impl::QueryLinks(int index) {
   }
   const auto keep = [this, index](LinkReport report) {
     queries_[index].links_busy = false;
-    if (GpuTable::Record* record = table_.At(index)) record->links = std::move(report);
+    if (GpuTable::GpuRecord* record = table_.At(index)) record->links = std::move(report);
   };
   jobs_->Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
@@ -172,7 +172,7 @@ void Inventory::Impl::RetryFailed(int index) {
 }
 
 void Inventory::Impl::OnXid(const XidEvent& event) {
-  GpuTable::Record* record = table_.FindHandle(event.device);
+  GpuTable::GpuRecord* record = table_.FindHandle(event.device);
   ++stats_.xids[{record == nullptr ? "" : record->gpu.uuid, event.xid}];
   if (options_.on_xid) options_.on_xid(record == nullptr ? "" : record->gpu.uuid, event.xid);
   const XidEffect effect = options_.xids.EffectOf(event.xid);

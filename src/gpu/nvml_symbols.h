@@ -23,7 +23,7 @@ class NvmlSymbols {
 
  private:
   // An address that converts to any function.
-  struct Address {
+  struct SymbolAddress {
     void* address;
     template <typename Function>
     operator Function() const {  // NOLINT(google-explicit-constructor): typed by the member
@@ -32,7 +32,7 @@ class NvmlSymbols {
   };
   // Drivers add a suffix to the name when a function's structs change. `older` is an earlier name
   // of the function with the same signature.
-  Address Find(const char* name, const char* older = nullptr) const {
+  SymbolAddress Find(const char* name, const char* older = nullptr) const {
     void* symbol = ::dlsym(library_, name);
     if (symbol == nullptr && older != nullptr) symbol = ::dlsym(library_, older);
     return {symbol};

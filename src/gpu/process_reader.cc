@@ -8,12 +8,12 @@
 namespace tessera::gpu {
 
 // One job at a time uses the session; no job starts while another job hangs.
-struct ProcessReader::Session {
+struct ProcessReader::NvmlSession {
   std::shared_ptr<NvmlLoader> loader;
   std::shared_ptr<Nvml> nvml;
   std::string fingerprint;
 
-  ~Session() {
+  ~NvmlSession() {
     if (nvml != nullptr) (void)nvml->Shutdown();
   }
 
@@ -29,9 +29,9 @@ struct ProcessReader::Session {
     return Status::Ok();
   }
 
-  Result<ProcessReport::Gpu> ReadGpu(int index, WallTime since) {
+  Result<ProcessReport::GpuProcesses> ReadGpu(int index, WallTime since) {
     ASSIGN_OR_RETURN(const NvmlDevice device, nvml->HandleByIndex(index));
-    ProcessReport::Gpu gpu;
+    ProcessReport::GpuProcesses gpu;
     ASSIGN_OR_RETURN(gpu.uuid, nvml->Uuid(device));
     ASSIGN_OR_RETURN(const std::vector<GpuProcess> processes, nvml->ComputeProcesses(device));
     for (const GpuProcess& process : processes) {
@@ -54,7 +54,7 @@ struct ProcessReader::Session {
     const Result<int> count = nvml->DeviceCount();
     report->status = count.status();
     for (int i = 0; count.ok() && i < *count; ++i) {
-      Result<ProcessReport::Gpu> gpu = ReadGpu(i, since);
+      Result<ProcessReport::GpuProcesses> gpu = ReadGpu(i, since);
       if (gpu.ok()) report->gpus.push_back(*std::move(gpu));
       if (gpu.status().code() == Code::kFailedPrecondition) report->status = gpu.status();
     }
@@ -66,7 +66,7 @@ struct ProcessReader::Session {
 struct ProcessReader::State {
   TaskRunner* runner;
   BlockingCaller* caller;
-  std::shared_ptr<Session> session;
+  std::shared_ptr<NvmlSession> session;
   bool running = false;  // true also while a query hangs
   std::vector<OnRead> waiting;
   std::shared_ptr<const ProcessReport> last;
@@ -84,7 +84,7 @@ ProcessReader::ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loa
     : state_(std::make_shared<State>()) {
   state_->runner = runner;
   state_->caller = caller;
-  state_->session = std::make_shared<Session>();
+  state_->session = std::make_shared<NvmlSession>();
   state_->session->loader = std::move(loader);
 }
 ProcessReader::~ProcessReader() = default;

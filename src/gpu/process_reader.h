@@ -33,14 +33,14 @@ struct ProcessUse {
 };
 
 struct ProcessReport {
-  struct Gpu {
+  struct GpuProcesses {
     std::string uuid;
     std::vector<ProcessUse> processes;  // by pid
   };
   // Why the report is empty: the driver is missing or hangs. If a single GPU does not answer, only
   // that GPU is missing in `gpus`.
   Status status;
-  std::vector<Gpu> gpus;
+  std::vector<GpuProcesses> gpus;
 };
 
 class ProcessReader {
@@ -66,7 +66,7 @@ class ProcessReader {
   void Refresh();
 
  private:
-  struct Session;
+  struct NvmlSession;
   struct State;
   void Start();
 

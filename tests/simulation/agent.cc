@@ -70,8 +70,8 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   ApiPods(World& world, ApiServer& server, std::string node)
       : world_(world), server_(server), node_(std::move(node)) {}
 
-  void Start(agent::Pods::Listener* listener) override {
-    listener_ = listener;
+  void Start(agent::Pods::Delegate* delegate) override {
+    delegate_ = delegate;
     feed_.emplace(world_, server_, static_cast<ApiServer::Listener&>(*this), node_);
   }
   const Map& pods() const override { return pods_; }
@@ -88,14 +88,14 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
  private:
   void OnPod(const kube::PodObject& pod) override {
     pods_.insert_or_assign(pod.meta.uid, agent::PodInfoOf(pod, device::MemoryUnit::kGiB));
-    listener_->OnPod(pod.meta.uid);
+    delegate_->OnPod(pod.meta.uid);
   }
   void OnPodGone(const kube::PodObject& last) override {
     pods_.erase(last.meta.uid);
     wanted_.erase(last.meta.uid);
-    listener_->OnPod(last.meta.uid);
+    delegate_->OnPod(last.meta.uid);
   }
-  void OnSynced() override { listener_->OnPodsSynced(); }
+  void OnSynced() override { delegate_->OnPodsSynced(); }
 
   void Write(const Uid& uid) {
     const device::Annotations now = wanted_[uid];
@@ -118,7 +118,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   World& world_;
   ApiServer& server_;
   const std::string node_;
-  agent::Pods::Listener* listener_ = nullptr;
+  agent::Pods::Delegate* delegate_ = nullptr;
   Map pods_;
   std::map<Uid, device::Annotations> wanted_;  // annotations to write, by pod
   std::optional<ApiServer::Feed> feed_;

@@ -13,7 +13,8 @@ double SecondsOf(Duration duration) { return std::chrono::duration<double>(durat
 double JoulesOf(uint64_t millijoules) { return static_cast<double>(millijoules) / 1000; }
 
 // The fraction of the GPU's time that the container used since the last reading.
-std::optional<double> UseOf(const ContainerMeter::Account& account, const ContainerMeter::Gpu& gpu,
+std::optional<double> UseOf(const ContainerMeter::Account& account,
+                            const ContainerMeter::MeteredGpu& gpu,
                             const ContainerMeter::Reading& reading) {
   if (account.reports > 0) return account.use_sum / account.reports;
   if (account.use) return account.use;
@@ -26,8 +27,8 @@ std::string LabelsOf(const ContainerName& who, const std::string& uuid) {
 }
 
 template <typename Value>
-void WriteAccounts(const std::map<std::string, ContainerMeter::Gpu>& gpus, std::string_view name,
-                   MetricsText* text, const Value& value_of) {
+void WriteAccounts(const std::map<std::string, ContainerMeter::MeteredGpu>& gpus,
+                   std::string_view name, MetricsText* text, const Value& value_of) {
   for (const auto& [uuid, gpu] : gpus) {
     for (const auto& [who, account] : gpu.containers) {
       const std::optional<double> value = value_of(account);
@@ -80,7 +81,7 @@ void ContainerMeter::AddUses(const ContainerUses& uses) {
 }
 
 void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading) {
-  Gpu& gpu = gpus_[uuid];
+  MeteredGpu& gpu = gpus_[uuid];
   if (gpu.read_at && reading.at <= *gpu.read_at) return;
   for (auto& [who, account] : gpu.containers) account.until = std::max(account.until, reading.at);
   AddIdle(reading, &gpu);
@@ -98,7 +99,8 @@ void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading)
   gpu.read_at = reading.at;
 }
 
-void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading, Gpu* gpu) const {
+void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading,
+                                  MeteredGpu* gpu) const {
   std::vector<Account*> users;
   std::vector<int64_t> parts;
   for (auto& [who, account] : gpu->containers) {
@@ -114,7 +116,7 @@ void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading, Gp
   *gpu->rest_mj += static_cast<uint64_t>(parts.back());
 }
 
-void ContainerMeter::AddIdle(const Reading& reading, Gpu* gpu) const {
+void ContainerMeter::AddIdle(const Reading& reading, MeteredGpu* gpu) const {
   for (auto& [who, account] : gpu->containers) {
     // If the GPU was idle, all of its containers were idle.
     std::optional<double> use = UseOf(account, *gpu, reading);

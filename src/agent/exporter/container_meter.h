@@ -37,7 +37,7 @@ class ContainerMeter {
 
     Duration allocated() const { return until - since; }
   };
-  struct Gpu {
+  struct MeteredGpu {
     std::optional<MonotonicTime> read_at;
     std::optional<uint64_t> energy_mj;  // the device's counter
     std::optional<uint64_t> rest_mj;    // energy that no container used, since the first reading
@@ -61,16 +61,16 @@ class ContainerMeter {
   void AddReading(const std::string& uuid, const Reading& reading);
 
   // By UUID; GPUs that have been held or read.
-  const std::map<std::string, Gpu>& gpus() const { return gpus_; }
+  const std::map<std::string, MeteredGpu>& gpus() const { return gpus_; }
   // Families with labels namespace, pod, container and uuid.
   void Write(MetricsText* text) const;
 
  private:
-  void DivideEnergy(uint64_t energy_mj, const Reading& reading, Gpu* gpu) const;
-  void AddIdle(const Reading& reading, Gpu* gpu) const;
+  void DivideEnergy(uint64_t energy_mj, const Reading& reading, MeteredGpu* gpu) const;
+  void AddIdle(const Reading& reading, MeteredGpu* gpu) const;
 
   Duration longest_gap_;
-  std::map<std::string, Gpu> gpus_;
+  std::map<std::string, MeteredGpu> gpus_;
 };
 
 }  // namespace tessera::agent

@@ -50,7 +50,7 @@ void Exporter::OnRound() {
 }
 
 void Exporter::Meter() {
-  for (const Sampler::Gpu& gpu : sampler_.gpus()) {
+  for (const Sampler::SampledGpu& gpu : sampler_.gpus()) {
     if (gpu.sample == nullptr) continue;
     meter_.AddReading(gpu.sample->uuid, {.at = gpu.answered_at,
                                          .energy_mj = gpu.sample->energy_mj,
@@ -84,7 +84,7 @@ void Exporter::ForgetOldXids() {
 void Exporter::Render() {
   const MonotonicTime began = runner_->clock().Now();
   std::vector<std::shared_ptr<const GpuSample>> samples;
-  for (const Sampler::Gpu& gpu : sampler_.gpus()) {
+  for (const Sampler::SampledGpu& gpu : sampler_.gpus()) {
     if (gpu.sample != nullptr) samples.push_back(gpu.sample);
   }
   text_ = RenderPage(page_, samples, HoldersOf(holdings_, uses_.get()), xids_);
@@ -98,7 +98,7 @@ void Exporter::WriteState(MetricsText* text) const {
     return std::chrono::duration<double>(duration).count();
   };
   const auto label = [](size_t index) { return MetricLabel("gpu", std::to_string(index)); };
-  const std::vector<Sampler::Gpu>& gpus = sampler_.gpus();
+  const std::vector<Sampler::SampledGpu>& gpus = sampler_.gpus();
   text->Family("tessera_exporter_sample_age_seconds", "gauge",
                "Time since a GPU last answered all queries for dcgm-exporter's metrics.");
   for (size_t i = 0; i < gpus.size(); ++i) {

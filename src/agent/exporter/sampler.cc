@@ -9,13 +9,13 @@
 namespace tessera::agent {
 
 // A session is destroyed on the thread of a job, because closing it can block.
-struct Sampler::Session {
+struct Sampler::NvmlSession {
   std::shared_ptr<gpu::Nvml> nvml;
   std::string fingerprint;
   std::vector<std::unique_ptr<GpuReader>> readers;  // each is used by one job at a time
   std::atomic<bool> is_dead{false};                 // the driver has ended it
 
-  ~Session() {
+  ~NvmlSession() {
     readers.clear();
     if (nvml != nullptr && !is_dead) (void)nvml->Shutdown();
   }
@@ -28,9 +28,9 @@ struct Sampler::Session {
     return !is_dead && (!count.ok() || static_cast<size_t>(*count) == readers.size());
   }
 
-  static Result<std::shared_ptr<Session>> Open(
+  static Result<std::shared_ptr<NvmlSession>> Open(
       gpu::NvmlLoader* loader, const std::shared_ptr<const CounterSpecs>& counters) {
-    auto session = std::make_shared<Session>();
+    auto session = std::make_shared<NvmlSession>();
     session->fingerprint = loader->Fingerprint();
     ASSIGN_OR_RETURN(std::shared_ptr<gpu::Nvml> nvml, loader->Load());
     RETURN_IF_ERROR(nvml->Init());
@@ -83,8 +83,8 @@ void Sampler::CheckSession() {
   checking_session_ = true;
   next_check_ = runner_->clock().Now() + kSessionInterval;
   struct Check {
-    std::shared_ptr<Session> used;
-    Result<std::shared_ptr<Session>> found = std::shared_ptr<Session>();
+    std::shared_ptr<NvmlSession> used;
+    Result<std::shared_ptr<NvmlSession>> found = std::shared_ptr<NvmlSession>();
     bool is_current = false;
   };
   const auto check = std::make_shared<Check>();
@@ -93,9 +93,9 @@ void Sampler::CheckSession() {
   job.name = "exporter-driver";
   job.deadline = kSessionDeadline;
   job.work = [check, loader = loader_, counters = counters_] {
-    const std::shared_ptr<Session> used = check->used;
+    const std::shared_ptr<NvmlSession> used = check->used;
     check->is_current = used != nullptr && used->IsCurrent(loader.get());
-    if (!check->is_current) check->found = Session::Open(loader.get(), counters);
+    if (!check->is_current) check->found = NvmlSession::Open(loader.get(), counters);
     check->used.reset();
   };
   job.finished = [this, check, weak = weak_.Get()] {
@@ -116,18 +116,18 @@ void Sampler::CheckSession() {
   caller_->Start(std::move(job));
 }
 
-void Sampler::UseSession(std::shared_ptr<Session> session) {
+void Sampler::UseSession(std::shared_ptr<NvmlSession> session) {
   if (session == nullptr && session_ == nullptr) return;
-  std::shared_ptr<Session> old = std::exchange(session_, std::move(session));
+  std::shared_ptr<NvmlSession> old = std::exchange(session_, std::move(session));
   ++generation_;
   gpus_.assign(session_ == nullptr ? 0 : session_->readers.size(), {});
-  for (Gpu& gpu : gpus_) gpu.answered_at = runner_->clock().Now();
+  for (SampledGpu& gpu : gpus_) gpu.answered_at = runner_->clock().Now();
   if (old != nullptr) Close(std::move(old));
   StartRound();
 }
 
-void Sampler::Close(std::shared_ptr<Session> session) {
-  const auto last = std::make_shared<std::shared_ptr<Session>>(std::move(session));
+void Sampler::Close(std::shared_ptr<NvmlSession> session) {
+  const auto last = std::make_shared<std::shared_ptr<NvmlSession>>(std::move(session));
   gpu::BlockingCaller::Job job;
   job.name = "exporter-close";
   job.deadline = kSessionDeadline;
@@ -139,17 +139,17 @@ void Sampler::Close(std::shared_ptr<Session> session) {
 
 void Sampler::ReadGpu(size_t index) {
   gpus_[index].is_queried = true;
-  struct Reading {
-    std::shared_ptr<Session> session;
+  struct GpuRead {
+    std::shared_ptr<NvmlSession> session;
     Result<GpuSample> sample = GpuSample();
   };
-  const auto reading = std::make_shared<Reading>();
+  const auto reading = std::make_shared<GpuRead>();
   reading->session = session_;
   gpu::BlockingCaller::Job job;
   job.name = fmt::format("exporter-gpu{}", index);
   job.deadline = kDeadline;
   job.work = [reading, index] {
-    const std::shared_ptr<Session> session = reading->session;
+    const std::shared_ptr<NvmlSession> session = reading->session;
     reading->sample = session->readers[index]->Read();
     if (reading->sample.status().code() == Code::kFailedPrecondition) session->is_dead = true;
     reading->session.reset();
@@ -167,7 +167,7 @@ void Sampler::ReadGpu(size_t index) {
 void Sampler::OnRead(uint64_t generation, uint64_t round, size_t index,
                      const Result<GpuSample>& sample) {
   if (generation != generation_) return;
-  Gpu& gpu = gpus_[index];
+  SampledGpu& gpu = gpus_[index];
   gpu.is_queried = false;
   gpu.sample = sample.ok() ? std::make_shared<const GpuSample>(*sample) : nullptr;
   if (sample.ok()) gpu.answered_at = runner_->clock().Now();

@@ -31,7 +31,7 @@ class Sampler {
   // Interval of checks whether the driver was replaced.
   static constexpr Duration kSessionInterval = std::chrono::seconds(1);
 
-  struct Gpu {
+  struct SampledGpu {
     std::shared_ptr<const GpuSample> sample;  // null: the GPU does not answer
     MonotonicTime answered_at{};              // time of the first query if it has never answered
     uint64_t late = 0;                        // queries that missed the deadline
@@ -52,16 +52,16 @@ class Sampler {
   // round.
   void RefreshDriver() { CheckSession(); }
   // In the order of indices; empty without a session.
-  const std::vector<Gpu>& gpus() const { return gpus_; }
+  const std::vector<SampledGpu>& gpus() const { return gpus_; }
 
  private:
-  struct Session;
+  struct NvmlSession;
 
   void Tick();
   void StartRound();
   void CheckSession();
-  void UseSession(std::shared_ptr<Session> session);
-  void Close(std::shared_ptr<Session> session);
+  void UseSession(std::shared_ptr<NvmlSession> session);
+  void Close(std::shared_ptr<NvmlSession> session);
   void ReadGpu(size_t index);
   void OnRead(uint64_t generation, uint64_t round, size_t index, const Result<GpuSample>& sample);
   void OnOverdue(uint64_t generation, uint64_t round, size_t index);
@@ -74,12 +74,12 @@ class Sampler {
   const Duration interval_;
   const std::function<void()> on_round_;
 
-  std::shared_ptr<Session> session_;
+  std::shared_ptr<NvmlSession> session_;
   bool checking_session_ = false;
   MonotonicTime next_check_{};
   std::string session_problem_;
   uint64_t generation_ = 0;  // number of the session; answers from earlier sessions are ignored
-  std::vector<Gpu> gpus_;
+  std::vector<SampledGpu> gpus_;
   uint64_t round_ = 0;
   size_t awaited_ = 0;  // answers that are missing in this round
   WeakPtrFactory<Sampler> weak_{this};

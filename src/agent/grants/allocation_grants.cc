@@ -150,12 +150,12 @@ bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
   return !call.listed.ok() || !Holds(*call.listed, pod, container.name, call.resource);
 }
 
-std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call,
-                                                                  bool reallocated) {
+std::optional<AllocationGrants::PossibleOwner> AllocationGrants::Next(const Call& call,
+                                                                      bool reallocated) {
   const bool listed = call.listed.ok();
   // Only a list shows that the kubelet has forgotten the units of a container.
   if (reallocated && !listed) return std::nullopt;
-  std::optional<Candidate> next;
+  std::optional<PossibleOwner> next;
   int pods = 0;
   for (const auto& pod : service_->occupancy().PodsInOrder()) {
     const auto& containers = pod->request->containers;
@@ -183,7 +183,7 @@ Status AllocationGrants::BrokenRequest(const Call& call) const {
   return Status::Ok();
 }
 
-void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
+void AllocationGrants::Give(const CallPtr& call, const PossibleOwner& to) {
   unpaired_claim_.reset();
   service_->Decide({.requester = to.ref,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},

@@ -56,7 +56,7 @@ class AllocationGrants {
  private:
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
-  struct Candidate {
+  struct PossibleOwner {
     ContainerRef ref;
     bool guessed = false;
   };
@@ -68,12 +68,12 @@ class AllocationGrants {
   bool RetryAfter(const CallPtr& call, Duration pause,
                   void (AllocationGrants::*step)(const CallPtr&));
   // `reallocated`: only containers that have been given units, which the kubelet has forgotten.
-  std::optional<Candidate> Next(const Call& call, bool reallocated);
+  std::optional<PossibleOwner> Next(const Call& call, bool reallocated);
   bool Matches(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
                bool reallocated) const;
   // The error of a listed pod whose request is invalid.
   Status BrokenRequest(const Call& call) const;
-  void Give(const CallPtr& call, const Candidate& to);
+  void Give(const CallPtr& call, const PossibleOwner& to);
   void Answer(const CallPtr& call, const ContainerRef& ref, const Result<grant::Grant>& grant);
   void GiveByIds(const CallPtr& call);
 

@@ -43,9 +43,9 @@ Assignments::Assigned Read(const PodInfo& pod, const DeviceSet& set) {
 
 const Assignments::Assigned& Assignments::Of(const std::shared_ptr<const PodInfo>& pod,
                                              const std::shared_ptr<const DeviceSet>& set) {
-  Known& known = known_[pod->uid];
-  if (known.pod != pod || known.set != set) known = {pod, set, Read(*pod, *set)};
-  return known.assigned;
+  CachedAssignment& cached = known_[pod->uid];
+  if (cached.pod != pod || cached.set != set) cached = {pod, set, Read(*pod, *set)};
+  return cached.assigned;
 }
 
 const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,

@@ -34,12 +34,12 @@ class Assignments {
   void Forget(const Uid& uid) { known_.erase(uid); }
 
  private:
-  struct Known {
+  struct CachedAssignment {
     std::shared_ptr<const PodInfo> pod;
     std::shared_ptr<const DeviceSet> set;
     Assigned assigned;
   };
-  std::map<Uid, Known> known_;
+  std::map<Uid, CachedAssignment> known_;
 };
 
 // Null if the request has no such container, or the container requests no device.

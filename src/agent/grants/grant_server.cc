@@ -97,7 +97,7 @@ void GrantServer::MakeRoom() {
 void GrantServer::Read(uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  Connection& connection = found->second;
+  ClientConnection& connection = found->second;
   const Status status = TakeBytes(&connection);
   if (!status.ok()) return Answer(id, status);
   if (connection.header_done && connection.received.size() == connection.wanted) {
@@ -105,7 +105,7 @@ void GrantServer::Read(uint64_t id) {
   }
 }
 
-Status GrantServer::TakeBytes(Connection* connection) {
+Status GrantServer::TakeBytes(ClientConnection* connection) {
   char buffer[16 << 10];
   const size_t room = std::min(sizeof(buffer), connection->wanted - connection->received.size());
   const ssize_t count = ::recv(connection->fd.get(), buffer, room, MSG_DONTWAIT);
@@ -123,7 +123,7 @@ Status GrantServer::TakeBytes(Connection* connection) {
   return Status::Ok();
 }
 
-void GrantServer::Dispatch(uint64_t id, Connection* connection) {
+void GrantServer::Dispatch(uint64_t id, ClientConnection* connection) {
   connection->handling = true;
   connection->asked = runner_->clock().Now();
   runner_->Unwatch(connection->fd.get());

@@ -44,7 +44,7 @@ class GrantServer {
   size_t connections() const { return connections_.size(); }
 
  private:
-  struct Connection {
+  struct ClientConnection {
     Fd fd;
     std::string received;
     size_t wanted = grant::kFrameHeaderSize;
@@ -59,8 +59,8 @@ class GrantServer {
   void MakeRoom();
   void Read(uint64_t id);
   // OK until the request is whole.
-  Status TakeBytes(Connection* connection);
-  void Dispatch(uint64_t id, Connection* connection);
+  Status TakeBytes(ClientConnection* connection);
+  void Dispatch(uint64_t id, ClientConnection* connection);
   void Answer(uint64_t id, const Result<grant::Grant>& reply);
   void Close(uint64_t id);
 
@@ -69,7 +69,7 @@ class GrantServer {
   GrantMetrics* const metrics_;
   const Handler handler_;
   net::AcceptLoop accept_loop_;
-  std::map<uint64_t, Connection> connections_;  // in order of age
+  std::map<uint64_t, ClientConnection> connections_;  // in order of age
   uint64_t next_id_ = 1;
   WeakPtrFactory<GrantServer> weak_{this};
 };

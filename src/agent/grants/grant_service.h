@@ -59,7 +59,7 @@ struct GrantOptions {
   GrantMetrics* metrics = nullptr;
 };
 
-class GrantService final : public Pods::Listener {
+class GrantService final : public Pods::Delegate {
  public:
   // Interval of checks whether ended pods have released the GPUs that a request needs.
   static constexpr Duration kReleasePollInterval = std::chrono::milliseconds(100);

@@ -38,7 +38,7 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
 
 // One kind of limit: its annotation and its field in a granted device. MostOf: the largest allowed
 // value.
-struct MemoryKind {
+struct MemoryLimitKind {
   using Amount = Bytes;
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
   static constexpr std::string_view kNoun = "device memory";
@@ -53,7 +53,7 @@ struct MemoryKind {
   static std::string Text(Bytes bytes) { return fmt::format("{:.0f} MiB", MiB(bytes.count())); }
 };
 
-struct ComputeKind {
+struct ComputeLimitKind {
   using Amount = MilliGpu;
   static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
   static constexpr std::string_view kNoun = "compute";
@@ -146,14 +146,15 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
 std::string TextOf(const PodInfo& pod, const std::string& container,
                    const grant::GrantedDevice& device) {
   std::vector<std::string> limits;
-  if (MemoryKind::IsLimited(device)) limits.push_back(MemoryKind::Text(MemoryKind::Of(device)));
-  if (!ComputeKind::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
-  std::string compute = ComputeKind::Text(ComputeKind::Of(device));
-  const auto lowered = ComputeKind::Parse(TextOf(pod, ComputeKind::kAnnotation));
+  if (MemoryLimitKind::IsLimited(device))
+    limits.push_back(MemoryLimitKind::Text(MemoryLimitKind::Of(device)));
+  if (!ComputeLimitKind::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
+  std::string compute = ComputeLimitKind::Text(ComputeLimitKind::Of(device));
+  const auto lowered = ComputeLimitKind::Parse(TextOf(pod, ComputeLimitKind::kAnnotation));
   const MilliGpu most = lowered.ok() ? device::LimitFor(*lowered, container, device.uuid)
-                                           .value_or(ComputeKind::MostOf(pod, device))
-                                     : ComputeKind::MostOf(pod, device);
-  if (most > ComputeKind::Of(device)) {
+                                           .value_or(ComputeLimitKind::MostOf(pod, device))
+                                     : ComputeLimitKind::MostOf(pod, device);
+  if (most > ComputeLimitKind::Of(device)) {
     compute += fmt::format(" (up to {} while others leave it idle)", most.count() / 10);
   }
   limits.push_back(std::move(compute));
@@ -166,16 +167,16 @@ std::string TextOf(const PodInfo& pod, const std::string& container,
 
 void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices) {
-  Apply<MemoryKind>(pod, entry, devices);
-  Apply<ComputeKind>(pod, entry, devices);
+  Apply<MemoryLimitKind>(pod, entry, devices);
+  Apply<ComputeLimitKind>(pod, entry, devices);
 }
 
 LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger,
                            Pods* pods)
     : dir_(std::move(dir)), limits_(limits), ledger_(ledger), pods_(pods) {}
 
-LimitChanges::Annotations LimitChanges::AnnotationsOf(const PodInfo& pod) {
-  Annotations all;
+LimitChanges::LimitTexts LimitChanges::LimitTextsOf(const PodInfo& pod) {
+  LimitTexts all;
   const auto add = [&](std::string_view annotation, auto is_valid) {
     const std::string text = TextOf(pod, annotation);
     all.text += text + ";";
@@ -185,8 +186,10 @@ LimitChanges::Annotations LimitChanges::AnnotationsOf(const PodInfo& pod) {
       all.invalid = true;
     }
   };
-  add(MemoryKind::kAnnotation, [](const auto& text) { return MemoryKind::Parse(text).ok(); });
-  add(ComputeKind::kAnnotation, [](const auto& text) { return ComputeKind::Parse(text).ok(); });
+  add(MemoryLimitKind::kAnnotation,
+      [](const auto& text) { return MemoryLimitKind::Parse(text).ok(); });
+  add(ComputeLimitKind::kAnnotation,
+      [](const auto& text) { return ComputeLimitKind::Parse(text).ok(); });
   const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
   all.text += priority;
   all.valid[std::string(names::kAnnotationComputeClass)] =
@@ -221,14 +224,14 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
 }
 
 void LimitChanges::OnPod(const PodInfo& pod) {
-  Annotations annotations = AnnotationsOf(pod);
-  const auto [seen, is_new] = seen_.try_emplace(pod.uid, annotations);
-  if (!is_new && seen->second.text == annotations.text) return;
+  LimitTexts texts = LimitTextsOf(pod);
+  const auto [seen, is_new] = seen_.try_emplace(pod.uid, texts);
+  if (!is_new && seen->second.text == texts.text) return;
   // A text that is invalid now is replaced by the last valid text.
-  if (!is_new) annotations.valid.merge(std::map(seen->second.valid));
-  const bool changed = !is_new && seen->second.valid != annotations.valid;
-  const bool is_known = !is_new || !annotations.invalid;
-  seen->second = std::move(annotations);
+  if (!is_new) texts.valid.merge(std::map(seen->second.valid));
+  const bool changed = !is_new && seen->second.valid != texts.valid;
+  const bool is_known = !is_new || !texts.invalid;
+  seen->second = std::move(texts);
   // At the agent's start all pods are new, and their problems were recorded before.
   if (!is_new || pods_->synced()) RecordProblems(pod);
   // Limits are written for a new pod, too: its annotations may have changed while no agent ran. If
@@ -245,8 +248,8 @@ PodInfo LimitChanges::LastValid(const PodInfo& pod) const {
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {
-  std::vector<std::string> problems = ProblemsOf<MemoryKind>(pod, *ledger_, dir_);
-  for (std::string& problem : ProblemsOf<ComputeKind>(pod, *ledger_, dir_)) {
+  std::vector<std::string> problems = ProblemsOf<MemoryLimitKind>(pod, *ledger_, dir_);
+  for (std::string& problem : ProblemsOf<ComputeLimitKind>(pod, *ledger_, dir_)) {
     problems.push_back(std::move(problem));
   }
   const std::string text = TextOf(pod, names::kAnnotationComputeClass);

@@ -48,12 +48,12 @@ class LimitChanges {
 
  private:
   // The limit annotations of a pod: all current texts, and the last valid text of each.
-  struct Annotations {
+  struct LimitTexts {
     std::string text;
     std::map<std::string, std::string> valid;  // by annotation
     bool invalid = false;                      // whether a current text is invalid
   };
-  static Annotations AnnotationsOf(const PodInfo& pod);
+  static LimitTexts LimitTextsOf(const PodInfo& pod);
   // The pod with the last valid texts of its limit annotations.
   PodInfo LastValid(const PodInfo& pod) const;
 
@@ -66,7 +66,7 @@ class LimitChanges {
   ContainerLimits* const limits_;
   const GrantLedger* const ledger_;
   Pods* const pods_;
-  std::map<Uid, Annotations> seen_;
+  std::map<Uid, LimitTexts> seen_;
 };
 
 }  // namespace tessera::agent

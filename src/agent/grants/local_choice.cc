@@ -20,9 +20,9 @@ bool Contains(const std::vector<std::string>& all, const std::string& uuid) {
   return std::find(all.begin(), all.end(), uuid) != all.end();
 }
 
-class Choice {
+class LocalChooser {
  public:
-  Choice(const LocalDemand& demand, const DeviceSet& set, GpuAccounts accounts)
+  LocalChooser(const LocalDemand& demand, const DeviceSet& set, GpuAccounts accounts)
       : demand_(demand),
         set_(set),
         accounts_(std::move(accounts)),
@@ -241,21 +241,21 @@ Hold HoldOf(const Uid& pod_uid, const ContainerRequest& container, const DeviceS
 
 Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const DeviceSet& set,
                                          GpuAccounts accounts) {
-  Choice choice(demand, set, std::move(accounts));
+  LocalChooser chooser(demand, set, std::move(accounts));
   // The starting container chooses first.
   for (const bool starting : {true, false}) {
     for (const ContainerRequest& container : demand.request->containers) {
       if ((container.name == demand.container) != starting) continue;
-      RETURN_IF_ERROR(choice.Place(container, Choice::WholeGpusFor::kStartingContainer));
+      RETURN_IF_ERROR(chooser.Place(container, LocalChooser::WholeGpusFor::kStartingContainer));
     }
   }
   // If the node has no room for all containers of the pod, the pod gets no GPU. Otherwise it would
   // hold GPUs without running, and GPUs that the scheduler does not count for it.
-  Choice all = choice;
+  LocalChooser all = chooser;
   for (const ContainerRequest& container : demand.request->containers) {
-    RETURN_IF_ERROR(all.Place(container, Choice::WholeGpusFor::kAllContainers));
+    RETURN_IF_ERROR(all.Place(container, LocalChooser::WholeGpusFor::kAllContainers));
   }
-  return std::move(choice).result();
+  return std::move(chooser).result();
 }
 
 }  // namespace tessera::agent

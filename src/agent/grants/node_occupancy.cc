@@ -72,22 +72,22 @@ std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
   std::vector<std::shared_ptr<const PodInfo>> pods;
   if (pods_ == nullptr) return pods;
   // The kubelet watches the same pods, and sorts pods that arrive together by age.
-  struct Turn {
+  struct PodTurn {
     uint64_t arrival;
     WallTime created;
     const std::shared_ptr<const PodInfo>* pod;
   };
-  std::vector<Turn> turns;
+  std::vector<PodTurn> turns;
   for (const auto& [uid, pod] : pods_->pods()) {
     if (pod->ended || !pod->request.ok()) continue;
     const auto arrival = arrivals_.find(uid);
     turns.push_back({arrival == arrivals_.end() ? 0 : arrival->second, pod->created, &pod});
   }
-  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+  std::stable_sort(turns.begin(), turns.end(), [](const PodTurn& a, const PodTurn& b) {
     return std::tie(a.arrival, a.created) < std::tie(b.arrival, b.created);
   });
   pods.reserve(turns.size());
-  for (const Turn& turn : turns) pods.push_back(*turn.pod);
+  for (const PodTurn& turn : turns) pods.push_back(*turn.pod);
   return pods;
 }
 
@@ -100,9 +100,9 @@ void NodeOccupancy::Forget(const Uid& uid) {
   arrivals_.erase(uid);
 }
 
-std::vector<AdmissionOrder::Waiting> NodeOccupancy::Waiting(const SetPtr& set,
-                                                            device::MemoryUnit gpu_mem_unit) {
-  std::vector<AdmissionOrder::Waiting> waiting;
+std::vector<AdmissionOrder::WaitingContainer> NodeOccupancy::Waiting(
+    const SetPtr& set, device::MemoryUnit gpu_mem_unit) {
+  std::vector<AdmissionOrder::WaitingContainer> waiting;
   for (const auto& pod : PodsInOrder()) {
     const device::Assignment assignment = AssignmentOf(pod->uid, set);
     for (const device::ContainerRequest& container : pod->request->containers) {

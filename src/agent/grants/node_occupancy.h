@@ -38,7 +38,8 @@ class NodeOccupancy {
   // Grants, and assignments that are not granted yet.
   GpuAccounts Accounts(const SetPtr& set);
   // Containers with assigned GPUs to which neither the agent nor the kubelet has given any.
-  std::vector<AdmissionOrder::Waiting> Waiting(const SetPtr& set, device::MemoryUnit gpu_mem_unit);
+  std::vector<AdmissionOrder::WaitingContainer> Waiting(const SetPtr& set,
+                                                        device::MemoryUnit gpu_mem_unit);
   // Pods that have not ended and whose request is valid, in the order in which the kubelet admits
   // them: in the order of their arrival on the node, and pods of the first list by age.
   std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;

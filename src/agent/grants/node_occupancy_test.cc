@@ -20,10 +20,10 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
     Status Append(std::string_view) override { return Status::Ok(); }
     Status Replace(const std::vector<std::string>&) override { return Status::Ok(); }
   } log;
-  class NoListener : public Pods::Listener {
+  class NoDelegate : public Pods::Delegate {
     void OnPod(const Uid&) override {}
     void OnPodsSynced() override {}
-  } listener;
+  } delegate;
   GrantLedger ledger(&log, {}, &skipped);
   NodeOccupancy occupancy(&ledger, &pods);
   const auto assign = [&](const std::string& name, int second, const std::string& uuid) {
@@ -47,7 +47,7 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   EXPECT_EQ(waiting[0].units.at(kMemName), 8);
   EXPECT_EQ(occupancy.Accounts(set).UseOf("GPU-3").memory, GiB(8));
   // From here on pods arrive in the same order at kubelet and agent.
-  pods.Start(&listener);
+  pods.Start(&delegate);
   pods.Sync();
   occupancy.OnPodAdded(Uid("uid-young"));
   occupancy.OnPodAdded(Uid("uid-old"));

@@ -83,7 +83,7 @@ void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
 Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                             const PodDevices& listed) const {
   const ContainerRef& expected = entry.holder;
-  for (const Holder& holder : holders) {
+  for (const ListedHolder& holder : holders) {
     // The kubelet gives the IDs of an init container to a later container of its pod.
     const bool same = holder.exact && holder.ref.container == expected.container;
     if (SamePod(holder.ref, expected) && (same || entry.phase == device::Phase::kInit)) continue;
@@ -207,7 +207,7 @@ StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& 
   Holders exact, some;
   for (const auto& [owner, ids] : has) {
     const auto& [pod_namespace, pod, container] = owner;
-    const Holder holder{{Uid(), pod_namespace, pod, container}, ids == wanted};
+    const ListedHolder holder{{Uid(), pod_namespace, pod, container}, ids == wanted};
     if (holder.exact) exact.push_back(holder);
     const bool any = std::any_of(ids.begin(), ids.end(),
                                  [&](const std::string& id) { return wanted.contains(id); });

@@ -52,11 +52,11 @@ class StartChecks {
   using CallPtr = std::shared_ptr<Call>;
   using Entry = GrantLedger::Entry;
   // A container that the kubelet lists with some or all of the IDs.
-  struct Holder {
+  struct ListedHolder {
     ContainerRef ref;    // without UID
     bool exact = false;  // the container holds exactly these IDs of the resource
   };
-  using Holders = std::vector<Holder>;
+  using Holders = std::vector<ListedHolder>;
 
   void ListPods(const CallPtr& call);
   void Verify(const CallPtr& call, const PodDevices& listed);

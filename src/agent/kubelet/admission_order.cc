@@ -6,12 +6,12 @@
 
 namespace tessera::agent {
 
-void AdmissionOrder::Set(std::vector<Waiting> waiting) {
+void AdmissionOrder::Set(std::vector<WaitingContainer> waiting) {
   const std::lock_guard lock(mutex_);
   if (waiting == waiting_) return;
   waiting_ = std::move(waiting);
   const auto waits = [&](const Uid& uid, const std::string& container) {
-    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& entry) {
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const WaitingContainer& entry) {
       return entry.pod_uid == uid && entry.container == container;
     });
   };
@@ -19,26 +19,27 @@ void AdmissionOrder::Set(std::vector<Waiting> waiting) {
                 [&](const Given& given) { return !waits(std::get<0>(given), std::get<1>(given)); });
 }
 
-const AdmissionOrder::Waiting* AdmissionOrder::Find(std::string_view resource,
-                                                    int64_t units) const {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& entry) {
-    const auto requested = entry.units.find(resource);
-    return requested != entry.units.end() && requested->second == units &&
-           !given_.contains({entry.pod_uid, entry.container, std::string(resource)});
-  });
+const AdmissionOrder::WaitingContainer* AdmissionOrder::Find(std::string_view resource,
+                                                             int64_t units) const {
+  const auto found =
+      std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingContainer& entry) {
+        const auto requested = entry.units.find(resource);
+        return requested != entry.units.end() && requested->second == units &&
+               !given_.contains({entry.pod_uid, entry.container, std::string(resource)});
+      });
   return found == waiting_.end() ? nullptr : &*found;
 }
 
-std::optional<AdmissionOrder::Waiting> AdmissionOrder::Next(std::string_view resource,
-                                                            int64_t units) const {
+std::optional<AdmissionOrder::WaitingContainer> AdmissionOrder::Next(std::string_view resource,
+                                                                     int64_t units) const {
   const std::lock_guard lock(mutex_);
-  const Waiting* found = Find(resource, units);
+  const WaitingContainer* found = Find(resource, units);
   return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 void AdmissionOrder::GiveNext(std::string_view resource, int64_t units) {
   const std::lock_guard lock(mutex_);
-  const Waiting* found = Find(resource, units);
+  const WaitingContainer* found = Find(resource, units);
   if (found != nullptr) given_.insert({found->pod_uid, found->container, std::string(resource)});
 }
 

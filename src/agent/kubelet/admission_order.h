@@ -24,30 +24,30 @@ namespace tessera::agent {
 class AdmissionOrder {
  public:
   // A container that has been assigned GPUs.
-  struct Waiting {
+  struct WaitingContainer {
     Uid pod_uid;
     std::string container;
     std::map<std::string, int64_t, std::less<>> units;  // by resource
     std::vector<device::DeviceShare> shares;
 
-    bool operator==(const Waiting&) const = default;
+    bool operator==(const WaitingContainer&) const = default;
   };
 
   // All containers that wait, in the order in which the kubelet allocates for them.
-  void Set(std::vector<Waiting> waiting);
+  void Set(std::vector<WaitingContainer> waiting);
 
   // The first container that requests `units` of the resource and has been given none.
-  std::optional<Waiting> Next(std::string_view resource, int64_t units) const;
+  std::optional<WaitingContainer> Next(std::string_view resource, int64_t units) const;
   // Records that the container that Next returns, if any, has been given its units.
   void GiveNext(std::string_view resource, int64_t units);
 
  private:
   using Given = std::tuple<Uid, std::string, std::string>;  // pod, container, resource
-  const Waiting* Find(std::string_view resource, int64_t units) const;
+  const WaitingContainer* Find(std::string_view resource, int64_t units) const;
 
   // Guards all members, because calls of the kubelet do not wait for the grants' thread.
   mutable std::mutex mutex_;
-  std::vector<Waiting> waiting_;
+  std::vector<WaitingContainer> waiting_;
   std::set<Given> given_;
 };
 

@@ -13,9 +13,9 @@ namespace {
 const std::string kGpuName(names::kResourceGpu);
 const std::string kMemName(names::kResourceGpuMem);
 
-AdmissionOrder::Waiting Container(const std::string& pod, int64_t gpus,
-                                  std::vector<std::string> uuids) {
-  AdmissionOrder::Waiting waiting{.pod_uid = Uid(pod), .container = "main"};
+AdmissionOrder::WaitingContainer Container(const std::string& pod, int64_t gpus,
+                                           std::vector<std::string> uuids) {
+  AdmissionOrder::WaitingContainer waiting{.pod_uid = Uid(pod), .container = "main"};
   waiting.units[kGpuName] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;

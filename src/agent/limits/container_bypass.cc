@@ -142,34 +142,33 @@ void ContainerUsage::HandleBypass(const Watched& watched,
   const ContainerRef& who = watched.who;
   const bool stops = options_.stop_bypass.Contains(who.pod_namespace);
   const std::string cause = CauseOf(processes[0], watched.pids.status());
-  struct Outcome {
+  struct BypassReport {
     std::string text;
     int killed = 0;
   };
-  const auto outcome = std::make_shared<Outcome>();
-  const auto work = [processes, cause, stops, outcome, root = options_.find.proc_root] {
+  const auto report = std::make_shared<BypassReport>();
+  const auto work = [processes, cause, stops, report, root = options_.find.proc_root] {
     const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
-    outcome->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
+    report->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
     if (!stops) return;
     Status problem;
     for (const ReportedProcess& process : processes) {
       const Status status = KillProcessOf(process.owner, root, process.pid);
-      outcome->killed += status.ok() ? 1 : 0;
+      report->killed += status.ok() ? 1 : 0;
       if (!status.ok() && status.code() != Code::kNotFound) problem = status;
     }
-    outcome->text += problem.ok()
-                         ? fmt::format(". --limits-stop-bypass: {} killed", outcome->killed)
-                         : fmt::format(". --limits-stop-bypass: {}", problem.message());
+    report->text += problem.ok() ? fmt::format(". --limits-stop-bypass: {} killed", report->killed)
+                                 : fmt::format(". --limits-stop-bypass: {}", problem.message());
   };
-  RunJob("usage-bypass", work, [this, who, with_event, uuid, outcome, first = processes[0]] {
+  RunJob("usage-bypass", work, [this, who, with_event, uuid, report, first = processes[0]] {
     const std::string message = fmt::format(
         "process {} ({}) of container {} uses {} without the limiter, so its share is not "
         "enforced: "
         "{}",
-        first.pid, first.name, who.container, uuid, outcome->text);
+        first.pid, first.name, who.container, uuid, report->text);
     if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
     // The log has a line for each kill. If the kernel cannot kill safely, only the Event says so.
-    if (outcome->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
+    if (report->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
   });
 }
 

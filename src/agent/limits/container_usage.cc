@@ -222,7 +222,7 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
       watched->readable |= readings.ok();
       watched->pids = watched->region->ReadPids();
     }
-    for (const gpu::ProcessReport::Gpu& gpu : round->report->gpus) {
+    for (const gpu::ProcessReport::GpuProcesses& gpu : round->report->gpus) {
       for (const gpu::ProcessUse& process : gpu.processes) {
         auto owner = OwnerOf(root, process.pid);
         if (!owner) continue;
@@ -268,7 +268,7 @@ std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(const Wat
                                                                        const std::string& uuid,
                                                                        const Round& round) const {
   const auto& gpus = round.report->gpus;
-  const auto gpu = std::ranges::find(gpus, uuid, &gpu::ProcessReport::Gpu::uuid);
+  const auto gpu = std::ranges::find(gpus, uuid, &gpu::ProcessReport::GpuProcesses::uuid);
   if (gpu == gpus.end()) return std::nullopt;
   std::vector<gpu::ProcessUse> own;
   for (const gpu::ProcessUse& process : gpu->processes) {
@@ -294,7 +294,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   ContainerGpuState& gpu = watched->gpus[share.uuid];
   use.processes = after.processes;
   if (const auto processes = ProcessesOf(*watched, share.uuid, round)) {
-    UnaccountedMemory::Sample sample;
+    UnaccountedMemory::MemorySample sample;
     int percent = 0;
     for (const gpu::ProcessUse& process : *processes) {
       sample.reported += process.memory;

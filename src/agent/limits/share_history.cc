@@ -8,7 +8,7 @@
 namespace tessera::agent {
 namespace {
 
-double ErrorOf(const ShareHistory::Sample& sample) {
+double ErrorOf(const ShareHistory::ShareSample& sample) {
   if (sample.used > sample.limit) return sample.used - sample.limit;
   const double missing = std::min(sample.share, sample.limit) - sample.used;
   return -std::clamp(missing, 0.0, std::max(0.0, sample.waiting));
@@ -16,7 +16,7 @@ double ErrorOf(const ShareHistory::Sample& sample) {
 
 }  // namespace
 
-void ShareHistory::Add(MonotonicTime now, const Sample& sample) {
+void ShareHistory::Add(MonotonicTime now, const ShareSample& sample) {
   samples_.push_back({now, sample.used, ErrorOf(sample)});
   while (now - samples_.front().at >= kWindow) samples_.pop_front();
 }
@@ -24,7 +24,7 @@ void ShareHistory::Add(MonotonicTime now, const Sample& sample) {
 std::optional<ShareRecord> ShareHistory::Get(MonotonicTime now) const {
   ShareRecord record;
   int count = 0;
-  for (const Timed& sample : samples_) {
+  for (const TimedShare& sample : samples_) {
     if (now - sample.at >= kWindow) continue;
     ++count;
     record.mean += sample.used;

@@ -30,19 +30,19 @@ class ShareHistory {
   static constexpr Duration kWindow = std::chrono::seconds(60);
 
   // Fractions of the GPU; `waiting` is an average number of threads.
-  struct Sample {
+  struct ShareSample {
     double used = 0, waiting = 0, share = 0, limit = 0;
   };
-  void Add(MonotonicTime now, const Sample& sample);
+  void Add(MonotonicTime now, const ShareSample& sample);
   // Nothing without a sample within kWindow.
   std::optional<ShareRecord> Get(MonotonicTime now) const;
 
  private:
-  struct Timed {
+  struct TimedShare {
     MonotonicTime at;
     double used, error;
   };
-  std::deque<Timed> samples_;  // the newest last
+  std::deque<TimedShare> samples_;  // the newest last
 };
 
 // The histories of all containers with a limit of compute.

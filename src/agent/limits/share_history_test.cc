@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 MonotonicTime At(int seconds) { return MonotonicTime{} + std::chrono::seconds(seconds); }
 
-double WorstOf(const ShareHistory::Sample& sample) {
+double WorstOf(const ShareHistory::ShareSample& sample) {
   ShareHistory history;
   history.Add(At(1), sample);
   return history.Get(At(1))->worst;

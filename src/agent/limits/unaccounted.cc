@@ -5,7 +5,7 @@
 
 namespace tessera::agent {
 
-void UnaccountedMemory::Add(MonotonicTime now, const Sample& sample) {
+void UnaccountedMemory::Add(MonotonicTime now, const MemorySample& sample) {
   const Bytes contexts =
       std::min(kContextAllowance * sample.processes, std::max(kLeastTogether, sample.limit));
   samples_.push_back({now, std::max(Bytes(0), sample.reported - contexts), sample.held});
@@ -17,7 +17,7 @@ Bytes UnaccountedMemory::Get(MonotonicTime now) const {
   if (samples_.empty() || now - samples_.front().at > kWindow) return Bytes(0);
   Bytes reported = samples_.front().beyond_contexts;
   Bytes held;
-  for (const Timed& sample : samples_) {
+  for (const TimedMemory& sample : samples_) {
     reported = std::min(reported, sample.beyond_contexts);
     held = std::max(held, sample.held);
   }

@@ -38,7 +38,7 @@ class UnaccountedMemory {
   // All contexts of a container may take this together, however small its share is.
   static constexpr Bytes kLeastTogether{int64_t{1} << 30};
 
-  struct Sample {
+  struct MemorySample {
     Bytes reported;
     int processes = 0;
     Bytes held;   // maximum of the readings before and after NVML's
@@ -48,17 +48,17 @@ class UnaccountedMemory {
   // with samples, or a sample is below it, so a restarted agent does not hand out this memory
   // meanwhile.
   void Resume(Bytes bytes) { resumed_ = bytes; }
-  void Add(MonotonicTime now, const Sample& sample);
+  void Add(MonotonicTime now, const MemorySample& sample);
   // 0 without a sample within kWindow, as while the driver does not answer.
   Bytes Get(MonotonicTime now) const;
 
  private:
-  struct Timed {
+  struct TimedMemory {
     MonotonicTime at;
     Bytes beyond_contexts;
     Bytes held;
   };
-  std::deque<Timed> samples_;  // the newest last, at most kSamples
+  std::deque<TimedMemory> samples_;  // the newest last, at most kSamples
   Bytes resumed_;
 };
 

@@ -122,9 +122,9 @@ constexpr std::string_view kFeatureLabels[] = {
     "nvidia.com/vgpu.present",
 };
 
-class Labels {
+class FeatureLabelSet {
  public:
-  Labels() {
+  FeatureLabelSet() {
     for (const std::string_view name : kFeatureLabels) facts_[std::string(name)] = std::nullopt;
   }
   // REQUIRES: `name` is one of kFeatureLabels.
@@ -141,7 +141,7 @@ class Labels {
 };
 
 // GPU feature discovery writes the versions under two names, the older of which is deprecated.
-void SetDriverVersion(const std::string& version, Labels* labels) {
+void SetDriverVersion(const std::string& version, FeatureLabelSet* labels) {
   std::vector<std::string_view> parts = SplitList(version, '.');
   if (parts.size() < 2 || parts.size() > 3) return;
   parts.resize(3);  // the third number may be missing, its label has an empty value then
@@ -155,7 +155,7 @@ void SetDriverVersion(const std::string& version, Labels* labels) {
 }
 
 // `version`: 12040 is 12.4.
-void SetCudaVersion(int version, Labels* labels) {
+void SetCudaVersion(int version, FeatureLabelSet* labels) {
   if (version <= 0) return;
   const int64_t major = version / 1000;
   const int64_t minor = version % 1000 / 10;
@@ -166,7 +166,7 @@ void SetCudaVersion(int version, Labels* labels) {
   labels->Set("nvidia.com/cuda.runtime-version.full", fmt::format("{}.{}", major, minor));
 }
 
-void SetGroup(const Group& group, Labels* labels) {
+void SetGroup(const Group& group, FeatureLabelSet* labels) {
   labels->Set(names::kLabelGpuCount, int64_t{group.count});
   labels->Set(names::kLabelGpuProduct, device::ProductLabel(group.gpu->model));
   // The label is left out if the driver does not report memory, as on integrated GPUs.
@@ -183,7 +183,7 @@ void SetGroup(const Group& group, Labels* labels) {
 }
 
 // Sets no vGPU label if a configuration space cannot be read.
-void SetVgpu(const std::vector<PciDevice>& devices, Labels* labels) {
+void SetVgpu(const std::vector<PciDevice>& devices, FeatureLabelSet* labels) {
   std::optional<VgpuHost> host;
   for (const PciDevice& device : devices) {
     if (!device.vgpu_host.ok()) return;
@@ -198,7 +198,7 @@ void SetVgpu(const std::vector<PciDevice>& devices, Labels* labels) {
 }  // namespace
 
 NodeFacts FeatureLabels(const device::NodeInventory& inventory, const NodeHardware& hardware) {
-  Labels labels;
+  FeatureLabelSet labels;
   if (inventory.gpus.empty()) return labels.Take();
   labels.Set(names::kLabelGpuPresent, true);
   SetDriverVersion(inventory.driver_version, &labels);

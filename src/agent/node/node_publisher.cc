@@ -150,40 +150,40 @@ void NodePublisher::Work() {
 
 void NodePublisher::PlanFor(const Json& node) {
   if (on_node_) on_node_(node);
-  plan_ = {};
-  plan_.text = TextOf(state_);
-  plan_.metadata = PatchFor(node, state_);
+  patches_ = {};
+  patches_.text = TextOf(state_);
+  patches_.metadata = PatchFor(node, state_);
   const bool lacks_gpu = !wanted_->problem.empty() || wanted_->gpus.empty();
   // A node with a startup taint gets the condition even if no GPU was ever found, so that the
   // condition explains the wait.
   std::optional<Json> taints = TaintPatchFor(node, startup_taints_);
   if (lacks_gpu && !taints && !WasGpuNode(node) && !read_hardware_().HasGpu()) return;
-  if (state_.smoke_passed) plan_.taints = std::move(taints);
+  if (state_.smoke_passed) patches_.taints = std::move(taints);
   const WallTime now = runner_->clock().WallNow();
-  plan_.status = ConditionPatchFor(node, state_.condition, now);
+  patches_.status = ConditionPatchFor(node, state_.condition, now);
   // Without a driver the number of GPUs is unknown.
   const auto count = wanted_->problem.empty() ? GpuCountPatchFor(node, wanted_->gpus.size())
                                               : std::optional<Json>();
-  if (count && plan_.status) {
+  if (count && patches_.status) {
     for (const auto& [part, value] : count->Find("status")->members()) {
-      (*plan_.status->ObjectAt("status"))->Set(part, value);
+      (*patches_.status->ObjectAt("status"))->Set(part, value);
     }
   } else if (count) {
-    plan_.status = count;
+    patches_.status = count;
   }
   for (const NodeEvent& event : EventsBetween(InventoryOn(node), *wanted_)) {
     event_time_ = std::max(now, event_time_ + std::chrono::nanoseconds(1));
-    plan_.events.push_back(EventObject(node, event, event_time_));
+    patches_.events.push_back(EventObject(node, event, event_time_));
   }
 }
 
 void NodePublisher::WriteMetadata() {
-  if (!plan_.metadata) return WriteStatus();
-  api_->MergePatch(*plan_.metadata, Counted(Then([this](const Json&) {
+  if (!patches_.metadata) return WriteStatus();
+  api_->MergePatch(*patches_.metadata, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's labels and annotation");
     // Events follow the write, which overwrites the earlier state, so these changes cannot be found
     // again.
-    for (Json& event : plan_.events) {
+    for (Json& event : patches_.events) {
       if (MayWriteEvent()) events_.push_back(std::move(event));
     }
     WriteStatus();
@@ -191,8 +191,8 @@ void NodePublisher::WriteMetadata() {
 }
 
 void NodePublisher::WriteStatus() {
-  if (!plan_.status) return RemoveTaints();
-  api_->PatchStatus(*plan_.status, Counted(Then([this](const Json&) {
+  if (!patches_.status) return RemoveTaints();
+  api_->PatchStatus(*patches_.status, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's condition",
         {{"reason", state_.condition.reason}, {"message", state_.condition.message}});
     RemoveTaints();
@@ -201,8 +201,8 @@ void NodePublisher::WriteStatus() {
 
 // The last write, so that pods which the scheduler now admits find a published node.
 void NodePublisher::RemoveTaints() {
-  if (!plan_.taints) return WriteEvents();
-  api_->JsonPatch(*plan_.taints, Counted(Then([this](const Json&) {
+  if (!patches_.taints) return WriteEvents();
+  api_->JsonPatch(*patches_.taints, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "removed the node's startup taint: its GPUs passed the smoke test");
     WriteEvents();
   })));
@@ -223,7 +223,7 @@ void NodePublisher::WriteEvents() {
 }
 
 void NodePublisher::Finish() {
-  written_ = std::exchange(stale_, false) ? "" : plan_.text;
+  written_ = std::exchange(stale_, false) ? "" : patches_.text;
   pause_ = kFirstPause;
   busy_ = false;
   if (std::exchange(changed_, false)) Work();

@@ -113,7 +113,7 @@ class NodePublisher {
   bool MayWriteEvent();
 
   // The patches that the Node needs, by its latest read.
-  struct Plan {
+  struct NodePatches {
     std::string text;  // the state that the patches reach, as text
     std::optional<Json> metadata;
     std::optional<Json> status;  // condition, number of GPUs
@@ -130,7 +130,7 @@ class NodePublisher {
   TaintKeys startup_taints_;
   PublishedNode state_;  // the state for wanted_
   std::string written_;  // the state that the server has, as text
-  Plan plan_;
+  NodePatches patches_;
   std::vector<Json> events_;  // Events about changes that are written
   WallTime event_time_{};     // time of the last Event; times differ
   int event_tokens_ = kMaxEventBurst;

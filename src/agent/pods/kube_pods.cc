@@ -60,8 +60,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
                 Write(Uid(uid), std::move(done));
               }) {}
 
-  void Start(Listener* to) {
-    listener = to;
+  void Start(Delegate* to) {
+    delegate = to;
     kube::Keep keep = ledger::KeepOfPods();
     keep.containers_run = true;
     keep.annotation = [read = keep.annotation](std::string_view key) {
@@ -83,12 +83,12 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     api_uids.erase(api_uid);
     pods.erase(uid);
     wanted.erase(uid);
-    listener->OnPod(uid);
+    delegate->OnPod(uid);
   }
   void OnSynced() override {
     synced = true;
     problem = Status::Ok();
-    listener->OnPodsSynced();
+    delegate->OnPodsSynced();
   }
   void OnError(const Status& status, Duration retry_in) override {
     if (problem.ok()) {
@@ -111,7 +111,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     }
     api_uids[uid] = now.meta.uid;
     pods.insert_or_assign(uid, PodInfoOf(now, unit));
-    listener->OnPod(uid);
+    delegate->OnPod(uid);
   }
 
   // The merge patch contains the UID, so the API server rejects it for another pod of that name.
@@ -154,7 +154,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   kube::Client client;
   const std::string node;
   const device::MemoryUnit unit;
-  Listener* listener = nullptr;
+  Delegate* delegate = nullptr;
   Map pods;
   std::map<Uid, Uid> api_uids;  // by the UID on the node
   bool synced = false;
@@ -179,7 +179,7 @@ Result<std::unique_ptr<KubePods>> KubePods::Make(net::IoThread* io, TaskRunner* 
       new KubePods(std::make_unique<Impl>(io, runner, std::move(config), node_name, gpu_mem_unit)));
 }
 
-void KubePods::Start(Listener* listener) { impl_->Start(listener); }
+void KubePods::Start(Delegate* delegate) { impl_->Start(delegate); }
 const Pods::Map& KubePods::pods() const { return impl_->pods; }
 bool KubePods::synced() const { return impl_->synced; }
 Status KubePods::last_error() const { return impl_->problem; }

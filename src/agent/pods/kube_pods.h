@@ -30,7 +30,7 @@ class KubePods final : public Pods {
                                                 device::MemoryUnit gpu_mem_unit);
   ~KubePods() override;
 
-  void Start(Listener* listener) override;
+  void Start(Delegate* delegate) override;
   const Map& pods() const override;
   bool synced() const override;
   Status last_error() const override;

@@ -37,7 +37,7 @@ std::string ProcessSightings::RemainsOf(const Uid& pod_uid,
                                         const std::vector<device::DeviceShare>& shares) const {
   const auto pod = by_pod.find(pod_uid);
   if (pod != by_pod.end() && !pod->second.empty()) {
-    const Process& first = pod->second.front();
+    const SightedProcess& first = pod->second.front();
     const size_t count = pod->second.size();
     const std::string text = fmt::format("{} (state {})", first.pid, first.state);
     return count == 1
@@ -70,9 +70,9 @@ ProcessSightings SightProcesses(const std::string& proc_root, const gpu::Process
     }
   }
   for (auto& [uid, processes] : sightings.by_pod) {
-    std::ranges::sort(processes, {}, &ProcessSightings::Process::pid);
+    std::ranges::sort(processes, {}, &ProcessSightings::SightedProcess::pid);
   }
-  for (const gpu::ProcessReport::Gpu& gpu : gpus.gpus) {
+  for (const gpu::ProcessReport::GpuProcesses& gpu : gpus.gpus) {
     for (const gpu::ProcessUse& use : gpu.processes) {
       if (!StateOf(proc_root, use.pid)) sightings.exited_on_gpu[gpu.uuid].push_back(use.pid);
     }

@@ -26,15 +26,15 @@
 namespace tessera::agent {
 
 struct ProcessSightings {
-  struct Process {
+  struct SightedProcess {
     int pid = 0;
     char state = '?';  // as in /proc/<pid>/stat: R, S, D, T
-    bool operator==(const Process&) const = default;
+    bool operator==(const SightedProcess&) const = default;
   };
 
   // An error if /proc cannot be read; then the rest is empty.
   Status status;
-  std::map<Uid, std::vector<Process>> by_pod;  // in order of pid
+  std::map<Uid, std::vector<SightedProcess>> by_pod;  // in order of pid
   // Processes that the driver lists on a GPU, by UUID, and that have left /proc.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 

@@ -93,7 +93,7 @@ TEST_F(PodProcessesTest, ReadsDriverAndProcAndAnswersLater) {
   EXPECT_FALSE(seen);
   runner.RunUntilIdle();
   ASSERT_TRUE(seen);
-  EXPECT_EQ(seen->by_pod.at(Uid(kUid)), (std::vector<ProcessSightings::Process>{{31, 'D'}}));
+  EXPECT_EQ(seen->by_pod.at(Uid(kUid)), (std::vector<ProcessSightings::SightedProcess>{{31, 'D'}}));
   EXPECT_EQ(seen->exited_on_gpu.size(), 1u);
   // GPUs are released also while the driver is unloaded.
   loader->driver = nullptr;

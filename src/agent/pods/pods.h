@@ -48,9 +48,9 @@ class Pods {
  public:
   using Map = std::map<Uid, std::shared_ptr<const PodInfo>>;
 
-  class Listener {
+  class Delegate {
    public:
-    virtual ~Listener() = default;
+    virtual ~Delegate() = default;
     // Called when a pod was added, changed or deleted.
     virtual void OnPod(const Uid& uid) = 0;
     // Called when the first list is complete.
@@ -58,8 +58,8 @@ class Pods {
   };
 
   virtual ~Pods() = default;
-  // REQUIRES: called once, before anything else. The listener outlives the pods.
-  virtual void Start(Listener* listener) = 0;
+  // REQUIRES: called once, before anything else. The delegate outlives the pods.
+  virtual void Start(Delegate* delegate) = 0;
   virtual const Map& pods() const = 0;
   // Whether the first list is complete: a pod that is missing then does not exist.
   virtual bool synced() const = 0;

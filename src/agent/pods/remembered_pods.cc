@@ -151,8 +151,8 @@ RememberedPods::RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant
   }
 }
 
-void RememberedPods::Start(Pods::Listener* listener) {
-  listener_ = listener;
+void RememberedPods::Start(Pods::Delegate* delegate) {
+  delegate_ = delegate;
   pods_->Start(this);
 }
 
@@ -164,7 +164,7 @@ void RememberedPods::OnPod(const Uid& uid) {
     known_[uid] = found->second;
     Remember(*found->second);
   }
-  listener_->OnPod(uid);
+  delegate_->OnPod(uid);
 }
 
 void RememberedPods::OnPodsSynced() {
@@ -174,9 +174,9 @@ void RememberedPods::OnPodsSynced() {
   }
   for (const Uid& uid : gone) {
     Forget(uid);
-    listener_->OnPod(uid);
+    delegate_->OnPod(uid);
   }
-  listener_->OnPodsSynced();
+  delegate_->OnPodsSynced();
 }
 
 void RememberedPods::Forget(const Uid& uid) {

@@ -26,13 +26,13 @@
 
 namespace tessera::agent {
 
-class RememberedPods final : public Pods, private Pods::Listener {
+class RememberedPods final : public Pods, private Pods::Delegate {
  public:
   // `records`: the contents of `log`.
   RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant::RecordLog> log,
                  const std::vector<std::string>& records);
 
-  void Start(Pods::Listener* listener) override;
+  void Start(Pods::Delegate* delegate) override;
   const Map& pods() const override { return known_; }
   bool synced() const override { return pods_->synced(); }
   Status last_error() const override { return pods_->last_error(); }
@@ -52,7 +52,7 @@ class RememberedPods final : public Pods, private Pods::Listener {
 
   const std::unique_ptr<Pods> pods_;
   const std::unique_ptr<grant::RecordLog> log_;
-  Pods::Listener* listener_ = nullptr;
+  Pods::Delegate* delegate_ = nullptr;
   Map known_;
   std::map<Uid, size_t> written_;  // hash of the record of each pod that is in the log
   size_t records_ = 0;             // in the log

@@ -17,7 +17,7 @@ using Limits = std::map<std::string, std::string, std::less<>>;
 
 class FakeApiPods final : public Pods {
  public:
-  void Start(Listener* listener) override { listener_ = listener; }
+  void Start(Delegate* delegate) override { delegate_ = delegate; }
   const Map& pods() const override { return pods_; }
   bool synced() const override { return synced_; }
   Status last_error() const override { return last_error_; }
@@ -51,15 +51,15 @@ class FakeApiPods final : public Pods {
   void Set(PodInfo pod) {
     const Uid uid = pod.uid;
     pods_[uid] = std::make_shared<const PodInfo>(std::move(pod));
-    if (listener_ != nullptr) listener_->OnPod(uid);
+    if (delegate_ != nullptr) delegate_->OnPod(uid);
   }
   void Remove(const Uid& uid) {
     pods_.erase(uid);
-    listener_->OnPod(uid);
+    delegate_->OnPod(uid);
   }
   void Sync() {
     synced_ = true;
-    listener_->OnPodsSynced();
+    delegate_->OnPodsSynced();
   }
 
   Status last_error_;
@@ -68,7 +68,7 @@ class FakeApiPods final : public Pods {
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
  private:
-  Listener* listener_ = nullptr;
+  Delegate* delegate_ = nullptr;
   Map pods_;
   bool synced_ = false;
 };
