@@ -117,7 +117,7 @@ Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver
   Facts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
   const auto known = oci::ListGpus(selection.driver_root);
   for (const SelectedGpu& gpu : selection.gpus) {
-    GpuFacts fact{gpu.uuid, "", "unknown"};
+    GpuProperties fact{gpu.uuid, "", "unknown"};
     if (known.ok()) {
       const auto found = std::find_if(known->begin(), known->end(),
                                       [&](const auto& one) { return one.uuid == gpu.uuid; });

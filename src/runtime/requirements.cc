@@ -11,32 +11,32 @@
 namespace tessera::runtime {
 namespace {
 
-enum class Operator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
+enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
-struct Condition {
+struct PropertyCondition {
   std::string_view text;
   std::string_view property;
-  Operator op = Operator::kEqual;
+  Comparison op = Comparison::kEqual;
   std::string_view value;
 };
 
 // Longer operators come first, so that ">=" is not read as ">".
-constexpr std::array<std::pair<std::string_view, Operator>, 6> kOperators = {{
-    {">=", Operator::kGreaterEqual},
-    {"<=", Operator::kLessEqual},
-    {"!=", Operator::kNotEqual},
-    {"=", Operator::kEqual},
-    {">", Operator::kGreater},
-    {"<", Operator::kLess},
+constexpr std::array<std::pair<std::string_view, Comparison>, 6> kOperators = {{
+    {">=", Comparison::kGreaterEqual},
+    {"<=", Comparison::kLessEqual},
+    {"!=", Comparison::kNotEqual},
+    {"=", Comparison::kEqual},
+    {">", Comparison::kGreater},
+    {"<", Comparison::kLess},
 }};
 
-Result<Condition> ParseCondition(std::string_view text) {
+Result<PropertyCondition> ParseCondition(std::string_view text) {
   const size_t at = text.find_first_of("=!<>");
   if (at != std::string_view::npos && at > 0) {
     for (const auto& [sign, op] : kOperators) {
       if (!text.substr(at).starts_with(sign)) continue;
       const std::string_view value = text.substr(at + sign.size());
-      if (!value.empty()) return Condition{text, text.substr(0, at), op, value};
+      if (!value.empty()) return PropertyCondition{text, text.substr(0, at), op, value};
     }
   }
   return Error(Code::kInvalidArgument,
@@ -56,31 +56,31 @@ Result<int> CompareVersions(std::string_view a, std::string_view b) {
   return 0;
 }
 
-bool Holds(Operator op, int order) {
+bool Holds(Comparison op, int order) {
   switch (op) {
-    case Operator::kEqual:
+    case Comparison::kEqual:
       return order == 0;
-    case Operator::kNotEqual:
+    case Comparison::kNotEqual:
       return order != 0;
-    case Operator::kLess:
+    case Comparison::kLess:
       return order < 0;
-    case Operator::kLessEqual:
+    case Comparison::kLessEqual:
       return order <= 0;
-    case Operator::kGreater:
+    case Comparison::kGreater:
       return order > 0;
-    case Operator::kGreaterEqual:
+    case Comparison::kGreaterEqual:
       return order >= 0;
   }
   return false;
 }
 
 // The reason why a condition does not hold for one GPU; empty if it holds.
-Result<std::string> UnmetReason(const Condition& condition, const Facts& facts,
-                                const GpuFacts& gpu) {
+Result<std::string> UnmetReason(const PropertyCondition& condition, const Facts& facts,
+                                const GpuProperties& gpu) {
   std::string found;
   int order = 0;
   if (condition.property == "brand") {
-    if (condition.op != Operator::kEqual && condition.op != Operator::kNotEqual) {
+    if (condition.op != Comparison::kEqual && condition.op != Comparison::kNotEqual) {
       return Error(Code::kInvalidArgument, "\"{}\": brands have no order", condition.text);
     }
     found = gpu.brand;
@@ -111,13 +111,13 @@ Result<std::string> UnmetReason(const Condition& condition, const Facts& facts,
 // The reasons why no alternative holds for one GPU; empty if an alternative holds. Parses every
 // condition, so that an invalid condition is found even after an alternative that holds.
 Result<std::string> UnmetReasons(std::string_view requirement, const Facts& facts,
-                                 const GpuFacts& gpu) {
+                                 const GpuProperties& gpu) {
   std::string reasons;
   bool satisfied = false;
   for (const std::string_view alternative : SplitList(requirement, ' ')) {
     std::string reason;
     for (const std::string_view text : SplitList(alternative, ',')) {
-      ASSIGN_OR_RETURN(const Condition condition, ParseCondition(text));
+      ASSIGN_OR_RETURN(const PropertyCondition condition, ParseCondition(text));
       ASSIGN_OR_RETURN(const std::string failure, UnmetReason(condition, facts, gpu));
       if (reason.empty()) reason = failure;
     }
@@ -187,10 +187,10 @@ std::string ArchOfNumber(std::string_view word) {
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const Facts& facts) {
   // The driver's conditions are checked even without GPUs.
-  static const std::vector<GpuFacts> kNone = {{"", "", "unknown"}};
+  static const std::vector<GpuProperties> kNone = {{"", "", "unknown"}};
   for (const auto& [name, value] : requirements) {
     if (SplitList(value, ' ').empty()) continue;
-    for (const GpuFacts& gpu : facts.gpus.empty() ? kNone : facts.gpus) {
+    for (const GpuProperties& gpu : facts.gpus.empty() ? kNone : facts.gpus) {
       Result<std::string> why = UnmetReasons(value, facts, gpu);
       if (!why.ok()) return why.status().Annotate(name);
       if (why->empty()) continue;

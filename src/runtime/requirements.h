@@ -15,7 +15,7 @@
 
 namespace tessera::runtime {
 
-struct GpuFacts {
+struct GpuProperties {
   std::string uuid;
   std::string arch;   // "8.0"; empty if unknown
   std::string brand;  // "nvidia"
@@ -24,7 +24,7 @@ struct GpuFacts {
 struct Facts {
   std::string cuda;    // "12.4"; empty if unknown
   std::string driver;  // "550.54.15"
-  std::vector<GpuFacts> gpus;
+  std::vector<GpuProperties> gpus;
 };
 
 // `requirements` are names and values of variables. INVALID_ARGUMENT: invalid condition.

@@ -263,7 +263,8 @@ Status Configurator::WriteAll(const States& states) const {
 }
 
 Status Configurator::WriteForReload(const States& states, Expectation* expectation) const {
-  if (options_.engine != Engine::kDocker || !expectation->runtime.empty()) return WriteAll(states);
+  if (options_.engine != EngineKind::kDocker || !expectation->runtime.empty())
+    return WriteAll(states);
   States shown = states;
   for (auto& [path, state] : shown) {
     ASSIGN_OR_RETURN(DockerReload reload,

@@ -28,7 +28,7 @@
 namespace tessera::engine {
 
 struct ConfigureOptions {
-  Engine engine = Engine::kContainerd;
+  EngineKind engine = EngineKind::kContainerd;
   EngineSettings settings;
   ReloadOptions reload;
   std::string validate_program;  // host path; empty: searched in the usual directories

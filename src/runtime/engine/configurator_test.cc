@@ -107,7 +107,7 @@ class ConfiguratorTest : public ::testing::Test {
 
   ConfigureOptions Docker() const {
     ConfigureOptions options;
-    options.engine = Engine::kDocker;
+    options.engine = EngineKind::kDocker;
     options.settings.config = kConfig;
     options.settings.runtime_path = "/opt/tessera/bin/tessera-runtime";
     options.settings.set_as_default = true;
@@ -119,7 +119,7 @@ class ConfiguratorTest : public ::testing::Test {
   }
   ConfigureOptions Containerd() const {
     ConfigureOptions options = Docker();
-    options.engine = options.reload.engine = Engine::kContainerd;
+    options.engine = options.reload.engine = EngineKind::kContainerd;
     options.settings.config = "/etc/containerd/config.toml";
     options.settings.drop_in = "/etc/containerd/conf.d/99-tessera.toml";
     options.reload.socket = "/run/containerd.sock";
@@ -215,7 +215,7 @@ TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
     const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
     ASSERT_TRUE(Configure(Docker()).ok());
     const auto ask = [&] {
-      return *QueryEngine(Engine::kDocker, SocketPath(), std::chrono::seconds(5));
+      return *QueryEngine(EngineKind::kDocker, SocketPath(), std::chrono::seconds(5));
     };
     EXPECT_EQ(ask().default_runtime, "nvidia");
     const auto undone = Configurator(Docker(), &host_).Undo();

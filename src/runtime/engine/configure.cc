@@ -35,15 +35,15 @@ struct DefaultPaths {
   KeyPath socket_key;  // in the main file
 };
 
-const DefaultPaths& DefaultPathsOf(Engine engine) {
-  static const std::map<Engine, DefaultPaths> places = {
-      {Engine::kContainerd,
+const DefaultPaths& DefaultPathsOf(EngineKind engine) {
+  static const std::map<EngineKind, DefaultPaths> places = {
+      {EngineKind::kContainerd,
        {"/etc/containerd/config.toml",
         "/etc/containerd/conf.d/99-tessera.toml",
         "/run/containerd/containerd.sock",
         {"grpc", "address"}}},
-      {Engine::kDocker, {"/etc/docker/daemon.json", "", "/run/docker.sock", {}}},
-      {Engine::kCrio,
+      {EngineKind::kDocker, {"/etc/docker/daemon.json", "", "/run/docker.sock", {}}},
+      {EngineKind::kCrio,
        {"/etc/crio/crio.conf",
         "/etc/crio/crio.conf.d/99-tessera.toml",
         "/run/crio/crio.sock",
@@ -53,7 +53,7 @@ const DefaultPaths& DefaultPathsOf(Engine engine) {
 }
 
 struct Flags {
-  Engine engine = Engine::kContainerd;
+  EngineKind engine = EngineKind::kContainerd;
   std::optional<std::string> config;
   std::optional<std::string> drop_in;
   std::optional<std::string> socket;
@@ -95,9 +95,10 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::strin
 }
 
 void AddEngineFlags(CLI::App* app, Flags* flags) {
-  AddChoice<Engine>(
-      app, "--engine,--runtime", "Engine to configure", &flags->engine,
-      {{"containerd", Engine::kContainerd}, {"docker", Engine::kDocker}, {"crio", Engine::kCrio}})
+  AddChoice<EngineKind>(app, "--engine,--runtime", "Engine to configure", &flags->engine,
+                        {{"containerd", EngineKind::kContainerd},
+                         {"docker", EngineKind::kDocker},
+                         {"crio", EngineKind::kCrio}})
       ->required();
   app->add_option("--config", flags->config, "The engine's main file (default: its usual path)");
   app->add_option("--drop-in-config", flags->drop_in,
@@ -197,7 +198,7 @@ Status CheckRuntimePath(const Flags& flags) {
   const std::string& path = flags.runtime_path;
   const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
   if (path.starts_with('/')) return Status::Ok();
-  if (bare_name && flags.engine == Engine::kDocker && !flags.install) return Status::Ok();
+  if (bare_name && flags.engine == EngineKind::kDocker && !flags.install) return Status::Ok();
   return Error(
       Code::kInvalidArgument,
       "--runtime-path \"{}\" is not an absolute path: give the place of tessera-runtime on the "
@@ -269,7 +270,8 @@ Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
 Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
   if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
-  for (const Engine engine : {Engine::kContainerd, Engine::kDocker, Engine::kCrio}) {
+  for (const EngineKind engine :
+       {EngineKind::kContainerd, EngineKind::kDocker, EngineKind::kCrio}) {
     const std::string config = DefaultPathsOf(engine).config;
     if (!host.Exists(RecordPath(config))) continue;
     notes->push_back(fmt::format("{}/trees stays: {} still has the runtime", dir, config));

@@ -133,10 +133,10 @@ std::optional<Version> ParseVersion(std::string_view text) {
   return version;
 }
 
-Result<Plan> MakePlan(Engine engine, const EngineSettings& settings, const ConfigTree& tree) {
-  Result<Plan> plan = engine == Engine::kContainerd ? PlanContainerd(settings, tree)
-                      : engine == Engine::kDocker   ? PlanDocker(settings, tree)
-                                                    : PlanCrio(settings, tree);
+Result<Plan> MakePlan(EngineKind engine, const EngineSettings& settings, const ConfigTree& tree) {
+  Result<Plan> plan = engine == EngineKind::kContainerd ? PlanContainerd(settings, tree)
+                      : engine == EngineKind::kDocker   ? PlanDocker(settings, tree)
+                                                        : PlanCrio(settings, tree);
   if (!plan.ok()) return plan;
   for (std::string& line : FindLeftovers(settings, *plan, tree)) {
     plan->notes.push_back(std::move(line));

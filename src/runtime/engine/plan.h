@@ -13,7 +13,7 @@
 
 namespace tessera::engine {
 
-enum class Engine { kContainerd, kDocker, kCrio };
+enum class EngineKind { kContainerd, kDocker, kCrio };
 
 struct Version {
   int major = 0;
@@ -64,7 +64,7 @@ struct Plan {
 Result<Plan> PlanContainerd(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> PlanDocker(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree);
-Result<Plan> MakePlan(Engine engine, const EngineSettings& settings, const ConfigTree& tree);
+Result<Plan> MakePlan(EngineKind engine, const EngineSettings& settings, const ConfigTree& tree);
 
 // On a reload dockerd keeps the values of removed keys and ignores a deleted file. So our keys are
 // removed in two steps: their default values are written and reloaded, then the keys are removed

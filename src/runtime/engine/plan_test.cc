@@ -50,7 +50,7 @@ EngineSettings Containerd(std::optional<Version> version) {
   return settings;
 }
 
-Result<Files> Applied(Engine engine, const EngineSettings& settings, const Files& files) {
+Result<Files> Applied(EngineKind engine, const EngineSettings& settings, const Files& files) {
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(engine, settings, TreeOf(files)));
   Files after = files;
   for (const FilePlan& file : plan.files) {
@@ -62,7 +62,7 @@ Result<Files> Applied(Engine engine, const EngineSettings& settings, const Files
   return after;
 }
 
-std::string Diff(Engine engine, const EngineSettings& settings, const Files& files) {
+std::string Diff(EngineKind engine, const EngineSettings& settings, const Files& files) {
   const auto after = Applied(engine, settings, files);
   if (!after.ok()) return after.status().ToString();
   std::string out;
@@ -98,7 +98,7 @@ root = "/var/lib/containerd"
 )";
 
 TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
-  EXPECT_EQ(Diff(Engine::kContainerd, Containerd(k16), {{kMain, kKubeadmV2}}),
+  EXPECT_EQ(Diff(EngineKind::kContainerd, Containerd(k16), {{kMain, kKubeadmV2}}),
             R"(--- /etc/containerd/config.toml
 +++ /etc/containerd/config.toml
 @@ -7,7 +7,7 @@
@@ -128,7 +128,7 @@ TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
 }
 
 TEST(ContainerdPlan, UsesADropInOfTheSameVersionSince21) {
-  const auto after = Applied(Engine::kContainerd, Containerd(k22), {{kMain, kKubeadmV2}});
+  const auto after = Applied(EngineKind::kContainerd, Containerd(k22), {{kMain, kKubeadmV2}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(
       after->at(kDropIn),
@@ -152,13 +152,13 @@ BinaryName = "/opt/tessera/bin/tessera-runtime"
 
 TEST(ContainerdPlan, ImportsTheDropInOnlyIfNoPatternCoversIt) {
   const Version k21{2, 1};
-  const std::string diff = Diff(Engine::kContainerd, Containerd(k21), {{kMain, kKubeadmV2}});
+  const std::string diff = Diff(EngineKind::kContainerd, Containerd(k21), {{kMain, kKubeadmV2}});
   EXPECT_THAT(diff, HasSubstr(" root = \"/var/lib/containerd\"\n"
                               "+imports = [\"/etc/containerd/conf.d/99-tessera.toml\"]\n \n"));
   for (const char* imports : {"'/etc/containerd/conf.d/*.toml'", "\"conf.d/*.toml\"",
                               "\"/etc/containerd/conf.d/99-tessera.toml\""}) {
     const std::string text = fmt::format("version = 3\nimports = [{}]\n", imports);
-    const auto after = Applied(Engine::kContainerd, Containerd(k21), {{kMain, text}});
+    const auto after = Applied(EngineKind::kContainerd, Containerd(k21), {{kMain, text}});
     ASSERT_TRUE(after.ok());
     EXPECT_EQ(after->at(kMain), text);
   }
@@ -168,7 +168,7 @@ TEST(ContainerdPlan, AppendsToImportsInTheirFormat) {
   const std::string text =
       "version = 3\r\nimports = [\r\n  '/etc/site/*.toml',  # ours\r\n]\r\n[debug]\r\nlevel = "
       "'info'";
-  const auto after = Applied(Engine::kContainerd, Containerd(Version{2, 1}), {{kMain, text}});
+  const auto after = Applied(EngineKind::kContainerd, Containerd(Version{2, 1}), {{kMain, text}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(
       after->at(kMain),
@@ -178,13 +178,13 @@ TEST(ContainerdPlan, AppendsToImportsInTheirFormat) {
 
 TEST(ContainerdPlan, WritesBothFilesForAnEmptyConfiguration) {
   for (const Files& files : {Files{}, Files{{kMain, ""}}, Files{{kMain, "# empty\n"}}}) {
-    const auto after = Applied(Engine::kContainerd, Containerd(k22), files);
+    const auto after = Applied(EngineKind::kContainerd, Containerd(k22), files);
     ASSERT_TRUE(after.ok()) << after.status().ToString();
     EXPECT_THAT(after->at(kMain), HasSubstr("version = 3\n"));
     EXPECT_THAT(after->at(kDropIn), HasSubstr("io.containerd.cri.v1.runtime"));
   }
   // A version that every supported containerd accepts.
-  const auto unknown = Applied(Engine::kContainerd, Containerd(std::nullopt), {});
+  const auto unknown = Applied(EngineKind::kContainerd, Containerd(std::nullopt), {});
   ASSERT_TRUE(unknown.ok());
   EXPECT_EQ(unknown->at(kMain),
             "version = 2\nimports = [\"/etc/containerd/conf.d/99-tessera.toml\"]\n");
@@ -196,12 +196,12 @@ TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
       "[plugins]\n  [plugins.cri]\n    [plugins.cri.containerd]\n      snapshotter = "
       "\"overlayfs\"\n";
   // Version 2.2 no longer reads the old names.
-  const auto newer = Applied(Engine::kContainerd, Containerd(k22), {{kMain, text}});
+  const auto newer = Applied(EngineKind::kContainerd, Containerd(k22), {{kMain, text}});
   ASSERT_TRUE(newer.ok());
   EXPECT_EQ(newer->at(kMain), text);
   EXPECT_THAT(newer->at(kDropIn), HasSubstr("version = 3\n"));
 
-  const auto after = Applied(Engine::kContainerd, Containerd(k16), {{kMain, text}});
+  const auto after = Applied(EngineKind::kContainerd, Containerd(k16), {{kMain, text}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_FALSE(after->contains(kDropIn));
   const auto document = ParseToml(after->at(kMain));
@@ -216,7 +216,7 @@ TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
 }
 
 TEST(ContainerdPlan, DropInHasTheVersionOfTheMainFile) {
-  const auto after = Applied(Engine::kContainerd, Containerd(std::nullopt),
+  const auto after = Applied(EngineKind::kContainerd, Containerd(std::nullopt),
                              {{kMain, "version = 4\n[plugins.'io.containerd.cri.v1.runtime']\n"}});
   ASSERT_TRUE(after.ok());
   EXPECT_THAT(after->at(kDropIn), HasSubstr("version = 4\n"));
@@ -238,7 +238,8 @@ TEST(ContainerdPlan, EditsTheFileWhoseSectionTakesEffectBefore21) {
       "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]\n"
       "runtime_type = 'io.containerd.runc.v2'\n"
       "options = { SystemdCgroup = false }\n";
-  const auto after = Applied(Engine::kContainerd, Containerd(k16), {{kMain, main}, {kSite, site}});
+  const auto after =
+      Applied(EngineKind::kContainerd, Containerd(k16), {{kMain, main}, {kSite, site}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(after->at(kMain), main);
   const auto document = ParseToml(after->at(kSite));
@@ -258,7 +259,7 @@ options = { BinaryName = "/usr/bin/nvidia-container-runtime", SystemdCgroup = tr
 )";
   EngineSettings settings = Containerd(k22);
   settings.drop_in.clear();
-  EXPECT_EQ(Diff(Engine::kContainerd, settings, {{kMain, text}}),
+  EXPECT_EQ(Diff(EngineKind::kContainerd, settings, {{kMain, text}}),
             R"(--- /etc/containerd/config.toml
 +++ /etc/containerd/config.toml
 @@ -3,4 +3,4 @@
@@ -278,7 +279,7 @@ default_runtime_name = "kata"
 runtime_type = "io.containerd.kata.v2"
 options.ConfigPath = "/etc/kata.toml"
 )";
-  const auto after = Applied(Engine::kContainerd, Containerd(k22), {{kMain, text}});
+  const auto after = Applied(EngineKind::kContainerd, Containerd(k22), {{kMain, text}});
   ASSERT_TRUE(after.ok());
   EXPECT_EQ(after->at(kDropIn).find("ConfigPath"), std::string::npos);
 }
@@ -311,9 +312,9 @@ TEST(ContainerdPlan, ErrorsNameFileAndLine) {
 
 TEST(ContainerdPlan, ConfiguringTheResultChangesNothing) {
   for (const Version version : {k16, k22}) {
-    const auto once = Applied(Engine::kContainerd, Containerd(version), {{kMain, kKubeadmV2}});
+    const auto once = Applied(EngineKind::kContainerd, Containerd(version), {{kMain, kKubeadmV2}});
     ASSERT_TRUE(once.ok());
-    const auto twice = Applied(Engine::kContainerd, Containerd(version), *once);
+    const auto twice = Applied(EngineKind::kContainerd, Containerd(version), *once);
     ASSERT_TRUE(twice.ok());
     EXPECT_EQ(*twice, *once);
   }
@@ -341,7 +342,7 @@ EngineSettings Docker() {
 }
 
 TEST(DockerPlan, AddsRuntimeAndDefaultRuntime) {
-  EXPECT_EQ(Diff(Engine::kDocker, Docker(), {{"/etc/docker/daemon.json", kDaemonJson}}),
+  EXPECT_EQ(Diff(EngineKind::kDocker, Docker(), {{"/etc/docker/daemon.json", kDaemonJson}}),
             R"(--- /etc/docker/daemon.json
 +++ /etc/docker/daemon.json
 @@ -7,5 +7,12 @@
@@ -364,7 +365,7 @@ TEST(DockerPlan, AddsRuntimeAndDefaultRuntime) {
 TEST(DockerPlan, KeepsOtherFeaturesWhenItEnablesCdi) {
   EngineSettings settings = Docker();
   settings.enable_cdi = true;
-  const auto after = Applied(Engine::kDocker, settings, {{settings.config, kDaemonJson}});
+  const auto after = Applied(EngineKind::kDocker, settings, {{settings.config, kDaemonJson}});
   ASSERT_TRUE(after.ok());
   EXPECT_THAT(after->at(settings.config),
               HasSubstr(R"({"containerd-snapshotter": true, "cdi": true})"));
@@ -375,7 +376,7 @@ TEST(DockerPlan, ReplacesOnlyThePathOfAnExistingRuntime) {
   settings.set_as_default = false;
   const std::string text =
       R"({"runtimes":{"nvidia":{"path":"nvidia-container-runtime","runtimeArgs":["-v"]}}})";
-  const auto after = Applied(Engine::kDocker, settings, {{settings.config, text}});
+  const auto after = Applied(EngineKind::kDocker, settings, {{settings.config, text}});
   ASSERT_TRUE(after.ok());
   EXPECT_EQ(
       after->at(settings.config),
@@ -398,7 +399,7 @@ EngineSettings Crio() {
 
 TEST(CrioPlan, CopiesTheMonitorOfTheDefaultRuntime) {
   const auto after = Applied(
-      Engine::kCrio, Crio(),
+      EngineKind::kCrio, Crio(),
       {{"/etc/crio/crio.conf.d/10-crio.conf",
         "[crio.runtime]\ndefault_runtime = \"crun\"\n[crio.runtime.runtimes.crun]\n"
         "runtime_path = \"/usr/bin/crun\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n"}});
@@ -461,7 +462,8 @@ TEST(FindLeftovers, NamesFileAndRemedy) {
       {"/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n"},
       {"/etc/cdi/nic.yaml", "kind: vendor.com/nic\n"},
   };
-  const auto notes = MakePlan(Engine::kContainerd, Containerd(Version{2, 2}), TreeOf(files))->notes;
+  const auto notes =
+      MakePlan(EngineKind::kContainerd, Containerd(Version{2, 2}), TreeOf(files))->notes;
   ASSERT_EQ(notes.size(), 2u) << notes.back();
   EXPECT_THAT(notes[0], HasSubstr("/etc/containerd/conf.d/50-nvidia.toml: the runtime handler "
                                   "\"nvidia-cdi\" leads to /usr/local/nvidia/toolkit/"));
@@ -477,7 +479,7 @@ TEST(FindLeftovers, FindsEntriesOfDockerAndCrio) {
       {docker.config,
        R"({"default-runtime": "old", "runtimes": {"old": {"path": "nvidia-container-runtime"},
                              "nvidia": {"path": "nvidia-container-runtime"}, "crun": {"path": "crun"}}})"}};
-  const auto notes = MakePlan(Engine::kDocker, docker, TreeOf(daemon))->notes;
+  const auto notes = MakePlan(EngineKind::kDocker, docker, TreeOf(daemon))->notes;
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("handler \"old\" leads to nvidia-container-runtime"));
   EngineSettings crio = docker;
@@ -490,7 +492,7 @@ TEST(FindLeftovers, FindsEntriesOfDockerAndCrio) {
       {"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
        R"({"version":"1.0.0","hook":{"path":"/usr/bin/nvidia-container-runtime-hook"}})"},
       {"/etc/containers/oci/hooks.d/other.json", R"({"hook":{"path":"/usr/bin/other"}})"}};
-  const auto of_crio = MakePlan(Engine::kCrio, crio, TreeOf(hooks))->notes;
+  const auto of_crio = MakePlan(EngineKind::kCrio, crio, TreeOf(hooks))->notes;
   ASSERT_EQ(of_crio.size(), 2u);
   EXPECT_THAT(of_crio[0], HasSubstr("10-nvidia.conf: the runtime handler \"nvidia-legacy\""));
   EXPECT_THAT(of_crio[1],

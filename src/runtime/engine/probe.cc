@@ -20,10 +20,10 @@ namespace {
 constexpr size_t kMaxAnswer = 4u << 20;
 
 // A stream socket whose answers carry the credentials of the process that wrote them.
-class Connection {
+class PeerSocket {
  public:
-  static Result<Connection> Open(const std::string& path, Duration deadline) {
-    Connection connection;
+  static Result<PeerSocket> Open(const std::string& path, Duration deadline) {
+    PeerSocket connection;
     connection.end_ = SystemClock().Now() + deadline;
     connection.fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     // Connects through a descriptor, because a path below a mounted root may be longer than
@@ -145,7 +145,7 @@ std::string RequestHeaders(std::string_view path) {
 
 class UnaryCall {
  public:
-  explicit UnaryCall(Connection* connection) : connection_(*connection) {}
+  explicit UnaryCall(PeerSocket* connection) : connection_(*connection) {}
 
   // Returns the answer's message. UNIMPLEMENTED: the server rejected the call; its reason is
   // HPACK-compressed and not decoded.
@@ -209,7 +209,7 @@ class UnaryCall {
     return Status::Ok();
   }
 
-  Connection& connection_;
+  PeerSocket& connection_;
   std::string buffer_;
   std::string body_;
   bool done_ = false;
@@ -227,15 +227,15 @@ std::vector<std::string> Fields(std::string_view message, uint32_t field_number)
   return found;
 }
 
-struct Reply {
+struct EngineReply {
   pid_t pid = 0;
   std::string message;
 };
 
-Result<Reply> Call(const std::string& socket, std::string_view path, Duration deadline) {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(socket, deadline));
+Result<EngineReply> Call(const std::string& socket, std::string_view path, Duration deadline) {
+  ASSIGN_OR_RETURN(PeerSocket connection, PeerSocket::Open(socket, deadline));
   ASSIGN_OR_RETURN(std::string message, UnaryCall(&connection).Run(path, ""));
-  return Reply{connection.peer(), std::move(message)};
+  return EngineReply{connection.peer(), std::move(message)};
 }
 
 // Queries the kubelet's interface, which containerd and CRI-O have in common.
@@ -251,7 +251,7 @@ void QueryCri(const std::string& socket, Duration deadline, EngineInfo* answer) 
 
 Result<EngineInfo> QueryContainerd(const std::string& socket, Duration deadline) {
   EngineInfo answer;
-  ASSIGN_OR_RETURN(const Reply version,
+  ASSIGN_OR_RETURN(const EngineReply version,
                    Call(socket, "/containerd.services.version.v1.Version/Version", deadline));
   answer.pid = version.pid;
   for (const std::string& text : Fields(version.message, 1)) answer.version = ParseVersion(text);
@@ -261,7 +261,7 @@ Result<EngineInfo> QueryContainerd(const std::string& socket, Duration deadline)
 
 Result<EngineInfo> QueryCrio(const std::string& socket, Duration deadline) {
   EngineInfo answer;
-  ASSIGN_OR_RETURN(const Reply version,
+  ASSIGN_OR_RETURN(const EngineReply version,
                    Call(socket, "/runtime.v1.RuntimeService/Version", deadline));
   answer.pid = version.pid;
   for (const std::string& text : Fields(version.message, 3)) answer.version = ParseVersion(text);
@@ -270,8 +270,8 @@ Result<EngineInfo> QueryCrio(const std::string& socket, Duration deadline) {
 }
 
 // Uses HTTP/1.0, so that the answer ends with the connection and is never chunked.
-Result<Reply> Get(const std::string& socket, std::string_view path, Duration deadline) {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(socket, deadline));
+Result<EngineReply> Get(const std::string& socket, std::string_view path, Duration deadline) {
+  ASSIGN_OR_RETURN(PeerSocket connection, PeerSocket::Open(socket, deadline));
   RETURN_IF_ERROR(connection.Send(fmt::format("GET {} HTTP/1.0\r\nHost: docker\r\n\r\n", path)));
   std::string text;
   for (;;) {
@@ -286,12 +286,12 @@ Result<Reply> Get(const std::string& socket, std::string_view path, Duration dea
       text.substr(8, 5).find(" 200") != 0) {
     return Error(Code::kDataLoss, "GET {}: {}", path, text.substr(0, text.find('\r')));
   }
-  return Reply{connection.peer(), text.substr(body + 4)};
+  return EngineReply{connection.peer(), text.substr(body + 4)};
 }
 
 Result<EngineInfo> QueryDocker(const std::string& socket, Duration deadline) {
   EngineInfo answer;
-  ASSIGN_OR_RETURN(const Reply ping, Get(socket, "/_ping", deadline));
+  ASSIGN_OR_RETURN(const EngineReply ping, Get(socket, "/_ping", deadline));
   answer.pid = ping.pid;
   const auto info = Get(socket, "/info", deadline);
   if (!info.ok()) return answer;
@@ -308,13 +308,14 @@ Result<EngineInfo> QueryDocker(const std::string& socket, Duration deadline) {
 
 }  // namespace
 
-Result<EngineInfo> QueryEngine(Engine engine, const std::string& socket_path, Duration deadline) {
+Result<EngineInfo> QueryEngine(EngineKind engine, const std::string& socket_path,
+                               Duration deadline) {
   switch (engine) {
-    case Engine::kContainerd:
+    case EngineKind::kContainerd:
       return QueryContainerd(socket_path, deadline);
-    case Engine::kDocker:
+    case EngineKind::kDocker:
       return QueryDocker(socket_path, deadline);
-    case Engine::kCrio:
+    case EngineKind::kCrio:
       return QueryCrio(socket_path, deadline);
   }
   return Error(Code::kInternal, "no such engine");

@@ -30,6 +30,7 @@ struct EngineInfo {
 
 // UNAVAILABLE: no process listens; DEADLINE_EXCEEDED: no answer; DATA_LOSS: the answer violates the
 // protocol.
-Result<EngineInfo> QueryEngine(Engine engine, const std::string& socket_path, Duration deadline);
+Result<EngineInfo> QueryEngine(EngineKind engine, const std::string& socket_path,
+                               Duration deadline);
 
 }  // namespace tessera::engine

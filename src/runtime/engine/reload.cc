@@ -37,13 +37,13 @@ bool WaitForExit(int pidfd, MonotonicTime end) {
 
 }  // namespace
 
-std::string_view NameOf(Engine engine) {
+std::string_view NameOf(EngineKind engine) {
   switch (engine) {
-    case Engine::kContainerd:
+    case EngineKind::kContainerd:
       return "containerd";
-    case Engine::kDocker:
+    case EngineKind::kDocker:
       return "docker";
-    case Engine::kCrio:
+    case EngineKind::kCrio:
       return "crio";
   }
   return "";
@@ -81,7 +81,7 @@ Status Reloader::Prepare() {
                  "--socket is right",
                  NameOf(options_.engine), options_.socket, answer.status().message());
   }
-  if (options_.engine == Engine::kCrio && options_.mode == RestartMode::kAuto) {
+  if (options_.engine == EngineKind::kCrio && options_.mode == RestartMode::kAuto) {
     return Error(
         Code::kFailedPrecondition,
         "crio uses a new runtime only after a restart, and it has no active systemd unit below "

@@ -24,7 +24,7 @@ namespace tessera::engine {
 enum class RestartMode { kNone, kSignal, kSystemd, kAuto };
 
 struct ReloadOptions {
-  Engine engine = Engine::kContainerd;
+  EngineKind engine = EngineKind::kContainerd;
   RestartMode mode = RestartMode::kAuto;
   std::string socket;  // host path
   Duration timeout = std::chrono::seconds(60);
@@ -65,7 +65,7 @@ class Reloader {
   Status PrepareSignal();
   bool UnitIsActive() const;
   // Whether the engine exits to reload. Docker reloads while it runs.
-  bool ExitsOnReload() const { return options_.engine != Engine::kDocker; }
+  bool ExitsOnReload() const { return options_.engine != EngineKind::kDocker; }
   Status Signal();
   Status RestartUnit();
   Status WaitUntilServes(const Expectation& expectation, MonotonicTime end) const;
@@ -81,6 +81,6 @@ class Reloader {
 };
 
 // "containerd", "docker" or "crio": the systemd unit and the value of --engine.
-std::string_view NameOf(Engine engine);
+std::string_view NameOf(EngineKind engine);
 
 }  // namespace tessera::engine

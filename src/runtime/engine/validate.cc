@@ -157,13 +157,13 @@ Status ValidateCrio(const std::string& program, const HostRoot& host,
 
 }  // namespace
 
-Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
+Result<Validation> ValidateByEngine(EngineKind engine, const HostRoot& host,
                                     const EngineSettings& settings, const Plan& plan,
                                     const Files& files, const std::string& given,
                                     Duration deadline) {
-  const std::string name = engine == Engine::kContainerd ? "containerd"
-                           : engine == Engine::kDocker   ? "dockerd"
-                                                         : "crio";
+  const std::string name = engine == EngineKind::kContainerd ? "containerd"
+                           : engine == EngineKind::kDocker   ? "dockerd"
+                                                             : "crio";
   const std::string program = given.empty() ? FindHostProgram(host, name) : given;
   if (program.empty()) {
     return Validation{false, fmt::format("{} not found below {}/", name, host.root())};
@@ -171,13 +171,13 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
   Validation validation{true, program};
   Status status;
   switch (engine) {
-    case Engine::kContainerd:
+    case EngineKind::kContainerd:
       status = ValidateContainerd(program, host, settings, plan, files, deadline);
       break;
-    case Engine::kDocker:
+    case EngineKind::kDocker:
       status = ValidateDocker(program, host, settings, files, deadline, &validation);
       break;
-    case Engine::kCrio:
+    case EngineKind::kCrio:
       status = ValidateCrio(program, host, settings, files, deadline);
       break;
   }
@@ -189,9 +189,9 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
   return validation;
 }
 
-std::optional<Version> VersionOfProgram(Engine engine, const HostRoot& host,
+std::optional<Version> VersionOfProgram(EngineKind engine, const HostRoot& host,
                                         const std::string& given) {
-  if (engine != Engine::kContainerd) return std::nullopt;
+  if (engine != EngineKind::kContainerd) return std::nullopt;
   const std::string program = given.empty() ? FindHostProgram(host, "containerd") : given;
   if (program.empty()) return std::nullopt;
   const auto result = RunOnHost(host, {program, "--version"}, std::chrono::seconds(10));

@@ -22,14 +22,14 @@ struct Validation {
 // `files` maps each path to its new text; nullopt removes the file. `program` is a host path; if
 // empty, the usual directories are searched. INVALID_ARGUMENT: the engine rejects the files, with
 // its message; FAILED_PRECONDITION: it accepts them but would not know the runtime.
-Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
+Result<Validation> ValidateByEngine(EngineKind engine, const HostRoot& host,
                                     const EngineSettings& settings, const Plan& plan,
                                     const std::map<std::string, std::optional<std::string>>& files,
                                     const std::string& program, Duration deadline);
 
 // The result of `containerd --version` on the host; nullopt if it is not installed. Always nullopt
 // for other engines, whose files do not depend on the version.
-std::optional<Version> VersionOfProgram(Engine engine, const HostRoot& host,
+std::optional<Version> VersionOfProgram(EngineKind engine, const HostRoot& host,
                                         const std::string& program);
 
 }  // namespace tessera::engine
