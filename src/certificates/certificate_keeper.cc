@@ -18,7 +18,7 @@ constexpr std::string_view kNextCertificate = "next.crt";
 constexpr std::string_view kNextKey = "next.key";
 
 // A value that cannot be decoded counts as missing; NextStep replaces it.
-CertificateSet SetOf(const SharedSecret::Found& found) {
+CertificateSet SetOf(const SharedSecret::Content& found) {
   return {.bundle = found.Text(kBundle),
           .serving = {found.Text(kCertificate), found.Text(kKey)},
           .next = {found.Text(kNextCertificate), found.Text(kNextKey)}};
@@ -74,12 +74,12 @@ struct CertificateKeeper::Impl {
   }
 
   void ReadSecret() {
-    operation = secret.Read([this](const Result<SharedSecret::Found>& found) {
+    operation = secret.Read([this](const Result<SharedSecret::Content>& found) {
       found.ok() ? OnSecret(*found) : Fail(found.status());
     });
   }
 
-  void OnSecret(const SharedSecret::Found& found) {
+  void OnSecret(const SharedSecret::Content& found) {
     const CertificateSet set = SetOf(found);
     const bool is_published = set.bundle == published_bundle;
     const auto step =

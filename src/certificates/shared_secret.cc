@@ -8,8 +8,8 @@
 namespace tessera::certificates {
 namespace {
 
-SharedSecret::Found FoundIn(const Json& secret) {
-  SharedSecret::Found found{.exists = true};
+SharedSecret::Content FoundIn(const Json& secret) {
+  SharedSecret::Content found{.exists = true};
   if (const Json* metadata = secret.Find("metadata")) {
     found.version = metadata->StringAt("resourceVersion").value_or("");
   }
@@ -24,7 +24,7 @@ SharedSecret::Found FoundIn(const Json& secret) {
 
 }  // namespace
 
-std::string SharedSecret::Found::Text(std::string_view key) const {
+std::string SharedSecret::Content::Text(std::string_view key) const {
   const auto at = data.find(key);
   return at == data.end() ? std::string() : at->second;
 }
@@ -32,15 +32,15 @@ std::string SharedSecret::Found::Text(std::string_view key) const {
 SharedSecret::SharedSecret(kube::Client& client, std::string ns, std::string name)
     : client_(client), object_{kube::kSecrets, std::move(name), std::move(ns), ""} {}
 
-kube::Operation SharedSecret::Read(std::function<void(const Result<Found>&)> on_done) const {
+kube::Operation SharedSecret::Read(std::function<void(const Result<Content>&)> on_done) const {
   return client_.Get(object_, [on_done = std::move(on_done)](const Result<Json>& answer) {
     if (answer.ok()) return on_done(FoundIn(*answer));
-    if (answer.status().code() == Code::kNotFound) return on_done(Found());
+    if (answer.status().code() == Code::kNotFound) return on_done(Content());
     on_done(answer.status());
   });
 }
 
-kube::Operation SharedSecret::Write(const Found& found, const Texts& texts,
+kube::Operation SharedSecret::Write(const Content& found, const Texts& texts,
                                     std::function<void(const Status&)> on_done) const {
   Json data = Json::MakeObject();
   for (const auto& [key, text] : texts) {

@@ -18,7 +18,7 @@ class SharedSecret {
  public:
   using Texts = std::map<std::string, std::string, std::less<>>;  // decoded, by key
 
-  struct Found {
+  struct Content {
     bool exists = false;
     std::string version;
     Texts data;  // without values that cannot be decoded
@@ -29,10 +29,10 @@ class SharedSecret {
   SharedSecret(kube::Client& client, std::string ns, std::string name);
 
   // A Secret that does not exist reads as empty.
-  kube::Operation Read(std::function<void(const Result<Found>&)> on_done) const;
+  kube::Operation Read(std::function<void(const Result<Content>&)> on_done) const;
   // An empty text removes its key; keys not in `data` stay. ABORTED or ALREADY_EXISTS: another
   // replica has written since `found` was read.
-  kube::Operation Write(const Found& found, const Texts& data,
+  kube::Operation Write(const Content& found, const Texts& data,
                         std::function<void(const Status&)> on_done) const;
 
   // "ns/name".

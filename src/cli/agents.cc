@@ -22,7 +22,7 @@ void AgentReader::Read(std::string node, Done done) {
   done_ = std::move(done);
   pages_.Read(
       std::move(node), {std::string(names::kContainersPath)},
-      [this](const kube::AgentPages::Agent& agent, std::string_view,
+      [this](const kube::AgentPages::AgentPod& agent, std::string_view,
              const Result<std::string>& page) { OnPage(agent, page); },
       [this](const Status& status) {
         const Done report = std::exchange(done_, nullptr);
@@ -32,7 +32,7 @@ void AgentReader::Read(std::string node, Done done) {
       });
 }
 
-void AgentReader::OnPage(const kube::AgentPages::Agent& agent, const Result<std::string>& page) {
+void AgentReader::OnPage(const kube::AgentPages::AgentPod& agent, const Result<std::string>& page) {
   const Result<UsagePage> usage = page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status());
   Status problem = usage.status();
   if (usage.ok()) uses_.uses.insert(uses_.uses.end(), usage->uses.begin(), usage->uses.end());

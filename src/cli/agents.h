@@ -27,7 +27,7 @@ class AgentReader {
   void Read(std::string node, Done done);
 
  private:
-  void OnPage(const kube::AgentPages::Agent& agent, const Result<std::string>& page);
+  void OnPage(const kube::AgentPages::AgentPod& agent, const Result<std::string>& page);
 
   Done done_;
   ClusterUses uses_;

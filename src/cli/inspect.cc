@@ -11,13 +11,13 @@
 namespace tessera::cli {
 namespace {
 
-struct Usage {
+struct UsedOfTotal {
   int64_t used = 0;
   int64_t total = 0;
 };
 
 // One GPU of a node; the sum of its slices if it has MIG slices.
-struct GpuColumn : Usage {
+struct GpuColumn : UsedOfTotal {
   int index = 0;
 };
 
@@ -48,10 +48,10 @@ class Inspection {
   int64_t HeldOf(const NodeRow& node, const ledger::PodEntry& pod, int index) const;
   std::string RowsOf(const NodeRow& node, const std::vector<GpuColumn>& gpus, bool pending) const;
   static std::string Line(size_t length) { return std::string(length, '-') + "\n"; }
-  static std::string Share(const Usage& usage) {
+  static std::string Share(const UsedOfTotal& usage) {
     return fmt::format("{}/{} ({}%)", usage.used, usage.total, Percent(usage));
   }
-  static int64_t Percent(const Usage& usage) {
+  static int64_t Percent(const UsedOfTotal& usage) {
     return usage.total == 0 ? 0 : usage.used * 100 / usage.total;
   }
   static std::string AddressOf(const NodeRow& node) {
@@ -129,11 +129,11 @@ std::string Inspection::Summary() const {
   for (size_t i = 0; i < columns; ++i) text += fmt::format("GPU{}(Allocated/Total)\t", i);
   if (any_pending) text += "PENDING(Allocated)\t";
   text += fmt::format("GPU Memory({})\n", NameOf(unit_));
-  Usage cluster;
+  UsedOfTotal cluster;
   size_t line = 0;
   for (const NodeRow& node : nodes_) {
     std::vector<std::string> cells(columns, "0/0");
-    Usage sum;
+    UsedOfTotal sum;
     for (const GpuColumn& gpu : GpusOf(node)) {
       cells[static_cast<size_t>(gpu.index)] = fmt::format("{}/{}", gpu.used, gpu.total);
       sum.used += gpu.used;
@@ -171,14 +171,14 @@ std::string Inspection::RowsOf(const NodeRow& node, const std::vector<GpuColumn>
 
 std::string Inspection::Details() const {
   std::string text;
-  Usage cluster;
+  UsedOfTotal cluster;
   size_t line = 0;
   for (const NodeRow& node : nodes_) {
     const std::vector<GpuColumn> gpus = GpusOf(node);
     const std::optional<int64_t> pending = PendingOf(node);
     text += fmt::format("\nNAME:\t{}\nIPADDRESS:\t{}\n\nNAME\tNAMESPACE\t", node.entry->node.name,
                         AddressOf(node));
-    Usage sum{.used = pending.value_or(0)};
+    UsedOfTotal sum{.used = pending.value_or(0)};
     for (const GpuColumn& gpu : gpus) {
       text += fmt::format("GPU{}(Allocated)\t", gpu.index);
       sum.used += gpu.used;

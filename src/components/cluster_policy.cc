@@ -57,13 +57,13 @@ void KeepOff(Json* daemons) {
 }
 
 // A field of a ClusterPolicy and the setting that means the same.
-struct Mapping {
+struct FieldMapping {
   std::vector<std::string_view> from;
   std::vector<std::string_view> to;
 };
 
-const std::vector<Mapping>& Mappings() {
-  static const std::vector<Mapping> mappings = {
+const std::vector<FieldMapping>& Mappings() {
+  static const std::vector<FieldMapping> mappings = {
       {{"daemonsets", "labels"}, {"daemonsets", "labels"}},
       {{"daemonsets", "annotations"}, {"daemonsets", "annotations"}},
       {{"daemonsets", "tolerations"}, {"daemonsets", "tolerations"}},
@@ -110,7 +110,7 @@ constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
 };
 
 bool IsMapped(std::string_view section, std::string_view field) {
-  return std::ranges::any_of(Mappings(), [&](const Mapping& one) {
+  return std::ranges::any_of(Mappings(), [&](const FieldMapping& one) {
     return one.from[0] == section && (field.empty() || one.from[1] == field);
   });
 }
@@ -166,7 +166,7 @@ void SetSetting(const std::vector<std::string_view>& setting, std::string field,
 }
 
 void MapSettings(const Json& spec, MigrationPlan* plan) {
-  for (const Mapping& one : Mappings()) {
+  for (const FieldMapping& one : Mappings()) {
     const Json* value = FindPath(spec, one.from);
     if (value == nullptr || IsEmpty(*value)) continue;
     // The agent looks there by itself, and at the host before.

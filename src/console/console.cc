@@ -109,7 +109,8 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   void ReadAgents() {
     agents.Read(
         "", {"/metrics"},
-        [this](const kube::AgentPages::Agent&, std::string_view, const Result<std::string>& page) {
+        [this](const kube::AgentPages::AgentPod&, std::string_view,
+               const Result<std::string>& page) {
           ++agents_read_;
           if (page.ok()) meter->TakePage(*page);
         },

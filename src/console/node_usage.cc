@@ -60,7 +60,7 @@ void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std
   read.pages = std::make_unique<kube::AgentPages>(*session->client, kPatience);
   read.pages->Read(
       node, {std::string(names::kContainersPath), kMetricsPath},
-      [this, number](const kube::AgentPages::Agent&, std::string_view path,
+      [this, number](const kube::AgentPages::AgentPod&, std::string_view path,
                      const Result<std::string>& page) { OnPage(number, path, page); },
       [this, number](const Status& status) {
         NodeRead& read = reads_.at(number);

@@ -49,15 +49,15 @@ void AgentPages::OnList(const Result<ListPage>& page) {
 
 void AgentPages::RequestNext() {
   while (!agents_.empty() && requests_.size() < kParallel) {
-    const Agent agent = agents_.front();
+    const AgentPod agent = agents_.front();
     agents_.pop_front();
     Request(agent);
   }
   if (requests_.empty()) Finish(Status::Ok());
 }
 
-void AgentPages::Request(const Agent& agent) {
-  Pending& pending = requests_[agent.pod];
+void AgentPages::Request(const AgentPod& agent) {
+  PodReads& pending = requests_[agent.pod];
   pending.unread = paths_.size();
   for (const std::string& path : paths_) {
     pending.pages.push_back(ReadPodPage(

@@ -23,12 +23,12 @@ class AgentPages {
  public:
   static constexpr size_t kParallel = 16;
 
-  struct Agent {
+  struct AgentPod {
     std::string pod, node;
   };
   // Called once for each agent and path.
   using OnPage =
-      std::function<void(const Agent&, std::string_view path, const Result<std::string>& page)>;
+      std::function<void(const AgentPod&, std::string_view path, const Result<std::string>& page)>;
   // Fails if the agents cannot be listed. NOT_FOUND: there is none. An agent that does not answer
   // is an error of its pages only.
   using OnDone = std::function<void(const Status&)>;
@@ -47,7 +47,7 @@ class AgentPages {
   void List(std::string continue_token);
   void OnList(const Result<ListPage>& page);
   void RequestNext();
-  void Request(const Agent& agent);
+  void Request(const AgentPod& agent);
   void Finish(const Status& status);
 
   Client& client_;
@@ -56,12 +56,12 @@ class AgentPages {
   std::vector<std::string> paths_;
   OnPage on_page_;
   OnDone on_done_;
-  std::deque<Agent> agents_;  // not requested yet
-  struct Pending {
+  std::deque<AgentPod> agents_;  // not requested yet
+  struct PodReads {
     std::vector<Operation> pages;
     size_t unread = 0;
   };
-  std::map<std::string, Pending> requests_;  // by pod
+  std::map<std::string, PodReads> requests_;  // by pod
   Operation listing_;
   WeakPtrFactory<AgentPages> weak_{this};
 };

@@ -237,17 +237,17 @@ class Kubeconfig {
       if (context_name.empty()) context_name = file.current_context();
     }
     if (context_name.empty()) return Bad("current-context is not set");
-    ASSIGN_OR_RETURN(const Found context, Find("contexts", "context", context_name));
+    ASSIGN_OR_RETURN(const FileEntry context, Find("contexts", "context", context_name));
     Config config;
     if (const std::string ns = Text(*context.entry, "namespace"); !ns.empty()) {
       config.default_namespace = ns;
     }
-    ASSIGN_OR_RETURN(const Found cluster,
+    ASSIGN_OR_RETURN(const FileEntry cluster,
                      Find("clusters", "cluster", Text(*context.entry, "cluster")));
     RETURN_IF_ERROR(cluster.file->ReadCluster(*cluster.entry, &config));
     const std::string user_name = Text(*context.entry, "user");
     if (user_name.empty()) return config;
-    ASSIGN_OR_RETURN(const Found user, Find("users", "user", user_name));
+    ASSIGN_OR_RETURN(const FileEntry user, Find("users", "user", user_name));
     RETURN_IF_ERROR(user.file->ReadUser(*user.entry, &config));
     if (config.exec && config.exec->provide_cluster_info) {
       config.exec->cluster_config = KubeconfigFile::ExecExtension(*cluster.entry);
@@ -256,7 +256,7 @@ class Kubeconfig {
   }
 
  private:
-  struct Found {
+  struct FileEntry {
     const KubeconfigFile* file;
     const Json* entry;
   };
@@ -268,10 +268,11 @@ class Kubeconfig {
     return Error(Code::kInvalidArgument, "{}: {}", paths, why);
   }
 
-  Result<Found> Find(std::string_view list, std::string_view kind, const std::string& name) const {
+  Result<FileEntry> Find(std::string_view list, std::string_view kind,
+                         const std::string& name) const {
     for (const KubeconfigFile& file : files_) {
       ASSIGN_OR_RETURN(const Json* entry, file.Entry(list, kind, name));
-      if (entry != nullptr) return Found{&file, entry};
+      if (entry != nullptr) return FileEntry{&file, entry};
     }
     return Bad(fmt::format("{} has no entry named \"{}\"", list, name));
   }

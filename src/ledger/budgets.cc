@@ -12,13 +12,13 @@ void Budgets::Remove(std::string_view ns, std::string_view name) {
   budgets_.erase({std::string(ns), std::string(name)});
 }
 
-std::vector<bool> Budgets::Violated(std::span<const Pod> pods) const {
+std::vector<bool> Budgets::Violated(std::span<const CoveredPod> pods) const {
   std::vector<bool> violated(pods.size(), false);
   for (const auto& [key, budget] : budgets_) {
     if (!budget.selector) continue;
     int32_t allowed = budget.disruptions_allowed;
     for (size_t i = 0; i < pods.size(); ++i) {
-      const Pod& pod = pods[i];
+      const CoveredPod& pod = pods[i];
       if (pod.ns != key.first || budget.disrupted.contains(pod.name)) continue;
       if (budget.selector->Matches(*pod.labels) && --allowed < 0) violated[i] = true;
     }

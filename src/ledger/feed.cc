@@ -17,8 +17,8 @@ struct ClusterFeed::State {
       : client(client), ledger(ledger), options(std::move(options)), delegate(delegate) {}
 
   // Each informer's handler.
-  struct Nodes : kube::Informer<kube::NodeObject>::Handler {
-    explicit Nodes(State& state) : state(state) {}
+  struct NodeHandler : kube::Informer<kube::NodeObject>::Handler {
+    explicit NodeHandler(State& state) : state(state) {}
     void OnAdded(const kube::NodeObject& now) override { Set(now); }
     void OnChanged(const kube::NodeObject& before, const kube::NodeObject& now) override {
       // The kubelet writes the status every few minutes, mostly without a change.
@@ -48,8 +48,8 @@ struct ClusterFeed::State {
     State& state;
   };
 
-  struct Pods : kube::Informer<kube::PodObject>::Handler {
-    explicit Pods(State& state) : state(state) {}
+  struct PodHandler : kube::Informer<kube::PodObject>::Handler {
+    explicit PodHandler(State& state) : state(state) {}
     void OnAdded(const kube::PodObject& now) override { Set(now); }
     void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
     void OnRemoved(const kube::PodObject& last) override {
@@ -72,8 +72,8 @@ struct ClusterFeed::State {
     State& state;
   };
 
-  struct Quotas : kube::Informer<kube::ConfigMapObject>::Handler {
-    explicit Quotas(State& state) : state(state) {}
+  struct QuotaHandler : kube::Informer<kube::ConfigMapObject>::Handler {
+    explicit QuotaHandler(State& state) : state(state) {}
     void OnAdded(const kube::ConfigMapObject& now) override { Set(now); }
     void OnChanged(const kube::ConfigMapObject&, const kube::ConfigMapObject& now) override {
       Set(now);
@@ -157,9 +157,9 @@ struct ClusterFeed::State {
   ClusterLedger& ledger;
   const FeedOptions options;
   Delegate& delegate;
-  Nodes node_handler{*this};
-  Pods pod_handler{*this};
-  Quotas quota_handler{*this};
+  NodeHandler node_handler{*this};
+  PodHandler pod_handler{*this};
+  QuotaHandler quota_handler{*this};
   BudgetHandler budget_handler{*this};
   bool pods_synced = false, quota_synced = false, synced = false;
   std::unique_ptr<kube::Informer<kube::NodeObject>> nodes;

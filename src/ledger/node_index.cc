@@ -13,43 +13,44 @@ constexpr size_t kBlock = 32;
 
 }  // namespace
 
-void NodeIndex::Put(Slot slot) {
-  size_t at = PlaceOf(slot.hash);
-  while (slots_[at].entry != nullptr) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = slot;
+void NodeIndex::Put(Bucket bucket) {
+  size_t at = PlaceOf(bucket.hash);
+  while (buckets_[at].entry != nullptr) at = (at + 1) & (buckets_.size() - 1);
+  buckets_[at] = bucket;
 }
 
 void NodeIndex::Insert(std::string_view name, const NodeEntry* entry) {
-  if (++size_ * 2 > slots_.size()) {
-    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size() * 2));
-    for (const Slot& slot : old) {
-      if (slot.entry != nullptr) Put(slot);
+  if (++size_ * 2 > buckets_.size()) {
+    const std::vector<Bucket> old =
+        std::exchange(buckets_, std::vector<Bucket>(buckets_.size() * 2));
+    for (const Bucket& bucket : old) {
+      if (bucket.entry != nullptr) Put(bucket);
     }
   }
   Put({HashOf(name), name, entry});
 }
 
 void NodeIndex::Erase(std::string_view name) {
-  if (FindSlot(name, HashOf(name)) == nullptr) return;
+  if (FindBucket(name, HashOf(name)) == nullptr) return;
   --size_;
   // Rehashes all entries, because linear probing may have placed entries behind the erased entry.
-  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size()));
-  for (const Slot& slot : old) {
-    if (slot.entry != nullptr && slot.name != name) Put(slot);
+  const std::vector<Bucket> old = std::exchange(buckets_, std::vector<Bucket>(buckets_.size()));
+  for (const Bucket& bucket : old) {
+    if (bucket.entry != nullptr && bucket.name != name) Put(bucket);
   }
 }
 
-const NodeIndex::Slot* NodeIndex::FindSlot(std::string_view name, uint64_t hash) const {
-  for (size_t at = PlaceOf(hash); slots_[at].entry != nullptr;
-       at = (at + 1) & (slots_.size() - 1)) {
-    if (slots_[at].hash == hash && slots_[at].name == name) return &slots_[at];
+const NodeIndex::Bucket* NodeIndex::FindBucket(std::string_view name, uint64_t hash) const {
+  for (size_t at = PlaceOf(hash); buckets_[at].entry != nullptr;
+       at = (at + 1) & (buckets_.size() - 1)) {
+    if (buckets_[at].hash == hash && buckets_[at].name == name) return &buckets_[at];
   }
   return nullptr;
 }
 
 const NodeEntry* NodeIndex::Find(std::string_view name) const {
-  const Slot* slot = FindSlot(name, HashOf(name));
-  return slot == nullptr ? nullptr : slot->entry;
+  const Bucket* bucket = FindBucket(name, HashOf(name));
+  return bucket == nullptr ? nullptr : bucket->entry;
 }
 
 void NodeIndex::Find(std::span<const std::string_view> names,
@@ -59,16 +60,16 @@ void NodeIndex::Find(std::span<const std::string_view> names,
     const size_t count = std::min(kBlock, names.size() - begin);
     for (size_t i = 0; i < count; ++i) {
       hashes[i] = HashOf(names[begin + i]);
-      __builtin_prefetch(&slots_[PlaceOf(hashes[i])]);
+      __builtin_prefetch(&buckets_[PlaceOf(hashes[i])]);
     }
     for (size_t i = 0; i < count; ++i) {
-      const Slot& slot = slots_[PlaceOf(hashes[i])];
-      __builtin_prefetch(slot.name.data());
-      __builtin_prefetch(slot.entry);
+      const Bucket& bucket = buckets_[PlaceOf(hashes[i])];
+      __builtin_prefetch(bucket.name.data());
+      __builtin_prefetch(bucket.entry);
     }
     for (size_t i = 0; i < count; ++i) {
-      const Slot* slot = FindSlot(names[begin + i], hashes[i]);
-      out[begin + i] = slot == nullptr ? nullptr : slot->entry;
+      const Bucket* bucket = FindBucket(names[begin + i], hashes[i]);
+      out[begin + i] = bucket == nullptr ? nullptr : bucket->entry;
     }
   }
 }

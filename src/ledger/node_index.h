@@ -4,7 +4,7 @@
 // Included only in src/ledger.
 //
 // Threads: one. Ownership: entries must not move while they are in the index. Cost: Erase is a pass
-// over all slots, because nodes are rarely removed.
+// over all buckets, because nodes are rarely removed.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class NodeIndex {
   void Find(std::span<const std::string_view> names, std::span<const NodeEntry*> out) const;
 
  private:
-  // Open addressing with linear probing; at least half of the slots are empty.
-  struct Slot {
+  // Open addressing with linear probing; at least half of the buckets are empty.
+  struct Bucket {
     uint64_t hash = 0;
     std::string_view name;
     const NodeEntry* entry = nullptr;
@@ -50,11 +50,11 @@ class NodeIndex {
     hash = (hash ^ word) * kFactor;
     return hash ^ hash >> 32;
   }
-  size_t PlaceOf(uint64_t hash) const { return hash & (slots_.size() - 1); }
-  const Slot* FindSlot(std::string_view name, uint64_t hash) const;
-  void Put(Slot slot);
+  size_t PlaceOf(uint64_t hash) const { return hash & (buckets_.size() - 1); }
+  const Bucket* FindBucket(std::string_view name, uint64_t hash) const;
+  void Put(Bucket bucket);
 
-  std::vector<Slot> slots_ = std::vector<Slot>(64);
+  std::vector<Bucket> buckets_ = std::vector<Bucket>(64);
   size_t size_ = 0;
 };
 

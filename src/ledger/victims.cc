@@ -11,38 +11,40 @@ namespace tessera::ledger {
 namespace {
 
 // A pod that could be evicted.
-struct Holder {
+struct EvictablePod {
   const Uid* uid;
   const PodEntry* pod;
   bool proposed = false;
   bool violates = false;  // its eviction violates a PodDisruptionBudget
 };
 
-std::vector<bool> Violated(const Budgets& budgets, const std::vector<Holder>& holders) {
-  std::vector<Budgets::Pod> pods;
-  for (const Holder& holder : holders) {
-    pods.push_back({holder.pod->request.ns, holder.pod->request.name, &holder.pod->labels});
+std::vector<bool> Violated(const Budgets& budgets, const std::vector<EvictablePod>& candidates) {
+  std::vector<Budgets::CoveredPod> pods;
+  for (const EvictablePod& candidate : candidates) {
+    pods.push_back(
+        {candidate.pod->request.ns, candidate.pod->request.name, &candidate.pod->labels});
   }
   return budgets.Violated(pods);
 }
 
-int64_t CountViolated(const Budgets& budgets, const std::vector<Holder>& holders) {
-  const std::vector<bool> violated = Violated(budgets, holders);
+int64_t CountViolated(const Budgets& budgets, const std::vector<EvictablePod>& candidates) {
+  const std::vector<bool> violated = Violated(budgets, candidates);
   return std::count(violated.begin(), violated.end(), true);
 }
 
 // The order in which pods are kept if there is room beside the new pod, as in kube-scheduler: first
 // pods whose eviction violates a budget, then by priority, then pods that kube-scheduler did not
 // propose. Pods that are being deleted come last.
-void SortBySparing(std::vector<Holder>* holders) {
-  std::sort(holders->begin(), holders->end(), [](const Holder& a, const Holder& b) {
-    const auto rank = [](const Holder& holder) {
-      return std::tuple(holder.pod->deleting, !holder.violates,
-                        -int64_t{holder.pod->request.priority}, holder.proposed,
-                        holder.uid->view());
-    };
-    return rank(a) < rank(b);
-  });
+void SortBySparing(std::vector<EvictablePod>* candidates) {
+  std::sort(candidates->begin(), candidates->end(),
+            [](const EvictablePod& a, const EvictablePod& b) {
+              const auto rank = [](const EvictablePod& candidate) {
+                return std::tuple(candidate.pod->deleting, !candidate.violates,
+                                  -int64_t{candidate.pod->request.priority}, candidate.proposed,
+                                  candidate.uid->view());
+              };
+              return rank(a) < rank(b);
+            });
 }
 
 }  // namespace
@@ -61,7 +63,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
     }
   }
   const size_t without_gpus = eviction.uids.size();
-  std::vector<Holder> holders;
+  std::vector<EvictablePod> candidates;
   const auto may_leave = [&](const PodEntry& pod, bool is_proposed) {
     if (!pod.placed_id || pod.binding_state != BindingState::kBound) return false;
     return is_proposed || (budgets_.known() && pod.request.priority < query.request.priority);
@@ -70,11 +72,11 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
     const PodEntry& pod = pods_.find(uid)->second;
     const bool is_proposed =
         std::find(proposed.uids.begin(), proposed.uids.end(), uid) != proposed.uids.end();
-    if (may_leave(pod, is_proposed)) holders.push_back({&uid, &pod, is_proposed});
+    if (may_leave(pod, is_proposed)) candidates.push_back({&uid, &pod, is_proposed});
   }
   const auto stays = [&](const PodEntry& pod) {
-    return std::none_of(holders.begin(), holders.end(),
-                        [&](const Holder& holder) { return holder.pod == &pod; });
+    return std::none_of(candidates.begin(), candidates.end(),
+                        [&](const EvictablePod& candidate) { return candidate.pod == &pod; });
   };
   const placement::Demand wanted = GpusOnly(query.demand.demand);
   NodeTrial trial = TrialOf(node, stays);
@@ -86,24 +88,24 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
   }
   if (!trial.Fits(wanted)) return std::nullopt;
 
-  std::vector<Holder> by_proposal = holders;
-  std::erase_if(by_proposal, [](const Holder& holder) { return !holder.proposed; });
-  const std::vector<bool> violated = Violated(budgets_, holders);
-  for (size_t i = 0; i < holders.size(); ++i) holders[i].violates = violated[i];
-  SortBySparing(&holders);
-  std::vector<Holder> leaving;
-  for (const Holder& holder : holders) {
+  std::vector<EvictablePod> by_proposal = candidates;
+  std::erase_if(by_proposal, [](const EvictablePod& candidate) { return !candidate.proposed; });
+  const std::vector<bool> violated = Violated(budgets_, candidates);
+  for (size_t i = 0; i < candidates.size(); ++i) candidates[i].violates = violated[i];
+  SortBySparing(&candidates);
+  std::vector<EvictablePod> leaving;
+  for (const EvictablePod& candidate : candidates) {
     NodeTrial with = trial;
-    AddTo(&with, *holder.pod);
+    AddTo(&with, *candidate.pod);
     if (with.Fits(wanted)) {
       trial = std::move(with);
     } else {
-      leaving.push_back(holder);
-      eviction.uids.push_back(*holder.uid);
+      leaving.push_back(candidate);
+      eviction.uids.push_back(*candidate.uid);
     }
   }
   if (eviction.uids.empty()) return std::nullopt;
-  std::erase_if(leaving, [](const Holder& holder) { return holder.pod->deleting; });
+  std::erase_if(leaving, [](const EvictablePod& candidate) { return candidate.pod->deleting; });
   eviction.pdb_violations = CountViolated(budgets_, leaving);
   // The labels of pods without GPUs are not known here, so their violations are those that
   // kube-scheduler counted.

@@ -69,7 +69,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   struct RequestPlan {
     std::string bytes;  // the serialized request
     HttpParser::MessageKind kind;
-    HttpParser::Limits limits;
+    HttpParser::SizeLimits limits;
     Deadlines deadlines;
     bool streams;     // delivers pieces instead of one body
     bool may_resend;  // on a new connection, if a kept connection was dead

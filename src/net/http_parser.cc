@@ -64,7 +64,7 @@ class Collector final : public http::basic_parser<kIsRequest> {
   std::string* body_;
 };
 
-Status FromBeast(const error_code& error, const HttpParser::Limits& limits) {
+Status FromBeast(const error_code& error, const HttpParser::SizeLimits& limits) {
   if (error == http::error::body_limit) {
     return Error(Code::kResourceExhausted, "body is longer than {} bytes", limits.body_bytes);
   }
@@ -87,7 +87,7 @@ struct HttpParser::Impl {
   }
 };
 
-HttpParser::HttpParser(MessageKind kind, Limits limits)
+HttpParser::HttpParser(MessageKind kind, SizeLimits limits)
     : impl_(std::make_unique<Impl>()), limits_(limits) {
   if (kind == MessageKind::kRequest) {
     impl_->request = std::make_unique<Collector<true>>(&request_, &response_, &body_);

@@ -25,12 +25,12 @@ namespace tessera::net {
 class HttpParser {
  public:
   enum class MessageKind { kRequest, kResponse, kResponseToHead };
-  struct Limits {
+  struct SizeLimits {
     size_t header_bytes = 16 << 10;
     uint64_t body_bytes = 1 << 20;
   };
 
-  HttpParser(MessageKind kind, Limits limits);
+  HttpParser(MessageKind kind, SizeLimits limits);
   ~HttpParser();
 
   Status Put(std::string_view bytes);
@@ -59,7 +59,7 @@ class HttpParser {
   Status CheckFraming() const;
 
   std::unique_ptr<Impl> impl_;
-  Limits limits_;
+  SizeLimits limits_;
   std::string pending_;  // bytes that Beast has not consumed
   size_t scanned_ = 0;   // part of pending_ already searched for the end of the header
   bool started_ = false;

@@ -67,9 +67,10 @@ void ServerConnection::NextRequest(std::string rest) {
   continued_ = false;
   on_gone_ = nullptr;
   rest += std::exchange(read_ahead_, {});
-  parser_ = std::make_unique<HttpParser>(
-      HttpParser::MessageKind::kRequest,
-      HttpParser::Limits{.header_bytes = limits_.header_bytes, .body_bytes = limits_.body_bytes});
+  parser_ =
+      std::make_unique<HttpParser>(HttpParser::MessageKind::kRequest,
+                                   HttpParser::SizeLimits{.header_bytes = limits_.header_bytes,
+                                                          .body_bytes = limits_.body_bytes});
   // The first request has no idle time: its limit counts from accept.
   if (request_number_ > 0) StartTimer(limits_.idle, [](ServerConnection* self) { self->Close(); });
   if (rest.empty()) return ReadMore();

@@ -54,7 +54,7 @@ class StreamTransport : public Transport,
 
   void WriteShared(std::string head, std::shared_ptr<const std::string> body, std::string tail,
                    OnDone on_done) override {
-    struct Held {
+    struct WriteBuffers {
       std::string head;
       std::shared_ptr<const std::string> body;
       std::string tail;
@@ -63,7 +63,8 @@ class StreamTransport : public Transport,
       head.append(*body).append(std::exchange(tail, {}));
       body = std::make_shared<const std::string>();
     }
-    auto held = std::make_shared<Held>(Held{std::move(head), std::move(body), std::move(tail)});
+    auto held = std::make_shared<WriteBuffers>(
+        WriteBuffers{std::move(head), std::move(body), std::move(tail)});
     const std::array<asio::const_buffer, 3> buffers = {
         asio::buffer(held->head), asio::buffer(*held->body), asio::buffer(held->tail)};
     written_at_ = std::chrono::steady_clock::now();

@@ -35,7 +35,7 @@ Dialect DialectOf(const device::DeviceRequest& request) {
   return Dialect::kNone;
 }
 
-struct Allocated {
+struct AllocatedAmounts {
   size_t whole = 0;
   std::unordered_set<std::string_view> shared;  // UUIDs of GPUs with shares, and of slices
   MilliGpu compute{0};
@@ -68,19 +68,19 @@ std::vector<placement::MixEntry> MixOf(const ClusterLedger& ledger) {
   return mix;
 }
 
-struct Waiting {
+struct WaitingPods {
   std::map<std::string_view, size_t> by_size;
   int64_t oldest_seconds = 0;
   std::array<size_t, kAgesInSeconds.size()> older{};
 };
-using WaitingByReason = std::map<std::string_view, Waiting>;
+using WaitingByReason = std::map<std::string_view, WaitingPods>;
 
 WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reasons, WallTime now) {
   WaitingByReason all;
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.binding_state != ledger::BindingState::kWaiting || pod.deleting) continue;
     const std::string_view untried = pod.problem.empty() ? WaitReasons::kNotTried : kInvalid;
-    Waiting& waiting = all[reasons.Find(uid).value_or(untried)];
+    WaitingPods& waiting = all[reasons.Find(uid).value_or(untried)];
     ++waiting.by_size[SizeOf(pod.request.devices)];
     if (pod.created == WallTime{}) continue;
     const int64_t age = std::chrono::floor<std::chrono::seconds>(now - pod.created).count();
@@ -93,7 +93,7 @@ WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reason
 }  // namespace
 
 void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
-  std::map<Dialect, Allocated> allocated;
+  std::map<Dialect, AllocatedAmounts> allocated;
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.placed_id) allocated[DialectOf(pod.request.devices)].Add(pod);
   }
@@ -107,13 +107,14 @@ void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
       "tessera_scheduler_allocated_devices", "gauge",
       "GPUs and MIG slices that pods hold or share, by the dialect of the pods; a GPU that "
       "pods of two dialects share counts for each.");
-  write("tessera_scheduler_allocated_devices",
-        [](const Allocated& one) { return static_cast<uint64_t>(one.whole + one.shared.size()); });
+  write("tessera_scheduler_allocated_devices", [](const AllocatedAmounts& one) {
+    return static_cast<uint64_t>(one.whole + one.shared.size());
+  });
   text->Family("tessera_scheduler_allocated_gpus", "gauge",
                "Compute that pods hold, in GPUs, by the dialect of the pods. A pod that requests "
                "device memory alone counts with its part of the memory.");
   write("tessera_scheduler_allocated_gpus",
-        [](const Allocated& one) { return InGpus(one.compute); });
+        [](const AllocatedAmounts& one) { return InGpus(one.compute); });
 }
 
 double FragmentationOf(const ClusterLedger& ledger) {

@@ -306,7 +306,7 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
       now - recorded->second.at < options_.repeat_event) {
     return;
   }
-  recorded_events_.insert_or_assign(pod.meta.uid, RecordedEvent{message, now});
+  recorded_events_.insert_or_assign(pod.meta.uid, LastEvent{message, now});
   record_event_(pod, kube::EventKind::kWarning, names::kReasonQuotaExceeded, message);
 }
 

@@ -84,7 +84,7 @@ class Extender {
     Binder::Done done;
     MonotonicTime at;
   };
-  struct RecordedEvent {
+  struct LastEvent {
     std::string message;
     MonotonicTime at;
   };
@@ -108,7 +108,7 @@ class Extender {
   Holds holds_;
   // Bindings of pods that kube-scheduler has observed and our feed has not yet.
   std::map<Uid, WaitingBinding> waiting_bindings_;
-  std::map<Uid, RecordedEvent> recorded_events_;
+  std::map<Uid, LastEvent> recorded_events_;
   WaitReasons wait_reasons_;
 };
 

@@ -10,14 +10,14 @@
 namespace tessera::scheduler {
 namespace {
 
-using Found = certificates::SharedSecret::Found;
+using SecretContent = certificates::SharedSecret::Content;
 
 // Keys of the authorities' Secret, and of kube-scheduler's Secret of type kubernetes.io/tls.
 constexpr char kAuthority[] = "ca.crt", kAuthorityKey[] = "ca.key";
 constexpr char kOlder[] = "older.crt", kOlderKey[] = "older.key";
 constexpr char kBundle[] = "ca.crt", kCertificate[] = "tls.crt", kKey[] = "tls.key";
 
-certificates::Authorities AuthoritiesIn(const Found& found) {
+certificates::Authorities AuthoritiesIn(const SecretContent& found) {
   return {.newest = {found.Text(kAuthority), found.Text(kAuthorityKey)},
           .older = {found.Text(kOlder), found.Text(kOlderKey)}};
 }
@@ -60,12 +60,12 @@ struct ExtenderCertificates::Impl {
   }
 
   void ReadAuthorities() {
-    operation = authority_secret.Read([this](const Result<Found>& found) {
+    operation = authority_secret.Read([this](const Result<SecretContent>& found) {
       found.ok() ? OnAuthorities(*found) : Fail(found.status());
     });
   }
 
-  void OnAuthorities(const Found& found) {
+  void OnAuthorities(const SecretContent& found) {
     const certificates::Authorities now = AuthoritiesIn(found);
     const auto next = certificates::NextAuthorities(now, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());
@@ -113,12 +113,12 @@ struct ExtenderCertificates::Impl {
                       .certificate = {.text = serving.certificate},
                       .key = {.text = serving.key}});
     }
-    operation = client_secret.Read([this](const Result<Found>& found) {
+    operation = client_secret.Read([this](const Result<SecretContent>& found) {
       found.ok() ? OnClient(*found) : Fail(found.status());
     });
   }
 
-  void OnClient(const Found& found) {
+  void OnClient(const SecretContent& found) {
     net::CertificatePair pair{found.Text(kCertificate), found.Text(kKey)};
     const auto next = certificates::NextClient(pair, authorities, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());

@@ -29,8 +29,8 @@ void Holds::SetFitting(const kube::PodObject& pod, std::vector<bool> fits) {
     ledger_.Forget(oldest->first);
     attempts_.erase(oldest);
   }
-  attempts_.insert_or_assign(pod.meta.uid,
-                             Attempt{.filtered_at = clock_.Now(), .fits = std::move(fits)});
+  attempts_.insert_or_assign(
+      pod.meta.uid, SchedulingAttempt{.filtered_at = clock_.Now(), .fits = std::move(fits)});
 }
 
 bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
@@ -40,7 +40,7 @@ bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
          found->second.fits[node->id];
 }
 
-Duration Holds::HoldTime(const Attempt& attempt) const {
+Duration Holds::HoldTime(const SchedulingAttempt& attempt) const {
   const bool failure_is_visible = attempt.failure == 0 || !attempt.nominated.empty();
   return (failure_is_visible ? options_.limit : options_.unproven) -
          (clock_.Now() - attempt.filtered_at);
@@ -49,7 +49,7 @@ Duration Holds::HoldTime(const Attempt& attempt) const {
 void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_view node) {
   const auto found = attempts_.find(pod.meta.uid);
   if (found == attempts_.end()) return;
-  Attempt& attempt = found->second;
+  SchedulingAttempt& attempt = found->second;
   attempt.node = node;
   attempt.failure = pod.failed_attempt;
   const kube::PodObject* received = FindWaiting(pod);
@@ -61,7 +61,7 @@ void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_vie
   (void)ledger_.Assume(query, node, HoldTime(attempt));
 }
 
-void Holds::AssumeGpus(const kube::PodObject& pod, const Attempt& attempt) {
+void Holds::AssumeGpus(const kube::PodObject& pod, const SchedulingAttempt& attempt) {
   const Result<Query> query = ledger_.MakeQuery(pod);
   if (query.ok()) (void)ledger_.Assume(*query, attempt.node, HoldTime(attempt));
 }
@@ -73,7 +73,7 @@ void Holds::EndAttempt(const Uid& uid) {
 void Holds::OnPod(const kube::PodObject& pod) {
   const auto found = attempts_.find(pod.meta.uid);
   if (found == attempts_.end()) return;
-  Attempt& attempt = found->second;
+  SchedulingAttempt& attempt = found->second;
   if (!pod.node_name.empty() || pod.ended()) {
     attempts_.erase(found);
     return;

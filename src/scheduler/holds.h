@@ -68,7 +68,7 @@ class Holds {
   void Tick();
 
  private:
-  struct Attempt {
+  struct SchedulingAttempt {
     MonotonicTime filtered_at;  // time of the filter
     // By NodeId; a node that reuses the id of a removed node counts as the removed node.
     std::vector<bool> fits;
@@ -78,12 +78,12 @@ class Holds {
     uint64_t received_failure = 0;
     std::string nominated;  // nominated node in the watch
   };
-  using Attempts = std::map<Uid, Attempt>;
+  using Attempts = std::map<Uid, SchedulingAttempt>;
 
   // The feed's pod of this name and UID, if it still waits for a node; else null.
   const kube::PodObject* FindWaiting(const kube::PodObject& pod) const;
-  Duration HoldTime(const Attempt& attempt) const;
-  void AssumeGpus(const kube::PodObject& pod, const Attempt& attempt);
+  Duration HoldTime(const SchedulingAttempt& attempt) const;
+  void AssumeGpus(const kube::PodObject& pod, const SchedulingAttempt& attempt);
 
   ledger::ClusterLedger& ledger_;
   const Binder& binder_;

@@ -22,7 +22,7 @@ namespace tessera::scheduler {
 class ScoreRanks {
  public:
   void Add(float score) {
-    Slot* slot = &At(score);
+    ScoreCount* slot = &At(score);
     if (slot->count == 0 && ++used_ * 2 > slots_.size()) {
       Grow();
       slot = &At(score);
@@ -35,13 +35,14 @@ class ScoreRanks {
 
   template <typename PointsOfBetter>
   void Rank(PointsOfBetter points_of) {
-    std::vector<Slot*> order;
-    for (Slot& slot : slots_) {
+    std::vector<ScoreCount*> order;
+    for (ScoreCount& slot : slots_) {
       if (slot.count > 0) order.push_back(&slot);
     }
-    std::sort(order.begin(), order.end(), [](Slot* a, Slot* b) { return a->score > b->score; });
+    std::sort(order.begin(), order.end(),
+              [](ScoreCount* a, ScoreCount* b) { return a->score > b->score; });
     size_t better = 0;
-    for (Slot* slot : order) {
+    for (ScoreCount* slot : order) {
       slot->points = points_of(better);
       better += slot->count;
     }
@@ -50,14 +51,14 @@ class ScoreRanks {
   int PointsOf(float score) { return At(score).points; }
 
  private:
-  struct Slot {
+  struct ScoreCount {
     float score = 0;
     uint32_t count = 0;  // 0: empty slot
     int points = 0;
   };
 
   // The slot of the score, or the empty slot for it.
-  Slot& At(float score) {
+  ScoreCount& At(float score) {
     // 0 and -0 are equal and must have equal hashes.
     const uint32_t bits = std::bit_cast<uint32_t>(score + 0.0f);
     size_t at = (bits * 0x9E3779B1u) >> shift_;
@@ -65,14 +66,15 @@ class ScoreRanks {
     return slots_[at];
   }
   void Grow() {
-    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size() * 2));
+    const std::vector<ScoreCount> old =
+        std::exchange(slots_, std::vector<ScoreCount>(slots_.size() * 2));
     --shift_;
-    for (const Slot& slot : old) {
+    for (const ScoreCount& slot : old) {
       if (slot.count > 0) At(slot.score) = slot;
     }
   }
 
-  std::vector<Slot> slots_ = std::vector<Slot>(256);
+  std::vector<ScoreCount> slots_ = std::vector<ScoreCount>(256);
   int shift_ = 32 - 8;  // 32 - log2 of the table size
   size_t used_ = 0;
   size_t count_ = 0;

@@ -90,7 +90,7 @@ void KubeScheduler::Schedule(const kube::PodObject& pod, Waiting& waiting) {
   const auto answered = std::make_shared<bool>(false);
   leader->Handle([this, pod, answered, life = std::weak_ptr(life_)](scheduler::Extender* extender) {
     // The replica processes the request even if kube-scheduler no longer waits.
-    const Decision decision = extender != nullptr ? Decide(*extender, pod) : Decision();
+    const CycleResult decision = extender != nullptr ? Decide(*extender, pod) : CycleResult();
     if (life.expired() || std::exchange(*answered, true)) return;
     OnDecision(pod, decision);
   });
@@ -99,8 +99,8 @@ void KubeScheduler::Schedule(const kube::PodObject& pod, Waiting& waiting) {
   });
 }
 
-KubeScheduler::Decision KubeScheduler::Decide(scheduler::Extender& extender,
-                                              const kube::PodObject& pod) {
+KubeScheduler::CycleResult KubeScheduler::Decide(scheduler::Extender& extender,
+                                                 const kube::PodObject& pod) {
   scheduler::ExtenderArgs args{.pod = pod};
   for (const auto& [name, node] : server_.nodes()) {
     if (!node.unschedulable) args.names.push_back(name);
@@ -124,8 +124,8 @@ KubeScheduler::Decision KubeScheduler::Decide(scheduler::Extender& extender,
 
 // Proposes the pod of the lowest priority on each node, and sometimes one more, because
 // kube-scheduler counts resources and does not know single GPUs.
-KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
-                                               const kube::PodObject& pod) {
+KubeScheduler::CycleResult KubeScheduler::Preempt(scheduler::Extender& extender,
+                                                  const kube::PodObject& pod) {
   scheduler::PreemptionArgs args{.pod = pod};
   std::map<std::string, const kube::PodObject*> lowest;
   for (const auto& [name, other] : server_.pods()) {
@@ -162,7 +162,7 @@ KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
   return {.node = best->first, .victims = best->second.uids};
 }
 
-void KubeScheduler::OnDecision(const kube::PodObject& pod, const Decision& decision) {
+void KubeScheduler::OnDecision(const kube::PodObject& pod, const CycleResult& decision) {
   if (decision.node.empty() || !decision.victims.empty()) {
     if (decision.node != pod.nominated_node) Nominate(pod.meta.uid, decision.node);
     for (const Uid& uid : decision.victims) {

@@ -97,16 +97,16 @@ class KubeScheduler {
     bool busy = false;
     uint64_t seen = 0;  // last cycle in which the pod waited
   };
-  struct Decision {
+  struct CycleResult {
     std::string node;
     std::vector<Uid> victims;  // to evict from `node`
   };
 
   void Cycle();
   void Schedule(const kube::PodObject& pod, Waiting& waiting);
-  Decision Decide(scheduler::Extender& extender, const kube::PodObject& pod);
-  Decision Preempt(scheduler::Extender& extender, const kube::PodObject& pod);
-  void OnDecision(const kube::PodObject& pod, const Decision& decision);
+  CycleResult Decide(scheduler::Extender& extender, const kube::PodObject& pod);
+  CycleResult Preempt(scheduler::Extender& extender, const kube::PodObject& pod);
+  void OnDecision(const kube::PodObject& pod, const CycleResult& decision);
   void Nominate(const Uid& uid, const std::string& node);
   void BindSoon(const kube::PodObject& pod, const std::string& node);
   void BindWithoutExtender(const kube::PodObject& pod, Waiting& waiting);

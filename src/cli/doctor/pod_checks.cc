@@ -81,14 +81,14 @@ void CheckGoneGpus(const ClusterFacts& facts, DoctorFindings* findings) {
 }
 
 void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
-  struct Held {
+  struct HeldAmounts {
     int64_t milli = 0, bytes = 0;
   };
-  std::map<std::pair<std::string, std::string>, Held> held;  // by node and UUID
+  std::map<std::pair<std::string, std::string>, HeldAmounts> held;  // by node and UUID
   for (const auto& [pod, assignment] : facts.assignments) {
     for (const auto& [container, shares] : assignment.containers) {
       for (const device::DeviceShare& share : shares) {
-        Held& of = held[{TextAt(*pod, {"spec", "nodeName"}), share.uuid}];
+        HeldAmounts& of = held[{TextAt(*pod, {"spec", "nodeName"}), share.uuid}];
         of.milli += share.compute.count();
         of.bytes += share.memory.count();
       }

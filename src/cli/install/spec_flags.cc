@@ -15,12 +15,12 @@ namespace {
 constexpr size_t kMaxFile = 4 << 20;
 
 // One character of an assignment, and whether a preceding "\" takes away its special meaning.
-struct Mark {
+struct MarkedCharacter {
   char character;
   bool plain;
   bool Is(char wanted) const { return !plain && character == wanted; }
 };
-using Marks = std::vector<Mark>;
+using Marks = std::vector<MarkedCharacter>;
 
 Marks MarksOf(const std::string& text) {
   Marks marks;
@@ -34,7 +34,7 @@ Marks MarksOf(const std::string& text) {
 
 std::string TextOf(const Marks& marks) {
   std::string text;
-  for (const Mark& mark : marks) text += mark.character;
+  for (const MarkedCharacter& mark : marks) text += mark.character;
   return text;
 }
 
@@ -42,7 +42,7 @@ std::string TextOf(const Marks& marks) {
 std::vector<Marks> Split(const Marks& marks, char separator) {
   std::vector<Marks> parts(1);
   int depth = 0;
-  for (const Mark& mark : marks) {
+  for (const MarkedCharacter& mark : marks) {
     if (mark.Is('{')) ++depth;
     if (mark.Is('}')) --depth;
     if (mark.Is(separator) && depth == 0) {

@@ -38,12 +38,13 @@ std::string PrintableLines(std::string_view text) {
 
 Result<std::string> CustomColumns(const Listing& listing, const Style& style) {
   std::vector<std::string> names;
-  for (const Query::CustomColumn& column : style.query->columns) names.push_back(column.name);
+  for (const ListingQuery::CustomColumn& column : style.query->columns)
+    names.push_back(column.name);
   TextTable table(std::move(names));
   table.ShowHeader(style.header);
   for (const Listing::Row& row : listing.rows) {
     std::vector<Cell> cells;
-    for (const Query::CustomColumn& column : style.query->columns) {
+    for (const ListingQuery::CustomColumn& column : style.query->columns) {
       ASSIGN_OR_RETURN(const std::vector<const Json*> values, column.path.Find(row.object));
       std::string text;
       for (const Json* value : values) {

@@ -22,13 +22,13 @@ namespace tessera::cli {
 enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml, kName, kJsonPath, kCustomColumns };
 
 // The parsed values of -o, --sort-by and --field-selector.
-struct Query;
+struct ListingQuery;
 
 struct Style {
   OutputFormat format = OutputFormat::kTable;
   bool color = false;
   bool header = true;
-  std::shared_ptr<const Query> query = nullptr;  // null: neither paths nor a selection
+  std::shared_ptr<const ListingQuery> query = nullptr;  // null: neither paths nor a selection
 
   bool wide() const { return format == OutputFormat::kWide; }
   // Whether the format shows cells; otherwise it shows objects.

@@ -17,7 +17,7 @@ constexpr std::string_view kFormatsText =
     "table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE, custom-columns=SPEC or "
     "custom-columns-file=FILE";
 
-Status ParseColumns(std::string_view spec, Query* query) {
+Status ParseColumns(std::string_view spec, ListingQuery* query) {
   for (const std::string_view part : Split(spec, ',')) {
     const size_t colon = part.find(':');
     if (colon == std::string_view::npos || colon == 0 || colon + 1 == part.size()) {
@@ -35,7 +35,7 @@ Status ParseColumns(std::string_view spec, Query* query) {
 }
 
 // The file has the headers in its first line and the paths in its second.
-Status ParseColumnsFile(const std::string& file, Query* query) {
+Status ParseColumnsFile(const std::string& file, ListingQuery* query) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file).Annotate("-o custom-columns-file"));
   const std::vector<std::string_view> lines = Split(text, '\n');
   std::vector<std::string_view> words[2];
@@ -56,7 +56,7 @@ Status ParseColumnsFile(const std::string& file, Query* query) {
   return Status::Ok();
 }
 
-Result<OutputFormat> ParseFormat(const std::string& output, Query* query) {
+Result<OutputFormat> ParseFormat(const std::string& output, ListingQuery* query) {
   static const std::map<std::string, OutputFormat, std::less<>> kPlain{
       {"table", OutputFormat::kTable}, {"wide", OutputFormat::kWide}, {"json", OutputFormat::kJson},
       {"yaml", OutputFormat::kYaml},   {"name", OutputFormat::kName},
@@ -86,7 +86,7 @@ Result<OutputFormat> ParseFormat(const std::string& output, Query* query) {
   return OutputFormat::kJsonPath;
 }
 
-Status ParseFieldSelector(std::string_view text, Query* query) {
+Status ParseFieldSelector(std::string_view text, ListingQuery* query) {
   for (const std::string_view part : SplitList(text)) {
     const size_t at = part.find('=');
     const bool unequal = at != std::string_view::npos && at > 0 && part[at - 1] == '!';
@@ -117,7 +117,7 @@ bool ComesBefore(const Json* a, const Json* b) {
 }  // namespace
 
 Result<Style> MakeStyle(const StyleOptions& options, bool color) {
-  auto query = std::make_shared<Query>();
+  auto query = std::make_shared<ListingQuery>();
   Style style{.color = color, .header = !options.no_headers};
   ASSIGN_OR_RETURN(style.format, ParseFormat(options.output, query.get()));
   if (!options.sort_by.empty()) {
@@ -131,8 +131,8 @@ Result<Style> MakeStyle(const StyleOptions& options, bool color) {
   return style;
 }
 
-Status Select(const Query& query, std::vector<Listing::Row>* rows) {
-  for (const Query::Condition& condition : query.conditions) {
+Status Select(const ListingQuery& query, std::vector<Listing::Row>* rows) {
+  for (const ListingQuery::Condition& condition : query.conditions) {
     bool field_found = rows->empty();
     Status failed;
     std::erase_if(*rows, [&](const Listing::Row& row) {
@@ -153,7 +153,7 @@ Status Select(const Query& query, std::vector<Listing::Row>* rows) {
   return Status::Ok();
 }
 
-Status Sort(const Query& query, std::vector<Listing::Row>* rows) {
+Status Sort(const ListingQuery& query, std::vector<Listing::Row>* rows) {
   if (!query.sort_by || rows->empty()) return Status::Ok();
   std::vector<std::pair<const Json*, size_t>> keys;
   bool field_found = false;

@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-struct Query {
+struct ListingQuery {
   struct CustomColumn {
     std::string name;
     JsonPath path;
@@ -30,9 +30,9 @@ struct Query {
 };
 
 // Removes rows that do not meet the conditions. INVALID_ARGUMENT for a field that no row has.
-Status Select(const Query& query, std::vector<Listing::Row>* rows);
+Status Select(const ListingQuery& query, std::vector<Listing::Row>* rows);
 // Sorts rows as kubectl does: numbers by value, quantities by amount, other texts by their bytes;
 // rows without the field come first. INVALID_ARGUMENT if no row has the field.
-Status Sort(const Query& query, std::vector<Listing::Row>* rows);
+Status Sort(const ListingQuery& query, std::vector<Listing::Row>* rows);
 
 }  // namespace tessera::cli
