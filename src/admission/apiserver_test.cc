@@ -87,7 +87,7 @@ class AdmissionApiServerTest : public ::testing::Test {
       request.headers.Set("Impersonate-Extra-authentication.kubernetes.io%2fnode-name", user.node);
     }
     std::optional<Result<net::Response>> answer;
-    const net::Call call =
+    const net::HttpCall call =
         http_->Send(request, {}, [&](Result<net::Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }, std::chrono::minutes(1)));
     if (!answer || !answer->ok()) return {0, answer ? answer->status().ToString() : "no answer"};

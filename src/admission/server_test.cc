@@ -40,7 +40,7 @@ class AdmissionServerTest : public ::testing::Test {
   }
   net::Response Send(net::Request request) {
     std::optional<Result<net::Response>> answer;
-    const net::Call call =
+    const net::HttpCall call =
         api_->Send(std::move(request), {}, [&](Result<net::Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     EXPECT_TRUE(answer->ok()) << answer->status().ToString();

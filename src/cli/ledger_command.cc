@@ -23,9 +23,9 @@ constexpr Duration kAgentPatience = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
-class Command {
+class LedgerCommandRun {
  public:
-  Command(LedgerCommandOptions line, Style style, const std::string& default_namespace)
+  LedgerCommandRun(LedgerCommandOptions line, Style style, const std::string& default_namespace)
       : line_(std::move(line)), style_(std::move(style)), ns_(line_.ns.Of(default_namespace)) {}
 
   // Ends the program. `load_config` reloads the configuration.
@@ -243,7 +243,7 @@ int RunLedgerCommand(const LedgerCommandOptions& options) {
   Result<kube::Config> config = load_config();
   if (!config.ok()) return Fail(config.status());
   const std::string ns = config->default_namespace;
-  Command(options, *std::move(style), ns).Run(*std::move(config), load_config);
+  LedgerCommandRun(options, *std::move(style), ns).Run(*std::move(config), load_config);
 }
 
 }  // namespace tessera::cli

@@ -4,8 +4,8 @@
 namespace tessera::kube {
 namespace {
 
-Operation OperationOf(net::Call call) {
-  auto held = std::make_shared<net::Call>(std::move(call));
+Operation OperationOf(net::HttpCall call) {
+  auto held = std::make_shared<net::HttpCall>(std::move(call));
   return Operation([held] { held->Cancel(); });
 }
 

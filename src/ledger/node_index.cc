@@ -13,7 +13,7 @@ constexpr size_t kBlock = 32;
 
 }  // namespace
 
-void NodeIndex::Put(Bucket bucket) {
+void NodeIndex::Put(HashBucket bucket) {
   size_t at = PlaceOf(bucket.hash);
   while (buckets_[at].entry != nullptr) at = (at + 1) & (buckets_.size() - 1);
   buckets_[at] = bucket;
@@ -21,9 +21,9 @@ void NodeIndex::Put(Bucket bucket) {
 
 void NodeIndex::Insert(std::string_view name, const NodeEntry* entry) {
   if (++size_ * 2 > buckets_.size()) {
-    const std::vector<Bucket> old =
-        std::exchange(buckets_, std::vector<Bucket>(buckets_.size() * 2));
-    for (const Bucket& bucket : old) {
+    const std::vector<HashBucket> old =
+        std::exchange(buckets_, std::vector<HashBucket>(buckets_.size() * 2));
+    for (const HashBucket& bucket : old) {
       if (bucket.entry != nullptr) Put(bucket);
     }
   }
@@ -34,13 +34,14 @@ void NodeIndex::Erase(std::string_view name) {
   if (FindBucket(name, HashOf(name)) == nullptr) return;
   --size_;
   // Rehashes all entries, because linear probing may have placed entries behind the erased entry.
-  const std::vector<Bucket> old = std::exchange(buckets_, std::vector<Bucket>(buckets_.size()));
-  for (const Bucket& bucket : old) {
+  const std::vector<HashBucket> old =
+      std::exchange(buckets_, std::vector<HashBucket>(buckets_.size()));
+  for (const HashBucket& bucket : old) {
     if (bucket.entry != nullptr && bucket.name != name) Put(bucket);
   }
 }
 
-const NodeIndex::Bucket* NodeIndex::FindBucket(std::string_view name, uint64_t hash) const {
+const NodeIndex::HashBucket* NodeIndex::FindBucket(std::string_view name, uint64_t hash) const {
   for (size_t at = PlaceOf(hash); buckets_[at].entry != nullptr;
        at = (at + 1) & (buckets_.size() - 1)) {
     if (buckets_[at].hash == hash && buckets_[at].name == name) return &buckets_[at];
@@ -49,7 +50,7 @@ const NodeIndex::Bucket* NodeIndex::FindBucket(std::string_view name, uint64_t h
 }
 
 const NodeEntry* NodeIndex::Find(std::string_view name) const {
-  const Bucket* bucket = FindBucket(name, HashOf(name));
+  const HashBucket* bucket = FindBucket(name, HashOf(name));
   return bucket == nullptr ? nullptr : bucket->entry;
 }
 
@@ -63,12 +64,12 @@ void NodeIndex::Find(std::span<const std::string_view> names,
       __builtin_prefetch(&buckets_[PlaceOf(hashes[i])]);
     }
     for (size_t i = 0; i < count; ++i) {
-      const Bucket& bucket = buckets_[PlaceOf(hashes[i])];
+      const HashBucket& bucket = buckets_[PlaceOf(hashes[i])];
       __builtin_prefetch(bucket.name.data());
       __builtin_prefetch(bucket.entry);
     }
     for (size_t i = 0; i < count; ++i) {
-      const Bucket* bucket = FindBucket(names[begin + i], hashes[i]);
+      const HashBucket* bucket = FindBucket(names[begin + i], hashes[i]);
       out[begin + i] = bucket == nullptr ? nullptr : bucket->entry;
     }
   }

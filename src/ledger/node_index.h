@@ -29,7 +29,7 @@ class NodeIndex {
 
  private:
   // Open addressing with linear probing; at least half of the buckets are empty.
-  struct Bucket {
+  struct HashBucket {
     uint64_t hash = 0;
     std::string_view name;
     const NodeEntry* entry = nullptr;
@@ -51,10 +51,10 @@ class NodeIndex {
     return hash ^ hash >> 32;
   }
   size_t PlaceOf(uint64_t hash) const { return hash & (buckets_.size() - 1); }
-  const Bucket* FindBucket(std::string_view name, uint64_t hash) const;
-  void Put(Bucket bucket);
+  const HashBucket* FindBucket(std::string_view name, uint64_t hash) const;
+  void Put(HashBucket bucket);
 
-  std::vector<Bucket> buckets_ = std::vector<Bucket>(64);
+  std::vector<HashBucket> buckets_ = std::vector<HashBucket>(64);
   size_t size_ = 0;
 };
 

@@ -118,7 +118,7 @@ TEST_F(BodyStreamTest, OurClientReadsAStream) {
   Start();
   HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
   std::optional<Result<Response>> answer;
-  const Call call =
+  const HttpCall call =
       client.Send({.target = "/events"}, {}, [&](Result<Response> r) { answer = std::move(r); });
   ASSERT_TRUE(runner_.RunUntil([&] { return stream_ != nullptr; }));
   std::string all;
@@ -276,7 +276,7 @@ TEST_F(BodyStreamTest, RequestsNameTheirPeer) {
     HttpClient client(io_, runner_,
                       {.server = {.address = {.host = host, .port = (*server)->address().port}}});
     const size_t before = requests_.size();
-    const Call call = client.Send({}, {}, [](const Result<Response>&) {});
+    const HttpCall call = client.Send({}, {}, [](const Result<Response>&) {});
     ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() > before; }));
     EXPECT_EQ(requests_.back().peer, host);
   }

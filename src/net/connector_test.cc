@@ -204,7 +204,7 @@ class ProxyTest : public ConnectorTest {
                        .tls = {.ca = {.text = ca_.certificate()}},
                        .proxy = Proxy{proxy, "Basic dTpw", "$HTTPS_PROXY"}});
     std::optional<Result<Response>> answer;
-    const Call call =
+    const HttpCall call =
         client.Send({.target = "/version"}, {}, [&](Result<Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return answer.value_or(Error(Code::kUnknown, "no answer"));

@@ -10,7 +10,7 @@ namespace tessera::net {
 
 // Used on the runner's thread only, except for `exchange`, `runner` and `io`, which are constant
 // while the request runs.
-struct Call::State {
+struct HttpCall::State {
   IoThread* io = nullptr;
   TaskRunner* runner = nullptr;
   std::shared_ptr<const bool> client_gone;
@@ -29,7 +29,7 @@ struct Call::State {
 
 namespace {
 
-using StatePtr = std::shared_ptr<Call::State>;
+using StatePtr = std::shared_ptr<HttpCall::State>;
 
 void End(const StatePtr& state, Result<Response> result) {
   if (state->Deaf()) return;
@@ -67,14 +67,14 @@ Exchange::ResponseSink MakeSink(const StatePtr& state) {
 
 }  // namespace
 
-Call& Call::operator=(Call&& other) noexcept {
+HttpCall& HttpCall::operator=(HttpCall&& other) noexcept {
   if (this == &other) return *this;
   Cancel();
   state_ = std::move(other.state_);
   return *this;
 }
 
-void Call::Cancel() {
+void HttpCall::Cancel() {
   const StatePtr state = std::move(state_);
   if (!state || state->finished) return;
   state->Drop();
@@ -84,7 +84,7 @@ void Call::Cancel() {
   });
 }
 
-bool Call::active() const { return state_ && !state_->Deaf(); }
+bool HttpCall::active() const { return state_ && !state_->Deaf(); }
 
 struct HttpClient::Core {
   TaskRunner& runner;
@@ -107,21 +107,21 @@ void HttpClient::SetCertificate(PemSource certificate, PemSource key) {
 
 const HttpClient::Options& HttpClient::options() const { return core_->pool->options(); }
 
-Call HttpClient::Send(Request request, CallOptions options,
-                      std::function<void(Result<Response>)> on_done) {
-  auto state = std::make_shared<Call::State>();
+HttpCall HttpClient::Send(Request request, CallOptions options,
+                          std::function<void(Result<Response>)> on_done) {
+  auto state = std::make_shared<HttpCall::State>();
   state->on_done = std::move(on_done);
   return Start(std::move(request), options, std::move(state));
 }
 
-Call HttpClient::Stream(Request request, CallOptions options, StreamHandler handler) {
-  auto state = std::make_shared<Call::State>();
+HttpCall HttpClient::Stream(Request request, CallOptions options, StreamHandler handler) {
+  auto state = std::make_shared<HttpCall::State>();
   state->stream = std::move(handler);
   options.max_body = SIZE_MAX;
   return Start(std::move(request), options, std::move(state));
 }
 
-Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
+HttpCall HttpClient::Start(Request request, CallOptions options, StatePtr state) {
   IoThread& io = core_->pool->io();
   state->io = &io;
   state->runner = &core_->runner;
@@ -133,7 +133,7 @@ Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
   auto bytes = SerializeRequest(request);
   if (!bytes.ok()) {
     core_->runner.Post([state, status = bytes.status()] { End(state, status); });
-    return Call(state);
+    return HttpCall(state);
   }
   const std::string& method = request.method;
   Exchange::RequestPlan plan{
@@ -148,7 +148,7 @@ Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
   auto exchange = std::make_shared<Exchange>(core_->pool, std::move(plan), MakeSink(state));
   state->exchange = exchange;
   io.Post([exchange = std::move(exchange)] { exchange->Start(); });
-  return Call(std::move(state));
+  return HttpCall(std::move(state));
 }
 
 }  // namespace tessera::net

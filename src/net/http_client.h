@@ -6,8 +6,9 @@
 // that are some minutes old are not reused, so that load returns to servers that were down.
 //
 // Threads: created, used and destroyed on `runner`'s thread; callbacks run there, too, but never
-// inside the call that requested them, and never after the Call or the client is destroyed. Sockets
-// live on the IoThread. Idle cost: none; one timer closes a kept connection after `idle_timeout`.
+// inside the call that requested them, and never after the HttpCall or the client is destroyed.
+// Sockets live on the IoThread. Idle cost: none; one timer closes a kept connection after
+// `idle_timeout`.
 //
 // Errors of both Send and Stream:
 //   INVALID_ARGUMENT    the request cannot be sent as HTTP; the answer is not HTTP
@@ -41,15 +42,15 @@ struct Deadlines {
 };
 
 // A running request. Its destructor cancels the request and drops the callback.
-class [[nodiscard]] Call {
+class [[nodiscard]] HttpCall {
  public:
   struct State;
 
-  Call() = default;
-  explicit Call(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  ~Call() { Cancel(); }
-  Call(Call&& other) noexcept : state_(std::move(other.state_)) {}
-  Call& operator=(Call&& other) noexcept;
+  HttpCall() = default;
+  explicit HttpCall(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  ~HttpCall() { Cancel(); }
+  HttpCall(HttpCall&& other) noexcept : state_(std::move(other.state_)) {}
+  HttpCall& operator=(HttpCall&& other) noexcept;
 
   void Cancel();
   // Whether the last callback is still to come.
@@ -61,7 +62,7 @@ class [[nodiscard]] Call {
 
 // Receives a response in pieces: on_head, any number of on_data, then on_end; an error before the
 // header calls only on_end. While on_data runs at most half a MiB is read ahead, so that a slow
-// reader slows down the server instead of filling our memory. `on_end` may drop its own Call.
+// reader slows down the server instead of filling our memory. `on_end` may drop its own HttpCall.
 struct StreamHandler {
   std::function<void(const Response& head)> on_head;
   std::function<void(std::string_view piece)> on_data;
@@ -92,8 +93,9 @@ class HttpClient {
 
   // GET, HEAD, PUT and DELETE are sent again on a new connection if a kept connection turns out to
   // be dead before the first byte of a response.
-  Call Send(Request request, CallOptions options, std::function<void(Result<Response>)> on_done);
-  Call Stream(Request request, CallOptions options, StreamHandler handler);
+  HttpCall Send(Request request, CallOptions options,
+                std::function<void(Result<Response>)> on_done);
+  HttpCall Stream(Request request, CallOptions options, StreamHandler handler);
 
   // Uses this certificate from now on, and closes kept connections.
   void SetCertificate(PemSource certificate, PemSource key);
@@ -102,7 +104,7 @@ class HttpClient {
 
  private:
   struct Core;
-  Call Start(Request request, CallOptions options, std::shared_ptr<Call::State> state);
+  HttpCall Start(Request request, CallOptions options, std::shared_ptr<HttpCall::State> state);
 
   std::shared_ptr<Core> core_;
 };

@@ -24,7 +24,7 @@ class HttpClientTest : public ::testing::Test {
   }
   Result<Response> Send(Request request = {}, HttpClient::CallOptions options = {}) {
     std::optional<Result<Response>> answer;
-    const Call call =
+    const HttpCall call =
         client_->Send(std::move(request), options, [&](Result<Response> r) { answer = r; });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     if (!answer) return Error(Code::kUnknown, "no answer");
@@ -210,10 +210,10 @@ TEST_F(HttpClientTest, StreamsPiecesAsTheyArrive) {
   int status = 0;
   std::string data;
   std::optional<Status> end;
-  Call call = client_->Stream({}, {.deadlines = {.body = Duration::zero()}},
-                              {.on_head = [&](const Response& head) { status = head.status; },
-                               .on_data = [&](std::string_view piece) { data += piece; },
-                               .on_end = [&](const Status& s) { end = s; }});
+  HttpCall call = client_->Stream({}, {.deadlines = {.body = Duration::zero()}},
+                                  {.on_head = [&](const Response& head) { status = head.status; },
+                                   .on_data = [&](std::string_view piece) { data += piece; },
+                                   .on_end = [&](const Status& s) { end = s; }});
   ASSERT_TRUE(runner_.RunUntil([&] { return data == "one"; }));
   EXPECT_EQ(status, 200);
   EXPECT_TRUE(call.active());
@@ -234,10 +234,10 @@ TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
     }
   });
   int pieces = 0;
-  Call call = client_->Stream({}, {},
-                              {.on_head = [](const Response&) {},
-                               .on_data = [&](std::string_view) { ++pieces; },
-                               .on_end = [](const Status&) {}});
+  HttpCall call = client_->Stream({}, {},
+                                  {.on_head = [](const Response&) {},
+                                   .on_data = [&](std::string_view) { ++pieces; },
+                                   .on_end = [](const Status&) {}});
   // From now on the runner is busy with other work.
   ASSERT_TRUE(runner_.RunUntil([&] { return pieces == 1; }));
   size_t before = 0;
@@ -267,14 +267,14 @@ TEST_F(HttpClientTest, DataForABusyReaderIsDeliveredInOnePiece) {
   int pieces = 0;
   std::string data;
   std::optional<Status> end;
-  const Call call = client_->Stream({}, {},
-                                    {.on_head = [](const Response&) {},
-                                     .on_data =
-                                         [&](std::string_view piece) {
-                                           ++pieces;
-                                           data += piece;
-                                         },
-                                     .on_end = [&](const Status& s) { end = s; }});
+  const HttpCall call = client_->Stream({}, {},
+                                        {.on_head = [](const Response&) {},
+                                         .on_data =
+                                             [&](std::string_view piece) {
+                                               ++pieces;
+                                               data += piece;
+                                             },
+                                         .on_end = [&](const Status& s) { end = s; }});
   ASSERT_TRUE(runner_.RunUntil([&] { return data == "a"; }));
   go = true;
   while (!sent) std::this_thread::sleep_for(milliseconds(5));  // the runner is busy
@@ -288,7 +288,7 @@ TEST_F(HttpClientTest, ACancelledCallNeverCallsBack) {
   Serve(ServeOk);
   bool called = false;
   for (int i = 0; i < 50; ++i) {
-    Call call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });
+    HttpCall call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });
     if (i % 2 == 0) call.Cancel();
   }
   EXPECT_TRUE(Send().ok());
@@ -298,7 +298,7 @@ TEST_F(HttpClientTest, ACancelledCallNeverCallsBack) {
 TEST_F(HttpClientTest, ADestroyedClientCancelsItsCalls) {
   Serve([](int fd) { RawServer::ReadHeader(fd); });
   bool called = false;
-  const Call call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });
+  const HttpCall call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });
   client_.reset();
   runner_.RunFor(milliseconds(50));
   EXPECT_FALSE(called);

@@ -284,7 +284,7 @@ TEST_F(HttpServerTest, ListensOnBothFamilies) {
     HttpClient client(io_, runner_,
                       {.server = {.address = {.host = host, .port = (*server)->address().port}}});
     std::optional<Result<Response>> answer;
-    const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
+    const HttpCall call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
     ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     ASSERT_TRUE(answer->ok()) << answer->status().ToString();
     EXPECT_EQ((*answer)->body, "hi");
@@ -299,7 +299,7 @@ TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
   Start({.address = {.unix_path = path}});
   HttpClient client(io_, runner_, {.server = {.address = {.unix_path = path}}});
   std::optional<Result<Response>> answer;
-  const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
+  const HttpCall call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   EXPECT_TRUE(answer->ok()) << answer->status().ToString();
   // After the first server is destroyed, the file of the second server remains.

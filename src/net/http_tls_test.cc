@@ -35,7 +35,7 @@ class HttpTlsTest : public ::testing::Test {
   }
   Result<Response> Ask(HttpClient& client) {
     std::optional<Result<Response>> answer;
-    const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
+    const HttpCall call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return *answer;
   }
@@ -224,8 +224,8 @@ TEST_F(HttpTlsTest, PlainHttpGetsAnExplanation) {
     // More bytes than one read takes: unread bytes must not destroy the response.
     HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
     std::optional<Result<Response>> answer;
-    const Call call = client.Send({.method = method, .body = std::string(40 << 10, 'x')}, {},
-                                  [&](Result<Response> r) { answer = std::move(r); });
+    const HttpCall call = client.Send({.method = method, .body = std::string(40 << 10, 'x')}, {},
+                                      [&](Result<Response> r) { answer = std::move(r); });
     ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     ASSERT_TRUE(answer->ok()) << answer->status().ToString();
     EXPECT_EQ((**answer).status, 400);

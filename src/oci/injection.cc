@@ -326,7 +326,7 @@ class Injector {
     for (const LoaderPath& path : kLoaderPaths) AddLoaderPath(path, &env);
     if (cache_entries_.empty()) return Status::Ok();
     // The linker ignores LD_LIBRARY_PATH for set-user-ID programs (ld.so(8)), but not the cache.
-    if (target_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
+    if (target_.linker.method != LinkerSetup::Method::kEnvironment) return AddCache();
     env.AppendDir("LD_LIBRARY_PATH", InContainer("lib"));
     return Status::Ok();
   }
@@ -344,7 +344,7 @@ class Injector {
     const std::string merged =
         WriteLdCache(MergeLdCaches(std::move(cache_entries_), target_.linker.cache));
     // If this process cannot write to the root, ldconfig in the container cannot either.
-    if (target_.linker.way == LinkerSetup::Way::kWrite &&
+    if (target_.linker.method == LinkerSetup::Method::kWrite &&
         WriteLinkerFiles(target_.root, InContainer("lib"), merged).ok()) {
       return Status::Ok();
     }

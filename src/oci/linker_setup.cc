@@ -62,7 +62,7 @@ LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only) {
     setup.why = usable.message();
     return setup;
   }
-  setup.way = read_only ? LinkerSetup::Way::kMount : LinkerSetup::Way::kWrite;
+  setup.method = read_only ? LinkerSetup::Method::kMount : LinkerSetup::Method::kWrite;
   setup.cache = std::move(*cache);
   return setup;
 }

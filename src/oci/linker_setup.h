@@ -25,8 +25,8 @@
 namespace tessera::oci {
 
 struct LinkerSetup {
-  enum class Way { kWrite, kMount, kEnvironment };
-  Way way = Way::kEnvironment;
+  enum class Method { kWrite, kMount, kEnvironment };
+  Method method = Method::kEnvironment;
   LdCache cache;    // of the image, without entries of an earlier start; empty for kEnvironment
   std::string why;  // the reason for kEnvironment, as text for operators
 };

@@ -70,7 +70,7 @@ std::vector<double> Ticks(double least, double most, int count) {
 }
 
 struct Chart::Scale {
-  Box box;
+  ChartBox box;
   std::vector<double> xs, ys;  // ticks
   double left = 0, right = 1;  // range of x; y ranges from tick to tick
 
@@ -121,7 +121,7 @@ void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lin
                     .left = left,
                     .right = right};
   Axes(options, scale);
-  const Box& box = options.box;
+  const ChartBox& box = options.box;
   Put(&out_,
       "<clipPath id=\"clip{0}\"><rect x=\"{1}\" y=\"{2}\" width=\"{3}\" height=\"{4}\"/></clipPath>"
       "<g clip-path=\"url(#clip{0})\">",
@@ -133,7 +133,7 @@ void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lin
 }
 
 void Chart::Axes(const PanelOptions& options, const Scale& scale) {
-  const Box& box = options.box;
+  const ChartBox& box = options.box;
   const double bottom = box.y + box.height;
   Put(&out_, "<text class=\"panel\" x=\"{}\" y=\"{}\">{}</text>", box.x, box.y - 8,
       Escaped(options.title));

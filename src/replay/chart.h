@@ -10,7 +10,7 @@
 
 namespace tessera::replay {
 
-struct Box {
+struct ChartBox {
   double x = 0, y = 0, width = 0, height = 0;
 };
 
@@ -25,7 +25,7 @@ struct ChartLine {
 };
 
 struct PanelOptions {
-  Box box;
+  ChartBox box;
   std::string title;
   std::string x_label;
   bool from_zero = false;     // the y axis starts at 0

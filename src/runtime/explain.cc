@@ -22,13 +22,13 @@ Options:
 // Exit code for an invalid command line, as in most programs.
 constexpr int kExitUsage = 2;
 
-struct Arguments {
+struct ExplainArguments {
   bool help = false;
   std::string bundle = ".";
 };
 
-Result<Arguments> ReadArguments(int argc, char** argv) {
-  Arguments arguments;
+Result<ExplainArguments> ReadArguments(int argc, char** argv) {
+  ExplainArguments arguments;
   for (int i = 2; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--help" || argument == "-h") {
@@ -58,12 +58,12 @@ int Fail(std::string_view message, int exit_code) {
 }
 
 std::string DescribeLinker(const oci::LinkerSetup& linker) {
-  switch (linker.way) {
-    case oci::LinkerSetup::Way::kWrite:
+  switch (linker.method) {
+    case oci::LinkerSetup::Method::kWrite:
       return "libraries are found through /etc/ld.so.cache, written into the container's layer\n";
-    case oci::LinkerSetup::Way::kMount:
+    case oci::LinkerSetup::Method::kMount:
       return "libraries are found through /etc/ld.so.cache, mounted into the read-only root\n";
-    case oci::LinkerSetup::Way::kEnvironment:
+    case oci::LinkerSetup::Method::kEnvironment:
       break;
   }
   return fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n", linker.why);
@@ -111,7 +111,7 @@ std::string DescribeDecision(const Decision& decision) {
 }
 
 int ExplainMain(int argc, char** argv, const Result<Options>& options) {
-  const Result<Arguments> arguments = ReadArguments(argc, argv);
+  const Result<ExplainArguments> arguments = ReadArguments(argc, argv);
   if (!arguments.ok()) {
     return Fail(fmt::format("explain: {}: see tessera-runtime explain --help",
                             arguments.status().message()),

@@ -11,23 +11,23 @@
 namespace tessera::runtime {
 namespace {
 
-enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
+enum class Relation { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
 struct PropertyCondition {
   std::string_view text;
   std::string_view property;
-  Comparison op = Comparison::kEqual;
+  Relation op = Relation::kEqual;
   std::string_view value;
 };
 
 // Longer operators come first, so that ">=" is not read as ">".
-constexpr std::array<std::pair<std::string_view, Comparison>, 6> kOperators = {{
-    {">=", Comparison::kGreaterEqual},
-    {"<=", Comparison::kLessEqual},
-    {"!=", Comparison::kNotEqual},
-    {"=", Comparison::kEqual},
-    {">", Comparison::kGreater},
-    {"<", Comparison::kLess},
+constexpr std::array<std::pair<std::string_view, Relation>, 6> kOperators = {{
+    {">=", Relation::kGreaterEqual},
+    {"<=", Relation::kLessEqual},
+    {"!=", Relation::kNotEqual},
+    {"=", Relation::kEqual},
+    {">", Relation::kGreater},
+    {"<", Relation::kLess},
 }};
 
 Result<PropertyCondition> ParseCondition(std::string_view text) {
@@ -56,19 +56,19 @@ Result<int> CompareVersions(std::string_view a, std::string_view b) {
   return 0;
 }
 
-bool Holds(Comparison op, int order) {
+bool Holds(Relation op, int order) {
   switch (op) {
-    case Comparison::kEqual:
+    case Relation::kEqual:
       return order == 0;
-    case Comparison::kNotEqual:
+    case Relation::kNotEqual:
       return order != 0;
-    case Comparison::kLess:
+    case Relation::kLess:
       return order < 0;
-    case Comparison::kLessEqual:
+    case Relation::kLessEqual:
       return order <= 0;
-    case Comparison::kGreater:
+    case Relation::kGreater:
       return order > 0;
-    case Comparison::kGreaterEqual:
+    case Relation::kGreaterEqual:
       return order >= 0;
   }
   return false;
@@ -80,7 +80,7 @@ Result<std::string> UnmetReason(const PropertyCondition& condition, const Facts&
   std::string found;
   int order = 0;
   if (condition.property == "brand") {
-    if (condition.op != Comparison::kEqual && condition.op != Comparison::kNotEqual) {
+    if (condition.op != Relation::kEqual && condition.op != Relation::kNotEqual) {
       return Error(Code::kInvalidArgument, "\"{}\": brands have no order", condition.text);
     }
     found = gpu.brand;

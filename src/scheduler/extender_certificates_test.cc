@@ -158,8 +158,8 @@ class ExtenderPortTest : public ExtenderCertificatesTest {
   Result<net::Response> Send(const net::HttpClient::Options& to, net::Request request) {
     net::HttpClient client(io_, runner_, to);
     std::optional<Result<net::Response>> answer;
-    const net::Call call = client.Send(std::move(request), {},
-                                       [&](Result<net::Response> r) { answer = std::move(r); });
+    const net::HttpCall call = client.Send(std::move(request), {},
+                                           [&](Result<net::Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return *answer;
   }

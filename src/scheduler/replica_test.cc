@@ -42,8 +42,9 @@ class ReplicaTest : public ::testing::Test {
                      const std::string& body = "") {
     net::HttpClient client(io_, runner_, {.server = {.address = scheduler_->address()}});
     std::optional<net::Response> answer;
-    const net::Call call = client.Send({.method = method, .target = target, .body = body}, {},
-                                       [&](Result<net::Response> r) { answer = *std::move(r); });
+    const net::HttpCall call =
+        client.Send({.method = method, .target = target, .body = body}, {},
+                    [&](Result<net::Response> r) { answer = *std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return answer.value_or(net::Response());
   }

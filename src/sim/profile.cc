@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 
 // File, line and field of a value, for messages.
-struct Location {
+struct ProfileLocation {
   std::string_view file;
   std::string field;
   int line = 0;
@@ -33,13 +33,14 @@ struct Location {
 };
 
 // YAML reads bus "07" as text and bus "47" as a number; both are valid.
-Result<std::string> ScalarText(const Json& value, const Location& location) {
+Result<std::string> ScalarText(const Json& value, const ProfileLocation& location) {
   if (value.is_string()) return value.string_value();
   if (value.is_number()) return value.number_text();
   return location.Invalid("invalid type: want text or a number, got {}", KindName(value.kind()));
 }
 
-Result<uint64_t> Number(const Json& value, const Location& location, uint64_t low, uint64_t high) {
+Result<uint64_t> Number(const Json& value, const ProfileLocation& location, uint64_t low,
+                        uint64_t high) {
   auto number = value.is_number() ? value.ToInt() : Result<int64_t>(Status(Code::kUnknown, ""));
   if (!number.ok()) return location.Invalid("invalid value: want a whole number");
   if (*number < 0 || uint64_t(*number) < low || uint64_t(*number) > high) {
@@ -48,7 +49,7 @@ Result<uint64_t> Number(const Json& value, const Location& location, uint64_t lo
   return uint64_t(*number);
 }
 
-Result<uint32_t> HexNumber(const Json& value, const Location& location, uint32_t high) {
+Result<uint32_t> HexNumber(const Json& value, const ProfileLocation& location, uint32_t high) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   const char* begin = text.data() + (text.starts_with("0x") ? 2 : 0);
   const char* end = text.data() + text.size();
@@ -61,30 +62,31 @@ Result<uint32_t> HexNumber(const Json& value, const Location& location, uint32_t
   return number;
 }
 
-struct NamedNumber {
+struct ProfileChoice {
   std::string_view name;
   uint32_t value;
 };
 
-Result<uint32_t> OneOf(const Json& value, const Location& location,
-                       const std::vector<NamedNumber>& choices) {
+Result<uint32_t> OneOf(const Json& value, const ProfileLocation& location,
+                       const std::vector<ProfileChoice>& choices) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   std::string names;
-  for (const NamedNumber& choice : choices) {
+  for (const ProfileChoice& choice : choices) {
     if (choice.name == text) return choice.value;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", choice.name);
   }
   return location.Invalid("invalid value \"{}\": want one of {}", text, names);
 }
 
-using Setter = std::function<Status(const Json& value, const Location& location, Profile* profile)>;
+using Setter =
+    std::function<Status(const Json& value, const ProfileLocation& location, Profile* profile)>;
 struct ProfileField {
   std::string_view name;
   Setter set;
 };
 
 Setter U32(uint32_t GpuFacts::*member, uint64_t low, uint64_t high, uint32_t factor = 1) {
-  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(uint64_t number, Number(value, location, low, high));
     profile->gpu.*member = uint32_t(number) * factor;
     return {};
@@ -92,7 +94,7 @@ Setter U32(uint32_t GpuFacts::*member, uint64_t low, uint64_t high, uint32_t fac
 }
 
 Setter U64(uint64_t GpuFacts::*member, uint64_t low, uint64_t high, uint64_t factor) {
-  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(uint64_t number, Number(value, location, low, high));
     profile->gpu.*member = number * factor;
     return {};
@@ -100,7 +102,7 @@ Setter U64(uint64_t GpuFacts::*member, uint64_t low, uint64_t high, uint64_t fac
 }
 
 Setter Flag(uint32_t GpuFacts::*member) {
-  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     if (value.kind() != Json::Kind::kBool)
       return location.Invalid("invalid value: want true or false");
     profile->gpu.*member = value.bool_value() ? 1 : 0;
@@ -109,14 +111,14 @@ Setter Flag(uint32_t GpuFacts::*member) {
 }
 
 Setter Hex(uint32_t GpuFacts::*member, uint32_t high) {
-  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(profile->gpu.*member, HexNumber(value, location, high));
     return {};
   };
 }
 
-Setter Named(uint32_t GpuFacts::*member, std::vector<NamedNumber> choices) {
-  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+Setter Named(uint32_t GpuFacts::*member, std::vector<ProfileChoice> choices) {
+  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(profile->gpu.*member, OneOf(value, location, choices));
     return {};
   };
@@ -126,7 +128,7 @@ bool IsControl(char c) { return uint8_t(c) < ' ' || c == 0x7F; }
 
 template <size_t N>
 Setter Text(char (GpuFacts::*member)[N]) {
-  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
     if (text.empty() || text.size() >= N)
       return location.Invalid("invalid length: want 1 to {} characters", N - 1);
@@ -139,7 +141,7 @@ Setter Text(char (GpuFacts::*member)[N]) {
   };
 }
 
-Status SetComputeCapability(const Json& value, const Location& location, Profile* profile) {
+Status SetComputeCapability(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
@@ -170,7 +172,8 @@ constexpr MigField kMigFields[] = {
     {"ofas", &MigProfile::ofas, 0, 32},
 };
 
-Status SetMigField(std::string_view key, const Json& value, const Location& at, MigProfile* out) {
+Status SetMigField(std::string_view key, const Json& value, const ProfileLocation& at,
+                   MigProfile* out) {
   for (const MigField& field : kMigFields) {
     if (field.name != key) continue;
     ASSIGN_OR_RETURN(uint64_t number, Number(value, at, field.low, field.high));
@@ -198,17 +201,17 @@ Status SetMigField(std::string_view key, const Json& value, const Location& at, 
   return {};
 }
 
-Status SetMigProfiles(const Json& value, const Location& location, Profile* profile) {
+Status SetMigProfiles(const Json& value, const ProfileLocation& location, Profile* profile) {
   if (!value.is_array() || value.items().size() > kMaxMigProfiles) {
     return location.Invalid("invalid value: want a list of up to {} profiles", kMaxMigProfiles);
   }
   MigProfile* out = profile->gpu.mig_profiles;
   std::fill_n(out, kMaxMigProfiles, MigProfile{});
   for (const Json& item : value.items()) {
-    const Location at{location.file, location.field, item.line()};
+    const ProfileLocation at{location.file, location.field, item.line()};
     if (!item.is_object()) return at.Invalid("invalid value: want fields");
     for (const auto& [key, member] : item.members()) {
-      const Location where{at.file, at.field + "." + key, member.line()};
+      const ProfileLocation where{at.file, at.field + "." + key, member.line()};
       RETURN_IF_ERROR(SetMigField(key, member, where, out));
     }
     if (out->name[0] == '\0' || out->starts == 0 || out->memory_bytes == 0 || out->size == 0 ||
@@ -282,20 +285,20 @@ const std::vector<ProfileField>& GpuFields() {
   return fields;
 }
 
-Status SetGpus(const Json& value, const Location& location, Profile* profile) {
+Status SetGpus(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(uint64_t number, Number(value, location, 1, kMaxGpus));
   profile->gpus = uint32_t(number);
   return {};
 }
 
-Status SetNumaNodes(const Json& value, const Location& location, Profile* profile) {
+Status SetNumaNodes(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(uint64_t number, Number(value, location, 0, 8));
   profile->numa_nodes = uint32_t(number);
   return {};
 }
 
 // "0-1:12": twelve links between GPUs 0 and 1.
-Status AddLinkPair(const Json& value, const Location& location, Profile* profile) {
+Status AddLinkPair(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   LinkPair pair;
   char rest = 0;
@@ -307,7 +310,7 @@ Status AddLinkPair(const Json& value, const Location& location, Profile* profile
   return {};
 }
 
-Status SetNvLink(const Json& value, const Location& location, Profile* profile) {
+Status SetNvLink(const Json& value, const ProfileLocation& location, Profile* profile) {
   profile->link_list.clear();
   if (value.is_array()) {
     profile->topology = LinkTopology::kList;
@@ -322,7 +325,7 @@ Status SetNvLink(const Json& value, const Location& location, Profile* profile) 
     return {};
   }
   for (const auto& [key, member] : value.members()) {
-    const Location at{location.file, location.field + "." + key, member.line()};
+    const ProfileLocation at{location.file, location.field + "." + key, member.line()};
     if (key == "topology") {
       ASSIGN_OR_RETURN(uint32_t kind,
                        OneOf(member, at, {{"pairs", 1}, {"quads", 2}, {"nvswitch", 3}}));
@@ -337,11 +340,11 @@ Status SetNvLink(const Json& value, const Location& location, Profile* profile) 
   return {};
 }
 
-Status SetPcie(const Json& value, const Location& location, Profile* profile) {
+Status SetPcie(const Json& value, const ProfileLocation& location, Profile* profile) {
   if (!value.is_object())
     return location.Invalid("invalid value: want fields pair, half and across");
   for (const auto& [key, member] : value.members()) {
-    const Location at{location.file, location.field + "." + key, member.line()};
+    const ProfileLocation at{location.file, location.field + "." + key, member.line()};
     ASSIGN_OR_RETURN(
         uint32_t level,
         OneOf(
@@ -359,12 +362,12 @@ Status SetPcie(const Json& value, const Location& location, Profile* profile) {
   return {};
 }
 
-Status SetBuses(const Json& value, const Location& location, Profile* profile) {
+Status SetBuses(const Json& value, const ProfileLocation& location, Profile* profile) {
   if (!value.is_array())
     return location.Invalid("invalid value: want a list of hexadecimal bus numbers");
   profile->pci_buses.clear();
   for (const Json& item : value.items()) {
-    const Location at{location.file, location.field, item.line()};
+    const ProfileLocation at{location.file, location.field, item.line()};
     ASSIGN_OR_RETURN(uint32_t bus, HexNumber(item, at, 0xFF));
     if (std::ranges::count(profile->pci_buses, bus) != 0)
       return at.Invalid("duplicate bus {:02x}", bus);
@@ -382,11 +385,11 @@ bool IsUuid(std::string_view text) {
   return true;
 }
 
-Status SetUuids(const Json& value, const Location& location, Profile* profile) {
+Status SetUuids(const Json& value, const ProfileLocation& location, Profile* profile) {
   if (!value.is_array()) return location.Invalid("invalid value: want a list of UUIDs");
   profile->uuids.clear();
   for (const Json& item : value.items()) {
-    const Location at{location.file, location.field, item.line()};
+    const ProfileLocation at{location.file, location.field, item.line()};
     ASSIGN_OR_RETURN(std::string text, ScalarText(item, at));
     if (!IsUuid(text))
       return at.Invalid("invalid UUID \"{}\": want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
@@ -404,7 +407,7 @@ const std::vector<ProfileField>& NodeFields() {
   return fields;
 }
 
-Status SetDriverVersion(const Json& value, const Location& location, Profile* profile) {
+Status SetDriverVersion(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   unsigned major = 0, minor = 0, rev = 0;
   char rest = 0;
@@ -415,7 +418,7 @@ Status SetDriverVersion(const Json& value, const Location& location, Profile* pr
   return {};
 }
 
-Status SetCudaVersion(const Json& value, const Location& location, Profile* profile) {
+Status SetCudaVersion(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
@@ -432,11 +435,11 @@ const std::vector<ProfileField>& DriverFields() {
   return fields;
 }
 
-Status ReadSection(const Json& section, const Location& location,
+Status ReadSection(const Json& section, const ProfileLocation& location,
                    const std::vector<ProfileField>& fields, Profile* profile) {
   if (!section.is_object()) return location.Invalid("invalid value: want fields");
   for (const auto& [key, value] : section.members()) {
-    const Location at{location.file, location.field + "." + key, value.line()};
+    const ProfileLocation at{location.file, location.field + "." + key, value.line()};
     const auto field = std::ranges::find(fields, key, &ProfileField::name);
     if (field == fields.end()) {
       std::string names;
@@ -451,7 +454,7 @@ Status ReadSection(const Json& section, const Location& location,
 
 // Checks conditions between fields.
 Status CheckWhole(const Profile& profile, const Json& root, std::string_view file) {
-  const Location at{file, "profile", std::max(root.line(), 1)};
+  const ProfileLocation at{file, "profile", std::max(root.line(), 1)};
   const GpuFacts& gpu = profile.gpu;
   if (gpu.name[0] == '\0' || gpu.memory_bytes == 0 || gpu.cc_major == 0) {
     return at.Invalid(
@@ -483,14 +486,14 @@ constexpr DriverBranch kDriverBranches[] = {
 };
 
 // Derives driver.cuda from driver.version if the profile does not give it.
-Status ReadDriver(const Json& section, const Location& location, Profile* profile) {
+Status ReadDriver(const Json& section, const ProfileLocation& location, Profile* profile) {
   RETURN_IF_ERROR(ReadSection(section, location, DriverFields(), profile));
   const Json* version = section.Find("version");
   if (version == nullptr || section.Find("cuda") != nullptr) return {};
   const int branch = std::atoi(profile->driver_version.c_str());
   const auto* known = std::ranges::find(kDriverBranches, branch, &DriverBranch::branch);
   if (known == std::end(kDriverBranches)) {
-    const Location at{location.file, location.field + ".version", version->line()};
+    const ProfileLocation at{location.file, location.field + ".version", version->line()};
     return at.Invalid("the CUDA version of driver {} is unknown: set driver.cuda", branch);
   }
   profile->cuda_version = known->cuda_version;
@@ -498,7 +501,7 @@ Status ReadDriver(const Json& section, const Location& location, Profile* profil
 }
 
 // Accepts names of the form that built-in profiles have, because names are file names.
-Status CheckName(std::string_view name, const Location& location) {
+Status CheckName(std::string_view name, const ProfileLocation& location) {
   if (name.size() >= sizeof(StateFile::profile)) return location.Invalid("invalid name: too long");
   const bool good =
       !name.empty() && std::isalnum(uint8_t(name[0])) != 0 && std::ranges::all_of(name, [](char c) {
@@ -514,11 +517,11 @@ Status CheckName(std::string_view name, const Location& location) {
 
 Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
   ASSIGN_OR_RETURN(const Json root, ParseYaml(text).Annotate(file));
-  const Location top{file, "profile", std::max(root.line(), 1)};
+  const ProfileLocation top{file, "profile", std::max(root.line(), 1)};
   if (!root.is_object()) return top.Invalid("invalid profile: want gpu:, node: or base:");
   Profile profile;
   if (const Json* base = root.Find("base")) {
-    const Location at{file, "base", base->line()};
+    const ProfileLocation at{file, "base", base->line()};
     ASSIGN_OR_RETURN(std::string name, ScalarText(*base, at));
     if (name.find('/') != std::string::npos || name.ends_with(".yaml")) {
       return at.Invalid("invalid base \"{}\": want a built-in profile, not a file: {}", name,
@@ -529,7 +532,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
     ASSIGN_OR_RETURN(profile, ParseProfile(*text_of_base, name));
   }
   for (const auto& [key, value] : root.members()) {
-    const Location at{file, key, value.line()};
+    const ProfileLocation at{file, key, value.line()};
     if (key == "base") continue;
     if (key == "name") {
       ASSIGN_OR_RETURN(profile.name, ScalarText(value, at));

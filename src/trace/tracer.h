@@ -69,7 +69,7 @@ class Tracer {
   TraceMetrics& metrics_;
   const Options options_;
   net::HttpClient client_;
-  net::Call call_;
+  net::HttpCall call_;
   std::deque<PodSpan> waiting_;
   size_t batch_ = 0;  // how many of `waiting_` are under way
   bool planned_ = false;

@@ -198,7 +198,7 @@ class OperatorRun {
     net::HttpClient http(io_, runner_,
                          {.server = {.address = {.host = "127.0.0.1", .port = kMetricsPort}}});
     std::optional<std::string> page;
-    const net::Call call =
+    const net::HttpCall call =
         http.Send({.method = "GET", .target = "/metrics"}, {},
                   [&](const auto& response) { page = response.ok() ? response->body : ""; });
     runner_.RunUntil([&] { return page.has_value(); });

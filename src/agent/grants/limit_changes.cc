@@ -38,7 +38,7 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
 
 // One kind of limit: its annotation and its field in a granted device. MostOf: the largest allowed
 // value.
-struct MemoryLimitKind {
+struct GrantedMemoryLimit {
   using Amount = Bytes;
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
   static constexpr std::string_view kNoun = "device memory";
@@ -53,7 +53,7 @@ struct MemoryLimitKind {
   static std::string Text(Bytes bytes) { return fmt::format("{:.0f} MiB", MiB(bytes.count())); }
 };
 
-struct ComputeLimitKind {
+struct GrantedComputeLimit {
   using Amount = MilliGpu;
   static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
   static constexpr std::string_view kNoun = "compute";
@@ -146,15 +146,15 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
 std::string TextOf(const PodInfo& pod, const std::string& container,
                    const grant::GrantedDevice& device) {
   std::vector<std::string> limits;
-  if (MemoryLimitKind::IsLimited(device))
-    limits.push_back(MemoryLimitKind::Text(MemoryLimitKind::Of(device)));
-  if (!ComputeLimitKind::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
-  std::string compute = ComputeLimitKind::Text(ComputeLimitKind::Of(device));
-  const auto lowered = ComputeLimitKind::Parse(TextOf(pod, ComputeLimitKind::kAnnotation));
+  if (GrantedMemoryLimit::IsLimited(device))
+    limits.push_back(GrantedMemoryLimit::Text(GrantedMemoryLimit::Of(device)));
+  if (!GrantedComputeLimit::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
+  std::string compute = GrantedComputeLimit::Text(GrantedComputeLimit::Of(device));
+  const auto lowered = GrantedComputeLimit::Parse(TextOf(pod, GrantedComputeLimit::kAnnotation));
   const MilliGpu most = lowered.ok() ? device::LimitFor(*lowered, container, device.uuid)
-                                           .value_or(ComputeLimitKind::MostOf(pod, device))
-                                     : ComputeLimitKind::MostOf(pod, device);
-  if (most > ComputeLimitKind::Of(device)) {
+                                           .value_or(GrantedComputeLimit::MostOf(pod, device))
+                                     : GrantedComputeLimit::MostOf(pod, device);
+  if (most > GrantedComputeLimit::Of(device)) {
     compute += fmt::format(" (up to {} while others leave it idle)", most.count() / 10);
   }
   limits.push_back(std::move(compute));
@@ -167,8 +167,8 @@ std::string TextOf(const PodInfo& pod, const std::string& container,
 
 void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices) {
-  Apply<MemoryLimitKind>(pod, entry, devices);
-  Apply<ComputeLimitKind>(pod, entry, devices);
+  Apply<GrantedMemoryLimit>(pod, entry, devices);
+  Apply<GrantedComputeLimit>(pod, entry, devices);
 }
 
 LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger,
@@ -186,10 +186,10 @@ LimitChanges::LimitTexts LimitChanges::LimitTextsOf(const PodInfo& pod) {
       all.invalid = true;
     }
   };
-  add(MemoryLimitKind::kAnnotation,
-      [](const auto& text) { return MemoryLimitKind::Parse(text).ok(); });
-  add(ComputeLimitKind::kAnnotation,
-      [](const auto& text) { return ComputeLimitKind::Parse(text).ok(); });
+  add(GrantedMemoryLimit::kAnnotation,
+      [](const auto& text) { return GrantedMemoryLimit::Parse(text).ok(); });
+  add(GrantedComputeLimit::kAnnotation,
+      [](const auto& text) { return GrantedComputeLimit::Parse(text).ok(); });
   const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
   all.text += priority;
   all.valid[std::string(names::kAnnotationComputeClass)] =
@@ -248,8 +248,8 @@ PodInfo LimitChanges::LastValid(const PodInfo& pod) const {
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {
-  std::vector<std::string> problems = ProblemsOf<MemoryLimitKind>(pod, *ledger_, dir_);
-  for (std::string& problem : ProblemsOf<ComputeLimitKind>(pod, *ledger_, dir_)) {
+  std::vector<std::string> problems = ProblemsOf<GrantedMemoryLimit>(pod, *ledger_, dir_);
+  for (std::string& problem : ProblemsOf<GrantedComputeLimit>(pod, *ledger_, dir_)) {
     problems.push_back(std::move(problem));
   }
   const std::string text = TextOf(pod, names::kAnnotationComputeClass);

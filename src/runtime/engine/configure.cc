@@ -52,7 +52,7 @@ const DefaultPaths& DefaultPathsOf(EngineKind engine) {
   return places.at(engine);
 }
 
-struct Flags {
+struct ConfigureFlags {
   EngineKind engine = EngineKind::kContainerd;
   std::optional<std::string> config;
   std::optional<std::string> drop_in;
@@ -94,7 +94,7 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::strin
       ->type_name("{" + listed + "}");
 }
 
-void AddEngineFlags(CLI::App* app, Flags* flags) {
+void AddEngineFlags(CLI::App* app, ConfigureFlags* flags) {
   AddChoice<EngineKind>(app, "--engine,--runtime", "Engine to configure", &flags->engine,
                         {{"containerd", EngineKind::kContainerd},
                          {"docker", EngineKind::kDocker},
@@ -129,7 +129,7 @@ void AddEngineFlags(CLI::App* app, Flags* flags) {
                   "The engine's program, to validate the result (default: found on the host)");
 }
 
-void AddOtherFlags(CLI::App* app, Flags* flags) {
+void AddOtherFlags(CLI::App* app, ConfigureFlags* flags) {
   app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
   app->add_flag("--undo", flags->undo, "Undo the configuration");
   app->add_flag(
@@ -157,7 +157,7 @@ void AddOtherFlags(CLI::App* app, Flags* flags) {
 }
 
 // The engine's socket: from the flag, else from the engine's configuration, else the default.
-std::string SocketOf(const Flags& flags, const HostRoot& host, const std::string& config) {
+std::string SocketOf(const ConfigureFlags& flags, const HostRoot& host, const std::string& config) {
   const DefaultPaths& places = DefaultPathsOf(flags.engine);
   if (flags.socket) return *flags.socket;
   if (places.socket_key.empty()) return places.socket;
@@ -172,7 +172,7 @@ std::string SocketOf(const Flags& flags, const HostRoot& host, const std::string
   return address->string_value();
 }
 
-ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
+ConfigureOptions ToOptions(const ConfigureFlags& flags, const HostRoot& host) {
   const DefaultPaths& places = DefaultPathsOf(flags.engine);
   ConfigureOptions options;
   options.engine = flags.engine;
@@ -194,7 +194,7 @@ ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
 
 // Engines start the runtime from their own directory, so the path must be absolute. Only Docker
 // looks up a bare name, in dockerd's PATH.
-Status CheckRuntimePath(const Flags& flags) {
+Status CheckRuntimePath(const ConfigureFlags& flags) {
   const std::string& path = flags.runtime_path;
   const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
   if (path.starts_with('/')) return Status::Ok();
@@ -206,7 +206,7 @@ Status CheckRuntimePath(const Flags& flags) {
       path, kRuntimePath);
 }
 
-Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
+Status CheckFlags(const ConfigureFlags& flags, const ConfigureOptions& options) {
   for (const std::string& path : {options.settings.config, options.reload.socket}) {
     if (!path.starts_with('/'))
       return Error(Code::kInvalidArgument, "{} is not an absolute path", path);
@@ -231,7 +231,8 @@ Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
 }
 
 // Installs and checks the runtime before the engine is configured to use it.
-Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
+Status PrepareHost(const ConfigureFlags& flags, const HostRoot& host,
+                   std::vector<std::string>* notes) {
   if (flags.install && !flags.dry_run) {
     ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, "/proc/self/exe", flags.runtime_path));
     std::error_code error;
@@ -256,7 +257,7 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
 }
 
 // The directory of the driver file trees; empty if the runtime makes none.
-Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
+Result<std::string> TreeDirOf(const ConfigureFlags& flags, const HostRoot& host) {
   ASSIGN_OR_RETURN(const std::optional<FileState> state, host.Read(flags.runtime_config));
   if (!state) return std::string(names::kDriverTreeDir);
   ASSIGN_OR_RETURN(const Json settings, ParseToml(state->text));
@@ -267,7 +268,8 @@ Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
 
 // Unmounts the driver file trees, which only new containers need. Keeps them if another engine uses
 // the runtime.
-Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
+Status DropTrees(const ConfigureFlags& flags, const HostRoot& host,
+                 std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
   if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
   for (const EngineKind engine :
@@ -297,7 +299,8 @@ bool HasGpu() {
 }
 
 // Waits a random time if the engine has to be changed.
-Status DelayForSpread(const Flags& flags, const ConfigureOptions& options, const HostRoot& host) {
+Status DelayForSpread(const ConfigureFlags& flags, const ConfigureOptions& options,
+                      const HostRoot& host) {
   if (flags.spread_s <= 0 || flags.dry_run || flags.undo) return Status::Ok();
   ConfigureOptions probe = options;
   probe.dry_run = true;
@@ -341,7 +344,7 @@ std::optional<int> RunInSupervisedChild() {
   return std::nullopt;
 }
 
-Result<Outcome> Run(const Flags& flags) {
+Result<Outcome> Run(const ConfigureFlags& flags) {
   const HostRoot host(flags.host_root);
   ConfigureOptions options = ToOptions(flags, host);
   RETURN_IF_ERROR(CheckFlags(flags, options));
@@ -367,7 +370,7 @@ Result<Outcome> Run(const Flags& flags) {
 
 int ConfigureMain(int argc, char** argv) {
   const std::ios_base::Init streams;  // for CLI11, see ../lazy_iostream.h
-  Flags flags;
+  ConfigureFlags flags;
   CLI::App app("Makes a container engine use tessera-runtime; --undo reverts that",
                "tessera-runtime configure");
   AddEngineFlags(&app, &flags);

@@ -15,7 +15,7 @@ constexpr size_t kContext = 3;
 // short.
 constexpr size_t kMaxCells = 16u << 20;
 
-struct Line {
+struct DiffLine {
   char sign = ' ';
   std::string_view text;
 };
@@ -33,7 +33,7 @@ std::vector<std::string_view> Lines(std::string_view text) {
 using Range = std::vector<std::string_view>;
 
 // Diffs by the longest common subsequence.
-void DiffMiddle(const Range& a, const Range& b, std::vector<Line>* out) {
+void DiffMiddle(const Range& a, const Range& b, std::vector<DiffLine>* out) {
   const size_t n = a.size();
   const size_t m = b.size();
   std::vector<uint32_t> length;
@@ -60,7 +60,7 @@ void DiffMiddle(const Range& a, const Range& b, std::vector<Line>* out) {
   }
 }
 
-std::vector<Line> Diff(std::string_view before, std::string_view after) {
+std::vector<DiffLine> Diff(std::string_view before, std::string_view after) {
   Range a = Lines(before);
   Range b = Lines(after);
   size_t head = 0;
@@ -70,14 +70,14 @@ std::vector<Line> Diff(std::string_view before, std::string_view after) {
          a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) {
     ++tail;
   }
-  std::vector<Line> out;
+  std::vector<DiffLine> out;
   for (size_t i = 0; i < head; ++i) out.push_back({' ', a[i]});
   DiffMiddle({a.begin() + head, a.end() - tail}, {b.begin() + head, b.end() - tail}, &out);
   for (size_t i = a.size() - tail; i < a.size(); ++i) out.push_back({' ', a[i]});
   return out;
 }
 
-void AppendHunk(const std::vector<Line>& lines, size_t begin, size_t end, std::string* out) {
+void AppendHunk(const std::vector<DiffLine>& lines, size_t begin, size_t end, std::string* out) {
   size_t old_line = 1;
   size_t new_line = 1;
   for (size_t i = 0; i < begin; ++i) {
@@ -86,7 +86,7 @@ void AppendHunk(const std::vector<Line>& lines, size_t begin, size_t end, std::s
   }
   const auto count = [&](char other) {
     return std::count_if(lines.begin() + begin, lines.begin() + end,
-                         [&](const Line& line) { return line.sign != other; });
+                         [&](const DiffLine& line) { return line.sign != other; });
   };
   const auto old_count = count('+');
   const auto new_count = count('-');
@@ -107,8 +107,8 @@ std::string UnifiedDiff(const std::string& name, const std::optional<std::string
       fmt::format("--- {}\n+++ {}\n", before ? name : "/dev/null", after ? name : "/dev/null");
   const std::string old_text = before.value_or("");
   const std::string new_text = after.value_or("");
-  const std::vector<Line> lines = Diff(old_text, new_text);
-  const auto changed = [](const Line& line) { return line.sign != ' '; };
+  const std::vector<DiffLine> lines = Diff(old_text, new_text);
+  const auto changed = [](const DiffLine& line) { return line.sign != ' '; };
   size_t at = 0;
   for (;;) {
     const auto first = std::find_if(lines.begin() + at, lines.end(), changed);

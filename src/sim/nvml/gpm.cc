@@ -21,37 +21,37 @@ namespace {
 constexpr std::uint64_t kLiveSample = 0x7465737347504D;
 constexpr unsigned kVersion = 1;
 
-enum class Source : std::uint8_t { kBusy, kMemory, kZero };
+enum class GpmSource : std::uint8_t { kBusy, kMemory, kZero };
 
 // Metrics `first` to `last`, by NVML's numbers.
 struct Metrics {
   unsigned first, last;
-  Source source;
+  GpmSource source;
   const char* short_name;
   const char* long_name;
   const char* unit;
 };
 
 constexpr std::array kMetrics = {
-    Metrics{1, 1, Source::kBusy, "gract", "Graphics Engine Utilization", "%"},
-    Metrics{2, 2, Source::kBusy, "smutil", "SM Utilization", "%"},
-    Metrics{3, 3, Source::kBusy, "smocc", "SM Occupancy", "%"},
-    Metrics{4, 4, Source::kZero, "intutil", "Integer Utilization", "%"},
-    Metrics{5, 5, Source::kZero, "mmaact", "Tensor Core Utilization", "%"},
-    Metrics{6, 7, Source::kZero, nullptr, nullptr, "%"},
-    Metrics{9, 9, Source::kZero, nullptr, nullptr, "%"},
-    Metrics{10, 10, Source::kMemory, "dram", "DRAM Bandwidth Utilization", "%"},
-    Metrics{11, 11, Source::kZero, "fp64", "FP64 Utilization", "%"},
-    Metrics{12, 12, Source::kZero, "fp32", "FP32 Utilization", "%"},
-    Metrics{13, 13, Source::kZero, "fp16", "FP16 Utilization", "%"},
-    Metrics{20, 20, Source::kZero, "pcitx", "PCIe Transmitted", "MiB/s"},
-    Metrics{21, 21, Source::kZero, "pcirx", "PCIe Received", "MiB/s"},
-    Metrics{30, 37, Source::kZero, nullptr, nullptr, "%"},
-    Metrics{40, 47, Source::kZero, nullptr, nullptr, "%"},
-    Metrics{50, 51, Source::kZero, nullptr, nullptr, "%"},
-    Metrics{60, 60, Source::kZero, "nvlrx", "NVLink Received", "MiB/s"},
-    Metrics{61, 61, Source::kZero, "nvltx", "NVLink Transmitted", "MiB/s"},
-    Metrics{62, 97, Source::kZero, nullptr, nullptr, "MiB/s"}};
+    Metrics{1, 1, GpmSource::kBusy, "gract", "Graphics Engine Utilization", "%"},
+    Metrics{2, 2, GpmSource::kBusy, "smutil", "SM Utilization", "%"},
+    Metrics{3, 3, GpmSource::kBusy, "smocc", "SM Occupancy", "%"},
+    Metrics{4, 4, GpmSource::kZero, "intutil", "Integer Utilization", "%"},
+    Metrics{5, 5, GpmSource::kZero, "mmaact", "Tensor Core Utilization", "%"},
+    Metrics{6, 7, GpmSource::kZero, nullptr, nullptr, "%"},
+    Metrics{9, 9, GpmSource::kZero, nullptr, nullptr, "%"},
+    Metrics{10, 10, GpmSource::kMemory, "dram", "DRAM Bandwidth Utilization", "%"},
+    Metrics{11, 11, GpmSource::kZero, "fp64", "FP64 Utilization", "%"},
+    Metrics{12, 12, GpmSource::kZero, "fp32", "FP32 Utilization", "%"},
+    Metrics{13, 13, GpmSource::kZero, "fp16", "FP16 Utilization", "%"},
+    Metrics{20, 20, GpmSource::kZero, "pcitx", "PCIe Transmitted", "MiB/s"},
+    Metrics{21, 21, GpmSource::kZero, "pcirx", "PCIe Received", "MiB/s"},
+    Metrics{30, 37, GpmSource::kZero, nullptr, nullptr, "%"},
+    Metrics{40, 47, GpmSource::kZero, nullptr, nullptr, "%"},
+    Metrics{50, 51, GpmSource::kZero, nullptr, nullptr, "%"},
+    Metrics{60, 60, GpmSource::kZero, "nvlrx", "NVLink Received", "MiB/s"},
+    Metrics{61, 61, GpmSource::kZero, "nvltx", "NVLink Transmitted", "MiB/s"},
+    Metrics{62, 97, GpmSource::kZero, nullptr, nullptr, "MiB/s"}};
 
 bool Live(GpmSample sample) { return sample != nullptr && sample->magic == kLiveSample; }
 
@@ -80,9 +80,10 @@ void Fill(const sim::State& state, const GpmMetrics& samples, GpmMetric* metric)
     if (metric->id < known.first || metric->id > known.last) continue;
     const double busy = BusyPercent(state, *samples.earlier, *samples.later);
     metric->result = Return::kSuccess;
-    metric->value = known.source == Source::kBusy     ? busy
-                    : known.source == Source::kMemory ? MemoryPercent(state, *samples.later, busy)
-                                                      : 0;
+    metric->value = known.source == GpmSource::kBusy ? busy
+                    : known.source == GpmSource::kMemory
+                        ? MemoryPercent(state, *samples.later, busy)
+                        : 0;
     metric->short_name = known.short_name;
     metric->long_name = known.long_name;
     metric->unit = known.unit;

@@ -9,7 +9,7 @@ namespace {
 
 enum ErrorType : unsigned { kCorrected, kUncorrected, kErrorTypes };
 enum CounterType : unsigned { kVolatile, kAggregate, kCounterTypes };
-enum Location : unsigned { kL1, kL2, kDram, kRegisterFile, kSram = 7, kLocations };
+enum EccLocation : unsigned { kL1, kL2, kDram, kRegisterFile, kSram = 7, kLocations };
 
 std::uint64_t EccCount(const GpuCall& gpu, unsigned type, unsigned counter) {
   const sim::GpuLive& live = gpu.live();

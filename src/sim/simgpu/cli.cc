@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kDefaultRoot = "/run/nvidia/driver";
 
-struct Flags {
+struct SimgpuFlags {
   std::string root = kDefaultRoot;
   std::string dev_root;
   std::string profile = "a100-sxm4-80gb";
@@ -68,7 +68,7 @@ CLI::Validator WholeNumber() {
 }
 
 // Programs on a node keep its files mapped; after a replacement, new programs would see other GPUs.
-Status CheckNothingReplaced(const Flags& flags) {
+Status CheckNothingReplaced(const SimgpuFlags& flags) {
   if (flags.force) return {};
   State state;
   if (state.Open(StateDir(flags.root)) != 0) return {};
@@ -78,7 +78,7 @@ Status CheckNothingReplaced(const Flags& flags) {
                flags.root, state.gpu_count(), state.file().profile);
 }
 
-Status Create(const Flags& flags) {
+Status Create(const SimgpuFlags& flags) {
   RETURN_IF_ERROR(CheckNothingReplaced(flags));
   DriverRootOptions options;
   ASSIGN_OR_RETURN(options.profile, LoadProfile(flags.profile));
@@ -97,7 +97,8 @@ Status Create(const Flags& flags) {
 }
 
 // Opens the state for `body`. `wants_write`: body changes it.
-Status WithState(const Flags& flags, bool wants_write, const std::function<Status(State*)>& body) {
+Status WithState(const SimgpuFlags& flags, bool wants_write,
+                 const std::function<Status(State*)>& body) {
   State state;
   if (const int error = state.Open(StateDir(flags.root)); error != 0) {
     return Error(Code::kNotFound,
@@ -120,7 +121,7 @@ Status CheckGpu(const State& state, int32_t gpu) {
 using Change = std::function<Status(State*, uint32_t)>;
 
 // An action that applies `change` to one GPU.
-Action OnGpu(const Flags& flags, Change change) {
+Action OnGpu(const SimgpuFlags& flags, Change change) {
   return [&flags, change] {
     return WithState(flags, true, [&](State* state) -> Status {
       RETURN_IF_ERROR(CheckGpu(*state, flags.gpu));
@@ -149,7 +150,7 @@ Result<int32_t> GpuOrAll(const State& state, const std::string& text) {
   return int32_t(*index);
 }
 
-Status AddFault(const Flags& flags, bool hang) {
+Status AddFault(const SimgpuFlags& flags, bool hang) {
   return WithState(flags, true, [&](State* state) -> Status {
     RETURN_IF_ERROR(CheckNvmlFunction(flags.function));
     ASSIGN_OR_RETURN(const int32_t gpu, GpuOrAll(*state, flags.gpu_or_all));
@@ -163,7 +164,7 @@ Status AddFault(const Flags& flags, bool hang) {
   });
 }
 
-void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
+void AddNodeCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
   CLI::App* create =
       app->add_subcommand("create", "Create a node: driver root, state, device files");
   create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")
@@ -208,7 +209,7 @@ void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
   });
 }
 
-void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
+void AddViewCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
   CLI::App* show = app->add_subcommand("show", "Show GPUs, processes and injected failures");
   show->add_option("-o,--output", flags->output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
@@ -235,7 +236,7 @@ void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
   });
 }
 
-CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char* name,
+CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, Action* action, const char* name,
                      const char* help, Change change) {
   CLI::App* command = parent->add_subcommand(name, help);
   command->add_option("--gpu", flags->gpu, "Index of the GPU")->required()->check(WholeNumber());
@@ -244,7 +245,7 @@ CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char*
 }
 
 // Adds a command that sets a value, which otherwise derives from the load.
-void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char* name,
+void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, Action* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
                      AtomicU32 GpuLive::*member) {
   GpuCommand(inject, flags, action, name, help, Always([=](State* state, uint32_t gpu) {
@@ -257,7 +258,7 @@ void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char*
       ->check(CLI::Range(0u, highest));
 }
 
-void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) {
+void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, Action* action, bool hang) {
   CLI::App* command =
       inject->add_subcommand(hang ? "nvml-hang" : "nvml-fail",
                              hang ? "Calls of an NVML function do not return until \"clear\""
@@ -278,7 +279,7 @@ void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) 
   command->callback([=] { *action = [=] { return AddFault(*flags, hang); }; });
 }
 
-void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
+void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
   CLI::App* inject = app->add_subcommand("inject", "Inject a failure into a running node");
   inject->require_subcommand(1);
   GpuCommand(inject, flags, action, "xid", "Report an XID",
@@ -374,7 +375,7 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
 
 int RunSimgpu(int argc, char** argv) {
   CLI::App app("Creates and shows simulated GPU nodes, and injects failures", "simgpu");
-  Flags flags;
+  SimgpuFlags flags;
   Action action;
   app.set_version_flag("--version", std::string(kTesseraVersion));
   app.require_subcommand(1);

@@ -28,7 +28,7 @@ struct AppField {
   std::string_view alias;
   std::string_view unit;
   std::string_view help;
-  std::string (*value)(const NvmlGpu& gpu, const GpuProcess& process, const NodeValues& node);
+  std::string (*value)(const NvmlGpu& gpu, const ListedProcess& process, const NodeValues& node);
 };
 const std::vector<AppField>& AppFields();
 

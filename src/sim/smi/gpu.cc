@@ -74,7 +74,7 @@ std::string ProcessName(const NvmlClient& client, unsigned pid) {
 
 // Appends the processes of `function`.
 void AppendProcesses(const NvmlGpu& gpu, const char* function, const char* type,
-                     std::vector<GpuProcess>* processes) {
+                     std::vector<ListedProcess>* processes) {
   std::vector<nvml::ProcessInfo> infos(64);
   Return result = Return::kInsufficientSize;
   while (result == Return::kInsufficientSize && infos.size() < 65536) {
@@ -85,7 +85,7 @@ void AppendProcesses(const NvmlGpu& gpu, const char* function, const char* type,
   }
   if (result != Return::kSuccess) return;
   for (const nvml::ProcessInfo& info : infos) {
-    GpuProcess process;
+    ListedProcess process;
     process.pid = info.pid;
     process.type = type;
     process.name = ProcessName(gpu.client(), info.pid);
@@ -320,8 +320,8 @@ NvmlAnswer<nvml::FieldValue> NvmlGpu::Field(unsigned id, unsigned scope) const {
   return answer;
 }
 
-std::vector<GpuProcess> NvmlGpu::Processes() const {
-  std::vector<GpuProcess> processes;
+std::vector<ListedProcess> NvmlGpu::Processes() const {
+  std::vector<ListedProcess> processes;
   AppendProcesses(*this, "nvmlDeviceGetGraphicsRunningProcesses_v3", "G", &processes);
   AppendProcesses(*this, "nvmlDeviceGetComputeRunningProcesses_v3", "C", &processes);
   return processes;

@@ -14,7 +14,7 @@ namespace tessera::smi {
 
 inline constexpr const char* kNotAvailable = "N/A";
 
-struct GpuProcess {
+struct ListedProcess {
   unsigned pid = 0;
   std::string type;  // "C", "G"
   std::string name;
@@ -103,7 +103,7 @@ class NvmlGpu {
   NvmlAnswer<nvml::FieldValue> Field(unsigned id, unsigned scope = 0) const;
   NvmlAnswer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
 
-  std::vector<GpuProcess> Processes() const;
+  std::vector<ListedProcess> Processes() const;
   // True: the GPU does not respond.
   bool Lost() const;
 

@@ -256,13 +256,13 @@ void AddFabric(const NvmlGpu& gpu, LogNode* log) {
 }
 
 void AddProcesses(const NvmlGpu& gpu, LogNode* log) {
-  const std::vector<GpuProcess> processes = gpu.Processes();
+  const std::vector<ListedProcess> processes = gpu.Processes();
   if (processes.empty()) {
     log->Add("Processes", "processes", "None");
     return;
   }
   LogNode& section = log->Open("Processes", "processes");
-  for (const GpuProcess& process : processes) {
+  for (const ListedProcess& process : processes) {
     const std::string memory =
         process.memory_mib == kNotAvailable ? kNotAvailable : process.memory_mib + " MiB";
     section.Open("Process", "process_info")

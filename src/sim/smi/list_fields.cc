@@ -20,23 +20,23 @@ std::string Cause(const RetiredPage& page) {
 const std::vector<AppField>& AppFields() {
   static const std::vector<AppField> kFields = {
       {"timestamp", "", "", "When the query was made.",
-       [](const NvmlGpu&, const GpuProcess&, const NodeValues& n) { return n.timestamp; }},
+       [](const NvmlGpu&, const ListedProcess&, const NodeValues& n) { return n.timestamp; }},
       {"gpu_name", "", "", "Product name of the GPU.",
-       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.Name(); }},
+       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.Name(); }},
       {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.BusId(); }},
+       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.BusId(); }},
       {"gpu_serial", "", "", "Serial number of the board.",
-       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.Serial(); }},
+       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.Serial(); }},
       {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const NvmlGpu& g, const GpuProcess&, const NodeValues&) { return g.Uuid(); }},
+       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.Uuid(); }},
       {"pid", "", "", "Process id of the compute application.",
-       [](const NvmlGpu&, const GpuProcess& p, const NodeValues&) {
+       [](const NvmlGpu&, const ListedProcess& p, const NodeValues&) {
          return std::to_string(p.pid);
        }},
       {"process_name", "name", "", "Name of the process.",
-       [](const NvmlGpu&, const GpuProcess& p, const NodeValues&) { return p.name; }},
+       [](const NvmlGpu&, const ListedProcess& p, const NodeValues&) { return p.name; }},
       {"used_gpu_memory", "used_memory", "MiB", "Memory that the process uses.",
-       [](const NvmlGpu&, const GpuProcess& p, const NodeValues&) { return p.memory_mib; }},
+       [](const NvmlGpu&, const ListedProcess& p, const NodeValues&) { return p.memory_mib; }},
   };
   return kFields;
 }

@@ -142,7 +142,7 @@ std::map<unsigned, ProcessUtilization> ProcessUses(const NvmlGpu& gpu) {
 std::string CommandName(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
 std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,
-                        const GpuProcess* process, const ProcessUtilization* use) {
+                        const ListedProcess* process, const ProcessUtilization* use) {
   std::string out = LineStart(options, gpu);
   out += fmt::format(" {:>10} {:>5}", process == nullptr ? "-" : std::to_string(process->pid),
                      process == nullptr ? "-" : process->type);
@@ -202,9 +202,9 @@ std::string ProcessMonitorHeader(const MonitorOptions& options) {
 std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<NvmlGpu>& gpus) {
   std::string out;
   for (const NvmlGpu& gpu : gpus) {
-    const std::vector<GpuProcess> processes = gpu.Processes();
+    const std::vector<ListedProcess> processes = gpu.Processes();
     const std::map<unsigned, ProcessUtilization> uses = ProcessUses(gpu);
-    for (const GpuProcess& process : processes) {
+    for (const ListedProcess& process : processes) {
       const auto use = uses.find(process.pid);
       out += ProcessLine(options, gpu, &process, use == uses.end() ? nullptr : &use->second);
     }

@@ -117,7 +117,7 @@ bool QueryGpus(const std::vector<GpuField>& table, const CsvQuery& query, std::s
 
 bool QueryComputeApps(const CsvQuery& query, std::string* out) {
   return QueryEach(AppFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
-    for (const GpuProcess& process : gpu.Processes()) {
+    for (const ListedProcess& process : gpu.Processes()) {
       if (process.type != "C") continue;
       AppendLine(chosen, *query.format, out, gpu, process, *query.node);
     }

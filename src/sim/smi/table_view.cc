@@ -63,7 +63,7 @@ std::string GpuRows(const NvmlGpu& gpu) {
 std::string ProcessRows(const std::vector<NvmlGpu>& gpus) {
   std::string out;
   for (const NvmlGpu& gpu : gpus) {
-    for (const GpuProcess& process : gpu.Processes()) {
+    for (const ListedProcess& process : gpu.Processes()) {
       const std::string memory =
           process.memory_mib == kNotAvailable ? kNotAvailable : process.memory_mib + "MiB";
       out += fmt::format("| {:>4}   N/A  N/A {:>15} {:>6}   {:<36} {:>9} |\n", gpu.index(),

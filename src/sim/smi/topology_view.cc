@@ -37,13 +37,13 @@ Legend:
 )";
 
 // The remote ends of links, to count them.
-struct Links {
+struct RemoteEnds {
   unsigned to_switch = 0;
   std::vector<std::string> peers;  // bus ids, one for each link
 };
 
-Links LinksOf(const NvmlGpu& gpu) {
-  Links links;
+RemoteEnds LinksOf(const NvmlGpu& gpu) {
+  RemoteEnds links;
   for (unsigned link = 0; link < nvml::kNvLinkMaxLinks; ++link) {
     const NvmlAnswer<unsigned> active = gpu.Number("nvmlDeviceGetNvLinkState", link);
     if (!active.ok() || active.value == 0) continue;
@@ -80,8 +80,8 @@ std::string Level(const NvmlGpu& a, const NvmlGpu& b) {
   }
 }
 
-std::string Connection(const NvmlGpu& a, const Links& a_links, const NvmlGpu& b,
-                       const Links& b_links) {
+std::string Connection(const NvmlGpu& a, const RemoteEnds& a_links, const NvmlGpu& b,
+                       const RemoteEnds& b_links) {
   auto count =
       static_cast<unsigned>(std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
   count += std::min(a_links.to_switch, b_links.to_switch);
@@ -152,7 +152,7 @@ std::string P2pView(std::string_view kinds, const std::vector<NvmlGpu>& gpus) {
 }
 
 std::string TopologyView(const std::vector<NvmlGpu>& gpus) {
-  std::vector<Links> links;
+  std::vector<RemoteEnds> links;
   for (const NvmlGpu& gpu : gpus) links.push_back(LinksOf(gpu));
   std::string out;
   for (const NvmlGpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());

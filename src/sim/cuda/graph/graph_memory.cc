@@ -27,32 +27,32 @@ bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
 
 // The maximum need of the nodes: a node reuses memory only after the node that frees it.
 uint64_t NeedOf(const GraphTag& graph) {
-  struct Piece {
+  struct GraphPiece {
     uint64_t bytes;
     const GraphMemory* owner;
     const GraphNodeTag* freed_by;
   };
-  std::vector<Piece> pieces;
+  std::vector<GraphPiece> pieces;
   for (const auto& node : graph.nodes) {
     const GraphMemory* memory = node->memory.get();
     if (node->type == GraphNodeType::kMemAlloc) {
       const uint64_t bytes = WholeUnits(memory->bytes, kNodeAlign);
-      const auto fits = [&](const Piece& piece) {
+      const auto fits = [&](const GraphPiece& piece) {
         return piece.bytes >= bytes && piece.freed_by != nullptr &&
                ComesAfter(*node, piece.freed_by);
       };
       auto piece = std::ranges::find_if(pieces, fits);
-      if (piece == pieces.end()) piece = pieces.insert(piece, Piece{bytes, nullptr, nullptr});
+      if (piece == pieces.end()) piece = pieces.insert(piece, GraphPiece{bytes, nullptr, nullptr});
       piece->owner = memory;
       piece->freed_by = nullptr;
     } else if (node->type == GraphNodeType::kMemFree) {
-      const auto is_owned = [&](const Piece& piece) { return piece.owner == memory; };
+      const auto is_owned = [&](const GraphPiece& piece) { return piece.owner == memory; };
       const auto piece = std::ranges::find_if(pieces, is_owned);
       if (piece != pieces.end()) piece->freed_by = node.get();
     }
   }
   uint64_t sum = 0;
-  for (const Piece& piece : pieces) sum += piece.bytes;
+  for (const GraphPiece& piece : pieces) sum += piece.bytes;
   return WholeUnits(sum, kBlockBytes);
 }
 
@@ -108,7 +108,7 @@ Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacki
 
 Result GraphPools::TakeMemory(const std::shared_ptr<GraphBacking>& backing) {
   if (backing == nullptr || backing->taken) return Result::kSuccess;
-  Pool& pool = pools_[backing->device];
+  PoolBytes& pool = pools_[backing->device];
   const uint64_t kept = std::min(pool.idle, backing->bytes);
   const uint64_t more = backing->bytes - kept;
   const uint32_t gpu = driver_->GpuOf(Device(backing->device));
@@ -162,7 +162,7 @@ Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBack
     ++memory->backing->live;
     pools_[memory->device].used += memory->bytes;
   }
-  Pool& pool = pools_[backing->device];
+  PoolBytes& pool = pools_[backing->device];
   pool.used_high = std::max(pool.used_high, pool.used);
   return Result::kSuccess;
 }
@@ -179,7 +179,7 @@ Result GraphPools::Free(GraphMemory* memory) {
 
 // Running launches keep their memory, and allocations that the program has not freed keep theirs.
 void GraphPools::Trim(int device) {
-  Pool& pool = pools_[device];
+  PoolBytes& pool = pools_[device];
   std::erase_if(taken_, [&](const std::shared_ptr<GraphBacking>& backing) {
     if (backing->device != device || !backing->taken) return !backing->taken;
     if (backing->live != 0 || (backing->last != nullptr && !backing->last->done)) return false;
@@ -253,7 +253,7 @@ CUDA_EXPORT Result cuGraphMemFreeNodeGetParams(GraphNode node, DevicePtr* pointe
 CUDA_EXPORT Result cuDeviceGetGraphMemAttribute(Device device, int attribute, void* value) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  const GraphPools::Pool& pool = call->graph_pools().PoolOf(device);
+  const GraphPools::PoolBytes& pool = call->graph_pools().PoolOf(device);
   auto* number = static_cast<uint64_t*>(value);
   switch (attribute) {
     case kGraphMemUsed:
@@ -273,7 +273,7 @@ CUDA_EXPORT Result cuDeviceSetGraphMemAttribute(Device device, int attribute, vo
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
   if (value == nullptr || *static_cast<uint64_t*>(value) != 0) return Result::kInvalidValue;
-  GraphPools::Pool& pool = call->graph_pools().PoolOf(device);
+  GraphPools::PoolBytes& pool = call->graph_pools().PoolOf(device);
   if (attribute == kGraphMemUsedHigh) {
     pool.used_high = pool.used;
   } else if (attribute == kGraphMemReservedHigh) {

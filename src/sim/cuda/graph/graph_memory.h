@@ -45,7 +45,7 @@ struct GraphMemory : std::enable_shared_from_this<GraphMemory> {
 
 class GraphPools {
  public:
-  struct Pool {
+  struct PoolBytes {
     uint64_t reserved = 0, reserved_high = 0;
     uint64_t idle = 0;  // reserved without an instance
     uint64_t used = 0, used_high = 0;
@@ -70,7 +70,7 @@ class GraphPools {
   // Frees all memory of graphs on a device after its last context, allocations that the program has
   // not freed included.
   void EndDevice(int device);
-  Pool& PoolOf(int device) { return pools_[device]; }
+  PoolBytes& PoolOf(int device) { return pools_[device]; }
 
  private:
   friend struct GraphMemory;
@@ -79,7 +79,7 @@ class GraphPools {
   void ReturnUnused(GraphBacking* backing);
 
   Driver* const driver_;
-  std::map<int, Pool> pools_;
+  std::map<int, PoolBytes> pools_;
   std::map<DevicePtr, std::shared_ptr<GraphMemory>> live_;
   std::set<std::shared_ptr<GraphBacking>> taken_;
 };

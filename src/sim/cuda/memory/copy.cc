@@ -120,7 +120,7 @@ Result CopyFromArray(void* to, const InArray& from, size_t bytes, Way way, Strea
 }
 
 // One side of a copy as the program describes it.
-struct Side {
+struct CopySide {
   MemoryType type;
   const void* host;
   DevicePtr device;
@@ -132,7 +132,8 @@ struct Side {
   Result FindInArray(Call& call, const Box& box, const void** start, Pitches* pitches) const;
 };
 
-Result Side::FindInArray(Call& call, const Box& box, const void** start, Pitches* pitches) const {
+Result CopySide::FindInArray(Call& call, const Box& box, const void** start,
+                             Pitches* pitches) const {
   const Result result = CheckArray(call, array);
   if (result != Result::kSuccess) return result;
   const uint64_t rows = array->descriptor.height == 0 ? 1 : array->descriptor.height;
@@ -148,7 +149,7 @@ Result Side::FindInArray(Call& call, const Box& box, const void** start, Pitches
   return Put(start, At(array->base + z * pitches->plane + y * pitches->row + x));
 }
 
-Result Side::Find(Call& call, const Box& box, const void** start, Pitches* pitches) const {
+Result CopySide::Find(Call& call, const Box& box, const void** start, Pitches* pitches) const {
   if (type == MemoryType::kArray) return FindInArray(call, box, start, pitches);
   const void* memory = type == MemoryType::kHost ? host : At(device);
   if (type > MemoryType::kUnified || memory == nullptr) return Result::kInvalidValue;
@@ -212,10 +213,10 @@ uint64_t Box::Span(const Pitches& pitches) const {
 
 Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found) {
   if (copy.src_level != 0 || copy.dst_level != 0) return Result::kInvalidValue;
-  const Side to{copy.dst_type, copy.dst_host, copy.dst_device, copy.dst_array, copy.dst_x,
-                copy.dst_y,    copy.dst_z,    copy.dst_pitch,  copy.dst_height};
-  const Side from{copy.src_type, copy.src_host, copy.src_device, copy.src_array, copy.src_x,
-                  copy.src_y,    copy.src_z,    copy.src_pitch,  copy.src_height};
+  const CopySide to{copy.dst_type, copy.dst_host, copy.dst_device, copy.dst_array, copy.dst_x,
+                    copy.dst_y,    copy.dst_z,    copy.dst_pitch,  copy.dst_height};
+  const CopySide from{copy.src_type, copy.src_host, copy.src_device, copy.src_array, copy.src_x,
+                      copy.src_y,    copy.src_z,    copy.src_pitch,  copy.src_height};
   found->box = {copy.width, copy.height, copy.depth};
   const void* start = nullptr;
   Result result = to.Find(call, found->box, &start, &found->to_pitches);
