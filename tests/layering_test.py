@@ -49,10 +49,13 @@ LIBRARIES = {
     "boost/asio": "Asio", "boost/beast": "Beast", "openssl/": "OpenSSL", "toml++": "toml++",
     "yaml.h": "libyaml", "CLI/": "CLI11", "simdjson": "simdjson",
 }
-# Type names with two meanings, each with the room that may define it once more. The limiter is loaded into programs of users and
-# includes no other room, so that its names cannot meet those of the rest.
-TWO_MEANINGS = {"Fd": "limiter", "Usage": "limiter"}
-TYPE = re.compile(r"^(?:template\s*<[^>]*>\s*)?(?:class|struct|union|enum(?: class)?)\s+"
+# Type names with two meanings, each with the room that may define it once more. An allocation of
+# CUDA is the same thing to the limiter and to the simulated driver, but they share no code.
+TWO_MEANINGS = {"Allocation": "sim"}
+# Names of nested types that say the role of the type for the class around it.
+ROLES = {"Core", "Delegate", "Entry", "Events", "Handler", "Hash", "Impl", "Key", "Kind", "Options",
+         "Sources", "State"}
+TYPE = re.compile(r"^([ \t]*)(?:template\s*<[^>]*>\s*)?(?:class|struct|union|enum(?: class)?)\s+"
                   r"(?:\[\[\w+\]\]\s*)?(\w+)(?:\s+final)?\s*(?::(?!:)[^;{]*)?\{", re.M)
 ALIAS = re.compile(r"^using\s+(\w+)\s*=\s*([^;]+);", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.M)
@@ -103,19 +106,21 @@ def edge_offence(source, target, test):
 
 
 def types_of(text):
-    """The type names that a file defines at namespace scope, and what tells two meanings apart: two
-    aliases of one type are one meaning."""
-    for name in TYPE.findall(text):
-        yield name, None
+    """The names of the types that a file defines, also in classes, and what tells two meanings
+    apart: two aliases of one type are one meaning."""
+    for indentation, name in TYPE.findall(text):
+        if not indentation or name not in ROLES:
+            yield name, None
     for name, meaning in ALIAS.findall(text):
-        yield name, " ".join(meaning.split())
+        if not meaning.endswith("::" + name):
+            yield name, " ".join(meaning.split())
 
 
 def two_meanings(root):
     meanings = {}
     for path in sorted(root.glob("src/**/*")):
         name = path.relative_to(root).as_posix()
-        if path.suffix not in (".h", ".cc", ".c") or is_test(path) or room_of(name) == "sim":
+        if path.suffix not in (".h", ".cc", ".c") or is_test(path):
             continue
         for type_name, meaning in types_of(path.read_text(errors="replace")):
             meanings.setdefault(type_name, {}).setdefault(meaning or name, name)
@@ -204,7 +209,11 @@ def self_test():
         ({"src/net/a.h": "using Id = int;", "src/grant/b.h": "using Id = long;"}, True),
         ({"src/net/a.h": "struct View {", "src/cli/b.h": "enum class View : int {"}, True),
         ({"src/net/a.h": "using Id = int;", "src/grant/b.h": "using Id  = int;"}, False),
-        ({"src/net/a.h": "struct Fd {", "src/limiter/b.cc": "class Fd {"}, False),
+        ({"src/net/a.h": "class Id {", "src/grant/b.h": "using Id = net::Id;"}, False),
+        ({"src/limiter/a.h": "struct Allocation {", "src/sim/b.h": "struct Allocation {"}, False),
+        ({"src/net/a.h": "class Plan {", "src/grant/b.h": "class A {\n  struct Plan {"}, True),
+        ({"src/net/a.h": "class B {\n  struct Options {",
+          "src/grant/b.h": "class A {\n  struct Options {"}, False),
         ({"src/net/a.h": "class Plan {", "src/net/a.cc": "struct Plan::Core {"}, False),
         ({"src/net/a.h": "class Plan {", "src/net/a_test.cc": "class Plan {"}, False),
         ({"src/net/a.h": "class Plan {", "src/grant/b.h": "class Plan;"}, False),

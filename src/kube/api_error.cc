@@ -70,7 +70,7 @@ std::string_view ManagerIn(std::string_view message) {
 }
 
 // The server's own message lists the fields over several lines.
-std::string ConflictText(const std::vector<ServerStatus::Conflict>& conflicts) {
+std::string ConflictText(const std::vector<ServerStatus::FieldConflict>& conflicts) {
   std::string text;
   for (const auto& conflict : conflicts) {
     text += fmt::format("{}\"{}\" manages {}", text.empty() ? "" : ", ",

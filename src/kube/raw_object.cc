@@ -31,8 +31,8 @@ const Json* MetadataOf(const Json& object) {
   return metadata != nullptr && metadata->is_object() ? metadata : nullptr;
 }
 
-std::vector<ServerStatus::Conflict> ConflictsIn(const Json& details) {
-  std::vector<ServerStatus::Conflict> conflicts;
+std::vector<ServerStatus::FieldConflict> ConflictsIn(const Json& details) {
+  std::vector<ServerStatus::FieldConflict> conflicts;
   const Json* causes = details.Find("causes");
   if (causes == nullptr || !causes->is_array()) return conflicts;
   for (const Json& cause : causes->items()) {

@@ -63,11 +63,11 @@ struct ServerStatus {
   std::optional<int> retry_after_seconds;
   // A conflict because of which the server rejected an apply without force: a message such as
   // `conflict with "kubectl-edit" using apps/v1`, and the field.
-  struct Conflict {
+  struct FieldConflict {
     std::string message;
     std::string field;
   };
-  std::vector<Conflict> conflicts;
+  std::vector<FieldConflict> conflicts;
 };
 // nullopt for another kind of object.
 std::optional<ServerStatus> ReadStatus(const Json& object);

@@ -35,8 +35,8 @@ void Apply(const Result<device::GpuLimits<MilliGpu>>& limits, const std::string&
   share->limit = std::min(share->limit, PartOfGpu(*limit));
 }
 
-ComputeShare ShareOf(const ContainerUsage::Files& container, const device::DeviceShare& granted,
-                     const PodInfo* pod) {
+ComputeShare ShareOf(const ContainerUsage::RegionFiles& container,
+                     const device::DeviceShare& granted, const PodInfo* pod) {
   const std::string& name = container.who.container;
   ComputeShare share{.request = PartOfGpu(granted.compute), .limit = PartOfGpu(granted.compute)};
   if (pod != nullptr) {
@@ -60,10 +60,11 @@ bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member) {
          use.who.container == member.container;
 }
 
-std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUsage::Files>& files,
-                                                   const ContainerUses& uses, const Pods* pods) {
+std::vector<ComputeControl::Member> ComputeMembers(
+    const std::vector<ContainerUsage::RegionFiles>& files, const ContainerUses& uses,
+    const Pods* pods) {
   std::vector<ComputeControl::Member> members;
-  for (const ContainerUsage::Files& one : files) {
+  for (const ContainerUsage::RegionFiles& one : files) {
     const PodInfo* pod = nullptr;
     if (pods != nullptr) {
       const auto found = pods->pods().find(one.who.pod_uid);

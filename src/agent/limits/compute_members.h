@@ -21,7 +21,8 @@ bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member);
 
 // The containers in `files` with a share of a GPU's compute. `pods` may be null. Without its pod a
 // container has the granted share.
-std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUsage::Files>& files,
-                                                   const ContainerUses& uses, const Pods* pods);
+std::vector<ComputeControl::Member> ComputeMembers(
+    const std::vector<ContainerUsage::RegionFiles>& files, const ContainerUses& uses,
+    const Pods* pods);
 
 }  // namespace tessera::agent

@@ -12,7 +12,7 @@ namespace {
 using limiter::PriorityClass;
 
 // A container with 30 hundredths of GPU-1.
-ContainerUsage::Files FilesOf(const std::string& pod, int milli = 300) {
+ContainerUsage::RegionFiles FilesOf(const std::string& pod, int milli = 300) {
   return {.who = {Uid("uid-" + pod), "default", pod, "main"},
           .shares = {{"GPU-1", MilliGpu(milli), GiB(4)}}};
 }
@@ -49,7 +49,7 @@ TEST_F(ComputeMembersTest, AContainerHasItsGrantedShare) {
 
 TEST_F(ComputeMembersTest, AVariableOfTheContainerLowersItsShare) {
   SetPod("", "60", "50");
-  ContainerUsage::Files files = FilesOf("a");
+  ContainerUsage::RegionFiles files = FilesOf("a");
   files.env = {{"CUDA_DEVICE_SM_LIMIT", "10"}};
   EXPECT_EQ(ComputeMembers({files}, {}, &pods_).at(0).share,
             (limiter::ComputeShare{.request = 0.1, .limit = 0.1}));

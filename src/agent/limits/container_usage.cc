@@ -383,8 +383,8 @@ void ContainerUsage::RecordEvent(const ContainerRef& who, std::string_view reaso
   callbacks_.on_event(who, {.warning = true, .reason = reason, .message = std::move(message)});
 }
 
-std::vector<ContainerUsage::Files> ContainerUsage::files() const {
-  std::vector<Files> all;
+std::vector<ContainerUsage::RegionFiles> ContainerUsage::files() const {
+  std::vector<RegionFiles> all;
   for (const auto& [key, watched] : watched_) {
     all.push_back(
         {watched->who, watched->shares, watched->env, watched->region->limits(), watched->usage});

@@ -117,14 +117,14 @@ class ContainerUsage {
   // For ComputeControl: both files of each watched container. As long as the pointers are held,
   // `limits` may be written and `usage` read with pread (usage_file.h) on any thread. Call files()
   // again after each on_uses, because a container that restarts has a new `usage`.
-  struct Files {
+  struct RegionFiles {
     ContainerRef who;
     std::vector<device::DeviceShare> shares;
     device::Variables env;  // of the grant
     std::shared_ptr<limiter::LimitsFile> limits;
     std::shared_ptr<const Fd> usage;  // null until a process has used a GPU
   };
-  std::vector<Files> files() const;
+  std::vector<RegionFiles> files() const;
 
  private:
   struct ReportedProcess;

@@ -49,7 +49,7 @@ struct SimgpuFlags {
   std::string mig = "on";
 };
 
-using Action = std::function<Status()>;
+using SimgpuAction = std::function<Status()>;
 
 std::string HostName() {
   char name[64] = "node";
@@ -118,10 +118,10 @@ Status CheckGpu(const State& state, int32_t gpu) {
   return Error(Code::kOutOfRange, "no GPU {}: want 0 to {}", gpu, state.gpu_count() - 1);
 }
 
-using Change = std::function<Status(State*, uint32_t)>;
+using StateChange = std::function<Status(State*, uint32_t)>;
 
 // An action that applies `change` to one GPU.
-Action OnGpu(const SimgpuFlags& flags, Change change) {
+SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
   return [&flags, change] {
     return WithState(flags, true, [&](State* state) -> Status {
       RETURN_IF_ERROR(CheckGpu(*state, flags.gpu));
@@ -132,7 +132,7 @@ Action OnGpu(const SimgpuFlags& flags, Change change) {
 
 // A change that cannot fail.
 template <typename Function>
-Change Always(Function function) {
+StateChange Always(Function function) {
   return [function](State* state, uint32_t gpu) {
     function(state, gpu);
     return Status();
@@ -164,7 +164,7 @@ Status AddFault(const SimgpuFlags& flags, bool hang) {
   });
 }
 
-void AddNodeCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
+void AddNodeCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   CLI::App* create =
       app->add_subcommand("create", "Create a node: driver root, state, device files");
   create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")
@@ -209,7 +209,7 @@ void AddNodeCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
   });
 }
 
-void AddViewCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
+void AddViewCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   CLI::App* show = app->add_subcommand("show", "Show GPUs, processes and injected failures");
   show->add_option("-o,--output", flags->output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
@@ -236,8 +236,8 @@ void AddViewCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
   });
 }
 
-CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, Action* action, const char* name,
-                     const char* help, Change change) {
+CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action, const char* name,
+                     const char* help, StateChange change) {
   CLI::App* command = parent->add_subcommand(name, help);
   command->add_option("--gpu", flags->gpu, "Index of the GPU")->required()->check(WholeNumber());
   command->callback([=] { *action = OnGpu(*flags, change); });
@@ -245,7 +245,7 @@ CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, Action* action, const
 }
 
 // Adds a command that sets a value, which otherwise derives from the load.
-void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, Action* action, const char* name,
+void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
                      AtomicU32 GpuLive::*member) {
   GpuCommand(inject, flags, action, name, help, Always([=](State* state, uint32_t gpu) {
@@ -258,7 +258,7 @@ void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, Action* action, const
       ->check(CLI::Range(0u, highest));
 }
 
-void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, Action* action, bool hang) {
+void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action, bool hang) {
   CLI::App* command =
       inject->add_subcommand(hang ? "nvml-hang" : "nvml-fail",
                              hang ? "Calls of an NVML function do not return until \"clear\""
@@ -279,7 +279,7 @@ void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, Action* action, bool 
   command->callback([=] { *action = [=] { return AddFault(*flags, hang); }; });
 }
 
-void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
+void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   CLI::App* inject = app->add_subcommand("inject", "Inject a failure into a running node");
   inject->require_subcommand(1);
   GpuCommand(inject, flags, action, "xid", "Report an XID",
@@ -376,7 +376,7 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, Action* action) {
 int RunSimgpu(int argc, char** argv) {
   CLI::App app("Creates and shows simulated GPU nodes, and injects failures", "simgpu");
   SimgpuFlags flags;
-  Action action;
+  SimgpuAction action;
   app.set_version_flag("--version", std::string(kTesseraVersion));
   app.require_subcommand(1);
   app.fallthrough();

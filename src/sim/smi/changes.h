@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that change GPUs, for root: modes, power limit, clocks, ECC.
+// SmiOptions that change GPUs, for root: modes, power limit, clocks, ECC.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ constexpr std::array kSpellings = {
     Spelling{"--format", "--format", true},
 };
 
-bool ParseFormat(std::string_view text, Options* options, std::string* error) {
+bool ParseFormat(std::string_view text, SmiOptions* options, std::string* error) {
   while (!text.empty()) {
     const size_t comma = text.find(',');
     const std::string_view word = text.substr(0, comma);
@@ -60,7 +60,7 @@ bool ParseFormat(std::string_view text, Options* options, std::string* error) {
   return true;
 }
 
-bool ParseLoop(const std::string& text, unsigned unit_ms, Options* options, std::string* error) {
+bool ParseLoop(const std::string& text, unsigned unit_ms, SmiOptions* options, std::string* error) {
   char* end = nullptr;
   const unsigned long value = std::strtoul(text.c_str(), &end, 10);
   if (end == text.c_str() || *end != '\0' || value == 0 || value > 86400000) {
@@ -72,7 +72,7 @@ bool ParseLoop(const std::string& text, unsigned unit_ms, Options* options, std:
   return true;
 }
 
-bool ApplyWithValue(std::string_view option, const std::string& value, Options* options,
+bool ApplyWithValue(std::string_view option, const std::string& value, SmiOptions* options,
                     std::string* error) {
   if (option == "-i") return options->ids = value, true;
   if (option == "-d") return options->displays = value, true;
@@ -82,7 +82,7 @@ bool ApplyWithValue(std::string_view option, const std::string& value, Options* 
   return ParseFormat(value, options, error);
 }
 
-void ApplySwitch(std::string_view option, Options* options) {
+void ApplySwitch(std::string_view option, SmiOptions* options) {
   if (option == "-L") options->view = View::kList;
   if (option == "-h") options->view = View::kHelp;
   if (option == "--version") options->view = View::kVersion;
@@ -90,7 +90,7 @@ void ApplySwitch(std::string_view option, Options* options) {
   if (option == "-x") options->view = View::kLogXml;
 }
 
-bool ApplyChangeOption(const std::vector<std::string>& arguments, size_t* i, Options* options,
+bool ApplyChangeOption(const std::vector<std::string>& arguments, size_t* i, SmiOptions* options,
                        std::string* error) {
   options->view = View::kChange;
   const std::string& argument = arguments[*i];
@@ -132,7 +132,8 @@ bool TakeValue(const std::vector<std::string>& arguments, size_t* i, std::string
   return true;
 }
 
-bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error) {
+bool ParseOptions(const std::vector<std::string>& arguments, SmiOptions* options,
+                  std::string* error) {
   if (!arguments.empty() && IsSubcommand(arguments[0])) {
     return ParseSubcommand(arguments, options, error);
   }

@@ -40,7 +40,7 @@ struct MigOptions {
   bool create_compute = false;  // -C: a compute instance in each new GPU instance
 };
 
-struct Options {
+struct SmiOptions {
   View view = View::kTable;
   std::string ids;                    // of -i: index, UUID or bus id, comma separated; "" for all
   QueryKind query = QueryKind::kGpu;  // for kQuery and kHelpQuery
@@ -58,7 +58,8 @@ struct Options {
 };
 
 // False with the tool's message in *error.
-bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error);
+bool ParseOptions(const std::vector<std::string>& arguments, SmiOptions* options,
+                  std::string* error);
 
 // Writes the tool's message for an unknown argument, and returns false.
 bool NotRecognized(std::string_view argument, std::string* error);

@@ -112,7 +112,7 @@ bool Matches(const NvmlGpu& gpu, std::string_view id) {
 class SmiRun {
  public:
   // `first`: no output has been printed yet.
-  SmiRun(const NvmlClient* client, const Options* options, bool first)
+  SmiRun(const NvmlClient* client, const SmiOptions* options, bool first)
       : client_(client), options_(options), first_(first) {}
 
   int Run(std::string* out);
@@ -124,7 +124,7 @@ class SmiRun {
   std::string Monitor() const;
 
   const NvmlClient* client_;
-  const Options* options_;
+  const SmiOptions* options_;
   bool first_;
   std::vector<NvmlGpu> gpus_;
   size_t attached_ = 0;
@@ -258,7 +258,7 @@ std::string VersionText(const NvmlClient& client) {
       versions.driver, nvml_version, versions.driver, versions.cuda);
 }
 
-int RunOnce(const NvmlClient& client, const Options& options, bool first, std::FILE* stream) {
+int RunOnce(const NvmlClient& client, const SmiOptions& options, bool first, std::FILE* stream) {
   std::string out;
   int code = kExitOk;
   if (options.view == View::kVersion) {
@@ -272,7 +272,7 @@ int RunOnce(const NvmlClient& client, const Options& options, bool first, std::F
 }
 
 // Prints views that need no driver. False: the view needs the driver.
-bool PrintHelp(const Options& options) {
+bool PrintHelp(const SmiOptions& options) {
   std::string text;
   if (options.view == View::kHelp) text = Help();
   if (options.view == View::kHelpQuery) text = HelpQuery(options.query);
@@ -283,7 +283,7 @@ bool PrintHelp(const Options& options) {
 }  // namespace
 
 int Run(const std::vector<std::string>& arguments) {
-  Options options;
+  SmiOptions options;
   std::string error;
   if (!ParseOptions(arguments, &options, &error)) {
     std::fputs(error.c_str(), stdout);

@@ -301,7 +301,7 @@ TEST_F(SmiTest, NamesTheValidRangeOfAPowerLimit) {
 }
 
 TEST(SmiOptionsTest, RefusesUnknownArguments) {
-  Options options;
+  SmiOptions options;
   std::string error;
   EXPECT_FALSE(ParseOptions({"--colour"}, &options, &error));
   EXPECT_THAT(error, HasSubstr("--colour"));

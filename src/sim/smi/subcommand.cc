@@ -21,51 +21,51 @@ bool Number(const std::string& text, unsigned most, unsigned* value) {
   return error == std::errc() && stopped == end && *value > 0 && *value <= most;
 }
 
-using Apply = bool (*)(const std::string& value, Options* options);
+using Apply = bool (*)(const std::string& value, SmiOptions* options);
 
 template <View view>
-bool Show(const std::string&, Options* options) {
+bool Show(const std::string&, SmiOptions* options) {
   return options->view = view, true;
 }
 
-bool ShowP2p(const std::string& value, Options* options) {
+bool ShowP2p(const std::string& value, SmiOptions* options) {
   options->view = View::kP2p;
   options->kinds = value;
   return OnlyLettersOf("rwnap", value);
 }
 
-bool SelectDevices(const std::string& value, Options* options) {
+bool SelectDevices(const std::string& value, SmiOptions* options) {
   return options->kinds = value, OnlyLettersOf("pucvmet", value);
 }
 
-bool SelectProcesses(const std::string& value, Options* options) {
+bool SelectProcesses(const std::string& value, SmiOptions* options) {
   return options->kinds = value, OnlyLettersOf("um", value);
 }
 
-bool SetIds(const std::string& value, Options* options) {
+bool SetIds(const std::string& value, SmiOptions* options) {
   return options->ids = value, !value.empty();
 }
 
-bool SetOutput(const std::string& value, Options* options) {
+bool SetOutput(const std::string& value, SmiOptions* options) {
   return options->output = value, !value.empty();
 }
 
-bool SetStamps(const std::string& value, Options* options) {
+bool SetStamps(const std::string& value, SmiOptions* options) {
   return options->stamps = value, OnlyLettersOf("DT", value);
 }
 
-bool SetRounds(const std::string& value, Options* options) {
+bool SetRounds(const std::string& value, SmiOptions* options) {
   return Number(value, kMostRounds, &options->rounds);
 }
 
-bool SetDelay(const std::string& value, Options* options) {
+bool SetDelay(const std::string& value, SmiOptions* options) {
   unsigned seconds = 0;
   if (!Number(value, kMostSeconds, &seconds)) return false;
   return options->loop_ms = seconds * 1000, true;
 }
 
 template <char const* command>
-bool SetMig(const std::string& value, Options* options) {
+bool SetMig(const std::string& value, SmiOptions* options) {
   options->view = View::kMig;
   options->mig.command = command;
   return options->mig.profiles = value, true;
@@ -74,13 +74,13 @@ constexpr char kListProfiles[] = "-lgip", kListPlacements[] = "-lgipp", kListIns
                kListCompute[] = "-lci", kCreate[] = "-cgi", kCreateCompute[] = "-cci",
                kDestroy[] = "-dgi", kDestroyCompute[] = "-dci";
 
-bool SetGpuInstances(const std::string& value, Options* options) {
+bool SetGpuInstances(const std::string& value, SmiOptions* options) {
   return options->mig.gpu_instances = value, !value.empty();
 }
-bool SetComputeInstances(const std::string& value, Options* options) {
+bool SetComputeInstances(const std::string& value, SmiOptions* options) {
   return options->mig.compute_instances = value, !value.empty();
 }
-bool SetWithCompute(const std::string&, Options* options) {
+bool SetWithCompute(const std::string&, SmiOptions* options) {
   return options->mig.create_compute = true;
 }
 
@@ -136,7 +136,7 @@ const Argument* FindArgument(std::string_view subcommand, std::string_view text)
 }
 
 // Sets the values that hold without options.
-void SetDefaults(std::string_view subcommand, Options* options) {
+void SetDefaults(std::string_view subcommand, SmiOptions* options) {
   if (subcommand != "dmon" && subcommand != "pmon") return;
   options->view = subcommand == "dmon" ? View::kDeviceMonitor : View::kProcessMonitor;
   options->kinds = subcommand == "dmon" ? "puc" : "u";
@@ -153,7 +153,7 @@ bool IsSubcommand(std::string_view word) {
   return false;
 }
 
-bool ParseSubcommand(const std::vector<std::string>& arguments, Options* options,
+bool ParseSubcommand(const std::vector<std::string>& arguments, SmiOptions* options,
                      std::string* error) {
   const std::string& subcommand = arguments[0];
   SetDefaults(subcommand, options);

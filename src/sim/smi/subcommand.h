@@ -14,7 +14,7 @@ namespace tessera::smi {
 bool IsSubcommand(std::string_view word);
 
 // REQUIRES: `arguments` begins with a subcommand. False with the tool's message in *error.
-bool ParseSubcommand(const std::vector<std::string>& arguments, Options* options,
+bool ParseSubcommand(const std::vector<std::string>& arguments, SmiOptions* options,
                      std::string* error);
 
 }  // namespace tessera::smi
