@@ -27,7 +27,6 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::PodJson;
-using testing::Texts;
 
 constexpr char kRegistration[] = "/apis/admissionregistration.k8s.io/v1";
 constexpr char kScheduler[] = "system:serviceaccount:tessera-system:tessera-scheduler";
@@ -181,7 +180,7 @@ class AdmissionApiServerTest : public ::testing::Test {
   Answer Create(const Json& pod, const User& user = {"alice", ""}) {
     return Send("POST", Pods(), pod.Serialize(), user);
   }
-  Answer Annotate(const std::string& pod, const Texts& annotations,
+  Answer Annotate(const std::string& pod, const StringMap& annotations,
                   const User& user = {"alice", ""}, const std::string& subresource = "") {
     Json map = Json::MakeObject();
     for (const auto& [key, value] : annotations) {
@@ -259,7 +258,7 @@ TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRefused) {
   const Answer made = Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), "p"));
   ASSERT_EQ(made.status, 201) << made.text;
   // Policies take effect some time after their creation.
-  const Texts forged{{"tessera.dev/assignment", "x"}};
+  const StringMap forged{{"tessera.dev/assignment", "x"}};
   for (int i = 0; i < 100 && DryRun(PodJson({}, forged)).status == 201; ++i) {
     runner_.RunFor(milliseconds(200));
   }
@@ -283,7 +282,7 @@ TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
   for (const char* name : {"p", "q"}) {
     ASSERT_EQ(Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), name)).status, 201);
   }
-  const Texts forged{{"tessera.dev/assignment", "x"}};
+  const StringMap forged{{"tessera.dev/assignment", "x"}};
   for (int i = 0; i < 100 && DryRun(PodJson({}, forged)).status == 201; ++i) {
     runner_.RunFor(milliseconds(200));
   }

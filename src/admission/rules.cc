@@ -99,10 +99,9 @@ Result<ledger::PodRequest> PodRequestOf(const Json& object, const AdmissionReque
 }
 
 // The annotations that request GPUs (IsRequestAnnotation), by key.
-using Asks = std::map<std::string, std::string, std::less<>>;
 
-Asks RequestAnnotationsOf(const Json& pod) {
-  Asks asks;
+StringMap RequestAnnotationsOf(const Json& pod) {
+  StringMap asks;
   const Json* annotations = AnnotationsOf(pod);
   if (annotations == nullptr) return asks;
   for (const auto& [key, value] : annotations->members()) {
@@ -111,7 +110,7 @@ Asks RequestAnnotationsOf(const Json& pod) {
   return asks;
 }
 
-Status CheckSize(const Asks& asks) {
+Status CheckSize(const StringMap& asks) {
   size_t bytes = 0;
   for (const auto& [key, value] : asks) {
     bytes += value.size();

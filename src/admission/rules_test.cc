@@ -18,7 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::PodJson;
-using testing::Texts;
 using testing::UpdateOf;
 
 class AdmissionTest : public ::testing::Test {
@@ -43,7 +42,7 @@ class AdmissionTest : public ::testing::Test {
 // Every rule of docs/reference/admission.md, with the messages that users get.
 TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
   const struct {
-    Texts limits;
+    StringMap limits;
     const char* says;
   } cases[] = {
       {{{"tencent.com/vcuda-core", "150"}, {"tencent.com/vcuda-memory", "20"}},
@@ -66,10 +65,10 @@ TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
 }
 
 TEST_F(AdmissionTest, GoodRequestsPassWithoutAWord) {
-  for (const Texts& limits :
-       {Texts{{"nvidia.com/gpu", "8"}}, Texts{{"aliyun.com/gpu-mem", "8"}},
-        Texts{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}},
-        Texts{{"tencent.com/vcuda-core", "200"}}, Texts{{"cpu", "1"}}, Texts{}}) {
+  for (const StringMap& limits :
+       {StringMap{{"nvidia.com/gpu", "8"}}, StringMap{{"aliyun.com/gpu-mem", "8"}},
+        StringMap{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}},
+        StringMap{{"tencent.com/vcuda-core", "200"}}, StringMap{{"cpu", "1"}}, StringMap{}}) {
     EXPECT_THAT(WarningsOf(PodJson(limits)), IsEmpty());
     const AdmissionAnswer answer = Make().Mutate(CreateOf(PodJson(limits)));
     EXPECT_TRUE(answer.refusal.ok() && answer.patch.empty() && answer.warnings.empty());
@@ -85,7 +84,7 @@ TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
 }
 
 TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndForeignAnnotationsDoNotCount) {
-  const Texts limits{{"nvidia.com/gpu", "1"}};
+  const StringMap limits{{"nvidia.com/gpu", "1"}};
   const std::string most(kMaxConstraintBytes, 'x');
   EXPECT_EQ(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most}})), "");
   EXPECT_THAT(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most + "x"}})),
@@ -107,7 +106,7 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-limit", "0.2"}})),
       ElementsAre(HasSubstr("tessera.dev/compute-limit has no effect: \"0.2\"")));
-  const Texts core{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
+  const StringMap core{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
   EXPECT_THAT(
       WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "urgent"}})),
       ElementsAre(HasSubstr("tessera.dev/compute-class has no effect: \"urgent\" is none of "
@@ -130,7 +129,7 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tencent.com/vcuda-core-limit", "50"}})),
       ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
-  const Texts share{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
+  const StringMap share{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
               ElementsAre(HasSubstr("20 is less than the 30 of tencent.com/vcuda-core")));
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
@@ -139,13 +138,13 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
 }
 
 TEST_F(AdmissionTest, ALimitOfSharesHasNoEffectOnOtherRequests) {
-  const Texts limit{{"tencent.com/vcuda-core-limit", "50"}};
+  const StringMap limit{{"tencent.com/vcuda-core-limit", "50"}};
   const auto no_effect = ElementsAre(
       HasSubstr("annotation tencent.com/vcuda-core-limit has no effect: no container requests"));
   EXPECT_THAT(WarningsOf(PodJson({{"tencent.com/vcuda-core", "200"}}, limit)), no_effect);
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, limit)), no_effect);
   // The limit is not compared with whole GPUs or with shares by memory.
-  const Texts low{{"tencent.com/vcuda-core-limit", "1"}};
+  const StringMap low{{"tencent.com/vcuda-core-limit", "1"}};
   EXPECT_THAT(WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}}, low)), no_effect);
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, low)), no_effect);
 }
@@ -195,7 +194,7 @@ TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
 }
 
 TEST_F(AdmissionTest, AnUpdateIsJudgedByItsChanges) {
-  const Texts limits{{"nvidia.com/gpu", "1"}};
+  const StringMap limits{{"nvidia.com/gpu", "1"}};
   const Json good = PodJson(limits), bad = PodJson(limits, {{"tessera.dev/policy", "best"}});
   EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).refusal.ok());
   EXPECT_FALSE(Make().Validate(UpdateOf(good, bad)).refusal.ok());
@@ -264,7 +263,7 @@ TEST_F(AdmissionTest, ApplyingAPatchTwiceEqualsApplyingItOnce) {
   Random random(7);
   int changed = 0;
   for (int round = 0; round < 5000; ++round) {
-    Texts limits, annotations;
+    StringMap limits, annotations;
     for (uint64_t n = random.Below(3); n > 0; --n)
       limits[resources[random.Below(4)]] = values[random.Below(5)];
     for (uint64_t n = random.Below(6); n > 0; --n)

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,9 @@
 #include "src/base/status.h"
 
 namespace tessera {
+
+// Texts by name: labels, annotations, quantities of resources, environment variables.
+using StringMap = std::map<std::string, std::string, std::less<>>;
 
 // Splits at every `separator`; an empty text has one empty part.
 std::vector<std::string_view> Split(std::string_view text, char separator);

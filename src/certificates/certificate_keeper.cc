@@ -24,7 +24,7 @@ CertificateSet SetOf(const SharedSecret::Content& found) {
           .next = {found.Text(kNextCertificate), found.Text(kNextKey)}};
 }
 
-SharedSecret::Texts DataOf(const CertificateSet& set) {
+StringMap DataOf(const CertificateSet& set) {
   return {{std::string(kBundle), set.bundle},
           {std::string(kCertificate), set.serving.certificate},
           {std::string(kKey), set.serving.key},

@@ -40,7 +40,7 @@ kube::Operation SharedSecret::Read(std::function<void(const Result<Content>&)> o
   });
 }
 
-kube::Operation SharedSecret::Write(const Content& found, const Texts& texts,
+kube::Operation SharedSecret::Write(const Content& found, const StringMap& texts,
                                     std::function<void(const Status&)> on_done) const {
   Json data = Json::MakeObject();
   for (const auto& [key, text] : texts) {

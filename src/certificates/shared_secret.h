@@ -10,18 +10,17 @@
 #include <string>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/kube/client.h"
 
 namespace tessera::certificates {
 
 class SharedSecret {
  public:
-  using Texts = std::map<std::string, std::string, std::less<>>;  // decoded, by key
-
   struct Content {
     bool exists = false;
     std::string version;
-    Texts data;  // without values that cannot be decoded
+    StringMap data;  // without values that cannot be decoded
     // "" if the key is missing.
     std::string Text(std::string_view key) const;
   };
@@ -32,7 +31,7 @@ class SharedSecret {
   kube::Operation Read(std::function<void(const Result<Content>&)> on_done) const;
   // An empty text removes its key; keys not in `data` stay. ABORTED or ALREADY_EXISTS: another
   // replica has written since `found` was read.
-  kube::Operation Write(const Content& found, const Texts& data,
+  kube::Operation Write(const Content& found, const StringMap& data,
                         std::function<void(const Status&)> on_done) const;
 
   // "ns/name".

@@ -73,14 +73,14 @@ std::string DigestOf(std::string_view text) {
 
 Json Text(std::string_view text) { return Json::String(text); }
 
-Json EnvOf(const std::map<std::string, std::string>& variables) {
+Json EnvOf(const StringMap& variables) {
   Json env = Json::MakeArray();
   for (const auto& [name, value] : variables)
     env.Append(Json::MakeObject({{"name", Text(name)}, {"value", Text(value)}}));
   return env;
 }
 
-Json Labels(const std::map<std::string, std::string>& labels) {
+Json Labels(const StringMap& labels) {
   Json object = Json::MakeObject();
   for (const auto& [name, value] : labels) object.Set(name, Text(value));
   return object;
@@ -136,8 +136,8 @@ Volumes VolumesOf(const DriverSpec& spec, const DriverHost& host) {
   return volumes;
 }
 
-std::map<std::string, std::string> DriverEnv(const DriverSpec& spec) {
-  std::map<std::string, std::string> env = spec.env;
+StringMap DriverEnv(const DriverSpec& spec) {
+  StringMap env = spec.env;
   env["KERNEL_MODULE_TYPE"] = ModuleName(spec.kernel_module);
   // Images before 570 know only this variable.
   if (spec.kernel_module == KernelModule::kOpen) env["OPEN_KERNEL_MODULES_ENABLED"] = "true";
@@ -173,7 +173,7 @@ constexpr std::string_view kStop = "rm -f /run/nvidia/validations/.driver-ctr-re
 Json MainContainer(const DriverSpec& spec, const std::string& image, const std::string& revision,
                    const Volumes& volumes) {
   Json main = ContainerOf("nvidia-driver-ctr", image, spec, volumes);
-  std::map<std::string, std::string> env = DriverEnv(spec);
+  StringMap env = DriverEnv(spec);
   env["DRIVER_CONFIG_DIGEST"] = revision;
   Json args = Json::Strings({"init"});
   for (const std::string& arg : spec.args) args.Append(Text(arg));
@@ -312,13 +312,12 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   const std::string pool = PoolName(spec, host);
   const std::string name = "nvidia-driver-daemonset-" + pool;
   // The selector of a DaemonSet cannot be changed, so it has nothing that changes.
-  const std::map<std::string, std::string> identity = {
-      {"app", name},
-      {"app.kubernetes.io/component", "nvidia-driver"},
-      {"app.kubernetes.io/part-of", "tessera"}};
-  std::map<std::string, std::string> pod_labels = identity;
+  const StringMap identity = {{"app", name},
+                              {"app.kubernetes.io/component", "nvidia-driver"},
+                              {"app.kubernetes.io/part-of", "tessera"}};
+  StringMap pod_labels = identity;
   pod_labels[std::string(names::kLabelDriverRevision)] = revision;
-  std::map<std::string, std::string> selector = spec.node_selector;
+  StringMap selector = spec.node_selector;
   selector[std::string(names::kLabelDeployPrefix) + "driver"] = "true";
   selector[std::string(names::kLabelDriverPool)] = pool;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/formats/json.h"
 
 namespace tessera::components {
@@ -35,8 +36,8 @@ struct DriverSpec {
   std::string gdrcopy_image;  // the same
   std::string manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.1";
   std::vector<std::string> args;
-  std::map<std::string, std::string> env;
-  std::map<std::string, std::string> node_selector;
+  StringMap env;
+  StringMap node_selector;
   Json tolerations = Json::MakeArray();  // beside nvidia.com/gpu and CriticalAddonsOnly
   Json resources = Json::MakeObject();
   std::string priority_class = "system-node-critical";

@@ -24,7 +24,7 @@ bool IsWritten(std::string_view label) {
          domain == "nvidia.com" || domain == "gaia.tencent.com";
 }
 
-bool Meets(const Json& rule, const kube::StringMap& labels) {
+bool Meets(const Json& rule, const StringMap& labels) {
   const auto label = labels.find(rule.StringAt("key").value_or(""));
   const bool has = label != labels.end();
   const std::string op = rule.StringAt("operator").value_or("");
@@ -38,7 +38,7 @@ bool Meets(const Json& rule, const kube::StringMap& labels) {
   return op == "NotIn" && !listed;
 }
 
-bool MeetsTerm(const Json& term, const kube::StringMap& labels) {
+bool MeetsTerm(const Json& term, const StringMap& labels) {
   return std::ranges::all_of(ItemsOf(term.Find("matchExpressions")),
                              [&](const Json& rule) { return Meets(rule, labels); });
 }
@@ -54,7 +54,7 @@ bool OffersShares(const Json& daemon_set) {
   return true;
 }
 
-void Apply(const LabelChange& change, kube::StringMap* labels) {
+void Apply(const LabelChange& change, StringMap* labels) {
   for (const auto& [label, value] : change.labels) {
     if (value) {
       (*labels)[label] = *value;
@@ -75,7 +75,7 @@ void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) 
 
 }  // namespace
 
-bool AgentPool::Covers(const kube::StringMap& node_labels) const {
+bool AgentPool::Covers(const StringMap& node_labels) const {
   for (const auto& [label, value] : labels) {
     const auto found = node_labels.find(label);
     if (found == node_labels.end() || found->second != value) return false;
@@ -109,7 +109,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
 }
 
 LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,
-                      const kube::StringMap& node_labels) {
+                      const StringMap& node_labels) {
   LabelChange change;
   for (const auto& [label, value] : wanted.labels) {
     const auto found = node_labels.find(label);
@@ -121,7 +121,7 @@ LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& poo
     }
     change.labels[label] = value;
   }
-  kube::StringMap after = node_labels;
+  StringMap after = node_labels;
   Apply(change, &after);
   for (const AgentPool& pool : pools) {
     if (wanted.Covers(after)) return change;
@@ -144,7 +144,7 @@ Json JsonOfChange(const LabelChange& change) {
   return labels;
 }
 
-Json JsonOfModes(const std::vector<AgentPool>& pools, const kube::StringMap& node_labels) {
+Json JsonOfModes(const std::vector<AgentPool>& pools, const StringMap& node_labels) {
   Json choices = Json::MakeArray();
   for (const AgentPool& pool : pools) {
     const LabelChange change = ChangeFor(pool, pools, node_labels);

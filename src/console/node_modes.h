@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/formats/json.h"
 #include "src/kube/objects.h"
 
@@ -19,11 +20,11 @@ namespace tessera::console {
 struct AgentPool {
   std::string name;  // "": of nodes that are in no pool
   std::string daemon_set;
-  bool shares = false;                        // offers shares besides whole GPUs
-  std::map<std::string, std::string> labels;  // a node of the pool has all of them
-  Json terms;                                 // of its node affinity; null: none
+  bool shares = false;  // offers shares besides whole GPUs
+  StringMap labels;     // a node of the pool has all of them
+  Json terms;           // of its node affinity; null: none
 
-  bool Covers(const kube::StringMap& node_labels) const;
+  bool Covers(const StringMap& node_labels) const;
 };
 // nullopt for an object that is no DaemonSet of agents.
 std::optional<AgentPool> AgentPoolOf(const Json& daemon_set);
@@ -36,11 +37,11 @@ struct LabelChange {
 // Only labels that people set are changed, not those of Kubernetes, and not those that the agent
 // writes.
 LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,
-                      const kube::StringMap& node_labels);
+                      const StringMap& node_labels);
 
 // {"labels":{…}} of metadata, for a merge patch.
 Json JsonOfChange(const LabelChange& change);
 // {"choices":[{"pool":…,"agents":…,"mode":"shared","current":true,"labels":{…},"problem":…}]}
-Json JsonOfModes(const std::vector<AgentPool>& pools, const kube::StringMap& node_labels);
+Json JsonOfModes(const std::vector<AgentPool>& pools, const StringMap& node_labels);
 
 }  // namespace tessera::console

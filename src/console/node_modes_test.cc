@@ -30,7 +30,7 @@ std::vector<AgentPool> Pools() {
   return pools;
 }
 
-std::string ChangeOf(size_t wanted, const kube::StringMap& labels) {
+std::string ChangeOf(size_t wanted, const StringMap& labels) {
   const std::vector<AgentPool> pools = Pools();
   const LabelChange change = ChangeFor(pools[wanted], pools, labels);
   return change.problem.empty() ? JsonOfChange(change).Serialize() : change.problem;

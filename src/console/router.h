@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/base/weak_ptr.h"
 #include "src/console/cluster_model.h"
 #include "src/console/gate.h"
@@ -79,7 +80,7 @@ class ConsoleRouter {
                  const Reply& reply);
   void CordonNode(const std::string& name, const Json& body, const SessionPtr& session,
                   const Reply& reply);
-  using OnModes = std::function<void(const std::vector<AgentPool>&, const kube::StringMap& labels)>;
+  using OnModes = std::function<void(const std::vector<AgentPool>&, const StringMap& labels)>;
   void WithModes(const std::string& name, const SessionPtr& session, const Reply& reply,
                  const OnModes& then);
   void ShowModes(const std::string& name, const SessionPtr& session, const Reply& reply);

@@ -22,8 +22,8 @@ const kube::ListQuery& AgentSets() {
   return query;
 }
 
-kube::StringMap LabelsOf(const Json& node) {
-  kube::StringMap labels;
+StringMap LabelsOf(const Json& node) {
+  StringMap labels;
   const Json* json = FindPath(node, {"metadata", "labels"});
   if (json == nullptr || !json->is_object()) return labels;
   for (const auto& [label, value] : json->members()) {
@@ -131,7 +131,7 @@ void ConsoleRouter::WithModes(const std::string& name, const SessionPtr& session
       },
       [this, session, reply, then](const Result<Json>& node) {
         if (!node.ok()) return reply(ErrorResponse(node.status()));
-        const kube::StringMap labels = LabelsOf(*node);
+        const StringMap labels = LabelsOf(*node);
         const uint64_t number = NewTask();
         Keep(number, session,
              session->client->List(AgentSets(), [=, this](const Result<kube::ListPage>& page) {
@@ -152,7 +152,7 @@ void ConsoleRouter::WithModes(const std::string& name, const SessionPtr& session
 void ConsoleRouter::ShowModes(const std::string& name, const SessionPtr& session,
                               const Reply& reply) {
   WithModes(name, session, reply,
-            [reply](const std::vector<AgentPool>& pools, const kube::StringMap& labels) {
+            [reply](const std::vector<AgentPool>& pools, const StringMap& labels) {
               reply(JsonResponse(JsonOfModes(pools, labels)));
             });
 }
@@ -163,7 +163,7 @@ void ConsoleRouter::ChooseMode(const std::string& name, const Json& body, const 
   WithModes(
       name, session, reply,
       [this, name, pool_name, session, reply](const std::vector<AgentPool>& pools,
-                                              const kube::StringMap& labels) {
+                                              const StringMap& labels) {
         const auto pool = std::ranges::find(pools, pool_name, &AgentPool::name);
         if (pool == pools.end()) {
           return reply(ErrorResponse(Error(Code::kNotFound, "there is no pool \"{}\"", pool_name)));

@@ -280,7 +280,7 @@ Result<kube::PodObject> ChangedPod(const kube::PodObject& pod, const WhatIf& wha
                  requesting);
   }
   kube::Container& container = *std::ranges::find_if(changed.containers, RequestsGpus);
-  for (kube::StringMap* map : {&container.limits, &container.requests}) {
+  for (StringMap* map : {&container.limits, &container.requests}) {
     std::erase_if(*map, [](const auto& item) { return IsGpuResource(item.first); });
     if (what_if.request->whole) {
       (*map)[std::string(names::kResourceGpu)] = fmt::format("{}", what_if.request->gpus);

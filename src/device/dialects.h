@@ -23,12 +23,11 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/units.h"
 #include "src/device/request.h"
 
 namespace tessera::device {
-
-using Annotations = std::map<std::string, std::string, std::less<>>;
 
 // The size of one unit of aliyun.com/gpu-mem; a setting of the cluster or of a node.
 enum class MemoryUnit : uint8_t { kGiB, kMiB };
@@ -46,13 +45,13 @@ inline constexpr MilliGpu kVcudaCore{10};
 struct ContainerSpec {
   std::string name;
   Phase phase = Phase::kMain;
-  std::map<std::string, std::string, std::less<>> limits;
-  std::map<std::string, std::string, std::less<>> requests;
+  StringMap limits;
+  StringMap requests;
 };
 
 struct PodSpec {
   std::vector<ContainerSpec> containers;  // init containers first, in the order of the spec
-  Annotations annotations;                // annotations outside api/names.h are ignored
+  StringMap annotations;                  // annotations outside api/names.h are ignored
 };
 
 struct DialectOptions {

@@ -6,16 +6,14 @@
 namespace tessera::device {
 namespace {
 
-using Limits = std::map<std::string, std::string, std::less<>>;
-
-Result<ContainerRequest> Parse(Limits limits, Limits requests = {},
+Result<ContainerRequest> Parse(StringMap limits, StringMap requests = {},
                                MemoryUnit unit = MemoryUnit::kGiB) {
   return ParseContainer(
       {.name = "main", .limits = std::move(limits), .requests = std::move(requests)},
       {.gpu_mem_unit = unit});
 }
 
-std::string Refusal(Limits limits, Limits requests = {}) {
+std::string Refusal(StringMap limits, StringMap requests = {}) {
   const Result<ContainerRequest> request = Parse(std::move(limits), std::move(requests));
   EXPECT_EQ(request.status().code(), Code::kInvalidArgument);
   return request.status().message();
@@ -139,7 +137,7 @@ TEST(DialectsTest, RefusesInvalidProfiles) {
 
 TEST(DialectsTest, RefusesTwoDialectsInOneContainer) {
   const struct {
-    Limits limits;
+    StringMap limits;
     const char* pair;
   } kCases[] = {
       {{{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "8"}},
@@ -190,7 +188,7 @@ TEST(DialectsTest, APodOfOnlyWholeGpusNeedNotUseOneGpu) {
                    ->one_gpu);
 }
 
-PodSpec OneGpuPod(Annotations annotations) {
+PodSpec OneGpuPod(StringMap annotations) {
   return {.containers = {{.name = "main", .limits = {{"nvidia.com/gpu", "1"}}}},
           .annotations = std::move(annotations)};
 }
@@ -210,7 +208,7 @@ TEST(DialectsTest, AnnotationsConstrainThePod) {
 
 TEST(DialectsTest, RefusesEmptyAndContradictoryAnnotations) {
   const struct {
-    Annotations annotations;
+    StringMap annotations;
     const char* message;
   } kCases[] = {
       {{{"tessera.dev/gpu-models", " , "}},

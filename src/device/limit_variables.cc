@@ -60,7 +60,7 @@ Result<int64_t> ParseHundredthsOfGpu(std::string_view text) {
 }
 
 template <typename Amount>
-Result<GpuLimits<Amount>> LimitsOf(const Variables& variables,
+Result<GpuLimits<Amount>> LimitsOf(const StringMap& variables,
                                    const std::vector<DeviceShare>& shares, std::string_view base,
                                    Result<int64_t> (*parse)(std::string_view)) {
   GpuLimits<Amount> limits;
@@ -82,12 +82,12 @@ bool IsLimitVariable(std::string_view name) {
   return GpuOf(name, kMemory).ok() || GpuOf(name, kCompute).ok();
 }
 
-Result<GpuLimits<Bytes>> MemoryLimitsOf(const Variables& variables,
+Result<GpuLimits<Bytes>> MemoryLimitsOf(const StringMap& variables,
                                         const std::vector<DeviceShare>& shares) {
   return LimitsOf<Bytes>(variables, shares, kMemory, ParseSize);
 }
 
-Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const Variables& variables,
+Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const StringMap& variables,
                                             const std::vector<DeviceShare>& shares) {
   return LimitsOf<MilliGpu>(variables, shares, kCompute, ParseHundredthsOfGpu);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/device/assignment.h"
 #include "src/device/limit_annotations.h"
 
@@ -22,13 +23,11 @@ namespace tessera::device {
 
 bool IsLimitVariable(std::string_view name);
 
-using Variables = std::map<std::string, std::string>;
-
 // The limits that `variables` set on a container with `shares`. Other variables, and variables for
 // GPUs that the container does not have, are ignored. INVALID_ARGUMENT names the variable.
-Result<GpuLimits<Bytes>> MemoryLimitsOf(const Variables& variables,
+Result<GpuLimits<Bytes>> MemoryLimitsOf(const StringMap& variables,
                                         const std::vector<DeviceShare>& shares);
-Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const Variables& variables,
+Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const StringMap& variables,
                                             const std::vector<DeviceShare>& shares);
 
 }  // namespace tessera::device

@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<DeviceShare> kTwo = {{.uuid = "GPU-a"}, {.uuid = "GPU-b"}};
 
-std::optional<int64_t> Memory(const Variables& variables, const std::string& uuid) {
+std::optional<int64_t> Memory(const StringMap& variables, const std::string& uuid) {
   const auto limits = MemoryLimitsOf(variables, kTwo);
   EXPECT_TRUE(limits.ok()) << limits.status().ToString();
   const auto limit = limits.ok() ? LimitFor(*limits, "main", uuid) : std::nullopt;
@@ -24,7 +24,7 @@ TEST(LimitVariablesTest, MemoryIsBytesOrHasAUnit) {
 }
 
 TEST(LimitVariablesTest, AVariableOfOneGpuOverridesThatOfAllGpus) {
-  const Variables variables = {{"CUDA_DEVICE_MEMORY_LIMIT", "1g"},
+  const StringMap variables = {{"CUDA_DEVICE_MEMORY_LIMIT", "1g"},
                                {"CUDA_DEVICE_MEMORY_LIMIT_1", "2g"},
                                {"CUDA_DEVICE_MEMORY_LIMIT_7", "9g"},
                                {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/tmp/x"}};

@@ -7,7 +7,7 @@
 namespace tessera::device {
 namespace {
 
-std::string ValueOr(const NodeFields::Map& map, std::string_view key, std::string_view other) {
+std::string ValueOr(const StringMap& map, std::string_view key, std::string_view other) {
   const auto found = map.find(key);
   return found == map.end() ? std::string(other) : found->second;
 }

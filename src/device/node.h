@@ -14,6 +14,7 @@
 
 #include "api/names.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/units.h"
 #include "src/device/gpu.h"
 #include "src/device/quantity.h"
@@ -33,11 +34,10 @@ struct Node {
 
 // The parts of a Node object that ParseNode reads.
 struct NodeFields {
-  using Map = std::map<std::string, std::string, std::less<>>;
   std::string name;
-  Map allocatable;  // status.allocatable: quantities by resource; missing resources are 0
-  Map labels;
-  Map annotations;
+  StringMap allocatable;  // status.allocatable: quantities by resource; missing resources are 0
+  StringMap labels;
+  StringMap annotations;
 };
 
 // The labels for pool and model; clusters with gpu-manager already have them.

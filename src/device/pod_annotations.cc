@@ -58,8 +58,7 @@ Result<int> MinorOf(const NodeInventory& inventory, std::string_view uuid) {
 }
 
 Status AddGpushare(const DeviceRequest& request, const Assignment& assignment,
-                   const NodeInventory& inventory, const Binding& binding,
-                   Annotations* annotations) {
+                   const NodeInventory& inventory, const Binding& binding, StringMap* annotations) {
   const std::vector<const ContainerRequest*> main = MainContainers(request);
   const auto first = std::find_if(main.begin(), main.end(), [](const ContainerRequest* container) {
     return container->dialect == Dialect::kGpuMem;
@@ -78,7 +77,7 @@ Status AddGpushare(const DeviceRequest& request, const Assignment& assignment,
 
 Status AddGpuManager(const DeviceRequest& request, const Assignment& assignment,
                      const NodeInventory& inventory, const Binding& binding,
-                     Annotations* annotations) {
+                     StringMap* annotations) {
   GpuManagerAnnotations gpu_manager{
       .node = binding.node, .time_ns = binding.time_ns, .assigned = false};
   const std::vector<const ContainerRequest*> main = MainContainers(request);
@@ -214,10 +213,10 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
   return Status::Ok();
 }
 
-Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
-                                   const NodeInventory& inventory, const Binding& binding) {
+Result<StringMap> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
+                                 const NodeInventory& inventory, const Binding& binding) {
   RETURN_IF_ERROR(Check(request, assignment, inventory));
-  Annotations annotations;
+  StringMap annotations;
   ASSIGN_OR_RETURN(annotations[std::string(names::kAnnotationAssignment)],
                    EncodeAssignment(assignment));
   RETURN_IF_ERROR(AddGpushare(request, assignment, inventory, binding, &annotations));
@@ -225,7 +224,7 @@ Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignmen
   return annotations;
 }
 
-Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
+Result<std::optional<Assignment>> AssignmentFrom(const StringMap& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,
                                                  MemoryUnit gpu_mem_unit) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/device/assignment.h"
 #include "src/device/dialects.h"
 #include "src/device/gpu.h"
@@ -45,8 +46,8 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
 // systems. Only tessera.dev/assignment contains init containers, which the other systems ignore.
 // INVALID_ARGUMENT if `assignment` does not match `request` for each container, on devices of
 // `inventory`; FAILED_PRECONDITION if an annotation needs the minor number of a GPU that has none.
-Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
-                                   const NodeInventory& inventory, const Binding& binding);
+Result<StringMap> AnnotationsFor(const DeviceRequest& request, const Assignment& assignment,
+                                 const NodeInventory& inventory, const Binding& binding);
 
 // The pod's devices on the node of `inventory`, from the first of these that exists:
 // 1. tessera.dev/assignment, returned unchanged, even with GPUs that the node no longer has;
@@ -54,7 +55,7 @@ Result<Annotations> AnnotationsFor(const DeviceRequest& request, const Assignmen
 // added.
 // Nothing without any of them. INVALID_ARGUMENT if an annotation is malformed, or if an older one
 // names a GPU that the node does not have or another number of GPUs than `request`.
-Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
+Result<std::optional<Assignment>> AssignmentFrom(const StringMap& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,
                                                  MemoryUnit gpu_mem_unit);

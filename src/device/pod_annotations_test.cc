@@ -40,13 +40,13 @@ TEST(PodAnnotationsTest, GpushareSeesItsPod) {
   const Assignment assignment{{{"init", {{"GPU-a", MilliGpu(0), GiB(2)}}},
                                {"a", {{"GPU-a", MilliGpu(0), GiB(8)}}},
                                {"c", {{"GPU-a", MilliGpu(0), GiB(4)}}}}};
-  Annotations annotations = *AnnotationsFor(request, assignment, Inventory(), kBinding);
+  StringMap annotations = *AnnotationsFor(request, assignment, Inventory(), kBinding);
   EXPECT_EQ(annotations.extract("tessera.dev/assignment").mapped(), *EncodeAssignment(assignment));
-  EXPECT_EQ(annotations, (Annotations{{"ALIYUN_COM_GPU_MEM_IDX", "3"},
-                                      {"ALIYUN_COM_GPU_MEM_POD", "12"},
-                                      {"ALIYUN_COM_GPU_MEM_DEV", "14"},
-                                      {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
-                                      {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000000000000"}}));
+  EXPECT_EQ(annotations, (StringMap{{"ALIYUN_COM_GPU_MEM_IDX", "3"},
+                                    {"ALIYUN_COM_GPU_MEM_POD", "12"},
+                                    {"ALIYUN_COM_GPU_MEM_DEV", "14"},
+                                    {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
+                                    {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000000000000"}}));
   // Without our annotation, only the containers that gpushare counts remain.
   Assignment counted = assignment;
   counted.containers.erase("init");
@@ -62,13 +62,13 @@ TEST(PodAnnotationsTest, GpuManagerSeesItsPod) {
   const Assignment assignment{
       {{"whole", {{"GPU-b", kWholeGpu, GiB(80)}, {"GPU-c", kWholeGpu, GiB(80)}}},
        {"part", {{"GPU-a", MilliGpu(300), GiB(5)}}}}};
-  Annotations annotations = *AnnotationsFor(request, assignment, Inventory(), kBinding);
+  StringMap annotations = *AnnotationsFor(request, assignment, Inventory(), kBinding);
   EXPECT_EQ(annotations.extract("tessera.dev/assignment").mapped(), *EncodeAssignment(assignment));
-  EXPECT_EQ(annotations, (Annotations{{"tencent.com/predicate-gpu-idx-1", "0,1"},
-                                      {"tencent.com/predicate-gpu-idx-2", "3"},
-                                      {"tencent.com/predicate-node", "gpu-1"},
-                                      {"tencent.com/predicate-time", "1700000000000000000"},
-                                      {"tencent.com/gpu-assigned", "false"}}));
+  EXPECT_EQ(annotations, (StringMap{{"tencent.com/predicate-gpu-idx-1", "0,1"},
+                                    {"tencent.com/predicate-gpu-idx-2", "3"},
+                                    {"tencent.com/predicate-node", "gpu-1"},
+                                    {"tencent.com/predicate-time", "1700000000000000000"},
+                                    {"tencent.com/gpu-assigned", "false"}}));
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), assignment);
 }
 
@@ -77,7 +77,7 @@ TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSl
       {Container("gpu", "nvidia.com/gpu", "1"), Container("mig", "nvidia.com/mig-1g.10gb", "1")});
   const Assignment assignment{
       {{"gpu", {{"GPU-d", kWholeGpu, GiB(80)}}}, {"mig", {{"MIG-1", kWholeGpu, MiB(9728)}}}}};
-  Annotations annotations = *AnnotationsFor(request, assignment, Inventory(), kBinding);
+  StringMap annotations = *AnnotationsFor(request, assignment, Inventory(), kBinding);
   EXPECT_EQ(annotations.size(), 1u);
   annotations["ALIYUN_COM_GPU_MEM_IDX"] = "broken";
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), assignment);
@@ -90,7 +90,7 @@ TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSl
 
 TEST(PodAnnotationsTest, AllocationAnnotationPrecedesIndexAnnotations) {
   const DeviceRequest request = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
-  const Annotations annotations{
+  const StringMap annotations{
       {"scheduler.framework.gpushare.allocation", R"({"0":{"0":5,"3":3,"1":0}})"},
       {"ALIYUN_COM_GPU_MEM_IDX", "1"},
       {"ALIYUN_COM_GPU_MEM_POD", "8"}};
@@ -108,7 +108,7 @@ TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
   const DeviceRequest core = RequestOf({Container("a", "tencent.com/vcuda-core", "200")});
   const struct {
     const DeviceRequest& request;
-    Annotations annotations;
+    StringMap annotations;
     const char* message;
   } kCases[] = {
       {mem,
@@ -174,7 +174,7 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
        "container \"a\": MIG-1 is not a slice of 2g.20gb here"},
   };
   for (const auto& test : kCases) {
-    const Result<Annotations> annotations =
+    const Result<StringMap> annotations =
         AnnotationsFor(test.request, test.assignment, Inventory(), kBinding);
     EXPECT_EQ(annotations.status().code(), Code::kInvalidArgument);
     EXPECT_EQ(annotations.status().message(), test.message);

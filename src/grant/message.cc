@@ -47,8 +47,8 @@ Result<Token> DecodeToken(const Json& json) {
   return token;
 }
 
-Result<std::map<std::string, std::string>> DecodeVariables(const Json& json) {
-  std::map<std::string, std::string> variables;
+Result<StringMap> DecodeVariables(const Json& json) {
+  StringMap variables;
   const Json* object = json.Find("variables");
   if (object == nullptr) return variables;
   if (!object->is_object()) return Status(Code::kInvalidArgument, "variables: not an object");

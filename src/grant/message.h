@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 
 namespace tessera::grant {
@@ -51,7 +52,7 @@ struct GrantRequest {
   std::vector<Token> tokens;  // empty: the container started before the agent was installed
   // The container's variables with kLimitVariablePrefix; some of them lower its limits
   // (device/limit_variables.h).
-  std::map<std::string, std::string> variables;
+  StringMap variables;
   bool operator==(const GrantRequest&) const = default;
 };
 
@@ -84,9 +85,9 @@ struct GrantedMount {
 struct Grant {
   std::vector<GrantedDevice> devices;
   std::vector<GrantedMount> mounts;
-  std::map<std::string, std::string> env;  // replaces entries of the same name
-  std::string driver_root;                 // host path
-  std::string dev_root;                    // host path
+  StringMap env;            // replaces entries of the same name
+  std::string driver_root;  // host path
+  std::string dev_root;     // host path
   // Host directory with the container's limits (src/limiter/region.h); empty: no limits.
   std::string limits_dir;
   std::string agent_version;

@@ -19,13 +19,12 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/kube/raw_object.h"
 #include "src/kube/resources.h"
 
 namespace tessera::kube {
-
-using StringMap = std::map<std::string, std::string, std::less<>>;
 
 // Which entries of an object's maps are kept. An empty predicate keeps all.
 struct Keep {

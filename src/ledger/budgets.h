@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/kube/objects.h"
 
 namespace tessera::ledger {
@@ -27,7 +28,7 @@ class Budgets {
 
   struct CoveredPod {
     std::string_view ns, name;
-    const kube::StringMap* labels;
+    const StringMap* labels;
   };
   // For each of `pods`, in this order: whether its eviction violates a budget, if the pods before
   // it are evicted as well. A budget to which the API server has already charged a pod does not

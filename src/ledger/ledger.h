@@ -44,6 +44,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/device/assignment.h"
 #include "src/device/dialects.h"
@@ -95,13 +96,13 @@ struct PodEntry {
   // pod bypassed the scheduler and these containers have not started.
   std::bitset<placement::kMaxGpuDemands> guessed_gpu_demands;
   std::string nominated_node;  // status.nominatedNodeName: kube-scheduler evicts pods there for it
-  kube::StringMap labels;      // only if the pod requests GPUs
+  StringMap labels;            // only if the pod requests GPUs
   WallTime bound_at;           // by the API server's clock; the epoch while the pod waits
   WallTime created;            // by the same clock; the epoch if it is unknown
   bool controlled = false;     // has a controller, which replaces an evicted pod
   std::string problem;         // why a bound pod that requests GPUs holds none
   // Used only by the ledger.
-  device::Annotations annotations;
+  StringMap annotations;
   std::optional<placement::PodId> placed_id;
   std::vector<placement::QuotaCharge> charges;
   MonotonicTime assumed_until;
@@ -209,7 +210,7 @@ class ClusterLedger {
     device::Assignment assignment;
     // The annotations to write with the binding: Tessera's annotations, and the annotations of the
     // pod's dialect.
-    device::Annotations annotations;
+    StringMap annotations;
   };
   Result<Assumed> Assume(const Query& query, std::string_view node, Duration hold);
   // Drops the assumption of the pod. Does nothing for a bound pod.

@@ -51,8 +51,7 @@ struct World {
     pods.erase(pod.meta.name);
   }
   // Acts like the binding subresource: node and annotations are written together or not at all.
-  bool Bind(const kube::PodObject& decided, const std::string& node,
-            const device::Annotations& annotations) {
+  bool Bind(const kube::PodObject& decided, const std::string& node, const StringMap& annotations) {
     const auto now = pods.find(decided.meta.name);
     if (now == pods.end() || now->second.meta.uid != decided.meta.uid ||
         !now->second.node_name.empty() || now->second.meta.deleting) {

@@ -92,7 +92,7 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 }
 
 bool HasNoGpus(const kube::PodObject& pod) {
-  const auto names_gpus = [](const kube::StringMap& amounts) {
+  const auto names_gpus = [](const StringMap& amounts) {
     return std::any_of(amounts.begin(), amounts.end(),
                        [](const auto& amount) { return IsGpuResource(amount.first); });
   };

@@ -102,7 +102,7 @@ std::deque<FleetReader::PodsToRead> DriverController::PodsToRead() const {
   const driver::FleetView view = reader_.View(pools_);
   std::deque<FleetReader::PodsToRead> nodes;
   for (const driver::FleetView::PoolView& pool : view.pools) {
-    const FleetReader::Labels& wait_for = pool.settings->policy.wait_for;
+    const StringMap& wait_for = pool.settings->policy.wait_for;
     for (const UpgradeNode& node : pool.nodes) {
       if (NeedsPods(node)) nodes.push_back({node.name, wait_for});
     }

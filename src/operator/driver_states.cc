@@ -154,8 +154,7 @@ kube::Keep KeepOfDriverPods() {
           .resource = none};
 }
 
-driver::UpgradePod UpgradePodOf(const Json& pod,
-                                const std::map<std::string, std::string, std::less<>>& wait_for) {
+driver::UpgradePod UpgradePodOf(const Json& pod, const StringMap& wait_for) {
   const Json& metadata = PartAt(pod, "metadata");
   const Json& labels = PartAt(metadata, "labels");
   const std::string phase = TextIn(PartAt(pod, "status"), "phase");

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
 #include "src/kube/raw_object.h"
@@ -39,7 +40,6 @@ kube::Keep KeepOfDriverPods();
 
 // A pod of a node that is to be upgraded. `wait_for`: labels of the pods that the upgrade waits
 // for.
-driver::UpgradePod UpgradePodOf(const Json& pod,
-                                const std::map<std::string, std::string, std::less<>>& wait_for);
+driver::UpgradePod UpgradePodOf(const Json& pod, const StringMap& wait_for);
 
 }  // namespace tessera::operators

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/base/weak_ptr.h"
 #include "src/kube/client.h"
 #include "src/operator/change_handler.h"
@@ -28,7 +29,6 @@ inline constexpr std::string_view kRevisionsName = "tessera-driver-revisions";
 
 class FleetReader {
  public:
-  using Labels = std::map<std::string, std::string, std::less<>>;
   using LabelKeys = std::set<std::string, std::less<>>;
   struct Options {
     std::string ns;  // of the driver's pods
@@ -44,7 +44,7 @@ class FleetReader {
   };
   struct PodsToRead {
     std::string node;
-    Labels wait_for;  // labels of the pods that an upgrade of the node waits for
+    StringMap wait_for;  // labels of the pods that an upgrade of the node waits for
   };
 
   FleetReader(kube::Client& client, OperatorMetrics& metrics, Options options, Delegate& delegate);

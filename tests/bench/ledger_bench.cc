@@ -87,7 +87,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
   pod.meta.labels = {{"app", fmt::format("service-{}", number / 70)},
                      {"pod-template-hash", replica_set}};
   pod.phase = kube::PodPhase::kRunning;
-  device::Annotations annotations;
+  StringMap annotations;
   if (gpu) {
     device::Assignment assignment;
     assignment.containers["main"] = {

@@ -51,7 +51,7 @@ void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer)
   }
 }
 
-Json ObjectOf(const device::Annotations& texts) {
+Json ObjectOf(const StringMap& texts) {
   Json object = Json::MakeObject();
   for (const auto& [key, value] : texts) object.Set(key, Json::String(value));
   return object;

@@ -115,8 +115,7 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   EXPECT_EQ(asked->container, "main");
   ASSERT_EQ(asked->tokens.size(), 1u);
   EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
-  EXPECT_EQ(asked->variables,
-            (std::map<std::string, std::string>{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
+  EXPECT_EQ(asked->variables, (StringMap{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
 }
 
 TEST_P(KubernetesContainer, WithLimitsGetsTheLimiter) {

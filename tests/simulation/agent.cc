@@ -77,7 +77,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   const Map& pods() const override { return pods_; }
   bool synced() const override { return feed_ && feed_->synced(); }
   Status last_error() const override { return {}; }
-  void Annotate(const agent::PodInfo& pod, const device::Annotations& annotations) override {
+  void Annotate(const agent::PodInfo& pod, const StringMap& annotations) override {
     const bool writing = wanted_.contains(pod.uid);
     for (const auto& [key, value] : annotations) wanted_[pod.uid][key] = value;
     if (!writing) Write(pod.uid);
@@ -98,7 +98,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   void OnSynced() override { delegate_->OnPodsSynced(); }
 
   void Write(const Uid& uid) {
-    const device::Annotations now = wanted_[uid];
+    const StringMap now = wanted_[uid];
     server_.Call(
         // A sent request arrives even if its sender has died.
         life_, [&server = server_, uid, now] { return server.Annotate(uid, now); },
@@ -120,7 +120,7 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
   const std::string node_;
   agent::Pods::Delegate* delegate_ = nullptr;
   Map pods_;
-  std::map<Uid, device::Annotations> wanted_;  // annotations to write, by pod
+  std::map<Uid, StringMap> wanted_;  // annotations to write, by pod
   std::optional<ApiServer::Feed> feed_;
   const Life life_ = Born();
 };

@@ -83,7 +83,7 @@ Status ApiServer::Bind(const kube::PodBinding& binding) {
   return {};
 }
 
-Status ApiServer::Annotate(const Uid& uid, const kube::StringMap& annotations) {
+Status ApiServer::Annotate(const Uid& uid, const StringMap& annotations) {
   const kube::PodObject* known = Find(uid);
   if (known == nullptr) return Error(Code::kNotFound, "pod {} is gone", uid);
   kube::PodObject pod = *known;

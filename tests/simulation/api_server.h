@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/kube/binding.h"
 #include "src/kube/objects.h"
@@ -42,7 +43,7 @@ class ApiServer {
   using Done = std::function<void(const Status&)>;
   void Call(const Life& life, std::function<Status()> effect, Done done);
   Status Bind(const kube::PodBinding& binding);
-  Status Annotate(const Uid& uid, const kube::StringMap& annotations);
+  Status Annotate(const Uid& uid, const StringMap& annotations);
 
   // --- Requests over HTTP, and their faults. `may_write`: whether the sender still leads;
   // otherwise a write is recorded as stale. `delay`: how long the request took.

@@ -6,7 +6,7 @@
 namespace tessera::admission::testing {
 namespace {
 
-Json ObjectOf(const Texts& texts) {
+Json ObjectOf(const StringMap& texts) {
   Json object = Json::MakeObject();
   for (const auto& [key, value] : texts) object.Set(key, Json::String(value));
   return object;
@@ -14,7 +14,7 @@ Json ObjectOf(const Texts& texts) {
 
 }  // namespace
 
-Json PodJson(const Texts& limits, const Texts& annotations) {
+Json PodJson(const StringMap& limits, const StringMap& annotations) {
   Json container =
       Json::MakeObject({{"name", Json::String("main")},
                         {"image", Json::String("x")},

@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "src/admission/review.h"
+#include "src/base/strings.h"
 #include "src/formats/json.h"
 
 namespace tessera::admission::testing {
 
-using Texts = std::map<std::string, std::string, std::less<>>;
-
 // A pod "p" with one container "main".
-Json PodJson(const Texts& limits, const Texts& annotations = {});
+Json PodJson(const StringMap& limits, const StringMap& annotations = {});
 
 // A request of a user in namespace "ml".
 AdmissionRequest CreateOf(Json pod);

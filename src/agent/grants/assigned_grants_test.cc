@@ -386,7 +386,7 @@ TEST_F(AssignedGrantsTest, AnnotationsOfTheOlderSchedulersAreFollowed) {
                      {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"}};
   pods_.Set(pod);
   EXPECT_EQ(GpuOf("a", {Token(kMem, 8)}), "GPU-2");
-  EXPECT_EQ(pods_.written["a"], (device::Annotations{{"ALIYUN_COM_GPU_MEM_ASSIGNED", "true"}}));
+  EXPECT_EQ(pods_.written["a"], (StringMap{{"ALIYUN_COM_GPU_MEM_ASSIGNED", "true"}}));
 }
 
 }  // namespace

@@ -60,12 +60,11 @@ Result<grant::Grant> DescribeGrant(const DescriptionOptions& options, const Devi
   return grant;
 }
 
-std::map<std::string, std::string> DialectEnv(const device::DeviceRequest& request,
-                                              const device::ContainerRequest& container,
-                                              const std::vector<device::DeviceShare>& shares,
-                                              const device::NodeInventory& inventory,
-                                              const DialectSettings& settings) {
-  std::map<std::string, std::string> env;
+StringMap DialectEnv(const device::DeviceRequest& request,
+                     const device::ContainerRequest& container,
+                     const std::vector<device::DeviceShare>& shares,
+                     const device::NodeInventory& inventory, const DialectSettings& settings) {
+  StringMap env;
   if (container.dialect != device::Dialect::kGpuMem || shares.empty()) return env;
   const device::Gpu* gpu = inventory.Find(shares.front().uuid);
   if (gpu == nullptr || !gpu->minor) return env;

@@ -10,6 +10,7 @@
 
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/device/assignment.h"
 #include "src/device/dialects.h"
 #include "src/device/gpu.h"
@@ -44,10 +45,9 @@ struct DialectSettings {
 // Environment variables that images of older systems read. Pods with gpu-mem get
 // ALIYUN_COM_GPU_MEM_* in units of the dialect, and CGPU_DISABLE by the node's label. gpu-manager
 // set only NVIDIA_VISIBLE_DEVICES. Pure.
-std::map<std::string, std::string> DialectEnv(const device::DeviceRequest& request,
-                                              const device::ContainerRequest& container,
-                                              const std::vector<device::DeviceShare>& shares,
-                                              const device::NodeInventory& inventory,
-                                              const DialectSettings& settings);
+StringMap DialectEnv(const device::DeviceRequest& request,
+                     const device::ContainerRequest& container,
+                     const std::vector<device::DeviceShare>& shares,
+                     const device::NodeInventory& inventory, const DialectSettings& settings);
 
 }  // namespace tessera::agent

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/device/assignment.h"
 #include "src/device/request.h"
@@ -44,7 +45,7 @@ struct GrantEntry {
   device::Phase phase = device::Phase::kMain;
   device::Dialect dialect = device::Dialect::kNvidiaGpu;
   std::vector<device::DeviceShare> shares;
-  std::map<std::string, std::string> env;  // further variables of the container
+  StringMap env;  // further variables of the container
   std::vector<Claim> claims;
   bool guessed = false;  // the kubelet has not named the container yet
   bool operator==(const GrantEntry&) const = default;

@@ -20,6 +20,7 @@
 #include "src/agent/grants/node_occupancy.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/task_runner.h"
 #include "src/device/limit_variables.h"
 #include "src/grant/message.h"
@@ -31,7 +32,7 @@ namespace tessera::agent {
 struct PendingRequest {
   ContainerRef requester;
   std::vector<Claim> claims;
-  device::Variables variables;  // environment variables of the container that lower its limits
+  StringMap variables;  // environment variables of the container that lower its limits
   bool requester_is_guess = false;
   MonotonicTime release_deadline{};  // end of the wait for pods that are ending
   std::shared_ptr<Duration> waited;  // null, or the sum of waits for the kubelet and for pods

@@ -260,7 +260,7 @@ void GrantService::PublishAssignment(const Uid& uid) {
   const auto found = pods_->pods().find(uid);
   if (found == pods_->pods().end()) return;
   const auto now = runner_->clock().WallNow().time_since_epoch();
-  const device::Annotations annotations = AnnotationsAfterGrant(
+  const StringMap annotations = AnnotationsAfterGrant(
       *found->second, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
       options_.node_name, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   if (!annotations.empty()) pods_->Annotate(*found->second, annotations);

@@ -9,16 +9,14 @@
 namespace tessera::agent {
 namespace {
 
-device::Annotations OfChoice(const PodInfo& pod, const device::Assignment& chosen,
-                             const device::NodeInventory& inventory,
-                             const device::Binding& binding) {
+StringMap OfChoice(const PodInfo& pod, const device::Assignment& chosen,
+                   const device::NodeInventory& inventory, const device::Binding& binding) {
   if (pod.request.ok()) {
-    Result<device::Annotations> all =
-        device::AnnotationsFor(*pod.request, chosen, inventory, binding);
+    Result<StringMap> all = device::AnnotationsFor(*pod.request, chosen, inventory, binding);
     if (all.ok()) return *std::move(all);
   }
   // The older annotations describe whole pods, so they wait until all containers have started.
-  device::Annotations ours;
+  StringMap ours;
   Result<std::string> text = device::EncodeAssignment(chosen);
   if (text.ok()) ours.emplace(names::kAnnotationAssignment, *std::move(text));
   return ours;
@@ -26,11 +24,11 @@ device::Annotations OfChoice(const PodInfo& pod, const device::Assignment& chose
 
 }  // namespace
 
-device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
-                                          const device::NodeInventory& inventory,
-                                          device::MemoryUnit gpu_mem_unit, const std::string& node,
-                                          int64_t now_ns) {
-  device::Annotations wanted;
+StringMap AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
+                                const device::NodeInventory& inventory,
+                                device::MemoryUnit gpu_mem_unit, const std::string& node,
+                                int64_t now_ns) {
+  StringMap wanted;
   const bool has_assignment = pod.annotations.contains(names::kAnnotationAssignment);
   if (chosen != nullptr) {
     wanted = OfChoice(pod, *chosen, inventory,

@@ -9,15 +9,16 @@
 #include <string>
 
 #include "src/agent/pods/pods.h"
+#include "src/base/strings.h"
 #include "src/device/assignment.h"
 #include "src/device/gpu.h"
 
 namespace tessera::agent {
 
 // Only annotations that differ from the pod's. `chosen` is null if the scheduler chose.
-device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
-                                          const device::NodeInventory& inventory,
-                                          device::MemoryUnit gpu_mem_unit, const std::string& node,
-                                          int64_t now_ns);
+StringMap AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
+                                const device::NodeInventory& inventory,
+                                device::MemoryUnit gpu_mem_unit, const std::string& node,
+                                int64_t now_ns);
 
 }  // namespace tessera::agent

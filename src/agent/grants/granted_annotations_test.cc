@@ -19,8 +19,10 @@ constexpr int64_t kLater = 2'000;
 
 class GrantedAnnotationsTest : public ::testing::Test {
  protected:
-  static Limits Mem(const std::string& gib) { return {{std::string(names::kResourceGpuMem), gib}}; }
-  static Limits Core() {
+  static StringMap Mem(const std::string& gib) {
+    return {{std::string(names::kResourceGpuMem), gib}};
+  }
+  static StringMap Core() {
     return {{std::string(names::kResourceVcudaCore), "50"},
             {std::string(names::kResourceVcudaMemory), "16"}};
   }
@@ -34,13 +36,13 @@ class GrantedAnnotationsTest : public ::testing::Test {
     }
     return assignment;
   }
-  device::Annotations After(const PodInfo& pod, const device::Assignment* chosen,
-                            int64_t now_ns = kFirst) const {
+  StringMap After(const PodInfo& pod, const device::Assignment* chosen,
+                  int64_t now_ns = kFirst) const {
     return AnnotationsAfterGrant(pod, chosen, gpus_->inventory(), device::MemoryUnit::kGiB,
                                  "node-1", now_ns);
   }
   // The pod once the annotations are written on it.
-  static PodInfo With(PodInfo pod, const device::Annotations& annotations) {
+  static PodInfo With(PodInfo pod, const StringMap& annotations) {
     for (const auto& [key, value] : annotations) pod.annotations[key] = value;
     return pod;
   }
@@ -51,7 +53,7 @@ class GrantedAnnotationsTest : public ::testing::Test {
 TEST_F(GrantedAnnotationsTest, WritesTheAgentsChoiceAsTesserasAndGpusharesAnnotations) {
   const PodInfo pod = FakeApiPods::Make("a", {{"main", Mem("8")}});
   const device::Assignment chosen = OnGpu1(pod);
-  const device::Annotations after = After(pod, &chosen);
+  const StringMap after = After(pod, &chosen);
   EXPECT_EQ(after.at(std::string(names::kAnnotationAssignment)),
             device::EncodeAssignment(chosen).value());
   EXPECT_EQ(after.at(std::string(names::kAnnotationGpuMemIndex)), "1");
@@ -63,7 +65,7 @@ TEST_F(GrantedAnnotationsTest, WritesTheAgentsChoiceAsTesserasAndGpusharesAnnota
 TEST_F(GrantedAnnotationsTest, WritesTheAgentsChoiceAsGpuManagersAnnotations) {
   const PodInfo pod = FakeApiPods::Make("a", {{"main", Core()}});
   const device::Assignment chosen = OnGpu1(pod);
-  const device::Annotations after = After(pod, &chosen);
+  const StringMap after = After(pod, &chosen);
   EXPECT_EQ(after.at(std::string(names::kAnnotationPredicateNode)), "node-1");
   EXPECT_EQ(after.at(std::string(names::kAnnotationGpuAssigned)), "true");
   EXPECT_FALSE(after.contains(names::kAnnotationGpuMemAssigned));
@@ -87,10 +89,10 @@ TEST_F(GrantedAnnotationsTest, APodOfNeitherOlderDialectIsLeftAlone) {
 }
 
 TEST_F(GrantedAnnotationsTest, WritesAnAnnotationOnceAndKeepsTheFirstTime) {
-  for (const Limits& limits : {Mem("8"), Core()}) {
+  for (const StringMap& limits : {Mem("8"), Core()}) {
     const PodInfo pod = FakeApiPods::Make("a", {{"main", limits}});
     const device::Assignment chosen = OnGpu1(pod);
-    const device::Annotations first = After(pod, &chosen);
+    const StringMap first = After(pod, &chosen);
     EXPECT_FALSE(first.empty());
     EXPECT_THAT(After(With(pod, first), &chosen, kLater), IsEmpty());
   }

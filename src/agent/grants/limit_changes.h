@@ -19,6 +19,7 @@
 #include "src/agent/grants/container_limits.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/pods/pods.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 
 namespace tessera::agent {
@@ -50,8 +51,8 @@ class LimitChanges {
   // The limit annotations of a pod: all current texts, and the last valid text of each.
   struct LimitTexts {
     std::string text;
-    std::map<std::string, std::string> valid;  // by annotation
-    bool invalid = false;                      // whether a current text is invalid
+    StringMap valid;       // by annotation
+    bool invalid = false;  // whether a current text is invalid
   };
   static LimitTexts LimitTextsOf(const PodInfo& pod);
   // The pod with the last valid texts of its limit annotations.

@@ -12,9 +12,11 @@ namespace {
 
 class LocalChoiceTest : public ::testing::Test {
  protected:
-  static Limits Mem(const std::string& gib) { return {{std::string(names::kResourceGpuMem), gib}}; }
+  static StringMap Mem(const std::string& gib) {
+    return {{std::string(names::kResourceGpuMem), gib}};
+  }
   // Blocks of 256 MiB.
-  static Limits Core(const std::string& percent, int gib) {
+  static StringMap Core(const std::string& percent, int gib) {
     return {{std::string(names::kResourceVcudaCore), percent},
             {std::string(names::kResourceVcudaMemory), std::to_string(4 * gib)}};
   }
@@ -89,7 +91,7 @@ TEST_F(LocalChoiceTest, AContainerWithoutGpusOrWithASliceGetsNothingHere) {
 }
 
 TEST_F(LocalChoiceTest, OnlyTheStartingContainerGetsAWholeGpu) {
-  const Limits one{{std::string(names::kResourceGpu), "1"}};
+  const StringMap one{{std::string(names::kResourceGpu), "1"}};
   const PodInfo pod = FakeApiPods::Make("a", {{"first", one}, {"second", one}});
   EXPECT_EQ(Choose(pod, "second", "first"), "none");
   EXPECT_EQ(Choose(pod, "second", "second").substr(0, 4), "GPU-");

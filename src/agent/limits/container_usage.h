@@ -35,6 +35,7 @@
 #include "src/agent/limits/unaccounted.h"
 #include "src/agent/pods/pods.h"
 #include "src/agent/pods/process_owner.h"
+#include "src/base/strings.h"
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"
 #include "src/device/limit_variables.h"
@@ -120,7 +121,7 @@ class ContainerUsage {
   struct RegionFiles {
     ContainerRef who;
     std::vector<device::DeviceShare> shares;
-    device::Variables env;  // of the grant
+    StringMap env;  // of the grant
     std::shared_ptr<limiter::LimitsFile> limits;
     std::shared_ptr<const Fd> usage;  // null until a process has used a GPU
   };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/agent/limits/container_usage.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 
@@ -18,7 +19,7 @@ namespace tessera::agent {
 struct ContainerUsage::Watched {
   ContainerRef who;
   std::vector<device::DeviceShare> shares;
-  device::Variables env;
+  StringMap env;
   std::shared_ptr<ContainerRegion> region;
   std::vector<UsageReading> before, after;
   Result<std::vector<int>> pids =

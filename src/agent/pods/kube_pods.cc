@@ -133,7 +133,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
         });
   }
 
-  void Written(const Uid& uid, const device::Annotations& sent, const Status& status) {
+  void Written(const Uid& uid, const StringMap& sent, const Status& status) {
     operations.erase(uid);
     const auto unwritten = wanted.find(uid);
     if (status.ok() && unwritten != wanted.end()) {
@@ -160,7 +160,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   bool synced = false;
   Status problem =
       Status(Code::kUnavailable, "the API server has not listed the pods of this node yet");
-  std::map<Uid, device::Annotations> wanted;  // to be written, by pod
+  std::map<Uid, StringMap> wanted;  // to be written, by pod
   std::map<Uid, kube::Operation> operations;
   kube::EventRecorder events;
   kube::KeyedQueue queue;
@@ -184,8 +184,8 @@ const Pods::Map& KubePods::pods() const { return impl_->pods; }
 bool KubePods::synced() const { return impl_->synced; }
 Status KubePods::last_error() const { return impl_->problem; }
 
-void KubePods::Annotate(const PodInfo& pod, const device::Annotations& annotations) {
-  device::Annotations& wanted = impl_->wanted[pod.uid];
+void KubePods::Annotate(const PodInfo& pod, const StringMap& annotations) {
+  StringMap& wanted = impl_->wanted[pod.uid];
   for (const auto& [key, value] : annotations) wanted[key] = value;
   impl_->queue.Add(pod.uid.str());
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/agent/pods/pods.h"
+#include "src/base/strings.h"
 #include "src/base/task_runner.h"
 #include "src/base/uid.h"
 #include "src/net/io_thread.h"
@@ -34,7 +35,7 @@ class KubePods final : public Pods {
   const Map& pods() const override;
   bool synced() const override;
   Status last_error() const override;
-  void Annotate(const PodInfo& pod, const device::Annotations& annotations) override;
+  void Annotate(const PodInfo& pod, const StringMap& annotations) override;
   void Record(const PodInfo& pod, const PodEvent& event) override;
 
  private:

@@ -13,6 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/device/dialects.h"
 #include "src/device/request.h"
@@ -26,10 +27,10 @@ struct PodInfo {
   std::string ns;
   std::string name;
   Result<device::DeviceRequest> request =
-      device::DeviceRequest();      // an error: the request is invalid
-  device::Annotations annotations;  // only the annotations that src/device reads
-  bool ended = false;               // its containers have ended for good
-  kube::StringMap container_ids;    // by container: "containerd://<id>"
+      device::DeviceRequest();  // an error: the request is invalid
+  StringMap annotations;        // only the annotations that src/device reads
+  bool ended = false;           // its containers have ended for good
+  StringMap container_ids;      // by container: "containerd://<id>"
   std::set<std::string, std::less<>> ended_containers;  // not started again yet
   WallTime created{};
 
@@ -67,7 +68,7 @@ class Pods {
   virtual Status last_error() const = 0;
   // Writes the annotations on the pod soon, and retries while the pod exists. A later call for the
   // same pod adds to them.
-  virtual void Annotate(const PodInfo& pod, const device::Annotations& annotations) = 0;
+  virtual void Annotate(const PodInfo& pod, const StringMap& annotations) = 0;
   // Records an Event about the pod. It may be lost.
   virtual void Record(const PodInfo& pod, const PodEvent& event) = 0;
 };

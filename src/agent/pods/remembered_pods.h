@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "src/agent/pods/pods.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/grant/journal.h"
 
@@ -36,7 +37,7 @@ class RememberedPods final : public Pods, private Pods::Delegate {
   const Map& pods() const override { return known_; }
   bool synced() const override { return pods_->synced(); }
   Status last_error() const override { return pods_->last_error(); }
-  void Annotate(const PodInfo& pod, const device::Annotations& annotations) override {
+  void Annotate(const PodInfo& pod, const StringMap& annotations) override {
     pods_->Annotate(pod, annotations);
   }
   void Record(const PodInfo& pod, const PodEvent& event) override { pods_->Record(pod, event); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/cli/cluster_client.h"
 #include "src/cli/status_reader.h"
 #include "src/cli/usage.h"
@@ -21,7 +22,7 @@ namespace tessera::cli {
 
 // A sample of a Prometheus page.
 struct MetricSample {
-  std::map<std::string, std::string, std::less<>> labels;
+  StringMap labels;
   double value = 0;
 
   std::string Label(std::string_view name) const;

@@ -5,7 +5,7 @@
 
 namespace tessera::device::dialects {
 
-const std::string* FindAnnotation(const Annotations& annotations, std::string_view key) {
+const std::string* FindAnnotation(const StringMap& annotations, std::string_view key) {
   const auto found = annotations.find(key);
   return found == annotations.end() ? nullptr : &found->second;
 }
@@ -21,7 +21,7 @@ Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t
   return *number;
 }
 
-Result<std::optional<int64_t>> NumberAt(const Annotations& annotations, std::string_view key,
+Result<std::optional<int64_t>> NumberAt(const StringMap& annotations, std::string_view key,
                                         int64_t min, int64_t max) {
   const std::string* text = FindAnnotation(annotations, key);
   if (text == nullptr) return std::optional<int64_t>();
@@ -29,7 +29,7 @@ Result<std::optional<int64_t>> NumberAt(const Annotations& annotations, std::str
   return std::optional<int64_t>(number);
 }
 
-Result<std::optional<bool>> BoolAt(const Annotations& annotations, std::string_view key) {
+Result<std::optional<bool>> BoolAt(const StringMap& annotations, std::string_view key) {
   const std::string* text = FindAnnotation(annotations, key);
   if (text == nullptr) return std::optional<bool>();
   if (*text == "true") return std::optional<bool>(true);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/device/dialects.h"
 
 namespace tessera::device::dialects {
@@ -15,7 +16,7 @@ namespace tessera::device::dialects {
 // Upper bound of minor numbers, container positions and similar values; a larger value is rejected.
 inline constexpr int64_t kMaxPosition = 4095;
 
-const std::string* FindAnnotation(const Annotations& annotations, std::string_view key);
+const std::string* FindAnnotation(const StringMap& annotations, std::string_view key);
 
 template <typename... Args>
 Status RejectAnnotation(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
@@ -26,9 +27,9 @@ Status RejectAnnotation(std::string_view key, fmt::format_string<Args...> format
 // A decimal number as Go prints it (no sign, no leading zero) within min and max.
 Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t min, int64_t max);
 
-Result<std::optional<int64_t>> NumberAt(const Annotations& annotations, std::string_view key,
+Result<std::optional<int64_t>> NumberAt(const StringMap& annotations, std::string_view key,
                                         int64_t min, int64_t max);
 // "true" or "false".
-Result<std::optional<bool>> BoolAt(const Annotations& annotations, std::string_view key);
+Result<std::optional<bool>> BoolAt(const StringMap& annotations, std::string_view key);
 
 }  // namespace tessera::device::dialects

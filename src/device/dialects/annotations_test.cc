@@ -13,11 +13,11 @@ TEST(GpushareTest, ReadsAndWritesTheFiveAnnotations) {
                                      .gpu_units = 15,
                                      .assigned = false,
                                      .assume_time_ns = 1700000000123456789};
-  const Annotations annotations{{"ALIYUN_COM_GPU_MEM_IDX", "1"},
-                                {"ALIYUN_COM_GPU_MEM_POD", "8"},
-                                {"ALIYUN_COM_GPU_MEM_DEV", "15"},
-                                {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
-                                {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000123456789"}};
+  const StringMap annotations{{"ALIYUN_COM_GPU_MEM_IDX", "1"},
+                              {"ALIYUN_COM_GPU_MEM_POD", "8"},
+                              {"ALIYUN_COM_GPU_MEM_DEV", "15"},
+                              {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
+                              {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000123456789"}};
   EXPECT_EQ(EncodeGpushare(gpushare), annotations);
   EXPECT_EQ(**DecodeGpushare(annotations), gpushare);
   EXPECT_EQ(*DecodeGpushare({{"other", "1"}}), std::nullopt);
@@ -44,7 +44,7 @@ TEST(GpushareTest, NamesTheAnnotationAndTheValue) {
       {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "-1", "-1 is not within 0 and 9223372036854775807"},
   };
   for (const auto& test : kCases) {
-    Annotations annotations = EncodeGpushare({.gpu_minor = 0, .pod_units = 1});
+    StringMap annotations = EncodeGpushare({.gpu_minor = 0, .pod_units = 1});
     annotations[test.key] = test.value;
     EXPECT_EQ(DecodeGpushare(annotations).status().message(),
               fmt::format("annotation {}: {}", test.key, test.reason));
@@ -89,11 +89,11 @@ TEST(GpuManagerTest, ReadsAndWritesItsAnnotations) {
                                           .node = "gpu-1.example",
                                           .time_ns = 1700000000123456789,
                                           .assigned = true};
-  const Annotations annotations{{"tencent.com/predicate-gpu-idx-0", "3"},
-                                {"tencent.com/predicate-gpu-idx-12", "0,1"},
-                                {"tencent.com/predicate-node", "gpu-1.example"},
-                                {"tencent.com/predicate-time", "1700000000123456789"},
-                                {"tencent.com/gpu-assigned", "true"}};
+  const StringMap annotations{{"tencent.com/predicate-gpu-idx-0", "3"},
+                              {"tencent.com/predicate-gpu-idx-12", "0,1"},
+                              {"tencent.com/predicate-node", "gpu-1.example"},
+                              {"tencent.com/predicate-time", "1700000000123456789"},
+                              {"tencent.com/gpu-assigned", "true"}};
   EXPECT_EQ(EncodeGpuManager(gpu_manager), annotations);
   EXPECT_EQ(**DecodeGpuManager(annotations), gpu_manager);
   EXPECT_EQ(*DecodeGpuManager({{"tencent.com/gpu-assigned", "false"}}), std::nullopt);
@@ -131,7 +131,7 @@ TEST(GpuManagerTest, NamesTheAnnotationAndTheValue) {
       {"tencent.com/gpu-assigned", "1", "\"1\" is neither true nor false"},
   };
   for (const auto& test : kCases) {
-    Annotations annotations{{"tencent.com/predicate-gpu-idx-1", "0"}};
+    StringMap annotations{{"tencent.com/predicate-gpu-idx-1", "0"}};
     annotations[test.key] = test.value;
     EXPECT_EQ(DecodeGpuManager(annotations).status().message(),
               fmt::format("annotation {}: {}", test.key, test.reason));

@@ -123,7 +123,7 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 
 namespace {
 
-std::vector<std::string> ListAt(const Annotations& annotations, std::string_view key) {
+std::vector<std::string> ListAt(const StringMap& annotations, std::string_view key) {
   std::vector<std::string> list;
   const std::string* text = dialects::FindAnnotation(annotations, key);
   if (text == nullptr) return list;
@@ -132,7 +132,7 @@ std::vector<std::string> ListAt(const Annotations& annotations, std::string_view
 }
 
 // An empty list would allow every GPU, against the author's intention.
-Result<std::vector<std::string>> AllowedAt(const Annotations& annotations, std::string_view key) {
+Result<std::vector<std::string>> AllowedAt(const StringMap& annotations, std::string_view key) {
   std::vector<std::string> list = ListAt(annotations, key);
   if (list.empty() && annotations.contains(key)) {
     return Error(Code::kInvalidArgument,
@@ -141,7 +141,7 @@ Result<std::vector<std::string>> AllowedAt(const Annotations& annotations, std::
   return list;
 }
 
-Result<Constraints> ParseConstraints(const Annotations& annotations) {
+Result<Constraints> ParseConstraints(const StringMap& annotations) {
   Constraints constraints;
   ASSIGN_OR_RETURN(constraints.models, AllowedAt(annotations, names::kAnnotationGpuModels));
   ASSIGN_OR_RETURN(constraints.uuids, AllowedAt(annotations, names::kAnnotationGpuUuids));
@@ -155,7 +155,7 @@ Result<Constraints> ParseConstraints(const Annotations& annotations) {
   return constraints;
 }
 
-Status ParsePolicy(const Annotations& annotations, std::optional<PackingPolicy>* policy) {
+Status ParsePolicy(const StringMap& annotations, std::optional<PackingPolicy>* policy) {
   const std::string* text = dialects::FindAnnotation(annotations, names::kAnnotationPolicy);
   if (text == nullptr) return Status::Ok();
   *policy = PackingPolicyFromName(*text);
@@ -165,7 +165,7 @@ Status ParsePolicy(const Annotations& annotations, std::optional<PackingPolicy>*
                names::kAnnotationPolicy, text->substr(0, 64));
 }
 
-Status ParsePodAnnotations(const Annotations& annotations, DeviceRequest* request) {
+Status ParsePodAnnotations(const StringMap& annotations, DeviceRequest* request) {
   ASSIGN_OR_RETURN(request->constraints, ParseConstraints(annotations));
   RETURN_IF_ERROR(ParsePolicy(annotations, &request->policy));
   ASSIGN_OR_RETURN(request->elastic_limit, DecodeElasticLimit(annotations));

@@ -44,7 +44,7 @@ bool IsNodeName(std::string_view name) {
   });
 }
 
-Status DecodeNode(const Annotations& annotations, std::string* node) {
+Status DecodeNode(const StringMap& annotations, std::string* node) {
   constexpr std::string_view kKey = names::kAnnotationPredicateNode;
   const std::string* text = dialects::FindAnnotation(annotations, kKey);
   if (text == nullptr) return Status::Ok();
@@ -57,8 +57,8 @@ Status DecodeNode(const Annotations& annotations, std::string* node) {
 
 }  // namespace
 
-Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager) {
-  Annotations annotations;
+StringMap EncodeGpuManager(const GpuManagerAnnotations& gpu_manager) {
+  StringMap annotations;
   for (const auto& [container, minors] : gpu_manager.minors) {
     annotations.emplace(fmt::format("{}{}", kIndexPrefix, container),
                         fmt::format("{}", fmt::join(minors, ",")));
@@ -75,7 +75,7 @@ Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager) {
   return annotations;
 }
 
-Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations& annotations) {
+Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const StringMap& annotations) {
   GpuManagerAnnotations gpu_manager;
   for (auto entry = annotations.lower_bound(kIndexPrefix);
        entry != annotations.end() && entry->first.starts_with(kIndexPrefix); ++entry) {
@@ -95,7 +95,7 @@ Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations&
   return std::optional<GpuManagerAnnotations>(std::move(gpu_manager));
 }
 
-Result<std::optional<MilliGpu>> DecodeElasticLimit(const Annotations& annotations) {
+Result<std::optional<MilliGpu>> DecodeElasticLimit(const StringMap& annotations) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> cores,
                    dialects::NumberAt(annotations, names::kAnnotationVcudaCoreLimit, 1, 100));
   if (!cores) return std::optional<MilliGpu>();

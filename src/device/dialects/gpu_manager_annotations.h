@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/base/units.h"
 #include "src/device/dialects.h"
 
@@ -34,11 +35,11 @@ struct GpuManagerAnnotations {
 };
 
 // REQUIRES: the values satisfy the rules of DecodeGpuManager.
-Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
+StringMap EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
 // Nothing if `annotations` names no GPU for any container.
-Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations& annotations);
+Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const StringMap& annotations);
 
 // tencent.com/vcuda-core-limit; nothing without the annotation.
-Result<std::optional<MilliGpu>> DecodeElasticLimit(const Annotations& annotations);
+Result<std::optional<MilliGpu>> DecodeElasticLimit(const StringMap& annotations);
 
 }  // namespace tessera::device

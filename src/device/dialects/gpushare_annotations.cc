@@ -41,8 +41,8 @@ Status DecodeUnits(const Json& gpus, int container, std::map<int, int64_t>* unit
 
 }  // namespace
 
-Annotations EncodeGpushare(const GpushareAnnotations& gpushare) {
-  Annotations annotations;
+StringMap EncodeGpushare(const GpushareAnnotations& gpushare) {
+  StringMap annotations;
   const auto set = [&](std::string_view key, std::string value) {
     annotations.emplace(key, std::move(value));
   };
@@ -58,7 +58,7 @@ Annotations EncodeGpushare(const GpushareAnnotations& gpushare) {
   return annotations;
 }
 
-Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& annotations) {
+Result<std::optional<GpushareAnnotations>> DecodeGpushare(const StringMap& annotations) {
   constexpr int64_t kMaxTime = std::numeric_limits<int64_t>::max();
   GpushareAnnotations gpushare;
   ASSIGN_OR_RETURN(const std::optional<int64_t> minor,

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/device/dialects.h"
 
 namespace tessera::device {
@@ -37,9 +38,9 @@ struct GpushareAnnotations {
 };
 
 // REQUIRES: no number is negative.
-Annotations EncodeGpushare(const GpushareAnnotations& gpushare);
+StringMap EncodeGpushare(const GpushareAnnotations& gpushare);
 // Nothing if `annotations` has neither ALIYUN_COM_GPU_MEM_IDX nor ALIYUN_COM_GPU_MEM_POD.
-Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& annotations);
+Result<std::optional<GpushareAnnotations>> DecodeGpushare(const StringMap& annotations);
 
 // Units by position of the container in spec.containers, then by minor number.
 using GpushareAllocation = std::map<int, std::map<int, int64_t>>;

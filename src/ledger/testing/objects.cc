@@ -50,7 +50,7 @@ kube::PodObject Whole(const std::string& name, int gpus) {
 }
 
 kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
-                         const device::Annotations& annotations) {
+                         const StringMap& annotations) {
   pod.node_name = node;
   for (const auto& [key, value] : annotations) pod.meta.annotations[key] = value;
   return pod;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/strings.h"
 #include "src/device/dialects.h"
 #include "src/kube/objects.h"
 
@@ -28,6 +29,6 @@ kube::PodObject Whole(const std::string& name, int gpus = 1);
 
 // The pod after it was bound with these annotations.
 kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
-                         const device::Annotations& annotations);
+                         const StringMap& annotations);
 
 }  // namespace tessera::ledger::testing

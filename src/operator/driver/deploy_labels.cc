@@ -10,14 +10,14 @@ std::string LabelOf(std::string_view component) {
   return std::string(names::kLabelDeployPrefix).append(component);
 }
 
-bool Has(const NodeLabels& labels, std::string_view name, std::string_view value) {
+bool Has(const StringMap& labels, std::string_view name, std::string_view value) {
   const auto found = labels.find(name);
   return found != labels.end() && found->second == value;
 }
 
 }  // namespace
 
-LabelChanges DeployLabelChanges(const NodeLabels& labels, bool has_gpu,
+LabelChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
                                 const std::vector<std::string>& components) {
   LabelChanges changes;
   if (!has_gpu && !labels.contains(names::kLabelGpuPresent)) return changes;
@@ -34,7 +34,7 @@ LabelChanges DeployLabelChanges(const NodeLabels& labels, bool has_gpu,
   return changes;
 }
 
-bool IsDeployed(const NodeLabels& labels, std::string_view component) {
+bool IsDeployed(const StringMap& labels, std::string_view component) {
   return Has(labels, LabelOf(component), "true");
 }
 

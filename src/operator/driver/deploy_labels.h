@@ -10,9 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/strings.h"
+
 namespace tessera::driver {
 
-using NodeLabels = std::map<std::string, std::string, std::less<>>;
 using LabelChanges = std::map<std::string, std::optional<std::string>, std::less<>>;
 
 // The changes that a node's labels need, if the node has GPUs and `components` ("driver") are
@@ -20,10 +21,10 @@ using LabelChanges = std::map<std::string, std::optional<std::string>, std::less
 // nvidia.com/gpu.deploy.operands=false turns all off: their labels are removed. On a node that
 // lost its GPUs gpu.present becomes "false" and the components' labels are removed; a node that
 // never had any is left alone.
-LabelChanges DeployLabelChanges(const NodeLabels& labels, bool has_gpu,
+LabelChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
                                 const std::vector<std::string>& components);
 
 // Whether a component is to run on a node with these labels.
-bool IsDeployed(const NodeLabels& labels, std::string_view component);
+bool IsDeployed(const StringMap& labels, std::string_view component);
 
 }  // namespace tessera::driver

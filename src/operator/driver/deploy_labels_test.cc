@@ -16,25 +16,25 @@ TEST(DeployLabelsTest, ANodeWithGpusIsMarked) {
 }
 
 TEST(DeployLabelsTest, ValuesOfAdministratorsAndPausesStay) {
-  const NodeLabels labels = {{"nvidia.com/gpu.present", "true"},
-                             {"nvidia.com/gpu.deploy.driver", "false"},
-                             {"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"}};
+  const StringMap labels = {{"nvidia.com/gpu.present", "true"},
+                            {"nvidia.com/gpu.deploy.driver", "false"},
+                            {"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"}};
   EXPECT_TRUE(DeployLabelChanges(labels, true, kComponents).empty());
   EXPECT_FALSE(IsDeployed(labels, "driver"));
   EXPECT_FALSE(IsDeployed(labels, "device-plugin"));
 }
 
 TEST(DeployLabelsTest, OneLabelTurnsAllOff) {
-  const NodeLabels labels = {{"nvidia.com/gpu.present", "true"},
-                             {"nvidia.com/gpu.deploy.operands", "false"},
-                             {"nvidia.com/gpu.deploy.driver", "true"}};
+  const StringMap labels = {{"nvidia.com/gpu.present", "true"},
+                            {"nvidia.com/gpu.deploy.operands", "false"},
+                            {"nvidia.com/gpu.deploy.driver", "true"}};
   EXPECT_EQ(DeployLabelChanges(labels, true, kComponents),
             (LabelChanges{{"nvidia.com/gpu.deploy.driver", std::nullopt}}));
 }
 
 TEST(DeployLabelsTest, GpusThatAreGoneLeaveOnlyTheirAbsence) {
-  const NodeLabels labels = {{"nvidia.com/gpu.present", "true"},
-                             {"nvidia.com/gpu.deploy.driver", "true"}};
+  const StringMap labels = {{"nvidia.com/gpu.present", "true"},
+                            {"nvidia.com/gpu.deploy.driver", "true"}};
   EXPECT_EQ(DeployLabelChanges(labels, false, kComponents),
             (LabelChanges{{"nvidia.com/gpu.present", "false"},
                           {"nvidia.com/gpu.deploy.driver", std::nullopt}}));

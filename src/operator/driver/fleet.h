@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/base/strings.h"
 #include "src/components/driver_daemonset.h"
 #include "src/components/settings.h"
 #include "src/formats/json.h"
@@ -42,8 +43,8 @@ Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings);
 struct FleetNode {
   std::string name;
   std::string version;  // resourceVersion
-  std::map<std::string, std::string, std::less<>> labels;
-  std::map<std::string, std::string, std::less<>> annotations;
+  StringMap labels;
+  StringMap annotations;
   bool unschedulable = false;
   bool ready = false;
   std::string os_image;

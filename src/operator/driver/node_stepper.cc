@@ -47,8 +47,7 @@ bool WantsOther(const UpgradeNode& node) {
 
 }  // namespace
 
-std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
-                    std::string_view key) {
+std::string ValueAt(const StringMap& map, std::string_view key) {
   const auto found = map.find(key);
   return found != map.end() ? found->second : std::string();
 }

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/operator/driver/upgrade.h"
 
 namespace tessera::driver {
 
 // The value of a label or annotation; "" without it.
-std::string ValueAt(const std::map<std::string, std::string, std::less<>>& map,
-                    std::string_view key);
+std::string ValueAt(const StringMap& map, std::string_view key);
 // The driver for people: its version, or its revision where the version is unknown.
 std::string TitleOfWanted(const UpgradeNode& node);
 std::string TitleOf(const DriverPod& driver);

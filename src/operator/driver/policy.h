@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/formats/json.h"
 #include "src/operator/driver/upgrade.h"
 
@@ -14,7 +15,7 @@ namespace tessera::driver {
 struct PolicySettings {
   UpgradePolicy policy;
   // Labels of the pods that an upgrade waits for (waitForCompletion.podSelector).
-  std::map<std::string, std::string, std::less<>> wait_for;
+  StringMap wait_for;
 };
 
 // `json`: a section that the schema has accepted. INVALID_ARGUMENT names the field.

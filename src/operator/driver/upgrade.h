@@ -38,6 +38,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 
 namespace tessera::driver {
 
@@ -113,8 +114,8 @@ struct DriverPod {
 
 struct UpgradeNode {
   std::string name;
-  std::map<std::string, std::string, std::less<>> labels;
-  std::map<std::string, std::string, std::less<>> annotations;
+  StringMap labels;
+  StringMap annotations;
   bool unschedulable = false;
   bool ready = true;            // condition Ready
   bool gpus_unhealthy = false;  // the driver answers, and a GPU cannot be used

@@ -59,8 +59,7 @@ bool Begins(const UpgradeAction& action) {
   return state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired);
 }
 
-void ApplyChanges(const UpgradeAction::Changes& changes,
-                  std::map<std::string, std::string, std::less<>>* to) {
+void ApplyChanges(const UpgradeAction::Changes& changes, StringMap* to) {
   for (const auto& [name, value] : changes) {
     if (value) {
       (*to)[name] = *value;

@@ -16,6 +16,7 @@
 #include "src/agent/kubelet/plugin_answers.h"
 #include "src/agent/kubelet/testing/four_gpus.h"
 #include "src/agent/pods/testing/fake_pods.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 
@@ -147,7 +148,7 @@ class GrantsFixture : public ::testing::Test {
   ReleaseOptions release_;
   std::string limits_dir_;  // "": nothing is limited
   std::set<std::string> limits_fail_open_;
-  device::Variables variables_;  // of the requesting container
+  StringMap variables_;  // of the requesting container
   std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
   grant::TokenSigner signer_{std::string(32, 'k')};

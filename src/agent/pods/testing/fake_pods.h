@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "src/agent/pods/pods.h"
+#include "src/base/strings.h"
 #include "src/base/uid.h"
 #include "src/device/pod_annotations.h"
 
 namespace tessera::agent {
-
-using Limits = std::map<std::string, std::string, std::less<>>;
 
 class FakeApiPods final : public Pods {
  public:
@@ -21,7 +20,7 @@ class FakeApiPods final : public Pods {
   const Map& pods() const override { return pods_; }
   bool synced() const override { return synced_; }
   Status last_error() const override { return last_error_; }
-  void Annotate(const PodInfo& pod, const device::Annotations& annotations) override {
+  void Annotate(const PodInfo& pod, const StringMap& annotations) override {
     for (const auto& [key, value] : annotations) written[pod.name][key] = value;
     if (!apply || !pods_.contains(pod.uid)) return;
     PodInfo now = *pods_.at(pod.uid);
@@ -34,7 +33,7 @@ class FakeApiPods final : public Pods {
 
   // Containers by name in the order of the spec; those named "init…" are init containers.
   static PodInfo Make(const std::string& name,
-                      const std::vector<std::pair<std::string, Limits>>& containers,
+                      const std::vector<std::pair<std::string, StringMap>>& containers,
                       const Uid& uid = Uid()) {
     device::PodSpec spec;
     for (const auto& [container, limits] : containers) {
@@ -64,7 +63,7 @@ class FakeApiPods final : public Pods {
 
   Status last_error_;
   bool apply = true;                                     // written annotations change the pods
-  std::map<std::string, device::Annotations> written;    // by name
+  std::map<std::string, StringMap> written;              // by name
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
  private:
