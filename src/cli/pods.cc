@@ -61,11 +61,11 @@ Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
     json.Set("gpus", std::move(shares));
     containers.Append(std::move(json));
   }
-  Json json = Json::MakeObject(
-      {{"metadata", MetadataOf(pod.request.ns, pod.request.name, pod.request.uid.view())},
-       {"placed", Json::Bool(pod.binding_state != BindingState::kWaiting)},
-       {"node", Json::String(pod.node)},
-       {"containers", std::move(containers)}});
+  Json json =
+      Json::MakeObject({{"metadata", MetadataOf(pod.request.ns, pod.request.name, pod.request.uid)},
+                        {"placed", Json::Bool(pod.binding_state != BindingState::kWaiting)},
+                        {"node", Json::String(pod.node)},
+                        {"containers", std::move(containers)}});
   if (pod.deleting) json.Set("deleting", Json::Bool(true));
   if (pod.guessed()) json.Set("confirmed", Json::Bool(false));
   if (!pod.problem.empty()) json.Set("problem", Json::String(pod.problem));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/uid.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/object_fields.h"
@@ -28,13 +29,13 @@ struct Running {
 std::string ObjectOf(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
 
 // The nodes with a pod of each DaemonSet, by the UID of the DaemonSet.
-std::map<std::string, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
-  std::map<std::string, std::set<std::string>> nodes;
+std::map<Uid, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
+  std::map<Uid, std::set<std::string>> nodes;
   for (const Json& pod : pods) {
     const std::string node = TextAt(pod, {"spec", "nodeName"});
     if (node.empty() || HasEnded(pod)) continue;
     for (const Json& owner : ItemsAt(pod, {"metadata", "ownerReferences"})) {
-      nodes[TextAt(owner, {"uid"})].insert(node);
+      nodes[Uid(TextAt(owner, {"uid"}))].insert(node);
     }
   }
   return nodes;
@@ -127,7 +128,7 @@ class MigrationPlanner {
     for (const Json& set : facts_.daemon_sets) {
       const std::string_view system = OtherPluginOf(set);
       if (system.empty() || IsOfClusterPolicy(set)) continue;
-      const auto found = nodes.find(TextAt(set, {"metadata", "uid"}));
+      const auto found = nodes.find(Uid(TextAt(set, {"metadata", "uid"})));
       const std::set<std::string> on =
           found == nodes.end() ? std::set<std::string>() : found->second;
       for (const std::string& node : on) {

@@ -117,11 +117,11 @@ Result<std::string> PrintDocument(const Json& document, const std::string& text,
                "json, yaml or jsonpath");
 }
 
-Json MetadataOf(std::string_view ns, std::string_view name, std::string_view uid) {
+Json MetadataOf(std::string_view ns, std::string_view name, const Uid& uid) {
   Json metadata = Json::MakeObject();
   if (!ns.empty()) metadata.Set("namespace", Json::String(ns));
   metadata.Set("name", Json::String(name));
-  if (!uid.empty()) metadata.Set("uid", Json::String(uid));
+  if (!uid.empty()) metadata.Set("uid", Json::String(uid.view()));
   return metadata;
 }
 

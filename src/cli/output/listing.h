@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/cli/output/jsonpath.h"
 #include "src/cli/output/table.h"
 #include "src/formats/json.h"
@@ -70,6 +71,6 @@ Result<std::string> PrintDocument(const Json& document, const std::string& text,
                                   const Style& style);
 
 // {"namespace": …, "name": …, …} of an item; empty texts are left out.
-Json MetadataOf(std::string_view ns, std::string_view name, std::string_view uid = "");
+Json MetadataOf(std::string_view ns, std::string_view name, const Uid& uid = Uid());
 
 }  // namespace tessera::cli
