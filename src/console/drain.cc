@@ -29,18 +29,6 @@ bool HasLocalData(const Json& pod) {
   return false;
 }
 
-Json EvictionOf(const std::string& ns, const std::string& name, bool dry_run) {
-  Json eviction = Json::MakeObject(
-      {{"apiVersion", Json::String("policy/v1")},
-       {"kind", Json::String("Eviction")},
-       {"metadata",
-        Json::MakeObject({{"name", Json::String(name)}, {"namespace", Json::String(ns)}})}});
-  if (dry_run) {
-    eviction.Set("deleteOptions", Json::MakeObject({{"dryRun", Json::Strings({"All"})}}));
-  }
-  return eviction;
-}
-
 }  // namespace
 
 std::string_view ReasonToStay(const Json& pod, bool force) {
@@ -113,8 +101,8 @@ void Drain::EvictNext() {
     DrainedPod& pod = *to_evict_.front();
     to_evict_.pop_front();
     ++in_flight_;
-    evictions_.push_back(session_->client->Create(
-        {kube::kPods, pod.name, pod.ns, "eviction"}, EvictionOf(pod.ns, pod.name, options_.dry_run),
+    evictions_.push_back(session_->client->Evict(
+        pod.ns, pod.name, {.dry_run = options_.dry_run},
         [this, &pod](const Result<Json>& answer) { OnEvicted(pod, answer); }));
   }
   if (in_flight_ == 0) Finish(Answer());

@@ -78,7 +78,7 @@ std::string_view NameOf(Propagation propagation) {
   CheckFailed(__FILE__, __LINE__, "unknown propagation policy");
 }
 
-Json BodyOfDelete(const DeleteOptions& options) {
+Json JsonOf(const DeleteOptions& options) {
   Json preconditions = Json::MakeObject();
   if (!options.uid.empty()) preconditions.Set("uid", Json::String(options.uid.view()));
   if (!options.resource_version.empty()) {
@@ -299,8 +299,19 @@ Operation Client::Apply(const ResourceType& type, const Json& object, const Appl
 
 Operation Client::Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done) {
   return SendForObject(
-      WithBody(MakeRequest("DELETE", PathOf(object)), BodyOfDelete(options), "application/json"),
-      object, true, std::move(on_done));
+      WithBody(MakeRequest("DELETE", PathOf(object)), JsonOf(options), "application/json"), object,
+      true, std::move(on_done));
+}
+
+Operation Client::Evict(const std::string& ns, const std::string& pod, const DeleteOptions& options,
+                        OnObject on_done, BeforeSend before_send) {
+  const Json body = Json::MakeObject(
+      {{"apiVersion", Json::String("policy/v1")},
+       {"kind", Json::String("Eviction")},
+       {"metadata",
+        Json::MakeObject({{"name", Json::String(pod)}, {"namespace", Json::String(ns)}})},
+       {"deleteOptions", JsonOf(options)}});
+  return Create({kPods, pod, ns, "eviction"}, body, std::move(on_done), std::move(before_send));
 }
 
 Operation Client::GetDocument(const std::string& path, OnObject on_done) {

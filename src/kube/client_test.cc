@@ -136,6 +136,18 @@ TEST_F(ClientTest, CreatesReplacesAndDeletes) {
   EXPECT_NE(seen_[3].body.find(R"("preconditions":{"uid":"u"})"), std::string::npos);
 }
 
+TEST_F(ClientTest, EvictsWithTheOptionsOfADeletion) {
+  Wait([&](auto f) {
+    return client().Evict("ns", "p", {.uid = Uid("u"), .dry_run = true}, f);
+  }).value();
+  ASSERT_EQ(seen_.size(), 1u);
+  EXPECT_EQ(seen_[0].method + seen_[0].target, "POST/api/v1/namespaces/ns/pods/p/eviction");
+  EXPECT_EQ(seen_[0].body,
+            R"({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p",)"
+            R"("namespace":"ns"},"deleteOptions":{"apiVersion":"v1","kind":"DeleteOptions",)"
+            R"("preconditions":{"uid":"u"},"dryRun":["All"]}})");
+}
+
 TEST_F(ClientTest, DeletesWithPropagationAndPreconditions) {
   const ObjectRef object{kDaemonSets, "d", "ns", ""};
   const DeleteOptions options{.uid = Uid("u"),
@@ -256,9 +268,7 @@ TEST_F(ClientTest, A429OfAnEvictionDelaysNoOtherRequest) {
   net::Response forbidden = JsonAnswer(429, R"({"kind":"Status","code":429,"message":"budget"})");
   forbidden.headers.Set("Retry-After", "60");
   answers_ = {forbidden};
-  ObjectRef eviction = Pod("ns", "p");
-  eviction.subresource = "eviction";
-  EXPECT_FALSE(Wait([&](auto f) { return client().Create(eviction, Json::MakeObject(), f); }).ok());
+  EXPECT_FALSE(Wait([&](auto f) { return client().Evict("ns", "p", {}, f); }).ok());
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());
   EXPECT_LT(runner_.clock().Now() - began, seconds(5));

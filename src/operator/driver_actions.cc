@@ -43,14 +43,6 @@ Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version
   return patch;
 }
 
-Json EvictionOf(const driver::UpgradeAction& action) {
-  return Json::MakeObject(
-      {{"apiVersion", Json::String("policy/v1")},
-       {"kind", Json::String("Eviction")},
-       {"metadata", Json::MakeObject({{"name", Json::String(action.pod)},
-                                      {"namespace", Json::String(action.ns)}})}});
-}
-
 std::string EventReasonOf(const driver::UpgradeAction& action) {
   if (Pins(action)) return "DriverRolledBack";
   if (action.warning) return "DriverUpgradeFailed";

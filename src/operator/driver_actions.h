@@ -14,8 +14,6 @@ Json NodePatchOf(const driver::UpgradeAction::Changes& labels,
                  const driver::UpgradeAction::Changes& annotations, const std::string& version);
 // The same with the cordon or uncordon of the action.
 Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version);
-// The body for pods/eviction.
-Json EvictionOf(const driver::UpgradeAction& action);
 
 // The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack, ...
 std::string EventReasonOf(const driver::UpgradeAction& action);

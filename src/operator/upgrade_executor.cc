@@ -84,8 +84,8 @@ void UpgradeExecutor::DoToPod(const UpgradeAction& action) {
     OnPodAnswer(action, answer.status());
   };
   if (action.kind == UpgradeAction::Kind::kEvict) {
-    operations_[key] = access_.client.Create({kube::kPods, action.pod, action.ns, "eviction"},
-                                             EvictionOf(action), on_done, access_.before_send);
+    operations_[key] =
+        access_.client.Evict(action.ns, action.pod, {}, on_done, access_.before_send);
     return;
   }
   const DriverPodState* driver_pod = reader_.FindDriverPod(key);

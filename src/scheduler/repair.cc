@@ -78,16 +78,8 @@ void Repair::Evict(const ledger::ClusterLedger::Overassignment& one) {
 
 kube::Operation KubeEvictionApi::Evict(const std::string& ns, const std::string& name,
                                        const Uid& uid, std::function<void(const Status&)> on_done) {
-  const Json body = Json::MakeObject(
-      {{"apiVersion", Json::String("policy/v1")},
-       {"kind", Json::String("Eviction")},
-       {"metadata",
-        Json::MakeObject({{"name", Json::String(name)}, {"namespace", Json::String(ns)}})},
-       {"deleteOptions",
-        Json::MakeObject(
-            {{"preconditions", Json::MakeObject({{"uid", Json::String(uid.view())}})}})}});
-  return client_.Create(
-      {kube::kPods, name, ns, "eviction"}, body,
+  return client_.Evict(
+      ns, name, {.uid = uid},
       [on_done = std::move(on_done)](const Result<Json>& answer) { on_done(answer.status()); },
       before_send_);
 }
