@@ -24,23 +24,21 @@ bool IsWritten(std::string_view label) {
          domain == "nvidia.com" || domain == "gaia.tencent.com";
 }
 
-bool Meets(const Json& rule, const StringMap& labels) {
-  const auto label = labels.find(rule.StringAt("key").value_or(""));
-  const bool has = label != labels.end();
-  const std::string op = rule.StringAt("operator").value_or("");
-  if (op == "Exists") return has;
-  if (op == "DoesNotExist") return !has;
-  const bool listed =
-      has && std::ranges::any_of(ItemsOf(rule.Find("values")), [&](const Json& value) {
-        return value.is_string() && value.string_value() == label->second;
-      });
-  if (op == "In") return listed;
-  return op == "NotIn" && !listed;
-}
-
-bool MeetsTerm(const Json& term, const StringMap& labels) {
-  return std::ranges::all_of(ItemsOf(term.Find("matchExpressions")),
-                             [&](const Json& rule) { return Meets(rule, labels); });
+kube::LabelSelector SelectorOf(const Json& term) {
+  kube::LabelSelector selector;
+  for (const Json& rule : ItemsOf(term.Find("matchExpressions"))) {
+    kube::LabelSelector::Requirement& one = selector.requirements.emplace_back();
+    one.key = rule.StringAt("key").value_or("");
+    const auto op = kube::OperatorOf(rule.StringAt("operator").value_or(""));
+    // No node meets In without values. This stands for Gt and Lt, which only node affinity has and
+    // the installation does not use.
+    if (!op.ok()) continue;
+    one.op = *op;
+    for (const Json& value : ItemsOf(rule.Find("values"))) {
+      if (value.is_string()) one.values.push_back(value.string_value());
+    }
+  }
+  return selector;
 }
 
 bool OffersShares(const Json& daemon_set) {
@@ -80,9 +78,9 @@ bool AgentPool::Covers(const StringMap& node_labels) const {
     const auto found = node_labels.find(label);
     if (found == node_labels.end() || found->second != value) return false;
   }
-  const Json::Array& any = ItemsOf(&terms);
-  return any.empty() ||
-         std::ranges::any_of(any, [&](const Json& term) { return MeetsTerm(term, node_labels); });
+  return terms.empty() || std::ranges::any_of(terms, [&](const kube::LabelSelector& term) {
+           return term.Matches(node_labels);
+         });
 }
 
 std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
@@ -104,7 +102,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   const Json* terms =
       FindPath(*pod, {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
                       "nodeSelectorTerms"});
-  if (terms != nullptr) pool.terms = *terms;
+  for (const Json& term : ItemsOf(terms)) pool.terms.push_back(SelectorOf(term));
   return pool;
 }
 

@@ -22,7 +22,8 @@ struct AgentPool {
   std::string daemon_set;
   bool shares = false;  // offers shares besides whole GPUs
   StringMap labels;     // a node of the pool has all of them
-  Json terms;           // of its node affinity; null: none
+  // The terms of its node affinity. A node of the pool matches one of them, if there are any.
+  std::vector<kube::LabelSelector> terms;
 
   bool Covers(const StringMap& node_labels) const;
 };

@@ -63,12 +63,22 @@ TEST(NodeModesTest, LabelsThatAreWrittenAgainAreNotChanged) {
   EXPECT_NE(ChangeOf(1, {}).find("kubernetes.io/os=linux"), std::string::npos);
   std::vector<AgentPool> pools = Pools();
   pools[1].labels = {{"nvidia.com/gpu.product", "H200"}};
-  pools[2].terms = *ParseJson(
-      R"([{"matchExpressions":[{"key":"nvidia.com/gpu.product","operator":"NotIn","values":["H200"]}]}])");
+  pools[2].terms = {{{{.key = "nvidia.com/gpu.product",
+                       .op = kube::LabelSelector::Operator::kNotIn,
+                       .values = {"H200"}}}}};
   const LabelChange change = ChangeFor(
       pools[2], pools, {{"kubernetes.io/os", "linux"}, {"nvidia.com/gpu.product", "H200"}});
   EXPECT_FALSE(change.problem.empty());
   EXPECT_TRUE(change.labels.empty());
+}
+
+TEST(NodeModesTest, ATermWithAnOperatorOnlyForNodesCoversNoNode) {
+  std::string set = R"({"metadata":{"name":"a"},"spec":{"template":{"spec":{"affinity":{
+        "nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
+          {"matchExpressions":[{"key":"cores","operator":"Gt","values":["8"]}]}]}}}}}}})";
+  EXPECT_FALSE(AgentPoolOf(*ParseJson(set))->Covers({{"cores", "16"}}));
+  set.replace(set.find("Gt"), 2, "In");
+  EXPECT_TRUE(AgentPoolOf(*ParseJson(set))->Covers({{"cores", "8"}}));
 }
 
 TEST(NodeModesTest, OtherObjectsAreNoAgents) { EXPECT_FALSE(AgentPoolOf(Json::MakeObject())); }

@@ -27,8 +27,6 @@ PodPhase PodPhaseOf(std::string_view text);
 // Computes PodObject::failed_attempt. Returns 0 for a gated pod, because the scheduler has not
 // tried to place it.
 uint64_t FailedAttempt(std::string_view reason, std::string_view message);
-// INVALID_ARGUMENT for an unknown operator.
-Result<LabelSelector::Operator> OperatorOf(std::string_view text);
 
 inline bool Keeps(const Keep::Predicate& predicate, std::string_view key) {
   return !predicate || predicate(key);

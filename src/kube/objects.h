@@ -136,6 +136,8 @@ struct LabelSelector {
   bool Matches(const StringMap& labels) const;
   bool operator==(const LabelSelector&) const = default;
 };
+// "In", "NotIn", "Exists", "DoesNotExist"; INVALID_ARGUMENT for another text.
+Result<LabelSelector::Operator> OperatorOf(std::string_view text);
 
 struct PodDisruptionBudgetObject {
   static constexpr ResourceType kType = kPodDisruptionBudgets;
