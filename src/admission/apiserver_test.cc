@@ -171,7 +171,7 @@ class AdmissionApiServerTest : public ::testing::Test {
   // A pod that is never scheduled.
   static Json Waiting(Json pod, const std::string& name) {
     pod.Find("metadata")->Set("name", Json::String(name));
-    pod.Find("spec")->Set("schedulerName", Json::String("nobody"));
+    pod.Find("spec")->Set("schedulerName", Json::String("no-scheduler"));
     return pod;
   }
   Answer DryRun(const Json& pod, const User& user = {"alice", ""}) {

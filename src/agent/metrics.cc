@@ -27,13 +27,13 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
   WriteLatency("tessera_grant_duration_seconds",
                "Time from the last byte of a request on the grant socket to its response.",
                resource, metrics.grants.grant, text);
-  WriteLabelled("tessera_kubelet_calls_refused_total",
-                "Calls of the kubelet that were answered with an error.", "method",
-                metrics.kubelet.calls_refused, text);
-  WriteLabelled("tessera_grants_total", "Answers on the grant socket.", "code",
-                metrics.grants.grants, text);
-  WriteLabelled("tessera_registrations_total", "Registrations with the kubelet.", "code",
-                metrics.kubelet.registrations, text);
+  WriteLabeled("tessera_kubelet_calls_refused_total",
+               "Calls of the kubelet that were answered with an error.", "method",
+               metrics.kubelet.calls_refused, text);
+  WriteLabeled("tessera_grants_total", "Answers on the grant socket.", "code",
+               metrics.grants.grants, text);
+  WriteLabeled("tessera_registrations_total", "Registrations with the kubelet.", "code",
+               metrics.kubelet.registrations, text);
   WriteCounter("tessera_kubelet_restarts_total",
                "Kubelet restarts, detected when its socket is created again.",
                metrics.kubelet.kubelet_restarts, text);
@@ -42,9 +42,9 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                metrics.kubelet.socket_repairs, text);
   WriteCounter("tessera_list_and_watch_messages_total", "Device lists sent to the kubelet.",
                metrics.kubelet.list_and_watch_messages, text);
-  WriteLabelled("tessera_node_writes_total",
-                "Updates of the Node object (labels and annotations, conditions), by result code.",
-                "code", metrics.node.node_writes, text);
+  WriteLabeled("tessera_node_writes_total",
+               "Updates of the Node object (labels and annotations, conditions), by result code.",
+               "code", metrics.node.node_writes, text);
   WriteCounter("tessera_journal_repairs_total",
                "Times that the grant journal was found torn or damaged.",
                metrics.grants.journal_repairs, text);
@@ -67,13 +67,13 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
       "Containers that run with a token and without their GPUs, because tessera-runtime has "
       "not requested their grants.");
   text->Sample("tessera_unredeemed_tokens", "", metrics.grants.unredeemed_tokens.load());
-  WriteLabelled(
+  WriteLabeled(
       "tessera_engine_checks_total",
       "Checks of the container engine's configuration, by result: configured, changed or failed.",
       "result", metrics.node.engine_checks, text);
-  WriteLabelled("tessera_engine_repairs_total",
-                "With --repair-engine: times that the container engine was configured again.",
-                "result", metrics.node.engine_repairs, text);
+  WriteLabeled("tessera_engine_repairs_total",
+               "With --repair-engine: times that the container engine was configured again.",
+               "result", metrics.node.engine_repairs, text);
   trace::WriteMetrics(metrics.trace, text);
 }
 

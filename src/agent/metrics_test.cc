@@ -33,7 +33,7 @@ TEST(MetricsTest, HistogramIsCumulativeAndCountsValuesBeyondAllBounds) {
   }
 }
 
-TEST(MetricsTest, LabelledCountersCountByLabel) {
+TEST(MetricsTest, LabeledCountersCountByLabel) {
   AgentMetrics metrics;
   metrics.grants.grants.Add("OK");
   metrics.grants.grants.Add("OK");

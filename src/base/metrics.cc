@@ -31,7 +31,7 @@ void WriteBuckets(std::string_view name, std::string_view labels,
 
 }  // namespace
 
-void LabelledCounter::Add(std::string_view label_value, uint64_t n) {
+void LabeledCounter::Add(std::string_view label_value, uint64_t n) {
   const std::lock_guard lock(mutex_);
   const auto found = values_.find(label_value);
   if (found != values_.end()) {
@@ -41,7 +41,7 @@ void LabelledCounter::Add(std::string_view label_value, uint64_t n) {
   }
 }
 
-std::map<std::string, uint64_t> LabelledCounter::values() const {
+std::map<std::string, uint64_t> LabeledCounter::values() const {
   const std::lock_guard lock(mutex_);
   return {values_.begin(), values_.end()};
 }
@@ -82,8 +82,8 @@ void WriteCounter(std::string_view name, std::string_view help, const Counter& c
   text->Sample(name, "", counter.value());
 }
 
-void WriteLabelled(std::string_view name, std::string_view help, std::string_view label,
-                   const LabelledCounter& counter, MetricsText* text) {
+void WriteLabeled(std::string_view name, std::string_view help, std::string_view label,
+                  const LabeledCounter& counter, MetricsText* text) {
   text->Family(name, "counter", help);
   for (const auto& [value, count] : counter.values()) {
     text->Sample(name, MetricLabel(label, value), count);

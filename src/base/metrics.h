@@ -28,7 +28,7 @@ class Counter {
 };
 
 // One counter for each value of a label.
-class LabelledCounter {
+class LabeledCounter {
  public:
   void Add(std::string_view label_value, uint64_t n = 1);
   std::map<std::string, uint64_t> values() const;
@@ -90,8 +90,8 @@ std::string MetricLabel(std::string_view name, std::string_view value);
 // Each writes one family.
 void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
                   MetricsText* text);
-void WriteLabelled(std::string_view name, std::string_view help, std::string_view label,
-                   const LabelledCounter& counter, MetricsText* text);
+void WriteLabeled(std::string_view name, std::string_view help, std::string_view label,
+                  const LabeledCounter& counter, MetricsText* text);
 // Writes the samples of a family whose header the caller has written.
 void WriteHistogram(std::string_view name, std::string_view labels,
                     const LatencyHistogram& histogram, MetricsText* text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program that serves until it is told to stop.
+// Runs a program that serves until a signal ends it.
 #pragma once
 
 #include <functional>

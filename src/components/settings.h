@@ -37,7 +37,7 @@ struct ImageSettings {
   std::vector<std::string> pull_secrets;  // names of Secrets
 };
 
-// What one agent is told. Pools may differ in all of it.
+// The settings of one agent. Pools may differ in all of them.
 struct AgentSettings {
   // daemonsets
   LabelMap labels;

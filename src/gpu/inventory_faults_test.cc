@@ -60,10 +60,10 @@ const std::pair<const char*, Fault> kFaults[] = {
     {"hang", {}},
 };
 
-void ExpectOthersHealthy(const InventoryFixture& f, int sick) {
+void ExpectOthersHealthy(const InventoryFixture& f, int unhealthy) {
   ASSERT_FALSE(f.snapshots.empty());
   for (int gpu = 0; gpu < kGpus; ++gpu) {
-    if (gpu == sick) continue;
+    if (gpu == unhealthy) continue;
     EXPECT_EQ(f.ReasonOf(gpu), "") << "GPU " << gpu;
   }
   // The faulty GPU is listed, or counted.

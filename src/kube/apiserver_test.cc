@@ -310,7 +310,7 @@ TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
 TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
   const std::string text =
       fmt::format(R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{}"}},"spec":{{)"
-                  R"("schedulerName":"nobody","containers":[{{"name":"m","image":"x"}}]}}}})",
+                  R"("schedulerName":"no-scheduler","containers":[{{"name":"m","image":"x"}}]}}}})",
                   name_);
   const ObjectRef pod = Pod("default", name_);
   const auto made = Make(pod, text);

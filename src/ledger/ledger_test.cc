@@ -112,10 +112,10 @@ TEST_F(LedgerTest, APodThatBypassedTheSchedulerHoldsGuessedGpusUntilItsNodePubli
   EXPECT_EQ(Free(), 1000);
   const std::string guess = Entry(pod).assignment.containers.at("main")[0].uuid;
   const std::string truth = UuidOf("n", guess == UuidOf("n", 0) ? 1 : 0);
-  const device::Assignment told{{{"main", {{truth, kWholeGpu, GiB(80)}}}}};
+  const device::Assignment published{{{"main", {{truth, kWholeGpu, GiB(80)}}}}};
   ledger_->SetPod(BoundPod(
       pod, "n",
-      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
+      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, truth);
   EXPECT_EQ(Free(), 1000);
@@ -128,10 +128,10 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
   second.name = "second";
   pod.containers.push_back(second);
   for (const int gpu : {0, 1}) {
-    const device::Assignment told{{{"second", {{UuidOf("n", gpu), kWholeGpu, GiB(80)}}}}};
-    ledger_->SetPod(BoundPod(
-        pod, "n",
-        {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
+    const device::Assignment published{{{"second", {{UuidOf("n", gpu), kWholeGpu, GiB(80)}}}}};
+    ledger_->SetPod(BoundPod(pod, "n",
+                             {{std::string(names::kAnnotationAssignment),
+                               device::EncodeAssignment(published).value()}}));
     EXPECT_EQ(Free(), 0);
     EXPECT_EQ(Entry(pod).assignment.containers.at("second")[0].uuid, UuidOf("n", gpu));
     EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, UuidOf("n", 1 - gpu));
@@ -142,10 +142,10 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
   ledger_->SetPod(BoundPod(other, "n", Assume(other, "n").value().annotations));
   const std::string taken = Entry(other).assignment.containers.at("main")[0].uuid;
   const std::string left = UuidOf("n", taken == UuidOf("n", 0) ? 1 : 0);
-  const device::Assignment told{{{"second", {{left, kWholeGpu, GiB(80)}}}}};
+  const device::Assignment published{{{"second", {{left, kWholeGpu, GiB(80)}}}}};
   ledger_->SetPod(BoundPod(
       pod, "n",
-      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
+      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
   EXPECT_EQ(Free(), 0) << "the GPU that it holds is not free, although another one is missing";
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_NE(Entry(pod).problem, "");
@@ -309,7 +309,7 @@ TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject guessed = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(guessed, "n", {}));
-  const auto told = [&](const char* name, const std::string& gpu) {
+  const auto publish = [&](const char* name, const std::string& gpu) {
     const device::Assignment assignment{{{"main", {{gpu, kWholeGpu, GiB(80)}}}}};
     const kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
     ledger_->SetPod(BoundPod(pod, "n",
@@ -317,11 +317,11 @@ TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
                                device::EncodeAssignment(assignment).value()}}));
   };
   const std::string first = Entry(guessed).assignment.containers.at("main")[0].uuid;
-  told("b", first);
+  publish("b", first);
   const std::string second = Entry(guessed).assignment.containers.at("main")[0].uuid;
   EXPECT_NE(second, first);
   EXPECT_TRUE(Entry(guessed).guessed());
-  told("c", second);
+  publish("c", second);
   EXPECT_NE(Entry(guessed).problem, "") << "no GPU is free for the guessed pod";
   EXPECT_FALSE(Entry(guessed).placed_id);
 }

@@ -55,30 +55,30 @@ std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& sta
   WriteGauge("tessera_operator_leading", "1 if this replica leads.", state.leading ? 1 : 0, &text);
   WriteGauge("tessera_operator_synced", "1 if the leader has read the cluster.",
              state.synced ? 1 : 0, &text);
-  WriteLabelled("tessera_operator_applies_total",
-                "Objects applied, by result: created, changed, unchanged or failed.", "result",
-                metrics.applies, &text);
-  WriteLabelled("tessera_operator_repairs_total",
-                "Objects restored because another client edited or deleted them.", "component",
-                metrics.repairs, &text);
+  WriteLabeled("tessera_operator_applies_total",
+               "Objects applied, by result: created, changed, unchanged or failed.", "result",
+               metrics.applies, &text);
+  WriteLabeled("tessera_operator_repairs_total",
+               "Objects restored because another client edited or deleted them.", "component",
+               metrics.repairs, &text);
   WriteCounter("tessera_operator_deletions_total",
                "Objects deleted because the spec no longer has them.", metrics.deletions, &text);
   WriteCounter("tessera_operator_status_writes_total", "Writes of the resource's status.",
                metrics.status_writes, &text);
-  WriteLabelled("tessera_operator_watch_errors_total", "Errors of watches, by collection.",
-                "collection", metrics.errors, &text);
+  WriteLabeled("tessera_operator_watch_errors_total", "Errors of watches, by collection.",
+               "collection", metrics.errors, &text);
   constexpr std::string_view kReconcile = "tessera_operator_reconcile_seconds";
   text.Family(kReconcile, "histogram",
               "Time to compare the wanted with the actual state, without requests.");
   WriteHistogram(kReconcile, "", metrics.reconcile, &text);
-  WriteLabelled(
+  WriteLabeled(
       "tessera_operator_driver_upgrades_total",
       "Driver upgrades of nodes, by result: done or failed; rolled_back are those that went back "
       "to an earlier driver.",
       "result", metrics.driver_upgrades, &text);
-  WriteLabelled("tessera_operator_driver_evictions_total",
-                "Evictions of pods for driver upgrades, by result: accepted, blocked or failed.",
-                "result", metrics.driver_evictions, &text);
+  WriteLabeled("tessera_operator_driver_evictions_total",
+               "Evictions of pods for driver upgrades, by result: accepted, blocked or failed.",
+               "result", metrics.driver_evictions, &text);
   if (state.status) WriteResource(*state.status, &text);
   if (state.status && state.status->drivers) WriteDrivers(*state.status->drivers, &text);
   return text.Take();

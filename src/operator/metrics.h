@@ -14,14 +14,14 @@
 namespace tessera::operators {
 
 struct OperatorMetrics {
-  LabelledCounter applies;           // by result: created, changed, unchanged, failed
-  LabelledCounter repairs;           // of edited or deleted objects, by component
-  Counter deletions;                 // of objects that are no longer rendered
-  Counter status_writes;             // of the resource
-  LabelledCounter errors;            // of watches, by collection
-  LabelledCounter driver_upgrades;   // of nodes, by result: done, failed, rolled_back
-  LabelledCounter driver_evictions;  // by result: accepted, blocked, failed
-  LatencyHistogram reconcile;        // comparing the wanted with the actual state, without requests
+  LabeledCounter applies;           // by result: created, changed, unchanged, failed
+  LabeledCounter repairs;           // of edited or deleted objects, by component
+  Counter deletions;                // of objects that are no longer rendered
+  Counter status_writes;            // of the resource
+  LabeledCounter errors;            // of watches, by collection
+  LabeledCounter driver_upgrades;   // of nodes, by result: done, failed, rolled_back
+  LabeledCounter driver_evictions;  // by result: accepted, blocked, failed
+  LatencyHistogram reconcile;       // comparing the wanted with the actual state, without requests
 };
 
 // Current state for gauges.

@@ -195,7 +195,7 @@ class World {
     }
   }
 
-  // Compares with a policy that was told all arrivals and departures but never called: both must
+  // Compares with a policy that has received all arrivals and departures but was never called: both must
   // answer alike.
   void CheckSilent(ShapeId shape) {
     const auto scores = policy_->Scores(shape);

@@ -35,18 +35,18 @@ Demand SmallPod(std::mt19937& random) {
   return MakeDemand(1, kMilli[random() % kMilli.size()], Bytes(0), 6000);
 }
 
-enum class Told { kNothing, kPods, kArrivals, kFourTimes };
+enum class Hint { kNothing, kPods, kArrivals, kFourTimes };
 
-void Tell(Cluster& cluster, Policy& policy, const Gang& gang, Told told) {
-  if (told == Told::kNothing) return;
+void GiveHint(Cluster& cluster, Policy& policy, const Gang& gang, Hint hint) {
+  if (hint == Hint::kNothing) return;
   Gang loose = gang;
-  if (told == Told::kPods) loose.layout = GangLayout::kAnywhere;
-  for (int i = 0; i < (told == Told::kFourTimes ? 4 : 1); ++i) {
+  if (hint == Hint::kPods) loose.layout = GangLayout::kAnywhere;
+  for (int i = 0; i < (hint == Hint::kFourTimes ? 4 : 1); ++i) {
     for (const ShapeId shape : ArrivalsOf(cluster, loose)) policy.Arrived(shape);
   }
 }
 
-Outcome Fill(const Kind& kind, const char* policy_name, Told told, uint32_t seed) {
+Outcome Fill(const Kind& kind, const char* policy_name, Hint hint, uint32_t seed) {
   std::mt19937 random(seed);
   Cluster cluster;
   for (int i = 0; i < kNodes; ++i) {
@@ -63,7 +63,7 @@ Outcome Fill(const Kind& kind, const char* policy_name, Told told, uint32_t seed
   while (asked < cluster.total_milli()) {
     if (static_cast<double>(of_gangs) < kGangShare * static_cast<double>(asked) &&
         random() % 8 == 0) {
-      Tell(cluster, *policy, gang, told);
+      GiveHint(cluster, *policy, gang, hint);
       placed += PlaceGang(cluster, *policy, gang).placed;
       ++gangs;
       asked += gang_milli;
@@ -81,10 +81,10 @@ Outcome Fill(const Kind& kind, const char* policy_name, Told told, uint32_t seed
   return {100.0 * placed / gangs, 100 * (all - static_cast<double>(cluster.free_milli())) / all};
 }
 
-void Measure(const Kind& kind, const char* policy, const char* how, Told told) {
+void Measure(const Kind& kind, const char* policy, const char* how, Hint hint) {
   Outcome mean;
   for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-    const Outcome one = Fill(kind, policy, told, seed);
+    const Outcome one = Fill(kind, policy, hint, seed);
     mean.placed += one.placed / kSeeds;
     mean.allocated += one.allocated / kSeeds;
   }
@@ -107,12 +107,12 @@ int main() {
         gang(16, GangLayout::kAnywhere)},
        {"4 pods of 2, on one node", testing::MakeDemand(2, 1000, tessera::Bytes(0), 16000),
         gang(4, GangLayout::kOneNode)}}};
-  std::printf("%-26s %-8s %-18s %8s %10s\n", "gangs", "policy", "told", "placed", "allocated");
+  std::printf("%-26s %-8s %-18s %8s %10s\n", "gangs", "policy", "hint", "placed", "allocated");
   for (const Kind& kind : kinds) {
-    Measure(kind, "FGD", "", Told::kPods);
-    Measure(kind, "Tessera", "nothing", Told::kNothing);
-    Measure(kind, "Tessera", "its pods", Told::kPods);
-    Measure(kind, "Tessera", "ArrivalsOf", Told::kArrivals);
-    Measure(kind, "Tessera", "four times", Told::kFourTimes);
+    Measure(kind, "FGD", "", Hint::kPods);
+    Measure(kind, "Tessera", "nothing", Hint::kNothing);
+    Measure(kind, "Tessera", "its pods", Hint::kPods);
+    Measure(kind, "Tessera", "ArrivalsOf", Hint::kArrivals);
+    Measure(kind, "Tessera", "four times", Hint::kFourTimes);
   }
 }

@@ -36,16 +36,16 @@ class AgentNode {
     thread_.join();
   }
 
-  // Publishes the GPUs, those in `ill` as unhealthy.
-  void Publish(const std::vector<int>& ill = {}) {
-    Publish(ill, device::LinkMatrix(static_cast<size_t>(gpus_)));
+  // Publishes the GPUs, those in `unhealthy` as unhealthy.
+  void Publish(const std::vector<int>& unhealthy = {}) {
+    Publish(unhealthy, device::LinkMatrix(static_cast<size_t>(gpus_)));
   }
-  void Publish(const std::vector<int>& ill, device::LinkMatrix links) {
+  void Publish(const std::vector<int>& unhealthy, device::LinkMatrix links) {
     auto inventory = std::make_shared<device::NodeInventory>();
     for (int i = 0; i < gpus_; ++i) {
       inventory->gpus.push_back({.uuid = Id(i), .index = i, .minor = i, .numa_node = i / 4});
     }
-    for (const int i : ill) inventory->gpus[i].health = device::Health::Unhealthy("XID 79");
+    for (const int i : unhealthy) inventory->gpus[i].health = device::Health::Unhealthy("XID 79");
     inventory->links = std::move(links);
     const auto set = std::make_shared<const agent::DeviceSet>(inventory);
     devices_.Set(set);
@@ -53,10 +53,10 @@ class AgentNode {
   }
 
   // The device list that the kubelet must have.
-  std::vector<FakeKubelet::Device> Wanted(const std::vector<int>& ill = {}) const {
+  std::vector<FakeKubelet::Device> Wanted(const std::vector<int>& unhealthy = {}) const {
     std::vector<FakeKubelet::Device> devices;
     for (int i = 0; i < gpus_; ++i) {
-      const bool healthy = std::find(ill.begin(), ill.end(), i) == ill.end();
+      const bool healthy = std::find(unhealthy.begin(), unhealthy.end(), i) == unhealthy.end();
       devices.push_back({Id(i), healthy, i / 4});
     }
     return devices;

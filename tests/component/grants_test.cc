@@ -88,16 +88,16 @@ TEST_F(GrantsTest, AnAnswerStaysTheSameAfterARestartOfTheAgent) {
 
 TEST_F(GrantsTest, ATornJournalLosesOnlyGrantsThatWereNotAnswered) {
   Start();
-  const std::string told = Token(1);
-  ASSERT_TRUE(Ask("a", told).ok());
+  const std::string token = Token(1);
+  ASSERT_TRUE(Ask("a", token).ok());
   const std::string whole = *ReadFile(journal());
   grants_.reset();
   const Fd fd(::open(journal().c_str(), O_WRONLY | O_APPEND));
   ASSERT_TRUE(WriteFd(fd.get(), std::string_view(whole).substr(8, 20)).ok());
   Start();
   EXPECT_EQ(metrics_.journal_repairs.value(), 1u);
-  EXPECT_TRUE(Ask("a", told).ok());
-  EXPECT_EQ(Ask("b", told).status().code(), Code::kPermissionDenied);
+  EXPECT_TRUE(Ask("a", token).ok());
+  EXPECT_EQ(Ask("b", token).status().code(), Code::kPermissionDenied);
 }
 
 TEST_F(GrantsTest, DamagedJournalKeepsTheRestAndTheAgentRunning) {

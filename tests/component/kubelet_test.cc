@@ -22,8 +22,8 @@ constexpr auto kPatience = 20s;
 class KubeletTest : public ::testing::Test {
  protected:
   std::string EndpointPath() const { return JoinPath(dir_.path(), kubelet_.endpoint()); }
-  void WaitForRegistered(AgentNode* node, const std::vector<int>& ill = {}) {
-    ASSERT_TRUE(kubelet_.WaitForDevices(node->Wanted(ill), kPatience));
+  void WaitForRegistered(AgentNode* node, const std::vector<int>& unhealthy = {}) {
+    ASSERT_TRUE(kubelet_.WaitForDevices(node->Wanted(unhealthy), kPatience));
   }
 
   TempDir dir_;

@@ -119,7 +119,7 @@ func TestSelectorsAndImpersonationMeanWhatTheyMeanForKubectl(t *testing.T) {
 			t.Errorf("-l %s: %v: %q", selector, err, text)
 		}
 	}
-	cmd := bed.TesseraCommand("nodes", "--as", "nobody", "--as-group", "strangers")
+	cmd := bed.TesseraCommand("nodes", "--as", "stranger", "--as-group", "strangers")
 	text, _ := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 77 || !strings.Contains(string(text), "no permission") {
 		t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), text)

@@ -140,7 +140,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		if got := taintKeys(t); len(got) != 1 {
 			t.Errorf("%s: the startup taint is gone", mode)
 		}
-		// No container could use them. The kubelet publishes what it was told up to ten seconds later.
+		// No container could use them. The kubelet publishes the plugin's report up to ten seconds later.
 		waitAllocatable(t, 0, 30*time.Second)
 		stop()
 		waitCondition(t, "False DriverNotReady: ")

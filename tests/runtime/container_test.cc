@@ -301,7 +301,7 @@ TEST_P(Container, IsRefusedWithAdviceWhereUvmIsMissing) {
 
 TEST_P(Container, OtherVerbsWorkWithADamagedConfiguration) {
   WriteRuntimeToml("this is = = not toml\n");
-  EXPECT_THAT(RunTessera({"state", "nobody"}).err, Not(HasSubstr("runtime.toml")));
+  EXPECT_THAT(RunTessera({"state", "absent"}).err, Not(HasSubstr("runtime.toml")));
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   const SubprocessResult result = Run();
   EXPECT_NE(result.exit_code, 0);

@@ -209,7 +209,7 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
 }
 
 void Agent::Grant(const grant::GrantRequest& request, agent::GrantService::Reply reply) {
-  if (!running()) return reply(Status(Code::kUnavailable, "nobody listens"));
+  if (!running()) return reply(Status(Code::kUnavailable, "the agent does not run"));
   service_->Handle(request, [this, life = std::weak_ptr(process_),
                              reply = std::move(reply)](Result<grant::Grant> grant) {
     // A process that died in a write sends no response.

@@ -291,7 +291,7 @@ class History {
   void ExpectLedgerIsTrue() {
     if (!world_.failure().empty()) return;
     const Replica* leader = Leader();
-    if (leader == nullptr) return world_.Fail("nobody leads");
+    if (leader == nullptr) return world_.Fail("no replica leads");
     if (server_.Leader() != leader->address()) {
       return world_.Fail(fmt::format("the EndpointSlice names \"{}\", and {} leads",
                                      server_.Leader(), leader->address()));

@@ -68,7 +68,7 @@ void Node::BecomeUnhealthy() {
   const size_t gpu = world_.random().Below(inventory_->gpus.size());
   const auto set = [this, gpu](device::Health health) {
     world_.Note(fmt::format("{} of {} is {}", inventory_->gpus[gpu].uuid, name_,
-                            health.ok() ? "well" : "ill"));
+                            health.ok() ? "healthy" : "unhealthy"));
     inventory_ = std::make_shared<device::NodeInventory>(*inventory_);
     inventory_->gpus[gpu].health = std::move(health);
     SetDevices();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 300 histories, each from its seed. A failing one is played again, and told, by
+// 300 histories, each from its seed. This plays a failing one again and prints it:
 //   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*ReplaysOne*'
 // More of them:
 //   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysMany*'

@@ -12,7 +12,7 @@ namespace tessera::agent {
 struct GrantMetrics {
   LatencyHistogram allocate_own;  // Allocate without waiting for the kubelet's list of pods
   LatencyHistogram grant;
-  LabelledCounter grants;  // by code
+  LabeledCounter grants;  // by code
   Counter journal_repairs;
   Counter named_other_gpus;
   Counter starts_refused;

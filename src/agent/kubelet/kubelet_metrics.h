@@ -10,8 +10,8 @@ namespace tessera::agent {
 struct KubeletMetrics {
   LatencyHistogram allocate;
   LatencyHistogram preferred;
-  LabelledCounter calls_refused;  // by method
-  LabelledCounter registrations;  // by code
+  LabeledCounter calls_refused;  // by method
+  LabeledCounter registrations;  // by code
   Counter kubelet_restarts;
   Counter socket_repairs;
   Counter list_and_watch_messages;

@@ -8,9 +8,9 @@
 namespace tessera::agent {
 
 struct NodeMetrics {
-  LabelledCounter node_writes;     // by code
-  LabelledCounter engine_checks;   // by result
-  LabelledCounter engine_repairs;  // by result
+  LabeledCounter node_writes;     // by code
+  LabeledCounter engine_checks;   // by result
+  LabeledCounter engine_repairs;  // by result
 };
 
 }  // namespace tessera::agent

@@ -2,7 +2,7 @@
 // Charges of this process for device memory without an address, by handle: arrays, mipmapped
 // arrays, and stacks and heaps of contexts (cuCtxSetLimit).
 //
-// Without addresses, the blocks that small pieces share cannot be told apart. So the small pieces
+// Without addresses, the blocks that small pieces share cannot be distinguished. So the small pieces
 // of a context are charged with the sum of their sizes, in whole blocks; gaps that the driver
 // leaves between pieces are not charged.
 //

@@ -228,7 +228,7 @@ func migrationRefusals(t *testing.T) {
 		{[]string{"--yes"}, 78, "delete daemonset gpushare-device-plugin-ds"},
 		{[]string{"-o", "yaml"}, 64, "only --dry-run"},
 		{[]string{"--dry-run", "-o", "name"}, 64, "use json, yaml or jsonpath"},
-		{[]string{"--dry-run", "--as", "nobody"}, 77, "forbidden"},
+		{[]string{"--dry-run", "--as", "stranger"}, 77, "forbidden"},
 		{[]string{"--dry-run", "--context", "missing"}, 64, "missing"},
 	} {
 		if text, code := migrate(refusal.args...); code != refusal.code || !strings.Contains(text, refusal.want) {

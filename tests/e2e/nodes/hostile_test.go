@@ -144,8 +144,8 @@ func TestTheExtenderRefusesWhatItCannotAnswerAndGoesOn(t *testing.T) {
 		"rubbish": {extender + `filter -d '{"Pod":['`, []string{`"NodeNames":null`, `"Error":"JSON ends`}},
 		"unknown nodes": {extender + `filter -d '` + asking + `,"NodeNames":["nowhere","n2"]}'`,
 			[]string{"HTTP 200", `"NodeNames":["n2"]`, `"nowhere":"`}},
-		"an unknown pod": {extender + `bind -d '{"PodName":"nobody","PodNamespace":"default","PodUID":"none","Node":"n2"}'`,
-			[]string{"nobody"}},
+		"an unknown pod": {extender + `bind -d '{"PodName":"absent","PodNamespace":"default","PodUID":"none","Node":"n2"}'`,
+			[]string{"absent"}},
 		"an unknown path": {extender + `../../v2/everything -d '{}'`, []string{"HTTP 404"}},
 	} {
 		got := curl(t, "tessera-scheduler", each.script)

@@ -33,7 +33,7 @@ type Report struct {
 func main() {
 	hold := flag.Duration("hold", 0, "stay this long after the report")
 	fail := flag.Bool("fail", false, "end with exit code 1")
-	whom := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does, or a URL to post it to")
+	address := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does, or a URL to post it to")
 	question := flag.String("question", "", "what to ask there")
 	preload := flag.String("preload", "", "a library that the linker loads first into the program of the arguments")
 	covered := flag.String("cover", "", "a folder of limits to cover with one without a limit; then run the arguments")
@@ -66,10 +66,10 @@ func main() {
 		file.Close()
 	}
 	switch {
-	case strings.HasPrefix(*whom, "http"):
-		report.Answer = post(*whom, *question)
-	case *whom != "":
-		report.Answer = ask(*whom, *question)
+	case strings.HasPrefix(*address, "http"):
+		report.Answer = post(*address, *question)
+	case *address != "":
+		report.Answer = ask(*address, *question)
 	}
 	text, err := json.Marshal(report)
 	if err != nil {
