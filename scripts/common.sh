@@ -92,12 +92,29 @@ unpack_prometheus() {
   mv "$folder" "$TESSERA_CACHE/prometheus"
 }
 
-# The commit that is checked out, as "--version" shows it; of a changed tree "3b21a8b2c1d0.changed".
+# An archive of the tree has no .git. It may be unpacked inside another repository, whose commit is not ours.
+has_commit() { [ -e "$ROOT/.git" ] && git -C "$ROOT" rev-parse --quiet --verify HEAD >/dev/null; }
+
+# The commit that is checked out, as "--version" shows it; of a changed tree "3b21a8b2c1d0.changed", of an
+# archive "unknown".
 current_commit() {
   local commit
-  commit=$(git -C "$ROOT" rev-parse --short=12 HEAD) || return 0
+  has_commit || { echo unknown; return 0; }
+  commit=$(git -C "$ROOT" rev-parse --short=12 HEAD)
   [ -z "$(git -C "$ROOT" status --porcelain)" ] || commit+=.changed
   echo "$commit"
+}
+
+# The time that a release gives all its files (https://reproducible-builds.org/specs/source-date-epoch/). Git
+# gives the files of an archive the time of the commit.
+source_date() {
+  if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
+    echo "$SOURCE_DATE_EPOCH"
+  elif has_commit; then
+    git -C "$ROOT" log -1 --format=%ct
+  else
+    stat -c %Y "$ROOT/CHANGELOG.md"
+  fi
 }
 
 # The version of the release that this tree makes.

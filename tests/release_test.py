@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/release, with the programs of build/release: the same programs give the same bytes, the checksums and
-the signature are right, and packages and archive hold what a person installs.
+"""scripts/release, with the programs of build/release: the same programs give the same bytes, also without .git, the
+checksums and the signature are right, and packages and archive hold what a person installs.
 
 usage: release_test.py SOURCE_DIRECTORY
 """
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,15 +24,39 @@ def run(*command, **options):
     return done.stdout
 
 
-def release(out, *flags):
+def release(out, *flags, source=SOURCE, **options):
     # "build" is a step of a person's release; here the programs are there.
-    run(SOURCE / "scripts/release", "--no-build", "--out", out, *flags)
+    run(source / "scripts/release", "--no-build", "--out", out, *flags, **options)
     return {file.name: file for file in out.iterdir()}
 
 
 def check(condition, what):
     if not condition:
         sys.exit(what)
+
+
+def sums_of(files):
+    return {name: checksum for checksum, name in map(str.split, files["SHA256SUMS"].read_text().splitlines())}
+
+
+def tessera_version(files):
+    packages = json.loads(files["sbom.spdx.json"].read_text())["packages"]
+    return next(package["versionInfo"] for package in packages if package["name"] == "tessera")
+
+
+def check_archive(work, first):
+    """A copy of the tree without .git makes the same files from the same programs; only its commit is unknown."""
+    copy = work / "archive"
+    shutil.copytree(SOURCE, copy, symlinks=True, ignore=lambda folder, names: [
+        name for name in names if name == "node_modules" or (name in (".git", "build") and pathlib.Path(folder) == SOURCE)])
+    (copy / "build").mkdir()
+    (copy / "build/release").symlink_to(SOURCE / "build/release")
+    time = json.loads(first["sbom.spdx.json"].read_text())["creationInfo"]["created"]
+    seconds = run("date", "--date", time, "+%s").strip()
+    files = release(work / "third", source=copy, env=os.environ | {"SOURCE_DATE_EPOCH": seconds})
+    wanted, found = sums_of(first), sums_of(files)
+    check({name for name in wanted if wanted[name] != found[name]} == {"sbom.spdx.json"}, f"a release of an archive differs:\n{wanted}\n{found}")
+    check(tessera_version(files).endswith("+unknown"), f"sbom.spdx.json of an archive names version {tessera_version(files)}")
 
 
 def main():
@@ -62,6 +88,7 @@ def main():
         check("tessera.dev/agent:dev" not in manifest and "tessera.dev/agent:" in manifest, "the manifests name no released image")
         names = {package["name"] for package in json.loads(first["sbom.spdx.json"].read_text())["packages"]}
         check({"tessera", "libgrpc++-dev", "libssl3", "libc6"} <= names, f"sbom.spdx.json lists {names}")
+        check_archive(work, first)
         refused = subprocess.run([SOURCE / "scripts/release", "--sign", work / "none.pem"], capture_output=True, text=True)
         check(refused.returncode == 2 and "openssl genpkey" in refused.stdout, f"a missing key: {refused}")
     print("two releases are equal, signed and complete")

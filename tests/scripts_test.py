@@ -75,6 +75,35 @@ class Scripts(unittest.TestCase):
         self.assertEqual(answer.returncode, 1)
         self.assertIn("bad.h:2", answer.stdout)
 
+    def test_a_release_finds_its_commit_and_time_with_and_without_git(self):
+        def source_of_release(**environment):
+            answer = run("bash", "-c", f'source "{self.script("common.sh")}"; current_commit; source_date',
+                         env={"PATH": os.environ["PATH"]} | environment)
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+            return answer.stdout.split()
+
+        def git(*words):
+            answer = run("git", "-c", "user.name=test", "-c", "user.email=test@example.org", *words, cwd=self.root)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            return answer.stdout.strip()
+
+        (self.root / "CHANGELOG.md").write_text("# Changelog\n")
+        os.utime(self.root / "CHANGELOG.md", (1700000000, 1700000000))
+        self.assertEqual(source_of_release(), ["unknown", "1700000000"])
+        self.assertEqual(source_of_release(SOURCE_DATE_EPOCH="1600000000"), ["unknown", "1600000000"])
+        git("init", "--quiet")
+        git("add", ".")
+        git("commit", "--quiet", "--message", "All", "--date", "@1650000000 +0000")
+        commit, time = git("rev-parse", "--short=12", "HEAD"), git("log", "-1", "--format=%ct")
+        self.assertEqual(source_of_release(), [commit, time])
+        self.assertEqual(source_of_release(SOURCE_DATE_EPOCH="1600000000"), [commit, "1600000000"])
+        # An archive unpacked in another repository.
+        inner = self.root / "inner"
+        shutil.copytree(self.root / "scripts", inner / "scripts")
+        shutil.copy2(self.root / "CHANGELOG.md", inner)
+        self.root = inner
+        self.assertEqual(source_of_release(), ["unknown", "1700000000"])
+
     def test_without_a_cluster_they_say_how_to_get_one(self):
         for command in (("kubectl", "get", "nodes"), ("node", "true")):
             answer = run(self.script(command[0]), *command[1:])
