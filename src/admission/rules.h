@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Validates and mutates the GPU request of a new pod. docs/reference/admission.md has the rules.
 //
-//   Mutate    removes annotations that assign GPUs: a new pod has none, so they are forged, or copied
-//             from another pod. Sets a RuntimeClass, if configured.
+//   Mutate    removes annotations that assign GPUs: a new pod has none, so they are forged, or
+//             copied from another pod. Sets a RuntimeClass, if configured.
 //   Validate  rejects a request that breaks a rule of its dialect; warns of annotations without
 //             effect and of pods that can never be placed.
 //

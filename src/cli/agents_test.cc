@@ -41,15 +41,19 @@ class AgentsTest : public ::testing::Test {
   }
   void AddAgent(const std::string& node, bool answers) {
     const std::string pod = "agent-" + node;
-    std::string item = fmt::format(
-        R"({{"metadata":{{"name":"{}","namespace":"tessera-system","uid":"u","resourceVersion":"1"}},"spec":{{"nodeName":"{}","containers":[]}},"status":{{"phase":"Running"}}}})",
-        pod, node);
+    std::string item =
+        fmt::format(R"({{"metadata":{{"name":"{}","namespace":"tessera-system","uid":"u",)"
+                    R"("resourceVersion":"1"}},"spec":{{"nodeName":"{}","containers":[]}},)"
+                    R"("status":{{"phase":"Running"}}}})",
+                    pod, node);
     items_ += (items_.empty() ? "" : ",") + item;
     list_ = R"({"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[)" +
             items_ + "]}";
     if (!answers) return;
     pages_[pod + ":9400/proxy/containers"] = fmt::format(
-        R"({{"node":"{0}","containers":[{{"namespace":"ns","pod":"p-{0}","container":"c","uuid":"GPU-1","index":0,"milli":300,"memory":{{"granted":1,"limit":1,"used":1,"unaccounted":0,"peak":1}},"refused":0,"processes":1}}]}})",
+        R"({{"node":"{0}","containers":[{{"namespace":"ns","pod":"p-{0}","container":"c",)"
+        R"("uuid":"GPU-1","index":0,"milli":300,"memory":{{"granted":1,"limit":1,"used":1,)"
+        R"("unaccounted":0,"peak":1}},"refused":0,"processes":1}}]}})",
         node);
   }
   Result<ClusterUses> Read(const std::string& node = "") {

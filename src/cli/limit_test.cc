@@ -30,12 +30,11 @@ class LimitTest : public ::testing::Test {
 TEST_F(LimitTest, PatchesTheAnnotationOfThePodsUid) {
   const auto patch = LimitPatch(Entry("nginx"), {"4Gi", ""});
   ASSERT_TRUE(patch.ok()) << patch.status().ToString();
-  EXPECT_EQ(
-      patch->Serialize(),
-      R"({"metadata":{"uid":"uid-default-nginx","annotations":{"tessera.dev/memory-limit":"4Gi"}}})");
-  EXPECT_EQ(
-      LimitPatch(Entry("nginx"), {"none", ""})->Serialize(),
-      R"({"metadata":{"uid":"uid-default-nginx","annotations":{"tessera.dev/memory-limit":null}}})");
+  EXPECT_EQ(patch->Serialize(), R"({"metadata":{"uid":"uid-default-nginx",)"
+                                R"("annotations":{"tessera.dev/memory-limit":"4Gi"}}})");
+  EXPECT_EQ(LimitPatch(Entry("nginx"), {"none", ""})->Serialize(),
+            R"({"metadata":{"uid":"uid-default-nginx",)"
+            R"("annotations":{"tessera.dev/memory-limit":null}}})");
   EXPECT_EQ(LimitText(Entry("nginx"), {"main=4Gi", ""}),
             "Container main may use 4 GiB of GPU-big-1.\n");
   EXPECT_EQ(LimitText(Entry("nginx"), {"none", ""}),

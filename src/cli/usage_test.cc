@@ -12,7 +12,8 @@ namespace {
 // The page from the agent's usage_page_test.cc.
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
-    R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
+    R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,)"
+    R"("used_milli":290,"waiting_milli":1250,)"
     R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,"limit":4294967296,)"
     R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
     R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
@@ -22,7 +23,8 @@ constexpr const char* kPage =
 // The same container on a node where isolation is off.
 constexpr const char* kNotLimitedPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
-    R"("uuid":"GPU-big-1","index":1,"limited":false,"milli":300,"memory":{"granted":5368709120}}]})";
+    R"("uuid":"GPU-big-1","index":1,"limited":false,"milli":300,)"
+    R"("memory":{"granted":5368709120}}]})";
 
 ClusterUses Uses() { return {.uses = DecodeUses(kPage).value().uses, .problems = {}}; }
 
@@ -48,7 +50,8 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
   uses.problems["n2"] = Status(Code::kUnavailable, "away");
   EXPECT_EQ(
       ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}).value())->Serialize(),
-      R"({"kind":"ContainerList","items":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
+      R"({"kind":"ContainerList","items":[{"namespace":"default","pod":"nginx",)"
+      R"("container":"main","node":"big",)"
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
       R"("used_milli":290,"waiting_milli":1250,)"
       R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,)"

@@ -34,7 +34,8 @@ TEST(ReasonToStayTest, PodsThatWouldComeBackOrBeLostStay) {
   EXPECT_EQ(ReasonToStay(data, false), "local-data");
   EXPECT_EQ(ReasonToStay(data, true), "");
   const Json daemon = *ParseJson(
-      R"({"metadata":{"ownerReferences":[{"kind":"DaemonSet","name":"d","controller":true}]},"spec":{}})");
+      R"({"metadata":{"ownerReferences":[{"kind":"DaemonSet","name":"d","controller":true}]},)"
+      R"("spec":{}})");
   EXPECT_EQ(ReasonToStay(daemon, true), "daemonset");
 }
 

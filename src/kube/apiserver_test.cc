@@ -85,9 +85,10 @@ TEST_F(ApiServerTest, EveryKindOfPatchWritesALabel) {
                     R"([{"op":"replace","path":"/metadata/labels/nvidia.com~1a","value":"3"}])")
                   .ok());
   EXPECT_EQ(LabelA(), "3");
-  const std::string apply = fmt::format(
-      R"({{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}","labels":{{"nvidia.com/a":"4"}}}}}})",
-      name_);
+  const std::string apply =
+      fmt::format(R"({{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}",)"
+                  R"("labels":{{"nvidia.com/a":"4"}}}}}})",
+                  name_);
   EXPECT_EQ(Patch(PatchKind::kApply, apply, {.field_manager = "m"}).status().code(),
             Code::kAborted);
   EXPECT_TRUE(Patch(PatchKind::kApply, apply, {.field_manager = "m", .force = true}).ok());

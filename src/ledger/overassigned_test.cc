@@ -34,9 +34,9 @@ class OverassignedTest : public ::testing::Test {
     pod = BoundPod(
         pod, "n",
         {{std::string(names::kAnnotationAssignment),
-          fmt::format(
-              R"({{"version":1,"containers":{{"main":[{{"gpu":"GPU-n-{}","milli":{},"bytes":{}}}]}}}})",
-              share.gpu, whole ? 1000 : 0, int64_t{share.gib} << 30)}});
+          fmt::format(R"({{"version":1,"containers":{{"main":[{{"gpu":"GPU-n-{}","milli":{},)"
+                      R"("bytes":{}}}]}}}})",
+                      share.gpu, whole ? 1000 : 0, int64_t{share.gib} << 30)}});
     ledger_->SetPod(pod);
     return pod;
   }

@@ -118,7 +118,8 @@ TEST(CleanPath, PathsThatOnlyBeginAlikeAreNotBelow) {
 TEST(ConfigDocument, ErasesMountsFromADirAndNoOthers) {
   auto document = *ConfigDocument::Parse(
       R"({"mounts":[{"destination":"/a","source":"/bundle/tessera/tree"},)"
-      R"({"destination":"/b","source":"/bundle//tessera"},{"destination":"/c","source":"/bundle/tessera2"},)"
+      R"({"destination":"/b","source":"/bundle//tessera"},{"destination":"/c",)"
+      R"("source":"/bundle/tessera2"},)"
       R"({"destination":"/d","source":"tmpfs"},{"destination":"/e"},)"
       R"({"destination":"/f","source":"/bundle/tessera/../other"}]})",
       "/bundle");
@@ -196,7 +197,8 @@ TEST(ConfigDocument, ARuleForEveryDeviceIsRecognized) {
 
 TEST(ConfigDocument, ErasesOnlyTheGpusOfTheEngine) {
   auto document = *ConfigDocument::Parse(
-      R"({"linux":{"devices":[{"path":"/dev/nvidia0"},{"path":"/dev/nvidia12"},{"path":"/dev/nvidiactl"},)"
+      R"({"linux":{"devices":[{"path":"/dev/nvidia0"},{"path":"/dev/nvidia12"},)"
+      R"({"path":"/dev/nvidiactl"},)"
       R"({"path":"/dev/fuse"}]}})",
       "/b");
   document.EraseGpuNodes();

@@ -5,14 +5,14 @@
 //
 //   /dev/nvidia0, ...            linux.devices, with a rule for the cgroup
 //   /dev/tessera/lib, bin, run   a bind mount of the host's shared tree. If that is impossible, a
-//                                bind mount of a staged directory, and in it one bind mount for each
-//                                file of the driver. Read only; SONAMEs are links in it
+//                                bind mount of a staged directory, and in it one bind mount for
+//                                each file of the driver. Read only; SONAMEs are links in it
 //   /dev/tessera/real            in a limited container: the driver's libcuda. The limiter replaces
 //                                it in lib, and is mounted over copies in the image
 //                                (image_libraries.h)
 //   /dev/tessera/limits, usage   in a limited container: the files of the limiter
-//   dmem.max                     in a limited container, in linux.resources.unified: the kernel's own
-//                                limit, where it has one (dmem.h)
+//   dmem.max                     in a limited container, in linux.resources.unified: the kernel's
+//                                own limit, where it has one (dmem.h)
 //   /etc/ld.so.cache             a merged cache, written to a writable root or mounted over the
 //                                file of a read-only one; else LD_LIBRARY_PATH
 //   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables

@@ -32,7 +32,8 @@ TEST_F(ExecProcessTest, AddsDriverDirsAndGrantedDevices) {
   EXPECT_EQ(
       Edited(
           R"({"args":["nvidia-smi"],"env":["PATH=/bin","NVIDIA_VISIBLE_DEVICES=void"],"x":1.0})"),
-      R"({"args":["nvidia-smi"],"env":["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"],"x":1.0})");
+      R"({"args":["nvidia-smi"],"env":["PATH=/bin:/dev/tessera/bin",)"
+      R"("NVIDIA_VISIBLE_DEVICES=GPU-1"],"x":1.0})");
 }
 
 TEST_F(ExecProcessTest, KeepsValuesThatTheCallerSet) {

@@ -45,7 +45,8 @@ class VerbsTest : public ::testing::Test {
     return answer.value_or(net::Response{.status = 0});
   }
   static std::string MakeQuery(const std::string& gpus, const std::string& rest) {
-    return R"({"Pod":{"metadata":{"name":"a","namespace":"ns","uid":"uid-a"},"spec":{"containers":[)"
+    return R"({"Pod":{"metadata":{"name":"a","namespace":"ns","uid":"uid-a"},)"
+           R"("spec":{"containers":[)"
            R"({"name":"main","resources":{"limits":{"nvidia.com/gpu":")" +
            gpus + R"("}}}]}},)" + rest + "}";
   }

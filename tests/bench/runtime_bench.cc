@@ -177,7 +177,8 @@ std::string ConfigText(Wants wants) {
          env +
          R"(],"cwd":"/"},"root":{"path":"rootfs","readonly":true},)"
          R"("mounts":[{"destination":"/proc","type":"proc","source":"proc"},)"
-         R"({"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid","mode=755"]}],)"
+         R"({"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid",)"
+         R"("mode=755"]}],)"
          R"("linux":{"resources":{"devices":[{"allow":false,"access":"rwm"}]},)"
          R"("namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"}]}})";
 }

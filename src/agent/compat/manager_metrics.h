@@ -4,10 +4,10 @@
 // driver, limits come from the grants. Decimals are exact: 0.3 where gpu-manager wrote
 // 0.30000001192092896.
 //
-//   container_gpu_memory_total{…,gpu_memory="gpu0"|"total"}      MiB in use
-//   container_gpu_utilization{…,gpu="gpu0"|"total"}              percent of a GPU
-//   container_request_gpu_memory{…,req_of_gpu_memory="total"}    limit of the container in MiB
-//   container_request_gpu_utilization{…,req_of_gpu="total"}      limit of the container in GPUs, 0.3
+//   container_gpu_memory_total{…,gpu_memory="gpu0"|"total"}     MiB in use
+//   container_gpu_utilization{…,gpu="gpu0"|"total"}             percent of a GPU
+//   container_request_gpu_memory{…,req_of_gpu_memory="total"}   limit of the container in MiB
+//   container_request_gpu_utilization{…,req_of_gpu="total"}     limit of the container in GPUs: 0.3
 //
 // Not for our own metrics (agent/metrics.h). Threads: values and pure functions.
 #pragma once

@@ -118,7 +118,9 @@ TEST_F(ManagerStateTest, UsageAndGraphAreInGpuManagersJson) {
   owners_ = {{10, {Uid(kPodUid), "aa"}}};
   EXPECT_EQ(
       ManagerUsage(State()).Serialize(),
-      R"({"usage":{"fd3b355a-665c-4c95-8e7f-61fd2111689f":{"stat":{"nginx":{"dev":[{"id":"0000:00:00.0","card_idx":"0","gpu":20,"mem":100,"pids":[10],"device_mem":16384}]}},"project":"default","spec":{"nginx":{"gpu":0.3,"mem":5120}}}}})");
+      R"({"usage":{"fd3b355a-665c-4c95-8e7f-61fd2111689f":{"stat":{"nginx":{"dev":[{"id":)"
+      R"("0000:00:00.0","card_idx":"0","gpu":20,"mem":100,"pids":[10],"device_mem":16384}]}},)"
+      R"("project":"default","spec":{"nginx":{"gpu":0.3,"mem":5120}}}}})");
   EXPECT_EQ(ManagerGraph(State()).StringAt("graph").value(),
             "ROOT:1\n"
             "|---GPU0 (pids: [10], usedMemory: 104857600, totalMemory: 17179869184, "

@@ -38,7 +38,8 @@ class ExporterPageTest : public ::testing::Test {
 };
 
 constexpr std::string_view kGpu0 =
-    R"(gpu="0",UUID="GPU-0",pci_bus_id="00000000:07:00.0",device="nvidia0",modelName="NVIDIA A100")";
+    R"(gpu="0",UUID="GPU-0",pci_bus_id="00000000:07:00.0",device="nvidia0",)"
+    R"(modelName="NVIDIA A100")";
 
 TEST_F(ExporterPageTest, IsWrittenAsDcgmExporterWritesIt) {
   AddGpu(0);

@@ -4,7 +4,8 @@
 //
 //   bound      A token belongs forever to the first (pod UID, container) that uses it.
 //   held       The shares of a container belong to its pod until the entry is released.
-//   released   The pod has ended. Its tokens stay recorded as spent, so that no container can use them.
+//   released   The pod has ended. Its tokens stay recorded as spent, so that no container can
+//              use them.
 //
 // A spent token is forgotten after kTokenLifetime, so an unbound token of that age is rejected. The
 // oversubscription check (gpu_accounts.h) covers all live entries of different pods. The agent's

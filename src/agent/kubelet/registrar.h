@@ -3,8 +3,8 @@
 // forgets the plugin, or the plugin's socket is removed.
 //
 //   no kubelet.sock            wait for it (inotify); no polling
-//   kubelet.sock appears       register at once, then every 10 ms for two seconds, because the socket
-//                              exists before it listens; then with pauses that grow to 1 s
+//   kubelet.sock appears       register at once, then every 10 ms for two seconds, because the
+//                              socket exists before it listens; then with pauses that grow to 1 s
 //   registered, stream open    nothing to do
 //   last stream ends           register again with the same back-off. Kubelets up to 1.36 drop the
 //                              new plugin when the stream of an old one ends late, so an end right

@@ -40,21 +40,21 @@ TEST(UsagePageTest, MetricsNameContainerAndGpu) {
 TEST(UsagePageTest, JsonHasExactBytes) {
   device::NodeInventory inventory;
   inventory.gpus.push_back({.uuid = "GPU-1", .index = 3});
-  EXPECT_EQ(
-      JsonOfUses("n1", OneUse(), inventory).Serialize(),
-      R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
-      R"("uuid":"GPU-1","index":3,"limited":true,"milli":300,)"
-      R"("refused":7,"processes":2,"without_limiter":1,"memory":{"granted":8589934592,)"
-      R"("limit":4294967296,"used":3221225472,"unaccounted":1073741824,"peak":3221225472}}],"complete":true})");
+  EXPECT_EQ(JsonOfUses("n1", OneUse(), inventory).Serialize(),
+            R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
+            R"("uuid":"GPU-1","index":3,"limited":true,"milli":300,)"
+            R"("refused":7,"processes":2,"without_limiter":1,"memory":{"granted":8589934592,)"
+            R"("limit":4294967296,"used":3221225472,"unaccounted":1073741824,"peak":3221225472}}],)"
+            R"("complete":true})");
 }
 
 TEST(UsagePageTest, OfAContainerThatIsNotLimitedOnlyTheGrantIsKnown) {
   ContainerUses uses = OneUse();
   uses[0].limited = false;
-  EXPECT_EQ(
-      JsonOfUses("n1", uses, {}).Serialize(),
-      R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
-      R"("uuid":"GPU-1","limited":false,"milli":300,"memory":{"granted":8589934592}}],"complete":true})");
+  EXPECT_EQ(JsonOfUses("n1", uses, {}).Serialize(),
+            R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
+            R"("uuid":"GPU-1","limited":false,"milli":300,"memory":{"granted":8589934592}}],)"
+            R"("complete":true})");
   MetricsText text;
   WriteContainerUses(uses, &text);
   const std::string page = text.Take();

@@ -24,7 +24,8 @@ Json NodeWithGpus(const std::string& name, const std::function<void(device::Gpu&
   if (change) change(inventory.gpus[0]);
   if (!driver.empty()) inventory.driver_version = driver;
   Json node = Parsed(fmt::format(
-      R"({{"metadata":{{"name":"{}","labels":{{"nvidia.com/gpu.present":"true"}},"annotations":{{}}}},)"
+      R"({{"metadata":{{"name":"{}","labels":{{"nvidia.com/gpu.present":"true"}},)"
+      R"("annotations":{{}}}},)"
       R"("spec":{{}},"status":{{"capacity":{{"nvidia.com/gpu":"2","aliyun.com/gpu-mem":"160"}},)"
       R"("conditions":[{{"type":"Ready","status":"True"}},)"
       R"({{"type":"GPUReady","status":"True","reason":"GPUsHealthy"}}]}}}})",
@@ -37,11 +38,12 @@ Json NodeWithGpus(const std::string& name, const std::function<void(device::Gpu&
 }
 
 Json PodOn(const std::string& node, const std::string& resource, const std::string& assignment) {
-  Json pod = Parsed(fmt::format(
-      R"({{"metadata":{{"namespace":"ml","name":"train","annotations":{{}}}},"spec":{{"nodeName":"{}",)"
-      R"("containers":[{{"name":"main","resources":{{"limits":{{{}}}}}}}]}},)"
-      R"("status":{{"phase":"Running"}}}})",
-      node, resource.empty() ? "" : fmt::format(R"("{}":"1")", resource)));
+  Json pod =
+      Parsed(fmt::format(R"({{"metadata":{{"namespace":"ml","name":"train","annotations":{{}}}},)"
+                         R"("spec":{{"nodeName":"{}",)"
+                         R"("containers":[{{"name":"main","resources":{{"limits":{{{}}}}}}}]}},)"
+                         R"("status":{{"phase":"Running"}}}})",
+                         node, resource.empty() ? "" : fmt::format(R"("{}":"1")", resource)));
   if (!assignment.empty()) {
     pod.Find("metadata")
         ->Find("annotations")
@@ -57,7 +59,8 @@ std::string AssignmentOf(const std::string& uuid, int64_t milli) {
 }
 
 constexpr const char* kAgentPod =
-    R"({"metadata":{"name":"agent-x","namespace":"tessera-system","labels":{"app.kubernetes.io/name":)"
+    R"({"metadata":{"name":"agent-x","namespace":"tessera-system",)"
+    R"("labels":{"app.kubernetes.io/name":)"
     R"("tessera-agent"}},"spec":{"nodeName":"n1"},"status":{"podIP":"10.0.0.1",)"
     R"("conditions":[{"type":"Ready","status":"True"}]}})";
 constexpr const char* kSchedulerPod =

@@ -26,9 +26,9 @@ std::string Variable(const std::string& name, const std::string& value) {
 
 std::string Entry(const std::string& uid, const std::string& container, const std::string& resource,
                   const std::string& ids, const std::string& answer) {
-  return fmt::format(
-      R"({{"PodUID":"{}","ContainerName":"{}","ResourceName":"{}","DeviceIDs":{},"AllocResp":"{}"}})",
-      uid, container, resource, ids, Base64Encode(answer));
+  return fmt::format(R"({{"PodUID":"{}","ContainerName":"{}","ResourceName":"{}","DeviceIDs":{},)"
+                     R"("AllocResp":"{}"}})",
+                     uid, container, resource, ids, Base64Encode(answer));
 }
 
 const std::string kTwoGpus = Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") +
@@ -140,7 +140,8 @@ TEST(KubeletCheckpointTest, RefusesInvalidInput) {
 TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
   AllocatedMinors given = {{{Uid("u2"), "main"}, {7}}};
   const Status status = AddGpuManagerCheckpoint(
-      R"({"PodGPUMapping":{"u1":{"main":{"Devices":["/dev/nvidia0"],"Cores":50,"Memory":8053063680},)"
+      R"({"PodGPUMapping":{"u1":{"main":{"Devices":["/dev/nvidia0"],"Cores":50,)"
+      R"("Memory":8053063680},)"
       R"("side":{"Devices":["/dev/nvidia2","/dev/nvidia10"],"Cores":200,"Memory":0}},)"
       R"("u2":{"main":{"Devices":["/dev/nvidia1"],"Cores":100,"Memory":0}}}})",
       &given);

@@ -378,9 +378,9 @@ TEST(DockerPlan, ReplacesOnlyThePathOfAnExistingRuntime) {
       R"({"runtimes":{"nvidia":{"path":"nvidia-container-runtime","runtimeArgs":["-v"]}}})";
   const auto after = Applied(EngineKind::kDocker, settings, {{settings.config, text}});
   ASSERT_TRUE(after.ok());
-  EXPECT_EQ(
-      after->at(settings.config),
-      R"({"runtimes":{"nvidia":{"path":"/opt/tessera/bin/tessera-runtime","runtimeArgs":["-v"]}}})");
+  EXPECT_EQ(after->at(settings.config),
+            R"({"runtimes":{"nvidia":{"path":"/opt/tessera/bin/tessera-runtime",)"
+            R"("runtimeArgs":["-v"]}}})");
 }
 
 TEST(DockerPlan, RejectsCommentsWithTheirLine) {
