@@ -240,5 +240,7 @@ if __name__ == "__main__":
         self_test()
     else:
         bad = offences(pathlib.Path(sys.argv[1]))
-        print("\n".join(bad) or "every include goes downward")
-        sys.exit(1 if bad else 0)
+        if bad:
+            sys.exit("\n".join(bad) + "\nmove the code to the room that may include it (CONTRIBUTING.md, Rooms), "
+                     f"or name the library in the README; then run python3 tests/layering_test.py {sys.argv[1]}")
+        print("every include goes downward")

@@ -42,16 +42,51 @@ class Scripts(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed")
     def test_lint_names_the_file_and_the_remedy(self):
-        (self.root / "bad.cc").write_text("int  x ;\n// " + "word " * 20 + "\n")
+        long = "word " * 20
+        (self.root / "bad.cc").write_text(
+            f'int  x ;\n// {long}\n// https://{"a" * 100}\n'
+            f'const char* kTable = R"({long}\n{long}\n{long})" R"-({long})-";\nint y;  // {long}\n'
+            f'const char* kOneLine = R"({long})";\n')
+        (self.root / "module").mkdir()
+        (self.root / "module/go.mod").write_text("module example.org/module\n\ngo 1.26\n")
+        (self.root / "module/bad.go").write_text('package bad\n\nimport "fmt"\n\nfunc f()  { fmt.Printf("%d", "x") }\n')
         (self.root / "bad.sh").write_text("#!/bin/bash\ncd $1\nrm -rf *\n")
         run("git", "init", "--quiet", cwd=self.root)
         run("git", "add", ".", cwd=self.root)
         answer = run(self.script("lint"))
         self.assertEqual(answer.returncode, 1)
         self.assertIn("bad.cc\nC++ format: run scripts/lint --fix\n", answer.stdout)
-        self.assertIn("bad.cc:2\nC++ comments: break these lines", answer.stdout)
+        self.assertIn("\nbad.cc:2\nbad.cc:7\nbad.cc:8\nC++ columns: break these lines", answer.stdout)
+        if shutil.which("go"):
+            self.assertIn("bad.go\nGo format: run scripts/lint --fix\n", answer.stdout)
+            self.assertIn("check it again with: (cd module && go vet ./...)\ngo vet: ", answer.stdout)
         if shutil.which("shellcheck"):
             self.assertIn("shellcheck: fix what it names", answer.stdout)
+
+    @unittest.skipUnless(shutil.which("clang-tidy"), "clang-tidy is not installed")
+    def test_tidy_checks_changed_lines_of_sources_and_headers(self):
+        late_else = "inline int {}(int a) {{\n  if (a) {{\n    return 1;\n  }} else {{\n    return 2;\n  }}\n}}\n"
+        (self.root / ".clang-tidy").write_text("Checks: -*,readability-else-after-return\nWarningsAsErrors: '*'\n")
+        (self.root / "name.h").write_text("#pragma once\n" + late_else.format("Old") + late_else.format("New"))
+        (self.root / "name.cc").write_text('#include "name.h"\n' + late_else.format("Other"))
+        (self.root / "compile_commands.json").write_text(json.dumps([
+            {"directory": str(self.root), "command": f"c++ -c {self.root}/name.cc", "file": f"{self.root}/name.cc"}]))
+        diff = "+++ b/name.h\n@@ -8,0 +9,7 @@\n+++ b/name.cc\n@@ -0,0 +1 @@\n+++ b/gone.h\n@@ -1,2 +0,0 @@\n"
+
+        def tidy(**more):
+            return run(self.script("tidy.py"), ".", input=diff, cwd=self.root, **more)
+
+        answer = tidy()
+        self.assertEqual(answer.returncode, 1)
+        self.assertEqual([line.split(": ")[0] for line in answer.stdout.splitlines()], [f"{self.root}/name.h:12:5"])
+        # clang-tidy crashes with few sources, so a program in its place does.
+        (self.root / "bin").mkdir()
+        (self.root / "bin/clang-tidy").write_text("#!/bin/sh\necho stack >&2\nkill -SEGV $$\n")
+        (self.root / "bin/clang-tidy").chmod(0o755)
+        answer = tidy(env={"PATH": f"{self.root}/bin:{os.environ['PATH']}"})
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("name.h: clang-tidy itself failed (signal 11)", answer.stdout)
+        self.assertIn("    stack\n", answer.stdout)
 
     @unittest.skipUnless(shutil.which("c++"), "c++ is not installed")
     def test_compile_alone_finds_a_missing_include(self):
