@@ -66,10 +66,7 @@ TEST_F(InsightTest, PreviewWithoutRightsDoesNotShowTheQuota) {
 }
 
 TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerAsItWas) {
-  const auto query = ledger_->MakeQuery(Whole("x", 2)).value();
-  const auto assumed = ledger_->Assume(query, "a", std::chrono::seconds(1)).value();
-  const kube::PodObject bound = ledger::testing::BoundPod(Whole("x", 2), "a", assumed.annotations);
-  ledger_->SetPod(bound);
+  const kube::PodObject bound = ledger::testing::Bind(*ledger_, Whole("x", 2), "a");
   const Json explained = ExplainPod(*ledger_, bound, true);
   EXPECT_EQ(explained.StringAt("node").value(), "a");
   EXPECT_EQ(explained.IntAt("fits").value(), 2);

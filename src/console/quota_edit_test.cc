@@ -9,7 +9,6 @@
 namespace tessera::console {
 namespace {
 
-using ledger::testing::BoundPod;
 using ledger::testing::GpuNode;
 using ledger::testing::Whole;
 
@@ -20,11 +19,9 @@ class QuotaEditTest : public ::testing::Test {
   }
   // Pods of ledger::testing are in namespace "ns".
   void Bind(const std::string& name, int gpus) {
-    const auto query = ledger_->MakeQuery(Whole(name, gpus)).value();
-    const auto assumed = ledger_->Assume(query, "a", std::chrono::seconds(1)).value();
-    kube::PodObject pod = BoundPod(Whole(name, gpus), "a", assumed.annotations);
+    kube::PodObject pod = Whole(name, gpus);
     pod.scheduled = WallTime(std::chrono::seconds(++bound_));
-    ledger_->SetPod(pod);
+    ledger::testing::Bind(*ledger_, pod, "a");
   }
   void Wait(const std::string& name, int gpus) {
     waiting_[name] = Whole(name, gpus);

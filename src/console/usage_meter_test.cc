@@ -8,7 +8,6 @@
 namespace tessera::console {
 namespace {
 
-using ledger::testing::BoundPod;
 using ledger::testing::GpuNode;
 using ledger::testing::UuidOf;
 using ledger::testing::Whole;
@@ -19,11 +18,9 @@ class UsageMeterTest : public ::testing::Test {
     ledger_->SetNode(GpuNode("n", 8));
   }
   void Bind(const std::string& name, int gpus, const std::string& app) {
-    const auto query = ledger_->MakeQuery(Whole(name, gpus)).value();
-    const auto assumed = ledger_->Assume(query, "n", std::chrono::seconds(1)).value();
-    kube::PodObject pod = BoundPod(Whole(name, gpus), "n", assumed.annotations);
+    kube::PodObject pod = Whole(name, gpus);
     pod.meta.labels["app"] = app;
-    ledger_->SetPod(pod);
+    ledger::testing::Bind(*ledger_, pod, "n");
   }
   void Tick() { meter_.Tick(*ledger_, clock_.Now(), clock_.WallNow()); }
   void Pass(Duration time) {

@@ -8,7 +8,6 @@
 namespace tessera::console {
 namespace {
 
-using ledger::testing::BoundPod;
 using ledger::testing::GpuNode;
 using ledger::testing::Whole;
 
@@ -19,10 +18,7 @@ class WhatIfTest : public ::testing::Test {
     ledger_->SetNode(GpuNode("b", 2));
   }
   void Bind(const std::string& name, int gpus, const std::string& node) {
-    const auto query = ledger_->MakeQuery(Whole(name, gpus)).value();
-    const auto assumed = ledger_->Assume(query, node, std::chrono::seconds(1)).value();
-    pods_[name] = BoundPod(Whole(name, gpus), node, assumed.annotations);
-    ledger_->SetPod(pods_[name]);
+    pods_[name] = ledger::testing::Bind(*ledger_, Whole(name, gpus), node);
   }
   const kube::PodObject& Wait(const std::string& name, int gpus) {
     pods_[name] = Whole(name, gpus);

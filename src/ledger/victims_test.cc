@@ -34,12 +34,7 @@ class VictimsTest : public ::testing::Test {
     return ledger_->MakeQuery(pod).value();
   }
   // Makes the pod run on "n".
-  kube::PodObject Run(const kube::PodObject& pod) {
-    const auto assumed = ledger_->Assume(MakeQuery(pod), "n", std::chrono::seconds(1));
-    kube::PodObject bound = BoundPod(pod, "n", assumed.value().annotations);
-    ledger_->SetPod(bound);
-    return bound;
-  }
+  kube::PodObject Run(const kube::PodObject& pod) { return testing::Bind(*ledger_, pod, "n"); }
   void Delete(kube::PodObject pod) {
     pod.meta.deleting = true;
     ledger_->SetPod(pod);

@@ -56,4 +56,12 @@ kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
   return pod;
 }
 
+kube::PodObject Bind(ClusterLedger& ledger, const kube::PodObject& pod, const std::string& node) {
+  const auto query = ledger.MakeQuery(pod).value();
+  const auto assumed = ledger.Assume(query, node, std::chrono::seconds(1)).value();
+  kube::PodObject bound = BoundPod(pod, node, assumed.annotations);
+  ledger.SetPod(bound);
+  return bound;
+}
+
 }  // namespace tessera::ledger::testing

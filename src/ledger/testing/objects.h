@@ -9,6 +9,7 @@
 #include "src/base/strings.h"
 #include "src/device/dialects.h"
 #include "src/kube/objects.h"
+#include "src/ledger/ledger.h"
 
 namespace tessera::ledger::testing {
 
@@ -30,5 +31,9 @@ kube::PodObject Whole(const std::string& name, int gpus = 1);
 // The pod after it was bound with these annotations.
 kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
                          const StringMap& annotations);
+
+// Binds a waiting pod to the node, as a scheduler cycle does: the ledger chooses GPUs and then
+// receives the bound pod. Returns that pod. REQUIRES: the pod fits.
+kube::PodObject Bind(ClusterLedger& ledger, const kube::PodObject& pod, const std::string& node);
 
 }  // namespace tessera::ledger::testing
