@@ -3,61 +3,47 @@
 
 #include <gtest/gtest.h>
 
-#include "src/net/http_server.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::cli {
 namespace {
 
-// A fake API server with the agents of some nodes. Its Pod objects have only the fields that are
-// read.
+// An API server with the agents of some nodes.
 class AgentsTest : public ::testing::Test {
  protected:
   AgentsTest() {
-    net::HttpServer::Options options;
-    options.address = net::ParseAddress("127.0.0.1:0").value();
-    server_ = net::HttpServer::Start(
-                  io_, runner_, options,
-                  [this](const net::Request& request, const net::HttpServer::Reply& reply) {
-                    Answer(request, reply);
-                  })
-                  .value();
-    kube::Config config;
-    config.server = net::ParseUrl("http://" + server_->address().ToString()).value();
-    client_ = std::make_unique<kube::Client>(io_, runner_, config, kube::ClientOptions{});
-  }
-  void Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
-    const std::string pods = "/api/v1/namespaces/tessera-system/pods";
-    targets_.push_back(request.target);
-    if (request.path() == pods) return reply(Typed(200, list_));
-    const auto page = pages_.find(std::string(request.path().substr(pods.size() + 1)));
-    if (page == pages_.end()) return reply(net::TextResponse(503, "no endpoints"));
-    reply(Typed(200, page->second));
-  }
-  static net::Response Typed(int status, const std::string& body) {
-    net::Response response = net::TextResponse(status, body);
-    response.headers.Set("Content-Type", "application/json");
-    return response;
+    // A real API server, too, answers 503 for a pod that it cannot reach.
+    server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
+      const bool unreachable = request.path().find("/proxy/") != std::string_view::npos &&
+                               server_.Find(std::string(request.path())) == nullptr;
+      if (unreachable) reply(net::TextResponse(503, "no endpoints"));
+      return unreachable;
+    });
   }
   void AddAgent(const std::string& node, bool answers) {
-    const std::string pod = "agent-" + node;
-    std::string item =
-        fmt::format(R"({{"metadata":{{"name":"{}","namespace":"tessera-system","uid":"u",)"
-                    R"("resourceVersion":"1"}},"spec":{{"nodeName":"{}","containers":[]}},)"
-                    R"("status":{{"phase":"Running"}}}})",
-                    pod, node);
-    items_ += (items_.empty() ? "" : ",") + item;
-    list_ = R"({"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[)" +
-            items_ + "]}";
+    const std::string path = "/api/v1/namespaces/tessera-system/pods/agent-" + node;
+    server_.Put(
+        path,
+        ParseJson(fmt::format(R"({{"metadata":{{"name":"agent-{0}","namespace":)"
+                              R"("tessera-system","uid":"u","labels":{{"app.kubernetes.io/name":)"
+                              R"("tessera-agent"}}}},)"
+                              R"("spec":{{"nodeName":"{0}","containers":[]}},)"
+                              R"("status":{{"phase":"Running"}}}})",
+                              node))
+            .value());
     if (!answers) return;
-    pages_[pod + ":9400/proxy/containers"] = fmt::format(
-        R"({{"node":"{0}","containers":[{{"namespace":"ns","pod":"p-{0}","container":"c",)"
-        R"("uuid":"GPU-1","index":0,"milli":300,"memory":{{"granted":1,"limit":1,"used":1,)"
-        R"("unaccounted":0,"peak":1}},"refused":0,"processes":1}}]}})",
-        node);
+    server_.Put(
+        path + ":9400/proxy/containers",
+        ParseJson(fmt::format(R"({{"node":"{0}","containers":[{{"namespace":"ns","pod":"p-{0}",)"
+                              R"("container":"c","uuid":"GPU-1","index":0,"milli":300,)"
+                              R"("memory":{{"granted":1,"limit":1,"used":1,"unaccounted":0,)"
+                              R"("peak":1}},"refused":0,"processes":1}}]}})",
+                              node))
+            .value());
   }
   Result<ClusterUses> Read(const std::string& node = "") {
-    AgentReader reader(*client_, std::chrono::seconds(5));
+    AgentReader reader(client_, std::chrono::seconds(5));
     std::optional<Result<ClusterUses>> uses;
     reader.Read(node, [&](Result<ClusterUses> got) { uses = std::move(got); });
     EXPECT_TRUE(runner_.RunUntil([&] { return uses.has_value(); }, std::chrono::seconds(20)));
@@ -66,13 +52,8 @@ class AgentsTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  std::string items_;
-  std::string list_ =
-      R"({"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[]})";
-  std::map<std::string, std::string> pages_;
-  std::vector<std::string> targets_;
-  std::unique_ptr<net::HttpServer> server_;
-  std::unique_ptr<kube::Client> client_;
+  kube::testing::FakeApiServer server_{io_, runner_};
+  kube::Client client_{io_, runner_, server_.config(), kube::ClientOptions{}};
 };
 
 TEST_F(AgentsTest, ReadsEveryAgentThroughTheApiServer) {
@@ -86,11 +67,14 @@ TEST_F(AgentsTest, ReadsEveryAgentThroughTheApiServer) {
   EXPECT_EQ(uses->problems.at("n30").code(), Code::kUnavailable);
 }
 
-TEST_F(AgentsTest, ListsOnlyTheAgentOfTheNode) {
+TEST_F(AgentsTest, ReadsOnlyTheAgentOfTheNode) {
   AddAgent("n1", true);
-  ASSERT_TRUE(Read("n1").ok());
-  EXPECT_NE(targets_.front().find("fieldSelector=spec.nodeName%3Dn1"), std::string::npos)
-      << targets_.front();
+  AddAgent("n2", true);
+  const auto uses = Read("n1");
+  ASSERT_TRUE(uses.ok()) << uses.status().ToString();
+  ASSERT_EQ(uses->uses.size(), 1u);
+  EXPECT_EQ(uses->uses[0].node, "n1");
+  EXPECT_EQ(server_.paths().size(), 2u);
 }
 
 TEST_F(AgentsTest, ErrorWithoutAgentsNamesACommand) {

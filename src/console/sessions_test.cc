@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/net/http_server.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::console {
@@ -37,15 +37,11 @@ using SessionPtr = std::shared_ptr<WebSession>;
 class WebSessionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = net::HttpServer::Start(
-        io_, runner_, {.address = {.host = "127.0.0.1"}},
-        [this](const net::Request& request, const net::HttpServer::Reply& reply) {
-          Answer(request, reply);
-        });
-    ASSERT_TRUE(server.ok()) << server.status().ToString();
-    server_ = *std::move(server);
-    config_.server.address = server_->address();
-    sessions_ = std::make_unique<WebSessions>(io_, runner_, config_, [] {
+    server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
+      Answer(request, reply);
+      return true;
+    });
+    sessions_ = std::make_unique<WebSessions>(io_, runner_, server_.config(), [] {
       return std::set<std::string>{"team-a", "team-b"};
     });
     sessions_->set_on_changed([this](const WebSession& session) {
@@ -89,8 +85,7 @@ class WebSessionsTest : public ::testing::Test {
 
   ShiftedRunner runner_;
   net::IoThread io_;
-  std::unique_ptr<net::HttpServer> server_;
-  kube::Config config_;
+  kube::testing::FakeApiServer server_{io_, runner_};
   std::set<std::string> allowed_ = {"nodes/", "pods/team-a"};
   std::string failing_;  // the review that is answered with an error
   std::string user_ = "ann";

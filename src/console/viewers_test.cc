@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/http_server.h"
 #include "src/net/testing/loopback.h"
 
@@ -19,15 +20,17 @@ size_t CountOf(std::string_view what, std::string_view text) {
 class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
  protected:
   void SetUp() override {
-    api_ = Serve([](const net::Request&, const net::HttpServer::Reply&) {});
-    web_ = Serve([this](const net::Request&, const net::HttpServer::Reply& reply) {
-      net::Response response{200, {{"Content-Type", "text/event-stream"}}, ""};
-      response.stream = stream_;
-      reply(std::move(response));
-    });
-    kube::Config config;
-    config.server.address = api_->address();
-    client_ = std::make_unique<kube::Client>(io_, runner_, config, kube::OptionsOf("test"));
+    api_.SetFault([](const net::Request&, const net::HttpServer::Reply&) { return true; });
+    auto web = net::HttpServer::Start(
+        io_, runner_, {.address = {.host = "127.0.0.1"}},
+        [this](const net::Request&, const net::HttpServer::Reply& reply) {
+          net::Response response{200, {{"Content-Type", "text/event-stream"}}, ""};
+          response.stream = stream_;
+          reply(std::move(response));
+        });
+    ASSERT_TRUE(web.ok()) << web.status().ToString();
+    web_ = *std::move(web);
+    client_ = std::make_unique<kube::Client>(io_, runner_, api_.config(), kube::OptionsOf("test"));
     model_ = std::make_unique<ClusterModel>(*client_, ModelOptions{},
                                             static_cast<ClusterModel::Delegate&>(*this));
     viewers_ = std::make_unique<Viewers>(io_, runner_, *model_);
@@ -35,12 +38,6 @@ class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
   void OnChanges(const ClusterModel::Changes&) override {}
   void OnState() override {}
 
-  std::unique_ptr<net::HttpServer> Serve(net::HttpServer::Handler handler) {
-    auto server = net::HttpServer::Start(io_, runner_, {.address = {.host = "127.0.0.1"}},
-                                         std::move(handler));
-    EXPECT_TRUE(server.ok()) << server.status().ToString();
-    return *std::move(server);
-  }
   static std::shared_ptr<WebSession> SessionOf(const std::string& user) {
     auto session = std::make_shared<WebSession>();
     session->user = user;
@@ -74,7 +71,8 @@ class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
   net::testing::TestRunner runner_;
   net::IoThread io_;
   std::shared_ptr<net::StreamSink> stream_;
-  std::unique_ptr<net::HttpServer> api_, web_;
+  kube::testing::FakeApiServer api_{io_, runner_};
+  std::unique_ptr<net::HttpServer> web_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<ClusterModel> model_;
   std::unique_ptr<Viewers> viewers_;

@@ -4,30 +4,22 @@
 #include <gtest/gtest.h>
 
 #include "src/kube/binding.h"
-#include "src/net/http_server.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::kube {
 namespace {
 
-// A server that records writes.
+// Records the writes that the API server receives.
 class EventsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = net::HttpServer::Start(
-        io_, runner_, {.address = {.host = "127.0.0.1"}},
-        [this](const net::Request& request, const net::HttpServer::Reply& reply) {
-          lines_.push_back(request.method + " " + std::string(request.path()));
-          bodies_.push_back(ParseJson(request.body).value());
-          const bool gone = gone_ && request.method == "PATCH";
-          reply({gone ? 404 : status_, {{"Content-Type", "application/json"}}, "{}"});
-        });
-    ASSERT_TRUE(server.ok()) << server.status().ToString();
-    server_ = *std::move(server);
-    client_ = std::make_unique<Client>(
-        io_, runner_, Config{.server = {.address = server_->address()}}, ClientOptions{});
+    server_.OnRequest([this](const net::Request& request) {
+      lines_.push_back(request.method + " " + std::string(request.path()));
+      bodies_.push_back(ParseJson(request.body).value());
+    });
     recorder_ = std::make_unique<EventRecorder>(
-        *client_,
+        client_,
         EventRecorder::Options{.component = "c", .instance = "i", .max_similar = 2, .burst = 5},
         [this](const Status& status) { error_ = status; });
   }
@@ -49,11 +41,9 @@ class EventsTest : public ::testing::Test {
   net::IoThread io_;
   std::vector<std::string> lines_;
   std::vector<Json> bodies_;
-  bool gone_ = false;
-  int status_ = 200;
   Status error_;
-  std::unique_ptr<net::HttpServer> server_;
-  std::unique_ptr<Client> client_;
+  testing::FakeApiServer server_{io_, runner_};
+  Client client_{io_, runner_, server_.config(), ClientOptions{}};
   std::unique_ptr<EventRecorder> recorder_;
 };
 
@@ -73,7 +63,8 @@ TEST_F(EventsTest, TheSameThingAgainCountsUp) {
 TEST_F(EventsTest, AnEventThatHasGoneIsMadeAgain) {
   Say("full");
   Until(1);
-  gone_ = true;
+  server_.Remove("/api/v1/namespaces/n/events/" +
+                 bodies_[0].Find("metadata")->StringAt("name").value());
   Say("full");
   Until(3);
   EXPECT_EQ(lines_[2], "POST /api/v1/namespaces/n/events");
@@ -102,7 +93,7 @@ TEST_F(EventsTest, MessagesAreCutBetweenCharacters) {
 }
 
 TEST_F(EventsTest, ReportsFailures) {
-  status_ = 403;
+  server_.Refuse("events", 403);
   Say("full");
   ASSERT_TRUE(runner_.RunUntil([&] { return !error_.ok(); }));
   EXPECT_EQ(error_.code(), Code::kPermissionDenied);
@@ -110,7 +101,7 @@ TEST_F(EventsTest, ReportsFailures) {
 
 TEST_F(EventsTest, ABindingCarriesUidNodeAndAnnotations) {
   std::optional<Status> done;
-  const Operation operation = BindPod(*client_, {"n", "p", Uid("u"), "node", {{"a", "b"}}},
+  const Operation operation = BindPod(client_, {"n", "p", Uid("u"), "node", {{"a", "b"}}},
                                       [&](const Status& s) { done = s; });
   ASSERT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));
   EXPECT_TRUE(done->ok());

@@ -27,6 +27,7 @@
 #include "src/base/file.h"
 #include "src/base/random.h"
 #include "src/base/strings.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
 #include "src/ledger/testing/objects.h"
 #include "src/scheduler/binder.h"
@@ -87,17 +88,13 @@ class Server {
   explicit Server(int nodes) {
     RunnerThread& api = api_thread_;
     api.Do([&] {
-      api_server_ =
-          net::HttpServer::Start(
-              api_io_, api.runner(), {.address = {.host = "127.0.0.1"}, .limits = {}, .tls = {}},
-              [](const net::Request&, net::HttpServer::Reply reply) {
-                net::Response response;
-                response.status = 201;
-                response.headers.Set("Content-Type", "application/json");
-                response.body = R"({"kind":"Status","status":"Success","code":201})";
-                reply(response);
-              })
-              .value();
+      api_server_ = std::make_unique<kube::testing::FakeApiServer>(api_io_, api.runner());
+      api_server_->SetFault([](const net::Request&, const net::HttpServer::Reply& reply) {
+        reply({201,
+               {{"Content-Type", "application/json"}},
+               R"({"kind":"Status","status":"Success","code":201})"});
+        return true;
+      });
     });
     main_.Do([&] { Start(nodes); });
   }
@@ -131,17 +128,13 @@ class Server {
       const std::string name = fmt::format("node-{:05}", n);
       ledger_->SetNode(ledger::testing::GpuNode(name, kGpus));
       for (int i = 0; i < kGpus / 2; ++i) {
-        const auto pod =
-            ledger::testing::GpuPod(fmt::format("old-{}-{}", n, i), {{names::kResourceGpu, "1"}});
-        auto query = ledger_->MakeQuery(pod).value();
-        const auto assumed = ledger_->Assume(query, name, std::chrono::hours(1)).value();
-        ledger_->SetPod(ledger::testing::BoundPod(pod, name, assumed.annotations));
+        ledger::testing::Bind(*ledger_, ledger::testing::Whole(fmt::format("old-{}-{}", n, i)),
+                              name);
       }
     }
-    kube::Config config;
-    config.server.address = api_server_->address();
     client_ = std::make_unique<kube::Client>(
-        io_, runner, config, kube::ClientOptions{.max_in_flight = 32, .max_waiting = 4096});
+        io_, runner, api_server_->config(),
+        kube::ClientOptions{.max_in_flight = 32, .max_waiting = 4096});
     api_ = std::make_unique<KubeBindingApi>(*client_);
     binder_ = std::make_unique<Binder>(*ledger_, *api_, runner.clock(), [] { return true; });
     extender_ = std::make_unique<Extender>(
@@ -164,7 +157,8 @@ class Server {
 
   net::IoThread api_io_{"stand-in-net"}, io_{"net"};
   RunnerThread api_thread_{"stand-in"}, main_{"scheduler"};
-  std::unique_ptr<net::HttpServer> api_server_, http_;
+  std::unique_ptr<kube::testing::FakeApiServer> api_server_;
+  std::unique_ptr<net::HttpServer> http_;
   std::map<std::string, kube::PodObject> known_;
   SchedulerMetrics metrics_;
   Router router_;

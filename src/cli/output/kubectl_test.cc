@@ -12,7 +12,7 @@
 #include "src/base/strings.h"
 #include "src/base/subprocess.h"
 #include "src/cli/output/listing.h"
-#include "src/net/http_server.h"
+#include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::cli {
@@ -69,15 +69,11 @@ std::string ApiAnswer(std::string_view path) {
 class KubectlOutputTest : public ::testing::Test {
  protected:
   KubectlOutputTest() {
-    auto server = net::HttpServer::Start(
-        io_, runner_, {.address = {.host = "127.0.0.1"}},
-        [](const net::Request& request, const net::HttpServer::Reply& reply) {
-          const std::string body = ApiAnswer(request.target.substr(0, request.target.find('?')));
-          net::Response response = net::TextResponse(body.empty() ? 404 : 200, body);
-          response.headers.Set("Content-Type", "application/json");
-          reply(std::move(response));
-        });
-    server_ = *std::move(server);
+    server_.SetFault([](const net::Request& request, const net::HttpServer::Reply& reply) {
+      const std::string body = ApiAnswer(request.path());
+      reply({body.empty() ? 404 : 200, {{"Content-Type", "application/json"}}, body});
+      return true;
+    });
   }
   void SetUp() override {
     if (program_.empty()) {
@@ -90,8 +86,7 @@ class KubectlOutputTest : public ::testing::Test {
     std::vector<std::string> argv{program_};
     if (BaseName(program_) == "kubernetes") argv.emplace_back("kubectl");
     argv.insert(argv.end(), {"get", "nodes", "--cache-dir=" + dir_.path(), "--server",
-                             fmt::format("http://127.0.0.1:{}", server_->address().port), "-o",
-                             options.output});
+                             server_.url().ToString(), "-o", options.output});
     if (!options.sort_by.empty()) argv.push_back("--sort-by=" + options.sort_by);
     if (options.no_headers) argv.emplace_back("--no-headers");
     std::optional<Result<SubprocessResult>> done;
@@ -142,7 +137,7 @@ class KubectlOutputTest : public ::testing::Test {
   TempDir dir_;
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  std::unique_ptr<net::HttpServer> server_;
+  kube::testing::FakeApiServer server_{io_, runner_};
   std::string last_error_;
 };
 

@@ -140,8 +140,8 @@ struct FakeApiServer::Target {
   bool names_object = false;
 };
 
-FakeApiServer::FakeApiServer(net::IoThread& io, TaskRunner& runner) {
-  net::HttpServer::Options options{.address = {.host = "127.0.0.1"}};
+FakeApiServer::FakeApiServer(net::IoThread& io, TaskRunner& runner, const net::Address& address) {
+  net::HttpServer::Options options{.address = address};
   options.limits.handler = std::chrono::hours(1);
   options.limits.connections = 4096;  // includes watches of destroyed clients
   const auto answer = [this](const net::Request& request, net::HttpServer::Reply reply) {

@@ -19,6 +19,7 @@
 
 #include "src/formats/json.h"
 #include "src/kube/config.h"
+#include "src/net/address.h"
 #include "src/net/http.h"
 #include "src/net/http_server.h"
 
@@ -26,7 +27,8 @@ namespace tessera::kube::testing {
 
 class FakeApiServer {
  public:
-  FakeApiServer(net::IoThread& io, TaskRunner& runner);
+  FakeApiServer(net::IoThread& io, TaskRunner& runner,
+                const net::Address& address = {.host = "127.0.0.1"});
 
   net::Url url() const;
   Config config() const { return {.server = url()}; }
@@ -52,7 +54,8 @@ class FakeApiServer {
   void OnRequest(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
   // Paths of all requests so far.
   const std::vector<std::string>& paths() const { return paths_; }
-  // May handle a request in place of the server and return true. It may also keep the reply.
+  // May handle a request in place of the server and return true. It may also keep the reply, or
+  // never answer.
   using Fault = std::function<bool(const net::Request&, const net::HttpServer::Reply&)>;
   void SetFault(Fault fault) { fault_ = std::move(fault); }
   // Answers requests for this resource with this HTTP status, until Allow.
