@@ -6,6 +6,8 @@
 
 #include <random>
 
+#include "src/agent/exporter/testing/samples.h"
+
 namespace tessera::agent {
 namespace {
 
@@ -19,9 +21,7 @@ constexpr MilliGpu kShare = MilliGpu(300);
 class ContainerMeterTest : public ::testing::Test {
  protected:
   void Hold(const std::string& pod, const std::string& uuid, MilliGpu compute = kWholeGpu) {
-    holdings_.containers.push_back({.holder = {Uid("uid-" + pod), "ml", pod, "main"},
-                                    .shares = {{uuid, compute, GiB(1)}},
-                                    .engine_id = ""});
+    holdings_.containers.push_back(Held(pod, uuid, compute));
     meter_.SetHolders(now_, holdings_);
   }
   void Release(const std::string& pod) {
@@ -30,8 +30,7 @@ class ContainerMeterTest : public ::testing::Test {
     meter_.SetHolders(now_, holdings_);
   }
   static ContainerGpuUse UseBy(const std::string& pod, const std::string& uuid, double fraction) {
-    ContainerGpuUse use{
-        .who = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = kShare};
+    ContainerGpuUse use = tessera::agent::UseBy(pod, uuid);
     use.utilization = fraction;
     return use;
   }

@@ -6,25 +6,16 @@
 #include <numeric>
 #include <random>
 
+#include "src/agent/exporter/testing/samples.h"
+
 namespace tessera::agent {
 namespace {
 
-HeldContainer Held(const std::string& pod, const std::string& container, const std::string& uuid,
-                   int64_t milli) {
-  return {.holder = {Uid("uid-" + pod), "ml", pod, container},
-          .shares = {{uuid, MilliGpu(milli), GiB(1)}},
-          .engine_id = ""};
-}
-
-ContainerGpuUse UseBy(const std::string& pod, const std::string& uuid) {
-  return {.who = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = MilliGpu(300)};
-}
-
 TEST(HoldersTest, AWholeGpuBelongsToItsOnlyContainer) {
   Holdings holdings;
-  holdings.containers = {Held("a", "main", "GPU-0", 1000), Held("b", "init", "GPU-1", 1000),
-                         Held("b", "main", "GPU-1", 1000), Held("", "", "GPU-2", 1000),
-                         Held("c", "main", "GPU-3", 300)};
+  holdings.containers = {Held("a", "GPU-0", kWholeGpu), Held("b", "GPU-1", kWholeGpu, "init"),
+                         Held("b", "GPU-1", kWholeGpu), Held("", "GPU-2", kWholeGpu, ""),
+                         Held("c", "GPU-3", MilliGpu(300))};
   const HoldersByUuid holders = HoldersOf(holdings, nullptr);
   EXPECT_EQ(holders.at("GPU-0").whole, (ContainerName{"ml", "a", "main"}));
   EXPECT_FALSE(holders.at("GPU-1").whole) << "two containers hold it";

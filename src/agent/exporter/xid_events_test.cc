@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "src/agent/exporter/testing/samples.h"
+
 namespace tessera::agent {
 namespace {
 
@@ -10,10 +12,8 @@ using std::chrono::minutes;
 
 class XidEventsTest : public ::testing::Test {
  protected:
-  void Hold(const std::string& pod, const std::string& uuid, int64_t milli) {
-    holdings_.containers.push_back({.holder = {Uid("uid-" + pod), "ml", pod, "main"},
-                                    .shares = {{uuid, MilliGpu(milli), GiB(1)}},
-                                    .engine_id = ""});
+  void Hold(const std::string& pod, const std::string& uuid, MilliGpu compute) {
+    holdings_.containers.push_back(Held(pod, uuid, compute));
   }
   std::vector<ContainerEvent> OnXid(const std::string& uuid, uint64_t code) {
     return events_.OnXid(holdings_, uuid, code, now_);
@@ -25,8 +25,8 @@ class XidEventsTest : public ::testing::Test {
 };
 
 TEST_F(XidEventsTest, TheHolderOfTheGpuGetsAnEvent) {
-  Hold("a", "GPU-0", 1000);
-  Hold("b", "GPU-1", 1000);
+  Hold("a", "GPU-0", kWholeGpu);
+  Hold("b", "GPU-1", kWholeGpu);
   const auto events = OnXid("GPU-1", 31);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].who.pod_name, "b");
@@ -38,9 +38,9 @@ TEST_F(XidEventsTest, TheHolderOfTheGpuGetsAnEvent) {
 }
 
 TEST_F(XidEventsTest, EachPodOfASharedGpuGetsTheEvent) {
-  Hold("a", "GPU-0", 300);
-  Hold("b", "GPU-0", 300);
-  Hold("", "GPU-0", 300);
+  Hold("a", "GPU-0", MilliGpu(300));
+  Hold("b", "GPU-0", MilliGpu(300));
+  Hold("", "GPU-0", MilliGpu(300));
   const auto events = OnXid("GPU-0", 4242);
   ASSERT_EQ(events.size(), 2u) << "the owner of the third is unknown";
   EXPECT_EQ(events[1].event.message,
@@ -49,7 +49,7 @@ TEST_F(XidEventsTest, EachPodOfASharedGpuGetsTheEvent) {
 }
 
 TEST_F(XidEventsTest, ManyErrorsInAShortTimeAreOneEvent) {
-  Hold("a", "GPU-0", 1000);
+  Hold("a", "GPU-0", kWholeGpu);
   EXPECT_EQ(OnXid("GPU-0", 31).size(), 1u);
   EXPECT_EQ(OnXid("GPU-0", 31).size(), 0u);
   EXPECT_EQ(OnXid("GPU-0", 43).size(), 1u) << "another XID";

@@ -1,37 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node/device_node_keeper.h"
 
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
-
-#include "src/base/file.h"
+#include "src/agent/node/testing/device_node_fixture.h"
 
 namespace tessera::agent {
 namespace {
 
-class DeviceNodeKeeperTest : public ::testing::Test {
+class DeviceNodeKeeperTest : public DeviceNodeFixture {
  protected:
   DeviceNodeKeeperTest() {
     EXPECT_TRUE(MakeDirs(dir_.path() + "/dev").ok());
-    EXPECT_TRUE(MakeDirs(dir_.path() + "/proc/driver/nvidia/gpus/0000:07:00.0").ok());
-    const std::string gpu = dir_.path() + "/proc/driver/nvidia/gpus/0000:07:00.0/information";
-    EXPECT_TRUE(WriteFileAtomically(gpu, "Device Minor: 0\n", 0600).ok());
-    EXPECT_TRUE(WriteFileAtomically(dir_.path() + "/proc/devices",
-                                    "Character devices:\n195 nvidia\n510 nvidia-uvm\n", 0600)
-                    .ok());
-  }
-  // mknod needs CAP_MKNOD, which root may lack in a container or user namespace.
-  bool MayMakeNodes() const {
-    const std::string probe = dir_.path() + "/probe";
-    if (::mknod(probe.c_str(), S_IFCHR | 0600, ::makedev(1, 3)) != 0) return false;
-    ::unlink(probe.c_str());
-    return true;
+    AddGpu("0000:07:00.0", "Device Minor: 0\n");
+    SetDevices("Character devices:\n195 nvidia\n510 nvidia-uvm\n");
   }
 
-  TempDir dir_;
-  const std::string node_ = dir_.path() + "/dev/nvidia0";
   FakeTaskRunner runner_;
   bool has_gpus_ = true;
   int looks_ = 0;
@@ -48,10 +30,10 @@ class DeviceNodeKeeperTest : public ::testing::Test {
 TEST_F(DeviceNodeKeeperTest, MakesARemovedNodeAgain) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   keeper_.Start();
-  ASSERT_TRUE(PathExists(node_));
-  ASSERT_EQ(::unlink(node_.c_str()), 0);
+  ASSERT_TRUE(PathExists(Dev("nvidia0")));
+  ASSERT_EQ(::unlink(Dev("nvidia0").c_str()), 0);
   runner_.RunUntilIdle();
-  EXPECT_TRUE(PathExists(node_));
+  EXPECT_TRUE(PathExists(Dev("nvidia0")));
 }
 
 TEST_F(DeviceNodeKeeperTest, RetriesWhileTheDriverReportsNoGpu) {

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node/device_nodes.h"
 
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
-
-#include <filesystem>
-
-#include "src/base/file.h"
+#include "src/agent/node/testing/device_node_fixture.h"
 
 namespace tessera::agent {
 namespace {
@@ -25,34 +18,12 @@ TEST(FindMajorTest, ReadsCharacterDevicesOnly) {
   EXPECT_EQ(FindMajor("", {"nvidia"}), std::nullopt);
 }
 
-class DeviceNodesTest : public ::testing::Test {
+class DeviceNodesTest : public DeviceNodeFixture {
  protected:
-  void AddGpu(const std::string& address, const std::string& text) {
-    const std::string dir = dir_.path() + "/proc/driver/nvidia/gpus/" + address;
-    ASSERT_TRUE(MakeDirs(dir).ok());
-    ASSERT_TRUE(WriteFileAtomically(dir + "/information", text, 0600).ok());
-  }
-  void SetDevices(const std::string& text) {
-    ASSERT_TRUE(MakeDirs(dir_.path() + "/proc").ok());
-    ASSERT_TRUE(WriteFileAtomically(dir_.path() + "/proc/devices", text, 0600).ok());
-  }
   DeviceNodeReport Create() {
     return nodes_.Update({.proc_root = dir_.path() + "/proc", .dev_root = dir_.path()});
   }
-  std::string Dev(const std::string& name) const { return dir_.path() + "/dev/" + name; }
-  // mknod needs CAP_MKNOD, which root may lack in a container or user namespace.
-  bool MayMakeNodes() {
-    const std::string probe = dir_.path() + "/probe";
-    if (::mknod(probe.c_str(), S_IFCHR | 0600, ::makedev(1, 3)) != 0) return false;
-    ::unlink(probe.c_str());
-    return true;
-  }
 
-  void RemoveGpu(const std::string& address) {
-    std::filesystem::remove_all(dir_.path() + "/proc/driver/nvidia/gpus/" + address);
-  }
-
-  TempDir dir_;
   DeviceNodes nodes_;
 };
 
