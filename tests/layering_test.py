@@ -46,7 +46,7 @@ PURE = {"device": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.
         "components": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"]}
 LIBRARIES = {
     "grpcpp/": "gRPC", "grpc/": "gRPC", "google/protobuf": "protobuf", "boost/json": "Boost.JSON",
-    "boost/asio": "Asio", "boost/beast": "Beast", "openssl/": "OpenSSL", "toml++": "toml++",
+    "boost/asio": "Asio", "boost/beast": "Beast", "boost/unordered": "Boost.Unordered", "openssl/": "OpenSSL", "toml++": "toml++",
     "yaml.h": "libyaml", "CLI/": "CLI11", "simdjson": "simdjson",
 }
 # Type names with two meanings, each with the room that may define it once more. An allocation of

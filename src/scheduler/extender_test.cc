@@ -96,6 +96,14 @@ TEST(ExtenderTest, OtherNodesHavePointsByRankAndUnfitNodesNone) {
   EXPECT_THAT(points(Whole("b", 2)), ElementsAre(4, 0, 9, 0, 10));
 }
 
+TEST(ExtenderTest, NodesWithEqualScoresHaveEqualPoints) {
+  Decider d({.policy = "BestFit"});
+  const std::vector<std::string_view> names = {"a4", "b2", "c1", "d2", "e1", "f2"};
+  for (const std::string_view name : names) d.AddNode(GpuNode(std::string(name), name[1] - '0'));
+  d.AddPod(Whole("a"));
+  EXPECT_THAT(d.extender->Prioritize(d.Args(Whole("a"), names)), ElementsAre(1, 7, 10, 7, 9, 7));
+}
+
 TEST(ExtenderTest, FilterHoldsNothingWhileSeveralNodesFit) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
