@@ -5,17 +5,20 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "src/cli/agents.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
-#include "src/cli/pod_selection.h"
 #include "src/cli/session.h"
 #include "src/cli/verbs.h"
+#include "src/kube/client.h"
 #include "src/kube/informer.h"
+#include "src/kube/objects.h"
 #include "src/net/io_thread.h"
 
 namespace tessera::cli {
@@ -32,6 +35,45 @@ struct TopOptions {
   std::string selector;
   bool watch = false;
 };
+
+// The pods that a label selector selects, by the API server.
+class PodSelection {
+ public:
+  using Done = std::function<void(Result<std::set<std::string>>)>;  // "namespace/name"
+
+  explicit PodSelection(kube::Client& client) : client_(client) {}
+
+  // Calls `done` once, and not after this is destroyed. `ns`: "" for all namespaces.
+  void Read(const std::string& ns, const std::string& selector, Done done);
+
+ private:
+  void ReadPage(const kube::ListQuery& query);
+
+  kube::Client& client_;
+  std::set<std::string> pods_;
+  Done done_;
+  kube::Operation listing_;
+};
+
+void PodSelection::Read(const std::string& ns, const std::string& selector, Done done) {
+  pods_.clear();
+  done_ = std::move(done);
+  ReadPage({.type = kube::kPods, .ns = ns, .label_selector = selector});
+}
+
+void PodSelection::ReadPage(const kube::ListQuery& query) {
+  listing_ = client_.List(query, [this, query](const Result<kube::ListPage>& page) {
+    if (!page.ok()) return done_(page.status().Annotate("cannot list the pods of --selector"));
+    for (const kube::RawObject& raw : page->items) {
+      kube::PodObject pod;
+      if (kube::DecodeObject(raw, {}, &pod).ok()) pods_.insert(kube::KeyOf(pod.meta));
+    }
+    if (page->continue_token.empty()) return done_(std::move(pods_));
+    kube::ListQuery next = query;
+    next.continue_token = page->continue_token;
+    ReadPage(next);
+  });
+}
 
 class Top {
  public:
