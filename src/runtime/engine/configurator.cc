@@ -12,8 +12,6 @@
 #include <string>
 
 #include "src/base/log.h"
-#include "src/formats/json_patcher.h"
-#include "src/formats/toml_patcher.h"
 #include "src/runtime/engine/text_diff.h"
 #include "src/runtime/engine/validate.h"
 
@@ -68,8 +66,7 @@ Result<std::optional<FileState>> Configurator::RemoveOurEdits(
   // An interrupted run had not yet written this file.
   if (current == file.original) return current;
   if (!current) return current;
-  auto text = file.format == Format::kToml ? PatchToml(current->text, file.undo)
-                                           : PatchJson(current->text, file.undo);
+  auto text = EditText(file.format, current->text, file.undo);
   if (!text.ok()) {
     return text.status().Annotate(fmt::format(
         "{} was changed since it was configured, and Tessera's keys cannot be removed", file.path));

@@ -5,8 +5,8 @@
 
 #include "src/base/file.h"
 #include "src/base/log.h"
-#include "src/formats/toml_patcher.h"
 #include "src/oci/injection.h"
+#include "src/runtime/engine/plan.h"
 
 namespace tessera::engine {
 namespace {
@@ -64,14 +64,14 @@ Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
   }
   constexpr std::string_view kNew = "# Settings of tessera-runtime.\n";
   FileState state = there.value_or(FileState{});
-  Result<std::string> text = PatchToml(there ? there->text : kNew, edits);
+  Result<std::string> text = EditText(Format::kToml, there ? there->text : kNew, edits);
   if (!text.ok() && there) {
     const std::string kept = path + ".damaged";
     Log(Severity::kWarning,
         "the settings of tessera-runtime do not parse: replaced by new settings",
         {{"error", text.status().Annotate(path).ToString()}, {"kept", kept}});
     RETURN_IF_ERROR(host.Write(kept, *there));
-    text = PatchToml(kNew, edits);
+    text = EditText(Format::kToml, kNew, edits);
   }
   ASSIGN_OR_RETURN(state.text, std::move(text).Annotate(path));
   if (there && there->text == state.text) return false;

@@ -21,11 +21,6 @@ Result<Json> Parse(Format format, std::string_view text) {
   return ParseJson(text);
 }
 
-Result<std::string> Patch(Format format, std::string_view text,
-                          const std::vector<TextEdit>& edits) {
-  return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
-}
-
 // The path that undo removes for a key that `before` lacks: the owned table if `before` also lacks
 // that, else the key.
 const KeyPath& PathToRemove(const FilePlan& file, const Json& before, const KeyPath& path) {
@@ -122,6 +117,11 @@ class LeftoverFinder {
 
 }  // namespace
 
+Result<std::string> EditText(Format format, std::string_view text,
+                             const std::vector<TextEdit>& edits) {
+  return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
+}
+
 std::optional<Version> ParseVersion(std::string_view text) {
   if (text.starts_with('v')) text.remove_prefix(1);
   Version version;
@@ -146,7 +146,7 @@ Result<Plan> MakePlan(EngineKind engine, const EngineSettings& settings, const C
 
 Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std::string>& text) {
   const bool is_new = file.is_drop_in || !text;
-  return Patch(file.format, is_new ? file.initial_text : *text, file.edits).Annotate(file.path);
+  return EditText(file.format, is_new ? file.initial_text : *text, file.edits).Annotate(file.path);
 }
 
 Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,

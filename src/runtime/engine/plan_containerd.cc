@@ -8,7 +8,6 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/formats/toml.h"
-#include "src/formats/toml_patcher.h"
 #include "src/runtime/engine/plan.h"
 
 namespace tessera::engine {

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "src/base/strings.h"
-#include "src/formats/json_patcher.h"
 #include "src/formats/toml.h"
 #include "src/runtime/engine/plan.h"
 
@@ -14,7 +13,7 @@ namespace {
 Result<Json> ReadJson(const std::string& path, const ConfigTree& tree) {
   ASSIGN_OR_RETURN(const std::optional<std::string> text, tree.read(path));
   // The patcher's errors name the line.
-  RETURN_IF_ERROR(PatchJson(text.value_or(""), {}).Annotate(path).status());
+  RETURN_IF_ERROR(EditText(Format::kJson, text.value_or(""), {}).Annotate(path).status());
   std::string_view body = text ? std::string_view(*text) : "";
   if (body.starts_with("\xEF\xBB\xBF")) body.remove_prefix(3);
   if (Trim(body).empty()) return Json::MakeObject();
@@ -49,7 +48,7 @@ Result<DockerReload> MakeDockerReload(const std::optional<std::string>& text) {
     edits.push_back({EditKind::kSet, {"runtimes"}, Json::MakeObject()});
   }
   DockerReload reload;
-  ASSIGN_OR_RETURN(reload.text, PatchJson(text.value_or(""), edits));
+  ASSIGN_OR_RETURN(reload.text, EditText(Format::kJson, text.value_or(""), edits));
   reload.default_runtime = name != nullptr && name->is_string() ? name->string_value() : "runc";
   return reload;
 }

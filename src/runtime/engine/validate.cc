@@ -9,7 +9,6 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/formats/toml.h"
-#include "src/formats/toml_patcher.h"
 #include "src/runtime/engine/host_root.h"
 
 namespace tessera::engine {
@@ -107,7 +106,7 @@ Status ValidateContainerd(const std::string& program, const HostRoot& host,
   }
   std::vector<TextEdit> edits;
   if (!imports.items().empty()) edits.push_back({EditKind::kSet, {"imports"}, imports});
-  ASSIGN_OR_RETURN(const std::string main, PatchToml(text, edits));
+  ASSIGN_OR_RETURN(const std::string main, EditText(Format::kToml, text, edits));
   ASSIGN_OR_RETURN(const std::string copy, dir.Add("config.toml", main));
   ASSIGN_OR_RETURN(const SubprocessResult result,
                    RunValidator(host, {program, "--config", copy, "config", "dump"}, deadline));
