@@ -18,6 +18,9 @@
 namespace tessera::agent {
 namespace {
 
+// The supervisor is the first process of the container's PID namespace. The kernel drops signals to
+// such a process that it neither handles nor blocks (sig_task_ignored and sig_ignored in
+// kernel/signal.c), so they are blocked and taken by sigwaitinfo.
 sigset_t Handled() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -58,6 +61,7 @@ class Supervisor {
     TESSERA_CHECK(child_ >= 0);
     if (child_ != 0) return;
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    // Sent when the thread that called fork ends (prctl(2)), here the only thread of the parent.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     // The parent may have died before the prctl.
     if (::getppid() != parent) ::_exit(1);

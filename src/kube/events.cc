@@ -114,6 +114,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     const std::string ns = object.EventNamespace();
     if (event.count > 1) return CountUp(ns, event, message, object, kind, reason);
     const int64_t nanos = client.runner().clock().WallNow().time_since_epoch().count();
+    // client-go names Events like this, too: the object and the time in nanoseconds.
     event.name = fmt::format("{}.{:x}", object.name, nanos + serial++);
     Create(ns, ObjectOf(event, message, object, kind, reason));
   }

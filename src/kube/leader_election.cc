@@ -82,6 +82,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
              a.transitions == now.transitions && a.duration == now.duration;
     };
     const bool new_leader = !observed || observed->holder != now.holder;
+    // renewTime is of another machine's clock. As in client-go, a lease lasts from the moment when
+    // its change was observed here.
     if (!observed || !same(*observed)) observed_at = Now();
     observed = now;
     if (new_leader) delegate->OnLeader(std::string(now.holder));
@@ -155,6 +157,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     if (!held || delegate == nullptr) return runner.Post(std::move(on_done));
     LeaseObject next = *observed;
     next.holder.clear();
+    // The shortest valid duration; client-go releases a Lease with the same value.
     next.duration = std::chrono::seconds(1);
     next.renewed = runner.clock().WallNow();
     const auto once = std::make_shared<std::function<void()>>(std::move(on_done));

@@ -156,6 +156,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     for (const std::string& group : impersonation.groups) {
       request->headers.Add("Impersonate-Group", group);
     }
+    // The server lower-cases the name of this header and then decodes it (unescapeExtraKey in
+    // k8s.io/apiserver, pkg/endpoints/filters/impersonation), so upper-case letters do not survive.
     for (const auto& [key, value] : impersonation.extra) {
       request->headers.Add("Impersonate-Extra-" + net::PercentEncode(key), value);
     }

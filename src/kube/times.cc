@@ -99,6 +99,8 @@ Result<WallTime> ParseRfc3339(std::string_view text) {
   return Error(Code::kInvalidArgument, "\"{}\" is not a time such as 2026-01-31T23:59:59Z", text);
 }
 
+// MicroTime is parsed with exactly six decimals (RFC3339Micro in k8s.io/apimachinery,
+// pkg/apis/meta/v1/micro_time.go).
 std::string Rfc3339Micros(WallTime time) {
   const auto whole = std::chrono::floor<std::chrono::seconds>(time);
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - whole).count();

@@ -72,6 +72,9 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     std::uniform_int_distribution<int64_t> jitter(0, options.watch_timeout.count());
     const auto watch_timeout = std::chrono::duration_cast<std::chrono::seconds>(
         options.watch_timeout + Duration(jitter(random)));
+    // sendInitialEvents is accepted only with this resourceVersionMatch (ValidateListOptions in
+    // k8s.io/apimachinery, pkg/apis/meta/internalversion/validation). The timeout is drawn, as in
+    // client-go, so that the watches of all clients do not end at once.
     return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
                        CollectionPath(what.type, what.ns),
                        std::max<int64_t>(1, watch_timeout.count()),
@@ -137,6 +140,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     }
   }
 
+  // The server has answered 200 when it finds that the version is too old, so the error 410 comes
+  // as an event.
   void OnErrorEvent(const ServerStatus& status) {
     stream.Cancel();
     Retry(ErrorOf(status, 500), RetryAfter(status).value_or(Duration::zero()));
@@ -168,7 +173,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (head.status != 200) {
       const Status refused = ErrorOf(head);
       if (initial && refused.code() == Code::kInvalidArgument) {
-        // This server does not support initial streams.
+        // This server does not support initial streams: ValidateListOptions answers 422 without the
+        // feature gate WatchList.
         pages_until = Now() + options.paging_period;
         return ListNextPage();
       }

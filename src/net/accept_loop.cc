@@ -45,6 +45,8 @@ void AcceptLoop::Accept() {
     error_logged_ = false;
     return on_connection_(std::move(connection));
   }
+  // The connection stays in the kernel's queue and the socket readable, so without a pause the loop
+  // would spin.
   if (!OutOfResources(error)) return;
   if (!std::exchange(error_logged_, true)) {
     Log(Severity::kError, "cannot accept a connection, retrying after a pause",

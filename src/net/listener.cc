@@ -63,6 +63,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
       if (self->closed_ || error == asio::error::operation_aborted) return;
       if (error) return self->ScheduleAccept(std::move(on_accept));
       const int on = 1;
+      // Fails on a unix socket, which delays nothing.
       ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       on_accept(MakePlainTransport(std::move(socket)));
     });

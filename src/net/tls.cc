@@ -63,6 +63,7 @@ Status Show(SSL_CTX* context, const TlsOptions& options) {
 }
 
 Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& options) {
+  // The API server's default, too (--tls-min-version).
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

@@ -39,10 +39,13 @@ Status UnixListener::Listen(const std::string& path, mode_t mode) {
   ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(temporary));
   ASSIGN_OR_RETURN(Fd fd, NewSocket());
   ::unlink(temporary.c_str());
+  // bind(2) fails if the file exists. So the socket gets a new name and is renamed over the old
+  // file: connect(2) looks a socket up by its inode (unix_find_bsd in net/unix/af_unix.c).
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Status::FromErrno("bind " + temporary, errno);
   }
   struct stat info {};
+  // The umask limits the mode of the file. connect(2) needs the right to write it (unix(7)).
   if (::chmod(temporary.c_str(), mode) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
       ::stat(temporary.c_str(), &info) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
@@ -89,6 +92,8 @@ void RemoveSocketIfDead(const std::string& path) {
   const Result<Fd> fd = NewSocket();
   if (!address.ok() || !fd.ok()) return;
   const auto* generic = reinterpret_cast<const sockaddr*>(&*address);
+  // ECONNREFUSED: no process listens. A full queue of a process that listens gives EAGAIN, because
+  // the socket does not block.
   if (::connect(fd->get(), generic, sizeof(*address)) != 0 && errno == ECONNREFUSED) {
     ::unlink(path.c_str());
   }

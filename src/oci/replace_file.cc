@@ -15,6 +15,7 @@ namespace tessera::oci {
 Status ReplaceFile(const std::string& path, std::string_view data) {
   struct stat like;
   if (::stat(path.c_str(), &like) != 0) return Status::FromErrno(path, errno);
+  // Not synced to disk: engines keep bundles below /run, which is empty after a reboot.
   std::string temporary = path + ".XXXXXX";
   const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.valid()) return Status::FromErrno(path, errno);

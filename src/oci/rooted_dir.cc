@@ -23,6 +23,7 @@ Result<RootedDir> RootedDir::Open(const std::string& path) {
 }
 
 Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links links) const {
+  // A later kernel may follow magic links under RESOLVE_IN_ROOT alone (openat2(2)).
   uint64_t resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
   if (links == Links::kReject) resolve |= RESOLVE_NO_SYMLINKS;
   Fd fd = OpenAt2(dir_.get(), path, flags, resolve);
@@ -84,6 +85,7 @@ bool RootedDir::IsMissing(const std::string& path) const {
 Result<std::string> RootedDir::ReadLink(const std::string& path) const {
   ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH | O_NOFOLLOW, Links::kInRoot));
   std::array<char, PATH_MAX> target;
+  // An empty path means the link that the descriptor itself refers to (readlink(2)).
   const ssize_t length = ::readlinkat(fd.get(), "", target.data(), target.size());
   if (length < 0) return Status::FromErrno(JoinPath(this->path(), path), errno);
   return std::string(target.data(), static_cast<size_t>(length));

@@ -47,7 +47,9 @@ Status Mount(const char* source, const std::string& target, const char* type, un
   return Status::FromErrno("mount " + target, errno);
 }
 
-// Unmounts the host's mounts. Running containers keep their own copies.
+// Unmounts the host's mounts. Running containers keep their own copies. MNT_DETACH, because a
+// program of the host may have a file of the tree open. The loop ends when umount2 answers EINVAL:
+// no mount is left.
 void UnmountAll(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
   }
@@ -59,6 +61,7 @@ Result<Fd> Lock(const std::string& dir) {
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return Status::FromErrno(path, errno);
   const auto deadline = std::chrono::steady_clock::now() + kLockTimeout;
+  // flock(2) itself waits without a limit.
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Status::FromErrno(path, errno);
     if (std::chrono::steady_clock::now() > deadline) {
@@ -124,6 +127,8 @@ class SharedTreeMaker {
   bool IsComplete() const {
     struct statfs info;
     if (::statfs(path_.c_str(), &info) != 0) return false;
+    // f_flags has the flags of the mount besides those of the file system (calculate_f_flags in
+    // fs/statfs.c).
     return info.f_type == TMPFS_MAGIC && (info.f_flags & ST_RDONLY) != 0 && ShowsTheFiles();
   }
 
@@ -165,6 +170,7 @@ class SharedTreeMaker {
     for (const TreeEntry& entry : tree_.entries()) {
       if (entry.kind != TreeEntryKind::kDriverFile) continue;
       const std::string place = JoinPath(path_, entry.name);
+      // mount(2) ignores all other flags of a new bind mount, so a second call sets them.
       RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
       RETURN_IF_ERROR(
           Mount(nullptr, place, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));

@@ -10,6 +10,8 @@
 #include "src/runtime/raw_calls.h"
 
 #if defined(__x86_64__)
+// At entry the stack has argc, argv, the environment and the auxiliary vector, and no return
+// address (System V ABI, "Process Initialization").
 // The stack is aligned at entry; two pushes keep it aligned. The C library needs rdx.
 __asm__(
     ".text\n.globl tessera_start\n.type tessera_start, @function\ntessera_start:\n"
@@ -84,6 +86,7 @@ bool HasStageBeside(std::string_view log) {
   if (dir + kStage.size() + 1 > sizeof(path)) return true;
   for (size_t i = 0; i < dir; ++i) path[i] = log[i];
   for (size_t i = 0; i <= kStage.size(); ++i) path[dir + i] = i < kStage.size() ? kStage[i] : '\0';
+  // Any other error may hide a stage, so the exec is not passed through.
   return raw::Access(path, F_OK) != -ENOENT;
 }
 

@@ -42,6 +42,7 @@ Status ExecRuntime(const std::string& path, char** argv) {
 // Appends a line to a log. Ignores errors.
 void AppendLog(const std::string& path, bool json, std::string_view level,
                std::string_view message) {
+  // Appended, because runc appends to the same file.
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!fd.valid()) return;
   (void)WriteFd(fd.get(), LogLine(json, level, message, Rfc3339(SystemClock().WallNow()))).ok();

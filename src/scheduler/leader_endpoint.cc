@@ -42,6 +42,9 @@ struct LeaderEndpoint::Core {
           {Json::MakeObject({{"addresses", Json::Strings({options.ip})},
                              {"conditions", Json::MakeObject({{"ready", Json::Bool(true)}})}})});
     }
+    // kube-proxy assigns the slice to the Service by the first label
+    // (pkg/proxy/endpointslicecache.go). By the second, the EndpointSlice controller leaves it
+    // alone: it selects those with its own name.
     Json metadata = Json::MakeObject(
         {{"name", Json::String(options.service)},
          {"namespace", Json::String(options.ns)},

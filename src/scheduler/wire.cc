@@ -14,7 +14,8 @@
 namespace tessera::scheduler {
 namespace {
 
-// Compares ASCII keys without case.
+// Compares ASCII keys without case. The types of k8s.io/kube-scheduler/extender/v1 have no JSON
+// tags: Go writes the names of their fields, and reads them in any case.
 bool Is(std::string_view key, std::string_view name) {
   if (key.size() != name.size()) return false;
   for (size_t i = 0; i < key.size(); ++i) {

@@ -164,6 +164,8 @@ void GrpcKubeletRegistry::Register(const Registration& registration, Done done) 
   call->channel = *channel;
   call->stub = v1beta1::Registration::NewStub(call->channel);
   call->context.set_deadline(After(kDeadline));
+  // The kubelet dials the endpoint within this call and returns the error (Register in
+  // pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go), so the plugin must listen already.
   call->request.set_version("v1beta1");
   call->request.set_endpoint(registration.endpoint);
   call->request.set_resource_name(registration.resource);

@@ -25,6 +25,7 @@ namespace {
 // has a /dev of its own, else below /run.
 constexpr std::array<const char*, 2> kPlaces = {"dev/tessera", "run/tessera"};
 
+// A later kernel may follow the magic links of /proc under RESOLVE_IN_ROOT alone (openat2(2)).
 Fd OpenBelow(int folder, const std::string& path, uint64_t flags, uint64_t resolve) {
   return OpenAt2(folder, path, flags, resolve | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS);
 }
@@ -76,6 +77,8 @@ std::string LivingThread(const std::string& process) {
 // Whether a memory map, the text of /proc/<pid>/maps, has the file. A line is "<addresses> <rights>
 // <offset> <major>:<minor> <inode> <path>".
 bool HasMapped(const std::string& maps, const struct stat& file) {
+  // The kernel prints the device of the file system in hex and the inode in decimal
+  // (show_vma_header_prefix in fs/proc/task_mmu.c).
   const std::string mark = fmt::format(" {:02x}:{:02x} {} ", major(file.st_dev), minor(file.st_dev),
                                        static_cast<uint64_t>(file.st_ino));
   return maps.find(mark) != std::string::npos;
@@ -132,6 +135,8 @@ LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& optio
   if (!root.valid() || ::stat(limits.c_str(), &file) != 0) return LimitsSight::kUnknown;
   for (const std::string place : kPlaces) {
     const Fd seen = OpenBelow(root.get(), place + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
+    // Kernels before 5.6 have no openat2. A seccomp filter that is older than the call answers
+    // EPERM.
     if (!seen.valid() && (errno == ENOSYS || errno == EPERM)) return LimitsSight::kUnknown;
     if (seen.valid() && IsSame(seen.get(), file)) return LimitsSight::kSeen;
     if (IsReplaced(root, place + "/limits", file)) return LimitsSight::kUnknown;

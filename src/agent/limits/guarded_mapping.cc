@@ -38,6 +38,7 @@ void OnSigbus(int, siginfo_t* info, void*) {
   if (at >= t_access.begin && at < t_access.end && PutZeros(at)) {
     t_access.failed = 1;
   } else {
+    // The access is repeated after the return, and its signal then goes to the earlier handler.
     ::sigaction(SIGBUS, &previous_action, nullptr);
   }
   errno = error;

@@ -146,6 +146,7 @@ bool IsPresent(const std::string& path) {
 std::optional<uint32_t> FindMajor(std::string_view proc_devices,
                                   const std::vector<std::string_view>& names) {
   for (const std::string_view line : Split(proc_devices, '\n')) {
+    // Block devices follow, with numbers of their own: a name there is another device.
     if (Trim(line) == "Block devices:") return std::nullopt;
     const std::vector<std::string_view> words = SplitList(line, ' ');
     if (words.size() != 2 || std::find(names.begin(), names.end(), words[1]) == names.end()) {

@@ -44,6 +44,8 @@ Status FillAndName(int fd, const FileState& state, const std::string& temporary,
   }
   if (::fsync(fd) != 0) return Status::FromErrno("fsync", errno);
   if (::rename(temporary.c_str(), path.c_str()) == 0) return Status::Ok();
+  // vfs_rename in fs/namei.c does not replace a mount point, such as a single file that is mounted
+  // into a container.
   if (errno == EBUSY) {
     return Error(Code::kFailedPrecondition, "it is a mount point: mount its directory instead");
   }
