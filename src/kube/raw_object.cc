@@ -7,6 +7,8 @@
 namespace tessera::kube {
 namespace {
 
+// k8s.io/apimachinery, pkg/runtime/serializer/protobuf: the prefix and then a message
+// runtime.Unknown.
 constexpr std::string_view kMagic("k8s\0", 4);
 constexpr std::string_view kInitialEventsEnd = "k8s.io/initial-events-end";
 

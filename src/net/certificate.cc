@@ -55,7 +55,7 @@ class CertificateBuilder {
   CertificateBuilder(EVP_PKEY* key, Validity validity) : certificate_(X509_new(), &X509_free) {
     std::array<unsigned char, kSerialBytes> serial{};
     Expect(RAND_bytes(serial.data(), kSerialBytes) == 1, "random numbers");
-    serial[0] &= 0x7f;  // a serial number is positive
+    serial[0] &= 0x7f;  // a serial number is positive and has at most 20 bytes (RFC 5280, 4.1.2.2)
     serial_ = HexEncode({reinterpret_cast<const char*>(serial.data()), serial.size()});
     BIGNUM* number = BN_bin2bn(serial.data(), kSerialBytes, nullptr);
     BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate_.get()));
@@ -107,6 +107,7 @@ class CertificateBuilder {
 
 bool Has(X509* certificate, const std::string& name) {
   if (IsIpAddress(name)) return X509_check_ip_asc(certificate, name.c_str(), 0) == 1;
+  // The subject does not count, because Go, and so the API server, ignores it (crypto/x509).
   return X509_check_host(certificate, name.data(), name.size(), X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
                          nullptr) == 1;
 }
@@ -140,6 +141,8 @@ Result<CertificateAuthority> CertificateAuthority::Make(std::string_view common_
   KeyPtr key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
   if (!key) return OpenSslError("making a key");
   CertificateBuilder builder(key.get(), validity);
+  // Each authority has a subject of its own: verifiers look up an issuer by it, and for a while a
+  // bundle has an old and a new authority.
   builder.Subject(fmt::format("{} {}", common_name, builder.serial().substr(0, 16)));
   builder.Extend(builder.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
   builder.Extend(builder.get(), NID_key_usage, "critical,keyCertSign");

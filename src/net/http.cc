@@ -101,6 +101,7 @@ Result<std::string> SerializeRequest(const Request& request) {
     }
     AppendField(&out, name, value);
   }
+  // Other methods say "Content-Length: 0" if they have no body (RFC 9110, 8.6).
   const bool bodyless = request.method == "GET" || request.method == "HEAD";
   if (!request.body.empty() || !bodyless) {
     AppendField(&out, "Content-Length", std::to_string(request.body.size()));
@@ -114,6 +115,7 @@ std::string SerializeResponseHead(const Response& response, bool keep_alive, Bod
   for (const auto& [name, value] : response.headers) {
     if (IsToken(name) && IsFieldValue(value)) AppendField(&out, name, value);
   }
+  // A 204 must not have the field, and a 304 would have that of the full response (RFC 9110, 8.6).
   const bool has_body = response.status != 204 && response.status != 304;
   if (framing == BodyFraming::kChunked) {
     AppendField(&out, "Transfer-Encoding", "chunked");

@@ -160,6 +160,8 @@ Status HttpParser::Feed(std::string_view* bytes) {
   return Status::Ok();
 }
 
+// A message that two parsers frame differently can smuggle a request past one of them (RFC 9112,
+// 11.2), so only the one coding that everybody knows is accepted.
 Status HttpParser::CheckFraming() const {
   const Headers& headers = impl_->request ? request_.headers : response_.headers;
   int codings = 0;

@@ -54,6 +54,8 @@ Result<size_t> IndexOf(const std::string& item, const std::vector<oci::ProcGpu>&
 
 }  // namespace
 
+// As in NVIDIA's toolkit (IsLegacy in internal/config/image/cuda_image.go): images that are older
+// than the other variables.
 bool IsLegacyCudaImage(const oci::ConfigDocument& document) {
   return !document.env().Get(kCudaVersion).value_or("").empty() &&
          !document.env().Get(kRequireCuda);
@@ -71,6 +73,8 @@ VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document) {
   };
   const auto end = visible.items.end();
   if (has("void") != end) return {};
+  // The first of the two counts (NewVisibleDevices in internal/config/image/devices.go of NVIDIA's
+  // toolkit).
   const auto all = has("all"), none = has("none");
   if (all != end || none != end) return {all < none ? Kind::kAll : Kind::kDriverOnly, {}};
   visible.kind = Kind::kListed;

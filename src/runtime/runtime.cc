@@ -49,7 +49,8 @@ void AppendLog(const std::string& path, bool json, std::string_view level,
 }
 
 // Reports `status` to the engine, in the file of --log and on standard error, and returns the exit
-// code. containerd and CRI-O show the last error of that file in the pod's Events.
+// code. containerd (getLastRuntimeError in cmd/containerd-shim-runc-v2/process/utils.go) and CRI-O
+// show the last error of that file in the pod's Events.
 int ReportFailure(const CommandLine& line, const Status& status, const std::string& own_log) {
   const std::string message = "tessera-runtime: " + status.message();
   if (line.log != nullptr) AppendLog(line.log, line.log_json, "error", message);

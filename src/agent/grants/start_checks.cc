@@ -15,6 +15,8 @@
 namespace tessera::agent {
 namespace {
 
+// The kubelet sends the IDs of PreStartContainer in the random order of a Go set
+// (callPreStartContainerIfNeeded in pkg/kubelet/cm/devicemanager/manager.go).
 bool SameIds(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::is_permutation(a.begin(), a.end(), b.begin(), b.end());
 }
@@ -84,7 +86,8 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                             const PodDevices& listed) const {
   const ContainerRef& expected = entry.holder;
   for (const ListedHolder& holder : holders) {
-    // The kubelet gives the IDs of an init container to a later container of its pod.
+    // The kubelet gives the IDs of an init container to a later container of its pod
+    // (devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go).
     const bool same = holder.exact && holder.ref.container == expected.container;
     if (SamePod(holder.ref, expected) && (same || entry.phase == device::Phase::kInit)) continue;
     return MismatchError(holder.ref, device::UuidsOf(entry.shares),

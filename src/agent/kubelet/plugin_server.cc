@@ -166,7 +166,8 @@ void StreamHub::Publish(DeviceList list) {
   const std::string bytes = list.SerializeAsString();
   {
     const std::lock_guard lock(mutex_);
-    // The kubelet writes its checkpoint for every message, so an unchanged list is not sent.
+    // The kubelet writes its checkpoint for every message (genericDeviceUpdateCallback in
+    // pkg/kubelet/cm/devicemanager/manager.go), so an unchanged list is not sent.
     if (list_ != nullptr && list_->SerializeAsString() == bytes) return;
     list_ = std::make_shared<const DeviceList>(std::move(list));
     ++version_;

@@ -55,6 +55,8 @@ Result<PciDevice> ReadPciDevice(const std::string& devices, const std::string& b
   PciDevice device{.bus_id = bus_id};
   ASSIGN_OR_RETURN(const std::string class_text, ReadFile(JoinPath(dir, "class")));
   device.pci_class = std::string(Trim(class_text));
+  // The kernel shows 64 bytes to a reader without CAP_SYS_ADMIN (pci_read_config in
+  // drivers/pci/pci-sysfs.c).
   const Result<std::string> config = ReadFile(JoinPath(dir, "config"));
   device.vgpu_host = config.ok() ? ParseVgpuHost(*config) : config.status();
   return device;

@@ -303,6 +303,8 @@ void KubeNodeApi::MergePatch(const Json& patch, Done done) {
                           {.field_manager = std::string(names::kAgent)}, std::move(done));
 }
 
+// A strategic merge patch, because conditions have the merge key "type" (NodeStatus in
+// k8s.io/api/core/v1): those of the kubelet stay. A JSON merge patch would replace the whole list.
 void KubeNodeApi::PatchStatus(const Json& patch, Done done) {
   impl_->operation =
       impl_->client.Patch(kube::NodeStatus(impl_->node), kube::PatchKind::kStrategicMerge, patch,

@@ -23,6 +23,8 @@ Uid NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
   // The API server makes no UID of this length, so the annotation cannot claim the UID of a pod
   // that the API server has made.
+  // The kubelet's UID of a static pod is an MD5 in hex (pkg/kubelet/config/common.go), and the
+  // annotation of its mirror has the same text (pkg/kubelet/pod/mirror_client.go).
   constexpr size_t kHashLength = 32;
   const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
                        mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;

@@ -28,6 +28,7 @@ Duration Left(MonotonicTime end) {
 bool WaitForExit(int pidfd, MonotonicTime end) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(Left(end)).count();
+    // Readable when the process has ended (pidfd_open(2)).
     pollfd wait{pidfd, POLLIN, 0};
     const int ready = ::poll(&wait, 1, static_cast<int>(left));
     if (ready >= 0) return ready > 0;

@@ -38,6 +38,7 @@ class ValidationDir {
     }
     FileState state;
     state.text = text;
+    // The configuration of an engine may have passwords of registries.
     state.mode = 0600;
     RETURN_IF_ERROR(host_.Write(path, state));
     ASSIGN_OR_RETURN(std::string real, host_.Resolve(path));
