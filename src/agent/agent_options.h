@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the agent, one for each flag of tessera-agent.
+// The options of the agent, one for each flag of tessera-agent. Threads: values.
 #pragma once
 
 #include <set>

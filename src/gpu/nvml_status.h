@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of NVML's return codes as Status, and of the names of its functions.
+// Tables of NVML's return codes (nvmlReturn_t in nvml.h) as Status, and of the names of its
+// functions. Threads: pure functions.
 #pragma once
 
 #include <string_view>

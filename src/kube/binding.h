@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binds a pod to a node through the pod's binding subresource, as schedulers do. A binding is
-// final.
+// final. Threads, callbacks: the client's runner.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a page that a pod serves over HTTP, through the API server (pods/proxy). So users need no
-// open port of the pod, and RBAC decides who may read the page.
+// open port of the pod, and RBAC decides who may read the page. Threads: the client's runner.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera-runtime explain --bundle DIR`: prints the decision for a container and its reason.
-// Changes nothing. In Kubernetes it asks the agent, as create does.
+// Changes nothing. In Kubernetes it asks the agent, as create does. Threads: one.
 #pragma once
 
 #include <string>
