@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure parts of install, upgrade and uninstall. tests/e2e/installs/commands_test.go runs them on a
-// real cluster.
+// The pure parts of install, upgrade and uninstall. tests/e2e/installs/commands_test.go runs them
+// on a real cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
