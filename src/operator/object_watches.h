@@ -9,18 +9,42 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "src/base/status.h"
 #include "src/base/weak_ptr.h"
 #include "src/kube/client.h"
+#include "src/kube/metadata_object.h"
 #include "src/kube/type_catalog.h"
 #include "src/operator/metrics.h"
-#include "src/operator/tracked_object.h"
 
 namespace tessera::operators {
+
+// How many pods of a Deployment or DaemonSet are ready.
+struct WorkloadCounts {
+  int64_t desired = 0;
+  int64_t updated = 0;    // run the newest template
+  int64_t available = 0;  // ready for long enough
+  bool observed = false;  // the controller has seen the newest spec
+
+  bool ready() const { return observed && updated >= desired && available >= desired; }
+  bool operator==(const WorkloadCounts&) const = default;
+};
+
+// An object as its watch delivers it: of types in group apps the whole object is read, of others
+// the metadata.
+struct TrackedObject : kube::MetadataObject {
+  std::optional<WorkloadCounts> workload;
+
+  static void Prepare(kube::ListQuery* query);
+  bool operator==(const TrackedObject&) const = default;
+};
+Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, TrackedObject* out);
 
 // What one watch delivers.
 struct WatchScope {
