@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/components/schema.h"
 
 namespace tessera::components {
 namespace {
@@ -94,8 +95,8 @@ constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
     {"validator", "the agent checks the driver itself"},
     {"mig", "MIG devices are offered as they are on the node, as with strategy mixed"},
     {"migManager", "MIG is configured on the node"},
-    {"gds", "not managed"},
-    {"gdrcopy", "not managed"},
+    {"gds", "it is a part of the driver, which NVIDIA's operator does not install here"},
+    {"gdrcopy", "it is a part of the driver, which NVIDIA's operator does not install here"},
     {"cdi", "tessera-runtime injects devices itself"},
     {"psa", "the namespace has its label"},
     {"psp", "PodSecurityPolicies do not exist any more"},
@@ -143,8 +144,11 @@ void NoteUnmapped(const std::string& section, const Json& value, MigrationPlan* 
 }
 
 void NoteDropped(const Json& spec, MigrationPlan* plan) {
+  const Json* driver = spec.Find("driver");
+  const bool installs_driver = driver != nullptr && !IsDisabled(*driver);
   for (const auto& [section, value] : spec.members()) {
     if (IsEmpty(value) || section == "driver") continue;
+    if (installs_driver && (section == "gds" || section == "gdrcopy")) continue;
     if (IsMapped(section, "")) {
       NoteUnmapped(section, value, plan);
       continue;
@@ -185,16 +189,80 @@ void PlanRuntime(const Json& spec, MigrationPlan* plan) {
              plan);
 }
 
-// A driver that NVIDIA's operator installs stays, as a driver of the host.
+const Json& SchemaOf(const Json& schema, std::string_view key) {
+  return *schema.Find("properties")->Find(key);
+}
+
+// The members that the schema has; notes the others, and values that it does not accept.
+Json KeepValid(const Json& schema, const Json& section, const std::string& path,
+               MigrationPlan* plan) {
+  Json out = Json::MakeObject();
+  for (const auto& [key, value] : section.members()) {
+    if (IsEmpty(value)) continue;
+    const std::string place = fmt::format("{}.{}", path, key);
+    const Json* known = schema.Find("properties")->Find(key);
+    if (known == nullptr) {
+      plan->dropped.push_back(place + ": Tessera's driver has no such setting");
+    } else if (known->Find("properties") != nullptr && value.is_object()) {
+      Json kept = KeepValid(*known, value, place, plan);
+      if (!IsEmpty(kept)) out.Set(key, std::move(kept));
+    } else if (Status valid = CheckAgainstSchema(*known, value, place); valid.ok()) {
+      out.Set(key, value);
+    } else {
+      plan->dropped.emplace_back(valid.message());
+    }
+  }
+  return out;
+}
+
+// The section under the names of NVIDIA's chart, which are ours.
+Json RenamedDriver(Json driver) {
+  const auto open = driver.BoolAt("useOpenKernelModules");
+  // The newer name comes first.
+  if (driver.StringAt("kernelModuleType").value_or("").empty() && open.ok()) {
+    driver.Set("kernelModuleType", Json::String(*open ? "open" : "proprietary"));
+  }
+  Json* policy = driver.Find("upgradePolicy");
+  if (policy != nullptr && policy->Find("podDeletion") != nullptr) {
+    policy->Set("gpuPodDeletion", *policy->Find("podDeletion"));
+    policy->Erase("podDeletion");
+  }
+  for (const auto* key : {"enabled", "useNvidiaDriverCRD", "useOpenKernelModules"}) {
+    driver.Erase(key);
+  }
+  return driver;
+}
+
+void MapDriver(const Json& spec, const Json& driver, MigrationPlan* plan) {
+  const Json& schema = SchemaOf(SpecSchema(), "driver");
+  const Json kept = KeepValid(schema, RenamedDriver(driver), "spec.driver", plan);
+  for (const auto& [key, value] : kept.members()) {
+    SetSetting({"driver", key}, "spec.driver." + key, value, plan);
+  }
+  for (const auto* part : {"gds", "gdrcopy"}) {
+    const Json* section = spec.Find(part);
+    if (section == nullptr || section->Find("enabled") == nullptr || IsDisabled(*section)) continue;
+    const std::string field = fmt::format("spec.{}", part);
+    SetSetting({"driver", part}, field, KeepValid(SchemaOf(schema, part), *section, field, plan),
+               plan);
+  }
+}
+
+// A driver that NVIDIA's operator installs stays, as a driver of the host. Its settings come along
+// for the day on which Tessera's operator shall install it: driver.enabled is not among them.
 void PlanDriver(const Json& spec, MigrationPlan* plan) {
   const Json* driver = spec.Find("driver");
   if (driver == nullptr || IsDisabled(*driver)) return;
   if (FindPath(*plan->resource.Find("spec"), {"agent", "driverRoot"}) == nullptr) {
     SetSetting({"agent", "driverRoot"}, "spec.driver", Json::String(kDriverContainerRoot), plan);
   }
-  plan->dropped.emplace_back(
-      "spec.driver: the driver stays where NVIDIA's operator has installed it; leave its driver "
-      "DaemonSet running, or install the driver on the host");
+  if (driver->BoolAt("useNvidiaDriverCRD").value_or(false)) {
+    plan->dropped.emplace_back(
+        "spec.driver.useNvidiaDriverCRD: NVIDIADriver resources are not read: give their settings "
+        "as driver and pools with --set or -f");
+    return;
+  }
+  MapDriver(spec, *driver, plan);
 }
 
 void PlanSteps(const Json& spec, MigrationPlan* plan) {
@@ -212,6 +280,12 @@ void PlanSteps(const Json& spec, MigrationPlan* plan) {
       names::kLabelDeployDevicePlugin));
   plan->steps.emplace_back(
       "when no node is left, delete the ClusterPolicy and uninstall NVIDIA's operator");
+  const Json* driver = spec.Find("driver");
+  if (driver == nullptr || IsDisabled(*driver)) return;
+  plan->steps.back() =
+      "when no node is left, leave NVIDIA's operator for its driver; or let tessera-operator "
+      "install the driver: drain the nodes, delete the ClusterPolicy, and set driver.enabled=true "
+      "in the resource (docs/tasks/drivers.md)";
 }
 
 }  // namespace

@@ -12,6 +12,8 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 Json PolicyOf(const std::string& spec) {
   Json policy = ParseYaml(spec).value();
@@ -53,7 +55,92 @@ TEST(ClusterPolicyTest, ADriverThatWasInstalledStays) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->resource.Find("spec")->Find("agent")->StringAt("driverRoot").value(),
             "/run/nvidia/driver");
-  EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.driver: the driver stays")));
+  EXPECT_THAT(plan->dropped, IsEmpty());
+  EXPECT_THAT(plan->steps.back(), HasSubstr("set driver.enabled=true"));
+}
+
+// As NVIDIA's chart writes it: images, switches and upgradePolicy, empty sections included.
+TEST(ClusterPolicyTest, SettingsOfTheDriverComeAlong) {
+  const auto plan = PlanMigration(PolicyOf(
+      "driver:\n"
+      "  enabled: true\n"
+      "  useNvidiaDriverCRD: false\n"
+      "  useOpenKernelModules: true\n"
+      "  usePrecompiled: true\n"
+      "  repository: registry.test/nvidia\n"
+      "  image: driver\n"
+      "  version: '550'\n"
+      "  imagePullPolicy: IfNotPresent\n"
+      "  imagePullSecrets: []\n"
+      "  startupProbe: {periodSeconds: 10}\n"
+      "  rdma: {enabled: true, useHostMofed: false}\n"
+      "  manager: {repository: registry.test/nvidia, image: manager, version: v1, imagePullPolicy: "
+      "Always}\n"
+      "  env: [{name: A, valueFrom: {}}]\n"
+      "  repoConfig: {configMapName: ''}\n"
+      "  certConfig: {name: certificates}\n"
+      "  upgradePolicy:\n"
+      "    autoUpgrade: false\n"
+      "    maxParallelUpgrades: 2\n"
+      "    maxUnavailable: 25%\n"
+      "    waitForCompletion: {timeoutSeconds: 0, podSelector: ''}\n"
+      "    podDeletion: {force: false, timeoutSeconds: 300, deleteEmptyDir: false}\n"
+      "    drain: {enable: true, podSelector: 'app=train'}\n"
+      "gdrcopy: {enabled: true, repository: registry.test/nvidia, image: gdrdrv, version: v2, "
+      "args: "
+      "[a]}\n"
+      "gds: {enabled: false, image: nvidia-fs}\n"));
+  ASSERT_TRUE(plan.ok());
+  const Json& driver = *plan->resource.Find("spec")->Find("driver");
+  EXPECT_EQ(driver.Serialize(),
+            R"({"usePrecompiled":true,"repository":"registry.test/nvidia","image":"driver",)"
+            R"("version":"550","imagePullPolicy":"IfNotPresent",)"
+            R"("rdma":{"enabled":true,"useHostMofed":false},)"
+            R"("manager":{"repository":"registry.test/nvidia","image":"manager","version":"v1"},)"
+            R"("certConfig":{"name":"certificates"},)"
+            R"("upgradePolicy":{"autoUpgrade":false,"maxParallelUpgrades":2,)"
+            R"("maxUnavailable":"25%","waitForCompletion":{"timeoutSeconds":0},)"
+            R"("drain":{"enable":true},"gpuPodDeletion":{"force":false,"timeoutSeconds":300,)"
+            R"("deleteEmptyDir":false}},"kernelModuleType":"open",)"
+            R"("gdrcopy":{"enabled":true,"repository":"registry.test/nvidia","image":"gdrdrv",)"
+            R"("version":"v2"}})");
+  EXPECT_THAT(
+      plan->dropped,
+      UnorderedElementsAre(
+          "spec.driver.startupProbe: Tessera's driver has no such setting",
+          "spec.driver.manager.imagePullPolicy: Tessera's driver has no such setting",
+          HasSubstr("spec.driver.env[0].valueFrom: unknown setting"),
+          "spec.driver.upgradePolicy.drain.podSelector: Tessera's driver has no such setting",
+          "spec.gdrcopy.args: Tessera's driver has no such setting"));
+  Json spec = *plan->resource.Find("spec");
+  const auto settings = ParseSettings(spec);
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_FALSE(settings->agent.driver.enabled) << "NVIDIA's operator still has the driver";
+  spec.Find("driver")->Set("enabled", Json::Bool(true));
+  const auto with_driver = ParseSettings(spec);
+  ASSERT_TRUE(with_driver.ok()) << with_driver.status().ToString();
+  EXPECT_EQ(with_driver->agent.driver.spec.kernel_module, KernelModule::kOpen);
+}
+
+TEST(ClusterPolicyTest, TheNewerNameOfTheKernelModulesComesFirst) {
+  const auto modules = [](const std::string& driver) {
+    return PlanMigration(PolicyOf(fmt::format("driver: {{version: '550.1', {}}}\n", driver)))
+        ->resource.Find("spec")
+        ->Find("driver")
+        ->StringAt("kernelModuleType")
+        .value_or("none");
+  };
+  EXPECT_EQ(modules("kernelModuleType: auto, useOpenKernelModules: true"), "auto");
+  EXPECT_EQ(modules("kernelModuleType: '', useOpenKernelModules: false"), "proprietary");
+  EXPECT_EQ(modules("image: driver"), "none");
+}
+
+TEST(ClusterPolicyTest, ResourcesOfNvidiasDriversAreNotRead) {
+  const auto plan =
+      PlanMigration(PolicyOf("driver: {useNvidiaDriverCRD: true, version: '550.1'}\n"));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->resource.Find("spec")->Find("driver"), nullptr);
+  EXPECT_THAT(plan->dropped, Contains(HasSubstr("NVIDIADriver resources are not read")));
 }
 
 // As the chart of NVIDIA's operator writes it for a host whose driver is installed already.

@@ -79,7 +79,7 @@ TEST(MigrationTest, TheOldestPolicyAndTheFlagsOfPluginsBecomeSettings) {
                 ->Find("agent")
                 ->Serialize(),
             R"({"driverRoot":"/c"})");
-  EXPECT_THAT(plan->dropped, ElementsAre("spec.gds: not managed"));
+  EXPECT_THAT(plan->dropped, ElementsAre(HasSubstr("spec.gds: it is a part of the driver")));
   ASSERT_EQ(plan->mapped.size(), 2u);
   EXPECT_EQ(plan->mapped[1].field, "DaemonSet kube-system/gpushare --memory-unit");
 }
@@ -154,7 +154,7 @@ TEST(MigrationTest, ThePlanIsOneScreenAndTheResourceIsYaml) {
   const std::string text = ShowMigration(*plan, {}).value();
   EXPECT_THAT(text, HasSubstr("SETTING              VALUE   FROM\n"
                               "agent.driverRoot     /a      spec.hostPaths.driverInstallDir\n"));
-  EXPECT_THAT(text, HasSubstr("spec.gds             not managed"));
+  EXPECT_THAT(text, HasSubstr("spec.gds             it is a part of the driver"));
   EXPECT_THAT(text, HasSubstr("BEFORE\n- DaemonSet kube-system/gpushare"));
   EXPECT_THAT(text, HasSubstr("STEPS\n1. apply this resource"));
   EXPECT_THAT(ShowMigration(*plan, {.format = OutputFormat::kYaml}).value(),

@@ -37,7 +37,12 @@ metadata: {name: cluster-policy}
 spec:
   operator: {defaultRuntime: containerd, runtimeClass: nvidia}
   daemonsets: {priorityClassName: system-node-critical, tolerations: [{key: batch, operator: Exists}]}
-  driver: {enabled: true, repository: nvcr.io/nvidia, version: "550.54.15"}
+  driver:
+    enabled: true
+    useOpenKernelModules: true
+    repository: nvcr.io/nvidia
+    version: "550.54.15"
+    upgradePolicy: {maxParallelUpgrades: 2, podDeletion: {timeoutSeconds: 300}}
   toolkit: {enabled: true, repository: nvcr.io/nvidia/k8s, image: container-toolkit}
   devicePlugin: {enabled: true, config: {name: ""}}
   dcgmExporter: {enabled: false, config: {name: ""}}
@@ -187,7 +192,7 @@ func migrationPlan(t *testing.T) {
 	}
 	for _, want := range []string{
 		"ClusterPolicy cluster-policy", "NVIDIA's operator", "DaemonSet kube-system/gpushare-device-plugin-ds",
-		"spec.dcgmExporter.enabled", "sharing.memoryUnit", "spec.migManager", "MIG is configured on the node",
+		"spec.dcgmExporter.enabled", "sharing.memoryUnit", "driver.kernelModuleType", "set driver.enabled=true", "spec.migManager", "MIG is configured on the node",
 		"no agent until its label nvidia.com/gpu.deploy.device-plugin is false",
 		"kubectl -n kube-system delete daemonset gpushare-device-plugin-ds",
 	} {
@@ -211,6 +216,11 @@ func migrationPlan(t *testing.T) {
 	}
 	if root, _ := migrate("--dry-run", "-o", "jsonpath={.spec.agent.driverRoot}"); root != "/run/nvidia/driver" {
 		t.Errorf("-o jsonpath prints %q", root)
+	}
+	driver, _ := migrate("--dry-run", "-o", "jsonpath={.spec.driver.version} {.spec.driver.kernelModuleType} "+
+		"{.spec.driver.upgradePolicy.maxParallelUpgrades} {.spec.driver.upgradePolicy.gpuPodDeletion.timeoutSeconds} {.spec.driver.enabled}")
+	if strings.TrimSpace(driver) != "550.54.15 open 2 300" {
+		t.Errorf("the driver's settings are %s", driver)
 	}
 	// The namespace that Helm created is still there, so check for objects inside it.
 	if left, err := bed.TryKubectl("-n", "tessera-system", "get", "daemonsets,deployments,configmaps", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || left != "" {
