@@ -91,29 +91,26 @@ void SetRuntime(Json& pod, const Settings& settings, const AgentSettings& agent)
 
 void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
   Json& mounts = *container.Find("volumeMounts");
-  const auto set_writable = [&](std::string_view name) {
-    ItemNamed(mounts, name).Set("readOnly", Json::Bool(false));
+  const auto set_writable = [&](std::string_view name, bool writable) {
+    ItemNamed(mounts, name).Set("readOnly", Json::Bool(!writable));
   };
-  if (agent.driver_root_writable) set_writable("driver-root");
-  if (agent.repair) {
-    for (const auto* name : {"opt-tessera", "etc-tessera", "etc-containerd", "run-containerd"}) {
-      set_writable(name);
-    }
+  set_writable("driver-root", agent.driver_root_writable);
+  for (const auto* name : {"opt-tessera", "etc-tessera", "etc-containerd", "run-containerd"}) {
+    set_writable(name, agent.repair);
   }
-  if (!ReadsCounters(agent)) return;
-  Json mount = NamedObject("exporter-counters");
-  mount.Set("mountPath", Json::String("/etc/dcgm-exporter"));
-  mount.Set("readOnly", Json::Bool(true));
-  mounts.items().insert(mounts.items().begin() + 5, std::move(mount));
-  Json volume = NamedObject("exporter-counters");
-  volume.Set("configMap", NamedObject(agent.exporter_config_map));
+  constexpr std::string_view kCounters = "exporter-counters";
   Json& volumes = *pod.Find("volumes");
-  volumes.items().insert(volumes.items().begin() + 5, std::move(volume));
+  if (ReadsCounters(agent)) {
+    ItemNamed(volumes, kCounters).Set("configMap", NamedObject(agent.exporter_config_map));
+  } else {
+    EraseItemNamed(mounts, kCounters);
+    EraseItemNamed(volumes, kCounters);
+  }
 }
 
 // Sets what differs between agents, apart from the choice of nodes.
 Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
-  Json set = ParsedYaml("objects/agent.yaml");
+  Json set = ChartObject("agent");
   Json& metadata = *set.Find("metadata");
   AddTexts(*metadata.Find("labels"), agent.labels);
   if (!agent.annotations.empty()) AddTexts(MemberAt(metadata, {"annotations"}), agent.annotations);

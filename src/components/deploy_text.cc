@@ -2,7 +2,10 @@
 #include "src/components/deploy_text.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "src/base/strings.h"
 #include "src/components/deploy_files.h"
 #include "src/formats/yaml.h"
 
@@ -17,6 +20,37 @@ Json Parsed(std::string_view path, std::string_view text) {
     CheckFailed(__FILE__, __LINE__, fmt::format("deploy/{}: {}", path, json.status().message()));
   }
   return *std::move(json);
+}
+
+// Leaves out documents that have comments alone.
+std::vector<Json> Documents(std::string_view path, std::string_view text) {
+  std::vector<Json> documents;
+  while (!text.empty()) {
+    const size_t end = text.find(kSeparator);
+    Json document = Parsed(path, text.substr(0, end));
+    if (!document.is_null()) documents.push_back(std::move(document));
+    text = end == std::string_view::npos ? "" : text.substr(end + kSeparator.size());
+  }
+  return documents;
+}
+
+std::string WithoutDirectives(std::string_view text) {
+  std::string out;
+  for (const std::string_view line : Split(text, '\n')) {
+    if (line.find("{{") == std::string_view::npos)
+      fmt::format_to(std::back_inserter(out), "{}\n", line);
+  }
+  return out;
+}
+
+void EraseNulls(Json& json) {
+  if (json.is_array()) {
+    for (Json& item : json.items()) EraseNulls(item);
+  } else if (json.is_object()) {
+    std::erase_if(json.members(),
+                  [](const Json::Member& member) { return member.second.is_null(); });
+    for (auto& [name, value] : json.members()) EraseNulls(value);
+  }
 }
 
 }  // namespace
@@ -40,14 +74,20 @@ std::vector<std::string_view> DeployPaths(std::string_view prefix) {
 Json ParsedYaml(std::string_view path) { return Parsed(path, DeployText(path)); }
 
 std::vector<Json> ParsedDocuments(std::string_view path) {
-  std::vector<Json> documents;
-  std::string_view text = DeployText(path);
-  while (!text.empty()) {
-    const size_t end = text.find(kSeparator);
-    documents.push_back(Parsed(path, text.substr(0, end)));
-    text = end == std::string_view::npos ? "" : text.substr(end + kSeparator.size());
-  }
-  return documents;
+  return Documents(path, DeployText(path));
+}
+
+std::vector<Json> ChartObjects(std::string_view name) {
+  const std::string path = fmt::format("chart/templates/{}.yaml", name);
+  std::vector<Json> objects = Documents(path, WithoutDirectives(DeployText(path)));
+  for (Json& object : objects) EraseNulls(object);
+  return objects;
+}
+
+Json ChartObject(std::string_view name) {
+  std::vector<Json> objects = ChartObjects(name);
+  TESSERA_CHECK(objects.size() == 1);
+  return std::move(objects.front());
 }
 
 }  // namespace tessera::components

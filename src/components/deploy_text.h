@@ -17,5 +17,11 @@ std::vector<std::string_view> DeployPaths(std::string_view prefix);
 Json ParsedYaml(std::string_view path);
 // The documents of a YAML file; "---" lines separate them.
 std::vector<Json> ParsedDocuments(std::string_view path);
+// The objects of chart/templates/NAME.yaml without the lines that have a directive ("{{"): the
+// caller sets what these say, and removes what stands between them and is not wanted. A member
+// without anything left is missing.
+std::vector<Json> ChartObjects(std::string_view name);
+// The only one of that template.
+Json ChartObject(std::string_view name);
 
 }  // namespace tessera::components

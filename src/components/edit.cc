@@ -22,6 +22,12 @@ Json& ItemNamed(Json& array, std::string_view name) {
   return *item;
 }
 
+void EraseItemNamed(Json& array, std::string_view name) {
+  std::erase_if(array.items(), [&](const Json& candidate) {
+    return candidate.StringAt("name").value_or("") == name;
+  });
+}
+
 void AddTexts(Json& object, const LabelMap& texts) {
   for (const auto& [name, text] : texts) {
     if (object.Find(name) == nullptr) object.Set(name, Json::String(text));

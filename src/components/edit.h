@@ -17,6 +17,7 @@ namespace tessera::components {
 Json& MemberAt(Json& object, std::initializer_list<std::string_view> path);
 // The item of an array with this `name`. REQUIRES: there is one.
 Json& ItemNamed(Json& array, std::string_view name);
+void EraseItemNamed(Json& array, std::string_view name);
 // Keeps the texts that are there: selectors and the inventory rely on our labels.
 void AddTexts(Json& object, const LabelMap& texts);
 void AppendItems(Json& array, const Json& items);

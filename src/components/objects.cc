@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "api/names.h"
 #include "src/components/agent_objects.h"
 #include "src/components/deploy_text.h"
 #include "src/components/edit.h"
@@ -17,10 +18,10 @@ void Append(std::vector<Json>* objects, std::vector<Json> more) {
 
 // The policies come first, so that they hold before what they limit runs.
 Component Policies(const Settings& settings) {
-  Component out{"policies", ParsedDocuments("objects/agent-policies.yaml")};
+  Component out{"policies", ChartObjects("agent-policies")};
   Json& taints = ItemNamed(MemberAt(out.objects.front(), {"spec", "variables"}), "startupTaints");
   taints.Set("expression", Json::String(Json::Strings(settings.startup_taints).Serialize()));
-  std::vector<Json> assignments = ParsedDocuments("objects/assignments-policy.yaml");
+  std::vector<Json> assignments = ChartObjects("assignments-policy");
   Json& writers = ItemNamed(MemberAt(assignments.front(), {"spec", "variables"}), "writers");
   std::string list = writers.Find("expression")->string_value();
   for (const std::string& writer : settings.assignment_writers) {
@@ -29,7 +30,7 @@ Component Policies(const Settings& settings) {
   writers.Set("expression", Json::String(list));
   Append(&out.objects, std::move(assignments));
   if (settings.privileged_policy) {
-    Append(&out.objects, ParsedDocuments("objects/privileged-policy.yaml"));
+    Append(&out.objects, ChartObjects("privileged-policy"));
   }
   return out;
 }
@@ -44,22 +45,22 @@ bool HasRuntime(const Settings& settings) {
 }
 
 Component Agent(const Settings& settings) {
-  Component out{"agent", ParsedDocuments("objects/agent-rbac.yaml")};
+  Component out{"agent", ChartObjects("agent-rbac")};
   if (HasRuntime(settings)) {
-    Json runtime_class = ParsedYaml("objects/runtimeclass.yaml");
+    Json runtime_class = ChartObject("runtimeclass");
     runtime_class.Find("metadata")->Set("name", Json::String(settings.runtime_class));
     out.objects.push_back(std::move(runtime_class));
   }
   Append(&out.objects, RenderAgents(settings));
   if (settings.gpu_manager_metric) {
-    out.objects.push_back(ParsedYaml("objects/gpu-manager-metric.yaml"));
+    out.objects.push_back(ChartObject("gpu-manager-metric"));
   }
   return out;
 }
 
 Json Deployment(const Settings& settings) {
   const SchedulerSettings& scheduler = settings.scheduler;
-  Json deployment = ParsedYaml("objects/scheduler-deployment.yaml");
+  Json deployment = ChartObject("scheduler-deployment");
   Json& spec = *deployment.Find("spec");
   spec.Set("replicas", Json::Int(scheduler.replicas));
   Json& pod = MemberAt(spec, {"template", "spec"});
@@ -80,13 +81,13 @@ Json Deployment(const Settings& settings) {
 Component Scheduler(const Settings& settings) {
   Component out{"scheduler", {}};
   if (!settings.scheduler.enabled) return out;
-  out.objects = ParsedDocuments("objects/scheduler.yaml");
+  out.objects = ChartObjects("scheduler");
   if (!settings.scheduler.cluster_ip.empty()) {
     Json& service = out.objects.back();
     service.Find("spec")->Set("clusterIP", Json::String(settings.scheduler.cluster_ip));
   }
   if (settings.network_policy) {
-    out.objects.push_back(ParsedYaml("objects/network-policy.yaml"));
+    out.objects.push_back(ChartObject("network-policy"));
   }
   out.objects.push_back(Deployment(settings));
   return out;
@@ -102,7 +103,7 @@ Component Driver(const Settings& settings) {
 
 Component Webhook(const Settings& settings) {
   if (!settings.webhook) return {"webhook", {}};
-  return {"webhook", ParsedDocuments("objects/webhook.yaml")};
+  return {"webhook", ChartObjects("webhook")};
 }
 
 Json ConsoleArguments(const ConsoleSettings& console) {
@@ -117,16 +118,6 @@ Json ConsoleArguments(const ConsoleSettings& console) {
   return args;
 }
 
-Json ConsoleProbe(const ConsoleSettings& console, int64_t period_seconds) {
-  const Json get =
-      Json::MakeObject({{"path", Json::String("/healthz")},
-                        {"port", Json::String("web")},
-                        {"scheme", Json::String(console.tls_secret.empty() ? "HTTP" : "HTTPS")}});
-  return Json::MakeObject({{"httpGet", get},
-                           {"periodSeconds", Json::Int(period_seconds)},
-                           {"timeoutSeconds", Json::Int(5)}});
-}
-
 void SetConsolePod(const Settings& settings, Json& pod) {
   const ConsoleSettings& console = settings.console;
   SetPullSecrets(pod, settings.image);
@@ -136,37 +127,46 @@ void SetConsolePod(const Settings& settings, Json& pod) {
   SetImage(container, settings.image, "console");
   container.Set("args", ConsoleArguments(console));
   container.Set("resources", console.resources);
-  if (console.reachable()) {
-    container.Set("livenessProbe", ConsoleProbe(console, 20));
-    container.Set("readinessProbe", ConsoleProbe(console, 5));
+  for (const auto* probe : {"livenessProbe", "readinessProbe"}) {
+    if (console.reachable()) {
+      MemberAt(container, {probe, "httpGet"})
+          .Set("scheme", Json::String(console.tls_secret.empty() ? "HTTP" : "HTTPS"));
+    } else {
+      container.Erase(probe);
+    }
   }
-  if (console.tls_secret.empty()) return;
-  container.Set("volumeMounts",
-                Json::MakeArray({Json::MakeObject({{"name", Json::String("tls")},
-                                                   {"mountPath", Json::String("/tls")},
-                                                   {"readOnly", Json::Bool(true)}})}));
-  const Json secret = Json::MakeObject({{"secretName", Json::String(console.tls_secret)}});
-  pod.Set("volumes",
-          Json::MakeArray({Json::MakeObject({{"name", Json::String("tls")}, {"secret", secret}})}));
+  if (console.tls_secret.empty()) {
+    container.Erase("volumeMounts");
+    pod.Erase("volumes");
+  } else {
+    MemberAt(ItemNamed(*pod.Find("volumes"), "tls"), {"secret"})
+        .Set("secretName", Json::String(console.tls_secret));
+  }
 }
 
 Component Console(const Settings& settings) {
   Component out{"console", {}};
   if (!settings.console.enabled) return out;
-  out.objects = ParsedDocuments("objects/console.yaml");
-  SetConsolePod(settings, MemberAt(out.objects.back(), {"spec", "template", "spec"}));
-  if (settings.console.reachable()) {
-    out.objects.push_back(ParsedYaml("objects/console-service.yaml"));
-  }
-  if (settings.network_policy) {
-    out.objects.push_back(ParsedYaml("objects/console-network-policy.yaml"));
+  for (Json& object : ChartObjects("console")) {
+    const std::string kind = object.StringAt("kind").value();
+    if (kind == "Service" && !settings.console.reachable()) continue;
+    if (kind == "NetworkPolicy" && !settings.network_policy) continue;
+    if (kind == "Deployment")
+      SetConsolePod(settings, MemberAt(object, {"spec", "template", "spec"}));
+    out.objects.push_back(std::move(object));
   }
   return out;
 }
 
 void AddPodMonitors(const MonitoringSettings& monitoring, std::vector<Json>* objects) {
-  for (Json& monitor : ParsedDocuments("objects/podmonitor.yaml")) {
-    AddTexts(MemberAt(monitor, {"metadata", "labels"}), monitoring.pod_monitor_labels);
+  for (const std::string_view program : {names::kAgent, names::kScheduler}) {
+    const Json name = Json::String(program);
+    Json monitor = ChartObject("podmonitor");
+    Json& metadata = *monitor.Find("metadata");
+    metadata.Set("name", name);
+    metadata.Find("labels")->Set("app.kubernetes.io/name", name);
+    AddTexts(*metadata.Find("labels"), monitoring.pod_monitor_labels);
+    MemberAt(monitor, {"spec", "selector", "matchLabels"}).Set("app.kubernetes.io/name", name);
     for (Json& endpoint : MemberAt(monitor, {"spec", "podMetricsEndpoints"}).items()) {
       endpoint.Set("interval", Json::String(monitoring.pod_monitor_interval));
     }
@@ -179,7 +179,7 @@ void AddDashboards(const MonitoringSettings& monitoring, std::vector<Json>* obje
   for (const std::string_view path : DeployPaths(kDirectory)) {
     const std::string_view file = path.substr(kDirectory.size());
     const std::string_view name = file.substr(0, file.rfind('.'));
-    Json dashboard = ParsedYaml("objects/dashboard.yaml");
+    Json dashboard = ChartObject("dashboards");
     Json& metadata = *dashboard.Find("metadata");
     metadata.Set("name", Json::String(fmt::format("tessera-dashboard-{}", name)));
     AddTexts(*metadata.Find("labels"), monitoring.dashboard_labels);
@@ -194,7 +194,7 @@ Component Monitoring(const Settings& settings) {
   Component out{"monitoring", {}};
   if (monitoring.pod_monitor) AddPodMonitors(monitoring, &out.objects);
   if (monitoring.prometheus_rule) {
-    Json rule = ParsedYaml("objects/prometheusrule.yaml");
+    Json rule = ChartObject("prometheusrule");
     AddTexts(MemberAt(rule, {"metadata", "labels"}), monitoring.prometheus_rule_labels);
     rule.Set("spec", ParsedYaml("chart/files/alerts.yaml"));
     out.objects.push_back(std::move(rule));
@@ -209,7 +209,7 @@ std::vector<Component> RenderComponents(const Settings& settings) {
   std::vector<Component> components = {Policies(settings),  Driver(settings),
                                        Agent(settings),     Webhook(settings),
                                        Scheduler(settings), Monitoring(settings)};
-  components.push_back({"access", ParsedDocuments("objects/view.yaml")});
+  components.push_back({"access", ChartObjects("view")});
   components.push_back(Console(settings));
   std::erase_if(components, [](const Component& component) { return component.objects.empty(); });
   return components;

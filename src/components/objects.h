@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The objects of an installation in the API server, rendered from its settings. Equal settings give
-// equal objects. deploy/objects has the objects as YAML; the code changes what settings change.
+// equal objects. The templates of the chart have the objects as YAML; the code sets what their
+// directives set.
 //
 // Each object has apiVersion, kind, metadata.name, metadata.namespace if it has one, and the label
 // app.kubernetes.io/part-of=tessera. None has a status. They are meant for server-side apply.
