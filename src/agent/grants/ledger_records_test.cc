@@ -58,5 +58,32 @@ TEST(LedgerRecordsTest, ASpentTokenNeedsANonceAndAFingerprintOfSixteenDigits) {
   EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdeX"));
 }
 
+// The first release wrote "bind" for a whole GPU; the next one wrote grants without what later ones
+// added.
+TEST(LedgerRecordsTest, RecordsOfEarlierReleasesAreRead) {
+  const std::string nonce = grant::NonceText(grant::Nonce{1});
+  const auto bind = DecodeRecord(fmt::format(
+      R"({{"do":"bind","uid":"u","namespace":"ns","pod":"p","container":"c","nonce":"{}",)"
+      R"("ids":["GPU-a"]}})",
+      nonce));
+  ASSERT_TRUE(bind.has_value());
+  EXPECT_EQ(bind->entry.shares, (std::vector<device::DeviceShare>{{"GPU-a", kWholeGpu, {}}}));
+  EXPECT_EQ(bind->entry.claims.front().nonce, grant::Nonce{1});
+  const auto granted = DecodeRecord(fmt::format(
+      R"({{"do":"grant","uid":"u","container":"c","tokens":[{{"nonce":"{}","ids":["x"]}}],)"
+      R"("shares":[{{"gpu":"GPU-a","milli":300,"bytes":1024}}]}})",
+      nonce));
+  ASSERT_TRUE(granted.has_value());
+  EXPECT_EQ(granted->entry.phase, device::Phase::kMain);
+  EXPECT_EQ(granted->entry.dialect, device::Dialect::kNvidiaGpu);
+  EXPECT_FALSE(granted->entry.guessed);
+  EXPECT_FALSE(granted->chosen.has_value());
+}
+
+// After a downgrade the journal has records of the later release.
+TEST(LedgerRecordsTest, AMemberOfALaterReleaseIsIgnored) {
+  EXPECT_TRUE(Reads(SomeGrant(), R"("phase":)", R"("later":{"a":[1]},"phase":)"));
+}
+
 }  // namespace
 }  // namespace tessera::agent
