@@ -23,14 +23,24 @@ std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemN
   return fmt::format("kubectl -n {} {}", ns, rest);
 }
 
+// What to do about an object that could not be read.
+std::string FixOfError(const Status& status) {
+  if (status.code() == Code::kResourceExhausted) {
+    return "the API server throttles requests: run tessera status again in a minute";
+  }
+  if (status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded) {
+    return "check the API server: kubectl get --raw /readyz";
+  }
+  return "ask for the right to read it: ClusterRole tessera-view";
+}
+
 // The line of a component whose object could not be read.
 StatusLine Unreadable(std::string name, const Status& status, std::string_view what) {
   if (status.code() == Code::kNotFound) {
     return {std::move(name), false, fmt::format("{} is missing", what),
             "install the chart: docs/tasks/install.md"};
   }
-  return {std::move(name), false, std::string(status.message()),
-          "ask for the right to read it: ClusterRole tessera-view"};
+  return {std::move(name), false, std::string(status.message()), FixOfError(status)};
 }
 
 // Why a pod is not ready, from its containers or its scheduling; "" if it is ready.
@@ -97,8 +107,7 @@ StatusLine DaemonSetLine(std::string name, const Json& set) {
 
 // The line of an optional component whose object could not be read.
 StatusLine Unknown(std::string name, const Status& status) {
-  return {std::move(name), true, fmt::format("unknown: {}", status.message()),
-          "ask for the right to read it: ClusterRole tessera-view"};
+  return {std::move(name), true, fmt::format("unknown: {}", status.message()), FixOfError(status)};
 }
 
 StatusLine DeploymentLine(std::string name, std::string_view program, const Json& deployment,
@@ -132,6 +141,20 @@ std::string TextOfCondition(const Json& condition) {
   return message.empty() ? reason : fmt::format("{}: {}", reason, message);
 }
 
+// What to do about a resource that is not ready, by the reason of its condition
+// (docs/tasks/operator.md).
+std::string_view FixOfResource(std::string_view reason) {
+  if (reason == "InvalidSpec") return "kubectl edit tessera tessera";
+  if (reason == "Forbidden") return "kubectl apply -f deploy/operator/operator.yaml";
+  if (reason == "NotFound") {
+    return "install what defines the type, or turn its setting off: docs/tasks/operator.md";
+  }
+  if (reason == "APIServerThrottles" || reason == "APIServerUnreachable") {
+    return "the operator retries; check the API server: kubectl get --raw /readyz";
+  }
+  return "kubectl describe tessera tessera";
+}
+
 // The state that the operator reports on its resource.
 StatusLine ResourceLine(const Json& resource) {
   StatusLine line{"resource Tessera", true, "", ""};
@@ -140,18 +163,17 @@ StatusLine ResourceLine(const Json& resource) {
   const Json* ready = ConditionOf(resource, "Ready");
   const Json* degraded = ConditionOf(resource, "Degraded");
   line.works = IsTrue(ready);
-  if (IsTrue(degraded)) {
-    line.detail = TextOfCondition(*degraded);
-  } else if (ready != nullptr) {
-    line.detail = TextOfCondition(*ready);
-  }
+  const Json* shown = IsTrue(degraded) ? degraded : ready;
+  if (shown != nullptr) line.detail = TextOfCondition(*shown);
   if (ready == nullptr || ready->IntAt("observedGeneration").value_or(0) < generation) {
     line.works = false;
     line.detail = "the operator has not read its last change yet";
   }
   const Json* nvidia = ConditionOf(resource, "NVIDIAOperatorPresent");
   if (IsTrue(nvidia)) line.detail += "; " + nvidia->StringAt("message").value_or("");
-  if (!line.works) line.fix = "kubectl describe tessera tessera";
+  if (!line.works) {
+    line.fix = FixOfResource(shown == nullptr ? "" : shown->StringAt("reason").value_or(""));
+  }
   return line;
 }
 
@@ -159,6 +181,13 @@ std::string_view FixOfCondition(std::string_view reason) {
   if (reason == names::kReasonGpuUnhealthy) return "docs/concepts/health.md; tessera gpus NODE";
   if (reason == names::kReasonDriverNotReady) {
     return "install the driver, or set agent.driverRoot of the chart";
+  }
+  if (reason == names::kReasonDriverIncomplete) {
+    return "see the log of the driver container, or install the driver's packages again: "
+           "docs/tasks/drivers.md";
+  }
+  if (reason == names::kReasonDriverConflict) {
+    return "remove the driver of the host or the driver container: docs/tasks/drivers.md";
   }
   if (reason == names::kReasonRuntimeNotConfigured) {
     return "docs/tasks/troubleshoot.md, pods start without their GPUs";

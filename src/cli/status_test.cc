@@ -97,6 +97,29 @@ TEST_F(InstallationStatusTest, NamesAMissingRight) {
   EXPECT_EQ(Component("kube-scheduler").detail, "unknown: pods/proxy is forbidden");
 }
 
+TEST_F(InstallationStatusTest, AThrottlingServerIsNoMissingRight) {
+  objects_.agent_daemonsets =
+      Status(Code::kResourceExhausted, "cannot list daemonsets: 429 Too Many Requests");
+  EXPECT_EQ(Component("agent").detail, "cannot list daemonsets: 429 Too Many Requests");
+  EXPECT_THAT(Component("agent").fix, HasSubstr("run tessera status again"));
+  objects_.agent_daemonsets = Status(Code::kUnavailable, "connection refused");
+  EXPECT_EQ(Component("agent").fix, "check the API server: kubectl get --raw /readyz");
+}
+
+TEST_F(InstallationStatusTest, NamesWhatTheDriverLacksAndTheFix) {
+  const auto fix = [&](std::string_view reason, std::string_view message) {
+    objects_.nodes[0] = NodeOf(
+        "n1", fmt::format(R"({{"type":"GPUReady","status":"False","reason":"{}","message":"{}"}})",
+                          reason, message));
+    EXPECT_EQ(OnlyNode().detail, fmt::format("{}: {}", reason, message));
+    return OnlyNode().fix;
+  };
+  EXPECT_THAT(fix("DriverNotReady", "no driver"), HasSubstr("install the driver"));
+  EXPECT_THAT(fix("DriverIncomplete", "/run/nvidia/driver has no libcuda.so.1"),
+              HasSubstr("see the log of the driver container"));
+  EXPECT_THAT(fix("DriverConflict", "two drivers"), HasSubstr("remove the driver of the host"));
+}
+
 TEST_F(InstallationStatusTest, NamesTheImageThatANodeCannotPull) {
   objects_.agent_daemonsets = std::vector{AgentsOf("", 1, 0)};
   objects_.pods[0] = PodOf(
@@ -158,6 +181,21 @@ TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
   objects_.resource = ResourceOf(2, "False", "InvalidSpec", "False");
   EXPECT_EQ(Component("resource Tessera").detail, "InvalidSpec: m");
   EXPECT_FALSE(Component("resource Tessera").works);
+  EXPECT_EQ(Component("resource Tessera").fix, "kubectl edit tessera tessera");
+}
+
+TEST_F(InstallationStatusTest, SaysWhatToDoForEachReasonOfTheOperator) {
+  objects_.operator_deployment = Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":2}})");
+  const auto fix = [&](const char* reason) {
+    objects_.resource = ResourceOf(2, "False", reason, "False");
+    EXPECT_EQ(Component("resource Tessera").detail, fmt::format("{}: m", reason));
+    return Component("resource Tessera").fix;
+  };
+  EXPECT_EQ(fix("Forbidden"), "kubectl apply -f deploy/operator/operator.yaml");
+  EXPECT_THAT(fix("NotFound"), HasSubstr("install what defines the type"));
+  EXPECT_THAT(fix("APIServerThrottles"), HasSubstr("the operator retries"));
+  EXPECT_THAT(fix("APIServerUnreachable"), HasSubstr("kubectl get --raw /readyz"));
+  EXPECT_EQ(fix("ImagePullBackOff"), "kubectl describe tessera tessera");
 }
 
 TEST_F(InstallationStatusTest, NamesAnOperatorThatIsMissingOrScaledToZero) {

@@ -37,6 +37,20 @@ Result<std::vector<components::Component>> RenderMaps(const Json& spec) {
   return out;
 }
 
+net::Response Forbidden() {
+  net::Response response = net::TextResponse(
+      403, R"({"kind":"Status","message":"cannot patch configmaps","reason":"Forbidden"})");
+  response.headers.Set("Content-Type", "application/json");
+  return response;
+}
+
+// As API Priority and Fairness answers.
+net::Response Throttled() {
+  net::Response response = net::TextResponse(429, "Too many requests, please try again later.\n");
+  response.headers.Set("Retry-After", "1");
+  return response;
+}
+
 // A fake API server, because tests count writes and reject single requests. What the real one does
 // with applied fields is in apiserver_test.cc.
 class ControllerTest : public ::testing::Test {
@@ -50,12 +64,7 @@ class ControllerTest : public ::testing::Test {
     server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
       const bool rejects = !rejected_.empty() && request.method != "GET" &&
                            std::string(request.path()).ends_with(rejected_);
-      if (rejects) {
-        net::Response response = net::TextResponse(
-            403, R"({"kind":"Status","message":"cannot patch configmaps","reason":"Forbidden"})");
-        response.headers.Set("Content-Type", "application/json");
-        reply(response);
-      }
+      if (rejects) reply(throttles_ ? Throttled() : Forbidden());
       return rejects;
     });
   }
@@ -113,6 +122,17 @@ class ControllerTest : public ::testing::Test {
     return "";
   }
   bool Ready() const { return ConditionText("Ready", "status") == "True"; }
+  std::string Values() const { return ValueOf("a1") + ValueOf("b1") + ValueOf("b2"); }
+  // Ends the controller after its next `writes` writes, as the kernel ends a process. Returns false
+  // if `done` came before.
+  bool EndsAfter(int writes, const std::function<bool()>& done) {
+    const int last = server_.writes() + writes;
+    const bool ran = RunUntil([&] { return server_.writes() >= last || done(); });
+    EXPECT_TRUE(ran);
+    const bool before = !done();
+    controller_.reset();
+    return before;
+  }
   bool RunUntil(const std::function<bool()>& done) {
     return runner_.RunUntil(done, std::chrono::seconds(20));
   }
@@ -126,7 +146,8 @@ class ControllerTest : public ::testing::Test {
   std::vector<Json> cleanup_;
   Duration cleanup_patience_ = std::chrono::minutes(1);
   kube::Operation deletion_;
-  std::string rejected_;  // end of the path of objects that the server does not let write
+  std::string rejected_;    // end of the path of objects that the server does not let write
+  bool throttles_ = false;  // and answers 429 instead of 403
   std::unique_ptr<Controller> controller_;
 };
 
@@ -195,6 +216,20 @@ TEST_F(ControllerTest, AComponentThatFailsDelaysNoOtherAndRecovers) {
   EXPECT_TRUE(RunUntil([&] { return Ready(); }));
 }
 
+TEST_F(ControllerTest, AServerThatThrottlesIsNamedUntilItAnswers) {
+  rejected_ = "/b1";
+  throttles_ = true;
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(
+      RunUntil([&] { return ConditionText("Degraded", "reason") == "APIServerThrottles"; }));
+  EXPECT_THAT(ConditionText("Degraded", "message"),
+              ::testing::AllOf(HasSubstr("b: cannot apply ConfigMap b1"), HasSubstr("429")));
+  EXPECT_EQ(Values(), "xnonex");
+  rejected_.clear();
+  EXPECT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; }));
+}
+
 TEST_F(ControllerTest, AnInvalidSpecKeepsTheObjectsOfTheLastValidOne) {
   PutResource(R"({"value":"x"})", 1);
   Start();
@@ -229,6 +264,43 @@ TEST_F(ControllerTest, ANewTermContinuesWhereTheLastOneEnded) {
   Start();
   EXPECT_TRUE(RunUntil([&] { return Ready() && ValueOf("b2") == "none"; }));
   EXPECT_EQ(ValueOf("a1"), "y");
+}
+
+// Installs with a controller that ends after its first write, one that ends after its second, and
+// so on; each time a next one must end at the same objects.
+TEST_F(ControllerTest, AnInstallationThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
+  int writes = 0;
+  for (bool ends = true; ends;) {
+    for (const auto* name : {"a1", "b1", "b2"}) server_.Remove(std::string(kMaps) + name);
+    server_.Remove(kResource);
+    PutResource(R"({"value":"x"})", ++writes);
+    Start();
+    ends = EndsAfter(writes, [&] { return Ready(); });
+    Start();
+    ASSERT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; })) << writes;
+    controller_.reset();
+  }
+  EXPECT_GE(writes, 4) << "three objects and a status";
+}
+
+TEST_F(ControllerTest, ARemovalThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
+  const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
+  int writes = 0;
+  for (bool ends = true; ends;) {
+    PutResource(R"({"value":"x"})", ++writes);
+    Start();
+    ASSERT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; }));
+    bool asked = false;
+    const kube::Operation operation =
+        client_.Delete(ref, {}, [&](const Result<Json>&) { asked = true; });
+    ASSERT_TRUE(RunUntil([&] { return asked; }));
+    ends = EndsAfter(writes, [&] { return server_.Find(kResource) == nullptr; });
+    Start();
+    ASSERT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; })) << writes;
+    EXPECT_EQ(Values(), "nonenonenone") << writes;
+    controller_.reset();
+  }
+  EXPECT_GE(writes, 4) << "three objects and the finalizer";
 }
 
 TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
