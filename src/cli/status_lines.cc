@@ -146,6 +146,9 @@ std::string TextOfCondition(const Json& condition) {
 std::string_view FixOfResource(std::string_view reason) {
   if (reason == "InvalidSpec") return "kubectl edit tessera tessera";
   if (reason == "Forbidden") return "kubectl apply -f deploy/operator/operator.yaml";
+  if (reason == "ObjectContested") {
+    return "stop the other client, or change the resource: kubectl edit tessera tessera";
+  }
   if (reason == "NotFound") {
     return "install what defines the type, or turn its setting off: docs/tasks/operator.md";
   }

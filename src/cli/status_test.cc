@@ -192,6 +192,7 @@ TEST_F(InstallationStatusTest, SaysWhatToDoForEachReasonOfTheOperator) {
     return Component("resource Tessera").fix;
   };
   EXPECT_EQ(fix("Forbidden"), "kubectl apply -f deploy/operator/operator.yaml");
+  EXPECT_THAT(fix("ObjectContested"), HasSubstr("stop the other client"));
   EXPECT_THAT(fix("NotFound"), HasSubstr("install what defines the type"));
   EXPECT_THAT(fix("APIServerThrottles"), HasSubstr("the operator retries"));
   EXPECT_THAT(fix("APIServerUnreachable"), HasSubstr("kubectl get --raw /readyz"));

@@ -203,6 +203,21 @@ TEST_F(ControllerTest, RestoresEditedAndDeletedObjects) {
   EXPECT_EQ(metrics_.repairs.values(), (std::map<std::string, uint64_t>{{"a", 1}, {"b", 1}}));
 }
 
+TEST_F(ControllerTest, AClientThatEditsAnObjectAgainAndAgainIsReported) {
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  for (int edit = 1; edit <= 5; ++edit) {
+    EXPECT_NE(ConditionText("Degraded", "reason"), "ObjectContested") << edit;
+    server_.Put(std::string(kMaps) + "a1", MapNamed("a1", fmt::format("edit {}", edit)));
+    ASSERT_TRUE(RunUntil([&] { return ValueOf("a1") == "x"; })) << edit;
+  }
+  ASSERT_TRUE(RunUntil([&] { return ConditionText("Degraded", "reason") == "ObjectContested"; }));
+  EXPECT_THAT(ConditionText("Degraded", "message"),
+              HasSubstr("a: another client changes ConfigMap a1 again and again"));
+  EXPECT_FALSE(Ready());
+}
+
 TEST_F(ControllerTest, AComponentThatFailsDelaysNoOtherAndRecovers) {
   rejected_ = "/b1";
   PutResource(R"({"value":"x"})", 1);

@@ -13,6 +13,10 @@ namespace {
 constexpr Duration kFirstRepair = std::chrono::milliseconds(50);
 constexpr int kMaxRepairs = 10;
 constexpr Duration kQuiet = std::chrono::minutes(10);
+// After so many restorations another client is reported that changes the object again and again,
+// until the object stays for this time, which is longer than any wait between restorations.
+constexpr int kContestedRepairs = 5;
+constexpr Duration kContested = std::chrono::minutes(2);
 
 }  // namespace
 
@@ -110,13 +114,18 @@ void WantedObjects::OnRepaired(WantedObject* object) const {
   object->repaired = now;
 }
 
+bool WantedObjects::IsContested(const WantedObject& object) const {
+  return object.repairs >= kContestedRepairs && clock_.Now() - object.repaired < kContested;
+}
+
 ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const {
   ComponentReport report{component.name, ComponentState::kReady, "Ready", "", 0};
   report.objects = component.keys.size();
   size_t failed = 0;
-  std::string waiting;
+  std::string waiting, contested;
   for (const std::string& key : component.keys) {
     const WantedObject& object = objects_.at(key);
+    if (contested.empty() && IsContested(object)) contested = TitleOf(object.object);
     if (!object.error.ok() && ++failed == 1) {
       report.reason = ReasonOf(object.error);
       report.message =
@@ -130,6 +139,15 @@ ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const
     if (report.reason == "Forbidden") {
       report.message += ": give the operator this right, see its ClusterRole tessera-operator";
     }
+    return report;
+  }
+  if (!contested.empty()) {
+    report.state = ComponentState::kFailed;
+    report.reason = "ObjectContested";
+    report.message = fmt::format(
+        "another client changes {} again and again: stop the client that its managedFields name, "
+        "or change the resource Tessera",
+        contested);
     return report;
   }
   if (waiting.empty()) {

@@ -78,6 +78,8 @@ class WantedObjects {
   ComponentReport ReportOf(const AppliedComponent& component) const;
 
  private:
+  // Whether another client has just changed the object again and again.
+  bool IsContested(const WantedObject& object) const;
   std::string WaitsFor(const WantedObject& object) const;
 
   const ObjectWatches& watches_;
