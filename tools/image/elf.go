@@ -17,14 +17,16 @@ import (
 // open at run time, needs them. Programs no longer name them, because their content has moved to libc.so.6.
 var partsOfGlibc = []string{"libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"}
 
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
 // AddELF adds a program or library at dest. It also adds the files that the dynamic loader would open for it, at
-// the same paths as on this host: the interpreter and, recursively, the needed libraries. It does not find
+// the same paths as below Root: the interpreter and, recursively, the needed libraries. It does not find
 // libraries that a program opens by name at run time; add each of them with AddELF, too.
 func (b *Builder) AddELF(source, dest string) error {
 	if err := b.AddFile(source, dest, 0o755); err != nil {
 		return err
 	}
-	return b.addNeeded(source, searchPath())
+	return b.addNeeded(source, searchPath(b.Root))
 }
 
 // object holds the parts of an ELF file that the loader reads.
@@ -40,12 +42,15 @@ func (b *Builder) addNeeded(source string, system []string) error {
 	if err != nil {
 		return err
 	}
+	if machine, known := machines[b.Architecture]; known && o.machine != machine {
+		return fmt.Errorf("%s is for %s: the image is for %s", source, o.machine, b.Architecture)
+	}
 	wanted := []string{}
 	if o.interpreter != "" {
 		wanted = append(wanted, o.interpreter)
 	}
 	for _, name := range o.needed {
-		found, err := findLibrary(name, o, system)
+		found, err := b.findLibrary(name, o, system)
 		if err != nil {
 			return fmt.Errorf("%s: %w", source, err)
 		}
@@ -60,10 +65,10 @@ func (b *Builder) addNeeded(source string, system []string) error {
 		if _, known := b.entries[path.Clean(file)]; known {
 			continue
 		}
-		if err := b.AddFile(file, file, 0o755); err != nil {
+		if err := b.AddFile(b.Root+file, file, 0o755); err != nil {
 			return err
 		}
-		if err := b.addNeeded(file, system); err != nil {
+		if err := b.addNeeded(b.Root+file, system); err != nil {
 			return err
 		}
 	}
@@ -105,14 +110,15 @@ func readObject(file string) (*object, error) {
 	return o, nil
 }
 
-func findLibrary(name string, user *object, system []string) (string, error) {
+// findLibrary returns the path of a needed library below Root.
+func (b *Builder) findLibrary(name string, user *object, system []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
 	dirs := append(append([]string{}, user.runpath...), system...)
 	for _, dir := range dirs {
 		file := filepath.Join(dir, name)
-		if f, err := elf.Open(file); err == nil {
+		if f, err := elf.Open(b.Root + file); err == nil {
 			machine := f.Machine
 			f.Close()
 			if machine == user.machine {
@@ -124,13 +130,13 @@ func findLibrary(name string, user *object, system []string) (string, error) {
 }
 
 // searchPath returns the folders in /etc/ld.so.conf, and then the folders that the loader always searches.
-func searchPath() []string {
-	dirs := readLdConf("/etc/ld.so.conf")
+func searchPath(root string) []string {
+	dirs := readLdConf(root, "/etc/ld.so.conf")
 	return append(dirs, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 }
 
-func readLdConf(file string) []string {
-	f, err := os.Open(file)
+func readLdConf(root, file string) []string {
+	f, err := os.Open(root + file)
 	if err != nil {
 		return nil
 	}
@@ -141,9 +147,9 @@ func readLdConf(file string) []string {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) == 2 && fields[0] == "include":
-			included, _ := filepath.Glob(fields[1])
+			included, _ := filepath.Glob(root + fields[1])
 			for _, each := range included {
-				dirs = append(dirs, readLdConf(each)...)
+				dirs = append(dirs, readLdConf(root, strings.TrimPrefix(each, root))...)
 			}
 		case len(fields) == 1:
 			dirs = append(dirs, fields[0])

@@ -35,7 +35,11 @@ type Config struct {
 
 // Builder collects the content of one image.
 type Builder struct {
-	Config  Config
+	Config Config
+	// Architecture is Go's name of it. AddELF accepts no program of another one.
+	Architecture string
+	// Root is the folder below which AddELF finds shared libraries; empty for those of this host.
+	Root    string
 	tags    []string
 	entries map[string]entry // by clean absolute path
 }
@@ -49,7 +53,7 @@ type entry struct {
 // New begins an empty image with these tags. A tag without a host gets docker.io/library/ from most
 // engines, so name one: "tessera.test/sample:1".
 func New(tags ...string) *Builder {
-	return &Builder{tags: tags, entries: map[string]entry{}}
+	return &Builder{Architecture: runtime.GOARCH, tags: tags, entries: map[string]entry{}}
 }
 
 // AddBytes adds a regular file.
@@ -146,13 +150,15 @@ func (b *Builder) add(dest string, e entry) error {
 }
 
 // WriteFile writes the archive to a temporary file beside `file` and renames it, so that `file` is always complete.
-func (b *Builder) WriteFile(file string) error {
+func (b *Builder) WriteFile(file string) error { return writeWhole(file, b.Write) }
+
+func writeWhole(file string, write func(io.Writer) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(file), ".image-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp.Name())
-	err = b.Write(temp)
+	err = write(temp)
 	if closed := temp.Close(); err == nil {
 		err = closed
 	}
@@ -172,7 +178,7 @@ func (b *Builder) Write(out io.Writer) error {
 		return err
 	}
 	config, err := json.Marshal(map[string]any{
-		"created": "1970-01-01T00:00:00Z", "architecture": runtime.GOARCH, "os": "linux", "config": b.Config,
+		"created": "1970-01-01T00:00:00Z", "architecture": b.Architecture, "os": "linux", "config": b.Config,
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer)}},
 		"history": []map[string]any{{"created": "1970-01-01T00:00:00Z", "created_by": "testcluster image"}},
 	})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -34,11 +35,15 @@ func (r *repeated) Set(value string) error { *r = append(*r, value); return nil 
 
 func makeImage(args []string) error {
 	flags := flag.NewFlagSet("make-image", flag.ContinueOnError)
-	var tags, files, elfs, dirs, links, env, entrypoint, cmd, labels repeated
+	var tags, files, elfs, dirs, links, env, entrypoint, cmd, labels, index repeated
 	out := flags.String("out", "", "archive to write")
 	user := flags.String("user", "", "user, or user:group, of the container")
 	workdir := flags.String("workdir", "", "working folder of the container")
 	ldcache := flags.Bool("ldcache", false, "write /etc/ld.so.cache over the libraries in the image")
+	arch := flags.String("arch", runtime.GOARCH, "architecture of the image")
+	root := flags.String("root", "", "folder below which the libraries of --elf are; default: this host's root")
+	flags.Var(&index, "index", "archive that this program wrote for one architecture: writes an OCI archive\n"+
+		"with an index over all of them, named as they are; takes only --out (repeatable)")
 	flags.Var(&tags, "tag", "name of the image, such as tessera.test/sample:1 (repeatable)")
 	flags.Var(&files, "file", "SRC:DEST[:MODE], a file or a folder with all it holds (repeatable)")
 	flags.Var(&elfs, "elf", "SRC:DEST, a program or library with all libraries that it needs (repeatable)")
@@ -51,10 +56,17 @@ func makeImage(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if len(index) > 0 {
+		if *out == "" || flags.NFlag() != len(index)+1 || flags.NArg() > 0 {
+			return errors.New("--index takes --out FILE and nothing else")
+		}
+		return image.WriteIndexFile(*out, index)
+	}
 	if *out == "" || len(tags) == 0 || flags.NArg() > 0 {
 		return errors.New("--out FILE and --tag NAME are needed, and nothing but flags")
 	}
 	b := image.New(tags...)
+	b.Architecture, b.Root = *arch, strings.TrimRight(*root, "/")
 	b.Config = image.Config{
 		User: *user, WorkingDir: *workdir, Env: env, Entrypoint: entrypoint, Cmd: cmd, Labels: map[string]string{},
 	}
