@@ -22,7 +22,7 @@ pkg_check_modules(TOMLPLUSPLUS IMPORTED_TARGET tomlplusplus)
 
 # gRPC without TLS, as archives: all its peers are unix sockets, and the linker keeps only what is
 # reached, which halves the memory of a program.
-file(GLOB TESSERA_ABSL_ARCHIVES /usr/lib/x86_64-linux-gnu/libabsl_*.a)
+file(GLOB TESSERA_ABSL_ARCHIVES ${CMAKE_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/libabsl_*.a)
 add_library(tessera_grpc INTERFACE)
 target_link_libraries(tessera_grpc INTERFACE
   -Wl,--start-group libgrpc++_unsecure.a libgrpc_unsecure.a libgpr.a libaddress_sorting.a libupb.a

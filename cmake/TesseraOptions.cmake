@@ -13,6 +13,10 @@ set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undef
 
 add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers
                     -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CMAKE_SYSROOT)
+  # Programs name a header of a library by the same path wherever the libraries are unpacked.
+  add_compile_options(-ffile-prefix-map=${CMAKE_SYSROOT}=)
+endif()
 add_compile_definitions($<$<CONFIG:Release>:NDEBUG> $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
 if(TESSERA_SANITIZE)
   add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -g1)
@@ -30,7 +34,7 @@ add_compile_options(-ffunction-sections -fdata-sections)
 add_link_options(-Wl,--gc-sections)
 
 find_program(TESSERA_MOLD mold)
-if(TESSERA_MOLD)
+if(TESSERA_MOLD AND NOT CMAKE_CROSSCOMPILING)
   add_link_options(-fuse-ld=mold)
 endif()
 find_program(TESSERA_CCACHE ccache)
