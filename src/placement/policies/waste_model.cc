@@ -52,7 +52,8 @@ inline bool Any(const Lanes& lanes) {
 }
 
 // The code that selects a clone runs before ThreadSanitizer starts, but would call ThreadSanitizer.
-#if defined(__SANITIZE_THREAD__)
+// arm64 has one width, 128 bits, on all processors.
+#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define TESSERA_WIDE_AND_NARROW
 #else
 #define TESSERA_WIDE_AND_NARROW __attribute__((target_clones("avx2", "default")))
