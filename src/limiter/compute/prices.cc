@@ -19,8 +19,8 @@ void Prices::Reset(Price* entry, uint64_t key) {
   entry->near = entry->samples = entry->dropped = entry->outstanding = 0;
   entry->is_long = false;
   ++entry->version;
-  // The key is stored last. A reader compares it again after the price, so it never takes the price
-  // of the previous key.
+  // The key is stored last: a reader that finds it does not take the price of the previous key. One
+  // that found the previous key just before may take the price of this key, for one launch.
   entry->key.store(key, std::memory_order_release);
 }
 

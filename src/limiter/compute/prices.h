@@ -70,7 +70,7 @@ class Prices {
     const uint32_t home = Home(key);
     for (uint32_t i = 0; i < kNear; ++i) {
       Price& entry = entries_[(home + i) % kCapacity];
-      if (entry.key.load(std::memory_order_relaxed) == key) return &entry;
+      if (entry.key.load(std::memory_order_acquire) == key) return &entry;
     }
     return nullptr;
   }
