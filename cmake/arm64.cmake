@@ -21,9 +21,12 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 
-# The cross-compiler has a C library of its own, which gets no security updates. -B prefers that of the sysroot.
-set(CMAKE_EXE_LINKER_FLAGS_INIT -B${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/)
+# The cross-compiler has libraries of its own, which get no security updates. -B prefers those of the sysroot.
+set(CMAKE_EXE_LINKER_FLAGS_INIT
+  "-B${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/ -B${CMAKE_SYSROOT}/usr/lib/gcc/aarch64-linux-gnu/12/")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT ${CMAKE_EXE_LINKER_FLAGS_INIT})
+# No notes on the ABI before GCC 10.
+set(CMAKE_CXX_FLAGS_INIT -Wno-psabi)
 
 find_program(TESSERA_QEMU qemu-aarch64-static)
 if(TESSERA_QEMU)
