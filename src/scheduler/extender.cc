@@ -55,31 +55,31 @@ void Mark(placement::NodeId id, std::vector<bool>* fits) {
 // Points by the number of better nodes. Counts nodes by score instead of sorting them, because many
 // nodes have equal scores.
 std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
-  struct Rank {
+  struct ScoreGroup {
     size_t nodes = 0;
     int points = 0;
   };
-  boost::unordered_flat_map<float, Rank> ranks;
+  boost::unordered_flat_map<float, ScoreGroup> groups;
   size_t fit = 0;
   for (const float score : scores) {
     if (score == placement::kUnfit) continue;
-    ++ranks[score].nodes;
+    ++groups[score].nodes;
     ++fit;
   }
-  std::vector<std::pair<float, Rank*>> best_first;
-  for (auto& [score, rank] : ranks) best_first.emplace_back(score, &rank);
+  std::vector<std::pair<float, ScoreGroup*>> best_first;
+  for (auto& [score, group] : groups) best_first.emplace_back(score, &group);
   std::ranges::sort(best_first, std::greater());
   // The second score gets 9 points, the last one 0.
   const size_t steps = std::max<size_t>(fit, 2) - 1;
   size_t better = 0;
-  for (const auto& [score, rank] : best_first) {
-    rank->points = kMaxHostScore - 1 -
-                   (better < 2 ? 0 : static_cast<int>((better - 1) * kMaxHostScore / steps));
-    better += rank->nodes;
+  for (const auto& [score, group] : best_first) {
+    group->points = kMaxHostScore - 1 -
+                    (better < 2 ? 0 : static_cast<int>((better - 1) * kMaxHostScore / steps));
+    better += group->nodes;
   }
   std::vector<int> points(scores.size(), 0);
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (scores[i] != placement::kUnfit) points[i] = ranks.at(scores[i]).points;
+    if (scores[i] != placement::kUnfit) points[i] = groups.at(scores[i]).points;
   }
   points[best] = kMaxHostScore;
   return points;
