@@ -230,10 +230,10 @@ void ClusterClient::StartNext() {
 
 void ClusterClient::Wait(Duration limit) {
   if (waiting_.empty()) return;
-  const auto round = std::make_shared<bool>(true);
+  const WeakPtrFactory<ClusterClient> waiting(this);  // until the wait has ended
   runner_.Post([this] { StartNext(); });
-  runner_.PostDelayed(limit, [this, still = std::weak_ptr<bool>(round)] {
-    if (!still.expired()) runner_.Quit();
+  runner_.PostDelayed(limit, [this, weak = waiting.Get()] {
+    if (weak) runner_.Quit();
   });
   runner_.Run();
   waiting_.clear();

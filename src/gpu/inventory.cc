@@ -47,7 +47,7 @@ Inventory::Impl::Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
       loader_(std::move(loader)),
       options_(std::move(options)),
       on_change_(std::move(on_change)),
-      jobs_(std::make_shared<Jobs>(caller, &stats_, [this] { AfterJob(); })),
+      jobs_(caller, &stats_, [this] { AfterJob(); }),
       unrepaired_xid_file_(options_.xid_file, BootId()),
       table_(RulesOf(options_), unrepaired_xid_file_.xids()) {}
 
@@ -68,11 +68,11 @@ void Inventory::Impl::PollNow() {
 void Inventory::Impl::Open() {
   const bool close = phase_ == SessionPhase::kClosing;
   phase_ = SessionPhase::kOpening;
-  jobs_->NextSession();
+  jobs_.NextSession();
   ++session_;
   const NvmlEventSet set = listener_ != nullptr ? listener_->event_set() : nullptr;
   listener_.reset();
-  jobs_->Start<SessionReport>(
+  jobs_.Start<SessionReport>(
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
        root = DriverRoot(),
@@ -196,7 +196,7 @@ void Inventory::Impl::StartListener() {
   };
   hooks.on_wait_failed = [this] { PollNow(); };
   listener_ =
-      std::make_shared<XidListener>(runner_, jobs_, nvml_,
+      std::make_unique<XidListener>(runner_, &jobs_, nvml_,
                                     XidListener::Options{.wait = options_.event_wait,
                                                          .call_deadline = options_.call_deadline,
                                                          .retry_min = options_.retry_min,
@@ -205,8 +205,8 @@ void Inventory::Impl::StartListener() {
 }
 
 void Inventory::Impl::Tick() {
-  runner_->PostDelayed(options_.poll_interval, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Tick();
+  runner_->PostDelayed(options_.poll_interval, [this, weak = weak_.Get()] {
+    if (weak) Tick();
   });
   if (phase_ != SessionPhase::kOpen) return;
   PollNow();
@@ -220,7 +220,7 @@ void Inventory::Impl::Tick() {
 void Inventory::Impl::CheckDriver() {
   if (checking_driver_ || phase_ != SessionPhase::kOpen) return;
   checking_driver_ = true;
-  jobs_->Start<DriverReport>(
+  jobs_.Start<DriverReport>(
       "nvml-count", options_.call_deadline,
       [loader = loader_, nvml = nvml_](CurrentNvmlCall* current_call, DriverReport* report) {
         report->fingerprint = loader->Fingerprint();
@@ -266,7 +266,7 @@ void Inventory::Impl::ReopenForLostGpus() {
 // passed.
 void Inventory::Impl::IdentifyAll() {
   // Late answers to earlier queries must not be assigned to the new order of GPUs.
-  jobs_->NextSession();
+  jobs_.NextSession();
   ++session_;
   checking_driver_ = false;
   queries_.assign(table_.size(), {});
@@ -290,7 +290,7 @@ void Inventory::Impl::OnDrained() {
   // Waits before the next Open if this session was short, so that sessions that die at once do not
   // follow each other without a pause.
   phase_ = SessionPhase::kClosing;
-  jobs_->NextSession();
+  jobs_.NextSession();
   ++session_;
   const bool again = session_started_ + options_.retry_max > runner_->clock().Now();
   PostInSession(again ? options_.retry_max : Duration::zero(), [this] { Open(); });
@@ -306,7 +306,7 @@ bool Inventory::Impl::ReadyToPublish() const {
 }
 
 void Inventory::Impl::AfterJob() {
-  if (phase_ == SessionPhase::kDraining && jobs_->in_flight() == 0) return OnDrained();
+  if (phase_ == SessionPhase::kDraining && jobs_.in_flight() == 0) return OnDrained();
   if (phase_ == SessionPhase::kOpen &&
       std::ranges::all_of(queries_,
                           [](const GpuQueryState& query_state) { return query_state.answered; })) {
@@ -338,15 +338,14 @@ void Inventory::Impl::Publish() {
 
 void Inventory::Impl::PostInSession(Duration delay, std::function<void()> task) {
   runner_->PostDelayed(delay,
-                       [weak = weak_from_this(), session = session_, task = std::move(task)] {
-                         const auto self = weak.lock();
-                         if (self != nullptr && self->session_ == session) task();
+                       [this, weak = weak_.Get(), session = session_, task = std::move(task)] {
+                         if (weak && session_ == session) task();
                        });
 }
 
 Inventory::Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,
                      InventoryOptions options, OnChange on_change)
-    : impl_(std::make_shared<Impl>(runner, std::move(loader), caller, std::move(options),
+    : impl_(std::make_unique<Impl>(runner, std::move(loader), caller, std::move(options),
                                    std::move(on_change))) {}
 
 Inventory::~Inventory() = default;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/weak_ptr.h"
 #include "src/gpu/gpu_table.h"
 #include "src/gpu/inventory.h"
 #include "src/gpu/jobs.h"
@@ -15,7 +16,7 @@
 
 namespace tessera::gpu {
 
-class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
+class Inventory::Impl {
  public:
   Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,
        InventoryOptions options, OnChange on_change);
@@ -88,7 +89,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   const InventoryOptions options_;
   const OnChange on_change_;
   InventoryStats stats_;
-  const std::shared_ptr<Jobs> jobs_;
+  Jobs jobs_;
 
   SessionPhase phase_ = SessionPhase::kClosed;
   uint64_t session_ = 0;
@@ -99,7 +100,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   int cuda_version_ = 0;
   std::string problem_;
   std::vector<std::string> notes_;
-  std::shared_ptr<XidListener> listener_;
+  std::unique_ptr<XidListener> listener_;
   Duration open_backoff_{};
   int opens_stuck_ = 0;
   bool checking_driver_ = false;
@@ -113,6 +114,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   bool links_started_ = false;
   bool forget_absent_ = false;  // call ForgetAbsent when all GPUs have answered
   InventorySnapshot snapshot_;
+  WeakPtrFactory<Impl> weak_{this};
 };
 
 }  // namespace tessera::gpu

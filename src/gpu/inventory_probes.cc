@@ -30,7 +30,7 @@ void Inventory::Impl::Probe(int index) {
 
 void Inventory::Impl::Identify(int index) {
   queries_[index].busy = true;
-  jobs_->Start<GpuReport>(
+  jobs_.Start<GpuReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](
           CurrentNvmlCall* current_call, GpuReport* report) {
@@ -63,7 +63,7 @@ void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
 
 void Inventory::Impl::Poll(int index, const GpuTable::GpuRecord& record) {
   queries_[index].busy = true;
-  jobs_->Start<PollReport>(
+  jobs_.Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, handle = record.handle, memory = record.polls_memory,
        fabric = record.polls_fabric](CurrentNvmlCall* current_call, PollReport* report) {
@@ -137,7 +137,7 @@ void Inventory::Impl::QueryLinks(int index) {
     queries_[index].links_busy = false;
     if (GpuTable::GpuRecord* record = table_.At(index)) record->links = std::move(report);
   };
-  jobs_->Start<LinkReport>(
+  jobs_.Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
       [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](CurrentNvmlCall* current_call,
                                                                       LinkReport* report) {

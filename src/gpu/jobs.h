@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/weak_ptr.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/inventory.h"
 #include "src/gpu/probe.h"
@@ -24,7 +25,7 @@ inline Duration NextWait(Duration last, Duration min, Duration max) {
   return std::clamp(last * 2, min, max);
 }
 
-class Jobs : public std::enable_shared_from_this<Jobs> {
+class Jobs {
  public:
   struct AnswerState {
     bool late;     // `overdue` was called before
@@ -63,6 +64,7 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
   const std::function<void()> after_each_;
   uint64_t session_ = 0;
   int in_flight_ = 0;
+  WeakPtrFactory<Jobs> weak_{this};
 };
 
 template <typename Report>
@@ -76,7 +78,7 @@ void Jobs::Start(std::string name, Duration deadline,
     bool late = false;
   };
   const auto shared = std::make_shared<Shared>();
-  const std::weak_ptr<Jobs> weak = weak_from_this();
+  const WeakPtr<Jobs> weak = weak_.Get();
   const uint64_t session = session_;
   ++in_flight_;
   BlockingCaller::Job job;
@@ -84,20 +86,20 @@ void Jobs::Start(std::string name, Duration deadline,
   job.deadline = deadline;
   job.work = [shared, work = std::move(work)] { work(&shared->current_call, &shared->report); };
   job.finished = [weak, shared, session, done = std::move(done)] {
-    const std::shared_ptr<Jobs> self = weak.lock();
+    Jobs* const self = weak.get();
     if (self == nullptr) return;
     --(shared->late ? self->stats_->calls_stuck : self->in_flight_);
     self->Count(shared->report.errors);
     done(shared->report, {shared->late, session == self->session_});
-    self->after_each_();
+    if (weak) self->after_each_();
   };
   job.overdue = [weak, shared, session, name, overdue = std::move(overdue)] {
-    const std::shared_ptr<Jobs> self = weak.lock();
+    Jobs* const self = weak.get();
     if (self == nullptr) return;
     shared->late = true;
     self->CountHang(name, shared->current_call.call());
     overdue(shared->current_call.call(), {true, session == self->session_});
-    self->after_each_();
+    if (weak) self->after_each_();
   };
   caller_->Start(std::move(job));
 }

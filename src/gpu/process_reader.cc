@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/weak_ptr.h"
+
 namespace tessera::gpu {
 
 // One job at a time uses the session; no job starts while another job hangs.
@@ -75,13 +77,16 @@ struct ProcessReader::State {
   void Answer(std::shared_ptr<const ProcessReport> report) {
     last = std::move(report);
     last_at = runner->clock().Now();
-    for (const OnRead& on_read : std::exchange(waiting, {})) on_read(last);
+    const std::shared_ptr<const ProcessReport> answer = last;
+    for (const OnRead& on_read : std::exchange(waiting, {})) on_read(answer);
   }
+
+  WeakPtrFactory<State> weak{this};
 };
 
 ProcessReader::ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
                              BlockingCaller* caller)
-    : state_(std::make_shared<State>()) {
+    : state_(std::make_unique<State>()) {
   state_->runner = runner;
   state_->caller = caller;
   state_->session = std::make_shared<NvmlSession>();
@@ -95,8 +100,8 @@ void ProcessReader::Read(OnRead on_read, Duration max_age) {
   const bool hangs = state.running && state.last != nullptr &&
                      state.last->status.code() == Code::kDeadlineExceeded;
   if (fresh || hangs) {
-    state.runner->Post([weak = std::weak_ptr<State>(state_), on_read = std::move(on_read)] {
-      if (const auto alive = weak.lock()) on_read(alive->last);
+    state.runner->Post([weak = state.weak.Get(), on_read = std::move(on_read)] {
+      if (weak) on_read(weak->last);
     });
     return;
   }
@@ -113,7 +118,7 @@ void ProcessReader::Refresh() {
 void ProcessReader::Start() {
   state_->running = true;
   const auto report = std::make_shared<ProcessReport>();
-  const std::weak_ptr<State> weak = state_;
+  const WeakPtr<State> weak = state_->weak.Get();
   BlockingCaller::Job job;
   job.name = "nvml-processes";
   job.deadline = kDeadline;
@@ -122,15 +127,13 @@ void ProcessReader::Start() {
     session->Read(since, &*report);
   };
   job.finished = [weak, report] {
-    const auto state = weak.lock();
-    if (state == nullptr) return;
-    state->running = false;
-    state->Answer(report);
+    if (!weak) return;
+    weak->running = false;
+    weak->Answer(report);
   };
   job.overdue = [weak] {
-    const auto state = weak.lock();
-    if (state == nullptr) return;
-    state->Answer(std::make_shared<ProcessReport>(ProcessReport{
+    if (!weak) return;
+    weak->Answer(std::make_shared<ProcessReport>(ProcessReport{
         .status =
             Status(Code::kDeadlineExceeded, "the driver did not return the processes on the GPUs"),
         .gpus = {}}));

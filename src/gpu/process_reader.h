@@ -70,7 +70,7 @@ class ProcessReader {
   struct State;
   void Start();
 
-  const std::shared_ptr<State> state_;
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace tessera::gpu

@@ -26,10 +26,10 @@ struct WaitReport {
 
 }  // namespace
 
-XidListener::XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs, std::shared_ptr<Nvml> nvml,
+XidListener::XidListener(TaskRunner* runner, Jobs* jobs, std::shared_ptr<Nvml> nvml,
                          Options options, Hooks hooks)
     : runner_(runner),
-      jobs_(std::move(jobs)),
+      jobs_(jobs),
       nvml_(std::move(nvml)),
       options_(options),
       hooks_(std::move(hooks)) {}
@@ -52,11 +52,10 @@ void XidListener::Continue() {
 
 void XidListener::ContinueAfter(Duration delay) {
   busy_ = true;
-  runner_->PostDelayed(delay, [weak = weak_from_this()] {
-    const std::shared_ptr<XidListener> self = weak.lock();
-    if (self == nullptr) return;
-    self->busy_ = false;
-    self->Continue();
+  runner_->PostDelayed(delay, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    busy_ = false;
+    Continue();
   });
 }
 
@@ -69,8 +68,8 @@ void XidListener::CreateSet() {
         report->set =
             tracked.Call(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
       },
-      [this, weak = weak_from_this()](SetReport& report, Jobs::AnswerState state) {
-        if (weak.expired()) return;
+      [this, weak = weak_.Get()](SetReport& report, Jobs::AnswerState state) {
+        if (!weak) return;
         if (state.late) {
           --abandoned_;
           return Continue();
@@ -88,8 +87,8 @@ void XidListener::CreateSet() {
         problem_ = report.set.status().message();
         ContinueAfterError();
       },
-      [this, weak = weak_from_this()](NvmlCall call, Jobs::AnswerState) {
-        if (weak.expired()) return;
+      [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
+        if (!weak) return;
         ++abandoned_;
         Abandon(call);
       });
@@ -106,8 +105,8 @@ void XidListener::RegisterNext() {
         report->status = tracked.Call(NvmlCall::kRegisterEvents,
                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
       },
-      [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::AnswerState state) {
-        if (weak.expired()) return;
+      [this, weak = weak_.Get(), device](RegisterReport& report, Jobs::AnswerState state) {
+        if (!weak) return;
         // The GPU was registered with a set that was abandoned, so it is registered again.
         if (state.late) {
           std::erase(hung_, device);
@@ -118,8 +117,8 @@ void XidListener::RegisterNext() {
         hooks_.watched(device, report.status);
         Continue();
       },
-      [this, weak = weak_from_this(), device](NvmlCall call, Jobs::AnswerState) {
-        if (weak.expired()) return;
+      [this, weak = weak_.Get(), device](NvmlCall call, Jobs::AnswerState) {
+        if (!weak) return;
         hung_.push_back(device);
         hooks_.hang(device, call);
         Abandon(call);
@@ -140,8 +139,8 @@ void XidListener::Wait() {
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
         report->errors.emplace_back(NvmlCall::kEventSetWait, NvmlErrorName(report->event.status()));
       },
-      [this, weak = weak_from_this(), start](WaitReport& report, Jobs::AnswerState state) {
-        if (weak.expired()) return;
+      [this, weak = weak_.Get(), start](WaitReport& report, Jobs::AnswerState state) {
+        if (!weak) return;
         if (report.event.ok()) hooks_.event(*report.event);
         if (state.late) {
           --abandoned_;
@@ -150,8 +149,8 @@ void XidListener::Wait() {
         busy_ = false;
         OnWaitEnded(report.event, runner_->clock().Now() - start);
       },
-      [this, weak = weak_from_this()](NvmlCall call, Jobs::AnswerState) {
-        if (weak.expired()) return;
+      [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
+        if (!weak) return;
         ++abandoned_;
         Abandon(call);
       });

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/gpu/jobs.h"
 #include "src/gpu/nvml.h"
 
 namespace tessera::gpu {
 
-class XidListener : public std::enable_shared_from_this<XidListener> {
+class XidListener {
  public:
   struct Options {
     Duration wait{};
@@ -32,8 +33,9 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
     std::function<void()> on_wait_failed;
   };
 
-  XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs, std::shared_ptr<Nvml> nvml,
-              Options options, Hooks hooks);
+  // `runner` and `jobs` outlive the listener.
+  XidListener(TaskRunner* runner, Jobs* jobs, std::shared_ptr<Nvml> nvml, Options options,
+              Hooks hooks);
 
   void Watch(NvmlDevice device);
   // Starts no other query; a running query may still return.
@@ -53,7 +55,7 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
   void ContinueAfterError();
 
   TaskRunner* const runner_;
-  const std::shared_ptr<Jobs> jobs_;
+  Jobs* const jobs_;
   const std::shared_ptr<Nvml> nvml_;
   const Options options_;
   const Hooks hooks_;
@@ -66,6 +68,7 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
   std::vector<NvmlDevice> pending_;
   std::vector<NvmlDevice> registered_;
   std::vector<NvmlDevice> hung_;  // until their registration returns
+  WeakPtrFactory<XidListener> weak_{this};
 };
 
 }  // namespace tessera::gpu

@@ -59,7 +59,7 @@ struct TokenBucket {
 
 }  // namespace
 
-struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::Core> {
+struct EventRecorder::Core {
   Core(Client& c, Options o, OnError f)
       : client(c),
         options(std::move(o)),
@@ -166,7 +166,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
 };
 
 EventRecorder::EventRecorder(Client& client, Options options, OnError on_error)
-    : core_(std::make_shared<Core>(client, std::move(options), std::move(on_error))) {}
+    : core_(std::make_unique<Core>(client, std::move(options), std::move(on_error))) {}
 
 EventRecorder::~EventRecorder() = default;
 

@@ -49,7 +49,7 @@ class EventRecorder {
 
  private:
   struct Core;
-  std::shared_ptr<Core> core_;
+  std::unique_ptr<Core> core_;
 };
 
 }  // namespace tessera::kube

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "src/base/weak_ptr.h"
 #include "src/net/http.h"
 
 namespace tessera::kube {
@@ -20,7 +21,7 @@ std::string DiscoveryPath(std::string_view api_version) {
 
 }  // namespace
 
-struct TypeCatalog::Core : std::enable_shared_from_this<TypeCatalog::Core> {
+struct TypeCatalog::Core {
   explicit Core(Client& c) : client(c) {}
 
   std::string_view Intern(std::string_view text) { return *texts.emplace(text).first; }
@@ -63,11 +64,10 @@ struct TypeCatalog::Core : std::enable_shared_from_this<TypeCatalog::Core> {
   }
 
   Operation Post(Result<ResourceType> type, OnType on_done) {
-    // Keeps the core weakly, so that nothing is called after the catalog is destroyed.
     const auto canceled = std::make_shared<bool>(false);
     client.runner().Post(
-        [canceled, weak = weak_from_this(), type = std::move(type), on_done = std::move(on_done)] {
-          if (!*canceled && !weak.expired()) on_done(type);
+        [canceled, weak = weak.Get(), type = std::move(type), on_done = std::move(on_done)] {
+          if (!*canceled && weak) on_done(type);
         });
     return Operation([canceled] { *canceled = true; });
   }
@@ -75,9 +75,10 @@ struct TypeCatalog::Core : std::enable_shared_from_this<TypeCatalog::Core> {
   Client& client;
   std::set<std::string, std::less<>> texts;  // nodes of a set keep their address
   std::map<std::pair<std::string, std::string>, ResourceType> types;
+  WeakPtrFactory<Core> weak{this};
 };
 
-TypeCatalog::TypeCatalog(Client& client) : core_(std::make_shared<Core>(client)) {}
+TypeCatalog::TypeCatalog(Client& client) : core_(std::make_unique<Core>(client)) {}
 TypeCatalog::~TypeCatalog() = default;
 
 const ResourceType* TypeCatalog::Known(std::string_view api_version, std::string_view kind) const {
@@ -94,9 +95,9 @@ Operation TypeCatalog::Find(std::string_view api_version, std::string_view kind,
   }
   return core_->client.GetDocument(
       DiscoveryPath(api_version),
-      [weak = std::weak_ptr<Core>(core_), api_version = std::string(api_version),
-       kind = std::string(kind), on_done = std::move(on_done)](const Result<Json>& list) {
-        if (const auto core = weak.lock()) on_done(core->Answer(api_version, kind, list));
+      [weak = core_->weak.Get(), api_version = std::string(api_version), kind = std::string(kind),
+       on_done = std::move(on_done)](const Result<Json>& list) {
+        if (weak) on_done(weak->Answer(api_version, kind, list));
       });
 }
 

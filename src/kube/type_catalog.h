@@ -42,7 +42,7 @@ class TypeCatalog {
 
  private:
   struct Core;
-  std::shared_ptr<Core> core_;
+  std::unique_ptr<Core> core_;
 };
 
 }  // namespace tessera::kube

@@ -13,13 +13,13 @@ namespace tessera::net {
 struct HttpCall::State {
   IoThread* io = nullptr;
   TaskRunner* runner = nullptr;
-  std::shared_ptr<const bool> client_gone;
+  WeakPtr<HttpClient> client;
   std::weak_ptr<Exchange> exchange;
   bool finished = false;                          // answered or cancelled
   std::function<void(Result<Response>)> on_done;  // for Send
   StreamHandler stream;                           // for Stream
 
-  bool Deaf() const { return finished || *client_gone; }
+  bool Deaf() const { return finished || !client; }
   void Drop() {
     finished = true;
     on_done = nullptr;
@@ -78,7 +78,7 @@ void HttpCall::Cancel() {
   const StatePtr state = std::move(state_);
   if (!state || state->finished) return;
   state->Drop();
-  if (*state->client_gone) return;  // The client's destructor has cancelled it.
+  if (!state->client) return;  // The client's destructor has cancelled it.
   state->io->Post([weak = state->exchange] {
     if (const auto exchange = weak.lock()) exchange->Cancel();
   });
@@ -89,14 +89,12 @@ bool HttpCall::active() const { return state_ && !state_->Deaf(); }
 struct HttpClient::Core {
   TaskRunner& runner;
   std::shared_ptr<ConnectionPool> pool;
-  std::shared_ptr<bool> gone = std::make_shared<bool>(false);
 };
 
 HttpClient::HttpClient(IoThread& io, TaskRunner& runner, Options options)
     : core_(new Core{runner, std::make_shared<ConnectionPool>(io, std::move(options))}) {}
 
 HttpClient::~HttpClient() {
-  *core_->gone = true;
   core_->pool->io().Post([pool = core_->pool] { pool->Close(); });
 }
 
@@ -125,7 +123,7 @@ HttpCall HttpClient::Start(Request request, CallOptions options, StatePtr state)
   IoThread& io = core_->pool->io();
   state->io = &io;
   state->runner = &core_->runner;
-  state->client_gone = core_->gone;
+  state->client = weak_.Get();
   request.target = this->options().server.path + request.target;
   if (!request.headers.Has("Host")) {
     request.headers.Set("Host", this->options().server.HostField());

@@ -26,6 +26,7 @@
 
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/net/address.h"
 #include "src/net/http.h"
 #include "src/net/io_thread.h"
@@ -106,7 +107,8 @@ class HttpClient {
   struct Core;
   HttpCall Start(Request request, CallOptions options, std::shared_ptr<HttpCall::State> state);
 
-  std::shared_ptr<Core> core_;
+  std::unique_ptr<Core> core_;
+  WeakPtrFactory<HttpClient> weak_{this};
 };
 
 }  // namespace tessera::net

@@ -16,7 +16,7 @@ constexpr int kNodesOfAPage = 100;
 
 }  // namespace
 
-struct NodeCleaner::Core : std::enable_shared_from_this<NodeCleaner::Core> {
+struct NodeCleaner::Core {
   Core(kube::Client& c, kube::BeforeSend check, OnDone done)
       : client(c), before_send(std::move(check)), on_done(std::move(done)) {}
 
@@ -83,7 +83,7 @@ struct NodeCleaner::Core : std::enable_shared_from_this<NodeCleaner::Core> {
 };
 
 NodeCleaner::NodeCleaner(kube::Client& client, kube::BeforeSend before_send, OnDone on_done)
-    : core_(std::make_shared<Core>(client, std::move(before_send), std::move(on_done))) {
+    : core_(std::make_unique<Core>(client, std::move(before_send), std::move(on_done))) {
   core_->ListNextPage();
 }
 

@@ -27,7 +27,7 @@ class NodeCleaner {
 
  private:
   struct Core;
-  std::shared_ptr<Core> core_;
+  std::unique_ptr<Core> core_;
 };
 
 }  // namespace tessera::operators
