@@ -279,9 +279,7 @@ void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action,
   command->callback([=] { *action = [=] { return AddFault(*flags, hang); }; });
 }
 
-void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
-  CLI::App* inject = app->add_subcommand("inject", "Inject a failure into a running node");
-  inject->require_subcommand(1);
+void AddEventCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action) {
   GpuCommand(inject, flags, action, "xid", "Report an XID",
              [=](State* state, uint32_t gpu) -> Status {
                RETURN_IF_ERROR(CheckXid(flags->code));
@@ -306,6 +304,9 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
       ->add_option("--mode", flags->mig, "on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+}
+
+void AddMemoryErrorCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action) {
   CLI::App* ecc =
       GpuCommand(inject, flags, action, "ecc", "Add memory errors; uncorrected errors end contexts",
                  [=](State* state, uint32_t gpu) -> Status {
@@ -345,14 +346,9 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
   rows->add_flag("--pending", flags->repairs.pending, "A repair waits for a reset (recover)");
   rows->add_flag("--failed", flags->repairs.failed,
                  "A repair failed, because no spare row was left (XID 64)");
-  AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1,
-                  &GpuLive::temperature_c);
-  AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000,
-                  &GpuLive::power_mw);
-  AddValueCommand(inject, flags, action, "utilization", "Set the utilization, %", 100, 1,
-                  &GpuLive::utilization_gpu);
-  AddFaultCommand(inject, flags, action, false);
-  AddFaultCommand(inject, flags, action, true);
+}
+
+void AddClearCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action) {
   CLI::App* clear =
       inject->add_subcommand("clear", "Undo all injected failures, on all GPUs or one");
   clear->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
@@ -368,6 +364,22 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
       });
     };
   });
+}
+
+void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
+  CLI::App* inject = app->add_subcommand("inject", "Inject a failure into a running node");
+  inject->require_subcommand(1);
+  AddEventCommands(inject, flags, action);
+  AddMemoryErrorCommands(inject, flags, action);
+  AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1,
+                  &GpuLive::temperature_c);
+  AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000,
+                  &GpuLive::power_mw);
+  AddValueCommand(inject, flags, action, "utilization", "Set the utilization, %", 100, 1,
+                  &GpuLive::utilization_gpu);
+  AddFaultCommand(inject, flags, action, false);
+  AddFaultCommand(inject, flags, action, true);
+  AddClearCommand(inject, flags, action);
   GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Always(Recover));
 }
 

@@ -192,7 +192,8 @@ void AddPcie(std::vector<GpuField>* t) {
             });
 }
 
-void AddUse(std::vector<GpuField>* t) {
+// Fan, performance state, and what holds the clocks down.
+void AddClockReasons(std::vector<GpuField>* t) {
   t->insert(
       t->end(),
       {
@@ -244,6 +245,13 @@ void AddUse(std::vector<GpuField>* t) {
            OF_GPU(Microseconds(g, 252))},
           {"clocks_event_reasons_counters.hw_power_brake_slowdown", "", "us",
            "How long the clocks were held down by the power supply.", OF_GPU(Microseconds(g, 253))},
+      });
+}
+
+void AddUse(std::vector<GpuField>* t) {
+  t->insert(
+      t->end(),
+      {
           {"memory.total", "", "MiB", "Total memory.",
            OF_GPU(MemoryPart(g, &nvml::MemoryV2::total))},
           {"memory.reserved", "", "MiB", "Memory that the driver keeps.",
@@ -340,6 +348,7 @@ const std::vector<GpuField>& GpuFields() {
     AddIdentity(&table);
     AddModes(&table);
     AddPcie(&table);
+    AddClockReasons(&table);
     AddUse(&table);
     AddErrorFields(&table);
     AddPower(&table);
