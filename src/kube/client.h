@@ -143,8 +143,8 @@ class Client {
                   OnObject on_done);
   // Returns the object if finalizers or foreground deletion keep it, else a Status object.
   Operation Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done);
-  // Deletes a pod through the eviction API. RESOURCE_EXHAUSTED: a PodDisruptionBudget does not allow
-  // it now.
+  // Deletes a pod through the eviction API. RESOURCE_EXHAUSTED: a PodDisruptionBudget does not
+  // allow it now.
   Operation Evict(const std::string& ns, const std::string& pod, const DeleteOptions& options,
                   OnObject on_done, BeforeSend before_send = nullptr);
   // A document that is not an object, such as "/apis/apps/v1".

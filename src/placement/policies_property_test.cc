@@ -195,8 +195,8 @@ class World {
     }
   }
 
-  // Compares with a policy that has received all arrivals and departures but was never called: both must
-  // answer alike.
+  // Compares with a policy that has received all arrivals and departures but was never called: both
+  // must answer alike.
   void CheckSilent(ShapeId shape) {
     const auto scores = policy_->Scores(shape);
     const std::vector<float> kept(scores.begin(), scores.end());

@@ -2,8 +2,8 @@
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at `Division::next` of the previous Tick, which is at most 16 ms after it. Takes a
-//                 Reading of every due container: the first `charge.slots` lines of its
+//   Tick          at `Division::next` of the previous Tick, at most 16 ms after it. Takes a
+//                 ContainerReading of every due container: the first `charge.slots` lines of its
 //                 ComputeUsage for this GPU
 //   afterwards    the caller writes every Allowance to the ComputeLimit of its container, and every
 //                 ProcessPart to its ComputePart (WriteAllowance, WritePart)

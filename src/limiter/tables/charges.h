@@ -2,9 +2,9 @@
 // Charges of this process for device memory without an address, by handle: arrays, mipmapped
 // arrays, and stacks and heaps of contexts (cuCtxSetLimit).
 //
-// Without addresses, the blocks that small pieces share cannot be distinguished. So the small pieces
-// of a context are charged with the sum of their sizes, in whole blocks; gaps that the driver
-// leaves between pieces are not charged.
+// Without addresses, the blocks that small pieces share cannot be distinguished. So the small
+// pieces of a context are charged with the sum of their sizes, in whole blocks; gaps that the
+// driver leaves between pieces are not charged.
 //
 // Threads: any. The lock is held for a few instructions, never across a call of the driver.
 #pragma once

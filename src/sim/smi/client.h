@@ -2,7 +2,8 @@
 // NVML for nvidia-smi: the library by dlopen, each function by dlsym at its first use, so that the
 // program also runs on a driver that lacks some functions. Not for the agent (src/gpu has a client
 // that survives a hanging library).
-// Threads: one. Ownership: the NvmlClient owns the library's init reference and drops it at its end.
+// Threads: one. Ownership: the NvmlClient owns the library's init reference and drops it at its
+// end.
 #pragma once
 
 #include <string>
