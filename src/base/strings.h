@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,8 @@ namespace tessera {
 
 // Texts by name: labels, annotations, quantities of resources, environment variables.
 using StringMap = std::map<std::string, std::string, std::less<>>;
+// What to change in a StringMap, or what it should have; nullopt: no text of this name.
+using StringChanges = std::map<std::string, std::optional<std::string>, std::less<>>;
 
 // Splits at every `separator`; an empty text has one empty part.
 std::vector<std::string_view> Split(std::string_view text, char separator);

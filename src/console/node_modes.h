@@ -5,7 +5,6 @@
 // node. Pure; any thread.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,7 +31,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set);
 
 // What to change of the labels of a node so that the pool covers it; nullopt removes a label.
 struct LabelChange {
-  std::map<std::string, std::optional<std::string>> labels;
+  StringChanges labels;
   std::string problem;  // why it is not possible, or ""
 };
 // Only labels that people set are changed, not those of Kubernetes, and not those that the agent

@@ -6,7 +6,7 @@
 namespace tessera::operators {
 namespace {
 
-Json ChangesJson(const driver::UpgradeAction::Changes& changes) {
+Json ChangesJson(const StringChanges& changes) {
   Json json = Json::MakeObject();
   for (const auto& [name, value] : changes) json.Set(name, value ? Json::String(*value) : Json());
   return json;
@@ -26,8 +26,8 @@ bool Pins(const driver::UpgradeAction& action) {
 
 }  // namespace
 
-Json NodePatchOf(const driver::UpgradeAction::Changes& labels,
-                 const driver::UpgradeAction::Changes& annotations, const std::string& version) {
+Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
+                 const std::string& version) {
   Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
   if (!labels.empty()) metadata.Set("labels", ChangesJson(labels));
   if (!annotations.empty()) metadata.Set("annotations", ChangesJson(annotations));

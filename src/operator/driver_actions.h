@@ -4,14 +4,15 @@
 
 #include <string>
 
+#include "src/base/strings.h"
 #include "src/formats/json.h"
 #include "src/operator/driver/upgrade.h"
 
 namespace tessera::operators {
 
 // A merge patch of a Node that still has this version.
-Json NodePatchOf(const driver::UpgradeAction::Changes& labels,
-                 const driver::UpgradeAction::Changes& annotations, const std::string& version);
+Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
+                 const std::string& version);
 // The same with the cordon or uncordon of the action.
 Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version);
 

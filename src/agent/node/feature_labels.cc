@@ -134,10 +134,10 @@ class FeatureLabelSet {
   void Set(std::string_view name, int64_t value) { Set(name, std::to_string(value)); }
   void Set(std::string_view name, bool value) { Set(name, value ? "true" : "false"); }
   void Set(std::string_view name, const char* value) { Set(name, std::string_view(value)); }
-  NodeFacts Take() { return std::move(facts_); }
+  StringChanges Take() { return std::move(facts_); }
 
  private:
-  NodeFacts facts_;
+  StringChanges facts_;
 };
 
 // GPU feature discovery writes the versions under two names, the older of which is deprecated.
@@ -197,7 +197,7 @@ void SetVgpu(const std::vector<PciDevice>& devices, FeatureLabelSet* labels) {
 
 }  // namespace
 
-NodeFacts FeatureLabels(const device::NodeInventory& inventory, const NodeHardware& hardware) {
+StringChanges FeatureLabels(const device::NodeInventory& inventory, const NodeHardware& hardware) {
   FeatureLabelSet labels;
   if (inventory.gpus.empty()) return labels.Take();
   labels.Set(names::kLabelGpuPresent, true);

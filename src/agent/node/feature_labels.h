@@ -11,20 +11,14 @@
 // Pure; any thread.
 #pragma once
 
-#include <map>
-#include <optional>
-#include <string>
-
 #include "src/agent/node/node_hardware.h"
+#include "src/base/strings.h"
 #include "src/device/gpu.h"
 
 namespace tessera::agent {
 
-// Labels or annotations by name. Nullopt: no such label.
-using NodeFacts = std::map<std::string, std::optional<std::string>, std::less<>>;
-
 // Returns every feature label; a label that does not apply has no value. Without a GPU no label has
 // a value.
-NodeFacts FeatureLabels(const device::NodeInventory& inventory, const NodeHardware& hardware);
+StringChanges FeatureLabels(const device::NodeInventory& inventory, const NodeHardware& hardware);
 
 }  // namespace tessera::agent

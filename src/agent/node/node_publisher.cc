@@ -14,13 +14,13 @@
 namespace tessera::agent {
 namespace {
 
-void Set(NodeFacts* facts, std::string_view name, std::optional<std::string> value) {
+void Set(StringChanges* facts, std::string_view name, std::optional<std::string> value) {
   (*facts)[std::string(name)] = std::move(value);
 }
 
 std::string TextOf(const PublishedNode& state) {
   std::string text;
-  for (const NodeFacts* facts : {&state.labels, &state.annotations}) {
+  for (const StringChanges* facts : {&state.labels, &state.annotations}) {
     for (const auto& [name, value] : *facts) {
       text.append(name).append(value ? "=" : "-").append(value.value_or("")).append("\n");
     }
@@ -57,7 +57,7 @@ bool IsAnothers(const Json& node, std::string_view label) {
 }
 
 // A merge patch from `current` to `wanted`; nothing if they are equal.
-std::optional<Json> MergePatchFor(const Json* current, const NodeFacts& wanted) {
+std::optional<Json> MergePatchFor(const Json* current, const StringChanges& wanted) {
   Json changes = Json::MakeObject();
   for (const auto& [name, value] : wanted) {
     const Json* found = current != nullptr ? current->Find(name) : nullptr;
@@ -105,7 +105,7 @@ std::optional<Json> PatchFor(const Json& node, const PublishedNode& state) {
     return current != nullptr ? current->Find(key) : nullptr;
   };
   Json metadata = Json::MakeObject();
-  NodeFacts wanted = state.labels;
+  StringChanges wanted = state.labels;
   if (IsAnothers(node, names::kLabelLegacyGpuModel))
     wanted.erase(std::string(names::kLabelLegacyGpuModel));
   if (auto labels = MergePatchFor(find("labels"), wanted)) metadata.Set("labels", *labels);

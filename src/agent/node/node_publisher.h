@@ -60,8 +60,8 @@ class NodeApi {
 };
 
 struct PublishedNode {
-  NodeFacts labels;
-  NodeFacts annotations;
+  StringChanges labels;
+  StringChanges annotations;
   NodeCondition condition;
   bool smoke_passed = false;  // startup taints are removed
 };

@@ -17,9 +17,9 @@ bool Has(const StringMap& labels, std::string_view name, std::string_view value)
 
 }  // namespace
 
-LabelChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
-                                const std::vector<std::string>& components) {
-  LabelChanges changes;
+StringChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
+                                 const std::vector<std::string>& components) {
+  StringChanges changes;
   if (!has_gpu && !labels.contains(names::kLabelGpuPresent)) return changes;
   const std::string present = has_gpu ? "true" : "false";
   if (!Has(labels, names::kLabelGpuPresent, present))

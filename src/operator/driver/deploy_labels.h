@@ -4,8 +4,6 @@
 // label turns a component of a node off, or pauses it. Pure; any thread.
 #pragma once
 
-#include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,15 +12,13 @@
 
 namespace tessera::driver {
 
-using LabelChanges = std::map<std::string, std::optional<std::string>, std::less<>>;
-
 // The changes that a node's labels need, if the node has GPUs and `components` ("driver") are
 // managed. An existing value stays: "false" turns a component off, "paused-…" pauses it.
 // nvidia.com/gpu.deploy.operands=false turns all off: their labels are removed. On a node that
 // lost its GPUs gpu.present becomes "false" and the components' labels are removed; a node that
 // never had any is left alone.
-LabelChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
-                                const std::vector<std::string>& components);
+StringChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
+                                 const std::vector<std::string>& components);
 
 // Whether a component is to run on a node with these labels.
 bool IsDeployed(const StringMap& labels, std::string_view component);

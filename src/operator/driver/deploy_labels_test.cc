@@ -10,9 +10,9 @@ const std::vector<std::string> kComponents = {"driver", "device-plugin"};
 
 TEST(DeployLabelsTest, ANodeWithGpusIsMarked) {
   EXPECT_EQ(DeployLabelChanges({}, true, kComponents),
-            (LabelChanges{{"nvidia.com/gpu.present", "true"},
-                          {"nvidia.com/gpu.deploy.driver", "true"},
-                          {"nvidia.com/gpu.deploy.device-plugin", "true"}}));
+            (StringChanges{{"nvidia.com/gpu.present", "true"},
+                           {"nvidia.com/gpu.deploy.driver", "true"},
+                           {"nvidia.com/gpu.deploy.device-plugin", "true"}}));
 }
 
 TEST(DeployLabelsTest, ValuesOfAdministratorsAndPausesStay) {
@@ -29,15 +29,15 @@ TEST(DeployLabelsTest, OneLabelTurnsAllOff) {
                             {"nvidia.com/gpu.deploy.operands", "false"},
                             {"nvidia.com/gpu.deploy.driver", "true"}};
   EXPECT_EQ(DeployLabelChanges(labels, true, kComponents),
-            (LabelChanges{{"nvidia.com/gpu.deploy.driver", std::nullopt}}));
+            (StringChanges{{"nvidia.com/gpu.deploy.driver", std::nullopt}}));
 }
 
 TEST(DeployLabelsTest, GpusThatAreGoneLeaveOnlyTheirAbsence) {
   const StringMap labels = {{"nvidia.com/gpu.present", "true"},
                             {"nvidia.com/gpu.deploy.driver", "true"}};
   EXPECT_EQ(DeployLabelChanges(labels, false, kComponents),
-            (LabelChanges{{"nvidia.com/gpu.present", "false"},
-                          {"nvidia.com/gpu.deploy.driver", std::nullopt}}));
+            (StringChanges{{"nvidia.com/gpu.present", "false"},
+                           {"nvidia.com/gpu.deploy.driver", std::nullopt}}));
   EXPECT_TRUE(DeployLabelChanges({{"zone", "a"}}, false, kComponents).empty());
   EXPECT_TRUE(
       DeployLabelChanges({{"nvidia.com/gpu.present", "false"}}, false, kComponents).empty());

@@ -78,8 +78,8 @@ struct FleetProblem {
 
 struct NodePatch {
   std::string node;
-  UpgradeAction::Changes labels;
-  UpgradeAction::Changes annotations;
+  StringChanges labels;
+  StringChanges annotations;
 };
 
 struct FleetView {

@@ -12,8 +12,6 @@
 namespace tessera::driver {
 namespace {
 
-using Changes = UpgradeAction::Changes;
-
 std::string Seconds(WallTime time) {
   return std::to_string(
       std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count());
@@ -85,7 +83,7 @@ UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
   UpgradeAction& action = Act(UpgradeAction::Kind::kPatchNode, std::move(reason));
   action.labels[std::string(names::kLabelUpgradeState)] =
       state == UpgradeState::kUnknown ? std::nullopt : std::optional(std::string(NameOf(state)));
-  Changes& annotations = action.annotations;
+  StringChanges& annotations = action.annotations;
   annotations[std::string(names::kAnnotationUpgradeSince)] = Seconds(now_);
   // Deadlines of steps are shown to NVIDIA's tools, too.
   const auto mirror = [&](std::string_view annotation, UpgradeState during) {

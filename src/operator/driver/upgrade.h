@@ -137,14 +137,13 @@ struct UpgradeAction {
     kEvict,      // pods/eviction of `ns`/`pod`; a disruption budget may reject it
     kDeletePod,  // delete of `ns`/`pod`
   };
-  using Changes = std::map<std::string, std::optional<std::string>, std::less<>>;
 
   Kind kind = Kind::kPatchNode;
   std::string node;
   std::string ns;
   std::string pod;
-  Changes labels;  // nullopt removes one
-  Changes annotations;
+  StringChanges labels;
+  StringChanges annotations;
   std::string reason;    // for logs and an Event on the Node
   bool warning = false;  // the Event is a warning: the node failed, or is rolled back
   bool operator==(const UpgradeAction&) const = default;

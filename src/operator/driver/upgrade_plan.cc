@@ -59,7 +59,7 @@ bool Begins(const UpgradeAction& action) {
   return state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired);
 }
 
-void ApplyChanges(const UpgradeAction::Changes& changes, StringMap* to) {
+void ApplyChanges(const StringChanges& changes, StringMap* to) {
   for (const auto& [name, value] : changes) {
     if (value) {
       (*to)[name] = *value;
