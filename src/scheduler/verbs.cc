@@ -156,8 +156,9 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   }
 
  private:
-  // kube-scheduler treats any status except 200 as a failure of the extender and retries the pod.
-  // The connection is closed, because the next connection may reach the leader.
+  // kube-scheduler treats any status except 200 as a failure of the extender (HTTPExtender.send in
+  // pkg/scheduler/extender.go) and retries the pod. The connection is closed, because the next
+  // connection may reach the leader.
   static Response Unavailable(const Status& why) {
     Response response = net::TextResponse(503, why.message() + "\n");
     response.headers.Set("Connection", "close");
@@ -166,7 +167,8 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
   Response Bad(ExtenderVerb verb, const Status& status, std::string body) {
     metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(verb)]);
-    // A filter response has a field for the error; the others do not.
+    // A filter response has a field for the error; the others do not. After an error of prioritize,
+    // kube-scheduler goes on without our points (prioritizeNodes in pkg/scheduler/schedule_one.go).
     if (verb == ExtenderVerb::kFilter) return JsonResponse(200, std::move(body));
     return net::TextResponse(400, status.message() + "\n");
   }
