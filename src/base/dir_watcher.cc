@@ -36,6 +36,7 @@ void DirWatcher::Watch() {
   error_logged_ = false;
   inotify_ = std::move(fd);
   runner_->WatchReadable(inotify_.get(), [this] { Read(); });
+  // After the watch has begun, so that no name is missed in between.
   events_.on_rescan();
 }
 
@@ -60,12 +61,14 @@ void DirWatcher::Read() {
 }
 
 bool DirWatcher::Handle(uint32_t mask, const std::string& name) {
+  // inotify(7) watches an inode. After its end the path may lead to another one.
   if ((mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
     runner_->Unwatch(inotify_.get());
     inotify_.Reset();
     Watch();
     return false;
   }
+  // The kernel dropped events, beyond /proc/sys/fs/inotify/max_queued_events.
   if ((mask & IN_Q_OVERFLOW) != 0) {
     events_.on_rescan();
   } else if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) {

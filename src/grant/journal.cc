@@ -185,7 +185,9 @@ Status Journal::TruncateTo(uint64_t size) {
   return Status::Ok();
 }
 
-// Best effort: a full disk may still have space for the record without zeros.
+// Zeros instead of fallocate(2), whose blocks are marked as unwritten: the first write to each
+// would change metadata, which fdatasync must flush, too. Best effort: a full disk may still have
+// space for the record without zeros.
 void Journal::Preallocate(size_t bytes) {
   if (size_ + bytes <= file_size_) return;
   const std::string zeros(size_ + bytes + kPreallocateBytes - file_size_, '\0');
@@ -200,6 +202,9 @@ void Journal::Preallocate(size_t bytes) {
 Status Journal::Append(std::string_view record) {
   RETURN_IF_ERROR(AppendUnsynced(record));
   const Status synced = SyncData(fd_.get());
+  // The kernel reports a failed write-back once and then counts the pages as clean
+  // (file_check_and_advance_wb_err in mm/filemap.c), so a second fdatasync would succeed without
+  // the data.
   if (!synced.ok()) state_unknown_ = true;
   return synced.Annotate(JoinPath(dir_.path(), name_));
 }
