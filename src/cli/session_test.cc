@@ -146,11 +146,7 @@ TEST_P(SessionTest, HttpUrlOfAnHttpsServerIsAnError) {
 }
 
 TEST_P(SessionTest, FailsAtItsDeadline) {
-  net::testing::RawServer silent([](int fd) {
-    (void)net::testing::RawServer::ReadHeader(fd);
-    ::sleep(2);
-  });
-  url_ = silent.url();
+  server_.SetFault([](const net::Request&, const net::HttpServer::Reply&) { return true; });
   const Status status = Open(std::chrono::seconds(1));
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
 }

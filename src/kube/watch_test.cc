@@ -36,6 +36,7 @@ constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // Answers requests in the order of the script, on any connection. After the script, keeps
 // connections open without answers. Closes the connection after a response that ends in "CLOSE".
+// Writes raw bytes, because an HTTP server neither splits frames nor ends in the middle of one.
 class FaultServer {
  public:
   explicit FaultServer(std::vector<std::string> script) : script_(std::move(script)) {}
