@@ -57,7 +57,7 @@ func makeImage(args []string) error {
 		return err
 	}
 	if len(index) > 0 {
-		if *out == "" || flags.NFlag() != len(index)+1 || flags.NArg() > 0 {
+		if *out == "" || flags.NFlag() != 2 || flags.NArg() > 0 {
 			return errors.New("--index takes --out FILE and nothing else")
 		}
 		return image.WriteIndexFile(*out, index)
