@@ -444,6 +444,10 @@ struct MemAllocNodeParameters {
 };
 static_assert(sizeof(MemAllocNodeParameters) == 120);
 
+// Parameters of nodes that no part of Tessera reads.
+struct SemaphoresWaitNodeParameters;
+struct MemOpsNodeParameters;
+
 // Parameters of a node of any type.
 struct GraphNodeParameters {
   GraphNodeType type;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that exchange nodes of an executable graph. Launches that follow may take
-// another time, so the graph is timed anew.
+// another time, so the graph is timed anew. The time of a launch includes what its nodes wait for.
 #include "src/limiter/compute/throttle.h"
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/process/process.h"
@@ -44,6 +44,14 @@ CHANGE(cuGraphExecHostNodeSetParams,
        (exec, node, parameters))
 CHANGE(cuGraphExecChildGraphNodeSetParams, (GraphExec exec, GraphNode node, Graph child),
        (exec, node, child))
+CHANGE(cuGraphExecEventWaitNodeSetEvent, (GraphExec exec, GraphNode node, Event event),
+       (exec, node, event))
+CHANGE(cuGraphExecExternalSemaphoresWaitNodeSetParams,
+       (GraphExec exec, GraphNode node, const SemaphoresWaitNodeParameters* parameters),
+       (exec, node, parameters))
+CHANGE(cuGraphExecBatchMemOpNodeSetParams,
+       (GraphExec exec, GraphNode node, const MemOpsNodeParameters* parameters),
+       (exec, node, parameters))
 CHANGE(cuGraphNodeSetEnabled, (GraphExec exec, GraphNode node, unsigned enabled),
        (exec, node, enabled))
 #undef CHANGE

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs that a program changes between launches, under a compute limit on the simulated driver.
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "src/limiter/testing/limiter_fixture.h"
@@ -139,6 +141,52 @@ TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
     graph.Launch(cuda, 1);
     EXPECT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
     EXPECT_GE(node.compute(0).charge.charged - before, kLeast);
+  }));
+}
+
+// Milliseconds that the second of two launches takes. A graph whose time is not known runs one launch
+// at a time.
+double SecondLaunch(const CudaLibrary& cuda, const ExchangedGraph& graph) {
+  EXPECT_OK(CU(cuda, cuGraphLaunch)(graph.exec, graph.stream));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_OK(CU(cuda, cuGraphLaunch)(graph.exec, graph.stream));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  EXPECT_OK(CU(cuda, cuStreamSynchronize)(graph.stream));
+  return took.count();
+}
+
+TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeWaitsForAnotherEvent) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 100);  // a launch waits only for the time of another
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ExchangedGraph graph(cuda);
+    cuda::Event event = nullptr, other = nullptr;
+    cuda::GraphNode wait = nullptr, record = nullptr;
+    ASSERT_OK(CU(cuda, cuEventCreate)(&event, 0));
+    ASSERT_OK(CU(cuda, cuEventCreate)(&other, 0));
+    ASSERT_OK(CU(cuda, cuGraphAddEventWaitNode)(&wait, graph.graph, nullptr, 0, event));
+    ASSERT_OK(CU(cuda, cuGraphAddEventRecordNode)(&record, graph.graph, nullptr, 0, other));
+    ASSERT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&graph.exec, graph.graph, 0));
+    graph.Exchange(cuda, graph.lengthy);
+    constexpr double kHalf = 10;  // of the kernel's 20 ms
+    EXPECT_GE(SecondLaunch(cuda, graph), kHalf) << "a new graph is timed";
+    const auto least = [&](auto change) {
+      double shortest = 1e9;
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_OK(change());
+        shortest = std::min(shortest, SecondLaunch(cuda, graph));
+      }
+      return shortest;
+    };
+    EXPECT_LT(least([] { return cuda::Result::kSuccess; }), kHalf) << "the time is known";
+    EXPECT_LT(least([&] {
+                return CU(cuda, cuGraphExecEventRecordNodeSetEvent)(graph.exec, record, event);
+              }),
+              kHalf)
+        << "a record takes the same time for every event";
+    EXPECT_GE(
+        least([&] { return CU(cuda, cuGraphExecEventWaitNodeSetEvent)(graph.exec, wait, other); }),
+        kHalf);
   }));
 }
 
