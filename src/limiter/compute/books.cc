@@ -12,6 +12,9 @@ constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
 // An allowance that no launch has advanced for longer gains no more. At least the longest kernel,
 // which may delay the next launch; with a rate of 1,000 GPUs, the product still fits.
 constexpr int64_t kMostGrowth = 100 * kSecond;
+// After so long without an end of work in flight, one launch more is made, and so on. Longer than
+// most kernels take beside other processes, because what is launched cannot be stopped.
+constexpr int64_t kStalled = 5 * kSecond;
 
 // Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
 uint32_t Random(uint32_t* state) {
@@ -38,7 +41,7 @@ void Books::Open(const Lines& lines, Prices* prices) {
   first_ = count_ = 0;
   previous_ = kNoMark;
   for (Mark& mark : marks_) mark.state.store(kFree);
-  covered_ = unmarked_ = metered_ = 0;
+  covered_ = unmarked_ = metered_ = released_at_ = 0;
   last_launch_ = last_wait_ = last_limited_ = last_long_work_ = longest_ = long_out_ = waiting_ = 0;
 }
 
@@ -112,11 +115,24 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
   return Pause(random);
 }
 
-int64_t Books::WaitFor(Thread* thread, int64_t estimate, int64_t now) {
-  if (const int64_t wait = WaitForWindow(estimate, &thread->random); wait != 0) {
-    last_wait_ = now;
-    return wait;
-  }
+// REQUIRES lock_. True: no work in flight has ended for long. It may depend on a launch that waits
+// for it: on a kernel that ends a kernel in another stream, or on a host function or a word of
+// memory for which the launching thread is needed.
+bool Books::IsStalled(int64_t now) const {
+  if (count_ == 0) return false;
+  const int64_t oldest = marks_[order_[first_]].launched;
+  return now - Max(oldest, Max(settled_at_, released_at_)) > kStalled;
+}
+
+// The wait for work in flight.
+int64_t Books::WaitForWork(Thread* thread, const Estimate& estimate, int64_t now) {
+  if (estimate.awaited) return Pause(&thread->random);
+  const int64_t wait = WaitForWindow(estimate.time, &thread->random);
+  if (wait != 0) last_wait_ = now;
+  return wait;
+}
+
+int64_t Books::WaitForShare(int64_t now) {
   const bool leased = Leased(now);
   if (leased && (lines_.limit->flags.load(kRelaxed) & kComputeStop) != 0) {
     last_wait_ = now;
@@ -142,8 +158,9 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
     last_launch_ = now;
     return {};
   }
-  const int64_t wait =
-      estimate.awaited ? Pause(&thread->random) : WaitFor(thread, estimate.time, now);
+  const bool stalled = IsStalled(now);
+  int64_t wait = stalled ? 0 : WaitForWork(thread, estimate, now);
+  if (wait == 0) wait = WaitForShare(now);
   if (wait != 0) {
     const int mark = ClaimTail(launch.stream, now);
     Publish(now);
@@ -158,6 +175,7 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
   }
   thread->credit -= estimate.time;
   thread->noted = thread->credit;
+  if (stalled) released_at_ = now;
   const int mark = ClaimTimed(launch.stream, estimate, slice, price, now);
   if (estimate.priced) longest_ = Max(estimate.time, longest_ - longest_ / 64);
   last_launch_ = now;

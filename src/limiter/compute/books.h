@@ -137,7 +137,9 @@ class Books {
     bool awaited;  // the launch must wait for the result of another
   };
   Estimate EstimateOf(const Launch& launch, const Price& price);
-  int64_t WaitFor(Thread* thread, int64_t estimate, int64_t now);
+  bool IsStalled(int64_t now) const;
+  int64_t WaitForWork(Thread* thread, const Estimate& estimate, int64_t now);
+  int64_t WaitForShare(int64_t now);
   int64_t WaitForAllowance(int64_t rate, bool leased, int64_t now);
   int64_t WaitForWindow(int64_t estimate, uint32_t* random) const;
   void GrowAllowance(int64_t rate, int64_t now);
@@ -176,6 +178,7 @@ class Books {
   int64_t unmarked_ = 0;  // GPU time launched since the last mark
   int64_t metered_ = 0;
   int64_t settled_at_ = 0, settled_integral_ = 0;  // of the last settled mark
+  int64_t released_at_ = 0;  // last launch that was made although work in flight was stalled
   int64_t stretch_ = -1;  // from the last start after idle to the end of the last mark; -1: unknown
   int64_t overlapped_at_ =
       INT64_MIN / 2;    // when a mark that overlapped with other streams was last settled

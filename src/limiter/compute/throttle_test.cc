@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -287,6 +288,27 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
     rows.dst_host = host.data();
     EXPECT_EQ(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), 0)
         << "a copy to the host is free";
+  }));
+}
+
+// The first launch cannot begin, so its price stays unknown. Without an end of the waits, the
+// thread would never open the gate for it.
+TEST_F(ThrottleTest, ALaunchDoesNotWaitForWorkThatItsThreadHoldsBack) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    static std::atomic<bool> open = false;
+    const auto wait = [](void*) {
+      while (!open) ::usleep(1000);
+    };
+    cuda::Function function = nullptr;
+    Open(cuda, &function);
+    ASSERT_OK(CU(cuda, cuLaunchHostFunc)(nullptr, wait, nullptr));
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(Launch(cuda, function), Result::kSuccess);
+    open = true;
+    ASSERT_OK(CU(cuda, cuCtxSynchronize)());
+    Work(cuda, function, 10);
+    EXPECT_EQ(node.compute(0).slots[0].in_flight, 0);
   }));
 }
 
