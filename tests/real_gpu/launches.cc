@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// E6: the time of launches and allocations. E7 to E9: the part of the GPU that a program gets.
+// E6: the time of launches and allocations. E7 to E9: the part of the GPU that a program gets. E11:
+// when events are stamped.
+#include <algorithm>
 #include <deque>
+#include <vector>
 
 #include "tests/real_gpu/libraries.h"
 
@@ -115,6 +118,27 @@ void RunLaunches() {
   size_t free = 0, total = 0;
   Row("E6", "cuMemGetInfo",
       fmt::format("{:.0f} ns", NsOf(kPairs, [&] { CALL(cuMemGetInfo_v2, &free, &total); })));
+}
+
+// The stream is idle before each pair. If the driver stamped the first event before the program has
+// its turn, the time between them would include the turn of the other program.
+void RunStamps() {
+  constexpr int kRounds = 501;
+  Program program;
+  cuda::Event start = nullptr, end = nullptr;
+  CALL(cuEventCreate, &start, 0);
+  CALL(cuEventCreate, &end, 0);
+  std::vector<float> times(kRounds);
+  for (float& milliseconds : times) {
+    CALL(cuEventRecord, start, nullptr);
+    program.Launch(program.empty, 1);
+    CALL(cuEventRecord, end, nullptr);
+    CALL(cuEventSynchronize, end);
+    CALL(cuEventElapsedTime, &milliseconds, start, end);
+  }
+  std::ranges::sort(times);
+  Row("E11", "between the events around an empty kernel, beside a busy program",
+      fmt::format("{:.0f} us (median)", times[kRounds / 2] * 1000));
 }
 
 // The length of one spin is printed first, as it is without others on the GPU.

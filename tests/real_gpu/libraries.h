@@ -111,6 +111,7 @@ void RunMemory();    // E3, E4, E5
 void RunLaunches();  // E6
 // E3 under a limit: how much memory of each kind the driver gives.
 void RunCap();
+void RunStamps();  // E11, while another program keeps the GPU busy
 // E7 to E9: launches spins for `seconds`, and prints the part of each second that they took.
 void RunSpin(const std::string& kind, double seconds);
 

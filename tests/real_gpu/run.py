@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the experiments E1 to E10 on GPU 0 and on a simulated node of the same model, and prints
+"""Runs the experiments E1 to E11 on GPU 0 and on a simulated node of the same model, and prints
 one table. scripts/real-gpu calls it. Exit codes: 0, 77 if there is no driver or no GPU, else 1.
 """
 import argparse
@@ -109,10 +109,20 @@ def shares(target, seconds, wanted):
         yield ("E9", f"{kind} launches with 30% of the GPU", part(text, whole))
 
 
+def stamps(target):
+    """E11: when events are stamped while another program has the GPU."""
+    busy = target.start("spin", "async", "4")
+    busy.stdout.readline()  # its first line says that it spins
+    found = rows(target.run("stamps"))
+    finish(busy)
+    return found
+
+
 def measure(target, seconds, wanted, limited):
     """All rows of a target, in the order of the experiments."""
     found = [("", "GPU, driver, CUDA version", f"{target.name}, {target.driver}, {target.cuda}")]
     found += rows(target.run("facts")) + rows(target.run("memory")) + rows(target.run("launches"))
+    found += stamps(target)
     if limited:
         found += limited_memory(target)
         found += limited_answers(target, found)

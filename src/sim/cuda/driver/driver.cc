@@ -305,14 +305,14 @@ Result Call::Wait(ContextTag* context, const TicketRef& ticket) {
 
 Result Call::Wait(StreamTag* stream) {
   if (driver_.graphs().Invalidate(stream)) return Result::kStreamCaptureUnsupported;
-  return Wait(stream->context, driver_.engine().Record(stream));
+  return Wait(stream->context, driver_.engine().End(stream));
 }
 
 Result Call::Wait(ContextTag* context) {
   std::vector<TicketRef> ends;
-  if (!context->legacy.queue.idle()) ends.push_back(driver_.engine().Record(&context->legacy));
+  if (!context->legacy.queue.idle()) ends.push_back(driver_.engine().End(&context->legacy));
   for (StreamTag* stream : context->streams) {
-    if (!stream->queue.idle()) ends.push_back(driver_.engine().Record(stream));
+    if (!stream->queue.idle()) ends.push_back(driver_.engine().End(stream));
   }
   Result result = driver_.HealthOf(context);
   for (const TicketRef& end : ends) {

@@ -173,7 +173,7 @@ CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
   result = launcher.Add(*graph);
   if (result == Result::kSuccess) result = launcher.Flush();
   if (backing != nullptr && result == Result::kSuccess) {
-    backing->last = call->engine().Record(found);
+    backing->last = call->engine().End(found);
   }
   return result;
 }

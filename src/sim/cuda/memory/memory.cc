@@ -214,7 +214,7 @@ CUDA_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
   if (allocation != nullptr && allocation->pool != nullptr && !queue->queue.idle()) {
     std::vector<TicketRef>& frees = allocation->pool->frees;
     std::erase_if(frees, [](const TicketRef& end) { return end->timed; });
-    frees.push_back(call->engine().Record(queue));
+    frees.push_back(call->engine().End(queue));
   }
   return call->Free(pointer);
 }

@@ -57,11 +57,15 @@ void Engine::Push(StreamTag* stream, Command command) {
   if (attend) WakeWorker(stream);
 }
 
-TicketRef Engine::Record(StreamTag* stream, std::function<void()> effect) {
+TicketRef Engine::PushTicket(StreamTag* stream, double cost_ns, std::function<void()> effect) {
   auto ticket = std::make_shared<Ticket>();
   ticket->stream = stream;
   ticket->cost_before_ns = stream->queue.pushed_cost_ns;
-  Push(stream, {.kind = Kind::kRecord, .ticket = ticket, .effect = std::move(effect)});
+  Push(stream, {.kind = Kind::kRecord,
+                .share = 1,
+                .left_ns = cost_ns,
+                .ticket = ticket,
+                .effect = std::move(effect)});
   return ticket;
 }
 
@@ -140,7 +144,7 @@ bool Engine::SettleHead(StreamTag* stream, uint64_t now_ns) {
       head.since_ns = since;
       ExtendFree(stream, since);
     }
-    if (since > now_ns || head.kind == Kind::kCompute) break;
+    if (since > now_ns || head.needs_gpu()) break;
     if (head.kind == Kind::kWait) {
       if (!head.ticket->timed) break;
       since = std::max(since, head.ticket->at_ns);
@@ -182,8 +186,7 @@ void Engine::FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads) {
   heads->clear();
   for (StreamTag* stream : active_) {
     const Command& head = stream->queue.commands.front();
-    if (head.kind == Kind::kCompute && !head.awaits_order &&
-        driver_->GpuOf(stream->context->device) == gpu) {
+    if (head.needs_gpu() && !head.awaits_order && driver_->GpuOf(stream->context->device) == gpu) {
       heads->push_back(stream);
     }
   }

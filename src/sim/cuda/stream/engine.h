@@ -9,8 +9,9 @@
 // runs the program's host functions.
 //
 // Kernels of one process run concurrently: each takes the part of the GPU that its threads fill,
-// and if the sum exceeds one, all take longer. Processes take turns (src/sim/turns.h). Copies
-// between host and device only take time.
+// and if the sum exceeds one, all take longer. Processes take turns (src/sim/turns.h). The record
+// of an event is a command, too: the GPU executes it, and stamps the event, in a turn of the
+// process. Copies between host and device only take time.
 //
 // Threads: REQUIRES the driver's mutex, which is released while effects and functions of the
 // program run.
@@ -42,11 +43,13 @@ using TicketRef = std::shared_ptr<Ticket>;
 
 inline constexpr uint32_t kWholeGpu = 1024;  // unit of Command::share
 inline constexpr uint64_t kNever = UINT64_MAX;
+// GPU time of the record of an event.
+inline constexpr double kRecordNs = 1;
 
 struct Command {
   enum class Kind : uint8_t { kCompute, kTransfer, kRecord, kWait, kHost };
   Kind kind = Kind::kCompute;
-  uint32_t share = kWholeGpu;       // kCompute: part of the GPU
+  uint32_t share = kWholeGpu;       // part of the GPU, if the command needs it
   double left_ns = 0;               // remaining time on an otherwise idle GPU
   Result fails = Result::kSuccess;  // error of the context when the command ends
   TicketRef ticket;                 // kRecord, kWait
@@ -59,6 +62,10 @@ struct Command {
   uint64_t since_ns = 0;      // time of the program's call
   double cost_ns = 0;         // left_ns at the program's call
 
+  // Whether the command runs in a turn of the process.
+  bool needs_gpu() const {
+    return kind == Kind::kCompute || (kind == Kind::kRecord && left_ns > 0);
+  }
   // Whether the worker must end the command in time, because no thread waits for it and its end
   // has an effect outside of its stream.
   bool needs_attention() const {
@@ -87,9 +94,12 @@ class Engine {
 
   // Appends a command to the stream.
   void Push(StreamTag* stream, Command command);
-  // Returns a ticket for the end of the stream, which is done if the stream is idle. `effect` runs
-  // when the stream reaches it.
-  TicketRef Record(StreamTag* stream, std::function<void()> effect = {});
+  // Returns a ticket for the end of the stream, which is done if the stream is idle.
+  TicketRef End(StreamTag* stream) { return PushTicket(stream, 0, {}); }
+  // Records an event: returns a ticket for its stamp. `effect` runs when the stream reaches it.
+  TicketRef Record(StreamTag* stream, std::function<void()> effect = {}) {
+    return PushTicket(stream, kRecordNs, std::move(effect));
+  }
   // Marks a ticket without a stream as done.
   void MarkReached(Ticket* ticket);
   // Simulates until now, applies effects, and deletes idle abandoned streams. Releases the lock
@@ -123,6 +133,7 @@ class Engine {
     Command command;
   };
 
+  TicketRef PushTicket(StreamTag* stream, double cost_ns, std::function<void()> effect);
   GpuTimeline& GpuOf(const StreamTag* stream);
   void Simulate(uint64_t now_ns);
   bool SettleHead(StreamTag* stream, uint64_t now_ns);

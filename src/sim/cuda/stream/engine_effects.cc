@@ -119,7 +119,7 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
     const uint64_t end = std::max(head.since_ns, queue.end_ns) + uint64_t(head.left_ns);
     return std::max(end, now_ns) + uint64_t(std::max(0.0, cost_ns - head.left_ns));
   }
-  if (head.kind != Kind::kCompute) return now_ns + uint64_t(cost_ns);
+  if (!head.needs_gpu()) return now_ns + uint64_t(cost_ns);
   const double on_gpu = std::min(cost_ns, queue.free_ns);
   return GpuOf(stream).turns->EarliestEnd(now_ns, uint64_t(on_gpu)) + uint64_t(cost_ns - on_gpu);
 }

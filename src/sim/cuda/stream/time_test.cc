@@ -284,6 +284,32 @@ class SharedTimeTest : public ::testing::Test {
     children_.push_back(pid);
     return pid;
   }
+  // The median time between the events around a kernel of 200 us, in a new process whose stream is
+  // idle before each.
+  float MedianBetweenEvents() {
+    int result[2];
+    EXPECT_EQ(pipe(result), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      setenv("SIMGPU_KERNEL_NS", "short_one=200000", 1);
+      Program program(node_.library("libcuda.so.1"));
+      std::vector<float> times;
+      for (int i = 0; i < 31; ++i) {
+        const Event start = program.Record(nullptr);
+        program.Launch(program.short_one, nullptr);
+        times.push_back(program.Elapsed(start, program.Record(nullptr)));
+      }
+      std::ranges::sort(times);
+      const float median = times[times.size() / 2];
+      _exit(write(result[1], &median, sizeof(median)) == sizeof(median) ? 0 : 1);
+    }
+    close(result[1]);
+    float median = 0;
+    EXPECT_EQ(read(result[0], &median, sizeof(median)), ssize_t(sizeof(median)));
+    close(result[0]);
+    waitpid(pid, nullptr, 0);
+    return median;
+  }
   uint64_t BusyNs(pid_t pid) {
     sim::ProcessView views[8];
     const uint32_t count = std::min(8u, node_.state().Processes(0, views, 8));
@@ -322,6 +348,12 @@ TEST_F(SharedTimeTest, ProcessesGetEqualTurnsWhateverTheirKernelsTake) {
   EXPECT_NEAR((end.gpu - start.gpu) / span, 0.995, 0.02) << "10 us of 2 ms to switch";
   EXPECT_NEAR((end.first - start.first) / span, 0.4975, 0.03);
   EXPECT_NEAR((end.second - start.second) / span, 0.4975, 0.03);
+}
+
+// The wait for the turn of the process does not count. It is up to 2 ms.
+TEST_F(SharedTimeTest, AnEventIsStampedInATurnOfItsProcess) {
+  Start("slow=1000000");
+  EXPECT_NEAR(MedianBetweenEvents(), 0.2, 0.05);
 }
 
 TEST_F(SharedTimeTest, AKilledProcessLeavesTheGpuToTheOthers) {
