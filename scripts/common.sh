@@ -67,9 +67,10 @@ require_go() {
     { say "go is not in PATH: install Go 1.26 or later (https://go.dev/doc/install)"; exit 1; }
 }
 
+# install_packages [LIST]: the packages of scripts/packages.txt, or of another list.
 install_packages() {
   local missing
-  missing=$(sed 's/#.*//' "$ROOT/scripts/packages.txt" | xargs -n1 | while read -r package; do
+  missing=$(sed 's/#.*//' "$ROOT/scripts/${1:-packages.txt}" | xargs -n1 | while read -r package; do
     dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
   done)
   [ -n "$missing" ] || { say "nothing to install"; return 0; }
@@ -123,13 +124,19 @@ release_version() { sed -n 's/^project(tessera VERSION \([0-9.]*\) .*/\1/p' "$RO
 # shellcheck disable=SC2034  # used by those who source this
 RELEASE_TARGETS=(tessera sched-replay tessera-agent tessera-scheduler tessera-operator tessera-console tessera-runtime limiter_libraries vectoradd)
 
+# release_preset ARCHITECTURE: the preset of its release build; that of another machine's is a cross build.
+release_preset() { if [ "$1" = "$(dpkg --print-architecture)" ]; then echo release; else echo "release-$1"; fi; }
+
 # build PRESET [TARGET...]
 build() {
   local preset=$1 flags=()
   shift
   cd "$ROOT"
   # The others are for tests; with a commit they would be linked anew for each.
-  [ "$preset" != release ] || flags=(-DTESSERA_COMMIT="$(current_commit)" -DTESSERA_IMAGE_TAG="${TESSERA_IMAGE_TAG:-dev}")
+  case $preset in
+    release*) flags=(-DTESSERA_COMMIT="$(current_commit)" -DTESSERA_IMAGE_TAG="${TESSERA_IMAGE_TAG:-dev}" -DTESSERA_WEB="${TESSERA_WEB:-AUTO}") ;;
+  esac
+  [ "$preset" != release-arm64 ] || "$ROOT/scripts/sysroot" arm64
   cmake --preset "$preset" "${flags[@]}"
   if [ $# -gt 0 ]; then cmake --build --preset "$preset" --target "$@"; else cmake --build --preset "$preset"; fi
 }

@@ -13,25 +13,45 @@ import sys
 
 
 def library_packages(path):
-    """The packages of scripts/packages.txt below "# libraries of the product", and what programs load."""
+    """The libraries of scripts/packages.txt below "# libraries of the product", and what programs load."""
     section = re.search(r"^# libraries of the product\n((?:[^#\n].*\n)+)", path.read_text(), re.M)
     if section is None:
         sys.exit(f"{path} has no section \"# libraries of the product\"")
-    return [*section.group(1).split(), "libc6", "libssl3"]
+    # The others are programs that make sources.
+    return [*(name for name in section.group(1).split() if name.endswith("-dev")), "libc6", "libssl3"]
 
 
-def package_of(name):
-    shown = subprocess.run(["dpkg-query", "-W", "-f=${Version}\t${source:Package}\t${source:Version}", name],
+def query(name, root, *fields):
+    shown = subprocess.run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f=" + "\t".join(fields), name],
                            capture_output=True, text=True)
     if shown.returncode != 0:
         sys.exit(f"{name} is not installed: scripts/packages.txt names it: run scripts/check --quick once")
-    version, source, source_version = shown.stdout.split("\t")
+    return shown.stdout.split("\t")
+
+
+def with_dependencies(names, root):
+    """These packages and the libraries that they depend on, whose archives are linked, too."""
+    found, left = set(), list(names)
+    while left:
+        name = left.pop()
+        version, depends = query(name, root, "${Version}", "${Depends}")
+        if name in found or not version:  # without a version: a name for one of several packages
+            continue
+        found.add(name)
+        # Those of the C library are for programs that name them.
+        if name != "libc6-dev":
+            left += re.findall(r"(?:^|, )(lib[^ ,:|]*-dev)\b", depends)
+    return sorted(found)
+
+
+def package_of(name, arch, root):
+    version, source, source_version = query(name, root, "${Version}", "${source:Package}", "${source:Version}")
     return {
-        "SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name), "name": name, "versionInfo": version,
+        "SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", f"{name}-{arch}"), "name": name, "versionInfo": version,
         "supplier": "Organization: Debian", "downloadLocation": "NOASSERTION", "filesAnalyzed": False,
         "sourceInfo": f"built from Debian source package {source} {source_version}",
         "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-                          "referenceLocator": f"pkg:deb/debian/{name.replace('+', '%2B')}@{version}"}],
+                          "referenceLocator": f"pkg:deb/debian/{name.replace('+', '%2B')}@{version}?arch={arch}"}],
     }
 
 
@@ -40,6 +60,8 @@ def main():
     parser.add_argument("--version", required=True)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--packages", required=True, type=pathlib.Path)
+    parser.add_argument("--libraries", required=True, action="append", metavar="ARCHITECTURE=ROOT",
+                        help="where the packages of an architecture are installed (repeatable)")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     options = parser.parse_args()
     made = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
@@ -47,7 +69,9 @@ def main():
         "SPDXID": "SPDXRef-tessera", "name": "tessera", "versionInfo": f"{options.version}+{options.commit}",
         "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseDeclared": "Apache-2.0",
     }
-    libraries = [package_of(name) for name in sorted(set(library_packages(options.packages)))]
+    roots = dict(each.split("=", 1) for each in options.libraries)
+    names = library_packages(options.packages)
+    libraries = [package_of(name, arch, root) for arch, root in roots.items() for name in with_dependencies(names, root)]
     document = {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
         "name": f"tessera-{options.version}",

@@ -3,7 +3,9 @@
 """scripts/release, with the programs of build/release: the same programs give the same bytes, also without .git, the
 checksums and the signature are right, and packages and archive hold what a person installs.
 
-usage: release_test.py SOURCE_DIRECTORY
+usage: release_test.py SOURCE_DIRECTORY [all]
+
+With "all" the release is for amd64 and arm64, with the programs of build/release-arm64 too.
 """
 import json
 import os
@@ -15,6 +17,9 @@ import tarfile
 import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1])
+NATIVE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+ARCHITECTURES = ["amd64", "arm64"] if sys.argv[2:] == ["all"] else [NATIVE]
+MACHINES = {"amd64": "X86-64", "arm64": "AArch64"}
 
 
 def run(*command, **options):
@@ -26,7 +31,7 @@ def run(*command, **options):
 
 def release(out, *flags, source=SOURCE, **options):
     # "build" is a step of a person's release; here the programs are there.
-    run(source / "scripts/release", "--no-build", "--out", out, *flags, **options)
+    run(source / "scripts/release", "--no-build", "--arch", "all" if len(ARCHITECTURES) > 1 else NATIVE, "--out", out, *flags, **options)
     return {file.name: file for file in out.iterdir()}
 
 
@@ -44,19 +49,67 @@ def tessera_version(files):
     return next(package["versionInfo"] for package in packages if package["name"] == "tessera")
 
 
-def check_archive(work, first):
+def check_without_git(work, first):
     """A copy of the tree without .git makes the same files from the same programs; only its commit is unknown."""
     copy = work / "archive"
     shutil.copytree(SOURCE, copy, symlinks=True, ignore=lambda folder, names: [
         name for name in names if name == "node_modules" or (name in (".git", "build") and pathlib.Path(folder) == SOURCE)])
     (copy / "build").mkdir()
-    (copy / "build/release").symlink_to(SOURCE / "build/release")
+    for preset in ("release", "release-arm64")[:len(ARCHITECTURES)]:
+        (copy / "build" / preset).symlink_to(SOURCE / "build" / preset)
     time = json.loads(first["sbom.spdx.json"].read_text())["creationInfo"]["created"]
     seconds = run("date", "--date", time, "+%s").strip()
     files = release(work / "third", source=copy, env=os.environ | {"SOURCE_DATE_EPOCH": seconds})
     wanted, found = sums_of(first), sums_of(files)
     check({name for name in wanted if wanted[name] != found[name]} == {"sbom.spdx.json"}, f"a release of an archive differs:\n{wanted}\n{found}")
     check(tessera_version(files).endswith("+unknown"), f"sbom.spdx.json of an archive names version {tessera_version(files)}")
+
+
+def check_archive(archive, arch, work):
+    with tarfile.open(archive) as tar:
+        names = {pathlib.Path(name).name for name in tar.getnames()}
+        check({"tessera", "kubectl-tessera", "tessera-runtime", "libtessera-cuda-dev.so", "LICENSE"} <= names, f"{archive}: {names}")
+        check(all(member.uid == 0 for member in tar), f"{archive} has files of a user of this machine")
+        tar.extractall(work / arch)
+    for file in sorted((work / arch).glob("*/*/*")):
+        check(MACHINES[arch] in run("readelf", "-h", file), f"{archive}: {file.name} is not for {arch}")
+
+
+def check_packages(files, arch, work):
+    for name, wanted in (("tessera-runtime", "./usr/bin/tessera-runtime"), ("tessera-cli", "./usr/bin/kubectl-tessera -> tessera")):
+        deb = next(file for file_name, file in files.items() if file_name.startswith(name + "_") and file_name.endswith(f"_{arch}.deb"))
+        check(run("dpkg-deb", "--field", deb, "Architecture").strip() == arch, f"{deb} is not for {arch}")
+        check(wanted in run("dpkg-deb", "--contents", deb), f"{deb} lacks {wanted}")
+        root = work / arch / name
+        run("dpkg-deb", "--extract", deb, root)
+        program = root / "usr/bin" / name.replace("-cli", "")
+        check(MACHINES[arch] in run("readelf", "-h", program), f"the program of {deb} is not for {arch}")
+        if arch == NATIVE:
+            check("usage" in run(program, "--help").lower(), f"the program of {deb} does not run")
+
+
+def check_image(archive, root):
+    with tarfile.open(archive) as tar:
+        def read(name):
+            return json.load(tar.extractfile(name))
+
+        def blob(descriptor):
+            return read("blobs/" + descriptor["digest"].replace(":", "/"))
+
+        if len(ARCHITECTURES) == 1:
+            check(read(read("manifest.json")[0]["Config"])["architecture"] == NATIVE, f"{archive} is not for {NATIVE}")
+            return
+        manifests = [blob(each) for each in blob(read("index.json")["manifests"][0])["manifests"]]
+        configs = [blob(manifest["config"]) for manifest in manifests]
+        found = [config["architecture"] for config in configs]
+        check(found == ARCHITECTURES, f"{archive} is for {found}")
+        # The image has all libraries that its program needs.
+        layer = tar.extractfile("blobs/" + manifests[-1]["layers"][0]["digest"].replace(":", "/"))
+        with tarfile.open(fileobj=layer) as files:
+            files.extractall(root)
+    qemu = shutil.which("qemu-aarch64-static")
+    check(qemu, "qemu-aarch64-static is not installed: apt-get install qemu-user-static")
+    run(qemu, "-L", root, f"{root}{configs[-1]['config']['Entrypoint'][0]}", "--version")
 
 
 def main():
@@ -73,22 +126,17 @@ def main():
         run("openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", first["SHA256SUMS"],
             "-sigfile", first["SHA256SUMS.sig"])
 
-        archive = next(file for name, file in first.items() if name.endswith("-linux-amd64.tar.gz"))
-        with tarfile.open(archive) as tar:
-            names = {pathlib.Path(name).name for name in tar.getnames()}
-            check({"tessera", "kubectl-tessera", "tessera-runtime", "libtessera-cuda-dev.so", "LICENSE"} <= names, f"{archive}: {names}")
-            check(all(member.uid == 0 for member in tar), f"{archive} has files of a user of this machine")
-        for name, wanted in (("tessera-runtime", "./usr/bin/tessera-runtime"), ("tessera-cli", "./usr/bin/kubectl-tessera -> tessera")):
-            deb = next(file for file_name, file in first.items() if file_name.startswith(name + "_"))
-            check(wanted in run("dpkg-deb", "--contents", deb), f"{deb} lacks {wanted}")
-            root = work / name
-            run("dpkg-deb", "--extract", deb, root)
-            check("usage" in run(root / "usr/bin" / name.replace("-cli", ""), "--help").lower(), f"the program of {deb} does not run")
+        for arch in ARCHITECTURES:
+            check_archive(next(file for name, file in first.items() if name.endswith(f"-linux-{arch}.tar.gz")), arch, work)
+            check_packages(first, arch, work)
+        for name in ("agent", "scheduler", "operator", "console", "vectoradd"):
+            check_image(first[name + ".tar"], work / name)
         manifest = next(file for name, file in first.items() if name.endswith(".yaml")).read_text()
         check("tessera.dev/agent:dev" not in manifest and "tessera.dev/agent:" in manifest, "the manifests name no released image")
-        names = {package["name"] for package in json.loads(first["sbom.spdx.json"].read_text())["packages"]}
-        check({"tessera", "libgrpc++-dev", "libssl3", "libc6"} <= names, f"sbom.spdx.json lists {names}")
-        check_archive(work, first)
+        ids = {package["SPDXID"].removeprefix("SPDXRef-") for package in json.loads(first["sbom.spdx.json"].read_text())["packages"]}
+        wanted = {f"{name}-{arch}" for name in ("libgrpc-dev", "libstdc---12-dev", "libssl3", "libc6") for arch in ARCHITECTURES}
+        check({"tessera", *wanted} <= ids, f"sbom.spdx.json lists {ids}")
+        check_without_git(work, first)
         refused = subprocess.run([SOURCE / "scripts/release", "--sign", work / "none.pem"], capture_output=True, text=True)
         check(refused.returncode == 2 and "openssl genpkey" in refused.stdout, f"a missing key: {refused}")
     print("two releases are equal, signed and complete")
