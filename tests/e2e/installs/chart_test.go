@@ -51,11 +51,11 @@ func TestValuesReachTheObjects(t *testing.T) {
 		"--set=dcgmExporter.serviceMonitor.enabled=true":            {"kind: PodMonitor"},
 		"--set=prometheusRule.enabled=true":                         {"kind: PrometheusRule", "\n        - alert: TesseraGPUUnhealthy\n"},
 		"--set=dashboards.enabled=true":                             {"name: tessera-dashboard-fleet\n", "grafana_dashboard: \"1\"\n", "  tessera-node.json: |\n    {\n"},
-		"--set=startupTaint.keys={example.com/starting}":            {"--startup-taint=example.com/starting\n", "- key: example.com/starting\n", "'[\"example.com/starting\"]'"},
+		"--set=startupTaint.keys={example.com/starting}":            {"--startup-taint=example.com/starting\n", "- {key: example.com/starting, operator: Exists}\n", "'[\"example.com/starting\"]'"},
 		"--set=startupTaint.keys=null":                              {"--startup-taint=none\n"},
 		"--set=dcgmExporter.enabled=false":                          {"--collect-interval=0\n"},
 		"--set=exporter.intervalMs=5000":                            {"--collect-interval=5000\n"},
-		"--set=dcgmExporter.config.name=mine":                       {"--collectors=/etc/dcgm-exporter/dcgm-metrics.csv\n", "configMap: {name: mine}"},
+		"--set=dcgmExporter.config.name=mine":                       {"--collectors=/etc/dcgm-exporter/dcgm-metrics.csv\n", "configMap:\n            name: mine\n"},
 		"--set=imagePullSecrets={mine}":                             {"imagePullSecrets:\n        - name: mine\n"},
 		"--set=daemonsets.updateStrategy=OnDelete":                  {"updateStrategy:\n    type: OnDelete\n  template"},
 		"--set=daemonsets.priorityClassName=low":                    {"priorityClassName: low\n"},
@@ -67,7 +67,7 @@ func TestValuesReachTheObjects(t *testing.T) {
 		"--set=assignments.writers={system:serviceaccount:old:ext}": {", 'system:serviceaccount:old:ext'"},
 		"--set=scheduler.policy=BestFit":                            {"--policy=BestFit\n"},
 		"--set=scheduler.clusterIP=10.0.0.50":                       {"\n  clusterIP: 10.0.0.50\n  ports:"},
-		"--set=runtime.repair=true":                                 {"--repair-engine\n", "mountPath: /host/etc/containerd, readOnly: false}"},
+		"--set=runtime.repair=true":                                 {"--repair-engine\n", "mountPath: /host/etc/containerd\n              readOnly: false\n"},
 	} {
 		text := render(flags)
 		for _, want := range wants {
