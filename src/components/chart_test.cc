@@ -159,6 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         "console: {enabled: true, resources: {limits: {memory: 2Gi}}}\n",
         "console: {enabled: true, behindHttps: true, nodeSelector: {a: b}, tolerations: [{key: x, "
         "operator: Exists}],\n"
+        "  otherTenants: sums, prometheusUrl: 'http://prometheus.monitoring:9090',\n"
         "  extraArgs: [--usage-label=team]}\nimage: {pullSecrets: [a]}\n",
         "console: {enabled: true, tlsSecret: cert}\nnetworkPolicy: {enabled: false}\n",
         "startupTaint: {keys: []}\n"
@@ -179,6 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n",
                       "agent: {driverRoot: driver}\n", "sharing: {memoryUnit: MB}\n",
                       "agent: {extraArgs: [verbose]}\n", "console: {enabled: yes please}\n",
+                      "console: {otherTenants: all}\n", "console: {prometheusUrl: prometheus}\n",
                       "driver: {enabled: true}\n", "migManager: {enabled: true}\n",
                       "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
                       "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",

@@ -114,6 +114,10 @@ Json ConsoleArguments(const ConsoleSettings& console) {
   } else if (console.behind_https) {
     args = Json::Strings({"--listen=:8090", "--behind-https"});
   }
+  args.Append(Json::String("--other-tenants=" + console.other_tenants));
+  if (!console.prometheus_url.empty()) {
+    args.Append(Json::String("--prometheus-url=" + console.prometheus_url));
+  }
   AppendTexts(args, console.extra_args);
   return args;
 }

@@ -122,6 +122,8 @@ ConsoleSettings ReadConsole(const Json& spec) {
   out.enabled = console.Flag("enabled");
   out.tls_secret = console.Text("tlsSecret");
   out.behind_https = console.Flag("behindHttps");
+  out.other_tenants = console.Text("otherTenants");
+  out.prometheus_url = console.Text("prometheusUrl");
   out.resources = console.Value("resources");
   out.node_selector = console.Map("nodeSelector");
   out.tolerations = console.Value("tolerations");

@@ -98,6 +98,8 @@ struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
   bool behind_https = false;
+  std::string other_tenants;
+  std::string prometheus_url;  // "": none
   Json resources;  // object
   LabelMap node_selector;
   Json tolerations;  // array

@@ -5,7 +5,6 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
-#include "src/console/json_of.h"
 #include "src/device/quantity.h"
 
 namespace tessera::console {
@@ -13,6 +12,8 @@ namespace {
 
 // Computing reasons for more pods than this would delay all events.
 constexpr size_t kMostReasons = 500;
+
+size_t HashOf(std::string_view text) { return std::hash<std::string_view>()(text); }
 
 }  // namespace
 
@@ -136,9 +137,28 @@ void ClusterModel::Publish() {
   delegate_.OnChanges(changed);
 }
 
+void ClusterModel::Flush() {
+  if (synced_ && !(pending_.nodes.empty() && pending_.pods.empty())) Publish();
+}
+
 bool ClusterModel::PublishNode(const std::string& name) {
   const ledger::NodeEntry* node = ledger_->FindNode(name);
   if (node == nullptr || !IsGpuNode(*node)) return nodes_.erase(name) > 0;
+  const size_t hash = HashOf(NodeText(name, nullptr));
+  const auto [known, is_new] = nodes_.try_emplace(name, hash);
+  return is_new || std::exchange(known->second, hash) != hash;
+}
+
+bool ClusterModel::PublishPod(const Uid& uid) {
+  const auto pod = ledger_->pods().find(uid);
+  if (pod == ledger_->pods().end()) return pods_.erase(uid) > 0;
+  const size_t hash = HashOf(PodText(uid));
+  const auto [known, is_new] = pods_.try_emplace(uid, PublishedPod{pod->second.request.ns, hash});
+  return is_new || std::exchange(known->second.hash, hash) != hash;
+}
+
+std::string ClusterModel::NodeText(const std::string& name,
+                                   const std::function<bool(const std::string& ns)>& sees) const {
   std::vector<const ledger::PodEntry*> holders;
   const auto on = pods_on_.find(name);
   if (on != pods_on_.end()) {
@@ -147,24 +167,15 @@ bool ClusterModel::PublishNode(const std::string& name) {
       if (pod != ledger_->pods().end()) holders.push_back(&pod->second);
     }
   }
-  std::string text = JsonOfNode(*ledger_, *node, HoldersOf(holders)).Serialize();
-  std::string& known = nodes_[name];
-  if (known == text) return false;
-  known = std::move(text);
-  return true;
+  const ledger::NodeEntry* node = ledger_->FindNode(name);
+  TESSERA_CHECK(node != nullptr);
+  return TextOfNode(*ledger_, *node, HoldersOf(holders), {sees, options_.other_tenants});
 }
 
-bool ClusterModel::PublishPod(const Uid& uid) {
-  const auto pod = ledger_->pods().find(uid);
-  if (pod == ledger_->pods().end()) return pods_.erase(uid) > 0;
+std::string ClusterModel::PodText(const Uid& uid) const {
   const auto reason = reasons_.find(uid);
-  std::string text = JsonOfPod(pod->second, ledger_->options().gpu_mem_unit,
-                               reason == reasons_.end() ? "" : reason->second)
-                         .Serialize();
-  PodText& known = pods_[uid];
-  if (known.text == text) return false;
-  known = {pod->second.request.ns, std::move(text)};
-  return true;
+  return TextOfPod(ledger_->pods().at(uid), ledger_->options().gpu_mem_unit,
+                   reason == reasons_.end() ? "" : reason->second);
 }
 
 void ClusterModel::ReasonsLater() {

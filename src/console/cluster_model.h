@@ -3,7 +3,8 @@
 // All viewers share it, so the API server has one watch of each kind for any number of viewers.
 //
 // Changes are collected for kCollect and then published as one version. Objects whose text has not
-// changed are left out. The reasons of waiting pods depend on the whole cluster, so they are
+// changed are left out. The texts themselves are written when a viewer needs them, because those of
+// a large cluster take more memory than all else; the model keeps the hash of each. The reasons of waiting pods depend on the whole cluster, so they are
 // computed at most every kReasons.
 //
 // While the API server is unreachable, the last state stays, and outage() returns the start of the
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "src/base/weak_ptr.h"
+#include "src/console/json_of.h"
 #include "src/kube/client.h"
 #include "src/ledger/feed.h"
 #include "src/ledger/ledger.h"
@@ -32,6 +34,7 @@ namespace tessera::console {
 
 struct ModelOptions {
   std::string policy{placement::kDefaultPolicy};
+  OtherTenants other_tenants = OtherTenants::kShares;
   ledger::FeedOptions feed;
 };
 
@@ -66,12 +69,20 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   // Why the quotas are unknown; OK if they are known.
   const Status& quota_problem() const { return quota_problem_; }
 
-  struct PodText {
+  struct PublishedPod {
     std::string ns;
-    std::string text;
+    size_t hash = 0;  // of its text
   };
-  const std::map<std::string, std::string>& nodes() const { return nodes_; }
-  const std::map<Uid, PodText>& pods() const { return pods_; }
+  // Published objects; of each node the hash of its text.
+  const std::map<std::string, size_t>& nodes() const { return nodes_; }
+  const std::map<Uid, PublishedPod>& pods() const { return pods_; }
+  // Publishes what is being collected, so that the texts belong to version(). Otherwise an object
+  // that changes back before the next version could stay wrong for a viewer.
+  void Flush();
+  // REQUIRES: the object is published. `sees`: as in HolderView.
+  std::string NodeText(const std::string& name,
+                       const std::function<bool(const std::string& ns)>& sees) const;
+  std::string PodText(const Uid& uid) const;
   // Namespaces with pods that request GPUs.
   std::set<std::string> Namespaces() const;
 
@@ -114,8 +125,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   uint64_t version_ = 0;
   ledger::Outages outages_;
   Status quota_problem_;
-  std::map<std::string, std::string> nodes_;
-  std::map<Uid, PodText> pods_;
+  std::map<std::string, size_t> nodes_;
+  std::map<Uid, PublishedPod> pods_;
   std::map<std::string, std::set<Uid>> pods_on_;  // by node
   std::map<Uid, std::string> node_of_;
   std::map<Uid, std::string> reasons_;  // of waiting pods

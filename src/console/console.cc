@@ -2,9 +2,11 @@
 #include "src/console/console.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/console/metric_history.h"
 #include "src/console/router.h"
 #include "src/console/sessions.h"
 #include "src/console/usage_meter.h"
@@ -32,6 +34,14 @@ kube::Config WithoutCredentials(kube::Config config) {
   return config;
 }
 
+std::unique_ptr<MetricHistory> MakeHistory(net::IoThread& io, TaskRunner& runner,
+                                           const ConsoleOptions& options) {
+  if (!options.prometheus) return nullptr;
+  net::HttpClient::Options client{.server = *options.prometheus};
+  if (client.server.tls) client.tls.ca = net::SystemRoots(::getenv).value_or({});
+  return std::make_unique<MetricHistory>(io, runner, std::move(client));
+}
+
 }  // namespace
 
 struct WebConsole::Core final : private ClusterModel::Delegate {
@@ -48,9 +58,11 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         meter(options.usage_label.empty() ? nullptr
                                           : std::make_unique<UsageMeter>(options.usage_label)),
         agents(client, kPatience),
-        router(runner, model, sessions, viewers, meter.get(),
+        history(MakeHistory(io, runner, options)),
+        router(runner, model, sessions, viewers, meter.get(), history.get(),
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
-                             .dashboard = options.dashboard}) {
+                             .dashboard = options.dashboard,
+                             .other_tenants = options.model.other_tenants}) {
     sessions.set_on_changed([this](const WebSession& session) { viewers.OnSession(session); });
   }
 
@@ -131,6 +143,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   Viewers viewers;
   const std::unique_ptr<UsageMeter> meter;  // null: use is not added up
   kube::AgentPages agents;
+  const std::unique_ptr<MetricHistory> history;  // null: there is no Prometheus
   ConsoleRouter router;
   std::unique_ptr<net::HttpServer> server;
   bool followed_ = false;

@@ -30,6 +30,8 @@ struct ConsoleOptions {
   bool https_proxy = false;
   bool dashboard = false;
   ModelOptions model;
+  // Where curves over hours come from; nullopt: there are none.
+  std::optional<net::Url> prometheus;
   // Label of pods by which use is added up (usage_meter.h); "": use is not added up.
   std::string usage_label;
 };

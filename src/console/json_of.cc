@@ -2,9 +2,11 @@
 #include "src/console/json_of.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/strings.h"
 #include "src/device/model.h"
 
 namespace tessera::console {
@@ -66,51 +68,104 @@ Position PositionOf(const device::NodeInventory& inventory, std::string_view uui
   return position;
 }
 
-void SetHealth(const Position& position, Json* out) {
+// Appends the members of a JSON object. Texts are written without a document in between, because a
+// new viewer of a large cluster takes ten thousand of them.
+class ObjectText {
+ public:
+  explicit ObjectText(std::string* out) : out_(*out) { out_.push_back('{'); }
+  void End() { out_.push_back('}'); }
+
+  void Add(std::string_view key, std::string_view value) {
+    Key(key);
+    AppendJsonString(value, &out_);
+  }
+  void Add(std::string_view key, int64_t value) {
+    Key(key);
+    fmt::format_to(std::back_inserter(out_), "{}", value);
+  }
+  void AddBool(std::string_view key, bool value) {
+    Key(key);
+    out_ += value ? "true" : "false";
+  }
+  // The caller appends the value.
+  void Key(std::string_view key) {
+    if (out_.back() != '{') out_.push_back(',');
+    out_.push_back('"');
+    out_ += key;
+    out_ += "\":";
+  }
+
+ private:
+  std::string& out_;
+};
+
+void AddHealth(const Position& position, ObjectText* out) {
   if (position.gpu == nullptr) {
-    out->Set("state", Json::String("gone"));
-    out->Set("why", Json::String("no longer on the node"));
+    out->Add("state", "gone");
+    out->Add("why", "no longer on the node");
     return;
   }
   const bool of_slice = position.slice != nullptr && position.gpu->health.ok();
   const device::Health& health = of_slice ? position.slice->health : position.gpu->health;
-  out->Set("state", Json::String(NameOf(health.state)));
-  if (!health.reason.empty()) out->Set("why", Json::String(health.reason));
+  if (health.state != device::Health::State::kHealthy) out->Add("state", NameOf(health.state));
+  if (!health.reason.empty()) out->Add("why", health.reason);
 }
 
-Json JsonOfHolders(const SharesByUuid& holders, std::string_view uuid) {
-  Json list = Json::MakeArray();
-  const auto found = holders.find(uuid);
-  if (found == holders.end()) return list;
-  for (const ShareHolder& holder : found->second) {
-    list.Append(Json::MakeArray({Json::String(holder.pod->request.uid.view()),
-                                 Json::Int(holder.share.compute.count()),
-                                 Json::Int(holder.share.memory.count())}));
+void AppendHolders(const std::vector<ShareHolder>& holders, const HolderView& view,
+                   std::string* out) {
+  out->push_back('[');
+  for (const ShareHolder& holder : holders) {
+    const std::string& ns = holder.pod->request.ns;
+    const bool visible = !view.sees || view.sees(ns);
+    if (!visible && view.others == OtherTenants::kSums) continue;
+    *out += out->back() == '[' ? "[" : ",[";
+    AppendJsonString(holder.pod->request.uid.view(), out);
+    fmt::format_to(std::back_inserter(*out), ",{},{}", holder.share.compute.count(),
+                   holder.share.memory.count());
+    if (!visible && view.others == OtherTenants::kNamespaces) {
+      out->push_back(',');
+      AppendJsonString(ns, out);
+    }
+    out->push_back(']');
   }
-  return list;
+  out->push_back(']');
 }
 
-Json JsonOfDevice(const ClusterLedger& ledger, const NodeEntry& node, size_t index,
-                  const SharesByUuid& holders) {
+struct DeviceContext {
+  const ClusterLedger& ledger;
+  const NodeEntry& node;
+  const std::string& model;  // of the node
+  const SharesByUuid& holders;
+  const HolderView& view;
+};
+
+void AppendDevice(const DeviceContext& context, size_t index, std::string* text) {
+  const auto& [ledger, node, model, holders, view] = context;
   const placement::GpuSpec& spec = ledger.cluster().spec(node.id).gpus[index];
   const placement::GpuState& state = ledger.cluster().node(node.id).gpus[index];
   const Position position = PositionOf(*node.node.inventory, spec.uuid);
   std::string name = position.gpu == nullptr ? "-" : fmt::format("{}", position.gpu->index);
   if (position.slice != nullptr) name += fmt::format(":{}", position.slice->gpu_instance);
-  Json out = Json::MakeObject(
-      {{"uuid", Json::String(spec.uuid)},
-       {"name", Json::String(name)},
-       {"model", Json::String(device::ShortModel(spec.model))},
-       {"memory", Json::Int(spec.memory.count())},
-       {"used", Json::Int(std::max<int64_t>(0, state.total_bytes - state.free_bytes))},
-       {"usedMilli", Json::Int(kWholeGpu.count() - state.free_milli)}});
-  if (!spec.mig_profile.empty()) out.Set("slice", Json::String(spec.mig_profile));
-  SetHealth(position, &out);
+  ObjectText out(text);
+  out.Add("uuid", spec.uuid);
+  out.Add("name", name);
+  const std::string own_model = device::ShortModel(spec.model);
+  if (own_model != model) out.Add("model", own_model);
+  out.Add("memory", spec.memory.count());
+  const int64_t used = state.total_bytes - state.free_bytes;
+  if (used > 0) out.Add("used", used);
+  const int64_t used_milli = kWholeGpu.count() - state.free_milli;
+  if (used_milli != 0) out.Add("usedMilli", used_milli);
+  if (!spec.mig_profile.empty()) out.Add("slice", spec.mig_profile);
+  AddHealth(position, &out);
   if (position.gpu != nullptr && position.gpu->numa_node) {
-    out.Set("numa", Json::Int(*position.gpu->numa_node));
+    out.Add("numa", *position.gpu->numa_node);
   }
-  out.Set("held", JsonOfHolders(holders, spec.uuid));
-  return out;
+  if (const auto held = holders.find(spec.uuid); held != holders.end()) {
+    out.Key("held");
+    AppendHolders(held->second, view, text);
+  }
+  out.End();
 }
 
 std::string ModelOf(const NodeEntry& node) {
@@ -130,7 +185,17 @@ std::string_view StateOf(const PodEntry& pod) {
   return pod.binding_state == ledger::BindingState::kWaiting ? "waiting" : "bound";
 }
 
+constexpr std::string_view kOtherTenants[] = {"namespaces", "shares", "sums"};
+
 }  // namespace
+
+std::string_view NameOf(OtherTenants others) { return kOtherTenants[static_cast<size_t>(others)]; }
+
+std::optional<OtherTenants> OtherTenantsOf(std::string_view name) {
+  const auto* found = std::ranges::find(kOtherTenants, name);
+  if (found == std::end(kOtherTenants)) return std::nullopt;
+  return static_cast<OtherTenants>(found - std::begin(kOtherTenants));
+}
 
 SharesByUuid HoldersOf(const std::vector<const PodEntry*>& pods) {
   SharesByUuid holders;
@@ -145,26 +210,36 @@ bool IsGpuNode(const NodeEntry& node) {
          !node.node.inventory->problem.empty();
 }
 
-Json JsonOfNode(const ClusterLedger& ledger, const NodeEntry& node, const SharesByUuid& holders) {
+std::string TextOfNode(const ClusterLedger& ledger, const NodeEntry& node,
+                       const SharesByUuid& holders, const HolderView& view) {
   const device::NodeInventory& inventory = *node.node.inventory;
-  Json out = Json::MakeObject({{"name", Json::String(node.node.name)},
-                               {"pool", Json::String(node.node.pool)},
-                               {"model", Json::String(ModelOf(node))},
-                               {"ready", Json::Bool(node.ready)},
-                               {"cordoned", Json::Bool(node.unschedulable)},
-                               {"driver", Json::String(inventory.driver_version)}});
+  const std::string model = ModelOf(node);
+  std::string text;
+  ObjectText out(&text);
+  out.Add("name", node.node.name);
+  out.Add("pool", node.node.pool);
+  out.Add("model", model);
+  out.AddBool("ready", node.ready);
+  out.AddBool("cordoned", node.unschedulable);
+  out.Add("driver", inventory.driver_version);
   std::string problem = node.problem;
   for (const std::string& other : {inventory.problem, inventory.runtime_problem}) {
     if (problem.empty()) problem = other;
   }
-  if (!problem.empty()) out.Set("problem", Json::String(problem));
-  Json devices = Json::MakeArray();
+  if (!problem.empty()) out.Add("problem", problem);
+  out.Key("gpus");
+  text.push_back('[');
   if (node.id != placement::kNoNode) {
+    const DeviceContext context{ledger, node, model, holders, view};
     const size_t count = ledger.cluster().spec(node.id).gpus.size();
-    for (size_t i = 0; i < count; ++i) devices.Append(JsonOfDevice(ledger, node, i, holders));
+    for (size_t i = 0; i < count; ++i) {
+      if (i > 0) text.push_back(',');
+      AppendDevice(context, i, &text);
+    }
   }
-  out.Set("gpus", std::move(devices));
-  return out;
+  text.push_back(']');
+  out.End();
+  return text;
 }
 
 Json JsonOfLinks(const device::NodeInventory& inventory) {
@@ -186,20 +261,20 @@ std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUn
   return text;
 }
 
-Json JsonOfPod(const PodEntry& pod, device::MemoryUnit unit, std::string_view why) {
-  Json out = Json::MakeObject({{"uid", Json::String(pod.request.uid.view())},
-                               {"namespace", Json::String(pod.request.ns)},
-                               {"name", Json::String(pod.request.name)},
-                               {"state", Json::String(StateOf(pod))},
-                               {"node", Json::String(pod.node)},
-                               {"request", Json::String(RequestTextOf(pod.request.devices, unit))},
-                               {"created", Json::Int(Seconds(pod.created))}});
-  if (!pod.problem.empty()) {
-    out.Set("why", Json::String(pod.problem));
-  } else if (!why.empty()) {
-    out.Set("why", Json::String(why));
-  }
-  return out;
+std::string TextOfPod(const PodEntry& pod, device::MemoryUnit unit, std::string_view why) {
+  std::string text;
+  ObjectText out(&text);
+  out.Add("uid", pod.request.uid.view());
+  out.Add("namespace", pod.request.ns);
+  out.Add("name", pod.request.name);
+  out.Add("state", StateOf(pod));
+  out.Add("node", pod.node);
+  out.Add("request", RequestTextOf(pod.request.devices, unit));
+  out.Add("created", Seconds(pod.created));
+  const std::string_view reason = pod.problem.empty() ? why : std::string_view(pod.problem);
+  if (!reason.empty()) out.Add("why", reason);
+  out.End();
+  return text;
 }
 
 }  // namespace tessera::console

@@ -3,6 +3,8 @@
 // a GPU. Pure; threads as the ledger. docs/tasks/console.md describes the fields.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,15 +26,31 @@ struct ShareHolder {
 using SharesByUuid = std::unordered_map<std::string_view, std::vector<ShareHolder>>;
 SharesByUuid HoldersOf(const std::vector<const ledger::PodEntry*>& pods);
 
+// What a user sees of pods in namespaces whose pods the user may not list.
+enum class OtherTenants {
+  kNamespaces,  // each share of a GPU, with the namespace
+  kShares,      // each share of a GPU
+  kSums,        // how much of each GPU is in use
+};
+// "namespaces", "shares", "sums"; nullopt for another name.
+std::string_view NameOf(OtherTenants others);
+std::optional<OtherTenants> OtherTenantsOf(std::string_view name);
+
+struct HolderView {
+  std::function<bool(const std::string& ns)> sees;  // empty: sees the pods of all namespaces
+  OtherTenants others = OtherTenants::kShares;
+};
+
 // A node with its GPUs, or MIG slices instead of a GPU in MIG mode. Holders are named by the UID of
-// the pod only, so that the node looks the same to all users.
-Json JsonOfNode(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
-                const SharesByUuid& holders);
+// the pod. Amounts of zero, the state "healthy", and the model of a GPU that is the node's are left
+// out: most GPUs of a large cluster have them.
+std::string TextOfNode(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
+                       const SharesByUuid& holders, const HolderView& view);
 // The names of the links between all pairs of GPUs, row by row below the diagonal.
 Json JsonOfLinks(const device::NodeInventory& inventory);
 
 // `why`: why it waits, or "".
-Json JsonOfPod(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why);
+std::string TextOfPod(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why);
 
 // "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if it requests no devices.
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);

@@ -21,12 +21,14 @@ constexpr size_t kMostTokenBytes = 8 << 10;
 }  // namespace
 
 ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
-                             Viewers& viewers, const UsageMeter* meter, RouterOptions options)
+                             Viewers& viewers, const UsageMeter* meter, MetricHistory* history,
+                             RouterOptions options)
     : runner_(runner),
       model_(model),
       sessions_(sessions),
       viewers_(viewers),
       meter_(meter),
+      history_(history),
       options_(options),
       cookie_(SessionCookieName(options.secure_cookie,
                                 options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")),
@@ -181,8 +183,11 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
                                               "the cluster is being read: try "
                                               "again in a moment")));
   }
-  if (path == "/api/v1/cluster")
-    return reply(JsonText(200, *viewers_.SnapshotFor(session->rights)));
+  if (path == "/api/v1/cluster") {
+    return ReplyWithStream(viewers_.AddDownload(session),
+                           {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}},
+                           reply);
+  }
   if (path == "/api/v1/explain") {
     if (CheckRateLimit(*session, reply)) Explain(request, *session, reply);
     return;
@@ -259,23 +264,30 @@ bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply
 }
 
 void ConsoleRouter::ShowSession(const SessionPtr& session, const Reply& reply) {
-  reply(JsonResponse(Json::MakeObject({{"user", Json::String(session->user)},
-                                       {"csrf", Json::String(session->csrf)},
-                                       {"mayListNodes", Json::Bool(session->rights.nodes)},
-                                       {"mayListAllPods", Json::Bool(session->rights.all_pods)},
-                                       {"dashboard", Json::Bool(options_.dashboard)},
-                                       {"version", Json::String(kTesseraVersion)}})));
+  reply(
+      JsonResponse(Json::MakeObject({{"user", Json::String(session->user)},
+                                     {"csrf", Json::String(session->csrf)},
+                                     {"mayListNodes", Json::Bool(session->rights.nodes)},
+                                     {"mayListAllPods", Json::Bool(session->rights.all_pods)},
+                                     {"otherTenants", Json::String(NameOf(options_.other_tenants))},
+                                     {"history", Json::Bool(history_ != nullptr)},
+                                     {"dashboard", Json::Bool(options_.dashboard)},
+                                     {"version", Json::String(kTesseraVersion)}})));
 }
 
 void ConsoleRouter::Stream(const SessionPtr& session, const Reply& reply) {
-  auto stream = viewers_.Add(session);
+  // nginx would collect events before it passes them on.
+  ReplyWithStream(viewers_.Add(session),
+                  {{"Content-Type", "text/event-stream"},
+                   {"Cache-Control", "no-store"},
+                   {"X-Accel-Buffering", "no"}},
+                  reply);
+}
+
+void ConsoleRouter::ReplyWithStream(Result<std::shared_ptr<net::StreamSink>> stream,
+                                    net::Headers headers, const Reply& reply) {
   if (!stream.ok()) return reply(ErrorResponse(stream.status()));
-  net::Response response{200,
-                         // nginx would collect events before it passes them on.
-                         {{"Content-Type", "text/event-stream"},
-                          {"Cache-Control", "no-store"},
-                          {"X-Accel-Buffering", "no"}},
-                         ""};
+  net::Response response{200, std::move(headers), ""};
   response.stream = *std::move(stream);
   reply(std::move(response));
 }

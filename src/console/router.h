@@ -16,6 +16,7 @@
 #include "src/base/weak_ptr.h"
 #include "src/console/cluster_model.h"
 #include "src/console/gate.h"
+#include "src/console/metric_history.h"
 #include "src/console/node_modes.h"
 #include "src/console/node_usage.h"
 #include "src/console/quota_edit.h"
@@ -29,15 +30,16 @@ namespace tessera::console {
 struct RouterOptions {
   bool secure_cookie = false;
   bool dashboard = false;
+  OtherTenants other_tenants = OtherTenants::kShares;
 };
 
 class ConsoleRouter {
  public:
   static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
 
-  // `meter`: null if use is not added up.
+  // `meter`: null if use is not added up. `history`: null if there is no Prometheus.
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
-                const UsageMeter* meter, RouterOptions options);
+                const UsageMeter* meter, MetricHistory* history, RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
   // A path that gives the browser that opens it this session.
@@ -62,6 +64,8 @@ class ConsoleRouter {
   bool CheckRateLimit(const WebSession& session, const Reply& reply);
   void ShowSession(const SessionPtr& session, const Reply& reply);
   void Stream(const SessionPtr& session, const Reply& reply);
+  static void ReplyWithStream(Result<std::shared_ptr<net::StreamSink>> stream, net::Headers headers,
+                              const Reply& reply);
 
   // What the API server answers a person later. A task is kept until EndTask, also inside its
   // callbacks.
@@ -74,7 +78,9 @@ class ConsoleRouter {
   // router_nodes.cc. `rest`: what follows kNodesPath.
   void RouteNode(const net::Request& request, std::string_view rest, const SessionPtr& session,
                  const Reply& reply);
-  void ShowNode(const std::string& name, const Reply& reply);
+  void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
+  void ShowNodeHistory(const net::Request& request, const std::string& name,
+                       const SessionPtr& session, const Reply& reply);
   void ShowNodeUsage(const std::string& name, const SessionPtr& session, const Reply& reply);
   void DrainNode(const std::string& name, const Json& body, const SessionPtr& session,
                  const Reply& reply);
@@ -113,6 +119,7 @@ class ConsoleRouter {
   WebSessions& sessions_;
   Viewers& viewers_;
   const UsageMeter* const meter_;
+  MetricHistory* const history_;
   const RouterOptions options_;
   const std::string cookie_;  // name of the session's cookie
   // By peer, which may be a proxy for many people. A login costs the API server a few requests;

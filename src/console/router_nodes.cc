@@ -5,6 +5,7 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
+#include "src/base/strings.h"
 #include "src/console/drain.h"
 #include "src/console/json_of.h"
 #include "src/console/node_modes.h"
@@ -54,9 +55,10 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
     return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
   }
   if (IsRead(request)) {
-    if (what.empty()) return ShowNode(name, reply);
+    if (what.empty()) return ShowNode(name, *session, reply);
     if (!CheckRateLimit(*session, reply)) return;
     if (what == "usage") return ShowNodeUsage(name, session, reply);
+    if (what == "history") return ShowNodeHistory(request, name, session, reply);
     if (what == "mode") return ShowModes(name, session, reply);
   } else {
     const Result<Json> body = BodyOf(request);
@@ -74,10 +76,47 @@ void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& ses
   usage_.Read(session, name, [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
 }
 
-void ConsoleRouter::ShowNode(const std::string& name, const Reply& reply) {
-  const auto text = model_.nodes().find(name);
+// Prometheus knows no rights of people. A person sees its curves with the right to read the same
+// values from the agents.
+void ConsoleRouter::ShowNodeHistory(const net::Request& request, const std::string& name,
+                                    const SessionPtr& session, const Reply& reply) {
+  if (history_ == nullptr) {
+    return reply(ErrorResponse(
+        Error(Code::kUnimplemented, "this console reads no Prometheus: set --prometheus-url")));
+  }
+  const Result<int64_t> hours = ParseInt(request.Query("hours").value_or(""));
+  if (!hours.ok() || *hours < 1 || *hours > MetricHistory::kLongest.count()) {
+    return reply(ErrorResponse(Error(Code::kInvalidArgument, "invalid hours: want 1 to {}",
+                                     MetricHistory::kLongest.count())));
+  }
+  Send(
+      session,
+      [&](const kube::Client::OnObject& on_done) {
+        return session->client->Create({kAccessReviews, "", "", ""},
+                                       AccessReview("get", "pods/proxy", names::kSystemNamespace),
+                                       on_done);
+      },
+      [this, name, hours = std::chrono::hours(*hours), session, reply](const Result<Json>& review) {
+        if (!review.ok()) return reply(ErrorResponse(review.status()));
+        if (!IsAllowed(*review)) {
+          return reply(ErrorResponse(Error(Code::kPermissionDenied,
+                                           "{} may not read from the agents of namespace {}",
+                                           session->user, names::kSystemNamespace)));
+        }
+        const ledger::NodeEntry* node = model_.ledger().FindNode(name);
+        std::vector<std::string> uuids;
+        if (node != nullptr) {
+          for (const device::Gpu& gpu : node->node.inventory->gpus) uuids.push_back(gpu.uuid);
+        }
+        history_->Read(uuids, hours,
+                       [reply](const Result<Json>& curves) { reply(ResponseOf(curves)); });
+      });
+}
+
+void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,
+                             const Reply& reply) {
   const ledger::NodeEntry* node = model_.ledger().FindNode(name);
-  if (text == model_.nodes().end() || node == nullptr) {
+  if (node == nullptr) {
     return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
   }
   const device::NodeInventory& inventory = *node->node.inventory;
@@ -87,8 +126,9 @@ void ConsoleRouter::ShowNode(const std::string& name, const Reply& reply) {
                                          {"indices", std::move(gpus)},
                                          {"cuda", Json::Int(inventory.cuda_version)},
                                          {"notes", Json::Strings(inventory.notes)}});
-  reply(JsonText(200,
-                 fmt::format("{{\"node\":{},\"details\":{}}}", text->second, details.Serialize())));
+  reply(JsonText(
+      200, fmt::format("{{\"node\":{},\"details\":{}}}",
+                       model_.NodeText(name, PodsSeenBy(session.rights)), details.Serialize())));
 }
 
 void ConsoleRouter::DrainNode(const std::string& name, const Json& body, const SessionPtr& session,

@@ -14,8 +14,6 @@ namespace {
 
 constexpr kube::ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
                                           false};
-constexpr kube::ResourceType kAccessReviews{"authorization.k8s.io", "v1",
-                                            "selfsubjectaccessreviews", false};
 // For a user who may list pods only in single namespaces, at most this many namespaces are checked.
 constexpr size_t kMostNamespaces = 200;
 
@@ -27,8 +25,21 @@ Json ReviewOf(std::string_view group, std::string_view kind, Json spec) {
 }
 
 Json MayList(std::string_view resource, std::string_view ns) {
-  Json attributes =
-      Json::MakeObject({{"verb", Json::String("list")}, {"resource", Json::String(resource)}});
+  return AccessReview("list", resource, ns);
+}
+
+}  // namespace
+
+constexpr kube::ResourceType kAccessReviews{"authorization.k8s.io", "v1",
+                                            "selfsubjectaccessreviews", false};
+
+Json AccessReview(std::string_view verb, std::string_view resource, std::string_view ns) {
+  const size_t slash = resource.find('/');
+  Json attributes = Json::MakeObject(
+      {{"verb", Json::String(verb)}, {"resource", Json::String(resource.substr(0, slash))}});
+  if (slash != std::string_view::npos) {
+    attributes.Set("subresource", Json::String(resource.substr(slash + 1)));
+  }
   if (!ns.empty()) attributes.Set("namespace", Json::String(ns));
   return ReviewOf(kAccessReviews.group, "SelfSubjectAccessReview",
                   Json::MakeObject({{"resourceAttributes", std::move(attributes)}}));
@@ -38,8 +49,6 @@ bool IsAllowed(const Json& review) {
   const Json* status = review.Find("status");
   return status != nullptr && status->BoolAt("allowed").value_or(false);
 }
-
-}  // namespace
 
 std::string RandomHex() {
   std::array<char, 32> bytes;
@@ -52,6 +61,11 @@ std::string Rights::Key() const {
   if (all_pods) return key + "*";
   for (const std::string& ns : namespaces) key += ns + ",";
   return key;
+}
+
+std::function<bool(const std::string&)> PodsSeenBy(const Rights& rights) {
+  if (rights.all_pods) return nullptr;
+  return [&rights](const std::string& ns) { return rights.SeesPodsOf(ns); };
 }
 
 // Collects the answers about one session. Ends with the first error, or when all answers have

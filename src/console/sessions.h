@@ -38,6 +38,9 @@ struct Rights {
   std::string Key() const;
   bool operator==(const Rights&) const = default;
 };
+// For HolderView (json_of.h): empty if the user sees the pods of all namespaces. `rights` outlives
+// the result.
+std::function<bool(const std::string& ns)> PodsSeenBy(const Rights& rights);
 
 struct WebSession {
   std::string id;    // value of the cookie
@@ -50,6 +53,12 @@ struct WebSession {
   bool lasting = false;   // never ends: a dashboard's
   bool ended = false;
 };
+
+// A SelfSubjectAccessReview; `ns` "": in all namespaces. `resource` may be "pods/proxy".
+Json AccessReview(std::string_view verb, std::string_view resource, std::string_view ns);
+// Whether the API server's answer to it allows the access.
+bool IsAllowed(const Json& review);
+extern const kube::ResourceType kAccessReviews;
 
 // 64 hexadecimal digits from the kernel.
 std::string RandomHex();

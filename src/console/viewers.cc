@@ -29,7 +29,7 @@ void AppendText(std::string_view text, std::string* array) {
 
 }  // namespace
 
-Viewers::Viewers(net::IoThread& io, TaskRunner& runner, const ClusterModel& model)
+Viewers::Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model)
     : io_(io), runner_(runner), model_(model) {
   HeartbeatLater();
 }
@@ -58,14 +58,11 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
   return viewer.stream->sink();
 }
 
-void Viewers::Remove(Viewer* viewer) {
-  viewers_.remove_if([&](const Viewer& other) { return &other == viewer; });
-}
-
 void Viewers::OnDrained(Viewer& viewer) {
   if (viewer.ended) return;
   if (viewer.lacks_state) SendState(viewer, StateEvent());
-  if (viewer.behind) SendSnapshot(viewer);
+  if (viewer.behind) return SendSnapshot(viewer);
+  if (viewer.next_part) SendPart(viewer);
 }
 
 void Viewers::SendState(Viewer& viewer, const Piece& event) {
@@ -73,37 +70,131 @@ void Viewers::SendState(Viewer& viewer, const Piece& event) {
 }
 
 void Viewers::SendSnapshot(Viewer& viewer) {
+  viewer.behind = false;
+  viewer.next_part.emplace();
+  SendPart(viewer);
+}
+
+void Viewers::SendPart(Viewer& viewer) {
   if (!model_.synced()) return;  // OnState follows
-  viewer.behind = !viewer.stream->Push(SnapshotOf(viewer.session->rights).event);
+  model_.Flush();
+  const Part& part = PartFor(viewer);
+  if (!viewer.stream->Push(part.event)) {
+    viewer.behind = true;
+    return;
+  }
+  if (part.next.stage == Position::Stage::kEnd) {
+    viewer.next_part.reset();
+  } else {
+    viewer.next_part = part.next;
+    viewer.stream->ReportDrained();
+  }
 }
 
-Piece Viewers::SnapshotFor(const Rights& rights) { return SnapshotOf(rights).json; }
-
-const Viewers::Cached& Viewers::SnapshotOf(const Rights& rights) {
-  Cached& cached = snapshots_[rights.Key()];
-  if (!cached.json || cached.version != model_.version()) {
-    cached.version = model_.version();
-    cached.json = std::make_shared<const std::string>(SnapshotText(rights));
-    cached.event = EventOf("snapshot", cached.version, *cached.json);
+const Viewers::Part& Viewers::PartFor(const Viewer& viewer) {
+  if (std::exchange(parts_version_, model_.version()) != model_.version() ||
+      parts_.size() >= kMostParts) {
+    parts_.clear();
   }
-  return cached;
+  const Position& position = *viewer.next_part;
+  const bool first = position.stage == Position::Stage::kNodes && position.after.empty();
+  const auto [found, is_new] = parts_.try_emplace(
+      fmt::format("{}|{}|{}", viewer.key, static_cast<int>(position.stage), position.after));
+  Part& part = found->second;
+  if (!is_new) return part;
+  part.next = position;
+  const Rights& rights = viewer.session->rights;
+  std::string nodes = "[", pods = "[";
+  AppendItems(rights, &part.next, &nodes, &pods);
+  const std::string head =
+      first ? fmt::format("\"version\":{},\"mayListNodes\":{},\"mayListAllPods\":{},",
+                          model_.version(), rights.nodes, rights.all_pods)
+            : std::string();
+  part.event = EventOf(first ? "snapshot" : "part", model_.version(),
+                       fmt::format("{{{}\"nodes\":{}],\"pods\":{}],\"more\":{}}}", head, nodes,
+                                   pods, part.next.stage != Position::Stage::kEnd));
+  return part;
 }
 
-std::string Viewers::SnapshotText(const Rights& rights) const {
-  std::string text = fmt::format("{{\"version\":{},\"mayListNodes\":{},\"mayListAllPods\":{}",
-                                 model_.version(), rights.nodes, rights.all_pods);
-  text += ",\"nodes\":[";
-  if (rights.nodes) {
-    for (const auto& [name, node] : model_.nodes()) AppendItem(node, &text);
+void Viewers::AppendItems(const Rights& rights, Position* position, std::string* nodes,
+                          std::string* pods) const {
+  const auto is_full = [&] { return nodes->size() + pods->size() >= kPartBytes; };
+  if (position->stage == Position::Stage::kNodes) {
+    const auto sees = PodsSeenBy(rights);
+    auto node = model_.nodes().upper_bound(position->after);
+    if (!rights.nodes) node = model_.nodes().end();
+    for (; node != model_.nodes().end(); ++node) {
+      if (is_full()) return;
+      AppendItem(model_.NodeText(node->first, sees), nodes);
+      position->after = node->first;
+    }
+    *position = {Position::Stage::kPods, ""};
   }
-  text += "],\"pods\":[";
-  for (const auto& [uid, pod] : model_.pods()) {
-    if (rights.SeesPodsOf(pod.ns)) AppendItem(pod.text, &text);
+  for (auto pod = model_.pods().upper_bound(Uid(position->after)); pod != model_.pods().end();
+       ++pod) {
+    if (is_full()) return;
+    position->after = pod->first.str();
+    if (rights.SeesPodsOf(pod->second.ns)) AppendItem(model_.PodText(pod->first), pods);
   }
-  return text + "]}";
+  *position = {Position::Stage::kEnd, ""};
+}
+
+Result<std::shared_ptr<net::StreamSink>> Viewers::AddDownload(std::shared_ptr<WebSession> session) {
+  if (downloads_.size() >= kMostDownloads) {
+    return Error(Code::kResourceExhausted, "{} clients read the cluster now: try again later",
+                 downloads_.size());
+  }
+  model_.Flush();
+  Download& download = downloads_.emplace_back();
+  const Rights& rights = session->rights;
+  download.stream = std::make_unique<net::BodyStream>(
+      io_, runner_,
+      net::BodyStream::Options{.on_drained = [this, &download] { SendDownload(download); },
+                               .on_closed =
+                                   [this, &download] {
+                                     downloads_.remove_if([&](const Download& other) {
+                                       return &other == &download;
+                                     });
+                                   }});
+  download.stream->Push(std::make_shared<const std::string>(
+      fmt::format("{{\"version\":{},\"mayListNodes\":{},\"mayListAllPods\":{},\"nodes\":[",
+                  model_.version(), rights.nodes, rights.all_pods)));
+  download.session = std::move(session);
+  SendDownload(download);
+  return download.stream->sink();
+}
+
+void Viewers::SendDownload(Download& download) {
+  // A client must notice that it lacks a part.
+  if (!model_.synced() || download.session->ended) return download.stream->Close();
+  model_.Flush();
+  const auto stage = download.next_part.stage;
+  std::string nodes = "[", pods = "[", text;
+  AppendItems(download.session->rights, &download.next_part, &nodes, &pods);
+  download.Append(nodes, &text);
+  if (stage == Position::Stage::kNodes && download.next_part.stage != stage) {
+    text += "],\"pods\":[";
+    download.has_items = false;
+  }
+  download.Append(pods, &text);
+  const bool ends = download.next_part.stage == Position::Stage::kEnd;
+  if (ends) text += "]}";
+  download.stream->Push(std::make_shared<const std::string>(std::move(text)));
+  ends ? download.stream->Finish() : download.stream->ReportDrained();
+}
+
+void Viewers::Download::Append(std::string_view array, std::string* text) {
+  if (array.size() == 1) return;
+  if (std::exchange(has_items, true)) text->push_back(',');
+  text->append(array.substr(1));
+}
+
+void Viewers::Remove(Viewer* viewer) {
+  viewers_.remove_if([&](const Viewer& other) { return &other == viewer; });
 }
 
 std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Changes& changes) const {
+  const auto sees = PodsSeenBy(rights);
   std::string nodes = "[", nodes_gone = "[", pods = "[", pods_gone = "[";
   for (const std::string& name : changes.nodes) {
     if (!rights.nodes) break;
@@ -111,7 +202,7 @@ std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Change
     if (node == model_.nodes().end()) {
       AppendText(name, &nodes_gone);
     } else {
-      AppendItem(node->second, &nodes);
+      AppendItem(model_.NodeText(name, sees), &nodes);
     }
   }
   for (const Uid& uid : changes.pods) {
@@ -119,7 +210,7 @@ std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Change
     if (pod == model_.pods().end()) {
       AppendText(uid.view(), &pods_gone);
     } else if (rights.SeesPodsOf(pod->second.ns)) {
-      AppendItem(pod->second.text, &pods);
+      AppendItem(model_.PodText(uid), &pods);
     }
   }
   return fmt::format(
@@ -146,14 +237,12 @@ void Viewers::OnChanges(const ClusterModel::Changes& changes) {
     }
     viewer.behind = !viewer.stream->Push(event);
   }
-  // Frees old snapshots that no viewer is still reading.
-  std::erase_if(snapshots_,
-                [&](const auto& entry) { return entry.second.version != model_.version(); });
+  parts_.clear();
 }
 
 void Viewers::OnState() {
   const Piece event = StateEvent();
-  snapshots_.clear();
+  parts_.clear();
   for (Viewer& viewer : viewers_) {
     if (viewer.ended) continue;
     SendState(viewer, event);

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends the cluster to all viewers, as server-sent events:
 //
-//   event: snapshot   the whole cluster, as /api/v1/cluster
+//   event: snapshot   the cluster, or its first part
+//   event: part       the next part of the snapshot; "more" says whether another one follows
 //   event: change     nodes and pods that changed since the version before
 //   event: state      whether the view is current
 //   event: end        the session has ended
+//
+// A viewer gets the next part of a snapshot when it has read the one before. So a snapshot of a
+// large cluster takes the memory of one part, and a page draws its first nodes at once. Changes
+// arrive between parts; they may concern objects that a later part has, too.
 //
 // Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes.
 // When it has read its queue, it gets a snapshot, and the state if it missed a state event. So a
 // slow viewer costs only its queue.
 //
-// Threads: the runner's. Bounds: kMostViewers, kMostOfPerson.
+// Threads: the runner's. Bounds: kMostViewers, kMostOfPerson, kMostDownloads, kMostParts.
 #pragma once
 
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/base/weak_ptr.h"
@@ -30,17 +36,21 @@ class Viewers {
  public:
   static constexpr size_t kMostViewers = 300;
   static constexpr size_t kMostOfPerson = 20;
+  static constexpr size_t kMostDownloads = 20;
   static constexpr size_t kQueueBytes = 4 << 20;
+  static constexpr size_t kPartBytes = 64 << 10;
+  static constexpr size_t kMostParts = 32;  // kept for viewers that read the same part soon
   // Keeps proxies from closing an idle stream.
   static constexpr Duration kHeartbeat = std::chrono::seconds(15);
 
-  Viewers(net::IoThread& io, TaskRunner& runner, const ClusterModel& model);
+  Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model);
 
   // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many viewers, or
   // too many of this user.
   Result<std::shared_ptr<net::StreamSink>> Add(std::shared_ptr<WebSession> session);
-  // The whole cluster as a user with these rights sees it.
-  net::BodyStream::Piece SnapshotFor(const Rights& rights);
+  // The body of a response with the whole cluster as one JSON object. RESOURCE_EXHAUSTED if too
+  // many are read at once. REQUIRES: the model is synced.
+  Result<std::shared_ptr<net::StreamSink>> AddDownload(std::shared_ptr<WebSession> session);
 
   void OnChanges(const ClusterModel::Changes& changes);
   void OnState();
@@ -49,34 +59,56 @@ class Viewers {
   size_t size() const { return viewers_.size(); }
 
  private:
+  // How far a snapshot has been sent.
+  struct Position {
+    enum class Stage { kNodes, kPods, kEnd };
+    Stage stage = Stage::kNodes;
+    std::string after;  // the last object of the stage that was sent; "": none
+  };
   struct Viewer {
     std::shared_ptr<WebSession> session;
     std::string key;           // of its rights
     bool behind = false;       // needs a snapshot
     bool lacks_state = false;  // missed a state event
     bool ended = false;
+    std::optional<Position> next_part;  // nullopt: it has the whole snapshot
     std::unique_ptr<net::BodyStream> stream;
   };
-  struct Cached {
-    uint64_t version = 0;
-    net::BodyStream::Piece json, event;
+  struct Download {
+    std::shared_ptr<WebSession> session;
+    Position next_part;
+    bool has_items = false;  // the JSON array that is being sent
+    std::unique_ptr<net::BodyStream> stream;
+
+    // Appends the items of an array that begins with "[" and lacks its end.
+    void Append(std::string_view array, std::string* text);
+  };
+  struct Part {
+    net::BodyStream::Piece event;
+    Position next;
   };
 
   void SendState(Viewer& viewer, const net::BodyStream::Piece& event);
   void SendSnapshot(Viewer& viewer);
+  void SendPart(Viewer& viewer);
   void OnDrained(Viewer& viewer);
   void Remove(Viewer* viewer);
-  const Cached& SnapshotOf(const Rights& rights);
-  std::string SnapshotText(const Rights& rights) const;
+  void SendDownload(Download& download);
+  const Part& PartFor(const Viewer& viewer);
+  // Appends items of the JSON arrays `nodes` and `pods`, up to kPartBytes, and moves `position`.
+  void AppendItems(const Rights& rights, Position* position, std::string* nodes,
+                   std::string* pods) const;
   std::string ChangeText(const Rights& rights, const ClusterModel::Changes& changes) const;
   net::BodyStream::Piece StateEvent() const;
   void HeartbeatLater();
 
   net::IoThread& io_;
   TaskRunner& runner_;
-  const ClusterModel& model_;
+  ClusterModel& model_;
   std::list<Viewer> viewers_;
-  std::map<std::string, Cached> snapshots_;  // by key of rights
+  std::list<Download> downloads_;
+  uint64_t parts_version_ = 0;
+  std::map<std::string, Part> parts_;  // of this version, by key of rights and position
   WeakPtrFactory<Viewers> weak_{this};
 };
 

@@ -3,7 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "api/names.h"
+#include "src/device/assignment.h"
 #include "src/kube/testing/fake_api_server.h"
+#include "src/kube/testing/samples.h"
+#include "src/ledger/testing/objects.h"
 #include "src/net/http_server.h"
 #include "src/net/testing/loopback.h"
 
@@ -16,11 +22,9 @@ size_t CountOf(std::string_view what, std::string_view text) {
   return count;
 }
 
-// Viewers of a cluster that is not read yet: its API server never answers.
-class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
+class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
  protected:
-  void SetUp() override {
-    api_.SetFault([](const net::Request&, const net::HttpServer::Reply&) { return true; });
+  void Start(ModelOptions options = {}) {
     auto web = net::HttpServer::Start(
         io_, runner_, {.address = {.host = "127.0.0.1"}},
         [this](const net::Request&, const net::HttpServer::Reply& reply) {
@@ -31,7 +35,7 @@ class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
     ASSERT_TRUE(web.ok()) << web.status().ToString();
     web_ = *std::move(web);
     client_ = std::make_unique<kube::Client>(io_, runner_, api_.config(), kube::OptionsOf("test"));
-    model_ = std::make_unique<ClusterModel>(*client_, ModelOptions{},
+    model_ = std::make_unique<ClusterModel>(*client_, std::move(options),
                                             static_cast<ClusterModel::Delegate&>(*this));
     viewers_ = std::make_unique<Viewers>(io_, runner_, *model_);
   }
@@ -50,14 +54,10 @@ class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
     std::string got;
     std::atomic<bool> done = false;
     std::thread reader([&] {
-      size_t counted = 0, searched = 0;
-      while (counted < count) {
+      while (CountOf(event, got) < count) {
         const std::string more = client.Receive(1 << 20);
         if (more.empty()) break;
         got += more;
-        const size_t end = got.rfind('\n');
-        counted += CountOf(event, std::string_view(got).substr(searched, end - searched));
-        searched = end;
       }
       done = true;
     });
@@ -77,6 +77,143 @@ class ViewersTest : public ::testing::Test, private ClusterModel::Delegate {
   std::unique_ptr<ClusterModel> model_;
   std::unique_ptr<Viewers> viewers_;
 };
+
+// Viewers of a cluster that is not read yet: its API server never answers.
+class ViewersTest : public ViewersTestBase {
+ protected:
+  void SetUp() override {
+    api_.SetFault([](const net::Request&, const net::HttpServer::Reply&) { return true; });
+    Start();
+  }
+};
+
+// Viewers of a cluster whose nodes have eight GPUs each. Pod "mine/a" has 0.3 of the first GPU of
+// node n000, pod "theirs/b" half of the second.
+class LargeClusterTest : public ViewersTestBase {
+ protected:
+  static constexpr size_t kNodes = 300;
+
+  void StartCluster(OtherTenants others) {
+    std::vector<std::string> nodes;
+    for (size_t i = 0; i < kNodes; ++i) {
+      kube::NodeObject node = ledger::testing::GpuNode(fmt::format("n{:03}", i), 8);
+      node.meta.resource_version = fmt::format("{}", i + 1);
+      nodes.push_back(kube::testing::MessageOf(node));
+    }
+    api_.SetCollection("nodes", "Node", nodes);
+    api_.SetCollection(
+        "pods", "Pod",
+        {PodOn("mine", "a", 0, MilliGpu(300)), PodOn("theirs", "b", 1, MilliGpu(500))});
+    ModelOptions options;
+    options.other_tenants = others;
+    options.feed.quota_name.clear();
+    Start(options);
+    ASSERT_TRUE(runner_.RunUntil([&] { return model_->synced(); }));
+  }
+  static std::string PodOn(const std::string& ns, const std::string& name, int gpu,
+                           MilliGpu compute) {
+    kube::PodObject pod = ledger::testing::GpuPod(
+        name, {{names::kResourceVcudaCore, fmt::format("{}", compute.count() / 10)},
+               {names::kResourceVcudaMemory, "20"}});
+    pod.meta.ns = ns;
+    pod.meta.resource_version = "1";
+    pod.phase = kube::PodPhase::kRunning;
+    device::Assignment assignment;
+    assignment.containers["main"] = {{ledger::testing::UuidOf("n000", gpu), compute, GiB(5)}};
+    return kube::testing::MessageOf(ledger::testing::BoundPod(
+        std::move(pod), "n000",
+        {{std::string(names::kAnnotationAssignment), EncodeAssignment(assignment).value()}}));
+  }
+  static std::shared_ptr<WebSession> TenantOf(const std::string& ns) {
+    auto session = SessionOf("tenant");
+    session->rights.nodes = true;
+    session->rights.namespaces = {ns};
+    return session;
+  }
+  // The data of the events of a type.
+  static std::vector<Json> DataOf(std::string_view type, std::string_view stream) {
+    std::vector<Json> data;
+    const std::string begin = fmt::format("event: {}\n", type);
+    for (size_t at = stream.find(begin); at != stream.npos; at = stream.find(begin, at + 1)) {
+      const size_t from = stream.find("data: ", at) + 6;
+      // The end of a chunk may stand between.
+      auto json = ParseJson(stream.substr(from, stream.find('\n', from) - from));
+      if (json.ok()) data.push_back(*std::move(json));
+    }
+    return data;
+  }
+  // The GPUs of node n000 as its viewers see them.
+  Json FirstNode(const std::shared_ptr<WebSession>& session) {
+    stream_ = viewers_->Add(session).value();
+    return DataOf("snapshot", Receive("event: part", 1)).at(0).Find("nodes")->items().at(0);
+  }
+};
+
+TEST_F(LargeClusterTest, ASnapshotComesInPartsThatHaveEachObjectOnce) {
+  StartCluster(OtherTenants::kShares);
+  auto session = SessionOf("ann");
+  session->rights = {.nodes = true, .all_pods = true, .namespaces = {}};
+  stream_ = viewers_->Add(session).value();
+  const std::string got = Receive("\"more\":false", 1);
+  std::vector<Json> parts = DataOf("snapshot", got);
+  ASSERT_EQ(parts.size(), 1U);
+  for (Json& part : DataOf("part", got)) parts.push_back(std::move(part));
+  EXPECT_GE(parts.size(), 3U);
+  std::vector<std::string> names;
+  size_t pods = 0;
+  for (const Json& part : parts) {
+    EXPECT_LE(part.Serialize().size(), Viewers::kPartBytes + 4096);
+    EXPECT_EQ(part.BoolAt("more").value(), &part != &parts.back());
+    for (const Json& node : part.Find("nodes")->items()) {
+      names.push_back(node.StringAt("name").value());
+    }
+    pods += part.Find("pods")->items().size();
+  }
+  EXPECT_EQ(names.size(), kNodes);
+  EXPECT_TRUE(std::ranges::is_sorted(names));
+  EXPECT_EQ(pods, 2U);
+}
+
+TEST_F(LargeClusterTest, ADownloadIsOneJsonObject) {
+  StartCluster(OtherTenants::kShares);
+  stream_ = viewers_->AddDownload(TenantOf("theirs")).value();
+  std::string got = Receive("\r\n0\r\n\r", 1);
+  // Without the frames of the chunks.
+  std::string body;
+  for (size_t at = got.find("\r\n\r\n") + 4; at < got.size();) {
+    const size_t line = got.find("\r\n", at);
+    const size_t size = std::stoul(got.substr(at, line - at), nullptr, 16);
+    body += got.substr(line + 2, size);
+    if (size == 0) break;
+    at = line + 2 + size + 2;
+  }
+  const auto json = ParseJson(body);
+  ASSERT_TRUE(json.ok()) << json.status().ToString() << " " << body.substr(0, 200);
+  EXPECT_EQ(json->Find("nodes")->items().size(), kNodes);
+  ASSERT_EQ(json->Find("pods")->items().size(), 1U);
+  EXPECT_EQ(json->Find("pods")->items()[0].StringAt("name").value(), "b");
+}
+
+TEST_F(LargeClusterTest, SumsHideWhoHoldsWhat) {
+  StartCluster(OtherTenants::kSums);
+  const Json node = FirstNode(TenantOf("theirs"));
+  const auto& gpus = node.Find("gpus")->items();
+  EXPECT_EQ(gpus[0].IntAt("usedMilli").value(), 300);
+  EXPECT_EQ(gpus[0].Find("held")->Serialize(), "[]");
+  EXPECT_EQ(gpus[1].Find("held")->Serialize(), R"([["uid-b",500,5368709120]])");
+}
+
+TEST_F(LargeClusterTest, SharesOfOtherTenantsHaveNoNamespace) {
+  StartCluster(OtherTenants::kShares);
+  EXPECT_EQ(FirstNode(TenantOf("theirs")).Find("gpus")->items()[0].Find("held")->Serialize(),
+            R"([["uid-a",300,5368709120]])");
+}
+
+TEST_F(LargeClusterTest, NamespacesOfOtherTenantsAreShownIfTheOptionSaysSo) {
+  StartCluster(OtherTenants::kNamespaces);
+  EXPECT_EQ(FirstNode(TenantOf("theirs")).Find("gpus")->items()[0].Find("held")->Serialize(),
+            R"([["uid-a",300,5368709120,"mine"]])");
+}
 
 TEST_F(ViewersTest, ASlowViewerGetsTheStateThatItMissed) {
   stream_ = viewers_->Add(SessionOf("ann")).value();

@@ -149,10 +149,10 @@ export class ApiServer {
     return answer.status.token;
   }
 
-  // The same token as if it had been issued long ago: correctly signed, and expired.
-  expired(token) {
+  // The same token as if it had been issued an hour before it expires: correctly signed.
+  expiring(token, seconds) {
     const [head, claims] = token.split('.').slice(0, 2).map((part) => JSON.parse(Buffer.from(part, 'base64url')));
-    claims.exp = Math.floor(Date.now() / 1000) - 60;
+    claims.exp = Math.floor(Date.now() / 1000) + seconds;
     claims.iat = claims.nbf = claims.exp - 3600;
     const text = [head, claims].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.');
     const key = createPrivateKey(readFileSync(join(this.dir, 'sa.key')));
@@ -178,7 +178,7 @@ export class ApiServer {
   }
 
   // A ready node with GPUs as tessera-agent publishes them.
-  async node(name, gpus, pool = 'train') {
+  nodeObject(name, gpus, pool = 'train') {
     const links = gpus.map((_, i) => gpus.slice(0, i).map((_, j) => (Math.floor(i / 4) === Math.floor(j / 4) ? 'NV12+PIX' : 'SYS')));
     const devices = {
       version: 1, driver: '550.163.01', cuda: 12040, links,
@@ -191,29 +191,31 @@ export class ApiServer {
       name, labels: { 'gaia.tencent.com/gpu-pool': pool },
       annotations: { 'tessera.dev/devices': JSON.stringify(devices) },
     };
-    const old = await this.request('GET', `/api/v1/nodes/${name}`);
-    if (old.status === 200) {
-      await this.must('PATCH', `/api/v1/nodes/${name}`, { metadata }, 'application/merge-patch+json');
-      return;
-    }
-    await this.must('POST', '/api/v1/nodes', { apiVersion: 'v1', kind: 'Node', metadata });
-    await this.must('PATCH', `/api/v1/nodes/${name}/status`, {
-      status: {
-        conditions: [{ type: 'Ready', status: 'True' }],
-        allocatable: { cpu: '64', memory: '512Gi', 'nvidia.com/gpu': String(gpus.length) },
-        capacity: { cpu: '64', memory: '512Gi', 'nvidia.com/gpu': String(gpus.length) },
-      },
-    }, 'application/merge-patch+json');
+    const amounts = { cpu: '64', memory: '512Gi', 'nvidia.com/gpu': String(gpus.length) };
+    const status = { conditions: [{ type: 'Ready', status: 'True' }], allocatable: amounts, capacity: amounts };
+    return { apiVersion: 'v1', kind: 'Node', metadata, status };
+  }
+
+  async node(name, gpus, pool) {
+    const node = this.nodeObject(name, gpus, pool);
+    const made = await this.request('POST', '/api/v1/nodes', node);
+    if (made.status === 201) return;
+    if (made.status !== 409) throw new Error(`cannot create node ${name}: ${made.status} ${JSON.stringify(made.body)}`);
+    await this.must('PATCH', `/api/v1/nodes/${name}`, { metadata: node.metadata }, 'application/merge-patch+json');
   }
 
   // A pod that requests `limits`; bound to `node` with the assignment, or waiting.
-  async pod(namespace, name, limits, { node, gpus, labels } = {}) {
+  async pod(namespace, name, limits, options) {
+    await this.must('POST', `/api/v1/namespaces/${namespace}/pods`, this.podObject(name, limits, options));
+  }
+
+  podObject(name, limits, { node, gpus, labels } = {}) {
     const pod = {
       apiVersion: 'v1', kind: 'Pod', metadata: { name, labels, annotations: {} },
       spec: { containers: [{ name: 'main', image: 'x', resources: { limits } }], nodeName: node },
     };
     if (gpus) pod.metadata.annotations['tessera.dev/assignment'] = JSON.stringify({ version: 1, containers: { main: gpus } });
-    await this.must('POST', `/api/v1/namespaces/${namespace}/pods`, pod);
+    return pod;
   }
 
   // A ready pod without GPUs, as a kubelet reports it.

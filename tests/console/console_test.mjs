@@ -5,13 +5,15 @@
 // TESSERA_SCREENSHOTS: where to keep pictures of the pages.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
+import { homedir, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ApiServer, freePort, kubernetesProgram, waitFor } from './apiserver.mjs';
 
+const kPrometheus = join(process.env.TESSERA_CACHE ?? join(homedir(), '.cache', 'tessera'), 'prometheus/usr/bin');
 const kChromium = '/usr/bin/chromium';
 const kBin = resolve(process.env.TESSERA_BIN ?? 'build/release/bin');
 const kWeb = resolve(process.env.TESSERA_WEB ?? 'build/release/web');
@@ -37,7 +39,7 @@ const axePath = require.resolve('axe-core/axe.min.js');
 const kEvil = '<img src=x onerror=window.hacked=1>';
 const kGiB = 2 ** 30;
 const tokens = {};
-let api, browser, consoleProcess, base;
+let api, browser, consoleProcess, base, mainBase;
 
 async function start(program, args, env = {}) {
   const child = spawn(join(kBin, program), args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -64,8 +66,9 @@ function raw(method, path, headers = {}, body = undefined) {
   return new Promise((done, fail) => {
     const sent = request(`${base}${path}`, { method, headers }, (response) => {
       let text = '';
-      response.on('data', (part) => (text += part));
-      response.on('end', () => done({ status: response.statusCode, headers: response.headers, text }));
+      let bytes = 0;
+      response.on('data', (part) => ((text += part), (bytes += part.length)));
+      response.on('end', () => done({ status: response.statusCode, headers: response.headers, text, bytes }));
     });
     sent.on('error', fail);
     sent.end(body);
@@ -108,6 +111,11 @@ async function makePeople() {
     { apiGroups: ['apps'], resources: ['daemonsets'], verbs: ['list'] },
     { apiGroups: [''], resources: ['configmaps'], resourceNames: ['gpuquota'], verbs: ['get', 'update'] },
   ]);
+  await api.role('list-nodes', [{ apiGroups: [''], resources: ['nodes'], verbs: ['list'] }]);
+  await api.role('read-agents', [
+    { apiGroups: [''], resources: ['pods'], verbs: ['list'] },
+    { apiGroups: [''], resources: ['pods/proxy'], verbs: ['get'] },
+  ]);
   for (const name of ['console', 'viewer', 'tenant', 'nobody', 'keeper']) tokens[name] = await api.account('default', name);
   await api.bind('change-nodes', 'default/keeper');
   for (const name of ['console', 'viewer', 'keeper']) await api.bind('console-view', `default/${name}`);
@@ -115,14 +123,30 @@ async function makePeople() {
   await api.bind('write-pods', 'default/tenant', 'team-b');
 }
 
+// Starts a console; requests of `raw` and pages go there.
+async function startConsole(...flags) {
+  const port = await freePort();
+  base = `http://127.0.0.1:${port}`;
+  const child = await start('tessera-console', ['--listen', `127.0.0.1:${port}`, '--kubeconfig', api.kubeconfig(tokens.console), ...flags]);
+  await waitFor('the console', async () => (await raw('GET', '/api/v1/cluster', { Authorization: `Bearer ${tokens.viewer}` })).status === 200);
+  return child;
+}
+
+// A console with other flags, until the test ends.
+async function withConsole(t, ...flags) {
+  const child = await startConsole(...flags);
+  t.after(async () => {
+    base = mainBase;
+    await stopConsole(child);
+  });
+}
+
 before(async () => {
   api = await ApiServer.start();
   await fillCluster();
   await makePeople();
-  const port = await freePort();
-  base = `http://127.0.0.1:${port}`;
-  consoleProcess = await start('tessera-console', ['--listen', `127.0.0.1:${port}`, '--kubeconfig', api.kubeconfig(tokens.console)]);
-  await waitFor('the console', async () => (await raw('GET', '/healthz')).status === 200);
+  consoleProcess = await startConsole();
+  mainBase = base;
   browser = await chromium.launch({ executablePath: kChromium, args: ['--no-sandbox', '--disable-gpu'] });
 }, { timeout: 240_000 });
 
@@ -187,7 +211,7 @@ test('a person logs in and sees the map of the cluster', async (t) => {
   await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy' }).waitFor();
   await picture(page, 'map');
   await page.getByLabel('Filter').fill('serve');
-  assert.equal(await page.locator('.card').count(), 1);
+  await waitFor('a single node', async () => (await page.locator('.card').count()) === 1);
   await page.getByLabel('Filter').fill('');
   await page.getByLabel('Color by').selectOption('Namespace');
   await page.getByText('team-b', { exact: true }).waitFor();
@@ -514,6 +538,103 @@ test('a tenant sees only what the API server allows', async (t) => {
   assert.equal((await api.request('GET', '/api/v1/namespaces/team-a/pods/intruder')).status, 404);
 });
 
+test('what tenants see of each other is a setting', async (t) => {
+  await api.bind('list-nodes', 'default/tenant');
+  t.after(() => api.must('DELETE', '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/list-nodes-default-tenant'));
+  const held = async (others) => {
+    if (others) await withConsole(t, `--other-tenants=${others}`);
+    const answer = await raw('GET', '/api/v1/nodes/n1', { Authorization: `Bearer ${tokens.tenant}` });
+    const gpu = JSON.parse(answer.text).node.gpus[0];
+    assert.equal(gpu.usedMilli, 1000);
+    return gpu.held.map((one) => one.slice(1));
+  };
+  assert.deepEqual(await held('shares'), [[1000, 80 * kGiB]]);
+  assert.deepEqual(await held('namespaces'), [[1000, 80 * kGiB, 'team-a']]);
+  let page = await openAs(t, tokens.tenant);
+  await page.goto(`${base}/#/node/n1`);
+  await page.getByText('a pod of team-a (1 GPU, 80 GiB)').first().waitFor();
+  assert.deepEqual(await held('sums'), []);
+  page = await openAs(t, tokens.tenant);
+  await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy' }).waitFor();
+  await page.getByLabel('Color by').selectOption('Namespace');
+  assert.equal(await page.locator('[data-node=n1] .hidden-tenant').count(), 2);
+  await page.goto(`${base}/#/node/n1`);
+  await page.getByText('other tenants (1 GPU, 80 GiB)').first().waitFor();
+  assert.equal(await page.getByText('team-a').count(), 0);
+  // Whoever may list all pods sees them with every setting.
+  page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/node/n1`);
+  await page.getByRole('link', { name: 'team-a/train' }).first().waitFor();
+});
+
+// A real Prometheus with six hours of samples of n1, as its agent's metrics would be.
+async function startPrometheus(t) {
+  const folder = mkdtempSync(join(tmpdir(), 'tessera-console-prometheus-'));
+  const now = Math.floor(Date.now() / 1000);
+  const lines = [];
+  const metric = (name, labels, value) => {
+    if (!lines.includes(`# TYPE ${name} gauge`)) lines.push(`# TYPE ${name} gauge`);
+    for (let at = now - 6 * 3600; at <= now; at += 60) lines.push(`${name}{${labels},instance="10.0.0.1:9400",job="agents"} ${value(at)} ${at}`);
+  };
+  // A shared GPU has a series for each container and one for the rest.
+  metric('DCGM_FI_DEV_GPU_UTIL', 'UUID="GPU-n1-0",container="main"', () => 30);
+  metric('DCGM_FI_DEV_GPU_UTIL', 'UUID="GPU-n1-0",container=""', () => 20);
+  metric('DCGM_FI_DEV_GPU_UTIL', 'UUID="GPU-n1-1"', (at) => (at > now - 3600 ? 100 : 0));
+  metric('DCGM_FI_DEV_GPU_UTIL', 'UUID="GPU-n2-0"', () => 99);
+  metric('DCGM_FI_DEV_GPU_TEMP', 'UUID="GPU-n1-0"', () => 61);
+  writeFileSync(join(folder, 'samples'), [...lines, '# EOF', ''].join('\n'));
+  writeFileSync(join(folder, 'prometheus.yml'), 'global: {}\n');
+  execFileSync(join(kPrometheus, 'promtool'), ['tsdb', 'create-blocks-from', 'openmetrics', 'samples', 'data'], { cwd: folder, stdio: 'ignore' });
+  const port = await freePort();
+  const child = spawn(join(kPrometheus, 'prometheus'), ['--config.file=prometheus.yml', '--storage.tsdb.path=data', `--web.listen-address=127.0.0.1:${port}`], { cwd: folder, stdio: 'ignore' });
+  child.once('exit', (code) => (child.code = code));
+  t.after(async () => {
+    await stopConsole(child);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  await waitFor('Prometheus', () => new Promise((done, fail) => {
+    request(`http://127.0.0.1:${port}/-/ready`, (response) => (response.resume(), done(response.statusCode === 200))).on('error', fail).end();
+  }));
+  return `http://127.0.0.1:${port}`;
+}
+
+test('a node shows the curves of hours that Prometheus has', async (t) => {
+  if (!existsSync(kPrometheus)) return t.skip(`no Prometheus in ${kPrometheus}: run scripts/check once`);
+  await withConsole(t, `--prometheus-url=${await startPrometheus(t)}`);
+  const path = '/api/v1/nodes/n1/history?hours=6';
+  // The right to read from the agents is what allows it.
+  const refused = await raw('GET', path, { Authorization: `Bearer ${tokens.viewer}` });
+  assert.equal(refused.status, 403, refused.text);
+  await api.bind('read-agents', 'default/viewer', 'tessera-system');
+  const answer = await waitFor('the right', async () => {
+    const got = await raw('GET', path, { Authorization: `Bearer ${tokens.viewer}` });
+    return got.status === 200 && JSON.parse(got.text);
+  });
+  assert.deepEqual(Object.keys(answer.gpus).sort(), ['GPU-n1-0', 'GPU-n1-1']);
+  assert.equal(answer.step, 90);
+  const { utilization, temperature } = answer.gpus['GPU-n1-0'];
+  assert.equal(utilization.length, 240);
+  assert.ok(utilization.slice(2).every((value) => value === 50), utilization.join());
+  assert.ok(temperature.slice(2).every((value) => value === 61), temperature.join());
+  for (const hours of ['0', '721', 'x', '']) {
+    assert.equal((await raw('GET', `/api/v1/nodes/n1/history?hours=${hours}`, { Authorization: `Bearer ${tokens.viewer}` })).status, 400, hours);
+  }
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/node/n1`);
+  const section = page.getByRole('region', { name: 'Over hours' });
+  await section.getByRole('row', { name: /^0 50 % 50 %/ }).waitFor();
+  await section.getByRole('row', { name: /^1 1[67] % 100 %/ }).waitFor();
+  await section.getByRole('row', { name: /^Node \(mean\) 3[34] % 75 %/ }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'history'), []);
+  await picture(page, 'history');
+  await section.getByLabel('Range').selectOption('1 h');
+  await section.getByRole('row', { name: /^1 (100|9\d) % 100 %/ }).waitFor();
+  await section.getByLabel('Curve').selectOption('Power');
+  await section.getByText('Prometheus has no values of these GPUs').waitFor();
+  await page.goto(`${base}/#/node/n2`);
+  await section.getByRole('row', { name: /^0 99 % 99 %/ }).waitFor();
+});
+
 test('markup in what others write is shown as text', async (t) => {
   // Names cannot hold markup; reasons of a node's GPUs can.
   await api.node('n4', [{ unhealthy: kEvil }], kEvilPool());
@@ -561,7 +682,7 @@ test('requests of other sites are rejected', async () => {
 test('expired, forged and missing tokens get nothing', async (t) => {
   const [head, claims] = tokens.viewer.split('.');
   const forged = `${head}.${claims}.${Buffer.from('forged').toString('base64url')}`;
-  for (const token of [api.expired(tokens.viewer), forged, 'nonsense']) {
+  for (const token of [api.expiring(tokens.viewer, -90), forged, 'nonsense']) {
     const answer = await raw('GET', '/api/v1/cluster', { Authorization: `Bearer ${token}` });
     assert.equal(answer.status, 401);
   }
@@ -570,9 +691,18 @@ test('expired, forged and missing tokens get nothing', async (t) => {
     assert.equal((await raw('GET', path, { Cookie: `tessera_session=${'0'.repeat(64)}` })).status, 401, path);
   }
   const page = await openPage(t);
-  await logIn(page, api.expired(tokens.viewer));
+  await logIn(page, api.expiring(tokens.viewer, -90));
   await page.getByText('The cluster does not accept this token').waitFor();
   await picture(page, 'login');
+});
+
+test('an open page asks for a token when its own expires', async (t) => {
+  // The API server accepts a token for a minute longer, and caches what it thinks of it for ten seconds.
+  const page = await openAs(t, api.expiring(tokens.viewer, -40));
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+  // The console asks every 30 s.
+  await page.getByText('Your session has ended. Log in again.').waitFor({ timeout: 75_000 });
+  assert.equal(await page.locator('.card').count(), 0);
 });
 
 test('the end of a session ends its streams', async () => {
@@ -599,6 +729,10 @@ test('files of the page have tags and a strict policy', async () => {
   const first = await raw('GET', '/app.js', headers);
   assert.equal(first.status, 200);
   assert.match(first.headers['content-security-policy'], /default-src 'none'; script-src 'self'; style-src 'self'/);
+  // All that a browser loads: no page may need more.
+  let bytes = 0;
+  for (const path of ['/', '/app.js', '/app.css', '/icon.svg']) bytes += (await raw('GET', path, headers)).bytes;
+  assert.ok(bytes > 10_000 && bytes <= 150 << 10, `the page takes ${bytes} bytes`);
   const again = await raw('GET', '/app.js', { ...headers, 'If-None-Match': first.headers.etag });
   assert.equal(again.status, 304);
   assert.equal((await raw('GET', '/../etc/passwd', headers)).status, 404);

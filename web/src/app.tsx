@@ -40,8 +40,9 @@ function decode(part: string | undefined): string {
 
 function Page({ hash }: { hash: string }) {
   const [page, first, second] = hash.replace(/^#\/?/, '').split('/');
-  const { loaded } = useCluster();
-  if (!loaded) return <Empty page title={t('loading')} />;
+  const { loaded, complete } = useCluster();
+  // The map can be drawn in parts.
+  if (!(page === '' ? loaded : complete)) return <Empty page title={t('loading')} />;
   switch (page) {
     case '':
       return <MapPage />;

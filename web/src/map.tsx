@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // All nodes with their GPUs, grouped by pool and model. Only what is visible is in the document, so
 // thousands of nodes cost as much as a screen full.
+import { Component } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { gpuText, memoryText, tenantColor } from './format';
-import { t, type Key } from './i18n';
-import { cluster, idle, useCluster, works, type Gpu, type Node } from './store';
-import { Empty } from './parts';
+import { currentLanguage, t, type Key } from './i18n';
+import { addUp, cluster, hiddenPart, sortedNodes, useCluster, works, type Gpu, type Held, type Node } from './store';
+import { Empty, Filter } from './parts';
 
 type Mode = 'allocation' | 'memory' | 'tenant' | 'health';
 type Shown = 'all' | 'unhealthy' | 'free' | 'partial';
@@ -29,84 +30,99 @@ function fill(gpu: Gpu, mode: Mode): number {
   return Math.min(1, Math.max(gpu.usedMilli / 1000, memory));
 }
 
+function classOfHolder([uid, , , namespace]: Held): string {
+  const shown = cluster.pods.get(uid)?.namespace ?? namespace;
+  return shown === undefined ? 'hidden-tenant' : `tenant${tenantColor(shown)}`;
+}
+
+// Slices side by side, each as wide as its share; what the console hides is the last one.
+function TenantSlices({ gpu }: { gpu: Gpu }) {
+  const part = (milli: number, bytes: number) => Math.max(milli / 1000, gpu.memory > 0 ? bytes / gpu.memory : 0);
+  const rest = hiddenPart(gpu);
+  const hidden = part(rest.milli, rest.bytes);
+  return (
+    <>
+      {gpu.held.map((held) => (
+        <span class={`slice ${classOfHolder(held)}`} style={{ width: `${Math.min(1, part(held[1], held[2])) * 100}%` }} />
+      ))}
+      {hidden > 0 && <span class="slice hidden-tenant" style={{ width: `${Math.min(1, hidden) * 100}%` }} />}
+    </>
+  );
+}
+
 function GpuCell({ gpu, mode }: { gpu: Gpu; mode: Mode }) {
   if (!works(gpu)) return <span class="gpu bad">×</span>;
   if (mode === 'health') return <span class={`gpu ${gpu.state}`} />;
-  if (mode === 'tenant') {
-    // Slices side by side, each as wide as its share.
-    return (
-      <span class="gpu">
-        {gpu.held.map(([uid, milli, bytes]) => {
-          const pod = cluster.pods.get(uid);
-          const part = Math.max(milli / 1000, gpu.memory > 0 ? bytes / gpu.memory : 0);
-          return (
-            <span
-              class={`slice ${pod ? `tenant${tenantColor(pod.namespace)}` : 'hidden-tenant'}`}
-              style={{ width: `${Math.min(1, part) * 100}%` }}
-            />
-          );
-        })}
-      </span>
-    );
-  }
   return (
     <span class="gpu">
-      <span class="slice used" style={{ width: `${fill(gpu, mode) * 100}%` }} />
+      {mode === 'tenant' ? (
+        <TenantSlices gpu={gpu} />
+      ) : (
+        <span class="slice used" style={{ width: `${fill(gpu, mode) * 100}%` }} />
+      )}
     </span>
   );
 }
 
-function NodeCard({ node, mode }: { node: Node; mode: Mode }) {
-  const busy = node.gpus.filter((gpu) => gpu.held.length > 0).length;
-  const bad = node.gpus.filter((gpu) => !works(gpu)).length;
-  const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
-  const label = [t('nodeLabel', node.name, busy, node.gpus.length, bad), ...marks, node.problem ?? ''];
-  return (
-    <a
-      class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
-      href={`#/node/${encodeURIComponent(node.name)}`}
-      aria-label={label.filter(Boolean).join(', ')}
-      data-node={node.name}
-    >
-      <span class="card-name">{node.name}</span>
-      <span class="gpus" aria-hidden="true">
-        {node.gpus.map((gpu) => (
-          <GpuCell key={gpu.uuid} gpu={gpu} mode={mode} />
-        ))}
-      </span>
-    </a>
-  );
+interface CardProps {
+  node: Node;
+  mode: Mode;
+  pods: number; // version of the pods if the card shows them
+  language: string;
+}
+
+// Drawn again only if what it shows has changed: at each event most cards have not.
+class NodeCard extends Component<CardProps> {
+  override shouldComponentUpdate(next: CardProps) {
+    const now = this.props;
+    return next.node !== now.node || next.mode !== now.mode || next.pods !== now.pods || next.language !== now.language;
+  }
+
+  render({ node, mode }: CardProps) {
+    const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
+    const { busy, gpus, bad } = node.sum;
+    const label = [t('nodeLabel', node.name, busy, gpus, bad), ...marks, node.problem ?? ''];
+    return (
+      <a
+        class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
+        href={`#/node/${encodeURIComponent(node.name)}`}
+        aria-label={label.filter(Boolean).join(', ')}
+        data-node={node.name}
+      >
+        <span class="card-name">{node.name}</span>
+        <span class="gpus" aria-hidden="true">
+          {node.gpus.map((gpu) => (
+            <GpuCell key={gpu.uuid} gpu={gpu} mode={mode} />
+          ))}
+        </span>
+      </a>
+    );
+  }
 }
 
 function matches(node: Node, filter: string, shown: Shown): boolean {
-  if (shown === 'unhealthy' && node.ready && !node.problem && node.gpus.every(works)) return false;
-  if (shown === 'free' && !node.gpus.some(idle)) return false;
+  if (shown === 'unhealthy' && node.ready && !node.problem && node.sum.bad === 0) return false;
+  if (shown === 'free' && node.sum.idle === 0) return false;
   if (shown === 'partial' && !node.gpus.some((g) => fill(g, 'allocation') > 0 && fill(g, 'allocation') < 1)) {
     return false;
   }
   if (!filter) return true;
-  return `${node.name} ${node.pool} ${node.model}`.toLowerCase().includes(filter);
+  return node.search.includes(filter);
 }
 
+// `nodes`: in the order of their keys, so that groups are next to each other.
 function rowsOf(nodes: Node[], columns: number): { rows: Row[]; height: number } {
-  const groups = new Map<string, Node[]>();
-  for (const node of nodes) {
-    const key = `${node.pool}\0${node.model}`;
-    const group = groups.get(key);
-    if (group) group.push(node);
-    else groups.set(key, [node]);
-  }
   const rows: Row[] = [];
   let top = 0;
-  for (const key of [...groups.keys()].sort()) {
-    const group = groups.get(key)!;
-    group.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
-    const gpus = group.flatMap((node) => node.gpus);
-    const [pool, model] = key.split('\0');
-    const header = t('group', pool || t('noPool'), model || '–', group.length, gpus.length, gpus.filter(idle).length);
+  for (let begin = 0, end = 0; begin < nodes.length; begin = end) {
+    const { pool, model } = nodes[begin]!;
+    while (end < nodes.length && nodes[end]!.pool === pool && nodes[end]!.model === model) end++;
+    const group = nodes.slice(begin, end);
+    const sum = addUp(group.map((node) => node.sum));
+    const header = t('group', pool || t('noPool'), model || '–', group.length, sum.gpus, sum.idle);
     rows.push({ top, height: kHeaderHeight, header, nodes: [] });
     top += kHeaderHeight;
-    const most = Math.max(1, ...group.map((node) => node.gpus.length));
+    const most = group.reduce((so_far, node) => Math.max(so_far, node.sum.gpus), 1);
     const height = 44 + Math.ceil(most / kGpusPerLine) * 20 + kGap;
     for (let i = 0; i < group.length; i += columns) {
       rows.push({ top, height, nodes: group.slice(i, i + columns) });
@@ -138,7 +154,7 @@ function onArrow(event: KeyboardEvent) {
   next.scrollIntoView({ block: 'nearest' });
 }
 
-function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
+function NodeList({ nodes, mode, pods }: { nodes: Node[]; mode: Mode; pods: number }) {
   const list = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(1024);
   const [view, setView] = useState({ from: 0, to: 1200 });
@@ -181,7 +197,7 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
         return (
           <div class="row" style={{ ...style, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }} key={row.nodes[0]!.name}>
             {row.nodes.map((node) => (
-              <NodeCard key={node.name} node={node} mode={mode} />
+              <NodeCard key={node.name} node={node} mode={mode} pods={pods} language={currentLanguage()} />
             ))}
           </div>
         );
@@ -190,8 +206,14 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   );
 }
 
+function tenantNames(): string[] {
+  const names = new Set<string>();
+  for (const pod of cluster.pods.values()) if (pod.node) names.add(pod.namespace);
+  return [...names].sort();
+}
+
 function Legend({ mode }: { mode: Mode }) {
-  const tenants = mode === 'tenant' ? [...new Set([...cluster.pods.values()].filter((pod) => pod.node).map((pod) => pod.namespace))].sort() : [];
+  const tenants = mode === 'tenant' ? tenantNames() : [];
   return (
     <ul class="legend">
       <li>
@@ -225,27 +247,30 @@ function Legend({ mode }: { mode: Mode }) {
 }
 
 function Summary({ nodes }: { nodes: Node[] }) {
-  const gpus = nodes.flatMap((node) => node.gpus);
-  const milli = gpus.reduce((sum, gpu) => sum + gpu.usedMilli, 0);
-  const used = gpus.reduce((sum, gpu) => sum + gpu.used, 0);
-  const memory = gpus.reduce((sum, gpu) => sum + gpu.memory, 0);
-  const bad = gpus.filter((gpu) => !works(gpu)).length;
-  const waiting = [...cluster.pods.values()].filter((pod) => pod.state === 'waiting').length;
+  const sum = addUp(nodes.map((node) => node.sum));
+  let waiting = 0;
+  for (const pod of cluster.pods.values()) if (pod.state === 'waiting') waiting++;
   return (
-    <ul class="summary">
+    <ul class="summary" aria-busy={!cluster.complete}>
       <li>{t('nodesCount', nodes.length)}</li>
-      <li>{t('gpusCount', gpus.length)}</li>
+      <li>{t('gpusCount', sum.gpus)}</li>
       <li>
-        {t('compute')} {gpuText(milli)}/{gpus.length}
+        {t('compute')} {gpuText(sum.milli)}/{sum.gpus}
       </li>
       <li>
-        {t('memory')} {memoryText(used)}/{memoryText(memory)}
+        {t('memory')} {memoryText(sum.used)}/{memoryText(sum.memory)}
       </li>
-      <li>{t('idleCount', gpus.filter(idle).length)}</li>
-      <li class={bad > 0 ? 'alarm' : ''}>{t('unhealthyCount', bad)}</li>
+      <li>{t('idleCount', sum.idle)}</li>
+      <li class={sum.bad > 0 ? 'alarm' : ''}>{t('unhealthyCount', sum.bad)}</li>
       <li>{t('waitingCount', waiting)}</li>
+      {!cluster.complete && <li>{t('loading')}</li>}
     </ul>
   );
+}
+
+// Changes with the pods if cards in this mode show them.
+function podVersion(mode: Mode): number {
+  return mode === 'tenant' ? cluster.version * 1e6 + cluster.pods.size : 0;
 }
 
 const kModes: [Mode, Key][] = [
@@ -262,15 +287,12 @@ const kShown: [Shown, Key][] = [
 ];
 
 export function MapPage() {
-  const { nodes, version, mayListNodes } = useCluster();
+  const { mayListNodes } = useCluster();
   const [mode, setMode] = useState<Mode>('allocation');
   const [shown, setShown] = useState<Shown>('all');
   const [filter, setFilter] = useState('');
-  const all = useMemo(() => [...nodes.values()], [version, nodes.size]);
-  const visible = useMemo(
-    () => all.filter((node) => matches(node, filter.trim().toLowerCase(), shown)),
-    [all, filter, shown],
-  );
+  const all = sortedNodes();
+  const visible = useMemo(() => all.filter((node) => matches(node, filter, shown)), [all, filter, shown]);
   useEffect(() => window.scrollTo(0, 0), [shown]);
   if (!mayListNodes) return <Empty page title={t('forbiddenNodes')} hint={t('forbiddenNodesHint')} />;
   if (all.length === 0) return <Empty page title={t('emptyMap')} hint={t('emptyMapHint')} />;
@@ -279,10 +301,7 @@ export function MapPage() {
       <h1 class="unseen">{t('map')}</h1>
       <Summary nodes={all} />
       <div class="tools">
-        <label>
-          {t('filter')}
-          <input type="search" placeholder={t('filterNodes')} value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
-        </label>
+        <Filter placeholder={t('filterNodes')} onChange={setFilter} />
         <label>
           {t('colorBy')}
           <select value={mode} onChange={(e) => setMode(e.currentTarget.value as Mode)}>
@@ -302,7 +321,7 @@ export function MapPage() {
         <Legend mode={mode} />
         <a href="#/add-node">{t('addNode')}</a>
       </div>
-      {visible.length === 0 ? <Empty title={t('noMatch')} /> : <NodeList nodes={visible} mode={mode} />}
+      {visible.length === 0 ? <Empty title={t('noMatch')} /> : <NodeList nodes={visible} mode={mode} pods={podVersion(mode)} />}
     </>
   );
 }

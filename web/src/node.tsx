@@ -4,25 +4,30 @@ import { NodeActions } from './node_actions';
 import { gpuText, memoryText } from './format';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
-import { api, cluster, useCluster, type Gpu, type Node } from './store';
+import { api, cluster, hiddenPart, useCluster, type Gpu, type Node } from './store';
 import { Usage } from './usage';
 
 interface Details {
   details: { links: string[]; indices: number[]; cuda: number; notes: string[] };
 }
 
+const amountText = (milli: number, bytes: number) => `${gpuText(milli)} ${t('gpu')}, ${memoryText(bytes)}`;
+
 function Holders({ gpu }: { gpu: Gpu }) {
+  const hidden = hiddenPart(gpu);
   return (
     <ul class="plain">
-      {gpu.held.map(([uid, milli, bytes]) => {
+      {gpu.held.map(([uid, milli, bytes, namespace]) => {
         const pod = cluster.pods.get(uid);
-        const amount = `${gpuText(milli)} ${t('gpu')}, ${memoryText(bytes)}`;
+        const amount = amountText(milli, bytes);
         return (
           <li key={uid}>
             {pod ? (
               <a href={`#/workload/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`}>
                 {pod.namespace}/{pod.name}
               </a>
+            ) : namespace ? (
+              t('podOf', namespace)
             ) : (
               t('hiddenHolder')
             )}{' '}
@@ -30,6 +35,11 @@ function Holders({ gpu }: { gpu: Gpu }) {
           </li>
         );
       })}
+      {(hidden.milli > 0 || hidden.bytes > 0) && (
+        <li>
+          {t('hiddenHolders')} ({amountText(hidden.milli, hidden.bytes)})
+        </li>
+      )}
     </ul>
   );
 }

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { t } from './i18n';
+import { ApiError } from './store';
 
 // `page`: the whole page is empty, so the title is its heading.
 export function Empty({ title, hint, page }: { title: string; hint?: string; page?: boolean }) {
@@ -34,7 +35,24 @@ export function Scroll({ label, children }: { label: string; children: Component
   );
 }
 
-export type Loaded<T> = { data?: T; error?: string };
+// A field whose text takes effect after the browser has shown it, so that keys appear at once also
+// while thousands of objects are filtered.
+export function Filter({ placeholder, onChange }: { placeholder: string; onChange: (text: string) => void }) {
+  const [text, setText] = useState('');
+  useEffect(() => {
+    let timer = 0;
+    const frame = requestAnimationFrame(() => (timer = window.setTimeout(() => onChange(text.trim().toLowerCase()), 30)));
+    return () => (cancelAnimationFrame(frame), clearTimeout(timer));
+  }, [text]);
+  return (
+    <label>
+      {t('filter')}
+      <input type="search" placeholder={placeholder} value={text} onInput={(e) => setText(e.currentTarget.value)} />
+    </label>
+  );
+}
+
+export type Loaded<T> = { data?: T; error?: string; failure?: Error };
 
 // Loads when `key` changes.
 export function useLoaded<T>(key: string, load: () => Promise<T>): Loaded<T> {
@@ -43,7 +61,7 @@ export function useLoaded<T>(key: string, load: () => Promise<T>): Loaded<T> {
     let current = true;
     load().then(
       (data) => current && setLoaded({ data }),
-      (error: Error) => current && setLoaded({ error: error.message }),
+      (failure: Error) => current && setLoaded({ error: failure.message, failure }),
     );
     return () => {
       current = false;
@@ -58,4 +76,12 @@ export function ErrorNote({ message }: { message: string }) {
       {t('error', message)}
     </p>
   );
+}
+
+// Why what agents measure cannot be read: mostly a missing right, or a node without an agent.
+export function UsageFailure({ error }: { error: Error }) {
+  const status = error instanceof ApiError ? error.status : 0;
+  if (status === 403) return <p class="hint">{t('forbiddenUse')}</p>;
+  if (status === 404) return <p class="hint">{error.message}</p>;
+  return <ErrorNote message={error.message} />;
 }

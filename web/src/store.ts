@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cluster as the server streams it. One stream feeds all pages; a lost connection is retried by
-// the browser and begins with a snapshot.
+// the browser and begins with a snapshot. The snapshot of a large cluster comes in parts: a new page
+// shows them as they come, a page that has been connected before shows the old state until the last.
+//
+// What pages need of each node and pod at every change is computed once, when it arrives.
 import { useEffect, useState } from 'preact/hooks';
 
-// [uid of the pod, thousandths, bytes]
-export type Held = [string, number, number];
+// [uid of the pod, thousandths, bytes, namespace of another tenant if the console shows it]
+export type Held = [string, number, number, string?];
 
 export interface Gpu {
   uuid: string;
@@ -29,6 +32,20 @@ export interface Node {
   driver: string;
   problem?: string;
   gpus: Gpu[];
+  // Computed here.
+  key: string; // for sorting by pool, model and name, with numbers by value
+  search: string;
+  sum: Sum;
+}
+
+export interface Sum {
+  gpus: number;
+  milli: number;
+  used: number;
+  memory: number;
+  busy: number;
+  idle: number;
+  bad: number;
 }
 
 export interface Pod {
@@ -40,6 +57,9 @@ export interface Pod {
   request: string;
   created: number;
   why?: string;
+  // Computed here.
+  key: string; // waiting pods first
+  search: string;
 }
 
 export interface Session {
@@ -47,6 +67,8 @@ export interface Session {
   csrf: string;
   mayListNodes: boolean;
   mayListAllPods: boolean;
+  otherTenants: 'namespaces' | 'shares' | 'sums';
+  history: boolean; // of metrics
   dashboard: boolean;
   version: string;
 }
@@ -56,6 +78,7 @@ interface Snapshot {
   mayListNodes: boolean;
   nodes: Node[];
   pods: Pod[];
+  more: boolean;
 }
 
 interface Change {
@@ -67,7 +90,8 @@ interface Change {
 }
 
 export const cluster = {
-  loaded: false,
+  loaded: false, // shows something
+  complete: false, // has had a whole snapshot
   connected: false,
   version: 0,
   mayListNodes: true,
@@ -76,14 +100,97 @@ export const cluster = {
   nodes: new Map<string, Node>(),
   pods: new Map<string, Pod>(),
 };
+// The snapshot that arrives; the maps of `cluster` on a new page.
+let arriving: { nodes: Map<string, Node>; pods: Map<string, Pod> } = cluster;
 
 export function works(gpu: Gpu): boolean {
   return gpu.state === 'healthy' || gpu.state === 'suspect';
 }
 
-export function idle(gpu: Gpu): boolean {
-  return gpu.held.length === 0 && works(gpu);
+// Whether something is held; whose it is may be hidden.
+export function busy(gpu: Gpu): boolean {
+  return gpu.held.length > 0 || gpu.usedMilli > 0 || gpu.used > 0;
 }
+
+export function idle(gpu: Gpu): boolean {
+  return !busy(gpu) && works(gpu);
+}
+
+export function addUp(sums: Iterable<Sum>): Sum {
+  const all: Sum = { gpus: 0, milli: 0, used: 0, memory: 0, busy: 0, idle: 0, bad: 0 };
+  for (const sum of sums) {
+    all.gpus += sum.gpus;
+    all.milli += sum.milli;
+    all.used += sum.used;
+    all.memory += sum.memory;
+    all.busy += sum.busy;
+    all.idle += sum.idle;
+    all.bad += sum.bad;
+  }
+  return all;
+}
+
+const sumOf = (gpu: Gpu): Sum => ({
+  gpus: 1,
+  milli: gpu.usedMilli,
+  used: gpu.used,
+  memory: gpu.memory,
+  busy: busy(gpu) ? 1 : 0,
+  idle: idle(gpu) ? 1 : 0,
+  bad: works(gpu) ? 0 : 1,
+});
+
+const kNone: Held[] = [];
+const numbersByValue = (text: string) => text.replace(/\d+/g, (digits) => digits.padStart(10, '0'));
+
+// The server leaves out amounts of zero, the state "healthy" and the model that is the node's.
+function completed(node: Node): Node {
+  for (const gpu of node.gpus) {
+    gpu.model ??= node.model;
+    gpu.used ??= 0;
+    gpu.usedMilli ??= 0;
+    gpu.state ??= 'healthy';
+    gpu.held ??= kNone;
+  }
+  node.key = `${node.pool}\0${node.model}\0${numbersByValue(node.name)}`;
+  node.search = `${node.name} ${node.pool} ${node.model}`.toLowerCase();
+  node.sum = addUp(node.gpus.map(sumOf));
+  return node;
+}
+
+function completedPod(pod: Pod): Pod {
+  pod.key = `${pod.state === 'waiting' ? 0 : 1}${pod.namespace}\0${numbersByValue(pod.name)}`;
+  pod.search = `${pod.namespace}/${pod.name} ${pod.node}`.toLowerCase();
+  return pod;
+}
+
+// The values of a map in the order of their keys. The order is kept, so that sorting it again after a
+// change takes one pass.
+class Order<T extends { key: string }> {
+  private sorted: T[] = [];
+  private version = -1;
+
+  of(map: Map<string, T>, name: (item: T) => string): T[] {
+    if (this.version === generation) return this.sorted;
+    this.version = generation;
+    const next: T[] = [];
+    const seen = new Set<string>();
+    for (const item of this.sorted) {
+      const now = map.get(name(item));
+      if (!now) continue;
+      next.push(now);
+      seen.add(name(item));
+    }
+    if (seen.size < map.size) for (const [id, item] of map) if (!seen.has(id)) next.push(item);
+    this.sorted = next.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
+    return this.sorted;
+  }
+}
+
+const nodeOrder = new Order<Node>();
+const podOrder = new Order<Pod>();
+export const sortedNodes = () => nodeOrder.of(cluster.nodes, (node) => node.name);
+export const sortedPods = () => podOrder.of(cluster.pods, (pod) => pod.uid);
 
 const listeners = new Set<() => void>();
 let scheduled = false;
@@ -146,6 +253,23 @@ export async function api<T>(path: string, body?: unknown): Promise<T> {
   throw new ApiError(response.status, json.error ?? response.statusText);
 }
 
+// What others hold of a GPU where the console shows only sums.
+export function hiddenPart(gpu: Gpu): { milli: number; bytes: number } {
+  const rest = { milli: 0, bytes: 0 };
+  if (session?.mayListAllPods || session?.otherTenants !== 'sums') return rest;
+  rest.milli = gpu.usedMilli;
+  rest.bytes = gpu.used;
+  for (const [, milli, bytes] of gpu.held) {
+    rest.milli -= milli;
+    rest.bytes -= bytes;
+  }
+  return rest;
+}
+
+export function hasHistory(): boolean {
+  return session?.history ?? false;
+}
+
 export async function loadSession(): Promise<Session> {
   session = await api<Session>('/api/v1/session');
   return session;
@@ -158,6 +282,16 @@ function follow(type: string, take: (data: never) => void) {
     take(JSON.parse((event as MessageEvent<string>).data) as never);
     changed();
   });
+}
+
+function takePart(part: { nodes: Node[]; pods: Pod[]; more: boolean }) {
+  for (const node of part.nodes) arriving.nodes.set(node.name, completed(node));
+  for (const pod of part.pods) arriving.pods.set(pod.uid, completedPod(pod));
+  if (part.more) return;
+  cluster.nodes = arriving.nodes;
+  cluster.pods = arriving.pods;
+  cluster.complete = true;
+  arriving = cluster;
 }
 
 export function connect(loggedOut: () => void) {
@@ -184,15 +318,21 @@ export function connect(loggedOut: () => void) {
     cluster.loaded = true;
     cluster.version = snapshot.version;
     cluster.mayListNodes = snapshot.mayListNodes;
-    cluster.nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
-    cluster.pods = new Map(snapshot.pods.map((pod) => [pod.uid, pod]));
+    const empty = { nodes: new Map<string, Node>(), pods: new Map<string, Pod>() };
+    arriving = cluster.complete ? empty : Object.assign(cluster, empty);
+    takePart(snapshot);
   });
+  follow('part', takePart);
   follow('change', (change: Change) => {
     cluster.version = change.version;
-    for (const node of change.nodes) cluster.nodes.set(node.name, node);
-    for (const name of change.nodesGone) cluster.nodes.delete(name);
-    for (const pod of change.pods) cluster.pods.set(pod.uid, pod);
-    for (const uid of change.podsGone) cluster.pods.delete(uid);
+    const nodes = change.nodes.map(completed);
+    const pods = change.pods.map(completedPod);
+    for (const target of new Set([cluster, arriving])) {
+      for (const node of nodes) target.nodes.set(node.name, node);
+      for (const name of change.nodesGone) target.nodes.delete(name);
+      for (const pod of pods) target.pods.set(pod.uid, pod);
+      for (const uid of change.podsGone) target.pods.delete(uid);
+    }
   });
   source.addEventListener('end', () => {
     disconnect();
@@ -208,7 +348,7 @@ export function disconnect() {
   source?.close();
   source = null;
   session = null;
-  cluster.loaded = false;
+  cluster.loaded = cluster.complete = false;
   cluster.nodes.clear();
   cluster.pods.clear();
 }

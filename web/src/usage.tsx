@@ -3,9 +3,10 @@
 // visible, and kept for as long as it is open.
 import { useEffect, useState } from 'preact/hooks';
 import { gpuText, memoryText } from './format';
+import { HistorySection } from './history';
 import { t } from './i18n';
-import { Empty, ErrorNote, Scroll } from './parts';
-import { api, ApiError, type Gpu, type Node } from './store';
+import { Empty, Scroll, UsageFailure } from './parts';
+import { api, hasHistory, type Gpu, type Node } from './store';
 
 const kInterval = 2000;
 const kKept = 150; // samples: five minutes
@@ -199,20 +200,13 @@ function ContainerUse({ node, history }: { node: Node; history: History }) {
   );
 }
 
-function Failure({ error }: { error: Error }) {
-  const status = error instanceof ApiError ? error.status : 0;
-  if (status === 403) return <p class="hint">{t('forbiddenUse')}</p>;
-  if (status === 404) return <p class="hint">{error.message}</p>;
-  return <ErrorNote message={error.message} />;
-}
-
 export function Usage({ node }: { node: Node }) {
   const history = useHistory(node.name);
   return (
     <>
       <h2>{t('useNow')}</h2>
       <p class="hint">{t('useHint')}</p>
-      {history.error && <Failure error={history.error} />}
+      {history.error && <UsageFailure error={history.error} />}
       {!history.sample && !history.error && <Empty title={t('loadingUse')} />}
       {history.sample && (
         <>
@@ -222,6 +216,7 @@ export function Usage({ node }: { node: Node }) {
           <ContainerUse node={node} history={history} />
         </>
       )}
+      {hasHistory() && <HistorySection node={node} />}
     </>
   );
 }

@@ -3,18 +3,14 @@
 import { useState } from 'preact/hooks';
 import { ageText } from './format';
 import { kindText, t } from './i18n';
-import { Empty, ErrorNote, Scroll, useLoaded } from './parts';
-import { api, useCluster, type Pod } from './store';
+import { Empty, ErrorNote, Filter, Scroll, useLoaded } from './parts';
+import { api, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
-const kMostRows = 300;
+const kMostRows = 100;
 
 export function podLink(namespace: string, name: string): string {
   return `#/workload/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-}
-
-function rank(pod: Pod): number {
-  return pod.state === 'waiting' ? 0 : 1;
 }
 
 function nodeCell(pod: Pod, mayListNodes: boolean) {
@@ -25,10 +21,8 @@ function nodeCell(pod: Pod, mayListNodes: boolean) {
 export function WorkloadsPage() {
   const { pods, mayListNodes } = useCluster();
   const [filter, setFilter] = useState('');
-  const words = filter.trim().toLowerCase();
-  const found = [...pods.values()]
-    .filter((pod) => `${pod.namespace}/${pod.name} ${pod.node} ${t(pod.state)}`.toLowerCase().includes(words))
-    .sort((a, b) => rank(a) - rank(b) || a.namespace.localeCompare(b.namespace) || a.name.localeCompare(b.name));
+  const states = new Set((['waiting', 'bound', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
+  const found = sortedPods().filter((pod) => states.has(pod.state) || pod.search.includes(filter));
   return (
     <>
       <h1>{t('workloads')}</h1>
@@ -37,10 +31,7 @@ export function WorkloadsPage() {
       ) : (
         <>
           <div class="tools">
-            <label>
-              {t('filter')}
-              <input type="search" placeholder={t('filterPods')} value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
-            </label>
+            <Filter placeholder={t('filterPods')} onChange={setFilter} />
           </div>
           {found.length === 0 && <Empty title={t('noMatch')} />}
           {found.length > 0 && (

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tessera-console: shows the GPUs of a cluster in a browser.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <string>
 
 #include "src/base/log.h"
@@ -17,6 +18,8 @@ struct ConsoleFlags {
   std::string listen = "127.0.0.1:8090";
   std::string quota_config_map = "kube-system/gpuquota";
   std::string usage_label = "app.kubernetes.io/name";
+  std::string other_tenants = "shares";
+  std::string prometheus;
   std::string log_format = "text";
   std::string certificate, key;
 };
@@ -38,11 +41,26 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
               "NAMESPACE/NAME");
   AddTextFlag(app, "--usage-label", &flags->usage_label, "USAGE_LABEL",
               "label of pods by which GPU-hours are added up; \"\": they are not");
+  AddTextFlag(app, "--other-tenants", &flags->other_tenants, "OTHER_TENANTS",
+              "what people see of pods that they may not list: namespaces, shares (each part of a "
+              "GPU) or sums (how much of a GPU is in use)");
+  AddTextFlag(app, "--prometheus-url", &flags->prometheus, "PROMETHEUS_URL",
+              "a Prometheus that scrapes the agents, for curves over hours");
   AddLogFormatFlag(app, &flags->log_format);
 }
 
 bool IsLoopback(const std::string& host) {
   return host == "127.0.0.1" || host == "::1" || host == "localhost";
+}
+
+Result<net::Url> PrometheusUrl(const std::string& text) {
+  const Result<net::Url> url = net::ParseUrl(text);
+  if (!url.ok()) return url.status().Annotate("--prometheus-url");
+  if (url->tls) {
+    const auto roots = net::SystemRoots(::getenv);
+    if (!roots.ok()) return roots.status().Annotate("--prometheus-url");
+  }
+  return url;
 }
 
 Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
@@ -80,6 +98,16 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
     return Error(Code::kInvalidArgument,
                  "--quota-configmap: invalid value \"{}\": want NAMESPACE/NAME",
                  flags.quota_config_map);
+  }
+  const auto others = console::OtherTenantsOf(flags.other_tenants);
+  if (!others) {
+    return Error(Code::kInvalidArgument,
+                 "--other-tenants: invalid value \"{}\": want namespaces, shares or sums",
+                 flags.other_tenants);
+  }
+  options.model.other_tenants = *others;
+  if (!flags.prometheus.empty()) {
+    ASSIGN_OR_RETURN(options.prometheus, PrometheusUrl(flags.prometheus));
   }
   options.model.feed.quota_ns = parts[0];
   options.model.feed.quota_name = parts[1];

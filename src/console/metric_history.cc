@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/metric_history.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "src/formats/text_edit.h"
+
+namespace tessera::console {
+namespace {
+
+struct Curve {
+  const char* field;
+  std::string_view metric;      // of dcgm-exporter
+  std::string_view over_parts;  // how the series of one GPU are combined
+};
+// A shared GPU has a series for each container and one for the rest.
+constexpr Curve kCurves[] = {
+    {"utilization", "DCGM_FI_DEV_GPU_UTIL", "sum"},
+    {"memory", "DCGM_FI_DEV_FB_USED", "sum"},
+    {"temperature", "DCGM_FI_DEV_GPU_TEMP", "max"},
+    {"power", "DCGM_FI_DEV_POWER_USAGE", "max"},
+};
+constexpr int64_t kShortestSample = 15;  // seconds
+constexpr net::Deadlines kDeadlines{.connect = std::chrono::seconds(3),
+                                    .header = std::chrono::seconds(10),
+                                    .body = std::chrono::seconds(10)};
+
+// UUIDs come from annotations of nodes and become part of a query.
+bool IsPlain(std::string_view uuid) {
+  return !uuid.empty() && std::ranges::all_of(uuid, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+  });
+}
+
+// Several jobs may scrape the same agent, so the largest of their values counts.
+std::string QueryOf(const Curve& curve, std::string_view uuids, int64_t step) {
+  return fmt::format(
+      "max by (UUID) (avg_over_time({} by (UUID, instance, job) ({}{{UUID=~\"{}\"}})[{}s:{}s]))",
+      curve.over_parts, curve.metric, uuids, step, std::max(kShortestSample, step / 10));
+}
+
+Status ErrorOf(const Json& answer) {
+  if (answer.StringAt("status").value_or("") == "success") return Status::Ok();
+  return Error(Code::kInvalidArgument, "Prometheus rejects the query: {}",
+               answer.StringAt("error").value_or("no reason given"));
+}
+
+// Values are texts, because of "NaN".
+Json NumberOf(const Json& value) {
+  if (!value.is_string()) return {};
+  const std::string& text = value.string_value();
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || !std::isfinite(number)) return {};
+  return Json::NumberText(fmt::format("{:.4g}", number));
+}
+
+}  // namespace
+
+MetricHistory::MetricHistory(net::IoThread& io, TaskRunner& runner,
+                             net::HttpClient::Options prometheus)
+    : runner_(runner), client_(io, runner, std::move(prometheus)) {}
+
+void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hours span,
+                         Done done) {
+  if (requests_.size() >= kMostReads) {
+    return done(Error(Code::kResourceExhausted, "too many people look at curves: try again"));
+  }
+  std::string names;
+  for (const std::string& uuid : uuids) {
+    if (IsPlain(uuid)) names += names.empty() ? uuid : "|" + uuid;
+  }
+  const int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(runner_.clock().WallNow().time_since_epoch())
+          .count();
+  const Number number = ++last_;
+  Request& request = requests_[number];
+  request.done = std::move(done);
+  request.step = std::chrono::seconds(span).count() / kPoints;
+  // Whole steps, so that the same moments are read again and curves do not flicker.
+  request.start = now / request.step * request.step - (kPoints - 1) * request.step;
+  request.gpus = Json::MakeObject();
+  request.open = std::size(kCurves);
+  for (const Curve& curve : kCurves) {
+    Query(number, curve.field, QueryOf(curve, names, request.step));
+  }
+}
+
+void MetricHistory::Query(Number number, std::string_view field, const std::string& query) {
+  Request& request = requests_.at(number);
+  net::Request get;
+  get.target =
+      fmt::format("/api/v1/query_range?query={}&start={}&end={}&step={}", net::PercentEncode(query),
+                  request.start, request.start + (kPoints - 1) * request.step, request.step);
+  request.calls.push_back(client_.Send(std::move(get),
+                                       {.deadlines = kDeadlines, .max_body = kMostBytes},
+                                       [this, number, field](const Result<net::Response>& answer) {
+                                         OnAnswer(number, field, answer);
+                                       }));
+}
+
+void MetricHistory::OnAnswer(Number number, std::string_view field,
+                             const Result<net::Response>& answer) {
+  Request& request = requests_.at(number);
+  Status status = answer.status();
+  if (status.ok() && answer->status >= 500) {
+    status = Error(Code::kUnavailable, "status {}", answer->status);
+  }
+  if (status.ok()) {
+    status = AddCurves(answer->body, field, request.start, request.step, kPoints, &request.gpus);
+  }
+  if (!status.ok()) return Finish(number, status.Annotate("cannot read from Prometheus"));
+  if (--request.open > 0) return;
+  Finish(number, Json::MakeObject({{"start", Json::Int(request.start)},
+                                   {"step", Json::Int(request.step)},
+                                   {"gpus", std::move(request.gpus)}}));
+}
+
+void MetricHistory::Finish(Number number, Result<Json> answer) {
+  const Done done = std::exchange(requests_.at(number).done, nullptr);
+  if (!done) return;  // another query has failed before
+  // A call must not be destroyed inside its callback.
+  runner_.Post([this, number, weak = weak_.Get()] {
+    if (weak) requests_.erase(number);
+  });
+  done(std::move(answer));
+}
+
+Status AddCurves(std::string_view answer, std::string_view field, int64_t start, int64_t step,
+                 int64_t points, Json* gpus) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(answer));
+  RETURN_IF_ERROR(ErrorOf(json));
+  const Json* result = FindPath(json, {"data", "result"});
+  if (result == nullptr || !result->is_array()) {
+    return Error(Code::kInvalidArgument, "the answer of Prometheus has no data.result");
+  }
+  for (const Json& series : result->items()) {
+    const Json* metric = series.Find("metric");
+    const Json* values = series.Find("values");
+    const std::string uuid = metric == nullptr ? "" : metric->StringAt("UUID").value_or("");
+    if (uuid.empty() || values == nullptr || !values->is_array()) continue;
+    Json curve = Json::MakeArray(Json::Array(static_cast<size_t>(points)));
+    for (const Json& value : values->items()) {
+      if (!value.is_array() || value.items().size() != 2) continue;
+      const Result<double> time = value.items()[0].ToDouble();
+      if (!time.ok()) continue;
+      const int64_t at =
+          std::llround((*time - static_cast<double>(start)) / static_cast<double>(step));
+      if (at >= 0 && at < points)
+        curve.items()[static_cast<size_t>(at)] = NumberOf(value.items()[1]);
+    }
+    Json* gpu = gpus->Find(uuid);
+    if (gpu == nullptr) gpu = &gpus->Set(uuid, Json::MakeObject());
+    gpu->Set(field, std::move(curve));
+  }
+  return Status::Ok();
+}
+
+}  // namespace tessera::console

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Curves of a node's GPUs over hours, from a Prometheus that scrapes the agents. The console itself
+// keeps no metrics.
+//
+// Threads: the runner's. Bounds: kMostReads at once, kPoints values in each curve, kMostBytes for
+// each answer of Prometheus.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
+#include "src/formats/json.h"
+#include "src/net/http_client.h"
+
+namespace tessera::console {
+
+class MetricHistory {
+ public:
+  static constexpr size_t kMostReads = 32;
+  static constexpr int64_t kPoints = 240;
+  static constexpr size_t kMostBytes = 8 << 20;
+  static constexpr std::chrono::hours kLongest = std::chrono::hours(24 * 30);
+  using Done = std::function<void(Result<Json>)>;
+
+  MetricHistory(net::IoThread& io, TaskRunner& runner, net::HttpClient::Options prometheus);
+
+  // Reads the last `span`. Calls `done` once, later, but not after this object is destroyed, with
+  // {"start":1700000000,"step":90,"gpus":{"GPU-…":{"utilization":[37.5,null],"memory":[…],
+  // "temperature":[…],"power":[…]}}}: percent, MiB, degrees Celsius, watts; each value is the mean
+  // of a step, null if Prometheus has none. UNAVAILABLE: Prometheus does not answer.
+  // RESOURCE_EXHAUSTED: too many reads at once. REQUIRES: 1 hour ≤ span ≤ kLongest.
+  void Read(const std::vector<std::string>& uuids, std::chrono::hours span, Done done);
+
+ private:
+  struct Request {
+    Done done;
+    int64_t start = 0, step = 0;
+    Json gpus;
+    size_t open = 0;
+    std::vector<net::Call> calls;
+  };
+  using Number = uint64_t;
+
+  void Query(Number number, std::string_view field, const std::string& query);
+  void OnAnswer(Number number, std::string_view field, const Result<net::Response>& answer);
+  void Finish(Number number, Result<Json> answer);
+
+  TaskRunner& runner_;
+  net::HttpClient client_;
+  Number last_ = 0;
+  std::map<Number, Request> requests_;
+  WeakPtrFactory<MetricHistory> weak_{this};
+};
+
+// Adds the series of an answer of Prometheus (/api/v1/query_range) to `gpus`, as curves of `field`
+// with `points` values. INVALID_ARGUMENT, or the error that Prometheus reports.
+Status AddCurves(std::string_view answer, std::string_view field, int64_t start, int64_t step,
+                 int64_t points, Json* gpus);
+
+}  // namespace tessera::console
