@@ -5,6 +5,7 @@ package installs
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,8 @@ import (
 
 	"tessera.dev/tests/e2e/bed"
 )
+
+var rounds = flag.Int("rounds", 0, "rounds of install, upgrade and uninstall; 0: one, or 100 with -long")
 
 // settings returns the flags with the values for this cluster.
 func settings() []string {
@@ -197,11 +200,10 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			t.Errorf("files on %s: %s", node.Name, text)
 		}
 	}
-	rounds := 1
-	if *bed.Long {
-		rounds = 100
+	if *rounds == 0 && *bed.Long {
+		*rounds = 100
 	}
-	for round := range rounds {
+	for round := range max(*rounds, 1) {
 		bed.Tessera(t, append([]string{"install"}, settings()...)...)
 		bed.Tessera(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
 		bed.Tessera(t, "uninstall", "--force")
