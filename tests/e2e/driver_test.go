@@ -125,6 +125,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 	simgpu(t, "destroy")
 	// Allocatable was 0 for a moment while the agent was replaced, too: the condition is the new agent's.
 	waitCondition(t, "False DriverNotReady: ")
+	bed.StatusSays(t, "DriverNotReady: ", "fix: install the driver")
 	setTaints(t, startupTaint)
 	agent := bed.AgentOf(node)
 
@@ -137,6 +138,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		if got := waitCondition(t, "False DriverIncomplete: "); !strings.Contains(got, want) {
 			t.Errorf("%s: the condition is %s", mode, got)
 		}
+		bed.StatusSays(t, "DriverIncomplete: ", "fix: see the log of the driver container")
 		if got := taintKeys(t); len(got) != 1 {
 			t.Errorf("%s: the startup taint is gone", mode)
 		}

@@ -3,10 +3,13 @@
 package bed
 
 import (
+	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TesseraCommand returns the command line "tessera ARGS" of an administrator.
@@ -29,6 +32,15 @@ func Tessera(t *testing.T, args ...string) string {
 		t.Fatalf("tessera %v ends with %d: %s", args, code, text)
 	}
 	return text
+}
+
+// StatusSays waits until "tessera status" reports a problem with these texts: its cause and its fix.
+func StatusSays(t *testing.T, texts ...string) {
+	t.Helper()
+	Eventually(t, 30*time.Second, fmt.Sprintf("tessera status says %q", texts), func() bool {
+		text, code := TryTessera("status")
+		return code == 1 && !slices.ContainsFunc(texts, func(want string) bool { return !strings.Contains(text, want) })
+	})
 }
 
 // LineOf returns the line of a table that begins with a name.

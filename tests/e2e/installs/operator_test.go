@@ -68,6 +68,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	t.Run("killed", operatorKilled)
 	t.Run("without a right", operatorWithoutARight)
 	t.Run("invalid", operatorInvalid)
+	t.Run("an image that is missing", operatorWithAMissingImage)
 
 	bed.Kubectl(t, "delete", "tessera", "tessera", "--timeout=60s")
 	if text, err := bed.Shared.Kubectl(ctx, "-n", "tessera-system", "get", "daemonsets,serviceaccounts,roles", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || text != "" {
@@ -148,6 +149,7 @@ func operatorWithoutARight(t *testing.T) {
 		return tesseraCondition("Degraded", "reason") == "Forbidden" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), `clusterroles.rbac.authorization.k8s.io "tessera-view" is forbidden`)
 	})
+	bed.StatusSays(t, "Forbidden: ", "fix: kubectl apply -f deploy/operator/operator.yaml")
 	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
 	bed.Kubectl(t, "patch", "clusterrole/tessera-operator", "--type=merge", "-p", mustJSON(t, map[string]any{"rules": role["rules"]}))
 	waitTesseraReady(t)
@@ -172,9 +174,19 @@ func operatorInvalid(t *testing.T) {
 		return tesseraCondition("Degraded", "reason") == "InvalidSpec" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), "runtime.enabled=false")
 	})
+	bed.StatusSays(t, "InvalidSpec: ", "fix: kubectl edit tessera tessera")
 	if agentImage() == "" {
 		t.Error("an invalid spec removed the agents")
 	}
 	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"runtime":{"enabled":true}}}`)
 	waitTesseraReady(t)
+}
+
+// The node cannot pull the agent's image. The pod with a GPU goes on, and so does the scheduler.
+func operatorWithAMissingImage(t *testing.T) {
+	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"image":{"tag":"missing","pullPolicy":"Never"}}}`)
+	bed.StatusSays(t, "ErrImageNeverPull", "fix: give the node the image")
+	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"image":null}}`)
+	waitTesseraReady(t)
+	waitGPUs(t, "n1")
 }
