@@ -77,7 +77,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
       std::chrono::duration_cast<std::chrono::seconds>(runner_.clock().WallNow().time_since_epoch())
           .count();
   const Number number = ++last_;
-  Request& request = requests_[number];
+  CurveRequest& request = requests_[number];
   request.done = std::move(done);
   request.step = std::chrono::seconds(span).count() / kPoints;
   // Whole steps, so that the same moments are read again and curves do not flicker.
@@ -90,7 +90,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
 }
 
 void MetricHistory::Query(Number number, std::string_view field, const std::string& query) {
-  Request& request = requests_.at(number);
+  CurveRequest& request = requests_.at(number);
   net::Request get;
   get.target =
       fmt::format("/api/v1/query_range?query={}&start={}&end={}&step={}", net::PercentEncode(query),
@@ -104,7 +104,7 @@ void MetricHistory::Query(Number number, std::string_view field, const std::stri
 
 void MetricHistory::OnAnswer(Number number, std::string_view field,
                              const Result<net::Response>& answer) {
-  Request& request = requests_.at(number);
+  CurveRequest& request = requests_.at(number);
   Status status = answer.status();
   if (status.ok() && answer->status >= 500) {
     status = Error(Code::kUnavailable, "status {}", answer->status);

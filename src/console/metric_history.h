@@ -37,12 +37,12 @@ class MetricHistory {
   void Read(const std::vector<std::string>& uuids, std::chrono::hours span, Done done);
 
  private:
-  struct Request {
+  struct CurveRequest {
     Done done;
     int64_t start = 0, step = 0;
     Json gpus;
     size_t open = 0;
-    std::vector<net::Call> calls;
+    std::vector<net::HttpCall> calls;
   };
   using Number = uint64_t;
 
@@ -53,7 +53,7 @@ class MetricHistory {
   TaskRunner& runner_;
   net::HttpClient client_;
   Number last_ = 0;
-  std::map<Number, Request> requests_;
+  std::map<Number, CurveRequest> requests_;
   WeakPtrFactory<MetricHistory> weak_{this};
 };
 

@@ -78,12 +78,12 @@ void Viewers::SendSnapshot(Viewer& viewer) {
 void Viewers::SendPart(Viewer& viewer) {
   if (!model_.synced()) return;  // OnState follows
   model_.Flush();
-  const Part& part = PartFor(viewer);
+  const SnapshotPart& part = PartFor(viewer);
   if (!viewer.stream->Push(part.event)) {
     viewer.behind = true;
     return;
   }
-  if (part.next.stage == Position::Stage::kEnd) {
+  if (part.next.kind == SnapshotPosition::Kind::kEnd) {
     viewer.next_part.reset();
   } else {
     viewer.next_part = part.next;
@@ -91,16 +91,16 @@ void Viewers::SendPart(Viewer& viewer) {
   }
 }
 
-const Viewers::Part& Viewers::PartFor(const Viewer& viewer) {
+const Viewers::SnapshotPart& Viewers::PartFor(const Viewer& viewer) {
   if (std::exchange(parts_version_, model_.version()) != model_.version() ||
       parts_.size() >= kMostParts) {
     parts_.clear();
   }
-  const Position& position = *viewer.next_part;
-  const bool first = position.stage == Position::Stage::kNodes && position.after.empty();
+  const SnapshotPosition& position = *viewer.next_part;
+  const bool first = position.kind == SnapshotPosition::Kind::kNodes && position.after.empty();
   const auto [found, is_new] = parts_.try_emplace(
-      fmt::format("{}|{}|{}", viewer.key, static_cast<int>(position.stage), position.after));
-  Part& part = found->second;
+      fmt::format("{}|{}|{}", viewer.key, static_cast<int>(position.kind), position.after));
+  SnapshotPart& part = found->second;
   if (!is_new) return part;
   part.next = position;
   const Rights& rights = viewer.session->rights;
@@ -112,14 +112,14 @@ const Viewers::Part& Viewers::PartFor(const Viewer& viewer) {
             : std::string();
   part.event = EventOf(first ? "snapshot" : "part", model_.version(),
                        fmt::format("{{{}\"nodes\":{}],\"pods\":{}],\"more\":{}}}", head, nodes,
-                                   pods, part.next.stage != Position::Stage::kEnd));
+                                   pods, part.next.kind != SnapshotPosition::Kind::kEnd));
   return part;
 }
 
-void Viewers::AppendItems(const Rights& rights, Position* position, std::string* nodes,
+void Viewers::AppendItems(const Rights& rights, SnapshotPosition* position, std::string* nodes,
                           std::string* pods) const {
   const auto is_full = [&] { return nodes->size() + pods->size() >= kPartBytes; };
-  if (position->stage == Position::Stage::kNodes) {
+  if (position->kind == SnapshotPosition::Kind::kNodes) {
     const auto sees = PodsSeenBy(rights);
     auto node = model_.nodes().upper_bound(position->after);
     if (!rights.nodes) node = model_.nodes().end();
@@ -128,7 +128,7 @@ void Viewers::AppendItems(const Rights& rights, Position* position, std::string*
       AppendItem(model_.NodeText(node->first, sees), nodes);
       position->after = node->first;
     }
-    *position = {Position::Stage::kPods, ""};
+    *position = {SnapshotPosition::Kind::kPods, ""};
   }
   for (auto pod = model_.pods().upper_bound(Uid(position->after)); pod != model_.pods().end();
        ++pod) {
@@ -136,7 +136,7 @@ void Viewers::AppendItems(const Rights& rights, Position* position, std::string*
     position->after = pod->first.str();
     if (rights.SeesPodsOf(pod->second.ns)) AppendItem(model_.PodText(pod->first), pods);
   }
-  *position = {Position::Stage::kEnd, ""};
+  *position = {SnapshotPosition::Kind::kEnd, ""};
 }
 
 Result<std::shared_ptr<net::StreamSink>> Viewers::AddDownload(std::shared_ptr<WebSession> session) {
@@ -168,16 +168,16 @@ void Viewers::SendDownload(Download& download) {
   // A client must notice that it lacks a part.
   if (!model_.synced() || download.session->ended) return download.stream->Close();
   model_.Flush();
-  const auto stage = download.next_part.stage;
+  const auto kind = download.next_part.kind;
   std::string nodes = "[", pods = "[", text;
   AppendItems(download.session->rights, &download.next_part, &nodes, &pods);
   download.Append(nodes, &text);
-  if (stage == Position::Stage::kNodes && download.next_part.stage != stage) {
+  if (kind == SnapshotPosition::Kind::kNodes && download.next_part.kind != kind) {
     text += "],\"pods\":[";
     download.has_items = false;
   }
   download.Append(pods, &text);
-  const bool ends = download.next_part.stage == Position::Stage::kEnd;
+  const bool ends = download.next_part.kind == SnapshotPosition::Kind::kEnd;
   if (ends) text += "]}";
   download.stream->Push(std::make_shared<const std::string>(std::move(text)));
   ends ? download.stream->Finish() : download.stream->ReportDrained();

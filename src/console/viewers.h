@@ -60,10 +60,10 @@ class Viewers {
 
  private:
   // How far a snapshot has been sent.
-  struct Position {
-    enum class Stage { kNodes, kPods, kEnd };
-    Stage stage = Stage::kNodes;
-    std::string after;  // the last object of the stage that was sent; "": none
+  struct SnapshotPosition {
+    enum class Kind { kNodes, kPods, kEnd };
+    Kind kind = Kind::kNodes;
+    std::string after;  // the last object of this kind that was sent; "": none
   };
   struct Viewer {
     std::shared_ptr<WebSession> session;
@@ -71,21 +71,21 @@ class Viewers {
     bool behind = false;       // needs a snapshot
     bool lacks_state = false;  // missed a state event
     bool ended = false;
-    std::optional<Position> next_part;  // nullopt: it has the whole snapshot
+    std::optional<SnapshotPosition> next_part;  // nullopt: it has the whole snapshot
     std::unique_ptr<net::BodyStream> stream;
   };
   struct Download {
     std::shared_ptr<WebSession> session;
-    Position next_part;
+    SnapshotPosition next_part;
     bool has_items = false;  // the JSON array that is being sent
     std::unique_ptr<net::BodyStream> stream;
 
     // Appends the items of an array that begins with "[" and lacks its end.
     void Append(std::string_view array, std::string* text);
   };
-  struct Part {
+  struct SnapshotPart {
     net::BodyStream::Piece event;
-    Position next;
+    SnapshotPosition next;
   };
 
   void SendState(Viewer& viewer, const net::BodyStream::Piece& event);
@@ -94,9 +94,9 @@ class Viewers {
   void OnDrained(Viewer& viewer);
   void Remove(Viewer* viewer);
   void SendDownload(Download& download);
-  const Part& PartFor(const Viewer& viewer);
+  const SnapshotPart& PartFor(const Viewer& viewer);
   // Appends items of the JSON arrays `nodes` and `pods`, up to kPartBytes, and moves `position`.
-  void AppendItems(const Rights& rights, Position* position, std::string* nodes,
+  void AppendItems(const Rights& rights, SnapshotPosition* position, std::string* nodes,
                    std::string* pods) const;
   std::string ChangeText(const Rights& rights, const ClusterModel::Changes& changes) const;
   net::BodyStream::Piece StateEvent() const;
@@ -108,7 +108,7 @@ class Viewers {
   std::list<Viewer> viewers_;
   std::list<Download> downloads_;
   uint64_t parts_version_ = 0;
-  std::map<std::string, Part> parts_;  // of this version, by key of rights and position
+  std::map<std::string, SnapshotPart> parts_;  // of this version, by key of rights and position
   WeakPtrFactory<Viewers> weak_{this};
 };
 
