@@ -28,7 +28,9 @@ std::string ValueOf(const kube::GetEnv& getenv, const char* name) {
 // Variables that give tessera-console its flags in a pod. In a user's shell they may have another
 // meaning, so they are removed from the environment.
 constexpr const char* kFlagVariables[] = {
-    "CONTEXT", "LISTEN", "TLS_CERT_FILE", "TLS_PRIVATE_KEY_FILE", "QUOTA_CONFIGMAP", "LOG_FORMAT"};
+    "CONTEXT",         "LISTEN",      "TLS_CERT_FILE", "TLS_PRIVATE_KEY_FILE",
+    "QUOTA_CONFIGMAP", "USAGE_LABEL", "OTHER_TENANTS", "PROMETHEUS_URL",
+    "LOG_FORMAT"};
 
 // Replaces this process. Returns only on an error.
 Status RunDashboard(const DashboardOptions& options) {
