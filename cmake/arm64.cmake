@@ -25,8 +25,9 @@ set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:
 set(CMAKE_EXE_LINKER_FLAGS_INIT
   "-B${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/ -B${CMAKE_SYSROOT}/usr/lib/gcc/aarch64-linux-gnu/12/")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT ${CMAKE_EXE_LINKER_FLAGS_INIT})
-# No notes on the ABI before GCC 10.
-set(CMAKE_CXX_FLAGS_INIT -Wno-psabi)
+# char is signed, as on amd64, where all tests run. No notes on the ABI before GCC 10.
+set(CMAKE_C_FLAGS_INIT -fsigned-char)
+set(CMAKE_CXX_FLAGS_INIT "-fsigned-char -Wno-psabi")
 
 find_program(TESSERA_QEMU qemu-aarch64-static)
 if(TESSERA_QEMU)
