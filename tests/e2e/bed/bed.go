@@ -145,11 +145,13 @@ func UpgradeChart(t *testing.T, flags ...string) {
 
 // applyChart adds values that save waiting time: agents with other options start on all nodes at once, and the
 // GPUs of a pod whose processes do not end are withdrawn sooner.
-func applyChart(flags []string) error {
-	args := []string{"upgrade", "--install", "tessera", filepath.Join(Root, "deploy/chart"), "--wait", "--timeout=120s",
+func applyChart(flags []string) error { return ThisRelease.applyChart(flags) }
+
+func (r Release) applyChart(flags []string) error {
+	args := []string{"upgrade", "--install", "tessera", filepath.Join(r.Tree, "deploy/chart"), "--wait", "--timeout=120s",
 		"--namespace", "tessera-system", "--create-namespace",
 		"--values", filepath.Join(Root, "deploy/simulated/values.yaml"),
-		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%",
+		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%", "--set", "image.tag=" + r.Tag,
 		"--set-json", `agent.env=[{"name":"RELEASE_TIMEOUT","value":"10"}]`}
 	_, err := Shared.Helm(ctx, append(args, flags...)...)
 	return err

@@ -190,3 +190,32 @@ func operatorWithAMissingImage(t *testing.T) {
 	waitTesseraReady(t)
 	waitGPUs(t, "n1")
 }
+
+// TestTheOperatorOfTheEarlierReleaseIsUpgradedAndComesBack replaces the operator, and by its resource the agents and
+// schedulers, while a pod has a GPU.
+func TestTheOperatorOfTheEarlierReleaseIsUpgradedAndComesBack(t *testing.T) {
+	before := bed.EarlierRelease(t)
+	removeAtTheEnd(t)
+	pod := bed.Single("through-operators", 1, "--hold", "3600")
+	for round, release := range []bed.Release{before, bed.ThisRelease, before, bed.ThisRelease} {
+		manifest, err := os.ReadFile(filepath.Join(release.Tree, "deploy/operator/operator.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		applyText(t, strings.ReplaceAll(string(manifest), "tessera.dev/operator:dev", "tessera.dev/operator:"+release.Tag))
+		if round == 0 {
+			waitDefinition(t)
+			applyText(t, resourceText(t))
+		}
+		bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"image":{"tag":"`+release.Tag+`"}}}`)
+		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-operator", "--timeout=60s")
+		bed.Eventually(t, bed.PodTimeout, "the agents are of the release "+release.Tag, func() bool {
+			return agentImage() == "tessera.dev/agent:"+release.Tag && tesseraCondition("Ready", "status") == "True"
+		})
+		waitGPUs(t, "n1", "n2", "n3")
+		if round == 0 {
+			bed.WaitPhase(t, pod.Create(t), "Running")
+		}
+		bed.Untouched(t, "with the operator of the release "+release.Tag, pod.Name)
+	}
+}
