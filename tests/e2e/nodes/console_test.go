@@ -18,15 +18,8 @@ import (
 // installConsole installs the console by the chart, on n1, and removes it when the test ends.
 func installConsole(t *testing.T) {
 	t.Helper()
-	helm := func(flags ...string) {
-		t.Helper()
-		args := append([]string{"upgrade", "--install", "tessera", filepath.Join(bed.Root, "deploy/chart"), "--wait", "--timeout=120s"}, bed.HelmArgs()...)
-		if _, err := bed.Shared.Helm(ctx, append(args, flags...)...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { helm() })
-	helm("--set", "console.enabled=true", "--set", `console.nodeSelector.kubernetes\.io/hostname=n1`)
+	t.Cleanup(func() { bed.UpgradeChart(t) })
+	bed.UpgradeChart(t, "--set", "console.enabled=true", "--set", `console.nodeSelector.kubernetes\.io/hostname=n1`)
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-console", "--timeout=60s")
 }
 
