@@ -100,7 +100,7 @@ struct ConsoleSettings {
   bool behind_https = false;
   std::string other_tenants;
   std::string prometheus_url;  // "": none
-  Json resources;  // object
+  Json resources;              // object
   LabelMap node_selector;
   Json tolerations;  // array
   std::vector<std::string> extra_args;
