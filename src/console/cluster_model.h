@@ -4,8 +4,8 @@
 //
 // Changes are collected for kCollect and then published as one version. Objects whose text has not
 // changed are left out. The texts themselves are written when a viewer needs them, because those of
-// a large cluster take more memory than all else; the model keeps the hash of each. The reasons of waiting pods depend on the whole cluster, so they are
-// computed at most every kReasons.
+// a large cluster take more memory than all else; the model keeps the hash of each. The reasons of
+// waiting pods depend on the whole cluster, so they are computed at most every kReasons.
 //
 // While the API server is unreachable, the last state stays, and outage() returns the start of the
 // outage.

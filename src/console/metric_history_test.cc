@@ -72,8 +72,8 @@ TEST_F(MetricHistoryTest, AsksForTheGpusOfTheNodeAlone) {
   EXPECT_EQ(answer->IntAt("step").value_or(0), 15);
   EXPECT_EQ(answer->Find("gpus")->Serialize(), "{}");
   EXPECT_THAT(queries_, SizeIs(4));
-  EXPECT_THAT(queries_,
-              Each(AllOf(HasSubstr("{UUID=~\"GPU-a|GPU-c\"})[15s:15s]"), Not(HasSubstr("vector")))));
+  EXPECT_THAT(queries_, Each(AllOf(HasSubstr("{UUID=~\"GPU-a|GPU-c\"})[15s:15s]"),
+                                   Not(HasSubstr("vector")))));
 }
 
 TEST_F(MetricHistoryTest, AnErrorOfPrometheusIsReported) {

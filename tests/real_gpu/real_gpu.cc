@@ -2,7 +2,8 @@
 // Experiments on a GPU, real or simulated; run.py runs them and makes a table of their results.
 //
 //   real_gpu_experiments gpu              name, UUID, driver, CUDA version, bytes of GPU 0
-//   real_gpu_experiments facts | memory | cap | launches | stamps    rows "experiment, question, answer"
+//   real_gpu_experiments facts | memory | cap | launches | stamps
+//                                         rows "experiment, question, answer"
 //   real_gpu_experiments spin KIND SECONDS    KIND: sync, async, graph, cooperative, extended
 //
 // Exit codes: 0, 77 if there is no driver or no GPU, 1 otherwise.

@@ -144,8 +144,8 @@ TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
   }));
 }
 
-// Milliseconds that the second of two launches takes. A graph whose time is not known runs one launch
-// at a time.
+// Milliseconds that the second of two launches takes. A graph whose time is not known runs one
+// launch at a time.
 double SecondLaunch(const CudaLibrary& cuda, const ExchangedGraph& graph) {
   EXPECT_OK(CU(cuda, cuGraphLaunch)(graph.exec, graph.stream));
   const auto start = std::chrono::steady_clock::now();
