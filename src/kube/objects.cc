@@ -28,6 +28,9 @@ PodPhase PodPhaseOf(std::string_view text) {
 }
 
 uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
+  // kube-scheduler's reasons of a failed attempt (PodReasonUnschedulable and
+  // PodReasonSchedulerError in k8s.io/api/core/v1). SchedulingGated is none: such a pod was not
+  // tried.
   if (reason != "Unschedulable" && reason != "SchedulerError") return 0;
   const std::hash<std::string_view> hash;
   return (hash(reason) * 31 + hash(message)) | 1;

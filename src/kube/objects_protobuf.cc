@@ -94,9 +94,10 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
       case 12:
         status = AddText(reader.Bytes(), keep.annotation, &out->annotations);
         break;
-      case 13: {
+      case 13: {  // ownerReferences
         WireReader owner(reader.Bytes());
         while (owner.Next()) {
+          // The field "controller".
           if (owner.field() == 6 && owner.Bool()) out->controlled = true;
         }
         status = owner.status();
@@ -115,10 +116,11 @@ Status ReadContainer(std::string_view message, const Keep& keep, bool init, Cont
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) out->name = reader.Bytes();
+    // The field "restartPolicy", which makes an init container a sidecar.
     if (reader.field() == 24 && init && reader.Bytes() == "Always") {
       out->kind = ContainerKind::kSidecar;
     }
-    if (reader.field() != 8) continue;
+    if (reader.field() != 8) continue;  // resources
     WireReader resources(reader.Bytes());
     while (resources.Next()) {
       StringMap* map = resources.field() == 1   ? &out->limits
@@ -152,7 +154,7 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
       case 25:
         out->priority = static_cast<int32_t>(reader.Int());
         break;
-      case 38: {
+      case 38: {  // schedulingGates
         WireReader gate(reader.Bytes());
         std::string& name = out->gates.emplace_back();
         while (gate.Next()) {

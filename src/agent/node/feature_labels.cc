@@ -39,6 +39,7 @@ Group LargestGroup(const device::NodeInventory& inventory) {
   return largest;
 }
 
+// GPU feature discovery's names of architectures.
 std::string_view FamilyOf(const device::ComputeCapability& capability) {
   switch (capability.major) {
     case 1:
@@ -67,7 +68,8 @@ std::string_view FamilyOf(const device::ComputeCapability& capability) {
   }
 }
 
-// "compute" if all GPUs are 3D controllers, "graphics" if all are VGA controllers.
+// As in GPU feature discovery: "compute" if all GPUs are 3D controllers, "graphics" if all are VGA
+// controllers (PCI Code and ID Assignment, class 03).
 std::string_view ModeOf(const device::NodeInventory& inventory, const NodeHardware& hardware) {
   std::set<std::string> classes;
   for (const device::Gpu& gpu : inventory.gpus) {
