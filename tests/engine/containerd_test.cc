@@ -123,7 +123,7 @@ state = "{}"
     ASSERT_TRUE(Ask().ok()) << ReadFile(Path("log")).value_or("");
   }
   Result<EngineInfo> Ask() const {
-    return QueryEngine(Engine::kContainerd, Path("c.sock"), std::chrono::seconds(5));
+    return QueryEngine(EngineKind::kContainerd, Path("c.sock"), std::chrono::seconds(5));
   }
   Result<Outcome> Configure() { return Configurator(options_, &host_).Configure(); }
   Result<Outcome> Undo() { return Configurator(options_, &host_).Undo(); }
