@@ -147,7 +147,9 @@ struct ComputeCharge {
   std::atomic<uint32_t> slots;        // 1 + the highest slot with a ComputeSlot in use
   uint32_t reserved;
   std::atomic<int64_t> waited;  // time that threads waited before launches
-  uint64_t reserved_too[3];
+  // Running mean of the GPU time of launches of which nothing was known; 0: there was none.
+  std::atomic<int64_t> unknown_price;
+  uint64_t reserved_too[2];
 };
 static_assert(sizeof(ComputeCharge) == 64);
 

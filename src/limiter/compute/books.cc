@@ -186,10 +186,12 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
 // The first launch of a key has the price of similar ones. Work of unknown length has one launch at
 // a time: of a key, and also of a function of which no launch has a price.
 Books::Estimate Books::EstimateOf(const Launch& launch, const Price& price) {
-  if (price.samples != 0) return {price.price.load(kRelaxed), true, false};
+  if (price.samples != 0) return {price.price.load(kRelaxed), true, false, false};
   const Prices::Similar similar = prices_->FindSimilar(launch.work);
-  const int64_t time = similar.price != kUnpriced ? similar.price : launch.fallback_price;
-  return {time, false, price.outstanding > 0 || similar.outstanding};
+  const bool guessed = similar.price == kUnpriced;
+  const int64_t guess = lines_.charge->unknown_price.load(kRelaxed);
+  const int64_t time = guessed ? Max(launch.fallback_price, guess) : similar.price;
+  return {time, false, guessed, price.outstanding > 0 || similar.outstanding};
 }
 
 // REQUIRES lock_. Claims a mark for a launch that is charged, and timed if a mark is free.
@@ -202,6 +204,7 @@ int Books::ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice,
   }
   Mark& made = marks_[mark];
   made.timed = true;
+  made.guessed = estimate.guessed;
   made.version = price->version;
   made.estimate = estimate.time;
   made.weight = estimate.priced ? Max(1, slice / Max(estimate.time, 1)) : 1;
@@ -218,7 +221,7 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   while (index < kMarks && marks_[index].state.load(kRelaxed) != kFree) ++index;
   if (index == kMarks) return kNoMark;
   Mark& mark = marks_[index];
-  mark.timed = mark.long_work = mark.dropped = false;
+  mark.timed = mark.guessed = mark.long_work = mark.dropped = false;
   mark.from_idle = covered_ + unmarked_ <= 0;
   mark.kept_busy = count_ != 0;
   mark.streams = StreamsOut(stream);

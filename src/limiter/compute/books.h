@@ -119,6 +119,7 @@ class Books {
   struct Mark {
     std::atomic<int> state;
     bool timed;
+    bool guessed;    // nothing was known of the work
     bool from_idle;  // nothing was in flight at launch
     bool kept_busy;  // the previous mark had not ended at launch
     bool long_work;
@@ -134,6 +135,7 @@ class Books {
   struct Estimate {
     int64_t time;
     bool priced;   // launches of the key were timed
+    bool guessed;  // no launch of the function was timed
     bool awaited;  // the launch must wait for the result of another
   };
   Estimate EstimateOf(const Launch& launch, const Price& price);

@@ -249,6 +249,12 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   }
   own = Bounded(mark, own, contended);
   if (corrects) Correct((own - mark.estimate) * mark.weight);
+  if (mark.guessed) {
+    longest_ = Max(longest_, own);
+    auto& unknown = lines_.charge->unknown_price;
+    const int64_t guess = unknown.load(kRelaxed);
+    unknown.store(guess + (own - guess) / 4, kRelaxed);
+  }
   Prices::Learn(price, own);
   // The prices of cut launches vary, so entering and leaving this state use different bounds.
   const int64_t learned = price->price.load(kRelaxed);
@@ -345,9 +351,19 @@ void Books::DropMarks(int64_t now) {
 // REQUIRES lock_.
 void Books::Publish(int64_t now) {
   ComputeSlot& slot = *lines_.slot;
+  int64_t in_flight = covered_ + unmarked_;
   if (long_out_ > 0) last_long_work_ = now;
+  // A launch without a price shows only by the time for which it has been out that it is long.
+  // Until the agent knows that, it takes the other processes' parts of the GPU as larger.
+  if (count_ > 0) {
+    const Mark& oldest = marks_[order_[first_]];
+    if (now - oldest.launched > kQuantum && IsUnpriced(oldest)) {
+      last_long_work_ = now;
+      in_flight = Max(in_flight, kQuantum);
+    }
+  }
   slot.metered.store(metered_, kRelaxed);
-  slot.in_flight.store(covered_ + unmarked_, kRelaxed);
+  slot.in_flight.store(in_flight, kRelaxed);
   slot.last_launch.store(last_launch_, kRelaxed);
   slot.last_long_work.store(last_long_work_, kRelaxed);
   slot.last_wait.store(last_wait_, kRelaxed);

@@ -18,6 +18,7 @@ struct GpuModelOptions {
   int64_t switch_cost = 10'000;  // of a switch between contexts
   int64_t event_cost = 1'500;    // of a pair of events, on the GPU
   int64_t event_spread = 300;    // the cost is uniform within +- this
+  bool early_stamps = false;     // an event recorded into an idle stream is stamped at once
   uint64_t seed = 1;
 };
 

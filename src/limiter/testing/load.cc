@@ -54,7 +54,8 @@ Step Program::Next() {
   const size_t which = random_() % load_.kernels.size();
   const Load::Kernel& kernel = load_.kernels[which];
   Step step{.kind = Step::kLaunch, .length = 0, .function = which, .stream = 0};
-  double length = kernel.length;
+  const bool is_other = kernel.every > 0 && ++made_[which] % kernel.every == 0;
+  double length = is_other ? kernel.other : kernel.length;
   ChooseGrid(&step, &length);
   if (kernel.spread > 0) {
     std::normal_distribution<double> normal(-kernel.spread * kernel.spread / 2, kernel.spread);
@@ -63,6 +64,8 @@ Step Program::Next() {
   ++launches_;
   in_burst_ += length;
   stream_ = (stream_ + 1) % uint64_t(load_.streams);
+  step.exchanged = load_.exchanges && (kernel.every == 0 || is_other != was_other_);
+  was_other_ = is_other;
   step.length = std::max<int64_t>(1'000, int64_t(length));
   step.stream = int(stream_);
   longest_ = std::max(longest_, step.length);

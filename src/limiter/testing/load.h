@@ -15,6 +15,8 @@ struct Load {
   struct Kernel {
     double length;      // mean, in nanoseconds
     double spread = 0;  // standard deviation of the logarithm
+    int every = 0;      // each launch with this number is `other` long; 0: none
+    double other = 0;
   };
   // kNew: each launch has a grid that was never used before, of 2 % to 198 % of the mean blocks.
   // kGrowing: each launch has more blocks than the launch before, from 2 % of the mean.
@@ -27,6 +29,7 @@ struct Load {
   double think = 0;    // nanoseconds
   Grids grids = Grids::kFixed;
   double power = 0;        // a launch takes `length` * (blocks / mean blocks)^power
+  bool exchanges = false;  // before a launch of another length, changes the graph that it launches
   double wake = 10 * kUs;  // from the end of the work to the return of the program's wait for it
 };
 
@@ -36,11 +39,13 @@ struct Step {
   uint64_t function;
   int stream;
   uint64_t blocks[2] = {1, 1};  // of the grid, in x and y
+  bool exchanged = false;       // the graph was changed, so its price is forgotten
 };
 
 class Program {
  public:
-  Program(const Load& load, uint64_t seed) : load_(load), random_(seed) {}
+  Program(const Load& load, uint64_t seed)
+      : load_(load), random_(seed), made_(load.kernels.size()) {}
   Step Next();
   // Length of the longest launch so far, in nanoseconds.
   int64_t longest() const { return longest_; }
@@ -50,6 +55,8 @@ class Program {
 
   const Load load_;
   std::mt19937_64 random_;
+  std::vector<int> made_;  // launches by kernel
+  bool was_other_ = false;
   int launches_ = 0;
   int64_t longest_ = 0;
   uint64_t stream_ = 0, grids_ = 0;

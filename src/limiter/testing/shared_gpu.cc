@@ -17,6 +17,10 @@ constexpr int64_t kLongestInWindow = 50;
 constexpr int64_t kNewStretch = 20 * kMillisecond;
 constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
 
+Work WorkOf(const Step& step) {
+  return KernelWork(step.function + 1, step.blocks[0], step.blocks[1], 1);
+}
+
 struct ModelDriver {
   GpuModel* gpu;
   const int64_t* now;
@@ -109,8 +113,7 @@ void SharedGpu::Launch(Process* process) {
   process->driver.cost = 0;
   const int context = process->driver.context, stream = process->step.stream;
   int mark = Books::kNoMark;
-  const Work work =
-      KernelWork(process->step.function + 1, process->step.blocks[0], process->step.blocks[1], 1);
+  const Work work = WorkOf(process->step);
   const uint32_t epoch = process->gate.books().epoch();
   if (epoch != 0 && !process->gate.books().Spend(&process->thread, PriceKey(work), epoch)) {
     const Books::Launch launch{work, 20'000, uintptr_t(stream)};
@@ -144,6 +147,7 @@ void SharedGpu::Handle(Process* process) {
       [[fallthrough]];
     case Process::kReady:
       process->step = process->program.Next();
+      if (process->step.exchanged) process->gate.books().Forget(WorkOf(process->step));
       process->state = Process::kHasStep;
       break;
     default:
