@@ -18,6 +18,10 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 find_library(TESSERA_YAML_ARCHIVE NAMES libyaml.a REQUIRED)
 set_target_properties(PkgConfig::YAML PROPERTIES INTERFACE_LINK_LIBRARIES ${TESSERA_YAML_ARCHIVE})
+find_library(TESSERA_NGHTTP2_ARCHIVE NAMES libnghttp2.a REQUIRED)
+add_library(tessera_nghttp2 INTERFACE)
+target_link_libraries(tessera_nghttp2 INTERFACE ${TESSERA_NGHTTP2_ARCHIVE})
+add_library(tessera::nghttp2 ALIAS tessera_nghttp2)
 pkg_check_modules(TOMLPLUSPLUS IMPORTED_TARGET tomlplusplus)
 
 # gRPC without TLS, as archives: all its peers are unix sockets, and the linker keeps only what is

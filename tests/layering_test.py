@@ -47,7 +47,7 @@ PURE = {"device": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.
 LIBRARIES = {
     "grpcpp/": "gRPC", "grpc/": "gRPC", "google/protobuf": "protobuf", "boost/json": "Boost.JSON",
     "boost/asio": "Asio", "boost/beast": "Beast", "boost/unordered": "Boost.Unordered", "openssl/": "OpenSSL", "toml++": "toml++",
-    "yaml.h": "libyaml", "CLI/": "CLI11", "simdjson": "simdjson",
+    "yaml.h": "libyaml", "nghttp2/": "nghttp2", "CLI/": "CLI11", "simdjson": "simdjson",
 }
 # Type names with two meanings, each with the room that may define it once more. An allocation of
 # CUDA is the same thing to the limiter and to the simulated driver, but they share no code.

@@ -108,7 +108,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
       });
     };
     request.presence = std::make_shared<ClientPresence>();
-    from->WatchPeer([&runner = runner, presence = request.presence] {
+    from->WatchPeer(request_number, [&runner = runner, presence = request.presence] {
       runner.Post([presence] { presence->Leave(); });
     });
     runner.Post([runner_side = runner_side, request = std::move(request),

@@ -30,7 +30,8 @@ int RefusalStatus(const Status& status) {
 ServerConnection::ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
                                    std::function<void()> on_body,
                                    std::function<void(ServerConnection*)> on_closed)
-    : limits_(limits),
+    : io_(io),
+      limits_(limits),
       dispatch_(std::move(dispatch)),
       on_body_(std::move(on_body)),
       on_closed_(std::move(on_closed)),
@@ -51,6 +52,7 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
         if (!result.ok()) return self->Close();
         self->transport_ = *std::move(result);
         self->certificate_ends_ = self->transport_->PeerCertificateEnds();
+        if (self->transport_->NegotiatedProtocol() == "h2") return self->StartHttp2();
         self->NextRequest({});
       },
       [self = shared_from_this()](TransportPtr plain) {
@@ -59,6 +61,39 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
         self->Write(TextResponse(400, "this port serves HTTPS only: use an https:// URL\n"), true,
                     false);
       });
+}
+
+void ServerConnection::StartHttp2() {
+  state_ = ConnectionState::kHttp2;
+  timer_.Stop();
+  std::weak_ptr<ServerConnection> weak = weak_from_this();
+  http2_ = std::make_shared<Http2Session>(
+      io_, limits_, transport_,
+      Http2Session::Events{.on_request =
+                               [weak](Request request, uint64_t stream) {
+                                 const auto self = weak.lock();
+                                 if (!self) return;
+                                 request.certificate_ends = self->certificate_ends_;
+                                 request.peer = self->peer_;
+                                 self->dispatch_(std::move(request), self, stream);
+                               },
+                           .on_body = on_body_,
+                           .on_closed =
+                               [weak] {
+                                 if (const auto self = weak.lock()) self->Close();
+                               }});
+  http2_->Start();
+}
+
+void ServerConnection::WatchPeer(uint64_t request_number, OnGone on_gone) {
+  if (http2_) return http2_->WatchPeer(request_number, std::move(on_gone));
+  on_gone_ = std::move(on_gone);
+}
+
+bool ServerConnection::evictable() const {
+  if (http2_) return http2_->evictable();
+  return state_ != ConnectionState::kHandling &&
+         (state_ != ConnectionState::kStreaming || writing_);
 }
 
 void ServerConnection::NextRequest(std::string rest) {
@@ -119,16 +154,19 @@ void ServerConnection::OnReadAhead(const Status& status, std::string_view bytes)
 }
 
 std::chrono::steady_clock::time_point ServerConnection::waiting_since() const {
+  if (http2_) return http2_->waiting_since();
   const bool writes = state_ == ConnectionState::kWriting || state_ == ConnectionState::kStreaming;
   return writes ? transport_->written_at() : waiting_since_;
 }
 
 size_t ServerConnection::body_bytes() const {
+  if (http2_) return http2_->body_bytes();
   if (state_ == ConnectionState::kHandling) return handled_bytes_;
   return state_ == ConnectionState::kReading && parser_ ? parser_->body_waiting() : 0;
 }
 
 void ServerConnection::RejectBody() {
+  if (http2_) return http2_->RejectBody();
   (void)parser_->TakeBody();
   Write(TextResponse(503, "too many large requests at a time\n"), true, false);
 }
@@ -164,6 +202,7 @@ void ServerConnection::Advance() {
 }
 
 void ServerConnection::Answer(uint64_t request_number, Response response) {
+  if (http2_) return http2_->Answer(request_number, std::move(response));
   if (state_ != ConnectionState::kHandling || request_number != request_number_) {
     if (response.stream) response.stream->Close();
     return;
@@ -275,6 +314,7 @@ void ServerConnection::Close() {
   const auto self = shared_from_this();  // on_closed drops the server's reference.
   timer_.Stop();
   if (handshake_) std::exchange(handshake_, nullptr)->Cancel();
+  if (http2_) http2_->Close();
   if (transport_) transport_->Close();
   if (stream_) std::exchange(stream_, nullptr)->Close();
   if (on_gone_) std::exchange(on_gone_, nullptr)();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included only in src/net. One connection of a server and its requests. Everything runs on the
-// IoThread.
+// Included only in src/net. One connection of a server and its requests: HTTP/1.1, or HTTP/2 if TLS
+// has negotiated it. Everything runs on the IoThread.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "src/net/http2_session.h"
 #include "src/net/http_parser.h"
 #include "src/net/http_server.h"
 #include "src/net/transport.h"
@@ -16,7 +17,8 @@ namespace tessera::net {
 
 class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
  public:
-  // Passes a complete request on; the response comes through Answer with the same `request_number`.
+  // Passes a complete request on; the response comes through Answer with the same `request_number`,
+  // which is unique on the connection.
   using Dispatch = std::function<void(Request request, std::shared_ptr<ServerConnection> from,
                                       uint64_t request_number)>;
   using OnGone = std::function<void()>;
@@ -30,15 +32,11 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
   // Only the first response to each request counts.
   void Answer(uint64_t request_number, Response response);
-  // Calls `on_gone` if the peer closes its side while the current request is handled or its stream
-  // is open.
-  void WatchPeer(OnGone on_gone) { on_gone_ = std::move(on_gone); }
+  // Calls `on_gone` if the peer closes its side while this request is handled or its stream is open.
+  void WatchPeer(uint64_t request_number, OnGone on_gone);
   // Whether a new connection may replace this one: no complete request waits for the handler, and
   // no stream is idle.
-  bool evictable() const {
-    return state_ != ConnectionState::kHandling &&
-           (state_ != ConnectionState::kStreaming || writing_);
-  }
+  bool evictable() const;
   // Since when the peer has made no progress: the time of its connection, of its last response, or
   // when it last received bytes of a response. Bytes of a request that trickle in are not progress.
   std::chrono::steady_clock::time_point waiting_since() const;
@@ -49,8 +47,17 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Close();
 
  private:
-  enum class ConnectionState { kReading, kHandling, kWriting, kStreaming, kLingering, kClosed };
+  enum class ConnectionState {
+    kReading,
+    kHandling,
+    kWriting,
+    kStreaming,
+    kLingering,
+    kHttp2,  // http2_ has the streams
+    kClosed
+  };
 
+  void StartHttp2();
   void NextRequest(std::string rest);
   void ReadMore();
   void OnRead(const Status& status, std::string_view bytes);
@@ -67,6 +74,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void OnLingerRead(const Status& status, size_t count);
   void StartTimer(Duration delay, std::function<void(ServerConnection*)> on_due);
 
+  IoThread& io_;
   const ServerLimits limits_;
   Dispatch dispatch_;
   std::function<void()> on_body_;
@@ -74,6 +82,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   Timer timer_;
   std::shared_ptr<Attempt> handshake_;
   TransportPtr transport_;
+  std::shared_ptr<Http2Session> http2_;
   std::unique_ptr<HttpParser> parser_;
   ConnectionState state_ = ConnectionState::kReading;
   uint64_t request_number_ = 0;  // number of the current request

@@ -62,6 +62,20 @@ Status Show(SSL_CTX* context, const TlsOptions& options) {
   return Status::Ok();
 }
 
+// The first of the server's protocols that the client offers (RFC 7301). A client that offers none
+// of them gets HTTP/1.1.
+int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_size,
+                   const unsigned char* offered, unsigned offered_size, void*) {
+  static constexpr unsigned char kProtocols[] = "\x02h2\x08http/1.1";
+  unsigned char* chosen = nullptr;
+  if (SSL_select_next_proto(&chosen, out_size, kProtocols, sizeof(kProtocols) - 1, offered,
+                            offered_size) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
+  }
+  *out = chosen;
+  return SSL_TLSEXT_ERR_OK;
+}
+
 Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& options) {
   // The API server's default, too (--tls-min-version).
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
@@ -73,6 +87,7 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     const unsigned char id[] = "tessera";
     SSL_CTX_set_session_id_context(context, id, sizeof(id) - 1);
+    if (options.http2) SSL_CTX_set_alpn_select_cb(context, &ChooseProtocol, nullptr);
   }
   const bool verify = server ? !options.ca.empty() : !options.skip_verify;
   int mode = verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE;

@@ -35,6 +35,7 @@ struct TlsOptions {
   PemSource key;
   std::string server_name;   // for a client: the name to expect instead of the URL's host
   bool skip_verify = false;  // for a client: insecure-skip-tls-verify of a kubeconfig
+  bool http2 = false;        // for a server: clients may choose HTTP/2 (ALPN)
 };
 
 // Whether a client can use `ca` to check servers, or use `certificate`. The error names the

@@ -120,6 +120,16 @@ class StreamTransport : public Transport,
     }
     return ip.to_string();
   }
+  std::string_view NegotiatedProtocol() override {
+    if constexpr (std::is_same_v<Stream, Socket>) {
+      return {};
+    } else {
+      const unsigned char* name = nullptr;
+      unsigned size = 0;
+      SSL_get0_alpn_selected(stream_.native_handle(), &name, &size);
+      return {reinterpret_cast<const char*>(name), size};
+    }
+  }
   std::chrono::steady_clock::time_point written_at() const override { return written_at_; }
 
   auto& socket() { return stream_.lowest_layer(); }

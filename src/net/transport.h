@@ -44,6 +44,8 @@ class Transport {
   // The peer's IP address without the port; "" on a unix socket. On an IPv6 socket, an IPv4 address
   // has its own form ("10.0.0.7").
   virtual std::string PeerAddress() { return ""; }
+  // The protocol that TLS has negotiated (ALPN), such as "h2"; "": none.
+  virtual std::string_view NegotiatedProtocol() { return {}; }
   // When the system last accepted bytes to write, which shows that the peer has received earlier
   // bytes.
   virtual std::chrono::steady_clock::time_point written_at() const = 0;

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included only in src/net. The streams of one HTTP/2 connection of a server (RFC 9113). Hides
+// nghttp2, which has the frames, header compression and flow control. Everything runs on the
+// IoThread.
+//
+// Bounds: kMostStreams at once, and as many more that the peer has reset but whose handler still
+// works; header and body sizes and all times as in ServerLimits; kResets and kResetsPerSecond for
+// peers that open streams only to reset them. A body is copied into frames of at most 16 KiB, of
+// which kWriteBytes are queued at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "src/net/http_server.h"
+#include "src/net/transport.h"
+
+struct nghttp2_session;
+
+namespace tessera::net {
+
+class Http2Session : public std::enable_shared_from_this<Http2Session> {
+ public:
+  static constexpr uint32_t kMostStreams = 64;
+  static constexpr uint64_t kResets = 200, kResetsPerSecond = 20;
+  static constexpr size_t kWriteBytes = 64 << 10;
+  // How exactly the times of ServerLimits are kept.
+  static constexpr Duration kTick = std::chrono::seconds(1);
+
+  struct Events {
+    std::function<void(Request request, uint64_t stream)> on_request;
+    std::function<void()> on_body;    // a piece of a body has arrived
+    std::function<void()> on_closed;  // once; the owner drops the session later
+  };
+  using OnGone = std::function<void()>;
+
+  Http2Session(IoThread& io, const ServerLimits& limits, TransportPtr transport, Events callbacks);
+  ~Http2Session();
+
+  void Start();
+  // As in ServerConnection, for each stream.
+  void Answer(uint64_t stream, Response response);
+  void WatchPeer(uint64_t stream, OnGone on_gone);
+  bool evictable() const;
+  std::chrono::steady_clock::time_point waiting_since() const;
+  size_t body_bytes() const;
+  // Answers the incomplete request with the largest body with 503.
+  void RejectBody();
+  void Close();
+
+ private:
+  struct Stream;
+  struct Hooks;  // the callbacks of nghttp2
+  using Time = std::chrono::steady_clock::time_point;
+
+  void ReadMore();
+  void Flush();
+  void Tick();
+  void CheckStream(Stream& stream, Time now);
+  void OnHeadersEnd(Stream& stream);
+  void OnRequestEnd(Stream& stream);
+  void OnSinkChange(int32_t id);
+  void Respond(Stream& stream, Response response);
+  void Reset(int32_t id, uint32_t error);
+  Stream* Find(uint64_t id);
+
+  const ServerLimits limits_;
+  TransportPtr transport_;
+  Events events_;
+  Timer timer_;
+  nghttp2_session* session_ = nullptr;
+  std::map<int32_t, std::unique_ptr<Stream>> streams_;
+  std::map<int32_t, Time> handled_;  // not answered, also if the stream is gone
+  Time active_{};                    // when a stream last began or ended
+  bool writing_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace tessera::net
