@@ -80,7 +80,7 @@ async function fillCluster() {
   await api.node('n1', Array(8).fill(healthy));
   await api.node('n2', [...Array(7).fill(healthy), { unhealthy: 'XID 79: GPU has fallen off the bus' }]);
   await api.node('n3', Array(4).fill(healthy), 'serve');
-  for (const name of ['team-a', 'team-b']) await api.namespace(name);
+  for (const name of ['team-a', 'team-b', 'tessera-system']) await api.namespace(name);
   await api.pod('team-a', 'train', { 'nvidia.com/gpu': '2' }, {
     node: 'n1', gpus: [0, 1].map((i) => ({ gpu: `GPU-n1-${i}`, milli: 1000, bytes: 80 * kGiB })),
   });
@@ -281,6 +281,35 @@ test('a GPU that fails is shown without a reload', async (t) => {
   await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy' }).waitFor();
 });
 
+// Over HTTP/1.1 a browser opens six connections to a host, and each page's events take one.
+test('over HTTPS more than six pages of one browser are live', async (t) => {
+  const port = await freePort();
+  const child = await start('tessera-console', [
+    '--listen', `127.0.0.1:${port}`, '--kubeconfig', api.kubeconfig(tokens.console),
+    '--tls-cert-file', join(api.dir, 'tls.crt'), '--tls-private-key-file', join(api.dir, 'tls.key'),
+  ]);
+  t.after(() => stopConsole(child));
+  const context = await browser.newContext({ locale: 'en-US', ignoreHTTPSErrors: true });
+  t.after(() => context.close());
+  const url = `https://127.0.0.1:${port}/`;
+  const pages = [];
+  for (let i = 0; i < 8; ++i) {
+    const page = await context.newPage();
+    page.setDefaultTimeout(30_000);
+    await waitFor('the page', () => page.goto(url));
+    if (i === 0) {
+      await page.getByLabel('Token').fill(tokens.viewer);
+      await page.getByRole('button', { name: 'Log in' }).click();
+    }
+    await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy' }).waitFor();
+    pages.push(page);
+  }
+  assert.equal(await pages[0].evaluate(() => performance.getEntriesByType('navigation')[0].nextHopProtocol), 'h2');
+  await api.node('n3', [{}, {}, {}, { unhealthy: 'XID 48: double-bit ECC error' }], 'serve');
+  t.after(() => api.node('n3', [{}, {}, {}, {}], 'serve'));
+  for (const page of pages) await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 1 unhealthy' }).waitFor();
+});
+
 test('a waiting pod is explained', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/workloads`);
@@ -397,7 +426,6 @@ test('a person without the right to change nodes sees the reason', async (t) => 
 });
 
 test('a person chooses the mode of a node', async (t) => {
-  await api.namespace('tessera-system');
   await api.agents('tessera-agent', '', {}, [{ key: 'use', operator: 'NotIn', values: ['training'] }], 'gpu-mem,vcuda');
   await api.agents('tessera-agent-training', 'training', { use: 'training' }, [], 'none');
   const page = await openAs(t, tokens.keeper);

@@ -76,6 +76,7 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
     options.tls.emplace();
     options.tls->certificate.file = flags.certificate;
     options.tls->key.file = flags.key;
+    options.tls->http2 = true;
   }
   if (options.dashboard && !IsLoopback(options.listen.host)) {
     return Error(Code::kInvalidArgument,
