@@ -99,7 +99,6 @@ Result<ledger::PodRequest> PodRequestOf(const Json& object, const AdmissionReque
 }
 
 // The annotations that request GPUs (IsRequestAnnotation), by key.
-
 StringMap RequestAnnotationsOf(const Json& pod) {
   StringMap asks;
   const Json* annotations = AnnotationsOf(pod);
@@ -128,8 +127,9 @@ void WarnOfMistake(std::string_view key, const Status& parsed, std::vector<std::
   warnings->push_back(fmt::format("annotation {} has no effect: {}", key, parsed.message()));
 }
 
-// Warns of an annotation that cannot be read, or that exceeds what the pod requests: limits only
-// lower. `requested` is the amount of a container, 0 where it is not limited.
+// Warns of an annotation that cannot be read, or that exceeds what the pod requests: an annotation
+// can only lower the requested amount. `requested` is the amount of a container; 0 if it is not
+// limited.
 template <typename Limits, typename Requested, typename Text>
 void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
                   const std::vector<ContainerRequest>& containers, Requested requested, Text text,

@@ -37,9 +37,10 @@ struct AgentOptions {
   std::string state_dir;
   std::string grant_socket;
   std::string limits_dir;  // directory of the containers' limits; "": no container is limited
-  std::set<std::string> limits_fail_open;    // namespaces, or "*" (container_limits.h)
-  std::set<std::string> limits_stop_bypass;  // namespaces, or "*" (limits/container_usage.h)
-  std::string metrics_address;               // "": no HTTP
+  std::set<std::string> limits_fail_open;  // namespaces, or "*" (container_limits.h)
+  // Namespaces, or "*": kill processes without a limiter there (limits/container_usage.h).
+  std::set<std::string> limits_stop_bypass;
+  std::string metrics_address;  // "": no HTTP
   std::string collectors;  // file of dcgm-exporter's counters (exporter/counters.h); "": built in
   Duration collect_interval =
       std::chrono::seconds(1);                    // for dcgm-exporter's metrics; 0: no metrics

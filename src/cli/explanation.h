@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reasons why a pod is on its node or waits, as values; explain.cc formats them. Private to
-// this room.
+// The reasons why a pod is on its node or waits, as values; explain.cc formats them. Included only
+// in src/cli.
 #pragma once
 
 #include <cstdint>

@@ -143,8 +143,9 @@ Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   return set;
 }
 
-// Terms of a node affinity: a node matches one of them if, for each of these pools, it lacks one of
-// the pool's labels. So there is one term for each way to take one label from each pool.
+// Terms of a node affinity for the nodes outside of all these pools. A node is outside of a pool if
+// it lacks one of the pool's labels. So each term negates one label of each pool, and the terms are
+// all such combinations.
 Json TermsOutside(std::span<const PoolSettings> pools) {
   std::vector<Json> terms = {Json::MakeArray()};
   for (const PoolSettings& pool : pools) {

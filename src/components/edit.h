@@ -12,13 +12,13 @@
 
 namespace tessera::components {
 
-// The member of a member …, which become objects where they are missing. REQUIRES: `object` and
-// all on the way are objects.
+// The value at `path` below `object`. Creates missing objects on the way. REQUIRES: `object` and
+// all values on the way are objects.
 Json& MemberAt(Json& object, std::initializer_list<std::string_view> path);
 // The item of an array with this `name`. REQUIRES: there is one.
 Json& ItemNamed(Json& array, std::string_view name);
 void EraseItemNamed(Json& array, std::string_view name);
-// Keeps the texts that are there: selectors and the inventory rely on our labels.
+// Adds `texts` without overwriting: selectors and the list of installed objects rely on our labels.
 void AddTexts(Json& object, const LabelMap& texts);
 void AppendItems(Json& array, const Json& items);
 void AppendTexts(Json& array, const std::vector<std::string>& texts);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of NVIDIA's gpu-operator chart in a spec:
 //
-//   daemonsets.*                            as in values.yaml
+//   daemonsets.*                            the same names, as in Tessera's values.yaml
 //   hostPaths.driverInstallDir              agent.driverRoot
 //   toolkit.enabled                         runtime.enabled
 //   operator.runtimeClass                   runtime.runtimeClass

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes and pods of a ledger as the JSON that the page reads. Amounts are bytes and thousandths of
-// a GPU. Pure; threads as the ledger. docs/tasks/console.md describes the fields.
+// a GPU. docs/tasks/console.md describes the fields. Threads: call on the ledger's thread.
 #pragma once
 
 #include <functional>
@@ -42,8 +42,8 @@ struct HolderView {
 };
 
 // A node with its GPUs, or MIG slices instead of a GPU in MIG mode. Holders are named by the UID of
-// the pod. Amounts of zero, the state "healthy", and the model of a GPU that is the node's are left
-// out: most GPUs of a large cluster have them.
+// the pod. To keep the text of a large cluster short, a GPU's field is omitted if it is 0,
+// "healthy", or the same model as the node's.
 std::string TextOfNode(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
                        const SharesByUuid& holders, const HolderView& view);
 // The names of the links between all pairs of GPUs, row by row below the diagonal.

@@ -136,7 +136,7 @@ class LargeClusterTest : public ViewersTestBase {
     const std::string begin = fmt::format("event: {}\n", type);
     for (size_t at = stream.find(begin); at != stream.npos; at = stream.find(begin, at + 1)) {
       const size_t from = stream.find("data: ", at) + 6;
-      // The end of a chunk may stand between.
+      // A chunk boundary may split the line; such an event is skipped.
       auto json = ParseJson(stream.substr(from, stream.find('\n', from) - from));
       if (json.ok()) data.push_back(*std::move(json));
     }

@@ -177,7 +177,8 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // Inserts after the last neighboring section, which has the same grandparent.
+  // Inserts a section for the parent table of `path`, after the last section below the same table,
+  // or at the end.
   Status InsertSection(const KeyPath& path, const std::string& value) {
     const KeyPath table = Parent(path);
     const KeyPath around = Parent(table);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements Nvml with a loaded library. Private to the room; nvml_library.h loads it. The
+// Implements Nvml with a loaded library. Included only in src/gpu; nvml_library.h loads it. The
 // functions are in nvml_identity.cc (system, identity, links), nvml_processes.cc (processes, XIDs)
 // and nvml_metrics.cc.
 #pragma once

@@ -149,7 +149,7 @@ void ServerConnection::OnReadAhead(const Status& status, std::string_view bytes)
   }
   peer_ended_ = true;
   if (on_gone_) std::exchange(on_gone_, nullptr)();
-  // No response is left that the peer could still wait for.
+  // A peer that closes its side during a stream has abandoned the stream.
   if (state_ == ConnectionState::kStreaming) Close();
 }
 
@@ -187,7 +187,8 @@ void ServerConnection::Advance() {
     });
     dispatch_(std::move(request), shared_from_this(), ++request_number_);
     if (!peer_ended_) return ReadMore();  // detects that the peer is gone
-    // A peer that has sent a pipelined request and closed its side still waits for the response.
+    // The peer sent this request and closed its side. The connection stays open for the response;
+    // the handler learns that the peer has closed its side.
     if (on_gone_) std::exchange(on_gone_, nullptr)();
     return;
   }

@@ -25,8 +25,9 @@ constexpr char kNewDriver[] = "2.0";
 // How a node takes the new driver.
 enum class Takes { kWell, kSlowly, kFails, kHangs, kHalf };
 
-// A fake API server, because nodes without kubelets would not take part, and because the test says
-// which driver container fails. The test stands for the DaemonSet controller, kubelets and agents.
+// A fake API server: a real one has no kubelets here that would start driver containers, and the
+// test must choose which driver container fails. The test acts as the DaemonSet controller, the
+// kubelets and the agents.
 class DriverControllerTest : public ::testing::Test, protected DriverController::Delegate {
  protected:
   DriverControllerTest() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Line charts as SVG, with round axis numbers, bands, and end values that do not overlap. Private
-// to this room. Threads: one.
+// Line charts as SVG, with round axis numbers, bands, and end values that do not overlap. Included
+// only in src/replay. Threads: one.
 #pragma once
 
 #include <cstddef>

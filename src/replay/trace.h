@@ -56,7 +56,7 @@ Result<PodList> ParsePods(std::string_view text, std::string_view file);
 Result<std::vector<TraceNode>> ReadNodes(const std::string& path);
 Result<PodList> ReadPods(const std::string& path);
 
-// Thousandths of all GPUs.
+// The compute of all GPUs, in thousandths of a GPU.
 int64_t CapacityOf(const std::vector<TraceNode>& nodes);
 
 }  // namespace tessera::replay

@@ -33,7 +33,8 @@ Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
   return models;
 }
 
-// Traces do not contain the device memory of GPUs, so every GPU has a thousand equal parts.
+// Traces lack the device memory of GPUs. Every GPU gets a nominal 1000 x 16 MiB, so that a
+// thousandth of a GPU is 16 MiB.
 constexpr Bytes kThousandthOfMemory = MiB(16);
 
 Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cluster& cluster) {

@@ -38,8 +38,8 @@ class ApiServer {
   void Put(kube::PodObject pod);
   void Remove(const kube::PodObject& pod);
 
-  // --- Requests. Each takes a while; sometimes the request or its response is lost. `done` is
-  // dropped with `life`.
+  // --- Requests. Each takes a while; sometimes the request or its response is lost. `done` is not
+  // called after the caller's `life` has ended.
   using Done = std::function<void(const Status&)>;
   void Call(const Life& life, std::function<Status()> effect, Done done);
   Status Bind(const kube::PodBinding& binding);

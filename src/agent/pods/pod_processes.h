@@ -2,8 +2,8 @@
 // Finds the pods that still have processes on this node, because a GPU is released only after the
 // last process. A pod has left when no process of /proc is in its cgroup, for both cgroup versions
 // and both cgroup drivers. A process that hangs in the kernel (state D) or is frozen counts; a
-// zombie has closed its GPUs and does not count. NVML adds processes that have left /proc while the
-// driver still holds their memory.
+// zombie whose threads have all ended has closed its GPUs and does not count. NVML adds processes
+// that have left /proc while the driver still holds their memory.
 //
 // Not for deciding whether a pod is gone, which needs API server and kubelet (ended_pods.h).
 // The agent must see the processes of the node: its DaemonSet sets hostPID.

@@ -77,8 +77,9 @@ class Throttle {
   void Invalidate();
   void BeginCapture();
   void EndCapture();
-  // Called before a context ends, and with it its events, which must not be queried any more. Waits
-  // for launches of unknown price, as the driver waits for all work of the context.
+  // Call before a context may be destroyed: its events are destroyed with it and must not be
+  // queried afterwards. Waits for launches whose GPU time is not known yet, as the driver waits for
+  // all work of the context.
   void DropMarks();
   void ForgetContext(uint64_t id);
   void ForgetGraph(const void* graph);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of src/net and of the rooms above it: a runner that can wait, raw sockets for
+// For tests of src/net and of the code above it: a runner that can wait, raw sockets for
 // misbehaving peers, and test certificates. Threads: the test's.
 #pragma once
 

@@ -77,8 +77,8 @@ class Configurator {
 
   Status Commit(Expectation expectation);
   Status WriteAll(const States& states) const;
-  // Writes the files whose reload gives the engine the configuration in `states`. Differs from
-  // WriteAll for Docker (DockerReload) and then sets `expectation`.
+  // Writes the files that the engine must load to get the configuration in `states`. Docker must
+  // load other contents than `states` (DockerReload); for Docker also sets `expectation`.
   Status WriteForReload(const States& states, Expectation* expectation) const;
   // Whether an earlier run ended between its first write and the check of the engine.
   bool WasInterrupted() const { return record_ && record_->pending && !options_.dry_run; }

@@ -86,7 +86,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 }
 
 // Runs the operator's tests that require a real API server; they are skipped without one. These tests create
-// their own resource and remove Tessera's names from the nodes, so no agent may run.
+// their own resource and remove Tessera's labels and annotations from the nodes, so no agent may run.
 func operatorAgainstTheRealServer(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/operator_loopback_test"), "--gtest_filter=*ApiServer*")
 	cmd.Env = append(os.Environ(), "TESSERA_TEST_KUBECONFIG="+bed.Shared.Kubeconfig())

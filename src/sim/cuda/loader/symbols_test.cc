@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares api/cuda_symbols.inc and its lookup with the exports and answers of NVIDIA's drivers.
-// The program has only the weak definitions of symbols.cc, so each symbol has a different address.
+// No real entry points are linked. Each symbol keeps its own weak stub of symbols.cc, so its
+// address identifies it.
 #include "src/sim/cuda/loader/symbols.h"
 
 #include <gmock/gmock.h>
