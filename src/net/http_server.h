@@ -10,8 +10,8 @@
 // streams, stay. If bodies take too much memory together, the largest incomplete one is rejected.
 //
 // Threads: created and destroyed on `runner`'s thread; the handler runs there, one request of an
-// HTTP/1.1 connection at a time, and never after the server is destroyed. Sockets live on the IoThread,
-// which the runner must outlive. Idle cost: none.
+// HTTP/1.1 connection at a time, and never after the server is destroyed. Sockets live on the
+// IoThread, which the runner must outlive. Idle cost: none.
 #pragma once
 
 #include <functional>

@@ -32,7 +32,8 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
   // Only the first response to each request counts.
   void Answer(uint64_t request_number, Response response);
-  // Calls `on_gone` if the peer closes its side while this request is handled or its stream is open.
+  // Calls `on_gone` if the peer closes its side while this request is handled or its stream is
+  // open.
   void WatchPeer(uint64_t request_number, OnGone on_gone);
   // Whether a new connection may replace this one: no complete request waits for the handler, and
   // no stream is idle.
