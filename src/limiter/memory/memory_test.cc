@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of device memory from addresses and pools, on the simulated driver.
+#include <sched.h>
 
+#include <atomic>
 #include <map>
 #include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/limiter/testing/limiter_fixture.h"

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/limiter/process/message.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+
+#include "src/limiter/region/blocked_signals.h"
 
 namespace tessera::limiter {
 namespace {
@@ -27,6 +34,51 @@ bool MayWrite() {
   return written.fetch_add(1) < kPerMinute;
 }
 
+// The system call instead of fstat, which older C libraries do not export.
+bool Stat(int fd, struct stat* status) { return ::syscall(SYS_fstat, fd, status) == 0; }
+
+// The program may have closed its standard error, and a file or connection of its own may have got
+// the descriptor.
+struct stat at_load;
+bool is_open_at_load = false;
+__attribute__((constructor)) void RememberStandardError() {
+  is_open_at_load = Stat(STDERR_FILENO, &at_load);
+}
+
+bool IsAsAtLoad(const struct stat& now) {
+  return is_open_at_load && now.st_dev == at_load.st_dev && now.st_ino == at_load.st_ino;
+}
+
+// The file description belongs to other processes, too, so it must not become non-blocking. A new
+// one of the same pipe or terminal may. It cannot be had without a free descriptor, without /proc,
+// or if the pipe belongs to another user.
+void WriteAtOnce(const char* text, size_t length) {
+  const int fd = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd >= 0) {
+    (void)!::write(fd, text, length);
+    ::close(fd);
+    return;
+  }
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) == 1 && ready.revents == POLLOUT) {
+    (void)!::write(STDERR_FILENO, text, length);
+  }
+}
+
+// A lost line is better than a program that is ended or delayed by it.
+void WriteToStandardError(const char* text, size_t length) {
+  struct stat status;
+  if (!Stat(STDERR_FILENO, &status) || !IsAsAtLoad(status)) return;
+  const BlockedSignals blocked;
+  if (S_ISSOCK(status.st_mode)) {
+    (void)::send(STDERR_FILENO, text, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } else if (S_ISREG(status.st_mode)) {
+    (void)!::write(STDERR_FILENO, text, length);
+  } else {
+    WriteAtOnce(text, length);
+  }
+}
+
 double MiB(uint64_t bytes) { return double(bytes) / (1 << 20); }
 
 }  // namespace
@@ -43,8 +95,7 @@ void WriteMessage(const char* format, ...) {
   length += kPrefix;
   if (length > int(sizeof(text)) - 2) length = int(sizeof(text)) - 2;
   text[length++] = '\n';
-  // A program that has closed its standard error gets no message.
-  if (::write(STDERR_FILENO, text, size_t(length)) < 0) return;
+  WriteToStandardError(text, size_t(length));
 }
 
 void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uint64_t unaccounted,

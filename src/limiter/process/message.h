@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages on standard error for the user of the program: "tessera: ...". At most ten lines a
-// minute, so that a program that retries does not fill its log. Threads: any.
+// minute, so that a program that retries does not fill its log. A line neither ends nor delays the
+// program: it is lost if no process reads standard error, or if the descriptor is another file than
+// when the library was loaded. Threads: any.
 #pragma once
 
 #include <cstdint>

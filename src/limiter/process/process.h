@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The limiter in one process: the region, and the device memory that the process holds.
 //
-// Start. Loading the library finds the driver's functions, maps one page, and does nothing else.
+// Start. Loading the library finds the driver's functions, maps one page, looks which file standard
+// error is, and does nothing else.
 // cuInit, without which no other function of CUDA works, maps the region and claims a slot.
 //
 // Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the

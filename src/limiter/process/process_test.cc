@@ -4,6 +4,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/file.h"
 #include "src/base/subprocess.h"
 #include "src/limiter/region/slots.h"
 #include "src/limiter/testing/limiter_fixture.h"
@@ -262,6 +266,96 @@ TEST_F(LimiterTest, RefusalsNameTheLimitOnStandardErrorAtABoundedRate) {
   EXPECT_NE(log.find("holds 40 MiB; an allocation of 90.0 MiB is refused"), std::string::npos)
       << log;
   EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 10);
+}
+
+// Makes `fd` the standard error of processes that start meanwhile.
+class StandardError {
+ public:
+  explicit StandardError(int fd) : before_(::dup(STDERR_FILENO)) { ::dup2(fd, STDERR_FILENO); }
+  ~StandardError() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+  }
+
+ private:
+  const int before_;
+};
+
+void BeRefused(const CudaLibrary& cuda) {
+  ::alarm(20);  // ends a process that a full pipe blocks
+  DevicePtr pointer = 0;
+  MakeContext(cuda);
+  EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 200 * kMiB), Result::kOutOfMemory);
+}
+
+TEST_F(LimiterTest, RefusalsAreReadFromAPipeAndFromASocket) {
+  LimitedNode node({100 * kMiB});
+  for (const bool is_socket : {false, true}) {
+    int ends[2];
+    ASSERT_EQ(is_socket ? ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : ::pipe(ends), 0);
+    {
+      const StandardError replaced(ends[1]);
+      EXPECT_TRUE(node.Run(BeRefused));
+    }
+    ::close(ends[1]);
+    char text[512] = {};
+    EXPECT_GT(::read(ends[0], text, sizeof(text) - 1), 0);
+    EXPECT_NE(std::string(text).find("tessera: CUDA out of memory"), std::string::npos) << text;
+    ::close(ends[0]);
+  }
+}
+
+TEST_F(LimiterTest, ARefusalDoesNotEndAProgramWhoseLogHasNoReader) {
+  LimitedNode node({100 * kMiB});
+  for (const bool is_socket : {false, true}) {
+    int ends[2];
+    ASSERT_EQ(is_socket ? ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : ::pipe(ends), 0);
+    ::close(ends[0]);
+    const StandardError replaced(ends[1]);
+    EXPECT_TRUE(node.Run([](const CudaLibrary& cuda) {
+      BeRefused(cuda);
+      sigset_t pending;
+      ::sigpending(&pending);
+      EXPECT_FALSE(::sigismember(&pending, SIGPIPE));
+    }));
+    ::close(ends[1]);
+  }
+}
+
+TEST_F(LimiterTest, ARefusalDoesNotWaitForTheReaderOfAFullPipe) {
+  LimitedNode node({100 * kMiB});
+  for (const bool has_proc : {true, false}) {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+    const std::string page(4096, 'x');
+    while (::write(ends[1], page.data(), page.size()) > 0) {
+    }
+    ASSERT_EQ(::fcntl(ends[1], F_SETFL, 0), 0);
+    const StandardError replaced(ends[1]);
+    EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+      if (!has_proc) {
+        // Another process ID namespace has another /proc.
+        ASSERT_EQ(::mount("tmpfs", "/proc", "tmpfs", 0, nullptr), 0);
+      }
+      BeRefused(cuda);
+      EXPECT_EQ(::fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0);
+    })) << has_proc;
+    if (!has_proc) ::umount("/proc");
+    for (const int end : ends) ::close(end);
+  }
+}
+
+// A daemon closes its standard streams, and what it opens next gets their descriptors.
+TEST_F(LimiterTest, ARefusalIsNotWrittenIntoAFileThatHasGotTheDescriptor) {
+  LimitedNode node({100 * kMiB});
+  const TempDir dir;
+  const std::string path = dir.path() + "/data";
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ::close(STDERR_FILENO);
+    ASSERT_EQ(::open(path.c_str(), O_RDWR | O_CREAT, 0600), STDERR_FILENO);
+    BeRefused(cuda);
+  }));
+  EXPECT_EQ(std::filesystem::file_size(path), 0u);
 }
 
 // Counters of a process, in memory that it shares with the test.

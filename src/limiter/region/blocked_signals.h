@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// While it lives, a write of this thread cannot end the program: neither SIGPIPE (no reader) nor
+// SIGXFSZ (limit of file size) reaches it. The write fails with EPIPE or EFBIG. Both signals go to
+// the thread that writes, so other threads notice nothing. Threads: any, each its own object.
+#pragma once
+
+#include <signal.h>
+#include <time.h>
+
+#include <initializer_list>
+
+namespace tessera::limiter {
+
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t both;
+    ::sigemptyset(&both);
+    ::sigaddset(&both, SIGPIPE);
+    ::sigaddset(&both, SIGXFSZ);
+    ::sigpending(&pending_);
+    // Of this thread alone on Linux; pthread_sigmask is in another library of old C libraries.
+    ::sigprocmask(SIG_BLOCK, &both, &mask_);
+  }
+  // Removes the signals that were sent meanwhile. A signal that was pending before stays.
+  ~BlockedSignals() {
+    for (const int sent : {SIGPIPE, SIGXFSZ}) {
+      if (::sigismember(&pending_, sent)) continue;
+      sigset_t one;
+      ::sigemptyset(&one);
+      ::sigaddset(&one, sent);
+      constexpr timespec kAtOnce{};
+      (void)::sigtimedwait(&one, nullptr, &kAtOnce);
+    }
+    ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t pending_;
+  sigset_t mask_;
+};
+
+}  // namespace tessera::limiter
