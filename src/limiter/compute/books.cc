@@ -231,6 +231,7 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   mark.weight = 1;
   mark.covers = covers;
   mark.launched = now;
+  mark.running_since = mark.charged_running = 0;
   uint32_t part = 0;
   mark.integral = Integral(now, &part);
   mark.state.store(kClaimed, kRelaxed);

@@ -11,6 +11,9 @@
 // Marks. A mark is an end event, with a start event if its launch is timed. It covers the work
 // since the previous mark. When its event is done, that work is no longer in flight.
 //
+// Running work. If the process is killed, its work in flight is never measured. So a launch without
+// a price is charged as the time passes.
+//
 // Contention. The time between the events of a launch includes the turns of other processes.
 // OwnSince and PartSince correct a sample for them.
 //
@@ -90,6 +93,8 @@ class Books {
   void Leave() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
   bool IsTimed(int mark) const { return marks_[mark].timed; }
+  // Called after Oldest, about every millisecond, while the launch of a timed mark runs.
+  void ChargeRunning(int mark, int64_t now);
   // The mark that was settled last, whose end event is kept for `segment`, or kNoMark.
   int Previous() const { return previous_; }
 
@@ -129,6 +134,8 @@ class Books {
     uint64_t key;
     uintptr_t stream;
     int64_t estimate, weight, covers, launched, integral;
+    int64_t running_since, running_integral;  // first call of ChargeRunning; 0: none yet
+    int64_t charged_running;                  // charged before the end, in addition to `covers`
   };
 
   bool NoteSpent(Thread* thread);  // false: nothing spent since the last call

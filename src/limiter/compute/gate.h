@@ -70,6 +70,11 @@ class Gate {
   bool Poll() {
     const int64_t now = gpu_->Now();
     Harvest(now);
+    if (const int mark = books_.Oldest(); mark != Books::kNoMark) {
+      // Before its start event, the launch waits for other work of its stream or for the program.
+      if (books_.IsTimed(mark) && gpu_->Done(StartOf(mark))) books_.ChargeRunning(mark, now);
+      books_.Leave();
+    }
     books_.Poll(now);
     return !books_.idle();
   }

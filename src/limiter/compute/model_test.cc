@@ -361,6 +361,39 @@ TEST(ComputeModelTest, AKilledProcessTakesNothingFromTheOthers) {
          {29.8, 69.5}, 4 * kSeconds);
 }
 
+// A process that is killed before its kernel ends never measures it, and the next one has no price.
+TEST(ComputeModelTest, AProcessThatIsKilledBeforeItsKernelEndsIsCharged) {
+  const Load longer{.name = "killed", .kernels = {{200 * kMs}}, .killed_after = 194 * kMs};
+  const Load shorter{.name = "killed", .kernels = {{50 * kMs}}, .killed_after = 45 * kMs};
+  TenantOptions two = Hard(0.3, shorter), mixed = Hard(0.3, Steady(100 * kUs));
+  two.processes.push_back(shorter);
+  mixed.processes.push_back(shorter);
+  const struct {
+    const char* what;
+    TenantOptions killed;
+  } cases[] = {{"200 ms", Hard(0.3, longer)},
+               {"50 ms", Hard(0.3, shorter)},
+               {"2 x 50 ms", two},
+               {"50 ms and async", mixed}};
+  for (const auto& one : cases) {
+    for (const bool agent : {true, false}) {
+      for (const bool beside : {false, true}) {
+        SharedGpuOptions options{.tenants = {one.killed}, .agent_dies = agent ? INT64_MAX : 1};
+        if (beside) options.tenants.push_back(Hard(0.7, Steady(100 * kUs)));
+        SharedGpu gpu(options);
+        gpu.RunWindows(kSeconds, 4);
+        const auto figures = gpu.InOwnWindows(0);
+        std::printf("30, killed in kernels of %s%s%s: %.1f/%.2f", one.what,
+                    agent ? "" : ", no agent", beside ? ", beside 70" : "", figures.mean,
+                    figures.deviation);
+        if (beside) std::printf(", neighbor %.1f", gpu.Of(1).mean);
+        std::printf("\n");
+        EXPECT_LE(figures.mean, 30 + kTolerancePoints) << one.what;
+      }
+    }
+  }
+}
+
 TEST(ComputeModelTest, AWrongMeterIsTrimmed) {
   for (const double error : {3.0, 1.0 / 3}) {
     char what[64];

@@ -20,6 +20,9 @@ constexpr uint32_t kTrusted = 3;
 // After so many successive samples that looked cut, the price counts as too low.
 constexpr uint32_t kMaxDropped = 12;
 
+// At most this is charged before a launch ends: it may wait for a launch that the charge delays.
+constexpr int64_t kMostRunning = 2 * kSecond;
+
 // Price::near if all samples are near the shortest.
 constexpr uint32_t kAllNear = 4096;
 
@@ -130,6 +133,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     const int64_t own = OwnSince(mark, times, contended, now);
     const bool settled = SettleSegment(mark, own, contended, now);
     if (mark.timed && times.pair >= 0) SettleSample(mark, times, own, contended, !settled, now);
+    if (settled || times.pair >= 0) Correct(-mark.charged_running);
     uint32_t part = 0;
     settled_at_ = now;
     settled_integral_ = Integral(now, &part);
@@ -141,6 +145,25 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     Publish(now);
   }
   Leave();
+}
+
+// The measured time replaces this charge.
+void Books::ChargeRunning(int index, int64_t now) {
+  const SpinGuard guard(&lock_);
+  Mark& mark = marks_[index];
+  if (!IsUnpriced(mark)) return;
+  uint32_t part = 0;
+  const int64_t integral = Integral(now, &part);
+  if (mark.running_since == 0) {
+    mark.running_since = now;
+    mark.running_integral = integral;
+  }
+  const int64_t own =
+      part == 0 ? now - mark.running_since : Max(0, integral - mark.running_integral);
+  const int64_t more = Min(own, kMostRunning) - mark.covers - mark.charged_running;
+  if (more <= 0) return;
+  Correct(more);
+  mark.charged_running += more;
 }
 
 // A sample longer than its price while other processes use the GPU was probably cut by a turn.
@@ -333,7 +356,7 @@ void Books::DropMarks(int64_t now) {
       metered_ += mark.covers;
       if (IsUnpriced(mark)) {
         const double elapsed = double(now - mark.launched) * PartSince(mark, now);
-        Correct(Max(0, int64_t(elapsed) - mark.covers));
+        Correct(Max(0, int64_t(elapsed) - mark.covers - mark.charged_running));
       }
       mark.dropped = mark.state.load(kRelaxed) == kClaimed;
       Retire(order_[first_]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compute limits on the simulated driver, as programs in a limited container meet them.
 // compute/model_test.cc tests their accuracy.
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,6 +171,36 @@ TEST_F(ThrottleTest, ALaunchWhoseContextEndsAtOnceIsCharged) {
   }));
 }
 
+// A process that is killed before its kernel ends never measures it.
+TEST_F(ThrottleTest, ALaunchWhoseProcessIsKilledIsCharged) {
+  setenv("SIMGPU_KERNEL_NS", "work=2000000000", 1);
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  constexpr int64_t kRan = 300;  // milliseconds
+  int64_t charged = 0;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t before = node.compute(0).charge.charged;
+    const int pid = node.Start([&](const CudaLibrary& cuda) {
+      cuda::Function function = nullptr;
+      Open(cuda, &function);
+      EXPECT_OK(Launch(cuda, function));
+      ::pause();
+    });
+    const auto first = Clock::now();
+    while (node.compute(0).charge.charged == before) ::usleep(1000);
+    if (i == 1) {
+      EXPECT_GE(Clock::now() - first, std::chrono::milliseconds(kRan * 8 / 10))
+          << "the next process waits for what the container owes";
+    }
+    ::usleep(kRan * 1000);
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    charged = node.compute(0).charge.charged - before;
+    EXPECT_GE(charged, kRan * 9 / 10 * kMillisecond);
+    EXPECT_LE(charged, kRan * 3 * kMillisecond);
+  }
+}
+
 TEST_F(ThrottleTest, ManyThreadsLaunchUnderOneLimit) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
@@ -309,6 +340,34 @@ TEST_F(ThrottleTest, ALaunchDoesNotWaitForWorkThatItsThreadHoldsBack) {
     ASSERT_OK(CU(cuda, cuCtxSynchronize)());
     Work(cuda, function, 10);
     EXPECT_EQ(node.compute(0).slots[0].in_flight, 0);
+  }));
+}
+
+// A graph that has begun is charged while it runs.
+TEST_F(ThrottleTest, ALaunchDoesNotWaitForAGraphThatItsThreadHoldsBack) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.9);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    static std::atomic<bool> open = false;
+    const auto wait = [](void*) {
+      while (!open) ::usleep(1000);
+    };
+    cuda::Function function = nullptr;
+    cuda::Stream stream = nullptr;
+    cuda::Graph graph = nullptr;
+    cuda::GraphExec exec = nullptr;
+    Open(cuda, &function);
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
+    ASSERT_OK(CU(cuda, cuStreamBeginCapture_v2)(stream, 0));
+    ASSERT_OK(CU(cuda, cuLaunchHostFunc)(stream, wait, nullptr));
+    ASSERT_OK(CU(cuda, cuStreamEndCapture)(stream, &graph));
+    ASSERT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&exec, graph, 0));
+    ASSERT_OK(CU(cuda, cuGraphLaunch)(exec, stream));
+    ::usleep(300'000);
+    EXPECT_GE(node.compute(0).charge.charged, 200 * kMillisecond);
+    EXPECT_OK(Launch(cuda, function));
+    open = true;
+    ASSERT_OK(CU(cuda, cuCtxSynchronize)());
   }));
 }
 

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000;
 constexpr int64_t kOvershoot = 60'000;
+// From the end of a process to the first launch of the next one.
+constexpr int64_t kStart = 1 * kMillisecond;
 constexpr int64_t kSamplePeriod = 100'000'000;
 // A share is kept in windows of this many times the longest kernel.
 constexpr int64_t kLongestInWindow = 50;
@@ -63,11 +65,13 @@ struct SharedGpu::Process {
   Process(Tenant* owner, const Load& load, uint64_t seed, const ModelDriver& model)
       : tenant(owner),
         wake_cost(int64_t(load.wake)),
+        killed_after(int64_t(load.killed_after)),
         program(load, seed),
         driver(model),
         gate(&driver) {}
+  void Open() { gate.books().Open({&tenant->limit, &part, &tenant->charge, &slot}, &prices); }
   Tenant* const tenant;
-  const int64_t wake_cost;
+  const int64_t wake_cost, killed_after;
   ComputeSlot slot = {};
   ComputePart part = {};
   Prices prices = {};
@@ -76,7 +80,7 @@ struct SharedGpu::Process {
   Gate<ModelDriver, int> gate;
   Books::Thread thread;
   Step step = {};
-  enum { kReady, kHasStep, kQueueFull, kSyncing, kSynced, kDead } state = kReady;
+  enum { kReady, kHasStep, kQueueFull, kSyncing, kSynced, kDoomed, kDead } state = kReady;
   int64_t wake = 0, next_poll = INT64_MAX;
 };
 
@@ -91,8 +95,7 @@ SharedGpu::SharedGpu(const SharedGpuOptions& options)
       driver.meter_error = options.meter_error;
       driver.beside_error = options.beside_error;
       auto* process = new Process(tenant.get(), load, random_(), driver);
-      process->gate.books().Open({&tenant->limit, &process->part, &tenant->charge, &process->slot},
-                                 &process->prices);
+      process->Open();
       process->thread.random = uint32_t(random_()) | 1;
       process->wake = one.start + int64_t(random_() % 1'000'000);
       tenant->processes.push_back(process);
@@ -131,8 +134,25 @@ void SharedGpu::Launch(Process* process) {
   } else {
     gpu_.Launch(context, stream, process->step.length);
   }
+  process->state = process->killed_after > 0 ? Process::kDoomed : Process::kReady;
+  process->wake = now_ + (process->killed_after > 0 ? process->killed_after
+                                                    : kLaunchCost + process->driver.cost);
+}
+
+// Kills the process. The next one gets its slot, which it clears.
+void SharedGpu::StartAnew(Process* process) {
+  gpu_.Kill(process->driver.context);
+  ComputeSlot& slot = process->slot;
+  for (auto* field : {&slot.metered, &slot.in_flight, &slot.last_launch, &slot.last_long_work,
+                      &slot.last_wait, &slot.last_written, &slot.longest, &slot.last_limited}) {
+    field->store(0);
+  }
+  process->prices.Clear();
+  process->thread = {.random = uint32_t(random_()) | 1};
+  process->Open();
   process->state = Process::kReady;
-  process->wake = now_ + kLaunchCost + process->driver.cost;
+  process->wake = now_ + kStart;
+  process->next_poll = INT64_MAX;
 }
 
 void SharedGpu::Handle(Process* process) {
@@ -141,6 +161,8 @@ void SharedGpu::Handle(Process* process) {
     return;
   }
   switch (process->state) {
+    case Process::kDoomed:
+      return StartAnew(process);
     case Process::kSynced:
       process->gate.EndWait(&process->thread, Books::Waited::kAll);
       process->state = Process::kReady;

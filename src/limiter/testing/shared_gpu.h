@@ -71,6 +71,7 @@ class SharedGpu {
 
   void Handle(Process* process);
   void Launch(Process* process);
+  void StartAnew(Process* process);
   void AfterGpu();
   void Tick();
   void Sample();
