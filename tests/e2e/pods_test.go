@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +141,30 @@ func waitComputeUse(t *testing.T, what string, hundredths map[string]int) {
 	})
 }
 
+// execAlwaysBusy starts a second process in the container of a pod, which always has work in kernels of 2 ms. The
+// result waits for its end and returns the hundredths of the GPU that it used.
+func execAlwaysBusy(t *testing.T, pod string, seconds int) func() float64 {
+	type result struct {
+		text string
+		err  error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		text, err := bed.TryKubectl("exec", pod, "--", "vectoradd", "--busy", fmt.Sprint(seconds))
+		ended <- result{text, err}
+	}()
+	return func() float64 {
+		got := <-ended
+		line := regexp.MustCompile(`(\d+) launches in ([\d.]+) s`).FindStringSubmatch(got.text)
+		if got.err != nil || line == nil {
+			t.Fatalf("a process in the container of %s does not say what it launched: %v: %s", pod, got.err, got.text)
+		}
+		launches, _ := strconv.ParseFloat(line[1], 64)
+		took, _ := strconv.ParseFloat(line[2], 64)
+		return 100 * launches * 0.002 / took
+	}
+}
+
 // Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
 // more than its own. kubectl exec counts for its container.
 func TestComputeOfSharesIsDivided(t *testing.T) {
@@ -152,6 +178,12 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 	}
 	small := share("compute-30", 30)
 	bed.WaitPhase(t, small, "Running")
+	const execSeconds = 10
+	execUsed := execAlwaysBusy(t, small, execSeconds)
+	waitComputeUse(t, "the pod alone, with a second process, uses its share and no more", map[string]int{small: 30})
+	if used := execUsed(); used < 3 || used > 27 {
+		t.Errorf("in a container with a share of 30 and two processes that always have work, the second used %.0f", used)
+	}
 	waitComputeUse(t, "the pod alone uses its share and no more", map[string]int{small: 30})
 	large := share("compute-70", 70)
 	bed.WaitPhase(t, large, "Running")
