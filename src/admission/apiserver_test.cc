@@ -156,12 +156,12 @@ class AdmissionApiServerTest : public ::testing::Test {
       (void)DryRun(PodJson({{"nvidia.com/gpu", "1"}}));
       return server_->counts().allowed >= before + 2;
     };
-    bool asked = both();
-    for (int i = 0; i < 100 && !asked; ++i) {
+    bool called = both();
+    for (int i = 0; i < 100 && !called; ++i) {
       runner_.RunFor(milliseconds(200));
-      asked = both();
+      called = both();
     }
-    ASSERT_TRUE(asked) << "the API server does not call both webhooks";
+    ASSERT_TRUE(called) << "the API server does not call both webhooks";
   }
 
   std::string Pods() const { return fmt::format("/api/v1/namespaces/{}/pods", ns_); }
@@ -212,12 +212,12 @@ class AdmissionApiServerTest : public ::testing::Test {
   std::vector<std::string> made_;
 };
 
-TEST_F(AdmissionApiServerTest, WebhookRefusesPodsAndRemovesForgedAnnotations) {
+TEST_F(AdmissionApiServerTest, WebhookRejectsPodsAndRemovesForgedAnnotations) {
   StartWebhook(std::chrono::hours(24), std::chrono::minutes(1));
-  const Answer refused = DryRun(Wrong());
-  EXPECT_EQ(refused.status, 422);
-  EXPECT_THAT(refused.text, AllOf(HasSubstr("validate.pods.tessera.dev"),
-                                  HasSubstr("150 is neither 1 to 99 nor a multiple of 100")));
+  const Answer rejected = DryRun(Wrong());
+  EXPECT_EQ(rejected.status, 422);
+  EXPECT_THAT(rejected.text, AllOf(HasSubstr("validate.pods.tessera.dev"),
+                                   HasSubstr("150 is neither 1 to 99 nor a multiple of 100")));
   EXPECT_EQ(DryRun(PodJson({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "1"}})).status, 422);
   EXPECT_EQ(DryRun(PodJson({{"nvidia.com/gpu", "2"}})).status, 201);
 
@@ -254,7 +254,7 @@ TEST_F(AdmissionApiServerTest, WebhookIsNotCalledForPodsWithoutGpus) {
       201);
 }
 
-TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRefused) {
+TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRejected) {
   const Answer made = Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), "p"));
   ASSERT_EQ(made.status, 201) << made.text;
   // Policies take effect some time after their creation.
@@ -309,24 +309,24 @@ TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsTh
         .text;
   };
   ASSERT_EQ(DryRun(Wrong()).status, 422);
-  int asked = 0, slipped = 0;
+  int called = 0, slipped = 0;
   std::set<std::string> certificates;
   const auto end = runner_.clock().Now() + std::chrono::seconds(30);
-  while (runner_.clock().Now() < end && (certificates.size() < 5 || asked <= 100)) {
+  while (runner_.clock().Now() < end && (certificates.size() < 5 || called <= 100)) {
     // An untrusted webhook is skipped (failurePolicy: Ignore) and the pod is created, unless a
     // deployed webhook rejects it too. So the test counts this webhook's rejections.
-    for (int i = 0; i < 10; ++i, ++asked) {
-      const int64_t refused = server_->counts().refused;
+    for (int i = 0; i < 10; ++i, ++called) {
+      const int64_t rejected = server_->counts().rejected;
       const int status = DryRun(Wrong()).status;
-      slipped += status != 422 || server_->counts().refused == refused ? 1 : 0;
+      slipped += status != 422 || server_->counts().rejected == rejected ? 1 : 0;
     }
     const Json secret = ParseJson(serving()).value();
     certificates.insert(secret.Find("data")->StringAt("tls.crt").value());
   }
-  EXPECT_EQ(slipped, 0) << "of " << asked;
+  EXPECT_EQ(slipped, 0) << "of " << called;
   EXPECT_GE(certificates.size(), 5u);
-  EXPECT_GT(asked, 100);
-  RecordProperty("asked", asked);
+  EXPECT_GT(called, 100);
+  RecordProperty("called", called);
   RecordProperty("certificates", static_cast<int>(certificates.size()));
 }
 

@@ -160,14 +160,14 @@ void AddQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
   placement::Quota unused;
   unused.SetConfig({*own});
   const MilliGpu amount = ComputeOf(pod.devices);
-  std::set<std::string> refusals;  // of all models: raising one of the quotas would suffice
+  std::set<std::string> rejections;  // of all models: raising one of the quotas would suffice
   for (const auto& [model, pool] : capacity.quota_keys) {
     if (!Allows(pod.devices.constraints, model)) continue;
     const placement::QuotaCharge charge{pod.ns, model, pool, amount};
     if (unused.Check(charge).ok()) return;
-    refusals.insert(capacity.quota.Check(charge).message());
+    rejections.insert(capacity.quota.Check(charge).message());
   }
-  if (!refusals.empty()) lines->push_back(fmt::format("{}", fmt::join(refusals, "; ")));
+  if (!rejections.empty()) lines->push_back(fmt::format("{}", fmt::join(rejections, "; ")));
 }
 
 }  // namespace

@@ -47,13 +47,14 @@ std::string WarningText(std::string text) {
   return CutText(std::move(text), kMaxWarningBytes);
 }
 
-Json StatusOf(const Status& refusal) {
+Json StatusOf(const Status& rejection) {
   // A violated rule has reason Invalid, like a field that the API server itself rejects.
-  const bool invalid = refusal.code() == Code::kInvalidArgument;
-  return Json::MakeObject({{"status", Json::String("Failure")},
-                           {"code", Json::Int(invalid ? 422 : InfoOf(refusal.code()).http_status)},
-                           {"reason", Json::String(invalid ? "Invalid" : "Forbidden")},
-                           {"message", Json::String(refusal.message())}});
+  const bool invalid = rejection.code() == Code::kInvalidArgument;
+  return Json::MakeObject(
+      {{"status", Json::String("Failure")},
+       {"code", Json::Int(invalid ? 422 : InfoOf(rejection.code()).http_status)},
+       {"reason", Json::String(invalid ? "Invalid" : "Forbidden")},
+       {"message", Json::String(rejection.message())}});
 }
 
 }  // namespace
@@ -87,9 +88,9 @@ Result<AdmissionRequest> ParseAdmissionReview(std::string_view body) {
 
 std::string SerializeAdmissionReview(const Uid& uid, const AdmissionAnswer& answer) {
   Json response = Json::MakeObject(
-      {{"uid", Json::String(uid.view())}, {"allowed", Json::Bool(answer.refusal.ok())}});
-  if (!answer.refusal.ok()) response.Set("status", StatusOf(answer.refusal));
-  if (answer.refusal.ok() && !answer.patch.empty()) {
+      {{"uid", Json::String(uid.view())}, {"allowed", Json::Bool(answer.rejection.ok())}});
+  if (!answer.rejection.ok()) response.Set("status", StatusOf(answer.rejection));
+  if (answer.rejection.ok() && !answer.patch.empty()) {
     response.Set("patchType", Json::String("JSONPatch"));
     response.Set("patch", Json::String(Base64Encode(Json::MakeArray(answer.patch).Serialize())));
   }

@@ -34,7 +34,7 @@ struct AdmissionRequest {
 Result<AdmissionRequest> ParseAdmissionReview(std::string_view body);
 
 struct AdmissionAnswer {
-  Status refusal;                     // OK: allowed
+  Status rejection;                   // OK: allowed
   std::vector<std::string> warnings;  // kubectl prints them, also with a rejection
   Json::Array patch;                  // operations of RFC 6902
 };

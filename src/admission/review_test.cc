@@ -63,14 +63,14 @@ TEST(AdmissionReviewTest, RejectsABodyThatIsNoReviewWithTheReason) {
             Code::kInvalidArgument);
 }
 
-TEST(AdmissionReviewTest, ARefusalHasCodeReasonAndMessage) {
-  const Json response = AnswerOf({.refusal = Error(Code::kInvalidArgument, "150 is wrong")});
+TEST(AdmissionReviewTest, ARejectionHasCodeReasonAndMessage) {
+  const Json response = AnswerOf({.rejection = Error(Code::kInvalidArgument, "150 is wrong")});
   EXPECT_FALSE(response.BoolAt("allowed").value());
   const Json& status = *response.Find("status");
   EXPECT_EQ(status.IntAt("code").value(), 422);
   EXPECT_EQ(status.StringAt("reason").value(), "Invalid");
   EXPECT_EQ(status.StringAt("message").value(), "150 is wrong");
-  EXPECT_EQ(AnswerOf({.refusal = Error(Code::kPermissionDenied, "no")})
+  EXPECT_EQ(AnswerOf({.rejection = Error(Code::kPermissionDenied, "no")})
                 .Find("status")
                 ->IntAt("code")
                 .value(),
@@ -84,8 +84,9 @@ TEST(AdmissionReviewTest, APatchTravelsInBase64) {
   EXPECT_EQ(response.StringAt("patchType").value(), "JSONPatch");
   EXPECT_EQ(Base64Decode(response.StringAt("patch").value()).value(), R"([{"op":"remove"}])");
   EXPECT_EQ(AnswerOf({}).Find("patch"), nullptr);
-  EXPECT_EQ(AnswerOf({.refusal = Error(Code::kInvalidArgument, "x"), .patch = patch}).Find("patch"),
-            nullptr);
+  EXPECT_EQ(
+      AnswerOf({.rejection = Error(Code::kInvalidArgument, "x"), .patch = patch}).Find("patch"),
+      nullptr);
 }
 
 TEST(AdmissionReviewTest, WarningsFitIntoAnHttpHeader) {

@@ -100,18 +100,18 @@ Result<ledger::PodRequest> PodRequestOf(const Json& object, const AdmissionReque
 
 // The annotations that request GPUs (IsRequestAnnotation), by key.
 StringMap RequestAnnotationsOf(const Json& pod) {
-  StringMap asks;
+  StringMap requests;
   const Json* annotations = AnnotationsOf(pod);
-  if (annotations == nullptr) return asks;
+  if (annotations == nullptr) return requests;
   for (const auto& [key, value] : annotations->members()) {
-    if (IsRequestAnnotation(key) && value.is_string()) asks[key] = value.string_value();
+    if (IsRequestAnnotation(key) && value.is_string()) requests[key] = value.string_value();
   }
-  return asks;
+  return requests;
 }
 
-Status CheckSize(const StringMap& asks) {
+Status CheckSize(const StringMap& annotations) {
   size_t bytes = 0;
-  for (const auto& [key, value] : asks) {
+  for (const auto& [key, value] : annotations) {
     bytes += value.size();
     if (bytes <= kMaxConstraintBytes) continue;
     return Error(
@@ -318,11 +318,11 @@ AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const 
 
 AdmissionAnswer AdmissionRules::ValidatePod(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
-  answer.refusal = CheckSize(RequestAnnotationsOf(request.object));
-  if (!answer.refusal.ok()) return answer;
+  answer.rejection = CheckSize(RequestAnnotationsOf(request.object));
+  if (!answer.rejection.ok()) return answer;
   const auto pod_request = PodRequestOf(request.object, request, options_);
   if (!pod_request.ok()) {
-    answer.refusal = pod_request.status();
+    answer.rejection = pod_request.status();
     return answer;
   }
   WarnOfAnnotations(request, *pod_request, &answer.warnings);

@@ -25,14 +25,14 @@ class AdmissionTest : public ::testing::Test {
   AdmissionRules Make(AdmissionOptions options = {}) const {
     return AdmissionRules(std::move(options), [this] { return capacity_; });
   }
-  std::string RefusalOf(const Json& pod) const {
+  std::string RejectionOf(const Json& pod) const {
     const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
     EXPECT_TRUE(answer.patch.empty());
-    return answer.refusal.message();
+    return answer.rejection.message();
   }
   std::vector<std::string> WarningsOf(const Json& pod) const {
     const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
-    EXPECT_TRUE(answer.refusal.ok()) << answer.refusal.ToString();
+    EXPECT_TRUE(answer.rejection.ok()) << answer.rejection.ToString();
     return answer.warnings;
   }
 
@@ -40,7 +40,7 @@ class AdmissionTest : public ::testing::Test {
 };
 
 // Every rule of docs/reference/admission.md, with the messages that users get.
-TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
+TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRejectedWithTheRule) {
   const struct {
     StringMap limits;
     const char* says;
@@ -55,12 +55,12 @@ TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
       {{{"aliyun.com/gpu-mem", "9999999"}}, "more than any GPU has"},
   };
   for (const auto& test : cases) {
-    EXPECT_THAT(RefusalOf(PodJson(test.limits)),
+    EXPECT_THAT(RejectionOf(PodJson(test.limits)),
                 AllOf(HasSubstr(test.says), HasSubstr("container \"main\"")));
   }
-  EXPECT_THAT(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/policy", "best"}})),
+  EXPECT_THAT(RejectionOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/policy", "best"}})),
               HasSubstr("\"best\" is not a policy"));
-  EXPECT_THAT(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-models", " , "}})),
+  EXPECT_THAT(RejectionOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-models", " , "}})),
               HasSubstr("is empty"));
 }
 
@@ -71,25 +71,25 @@ TEST_F(AdmissionTest, GoodRequestsPassWithoutAWord) {
         StringMap{{"tencent.com/vcuda-core", "200"}}, StringMap{{"cpu", "1"}}, StringMap{}}) {
     EXPECT_THAT(WarningsOf(PodJson(limits)), IsEmpty());
     const AdmissionAnswer answer = Make().Mutate(CreateOf(PodJson(limits)));
-    EXPECT_TRUE(answer.refusal.ok() && answer.patch.empty() && answer.warnings.empty());
+    EXPECT_TRUE(answer.rejection.ok() && answer.patch.empty() && answer.warnings.empty());
   }
 }
 
-TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
+TEST_F(AdmissionTest, OversizedAnnotationsAreRejected) {
   const std::string big(kMaxConstraintBytes / 2 + 1, 'x');
   const Json pod = PodJson({{"nvidia.com/gpu", "1"}},
                            {{"tessera.dev/gpu-models", big}, {"tessera.dev/gpu-uuids", big}});
-  EXPECT_THAT(RefusalOf(pod), AllOf(HasSubstr("tessera.dev/gpu-uuids"), HasSubstr("16384")));
-  EXPECT_EQ(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-uuids", big}})), "");
+  EXPECT_THAT(RejectionOf(pod), AllOf(HasSubstr("tessera.dev/gpu-uuids"), HasSubstr("16384")));
+  EXPECT_EQ(RejectionOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-uuids", big}})), "");
 }
 
 TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndForeignAnnotationsDoNotCount) {
   const StringMap limits{{"nvidia.com/gpu", "1"}};
   const std::string most(kMaxConstraintBytes, 'x');
-  EXPECT_EQ(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most}})), "");
-  EXPECT_THAT(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most + "x"}})),
+  EXPECT_EQ(RejectionOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most}})), "");
+  EXPECT_THAT(RejectionOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most + "x"}})),
               HasSubstr("tessera.dev/gpu-uuids"));
-  EXPECT_EQ(RefusalOf(PodJson(limits, {{"mine/own", most + "x"}})), "");
+  EXPECT_EQ(RejectionOf(PodJson(limits, {{"mine/own", most + "x"}})), "");
 }
 
 TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
@@ -172,7 +172,7 @@ TEST_F(AdmissionTest, ForgedAssignmentsAreTakenAwayAtCreation) {
                                           {"tessera.dev/policy", "spread"},
                                           {"mine/own", "stays"}});
   const AdmissionAnswer answer = Make().Mutate(CreateOf(pod));
-  ASSERT_TRUE(answer.refusal.ok());
+  ASSERT_TRUE(answer.rejection.ok());
   EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("ALIYUN_COM_GPU_MEM_IDX")));
   const auto patched = ApplyPatch(pod, answer.patch);
   ASSERT_TRUE(patched.ok()) << patched.status().ToString();
@@ -187,23 +187,23 @@ TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
   AdmissionRequest mirror = CreateOf(pod);
   mirror.user = "system:node:n1";
   EXPECT_TRUE(Make().Mutate(mirror).patch.empty());
-  EXPECT_TRUE(Make().Validate(mirror).refusal.ok());
+  EXPECT_TRUE(Make().Validate(mirror).rejection.ok());
   // Any user may write that annotation; it counts only from a kubelet.
   EXPECT_FALSE(Make().Mutate(CreateOf(pod)).patch.empty());
-  EXPECT_FALSE(Make().Validate(CreateOf(pod)).refusal.ok());
+  EXPECT_FALSE(Make().Validate(CreateOf(pod)).rejection.ok());
 }
 
 TEST_F(AdmissionTest, AnUpdateIsJudgedByItsChanges) {
   const StringMap limits{{"nvidia.com/gpu", "1"}};
   const Json good = PodJson(limits), bad = PodJson(limits, {{"tessera.dev/policy", "best"}});
-  EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).refusal.ok());
-  EXPECT_FALSE(Make().Validate(UpdateOf(good, bad)).refusal.ok());
-  EXPECT_TRUE(Make().Validate(UpdateOf(bad, good)).refusal.ok());
+  EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).rejection.ok());
+  EXPECT_FALSE(Make().Validate(UpdateOf(good, bad)).rejection.ok());
+  EXPECT_TRUE(Make().Validate(UpdateOf(bad, good)).rejection.ok());
   // The pod is older than the webhook: changes of its finalizers and labels must be allowed.
-  EXPECT_TRUE(Make().Validate(UpdateOf(bad, bad)).refusal.ok());
+  EXPECT_TRUE(Make().Validate(UpdateOf(bad, bad)).rejection.ok());
   Json leaving = bad;
   leaving.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
-  EXPECT_TRUE(Make().Validate(UpdateOf(good, leaving)).refusal.ok());
+  EXPECT_TRUE(Make().Validate(UpdateOf(good, leaving)).rejection.ok());
 }
 
 TEST_F(AdmissionTest, SetsTheConfiguredRuntimeClassUnlessThePodNamesOne) {
@@ -234,12 +234,12 @@ TEST_F(AdmissionTest, OtherObjectsThanPodsPass) {
   request.resource = "deployments";
   request.group = "apps";
   for (const AdmissionAnswer& answer : {Make().Mutate(request), Make().Validate(request)}) {
-    EXPECT_TRUE(answer.refusal.ok() && answer.patch.empty());
+    EXPECT_TRUE(answer.rejection.ok() && answer.patch.empty());
     EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("correct the webhook's rules")));
   }
   request = CreateOf(PodJson({}));
   request.subresource = "status";
-  EXPECT_TRUE(Make().Validate(request).refusal.ok());
+  EXPECT_TRUE(Make().Validate(request).rejection.ok());
   request.object = Json();
   request.subresource.clear();
   EXPECT_TRUE(Make().Mutate(request).patch.empty());

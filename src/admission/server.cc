@@ -63,7 +63,7 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
     return net::TextResponse(400, review.status().message() + "\n");
   }
   const AdmissionAnswer answer = mutate ? rules_.Mutate(*review) : rules_.Validate(*review);
-  ++(answer.refusal.ok() ? counts_.allowed : counts_.refused);
+  ++(answer.rejection.ok() ? counts_.allowed : counts_.rejected);
   if (!answer.patch.empty()) ++counts_.changed;
   // The API server gives a new pod its UID after the mutating webhooks.
   if (!mutate && record_span_ && review->operation == "CREATE") Trace(*review, began, answer);
@@ -85,7 +85,7 @@ void AdmissionServer::Trace(const AdmissionRequest& review, WallTime began,
                 .subject = {uid, review.ns, meta->StringAt("name").value_or(""), ""},
                 .start = began,
                 .end = clock_.WallNow(),
-                .status = answer.refusal});
+                .status = answer.rejection});
 }
 
 const ClusterCapacity* AdmissionServer::Capacity() {

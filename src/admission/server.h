@@ -42,7 +42,7 @@ struct AdmissionServerOptions {
 struct AdmissionCounts {
   int64_t allowed = 0;
   int64_t changed = 0;  // the requests of `allowed` that got a patch
-  int64_t refused = 0;
+  int64_t rejected = 0;
   int64_t unreadable = 0;  // invalid AdmissionReview: 400
 };
 

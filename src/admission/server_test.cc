@@ -66,15 +66,15 @@ TEST_F(AdmissionServerTest, AnswersByThePath) {
   const net::Response mutated = Post(kMutatePath, ReviewOf(CreateOf(wrong)));
   EXPECT_EQ(mutated.status, 200);
   EXPECT_NE(mutated.body.find("\"patch\""), std::string::npos);
-  const net::Response refused = Post(kValidatePath, ReviewOf(CreateOf(wrong)));
-  EXPECT_EQ(refused.status, 200);
-  EXPECT_NE(refused.body.find("150 is neither"), std::string::npos);
+  const net::Response rejected = Post(kValidatePath, ReviewOf(CreateOf(wrong)));
+  EXPECT_EQ(rejected.status, 200);
+  EXPECT_NE(rejected.body.find("150 is neither"), std::string::npos);
   EXPECT_EQ(server_->counts().allowed, 1);
   EXPECT_EQ(server_->counts().changed, 1);
   EXPECT_EQ(Post(kMutatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
   EXPECT_EQ(server_->counts().allowed, 2);
   EXPECT_EQ(server_->counts().changed, 1) << "the second pod was not changed";
-  EXPECT_EQ(server_->counts().refused, 1);
+  EXPECT_EQ(server_->counts().rejected, 1);
 }
 
 TEST_F(AdmissionServerTest, TheValidationOfANewPodIsTraced) {
@@ -137,7 +137,7 @@ TEST_F(AdmissionServerTest, OtherPathsGet404AndOtherMethods405) {
   EXPECT_EQ(response.headers.Get("Allow"), "POST");
 }
 
-TEST_F(AdmissionServerTest, ABodyBeyondTheLimitIsRefused) {
+TEST_F(AdmissionServerTest, ABodyBeyondTheLimitIsRejected) {
   EXPECT_EQ(Post(kValidatePath, std::string(kMaxAdmissionBody + 1, ' ')).status, 413);
   EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
 }

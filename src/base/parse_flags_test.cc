@@ -34,9 +34,9 @@ Outcome Parse(const char* flag) {
   return Parse(&app, flag);
 }
 
-TEST(ParseFlagsTest, GoodFlagsGoOn) { EXPECT_EQ(Parse("--known").code, std::nullopt); }
+TEST(ParseFlagsTest, ValidFlagsReturnNoExitCode) { EXPECT_EQ(Parse("--known").code, std::nullopt); }
 
-TEST(ParseFlagsTest, AFlagMayBeGivenNoValue) {
+TEST(ParseFlagsTest, AFlagMayHaveAnEmptyValue) {
   CLI::App app{"Does things.", "thing"};
   std::string text = "default", next;
   app.add_option("--text", text);

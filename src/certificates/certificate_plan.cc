@@ -77,33 +77,34 @@ Result<net::TlsOptions> PlaceholderTls(WallTime now) {
                          .key = {.text = pair.key}};
 }
 
-Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
+Result<std::optional<CertificateStep>> NextStep(const CertificateSet& current, WallTime time,
                                                 bool bundle_is_published,
                                                 const CertificateOptions& options) {
-  const bool serving = IsUsable(now.serving, now, time, options);
-  const bool next = !now.next.empty() && IsUsable(now.next, now, time, options);
+  const bool serving = IsUsable(current.serving, current, time, options);
+  const bool next = !current.next.empty() && IsUsable(current.next, current, time, options);
   const auto promoted = [&](std::string what) {
-    const std::string newest = net::SplitCertificates(now.bundle).front();
-    return CertificateStep{{BundleOf(newest, now.bundle, time, options), now.next, {}},
+    const std::string newest = net::SplitCertificates(current.bundle).front();
+    return CertificateStep{{BundleOf(newest, current.bundle, time, options), current.next, {}},
                            std::move(what)};
   };
   if (!serving && next) return {promoted("promoted the next certificate at once")};
   if (!serving) {
     ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
-    return {CertificateStep{{BundleOf(made.authority, now.bundle, time, options), made.pair, {}},
-                            "made a certificate"}};
+    return {
+        CertificateStep{{BundleOf(made.authority, current.bundle, time, options), made.pair, {}},
+                        "made a certificate"}};
   }
   if (next) {
-    if (!bundle_is_published || time < CreationTime(now.next, options) + options.overlap)
+    if (!bundle_is_published || time < CreationTime(current.next, options) + options.overlap)
       return {std::nullopt};
     return {promoted("promoted the next certificate")};
   }
-  const WallTime ends = net::ValidityOf(now.serving.certificate)->to;
+  const WallTime ends = net::ValidityOf(current.serving.certificate)->to;
   if (time < ends - options.lifetime / 3) return {std::nullopt};
   ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
-  return {
-      CertificateStep{{BundleOf(made.authority, now.bundle, time, options), now.serving, made.pair},
-                      "prepared the next certificate"}};
+  return {CertificateStep{
+      {BundleOf(made.authority, current.bundle, time, options), current.serving, made.pair},
+      "prepared the next certificate"}};
 }
 
 }  // namespace tessera::certificates

@@ -56,9 +56,9 @@ struct CertificateStep {
   CertificateSet set;
   std::string what;  // for the log, such as "prepared the next certificate"
 };
-// The step from `now` that is due at `time`; nullopt if no step is due. `bundle_is_published`:
-// every webhook configuration has the bundle of `now`. INTERNAL: no certificate can be made.
-Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
+// The step from `current` that is due at `time`; nullopt if no step is due. `bundle_is_published`:
+// every webhook configuration has the bundle of `current`. INTERNAL: no certificate can be made.
+Result<std::optional<CertificateStep>> NextStep(const CertificateSet& current, WallTime time,
                                                 bool bundle_is_published,
                                                 const CertificateOptions& options);
 

@@ -110,11 +110,11 @@ void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
 
 // Sets what differs between agents, apart from the choice of nodes.
 Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
-  Json set = ChartObject("agent");
-  Json& metadata = *set.Find("metadata");
+  Json daemon_set = ChartObject("agent");
+  Json& metadata = *daemon_set.Find("metadata");
   AddTexts(*metadata.Find("labels"), agent.labels);
   if (!agent.annotations.empty()) AddTexts(MemberAt(metadata, {"annotations"}), agent.annotations);
-  Json& spec = *set.Find("spec");
+  Json& spec = *daemon_set.Find("spec");
   Json& strategy = MemberAt(spec, {"updateStrategy"});
   strategy.Set("type", Json::String(agent.update_strategy));
   if (agent.update_strategy == "RollingUpdate") {
@@ -140,7 +140,7 @@ Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   AppendItems(*container.Find("env"), agent.env);
   container.Set("resources", agent.resources);
   SetMounts(pod, container, agent);
-  return set;
+  return daemon_set;
 }
 
 // Terms of a node affinity for the nodes outside of all these pools. A node is outside of a pool if
@@ -168,26 +168,28 @@ Json TermsOutside(std::span<const PoolSettings> pools) {
   return out;
 }
 
-void KeepOutOf(std::span<const PoolSettings> pools, Json* set) {
+void KeepOutOf(std::span<const PoolSettings> pools, Json* daemon_set) {
   if (pools.empty()) return;
-  MemberAt(*set, {"spec", "template", "spec", "affinity", "nodeAffinity",
-                  "requiredDuringSchedulingIgnoredDuringExecution"})
+  MemberAt(*daemon_set, {"spec", "template", "spec", "affinity", "nodeAffinity",
+                         "requiredDuringSchedulingIgnoredDuringExecution"})
       .Set("nodeSelectorTerms", TermsOutside(pools));
 }
 
 Json RenderPool(const Settings& settings, size_t index) {
   const PoolSettings& pool = settings.pools[index];
-  Json set = RenderAgent(settings, pool.agent);
+  Json daemon_set = RenderAgent(settings, pool.agent);
   // The general DaemonSet selects the pods of pools as well, but a DaemonSet leaves pods alone that
   // another one owns, and its selector cannot be changed after the first release.
   const Json name = Json::String(pool.name);
-  set.Find("metadata")->Set("name", Json::String(fmt::format("tessera-agent-{}", pool.name)));
-  MemberAt(set, {"metadata", "labels"}).Set(names::kLabelAgentPool, name);
-  MemberAt(set, {"spec", "selector", "matchLabels"}).Set(names::kLabelAgentPool, name);
-  MemberAt(set, {"spec", "template", "metadata", "labels"}).Set(names::kLabelAgentPool, name);
-  AddTexts(MemberAt(set, {"spec", "template", "spec", "nodeSelector"}), pool.node_selector);
-  KeepOutOf(std::span(settings.pools).first(index), &set);
-  return set;
+  daemon_set.Find("metadata")
+      ->Set("name", Json::String(fmt::format("tessera-agent-{}", pool.name)));
+  MemberAt(daemon_set, {"metadata", "labels"}).Set(names::kLabelAgentPool, name);
+  MemberAt(daemon_set, {"spec", "selector", "matchLabels"}).Set(names::kLabelAgentPool, name);
+  MemberAt(daemon_set, {"spec", "template", "metadata", "labels"})
+      .Set(names::kLabelAgentPool, name);
+  AddTexts(MemberAt(daemon_set, {"spec", "template", "spec", "nodeSelector"}), pool.node_selector);
+  KeepOutOf(std::span(settings.pools).first(index), &daemon_set);
+  return daemon_set;
 }
 
 }  // namespace

@@ -169,13 +169,13 @@ std::string ClusterModel::NodeText(const std::string& name,
   }
   const ledger::NodeEntry* node = ledger_->FindNode(name);
   TESSERA_CHECK(node != nullptr);
-  return TextOfNode(*ledger_, *node, HoldersOf(holders), {sees, options_.other_tenants});
+  return NodeJson(*ledger_, *node, HoldersOf(holders), {sees, options_.other_tenants});
 }
 
 std::string ClusterModel::PodText(const Uid& uid) const {
   const auto reason = reasons_.find(uid);
-  return TextOfPod(ledger_->pods().at(uid), ledger_->options().gpu_mem_unit,
-                   reason == reasons_.end() ? "" : reason->second);
+  return PodJson(ledger_->pods().at(uid), ledger_->options().gpu_mem_unit,
+                 reason == reasons_.end() ? "" : reason->second);
 }
 
 void ClusterModel::ReasonsLater() {

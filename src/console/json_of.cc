@@ -210,8 +210,8 @@ bool IsGpuNode(const NodeEntry& node) {
          !node.node.inventory->problem.empty();
 }
 
-std::string TextOfNode(const ClusterLedger& ledger, const NodeEntry& node,
-                       const SharesByUuid& holders, const HolderView& view) {
+std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
+                     const SharesByUuid& holders, const HolderView& view) {
   const device::NodeInventory& inventory = *node.node.inventory;
   const std::string model = ModelOf(node);
   std::string text;
@@ -261,7 +261,7 @@ std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUn
   return text;
 }
 
-std::string TextOfPod(const PodEntry& pod, device::MemoryUnit unit, std::string_view why) {
+std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_view why) {
   std::string text;
   ObjectText out(&text);
   out.Add("uid", pod.request.uid.view());

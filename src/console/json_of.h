@@ -44,13 +44,13 @@ struct HolderView {
 // A node with its GPUs, or MIG slices instead of a GPU in MIG mode. Holders are named by the UID of
 // the pod. To keep the text of a large cluster short, a GPU's field is omitted if it is 0,
 // "healthy", or the same model as the node's.
-std::string TextOfNode(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
-                       const SharesByUuid& holders, const HolderView& view);
+std::string NodeJson(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
+                     const SharesByUuid& holders, const HolderView& view);
 // The names of the links between all pairs of GPUs, row by row below the diagonal.
 Json JsonOfLinks(const device::NodeInventory& inventory);
 
 // `why`: why it waits, or "".
-std::string TextOfPod(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why);
+std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why);
 
 // "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if it requests no devices.
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);

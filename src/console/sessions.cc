@@ -248,7 +248,7 @@ void WebSessions::MakeRoomFor(const std::string& user) {
     ++count;
     if (!oldest || session->began < oldest->began) oldest = session;
   }
-  if (count >= kMostOfPerson) End(oldest);
+  if (count >= kMaxSessionsPerUser) End(oldest);
 }
 
 void WebSessions::Renew() {

@@ -182,14 +182,14 @@ TEST_F(WebSessionsTest, APersonsOldestSessionMakesRoom) {
   const SessionPtr other = LogIn();
   user_ = "ann";
   std::vector<SessionPtr> sessions;
-  for (size_t i = 0; i <= WebSessions::kMostOfPerson; ++i) {
+  for (size_t i = 0; i <= WebSessions::kMaxSessionsPerUser; ++i) {
     sessions.push_back(LogIn());
-    EXPECT_EQ(sessions[0]->ended, i == WebSessions::kMostOfPerson) << i;
+    EXPECT_EQ(sessions[0]->ended, i == WebSessions::kMaxSessionsPerUser) << i;
     runner_.Advance(std::chrono::milliseconds(1));
   }
   EXPECT_FALSE(sessions[1]->ended);
   EXPECT_FALSE(other->ended);
-  EXPECT_EQ(sessions_->size(), WebSessions::kMostOfPerson + 1);
+  EXPECT_EQ(sessions_->size(), WebSessions::kMaxSessionsPerUser + 1);
   EXPECT_EQ(changes_, std::vector<std::string>{"end"});
 }
 

@@ -42,7 +42,7 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
   const auto of_person = std::ranges::count_if(viewers_, [&](const Viewer& viewer) {
     return !viewer.ended && viewer.session->user == session->user;
   });
-  if (of_person >= static_cast<ptrdiff_t>(kMostOfPerson)) {
+  if (of_person >= static_cast<ptrdiff_t>(kMaxStreamsPerUser)) {
     return Error(Code::kResourceExhausted, "you have {} open pages: close some", of_person);
   }
   Viewer& viewer = viewers_.emplace_back();

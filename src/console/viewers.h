@@ -15,7 +15,7 @@
 // When it has read its queue, it gets a snapshot, and the state if it missed a state event. So a
 // slow viewer costs only its queue.
 //
-// Threads: the runner's. Bounds: kMostViewers, kMostOfPerson, kMostDownloads, kMostParts.
+// Threads: the runner's. Bounds: kMostViewers, kMaxStreamsPerUser, kMostDownloads, kMostParts.
 #pragma once
 
 #include <list>
@@ -35,7 +35,7 @@ namespace tessera::console {
 class Viewers {
  public:
   static constexpr size_t kMostViewers = 300;
-  static constexpr size_t kMostOfPerson = 20;
+  static constexpr size_t kMaxStreamsPerUser = 20;
   static constexpr size_t kMostDownloads = 20;
   static constexpr size_t kQueueBytes = 4 << 20;
   static constexpr size_t kPartBytes = 64 << 10;

@@ -238,7 +238,7 @@ TEST_F(ViewersTest, TheEndOfASessionEndsItsStreams) {
 TEST_F(ViewersTest, APersonHasALimitedNumberOfStreams) {
   std::vector<std::shared_ptr<net::StreamSink>> streams;
   const auto session = SessionOf("ann");
-  for (size_t i = 0; i < Viewers::kMostOfPerson; ++i) {
+  for (size_t i = 0; i < Viewers::kMaxStreamsPerUser; ++i) {
     streams.push_back(viewers_->Add(i == 0 ? session : SessionOf("ann")).value());
   }
   const auto rejected = viewers_->Add(SessionOf("ann"));

@@ -144,10 +144,10 @@ class TomlPatch {
       if (rank >= best) {
         best = rank;
         after = &s;
-        insert_below_ = table.size();
+        table_depth_ = table.size();
       }
     }
-    if (after != nullptr) return InsertAfter(*after, Tail(path, insert_below_), value);
+    if (after != nullptr) return InsertAfter(*after, Tail(path, table_depth_), value);
     return path.size() == 1 ? InsertAtTop(path, value) : InsertSection(path, value);
   }
 
@@ -361,7 +361,7 @@ class TomlPatch {
   std::string& text_;
   std::string_view eol_ = "\n";
   std::vector<Statement> statements_;
-  size_t insert_below_ = 0;
+  size_t table_depth_ = 0;
 };
 
 // Sorts keys, so that equality does not depend on where a key was added. Drops empty tables,

@@ -189,7 +189,7 @@ const Status& ClusterLedger::CheckQuota(Query& query, const NodeEntry& node) con
   if (quota_.config().empty() || quota_.config().find(query.request.ns) == quota_.config().end()) {
     return kAllowed;
   }
-  const Status* refusal = &kAllowed;
+  const Status* rejection = &kAllowed;
   const placement::GpuSpec* last = nullptr;
   for (const placement::GpuSpec& gpu : cluster_->spec(node.id).gpus) {
     if (last != nullptr && last->model == gpu.model && last->memory == gpu.memory) continue;
@@ -197,9 +197,9 @@ const Status& ClusterLedger::CheckQuota(Query& query, const NodeEntry& node) con
     const std::string& model = node.model_label.empty() ? gpu.model : node.model_label;
     const Status& status = Allowed(query, node, model, gpu.memory);
     if (status.ok()) return status;
-    refusal = &status;
+    rejection = &status;
   }
-  return *refusal;
+  return *rejection;
 }
 
 Verdict ClusterLedger::Evaluate(Query& query, const NodeEntry* known) {
@@ -212,7 +212,7 @@ Verdict ClusterLedger::Evaluate(Query& query, const NodeEntry* known) {
     return {.unresolvable = true,
             .reason = node.problem.empty() ? std::string_view("the node has no GPUs")
                                            : std::string_view(node.problem),
-            .kind = node.problem.empty() ? Verdict::kNoGpus : Verdict::kNodeProblem};
+            .kind = node.problem.empty() ? Verdict::kNoKnownGpus : Verdict::kNodeProblem};
   }
   if (const UnfitReasons::Reason* shortfall = unfit_reasons_.Of(query.gpus_only, node.id)) {
     return {.unresolvable = shortfall->unresolvable,

@@ -23,7 +23,13 @@ constexpr char kOldDriver[] = "1.0";
 constexpr char kNewDriver[] = "2.0";
 
 // How a node takes the new driver.
-enum class Takes { kWell, kSlowly, kFails, kHangs, kHalf };
+enum class Takes {
+  kWell,
+  kSlowly,
+  kFails,
+  kHangs,
+  kGpusNeverReady,  // the driver's pod becomes ready, the node's GPUs do not
+};
 
 // A fake API server: a real one has no kubelets here that would start driver containers, and the
 // test must choose which driver container fails. The test acts as the DaemonSet controller, the
@@ -163,13 +169,13 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     if (pod == nullptr) return MakeDriver(node, *set);
     const std::string set_name = set->Find("metadata")->StringAt("name").value();
     if (pod->Find("metadata")->StringAt("testSet").value() != set_name) return server_.Remove(path);
-    const bool bad = DriverOn(node) == kNewDriver;
+    const bool is_new = DriverOn(node) == kNewDriver;
     const Duration age = std::chrono::steady_clock::now() - made_[node];
-    if (bad && takes == Takes::kFails) return SetDriver(node, false, 11);
-    if (bad && takes == Takes::kHangs) return;
-    if (bad && takes == Takes::kSlowly && age < seconds(2)) return;
+    if (is_new && takes == Takes::kFails) return SetDriver(node, false, 11);
+    if (is_new && takes == Takes::kHangs) return;
+    if (is_new && takes == Takes::kSlowly && age < seconds(2)) return;
     SetDriver(node, true, 0);
-    if (!bad || takes != Takes::kHalf) SetGpus(node, true);
+    if (!is_new || takes != Takes::kGpusNeverReady) SetGpus(node, true);
   }
   void MakeDriver(const std::string& node, const Json& set) {
     const Json& pods = *set.Find("spec")->Find("template");
@@ -258,7 +264,7 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
   AddNode("slow", Takes::kSlowly);
   AddNode("fails", Takes::kFails);
   AddNode("hangs", Takes::kHangs);
-  AddNode("half", Takes::kHalf);
+  AddNode("no-gpus", Takes::kGpusNeverReady);
   InstallOldDriver();
   EXPECT_EQ(DriverOn("well"), kOldDriver);
   EXPECT_FALSE(Cordoned("well")) << "a first installation needs no cordon";
@@ -274,10 +280,10 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
   ASSERT_TRUE(RunUntil([&] {
     return StateOf("well") == "upgrade-done" && StateOf("slow") == "upgrade-done" &&
            DriverOn("well") == kNewDriver && StateOf("fails") == "upgrade-failed" &&
-           StateOf("hangs") == "upgrade-failed" && StateOf("half") == "upgrade-failed";
+           StateOf("hangs") == "upgrade-failed" && StateOf("no-gpus") == "upgrade-failed";
   }));
   EXPECT_EQ(DriverOn("slow"), kNewDriver);
-  for (const char* node : {"fails", "hangs", "half"}) {
+  for (const char* node : {"fails", "hangs", "no-gpus"}) {
     EXPECT_EQ(DriverOn(node), kOldDriver) << node;
     EXPECT_FALSE(Cordoned(node)) << node;
     EXPECT_NE(LabelOf(node, names::kAnnotationUpgradeProblem, "annotations"), "") << node;

@@ -74,20 +74,20 @@ std::vector<uint32_t> Arrivals(const std::vector<TracePod>& pods, int64_t capaci
                    [&](uint32_t a, uint32_t b) { return pods[a].name < pods[b].name; });
   const std::vector<uint32_t> original = order;
   random.Shuffle(order);
-  int64_t asked = 0;
-  for (const TracePod& pod : pods) asked += pod.milli();
-  if (asked == 0) return order;  // pods without GPUs never make up a load
+  int64_t requested = 0;
+  for (const TracePod& pod : pods) requested += pod.milli();
+  if (requested == 0) return order;  // pods without GPUs never make up a load
   const int64_t wanted = capacity / 100 * load;
   // The order is random, so removing the last pods removes random pods.
-  while (asked > wanted && !order.empty()) {
-    asked -= pods[order.back()].milli();
+  while (requested > wanted && !order.empty()) {
+    requested -= pods[order.back()].milli();
     order.pop_back();
   }
   if (order.size() < original.size()) return order;
   for (;;) {
     const uint32_t next = original[random.Below(original.size())];
-    if (asked + pods[next].milli() > wanted) return order;
-    asked += pods[next].milli();
+    if (requested + pods[next].milli() > wanted) return order;
+    requested += pods[next].milli();
     order.push_back(next);
   }
 }

@@ -54,7 +54,7 @@ void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text)
       "Admission reviews by result; the result changed counts allowed reviews with a patch.");
   const std::pair<std::string_view, int64_t> samples[] = {{"allowed", counts.allowed},
                                                           {"changed", counts.changed},
-                                                          {"refused", counts.refused},
+                                                          {"refused", counts.rejected},
                                                           {"unreadable", counts.unreadable}};
   for (const auto& [result, count] : samples) {
     text->Sample(kName, MetricLabel("result", result), static_cast<uint64_t>(count));

@@ -23,7 +23,8 @@ void VerdictKinds::Add(const Verdict& verdict) {
 
 int VerdictKinds::RankOf(const Count& count) {
   if (count.kind == Verdict::kQuota || count.kind == Verdict::kReserved) return 0;
-  const bool has_no_gpus = count.kind == Verdict::kNoGpus || count.kind == Verdict::kUnknownNode ||
+  const bool has_no_gpus = count.kind == Verdict::kNoKnownGpus ||
+                           count.kind == Verdict::kUnknownNode ||
                            count.kind == Verdict::kNodeProblem;
   if (has_no_gpus) return 3;
   return count.unresolvable ? 2 : 1;
@@ -31,7 +32,7 @@ int VerdictKinds::RankOf(const Count& count) {
 
 std::string_view VerdictKinds::Reason() const {
   if (fits_) return WaitReasons::kNotBound;
-  if (counts_.empty()) return Verdict::kNoGpus;
+  if (counts_.empty()) return Verdict::kNoKnownGpus;
   const auto order = [](const Count& count) {
     return std::tuple(RankOf(count), -static_cast<int64_t>(count.nodes), count.kind);
   };

@@ -24,15 +24,15 @@ TEST(WaitReasonsTest, TheReasonIsTheKindClosestToAFit) {
   const Verdict other{.unresolvable = true, .kind = kOtherModel};
   const Verdict quota{.unresolvable = true, .kind = Verdict::kQuota};
   const Verdict reserved{.kind = Verdict::kReserved};
-  const Verdict none{.unresolvable = true, .kind = Verdict::kNoGpus};
+  const Verdict none{.unresolvable = true, .kind = Verdict::kNoKnownGpus};
   const Verdict unknown{.kind = Verdict::kUnknownNode};
   EXPECT_EQ(ReasonOf({other, busy, fits, quota}), WaitReasons::kNotBound);
   EXPECT_EQ(ReasonOf({other, busy, quota, busy}), Verdict::kQuota);
   EXPECT_EQ(ReasonOf({quota, reserved, busy, reserved}), Verdict::kReserved);
   EXPECT_EQ(ReasonOf({other, other, busy, none}), kBusy);
   EXPECT_EQ(ReasonOf({none, none, unknown, other}), kOtherModel);
-  EXPECT_EQ(ReasonOf({none, unknown, none}), Verdict::kNoGpus);
-  EXPECT_EQ(ReasonOf({}), Verdict::kNoGpus);
+  EXPECT_EQ(ReasonOf({none, unknown, none}), Verdict::kNoKnownGpus);
+  EXPECT_EQ(ReasonOf({}), Verdict::kNoKnownGpus);
 }
 
 TEST(WaitReasonsTest, PodsThatDoNotWaitAreForgotten) {

@@ -21,7 +21,7 @@ import { ApiServer, freePort, kubernetesProgram, waitFor } from '../console/apis
 const [kNodes, kPods, kViewers, kThrottling] = [5000, 20000, 200, 4].map((value, i) => Number(process.argv[2 + i] ?? value));
 const kBin = resolve(process.env.TESSERA_BIN ?? 'build/release/bin');
 const kWeb = resolve(process.env.TESSERA_WEB ?? 'build/release/web');
-const kStreamsOfPerson = 20; // Viewers::kMostOfPerson
+const kStreamsPerUser = 20; // Viewers::kMaxStreamsPerUser
 const kChanges = 300;
 const { chromium } = createRequire(join(kWeb, 'package.json'))('playwright-core');
 
@@ -129,11 +129,11 @@ async function measureServer(api, base, pid, tokens) {
   const began = Date.now();
   const viewers = [];
   // Each person logs in with the first request; concurrent requests would be so many logins.
-  for (let first = 0; first < kViewers; first += kStreamsOfPerson) {
-    const token = tokens[first / kStreamsOfPerson];
+  for (let first = 0; first < kViewers; first += kStreamsPerUser) {
+    const token = tokens[first / kStreamsPerUser];
     viewers.push(view(base, token, agent));
     await viewers.at(-1).started;
-    for (let i = first + 1; i < Math.min(kViewers, first + kStreamsOfPerson); ++i) viewers.push(view(base, token, agent));
+    for (let i = first + 1; i < Math.min(kViewers, first + kStreamsPerUser); ++i) viewers.push(view(base, token, agent));
   }
   await Promise.all(viewers.map((viewer) => viewer.complete));
   report(`${kViewers} viewers have the snapshot after`, `${((Date.now() - began) / 1000).toFixed(1)} s`);
@@ -292,7 +292,7 @@ async function main() {
     console.log(`${kNodes} nodes, ${kPods} pods, written in ${Math.round((Date.now() - began) / 1000)} s; throttled ${kThrottling} times`);
     await api.role('bench-view', [{ apiGroups: [''], resources: ['nodes', 'pods', 'configmaps'], verbs: ['get', 'list', 'watch'] }]);
     const tokens = [];
-    for (let i = 0; i <= Math.ceil(kViewers / kStreamsOfPerson); ++i) {
+    for (let i = 0; i <= Math.ceil(kViewers / kStreamsPerUser); ++i) {
       tokens.push(await api.account('default', `person-${i}`));
       await api.bind('bench-view', `default/person-${i}`);
     }

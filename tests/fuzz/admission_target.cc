@@ -41,7 +41,7 @@ void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer)
   TESSERA_CHECK(review.ok());
   const Json* response = review->Find("response");
   TESSERA_CHECK(response != nullptr && response->StringAt("uid").value() == request.uid.view());
-  TESSERA_CHECK(response->BoolAt("allowed").value() == answer.refusal.ok());
+  TESSERA_CHECK(response->BoolAt("allowed").value() == answer.rejection.ok());
   const Json* warnings = response->Find("warnings");
   if (warnings == nullptr) return;
   for (const Json& warning : warnings->items()) {
@@ -88,7 +88,7 @@ void CheckReview(std::string_view body) {
   CheckAnswer(*request, rules.Validate(*request));
   const AdmissionAnswer mutated = rules.Mutate(*request);
   CheckAnswer(*request, mutated);
-  TESSERA_CHECK(mutated.refusal.ok());
+  TESSERA_CHECK(mutated.rejection.ok());
   const auto once = kube::testing::ApplyPatch(request->object, mutated.patch);
   TESSERA_CHECK(once.ok());
   AdmissionRequest again = *request;

@@ -56,7 +56,7 @@ class Books {
     uintptr_t stream;        // identifies the stream
   };
 
-  // wait > 0: do not launch, ask again after `wait` nanoseconds; record an end event for `mark`
+  // wait > 0: do not launch, decide again after `wait` nanoseconds; record an end event for `mark`
   // now. wait == 0: launch; record an event for `mark` before and after the launch. kNoMark: none.
   struct LaunchDecision {
     int64_t wait = 0;

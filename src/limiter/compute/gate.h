@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects Books with a GPU: asks the books before a launch, records events, and queries them
+// Connects Books with a GPU: queries the books before a launch, records events, and queries them
 // afterwards. `Gpu` is the driver in the limiter and a model in tests:
 //
 //   int64_t Now();                              nanoseconds of CLOCK_MONOTONIC
@@ -7,7 +7,7 @@
 //   bool Done(int event);                       does not wait; a failed event is done
 //   int64_t Elapsed(int start, int end);        nanoseconds between two done events; -1: unknown
 //
-// Events are numbers below kEvents. The caller waits as long as Ask returns.
+// Events are numbers below kEvents. The caller waits as long as Decide returns.
 // Threads: any. No lock is held across a GPU call.
 #pragma once
 
@@ -28,9 +28,9 @@ class Gate {
 
   Books& books() { return books_; }
 
-  // Nanoseconds to wait before the next Ask. 0: launch, between Begin and End unless `mark` is
+  // Nanoseconds to wait before the next Decide. 0: launch, between Begin and End unless `mark` is
   // kNoMark.
-  int64_t Ask(Books::Thread* thread, const Books::Launch& launch, Stream stream, int* mark) {
+  int64_t Decide(Books::Thread* thread, const Books::Launch& launch, Stream stream, int* mark) {
     const int64_t now = gpu_->Now();
     Harvest(now);
     const Books::LaunchDecision decision = books_.Decide(thread, launch, now);

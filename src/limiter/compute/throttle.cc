@@ -139,7 +139,7 @@ void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, Launch
   const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
   std::atomic<int64_t>& waited = usage_->compute[meter - meters_].charge.waited;
   int64_t pause = 0;
-  while ((pause = meter->gate.Ask(&thread->books, launch, stream, mark)) > 0) {
+  while ((pause = meter->gate.Decide(&thread->books, launch, stream, mark)) > 0) {
     StartHelper();
     const int64_t start = meter->gpu.Now();
     Sleep(pause);
@@ -209,7 +209,7 @@ bool Throttle::PollAll() {
   return busy;
 }
 
-void* LookAfter(void* self) {
+void* RunHelperThread(void* self) {
   auto* const throttle = static_cast<Throttle*>(self);
   std::atomic<int>& state = throttle->helper_;
   for (int idle = 0; state.load() != kLeaving;) {
@@ -243,7 +243,7 @@ void Throttle::StartHelper() {
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  if (create(&thread, nullptr, LookAfter, this) == 0) {
+  if (create(&thread, nullptr, RunHelperThread, this) == 0) {
     detach(thread);
   } else {
     helper_.store(kNone);

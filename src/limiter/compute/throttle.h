@@ -68,7 +68,7 @@ class Throttle {
   }
   // Finds the meter of the thread's current context; nullptr: the GPU is not limited.
   Meter* Find(ThrottledThread* thread);
-  // Waits until the launch may be made. `mark`: see Gate::Ask.
+  // Waits until the launch may be made. `mark`: see Gate::Decide.
   void Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream, int* mark);
   // True: work on the stream becomes part of a graph instead of running.
   bool IsCaptured(LaunchStream stream) const;
@@ -86,7 +86,7 @@ class Throttle {
   void ForgetFunctions();
 
  private:
-  friend void* LookAfter(void* self);
+  friend void* RunHelperThread(void* self);
   void OpenMeter(uint32_t gpu);
   bool IsOpen(const Meter& meter) const { return (opened_.load() >> (&meter - meters_) & 1) != 0; }
   void StartHelper();

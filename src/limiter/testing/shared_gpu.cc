@@ -120,7 +120,7 @@ void SharedGpu::Launch(Process* process) {
   const uint32_t epoch = process->gate.books().epoch();
   if (epoch != 0 && !process->gate.books().Spend(&process->thread, PriceKey(work), epoch)) {
     const Books::Launch launch{work, 20'000, uintptr_t(stream)};
-    const int64_t wait = process->gate.Ask(&process->thread, launch, stream, &mark);
+    const int64_t wait = process->gate.Decide(&process->thread, launch, stream, &mark);
     if (process->next_poll == INT64_MAX) process->next_poll = now_ + kMillisecond;
     if (wait > 0) {
       process->wake = now_ + wait + int64_t(random_() % kOvershoot);

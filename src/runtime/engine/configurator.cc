@@ -240,9 +240,9 @@ Status Configurator::Recover() {
   }
   // Finds the way to reload, if the engine answers at all.
   (void)reloader_.Prepare();
-  const Status taken = RestoreOriginals();
+  const Status restored = RestoreOriginals();
   lock_.Reset();
-  return taken;
+  return restored;
 }
 
 Status Configurator::WriteAll(const States& states) const {

@@ -144,7 +144,7 @@ TEST(FindSymbolTest, OnlyBaseNamesAreFound) {
   }
 }
 
-TEST(FindSymbolTest, ANewerVersionGetsTheAnswerOfTheDriversVersion) {
+TEST(FindSymbolTest, ARequestedVersionAboveTheDriversIsTreatedAsTheDrivers) {
   EXPECT_EQ(FindSymbol("cuCtxGetDevice", false, UINT_MAX, 12040).function, &cuCtxGetDevice);
   EXPECT_EQ(FindSymbol("cuCtxGetDevice", false, UINT_MAX, 13000).function, &cuCtxGetDevice_v2);
 }
