@@ -218,11 +218,11 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
     const MilliGpu core = container.per_gpu.compute;
     if (*limit >= core) continue;
     warnings->push_back(
-        fmt::format("container \"{}\": annotation {}: {} is less than the {} of {}, which the "
-                    "container still gets",
+        fmt::format("container \"{0}\": annotation {1}: {2} is below the requested {3} ({4}): the "
+                    "container gets {4}",
                     container.name, names::kAnnotationVcudaCoreLimit,
-                    limit->count() / device::kVcudaCore.count(),
-                    core.count() / device::kVcudaCore.count(), names::kResourceVcudaCore));
+                    limit->count() / device::kVcudaCore.count(), names::kResourceVcudaCore,
+                    core.count() / device::kVcudaCore.count()));
   }
 }
 

@@ -46,7 +46,7 @@ TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRejectedWithTheRule) {
     const char* says;
   } cases[] = {
       {{{"tencent.com/vcuda-core", "150"}, {"tencent.com/vcuda-memory", "20"}},
-       "150 is neither 1 to 99 nor a multiple of 100: ask for 100 or 200"},
+       "150 is neither 1 to 99 nor a multiple of 100: request 100 or 200"},
       {{{"tencent.com/vcuda-core", "30"}}, "vcuda-memory: is missing or 0 beside"},
       {{{"tencent.com/vcuda-memory", "20"}}, "vcuda-core: is missing or 0 beside"},
       {{{"aliyun.com/gpu-mem", "8"}, {"nvidia.com/gpu", "1"}}, "keep one of them"},
@@ -131,7 +131,8 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
       ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
   const StringMap share{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
-              ElementsAre(HasSubstr("20 is less than the 30 of tencent.com/vcuda-core")));
+              ElementsAre(HasSubstr(
+                  "20 is below the requested tencent.com/vcuda-core (30): the container gets 30")));
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-count", "1"}})),
               ElementsAre(HasSubstr("aliyun.com/gpu-count is the number of GPUs of a node")));

@@ -108,7 +108,7 @@ void AdmissionServer::OnProgress(const std::string& what) {
 }
 
 void AdmissionServer::OnTrouble(const Status& status) {
-  Log(Severity::kWarning, "webhook: cannot keep the certificate, retrying",
+  Log(Severity::kWarning, "webhook: cannot create, renew or publish the certificate, retrying",
       {{"error", status.ToString()}});
 }
 

@@ -111,11 +111,11 @@ class ExplanationWriter {
                       gate));
     }
     if (!explanation_.nominated_node.empty()) {
-      output_.Line(
-          fmt::format("  kube-scheduler is placing it on node {}, where the scheduler holds GPUs "
-                      "for it: it waits for other pods of its group, for volumes, or for evicted "
-                      "pods to end.",
-                      explanation_.nominated_node));
+      output_.Line(fmt::format(
+          "  kube-scheduler is placing it on node {}, where tessera-scheduler holds GPUs "
+          "for it: it waits for other pods of its group, for volumes, or for evicted "
+          "pods to end.",
+          explanation_.nominated_node));
     }
     if (explanation_.nodes == 0) {
       output_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);

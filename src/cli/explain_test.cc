@@ -132,8 +132,8 @@ TEST_F(ExplainTest, ReportsTheNominatedNode) {
   kube::PodObject held = PodIn("default", "held", {{names::kResourceGpu, "1"}});
   held.nominated_node = "big";
   const kube::PodObject& pod = cluster_.Add(held);
-  EXPECT_NE(Explained(pod).find("kube-scheduler is placing it on node big, where the "
-                                "scheduler holds GPUs for it"),
+  EXPECT_NE(Explained(pod).find("kube-scheduler is placing it on node big, where "
+                                "tessera-scheduler holds GPUs for it"),
             std::string::npos);
   const std::string json =
       Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}).value();

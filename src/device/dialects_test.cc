@@ -13,7 +13,7 @@ Result<ContainerRequest> Parse(StringMap limits, StringMap requests = {},
       {.gpu_mem_unit = unit});
 }
 
-std::string Refusal(StringMap limits, StringMap requests = {}) {
+std::string Rejection(StringMap limits, StringMap requests = {}) {
   const Result<ContainerRequest> request = Parse(std::move(limits), std::move(requests));
   EXPECT_EQ(request.status().code(), Code::kInvalidArgument);
   return request.status().message();
@@ -76,44 +76,44 @@ TEST(DialectsTest, VcudaCoreIsOneToNinetyNineOrAMultipleOfAHundred) {
         {{"tencent.com/vcuda-core", std::to_string(core)}, {"tencent.com/vcuda-memory", "1"}});
     EXPECT_EQ(request.ok(), core < 100 || core % 100 == 0) << core;
   }
-  EXPECT_EQ(Refusal({{"tencent.com/vcuda-core", "150"}}),
+  EXPECT_EQ(Rejection({{"tencent.com/vcuda-core", "150"}}),
             "container \"main\": tencent.com/vcuda-core: 150 is neither 1 to 99 nor a multiple of "
-            "100: ask for 100 or 200");
-  EXPECT_EQ(Refusal({{"tencent.com/vcuda-core", "30"}}),
+            "100: request 100 or 200");
+  EXPECT_EQ(Rejection({{"tencent.com/vcuda-core", "30"}}),
             "container \"main\": tencent.com/vcuda-memory: is missing or 0 beside "
-            "tencent.com/vcuda-core: 30: ask for 1 or more blocks of 256 MiB");
-  EXPECT_EQ(Refusal({{"tencent.com/vcuda-memory", "20"}}),
+            "tencent.com/vcuda-core: 30: request 1 or more blocks of 256 MiB");
+  EXPECT_EQ(Rejection({{"tencent.com/vcuda-memory", "20"}}),
             "container \"main\": tencent.com/vcuda-core: is missing or 0 beside "
-            "tencent.com/vcuda-memory: 20: ask for 1 to 99, or for a multiple of 100");
+            "tencent.com/vcuda-memory: 20: request 1 to 99, or a multiple of 100");
 }
 
-TEST(DialectsTest, RefusesNumbersThatAreNotWholeNegativeOrHuge) {
+TEST(DialectsTest, RejectsNumbersThatAreNotWholeNegativeOrHuge) {
   EXPECT_EQ(
-      Refusal({{"nvidia.com/gpu", "500m"}}),
-      "container \"main\": nvidia.com/gpu: \"500m\" is not a whole number: ask for whole GPUs, "
-      "or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
-  EXPECT_EQ(Refusal({{"aliyun.com/gpu-mem", "1.5"}}),
-            "container \"main\": aliyun.com/gpu-mem: \"1.5\" is not a whole number: ask for whole "
+      Rejection({{"nvidia.com/gpu", "500m"}}),
+      "container \"main\": nvidia.com/gpu: \"500m\" is not a whole number: request whole GPUs, "
+      "or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
+  EXPECT_EQ(Rejection({{"aliyun.com/gpu-mem", "1.5"}}),
+            "container \"main\": aliyun.com/gpu-mem: \"1.5\" is not a whole number: request whole "
             "units, which are GiB or MiB as the cluster has it");
-  EXPECT_EQ(Refusal({{"nvidia.com/mig-1g.5gb", "-1"}}),
-            "container \"main\": nvidia.com/mig-1g.5gb: \"-1\" is negative: ask for whole slices");
-  EXPECT_EQ(Refusal({{"nvidia.com/gpu", "1025"}}),
-            "container \"main\": nvidia.com/gpu: 1025 devices are more than any node has: ask for "
-            "less, or for several pods");
+  EXPECT_EQ(Rejection({{"nvidia.com/mig-1g.5gb", "-1"}}),
+            "container \"main\": nvidia.com/mig-1g.5gb: \"-1\" is negative: request whole slices");
+  EXPECT_EQ(Rejection({{"nvidia.com/gpu", "1025"}}),
+            "container \"main\": nvidia.com/gpu: 1025 devices are more than any node has: request "
+            "less, or use several pods");
   EXPECT_EQ(
-      Refusal({{"tencent.com/vcuda-core", "9223372036854775807"}}),
+      Rejection({{"tencent.com/vcuda-core", "9223372036854775807"}}),
       "container \"main\": tencent.com/vcuda-core: 92233720368547758 devices are more than any "
-      "node has: ask for less, or for several pods");
-  EXPECT_EQ(Refusal({{"aliyun.com/gpu-mem", "9223372036854775807"}}),
+      "node has: request less, or use several pods");
+  EXPECT_EQ(Rejection({{"aliyun.com/gpu-mem", "9223372036854775807"}}),
             "container \"main\": aliyun.com/gpu-mem: 9223372036854775807 of 1024 MiB are more than "
-            "any GPU has: ask for less");
-  EXPECT_EQ(Refusal({{"tencent.com/vcuda-core", "1"}, {"tencent.com/vcuda-memory", "1e18"}}),
+            "any GPU has: request less");
+  EXPECT_EQ(Rejection({{"tencent.com/vcuda-core", "1"}, {"tencent.com/vcuda-memory", "1e18"}}),
             "container \"main\": tencent.com/vcuda-memory: 1000000000000000000 of 256 MiB are more "
-            "than any GPU has: ask for less");
+            "than any GPU has: request less");
   EXPECT_EQ(
-      Refusal({{"nvidia.com/gpu", "1e99"}}),
-      "container \"main\": nvidia.com/gpu: \"1e99\" is more than 9223372036854775807: ask for "
-      "whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
+      Rejection({{"nvidia.com/gpu", "1e99"}}),
+      "container \"main\": nvidia.com/gpu: \"1e99\" is more than 9223372036854775807: request "
+      "whole GPUs, or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
 }
 
 TEST(DialectsTest, AcceptsTheLargestNodeAndGpu) {
@@ -126,13 +126,13 @@ TEST(DialectsTest, AcceptsTheLargestNodeAndGpu) {
 }
 
 TEST(DialectsTest, RefusesInvalidProfiles) {
-  EXPECT_EQ(Refusal({{"nvidia.com/mig-tiny", "1"}}),
-            "container \"main\": nvidia.com/mig-tiny: \"tiny\" is not a MIG profile: ask for one "
+  EXPECT_EQ(Rejection({{"nvidia.com/mig-tiny", "1"}}),
+            "container \"main\": nvidia.com/mig-tiny: \"tiny\" is not a MIG profile: request one "
             "like nvidia.com/mig-1g.10gb");
   EXPECT_EQ(
-      Refusal({{"nvidia.com/mig-1g.5gb", "1"}, {"nvidia.com/mig-2g.10gb", "1"}}),
-      "container \"main\": nvidia.com/mig-2g.10gb: the container asks for nvidia.com/mig-1g.5gb "
-      "too: ask for one profile in each container");
+      Rejection({{"nvidia.com/mig-1g.5gb", "1"}, {"nvidia.com/mig-2g.10gb", "1"}}),
+      "container \"main\": nvidia.com/mig-2g.10gb: the container requests nvidia.com/mig-1g.5gb "
+      "too: request one profile in each container");
 }
 
 TEST(DialectsTest, RefusesTwoDialectsInOneContainer) {
@@ -150,7 +150,7 @@ TEST(DialectsTest, RefusesTwoDialectsInOneContainer) {
        "nvidia.com/gpu and tencent.com/vcuda-core"},
   };
   for (const auto& test : kCases) {
-    EXPECT_EQ(Refusal(test.limits),
+    EXPECT_EQ(Rejection(test.limits),
               fmt::format("container \"main\": requests both {}: keep one of them", test.pair));
   }
 }
@@ -159,10 +159,10 @@ TEST(DialectsTest, RequestsMustBeLimits) {
   EXPECT_TRUE(Parse({{"nvidia.com/gpu", "1000m"}}, {{"nvidia.com/gpu", "1"}}).ok());
   EXPECT_TRUE(Parse({{"cpu", "2"}}, {{"cpu", "1"}}).ok());
   EXPECT_EQ(
-      Refusal({{"nvidia.com/gpu", "2"}}, {{"nvidia.com/gpu", "1"}}),
+      Rejection({{"nvidia.com/gpu", "2"}}, {{"nvidia.com/gpu", "1"}}),
       "container \"main\": nvidia.com/gpu: the request 1 is not the limit 2: leave the request "
       "out, or make them equal");
-  EXPECT_EQ(Refusal({}, {{"aliyun.com/gpu-mem", "4"}}),
+  EXPECT_EQ(Rejection({}, {{"aliyun.com/gpu-mem", "4"}}),
             "container \"main\": aliyun.com/gpu-mem: is requested without a limit: write 4 into "
             "resources.limits");
 }

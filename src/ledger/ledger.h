@@ -128,7 +128,7 @@ struct Verdict {
 
   static constexpr std::string_view kUnknownNode = "unknown-node";
   static constexpr std::string_view kNodeProblem = "node-problem";
-  static constexpr std::string_view kNoKnownGpus = "no-gpus";
+  static constexpr std::string_view kNoKnownGpus = "no-known-gpus";
   static constexpr std::string_view kQuota = "quota";
   static constexpr std::string_view kReserved = "reserved";
 };

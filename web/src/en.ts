@@ -275,7 +275,7 @@ export const en = {
   'kind:not-ready': 'not ready',
   'kind:quota': 'the quota is used up',
   'kind:reserved': 'reserved for a pod of higher priority',
-  'kind:no-gpus': 'no GPUs',
+  'kind:no-known-gpus': 'no GPUs',
   'kind:node-problem': 'a problem of the node',
   'kind:unknown-node': 'unknown node',
 };

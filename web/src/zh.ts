@@ -277,7 +277,7 @@ export const zh: Record<Key, string> = {
   'kind:not-ready': '未就绪',
   'kind:quota': '配额已用完',
   'kind:reserved': '为更高优先级的 Pod 保留',
-  'kind:no-gpus': '没有 GPU',
+  'kind:no-known-gpus': '没有 GPU',
   'kind:node-problem': '节点有问题',
   'kind:unknown-node': '未知节点',
 };

@@ -17,7 +17,7 @@ namespace dialects {
 Result<Bytes> ShareMemory(std::string_view container, std::string_view resource, int64_t amount,
                           Bytes unit) {
   if (amount > kMaxShareMemory.count() / unit.count()) {
-    return Reject(container, resource, "{} of {} MiB are more than any GPU has: ask for less",
+    return Reject(container, resource, "{} of {} MiB are more than any GPU has: request less",
                   amount, ToMiB(unit));
   }
   return unit * amount;
@@ -26,7 +26,7 @@ Result<Bytes> ShareMemory(std::string_view container, std::string_view resource,
 Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* request) {
   if (count > kMaxDevicesPerContainer) {
     return Reject(request->name, resource,
-                  "{} devices are more than any node has: ask for less, or for several pods",
+                  "{} devices are more than any node has: request less, or use several pods",
                   count);
   }
   request->count = static_cast<int>(count);

@@ -20,7 +20,7 @@ Status Parse(const Amounts& amounts, const DialectOptions& options, ContainerReq
 }  // namespace
 
 const DialectParser kGpuMem = {Dialect::kGpuMem, Owns,
-                               "ask for whole units, which are GiB or MiB as the cluster has it",
+                               "request whole units, which are GiB or MiB as the cluster has it",
                                Parse};
 
 }  // namespace tessera::device::dialects

@@ -21,13 +21,13 @@ Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest*
     if (amount == 0) continue;
     if (!request->mig_profile.empty()) {
       return Reject(request->name, resource,
-                    "the container asks for {}{} too: ask for one profile in each container",
+                    "the container requests {}{} too: request one profile in each container",
                     names::kResourceMigPrefix, request->mig_profile);
     }
     request->mig_profile = resource.substr(names::kResourceMigPrefix.size());
     if (!IsMigProfile(request->mig_profile)) {
       return Reject(request->name, resource,
-                    "\"{}\" is not a MIG profile: ask for one like {}1g.10gb", request->mig_profile,
+                    "\"{}\" is not a MIG profile: request one like {}1g.10gb", request->mig_profile,
                     names::kResourceMigPrefix);
     }
     RETURN_IF_ERROR(SetWhole(resource, amount, request));
@@ -39,8 +39,8 @@ Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest*
 
 const DialectParser kNvidiaGpu = {
     Dialect::kNvidiaGpu, OwnsGpu,
-    "ask for whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem",
+    "request whole GPUs, or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem",
     ParseGpu};
-const DialectParser kNvidiaMig = {Dialect::kNvidiaMig, OwnsMig, "ask for whole slices", ParseMig};
+const DialectParser kNvidiaMig = {Dialect::kNvidiaMig, OwnsMig, "request whole slices", ParseMig};
 
 }  // namespace tessera::device::dialects

@@ -21,7 +21,7 @@ int64_t AmountOf(const Amounts& amounts, std::string_view resource) {
 Status ParseShare(int64_t core, int64_t memory, ContainerRequest* request) {
   if (memory == 0) {
     return Reject(request->name, names::kResourceVcudaMemory,
-                  "is missing or 0 beside {}: {}: ask for 1 or more blocks of 256 MiB",
+                  "is missing or 0 beside {}: {}: request 1 or more blocks of 256 MiB",
                   names::kResourceVcudaCore, core);
   }
   ASSIGN_OR_RETURN(request->per_gpu.memory, ShareMemory(request->name, names::kResourceVcudaMemory,
@@ -36,7 +36,7 @@ Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerReques
   const int64_t memory = AmountOf(amounts, names::kResourceVcudaMemory);
   if (core == 0) {
     return Reject(request->name, names::kResourceVcudaCore,
-                  "is missing or 0 beside {}: {}: ask for 1 to 99, or for a multiple of 100",
+                  "is missing or 0 beside {}: {}: request 1 to 99, or a multiple of 100",
                   names::kResourceVcudaMemory, memory);
   }
   if (core < kCoresPerGpu) return ParseShare(core, memory, request);
@@ -46,13 +46,13 @@ Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerReques
   const int64_t below = core - core % kCoresPerGpu;
   if (core == below) return Status::Ok();
   return Reject(request->name, names::kResourceVcudaCore,
-                "{} is neither 1 to 99 nor a multiple of 100: ask for {} or {}", core, below,
+                "{} is neither 1 to 99 nor a multiple of 100: request {} or {}", core, below,
                 below + kCoresPerGpu);
 }
 
 }  // namespace
 
-const DialectParser kVcuda = {Dialect::kVcuda, OwnsVcuda, "ask for whole units", ParseVcuda};
+const DialectParser kVcuda = {Dialect::kVcuda, OwnsVcuda, "request whole units", ParseVcuda};
 
 }  // namespace dialects
 
