@@ -47,36 +47,88 @@ Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t heigh
   return AllocateLinear(pointer, bytes, allocate, [&] { return uint64_t(*pitch) * height; });
 }
 
-// A pool may serve the allocation from memory that it has reserved before. Whether it did is known
-// only after the call, so the whole size is reserved first, and pools are trimmed if the
-// reservation exceeds the limit. A pool may also grow by more than the allocation needs, so the
-// limit is checked again after the call.
-template <typename Allocate, typename Free>
-Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
-                        Allocate allocate, Free free) {
-  Process& process = Process::Get();
-  // The pool may belong to another GPU than the current context.
-  const int known = process.FindPool(handle);
-  const int gpu = known >= 0 ? process.pools().GpuOf(known) : process.CurrentContext().gpu;
-  const uint64_t reserved = RoundToBlocks(bytes);
-  if (gpu < 0 || pointer == nullptr || handle == nullptr || reserved == 0) return allocate();
-  // A captured call adds a node to a graph, which allocates when it is launched (graph_memory.h).
-  if (Throttle::Get().IsCaptured(stream)) return allocate();
-  const int pool = process.pools().Add(handle, gpu);
-  if (pool < 0) return Result::kOutOfMemory;
-  if (!process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
-  const Result result = allocate();
-  if (result != Result::kSuccess) {
-    process.accounts().Cancel(gpu, reserved);
-    return result;
+constexpr int kNotCharged = -1, kUnknown = -2;
+
+// The GPU's index in the limits whose default or current pool it is; kNotCharged: that GPU is not
+// limited; kUnknown: it is no such pool.
+int GpuWithPool(MemPool handle) {
+  int devices = 0;
+  if (driver.cuDeviceGetCount(&devices) != Result::kSuccess) return kUnknown;
+  for (Device device = 0; device < devices; ++device) {
+    for (const auto pool_of : {driver.cuDeviceGetDefaultMemPool, driver.cuDeviceGetMemPool}) {
+      MemPool pool = nullptr;
+      if (pool_of(&pool, device) == Result::kSuccess && pool == handle)
+        return Process::Get().GpuOf(device);
+    }
   }
-  const bool charged = process.ChargePool(gpu, *pointer, pool, reserved);
+  return kUnknown;
+}
+
+// The index in the limits of the GPU that has the memory; kNotCharged: it is not limited, or the
+// memory is the host's.
+int GpuWithMemory(DevicePtr pointer) {
+  constexpr int kMemoryType = 2, kOrdinal = 9;  // CUpointer_attribute
+  constexpr unsigned kOnDevice = 2;
+  unsigned type = 0;
+  Device device = -1;
+  if (driver.cuPointerGetAttribute(&type, kMemoryType, pointer) != Result::kSuccess ||
+      type != kOnDevice ||
+      driver.cuPointerGetAttribute(&device, kOrdinal, pointer) != Result::kSuccess)
+    return kNotCharged;
+  return Process::Get().GpuOf(device);
+}
+
+// Charges what a pool has allocated. A pool may grow by more than the allocation needs, so the
+// limit is checked again.
+template <typename Free>
+Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, Free free) {
+  Process& process = Process::Get();
+  const bool charged = pool >= 0 && process.ChargePool(gpu, *pointer, pool, reserved);
   const uint64_t limit = process.LimitOf(gpu);
   if (charged && (limit == 0 || process.accounts().Held(gpu) <= limit)) return Result::kSuccess;
   (void)process.Release(*pointer, [&] { return free(*pointer); });
   process.pools().Trim(gpu, &process.accounts());
   *pointer = 0;
   return Result::kOutOfMemory;
+}
+
+// The first allocation from a pool that a library has created by calling the driver directly, or
+// from a default pool of host memory. Only the memory shows where the pool is.
+template <typename Allocate, typename Free>
+Result AllocateFromForeignPool(DevicePtr* pointer, MemPool handle, Allocate allocate, Free free) {
+  const Result result = allocate();
+  if (result != Result::kSuccess) return result;
+  const int gpu = GpuWithMemory(*pointer);
+  const int pool = Process::Get().pools().Add(handle, gpu);
+  return gpu == kNotCharged ? result : ChargeFromPool(pointer, gpu, pool, 0, free);
+}
+
+// A pool may serve the allocation from memory that it has reserved before. Whether it did is known
+// only after the call, so the whole size is reserved first, and pools are trimmed if the
+// reservation exceeds the limit.
+template <typename Allocate, typename Free>
+Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
+                        Allocate allocate, Free free) {
+  Process& process = Process::Get();
+  const uint64_t reserved = RoundToBlocks(bytes);
+  if (!process.limiting() || pointer == nullptr || handle == nullptr || reserved == 0)
+    return allocate();
+  // The pool may belong to another GPU than the current context.
+  int pool = process.pools().Find(handle);
+  const int gpu = pool >= 0 ? process.pools().GpuOf(pool) : GpuWithPool(handle);
+  if (gpu == kNotCharged) {
+    if (pool < 0) (void)process.pools().Add(handle, gpu);
+    return allocate();
+  }
+  // A captured call adds a node to a graph, which allocates when it is launched (graph_memory.h).
+  if (Throttle::Get().IsCaptured(stream)) return allocate();
+  if (gpu == kUnknown) return AllocateFromForeignPool(pointer, handle, allocate, free);
+  if (pool < 0) pool = process.pools().Add(handle, gpu);
+  if (pool < 0 || !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
+  const Result result = allocate();
+  if (result == Result::kSuccess) return ChargeFromPool(pointer, gpu, pool, reserved, free);
+  process.accounts().Cancel(gpu, reserved);
+  return result;
 }
 
 MemPool CurrentPool() {
@@ -196,12 +248,12 @@ LIMITER_EXPORT Result cuMemFreeAsync_ptsz(DevicePtr pointer, Stream stream) {
 }
 
 LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* properties) {
-  constexpr unsigned kOnDevice = 1;
   const Result result = driver.cuMemPoolCreate(pool, properties);
-  if (result != Result::kSuccess || properties->location.type != kOnDevice) return result;
   Process& process = Process::Get();
-  const int gpu = process.GpuOf(properties->location.id);
-  if (gpu < 0 || process.pools().Add(*pool, gpu) >= 0) return result;
+  if (result != Result::kSuccess || !process.limiting()) return result;
+  const bool is_on_device = properties->location.type == kLocationDevice;
+  const int gpu = is_on_device ? process.GpuOf(properties->location.id) : kNotCharged;
+  if (process.pools().Add(*pool, gpu) >= 0 || gpu == kNotCharged) return result;
   driver.cuMemPoolDestroy(*pool);
   return Result::kOutOfMemory;
 }

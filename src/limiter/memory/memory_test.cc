@@ -163,6 +163,64 @@ TEST_F(LimiterTest, APoolIsChargedToItsOwnGpu) {
   }));
 }
 
+TEST_F(LimiterTest, TheDefaultPoolOfAnotherGpuIsChargedToThatGpu) {
+  LimitedNode node({100 * kMiB, 50 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda, 0);
+    MemPool pool = nullptr;
+    DevicePtr pointer = 0;
+    ASSERT_OK(CU(cuda, cuDeviceGetDefaultMemPool)(&pool, 1));
+    EXPECT_EQ(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 60 * kMiB, pool, nullptr),
+              Result::kOutOfMemory);
+    ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 40 * kMiB, pool, nullptr));
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.Held(1), 40 * kMiB);
+    ASSERT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
+    ASSERT_OK(CU(cuda, cuMemPoolTrimTo)(pool, 0));
+    EXPECT_EQ(node.Held(1), 0u);
+  }));
+}
+
+TEST_F(LimiterTest, TheDefaultPoolOfAGpuWithoutALimitIsNotCharged) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda, 0);
+    MemPool pool = nullptr;
+    DevicePtr pointer = 0;
+    ASSERT_OK(CU(cuda, cuDeviceGetDefaultMemPool)(&pool, 1));
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 200 * kMiB, pool, nullptr));
+      EXPECT_EQ(node.Held(0), 0u);
+      ASSERT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
+      ASSERT_OK(CU(cuda, cuMemPoolTrimTo)(pool, 0));
+    }
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
+TEST_F(LimiterTest, APoolThatALibraryHasCreatedInTheDriverIsChargedToItsOwnGpu) {
+  LimitedNode node({100 * kMiB, 50 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda, 0);
+    const CudaLibrary real(node.node().library("libcuda.so.1"));
+    cuda::MemPoolProperties properties{};
+    properties.alloc_type = 1;
+    properties.location = {1, 1};
+    MemPool pool = nullptr;
+    DevicePtr pointer = 0;
+    ASSERT_OK(CU(real, cuMemPoolCreate)(&pool, &properties));
+    EXPECT_EQ(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 60 * kMiB, pool, nullptr),
+              Result::kOutOfMemory);
+    EXPECT_EQ(node.DeviceBytes(1), 0u);
+    ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 40 * kMiB, pool, nullptr));
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.Held(1), 40 * kMiB);
+    ASSERT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
+    ASSERT_OK(CU(cuda, cuMemPoolDestroy)(pool));
+    EXPECT_EQ(node.Held(1), 0u);
+  }));
+}
+
 TEST_F(LimiterTest, TheEndOfAContextEndsItsCharges) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

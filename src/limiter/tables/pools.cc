@@ -47,6 +47,7 @@ int Pools::Add(cuda::MemPool pool, int gpu) {
 
 void Pools::Refresh(int index, Accounts* accounts) {
   Pool& pool = pools_[index];
+  if (pool.gpu < 0) return;
   const uint64_t reading = pool.readings.fetch_add(1) + 1;
   uint64_t reserved = 0;
   if (!ReadReserved(pool.handle.load(), &reserved)) return;
@@ -85,7 +86,7 @@ cuda::Result Pools::Trim(int index, uint64_t keep, Accounts* accounts) {
 void Pools::Remove(int index, Accounts* accounts) {
   Pool& pool = pools_[index];
   const SpinGuard guard(&pool.lock);
-  accounts->Release(pool.gpu, pool.charged);
+  if (pool.charged != 0) accounts->Release(pool.gpu, pool.charged);
   pool.charged = 0;
   pool.charged_reading = pool.readings.load();
   pool.handle.store(nullptr);

@@ -23,7 +23,8 @@ class Pools {
   static cuda::MemPool GraphMemoryOf(cuda::Device device) {
     return reinterpret_cast<cuda::MemPool>(uintptr_t(device) * 2 + 1);
   }
-  // Returns the index of the pool, which is added if it is new; -1: the table is full.
+  // Returns the index of the pool, which is added if it is new; -1: the table is full. A pool whose
+  // `gpu` is -1 is not charged: it has memory of the host, or of a GPU without a limit.
   int Add(cuda::MemPool pool, int gpu);
   int GpuOf(int index) const { return pools_[index].gpu; }
   // The index of the pool, or -1 if it was not added.

@@ -111,8 +111,9 @@ Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, 
       *static_cast<bool*>(data) = allocation.kind == MemoryKind::kManaged;
       break;
     case kPointerOrdinal:
-      *static_cast<int*>(data) =
-          allocation.context != nullptr ? allocation.context->device : allocation.device;
+      *static_cast<int*>(data) = allocation.pool != nullptr      ? allocation.pool->device
+                                 : allocation.context != nullptr ? allocation.context->device
+                                                                 : allocation.device;
       break;
     case kPointerRangeStart:
       *static_cast<DevicePtr*>(data) = allocation.base;
