@@ -292,6 +292,53 @@ TEST_F(LimiterTest, ForeignPointersAndFailedFreesChangeNothing) {
   }));
 }
 
+// The driver frees for one of the threads and refuses the other, in either order.
+TEST_F(LimiterTest, MemoryThatTwoThreadsFreeAtOnceIsReleasedOnce) {
+  constexpr int kRounds = 20'000;
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    const Context context = MakeContext(cuda);
+    std::atomic<DevicePtr> shared{0};  // 0: freed by `other`
+    std::atomic<int> freed{0};
+    const auto free = [&](DevicePtr pointer) {
+      if (CU(cuda, cuMemFree_v2)(pointer) == Result::kSuccess) ++freed;
+    };
+    std::thread other([&] {
+      EXPECT_OK(CU(cuda, cuCtxSetCurrent)(context));
+      for (int i = 0; i < kRounds; ++i) {
+        while (shared.load() == 0) ::sched_yield();
+        free(shared.load());
+        shared = 0;
+      }
+    });
+    for (int i = 0; i < kRounds; ++i) {
+      DevicePtr pointer = 0;
+      EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, i % 2 == 0 ? 2 * kMiB : 1000));
+      shared = pointer;
+      free(pointer);
+      while (shared.load() != 0) ::sched_yield();
+    }
+    other.join();
+    EXPECT_EQ(freed.load(), kRounds);
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.DeviceBytes(0), kContextBytes);
+  }));
+}
+
+TEST_F(LimiterTest, MemoryThatALibraryHasFreedInTheDriverIsReleasedWhenItsAddressIsUsedAgain) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda);
+    const CudaLibrary real(node.node().library("libcuda.so.1"));
+    DevicePtr first = 0, second = 0;
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&first, 40 * kMiB));
+    ASSERT_OK(CU(real, cuMemFree_v2)(first));
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&second, 40 * kMiB));
+    ASSERT_EQ(second, first);
+    EXPECT_EQ(node.Held(0), 40 * kMiB);
+  }));
+}
+
 TEST_F(LimiterTest, AnAllocationThatTheDriverRefusesIsNotCharged) {
   LimitedNode node({0});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

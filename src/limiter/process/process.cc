@@ -196,6 +196,13 @@ void Process::Refuse(int gpu, uint64_t bytes) {
                 accounts_.Limit(gpu));
 }
 
+bool Process::Insert(cuda::DevicePtr pointer, const Allocation& allocation) {
+  Allocation replaced;
+  const auto insertion = allocations_.Insert(pointer, allocation, &replaced);
+  if (insertion == Allocations::Insertion::kReplaced) EndCharge(replaced, pointer);
+  return insertion != Allocations::Insertion::kNoMemory;
+}
+
 bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
                      uint64_t held) {
   const bool in_block = bytes <= kSmallBytes;
@@ -203,7 +210,7 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
   const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
                               .context = context.id,
                               .gpu = uint64_t(context.gpu)};
-  if (context.id == 0 || !allocations_.Insert(pointer, allocation)) {
+  if (context.id == 0 || !Insert(pointer, allocation)) {
     accounts_.Release(context.gpu, held);
     return false;
   }
@@ -215,8 +222,7 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
 }
 
 bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
-  const bool known =
-      allocations_.Insert(pointer, {.gpu = uint64_t(gpu), .pool = uint64_t(pool) + 1});
+  const bool known = Insert(pointer, {.gpu = uint64_t(gpu), .pool = uint64_t(pool) + 1});
   pools_.Refresh(pool, &accounts_);
   accounts_.Cancel(gpu, reserved);
   return known;

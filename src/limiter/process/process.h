@@ -110,6 +110,8 @@ class Process {
   // Ends charges of closed exports, and returns unused memory of pools to the driver.
   void Reclaim(int gpu);
   void EndCharge(const Allocation& allocation, uint64_t pointer);
+  // False: out of host memory.
+  bool Insert(cuda::DevicePtr pointer, const Allocation& allocation);
   void EndContext(const Contexts::Info& known);
   // Before and after a context is created: reserves its memory, and charges it. False: the limit
   // has no room; after CountContext the caller destroys the context.
@@ -135,17 +137,17 @@ class Process {
   std::atomic<cuda::Context> primaries_[kMaxDevices] = {};
 };
 
-// The entry is removed before the driver frees the pointer, which another thread may get at once.
 template <typename Free>
 cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
+  if (!limiting()) return free();
   Allocation allocation;
-  if (!limiting() || !allocations_.Remove(pointer, &allocation)) return free();
+  const bool is_known = allocations_.Remove(pointer, &allocation);
   const cuda::Result result = free();
-  if (result == cuda::Result::kSuccess) {
-    EndCharge(allocation, pointer);
-  } else {
-    allocations_.Insert(pointer, allocation);
-  }
+  const bool is_freed = result == cuda::Result::kSuccess;
+  const bool ends =
+      is_known ? is_freed || !allocations_.Restore(pointer, allocation)
+               : is_freed && pointer != 0 && allocations_.RemoveRestored(pointer, &allocation);
+  if (ends) EndCharge(allocation, pointer);
   return result;
 }
 

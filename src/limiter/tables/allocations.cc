@@ -30,17 +30,31 @@ static_assert(sizeof(uint64_t) * 8 - 58 == 6, "64 shards");
 void Allocations::Reset() {
   for (Shard& shard : shards_) {
     shard.table.Clear();
+    shard.freed_count = 0;
     shard.lock.Reset();
   }
 }
 
-bool Allocations::Insert(uint64_t pointer, const Allocation& allocation) {
+bool Allocations::Shard::TakeFreed(uint64_t pointer) {
+  for (uint32_t i = 0; i < freed_count; ++i) {
+    if (freed[i] != pointer) continue;
+    freed[i] = freed[--freed_count];
+    return true;
+  }
+  return false;
+}
+
+Allocations::Insertion Allocations::Insert(uint64_t pointer, const Allocation& allocation,
+                                           Allocation* replaced) {
   Shard& shard = ShardOf(pointer);
   const SpinGuard lock(&shard.lock);
   bool added = false;
   auto* entry = shard.table.Add(pointer, &added);
-  if (entry != nullptr) entry->value = allocation;
-  return entry != nullptr;
+  if (entry == nullptr) return Insertion::kNoMemory;
+  if (!added) *replaced = entry->value;
+  entry->value = allocation;
+  (void)shard.TakeFreed(pointer);
+  return added ? Insertion::kAdded : Insertion::kReplaced;
 }
 
 bool Allocations::Remove(uint64_t pointer, Allocation* removed) {
@@ -51,6 +65,38 @@ bool Allocations::Remove(uint64_t pointer, Allocation* removed) {
   *removed = entry->value;
   shard.table.Erase(entry);
   return true;
+}
+
+// An entry that is there belongs to a later allocation.
+bool Allocations::Restore(uint64_t pointer, const Allocation& allocation) {
+  Shard& shard = ShardOf(pointer);
+  const SpinGuard lock(&shard.lock);
+  if (shard.TakeFreed(pointer)) return false;
+  bool added = false;
+  auto* entry = shard.table.Add(pointer, &added);
+  if (entry == nullptr || !added) return entry == nullptr;
+  entry->value = allocation;
+  entry->value.is_restored = 1;
+  return true;
+}
+
+bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
+  Shard& shard = ShardOf(pointer);
+  const SpinGuard lock(&shard.lock);
+  if (auto* entry = shard.table.Find(pointer); entry != nullptr) {
+    if (entry->value.is_restored == 0) return false;
+    *removed = entry->value;
+    shard.table.Erase(entry);
+    return true;
+  }
+  // Of many, the oldest is forgotten: no other thread frees it any more.
+  (void)shard.TakeFreed(pointer);
+  if (shard.freed_count == kFreed) {
+    for (uint32_t i = 1; i < kFreed; ++i) shard.freed[i - 1] = shard.freed[i];
+    --shard.freed_count;
+  }
+  shard.freed[shard.freed_count++] = pointer;
+  return false;
 }
 
 bool Allocations::Join(uint64_t block, int gpu) {

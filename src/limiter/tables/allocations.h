@@ -17,11 +17,12 @@ namespace tessera::limiter {
 
 // 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
-  uint64_t blocks : 24 = 0;   // charged for this allocation alone; 0 for a part of a block and for
-                              // memory of a pool. In an entry of Join: allocations in the block
-  uint64_t context : 26 = 0;  // id of the context that frees it (contexts.h); 0: none
-  uint64_t gpu : 5 = 0;       // index in the limits
-  uint64_t pool : 9 = 0;      // 1 + index of its pool (pools.h); 0: none
+  uint64_t blocks : 24 = 0;  // charged for this allocation alone; 0 for a part of a block and for
+                             // memory of a pool. In an entry of Join: allocations in the block
+  uint64_t is_restored : 1 = 0;  // by Restore
+  uint64_t context : 25 = 0;     // id of the context that frees it (contexts.h); 0: none
+  uint64_t gpu : 5 = 0;          // index in the limits
+  uint64_t pool : 9 = 0;         // 1 + index of its pool (pools.h); 0: none
 };
 static_assert(sizeof(Allocation) == 8);
 
@@ -30,10 +31,20 @@ class Allocations {
   // Removes all entries and resets all locks, in a child after fork, which has no other threads
   // yet.
   void Reset();
-  // False: there is no memory for the table.
-  bool Insert(uint64_t pointer, const Allocation& allocation);
+  // kReplaced: `*replaced` was an older entry, whose memory the program has freed by calling the
+  // driver directly. kNoMemory: there is no memory for the table.
+  enum class Insertion { kAdded, kReplaced, kNoMemory };
+  Insertion Insert(uint64_t pointer, const Allocation& allocation, Allocation* replaced);
+  // Removes the entry before the driver frees the pointer, which another thread may get at once.
   // False: the table has no such pointer.
   bool Remove(uint64_t pointer, Allocation* removed);
+  // If two threads free a pointer at once, one removes the entry, and the driver may free for the
+  // other. Restore follows Remove if the driver has refused. False: the driver has freed the memory
+  // for another thread; the caller ends the charge.
+  bool Restore(uint64_t pointer, const Allocation& allocation);
+  // Called when the driver has freed a pointer that Remove did not find. True: another thread has
+  // restored the entry, which is removed; the caller ends its charge.
+  bool RemoveRestored(uint64_t pointer, Allocation* removed);
   // Join adds an allocation to a shared block; true: it is the first. Leave removes an allocation;
   // true: it was the last.
   bool Join(uint64_t block, int gpu);
@@ -44,9 +55,14 @@ class Allocations {
 
  private:
   static uint32_t HashKey(uint64_t pointer);
+  static constexpr uint32_t kFreed = 4;
   struct Shard {
     SpinLock lock;
     Table<Allocation, HashKey> table;
+    // The last pointers that the driver freed without an entry and has not allocated since.
+    uint64_t freed[kFreed];
+    uint32_t freed_count;
+    bool TakeFreed(uint64_t pointer);
   };
   static constexpr size_t kShards = 64;
 

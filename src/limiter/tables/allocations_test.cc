@@ -11,6 +11,11 @@
 namespace tessera::limiter {
 namespace {
 
+void Insert(Allocations* allocations, uint64_t pointer, const Allocation& allocation) {
+  Allocation replaced;
+  ASSERT_NE(allocations->Insert(pointer, allocation, &replaced), Allocations::Insertion::kNoMemory);
+}
+
 TEST(AllocationsTest, AnswersLikeAMapOverRandomHistories) {
   static Allocations allocations;
   allocations.Reset();
@@ -21,7 +26,7 @@ TEST(AllocationsTest, AnswersLikeAMapOverRandomHistories) {
     const uint64_t pointer = (1 + random() % 20'000) * 512;
     Allocation removed;
     if (random() % 2 == 0) {
-      ASSERT_TRUE(allocations.Insert(pointer, {.blocks = uint64_t(i)}));
+      Insert(&allocations, pointer, {.blocks = uint64_t(i)});
       model[pointer] = uint64_t(i);
     } else if (const auto found = model.find(pointer); found != model.end()) {
       ASSERT_TRUE(allocations.Remove(pointer, &removed));
@@ -42,7 +47,7 @@ TEST(AllocationsTest, RemovesAllAllocationsOfOneContextAndNoOthers) {
   static Allocations allocations;
   allocations.Reset();
   for (uint64_t i = 1; i <= 5000; ++i) {
-    ASSERT_TRUE(allocations.Insert(i << 21, {.blocks = i, .context = 1 + i % 3}));
+    Insert(&allocations, i << 21, {.blocks = i, .context = 1 + i % 3});
   }
   struct Seen {
     uint64_t count = 0, wrong = 0;
@@ -73,6 +78,59 @@ TEST(AllocationsTest, ABlockIsChargedWithItsFirstPartAndReleasedWithItsLast) {
   EXPECT_TRUE(blocks.Join(4 << 20, 0)) << "the driver may use the address again";
 }
 
+// Both threads call the driver for one allocation. It frees for the one that has not found the entry.
+TEST(AllocationsTest, OneOfTwoFreesEndsTheChargeWhicheverAnswerComesFirst) {
+  static Allocations allocations;
+  constexpr uint64_t kPointer = 6 << 20;
+  Allocation removed, again;
+  for (const bool refused_first : {true, false}) {
+    allocations.Reset();
+    Insert(&allocations, kPointer, {.blocks = 5});
+    ASSERT_TRUE(allocations.Remove(kPointer, &removed));
+    ASSERT_FALSE(allocations.Remove(kPointer, &again));
+    if (refused_first) {
+      EXPECT_TRUE(allocations.Restore(kPointer, removed));
+      ASSERT_TRUE(allocations.RemoveRestored(kPointer, &again)) << "its caller ends the charge";
+      EXPECT_EQ(again.blocks, 5u);
+    } else {
+      EXPECT_FALSE(allocations.RemoveRestored(kPointer, &again));
+      EXPECT_FALSE(allocations.Restore(kPointer, removed)) << "its caller ends the charge";
+    }
+    EXPECT_FALSE(allocations.Remove(kPointer, &again));
+  }
+}
+
+TEST(AllocationsTest, AnAddressThatIsAllocatedAgainDuringTwoFreesKeepsItsNewCharge) {
+  static Allocations allocations;
+  constexpr uint64_t kPointer = 6 << 20;
+  Allocation removed, again;
+  for (const bool refused_first : {true, false}) {
+    allocations.Reset();
+    Insert(&allocations, kPointer, {.blocks = 5});
+    ASSERT_TRUE(allocations.Remove(kPointer, &removed));
+    Insert(&allocations, kPointer, {.blocks = 7});
+    if (refused_first) {
+      EXPECT_FALSE(allocations.Restore(kPointer, removed));
+      EXPECT_FALSE(allocations.RemoveRestored(kPointer, &again));
+    } else {
+      EXPECT_FALSE(allocations.RemoveRestored(kPointer, &again));
+      EXPECT_FALSE(allocations.Restore(kPointer, removed));
+    }
+    ASSERT_TRUE(allocations.Remove(kPointer, &removed));
+    EXPECT_EQ(removed.blocks, 7u);
+    EXPECT_TRUE(allocations.Restore(kPointer, removed)) << "the driver refuses for another reason";
+  }
+}
+
+TEST(AllocationsTest, AnOlderEntryOfAnAddressIsReturned) {
+  static Allocations allocations;
+  allocations.Reset();
+  Allocation replaced;
+  EXPECT_EQ(allocations.Insert(512, {.blocks = 5}, &replaced), Allocations::Insertion::kAdded);
+  EXPECT_EQ(allocations.Insert(512, {.blocks = 7}, &replaced), Allocations::Insertion::kReplaced);
+  EXPECT_EQ(replaced.blocks, 5u);
+}
+
 TEST(AllocationsTest, ThreadsDoNotLoseEachOthersEntries) {
   static Allocations allocations;
   allocations.Reset();
@@ -81,7 +139,7 @@ TEST(AllocationsTest, ThreadsDoNotLoseEachOthersEntries) {
     threads.emplace_back([thread] {
       for (uint64_t round = 0; round < 20; ++round) {
         for (uint64_t i = 1; i <= 500; ++i)
-          allocations.Insert((thread << 40) + (i << 21), {.blocks = i});
+          Insert(&allocations, (thread << 40) + (i << 21), {.blocks = i});
         for (uint64_t i = 1; i <= 500; ++i) {
           Allocation removed;
           if (!allocations.Remove((thread << 40) + (i << 21), &removed) || removed.blocks != i)
