@@ -243,7 +243,7 @@ Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   if (exec == nullptr || !process.limiting() || !Measure(graph, &uses)) return call();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (!uses.Has(gpu)) continue;
-    if (process.pools().Add(Pools::GraphMemoryOf(uses.needs[gpu].device), int(gpu)) < 0) {
+    if (process.AddPool(Pools::GraphMemoryOf(uses.needs[gpu].device), int(gpu)) < 0) {
       return Result::kOutOfMemory;
     }
   }

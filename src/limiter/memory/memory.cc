@@ -99,7 +99,7 @@ Result AllocateFromForeignPool(DevicePtr* pointer, MemPool handle, Allocate allo
   const Result result = allocate();
   if (result != Result::kSuccess) return result;
   const int gpu = GpuWithMemory(*pointer);
-  const int pool = Process::Get().pools().Add(handle, gpu);
+  const int pool = Process::Get().AddPool(handle, gpu);
   return gpu == kNotCharged ? result : ChargeFromPool(pointer, gpu, pool, 0, free);
 }
 
@@ -117,13 +117,13 @@ Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, Laun
   int pool = process.pools().Find(handle);
   const int gpu = pool >= 0 ? process.pools().GpuOf(pool) : GpuWithPool(handle);
   if (gpu == kNotCharged) {
-    if (pool < 0) (void)process.pools().Add(handle, gpu);
+    if (pool < 0) (void)process.AddPool(handle, gpu);
     return allocate();
   }
   // A captured call adds a node to a graph, which allocates when it is launched (graph_memory.h).
   if (Throttle::Get().IsCaptured(stream)) return allocate();
   if (gpu == kUnknown) return AllocateFromForeignPool(pointer, handle, allocate, free);
-  if (pool < 0) pool = process.pools().Add(handle, gpu);
+  if (pool < 0) pool = process.AddPool(handle, gpu);
   if (pool < 0 || !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   const Result result = allocate();
   if (result == Result::kSuccess) return ChargeFromPool(pointer, gpu, pool, reserved, free);
@@ -253,7 +253,7 @@ LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* pr
   if (result != Result::kSuccess || !process.limiting()) return result;
   const bool is_on_device = properties->location.type == kLocationDevice;
   const int gpu = is_on_device ? process.GpuOf(properties->location.id) : kNotCharged;
-  if (process.pools().Add(*pool, gpu) >= 0 || gpu == kNotCharged) return result;
+  if (process.AddPool(*pool, gpu) >= 0 || gpu == kNotCharged) return result;
   driver.cuMemPoolDestroy(*pool);
   return Result::kOutOfMemory;
 }

@@ -221,6 +221,32 @@ TEST_F(LimiterTest, APoolThatALibraryHasCreatedInTheDriverIsChargedToItsOwnGpu) 
   }));
 }
 
+TEST_F(LimiterTest, AProgramHasAsManyPoolsAsTheDriverGivesIt) {
+  constexpr uint64_t kPools = 600;
+  LimitedNode node({2000 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    MakeContext(cuda);
+    cuda::MemPoolProperties properties{};
+    properties.alloc_type = 1;
+    properties.location = {1, 0};
+    std::vector<std::pair<MemPool, DevicePtr>> pools(kPools);
+    for (auto& [pool, pointer] : pools) {
+      ASSERT_OK(CU(cuda, cuMemPoolCreate)(&pool, &properties));
+      ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 2 * kMiB, pool, nullptr));
+    }
+    EXPECT_EQ(node.Held(0), kPools * 2 * kMiB);
+    DevicePtr other = 0;
+    ASSERT_OK(CU(cuda, cuMemAllocAsync)(&other, 2 * kMiB, nullptr));
+    ASSERT_OK(CU(cuda, cuMemFreeAsync)(other, nullptr));
+    for (const auto& [pool, pointer] : pools) {
+      ASSERT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
+      ASSERT_OK(CU(cuda, cuMemPoolDestroy)(pool));
+    }
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.DeviceBytes(0), kContextBytes);
+  }));
+}
+
 TEST_F(LimiterTest, TheEndOfAContextEndsItsCharges) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

@@ -208,8 +208,8 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
   const bool in_block = bytes <= kSmallBytes;
   const uint64_t charged = in_block ? kBlockBytes : RoundToBlocks(bytes);
   const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
-                              .context = context.id,
-                              .gpu = uint64_t(context.gpu)};
+                              .gpu = uint64_t(context.gpu),
+                              .context = context.id};
   if (context.id == 0 || !Insert(pointer, allocation)) {
     accounts_.Release(context.gpu, held);
     return false;
@@ -221,16 +221,28 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
   return true;
 }
 
+int Process::AddPool(cuda::MemPool pool, int gpu) {
+  const int index = pools_.Add(pool, gpu);
+  if (index < 0) {
+    WriteMessage(
+        "cannot count a memory pool: this process has %d, or no memory: the pool is refused; "
+        "destroy pools that are not used",
+        Pools::kMaxPools);
+  }
+  return index;
+}
+
 bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
-  const bool known = Insert(pointer, {.gpu = uint64_t(gpu), .pool = uint64_t(pool) + 1});
+  const bool known =
+      Insert(pointer, {.blocks = uint64_t(pool), .in_pool = 1, .gpu = uint64_t(gpu)});
   pools_.Refresh(pool, &accounts_);
   accounts_.Cancel(gpu, reserved);
   return known;
 }
 
 void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
-  if (allocation.pool != 0) {
-    pools_.Refresh(int(allocation.pool) - 1, &accounts_);
+  if (allocation.in_pool != 0) {
+    pools_.Refresh(int(allocation.blocks), &accounts_);
   } else if (allocation.blocks != 0) {
     accounts_.Release(int(allocation.gpu), allocation.blocks * kBlockBytes);
   } else if (blocks_.Leave(pointer / kBlockBytes * kBlockBytes)) {

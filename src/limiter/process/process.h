@@ -91,7 +91,9 @@ class Process {
 
   // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
   uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
-  // The index in pools(); -1: memory of the pool is not charged.
+  // The index in pools(); -1: the table cannot have it, which is reported.
+  int AddPool(cuda::MemPool pool, int gpu);
+  // The index in pools(); -1: it is not there.
   int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
 
   Accounts& accounts() { return accounts_; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/limiter/tables/pools.h"
 
+#include <sys/mman.h>
+
 #include "src/limiter/loader/driver.h"
 
 namespace tessera::limiter {
@@ -24,29 +26,43 @@ bool ReadReserved(cuda::MemPool pool, uint64_t* value) {
 
 }  // namespace
 
-int Pools::Find(cuda::MemPool pool) const {
-  if (pool == nullptr) return -1;
-  for (int i = 0; i < kCapacity; ++i) {
-    if (pools_[i].handle.load() == pool) return i;
+int Pools::FindIn(int count, cuda::MemPool pool) const {
+  for (int first = 0; first < count; first += kInChunk) {
+    const Pool* const chunk = chunks_[first / kInChunk].load();
+    for (int i = 0; i < kInChunk && first + i < count; ++i) {
+      if (chunk[i].handle.load() == pool) return first + i;
+    }
   }
   return -1;
+}
+
+int Pools::Find(cuda::MemPool pool) const {
+  return pool == nullptr ? -1 : FindIn(count_.load(), pool);
 }
 
 int Pools::Add(cuda::MemPool pool, int gpu) {
   if (const int known = Find(pool); known >= 0) return known;
   const SpinGuard guard(&lock_);
   if (const int known = Find(pool); known >= 0) return known;
-  for (int i = 0; i < kCapacity; ++i) {
-    if (pools_[i].handle.load() != nullptr) continue;
-    pools_[i].gpu = gpu;
-    pools_[i].handle.store(pool);
-    return i;
+  const int count = count_.load();
+  int free = FindIn(count, nullptr);
+  if (free < 0) free = count;
+  if (free == kMaxPools) return -1;
+  std::atomic<Pool*>& chunk = chunks_[free / kInChunk];
+  if (chunk.load() == nullptr) {
+    void* memory = ::mmap(nullptr, kInChunk * sizeof(Pool), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return -1;
+    chunk.store(static_cast<Pool*>(memory));
   }
-  return -1;
+  At(free).gpu = gpu;
+  At(free).handle.store(pool);
+  if (free == count) count_.store(count + 1);
+  return free;
 }
 
 void Pools::Refresh(int index, Accounts* accounts) {
-  Pool& pool = pools_[index];
+  Pool& pool = At(index);
   if (pool.gpu < 0) return;
   const uint64_t reading = pool.readings.fetch_add(1) + 1;
   uint64_t reserved = 0;
@@ -60,23 +76,23 @@ void Pools::Refresh(int index, Accounts* accounts) {
 }
 
 void Pools::RefreshAll(Accounts* accounts) {
-  for (int i = 0; i < kCapacity; ++i) {
-    if (pools_[i].handle.load() != nullptr) Refresh(i, accounts);
+  for (int i = 0; i < count_.load(); ++i) {
+    if (At(i).handle.load() != nullptr) Refresh(i, accounts);
   }
 }
 
 void Pools::Trim(int gpu, Accounts* accounts) {
   const RelaxedCapture relaxed;
-  for (int i = 0; i < kCapacity; ++i) {
-    const cuda::MemPool handle = pools_[i].handle.load();
-    if (handle == nullptr || pools_[i].gpu != gpu) continue;
+  for (int i = 0; i < count_.load(); ++i) {
+    const cuda::MemPool handle = At(i).handle.load();
+    if (handle == nullptr || At(i).gpu != gpu) continue;
     (void)Trim(i, 0, accounts);
   }
 }
 
 cuda::Result Pools::Trim(int index, uint64_t keep, Accounts* accounts) {
-  const cuda::MemPool handle = pools_[index].handle.load();
-  pools_[index].trims.fetch_add(1);
+  const cuda::MemPool handle = At(index).handle.load();
+  At(index).trims.fetch_add(1);
   const cuda::Result result = IsGraphMemory(handle) ? driver.cuDeviceGraphMemTrim(DeviceOf(handle))
                                                     : driver.cuMemPoolTrimTo(handle, keep);
   if (result == cuda::Result::kSuccess) Refresh(index, accounts);
@@ -84,7 +100,7 @@ cuda::Result Pools::Trim(int index, uint64_t keep, Accounts* accounts) {
 }
 
 void Pools::Remove(int index, Accounts* accounts) {
-  Pool& pool = pools_[index];
+  Pool& pool = At(index);
   const SpinGuard guard(&pool.lock);
   if (pool.charged != 0) accounts->Release(pool.gpu, pool.charged);
   pool.charged = 0;
@@ -93,7 +109,8 @@ void Pools::Remove(int index, Accounts* accounts) {
 }
 
 void Pools::Reset() {
-  for (Pool& pool : pools_) {
+  for (int i = 0; i < count_.load(); ++i) {
+    Pool& pool = At(i);
     pool.handle.store(nullptr);
     pool.lock.Reset();
     pool.charged = 0;

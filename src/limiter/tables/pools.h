@@ -6,7 +6,9 @@
 //
 // The memory of graphs (nodes that allocate) is also a pool. Each device has such a pool, with
 // separate driver functions and no handle. Here its handle is an odd number made from the device.
-// Threads: any. No lock is held across a driver call.
+//
+// Threads: any. No lock is held across a driver call. Find looks through all pools, the oldest
+// first, so it is fast for programs with few of them.
 #pragma once
 
 #include <atomic>
@@ -23,10 +25,11 @@ class Pools {
   static cuda::MemPool GraphMemoryOf(cuda::Device device) {
     return reinterpret_cast<cuda::MemPool>(uintptr_t(device) * 2 + 1);
   }
-  // Returns the index of the pool, which is added if it is new; -1: the table is full. A pool whose
-  // `gpu` is -1 is not charged: it has memory of the host, or of a GPU without a limit.
+  // Returns the index of the pool, which is added if it is new; -1: out of host memory, or the
+  // process has kMaxPools. A pool whose `gpu` is -1 is not charged: it has memory of the host, or of
+  // a GPU without a limit.
   int Add(cuda::MemPool pool, int gpu);
-  int GpuOf(int index) const { return pools_[index].gpu; }
+  int GpuOf(int index) const { return At(index).gpu; }
   // The index of the pool, or -1 if it was not added.
   int Find(cuda::MemPool pool) const;
   // Reads the bytes that the pool reserves, and charges the difference to the last reading.
@@ -37,13 +40,15 @@ class Pools {
   // Returns the unused memory of one pool beyond `keep` bytes to the device.
   cuda::Result Trim(int index, uint64_t keep, Accounts* accounts);
   // Number of trims begun so far; a trim may return memory that was reserved before it.
-  uint32_t TrimsOf(int index) const { return pools_[index].trims.load(); }
+  uint32_t TrimsOf(int index) const { return At(index).trims.load(); }
   // Ends the charge of a destroyed pool.
   void Remove(int index, Accounts* accounts);
   void Reset();
 
+  static constexpr int kMaxPools = 1 << 16;
+
  private:
-  static constexpr int kCapacity = 256;
+  static constexpr int kInChunk = 256;
   struct Pool {
     std::atomic<cuda::MemPool> handle;
     int gpu;
@@ -55,8 +60,14 @@ class Pools {
     uint64_t charged;
   };
 
-  SpinLock lock_;  // held while a pool is added
-  Pool pools_[kCapacity] = {};
+  Pool& At(int index) const { return chunks_[index / kInChunk].load()[index % kInChunk]; }
+  // The index of the pool in the first `count` entries, or -1.
+  int FindIn(int count, cuda::MemPool pool) const;
+
+  SpinLock lock_;                // held while a pool is added
+  std::atomic<int> count_ = {};  // 1 + the highest index that was ever used
+  // Memory from mmap, which stays where it is.
+  std::atomic<Pool*> chunks_[kMaxPools / kInChunk] = {};
 };
 
 }  // namespace tessera::limiter
