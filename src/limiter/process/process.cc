@@ -54,6 +54,45 @@ void ResetAfterFork() {
   page->owner.store(::getpid());
 }
 
+// What the user can do about an error that may pass; null: it stays.
+const char* RemedyFor(int error) {
+  switch (error) {
+    case EMFILE:
+      return "close files, or raise the limit of open files (ulimit -n)";
+    case ENFILE:
+      return "close files on this node";
+    case ENOMEM:
+      return "free host memory";
+    case EAGAIN:
+      return "end some of them";
+    case EFBIG:
+      return "raise the limit of file size (ulimit -f)";
+    default:
+      return nullptr;
+  }
+}
+
+static_assert(sizeof(Usage) <= 6 << 20);
+const char* ReasonOf(int error) {
+  switch (error) {
+    case EAGAIN:
+      return "4096 processes of this container use it";
+    case EFBIG:
+      return "this process may not create a file of 6 MiB";
+    case EPROTO:
+      return "the file is damaged";
+    default:
+      return ::strerror(error);
+  }
+}
+
+void ReportNoGpu(const char* failed, const char* path, int error) {
+  const char* remedy = RemedyFor(error);
+  WriteMessage("%s %s: %s: the GPU is not available%s: %s", failed, path, ReasonOf(error),
+               remedy != nullptr ? " until a later cuInit succeeds" : "",
+               remedy != nullptr ? remedy : "restart the container");
+}
+
 void Sweep() { (void)SweepSlots(kUsagePath, usage); }
 
 }  // namespace
@@ -78,7 +117,8 @@ Result Process::Init() {
     Reset();
     page->state.store(Open());
   }
-  return page->state.load() == kRefused ? Result::kNotPermitted : Result::kSuccess;
+  const int state = page->state.load();
+  return state == kRefused || state == kNew ? Result::kNotPermitted : Result::kSuccess;
 }
 
 // A child starts with its parent's tables, and with locks of threads that it does not have.
@@ -98,23 +138,22 @@ void Process::Reset() {
 Process::State Process::Open() {
   const Limits* limits = nullptr;
   if (const int error = MapLimits(kLimitsPath, &limits); error != 0) {
-    WriteMessage(
-        "cannot read the limits of this container at %s: %s: the GPU is not available; restart the "
-        "container",
-        kLimitsPath, ::strerror(error));
-    return kRefused;
+    ReportNoGpu("cannot read the limits of this container at", kLimitsPath, error);
+    return RemedyFor(error) != nullptr ? kNew : kRefused;
   }
   uint32_t slot = 0;
   int error = MakeUsage(kUsagePath);
   if (error == 0) error = ClaimSlot(kUsagePath, &usage, &slot);
   if (error != 0) {
     const bool goes_on = (limits->flags.load() & kFailOpen) != 0;
-    WriteMessage("cannot account for device memory in %s: %s: %s", kUsagePath,
-                 error == EAGAIN   ? "4096 processes of this container use it"
-                 : error == EPROTO ? "the file is damaged; restart the container"
-                                   : ::strerror(error),
-                 goes_on ? "this process is not limited" : "the GPU is not available");
-    return goes_on ? kNotLimited : kRefused;
+    ::munmap(const_cast<Limits*>(limits), sizeof(Limits));
+    constexpr char kFailed[] = "cannot account for device memory in";
+    if (goes_on) {
+      WriteMessage("%s %s: %s: this process is not limited", kFailed, kUsagePath, ReasonOf(error));
+      return kNotLimited;
+    }
+    ReportNoGpu(kFailed, kUsagePath, error);
+    return RemedyFor(error) != nullptr ? kNew : kRefused;
   }
   accounts_.Open(limits, usage, slot, Sweep);
   const auto release = [](void* accounts, const EndedCharge& ended) {

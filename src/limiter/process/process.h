@@ -10,7 +10,8 @@
 //
 // Failure. If the region cannot be used, or kMaxSlots processes of the container already use it,
 // one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800);
-// with the flag kFailOpen the process runs without a limit. The limiter never ends the process and
+// with the flag kFailOpen the process runs without a limit. After an error that may pass, such as a
+// lack of file descriptors, the next cuInit tries again. The limiter never ends the process and
 // installs no signal handler.
 //
 // Exec. The kernel closes the lock and the driver's files. The next process that needs memory
@@ -38,7 +39,7 @@ class Process {
  public:
   static Process& Get();
 
-  // Maps the region and claims a slot, once. kNotPermitted: see Failure.
+  // Maps the region and claims a slot, unless an earlier call did. kNotPermitted: see Failure.
   cuda::Result Init();
   // False: the process has no limits, or cuInit has not been called.
   bool limiting() const;

@@ -251,6 +251,45 @@ TEST_F(LimiterTest, WithFailOpenAnUncountedProgramGetsTheGpu) {
   EXPECT_NE(log.find("Is a directory: this process is not limited"), std::string::npos) << log;
 }
 
+TEST_F(LimiterTest, ALaterCuInitSucceedsWhenThereAreDescriptorsAgain) {
+  LimitedNode node({100 * kMiB});
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    std::vector<int> all;
+    for (int fd = ::open("/dev/null", O_RDONLY); fd >= 0; fd = ::open("/dev/null", O_RDONLY)) {
+      all.push_back(fd);
+    }
+    EXPECT_EQ(CU(cuda, cuInit)(0), Result::kNotPermitted);
+    for (const int fd : all) ::close(fd);
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 60 * kMiB));
+    EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 60 * kMiB), Result::kOutOfMemory);
+  }));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("Too many open files: the GPU is not available until a later cuInit succeeds"),
+            std::string::npos)
+      << log;
+}
+
+TEST_F(LimiterTest, ALimitOfFileSizeDoesNotEndTheFirstProcess) {
+  LimitedNode node({100 * kMiB});
+  std::filesystem::remove("/run/tessera/usage/usage");
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    rlimit before;
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit small{1 << 20, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    EXPECT_EQ(CU(cuda, cuInit)(0), Result::kNotPermitted);
+    EXPECT_FALSE(std::filesystem::exists("/run/tessera/usage/usage"));
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    MakeContext(cuda);
+  }));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("this process may not create a file of 6 MiB: "), std::string::npos) << log;
+}
+
 TEST_F(LimiterTest, RefusalsNameTheLimitOnStandardErrorAtABoundedRate) {
   LimitedNode node({100 * kMiB});
   ::testing::internal::CaptureStderr();

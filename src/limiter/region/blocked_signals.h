@@ -4,6 +4,7 @@
 // the thread that writes, so other threads notice nothing. Threads: any, each its own object.
 #pragma once
 
+#include <errno.h>
 #include <signal.h>
 #include <time.h>
 
@@ -22,8 +23,10 @@ class BlockedSignals {
     // Of this thread alone on Linux; pthread_sigmask is in another library of old C libraries.
     ::sigprocmask(SIG_BLOCK, &both, &mask_);
   }
-  // Removes the signals that were sent meanwhile. A signal that was pending before stays.
+  // Removes the signals that were sent meanwhile. A signal that was pending before stays, and so
+  // does errno.
   ~BlockedSignals() {
+    const int error = errno;
     for (const int sent : {SIGPIPE, SIGXFSZ}) {
       if (::sigismember(&pending_, sent)) continue;
       sigset_t one;
@@ -33,6 +36,7 @@ class BlockedSignals {
       (void)::sigtimedwait(&one, nullptr, &kAtOnce);
     }
     ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    errno = error;
   }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;

@@ -6,11 +6,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/limiter/region/blocked_signals.h"
+
 namespace tessera::limiter {
+namespace {
+
+// EFBIG in place of a signal if the process may not create files of this size.
+int Resize(int fd, size_t size) {
+  const BlockedSignals blocked;
+  return ::ftruncate(fd, off_t(size));
+}
+
+}  // namespace
 
 int FillNewFile(int fd, const Layout& layout, mode_t mode) {
   const Header header{layout.magic, layout.version, layout.oldest_reader, layout.size};
-  const bool filled = ::fchmod(fd, mode) == 0 && ::ftruncate(fd, off_t(layout.size)) == 0 &&
+  const bool filled = ::fchmod(fd, mode) == 0 && Resize(fd, layout.size) == 0 &&
                       ::pwrite(fd, &header, sizeof(header), 0) == ssize_t(sizeof(header));
   return filled ? 0 : errno;
 }
@@ -22,7 +33,7 @@ int MapFile(int fd, const Layout& layout, bool writable, void** mapped) {
   const off_t length = ::lseek(fd, 0, SEEK_END);
   if (!CanRead(layout, header) || length < off_t(header.size)) return EPROTO;
   const bool is_short = length < off_t(layout.size);
-  if (is_short && writable && ::ftruncate(fd, off_t(layout.size)) != 0) return errno;
+  if (is_short && writable && Resize(fd, layout.size) != 0) return errno;
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   if (!is_short || writable) {
     void* address = ::mmap(nullptr, layout.size, protection, MAP_SHARED, fd, 0);

@@ -67,20 +67,20 @@ const char* SkipFields(const char* field, int count) {
   return field;
 }
 
-// Reads state and start of a process from /proc/PID/stat, the start as Usage::starts has it. False:
-// no such process.
-bool ReadStat(const char* pid, char* state, uint64_t* start) {
+// Reads state and start of a process from /proc/PID/stat, the start as Usage::starts has it. 0 or an
+// errno; ESRCH: no such process.
+int ReadStat(const char* pid, char* state, uint64_t* start) {
   char path[64];
   ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);
   const ScopedFd file(::open(path, O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return false;
+  if (file.get() < 0) return errno == ENOENT ? ESRCH : errno;
   char text[1024];
   const ssize_t length = ::read(file.get(), text, sizeof(text) - 1);
-  if (length <= 0) return false;
+  if (length <= 0) return ESRCH;  // it has ended since
   text[length] = 0;
   // The program's name is in parentheses and may hold any character; field 3 follows the last ')'.
   const char* field = ::strrchr(text, ')');
-  if (field == nullptr || field[1] == 0) return false;
+  if (field == nullptr || field[1] == 0) return ESRCH;
   field += 2;
   *state = *field;
   field = SkipFields(field, 22 - 3);
@@ -89,7 +89,7 @@ bool ReadStat(const char* pid, char* state, uint64_t* start) {
   // Aligned to 16 bytes.
   const uint64_t stack = field != nullptr ? ::strtoull(field, nullptr, 10) : 0;
   *start |= stack >> 4 << kStartBits;
-  return true;
+  return 0;
 }
 
 bool IsGone(int32_t pid, uint64_t start) {
@@ -97,7 +97,8 @@ bool IsGone(int32_t pid, uint64_t start) {
   ::snprintf(text, sizeof(text), "%d", pid);
   char state = 0;
   uint64_t found = 0;
-  if (!ReadStat(text, &state, &found)) return true;
+  // Another error passes, such as a lack of descriptors; a later sweep looks again.
+  if (const int error = ReadStat(text, &state, &found); error != 0) return error == ESRCH;
   // A process in state Z or X has closed its files; another start means another process.
   if (state == 'Z' || state == 'X' || (start != 0 && ((found ^ start) & kStartMask) != 0))
     return true;
@@ -184,7 +185,7 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
     Clear(region, i);
     char state = 0;
     uint64_t start = 0;
-    ReadStat("self", &state, &start);
+    (void)ReadStat("self", &state, &start);
     region->starts[i].store(start);
     region->pids[i].store(::getpid());
     RaiseSlotsUsed(region, i + 1);

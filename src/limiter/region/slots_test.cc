@@ -102,6 +102,21 @@ TEST_F(SlotsTest, AnOwnerThatStillRunsKeepsItsSlotEvenWithoutItsLock) {
   EXPECT_EQ(Held(), 0u);
 }
 
+// A process that cannot read /proc knows nothing about others.
+TEST_F(SlotsTest, ASweepWithoutDescriptorsForProcKeepsTheSlot) {
+  usage_->slots_used = 1;
+  usage_->pids[0] = ::getpid();
+  usage_->gpus[0].held[0] = 9;
+  std::vector<int> all;
+  for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) all.push_back(fd);
+  ::close(all.back());  // for the file with the slots
+  all.pop_back();
+  EXPECT_EQ(Sweep(), 0);
+  for (const int fd : all) ::close(fd);
+  usage_->starts[0] = 1;
+  EXPECT_EQ(Sweep(), 1);
+}
+
 // If a child inherited the slot, a worker that never uses a GPU would keep the memory of its dead
 // parent.
 TEST_F(SlotsTest, AChildDoesNotKeepTheSlotOfItsDeadParent) {
