@@ -2,8 +2,12 @@
 #include "src/limiter/process/process.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <new>
@@ -32,11 +36,35 @@ using cuda::Result;
 struct ProcessPage {
   std::atomic<int> state;
   std::atomic<int> owner;  // process id on kernels before 4.14, which do not zero the page; else 0
-  SpinLock lock;
+  std::atomic<int> forking;  // id of the thread that holds the lock during a fork
+  SpinLock lock;             // held while cuInit opens the region
 };
 ProcessPage* page = nullptr;
 constinit Process process;
 Usage* usage = nullptr;
+
+int ThreadId() { return int(::syscall(SYS_gettid)); }
+
+// While cuInit claims a slot, it has the descriptor open whose lock is the slot. A child that is
+// forked then would inherit it, and keep the memory of its dead parent. The wait has an end, because
+// a signal handler may fork, too, in a thread that holds the lock.
+void BeforeFork() {
+  constexpr timespec kPause = {0, 100'000};
+  for (int i = 0; i < 1000; ++i) {
+    if (page->lock.TryLock()) {
+      page->forking.store(ThreadId());
+      return;
+    }
+    ::nanosleep(&kPause, nullptr);
+  }
+}
+
+// The child has a new page.
+void AfterForkInParent() {
+  if (page->forking.load() != ThreadId()) return;
+  page->forking.store(0);
+  page->lock.Unlock();
+}
 
 __attribute__((constructor)) void MakePage() {
   const auto size = size_t(::sysconf(_SC_PAGESIZE));
@@ -44,6 +72,7 @@ __attribute__((constructor)) void MakePage() {
   if (memory == MAP_FAILED) return;  // cuInit reports it
   page = new (memory) ProcessPage();
   if (::madvise(memory, size, MADV_WIPEONFORK) != 0) page->owner.store(::getpid());
+  (void)::pthread_atfork(BeforeFork, AfterForkInParent, nullptr);
 }
 
 // On kernels before 4.14 a child starts with a copy of its parent's page.

@@ -7,6 +7,7 @@
 //
 // Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
 // page with the state in every child, whichever system call created it, so the child starts anew.
+// fork waits for a cuInit of another thread, some 0.2 s at most.
 //
 // Failure. If the region cannot be used, or kMaxSlots processes of the container already use it,
 // one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800);

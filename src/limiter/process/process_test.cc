@@ -290,6 +290,44 @@ TEST_F(LimiterTest, ALimitOfFileSizeDoesNotEndTheFirstProcess) {
   EXPECT_NE(log.find("this process may not create a file of 6 MiB: "), std::string::npos) << log;
 }
 
+// The descriptor that holds the lock of the slot is open during cuInit, and a child inherits it.
+TEST_F(LimiterTest, AChildThatIsForkedDuringCuInitDoesNotKeepTheMemoryOfItsDeadParent) {
+  LimitedNode node({100 * kMiB});
+  for (int i = 0; i < 15; ++i) {
+    int ready[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    const int owner = node.Start([&](const CudaLibrary& cuda) {
+      ::setpgid(0, 0);
+      std::atomic<bool> stop{false};
+      std::thread forking([&] {
+        for (int children = 0; children < 50 && !stop.load(); ++children) {
+          if (::fork() != 0) continue;
+          while (true) ::pause();
+        }
+      });
+      ::usleep(1000);
+      DevicePtr pointer = 0;
+      EXPECT_OK(CU(cuda, cuInit)(0));
+      stop = true;
+      forking.join();
+      MakeContext(cuda);
+      EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 80 * kMiB));
+      ASSERT_EQ(::write(ready[1], "r", 1), 1);
+      while (true) ::pause();
+    });
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    for (const int end : ready) ::close(end);
+    ::kill(owner, SIGKILL);
+    int status;
+    ::waitpid(owner, &status, 0);
+    node.Sweep();
+    const uint64_t held = node.Held(0);
+    ::kill(-owner, SIGKILL);
+    ASSERT_EQ(held, 0u) << "run " << i;
+  }
+}
+
 TEST_F(LimiterTest, RefusalsNameTheLimitOnStandardErrorAtABoundedRate) {
   LimitedNode node({100 * kMiB});
   ::testing::internal::CaptureStderr();

@@ -17,6 +17,7 @@ class SpinLock {
       if (spins > kSpins) ::sched_yield();
     }
   }
+  bool TryLock() { return !locked_.exchange(true, std::memory_order_acquire); }
   void Unlock() { locked_.store(false, std::memory_order_release); }
   // For a child after fork: the thread that held the lock does not exist there.
   void Reset() { locked_.store(false); }
