@@ -344,10 +344,13 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
       use.who, names::kReasonCudaOutOfMemory,
       fmt::format(
           "CUDA out of memory: container {} may use {:.0f} MiB of {} and has held up to "
-          "{:.0f} MiB{}; an allocation of {:.1f} MiB was refused{}: raise the pod's request "
-          "of device memory, or allocate less",
+          "{:.0f} MiB{}; {} was refused{}: raise the pod's request of device memory, or allocate "
+          "less",
           use.who.container, MiB(use.limit), use.uuid, MiB(std::max(use.peak, use.used())), part,
-          MiB(reading.refused_bytes), count > 1 ? fmt::format(", with {} others", count - 1) : ""));
+          reading.refused_bytes == Bytes(0)
+              ? "a module or a context"
+              : fmt::format("an allocation of {:.1f} MiB", MiB(reading.refused_bytes)),
+          count > 1 ? fmt::format(", with {} others", count - 1) : ""));
 }
 
 void ContainerUsage::CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu) {
