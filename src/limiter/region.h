@@ -134,7 +134,8 @@ struct GpuUsage {
   std::atomic<uint64_t> pending[kMaxSlots];
   std::atomic<uint64_t> peak;           // maximum of held and pending bytes together
   std::atomic<uint64_t> refused;        // allocations that the limit refused
-  std::atomic<uint64_t> refused_bytes;  // size of the last refused allocation
+  std::atomic<uint64_t> refused_bytes;  // size of the last refused allocation; 0: a module or
+                                        // a context of unknown size
   uint64_t reserved[5];
 };
 static_assert(sizeof(GpuUsage) == 2 * 8 * kMaxSlots + 64);

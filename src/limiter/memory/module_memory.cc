@@ -26,10 +26,12 @@ Result LoadObject(Handle* handle, uint64_t variables, Load load, Unload unload) 
   Process& process = Process::Get();
   const Contexts::Info context = process.CurrentContext();
   if (context.gpu < 0 || handle == nullptr) return load();
-  if (!process.HasRoom(context.gpu)) return Result::kOutOfMemory;
+  if (!process.HasRoom(context.gpu, "the load of a module")) return Result::kOutOfMemory;
   if (variables <= limiter::kSmallBytes) return load();
   const uint64_t reserved = limiter::RoundToBlocks(variables);
-  if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
+  if (!process.Reserve(context.gpu, reserved, "a module with variables")) {
+    return Result::kOutOfMemory;
+  }
   Result result = load();
   if (result == Result::kSuccess &&
       !process.charges().Add(*handle, context, variables, &process.accounts())) {
@@ -113,7 +115,8 @@ LIMITER_EXPORT Result cuLibraryLoadFromFile(Library* library, const char* file, 
 LIMITER_EXPORT Result cuFuncLoad(Function function) {
   Process& process = Process::Get();
   const int gpu = process.CurrentContext().gpu;
-  return process.HasRoom(gpu) ? driver.cuFuncLoad(function) : Result::kOutOfMemory;
+  if (!process.HasRoom(gpu, "the load of a function")) return Result::kOutOfMemory;
+  return driver.cuFuncLoad(function);
 }
 
 }  // namespace tessera::cuda

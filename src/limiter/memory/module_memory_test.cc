@@ -70,6 +70,7 @@ TEST_F(LimitedModuleTest, TheEndOfAContextEndsTheChargesOfItsModules) {
 
 TEST_F(LimitedModuleTest, NothingIsLoadedOrCreatedWhileTheLimitIsReached) {
   LimitedNode node({100 * kMiB});
+  ::testing::internal::CaptureStderr();
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const Context first = MakeContext(cuda);
     const std::string image = PtxWith(4);
@@ -96,6 +97,10 @@ TEST_F(LimitedModuleTest, NothingIsLoadedOrCreatedWhileTheLimitIsReached) {
     EXPECT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0)) << "it exists already";
   }));
   EXPECT_EQ(node.usage(0).refused, 5u);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("the load of a module is refused"), std::string::npos) << log;
+  EXPECT_NE(log.find("a context is refused"), std::string::npos) << log;
+  EXPECT_EQ(log.find("an allocation of"), std::string::npos) << log;
 }
 
 }  // namespace

@@ -98,19 +98,18 @@ void WriteMessage(const char* format, ...) {
   WriteToStandardError(text, size_t(length));
 }
 
-void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uint64_t unaccounted,
-                   uint64_t limit) {
-  char part[96] = "";
+void ReportRefusal(const uint8_t (&uuid)[16], const char* what, uint64_t bytes, uint64_t held,
+                   uint64_t unaccounted, uint64_t limit) {
+  char part[96] = "", size[32] = "";
   if (unaccounted != 0) {
     ::snprintf(part, sizeof(part), " (%.0f MiB of it as modules, contexts and the like)",
                MiB(unaccounted));
   }
+  if (bytes != 0) ::snprintf(size, sizeof(size), " of %.1f MiB", MiB(bytes));
   WriteMessage(
       "CUDA out of memory: this container may use %.0f MiB of GPU-%02x%02x%02x%02x-... and holds "
-      "%.0f MiB%s; "
-      "an allocation of %.1f MiB is refused: raise the pod's request of device memory, or allocate "
-      "less",
-      MiB(limit), uuid[0], uuid[1], uuid[2], uuid[3], MiB(held), part, MiB(bytes));
+      "%.0f MiB%s; %s%s is refused: raise the pod's request of device memory, or allocate less",
+      MiB(limit), uuid[0], uuid[1], uuid[2], uuid[3], MiB(held), part, what, size);
 }
 
 }  // namespace tessera::limiter

@@ -230,11 +230,11 @@ void Process::Reclaim(int gpu) {
   pools_.Trim(gpu, &accounts_);
 }
 
-bool Process::Reserve(int gpu, uint64_t bytes) {
+bool Process::Reserve(int gpu, uint64_t bytes, const char* what) {
   if (accounts_.Reserve(gpu, bytes)) return true;
   Reclaim(gpu);
   if (accounts_.Reserve(gpu, bytes)) return true;
-  Refuse(gpu, bytes);
+  Refuse(gpu, bytes, what);
   return false;
 }
 
@@ -246,21 +246,21 @@ bool Process::Hold(int gpu, uint64_t bytes) {
   return false;
 }
 
-bool Process::HasRoom(int gpu) {
+bool Process::HasRoom(int gpu, const char* what) {
   const uint64_t limit = LimitOf(gpu);
   // A program may fill its share and then load the code of its first kernel.
   if (limit == 0 || accounts_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
   if (accounts_.Held(gpu) < limit) return true;
   Reclaim(gpu);
   if (accounts_.HeldByLiving(gpu) < limit) return true;
-  Refuse(gpu, kBlockBytes);
+  Refuse(gpu, 0, what);
   return false;
 }
 
-void Process::Refuse(int gpu, uint64_t bytes) {
+void Process::Refuse(int gpu, uint64_t bytes, const char* what) {
   accounts_.RecordRefusal(gpu, bytes);
   const GpuLimit& of_gpu = accounts_.limits().gpus[gpu];
-  ReportRefusal(of_gpu.uuid, bytes, accounts_.Held(gpu), of_gpu.unaccounted.load(kRelaxed),
+  ReportRefusal(of_gpu.uuid, what, bytes, accounts_.Held(gpu), of_gpu.unaccounted.load(kRelaxed),
                 accounts_.Limit(gpu));
 }
 
@@ -339,10 +339,12 @@ uint64_t Process::FreeBytesOf(cuda::Device device) {
   return driver.cuMemGetInfo_v2(&free, &total) == Result::kSuccess ? free : 0;
 }
 
+constexpr char kContext[] = "a context";
+
 bool Process::ReserveContext(int gpu, uint64_t* reserved) {
-  if (!HasRoom(gpu)) return false;
+  if (!HasRoom(gpu, kContext)) return false;
   *reserved = context_memory_.NextCharge(gpu);
-  if (*reserved == 0 || Reserve(gpu, *reserved)) return true;
+  if (*reserved == 0 || Reserve(gpu, *reserved, kContext)) return true;
   *reserved = 0;
   return false;
 }
@@ -353,7 +355,7 @@ bool Process::CountContext(int gpu, cuda::Context context, uint64_t reserved) {
   if (!is_new) return true;
   const uint64_t charge = context_memory_.Begin(gpu);
   const uint64_t more = charge > reserved ? charge - reserved : 0;
-  const bool has_room = more == 0 || Reserve(gpu, more);
+  const bool has_room = more == 0 || Reserve(gpu, more, kContext);
   accounts_.Add(gpu, charge);
   if (has_room) accounts_.Cancel(gpu, more);
   return has_room;

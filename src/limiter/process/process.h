@@ -51,18 +51,18 @@ class Process {
   // The GPU's index in the limits, or -1.
   int GpuOf(cuda::Device device);
 
-  // Reserves `bytes` for an allocation. False: they would exceed the limit; the refusal is
-  // reported.
-  bool Reserve(int gpu, uint64_t bytes);
+  // Reserves `bytes` for `what`. False: they would exceed the limit; the refusal is reported.
+  bool Reserve(int gpu, uint64_t bytes, const char* what = "an allocation");
   // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver
   // has refused. For allocations of a known size.
   bool Hold(int gpu, uint64_t bytes);
-  // False: held and unaccounted memory of the container together reach its limit; the refusal is
-  // reported. Called before the driver loads a module or creates a context, whose memory is
+  // False: held and unaccounted memory of the container together reach its limit; the refusal of
+  // `what` is reported. Called before the driver loads a module or creates a context, whose memory is
   // unaccounted.
-  bool HasRoom(int gpu);
-  // Records a refused allocation for the agent, and reports it on standard error.
-  void Refuse(int gpu, uint64_t bytes);
+  bool HasRoom(int gpu, const char* what);
+  // Records a refusal for the agent, and reports it on standard error. `bytes` is 0 if the size is
+  // unknown.
+  void Refuse(int gpu, uint64_t bytes, const char* what = "an allocation");
   // Charges `bytes` that the driver has allocated at `pointer`, in the place of the bytes of Hold.
   // False: out of host memory; nothing is charged, and the caller frees `pointer`.
   bool Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
