@@ -20,27 +20,7 @@ using limiter::driver;
 using limiter::Process;
 using limiter::VariableBytesOf;
 
-// `load` writes `handle`, and `unload` reverts it.
-template <typename Handle, typename Load, typename Unload>
-Result LoadObject(Handle* handle, uint64_t variables, Load load, Unload unload) {
-  Process& process = Process::Get();
-  const Contexts::Info context = process.CurrentContext();
-  if (context.gpu < 0 || handle == nullptr) return load();
-  if (!process.HasRoom(context.gpu, "the load of a module")) return Result::kOutOfMemory;
-  if (variables <= limiter::kSmallBytes) return load();
-  const uint64_t reserved = limiter::RoundToBlocks(variables);
-  if (!process.Reserve(context.gpu, reserved, "a module with variables")) {
-    return Result::kOutOfMemory;
-  }
-  Result result = load();
-  if (result == Result::kSuccess &&
-      !process.charges().Add(*handle, context, variables, &process.accounts())) {
-    unload(*handle);
-    result = Result::kOutOfMemory;
-  }
-  process.accounts().Cancel(context.gpu, reserved);
-  return result;
-}
+constexpr char kLoad[] = "the load of a module";
 
 // 0 also for a file that cannot be read: the driver reports it.
 uint64_t VariableBytesOfFile(const char* path) {
@@ -67,11 +47,42 @@ uint64_t VariableBytesIfLimited(const void* image) {
 
 template <typename Load>
 Result LoadModule(Module* module, uint64_t variables, Load load) {
-  return LoadObject(module, variables, load, [](Module made) { driver.cuModuleUnload(made); });
+  Process& process = Process::Get();
+  const Contexts::Info context = process.CurrentContext();
+  if (context.gpu < 0 || module == nullptr) return load();
+  if (!process.HasRoom(context.gpu, kLoad)) return Result::kOutOfMemory;
+  if (variables <= limiter::kSmallBytes) return load();
+  const uint64_t reserved = limiter::RoundToBlocks(variables);
+  if (!process.Reserve(context.gpu, reserved, "a module with variables")) {
+    return Result::kOutOfMemory;
+  }
+  Result result = load();
+  if (result == Result::kSuccess &&
+      !process.charges().Add(*module, context, variables, &process.accounts())) {
+    driver.cuModuleUnload(*module);
+    result = Result::kOutOfMemory;
+  }
+  process.accounts().Cancel(context.gpu, reserved);
+  return result;
 }
+
+// The driver places the variables in each context: at once, when the context is created, or when it
+// first uses the library. The first use may be a launch, which cannot be refused for it.
 template <typename Load>
 Result LoadLibrary(Library* library, uint64_t variables, Load load) {
-  return LoadObject(library, variables, load, [](Library made) { driver.cuLibraryUnload(made); });
+  Process& process = Process::Get();
+  if (!process.limiting() || library == nullptr) return load();
+  if (!process.HasRoom(process.CurrentContext().gpu, kLoad)) return Result::kOutOfMemory;
+  if (variables <= limiter::kSmallBytes) return load();
+  const limiter::Libraries::Loaded info{process.libraries().NewId(), variables};
+  if (!process.ChargeInContexts(info)) return Result::kOutOfMemory;
+  Result result = load();
+  if (result == Result::kSuccess && !process.libraries().Add(*library, info)) {
+    driver.cuLibraryUnload(*library);
+    result = Result::kOutOfMemory;
+  }
+  if (result != Result::kSuccess) process.EndChargeInContexts(info);
+  return result;
 }
 
 }  // namespace

@@ -68,6 +68,55 @@ TEST_F(LimitedModuleTest, TheEndOfAContextEndsTheChargesOfItsModules) {
   }));
 }
 
+Result LoadLibrary(const CudaLibrary& cuda, uint64_t bytes, cuda::Library* library) {
+  return CU(cuda, cuLibraryLoadData)(library, PtxWith(bytes).c_str(), nullptr, nullptr, 0, nullptr,
+                                     nullptr, 0);
+}
+
+TEST_F(LimitedModuleTest, ALibraryThatIsLoadedBeforeAContextCountsInTheContext) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Library library = nullptr;
+    DevicePtr pointer = 0;
+    size_t bytes = 0;
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    ASSERT_OK(LoadLibrary(cuda, 60 * kMiB, &library));
+    EXPECT_EQ(node.Held(0), 0u);
+    MakeContext(cuda);
+    EXPECT_EQ(node.Held(0), 60 * kMiB);
+    ASSERT_OK(CU(cuda, cuLibraryGetGlobal)(&pointer, &bytes, library, "big"));
+    EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kContextBytes);
+    EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 60 * kMiB), Result::kOutOfMemory);
+    ASSERT_OK(CU(cuda, cuLibraryUnload)(library));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
+TEST_F(LimitedModuleTest, ALibraryCountsInEachContextUntilThatEnds) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    const Context first = MakeContext(cuda);
+    cuda::Library library = nullptr, other = nullptr;
+    Context more = nullptr;
+    DevicePtr pointer = 0;
+    size_t bytes = 0;
+    ASSERT_OK(LoadLibrary(cuda, 30 * kMiB, &library));
+    ASSERT_OK(CU(cuda, cuLibraryGetGlobal)(&pointer, &bytes, library, "big"));
+    EXPECT_EQ(node.Held(0), 30 * kMiB);
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuLibraryGetGlobal)(&pointer, &bytes, library, "big"));
+    EXPECT_EQ(node.Held(0), 60 * kMiB + kContextBytes);
+    EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + 2 * kContextBytes);
+    EXPECT_EQ(CU(cuda, cuCtxCreate_v2)(&more, 0, 0), Result::kOutOfMemory);
+    EXPECT_EQ(LoadLibrary(cuda, 20 * kMiB, &other), Result::kOutOfMemory) << "20 in each";
+    EXPECT_EQ(node.Held(0), 60 * kMiB + kContextBytes);
+    ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(first));
+    EXPECT_EQ(node.Held(0), 30 * kMiB) << "for the context that is left";
+    ASSERT_OK(CU(cuda, cuLibraryUnload)(library));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
 TEST_F(LimitedModuleTest, NothingIsLoadedOrCreatedWhileTheLimitIsReached) {
   LimitedNode node({100 * kMiB});
   ::testing::internal::CaptureStderr();

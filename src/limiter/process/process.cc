@@ -159,6 +159,7 @@ void Process::Reset() {
   context_memory_.Reset();
   pools_.Reset();
   graph_needs_.Reset();
+  libraries_.Reset();
   physical_.Reset();
   for (auto& gpu : gpus_) gpu.store(0);
   for (auto& primary : primaries_) primary.store(nullptr);
@@ -221,6 +222,8 @@ Contexts::Info Process::CurrentContext() {
   if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return known;
   known.gpu = GpuOf(device);
   known.id = contexts_.Add(context, known.gpu);
+  // The program has created it by calling the driver directly, so it cannot be refused.
+  (void)ChargeLibraries(known);
   return known;
 }
 
@@ -358,7 +361,48 @@ bool Process::CountContext(int gpu, cuda::Context context, uint64_t reserved) {
   const bool has_room = more == 0 || Reserve(gpu, more, kContext);
   accounts_.Add(gpu, charge);
   if (has_room) accounts_.Cancel(gpu, more);
-  return has_room;
+  Contexts::Info made;
+  return has_room && contexts_.Find(context, &made) && ChargeLibraries(made);
+}
+
+bool Process::ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context) {
+  if (context.gpu < 0 || context.id == 0) return true;
+  const uint64_t reserved = RoundToBlocks(library.bytes);
+  if (!Reserve(context.gpu, reserved, "a library with variables")) return false;
+  const bool charged = charges_.Add(Libraries::ChargeKey(library.id, context.id), context,
+                                    library.bytes, &accounts_);
+  accounts_.Cancel(context.gpu, reserved);
+  return charged;
+}
+
+bool Process::ChargeLibraries(const Contexts::Info& context) {
+  const uint32_t capacity = libraries_.capacity();
+  for (uint32_t i = 0; i < capacity; ++i) {
+    Libraries::Loaded library;
+    if (libraries_.At(i, &library) && !ChargeLibrary(library, context)) return false;
+  }
+  return true;
+}
+
+bool Process::ChargeInContexts(const Libraries::Loaded& library) {
+  for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
+    Contexts::Info context;
+    if (!contexts_.At(i, &context) || ChargeLibrary(library, context)) continue;
+    EndChargeInContexts(library);
+    return false;
+  }
+  return true;
+}
+
+void Process::EndChargeInContexts(const Libraries::Loaded& library) {
+  for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
+    Contexts::Info context;
+    Charges::ChargedObject held;
+    if (contexts_.At(i, &context) &&
+        charges_.Take(Libraries::ChargeKey(library.id, context.id), &held)) {
+      charges_.EndCharge(held, &accounts_);
+    }
+  }
 }
 
 void Process::SetPrimary(cuda::Device device, cuda::Context context) {

@@ -31,6 +31,7 @@
 #include "src/limiter/tables/charges.h"
 #include "src/limiter/tables/context_memory.h"
 #include "src/limiter/tables/contexts.h"
+#include "src/limiter/tables/libraries.h"
 #include "src/limiter/tables/physical_memory.h"
 #include "src/limiter/tables/pools.h"
 
@@ -87,6 +88,13 @@ class Process {
   // Calls the driver's `unload` for a module or a library, and ends its charge on success.
   template <typename UnloadCall>
   cuda::Result Unload(const void* handle, UnloadCall unload);
+  // Unload for a library, which has a charge in each context.
+  template <typename UnloadCall>
+  cuda::Result Unload(cuda::Library library, UnloadCall unload);
+  // Charges the variables of a library in each context of the process, or ends these charges. False:
+  // they would exceed a limit, which is reported; nothing is charged.
+  bool ChargeInContexts(const Libraries::Loaded& library);
+  void EndChargeInContexts(const Libraries::Loaded& library);
   // DestroyContext for a call that releases or destroys the primary context of a device.
   template <typename Destroy>
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
@@ -102,6 +110,7 @@ class Process {
   Charges& charges() { return charges_; }
   Pools& pools() { return pools_; }
   GraphNeeds& graph_needs() { return graph_needs_; }
+  Libraries& libraries() { return libraries_; }
   PhysicalPieces& physical() { return physical_; }
   SharedPieces& shared() { return shared_; }
 
@@ -123,6 +132,9 @@ class Process {
   bool CountContext(int gpu, cuda::Context context, uint64_t reserved);
   // Free bytes of the device, if it is the device of the current context; else 0.
   static uint64_t FreeBytesOf(cuda::Device device);
+  bool ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context);
+  // ChargeLibrary for all libraries in a context that is new.
+  bool ChargeLibraries(const Contexts::Info& context);
   void SetPrimary(cuda::Device device, cuda::Context context);
   void EndPrimary(cuda::Device device);
 
@@ -134,6 +146,7 @@ class Process {
   ContextMemory context_memory_;
   Pools pools_;
   GraphNeeds graph_needs_;
+  Libraries libraries_;
   SharedPieces shared_;
   PhysicalPieces physical_;
   // By device ordinal.
@@ -236,6 +249,19 @@ cuda::Result Process::Unload(const void* handle, UnloadCall unload) {
     charges_.EndCharge(held, &accounts_);
   } else {
     charges_.PutBack(handle, held);
+  }
+  return result;
+}
+
+template <typename UnloadCall>
+cuda::Result Process::Unload(cuda::Library library, UnloadCall unload) {
+  Libraries::Loaded info;
+  if (!limiting() || !libraries_.Remove(library, &info)) return unload();
+  const cuda::Result result = unload();
+  if (result == cuda::Result::kSuccess) {
+    EndChargeInContexts(info);
+  } else {
+    (void)libraries_.Add(library, info);
   }
   return result;
 }

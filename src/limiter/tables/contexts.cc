@@ -31,6 +31,11 @@ bool Contexts::Find(const void* handle, Info* info) const {
   return true;
 }
 
+bool Contexts::At(uint32_t i, Info* info) const {
+  const uintptr_t handle = entries_[i].handle.load(std::memory_order_acquire);
+  return handle > kRemoved && Find(reinterpret_cast<const void*>(handle), info);
+}
+
 bool Contexts::Put(uintptr_t handle, const Info& info) {
   uint32_t i = Home(handle);
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {

@@ -28,10 +28,12 @@ class Contexts {
   // Puts back an entry that Remove returned.
   void Restore(const void* handle, const Info& info);
   bool Remove(const void* handle, Info* removed);
+  static constexpr uint32_t kCapacity = 1024;  // a power of two
+  // False: there is no context at `i`. REQUIRES: i < kCapacity.
+  bool At(uint32_t i, Info* info) const;
   void Reset();
 
  private:
-  static constexpr uint32_t kCapacity = 1024;  // a power of two
   struct Entry {
     std::atomic<uintptr_t> handle;  // 0: never used; 1: removed
     std::atomic<uint64_t> id;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/tables/libraries.h"
+
+namespace tessera::limiter {
+namespace {
+
+uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+
+}  // namespace
+
+uint64_t Libraries::NewId() { return ++last_id_ & kIdMask; }
+
+bool Libraries::Add(const void* handle, const Loaded& info) {
+  const SpinGuard guard(&lock_);
+  bool is_new = false;
+  auto* entry = entries_.Add(Key(handle), &is_new);
+  if (entry != nullptr) entry->value = info;
+  return entry != nullptr;
+}
+
+bool Libraries::Remove(const void* handle, Loaded* removed) {
+  const SpinGuard guard(&lock_);
+  auto* entry = entries_.Find(Key(handle));
+  if (entry == nullptr) return false;
+  *removed = entry->value;
+  entries_.Erase(entry);
+  return true;
+}
+
+uint32_t Libraries::capacity() {
+  const SpinGuard guard(&lock_);
+  return entries_.capacity();
+}
+
+bool Libraries::At(uint32_t i, Loaded* info) {
+  const SpinGuard guard(&lock_);
+  if (i >= entries_.capacity() || entries_.At(i)->key == 0) return false;
+  *info = entries_.At(i)->value;
+  return true;
+}
+
+void Libraries::Reset() {
+  lock_.Reset();
+  entries_.Clear();
+}
+
+}  // namespace tessera::limiter

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The libraries (cuLibraryLoadData) of this process whose image states the size of their variables.
+// A library belongs to no context: the driver gives its variables memory in each context, when the
+// library or the context is created or when the context first uses the library. Each library has a
+// unique id, because the driver may use the handle of an unloaded library again.
+//
+// Threads: any. The lock is held for a few instructions, never across a call of the driver.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/limiter/region/spin_lock.h"
+#include "src/limiter/tables/table.h"
+
+namespace tessera::limiter {
+
+class Libraries {
+ public:
+  struct Loaded {
+    uint64_t id = 0;
+    uint64_t bytes = 0;
+  };
+
+  // Of 31 bits.
+  uint64_t NewId();
+  // Adds a library that the driver has loaded. False: out of host memory.
+  bool Add(const void* handle, const Loaded& info);
+  // Removes a handle before the driver unloads it, because another thread may get the handle at
+  // once. Add puts it back on failure. False: the table does not have the handle.
+  bool Remove(const void* handle, Loaded* removed);
+  uint32_t capacity();
+  // False: there is no library at `i`. REQUIRES: i < capacity().
+  bool At(uint32_t i, Loaded* info);
+  // The key of the charge for a library in a context. No handle of the driver has the top bit.
+  static const void* ChargeKey(uint64_t library, uint64_t context) {
+    return reinterpret_cast<const void*>(uintptr_t(1) << 63 | library << 31 | (context & kIdMask));
+  }
+  // Removes all libraries, in a child after fork.
+  void Reset();
+
+ private:
+  static constexpr uint64_t kIdMask = (uint64_t(1) << 31) - 1;
+  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+
+  SpinLock lock_;
+  std::atomic<uint64_t> last_id_ = {};
+  Table<Loaded, HashKey> entries_ = {};  // by handle
+};
+
+}  // namespace tessera::limiter
