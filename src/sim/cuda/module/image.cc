@@ -84,6 +84,14 @@ uint32_t SizeOfType(std::string_view type) {
   return NumberOf(type.substr(2)) / 8;
 }
 
+// An integer of PTX: decimal, hexadecimal (0x), octal (0) or binary (0b). 0: no integer.
+uint64_t IntegerOf(std::string_view word) {
+  if (word.empty() || std::isdigit(static_cast<unsigned char>(word[0])) == 0) return 0;
+  const bool binary = word.size() > 2 && word[0] == '0' && (word[1] == 'b' || word[1] == 'B');
+  if (binary) return std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 2);
+  return std::strtoull(std::string(word).c_str(), nullptr, 0);
+}
+
 // Reads a parameter such as ".param .align 8 .b8 name[16]", up to ',' or ')', which it returns.
 std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
   uint32_t size = 0, align = 0, count = 1;
@@ -95,7 +103,7 @@ std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
     else if (word == ".align")
       align = NumberOf(words->Next());
     else if (word == "[")
-      count = NumberOf(words->Next());
+      count = uint32_t(IntegerOf(words->Next()));
     else if (word == ".ptr")
       pointee = true;
     else if (size == 0)
@@ -137,14 +145,13 @@ int NewestPtx(int cuda_version) {
   return major >= 13 ? 90 + minor : major == 12 ? 80 + minor : major == 11 ? 70 + minor : 65;
 }
 
-// The bits of an element: a decimal or hexadecimal integer, or a float ("0f3F800000", "0d" and 16
-// digits). Zero for the address of another variable, which is not known yet.
+// The bits of an element: an integer, or a float ("0f3F800000", "0d" and 16 digits). Zero for the
+// address of another variable, which is not known yet.
 uint64_t ElementOf(std::string_view word) {
-  if (word.size() > 2 && word[0] == '0' && std::strchr("fFdDxX", word[1]) != nullptr) {
+  if (word.size() > 2 && word[0] == '0' && std::strchr("fFdD", word[1]) != nullptr) {
     return std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 16);
   }
-  const bool number = std::isdigit(static_cast<unsigned char>(word[0])) != 0;
-  return number ? std::strtoull(std::string(word).c_str(), nullptr, 10) : 0;
+  return IntegerOf(word);
 }
 
 // Reads an initial value after '=', up to ';': "7", "{1, -2}", "generic(other)", "other+8".
@@ -181,7 +188,7 @@ Global ReadGlobal(PtxTokenizer* words) {
     else if (word == "[") {
       const std::string_view extent = words->Next();
       unsized = unsized || extent == "]";
-      if (extent != "]") count *= NumberOf(extent);
+      if (extent != "]") count *= IntegerOf(extent);
     } else if (word[0] == '.' && element == 0)
       element = SizeOfType(word);
     else if (word[0] != '.' && std::strchr("]()", word[0]) == nullptr)

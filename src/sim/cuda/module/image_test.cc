@@ -57,6 +57,8 @@ TEST(ImageTest, FindsVariablesOfPtxAndTheirInitialValues) {
       .global .u64 pair[2] = {counter+4, 0x10};
       .global .align 16 .v4 .f32 vector;
       .global .f32 floats[2][1] = {{0f3F800000}, {0fC0200000}};
+      .global .b8 hexadecimal[0x2bc];
+      .global .b8 octal_and_binary[010][0b11];
       .global .b8 text[] = {104, 105, 0};
       .global .attribute(.managed) .align 4 .u32 managed = 5;
       .extern .global .u32 elsewhere;
@@ -84,6 +86,8 @@ TEST(ImageTest, FindsVariablesOfPtxAndTheirInitialValues) {
             "pair 16/8=0.0.0.0.0.0.0.0.16.0.0.0.0.0.0.0.\n"
             "vector 16/16=\n"
             "floats 8/4=0.0.128.63.0.0.32.192.\n"
+            "hexadecimal 700/1=\n"
+            "octal_and_binary 24/1=\n"
             "text 3/1=104.105.0.\n"
             "managed 4/4=5.0.0.0.\n");
   EXPECT_EQ(image.entries.size(), 1u);
