@@ -171,13 +171,16 @@ TEST_F(ThrottleTest, ALaunchWhoseContextEndsAtOnceIsCharged) {
   }));
 }
 
-// A process that is killed before its kernel ends never measures it.
+// A process that is killed before its kernel ends never measures it. On a busy machine the helper
+// thread of the process begins late.
 TEST_F(ThrottleTest, ALaunchWhoseProcessIsKilledIsCharged) {
   setenv("SIMGPU_KERNEL_NS", "work=2000000000", 1);
   LimitedNode node({100 * kMiB});
-  node.SetCompute(0, 0.5);
+  constexpr double kShare = 0.25;
+  node.SetCompute(0, kShare);
   constexpr int64_t kRan = 300;  // milliseconds
-  int64_t charged = 0;
+  std::chrono::nanoseconds owed{};
+  Clock::time_point launched;
   for (int i = 0; i < 2; ++i) {
     const int64_t before = node.compute(0).charge.charged;
     const int pid = node.Start([&](const CudaLibrary& cuda) {
@@ -186,18 +189,18 @@ TEST_F(ThrottleTest, ALaunchWhoseProcessIsKilledIsCharged) {
       EXPECT_OK(Launch(cuda, function));
       ::pause();
     });
-    const auto first = Clock::now();
     while (node.compute(0).charge.charged == before) ::usleep(1000);
     if (i == 1) {
-      EXPECT_GE(Clock::now() - first, std::chrono::milliseconds(kRan * 8 / 10))
+      EXPECT_GE(Clock::now() - launched, owed * 9 / 10)
           << "the next process waits for what the container owes";
     }
+    launched = Clock::now();
     ::usleep(kRan * 1000);
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
-    charged = node.compute(0).charge.charged - before;
-    EXPECT_GE(charged, kRan * 9 / 10 * kMillisecond);
-    EXPECT_LE(charged, kRan * 3 * kMillisecond);
+    const int64_t charged = node.compute(0).charge.charged - before;
+    EXPECT_GE(charged, kRan / 2 * kMillisecond);
+    owed = std::chrono::nanoseconds(int64_t(double(charged) / kShare));
   }
 }
 
