@@ -121,6 +121,40 @@ Costs Measure(const Library& cuda, const std::function<void(double)>& set_comput
   return costs;
 }
 
+constexpr int kLaunches = 20'000;
+
+// A program that launches a short kernel after each few microseconds of its own work.
+double SecondsOfLaunches(cuda::fn::cuLaunchKernel launch) {
+  constexpr int kSteps = 2'000;  // a step takes about a nanosecond
+  static volatile uint64_t result = 1;
+  uint64_t work = result;
+  const auto function = reinterpret_cast<cuda::Function>(&work);
+  const auto start = Clock::now();
+  for (int i = 0; i < kLaunches; ++i) {
+    for (int step = 0; step < kSteps; ++step) work = work * 6364136223846793005u + 1;
+    launch(function, 100, 1, 1, 256, 1, 1, 0, nullptr, nullptr, nullptr);
+  }
+  const double took = std::chrono::duration<double>(Clock::now() - start).count();
+  result = work;
+  return took;
+}
+
+// Runs the program with each library in turn, and compares the shortest times: other processes
+// only make a run longer.
+void PrintOverhead(const Library& alone, const Library& limited) {
+  double times[2] = {1e9, 1e9};
+  for (int round = 0; round < 31; ++round) {
+    int i = 0;
+    for (const Library* cuda : {&alone, &limited}) {
+      const auto launch = cuda->Get<cuda::fn::cuLaunchKernel>("cuLaunchKernel");
+      times[i] = std::min(times[i], SecondsOfLaunches(launch));
+      ++i;
+    }
+  }
+  fmt::print("a program that launches every {:.1f} us, no compute limit: {:+.2f} % of its time\n",
+             times[0] / kLaunches * 1e6, 100 * (times[1] / times[0] - 1));
+}
+
 // The median time in microseconds until a new process has loaded the library and called cuInit.
 double StartMicroseconds(const std::string& path) {
   std::vector<double> times;
@@ -180,6 +214,7 @@ int Run() {
   }
   fmt::print("{:45} {:12.1f} {:12.1f} {:12.1f}\n", "process start to cuInit, microseconds",
              start_alone, start_limited, start_limited - start_alone);
+  PrintOverhead(Library(driver), Library(limited));
   return 0;
 }
 
