@@ -59,7 +59,8 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
                                           : std::make_unique<UsageMeter>(options.usage_label)),
         agents(client, kPatience),
         history(MakeHistory(io, runner, options)),
-        router(runner, model, sessions, viewers, meter.get(), history.get(),
+        oidc(options.oidc ? std::make_unique<OidcLogin>(io, runner, *options.oidc) : nullptr),
+        router(runner, model, sessions, viewers, meter.get(), history.get(), oidc.get(),
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
                              .dashboard = options.dashboard,
                              .other_tenants = options.model.other_tenants}) {
@@ -144,6 +145,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   const std::unique_ptr<UsageMeter> meter;  // null: use is not added up
   kube::AgentPages agents;
   const std::unique_ptr<MetricHistory> history;  // null: there is no Prometheus
+  const std::unique_ptr<OidcLogin> oidc;         // null: people log in with tokens alone
   ConsoleRouter router;
   std::unique_ptr<net::HttpServer> server;
   bool followed_ = false;

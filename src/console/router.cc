@@ -16,22 +16,23 @@ constexpr std::string_view kOpenPath = "/open/";
 constexpr std::string_view kNodesPath = "/api/v1/nodes/";
 constexpr size_t kMostTokens = 200;
 constexpr size_t kCookieSuffix = 8;
-constexpr size_t kMostTokenBytes = 8 << 10;
 
 }  // namespace
 
 ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
                              Viewers& viewers, const UsageMeter* meter, MetricHistory* history,
-                             RouterOptions options)
+                             OidcLogin* oidc, RouterOptions options)
     : runner_(runner),
       model_(model),
       sessions_(sessions),
       viewers_(viewers),
       meter_(meter),
       history_(history),
+      oidc_(oidc),
       options_(options),
       cookie_(SessionCookieName(options.secure_cookie,
                                 options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")),
+      login_cookie_(options.secure_cookie ? "__Host-tessera_login" : "tessera_login"),
       usage_(runner) {}
 
 std::string ConsoleRouter::Admit(const SessionPtr& session) {
@@ -57,6 +58,7 @@ void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply r
   const std::string_view path = request.path();
   if (path.starts_with("/api/")) return HandleApi(request, guarded);
   if (path.starts_with(kOpenPath)) return OpenDashboard(request, guarded);
+  if (path == kOidcLoginPath || path == kOidcCallbackPath) return HandleOidc(request, guarded);
   const net::Asset* asset = net::FindAsset(Assets(), path == "/" ? "/index.html" : path);
   if (asset == nullptr) return guarded(net::TextResponse(404, "no such page\n"));
   if (!IsRead(request)) return guarded(net::TextResponse(405, "only GET\n"));
@@ -97,7 +99,8 @@ void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
 }
 
 void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
-  if (request.method != "POST") return reply(MethodNotAllowed("POST"));
+  if (IsRead(request)) return ShowLogin(reply);
+  if (request.method != "POST") return reply(MethodNotAllowed("GET, HEAD, POST"));
   if (options_.dashboard) {
     return reply(ErrorResponse(Error(Code::kPermissionDenied,
                                      "this console shows one person's kubeconfig: open the address "
@@ -120,6 +123,12 @@ void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
     response.headers.Add("Set-Cookie", CookieFor((*session)->id));
     reply(std::move(response));
   });
+}
+
+void ConsoleRouter::ShowLogin(const Reply& reply) {
+  Json login = Json::MakeObject();
+  if (oidc_ != nullptr) login.Set("issuer", Json::String(oidc_->issuer_host()));
+  reply(JsonResponse(login));
 }
 
 void ConsoleRouter::LogOut(const SessionPtr& session, const Reply& reply) {

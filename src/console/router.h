@@ -19,6 +19,7 @@
 #include "src/console/metric_history.h"
 #include "src/console/node_modes.h"
 #include "src/console/node_usage.h"
+#include "src/console/oidc.h"
 #include "src/console/quota_edit.h"
 #include "src/console/sessions.h"
 #include "src/console/usage_meter.h"
@@ -36,10 +37,13 @@ struct RouterOptions {
 class ConsoleRouter {
  public:
   static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
+  static constexpr size_t kMostTokenBytes = 8 << 10;
 
-  // `meter`: null if use is not added up. `history`: null if there is no Prometheus.
+  // `meter`: null if use is not added up. `history`: null if there is no Prometheus. `oidc`: null
+  // if people log in with tokens alone.
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
-                const UsageMeter* meter, MetricHistory* history, RouterOptions options);
+                const UsageMeter* meter, MetricHistory* history, OidcLogin* oidc,
+                RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
   // A path that gives the browser that opens it this session.
@@ -53,6 +57,8 @@ class ConsoleRouter {
   void HandleApi(const net::Request& request, const Reply& reply);
   void LogIn(const net::Request& request, const Reply& reply);
   void LogOut(const SessionPtr& session, const Reply& reply);
+  // Whether people can log in with OpenID Connect, for the login page.
+  void ShowLogin(const Reply& reply);
   void OpenDashboard(const net::Request& request, const Reply& reply);
   // Ends with 401, or calls `then`.
   void WithSession(const net::Request& request, const Reply& reply,
@@ -74,6 +80,13 @@ class ConsoleRouter {
   void Keep(uint64_t number, const SessionPtr& session, kube::Operation operation);
   void EndTask(uint64_t number);
   void Send(const SessionPtr& session, const StartOperation& start, kube::Client::OnObject then);
+
+  // router_login.cc
+  using OnFailure = std::function<void(const Status&)>;
+  void HandleOidc(const net::Request& request, const Reply& reply);
+  void BeginOidcLogin(const Reply& reply, const OnFailure& fail);
+  void CompleteOidcLogin(const net::Request& request, const Reply& reply, const OnFailure& fail);
+  std::string LoginCookieFor(std::string_view value) const;
 
   // router_nodes.cc. `rest`: what follows kNodesPath.
   void RouteNode(const net::Request& request, std::string_view rest, const SessionPtr& session,
@@ -120,8 +133,10 @@ class ConsoleRouter {
   Viewers& viewers_;
   const UsageMeter* const meter_;
   MetricHistory* const history_;
+  OidcLogin* const oidc_;
   const RouterOptions options_;
-  const std::string cookie_;  // name of the session's cookie
+  const std::string cookie_;        // name of the session's cookie
+  const std::string login_cookie_;  // name of the cookie during a login with OpenID Connect
   // By peer, which may be a proxy for many people. A login costs the API server a few requests;
   // tokens cannot be guessed.
   RateLimit requests_{200, 1000};

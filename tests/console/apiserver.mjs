@@ -54,7 +54,8 @@ export async function waitFor(what, check, seconds = 60) {
 }
 
 export class ApiServer {
-  static async start() {
+  // `flagsOf`: further flags of kube-apiserver, for the server before it starts.
+  static async start(flagsOf = async () => []) {
     const server = new ApiServer();
     server.dir = mkdtempSync(join(tmpdir(), 'tessera-console-test-'));
     server.children = [];
@@ -69,6 +70,7 @@ export class ApiServer {
     writeFileSync(at('tokens.csv'), `${server.adminToken},admin,admin,system:masters\n`);
     server.ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() };
     server.program = kubernetesProgram();
+    server.flags = await flagsOf(server);
     server.run('etcd', `--data-dir=${at('etcd')}`, '--unsafe-no-fsync', '--log-level=error',
                `--listen-client-urls=http://127.0.0.1:${server.ports.etcd}`,
                `--advertise-client-urls=http://127.0.0.1:${server.ports.etcd}`,
@@ -96,7 +98,7 @@ export class ApiServer {
                '--disable-admission-plugins=ServiceAccount',
                `--token-auth-file=${at('tokens.csv')}`, `--tls-cert-file=${at('tls.crt')}`,
                `--tls-private-key-file=${at('tls.key')}`, '--service-account-issuer=https://kubernetes.default.svc',
-               `--service-account-key-file=${at('sa.pub')}`, `--service-account-signing-key-file=${at('sa.key')}`);
+               `--service-account-key-file=${at('sa.pub')}`, `--service-account-signing-key-file=${at('sa.key')}`, ...this.flags);
   }
 
   run(...args) {

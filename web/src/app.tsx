@@ -79,6 +79,11 @@ function Login({ message, onDone }: { message: string; onDone: () => void }) {
   const [token, setToken] = useState('');
   const [error, setError] = useState(message);
   const [busy, setBusy] = useState(false);
+  const [issuer, setIssuer] = useState('');
+  useEffect(() => {
+    // Without an answer people still log in with a token.
+    api<{ issuer?: string }>('/api/v1/login').then((login) => setIssuer(login.issuer ?? ''), () => {});
+  }, []);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -95,6 +100,11 @@ function Login({ message, onDone }: { message: string; onDone: () => void }) {
   return (
     <form class="login" onSubmit={submit}>
       <h1>{t('login')}</h1>
+      {issuer && (
+        <a class="primary" href="/oidc/login">
+          {t('loginWith', issuer)}
+        </a>
+      )}
       <p>{t('loginHint')}</p>
       <pre tabIndex={0}>kubectl create token NAME -n NAMESPACE</pre>
       <label for="token">{t('token')}</label>

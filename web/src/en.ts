@@ -12,6 +12,7 @@ export const en = {
   themeLight: 'Light colors',
   themeDark: 'Dark colors',
   login: 'Log in',
+  loginWith: 'Log in with {0}',
   loginHint: 'Paste a token that your cluster accepts, such as one of a ServiceAccount:',
   token: 'Token',
   loggingIn: 'Checking the token…',

@@ -14,6 +14,7 @@ export const zh: Record<Key, string> = {
   themeLight: '浅色',
   themeDark: '深色',
   login: '登录',
+  loginWith: '通过 {0} 登录',
   loginHint: '请粘贴集群认可的令牌,例如 ServiceAccount 的令牌:',
   token: '令牌',
   loggingIn: '正在验证令牌…',

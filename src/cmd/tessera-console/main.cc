@@ -22,7 +22,26 @@ struct ConsoleFlags {
   std::string prometheus;
   std::string log_format = "text";
   std::string certificate, key;
+  console::OidcOptions oidc;
+  std::string oidc_ca_file;
 };
+
+void AddOidcFlags(CLI::App* app, ConsoleFlags* flags) {
+  console::OidcOptions& oidc = flags->oidc;
+  AddTextFlag(app, "--oidc-issuer-url", &oidc.issuer, "OIDC_ISSUER_URL",
+              "people log in with this OpenID Connect issuer, as well as with tokens; the API "
+              "server must accept its ID tokens");
+  AddTextFlag(app, "--oidc-client-id", &oidc.client_id, "OIDC_CLIENT_ID",
+              "the API server's --oidc-client-id");
+  AddTextFlag(app, "--oidc-client-secret-file", &oidc.client_secret_file, "OIDC_CLIENT_SECRET_FILE",
+              "read at each login; default: a public client");
+  AddTextFlag(app, "--oidc-ca-file", &flags->oidc_ca_file, "OIDC_CA_FILE",
+              "authorities of the issuer's certificate; default: the system's");
+  AddTextFlag(app, "--oidc-scopes", &oidc.scopes, "OIDC_SCOPES",
+              "separated by spaces, such as \"openid email groups\"");
+  AddTextFlag(app, "--oidc-redirect-url", &oidc.redirect_url, "OIDC_REDIRECT_URL",
+              "https://CONSOLE/oidc/callback, which the issuer must allow");
+}
 
 void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
   AddTextFlag(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
@@ -46,6 +65,7 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
               "GPU) or sums (how much of a GPU is in use)");
   AddTextFlag(app, "--prometheus-url", &flags->prometheus, "PROMETHEUS_URL",
               "a Prometheus that scrapes the agents, for curves over hours");
+  AddOidcFlags(app, flags);
   AddLogFormatFlag(app, &flags->log_format);
 }
 
@@ -61,6 +81,24 @@ Result<net::Url> PrometheusUrl(const std::string& text) {
     if (!roots.ok()) return roots.status().Annotate("--prometheus-url");
   }
   return url;
+}
+
+Result<console::OidcOptions> OidcOf(const ConsoleFlags& flags) {
+  console::OidcOptions oidc = flags.oidc;
+  RETURN_IF_ERROR(console::CheckOidcOptions(oidc));
+  if (flags.options.dashboard) {
+    return Error(Code::kInvalidArgument,
+                 "--dashboard uses one person's kubeconfig: leave --oidc-issuer-url out");
+  }
+  oidc.authorities.file = flags.oidc_ca_file;
+  if (flags.oidc_ca_file.empty()) {
+    const auto roots = net::SystemRoots(::getenv);
+    if (!roots.ok()) return roots.status().Annotate("--oidc-issuer-url needs --oidc-ca-file");
+    oidc.authorities = *roots;
+  }
+  const Status authorities = net::CheckAuthorities(oidc.authorities);
+  if (!authorities.ok()) return authorities.Annotate("--oidc-ca-file");
+  return oidc;
 }
 
 Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
@@ -109,6 +147,10 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   options.model.other_tenants = *others;
   if (!flags.prometheus.empty()) {
     ASSIGN_OR_RETURN(options.prometheus, PrometheusUrl(flags.prometheus));
+  }
+  const console::OidcOptions& oidc = flags.oidc;
+  if (!oidc.issuer.empty() || !oidc.client_id.empty() || !oidc.redirect_url.empty()) {
+    ASSIGN_OR_RETURN(options.oidc, OidcOf(flags));
   }
   options.model.feed.quota_ns = parts[0];
   options.model.feed.quota_name = parts[1];
