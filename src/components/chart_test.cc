@@ -162,6 +162,11 @@ INSTANTIATE_TEST_SUITE_P(
         "  otherTenants: sums, prometheusUrl: 'http://prometheus.monitoring:9090',\n"
         "  extraArgs: [--usage-label=team]}\nimage: {pullSecrets: [a]}\n",
         "console: {enabled: true, tlsSecret: cert}\nnetworkPolicy: {enabled: false}\n",
+        "console: {enabled: true, tlsSecret: cert, oidc: {issuerUrl: 'https://login.example',\n"
+        "  clientId: tessera, clientSecret: client, caConfigMap: ca, scopes: openid email,\n"
+        "  redirectUrl: 'https://console.example/oidc/callback'}}\n",
+        "console: {enabled: true, oidc: {issuerUrl: 'https://login.example', clientId: tessera,\n"
+        "  caConfigMap: ca, redirectUrl: 'http://127.0.0.1:8090/oidc/callback'}}\n",
         "startupTaint: {keys: []}\n"
         "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
         "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
@@ -181,9 +186,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "agent: {driverRoot: driver}\n", "sharing: {memoryUnit: MB}\n",
                       "agent: {extraArgs: [verbose]}\n", "console: {enabled: yes please}\n",
                       "console: {otherTenants: all}\n", "console: {prometheusUrl: prometheus}\n",
-                      "driver: {enabled: true}\n", "migManager: {enabled: true}\n",
-                      "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
-                      "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",
+                      "console: {oidc: {issuerUrl: 'http://login'}}\n", "driver: {enabled: true}\n",
+                      "migManager: {enabled: true}\n", "gfd: {enabled: false}\n",
+                      "toolkit: {enabled: false}\n", "scheduler: {enabled: false}\n",
+                      "daemonsets: {labels: {a: true}}\n",
                       "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n"));
 
 }  // namespace

@@ -106,6 +106,18 @@ Component Webhook(const Settings& settings) {
   return {"webhook", ChartObjects("webhook")};
 }
 
+std::vector<std::string> LoginArguments(const ConsoleLoginSettings& oidc) {
+  if (oidc.issuer_url.empty()) return {};
+  std::vector<std::string> args{
+      "--oidc-issuer-url=" + oidc.issuer_url, "--oidc-client-id=" + oidc.client_id,
+      "--oidc-scopes=" + oidc.scopes, "--oidc-redirect-url=" + oidc.redirect_url};
+  if (!oidc.client_secret.empty()) {
+    args.emplace_back("--oidc-client-secret-file=/oidc-client-secret/client-secret");
+  }
+  if (!oidc.ca_config_map.empty()) args.emplace_back("--oidc-ca-file=/oidc-ca/ca.crt");
+  return args;
+}
+
 Json ConsoleArguments(const ConsoleSettings& console) {
   Json args = Json::Strings({"--listen=127.0.0.1:8090"});
   if (!console.tls_secret.empty()) {
@@ -118,8 +130,22 @@ Json ConsoleArguments(const ConsoleSettings& console) {
   if (!console.prometheus_url.empty()) {
     args.Append(Json::String("--prometheus-url=" + console.prometheus_url));
   }
+  AppendTexts(args, LoginArguments(console.oidc));
   AppendTexts(args, console.extra_args);
   return args;
+}
+
+// The volume `name` from the Secret or ConfigMap `object`; without one there is no volume.
+void SetConsoleVolume(Json& pod, Json& container, std::string_view name,
+                      std::pair<std::string_view, std::string_view> field,
+                      const std::string& object) {
+  if (object.empty()) {
+    EraseItemNamed(*pod.Find("volumes"), name);
+    EraseItemNamed(*container.Find("volumeMounts"), name);
+    return;
+  }
+  MemberAt(ItemNamed(*pod.Find("volumes"), name), {field.first})
+      .Set(field.second, Json::String(object));
 }
 
 void SetConsolePod(const Settings& settings, Json& pod) {
@@ -139,12 +165,13 @@ void SetConsolePod(const Settings& settings, Json& pod) {
       container.Erase(probe);
     }
   }
-  if (console.tls_secret.empty()) {
+  SetConsoleVolume(pod, container, "tls", {"secret", "secretName"}, console.tls_secret);
+  SetConsoleVolume(pod, container, "oidc-client-secret", {"secret", "secretName"},
+                   console.oidc.client_secret);
+  SetConsoleVolume(pod, container, "oidc-ca", {"configMap", "name"}, console.oidc.ca_config_map);
+  if (pod.Find("volumes")->items().empty()) {
     container.Erase("volumeMounts");
     pod.Erase("volumes");
-  } else {
-    MemberAt(ItemNamed(*pod.Find("volumes"), "tls"), {"secret"})
-        .Set("secretName", Json::String(console.tls_secret));
   }
 }
 

@@ -116,6 +116,16 @@ SchedulerSettings ReadScheduler(const Json& spec) {
   return out;
 }
 
+ConsoleLoginSettings ReadConsoleLogin(const Json& console) {
+  const Section oidc(console, "oidc");
+  return {.issuer_url = oidc.Text("issuerUrl"),
+          .client_id = oidc.Text("clientId"),
+          .client_secret = oidc.Text("clientSecret"),
+          .ca_config_map = oidc.Text("caConfigMap"),
+          .scopes = oidc.Text("scopes"),
+          .redirect_url = oidc.Text("redirectUrl")};
+}
+
 ConsoleSettings ReadConsole(const Json& spec) {
   const Section console(spec, "console");
   ConsoleSettings out;
@@ -124,6 +134,7 @@ ConsoleSettings ReadConsole(const Json& spec) {
   out.behind_https = console.Flag("behindHttps");
   out.other_tenants = console.Text("otherTenants");
   out.prometheus_url = console.Text("prometheusUrl");
+  out.oidc = ReadConsoleLogin(*spec.Find("console"));
   out.resources = console.Value("resources");
   out.node_selector = console.Map("nodeSelector");
   out.tolerations = console.Value("tolerations");

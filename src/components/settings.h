@@ -94,13 +94,24 @@ struct SchedulerSettings {
   std::vector<std::string> extra_args;
 };
 
+// Login with OpenID Connect. Each text may be "": none.
+struct ConsoleLoginSettings {
+  std::string issuer_url;
+  std::string client_id;
+  std::string client_secret;  // name of a Secret
+  std::string ca_config_map;
+  std::string scopes;
+  std::string redirect_url;
+};
+
 struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
   bool behind_https = false;
   std::string other_tenants;
   std::string prometheus_url;  // "": none
-  Json resources;              // object
+  ConsoleLoginSettings oidc;
+  Json resources;  // object
   LabelMap node_selector;
   Json tolerations;  // array
   std::vector<std::string> extra_args;
