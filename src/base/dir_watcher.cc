@@ -4,28 +4,100 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <utility>
+#include <vector>
 
+#include "src/base/file.h"
 #include "src/base/log.h"
 
 namespace tessera {
+
+// An instance of inotify for all watchers of a runner. Several of them may watch the same directory,
+// for which the kernel has one descriptor.
+class DirWatcher::Inotify : public std::enable_shared_from_this<Inotify> {
+ public:
+  // The instance of the runner; null, with errno, if the kernel gives none.
+  static std::shared_ptr<Inotify> Of(TaskRunner* runner) {
+    thread_local std::map<TaskRunner*, std::weak_ptr<Inotify>> instances;
+    std::erase_if(instances, [](const auto& entry) { return entry.second.expired(); });
+    if (const auto found = instances.find(runner); found != instances.end()) {
+      return found->second.lock();
+    }
+    Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (!fd.valid()) return nullptr;
+    auto made = std::make_shared<Inotify>(runner, std::move(fd));
+    instances.emplace(runner, made);
+    return made;
+  }
+
+  Inotify(TaskRunner* runner, Fd fd) : runner_(runner), fd_(std::move(fd)) {
+    runner_->WatchReadable(fd_.get(), [this] { Read(); });
+  }
+  ~Inotify() { runner_->Unwatch(fd_.get()); }
+
+  // False, with errno, if the directory cannot be watched.
+  bool Add(const std::string& dir, uint32_t mask, DirWatcher* watcher) {
+    const int descriptor = ::inotify_add_watch(fd_.get(), dir.c_str(), mask | IN_MASK_ADD);
+    if (descriptor >= 0) watchers_.emplace(descriptor, watcher);
+    return descriptor >= 0;
+  }
+  void Remove(DirWatcher* watcher) {
+    const auto found =
+        std::ranges::find(watchers_, watcher, [](const auto& e) { return e.second; });
+    if (found == watchers_.end()) return;
+    const int descriptor = found->first;
+    watchers_.erase(found);
+    if (!watchers_.contains(descriptor)) ::inotify_rm_watch(fd_.get(), descriptor);
+  }
+
+ private:
+  void Read() {
+    const std::shared_ptr<Inotify> self = shared_from_this();  // handlers may destroy all watchers
+    alignas(inotify_event) char buffer[8192];
+    const ssize_t count = ::read(fd_.get(), buffer, sizeof(buffer));
+    for (ssize_t at = 0; at < count;) {
+      inotify_event event;
+      std::memcpy(&event, buffer + at, sizeof(event));
+      const std::string name = event.len > 0 ? buffer + at + sizeof(event) : "";
+      at += static_cast<ssize_t>(sizeof(event) + event.len);
+      Dispatch(event, name);
+    }
+  }
+
+  void Dispatch(const inotify_event& event, const std::string& name) {
+    std::vector<WeakPtr<DirWatcher>> receivers;
+    for (const auto& [descriptor, watcher] : watchers_) {
+      const bool overflow = (event.mask & IN_Q_OVERFLOW) != 0;  // such an event has no descriptor
+      if (overflow || descriptor == event.wd) receivers.push_back(watcher->weak_.Get());
+    }
+    for (const WeakPtr<DirWatcher>& receiver : receivers) {
+      if (receiver) receiver->Handle(event.mask, name);
+    }
+  }
+
+  TaskRunner* const runner_;
+  const Fd fd_;
+  std::multimap<int, DirWatcher*> watchers_;  // by the kernel's watch descriptor
+};
 
 DirWatcher::DirWatcher(TaskRunner* runner, std::string dir, Events events)
     : runner_(runner), dir_(std::move(dir)), events_(std::move(events)) {}
 
 DirWatcher::~DirWatcher() {
-  if (inotify_.valid()) runner_->Unwatch(inotify_.get());
+  if (inotify_ != nullptr) inotify_->Remove(this);
 }
 
 void DirWatcher::Start() { Watch(); }
 
 void DirWatcher::Watch() {
-  Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  std::shared_ptr<Inotify> inotify = Inotify::Of(runner_);
   const uint32_t mask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
                         IN_MOVE_SELF | IN_ONLYDIR | (events_.written ? IN_CLOSE_WRITE : 0);
-  if (!fd.valid() || ::inotify_add_watch(fd.get(), dir_.c_str(), mask) < 0) {
+  if (inotify == nullptr || !inotify->Add(dir_, mask, this)) {
     if (!error_logged_) {
       Log(Severity::kWarning, "cannot watch the directory, retrying every second",
           {{"directory", dir_}, {"error", std::strerror(errno)}});
@@ -34,8 +106,7 @@ void DirWatcher::Watch() {
     return ScheduleWatch();
   }
   error_logged_ = false;
-  inotify_ = std::move(fd);
-  runner_->WatchReadable(inotify_.get(), [this] { Read(); });
+  inotify_ = std::move(inotify);
   // After the watch has begun, so that no name is missed in between.
   events_.on_rescan();
 }
@@ -46,39 +117,23 @@ void DirWatcher::ScheduleWatch() {
   });
 }
 
-void DirWatcher::Read() {
-  alignas(inotify_event) char buffer[8192];
-  const ssize_t count = ::read(inotify_.get(), buffer, sizeof(buffer));
-  const WeakPtr<DirWatcher> weak = weak_.Get();
-  for (ssize_t at = 0; at < count;) {
-    inotify_event event;
-    std::memcpy(&event, buffer + at, sizeof(event));
-    const std::string name = event.len > 0 ? buffer + at + sizeof(event) : "";
-    at += static_cast<ssize_t>(sizeof(event) + event.len);
-    // A handler may destroy the watcher.
-    if (!Handle(event.mask, name) || !weak) return;
-  }
-}
-
-bool DirWatcher::Handle(uint32_t mask, const std::string& name) {
+void DirWatcher::Handle(uint32_t mask, const std::string& name) {
   // inotify(7) watches an inode. After its end the path may lead to another one.
   if ((mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
-    runner_->Unwatch(inotify_.get());
-    inotify_.Reset();
+    // The instance stays open for the next watch, and the kernel does not reuse its descriptors.
+    const std::shared_ptr<Inotify> inotify = std::exchange(inotify_, nullptr);
+    inotify->Remove(this);
     Watch();
-    return false;
-  }
-  // The kernel dropped events, beyond /proc/sys/fs/inotify/max_queued_events.
-  if ((mask & IN_Q_OVERFLOW) != 0) {
+  } else if ((mask & IN_Q_OVERFLOW) != 0) {
+    // The kernel dropped events, beyond /proc/sys/fs/inotify/max_queued_events.
     events_.on_rescan();
   } else if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
     events_.appeared(name);
   } else if ((mask & (IN_DELETE | IN_MOVED_FROM)) != 0) {
     events_.vanished(name);
-  } else if ((mask & IN_CLOSE_WRITE) != 0) {
+  } else if ((mask & IN_CLOSE_WRITE) != 0 && events_.written) {
     events_.written(name);
   }
-  return true;
 }
 
 }  // namespace tessera

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports, through inotify, names that appear in and vanish from one directory, and files that were
-// written there. Keeps working when the directory is removed and created again. Threads: lives on
-// `runner`.
+// written there. Keeps working when the directory is removed and created again. All watchers of a
+// runner share one instance of inotify, because all containers of a node together have 128 by
+// default (fs.inotify.max_user_instances). Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "src/base/file.h"
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"
 
@@ -37,16 +37,16 @@ class DirWatcher {
   void Start();
 
  private:
+  class Inotify;
+
   void Watch();
   void ScheduleWatch();
-  void Read();
-  // False if the kernel has removed the watch.
-  bool Handle(uint32_t mask, const std::string& name);
+  void Handle(uint32_t mask, const std::string& name);
 
   TaskRunner* const runner_;
   const std::string dir_;
   const Events events_;
-  Fd inotify_;
+  std::shared_ptr<Inotify> inotify_;  // null while the directory is not watched
   bool error_logged_ = false;
   WeakPtrFactory<DirWatcher> weak_{this};
 };
