@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-// An instance of inotify for all watchers of a runner. Several of them may watch the same directory,
-// for which the kernel has one descriptor.
+// An instance of inotify for all watchers of a runner. Several of them may watch the same
+// directory, for which the kernel has one descriptor.
 class DirWatcher::Inotify : public std::enable_shared_from_this<Inotify> {
  public:
   // The instance of the runner; null, with errno, if the kernel gives none.

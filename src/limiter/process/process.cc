@@ -46,8 +46,8 @@ Usage* usage = nullptr;
 int ThreadId() { return int(::syscall(SYS_gettid)); }
 
 // While cuInit claims a slot, it has the descriptor open whose lock is the slot. A child that is
-// forked then would inherit it, and keep the memory of its dead parent. The wait has an end, because
-// a signal handler may fork, too, in a thread that holds the lock.
+// forked then would inherit it, and keep the memory of its dead parent. The wait has an end,
+// because a signal handler may fork, too, in a thread that holds the lock.
 void BeforeFork() {
   constexpr timespec kPause = {0, 100'000};
   for (int i = 0; i < 1000; ++i) {

@@ -58,8 +58,8 @@ class Process {
   // has refused. For allocations of a known size.
   bool Hold(int gpu, uint64_t bytes);
   // False: held and unaccounted memory of the container together reach its limit; the refusal of
-  // `what` is reported. Called before the driver loads a module or creates a context, whose memory is
-  // unaccounted.
+  // `what` is reported. Called before the driver loads a module or creates a context, whose memory
+  // is unaccounted.
   bool HasRoom(int gpu, const char* what);
   // Records a refusal for the agent, and reports it on standard error. `bytes` is 0 if the size is
   // unknown.
@@ -91,8 +91,8 @@ class Process {
   // Unload for a library, which has a charge in each context.
   template <typename UnloadCall>
   cuda::Result Unload(cuda::Library library, UnloadCall unload);
-  // Charges the variables of a library in each context of the process, or ends these charges. False:
-  // they would exceed a limit, which is reported; nothing is charged.
+  // Charges the variables of a library in each context of the process, or ends these charges.
+  // False: they would exceed a limit, which is reported; nothing is charged.
   bool ChargeInContexts(const Libraries::Loaded& library);
   void EndChargeInContexts(const Libraries::Loaded& library);
   // DestroyContext for a call that releases or destroys the primary context of a device.

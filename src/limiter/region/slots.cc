@@ -67,8 +67,8 @@ const char* SkipFields(const char* field, int count) {
   return field;
 }
 
-// Reads state and start of a process from /proc/PID/stat, the start as Usage::starts has it. 0 or an
-// errno; ESRCH: no such process.
+// Reads state and start of a process from /proc/PID/stat, the start as Usage::starts has it. 0 or
+// an errno; ESRCH: no such process.
 int ReadStat(const char* pid, char* state, uint64_t* start) {
   char path[64];
   ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);

@@ -26,8 +26,8 @@ class Pools {
     return reinterpret_cast<cuda::MemPool>(uintptr_t(device) * 2 + 1);
   }
   // Returns the index of the pool, which is added if it is new; -1: out of host memory, or the
-  // process has kMaxPools. A pool whose `gpu` is -1 is not charged: it has memory of the host, or of
-  // a GPU without a limit.
+  // process has kMaxPools. A pool whose `gpu` is -1 is not charged: it has memory of the host, or
+  // of a GPU without a limit.
   int Add(cuda::MemPool pool, int gpu);
   int GpuOf(int index) const { return At(index).gpu; }
   // The index of the pool, or -1 if it was not added.
