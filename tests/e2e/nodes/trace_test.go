@@ -5,6 +5,7 @@ package nodes
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -106,14 +107,24 @@ func TestThePodsStartIsATraceOfACollector(t *testing.T) {
 	flag := "{--otlp-endpoint=http://" + listener.Addr().String() + "}"
 	t.Cleanup(func() { bed.UpgradeChart(t) })
 	bed.UpgradeChart(t, "--set", "agent.extraArgs="+flag, "--set", "scheduler.extraArgs="+flag)
+	// Helm does not wait for all agents, and the API server may use its connection to a webhook that is ending.
+	const args = `jsonpath={range .items[*]}{.spec.containers[*].args}{"\n"}{end}`
+	bed.Eventually(t, 60*time.Second, "only agents and schedulers that send spans", func() bool {
+		pods := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name in (tessera-agent,tessera-scheduler)", "-o", args)
+		return pods != "" && strings.Count(pods, "--otlp-endpoint") == len(strings.Split(strings.TrimSpace(pods), "\n"))
+	})
 
 	pod := bed.Single("traced", 1).Create(t)
 	bed.WaitPhase(t, pod, "Succeeded")
 	uid := bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the pod has the spans", slices.Sorted(maps.Keys(spans.trace(uid))))
+		}
+	})
 	want := []string{"allocate", "bind", "filter", "grant", "pod", "webhook"}
 	bed.Eventually(t, 20*time.Second, "the spans "+strings.Join(want, ", "), func() bool {
-		of := spans.trace(uid)
-		return !slices.ContainsFunc(want, func(name string) bool { _, found := of[name]; return !found })
+		return slices.Equal(slices.Sorted(maps.Keys(spans.trace(uid))), want)
 	})
 	of := spans.trace(uid)
 	for name, span := range of {
