@@ -79,16 +79,16 @@ TEST_F(DirWatcherTest, AnEndedWatcherLeavesTheOthers) {
 }
 
 TEST_F(DirWatcherTest, ACallbackMayDestroyAllWatchers) {
-  std::unique_ptr<DirWatcher> second;
-  std::unique_ptr<DirWatcher> first = std::make_unique<DirWatcher>(
+  std::vector<std::unique_ptr<DirWatcher>> watchers;
+  watchers.push_back(std::make_unique<DirWatcher>(
       &runner_, dir_.path(),
-      DirWatcher::Events{.appeared = [&](const std::string&) { first.reset(), second.reset(); },
+      DirWatcher::Events{.appeared = [&](const std::string&) { watchers.clear(); },
                          .vanished = [](const std::string&) {},
-                         .on_rescan = [] {}});
-  first->Start();
-  second = Watch(dir_.path(), &second_);
+                         .on_rescan = [] {}}));
+  watchers.front()->Start();
+  watchers.push_back(Watch(dir_.path(), &second_));
   Write("a");
-  EXPECT_EQ(first, nullptr);
+  EXPECT_THAT(watchers, IsEmpty());
   EXPECT_THAT(second_, ElementsAre("rescan"));
 }
 
