@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/console/metric_history.h"
+#include "src/console/node_gauges.h"
 #include "src/console/router.h"
 #include "src/console/sessions.h"
 #include "src/console/usage_meter.h"
@@ -58,9 +59,10 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         meter(options.usage_label.empty() ? nullptr
                                           : std::make_unique<UsageMeter>(options.usage_label)),
         agents(client, kPatience),
+        gauges(client),
         history(MakeHistory(io, runner, options)),
         oidc(options.oidc ? std::make_unique<OidcLogin>(io, runner, *options.oidc) : nullptr),
-        router(runner, model, sessions, viewers, meter.get(), history.get(), oidc.get(),
+        router(runner, model, sessions, viewers, gauges, meter.get(), history.get(), oidc.get(),
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
                              .dashboard = options.dashboard,
                              .other_tenants = options.model.other_tenants}) {
@@ -144,6 +146,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   Viewers viewers;
   const std::unique_ptr<UsageMeter> meter;  // null: use is not added up
   kube::AgentPages agents;
+  NodeGauges gauges;
   const std::unique_ptr<MetricHistory> history;  // null: there is no Prometheus
   const std::unique_ptr<OidcLogin> oidc;         // null: people log in with tokens alone
   ConsoleRouter router;

@@ -20,12 +20,13 @@ constexpr size_t kCookieSuffix = 8;
 }  // namespace
 
 ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
-                             Viewers& viewers, const UsageMeter* meter, MetricHistory* history,
-                             OidcLogin* oidc, RouterOptions options)
+                             Viewers& viewers, NodeGauges& gauges, const UsageMeter* meter,
+                             MetricHistory* history, OidcLogin* oidc, RouterOptions options)
     : runner_(runner),
       model_(model),
       sessions_(sessions),
       viewers_(viewers),
+      gauges_(gauges),
       meter_(meter),
       history_(history),
       oidc_(oidc),
@@ -227,6 +228,10 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
   }
   if (path == "/api/v1/whatif") {
     if (CheckRateLimit(*session, reply)) AnswerWhatIf(request, *session, reply);
+    return;
+  }
+  if (path == "/api/v1/gauges") {
+    if (CheckRateLimit(*session, reply)) ShowGauges(request, *session, reply);
     return;
   }
   if (path == "/api/v1/quota/preview") {

@@ -17,6 +17,7 @@
 #include "src/console/cluster_model.h"
 #include "src/console/gate.h"
 #include "src/console/metric_history.h"
+#include "src/console/node_gauges.h"
 #include "src/console/node_modes.h"
 #include "src/console/node_usage.h"
 #include "src/console/oidc.h"
@@ -42,8 +43,8 @@ class ConsoleRouter {
   // `meter`: null if use is not added up. `history`: null if there is no Prometheus. `oidc`: null
   // if people log in with tokens alone.
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
-                const UsageMeter* meter, MetricHistory* history, OidcLogin* oidc,
-                RouterOptions options);
+                NodeGauges& gauges, const UsageMeter* meter, MetricHistory* history,
+                OidcLogin* oidc, RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
   // A path that gives the browser that opens it this session.
@@ -95,6 +96,9 @@ class ConsoleRouter {
   void ShowNodeHistory(const net::Request& request, const std::string& name,
                        const SessionPtr& session, const Reply& reply);
   void ShowNodeUsage(const std::string& name, const SessionPtr& session, const Reply& reply);
+  // Otherwise replies with an error.
+  static bool MayReadAgents(const WebSession& session, const Reply& reply);
+  void ShowGauges(const net::Request& request, const WebSession& session, const Reply& reply);
   void DrainNode(const std::string& name, const Json& body, const SessionPtr& session,
                  const Reply& reply);
   void CordonNode(const std::string& name, const Json& body, const SessionPtr& session,
@@ -131,6 +135,7 @@ class ConsoleRouter {
   ClusterModel& model_;
   WebSessions& sessions_;
   Viewers& viewers_;
+  NodeGauges& gauges_;
   const UsageMeter* const meter_;
   MetricHistory* const history_;
   OidcLogin* const oidc_;

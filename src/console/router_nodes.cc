@@ -76,6 +76,34 @@ void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& ses
   usage_.Read(session, name, [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
 }
 
+bool ConsoleRouter::MayReadAgents(const WebSession& session, const Reply& reply) {
+  if (session.rights.agents) return true;
+  reply(ErrorResponse(Error(Code::kPermissionDenied,
+                            "{} may not read from the agents of namespace {}", session.user,
+                            names::kSystemNamespace)));
+  return false;
+}
+
+void ConsoleRouter::ShowGauges(const net::Request& request, const WebSession& session,
+                               const Reply& reply) {
+  const Result<Json> body = BodyOf(request);
+  if (!body.ok()) return reply(ErrorResponse(body.status()));
+  const Json* list = body->Find("nodes");
+  if (list == nullptr || !list->is_array() || list->items().size() > NodeGauges::kMostNodes) {
+    return reply(ErrorResponse(Error(Code::kInvalidArgument,
+                                     "invalid nodes: want a list of at most {} names",
+                                     NodeGauges::kMostNodes)));
+  }
+  if (!MayReadAgents(session, reply)) return;
+  std::vector<std::string> nodes;
+  for (const Json& name : list->items()) {
+    // A node that has just been deleted, or another text, is no error of the other nodes.
+    if (!session.rights.nodes || !name.is_string()) continue;
+    if (model_.nodes().contains(name.string_value())) nodes.push_back(name.string_value());
+  }
+  reply(JsonText(200, fmt::format("{{\"nodes\":{}}}", gauges_.Read(nodes))));
+}
+
 // Prometheus knows no rights of people. A person sees its curves with the right to read the same
 // values from the agents.
 void ConsoleRouter::ShowNodeHistory(const net::Request& request, const std::string& name,
@@ -89,28 +117,14 @@ void ConsoleRouter::ShowNodeHistory(const net::Request& request, const std::stri
     return reply(ErrorResponse(Error(Code::kInvalidArgument, "invalid hours: want 1 to {}",
                                      MetricHistory::kLongest.count())));
   }
-  Send(
-      session,
-      [&](const kube::Client::OnObject& on_done) {
-        return session->client->Create({kAccessReviews, "", "", ""},
-                                       AccessReview("get", "pods/proxy", names::kSystemNamespace),
-                                       on_done);
-      },
-      [this, name, hours = std::chrono::hours(*hours), session, reply](const Result<Json>& review) {
-        if (!review.ok()) return reply(ErrorResponse(review.status()));
-        if (!IsAllowed(*review)) {
-          return reply(ErrorResponse(Error(Code::kPermissionDenied,
-                                           "{} may not read from the agents of namespace {}",
-                                           session->user, names::kSystemNamespace)));
-        }
-        const ledger::NodeEntry* node = model_.ledger().FindNode(name);
-        std::vector<std::string> uuids;
-        if (node != nullptr) {
-          for (const device::Gpu& gpu : node->node.inventory->gpus) uuids.push_back(gpu.uuid);
-        }
-        history_->Read(uuids, hours,
-                       [reply](const Result<Json>& curves) { reply(ResponseOf(curves)); });
-      });
+  if (!MayReadAgents(*session, reply)) return;
+  const ledger::NodeEntry* node = model_.ledger().FindNode(name);
+  std::vector<std::string> uuids;
+  if (node != nullptr) {
+    for (const device::Gpu& gpu : node->node.inventory->gpus) uuids.push_back(gpu.uuid);
+  }
+  history_->Read(uuids, std::chrono::hours(*hours),
+                 [reply](const Result<Json>& curves) { reply(ResponseOf(curves)); });
 }
 
 void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,

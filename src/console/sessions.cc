@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "api/names.h"
 #include "src/base/strings.h"
 
 namespace tessera::console {
@@ -24,15 +25,10 @@ Json ReviewOf(std::string_view group, std::string_view kind, Json spec) {
   return review;
 }
 
-Json MayList(std::string_view resource, std::string_view ns) {
-  return AccessReview("list", resource, ns);
-}
-
-}  // namespace
-
 constexpr kube::ResourceType kAccessReviews{"authorization.k8s.io", "v1",
                                             "selfsubjectaccessreviews", false};
 
+// `ns` "": in all namespaces. `resource` may be "pods/proxy".
 Json AccessReview(std::string_view verb, std::string_view resource, std::string_view ns) {
   const size_t slash = resource.find('/');
   Json attributes = Json::MakeObject(
@@ -45,10 +41,16 @@ Json AccessReview(std::string_view verb, std::string_view resource, std::string_
                   Json::MakeObject({{"resourceAttributes", std::move(attributes)}}));
 }
 
+Json MayList(std::string_view resource, std::string_view ns) {
+  return AccessReview("list", resource, ns);
+}
+
 bool IsAllowed(const Json& review) {
   const Json* status = review.Find("status");
   return status != nullptr && status->BoolAt("allowed").value_or(false);
 }
+
+}  // namespace
 
 std::string RandomHex() {
   std::array<char, 32> bytes;
@@ -84,6 +86,8 @@ class WebSessions::Review {
         });
     Ask(kAccessReviews, MayList("nodes", ""),
         [this](const Json& review) { answer_.rights.nodes = IsAllowed(review); });
+    Ask(kAccessReviews, AccessReview("get", "pods/proxy", names::kSystemNamespace),
+        [this](const Json& review) { answer_.rights.agents = IsAllowed(review); });
     Ask(kAccessReviews, MayList("pods", ""), [this, namespaces](const Json& review) {
       answer_.rights.all_pods = IsAllowed(review);
       if (!answer_.rights.all_pods) AskAbout(namespaces);

@@ -30,11 +30,12 @@ namespace tessera::console {
 struct Rights {
   bool nodes = false;     // list nodes
   bool all_pods = false;  // list pods of all namespaces
+  bool agents = false;    // read the metrics of agents: get pods/proxy in their namespace
   // Without all_pods: the namespaces whose pods the user may list, among those that were checked.
   std::set<std::string> namespaces;
 
   bool SeesPodsOf(const std::string& ns) const { return all_pods || namespaces.contains(ns); }
-  // Equal for equal rights. Viewers with the same key share a buffer.
+  // Equal for equal rights to see nodes and pods. Viewers with the same key share a buffer.
   std::string Key() const;
   bool operator==(const Rights&) const = default;
 };
@@ -53,12 +54,6 @@ struct WebSession {
   bool lasting = false;   // never ends: a dashboard's
   bool ended = false;
 };
-
-// A SelfSubjectAccessReview; `ns` "": in all namespaces. `resource` may be "pods/proxy".
-Json AccessReview(std::string_view verb, std::string_view resource, std::string_view ns);
-// Whether the API server's answer to it allows the access.
-bool IsAllowed(const Json& review);
-extern const kube::ResourceType kAccessReviews;
 
 // 64 hexadecimal digits from the kernel.
 std::string RandomHex();

@@ -61,7 +61,9 @@ class WebSessionsTest : public ::testing::Test {
       return respond(201, R"({"status":{"userInfo":{"username":")" + user_ + "\"}}}");
     }
     const Json* attributes = spec->Find("resourceAttributes");
-    const std::string what = attributes->StringAt("resource").value() + "/" +
+    const std::string subresource = attributes->StringAt("subresource").value_or("");
+    const std::string what = attributes->StringAt("resource").value() +
+                             (subresource.empty() ? "/" : "/" + subresource + "/") +
                              attributes->StringAt("namespace").value_or("");
     if (what == failing_) return respond(403, "{}");
     const bool allowed = allowed_.contains(what);
@@ -99,8 +101,11 @@ TEST_F(WebSessionsTest, ReadTheRightsOfThePerson) {
   const SessionPtr session = LogIn();
   EXPECT_EQ(session->user, "ann");
   EXPECT_EQ(session->rights.Key(), "nodes;team-a,");
+  EXPECT_FALSE(session->rights.agents);
   EXPECT_TRUE(changes_.empty());
   EXPECT_EQ(sessions_->Find(session->id), session);
+  allowed_.insert("pods/proxy/tessera-system");
+  EXPECT_TRUE(LogIn()->rights.agents);
 }
 
 TEST_F(WebSessionsTest, RequestsOfAStaleSessionShareOneReview) {

@@ -272,6 +272,59 @@ test('a node shows what its GPUs do and what containers use of them', async (t) 
   await page.getByText('Ask an administrator for Role tessera-view-usage').waitFor();
 });
 
+// The values are this test's own, because no agent runs here; node_gauges_test.cc has the server's part.
+test('the map shows what agents measure, what is old and what is unknown', async (t) => {
+  const viewer = await openAs(t, tokens.viewer);
+  await viewer.getByLabel('Color by').selectOption('Utilization');
+  await viewer.getByText('Ask an administrator for Role tessera-view-usage').waitFor();
+  await api.bind('read-agents', 'default/keeper', 'tessera-system');
+  let page = await openAs(t, tokens.keeper);
+  await page.getByLabel('Color by').selectOption('Utilization');
+  await page.getByText('give no values: no tessera-agent runs on node n').waitFor();
+  await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy, utilization unknown' }).waitFor();
+  await picture(page, 'gauges-unknown');
+
+  page = await openAs(t, tokens.keeper);
+  const asked = [];
+  await page.route('**/api/v1/gauges', (route) => {
+    asked.push(route.request().postDataJSON().nodes.sort().join());
+    return route.fulfill({ json: { nodes: {
+      n1: { age: 0.5, gpus: { 'GPU-n1-0': [90, 85], 'GPU-n1-1': [10, 62], 'GPU-n1-2': [null, 40] } },
+      n2: { error: 'no route to host' },
+      n3: { age: 100, gpus: { 'GPU-n3-0': [30, 50] }, error: 'no route to host' },
+    } } });
+  });
+  await page.getByLabel('Color by').selectOption('Utilization');
+  await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy, utilization 50 % on average, 90 % at most' }).waitFor();
+  await page.getByRole('link', { name: 'n2: 0 of 8 GPUs in use, 1 unhealthy, utilization unknown' }).waitFor();
+  await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy, utilization 30 % on average, 30 % at most, older than a minute' }).waitFor();
+  assert.equal(await page.locator('[data-node=n1] .unknown').count(), 6);
+  assert.equal(await page.locator('[data-node=n2] .bad').count(), 1);
+  assert.equal(await page.locator('[data-node=n3] .old').count(), 1);
+  assert.deepEqual(await checkAxe(page, 'utilization'), []);
+  await picture(page, 'utilization');
+  // One question for all nodes, and none for values that are new.
+  await page.waitForTimeout(3000);
+  assert.deepEqual(asked, ['n1,n2,n3']);
+  await page.getByLabel('Color by').selectOption('Temperature');
+  await page.getByRole('link', { name: /^n1: .*, 85 °C at most$/ }).waitFor();
+  await page.getByText('80 °C and more', { exact: true }).waitFor();
+  for (const [heat, count] of [['hot', 1], ['warm', 1], ['cool', 1], ['unknown', 5]]) {
+    assert.equal(await page.locator(`[data-node=n1] .${heat}`).count(), count, heat);
+  }
+  await page.getByRole('button', { name: 'Dark colors' }).click();
+  await page.getByRole('button', { name: '中文 (Chinese)' }).click();
+  await page.getByText('80 °C 及以上', { exact: true }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'temperature, dark'), []);
+  await picture(page, 'temperature-dark');
+  await page.getByRole('link', { name: /^n2.*温度未知$/ }).waitFor();
+  // Other colors ask for nothing.
+  const questions = asked.length;
+  await page.getByLabel('着色依据').selectOption('健康状况');
+  await page.waitForTimeout(1500);
+  assert.equal(asked.length, questions);
+});
+
 test('a GPU that fails is shown without a reload', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy' }).waitFor();

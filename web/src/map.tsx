@@ -4,11 +4,12 @@
 import { Component } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { gpuText, memoryText, tenantColor } from './format';
+import { gaugeOf, useGauges, type Gauge, type NodeGauges } from './gauges';
 import { currentLanguage, t, type Key } from './i18n';
 import { addUp, cluster, hiddenPart, sortedNodes, useCluster, works, type Gpu, type Held, type Node } from './store';
-import { Empty, Filter } from './parts';
+import { Empty, Filter, UsageFailure } from './parts';
 
-type Mode = 'allocation' | 'memory' | 'tenant' | 'health';
+type Mode = 'allocation' | 'memory' | 'tenant' | 'health' | Gauge;
 type Shown = 'all' | 'unhealthy' | 'free' | 'partial';
 
 const kCardWidth = 160;
@@ -23,6 +24,12 @@ interface Row {
   header?: string;
   nodes: Node[];
 }
+
+// In degrees Celsius: most GPUs for servers slow down between 85 and 90.
+const kWarm = 60;
+const kHot = 80;
+
+const isGauge = (mode: Mode): mode is Gauge => mode === 'utilization' || mode === 'temperature';
 
 function fill(gpu: Gpu, mode: Mode): number {
   const memory = gpu.memory > 0 ? gpu.used / gpu.memory : 0;
@@ -50,8 +57,25 @@ function TenantSlices({ gpu }: { gpu: Gpu }) {
   );
 }
 
-function GpuCell({ gpu, mode }: { gpu: Gpu; mode: Mode }) {
+function heatOf(degrees: number): string {
+  return degrees >= kHot ? 'hot' : degrees >= kWarm ? 'warm' : 'cool';
+}
+
+function GaugeCell({ value, gauge }: { value: number | null; gauge: Gauge }) {
+  if (value === null) return <span class="gpu unknown">?</span>;
+  return (
+    <span class="gpu">
+      <span
+        class={`slice ${gauge === 'temperature' ? heatOf(value) : 'used'}`}
+        style={{ width: `${Math.max(0, Math.min(100, value))}%` }}
+      />
+    </span>
+  );
+}
+
+function GpuCell({ gpu, mode, gauges }: { gpu: Gpu; mode: Mode; gauges?: NodeGauges }) {
   if (!works(gpu)) return <span class="gpu bad">×</span>;
+  if (isGauge(mode)) return <GaugeCell value={gaugeOf(gauges, gpu, mode)} gauge={mode} />;
   if (mode === 'health') return <span class={`gpu ${gpu.state}`} />;
   return (
     <span class="gpu">
@@ -69,30 +93,50 @@ interface CardProps {
   mode: Mode;
   pods: number; // version of the pods if the card shows them
   language: string;
+  gauges?: NodeGauges; // if the card shows them
+}
+
+// What the card shows in a mode with values of agents, in words.
+function gaugeLabel(node: Node, mode: Mode, gauges?: NodeGauges): string {
+  if (!isGauge(mode)) return '';
+  const values = node.gpus.map((gpu) => gaugeOf(gauges, gpu, mode)).filter((value) => value !== null);
+  if (values.length === 0) return t(mode === 'utilization' ? 'utilizationUnknown' : 'temperatureUnknown');
+  const highest = Math.round(Math.max(...values));
+  const mean = Math.round(values.reduce((sum, value) => sum + value, 0) / values.length);
+  const text = mode === 'utilization' ? t('utilizationLabel', mean, highest) : t('temperatureLabel', highest);
+  return gauges!.stale ? `${text}, ${t('oldValues')}` : text;
 }
 
 // Drawn again only if what it shows has changed: at each event most cards have not.
 class NodeCard extends Component<CardProps> {
   override shouldComponentUpdate(next: CardProps) {
     const now = this.props;
-    return next.node !== now.node || next.mode !== now.mode || next.pods !== now.pods || next.language !== now.language;
+    return (
+      next.node !== now.node ||
+      next.mode !== now.mode ||
+      next.pods !== now.pods ||
+      next.gauges !== now.gauges ||
+      next.language !== now.language
+    );
   }
 
-  render({ node, mode }: CardProps) {
+  render({ node, mode, gauges }: CardProps) {
     const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
     const { busy, gpus, bad } = node.sum;
-    const label = [t('nodeLabel', node.name, busy, gpus, bad), ...marks, node.problem ?? ''];
+    const measured = gaugeLabel(node, mode, gauges);
+    const label = [t('nodeLabel', node.name, busy, gpus, bad), measured, ...marks, node.problem ?? ''];
     return (
       <a
         class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
         href={`#/node/${encodeURIComponent(node.name)}`}
         aria-label={label.filter(Boolean).join(', ')}
         data-node={node.name}
+        title={measured || undefined}
       >
         <span class="card-name">{node.name}</span>
-        <span class="gpus" aria-hidden="true">
+        <span class={`gpus${gauges?.stale ? ' old' : ''}`} aria-hidden="true">
           {node.gpus.map((gpu) => (
-            <GpuCell key={gpu.uuid} gpu={gpu} mode={mode} />
+            <GpuCell key={gpu.uuid} gpu={gpu} mode={mode} gauges={gauges} />
           ))}
         </span>
       </a>
@@ -154,12 +198,24 @@ function onArrow(event: KeyboardEvent) {
   next.scrollIntoView({ block: 'nearest' });
 }
 
+// Why the nodes in view have no values, if none of them has.
+function GaugeProblem({ names, known, failure }: { names: string[] } & ReturnType<typeof useGauges>) {
+  if (failure) return <UsageFailure error={failure} />;
+  const all = names.map((name) => known.get(name));
+  if (all.length === 0 || !all.every((gauges) => gauges?.at === 0)) return null;
+  return <p class="hint">{t('noGauges', all[0]!.error)}</p>;
+}
+
 function NodeList({ nodes, mode, pods }: { nodes: Node[]; mode: Mode; pods: number }) {
   const list = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(1024);
   const [view, setView] = useState({ from: 0, to: 1200 });
   const columns = Math.max(1, Math.floor((width + kGap) / (kCardWidth + kGap)));
   const { rows, height } = useMemo(() => rowsOf(nodes, columns), [nodes, columns]);
+
+  const isInView = (row: Row) => row.top + row.height > view.from + kOverscan && row.top < view.to - kOverscan;
+  const names = isGauge(mode) ? rows.filter(isInView).flatMap((row) => row.nodes.map((node) => node.name)) : [];
+  const { known, failure } = useGauges(isGauge(mode), names);
 
   useLayoutEffect(() => {
     const measure = () => {
@@ -183,26 +239,36 @@ function NodeList({ nodes, mode, pods }: { nodes: Node[]; mode: Mode; pods: numb
   }, []);
 
   return (
-    <div class="map" ref={list} style={{ height: `${height}px` }} onKeyDown={onArrow}>
-      {rows.map((row) => {
-        if (row.top + row.height < view.from || row.top > view.to) return null;
-        const style = { top: `${row.top}px` };
-        if (row.header) {
+    <>
+      {isGauge(mode) && <GaugeProblem names={names} known={known} failure={failure} />}
+      <div class="map" ref={list} style={{ height: `${height}px` }} onKeyDown={onArrow}>
+        {rows.map((row) => {
+          if (row.top + row.height < view.from || row.top > view.to) return null;
+          const style = { top: `${row.top}px` };
+          if (row.header) {
+            return (
+              <h2 class="group" style={style} key={`h${row.header}`}>
+                {row.header}
+              </h2>
+            );
+          }
           return (
-            <h2 class="group" style={style} key={`h${row.header}`}>
-              {row.header}
-            </h2>
+            <div class="row" style={{ ...style, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }} key={row.nodes[0]!.name}>
+              {row.nodes.map((node) => (
+                <NodeCard
+                  key={node.name}
+                  node={node}
+                  mode={mode}
+                  pods={pods}
+                  language={currentLanguage()}
+                  gauges={isGauge(mode) ? known.get(node.name) : undefined}
+                />
+              ))}
+            </div>
           );
-        }
-        return (
-          <div class="row" style={{ ...style, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }} key={row.nodes[0]!.name}>
-            {row.nodes.map((node) => (
-              <NodeCard key={node.name} node={node} mode={mode} pods={pods} language={currentLanguage()} />
-            ))}
-          </div>
-        );
-      })}
-    </div>
+        })}
+      </div>
+    </>
   );
 }
 
@@ -212,36 +278,46 @@ function tenantNames(): string[] {
   return [...names].sort();
 }
 
+const kColors: Record<Exclude<Mode, 'tenant'>, [string, Key][]> = {
+  allocation: [['', 'legendFree'], ['full', 'legendFull']],
+  memory: [['', 'legendFree'], ['full', 'legendFull']],
+  health: [['', 'legendFree'], ['suspect', 'suspect']],
+  utilization: [['', 'legendNotBusy'], ['full', 'legendBusy'], ['unknown', 'legendUnknown'], ['full old', 'oldValues']],
+  temperature: [
+    ['cool', 'legendCool'],
+    ['warm', 'legendWarm'],
+    ['hot', 'legendHot'],
+    ['unknown', 'legendUnknown'],
+    ['cool old', 'oldValues'],
+  ],
+};
+
+function LegendEntry({ color, name }: { color: string; name: string }) {
+  const sign = color === 'bad' ? '×' : color === 'unknown' ? '?' : '';
+  return (
+    <li>
+      <span class={`gpu ${color}`} aria-hidden="true">
+        {sign}
+      </span>{' '}
+      {name}
+    </li>
+  );
+}
+
 function Legend({ mode }: { mode: Mode }) {
-  const tenants = mode === 'tenant' ? tenantNames() : [];
+  const colors: [string, string][] =
+    mode === 'tenant'
+      ? [
+          ['', t('legendFree')],
+          ...tenantNames().slice(0, 12).map((name): [string, string] => [`tenant${tenantColor(name)}`, name]),
+          ['hidden-tenant', t('legendHidden')],
+        ]
+      : kColors[mode].map(([color, key]) => [color, t(key, kWarm, kHot)]);
   return (
     <ul class="legend">
-      <li>
-        <span class="gpu" aria-hidden="true" /> {t('legendFree')}
-      </li>
-      {mode === 'tenant' ? (
-        <>
-          {tenants.slice(0, 12).map((name) => (
-            <li key={name}>
-              <span class={`gpu tenant${tenantColor(name)}`} aria-hidden="true" /> {name}
-            </li>
-          ))}
-          <li>
-            <span class="gpu hidden-tenant" aria-hidden="true" /> {t('legendHidden')}
-          </li>
-        </>
-      ) : (
-        <li>
-          <span class={`gpu ${mode === 'health' ? 'suspect' : 'full'}`} aria-hidden="true" />{' '}
-          {t(mode === 'health' ? 'suspect' : 'legendFull')}
-        </li>
-      )}
-      <li>
-        <span class="gpu bad" aria-hidden="true">
-          ×
-        </span>{' '}
-        {t('legendBad')}
-      </li>
+      {[...colors, ['bad', t('legendBad')] as const].map(([color, name]) => (
+        <LegendEntry key={`${color} ${name}`} color={color} name={name} />
+      ))}
     </ul>
   );
 }
@@ -278,6 +354,8 @@ const kModes: [Mode, Key][] = [
   ['memory', 'byMemory'],
   ['tenant', 'byTenant'],
   ['health', 'byHealth'],
+  ['utilization', 'utilization'],
+  ['temperature', 'temperature'],
 ];
 const kShown: [Shown, Key][] = [
   ['all', 'showAll'],

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/node_gauges.h"
+
+#include <iterator>
+#include <utility>
+
+#include "api/names.h"
+#include "src/console/node_usage.h"
+#include "src/formats/json.h"
+#include "src/kube/pod_page.h"
+
+namespace tessera::console {
+namespace {
+
+constexpr const char* kMetricsPage = "/metrics";
+
+double SecondsBetween(MonotonicTime from, MonotonicTime to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+std::string MapGaugesOf(std::string_view metrics) {
+  const Json gpus = JsonOfGpuGauges(metrics);
+  Json values = Json::MakeObject();
+  for (const auto& [uuid, gauges] : gpus.members()) {
+    Json pair = Json::MakeArray();
+    for (const char* field : {"utilization", "temperature"}) {
+      const Json* gauge = gauges.Find(field);
+      pair.Append(gauge == nullptr ? Json() : *gauge);
+    }
+    values.Set(uuid, std::move(pair));
+  }
+  return values.Serialize();
+}
+
+std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
+  const MonotonicTime now = Now();
+  std::string text = "{";
+  for (const std::string& node : nodes) {
+    Gauges& gauges = nodes_[node];
+    gauges.asked = now;
+    if (!gauges.queued && (!gauges.tried || now - *gauges.tried > kFresh)) {
+      gauges.queued = true;
+      queue_.push_back(node);
+    }
+    if (!gauges.tried) continue;
+    if (text.size() > 1) text.push_back(',');
+    AppendJsonString(node, &text);
+    text += ":{";
+    if (!gauges.gpus.empty()) {
+      fmt::format_to(std::back_inserter(text), "\"age\":{:.1f},\"gpus\":{}",
+                     SecondsBetween(gauges.read, now), gauges.gpus);
+    }
+    if (!gauges.error.empty()) {
+      text += gauges.gpus.empty() ? "\"error\":" : ",\"error\":";
+      AppendJsonString(gauges.error, &text);
+    }
+    text.push_back('}');
+  }
+  text.push_back('}');
+  StepLater();
+  return text;
+}
+
+void NodeGauges::StepLater() {
+  if (stepping_ || queue_.empty()) return;
+  stepping_ = true;
+  client_.runner().PostDelayed(kPerRead, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    stepping_ = false;
+    Step();
+    StepLater();
+  });
+}
+
+void NodeGauges::Step() {
+  if (reads_.size() >= kParallel) return;
+  const MonotonicTime now = Now();
+  std::erase_if(nodes_, [&](const auto& entry) {
+    return !entry.second.queued && now - entry.second.asked > kForget;
+  });
+  while (!queue_.empty()) {
+    const std::string node = std::move(queue_.front());
+    queue_.pop_front();
+    Gauges& gauges = nodes_.at(node);
+    if (now - gauges.asked <= kFresh) return StartRead(node);
+    gauges.queued = false;  // the map has been scrolled away
+  }
+}
+
+void NodeGauges::StartRead(const std::string& node) {
+  const Number number = ++last_;
+  AgentRead& read = reads_[number];
+  const std::string& known = nodes_.at(node).pod;
+  if (!known.empty()) {
+    read.page =
+        kube::ReadPodPage(client_, kube::Pod(std::string(names::kSystemNamespace), known),
+                          names::kAgentMetricsPort, kMetricsPage, kPatience,
+                          [this, number, node, pod = known](const Result<std::string>& page) {
+                            TakePage(node, pod, page);
+                            EndRead(number, node);
+                          });
+    return;
+  }
+  read.pages = std::make_unique<kube::AgentPages>(client_, kPatience);
+  read.pages->Read(
+      node, {kMetricsPage},
+      [this, node](const kube::AgentPages::AgentPod& agent, std::string_view,
+                   const Result<std::string>& page) { TakePage(node, agent.pod, page); },
+      [this, number, node](const Status& status) {
+        if (!status.ok()) TakePage(node, "", status);
+        EndRead(number, node);
+      });
+}
+
+void NodeGauges::TakePage(const std::string& node, const std::string& pod,
+                          const Result<std::string>& page) {
+  Gauges& gauges = nodes_.at(node);
+  gauges.error = page.status().message();
+  gauges.pod = page.ok() ? pod : "";  // the agent may have a new pod
+  if (!page.ok()) return;
+  gauges.gpus = MapGaugesOf(*page);
+  gauges.read = Now();
+}
+
+void NodeGauges::EndRead(Number number, const std::string& node) {
+  Gauges& gauges = nodes_.at(node);
+  gauges.tried = Now();
+  gauges.queued = false;
+  // What has read the page must not be destroyed inside its callback.
+  client_.runner().Post([this, number, weak = weak_.Get()] {
+    if (weak) reads_.erase(number);
+  });
+}
+
+}  // namespace tessera::console

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Utilization and temperature of the GPUs of the nodes that people look at, for the map. Each
+// agent's metrics page is read once for all viewers, at most every kFresh, and only while someone
+// looks at its node. The pages are read through the API server with the console's own account, so
+// the caller checks the person's rights (Rights::agents).
+//
+// Not for: what containers use (node_usage.h), curves (metric_history.h).
+//
+// Threads: the client's runner. Ownership: the client outlives it. Bounds: kParallel reads at once,
+// one read started per kPerRead; nodes that no person asks about are forgotten after kForget.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/weak_ptr.h"
+#include "src/kube/agent_pages.h"
+#include "src/kube/client.h"
+
+namespace tessera::console {
+
+// {"GPU-…":[37,61]}: utilization in percent and temperature in degrees Celsius of each GPU of a page
+// of dcgm-exporter's metrics; null for a gauge that the page lacks.
+std::string MapGaugesOf(std::string_view metrics);
+
+class NodeGauges {
+ public:
+  static constexpr size_t kMostNodes = 1000;  // of one question
+  static constexpr size_t kParallel = 8;
+  static constexpr Duration kPerRead = std::chrono::milliseconds(20);
+  static constexpr Duration kFresh = std::chrono::seconds(10);
+  static constexpr Duration kForget = std::chrono::minutes(2);
+  static constexpr Duration kPatience = std::chrono::seconds(3);
+
+  explicit NodeGauges(kube::Client& client) : client_(client) {}
+  NodeGauges(const NodeGauges&) = delete;
+  NodeGauges& operator=(const NodeGauges&) = delete;
+
+  // What is known now, as {"n1":{"age":3.2,"gpus":{…},"error":"…"}}: seconds since the values were
+  // read, the values as in MapGaugesOf, and why the last read failed. A node that has not been read
+  // yet is absent. Reads the agents of nodes whose values are older than kFresh. REQUIRES: these
+  // nodes exist; at most kMostNodes.
+  std::string Read(const std::vector<std::string>& nodes);
+
+ private:
+  struct Gauges {
+    MonotonicTime asked{};               // by a person
+    std::optional<MonotonicTime> tried;  // when the last read ended
+    MonotonicTime read{};                // when `gpus` was read
+    std::string gpus;                    // "": never read
+    std::string error;                   // of the last read
+    std::string pod;                     // the agent's, if the last read succeeded
+    bool queued = false;                 // or being read
+  };
+  using Number = uint64_t;
+
+  void StepLater();
+  void Step();
+  // Members end in reverse order.
+  struct AgentRead {
+    std::unique_ptr<kube::AgentPages> pages;  // finds the agent's pod and reads its page
+    kube::Operation page;                     // reads the page of a known pod
+  };
+
+  void StartRead(const std::string& node);
+  void TakePage(const std::string& node, const std::string& pod, const Result<std::string>& page);
+  void EndRead(Number number, const std::string& node);
+  MonotonicTime Now() const { return client_.runner().clock().Now(); }
+
+  kube::Client& client_;
+  std::map<std::string, Gauges> nodes_;
+  std::deque<std::string> queue_;
+  bool stepping_ = false;
+  Number last_ = 0;
+  std::map<Number, AgentRead> reads_;
+  WeakPtrFactory<NodeGauges> weak_{this};
+};
+
+}  // namespace tessera::console

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/node_gauges.h"
+
+#include <gmock/gmock.h>
+
+#include "src/base/strings.h"
+#include "src/kube/testing/fake_api_server.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::console {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+std::string PageOf(int utilization) {
+  return fmt::format(
+      "DCGM_FI_DEV_GPU_UTIL{{gpu=\"0\",UUID=\"GPU-a\"}} {}\n"
+      "DCGM_FI_DEV_GPU_TEMP{{gpu=\"0\",UUID=\"GPU-a\"}} 61\n"
+      "DCGM_FI_DEV_GPU_TEMP{{gpu=\"1\",UUID=\"GPU-b\"}} 45\n",
+      utilization);
+}
+
+class GaugesClock : public SystemClock {
+ public:
+  MonotonicTime Now() const override { return SystemClock::Now() + shift_; }
+  void Advance(Duration by) { shift_ += by; }
+
+ private:
+  Duration shift_{};
+};
+
+class GaugesRunner : public net::testing::TestRunner {
+ public:
+  const Clock& clock() const override { return shifted_; }
+  void Advance(Duration by) { shifted_.Advance(by); }
+
+ private:
+  GaugesClock shifted_;
+};
+
+TEST(MapGaugesOfTest, HasBothValuesOfEachGpu) {
+  EXPECT_EQ(MapGaugesOf(PageOf(37)), R"({"GPU-a":[37,61],"GPU-b":[null,45]})");
+  EXPECT_EQ(MapGaugesOf("no metrics"), "{}");
+}
+
+// Uses a fake API server: a real one proxies HTTP requests only to pods that a kubelet runs.
+class NodeGaugesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    client_ = std::make_unique<kube::Client>(io_, runner_, server_.config(), kube::ClientOptions{});
+    gauges_ = std::make_unique<NodeGauges>(*client_);
+    server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
+      if (request.path().ends_with("/pods")) ++lists_;
+      if (request.path().find("/proxy") == std::string_view::npos) return false;
+      paths_.emplace_back(request.path());
+      if (status_ != 200) {
+        reply(net::TextResponse(status_, "no route to host"));
+      } else {
+        reply(net::TextResponse(200, PageOf(utilization_)));
+      }
+      return true;
+    });
+  }
+
+  void PutAgent(const std::string& pod, const std::string& node) {
+    server_.Put("/api/v1/namespaces/tessera-system/pods/" + pod,
+                *ParseJson(fmt::format(
+                    R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{}",
+                    "namespace":"tessera-system","uid":"{}",
+                    "labels":{{"app.kubernetes.io/name":"tessera-agent"}}}},
+                    "spec":{{"nodeName":"{}","containers":[{{"name":"agent"}}]}}}})",
+                    pod, pod, node)));
+  }
+  // Asks again until the answer has `text`.
+  std::string ReadUntil(const std::vector<std::string>& nodes, std::string_view text) {
+    std::string answer;
+    for (int i = 0; i < 100; ++i) {
+      answer = gauges_->Read(nodes);
+      if (answer.find(text) != std::string::npos) return answer;
+      runner_.RunFor(std::chrono::milliseconds(20));
+    }
+    ADD_FAILURE() << "no " << text << " in " << answer;
+    return answer;
+  }
+
+  GaugesRunner runner_;
+  net::IoThread io_;  // the I/O thread posts to runner_ until the thread ends
+  kube::testing::FakeApiServer server_{io_, runner_};
+  std::unique_ptr<kube::Client> client_;
+  std::unique_ptr<NodeGauges> gauges_;
+  std::vector<std::string> paths_;
+  int lists_ = 0;
+  int status_ = 200;
+  int utilization_ = 37;
+};
+
+TEST_F(NodeGaugesTest, OneReadOfAnAgentServesAllViewers) {
+  PutAgent("agent-x", "n1");
+  EXPECT_EQ(gauges_->Read({"n1"}), "{}");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(gauges_->Read({"n1"}), "{}");
+  const std::string answer = ReadUntil({"n1"}, "GPU-a");
+  EXPECT_THAT(answer,
+              MatchesRegex(R"(\{"n1":\{"age":0\.[0-9],"gpus":\{"GPU-a":\[37,61\],.*\}\}\})"));
+  runner_.RunFor(3 * NodeGauges::kPerRead);
+  EXPECT_EQ(paths_.size(), 1U);
+}
+
+TEST_F(NodeGaugesTest, AKnownAgentIsReadAgainWithoutAList) {
+  PutAgent("agent-x", "n1");
+  ReadUntil({"n1"}, "[37,");
+  const int lists = lists_;
+  utilization_ = 80;
+  runner_.Advance(NodeGauges::kFresh * 2);
+  EXPECT_THAT(gauges_->Read({"n1"}), HasSubstr("\"age\":20."));
+  ReadUntil({"n1"}, "[80,");
+  EXPECT_EQ(paths_.size(), 2U);
+  EXPECT_EQ(lists_, lists);
+}
+
+TEST_F(NodeGaugesTest, AnAgentThatFailsLeavesItsLastValuesWithTheirAgeAndTheReason) {
+  PutAgent("agent-x", "n1");
+  ReadUntil({"n1"}, "GPU-a");
+  status_ = 503;
+  runner_.Advance(NodeGauges::kFresh * 2);
+  const std::string answer = ReadUntil({"n1"}, "error");
+  EXPECT_THAT(answer, HasSubstr("\"age\":20."));
+  EXPECT_THAT(answer, HasSubstr("[37,61]"));
+  EXPECT_THAT(answer, HasSubstr("no route to host"));
+  // The agent has a new pod.
+  status_ = 200;
+  runner_.Advance(NodeGauges::kFresh * 2);
+  EXPECT_THAT(ReadUntil({"n1"}, "\"age\":0."), Not(HasSubstr("error")));
+}
+
+TEST_F(NodeGaugesTest, ANodeWithoutAgentIsAnErrorOfThisNodeAlone) {
+  PutAgent("agent-x", "n1");
+  const std::string answer = ReadUntil({"n1", "n2"}, "no tessera-agent runs on node n2");
+  EXPECT_THAT(answer, HasSubstr("GPU-a"));
+}
+
+TEST_F(NodeGaugesTest, NodesThatAreNoLongerInViewAreNotRead) {
+  PutAgent("agent-x", "n1");
+  gauges_->Read({"n1"});
+  runner_.Advance(NodeGauges::kFresh * 2);
+  runner_.RunFor(3 * NodeGauges::kPerRead);
+  EXPECT_TRUE(paths_.empty());
+  ReadUntil({"n1"}, "GPU-a");
+}
+
+TEST_F(NodeGaugesTest, ReadsAreSpreadOverTime) {
+  constexpr int kNodes = 30;
+  std::vector<std::string> nodes;
+  for (int i = 0; i < kNodes; ++i) nodes.push_back(fmt::format("n{}", i));
+  for (const std::string& node : nodes) PutAgent("agent-" + node, node);
+  gauges_->Read(nodes);
+  runner_.RunFor(5 * NodeGauges::kPerRead);
+  EXPECT_LE(paths_.size(), 6U);
+  EXPECT_TRUE(runner_.RunUntil([&] { return paths_.size() == kNodes; }));
+}
+
+}  // namespace
+}  // namespace tessera::console
