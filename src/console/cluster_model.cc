@@ -115,9 +115,12 @@ void ClusterModel::OnQuota() {
 
 void ClusterModel::CollectLater() {
   if (std::exchange(collecting_, true)) return;
-  runner_.PostDelayed(kCollect, [this, weak = weak_.Get()] {
+  // A change after a pause is published at once, because someone may be waiting for it.
+  const Duration wait = published_ + kCollect - runner_.clock().Now();
+  runner_.PostDelayed(std::max(wait, Duration::zero()), [this, weak = weak_.Get()] {
     if (!weak) return;
     collecting_ = false;
+    published_ = runner_.clock().Now();
     if (synced_) Publish();
   });
   ReasonsLater();

@@ -2,10 +2,11 @@
 // Follows a cluster: a ledger with its feed, and the nodes and pods as JSON texts with a version.
 // All viewers share it, so the API server has one watch of each kind for any number of viewers.
 //
-// Changes are collected for kCollect and then published as one version. Objects whose text has not
-// changed are left out. The texts themselves are written when a viewer needs them, because those of
-// a large cluster take more memory than all else; the model keeps the hash of each. The reasons of
-// waiting pods depend on the whole cluster, so they are computed at most every kReasons.
+// A change after a pause is published at once, as a new version. The changes of the next kCollect
+// are then collected and published together. Objects whose text has not changed are left out. The
+// texts themselves are written when a viewer needs them, because those of a large cluster take more
+// memory than all else; the model keeps the hash of each. The reasons of waiting pods depend on the
+// whole cluster, so they are computed at most every kReasons.
 //
 // While the API server is unreachable, the last state stays, and outage() returns the start of the
 // outage.
@@ -132,6 +133,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   std::map<Uid, std::string> reasons_;  // of waiting pods
   Changes pending_;
   bool collecting_ = false;
+  MonotonicTime published_{};
   bool reasons_pending_ = false;
   WeakPtrFactory<ClusterModel> weak_{this};
 };

@@ -211,7 +211,7 @@ async function measureInteraction(page) {
   for (const key of ['m', 'n', 'a']) { // memory, namespace, allocation
     await page.getByLabel('Color by').focus();
     await page.keyboard.press(key);
-    await sleep(300);
+    await sleep(1100); // a list takes keys that follow sooner for the next letters of a name
   }
   await taken('change the color');
   await page.locator('.card').first().focus();

@@ -20,11 +20,17 @@ export function ageText(created: number): string {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+const tenantColors = new Map<string, number>();
+
 // The same color for the same namespace, out of twelve.
 export function tenantColor(namespace: string): number {
+  let color = tenantColors.get(namespace);
+  if (color !== undefined) return color;
   let hash = 0;
   for (const c of namespace) hash = (hash * 31 + c.codePointAt(0)!) >>> 0;
-  return hash % 12;
+  color = hash % 12;
+  tenantColors.set(namespace, color);
+  return color;
 }
 
 // Spreadsheets run cells that begin with = + - @ as formulas.

@@ -16,7 +16,8 @@ const kCardWidth = 160;
 const kGap = 8;
 const kHeaderHeight = 40;
 const kGpusPerLine = 8;
-const kOverscan = 600;
+const kOverscan = 400;
+const kStep = 100;
 
 interface Row {
   top: number;
@@ -42,18 +43,28 @@ function classOfHolder([uid, , , namespace]: Held): string {
   return shown === undefined ? 'hidden-tenant' : `tenant${tenantColor(shown)}`;
 }
 
+// A cell whose left part has the color of `color`. Most cells are empty or full, which takes no style.
+function partCell(part: number, color: string) {
+  if (part <= 0) return <span class="gpu" />;
+  if (part >= 1) return <span class={`gpu full ${color}`} />;
+  return <span class={`gpu part ${color}`} style={{ '--part': `${part * 100}%` }} />;
+}
+
 // Slices side by side, each as wide as its share; what the console hides is the last one.
-function TenantSlices({ gpu }: { gpu: Gpu }) {
+function tenantCell(gpu: Gpu) {
   const part = (milli: number, bytes: number) => Math.max(milli / 1000, gpu.memory > 0 ? bytes / gpu.memory : 0);
+  const slices: [string, number][] = gpu.held.map((held) => [classOfHolder(held), part(held[1], held[2])]);
   const rest = hiddenPart(gpu);
   const hidden = part(rest.milli, rest.bytes);
+  if (hidden > 0) slices.push(['hidden-tenant', hidden]);
+  if (slices.length === 0) return <span class="gpu" />;
+  if (slices[0]![1] >= 1) return <span class={`gpu ${slices[0]![0]}`} />;
   return (
-    <>
-      {gpu.held.map((held) => (
-        <span class={`slice ${classOfHolder(held)}`} style={{ width: `${Math.min(1, part(held[1], held[2])) * 100}%` }} />
+    <span class="gpu shared">
+      {slices.map(([color, width]) => (
+        <span class={`slice ${color}`} style={{ width: `${Math.min(1, width) * 100}%` }} />
       ))}
-      {hidden > 0 && <span class="slice hidden-tenant" style={{ width: `${Math.min(1, hidden) * 100}%` }} />}
-    </>
+    </span>
   );
 }
 
@@ -61,31 +72,15 @@ function heatOf(degrees: number): string {
   return degrees >= kHot ? 'hot' : degrees >= kWarm ? 'warm' : 'cool';
 }
 
-function GaugeCell({ value, gauge }: { value: number | null; gauge: Gauge }) {
-  if (value === null) return <span class="gpu unknown">?</span>;
-  return (
-    <span class="gpu">
-      <span
-        class={`slice ${gauge === 'temperature' ? heatOf(value) : 'used'}`}
-        style={{ width: `${Math.max(0, Math.min(100, value))}%` }}
-      />
-    </span>
-  );
-}
-
-function GpuCell({ gpu, mode, gauges }: { gpu: Gpu; mode: Mode; gauges?: NodeGauges }) {
+// A function, not a component: a screen has more than a thousand cells.
+function gpuCell(gpu: Gpu, mode: Mode, gauges?: NodeGauges) {
   if (!works(gpu)) return <span class="gpu bad">×</span>;
-  if (isGauge(mode)) return <GaugeCell value={gaugeOf(gauges, gpu, mode)} gauge={mode} />;
   if (mode === 'health') return <span class={`gpu ${gpu.state}`} />;
-  return (
-    <span class="gpu">
-      {mode === 'tenant' ? (
-        <TenantSlices gpu={gpu} />
-      ) : (
-        <span class="slice used" style={{ width: `${fill(gpu, mode) * 100}%` }} />
-      )}
-    </span>
-  );
+  if (mode === 'tenant') return tenantCell(gpu);
+  if (!isGauge(mode)) return partCell(fill(gpu, mode), '');
+  const value = gaugeOf(gauges, gpu, mode);
+  if (value === null) return <span class="gpu unknown">?</span>;
+  return partCell(value / 100, mode === 'temperature' ? heatOf(value) : '');
 }
 
 interface CardProps {
@@ -135,9 +130,7 @@ class NodeCard extends Component<CardProps> {
       >
         <span class="card-name">{node.name}</span>
         <span class={`gpus${gauges?.stale ? ' old' : ''}`} aria-hidden="true">
-          {node.gpus.map((gpu) => (
-            <GpuCell key={gpu.uuid} gpu={gpu} mode={mode} gauges={gauges} />
-          ))}
+          {node.gpus.map((gpu) => gpuCell(gpu, mode, gauges))}
         </span>
       </a>
     );
@@ -206,24 +199,78 @@ function GaugeProblem({ names, known, failure }: { names: string[] } & ReturnTyp
   return <p class="hint">{t('noGauges', all[0]!.error)}</p>;
 }
 
-function NodeList({ nodes, mode, pods }: { nodes: Node[]; mode: Mode; pods: number }) {
+interface RowProps {
+  nodes: Node[];
+  mode: Mode;
+  pods: number;
+  known: Map<string, NodeGauges>;
+  current: boolean; // draw the changes now
+}
+
+// Cards keep their place, so that a filter changes texts and colors instead of making new cards.
+class NodeRow extends Component<RowProps> {
+  override shouldComponentUpdate(next: RowProps) {
+    return next.current;
+  }
+
+  render({ nodes, mode, pods, known }: RowProps) {
+    return nodes.map((node) => (
+      <NodeCard
+        node={node}
+        mode={mode}
+        pods={pods}
+        language={currentLanguage()}
+        gauges={isGauge(mode) ? known.get(node.name) : undefined}
+      />
+    ));
+  }
+}
+
+// The last of the values of `key` that the browser has shown; '' before the first.
+function useShown(key: string): string {
+  const [shown, setShown] = useState('');
+  useEffect(() => {
+    let timer = 0;
+    const frame = requestAnimationFrame(() => (timer = window.setTimeout(() => setShown(key))));
+    return () => (cancelAnimationFrame(frame), clearTimeout(timer));
+  }, [key]);
+  return shown;
+}
+
+// Cards keep their place, so after a change another node may be where the focus is: moves it to the
+// card of the node that had it.
+function useFocusOfNode(list: { current: HTMLElement | null }) {
+  const name = useRef('');
+  useLayoutEffect(() => {
+    const active = document.activeElement as HTMLElement | null;
+    if (!name.current || !active?.dataset.node || active.dataset.node === name.current) return;
+    const card = list.current!.querySelector<HTMLElement>(`[data-node="${CSS.escape(name.current)}"]`);
+    card ? card.focus({ preventScroll: true }) : (name.current = active.dataset.node);
+  });
+  return (event: FocusEvent) => (name.current = (event.target as HTMLElement).closest<HTMLElement>('.card')?.dataset.node ?? '');
+}
+
+// `what`: what people have chosen to see. After a change of it, rows beyond the screen follow when
+// the browser has shown those on it.
+function NodeList({ nodes, mode, pods, what }: { nodes: Node[]; mode: Mode; pods: number; what: string }) {
   const list = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(1024);
   const [view, setView] = useState({ from: 0, to: 1200 });
   const columns = Math.max(1, Math.floor((width + kGap) / (kCardWidth + kGap)));
   const { rows, height } = useMemo(() => rowsOf(nodes, columns), [nodes, columns]);
-
-  const isInView = (row: Row) => row.top + row.height > view.from + kOverscan && row.top < view.to - kOverscan;
-  const names = isGauge(mode) ? rows.filter(isInView).flatMap((row) => row.nodes.map((node) => node.name)) : [];
+  const shown = useShown(what);
+  const isNear = (row: Row, beyond: number) => row.top + row.height >= view.from - beyond && row.top <= view.to + beyond;
+  const names = isGauge(mode) ? rows.filter((row) => isNear(row, 0)).flatMap((row) => row.nodes.map((node) => node.name)) : [];
   const { known, failure } = useGauges(isGauge(mode), names);
+  const onFocus = useFocusOfNode(list);
 
   useLayoutEffect(() => {
     const measure = () => {
       const box = list.current!.getBoundingClientRect();
       setWidth(box.width);
       // Steps, so that most scrolling changes nothing.
-      const from = Math.floor((-box.top - kOverscan) / 200) * 200;
-      const to = Math.ceil((window.innerHeight - box.top + kOverscan) / 200) * 200;
+      const from = Math.floor(-box.top / kStep) * kStep;
+      const to = Math.ceil((window.innerHeight - box.top) / kStep) * kStep;
       setView((old) => (old.from === from && old.to === to ? old : { from, to }));
     };
     measure();
@@ -241,29 +288,21 @@ function NodeList({ nodes, mode, pods }: { nodes: Node[]; mode: Mode; pods: numb
   return (
     <>
       {isGauge(mode) && <GaugeProblem names={names} known={known} failure={failure} />}
-      <div class="map" ref={list} style={{ height: `${height}px` }} onKeyDown={onArrow}>
-        {rows.map((row) => {
-          if (row.top + row.height < view.from || row.top > view.to) return null;
+      <div class="map" ref={list} style={{ height: `${height}px` }} onKeyDown={onArrow} onFocusIn={onFocus}>
+        {rows.map((row, i) => {
+          if (!isNear(row, shown ? kOverscan : 0)) return null;
           const style = { top: `${row.top}px` };
           if (row.header) {
             return (
-              <h2 class="group" style={style} key={`h${row.header}`}>
+              <h2 class="group" style={style} key={`h${i}`}>
                 {row.header}
               </h2>
             );
           }
+          const current = shown === what || isNear(row, 0);
           return (
-            <div class="row" style={{ ...style, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }} key={row.nodes[0]!.name}>
-              {row.nodes.map((node) => (
-                <NodeCard
-                  key={node.name}
-                  node={node}
-                  mode={mode}
-                  pods={pods}
-                  language={currentLanguage()}
-                  gauges={isGauge(mode) ? known.get(node.name) : undefined}
-                />
-              ))}
+            <div class="row" style={{ ...style, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }} key={i}>
+              <NodeRow nodes={row.nodes} mode={mode} pods={pods} known={known} current={current} />
             </div>
           );
         })}
@@ -284,11 +323,11 @@ const kColors: Record<Exclude<Mode, 'tenant'>, [string, Key][]> = {
   health: [['', 'legendFree'], ['suspect', 'suspect']],
   utilization: [['', 'legendNotBusy'], ['full', 'legendBusy'], ['unknown', 'legendUnknown'], ['full old', 'oldValues']],
   temperature: [
-    ['cool', 'legendCool'],
-    ['warm', 'legendWarm'],
-    ['hot', 'legendHot'],
+    ['full cool', 'legendCool'],
+    ['full warm', 'legendWarm'],
+    ['full hot', 'legendHot'],
     ['unknown', 'legendUnknown'],
-    ['cool old', 'oldValues'],
+    ['full cool old', 'oldValues'],
   ],
 };
 
@@ -304,12 +343,14 @@ function LegendEntry({ color, name }: { color: string; name: string }) {
   );
 }
 
-function Legend({ mode }: { mode: Mode }) {
+// `all`: changes with the cluster.
+function Legend({ mode, all }: { mode: Mode; all: Node[] }) {
+  const tenants = useMemo(() => (mode === 'tenant' ? tenantNames().slice(0, 12) : []), [mode, all]);
   const colors: [string, string][] =
     mode === 'tenant'
       ? [
           ['', t('legendFree')],
-          ...tenantNames().slice(0, 12).map((name): [string, string] => [`tenant${tenantColor(name)}`, name]),
+          ...tenants.map((name): [string, string] => [`tenant${tenantColor(name)}`, name]),
           ['hidden-tenant', t('legendHidden')],
         ]
       : kColors[mode].map(([color, key]) => [color, t(key, kWarm, kHot)]);
@@ -323,9 +364,8 @@ function Legend({ mode }: { mode: Mode }) {
 }
 
 function Summary({ nodes }: { nodes: Node[] }) {
-  const sum = addUp(nodes.map((node) => node.sum));
-  let waiting = 0;
-  for (const pod of cluster.pods.values()) if (pod.state === 'waiting') waiting++;
+  const sum = useMemo(() => addUp(nodes.map((node) => node.sum)), [nodes]);
+  const waiting = useMemo(() => [...cluster.pods.values()].filter((pod) => pod.state === 'waiting').length, [nodes]);
   return (
     <ul class="summary" aria-busy={!cluster.complete}>
       <li>{t('nodesCount', nodes.length)}</li>
@@ -396,10 +436,12 @@ export function MapPage() {
             ))}
           </select>
         </label>
-        <Legend mode={mode} />
+        <Legend mode={mode} all={all} />
         <a href="#/add-node">{t('addNode')}</a>
       </div>
-      {visible.length === 0 ? <Empty title={t('noMatch')} /> : <NodeList nodes={visible} mode={mode} pods={podVersion(mode)} />}
+      {visible.length === 0 ? <Empty title={t('noMatch')} /> : (
+        <NodeList nodes={visible} mode={mode} pods={podVersion(mode)} what={`${mode} ${shown} ${filter}`} />
+      )}
     </>
   );
 }
