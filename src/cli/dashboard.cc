@@ -27,10 +27,24 @@ std::string ValueOf(const kube::GetEnv& getenv, const char* name) {
 
 // Variables that give tessera-console its flags in a pod. In a user's shell they may have another
 // meaning, so they are removed from the environment.
-constexpr const char* kFlagVariables[] = {
-    "CONTEXT",         "LISTEN",      "TLS_CERT_FILE", "TLS_PRIVATE_KEY_FILE",
-    "QUOTA_CONFIGMAP", "USAGE_LABEL", "OTHER_TENANTS", "PROMETHEUS_URL",
-    "LOG_FORMAT"};
+constexpr const char* kFlagVariables[] = {"CONTEXT",
+                                          "LISTEN",
+                                          "TLS_CERT_FILE",
+                                          "TLS_PRIVATE_KEY_FILE",
+                                          "QUOTA_CONFIGMAP",
+                                          "USAGE_LABEL",
+                                          "OTHER_TENANTS",
+                                          "PROMETHEUS_URL",
+                                          "PROMETHEUS_CA_FILE",
+                                          "PROMETHEUS_TOKEN_FILE",
+                                          "PROMETHEUS_BASIC_AUTH_DIR",
+                                          "OIDC_ISSUER_URL",
+                                          "OIDC_CLIENT_ID",
+                                          "OIDC_CLIENT_SECRET_FILE",
+                                          "OIDC_CA_FILE",
+                                          "OIDC_SCOPES",
+                                          "OIDC_REDIRECT_URL",
+                                          "LOG_FORMAT"};
 
 // Replaces this process. Returns only on an error.
 Status RunDashboard(const DashboardOptions& options) {

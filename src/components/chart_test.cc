@@ -165,6 +165,10 @@ INSTANTIATE_TEST_SUITE_P(
         "console: {enabled: true, tlsSecret: cert, oidc: {issuerUrl: 'https://login.example',\n"
         "  clientId: tessera, clientSecret: client, caConfigMap: ca, scopes: openid email,\n"
         "  redirectUrl: 'https://console.example/oidc/callback'}}\n",
+        "console: {enabled: true, prometheusUrl: 'https://prometheus.monitoring',\n"
+        "  prometheus: {caConfigMap: ca, basicAuthSecret: user}}\n",
+        "console: {enabled: true, prometheusUrl: 'https://prometheus.monitoring',\n"
+        "  prometheus: {tokenSecret: reader}}\n",
         "console: {enabled: true, oidc: {issuerUrl: 'https://login.example', clientId: tessera,\n"
         "  caConfigMap: ca, redirectUrl: 'http://127.0.0.1:8090/oidc/callback'}}\n",
         "startupTaint: {keys: []}\n"
@@ -186,6 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "agent: {driverRoot: driver}\n", "sharing: {memoryUnit: MB}\n",
                       "agent: {extraArgs: [verbose]}\n", "console: {enabled: yes please}\n",
                       "console: {otherTenants: all}\n", "console: {prometheusUrl: prometheus}\n",
+                      "console: {prometheus: {token: secret}}\n",
                       "console: {oidc: {issuerUrl: 'http://login'}}\n", "driver: {enabled: true}\n",
                       "migManager: {enabled: true}\n", "gfd: {enabled: false}\n",
                       "toolkit: {enabled: false}\n", "scheduler: {enabled: false}\n",

@@ -118,6 +118,24 @@ std::vector<std::string> LoginArguments(const ConsoleLoginSettings& oidc) {
   return args;
 }
 
+std::vector<std::string> PrometheusArguments(const ConsoleSettings& console) {
+  std::vector<std::string> args;
+  if (!console.prometheus_url.empty()) {
+    args.push_back("--prometheus-url=" + console.prometheus_url);
+  }
+  const PrometheusAccess& access = console.prometheus;
+  if (!access.ca_config_map.empty()) {
+    args.emplace_back("--prometheus-ca-file=/prometheus-ca/ca.crt");
+  }
+  if (!access.token_secret.empty()) {
+    args.emplace_back("--prometheus-token-file=/prometheus-token/token");
+  }
+  if (!access.basic_auth_secret.empty()) {
+    args.emplace_back("--prometheus-basic-auth-dir=/prometheus-basic-auth");
+  }
+  return args;
+}
+
 Json ConsoleArguments(const ConsoleSettings& console) {
   Json args = Json::Strings({"--listen=127.0.0.1:8090"});
   if (!console.tls_secret.empty()) {
@@ -127,9 +145,7 @@ Json ConsoleArguments(const ConsoleSettings& console) {
     args = Json::Strings({"--listen=:8090", "--behind-https"});
   }
   args.Append(Json::String("--other-tenants=" + console.other_tenants));
-  if (!console.prometheus_url.empty()) {
-    args.Append(Json::String("--prometheus-url=" + console.prometheus_url));
-  }
+  AppendTexts(args, PrometheusArguments(console));
   AppendTexts(args, LoginArguments(console.oidc));
   AppendTexts(args, console.extra_args);
   return args;
@@ -169,6 +185,12 @@ void SetConsolePod(const Settings& settings, Json& pod) {
   SetConsoleVolume(pod, container, "oidc-client-secret", {"secret", "secretName"},
                    console.oidc.client_secret);
   SetConsoleVolume(pod, container, "oidc-ca", {"configMap", "name"}, console.oidc.ca_config_map);
+  const PrometheusAccess& access = console.prometheus;
+  SetConsoleVolume(pod, container, "prometheus-ca", {"configMap", "name"}, access.ca_config_map);
+  SetConsoleVolume(pod, container, "prometheus-token", {"secret", "secretName"},
+                   access.token_secret);
+  SetConsoleVolume(pod, container, "prometheus-basic-auth", {"secret", "secretName"},
+                   access.basic_auth_secret);
   if (pod.Find("volumes")->items().empty()) {
     container.Erase("volumeMounts");
     pod.Erase("volumes");

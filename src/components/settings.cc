@@ -126,6 +126,13 @@ ConsoleLoginSettings ReadConsoleLogin(const Json& console) {
           .redirect_url = oidc.Text("redirectUrl")};
 }
 
+PrometheusAccess ReadPrometheusAccess(const Json& console) {
+  const Section prometheus(console, "prometheus");
+  return {.ca_config_map = prometheus.Text("caConfigMap"),
+          .token_secret = prometheus.Text("tokenSecret"),
+          .basic_auth_secret = prometheus.Text("basicAuthSecret")};
+}
+
 ConsoleSettings ReadConsole(const Json& spec) {
   const Section console(spec, "console");
   ConsoleSettings out;
@@ -134,6 +141,7 @@ ConsoleSettings ReadConsole(const Json& spec) {
   out.behind_https = console.Flag("behindHttps");
   out.other_tenants = console.Text("otherTenants");
   out.prometheus_url = console.Text("prometheusUrl");
+  out.prometheus = ReadPrometheusAccess(*spec.Find("console"));
   out.oidc = ReadConsoleLogin(*spec.Find("console"));
   out.resources = console.Value("resources");
   out.node_selector = console.Map("nodeSelector");

@@ -104,12 +104,20 @@ struct ConsoleLoginSettings {
   std::string redirect_url;
 };
 
+// How the console reaches Prometheus: names of objects; each may be "": none.
+struct PrometheusAccess {
+  std::string ca_config_map;
+  std::string token_secret;
+  std::string basic_auth_secret;
+};
+
 struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
   bool behind_https = false;
   std::string other_tenants;
   std::string prometheus_url;  // "": none
+  PrometheusAccess prometheus;
   ConsoleLoginSettings oidc;
   Json resources;  // object
   LabelMap node_selector;

@@ -2,11 +2,9 @@
 #include "src/console/console.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "src/base/log.h"
-#include "src/console/metric_history.h"
 #include "src/console/node_gauges.h"
 #include "src/console/router.h"
 #include "src/console/sessions.h"
@@ -35,14 +33,6 @@ kube::Config WithoutCredentials(kube::Config config) {
   return config;
 }
 
-std::unique_ptr<MetricHistory> MakeHistory(net::IoThread& io, TaskRunner& runner,
-                                           const ConsoleOptions& options) {
-  if (!options.prometheus) return nullptr;
-  net::HttpClient::Options client{.server = *options.prometheus};
-  if (client.server.tls) client.tls.ca = net::SystemRoots(::getenv).value_or({});
-  return std::make_unique<MetricHistory>(io, runner, std::move(client));
-}
-
 }  // namespace
 
 struct WebConsole::Core final : private ClusterModel::Delegate {
@@ -60,7 +50,9 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
                                           : std::make_unique<UsageMeter>(options.usage_label)),
         agents(client, kPatience),
         gauges(client),
-        history(MakeHistory(io, runner, options)),
+        history(options.prometheus
+                    ? std::make_unique<MetricHistory>(io, runner, *options.prometheus)
+                    : nullptr),
         oidc(options.oidc ? std::make_unique<OidcLogin>(io, runner, *options.oidc) : nullptr),
         router(runner, model, sessions, viewers, gauges, meter.get(), history.get(), oidc.get(),
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,

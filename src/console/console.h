@@ -16,6 +16,7 @@
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/console/cluster_model.h"
+#include "src/console/metric_history.h"
 #include "src/console/oidc.h"
 #include "src/net/http_server.h"
 
@@ -32,7 +33,7 @@ struct ConsoleOptions {
   bool dashboard = false;
   ModelOptions model;
   // Where curves over hours come from; nullopt: there are none.
-  std::optional<net::Url> prometheus;
+  std::optional<PrometheusOptions> prometheus;
   // nullopt: people log in with tokens alone.
   std::optional<OidcOptions> oidc;
   // Label of pods by which use is added up (usage_meter.h); "": use is not added up.

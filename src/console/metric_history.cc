@@ -6,6 +6,9 @@
 #include <cmath>
 #include <utility>
 
+#include "src/base/file.h"
+#include "src/base/strings.h"
+#include "src/formats/base64.h"
 #include "src/formats/text_edit.h"
 
 namespace tessera::console {
@@ -42,6 +45,33 @@ std::string QueryOf(const Curve& curve, std::string_view uuids, int64_t step) {
       curve.over_parts, curve.metric, uuids, step, std::max(kShortestSample, step / 10));
 }
 
+Result<std::string> ReadCredential(const std::string& file) {
+  constexpr size_t kMostCredentialBytes = 64 << 10;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMostCredentialBytes));
+  const std::string credential(Trim(text));
+  // Anything else would end the header's field, or be cut off.
+  if (credential.empty() || std::ranges::any_of(credential, [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+      })) {
+    return Error(Code::kFailedPrecondition, "{} has no single line of text", file);
+  }
+  return credential;
+}
+
+Result<std::string> ReadBasicAuth(const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::string user, ReadCredential(folder + "/username"));
+  ASSIGN_OR_RETURN(const std::string password, ReadCredential(folder + "/password"));
+  return "Basic " + Base64Encode(user + ":" + password);
+}
+
+Status CheckStatus(int status) {
+  if (status == 401 || status == 403) {
+    return Error(Code::kFailedPrecondition,
+                 "status {}: check --prometheus-token-file or --prometheus-basic-auth-dir", status);
+  }
+  return status < 500 ? Status::Ok() : Error(Code::kUnavailable, "status {}", status);
+}
+
 Status ErrorOf(const Json& answer) {
   if (answer.StringAt("status").value_or("") == "success") return Status::Ok();
   return Error(Code::kInvalidArgument, "Prometheus rejects the query: {}",
@@ -60,15 +90,32 @@ Json NumberOf(const Json& value) {
 
 }  // namespace
 
-MetricHistory::MetricHistory(net::IoThread& io, TaskRunner& runner,
-                             net::HttpClient::Options prometheus)
-    : runner_(runner), client_(io, runner, std::move(prometheus)) {}
+Result<std::string> PrometheusAuthorization(const PrometheusOptions& options) {
+  Result<std::string> field = std::string();
+  std::string_view flag;
+  if (!options.token_file.empty()) {
+    flag = "--prometheus-token-file";
+    field = ReadCredential(options.token_file);
+    if (field.ok()) field = "Bearer " + *field;
+  } else if (!options.basic_auth_dir.empty()) {
+    flag = "--prometheus-basic-auth-dir";
+    field = ReadBasicAuth(options.basic_auth_dir);
+  }
+  if (field.ok()) return field;
+  // People cannot change a file that is missing or forbidden; it must not look like their own right.
+  return Error(Code::kFailedPrecondition, "{}: {}", flag, field.status().message());
+}
+
+MetricHistory::MetricHistory(net::IoThread& io, TaskRunner& runner, PrometheusOptions options)
+    : runner_(runner), options_(std::move(options)), client_(io, runner, options_.client) {}
 
 void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hours span,
                          Done done) {
   if (requests_.size() >= kMostReads) {
     return done(Error(Code::kResourceExhausted, "too many people look at curves: try again"));
   }
+  Result<std::string> authorization = PrometheusAuthorization(options_);
+  if (!authorization.ok()) return done(authorization.status());
   std::string names;
   for (const std::string& uuid : uuids) {
     if (IsPlain(uuid)) names += names.empty() ? uuid : "|" + uuid;
@@ -79,6 +126,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
   const Number number = ++last_;
   CurveRequest& request = requests_[number];
   request.done = std::move(done);
+  request.authorization = *std::move(authorization);
   request.step = std::chrono::seconds(span).count() / kPoints;
   // Whole steps, so that the same moments are read again and curves do not flicker.
   request.start = now / request.step * request.step - (kPoints - 1) * request.step;
@@ -95,6 +143,7 @@ void MetricHistory::Query(Number number, std::string_view field, const std::stri
   get.target =
       fmt::format("/api/v1/query_range?query={}&start={}&end={}&step={}", net::PercentEncode(query),
                   request.start, request.start + (kPoints - 1) * request.step, request.step);
+  if (!request.authorization.empty()) get.headers.Add("Authorization", request.authorization);
   request.calls.push_back(client_.Send(std::move(get),
                                        {.deadlines = kDeadlines, .max_body = kMostBytes},
                                        [this, number, field](const Result<net::Response>& answer) {
@@ -106,9 +155,7 @@ void MetricHistory::OnAnswer(Number number, std::string_view field,
                              const Result<net::Response>& answer) {
   CurveRequest& request = requests_.at(number);
   Status status = answer.status();
-  if (status.ok() && answer->status >= 500) {
-    status = Error(Code::kUnavailable, "status {}", answer->status);
-  }
+  if (status.ok()) status = CheckStatus(answer->status);
   if (status.ok()) {
     status = AddCurves(answer->body, field, request.start, request.step, kPoints, &request.gpus);
   }

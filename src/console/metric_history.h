@@ -2,6 +2,8 @@
 // Curves of a node's GPUs over hours, from a Prometheus that scrapes the agents. The console itself
 // keeps no metrics.
 //
+// Credentials are read from their files for each question, so that they may be rotated.
+//
 // Threads: the runner's. Bounds: kMostReads at once, kPoints values in each curve, kMostBytes for
 // each answer of Prometheus.
 #pragma once
@@ -19,6 +21,18 @@
 
 namespace tessera::console {
 
+struct PrometheusOptions {
+  net::HttpClient::Options client;
+  // Sent as a bearer token; "": none.
+  std::string token_file;
+  // A folder with files `username` and `password`, such as a mounted Secret of type
+  // kubernetes.io/basic-auth; "": none. At most one of the two is set.
+  std::string basic_auth_dir;
+};
+
+// The Authorization field of requests to Prometheus; "": none. An error names the flag.
+Result<std::string> PrometheusAuthorization(const PrometheusOptions& options);
+
 class MetricHistory {
  public:
   static constexpr size_t kMostReads = 32;
@@ -27,18 +41,20 @@ class MetricHistory {
   static constexpr std::chrono::hours kLongest = std::chrono::hours(24 * 30);
   using Done = std::function<void(Result<Json>)>;
 
-  MetricHistory(net::IoThread& io, TaskRunner& runner, net::HttpClient::Options prometheus);
+  MetricHistory(net::IoThread& io, TaskRunner& runner, PrometheusOptions options);
 
   // Reads the last `span`. Calls `done` once, later, but not after this object is destroyed, with
   // {"start":1700000000,"step":90,"gpus":{"GPU-…":{"utilization":[37.5,null],"memory":[…],
   // "temperature":[…],"power":[…]}}}: percent, MiB, degrees Celsius, watts; each value is the mean
   // of a step, null if Prometheus has none. UNAVAILABLE: Prometheus does not answer.
+  // FAILED_PRECONDITION: it rejects the credentials, or they cannot be read.
   // RESOURCE_EXHAUSTED: too many reads at once. REQUIRES: 1 hour ≤ span ≤ kLongest.
   void Read(const std::vector<std::string>& uuids, std::chrono::hours span, Done done);
 
  private:
   struct CurveRequest {
     Done done;
+    std::string authorization;  // "": none
     int64_t start = 0, step = 0;
     Json gpus;
     size_t open = 0;
@@ -51,6 +67,7 @@ class MetricHistory {
   void Finish(Number number, Result<Json> answer);
 
   TaskRunner& runner_;
+  const PrometheusOptions options_;
   net::HttpClient client_;
   Number last_ = 0;
   std::map<Number, CurveRequest> requests_;

@@ -37,6 +37,9 @@ TEST(AddCurvesTest, AnswersThatAreNoCurvesAreErrors) {
   EXPECT_EQ(gpus.Serialize(), "{}");
 }
 
+constexpr const char* kNoCurves =
+    R"({"status":"success","data":{"resultType":"matrix","result":[]}})";
+
 class MetricHistoryTest : public ::testing::Test {
  protected:
   void Start(int status, const std::string& body) {
@@ -44,11 +47,11 @@ class MetricHistoryTest : public ::testing::Test {
         io_, runner_, {.address = {.host = "127.0.0.1"}},
         [this, status, body](const net::Request& request, const net::HttpServer::Reply& reply) {
           queries_.push_back(request.Query("query").value_or(""));
+          authorization_ = request.headers.Get("Authorization");
           reply({status, {}, body});
         });
-    net::HttpClient::Options options;
-    options.server.address = server_->address();
-    history_ = std::make_unique<MetricHistory>(io_, runner_, options);
+    options_.client.server.address = server_->address();
+    history_ = std::make_unique<MetricHistory>(io_, runner_, options_);
   }
   Result<Json> Read(const std::vector<std::string>& uuids) {
     std::optional<Result<Json>> answer;
@@ -61,12 +64,14 @@ class MetricHistoryTest : public ::testing::Test {
   net::testing::TestRunner runner_;
   net::IoThread io_;
   std::vector<std::string> queries_;
+  std::string authorization_;  // of the last request
+  PrometheusOptions options_;
   std::unique_ptr<net::HttpServer> server_;
   std::unique_ptr<MetricHistory> history_;
 };
 
 TEST_F(MetricHistoryTest, AsksForTheGpusOfTheNodeAlone) {
-  Start(200, R"({"status":"success","data":{"resultType":"matrix","result":[]}})");
+  Start(200, kNoCurves);
   const Result<Json> answer = Read({"GPU-a", "GPU-b\"} or vector(1) #", "GPU-c"});
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   EXPECT_EQ(answer->IntAt("step").value_or(0), 15);
@@ -83,6 +88,50 @@ TEST_F(MetricHistoryTest, AnErrorOfPrometheusIsReported) {
   EXPECT_EQ(answer.status().message(), "cannot read from Prometheus: status 503");
   // The next read is answered, too: nothing of the failed one is left.
   EXPECT_FALSE(Read({"GPU-a"}).ok());
+}
+
+TEST_F(MetricHistoryTest, SendsTheTokenThatTheFileHasNow) {
+  Start(200, kNoCurves);
+  ASSERT_TRUE(Read({"GPU-a"}).ok());
+  EXPECT_EQ(authorization_, "");
+  const TempDir folder;
+  options_.token_file = folder.path() + "/token";
+  ASSERT_TRUE(WriteFileAtomically(options_.token_file, "first\n", 0600).ok());
+  Start(200, kNoCurves);
+  ASSERT_TRUE(Read({"GPU-a"}).ok());
+  EXPECT_EQ(authorization_, "Bearer first");
+  ASSERT_TRUE(WriteFileAtomically(options_.token_file, "second\n", 0600).ok());
+  ASSERT_TRUE(Read({"GPU-a"}).ok());
+  EXPECT_EQ(authorization_, "Bearer second");
+}
+
+TEST_F(MetricHistoryTest, SendsUserAndPasswordOfASecret) {
+  const TempDir folder;
+  options_.basic_auth_dir = folder.path();
+  ASSERT_TRUE(WriteFileAtomically(folder.path() + "/username", "tessera", 0600).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder.path() + "/password", "a:b c", 0600).ok());
+  Start(200, kNoCurves);
+  ASSERT_TRUE(Read({"GPU-a"}).ok());
+  EXPECT_EQ(authorization_, "Basic dGVzc2VyYTphOmIgYw==");
+}
+
+TEST_F(MetricHistoryTest, AnUnusableCredentialIsAnErrorThatNamesTheFlag) {
+  const TempDir folder;
+  options_.token_file = folder.path() + "/token";
+  Start(200, kNoCurves);
+  // Not UNAUTHENTICATED or PERMISSION_DENIED, which the page would take for errors of the person.
+  EXPECT_EQ(Read({"GPU-a"}).status().code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(WriteFileAtomically(options_.token_file, "a\nX-Other: b", 0600).ok());
+  EXPECT_THAT(Read({"GPU-a"}).status().message(),
+              AllOf(HasSubstr("--prometheus-token-file: "), HasSubstr("no single line of text")));
+  EXPECT_TRUE(queries_.empty());
+}
+
+TEST_F(MetricHistoryTest, ARejectedCredentialIsAnErrorOfTheInstallation) {
+  Start(401, "Unauthorized\n");
+  const Status status = Read({"GPU-a"}).status();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("status 401: check --prometheus-token-file"));
 }
 
 }  // namespace

@@ -856,7 +856,7 @@ test('no page is wider than the screen, from 360 to 3840 pixels', async (t) => {
 test('a dashboard opens with its secret address only', async (t) => {
   const port = await freePort();
   // A shell's variables for something else, each of which would end the console.
-  const env = { CONTEXT: 'x', LISTEN: 'x', TLS_CERT_FILE: 'x', TLS_PRIVATE_KEY_FILE: 'x', QUOTA_CONFIGMAP: 'x', OTHER_TENANTS: 'x', PROMETHEUS_URL: 'x', LOG_FORMAT: 'x' };
+  const env = { CONTEXT: 'x', LISTEN: 'x', TLS_CERT_FILE: 'x', TLS_PRIVATE_KEY_FILE: 'x', QUOTA_CONFIGMAP: 'x', OTHER_TENANTS: 'x', PROMETHEUS_URL: 'x', PROMETHEUS_TOKEN_FILE: 'x', OIDC_ISSUER_URL: 'x', LOG_FORMAT: 'x' };
   const child = await start('tessera', ['dashboard', '--port', String(port), '--kubeconfig', api.kubeconfig(tokens.viewer)], env);
   t.after(() => stopConsole(child));
   await waitFor('the address', () => child.out.includes('\n'));

@@ -19,12 +19,26 @@ struct ConsoleFlags {
   std::string quota_config_map = "kube-system/gpuquota";
   std::string usage_label = "app.kubernetes.io/name";
   std::string other_tenants = "shares";
-  std::string prometheus;
+  std::string prometheus, prometheus_ca_file;
+  console::PrometheusOptions prometheus_access;
   std::string log_format = "text";
   std::string certificate, key;
   console::OidcOptions oidc;
   std::string oidc_ca_file;
 };
+
+void AddPrometheusFlags(CLI::App* app, ConsoleFlags* flags) {
+  AddTextFlag(app, "--prometheus-url", &flags->prometheus, "PROMETHEUS_URL",
+              "a Prometheus that scrapes the agents, for curves over hours");
+  AddTextFlag(app, "--prometheus-ca-file", &flags->prometheus_ca_file, "PROMETHEUS_CA_FILE",
+              "authorities of its certificate; default: the system's");
+  AddTextFlag(app, "--prometheus-token-file", &flags->prometheus_access.token_file,
+              "PROMETHEUS_TOKEN_FILE", "a bearer token for it; read for each question");
+  AddTextFlag(app, "--prometheus-basic-auth-dir", &flags->prometheus_access.basic_auth_dir,
+              "PROMETHEUS_BASIC_AUTH_DIR",
+              "a folder with files username and password for it, such as a Secret of type "
+              "kubernetes.io/basic-auth; read for each question");
+}
 
 void AddOidcFlags(CLI::App* app, ConsoleFlags* flags) {
   console::OidcOptions& oidc = flags->oidc;
@@ -63,8 +77,7 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
   AddTextFlag(app, "--other-tenants", &flags->other_tenants, "OTHER_TENANTS",
               "what people see of pods that they may not list: namespaces, shares (each part of a "
               "GPU) or sums (how much of a GPU is in use)");
-  AddTextFlag(app, "--prometheus-url", &flags->prometheus, "PROMETHEUS_URL",
-              "a Prometheus that scrapes the agents, for curves over hours");
+  AddPrometheusFlags(app, flags);
   AddOidcFlags(app, flags);
   AddLogFormatFlag(app, &flags->log_format);
 }
@@ -73,14 +86,50 @@ bool IsLoopback(const std::string& host) {
   return host == "127.0.0.1" || host == "::1" || host == "localhost";
 }
 
-Result<net::Url> PrometheusUrl(const std::string& text) {
-  const Result<net::Url> url = net::ParseUrl(text);
-  if (!url.ok()) return url.status().Annotate("--prometheus-url");
-  if (url->tls) {
+// The authorities in `file`, or the system's. An error names the flag.
+Result<net::PemSource> AuthoritiesOf(const std::string& file, std::string_view url_flag,
+                                     std::string_view file_flag) {
+  net::PemSource authorities;
+  authorities.file = file;
+  if (file.empty()) {
     const auto roots = net::SystemRoots(::getenv);
-    if (!roots.ok()) return roots.status().Annotate("--prometheus-url");
+    if (!roots.ok()) {
+      return roots.status().Annotate(fmt::format("{} needs {}", url_flag, file_flag));
+    }
+    authorities = *roots;
   }
-  return url;
+  const Status checked = net::CheckAuthorities(authorities);
+  if (!checked.ok()) return checked.Annotate(file_flag);
+  return authorities;
+}
+
+Result<console::PrometheusOptions> PrometheusOf(const ConsoleFlags& flags) {
+  console::PrometheusOptions options = flags.prometheus_access;
+  if (flags.prometheus.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--prometheus-ca-file, --prometheus-token-file and --prometheus-basic-auth-dir "
+                 "need --prometheus-url: set it too");
+  }
+  const Result<net::Url> url = net::ParseUrl(flags.prometheus);
+  if (!url.ok()) return url.status().Annotate("--prometheus-url");
+  if (!options.token_file.empty() && !options.basic_auth_dir.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--prometheus-token-file and --prometheus-basic-auth-dir exclude each other: set "
+                 "one");
+  }
+  options.client.server = *url;
+  if (url->tls) {
+    ASSIGN_OR_RETURN(
+        options.client.tls.ca,
+        AuthoritiesOf(flags.prometheus_ca_file, "--prometheus-url", "--prometheus-ca-file"));
+  } else if (!flags.prometheus_ca_file.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--prometheus-ca-file is for an https URL, not for --prometheus-url={}: leave it "
+                 "out",
+                 flags.prometheus);
+  }
+  RETURN_IF_ERROR(console::PrometheusAuthorization(options).status());
+  return options;
 }
 
 Result<console::OidcOptions> OidcOf(const ConsoleFlags& flags) {
@@ -90,14 +139,8 @@ Result<console::OidcOptions> OidcOf(const ConsoleFlags& flags) {
     return Error(Code::kInvalidArgument,
                  "--dashboard uses one person's kubeconfig: leave --oidc-issuer-url out");
   }
-  oidc.authorities.file = flags.oidc_ca_file;
-  if (flags.oidc_ca_file.empty()) {
-    const auto roots = net::SystemRoots(::getenv);
-    if (!roots.ok()) return roots.status().Annotate("--oidc-issuer-url needs --oidc-ca-file");
-    oidc.authorities = *roots;
-  }
-  const Status authorities = net::CheckAuthorities(oidc.authorities);
-  if (!authorities.ok()) return authorities.Annotate("--oidc-ca-file");
+  ASSIGN_OR_RETURN(oidc.authorities,
+                   AuthoritiesOf(flags.oidc_ca_file, "--oidc-issuer-url", "--oidc-ca-file"));
   return oidc;
 }
 
@@ -145,8 +188,10 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
                  flags.other_tenants);
   }
   options.model.other_tenants = *others;
-  if (!flags.prometheus.empty()) {
-    ASSIGN_OR_RETURN(options.prometheus, PrometheusUrl(flags.prometheus));
+  const console::PrometheusOptions& access = flags.prometheus_access;
+  if (!flags.prometheus.empty() || !flags.prometheus_ca_file.empty() ||
+      !access.token_file.empty() || !access.basic_auth_dir.empty()) {
+    ASSIGN_OR_RETURN(options.prometheus, PrometheusOf(flags));
   }
   const console::OidcOptions& oidc = flags.oidc;
   if (!oidc.issuer.empty() || !oidc.client_id.empty() || !oidc.redirect_url.empty()) {

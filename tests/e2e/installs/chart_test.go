@@ -68,6 +68,7 @@ func TestValuesReachTheObjects(t *testing.T) {
 		"--set=scheduler.policy=BestFit":                                                           {"--policy=BestFit\n"},
 		"--set=scheduler.clusterIP=10.0.0.50":                                                      {"\n  clusterIP: 10.0.0.50\n  ports:"},
 		"--set=console.enabled=true,console.otherTenants=sums,console.prometheusUrl=http://p:9090": {"--other-tenants=sums\n", "--prometheus-url=http://p:9090\n"},
+		"--set=console.enabled=true,console.prometheus.tokenSecret=s":                              {"--prometheus-token-file=/prometheus-token/token\n", "secretName: s\n"},
 		"--set=console.enabled=true,console.oidc.issuerUrl=https://l,console.oidc.clientSecret=s":  {"--oidc-issuer-url=https://l\n", "--oidc-scopes=openid\n", "--oidc-client-secret-file=/oidc-client-secret/client-secret\n", "secretName: s\n"},
 		"--set=runtime.repair=true":                                                                {"--repair-engine\n", "mountPath: /host/etc/containerd\n              readOnly: false\n"},
 	} {
