@@ -49,7 +49,7 @@ TEST(FileTest, OutputGoesWhereThePathLeads) {
   EXPECT_EQ(OpenOutput(dir.path() + "/none/file").status().code(), Code::kNotFound);
 }
 
-TEST(FileTest, ReadRefusesFilesAboveTheLimit) {
+TEST(FileTest, ReadRejectsFilesAboveTheLimit) {
   const TempDir dir;
   const std::string path = JoinPath(dir.path(), "a");
   ASSERT_TRUE(WriteFileAtomically(path, std::string(100, 'x'), 0600).ok());

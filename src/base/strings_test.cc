@@ -24,7 +24,7 @@ TEST(StringsTest, ParseIntWantsTheWholeText) {
   }
 }
 
-TEST(StringsTest, HexRoundTripsAndRefusesOtherCharacters) {
+TEST(StringsTest, HexRoundTripsAndRejectsOtherCharacters) {
   const std::string bytes("\x00\x7f\xff", 3);
   EXPECT_EQ(HexEncode(bytes), "007fff");
   EXPECT_EQ(*HexDecode("007FfF"), bytes);
@@ -39,7 +39,7 @@ TEST(StringsTest, CutTextCutsAtACharacter) {
   EXPECT_EQ(CutText("\u00e4", 1), "");
 }
 
-TEST(StringsTest, Utf8RefusesOverlongSurrogatesAndTruncation) {
+TEST(StringsTest, Utf8RejectsOverlongSurrogatesAndTruncation) {
   EXPECT_TRUE(IsValidUtf8("GPU \xe2\x9c\x93 \xf0\x9f\x98\x80"));
   for (const char* bad : {"\xc0\xaf", "\xed\xa0\x80", "\xe2\x9c", "\xff", "\xf4\x90\x80\x80"}) {
     EXPECT_FALSE(IsValidUtf8(bad));

@@ -132,7 +132,7 @@ TEST(AssignmentTest, WritesAndReadsAsManyBytesAsTheLimitAllows) {
   EXPECT_EQ(EncodeAssignment(assignment).status().code(), Code::kResourceExhausted);
 }
 
-TEST(AssignmentTest, RefusesOversizedInput) {
+TEST(AssignmentTest, RejectsOversizedInput) {
   Assignment assignment;
   for (int i = 0; i < 2000; ++i) {
     assignment.containers[fmt::format("c-{}", i)] = {{"GPU-x", MilliGpu(1), Bytes(1)}};

@@ -125,7 +125,7 @@ TEST(DialectsTest, AcceptsTheLargestNodeAndGpu) {
   EXPECT_TRUE(ParseRequest(pod, {}).ok());
 }
 
-TEST(DialectsTest, RefusesInvalidProfiles) {
+TEST(DialectsTest, RejectsInvalidProfiles) {
   EXPECT_EQ(Rejection({{"nvidia.com/mig-tiny", "1"}}),
             "container \"main\": nvidia.com/mig-tiny: \"tiny\" is not a MIG profile: request one "
             "like nvidia.com/mig-1g.10gb");
@@ -135,7 +135,7 @@ TEST(DialectsTest, RefusesInvalidProfiles) {
       "too: request one profile in each container");
 }
 
-TEST(DialectsTest, RefusesTwoDialectsInOneContainer) {
+TEST(DialectsTest, RejectsTwoDialectsInOneContainer) {
   const struct {
     StringMap limits;
     const char* pair;
@@ -206,7 +206,7 @@ TEST(DialectsTest, AnnotationsConstrainThePod) {
   EXPECT_EQ(request.elastic_limit, MilliGpu(600));
 }
 
-TEST(DialectsTest, RefusesEmptyAndContradictoryAnnotations) {
+TEST(DialectsTest, RejectsEmptyAndContradictoryAnnotations) {
   const struct {
     StringMap annotations;
     const char* message;
@@ -231,7 +231,7 @@ TEST(DialectsTest, RefusesEmptyAndContradictoryAnnotations) {
   }
 }
 
-TEST(DialectsTest, RefusesInvalidPods) {
+TEST(DialectsTest, RejectsInvalidPods) {
   PodSpec pod;
   pod.containers.resize(kMaxContainers + 1);
   EXPECT_EQ(ParseRequest(pod, {}).status().message(),

@@ -31,7 +31,7 @@ TEST(LinkTest, EveryLinkIsReadBackFromItsName) {
   }
 }
 
-TEST(LinkTest, RefusesInvalidNames) {
+TEST(LinkTest, RejectsInvalidNames) {
   for (const char* name : {"", "NV", "NV0", "NV37", "NV-1", "NV12+", "NV12+?", "NVS", "nv4", "SYS ",
                            "NV04", "NV4+NV4", "X", "NVx", "NV4x", "NVS4x"}) {
     EXPECT_EQ(LinkFromName(name), std::nullopt) << name;

@@ -14,7 +14,7 @@ TEST(MigProfileTest, KnowsProfilesOfEveryGeneration) {
   }
 }
 
-TEST(MigProfileTest, RefusesInvalidInput) {
+TEST(MigProfileTest, RejectsInvalidInput) {
   for (const char* name :
        {"", "1g", "1g.", "1g.gb", "0g.10gb", "1g.0gb", "g.10gb", "1g.10GB", "1g.10gb.",
         "1g.10gb+me", "1g.10gb.M", "1g.10gbme", "1c.3g.20gb", "1g.99999gb", "10g.10gb",

@@ -103,7 +103,7 @@ TEST(PodAnnotationsTest, AllocationAnnotationPrecedesIndexAnnotations) {
       (Assignment{{{"a", {{"GPU-b", MilliGpu(0), kMaxShareMemory}}}}}));
 }
 
-TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
+TEST(PodAnnotationsTest, RejectsOlderAnnotationsThatFitNeitherNodeNorPod) {
   const DeviceRequest mem = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
   const DeviceRequest core = RequestOf({Container("a", "tencent.com/vcuda-core", "200")});
   const struct {

@@ -77,7 +77,7 @@ TEST(QuantityTest, NamesTheReasonOfARefusal) {
   }
 }
 
-TEST(QuantityTest, RefusesInvalidQuantities) {
+TEST(QuantityTest, RejectsInvalidQuantities) {
   for (const std::string& text : std::initializer_list<std::string>{"",
                                                                     " ",
                                                                     "1 ",

@@ -13,7 +13,7 @@ TEST(Base64Test, Encodes) {
   EXPECT_EQ(Base64Encode("fo"), "Zm8=");
 }
 
-TEST(Base64Test, DecodesAndRefuses) {
+TEST(Base64Test, DecodesAndRejects) {
   EXPECT_EQ(Base64Decode("").value(), "");
   EXPECT_EQ(Base64Decode("Zg==").value(), "f");
   EXPECT_EQ(Base64Decode("Zm8=\n").value(), "fo");

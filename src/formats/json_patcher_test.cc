@@ -65,7 +65,7 @@ TEST(JsonPatcher, NamesTheLineOfAComment) {
   EXPECT_THAT(result.status().message(), HasSubstr("no comments"));
 }
 
-TEST(JsonPatcher, RefusesValuesThatAreNotObjects) {
+TEST(JsonPatcher, RejectsValuesThatAreNotObjects) {
   EXPECT_FALSE(PatchJson("[1]", {kDefault}).ok());
   EXPECT_FALSE(PatchJson(R"({"runtimes": "runc"})", {kRuntime}).ok());
   EXPECT_FALSE(PatchJson(R"({"a": 1)", {kRuntime}).ok());

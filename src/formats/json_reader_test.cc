@@ -64,7 +64,7 @@ TEST(JsonReader, EmptyBracketsHaveNoElements) {
 }
 
 // Reading an invalid text always ends, with an error that contains the position.
-TEST(JsonReader, RefusesInvalidJson) {
+TEST(JsonReader, RejectsInvalidJson) {
   for (const char* text : {"", "{", "[", "[\"a", "[\"a\"", "[\"a\" \"b\"]", "{\"a\"}", "{\"a\":}",
                            "{\"a\":1,}", "{\"a\":[1,2}", "[1}", "{\"a\":1} x", "[\"\\u12\"]",
                            "[\"\\", "[\"\x01\"]", "nul", "{1:2}"}) {
@@ -83,7 +83,7 @@ TEST(JsonReader, RefusesInvalidJson) {
   EXPECT_THAT(reader.Finish().message(), HasSubstr("byte 5: expected ',' or ']'"));
 }
 
-TEST(JsonReader, RefusesMoreDepthThanAllowed) {
+TEST(JsonReader, RejectsMoreDepthThanAllowed) {
   const std::string deep = std::string(100'000, '[');
   JsonReader skips(deep);
   EXPECT_TRUE(skips.Skip().empty());

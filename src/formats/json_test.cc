@@ -26,7 +26,7 @@ TEST(JsonTest, AnErrorNamesByteLineAndCause) {
   EXPECT_NE(status.message().find("line 3"), std::string::npos) << status.message();
 }
 
-TEST(JsonTest, TruncatedTrailingDeepAndLargeAreRefused) {
+TEST(JsonTest, TruncatedTrailingDeepAndLargeAreRejected) {
   EXPECT_EQ(ParseJson(R"({"a":[1,2)").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ParseJson("{} x").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ParseJson("").status().code(), Code::kInvalidArgument);
@@ -50,7 +50,7 @@ TEST(JsonTest, TypedAccessNamesTheFieldAndItsKind) {
   EXPECT_FALSE(json.IntAt("f").ok());
 }
 
-TEST(JsonTest, ObjectAtCreatesMissingMembersAndRefusesOtherKinds) {
+TEST(JsonTest, ObjectAtCreatesMissingMembersAndRejectsOtherKinds) {
   auto json = *ParseJson(R"({"linux":null,"process":3})");
   (*json.ObjectAt("linux"))->Set("x", Json::Bool(true));
   EXPECT_EQ(json.Serialize(), R"({"linux":{"x":true},"process":3})");

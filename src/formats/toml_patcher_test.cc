@@ -101,7 +101,7 @@ TEST(TomlPatcher, MultiLineStringsAreOneValue) {
   EXPECT_EQ(Patched(text, {SetText({"b", "x"}, "v")}), text + "x = \"v\"\n");
 }
 
-TEST(TomlPatcher, RefusesValuesThatAreNotTables) {
+TEST(TomlPatcher, RejectsValuesThatAreNotTables) {
   EXPECT_EQ(PatchToml("a = 1\n", {SetText({"a", "b"}, "v")}).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(PatchToml("[[a]]\nx = 1\n", {SetText({"a", "b"}, "v")}).status().code(),

@@ -36,7 +36,7 @@ TEST(WireReaderTest, AnEmptyMessageIsWellFormed) {
   EXPECT_TRUE(reader.status().ok());
 }
 
-TEST(WireReaderTest, RefusesTruncatedAndUnknownInput) {
+TEST(WireReaderTest, RejectsTruncatedAndUnknownInput) {
   for (const std::string& bad :
        {"\x08"s, "\x08\x80"s, "\x12\x05gone"s, "\x12"s,
         "\x19"

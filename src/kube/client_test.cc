@@ -322,7 +322,7 @@ TEST_F(ClientTest, RunsAPluginOnceForAllWaitingRequests) {
   for (const net::Request& r : seen_) EXPECT_EQ(r.headers.Get("Authorization"), "Bearer t1");
 }
 
-TEST_F(ClientTest, RunsThePluginAgainWhenItsTokenIsRefusedOrExpired) {
+TEST_F(ClientTest, RunsThePluginAgainWhenItsTokenIsRejectedOrExpired) {
   const TempDir dir;
   config_.exec = CountingPlugin(dir);
   answers_ = {JsonAnswer(401, "{}")};

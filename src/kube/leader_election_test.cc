@@ -264,7 +264,7 @@ TEST_F(LeaderElectionTest, NeverTwoAtATime) {
   EXPECT_GT(terms, 100);
 }
 
-TEST(ElectionOptionsTest, RefusesTimesThatAllowTwoLeaders) {
+TEST(ElectionOptionsTest, RejectsTimesThatAllowTwoLeaders) {
   EXPECT_TRUE(CheckOptions({.identity = "a"}).ok());
   EXPECT_FALSE(CheckOptions({}).ok());
   EXPECT_FALSE(CheckOptions({.identity = "a", .renew_deadline = seconds(15)}).ok());

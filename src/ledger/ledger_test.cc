@@ -247,7 +247,7 @@ TEST_F(LedgerTest, SharedGpuIsNotGivenAsAWholeGpu) {
   EXPECT_NE(WhyNot(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"), "");
 }
 
-TEST_F(LedgerTest, CpuIsCountedButNeverRefuses) {
+TEST_F(LedgerTest, CpuIsCountedButNeverRejects) {
   ledger_->SetNode(GpuNode("n", 2, "80Gi", "4"));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   pod.containers[0].requests["cpu"] = "64";

@@ -88,7 +88,7 @@ TEST(CertificateTest, InvalidTextIsRejected) {
   }
 }
 
-TEST(CertificateTest, AmbiguousNamesAreRefused) {
+TEST(CertificateTest, AmbiguousNamesAreRejected) {
   const CertificateAuthority authority = Authority();
   for (const char* name :
        {"", "a,IP:10.0.0.1", "a\nb", "a b", "a..b", "*", "a.*", "10.0.0.1:443"}) {

@@ -115,7 +115,7 @@ TEST_F(HttpServerTest, SendsContinueToAWaitingClient) {
   EXPECT_NE(Talk(client).find("POST / ok"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, RefusesInvalidAndOversizedRequests) {
+TEST_F(HttpServerTest, RejectsInvalidAndOversizedRequests) {
   Start({.limits = {.header_bytes = 512, .body_bytes = 100}});
   EXPECT_EQ(Talk("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
   EXPECT_EQ(Talk("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3), "431");

@@ -26,7 +26,7 @@ TEST(RequestTest, DecodesQueryParameters) {
   EXPECT_EQ(request.Query("z"), std::nullopt);
 }
 
-TEST(SerializeTest, RefusesHeadersThatWouldSplitTheRequest) {
+TEST(SerializeTest, RejectsHeadersThatWouldSplitTheRequest) {
   EXPECT_FALSE(SerializeRequest({.method = "GET /x"}).ok());
   EXPECT_FALSE(SerializeRequest({.target = "/a b"}).ok());
   EXPECT_FALSE(SerializeRequest({.target = "/a\r\nX: y"}).ok());

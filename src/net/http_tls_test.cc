@@ -61,12 +61,12 @@ TEST_F(HttpTlsTest, TalksToAServerItsAuthoritySigned) {
   EXPECT_EQ(answer->body, "secret");
 }
 
-TEST_F(HttpTlsTest, RefusesACertificateOfAnUnknownAuthority) {
+TEST_F(HttpTlsTest, RejectsACertificateOfAnUnknownAuthority) {
   Start(ServerTls(TestCa()));
   EXPECT_EQ(AskWith({.ca = {.text = ca_.certificate()}}).status().code(), Code::kUnauthenticated);
 }
 
-TEST_F(HttpTlsTest, RefusesACertificateForAnotherName) {
+TEST_F(HttpTlsTest, RejectsACertificateForAnotherName) {
   Start(ServerTls(ca_, {"10.9.8.7", "other.example"}));
   const TlsOptions tls{.ca = {.text = ca_.certificate()}};
   const Status status = AskWith(tls).status();

@@ -124,7 +124,7 @@ TEST_F(DriverRoot, ALibraryWithoutAVersionServesTheAgentOnly) {
   EXPECT_EQ(files.status().code(), Code::kNotFound);
 }
 
-TEST_F(DriverRoot, GraphicsAreCompleteOrRefusedWithTheMissingFiles) {
+TEST_F(DriverRoot, GraphicsAreCompleteOrRejectedWithTheMissingFiles) {
   Make();
   const auto lacking = FindDriver(dir_.path(), kGraphics | kDisplay | kUtility);
   EXPECT_EQ(lacking.status().code(), Code::kFailedPrecondition);
@@ -207,7 +207,7 @@ TEST_F(DriverRoot, ListsGpusInTheOrderOfTheBus) {
   EXPECT_EQ(gpus[1].model, "NVIDIA A100-SXM4-80GB");
 }
 
-TEST_F(DriverRoot, LinksThatAreRefusedAreNotFollowed) {
+TEST_F(DriverRoot, LinksThatAreRejectedAreNotFollowed) {
   fs::create_directories(path("a"));
   ASSERT_TRUE(WriteFileAtomically(path("a/file"), "x", 0644).ok());
   fs::create_symlink("a", path("link"));
@@ -315,7 +315,7 @@ TEST_F(Elf, StringsMayStartAtTheStartOfTheirSegmentOnly) {
   EXPECT_THAT(read(0, strings).status().message(), HasSubstr("in no segment"));
 }
 
-TEST_F(DriverRoot, VideoIsCompleteOrRefusedExceptForAll) {
+TEST_F(DriverRoot, VideoIsCompleteOrRejectedExceptForAll) {
   Make();
   const auto find = [&](std::string_view words) {
     return FindDriver(dir_.path(), ParseCapabilities(words).value());
@@ -359,7 +359,7 @@ std::string WithHeader(const std::function<void(Elf64_Ehdr*)>& change) {
   return data;
 }
 
-TEST_F(Elf, OtherProgramHeadersAndClassesAreRefused) {
+TEST_F(Elf, OtherProgramHeadersAndClassesAreRejected) {
   EXPECT_THAT(
       Read(WithHeader([](Elf64_Ehdr* header) { header->e_phentsize = 8; })).status().message(),
       HasSubstr("program header table"));

@@ -111,7 +111,7 @@ TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
             "/dev/tessera");
 }
 
-TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRefused) {
+TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRejected) {
   for (const Mounts& mounts :
        {Mounts{}, Mounts{{"/", "tmpfs", "x"}}, Mounts{{"/dev", "bind", "/dev"}}}) {
     const auto place = Place(mounts);
@@ -120,7 +120,7 @@ TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRefused) {
   }
 }
 
-TEST_F(InjectionTest, LinksInTheImageAreRefused) {
+TEST_F(InjectionTest, LinksInTheImageAreRejected) {
   fs::create_symlink("/tmp", rootfs() + "/dev");
   EXPECT_THAT(Place(OwnDev()).status().message(),
               HasSubstr("the image has /dev as a symbolic link"));

@@ -35,7 +35,7 @@ class RootedDirTest : public ::testing::Test {
   const RootedDir root_ = RootedDir::Open(dir_.path()).value();
 };
 
-TEST_F(RootedDirTest, ErrorsDistinguishRefusedLinksFromMissingFiles) {
+TEST_F(RootedDirTest, ErrorsDistinguishRejectedLinksFromMissingFiles) {
   EXPECT_EQ(Read("link", Links::kInRoot).value(), "text");
   const Status refused = Read("link", Links::kReject).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);

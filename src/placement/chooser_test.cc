@@ -141,7 +141,7 @@ TEST(ChooserTest, ReturnsNothingWithoutAValidSet) {
   EXPECT_THAT(Choose(chooser, 0, 0, 1), IsEmpty());
 }
 
-TEST(ChooserTest, RefusesAnUnknownId) {
+TEST(ChooserTest, RejectsAnUnknownId) {
   const Chooser chooser(testing::NvLinkPairs(8));
   const auto answer = chooser.ChooseDevices({"nope"}, {}, 1);
   EXPECT_EQ(answer.status().code(), Code::kNotFound);

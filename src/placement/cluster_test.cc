@@ -122,7 +122,7 @@ TEST(ClusterTest, AGpuKeepsItsNumberWhileANodeHasIt) {
   EXPECT_TRUE(cluster.FindGpus("GPU-a-1").empty());
 }
 
-TEST(ClusterTest, PlaceRefusesAGpuThatThePodDoesNotAllow) {
+TEST(ClusterTest, PlaceRejectsAGpuThatThePodDoesNotAllow) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 2));
   Demand demand = MakeDemand(1, 500);
@@ -184,7 +184,7 @@ TEST(ClusterTest, UnusedShapesMakeRoomAndUsedShapesStay) {
   EXPECT_EQ(*cluster.Intern(MakeDemand(1, 123)), held);
 }
 
-TEST(ClusterTest, HostileNodesAndDemandsAreRefused) {
+TEST(ClusterTest, HostileNodesAndDemandsAreRejected) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].uuid = spec.gpus[0].uuid;

@@ -195,7 +195,7 @@ TEST_F(DemandOfTest, ASliceMatchesItsUuidAndItsGpusUuid) {
   EXPECT_EQ(uuid({.excluded_uuids = {"GPU-b"}}), "MIG-2");
 }
 
-TEST_F(DemandOfTest, InvalidRequestsAreRefused) {
+TEST_F(DemandOfTest, InvalidRequestsAreRejected) {
   const auto code = [&](const device::DeviceRequest& request) {
     return DemandOf(request, 0, Bytes(0), cluster_).status().code();
   };

@@ -56,7 +56,7 @@ TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
   }
 }
 
-TEST_F(GangTest, RefusedGangHoldsNothingAndNamesTheLack) {
+TEST_F(GangTest, RejectedGangHoldsNothingAndNamesTheLack) {
   AddNodes(2, 4);
   const auto before = PictureOf(cluster_);
   const GangResult result =
@@ -135,7 +135,7 @@ TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
   EXPECT_TRUE(Place(gang).placed);
 }
 
-TEST_F(GangTest, ImpossibleGangsAreRefused) {
+TEST_F(GangTest, ImpossibleGangsAreRejected) {
   AddNodes(1, 1);
   EXPECT_EQ(Place({}).why, "invalid gang of 0 pods: want 1 to 16384");
   EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0), -1)}}).why,

@@ -199,7 +199,7 @@ TEST(LinkedGroupsTest, AGpuThatIsGoneButHeldLeavesTheLinksOfTheOthers) {
   EXPECT_EQ(Chosen(cluster, Whole(2)), 0b10010u);
 }
 
-TEST(LinkedGroupsTest, LinksOfMoreGpusThanTheNodeHasAreRefused) {
+TEST(LinkedGroupsTest, LinksOfMoreGpusThanTheNodeHasAreRejected) {
   Cluster cluster;
   EXPECT_EQ(cluster.AddNode(Node("a", GroupsOf(testing::NvSwitch(8)), 7)).status().code(),
             Code::kInvalidArgument);

@@ -35,7 +35,7 @@ TEST(QuotaTest, ReadsTheFormatOfGpuAdmission) {
   EXPECT_TRUE(ParseQuota("{}")->empty());
 }
 
-TEST(QuotaTest, RefusesInvalidQuotasWithTheirPlace) {
+TEST(QuotaTest, RejectsInvalidQuotasWithTheirPlace) {
   const auto why = [](std::string_view json) { return ParseQuota(json).status().message(); };
   EXPECT_EQ(why(R"({"ml":{"quota":{"M40":1.5}}})"),
             "GPU quota: namespace \"ml\" quota.M40: must be a whole number of GPUs, not 1.5");

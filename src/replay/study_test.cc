@@ -72,7 +72,7 @@ TEST(RunTest, FragmentationIsIdleGpuThatNoTypicalPodCanUse) {
   EXPECT_DOUBLE_EQ(run.points[100].idle_fragmented, 100);
 }
 
-TEST(RunTest, APodLargerThanTheClusterIsRefusedAndCounts) {
+TEST(RunTest, APodLargerThanTheClusterIsRejectedAndCounts) {
   SmallTrace trace;
   trace.pods = {PodOf("huge", 1000, 100, 1000), PodOf("more", 1'000'000, 1, 1000)};
   const RunResult run = RunOf(trace, {.policy = "FGD", .load = 100'000});
@@ -96,7 +96,7 @@ TEST(RunTest, ACpuPodTakesPart) {
   EXPECT_LT(refused, 18);
 }
 
-TEST(RunTest, RefusesAClusterWithoutGpus) {
+TEST(RunTest, RejectsAClusterWithoutGpus) {
   SmallTrace trace;
   trace.nodes = {NodeOf("cpu", 1000, 0)};
   const FakeClock clock;

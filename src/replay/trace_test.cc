@@ -118,7 +118,7 @@ TEST(TraceTest, CountsEmptyLinesInLineNumbers) {
   EXPECT_THAT(PodError("\n\np,1,1,0,-1\n"), HasSubstr("pods.csv:4: gpu_milli"));
 }
 
-TEST(TraceTest, RefusesGpusWithoutAShareAndAShareWithoutGpus) {
+TEST(TraceTest, RejectsGpusWithoutAShareAndAShareWithoutGpus) {
   EXPECT_EQ(PodError("p,1,1,2,0\n"), "pods.csv:2: gpu_milli: 0 thousandths of each of 2 GPUs");
   EXPECT_EQ(PodError("p,1,1,0,500\n"), "pods.csv:2: gpu_milli: 500 thousandths of each of 0 GPUs");
 }
@@ -127,7 +127,7 @@ TEST(TraceTest, AcceptsAPodLargerThanAnyNode) {
   EXPECT_EQ(PodError("p,1000000,1,1000,1000\n"), "no error");
 }
 
-TEST(TraceTest, RefusesAPodThatEndsBeforeItBegins) {
+TEST(TraceTest, RejectsAPodThatEndsBeforeItBegins) {
   const auto list = ParsePods(
       "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\np,1,1,0,0,9,8\n",
       "pods.csv");
@@ -141,11 +141,11 @@ TEST(TraceTest, NamesTheLineThatExceedsTheModels) {
             "n.csv:257: model: more than 255 models of GPUs in one list");
 }
 
-TEST(TraceTest, RefusesDuplicateNodeNames) {
+TEST(TraceTest, RejectsDuplicateNodeNames) {
   EXPECT_EQ(NodeError("a,1,1,0,\na,1,1,0,\n"), "nodes.csv:3: sn: duplicate node a");
 }
 
-TEST(TraceTest, RefusesRowsThatDoNotMatchTheFirstLine) {
+TEST(TraceTest, RejectsRowsThatDoNotMatchTheFirstLine) {
   EXPECT_EQ(PodError("p,1,1,0\n"), "pods.csv:2: 4 fields where the first line names 5 columns");
 }
 
@@ -158,7 +158,7 @@ TEST(TraceTest, NamesAColumnThatIsMissing) {
             "n.csv:1: duplicate column \"sn\"");
 }
 
-TEST(TraceTest, RefusesAListWithoutRows) {
+TEST(TraceTest, RejectsAListWithoutRows) {
   EXPECT_THAT(ParsePods("", "p.csv").status().message(), HasSubstr("no rows"));
   EXPECT_THAT(ParseNodes(kNodes, "n.csv").status().message(),
               AllOf(HasSubstr("n.csv:1"), HasSubstr("no rows")));

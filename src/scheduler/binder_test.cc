@@ -62,7 +62,7 @@ TEST_F(BinderTest, RejectsAnUnknownPodOrAnotherPodOfItsName) {
   EXPECT_EQ(d.api.requests(), 0);
 }
 
-TEST_F(BinderTest, RefusesAPodThatIsBoundOrLeaves) {
+TEST_F(BinderTest, RejectsAPodThatIsBoundOrLeaves) {
   const kube::PodObject bound = Whole("a");
   d.AddPod(bound);
   EXPECT_TRUE(d.Binds(bound, "n1"));

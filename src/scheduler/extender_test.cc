@@ -122,7 +122,7 @@ TEST(ExtenderTest, APodWithoutGpusFitsEverywhereAndHoldsNothing) {
   EXPECT_THAT(d.Filter(Whole("b")).fitting, SizeIs(1));
 }
 
-TEST(ExtenderTest, UnknownNodesAreRefusedByName) {
+TEST(ExtenderTest, UnknownNodesAreRejectedByName) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
   const FilterResult result = d.extender->Filter(d.Args(Whole("a"), {"ghost", "n1"}));

@@ -69,7 +69,7 @@ class ServerTest : public ::testing::Test {
   std::unique_ptr<net::HttpServer> server_;
 };
 
-TEST_F(ServerTest, ARequestOf50MibIsRefusedUnread) {
+TEST_F(ServerTest, ARequestOf50MibIsRejectedUnread) {
   const std::string said = Exchange([](RawClient& client) {
     client.Send(
         "POST /v1/extender/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 52428800\r\n\r\n{");
@@ -178,7 +178,7 @@ TEST_F(ServerTest, FiveThousandWholeNodesAreAnsweredAndOthersAfterThem) {
   EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
 }
 
-TEST_F(ServerTest, MillionsOfNamesAreRefused) {
+TEST_F(ServerTest, MillionsOfNamesAreRejected) {
   std::string names;
   while (names.size() < (40u << 20)) names += ",\"a\"";
   const std::string said = Exchange([&](RawClient& client) {

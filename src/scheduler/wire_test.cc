@@ -133,7 +133,7 @@ TEST(WireTest, AListOfNodesWithoutItemsIsAnEmptyOne) {
   }
 }
 
-TEST(WireTest, RefusesMoreNodesThanKubernetesCanHave) {
+TEST(WireTest, RejectsMoreNodesThanKubernetesCanHave) {
   const auto list = [](std::string_view item, size_t count) {
     std::string text = "[";
     for (size_t i = 0; i < count; ++i) text.append(i == 0 ? "" : ",").append(item);

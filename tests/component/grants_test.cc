@@ -115,7 +115,7 @@ TEST_F(GrantsTest, DamagedJournalKeepsTheRestAndTheAgentRunning) {
   EXPECT_TRUE(PathExists(journal() + ".damaged"));
 }
 
-TEST_F(GrantsTest, FullDiskRefusesAndRecovers) {
+TEST_F(GrantsTest, FullDiskRejectsAndRecovers) {
   const std::string small = dir_.path() + "/small";
   ASSERT_TRUE(MakeDirs(small).ok());
   if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=16k") != 0) {
@@ -198,7 +198,7 @@ TEST_F(GrantsTest, TheGpuOfAPodThatTheKubeletForgotIsGrantedAgain) {
   EXPECT_TRUE(second.ok()) << second.status().ToString();
 }
 
-TEST_F(GrantsTest, GpuOfAPodThatTheKubeletListsIsRefused) {
+TEST_F(GrantsTest, GpuOfAPodThatTheKubeletListsIsRejected) {
   FakePodResources pods(dir_.path() + "/no-kubelet.sock");
   Start();
   ASSERT_TRUE(Ask("a", Token(1)).ok());

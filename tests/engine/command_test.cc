@@ -128,14 +128,14 @@ TEST_F(CommandTest, UnderstandsNvidiasNames) {
   EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
 }
 
-TEST_F(CommandTest, RefusesAMissingRuntime) {
+TEST_F(CommandTest, RejectsAMissingRuntime) {
   const auto result = Run({"--engine=containerd"});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("no container would start"));
   EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
 }
 
-TEST_F(CommandTest, RefusesARuntimePathThatTheEngineCouldNotFollow) {
+TEST_F(CommandTest, RejectsARuntimePathThatTheEngineCouldNotFollow) {
   for (const std::string engine : {"containerd", "crio", "docker"}) {
     const auto result = Run({"--engine=" + engine, "--runtime-path", "relative/path"});
     EXPECT_EQ(result.exit_code, 64) << engine << result.err;
@@ -161,7 +161,7 @@ TEST_F(CommandTest, TakesChoicesByNameAlone) {
               HasSubstr("is not one of none,signal,systemd,auto"));
 }
 
-TEST_F(CommandTest, RefusesWrongFlags) {
+TEST_F(CommandTest, RejectsWrongFlags) {
   EXPECT_NE(Run({"--engine=podman"}).exit_code, 0);
   EXPECT_NE(Run({}).exit_code, 0);
   EXPECT_NE(Run({"--engine=docker", "--undo", "--install"}).exit_code, 0);

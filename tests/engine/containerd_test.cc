@@ -203,7 +203,7 @@ TEST_P(ContainerdTest, AFileWithoutVersionIsServedToo) {
   ExpectConfigures(Preamble("") + PrivatePlugins() + "[plugins.cri]\n");
 }
 
-TEST_P(ContainerdTest, ReportsAConfigurationThatContainerdRefusesBeforeWritingAnything) {
+TEST_P(ContainerdTest, ReportsAConfigurationThatContainerdRejectsBeforeWritingAnything) {
   Start(Preamble(OwnVersion()) + PrivatePlugins());
   const pid_t pid = Ask()->pid;
   // This is valid TOML, but containerd cannot use it, and notices that only when it reads the file

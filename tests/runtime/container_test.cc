@@ -188,7 +188,7 @@ TEST_P(Container, GetsTheFilesOfADriverThatWasReplaced) {
   EXPECT_EQ(MountsFrom(bundle(), path("trees")), 1);
 }
 
-TEST_P(Container, IsRefusedWhereTheDriverIsTooOld) {
+TEST_P(Container, IsRejectedWhereTheDriverIsTooOld) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   AddEnv("NVIDIA_REQUIRE_CUDA=cuda>=13.0 brand=tesla,driver>=535");
   const SubprocessResult result = Run();
@@ -199,7 +199,7 @@ TEST_P(Container, IsRefusedWhereTheDriverIsTooOld) {
   EXPECT_THAT(log_text, HasSubstr("found cuda 12.4"));
 }
 
-TEST_P(Container, IsRefusedForAnUnknownGpuWithAListOfTheGpus) {
+TEST_P(Container, IsRejectedForAnUnknownGpuWithAListOfTheGpus) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=7");
   const SubprocessResult result = Run();
   EXPECT_NE(result.exit_code, 0);
@@ -207,7 +207,7 @@ TEST_P(Container, IsRefusedForAnUnknownGpuWithAListOfTheGpus) {
   EXPECT_THAT(result.err, HasSubstr("1 GPU-22222222-2222-2222-2222-222222222222"));
 }
 
-TEST_P(Container, IsRefusedWhereTheDriverRootHoldsNoLibraries) {
+TEST_P(Container, IsRejectedWhereTheDriverRootHoldsNoLibraries) {
   fs::remove_all(path("driver/usr/lib"));
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   const SubprocessResult result = Run();
@@ -260,7 +260,7 @@ TEST_P(Container, GetsGraphicsOfItsOwnGpuAlone) {
   EXPECT_EQ(RunAsItIs().out, result.out);
 }
 
-TEST_P(Container, IsRefusedWhereTheDriverCannotDrawOrEncode) {
+TEST_P(Container, IsRejectedWhereTheDriverCannotDrawOrEncode) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   AddEnv("NVIDIA_DRIVER_CAPABILITIES=compute,video");
   const SubprocessResult result = Run();
@@ -279,7 +279,7 @@ TEST_P(Container, GetsEveryCapabilityOfTheDriverForAll) {
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi there"));
 }
 
-TEST_P(Container, IsRefusedADisplayWithoutTheModule) {
+TEST_P(Container, IsDeniedADisplayWithoutTheModule) {
   const std::string file = path("driver/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.550.54.15");
   ASSERT_TRUE(WriteFileAtomically(file, oci::MakeLibrary("libGLX_nvidia.so.0"), 0755).ok());
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
@@ -290,7 +290,7 @@ TEST_P(Container, IsRefusedADisplayWithoutTheModule) {
   EXPECT_THAT(result.err, HasSubstr("modprobe nvidia-modeset"));
 }
 
-TEST_P(Container, IsRefusedWithAdviceWhereUvmIsMissing) {
+TEST_P(Container, IsRejectedWithAdviceWhereUvmIsMissing) {
   fs::remove(path("driver/dev/nvidia-uvm"));
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   const SubprocessResult result = Run();
@@ -337,7 +337,7 @@ TEST_P(Container, HelpNamesOurCommandsAndDashDashHelpGoesToTheLowLevelRuntime) {
   EXPECT_THAT(RunOwn({"--help"}).out, Not(HasSubstr("tessera-runtime")));
 }
 
-TEST_P(Container, ExplainHasHelpAndRefusesWhatItDoesNotKnow) {
+TEST_P(Container, ExplainHasHelpAndRejectsWhatItDoesNotKnow) {
   WriteRuntimeToml("this is = = not toml\n");
   const SubprocessResult help = RunOwn({"explain", "--help"});
   EXPECT_EQ(help.exit_code, 0);

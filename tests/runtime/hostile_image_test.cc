@@ -42,7 +42,7 @@ class HostileImage : public ContainerFixture {
 INSTANTIATE_TEST_SUITE_P(LowLevel, HostileImage, ::testing::Values("runc", "crun"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(HostileImage, WithDevAsALinkOutIsRefused) {
+TEST_P(HostileImage, WithDevAsALinkOutIsRejected) {
   for (const std::string& target : {path("host/dir"), std::string("../../host/dir")}) {
     Link("dev", target);
     const SubprocessResult result = Run();
@@ -119,7 +119,7 @@ TEST_P(HostileImage, WithAFifoOrGarbageAsLinkerCacheIsGivenLibrariesByTheEnviron
   EXPECT_THAT(Run().out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
 }
 
-TEST_P(HostileImage, WithTheHostsDevIsRefusedWhereTheNodeIsMissingThere) {
+TEST_P(HostileImage, WithTheHostsDevIsRejectedWhereTheNodeIsMissingThere) {
   RemoveMount("/dev");
   AddMount("/dev", "bind", path("host/dir"), {"rbind", "rw"});
   AddMount("/run", "tmpfs", "tmpfs", {"nosuid"});
@@ -128,7 +128,7 @@ TEST_P(HostileImage, WithTheHostsDevIsRefusedWhereTheNodeIsMissingThere) {
   EXPECT_THAT(result.err, HasSubstr("cannot be made: the container's /dev is " + path("host/dir")));
 }
 
-TEST_P(HostileImage, WithoutATmpfsIsRefused) {
+TEST_P(HostileImage, WithoutATmpfsIsRejected) {
   RemoveMount("/dev");
   AddMount("/dev", "bind", path("driver/dev"), {"rbind", "ro"});
   const SubprocessResult result = Run();
@@ -136,7 +136,7 @@ TEST_P(HostileImage, WithoutATmpfsIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("the driver's files cannot be mounted"));
 }
 
-TEST_P(HostileImage, TruncatedConfigIsRefusedWithFileAndOffset) {
+TEST_P(HostileImage, TruncatedConfigIsRejectedWithFileAndOffset) {
   const std::string text = config().Pretty();
   const std::string file = bundle() + "/config.json";
   ASSERT_TRUE(WriteFileAtomically(file, text.substr(0, text.size() / 2), 0600).ok());

@@ -225,7 +225,7 @@ TEST_P(KubernetesContainer, ThatOnlyClaimsToBeOfGpushareGetsNothing) {
   EXPECT_TRUE(agent.Finish().has_value());
 }
 
-TEST_P(KubernetesContainer, FailsWithTheAgentsReasonWhereItIsRefused) {
+TEST_P(KubernetesContainer, FailsWithTheAgentsReasonWhereItIsRejected) {
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=forged");
   OneAnswer agent(path("grant.sock"), Status(Code::kPermissionDenied, "a forged token"));
   const SubprocessResult result = Run();

@@ -82,7 +82,7 @@ TEST_F(AllocationTest, LateBindingGivesATokenAndNoDevices) {
   EXPECT_TRUE(allocation->devices.empty());
 }
 
-TEST_F(AllocationTest, UnknownIdIsRefusedInNvidiasWords) {
+TEST_F(AllocationTest, UnknownIdIsRejectedInNvidiasWords) {
   const auto allocation = Late().Allocate(set_, {Uuid(0), "nope"});
   EXPECT_EQ(allocation.status().code(), Code::kUnknown);
   EXPECT_EQ(allocation.status().message(),

@@ -155,7 +155,7 @@ TEST_F(GrantLedgerTest, PodThatWasTakenForGoneMayComeBack) {
   EXPECT_EQ(ledger_->entries().size(), 1u);
 }
 
-TEST_F(GrantLedgerTest, DeviceOfALivePodIsRefused) {
+TEST_F(GrantLedgerTest, DeviceOfALivePodIsRejected) {
   ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1", "GPU-2"}, Container(1)).ok());
   const Status status = Bind(NewNonce(now_), {"GPU-2", "GPU-3"}, Container(2));
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
@@ -184,7 +184,7 @@ TEST_F(GrantLedgerTest, AFullDiskRejectsAGrantUntilItHasRoom) {
   EXPECT_EQ(ledger_->entries().size(), 2u);
 }
 
-TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRefusesAGrant) {
+TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRejectsAGrant) {
   const grant::Nonce nonce = NewNonce(now_);
   // Released and granted again: two records each time, of which one counts.
   for (int i = 0; i < 5; ++i) {

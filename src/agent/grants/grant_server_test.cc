@@ -100,7 +100,7 @@ TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
   EXPECT_EQ(log.find("gpus="), std::string::npos) << log;
 }
 
-TEST_F(GrantServerTest, RefusesAnotherUser) {
+TEST_F(GrantServerTest, RejectsAnotherUser) {
   GrantServer strict(&runner_, {.uid = ::geteuid() + 1}, &metrics_,
                      [](const grant::GrantRequest&, const GrantServer::Reply&) { FAIL(); });
   ASSERT_TRUE(strict.Listen(path_).ok());
@@ -152,7 +152,7 @@ TEST_F(GrantServerTest, RejectsAnAnnouncedSizeAboveTheLimit) {
   EXPECT_NE(Answer(client).find("RESOURCE_EXHAUSTED"), std::string::npos);
 }
 
-TEST_F(GrantServerTest, RefusesRubbishWithAReason) {
+TEST_F(GrantServerTest, RejectsRubbishWithAReason) {
   const Fd client = Connect();
   Send(client, grant::Frame("GET / HTTP/1.1"));
   EXPECT_NE(Answer(client).find("INVALID_ARGUMENT"), std::string::npos);

@@ -133,7 +133,7 @@ TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
   EXPECT_EQ(Ask("a", token, "main", Uid("another-uid")).status().code(), Code::kPermissionDenied);
 }
 
-TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
+TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRejected) {
   grant::GrantRequest request{.pod_uid = Uid("u"),
                               .pod_namespace = "n",
                               .pod_name = "p",
@@ -156,11 +156,11 @@ TEST_F(GrantServiceTest, RejectsAnUnhealthyGpuAndRecordsNoHolder) {
   EXPECT_TRUE(ledger_.entries().empty());
 }
 
-TEST_F(GrantServiceTest, GpuThatIsGoneIsRefused) {
+TEST_F(GrantServiceTest, GpuThatIsGoneIsRejected) {
   EXPECT_EQ(Ask("a", Allocate({"GPU-9"})).status().code(), Code::kNotFound);
 }
 
-TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRefusedWithItsName) {
+TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRejectedWithItsName) {
   ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
   pods_.Admit("a", {"GPU-1"});
   pods_.Admit("b", {"GPU-1"});
@@ -212,7 +212,7 @@ TEST_F(GrantServiceTest, RejectsAConflictWhileTheKubeletIsAway) {
   EXPECT_NE(grant.status().message().find("connection refused"), std::string::npos);
 }
 
-TEST_F(GrantServiceTest, FullDiskIsRefused) {
+TEST_F(GrantServiceTest, FullDiskIsRejected) {
   log_.status = Status(Code::kResourceExhausted, "No space left on device");
   EXPECT_EQ(Ask("a", Allocate({"GPU-1"})).status().code(), Code::kResourceExhausted);
   log_.status = Status::Ok();

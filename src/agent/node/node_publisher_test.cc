@@ -353,7 +353,7 @@ TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
   EXPECT_EQ(api_.events, std::vector<std::string>{"GPUUnhealthy"});
 }
 
-TEST_F(NodePublisherTest, AnEventThatIsRefusedHoldsNothingUp) {
+TEST_F(NodePublisherTest, AnEventThatIsRejectedHoldsNothingUp) {
   api_.event_status = Status(Code::kPermissionDenied, "events");
   Publish(WithUnhealthy(8, 3));
   EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");

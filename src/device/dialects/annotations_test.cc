@@ -61,7 +61,7 @@ TEST(GpushareAllocationTest, ReadsUnitsByContainerAndGpu) {
   EXPECT_EQ(*DecodeGpushareAllocation("{}"), GpushareAllocation{});
 }
 
-TEST(GpushareAllocationTest, RefusesMalformedInput) {
+TEST(GpushareAllocationTest, RejectsMalformedInput) {
   const struct {
     const char* text;
     const char* reason;

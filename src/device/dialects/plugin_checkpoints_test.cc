@@ -127,7 +127,7 @@ TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
             "PodDeviceEntries[0]: must be an object, not a number; 2 more entries are invalid");
 }
 
-TEST(KubeletCheckpointTest, RefusesInvalidInput) {
+TEST(KubeletCheckpointTest, RejectsInvalidInput) {
   AllocatedMinors given;
   for (const std::string text : {"", "{", "[]", "{}", R"({"Data":3})", R"({"Data":{}})",
                                  R"({"PodDeviceEntries":{}})", R"({"PodDeviceEntries":[)"}) {
@@ -184,7 +184,7 @@ TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
               HasSubstr("more than 64 GPUs"));
 }
 
-TEST(GpuManagerCheckpointTest, RefusesInvalidInput) {
+TEST(GpuManagerCheckpointTest, RejectsInvalidInput) {
   AllocatedMinors given;
   for (const std::string text :
        {"", "[]", "{}", R"({"PodGPUMapping":[]})", R"({"PodGPUMapping":{"u":)"}) {

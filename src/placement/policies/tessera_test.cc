@@ -236,7 +236,7 @@ TEST_F(TesseraTest, ANearlyWholeNodeIsReservedForLargePods) {
   EXPECT_GT(price(many), price(few) / 2);
 }
 
-TEST_F(TesseraTest, AFittingPodIsNeverRefusedForFuturePods) {
+TEST_F(TesseraTest, AFittingPodIsNeverRejectedForFuturePods) {
   AddNode("a", 8, 96000);
   Learn(MakeDemand(8, 1000), 100);
   EXPECT_TRUE(Arrive(MakeDemand(1, 10)));
