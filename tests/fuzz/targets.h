@@ -48,6 +48,12 @@ void Kubeconfig(std::string_view input);
 // wherever the bytes are cut into pieces.
 void WatchEvents(std::string_view input);
 #endif
+#ifdef TESSERA_FUZZ_NET
+// The input is what an HTTP/2 client sends after its preface. Every request that reaches the
+// handler is within the server's limits, all that the server sends are whole frames, and the
+// connection ends once. The requests are the same wherever the bytes are cut into pieces.
+void Http2Server(std::string_view input);
+#endif
 
 inline constexpr std::array kTargets = {
     Target{"quantity", Quantity},
@@ -70,6 +76,9 @@ inline constexpr std::array kTargets = {
     Target{"kube_object", KubeObject},
     Target{"kubeconfig", Kubeconfig},
     Target{"watch_events", WatchEvents},
+#endif
+#ifdef TESSERA_FUZZ_NET
+    Target{"http2_server", Http2Server},
 #endif
 };
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests and fuzzing: what the HTTP/2 server makes of any bytes of a client, without sockets and
+// TLS. Threads: any but that of `io`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/net/http.h"
+#include "src/net/http_server.h"
+#include "src/net/io_thread.h"
+
+namespace tessera::net::testing {
+
+struct Http2Outcome {
+  std::vector<Request> requests;
+  std::string sent;    // frames of the server until the client has sent all its bytes
+  std::string answer;  // frames after that
+  size_t gone = 0;     // requests whose client has left before the whole response was sent
+  int closed = 0;      // how often the session has reported its end
+};
+
+// A connection whose client sends the preface and `bytes`, cut into pieces of `piece` bytes, and
+// then reads the responses and leaves. Every request is answered with status 200 after the last
+// piece. Blocks until the connection has ended. REQUIRES: piece > 0.
+Http2Outcome ReplayHttp2(IoThread& io, const ServerLimits& limits, std::string_view bytes,
+                         size_t piece);
+
+}  // namespace tessera::net::testing
