@@ -102,7 +102,7 @@ Result<std::string> PrometheusAuthorization(const PrometheusOptions& options) {
     field = ReadBasicAuth(options.basic_auth_dir);
   }
   if (field.ok()) return field;
-  // People cannot change a file that is missing or forbidden; it must not look like their own right.
+  // The file is the administrator's: its error must not look like a missing right of the person.
   return Error(Code::kFailedPrecondition, "{}: {}", flag, field.status().message());
 }
 

@@ -25,8 +25,8 @@
 
 namespace tessera::console {
 
-// {"GPU-…":[37,61]}: utilization in percent and temperature in degrees Celsius of each GPU of a page
-// of dcgm-exporter's metrics; null for a gauge that the page lacks.
+// {"GPU-…":[37,61]}: utilization in percent and temperature in degrees Celsius of each GPU of a
+// page of dcgm-exporter's metrics; null for a gauge that the page lacks.
 std::string MapGaugesOf(std::string_view metrics);
 
 class NodeGauges {
