@@ -230,6 +230,15 @@ test('the map works with the keyboard alone', async (t) => {
   await page.getByRole('heading', { name: first, exact: true }).waitFor();
 });
 
+test('the focus stays with its node when nodes before it appear', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.locator('[data-node=n2]').focus();
+  await api.node('n0', [{}, {}]);
+  t.after(() => api.must('DELETE', '/api/v1/nodes/n0'));
+  await page.getByRole('link', { name: /^n0: / }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.node), 'n2');
+});
+
 test('a node shows its GPUs, an XID, holders and its topology', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/node/n2`);
