@@ -10,11 +10,11 @@
 namespace tessera::limiter {
 namespace {
 
-// Time between two ticks while containers contend, and while a low class may have to stop: a stop
-// must reach it long before its 10 ms have passed.
+// Time between two ticks while containers contend, and while a low class may have to stop. A stop
+// must reach the low class long before the 10 ms in which it must leave the GPU.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
-// kTick while more than kCrowd containers contend. Each uses less of a tick then, so the shares
-// hold as well.
+// kTick while more than kCrowd containers contend. Each container uses less of a tick then, so its
+// share is kept as exactly as with kTick.
 constexpr int64_t kCrowdedTick = 3 * kMillisecond;
 constexpr int kCrowd = 8;
 // A container that launched within this time may launch again soon, so its turns must be seen.
@@ -23,11 +23,12 @@ constexpr int64_t kRecent = kSecond;
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
 // A container that has launched nothing for this time is read only every kIdleTick.
 constexpr int64_t kAsleep = 100 * kMillisecond;
-// Minimum of the window of a process, which shrinks with the number of containers: with shorter
-// turns of the others, a program that waits for its launches gets more of them. At least two
-// slices.
+// Minimum of the window of a process. Windows shrink as the number of containers grows: other
+// containers then take shorter turns, so a program that waits for its launches makes more of them.
+// At least two slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
-// A wait within a tick and this time shows a backlog: a pause that began just before the tick.
+// A wait that ended at most this long before the last tick shows a backlog, because the pause may
+// have begun just before the tick.
 constexpr int64_t kLongestPause = kMillisecond;
 uint32_t ToQ16(double value) { return uint32_t(std::clamp(value, 0.0, 1000.0) * double(kOne)); }
 
@@ -56,7 +57,7 @@ void Arbiter::Remove(Id id) {
   DecideWeights();
 }
 
-// Containers without a request divide the rest that the requests leave.
+// Containers without a request divide the GPU time that requests leave.
 void Arbiter::DecideWeights() {
   double requested = 0, weights = 0;
   for (const ContainerState& container : containers_) {
@@ -135,7 +136,7 @@ const Arbiter::Division& Arbiter::Tick(int64_t now, std::span<const ContainerRea
   HoldHighClasses(now);
   Write(now);
   last_tick_ = now;
-  // On one grid, so that one wake-up serves the arbiters of all GPUs.
+  // Ticks of all arbiters fall on one grid, so that one wake-up of the agent serves all GPUs.
   const int64_t interval = NextTick(now);
   division_.next = (now + interval) / interval * interval;
   return division_;

@@ -77,7 +77,8 @@ class Arbiter {
   // An unchanged share has no effect.
   void Set(Id id, const ComputeShare& share);
   void Remove(Id id);
-  // True: a tick at this time needs a reading of the container. Idle containers are read rarely.
+  // True: a tick at this time needs a reading of the container. Ticks rarely need readings of idle
+  // containers.
   bool IsDue(int64_t now, Id id) const;
   // `readings` may lack containers that are not due or that could not be read.
   const Division& Tick(int64_t now, std::span<const ContainerReading> readings);
@@ -86,7 +87,7 @@ class Arbiter {
 
  private:
   static constexpr Id kNoTurn = ~Id{0};
-  // With less work in flight, the GPU is about to idle.
+  // If less work than this is in flight, the GPU is about to idle.
   static constexpr int64_t kDrained = kMillisecond / 4;
 
   struct ProcessState {
@@ -105,9 +106,9 @@ class Arbiter {
     double mean_metered = 0, mean_nvml = 0;
     int samples = 0;
   };
-  // A container's GPU time by its meter, and the corrections of the meter. Events are inexact while
-  // the driver also gives turns to other containers. So the error is kept separately for times with
-  // and without other active containers.
+  // A container's GPU time by its meter, and the corrections of the meter. The events that time
+  // launches are inexact while the driver also gives turns to other containers. So the error is
+  // kept separately for times with and without other active containers.
   struct MeterCorrection {
     int64_t at = 0;                 // time of the last call of Utilization
     int64_t alone = 0, beside = 0;  // GPU time since then
@@ -124,8 +125,9 @@ class Arbiter {
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
     bool known = false, present = false, idle = true, below_share = true, stopped = false;
-    // During the turn of another container this one is held. Waits during the hold and shortly
-    // after it do not prove a backlog. `last_denied` is the time of the last wait that proves one.
+    // During the turn of another container, this container is held. Waits during the hold and
+    // shortly after it do not prove a backlog. `last_denied` is the time of the last wait that
+    // proves one.
     bool held = false, has_turn = false, waits_for_low_class = false;
     int64_t held_until = 0, last_denied = 0, last_without_backlog = 0;
     double owed = 0;      // GPU time that the container was entitled to and did not use

@@ -47,7 +47,7 @@ void Arbiter::DecidePools(int64_t now) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
     const bool backlog = now - container.last_denied < Backlog();
     container.below_share = container.idle || (head >= cap * 3 / 4 && !backlog);
-    // A stopped container keeps its pool, and takes part again after the stop.
+    // A stopped container keeps its pool, and its pool grows again after the stop.
     container.stopped = (container.flags & kComputeStop) != 0;
     active += !container.idle && !container.stopped;
     in_flight += container.in_flight;

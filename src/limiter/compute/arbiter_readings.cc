@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kRateMemory = 5 * kMillisecond;
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
 constexpr int64_t kLongMemory = 100 * kMillisecond;
-// A process that writes nothing for this time has ended or is stopped: its work in flight does not
-// count any more.
+// A process that writes nothing for this time has ended or is stopped. Its work in flight no longer
+// counts.
 constexpr int64_t kSilent = 100 * kMillisecond;
 // Bounds for values that a container writes.
 constexpr int64_t kLargest = int64_t(1) << 60;
@@ -100,8 +100,8 @@ double Arbiter::PartOf(const ProcessState& process) const {
   const size_t rank = is_short ? process.rank : short_active_.size();
   double others = 1 + long_active_;
   if (process.active && process.long_work) others -= process.LongPart();
-  // The short processes but this one below `index` get their rate. This is their sum, and the rest
-  // for each process that gets x.
+  // The short processes below `index`, except this process, get their rate. Computes the sum of
+  // these rates, and the rest for each process that gets x.
   const auto given = [&](size_t index) { return rates_below_[index] - (rank < index ? own : 0); };
   const auto slope = [&](size_t index) {
     return others + double(short_active_.size() - index) - (is_short && rank >= index ? 1 : 0);
@@ -115,8 +115,8 @@ double Arbiter::PartOf(const ProcessState& process) const {
   return std::min(1.0, (1 - given(low)) / slope(low));
 }
 
-// Collects the active processes. The rates of those with short kernels are sorted and summed up,
-// so that PartOf need not walk them.
+// Collects the active processes. The rates of processes with short kernels are sorted and summed
+// up, so that PartOf need not walk them.
 void Arbiter::CollectActive() {
   active_ = 0;
   short_active_.clear();

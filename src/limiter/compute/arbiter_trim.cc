@@ -16,14 +16,15 @@ namespace {
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
 constexpr double kLeastChange = 0.02;
-// Less use beside others, as a part of the use alone, says too little about the correction.
+// The minimum use beside other containers, as a part of the use alone, that is enough to compute
+// the correction.
 constexpr double kLeastBeside = 0.25;
 constexpr double kLeastBias = 0.1, kMostBias = 10;
 
 }  // namespace
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
-// the bias moves a part of the difference.
+// each comparison corrects only a part of the difference.
 void Arbiter::Correct(double metered, double used, Trim* trim) {
   const auto changed = [](double mean, double value) {
     return std::abs(value - mean) > std::max(kLeastChange, 0.2 * mean);
@@ -43,9 +44,10 @@ void Arbiter::Correct(double metered, double used, Trim* trim) {
   trim->bias = std::clamp(trim->bias * std::pow(ratio, power), kLeastBias, kMostBias);
 }
 
-// A second in which others were active for a part of the time is one beside them: the use of the
-// rest of it is known, by the correction of the container alone. NVML's samples are so old that the
-// first second after a change still has use from before.
+// A second in which other containers were active for a part of the time counts as time beside them.
+// The use in the rest of that second is known, by the correction of the container alone. NVML's
+// samples are so old that the first second after a change still includes use from before the
+// change.
 void Arbiter::Utilization(int64_t now, Id id, double used) {
   ContainerState* const container = Find(id);
   if (container == nullptr) return;

@@ -12,18 +12,19 @@ namespace {
 constexpr int64_t kHighHold = 5 * kMillisecond;
 // A high class waits for kernels of a stopped low class up to this length, and no longer.
 constexpr int64_t kAwaited = 4 * kQuantum;
-// Window of a high class until then: with a slice, less than a turn.
+// Window of a high class while a stopped low class still has kernels in flight. Together with a
+// slice it is less than a turn.
 constexpr int64_t kHighWindow = 800 * kMicrosecond;
 // Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn. It
 // is owed, or owes, at most kMostOwed, which bounds the effect of a turn on a window of a second.
-// Another container takes over the turn if it is owed kTurnLead more. What a container uses of its
-// turns is averaged over kTurnUseMemory.
+// Another container takes over the turn if it is owed kTurnLead more. The part of its turns that a
+// container uses is averaged over kTurnUseMemory.
 constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
 // A container without work for kAbsent gains no claim. A container that has waited for kSaturated
 // without a break gets all of its work from its pool.
 constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
-// Time since a launch, or since a wait for the limit, in which a program counts as between two
-// launches, or as at its limit.
+// For this time after a launch a program counts as between two launches. For this time after a wait
+// for the limit it counts as at its limit.
 constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
 
 }  // namespace
@@ -54,8 +55,9 @@ void Arbiter::DecideStops(int64_t now) {
   }
 }
 
-// Measures which part of its turns a container uses. The first tick, in which others still run, and
-// the last, after which the container pauses or waits for its limit, do not count.
+// Measures which part of its turns a container uses. Two ticks of a turn do not count: the first,
+// in which other containers still run, and the last, after which the container pauses or waits for
+// its limit.
 void Arbiter::MeasureTurnUse(int64_t now, double elapsed, ContainerState* container) {
   const bool works = container->in_flight > 0 || now - container->last_launch < kBetween;
   if (!container->alone || !works || now - container->last_limited <= kAtLimit) return;
@@ -85,7 +87,7 @@ void Arbiter::DecideOwed(int64_t now) {
     rest -= part;
     weights -= container->weight;
     const auto used = double(container->used);
-    // A container that leaves the GPU idle in its turn pays for half of the time or more.
+    // A container that leaves the GPU idle in its turn is charged for at least half of the time.
     const bool alone = container->has_turn && in_flight < kDrained;
     if (alone) MeasureTurnUse(now, elapsed, container);
     container->alone = alone;
@@ -101,8 +103,8 @@ void Arbiter::DecideOwed(int64_t now) {
 // A program that waits for its own launches gets one batch in each round of the driver's turns,
 // which is little beside many processes or long kernels. Once its container is owed enough, it gets
 // a turn: the other containers launch nothing until it has used the time that it is owed. The pools
-// of containers that are ahead of their share would not hold them, because samples of launches that
-// were shorter than their prices return GPU time, and so let another launch of 10 ms begin.
+// alone would not stop containers that are ahead of their share: a launch that was shorter than its
+// price returns GPU time to the pool, and so another launch of 10 ms may begin.
 void Arbiter::DecideTurn(int64_t now) {
   ContainerState* holder = nullptr;
   ContainerState* next = nullptr;
@@ -133,8 +135,8 @@ void Arbiter::DecideTurn(int64_t now) {
 }
 
 // A kernel of a low class that needs several turns of the GPU alternates with turns of the high
-// class. It ends sooner if the high class has launched little when it is stopped
-// (WindowOfHighClass), and launches nothing more meanwhile.
+// class. The kernel ends sooner if the high class has launched little when the low class is stopped
+// (WindowOfHighClass), and launches nothing more until the kernel ends.
 void Arbiter::HoldHighClasses(int64_t now) {
   const auto is_awaited = [now](const ContainerState& one) {
     return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;

@@ -9,11 +9,12 @@ namespace {
 
 constexpr int64_t kPoolPause = 250 * kMicrosecond, kStopPause = 100 * kMicrosecond;
 constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
-// An allowance that no launch has advanced for longer gains no more. At least the longest kernel,
-// which may delay the next launch; with a rate of 1,000 GPUs, the product still fits.
+// An allowance gains GPU time for at most this long after the last launch. It is at least the
+// longest kernel, which may delay the next launch. Its product with a rate of 1,000 GPUs fits into
+// 64 bits.
 constexpr int64_t kMostGrowth = 100 * kSecond;
-// After so long without an end of work in flight, one launch more is made, and so on. Longer than
-// most kernels take beside other processes, because what is launched cannot be stopped.
+// If no work in flight ends for this long, one more launch is made, and again after the same time.
+// This is longer than most kernels take beside other processes, because a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
 
 // Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
@@ -81,7 +82,8 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
   if (now > at && charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
     charge.allowance.fetch_add(Min(now - at, kMostGrowth) * rate / kOne, kRelaxed);
   }
-  // A process that waits during a long kernel of another process may save up as much.
+  // A process that waits during a long kernel of another process may save up GPU time for the
+  // length of the kernel.
   const int64_t most = charge.charged.load(kRelaxed) + Max(kBucket, Min(longest_, kSecond / 5));
   int64_t allowance = charge.allowance.load(kRelaxed);
   while (allowance > most && !charge.allowance.compare_exchange_weak(allowance, most, kRelaxed)) {
@@ -115,9 +117,9 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
   return Pause(random);
 }
 
-// REQUIRES lock_. True: no work in flight has ended for long. It may depend on a launch that waits
-// for it: on a kernel that ends a kernel in another stream, or on a host function or a word of
-// memory for which the launching thread is needed.
+// REQUIRES lock_. True: no work in flight has ended for long. The work may depend on the launch
+// that waits for it, for example if it polls memory that the launching thread or a later kernel
+// writes.
 bool Books::IsStalled(int64_t now) const {
   if (count_ == 0) return false;
   const int64_t oldest = marks_[order_[first_]].launched;
@@ -183,8 +185,8 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
   return {0, mark};
 }
 
-// The first launch of a key has the price of similar ones. Work of unknown length has one launch at
-// a time: of a key, and also of a function of which no launch has a price.
+// The first launch of a key has the price of similar launches. Work of unknown length is launched
+// once at a time: each key, and each function without any price.
 Books::Estimate Books::EstimateOf(const Launch& launch, const Price& price) {
   if (price.samples != 0) return {price.price.load(kRelaxed), true, false, false};
   const Prices::Similar similar = prices_->FindSimilar(launch.work);
@@ -241,8 +243,8 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   return index;
 }
 
-// REQUIRES lock_. Claims a mark for a thread that will wait: without it, the end of its last
-// launches would show only after its next launch.
+// REQUIRES lock_. Claims a mark for a thread that will wait: without a mark, the end of the
+// thread's last launches would be noticed only after its next launch.
 int Books::ClaimTail(uintptr_t stream, int64_t now) {
   if (unmarked_ <= 0) return kNoMark;
   return Claim(0, stream, unmarked_, now);

@@ -12,7 +12,7 @@
 // since the previous mark. When its event is done, that work is no longer in flight.
 //
 // Running work. If the process is killed, its work in flight is never measured. So a launch without
-// a price is charged as the time passes.
+// a price is charged while it runs.
 //
 // Contention. The time between the events of a launch includes the turns of other processes.
 // OwnSince and PartSince correct a sample for them.
@@ -98,8 +98,8 @@ class Books {
   // The mark that was settled last, whose end event is kept for `segment`, or kNoMark.
   int Previous() const { return previous_; }
 
-  // Called before and after a wait of the thread. kAll, kStream: the work of the process, or of the
-  // stream, has ended; kNot: the wait failed.
+  // Called before and after the thread waits for the GPU. kAll: all work of the process has ended.
+  // kStream: the work of the stream has ended. kNot: the wait failed.
   enum class Waited { kNot, kStream, kAll };
   void BeginWait(Thread* thread, int64_t now);
   void EndWait(Thread* thread, Waited waited, int64_t now);
@@ -107,7 +107,7 @@ class Books {
   void Refund(Thread* thread);
   // Forgets the price of a graph or function that is gone, because its handle may be reused, or of
   // a graph whose nodes have changed. The measured time of launches in flight still corrects their
-  // charge, but is no price of the work to come.
+  // charge, but does not become the price of later launches.
   void Forget(const Work& work);
   void ForgetAll();
   // True: a launch is in flight whose price is not known, so it was charged its fallback price.

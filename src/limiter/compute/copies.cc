@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions that copy and set device memory. Those within the memory of GPUs take the
-// time of the GPU and are priced. Copies from and to the host are not (loader/exemptions.inc).
+// The driver's functions that copy and set device memory. Copies and sets within device memory take
+// GPU time and have prices. Copies from and to the host have no prices (loader/exemptions.inc).
 #include "src/limiter/compute/copy_price.h"
 #include "src/limiter/loader/driver.h"
 

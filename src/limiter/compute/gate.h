@@ -7,8 +7,8 @@
 //   bool Done(int event);                       does not wait; a failed event is done
 //   int64_t Elapsed(int start, int end);        nanoseconds between two done events; -1: unknown
 //
-// Events are numbers below kEvents. The caller waits as long as Decide returns.
-// Threads: any. No lock is held across a GPU call.
+// Events are numbers below kEvents. The caller waits for the time that Decide returns. Threads:
+// any. No lock is held across a GPU call.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,8 @@ class Gate {
     const int64_t now = gpu_->Now();
     Harvest(now);
     if (const int mark = books_.Oldest(); mark != Books::kNoMark) {
-      // Before its start event, the launch waits for other work of its stream or for the program.
+      // The start event has not been reached: the launch still waits for other work of its stream
+      // or for the program.
       if (books_.IsTimed(mark) && gpu_->Done(StartOf(mark))) books_.ChargeRunning(mark, now);
       books_.Leave();
     }

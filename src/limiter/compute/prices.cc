@@ -19,14 +19,15 @@ void Prices::Reset(Price* entry, uint64_t key) {
   entry->near = entry->samples = entry->dropped = entry->outstanding = 0;
   entry->is_long = false;
   ++entry->version;
-  // The key is stored last: a reader that finds it does not take the price of the previous key. One
-  // that found the previous key just before may take the price of this key, for one launch.
+  // The key is stored last: a reader that finds it does not take the price of the previous key. A
+  // reader that found the previous key just before may use the price of the new key for one launch.
   entry->key.store(key, std::memory_order_release);
 }
 
 Price* Prices::Add(uint64_t key) {
   if (Price* entry = Find(key)) return entry;
-  // The charge of a launch that is being timed is corrected by its entry.
+  // An entry with a launch that is being timed stays, because the entry corrects the charge of that
+  // launch.
   const auto use = [](const Price& entry) {
     return entry.outstanding != 0 ? UINT32_MAX : entry.samples;
   };
@@ -77,7 +78,7 @@ Prices::Similar Prices::FindSimilar(const Work& work) {
   return {int64_t(price + (double(above.price) - price) * part), false};
 }
 
-// An entry without samples is replaced first, so it may stay.
+// An entry without samples may stay in the table, because it is replaced first.
 void Prices::ForgetPrice(Price* entry) {
   const uint32_t outstanding = entry->outstanding;
   Reset(entry, entry->key.load(std::memory_order_relaxed));

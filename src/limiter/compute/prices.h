@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of one process's launches: GPU time by key, which stands for a function with the number of
-// its blocks, an executable graph, or a size of copies. Sizes within a quarter of a power of two
-// have one key, so a function has few keys, with however many grids it is launched. Prices are
-// learned from timed launches.
+// Prices of one process's launches: GPU time by key. A key stands for a function with a number of
+// blocks, for an executable graph, or for copies of a size. Each power of two is divided into four
+// classes of sizes, and a class has one key. So a function has few keys, even if it is launched
+// with many grids. Prices are learned from timed launches.
 //
 // The table has a fixed size. A key that finds no room near its place replaces the least used entry
 // there. Threads: any thread may call Find; all other functions need the caller's lock. Cost of
@@ -22,7 +22,8 @@ struct Work {
   uint64_t size = 0;  // blocks of the grid, or bytes
 };
 
-// Sizes below 8 have a class each, larger ones four in each power of two. Rises with the size.
+// Sizes below 8 have a class each; larger sizes have four classes in each power of two. The class
+// rises with the size.
 constexpr uint64_t SizeClass(uint64_t size) {
   const int shift = 61 - __builtin_clzll(size | 4);
   return uint64_t(shift) * 4 + (size >> shift);
@@ -40,7 +41,7 @@ constexpr uint64_t ClassKey(uint64_t what, uint64_t size_class) {
 }
 constexpr uint64_t PriceKey(const Work& work) { return ClassKey(work.what, SizeClass(work.size)); }
 
-// Grids of the same number of blocks are alike.
+// Grids with the same number of blocks have the same key.
 constexpr Work KernelWork(uint64_t function, uint64_t x, uint64_t y, uint64_t z) {
   return {function, x * y * z};
 }
@@ -76,7 +77,7 @@ class Prices {
   }
   // Returns the entry of the key, which is added if it is new.
   Price* Add(uint64_t key);
-  // What the table knows about launches of the same function, or copies, of other sizes.
+  // The prices of launches of the same function, or of copies, with other sizes.
   struct Similar {
     int64_t price = kUnpriced;  // estimated from the nearest sizes with a price
     bool outstanding = false;   // no size has a price yet, and a launch is being timed

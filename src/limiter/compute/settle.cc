@@ -17,10 +17,11 @@ constexpr double kAlone = 0.97;
 constexpr int64_t kOverlapMemory = 50 * kMillisecond;
 // Samples in a price before the contention rules use it.
 constexpr uint32_t kTrusted = 3;
-// After so many successive samples that looked cut, the price counts as too low.
+// After this many successive samples that looked cut, the price counts as too low.
 constexpr uint32_t kMaxDropped = 12;
 
-// At most this is charged before a launch ends: it may wait for a launch that the charge delays.
+// Maximum charge of a launch before it ends. Without a maximum, the charge could delay a launch for
+// which this launch waits.
 constexpr int64_t kMostRunning = 2 * kSecond;
 
 // Price::near if all samples are near the shortest.
@@ -55,7 +56,8 @@ bool MayBeWhole(const Price& price) {
 
 }  // namespace
 
-// The integral of the part until now. If an agent was killed during its write, the part is 0.
+// The integral of the process's part of the GPU until now. If the agent was killed during its
+// write, the part is 0.
 int64_t Books::Integral(int64_t now, uint32_t* part) const {
   const ComputePart& line = *lines_.part;
   for (int tries = 0; tries < 100; ++tries) {
@@ -250,7 +252,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   if (mark.streams > 1) overlapped_at_ = now;
   const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   int64_t own = Max(times.pair - kNullPair, 300);
-  // The work is gone or has changed since the launch.
+  // The function or graph is gone or has changed since the launch.
   if (price == nullptr || price->version != mark.version) {
     if (contended && own > kQuantum / 2) own = WithoutTurns(mark, own, own_since, now);
     own = Bounded(mark, own, contended);
@@ -285,7 +287,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
 }
 
 // Counts the work that the thread has launched from its slice as in flight. Programs that wait for
-// each short batch launch only such work.
+// each short batch never exhaust a slice, so they launch only such work.
 void Books::BeginWait(Thread* thread, int64_t now) {
   const SpinGuard guard(&lock_);
   if (NoteSpent(thread)) last_launch_ = now;
@@ -376,8 +378,8 @@ void Books::Publish(int64_t now) {
   ComputeSlot& slot = *lines_.slot;
   int64_t in_flight = covered_ + unmarked_;
   if (long_out_ > 0) last_long_work_ = now;
-  // A launch without a price shows only by the time for which it has been out that it is long.
-  // Until the agent knows that, it takes the other processes' parts of the GPU as larger.
+  // Whether a launch without a price is long is known only after it has run for some time. Until
+  // then the agent overestimates the other processes' parts of the GPU.
   if (count_ > 0) {
     const Mark& oldest = marks_[order_[first_]];
     if (now - oldest.launched > kQuantum && IsUnpriced(oldest)) {

@@ -19,10 +19,11 @@ namespace {
 using cuda::Result;
 
 enum Helper : int { kNone = 0, kAsleep, kAwake, kLeaving };
-// After so many polls without work in flight, the helper sleeps until the next launch.
+// After this many polls without work in flight, the helper thread sleeps until the next launch.
 constexpr int kIdlePolls = 20;
 
-// How long the end of a context waits for launches of unknown price, and how often it looks.
+// How long the end of a context waits for launches of unknown price, and the time between two
+// checks.
 constexpr int64_t kMostAwaited = 10 * kSecond, kAwaitPause = 100 * kMicrosecond;
 
 void Sleep(int64_t nanoseconds) {

@@ -19,8 +19,9 @@ inline constexpr int64_t kNoisySlice = 120 * kMicrosecond;
 inline constexpr int64_t kWindow = 4 * kMillisecond;
 // kWindow of a low class, which must be off the GPU within 10 ms after a stop.
 inline constexpr int64_t kLowWindow = 2 * kMillisecond;
-// GPU time that an allowance may save up, below 2 % of a second: use within any window exceeds the
-// limit by at most kBucket and the longest kernel. Bursts that use less than the limit must fit in.
+// GPU time that an allowance may save up; less than 2 % of a second. Use within any window exceeds
+// the limit by at most kBucket and the longest kernel. Bursts of programs that use less than their
+// limit must fit into it.
 inline constexpr int64_t kBucket = 18 * kMillisecond;
 // Length of the driver's turns between processes.
 inline constexpr int64_t kQuantum = 2 * kMillisecond;

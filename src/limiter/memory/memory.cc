@@ -49,8 +49,8 @@ Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t heigh
 
 constexpr int kNotCharged = -1, kUnknown = -2;
 
-// The GPU's index in the limits whose default or current pool it is; kNotCharged: that GPU is not
-// limited; kUnknown: it is no such pool.
+// If the pool is the default or current pool of a GPU, the index of the GPU in the limits, or
+// kNotCharged if the GPU is not limited. kUnknown: the pool is of another kind.
 int GpuWithPool(MemPool handle) {
   int devices = 0;
   if (driver.cuDeviceGetCount(&devices) != Result::kSuccess) return kUnknown;
@@ -93,7 +93,7 @@ Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, 
 }
 
 // The first allocation from a pool that a library has created by calling the driver directly, or
-// from a default pool of host memory. Only the memory shows where the pool is.
+// from a default pool of host memory. Only its memory shows to which device the pool belongs.
 template <typename Allocate, typename Free>
 Result AllocateFromForeignPool(DevicePtr* pointer, MemPool handle, Allocate allocate, Free free) {
   const Result result = allocate();

@@ -67,7 +67,8 @@ Result LoadModule(Module* module, uint64_t variables, Load load) {
 }
 
 // The driver places the variables in each context: at once, when the context is created, or when it
-// first uses the library. The first use may be a launch, which cannot be refused for it.
+// first uses the library. The first use may be a launch, for which an error of lacking memory would
+// come too late.
 template <typename Load>
 Result LoadLibrary(Library* library, uint64_t variables, Load load) {
   Process& process = Process::Get();

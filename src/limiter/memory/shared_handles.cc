@@ -36,7 +36,8 @@ bool IsLocked(int fd, struct flock range) {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-// Opens the file again, because a descriptor does not see the locks that it holds itself.
+// Opens the file again, because a descriptor does not see its own locks: F_OFD_GETLK reports only
+// locks of other file descriptions (fcntl(2)).
 int Reopen(int fd) {
   char path[40];
   ::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -71,7 +72,7 @@ bool MarkShared(int fd, const SharedMark& mark, int* probe_fd) {
   struct flock range = RangeOf(mark);
   if (::fcntl(fd, F_OFD_SETLK, &range) != 0) return false;
   *probe_fd = Reopen(fd);
-  // A descriptor that opens another file does not see the lock.
+  // If the path leads to another file, the new descriptor does not see the lock.
   if (*probe_fd >= 0 && IsOpen(*probe_fd, mark)) return true;
   if (*probe_fd >= 0) ::close(*probe_fd);
   *probe_fd = -1;

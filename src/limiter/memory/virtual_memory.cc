@@ -19,7 +19,7 @@ using limiter::RoundToBlocks;
 using limiter::SharedMark;
 
 // An id that is unique among the processes that share a file, with high probability. If two ids are
-// equal, the exporter stays charged until its process ends, and no other harm is done.
+// equal, the only effect is that the exporter stays charged until its process ends.
 uint64_t NewMarkId() {
   static std::atomic<uint64_t> last{0};
   timespec now{};

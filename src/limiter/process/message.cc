@@ -50,8 +50,8 @@ bool IsAsAtLoad(const struct stat& now) {
 }
 
 // The file description belongs to other processes, too, so it must not become non-blocking. A new
-// one of the same pipe or terminal may. It cannot be had without a free descriptor, without /proc,
-// or if the pipe belongs to another user.
+// one of the same pipe or terminal may. Opening a new one fails without a free descriptor, without
+// /proc, or if the pipe belongs to another user.
 void WriteAtOnce(const char* text, size_t length) {
   const int fd = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0) {

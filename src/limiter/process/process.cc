@@ -46,8 +46,8 @@ Usage* usage = nullptr;
 int ThreadId() { return int(::syscall(SYS_gettid)); }
 
 // While cuInit claims a slot, it has the descriptor open whose lock is the slot. A child that is
-// forked then would inherit it, and keep the memory of its dead parent. The wait has an end,
-// because a signal handler may fork, too, in a thread that holds the lock.
+// forked then would inherit it, and keep the memory of its dead parent. The wait has a time limit,
+// because a signal handler may also fork in a thread that holds the lock.
 void BeforeFork() {
   constexpr timespec kPause = {0, 100'000};
   for (int i = 0; i < 1000; ++i) {
@@ -83,7 +83,7 @@ void ResetAfterFork() {
   page->owner.store(::getpid());
 }
 
-// What the user can do about an error that may pass; null: it stays.
+// What the user can do about an error that may be temporary; null: the error is permanent.
 const char* RemedyFor(int error) {
   switch (error) {
     case EMFILE:
@@ -150,7 +150,7 @@ Result Process::Init() {
   return state == kRefused || state == kNew ? Result::kNotPermitted : Result::kSuccess;
 }
 
-// A child starts with its parent's tables, and with locks of threads that it does not have.
+// A child starts with its parent's tables, and with locks that threads of its parent held.
 void Process::Reset() {
   allocations_.Reset();
   blocks_.Reset();
@@ -222,7 +222,8 @@ Contexts::Info Process::CurrentContext() {
   if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return known;
   known.gpu = GpuOf(device);
   known.id = contexts_.Add(context, known.gpu);
-  // The program has created it by calling the driver directly, so it cannot be refused.
+  // The program has created the context by calling the driver directly, so the limiter cannot
+  // refuse it.
   (void)ChargeLibraries(known);
   return known;
 }

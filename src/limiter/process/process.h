@@ -2,8 +2,8 @@
 // The limiter in one process: the region, and the device memory that the process holds.
 //
 // Start. Loading the library finds the driver's functions, maps one page, looks which file standard
-// error is, and does nothing else.
-// cuInit, without which no other function of CUDA works, maps the region and claims a slot.
+// error is, and does nothing else. cuInit maps the region and claims a slot; no other function of
+// CUDA works before cuInit.
 //
 // Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
 // page with the state in every child, whichever system call created it, so the child starts anew.
@@ -64,7 +64,7 @@ class Process {
   // Records a refusal for the agent, and reports it on standard error. `bytes` is 0 if the size is
   // unknown.
   void Refuse(int gpu, uint64_t bytes, const char* what = "an allocation");
-  // Charges `bytes` that the driver has allocated at `pointer`, in the place of the bytes of Hold.
+  // Charges `bytes` that the driver has allocated at `pointer`, instead of the bytes of Hold.
   // False: out of host memory; nothing is charged, and the caller frees `pointer`.
   bool Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
               uint64_t held);

@@ -88,8 +88,8 @@ bool Accounts::Reserve(int gpu, uint64_t bytes) {
   return ReserveInTurn(gpu, bytes);
 }
 
-// Checks for room before it adds to `held`, because other processes would be refused for bytes in
-// `held` that do not fit.
+// Checks for room before it adds to `held`: bytes in `held` that do not fit would make other
+// processes fail.
 bool Accounts::HoldAtOnce(int gpu, uint64_t bytes) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
   const Sums before = Sum(gpu);

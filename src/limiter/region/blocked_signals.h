@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// While it lives, a write of this thread cannot end the program: neither SIGPIPE (no reader) nor
-// SIGXFSZ (limit of file size) reaches it. The write fails with EPIPE or EFBIG. Both signals go to
-// the thread that writes, so other threads notice nothing. Threads: any, each its own object.
+// While an object of this class lives, a write of its thread cannot end the program: neither
+// SIGPIPE (no reader) nor SIGXFSZ (limit of file size) is delivered. The write fails with EPIPE or
+// EFBIG. Both signals go to the thread that writes, so other threads notice nothing. Threads: any,
+// each its own object.
 #pragma once
 
 #include <errno.h>
@@ -20,11 +21,12 @@ class BlockedSignals {
     ::sigaddset(&both, SIGPIPE);
     ::sigaddset(&both, SIGXFSZ);
     ::sigpending(&pending_);
-    // Of this thread alone on Linux; pthread_sigmask is in another library of old C libraries.
+    // sigprocmask changes the mask of this thread alone on Linux. pthread_sigmask is in libpthread
+    // before glibc 2.32.
     ::sigprocmask(SIG_BLOCK, &both, &mask_);
   }
-  // Removes the signals that were sent meanwhile. A signal that was pending before stays, and so
-  // does errno.
+  // Removes the signals that were sent meanwhile. Signals that were pending before stay pending,
+  // and errno is unchanged.
   ~BlockedSignals() {
     const int error = errno;
     for (const int sent : {SIGPIPE, SIGXFSZ}) {

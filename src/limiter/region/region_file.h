@@ -36,7 +36,7 @@ int FillNewFile(int fd, const Layout& layout, mode_t mode);
 
 // Maps as many bytes as the layout has. Fields that an older file lacks read as 0. A writable file
 // grows, and keeps the version in its header, which its other readers check. EPROTO: the file is
-// cut, of another kind, or of a version that this program or the file excludes.
+// too short, of another kind, or of a version that this program or the file excludes.
 int MapFile(int fd, const Layout& layout, bool writable, void** mapped);
 
 }  // namespace tessera::limiter

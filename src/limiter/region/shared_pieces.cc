@@ -15,8 +15,8 @@ namespace {
 
 // The byte of `usage` behind those of the slots. Its lock admits one process at a time to Join.
 constexpr off_t kLockByte = kMaxSlots;
-// All tries take 0.1 s. If the lock is still held then, a stopped process has it. The caller goes
-// on without it, and the piece counts once more.
+// All attempts together take 0.1 s. If the lock is still held then, its holder is a stopped
+// process. The caller continues without the lock, and the piece counts once more.
 constexpr int kLockTries = 1000;
 constexpr timespec kLockPause = {0, 100'000};
 

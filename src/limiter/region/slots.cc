@@ -97,7 +97,7 @@ bool IsGone(int32_t pid, uint64_t start) {
   ::snprintf(text, sizeof(text), "%d", pid);
   char state = 0;
   uint64_t found = 0;
-  // Another error passes, such as a lack of descriptors; a later sweep looks again.
+  // Another error, such as a lack of descriptors, is temporary; a later sweep repeats the check.
   if (const int error = ReadStat(text, &state, &found); error != 0) return error == ESRCH;
   // A process in state Z or X has closed its files; another start means another process.
   if (state == 'Z' || state == 'X' || (start != 0 && ((found ^ start) & kStartMask) != 0))

@@ -89,7 +89,7 @@ bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
     shard.table.Erase(entry);
     return true;
   }
-  // Of many, the oldest is forgotten: no other thread frees it any more.
+  // If there are too many pointers, the oldest is forgotten: no other thread frees it any more.
   (void)shard.TakeFreed(pointer);
   if (shard.freed_count == kFreed) {
     for (uint32_t i = 1; i < kFreed; ++i) shard.freed[i - 1] = shard.freed[i];

@@ -33,7 +33,8 @@ class Charges {
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
            uint64_t free = 0);
   // Removes a handle before the driver destroys it, because another thread may get the handle at
-  // once. False: the table does not have it. EndCharge follows on success, PutBack on failure.
+  // once. False: the table does not have it. The caller then calls EndCharge if the driver has
+  // destroyed the object, else PutBack.
   bool Take(const void* handle, ChargedObject* taken);
   void PutBack(const void* handle, const ChargedObject& taken);
   void EndCharge(const ChargedObject& taken, Accounts* accounts);

@@ -55,7 +55,8 @@ void PhysicalPieces::ForgetExports(uint64_t id) {
   }
 }
 
-// Moves the charge of the piece to the shared charge, which is new or has that charge already.
+// Moves the charge of the piece to the shared charge, which is either new or already charged for
+// this piece.
 bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   bool added = false;
   auto* shared = shared_charges_.Add(id, &added);

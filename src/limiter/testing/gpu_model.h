@@ -35,7 +35,7 @@ class GpuModel {
 
   void Launch(int context, int stream, int64_t length);
   void Record(int context, int stream, int event);
-  // The time at which the event was reached, or kPending.
+  // The time at which the GPU reached the event, or kPending.
   int64_t Stamp(int context, int event) const { return contexts_[context].stamps[event]; }
 
   int contexts() const { return int(contexts_.size()); }

@@ -53,7 +53,7 @@ class SharedGpu {
   // The window in which a share is kept: max(1 s, 50 K), where K is the length of the longest
   // kernel that the tenant has launched.
   int64_t WindowOf(size_t tenant) const;
-  // Over windows of WindowOf.
+  // As Of, over windows of length WindowOf.
   Figures InOwnWindows(size_t tenant, int64_t from = 1'000'000'000) const {
     return Of(tenant, from, WindowOf(tenant));
   }

@@ -94,7 +94,7 @@ Return nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* width) {
 Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) {
   return GetPcieWidth(__func__, device, width);
 }
-// The enumeration of speeds has the numbers of the generations.
+// In NVML's enumeration of PCIe speeds, each value is the number of the generation.
 Return nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned* speed) {
   return GetPcieGeneration(__func__, device, speed);
 }

@@ -130,7 +130,7 @@ SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
   };
 }
 
-// A change that cannot fail.
+// Like above, for a `change` that cannot fail.
 template <typename Function>
 StateChange Always(Function function) {
   return [function](State* state, uint32_t gpu) {

@@ -97,7 +97,7 @@ struct Block {
 
 }  // namespace tessera::cuda
 
-// ABI handles point at the following types.
+// The handles of the ABI are pointers to the following types.
 struct tessera::cuda::StreamTag {
   ContextTag* context = nullptr;
   unsigned flags = 0;  // 1: does not wait for the legacy stream

@@ -75,8 +75,8 @@ namespace tessera::cuda {
 // Objects of the program with references.
 class UserObjects {
  public:
-  // Objects without references. Its destructor calls theirs, and must run without the driver's
-  // mutex.
+  // Objects without references. The destructor of this class calls the program's destructors, and
+  // must run without the driver's mutex.
   class Ended {
    public:
     Ended() = default;
@@ -164,7 +164,8 @@ GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);
 GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin);
 // True: the graph, or the graph of a child node, has user objects.
 bool HasUserObjects(const GraphTag& graph);
-// True: an edge has ports. Only edges from the end of a node to a whole node are implemented.
+// True: an edge has ports. The simulation implements only edges from the end of a node to the start
+// of another node.
 bool HasPorts(const GraphEdge* edges, size_t count);
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
 

@@ -240,7 +240,8 @@ CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* prope
 CUDA_EXPORT Result cuMemPoolDestroy(MemPool pool) {
   CUDA_ENTER(Call, call);
   if (!call->created_pools().contains(pool)) return Result::kInvalidValue;
-  // The real driver keeps the memory beyond the pool, which is not implemented.
+  // The real driver keeps memory in use beyond the end of its pool; the simulation does not
+  // implement this.
   if (pool->used != 0) return Result::kNotSupported;
   if (call->PoolOf(pool->device) == pool) {
     call->SetPool(pool->device, call->DefaultPoolOf(pool->device));

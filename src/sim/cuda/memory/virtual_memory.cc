@@ -65,7 +65,8 @@ void EndIfUnused(Call& call, PhysicalMemory memory) {
 // copies of the descriptor, of all processes, are closed.
 constexpr uint32_t kHostByte = sim::kMaxGpus;
 
-// Opens the memfd anew, because a descriptor does not see the locks that it holds itself.
+// Opens the memfd anew, because a file description does not see its own locks (F_OFD_GETLK in
+// fcntl(2)).
 int Reopen(int fd) {
   return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
 }
@@ -369,8 +370,8 @@ void Driver::EndShared(const Physical& physical) {
 }
 
 void Driver::EndClosedShares() {
-  // EndShared adds memory with open descriptors to the list again. All entries of one file have
-  // open descriptors, or none has.
+  // EndShared adds memory with open descriptors to the list again. Either all entries of a file
+  // have open descriptors, or none.
   for (const Physical& physical : std::exchange(exported_only_, {})) EndShared(physical);
 }
 
