@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator does when a watched collection changes: one function for all changes. Included
+// The operator's handler of changes in a watched collection: one function for all changes. Included
 // only in src/operator. Threads: the client's runner.
 #pragma once
 

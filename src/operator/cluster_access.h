@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What parts of the operator read and write the cluster with. All of it outlives them.
+// Client, Events and metrics with which parts of the operator read and write the cluster. They
+// outlive the parts.
 #pragma once
 
 #include "src/kube/client.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads, again and again, whether NVIDIA's operator has a ClusterPolicy in the cluster. Not a
-// watch: ClusterPolicies have a definition only where that operator is.
+// Polls whether NVIDIA's operator has a ClusterPolicy in the cluster. Does not watch: the type
+// ClusterPolicy is defined only in clusters with that operator.
 //
 // Threads: the client's runner. Ownership: the client outlives the reader.
 #pragma once
@@ -22,10 +22,10 @@ class ClusterPolicyReader {
 
   // Whether the cluster was read without an error.
   bool known() const { return known_; }
-  // "": there is none.
+  // Name of the ClusterPolicy; "": the cluster has none.
   const std::string& name() const { return name_; }
   // The error of the last read. After an error the earlier answer stays in force, because an agent
-  // beside NVIDIA's device plugin would give the same GPUs away.
+  // beside NVIDIA's device plugin would grant the same GPUs.
   const Status& error() const { return error_; }
 
  private:

@@ -118,7 +118,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     const kube::JsonObject* resource = Resource();
     if (!resources->synced() || !policies->known()) return done(Status::Ok());
     if (resource == nullptr) {
-      // Its objects have gone with it, or go now, by their owner references.
+      // The garbage collector deletes the resource's objects by their owner references.
       removal.reset();
       generation = 0;
       last_input.reset();
@@ -133,11 +133,11 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
       return Remove(meta, std::move(done));
     }
     if (!has_finalizer) {
-      // Before the first object is made, so that none is left behind.
+      // The finalizer is set before the first object is created, so that no object is left behind.
       meta.finalizers.emplace_back(names::kOperatorFinalizer);
       return WriteFinalizers(meta, std::move(done));
     }
-    // The last resource may have been deleted and created again between two looks.
+    // The previous resource may have been deleted and created again between two calls.
     removal.reset();
     Render(*resource, meta);
     access.metrics.reconcile.Observe(Now() - began);
@@ -164,7 +164,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     const Json* found = resource.value.Find("spec");
     const Json spec = found == nullptr ? Json() : *found;
     if (Status status = WantDrivers(spec); !status.ok()) return SetSpecError(std::move(status));
-    // Without the driver's DaemonSets they would be deleted.
+    // Rendering without the driver's DaemonSets would delete the existing ones.
     if (drivers != nullptr && !drivers->ready()) return;
     std::string text =
         fmt::format("{} {} {}", resource.meta.uid.view(), keeps_off, spec.Serialize());
@@ -259,8 +259,8 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     WriteFinalizers(meta, std::move(done));
   }
 
-  // What a function of the rendering makes of the deleted spec. An invalid spec never had drivers
-  // or agents but by an earlier one; the defaults are the best guess.
+  // The result of a function of the rendering for the deleted spec. If the spec is invalid, drivers
+  // and agents come from an earlier spec; then the result for the default spec is the best guess.
   template <typename T>
   std::vector<T> AtDeletion(
       const std::function<Result<std::vector<T>>(const Json&)>& render) const {
@@ -274,7 +274,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
   // --- The status.
   void StatusSoon() { queue.AddAfter(std::string(kStatusKey), options.status_delay); }
 
-  // Thousands of nodes are looked at only after one of them, or of their agents, has changed.
+  // Collects the health of thousands of nodes only after a node or an agent's pod has changed.
   const NodeHealth& Health() {
     if (health && health_keeps_off == keeps_off) return *health;
     NodeHealthCollector collector(keeps_off);
@@ -327,11 +327,12 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     const kube::JsonObject* resource = Resource();
     const bool nodes_known = nodes->synced() || !node_handler->error.ok();
     const bool pods_known = pods->synced() || !pod_handler->error.ok();
-    // Before the first rendering there is nothing to say.
+    // Before the first rendering the status is unknown.
     if (resource == nullptr || !nodes_known || !pods_known || generation == 0) {
       return done(Status::Ok());
     }
-    // A new leader applies all objects once, mostly without a change: not worth a status.
+    // A new leader applies all objects once, mostly without a change, so these applies change no
+    // status.
     if (removal == nullptr && spec_error.ok() && !objects->settled() && Now() < applied_by) {
       StatusSoon();
       return done(Status::Ok());
@@ -367,7 +368,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
   std::string wanted_text;  // what was rendered last
   Status spec_error;
   MonotonicTime applied_by{};        // when the status says which objects are not applied yet
-  std::optional<NodeHealth> health;  // nullopt: nodes or pods have changed
+  std::optional<NodeHealth> health;  // nullopt: nodes or pods have changed since it was collected
   bool health_keeps_off = false;
   std::optional<StatusInput> last_input;
   std::optional<StatusWriter> writer;
@@ -377,7 +378,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
       {.max_running = 2, .longest_wait = std::chrono::seconds(30)},
       [this](const std::string& key, kube::KeyedQueue::Done done) { Work(key, std::move(done)); }};
   std::unique_ptr<ObjectSet> objects, definition;
-  std::unique_ptr<DriverController> drivers;  // null: none are managed
+  std::unique_ptr<DriverController> drivers;  // null: drivers are not managed
   std::string drivers_text;                   // the spec whose drivers are wanted
   std::unique_ptr<Removal> removal;           // null: the resource is not being deleted
 };

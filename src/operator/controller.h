@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the cluster as the resource Tessera says, during one term of leading: renders its spec,
-// keeps the objects (object_set.h), installs and upgrades drivers (driver_controller.h), keeps
-// agents off nodes of NVIDIA's operator, writes status and Events, and cleans up when the resource
-// is deleted. Also keeps the resource's definition.
+// Reconciles the cluster with the resource Tessera during one term of leading: renders its spec,
+// applies and restores the objects (object_set.h), installs and upgrades drivers
+// (driver_controller.h), keeps agents off nodes of NVIDIA's operator, writes status and Events, and
+// cleans up when the resource is deleted. Also applies the resource's CustomResourceDefinition.
 //
-// A new controller reads everything from the API server; no state survives a term. At rest it
-// writes nothing.
+// A new controller reads everything from the API server; no state survives a term. If the cluster
+// matches the resource, it writes nothing.
 //
 // Threads: the client's runner. Ownership: what ClusterAccess refers to outlives the controller.
 #pragma once
@@ -21,7 +21,7 @@ namespace tessera::operators {
 
 struct ControllerOptions {
   std::string ns;  // of the agents' pods
-  // How often what no watch shows is read: ClusterPolicies.
+  // Time between two reads of ClusterPolicies, which are not watched.
   Duration resync = std::chrono::minutes(1);
   Duration settle = std::chrono::seconds(1);               // as in ObjectSet::Options
   Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
@@ -38,7 +38,7 @@ class Controller {
 
   // Whether the resource and the cluster have been read.
   bool synced() const;
-  // nullopt without a resource.
+  // nullopt if the resource does not exist.
   std::optional<StatusInput> status() const;
   // Compares the wanted with the actual state at once, as after each change. For benchmarks.
   void ReconcileForTest();

@@ -13,13 +13,13 @@ namespace tessera::operators {
 // A merge patch of a Node that still has this version.
 Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
                  const std::string& version);
-// The same with the cordon or uncordon of the action.
+// Like the patch above, with the cordon or uncordon of the action.
 Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version);
 
 // The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack, ...
 std::string EventReasonOf(const driver::UpgradeAction& action);
-// How the upgrade of a node ends with this action, for the metric: done, failed, rolled_back; "":
-// it goes on.
+// The result of a node's upgrade that ends with this action, for the metric: done, failed,
+// rolled_back; "": the upgrade continues.
 std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeState before);
 // Whether the action begins the upgrade of its node.
 bool Begins(const driver::UpgradeAction& action);

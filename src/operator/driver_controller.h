@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Installs and upgrades drivers, as operator/driver decides: reads the fleet (fleet_reader.h),
-// labels nodes, says which DaemonSets are wanted, and has the steps of upgrades carried out
-// (upgrade_executor.h).
+// Installs and upgrades drivers by the decisions of operator/driver: reads the fleet
+// (fleet_reader.h), labels nodes, provides the wanted DaemonSets, and passes the steps of upgrades
+// to upgrade_executor.h.
 //
 // No node begins before the plan of its upgrade is published (upgrade_plans.h). A node that cannot
-// be written or emptied delays no other one.
+// be patched or drained delays no other node.
 //
-// Without managed drivers it follows nothing. Threads: the client's runner. Ownership: what
+// Without managed drivers it watches nothing. Threads: the client's runner. Ownership: what
 // ClusterAccess refers to, and the delegate, outlive it. Idle cost: that of the reader.
 #pragma once
 
@@ -28,7 +28,7 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
  public:
   struct Options {
     std::string ns;                                    // of the driver's pods
-    Duration settle = std::chrono::milliseconds(200);  // collects changes for one look
+    Duration settle = std::chrono::milliseconds(200);  // collects changes for one pass
     // How often the pods of nodes in an upgrade are read.
     Duration poll = std::chrono::seconds(2);
     Duration retry = std::chrono::seconds(5);  // after a failed read
@@ -45,19 +45,19 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
   DriverController(const DriverController&) = delete;
   DriverController& operator=(const DriverController&) = delete;
 
-  // What the settings want; see driver::PoolsOf.
+  // Sets the wanted drivers; see driver::PoolsOf.
   void SetPools(std::vector<driver::FleetPool> pools);
-  // The settings want no driver any more. A node keeps its driver until no pod uses its GPUs.
+  // Removes all drivers. A node keeps its driver until no pod uses its GPUs.
   void Release(std::vector<driver::FleetPool> pools);
-  // After Release: whether no node has a driver or a mark of an upgrade any more.
+  // After Release: whether no node has a driver or labels of an upgrade.
   bool released() const { return all_released_ && objects_known_; }
   // Whether objects() is known.
   bool ready() const { return reader_.following() ? objects_known_ : leftovers_known_; }
-  // The DaemonSets, and before them the ConfigMap with what a rollback needs.
+  // The ConfigMap with the revisions that a rollback needs, followed by the DaemonSets.
   const std::vector<Json>& objects() const { return objects_; }
-  // nullopt without managed drivers.
+  // nullopt if drivers are not managed.
   std::optional<FleetReport> report() const;
-  // The report's plans stand in the status of the resource.
+  // Call when the status of the resource contains the report's plans.
   void OnPublished(const FleetReport& report);
 
  private:

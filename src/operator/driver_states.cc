@@ -10,7 +10,7 @@
 namespace tessera::operators {
 namespace {
 
-// Pods with these resources have a GPU; another suffix is a slice of MIG.
+// Pods with these resources hold a GPU; names with a further suffix are MIG slices.
 constexpr std::string_view kGpuResources[] = {"nvidia.com/gpu", "nvidia.com/mig-", "aliyun.com/gpu",
                                               "tencent.com/vcuda-"};
 constexpr std::string_view kMirrorPod = "kubernetes.io/config.mirror";
@@ -37,7 +37,7 @@ WallTime TimeIn(const Json& object, std::string_view key) {
   return kube::ParseRfc3339(TextIn(object, key)).value_or(WallTime{});
 }
 
-// Why a container does not run, if that is a problem.
+// Why a container does not run; empty while it is only starting.
 void ReadWaiting(const Json& container, driver::FleetPod* out) {
   const Json& waiting = PartAt(PartAt(container, "state"), "waiting");
   const std::string reason = TextIn(waiting, "reason");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator keeps of nodes with GPUs and of driver pods, for kube::Informer, and what it
-// reads of the pods of a node before it evicts them. Only where it manages drivers.
+// The fields of nodes with GPUs and of driver pods that the operator keeps, for kube::Informer, and
+// the fields of a node's pods that it reads before it evicts them. Used only if the operator
+// manages drivers.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
 #pragma once

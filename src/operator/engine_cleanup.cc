@@ -21,7 +21,8 @@ EngineCleanup::EngineCleanup(ClusterAccess access, kube::TypeCatalog& types,
     to_delete_.push_back({kube::kDaemonSets, metadata.StringAt("name").value(),
                           metadata.StringAt("namespace").value(), ""});
   }
-  // Without an owner, so that the removal of the owner's objects leaves them alone.
+  // The cleanup DaemonSets get no owner, so that the removal of the owner's objects does not delete
+  // them.
   set_.SetWanted({{"cleanup", std::move(daemonsets)}}, {});
   access_.client.runner().PostDelayed(patience, [this, weak = weak_.Get()] {
     if (!weak || ended_) return;
@@ -43,7 +44,7 @@ void EngineCleanup::OnObjectsChanged() {
 void EngineCleanup::End(const Status& status) {
   ended_ = true;
   result_ = status;
-  // The set would restore what is deleted.
+  // Without this call the ObjectSet would restore the deleted objects.
   set_.SetWanted({}, {});
   DeleteNext();
 }

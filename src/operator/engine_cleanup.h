@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes tessera-runtime out of the container engines' configurations: runs DaemonSets on the nodes
-// that had agents, waits until they are ready everywhere, and deletes them. Runs after the last
-// agent has ended, because an agent's pod would configure the engine again.
+// Removes tessera-runtime from the container engines' configurations: runs DaemonSets on the nodes
+// that had agents, waits until all of their pods are ready, and deletes the DaemonSets. Runs after
+// the last agent has ended, because an agent's pod would configure the engine again.
 //
 // Threads: the client's runner. Ownership: what ClusterAccess refers to, and `types`, outlive the
 // cleanup.
@@ -19,7 +19,7 @@ namespace tessera::operators {
 
 class EngineCleanup : private ObjectSet::Delegate {
  public:
-  // DEADLINE_EXCEEDED says what is missing; other errors come from the deletion.
+  // DEADLINE_EXCEEDED says which DaemonSet is not ready; other errors come from the deletion.
   using OnDone = std::function<void(const Status& status)>;
 
   // Starts at once and calls `on_done` once, in a task of its own, at most `patience` and some

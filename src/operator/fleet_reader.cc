@@ -86,7 +86,7 @@ driver::FleetView FleetReader::View(const std::vector<driver::FleetPool>& pools)
     nodes.push_back(one.node);
     nodes.back().version = one.meta.resource_version;
   });
-  // In an order of their own, so that equal clusters give equal reports.
+  // Sorted, so that equal clusters give equal reports.
   std::ranges::sort(nodes, {}, &driver::FleetNode::name);
   std::vector<driver::FleetPod> drivers;
   pods_->ForEach([&](const DriverPodState& one) { drivers.push_back(one.pod); });

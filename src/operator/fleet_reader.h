@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what decisions about drivers need: nodes with GPUs, driver pods, the revisions that earlier
-// operators have kept, and on request all pods of single nodes.
+// Reads the input of decisions about drivers: nodes with GPUs, driver pods, the revisions that
+// earlier operators have stored, and on request all pods of single nodes.
 //
-// Follows nothing before Follow. Threads: the client's runner. Ownership: client, metrics and
+// Watches nothing before Follow. Threads: the client's runner. Ownership: client, metrics and
 // delegate outlive the reader. Idle cost: a watch of nodes with GPUs, and one of driver pods.
 #pragma once
 
@@ -55,28 +55,27 @@ class FleetReader {
   // Follows nodes and driver pods. `selectors`: the labels by which pools select nodes.
   void Follow(LabelKeys selectors);
   bool following() const { return node_handler_.has_value(); }
-  // Finds, once, whether a node still has a driver that earlier settings wanted. Any error counts
-  // as no.
+  // Checks once whether a node still has a driver of earlier settings. An error counts as no.
   void FindLeftovers(std::function<void(bool found)> on_done);
 
   // Whether nodes, driver pods and revisions are known.
   bool known() const;
   // REQUIRES: known().
   driver::FleetView View(const std::vector<driver::FleetPool>& pools) const;
-  // What the view said about revisions; the next view has it as known.
+  // Stores the `revisions` of a view, which the next view gets as `known`.
   void KeepRevisions(const driver::Revisions& revisions) { revisions_ = revisions; }
   const DriverNodeState* FindNode(const std::string& name) const;
-  // "" if the node is not known.
+  // "" for an unknown node.
   std::string VersionOf(const std::string& node) const;
   const DriverPodState* FindDriverPod(const std::string& key) const;
 
-  // Forgets the pods of nodes that were read before, and reads those of these nodes. A node whose
-  // pods cannot be read stays without an answer.
+  // Forgets the pods that were read before, and reads the pods of these nodes. If the pods of a
+  // node cannot be read, PodsOf has no answer for it.
   void ReadPods(std::deque<PodsToRead> nodes, std::function<void(const Status& last)> on_done);
-  // Null if they have not been read.
+  // Null if the pods of the node have not been read.
   const std::vector<driver::UpgradePod>* PodsOf(const std::string& node) const;
 
-  // What cannot be read, and why, as pairs of a verb and an error; only errors.
+  // Failed reads, as pairs of a verb and an error.
   std::vector<std::pair<std::string_view, Status>> Errors() const;
 
  private:

@@ -28,7 +28,7 @@ struct OperatorMetrics {
 struct OperatorState {
   bool leading = false;
   bool synced = false;
-  std::optional<StatusInput> status;  // nullopt without a resource
+  std::optional<StatusInput> status;  // nullopt: the resource does not exist
 };
 
 std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& state);

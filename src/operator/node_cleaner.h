@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes from all nodes what agents have written on them (components/node_marks.h). Runs after the
-// last agent has ended, because an agent would write them again.
+// Removes the labels, annotations and conditions that agents have written on Nodes
+// (components/node_marks.h). Runs after the last agent has ended, because an agent would write them
+// again.
 //
 // Threads: the client's runner. Ownership: the client outlives the cleaner. Cost: lists the nodes
-// in pages, and patches those that have something to remove, a few at a time.
+// in pages, and patches nodes with such marks, a few at a time.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@ class NodeCleaner {
   using OnDone = std::function<void(const Status& status, size_t cleaned)>;
 
   // Starts at once and calls `on_done` once, not inside this call. An error names the node; the
-  // others are cleaned nevertheless.
+  // other nodes are cleaned nevertheless.
   NodeCleaner(kube::Client& client, kube::BeforeSend before_send, OnDone on_done);
   ~NodeCleaner();
   NodeCleaner(const NodeCleaner&) = delete;

@@ -10,7 +10,8 @@
 namespace tessera::operators {
 namespace {
 
-// A condition of a node or pod. Both types have these fields, with other numbers for the texts.
+// A condition of a node or pod. Both types have these fields, but different field numbers for the
+// texts.
 struct ConditionText {
   std::string_view type, status, reason, message;
 };
@@ -60,7 +61,7 @@ Status ReadContainer(std::string_view bytes, AgentPodState* out) {
       if (waiting.field() == 2) message = waiting.Bytes();
     }
     RETURN_IF_ERROR(waiting.status());
-    // The containers that come later wait for those before, without a cause of their own.
+    // PodInitializing only means that a container waits for earlier containers.
     if (reason.empty() || reason == "PodInitializing" || !out->reason.empty()) continue;
     out->reason = reason;
     out->message = message;
@@ -69,7 +70,7 @@ Status ReadContainer(std::string_view bytes, AgentPodState* out) {
 }
 
 Status ReadPodStatus(std::string_view bytes, AgentPodState* out) {
-  std::string reason, message;  // of a condition, if no container tells more
+  std::string reason, message;  // of a condition, if no container has a reason
   WireReader reader(bytes);
   while (reader.Next()) {
     if (reader.field() == 2) {
@@ -110,7 +111,8 @@ bool GpuNodeState::has_gpus() const {
 
 bool GpuNodeState::managed_by_nvidia() const {
   const auto label = meta.labels.find(names::kLabelDeployDevicePlugin);
-  // "paused-for-driver-upgrade" and the like are pauses of a node that the operator manages.
+  // Values such as "paused-for-driver-upgrade" pause components on a node that NVIDIA's operator
+  // still manages.
   return label != meta.labels.end() && label->second != "false";
 }
 
@@ -158,7 +160,7 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPod
 }
 
 void NodeHealthCollector::AddPod(const AgentPodState& pod) {
-  // During an update a node has an old pod that ends, and a new one.
+  // During an update a node has a new pod and an old pod that is being deleted.
   const auto [at, is_new] = pods_.emplace(pod.node_name, &pod);
   if (!is_new && at->second->meta.deleting) at->second = &pod;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator keeps of a node and of an agent's pod: a few texts, so that thousands of both
-// take a few MiB. Also the summary of all nodes with the reasons of those that do not work.
+// The fields of a node and of an agent's pod that the operator keeps: a few texts, so that
+// thousands of both take a few MiB. Also the summary of all nodes, with the reasons why nodes do
+// not work.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
 #pragma once
@@ -42,7 +43,7 @@ struct AgentPodState {
   std::string node_name;
   bool ready = false;
   std::string reason;   // why it is not ready: ImagePullBackOff, CrashLoopBackOff, Unschedulable…
-  std::string message;  // what the kubelet or scheduler says about it
+  std::string message;  // the kubelet's or scheduler's message about it
 
   static void Prepare(kube::ListQuery* query);
   bool operator==(const AgentPodState&) const = default;
@@ -60,19 +61,19 @@ struct NodeHealth {
   size_t total = 0;
   size_t with_gpus = 0;
   size_t ready = 0;      // with GPUs that pods can use
-  size_t of_nvidia = 0;  // that NVIDIA's operator manages
+  size_t of_nvidia = 0;  // nodes that NVIDIA's operator manages
   size_t problem_count = 0;
   std::vector<NodeProblem> problems;  // the first kMaxProblems by name
   bool operator==(const NodeHealth&) const = default;
 };
 inline constexpr size_t kMaxProblems = 20;
 
-// Collects nodes and pods, in any order.
+// Collects pods and nodes, and summarizes their health.
 class NodeHealthCollector {
  public:
   // `skips_nvidia`: agents are kept off nodes that NVIDIA's operator manages.
   explicit NodeHealthCollector(bool skips_nvidia) : skips_nvidia_(skips_nvidia) {}
-  // Pods first. Both outlive the summarizer.
+  // Add all pods before the nodes. The arguments must outlive the collector.
   void AddPod(const AgentPodState& pod);
   void AddNode(const GpuNodeState& node);
   NodeHealth Take();
@@ -85,7 +86,7 @@ class NodeHealthCollector {
   NodeHealth summary_;
 };
 
-// What helps against this reason; "" if it is unknown.
+// The remedy for this reason; "" if the reason is unknown.
 std::string_view RemedyFor(std::string_view reason);
 
 }  // namespace tessera::operators

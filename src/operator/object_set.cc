@@ -82,7 +82,7 @@ void ObjectSet::OnObject(const std::string& key) {
 
 void ObjectSet::OnScopeSynced(const WatchScope& scope) {
   wanted_.OnDelivered(scope);
-  // What was deleted while nothing watched it shows now.
+  // Objects that were deleted while the watch was broken are noticed now.
   for (const WantedObjects::AppliedComponent& component : wanted_.components())
     queue_.Add(component.name);
   queue_.AddAfter(std::string(kPruneKey), options_.settle);
@@ -166,14 +166,14 @@ Status ObjectSet::NoteApplied(const Run& run, WantedObject* wanted, const Json& 
 
 // --- Deleting.
 bool ObjectSet::Owns(const TrackedObject& object) const {
-  // What another controller owns, too, such as NVIDIA's RuntimeClass, is left to it.
+  // Keeps objects that have another owner as well, such as NVIDIA's RuntimeClass.
   return !object.owners.empty() &&
          std::ranges::all_of(
              object.owners, [&](const kube::OwnerReference& one) { return one.uid == owner_.uid; });
 }
 
 void ObjectSet::Prune(const kube::KeyedQueue::Done& done) {
-  // Until the first settings are known, nothing is too much.
+  // Until the first settings are known, no object is superfluous.
   if (owner_.uid.empty() || (!wanted_known_ && !removing_) || !watches_.AllSynced()) {
     return done(Status::Ok());
   }
@@ -201,13 +201,13 @@ void ObjectSet::DeleteNext(const std::shared_ptr<std::deque<Doomed>>& doomed, co
   }
   const Doomed one = doomed->front();
   doomed->pop_front();
-  // Newer settings may want it again.
+  // Newer settings may want the object again.
   if (!removing_ && wanted_.Find(one.key) != nullptr) return DeleteNext(doomed, error, done);
   metrics_.deletions.Add();
   operations_[std::string(kPruneKey)] =
       client_.Delete(one.ref, {.uid = one.uid, .propagation = kube::Propagation::kBackground},
                      [this, doomed, error, done](const Result<Json>& answer) {
-                       // It is gone, or another object of its name has come.
+                       // The object was deleted, or replaced by another object of its name.
                        const bool gone = answer.ok() || answer.status().code() == Code::kNotFound ||
                                          answer.status().code() == Code::kAborted;
                        DeleteNext(doomed, gone || !error.ok() ? error : answer.status(), done);
@@ -231,7 +231,7 @@ std::vector<ComponentReport> ObjectSet::Reports() const {
 size_t ObjectSet::Remaining(bool workloads_only) const {
   if (!watches_.AllSynced()) return 1;
   const auto counts = [&](const std::string& type) { return !workloads_only || GoesFirst(type); };
-  // Objects that were applied just now, and that no watch has delivered yet.
+  // Includes objects that were just applied and that no watch has delivered yet.
   size_t remaining = 0;
   for (const auto& [key, operation] : operations_) remaining += key != kPruneKey ? 1 : 0;
   for (const auto& [key, wanted] : wanted_.objects()) {

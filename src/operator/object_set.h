@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps objects of the API server as they are rendered: applies them by server-side apply, restores
-// those that another client edited or deleted, and deletes those that are no longer rendered. At
-// rest it sends nothing: drift shows in the metadata of watched objects, as a change of the fields
-// that the operator has applied.
+// objects that another client edited or deleted, and deletes objects that are no longer rendered.
+// Without changes it sends nothing: it detects drift from the metadata of watched objects, as a
+// change of the fields that the operator has applied.
 //
 // Components are independent: an object that cannot be applied delays no other object. A component
 // with an error is retried with growing waits. An object that another client keeps changing is
 // restored with growing waits, too.
 //
-// Not for: what the objects mean, except that the pods of Deployments and DaemonSets must be ready.
+// Does not interpret the objects, except that the pods of Deployments and DaemonSets must be ready.
 // Threads: the client's runner. Ownership: client, types, metrics and delegate outlive the set; the
 // delegate must not destroy it inside a call. Idle cost: one watch for each type and namespace.
 #pragma once
@@ -38,7 +38,8 @@ class ObjectSet : private ObjectWatches::Delegate {
     std::string label_selector;  // of all objects
     // Namespaces and types of objects that earlier settings may have rendered.
     std::vector<Json> examples;
-    Duration settle = std::chrono::seconds(1);  // from a change to the deletion of what is too much
+    Duration settle =
+        std::chrono::seconds(1);  // from a change to the deletion of superfluous objects
     Duration first_retry = std::chrono::milliseconds(200);
     Duration longest_retry = std::chrono::seconds(30);
     kube::BeforeSend before_send;  // checked before each write
@@ -58,20 +59,20 @@ class ObjectSet : private ObjectWatches::Delegate {
   ObjectSet(const ObjectSet&) = delete;
   ObjectSet& operator=(const ObjectSet&) = delete;
 
-  // What is rendered now; all objects get `owner` (none if its uid is empty). Objects with that
-  // owner that are not in `components` are deleted.
+  // Sets the rendered objects, which all get `owner` (no owner if its uid is empty). Objects with
+  // that owner that are not in `components` are deleted.
   void SetWanted(std::vector<components::Component> components, const kube::OwnerReference& owner);
-  // Applies nothing any more, and deletes the objects of the owner. Deployments, DaemonSets and
-  // webhook configurations go first; the others only after `rest`, because pods that still run
-  // need their rights.
+  // Stops applying, and deletes the objects of the owner: Deployments, DaemonSets and webhook
+  // configurations first, the other objects only with `rest`, because pods that still run need
+  // their rights.
   void Remove(const kube::OwnerReference& owner, bool rest);
 
   // One per component, in order.
   std::vector<ComponentReport> Reports() const;
-  // Objects of the owner that exist, after Remove; "workloads" only those that go first. At least 1
-  // until all watches are synced.
+  // After Remove: the number of the owner's objects that still exist; "workloads" counts only the
+  // objects that are deleted first. At least 1 until all watches are synced.
   size_t Remaining(bool workloads_only) const;
-  // What cannot be watched, and why; "": nothing.
+  // Which watch fails, and why; "": none.
   std::string Unseen() const;
   // Whether all wanted objects were applied and all watches are synced.
   bool settled() const;

@@ -23,7 +23,7 @@ WorkloadCounts CountsOf(const Json& object, int64_t generation) {
   const Json& status = part("status");
   const bool daemons = status.Find("desiredNumberScheduled") != nullptr;
   const auto count = [&](std::string_view key) { return status.IntAt(key).value_or(0); };
-  // Pods that are replaced only when they are deleted keep an older template until then.
+  // With the strategy OnDelete, pods keep an older template until a user deletes them.
   const Json* strategy = spec.Find("updateStrategy");
   const bool on_delete =
       strategy != nullptr && strategy->StringAt("type").value_or("") == "OnDelete";
@@ -180,7 +180,7 @@ bool ObjectWatches::Synced(const Json& object) const {
 bool ObjectWatches::AllSynced() const {
   return std::ranges::all_of(followers_, [](const auto& item) {
     const Follower& one = *item.second;
-    // A type that the server does not have has no objects.
+    // A type that the server does not know has no objects.
     return one.informer == nullptr ? one.error.code() == Code::kNotFound : one.synced();
   });
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watches objects of types that are known only at run time: one watch for each type and namespace
-// that was ever followed. Secrets are watched one by one, because a watch of all of them could read
-// the content of each.
+// that was ever followed. Each Secret has its own watch, because the right to watch all Secrets
+// would allow reading all of them.
 //
 // Threads: the client's runner. Ownership: client, types, metrics and delegate outlive the watches.
-// Errors: a watch that fails is retried, and a type that the server does not have is looked for
+// Errors: a watch that fails is retried, and a type that the server does not know is looked up
 // again after `retry`.
 #pragma once
 
@@ -36,8 +36,8 @@ struct WorkloadCounts {
   bool operator==(const WorkloadCounts&) const = default;
 };
 
-// An object as its watch delivers it: of types in group apps the whole object is read, of others
-// the metadata.
+// An object as its watch delivers it: the whole object for types in group apps, the metadata for
+// other types.
 struct TrackedObject : kube::MetadataObject {
   std::optional<WorkloadCounts> workload;
 
@@ -46,7 +46,7 @@ struct TrackedObject : kube::MetadataObject {
 };
 Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, TrackedObject* out);
 
-// What one watch delivers.
+// The objects that one watch delivers.
 struct WatchScope {
   std::string type;  // "apps/v1/DaemonSet"
   std::string ns;
@@ -55,7 +55,7 @@ struct WatchScope {
 };
 WatchScope ScopeOf(const Json& object);
 
-// Names an object among those of all scopes.
+// Identifies an object among the objects of all scopes.
 std::string KeyOf(const WatchScope& scope, const std::string& name);
 std::string KeyOf(const Json& object);
 

@@ -172,8 +172,8 @@ void OperatorProgram::Impl::Answer(const net::Request& request,
 
 std::string OperatorProgram::Impl::NotReadyReason() const {
   if (stopping_) return "this replica is stopping";
-  if (!leader_.empty() && leader_ != options_.election.identity) return "";  // stands by
-  if (controller_) return "";  // the resource says what does not work
+  if (!leader_.empty() && leader_ != options_.election.identity) return "";  // a standby is ready
+  if (controller_) return "";  // the resource's status has the problems
   return lease_error_.empty() ? "no replica leads yet" : lease_error_;
 }
 

@@ -8,7 +8,7 @@
 namespace tessera::operators {
 namespace {
 
-// After a step begins; what it waits for mostly takes longer.
+// Time from the start of a step to the first check; most steps take longer.
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
 
@@ -46,7 +46,7 @@ bool Removal::Advance(bool agents_run) {
   return true;
 }
 
-// The nodes end their upgrades and lose their drivers. Returns what that waits for; "": nothing.
+// Ends the upgrades of all nodes and removes their drivers. Returns the reason of a wait; "": done.
 std::string Removal::WhyDriversStay() {
   if (parts_.drivers == nullptr || parts_.drivers->released()) return "";
   if (!std::exchange(releasing_, true)) parts_.drivers->Release(wanted_.pools);
@@ -68,10 +68,10 @@ void Removal::CleanEngines() {
                                       [this](const Status& status) { OnEnginesCleaned(status); });
 }
 
-// The deletion goes on after an error, because a node that is away would hold it for good.
+// The deletion continues after an error, because an unreachable node would block it forever.
 void Removal::OnEnginesCleaned(const Status& status) {
   engines_clean_ = true;
-  // Not inside its call.
+  // Posted, because the cleanup must not be destroyed inside its callback.
   parts_.access.client.runner().Post([this, weak = weak_.Get()] {
     if (weak) engine_cleanup_.reset();
   });
@@ -90,7 +90,7 @@ void Removal::CleanNodes() {
   cleaner_ = std::make_unique<NodeCleaner>(
       parts_.access.client, parts_.access.before_send,
       [this](const Status& status, size_t cleaned) {
-        // Not inside the cleaner's call.
+        // Posted, because the cleaner must not be destroyed inside its callback.
         parts_.access.client.runner().Post([this, weak = weak_.Get(), status, cleaned] {
           if (weak) OnNodesCleaned(status, cleaned);
         });

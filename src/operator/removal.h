@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes Tessera from the cluster after its resource was deleted, in this order: drivers that no
-// pod uses, agents and schedulers, tessera-runtime from the engines' configurations, what agents
-// have written on nodes, all other objects. An agent would write on its node again, and needs its
-// rights until it ends.
+// pod uses, agents and schedulers, tessera-runtime in the engines' configurations, the agents'
+// marks on Nodes, all other objects. The marks come after the agents, because a running agent
+// writes them again. The other objects come last, because agents need their rights until they end.
 //
-// Keeps no state that matters: another Removal goes on where this one was. Threads: the client's
+// Needs no saved state: a new Removal continues where an earlier one stopped. Threads: the client's
 // runner. Ownership: what Parts refers to outlives it.
 #pragma once
 
@@ -28,27 +28,28 @@ class Removal {
     ClusterAccess access;
     kube::TypeCatalog& types;
     ObjectSet& objects;
-    DriverController* drivers;  // null: none are managed
-    // Advance may have something to do, after this time.
+    DriverController* drivers;  // null: drivers are not managed
+    // Called after progress; the owner calls Advance again after `wait`.
     std::function<void(Duration wait)> on_progress;
-    // Something stays on nodes, for an Event.
+    // The text of an Event about leftovers on nodes.
     std::function<void(const std::string& message)> on_warning;
   };
-  // What the deleted resource wanted.
+  // The drivers and cleanups of the deleted resource.
   struct Wanted {
     kube::OwnerReference owner;
     std::vector<driver::FleetPool> pools;  // of drivers
     std::vector<Json> cleanup;             // DaemonSets for EngineCleanup
   };
 
-  // `patience`: how long engines are cleaned at most; nodes that are away are left out then.
+  // `patience`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
   Removal(Parts parts, Wanted wanted, Duration patience);
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
-  // Does what is due. Returns whether nothing is left. `agents_run`: pods of agents exist.
+  // Takes the steps that are due. Returns whether the removal is complete. `agents_run`: pods of
+  // agents exist.
   bool Advance(bool agents_run);
-  // What the removal waits for, as a clause.
+  // The reason of the current wait, as a clause.
   const std::string& step() const { return step_; }
   // Why nodes cannot be cleaned.
   const Status& error() const { return error_; }

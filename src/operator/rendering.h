@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the spec of a resource Tessera becomes objects and drivers. Threads: pure functions.
+// Renders the spec of a resource Tessera. Threads: pure functions.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ struct Rendering {
   Render render;
   Json definition;        // of the resource; null: another program keeps it
   Json every_kind;        // a spec under which all kinds of objects are rendered
-  Pools pools = nullptr;  // the drivers that a spec wants; null: no drivers are managed
-  // DaemonSets that clean the nodes of a spec when it is deleted; null: there are none.
+  Pools pools = nullptr;  // the drivers of a spec; null: drivers are not managed
+  // DaemonSets that clean nodes when the resource is deleted; null: nodes are not cleaned.
   std::function<Result<std::vector<Json>>(const Json& spec)> cleanup = nullptr;
 };
 // Renders the objects of src/components.

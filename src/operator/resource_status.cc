@@ -105,7 +105,8 @@ ConditionFields ProgressingOf(const StatusInput& input) {
 }
 
 ConditionFields ReadyOf(const ConditionFields& degraded, const ConditionFields& progressing) {
-  // A problem of single nodes does not make the whole installation unready; NodesReady tells.
+  // Problems of single nodes do not make the installation unready; condition NodesReady reports
+  // them.
   if (progressing.holds) return {"Ready", false, progressing.reason, progressing.message};
   if (degraded.holds) return {"Ready", false, degraded.reason, degraded.message};
   return {"Ready", true, "AllComponentsReady", "all components are ready on all nodes"};
@@ -139,7 +140,7 @@ Json NodesJson(const NodeHealth& nodes) {
                            {"problems", std::move(problems)}});
 }
 
-// Failed nodes are among the problems of nodes.
+// Failed nodes are already listed as problems of nodes.
 ConditionFields UpgradingOf(const FleetReport& drivers) {
   int going = 0, waiting = 0, total = 0;
   std::string blocked;

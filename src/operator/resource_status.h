@@ -25,7 +25,7 @@ struct ComponentReport {
   std::string name;
   ComponentState state = ComponentState::kProgressing;
   std::string reason;   // a word in camel case
-  std::string message;  // what is wrong, and the remedy
+  std::string message;  // the problem and the remedy
   size_t objects = 0;
   bool operator==(const ComponentReport&) const = default;
 };
@@ -38,21 +38,21 @@ struct StatusInput {
   std::string coexistence;             // what NVIDIA's operator keeps from us; "": nothing
   std::string deleting;                // what the deletion waits for; "": not being deleted
   std::string unseen;                  // what cannot be watched; "": nothing
-  std::optional<FleetReport> drivers;  // nullopt: none are managed
+  std::optional<FleetReport> drivers;  // nullopt: drivers are not managed
 };
 
 // Builds the status. A condition keeps its lastTransitionTime of `previous` (null: none) while its
 // status is the same.
 Json StatusOf(const StatusInput& input, const Json* previous, WallTime now);
 
-// Adds the problems of drivers of nodes that have no other problem.
+// Adds the driver problems of nodes without another problem.
 void AddDriverProblems(const FleetReport& drivers, NodeHealth* nodes);
 
 // The text of a value with sorted keys: equal for equal values in any order.
 std::string CanonicalText(const Json& value);
 
-// What has changed between two statuses, for Events: a line for each component and condition with
-// another state.
+// The changes between two statuses, for Events: a line for each component and condition whose state
+// differs.
 struct StatusChange {
   bool warning = false;
   std::string reason;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the status of the resource Tessera, only if it differs from what the server has.
+// Writes the status of the resource Tessera if it differs from the status in the API server.
 //
 // Threads: the client's runner. Ownership: the client outlives the writer.
 #pragma once
@@ -18,7 +18,7 @@ namespace tessera::operators {
 class StatusWriter {
  public:
   using Done = std::function<void(const Status& status)>;
-  // The status stands in the server; `changes` are those that were written now.
+  // Called when the API server has the status; `changes` are the changes of this write.
   using OnPublished =
       std::function<void(const StatusInput& input, const std::vector<StatusChange>& changes)>;
 
@@ -27,7 +27,7 @@ class StatusWriter {
   StatusWriter(const StatusWriter&) = delete;
   StatusWriter& operator=(const StatusWriter&) = delete;
 
-  // A resource that is gone is no error.
+  // If the resource no longer exists, `done` gets OK.
   void Write(const kube::JsonObject& resource, const StatusInput& input, Done done);
 
  private:

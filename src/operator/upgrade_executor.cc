@@ -63,7 +63,7 @@ void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& v
         metadata == nullptr || metadata->StringAt("resourceVersion").value_or("") == version;
     if (!same && reader_.VersionOf(node) == version) written_[node] = version;
   }
-  // After a conflict the watch delivers the newer version, which is looked at anew.
+  // After a conflict the watch delivers the newer version, for which a new step is decided.
   const Code code = answer.status().code();
   if (code == Code::kAborted || code == Code::kNotFound) return delegate_.OnNodeWritten();
   const bool is_new = code != error_.code();

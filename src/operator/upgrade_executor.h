@@ -2,9 +2,9 @@
 // Carries out the steps of driver upgrades: patches nodes, cordons them, evicts pods by the
 // Eviction API, and restarts driver pods. Records each step as an Event on the Node.
 //
-// A node is patched only in the version that was looked at, so a cordon of an administrator in
-// between is noticed. Threads: the client's runner. Ownership: what ClusterAccess refers to,
-// reader and delegate outlive the executor.
+// A node is patched only in the version on which the step was decided, so a concurrent cordon by an
+// administrator is not overwritten. Threads: the client's runner. Ownership: what ClusterAccess
+// refers to, reader and delegate outlive the executor.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class UpgradeExecutor {
     virtual ~Delegate() = default;
     // A node was written, or has changed meanwhile.
     virtual void OnNodeWritten() = 0;
-    // A pod was evicted or deleted, or the server has rejected that.
+    // A pod was evicted or deleted, or the API server rejected the request.
     virtual void OnPodAnswer() = 0;
     // error() has changed, or a node could not be written for another reason.
     virtual void OnWriteError() = 0;
@@ -37,8 +37,8 @@ class UpgradeExecutor {
   UpgradeExecutor(const UpgradeExecutor&) = delete;
   UpgradeExecutor& operator=(const UpgradeExecutor&) = delete;
 
-  // Both do nothing while an earlier patch of the node is under way, or the watch has not delivered
-  // its result.
+  // Both have no effect while an earlier patch of the node is in flight, or until the watch
+  // delivers its result.
   void Patch(const driver::NodePatch& patch);
   void Do(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
 
@@ -58,10 +58,10 @@ class UpgradeExecutor {
   const FleetReader& reader_;
   Delegate& delegate_;
   Status error_;
-  // The version that the last patch of a node was made for, until the watch delivers a newer one;
-  // "": it is under way.
+  // By node: the version that the last patch replaced, until the watch delivers a newer version;
+  // "": the patch is in flight.
   std::map<std::string, std::string> written_;
-  std::set<std::string> going_;  // pods whose eviction or deletion is under way
+  std::set<std::string> going_;  // pods whose eviction or deletion is in flight
   std::map<std::string, kube::Operation> operations_;  // by node or pod
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 using driver::UpgradeNode;
 
-// A plan names so many nodes; a status must not grow with the cluster.
+// A plan names at most this many nodes, because the status must not grow with the cluster.
 constexpr size_t kNodesOfAPlan = 20;
 
 bool Waits(const UpgradeNode& node) {
@@ -41,7 +41,7 @@ std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<Upgr
 
 }  // namespace
 
-// Changes with the wanted drivers, and not while nodes upgrade one after the other.
+// The key changes with the wanted drivers, but not while nodes upgrade one after the other.
 std::string UpgradePlans::KeyOf(const driver::FleetView::PoolView& pool) {
   std::set<std::string> wanted;
   for (const UpgradeNode& node : pool.nodes) {

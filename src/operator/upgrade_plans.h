@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of driver upgrades, one for each pool: made when other drivers are wanted than nodes
-// have, kept while nodes upgrade one after the other, and gone when no node waits. No node begins
-// before the plan of its pool is published, which the caller says.
+// The plans of driver upgrades, one for each pool. A plan is made when the wanted driver differs
+// from the driver of nodes, is kept while nodes upgrade one after the other, and ends when no node
+// waits. No node begins before the caller has reported that the plan of its pool is published.
 //
 // Threads: one. Logs each plan.
 #pragma once
@@ -20,21 +20,22 @@ class UpgradePlans {
  public:
   // The nodes whose pods a new plan of the pool names; empty if its plan is up to date.
   std::vector<std::string> NodesToRead(const driver::FleetView::PoolView& pool) const;
-  // Makes a new plan if the old one is not about the wanted drivers. `fleet` is the pool's nodes
-  // with their pods. Leaves the plan as it is if `has_pods` denies one of NodesToRead.
+  // Makes a new plan if the existing plan is for other drivers than the wanted drivers. `fleet` is
+  // the pool's nodes with their pods. Leaves the plan as it is if `has_pods` denies one of
+  // NodesToRead.
   void Update(const driver::FleetView::PoolView& pool,
               const std::vector<driver::UpgradeNode>& fleet,
               const std::function<bool(const std::string& node)>& has_pods, WallTime now);
 
-  // "" without a plan.
+  // "" if the pool has no plan.
   std::string TextOf(const std::string& pool) const;
   bool IsPublished(const std::string& pool) const;
-  // The report's plans stand where people see them. Returns whether this is news for a plan.
+  // Call when the status contains the report's plans. Returns whether a plan has become published.
   bool OnPublished(const FleetReport& report);
 
  private:
   struct PoolPlan {
-    std::string key;  // the revisions that it is about; "": nothing waits
+    std::string key;  // the revisions of the plan; "": no node waits
     std::string text;
     bool published = false;
   };

@@ -9,12 +9,14 @@
 namespace tessera::operators {
 namespace {
 
-// Restoring an object waits 2^n times this after n restorations; a quiet time forgets them.
+// After n restorations of an object, the next one waits 2^n times this. A time without drift resets
+// n.
 constexpr Duration kFirstRepair = std::chrono::milliseconds(50);
 constexpr int kMaxRepairs = 10;
 constexpr Duration kQuiet = std::chrono::minutes(10);
-// After so many restorations another client is reported that changes the object again and again,
-// until the object stays for this time, which is longer than any wait between restorations.
+// After this many restorations, the object is reported as changed repeatedly by another client,
+// until it has stayed unchanged for this time. The time is longer than any wait between
+// restorations.
 constexpr int kContestedRepairs = 5;
 constexpr Duration kContested = std::chrono::minutes(2);
 
@@ -99,7 +101,7 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
   kube::MetadataObject now;
   RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), keep, &now));
   object->applied = text;
-  // If the watch has delivered this version already, its digest is what later ones compare with.
+  // If the watch has already delivered this version, later versions are compared with its digest.
   const TrackedObject* actual = watches_.Find(object->object);
   const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
   object->fields = seen ? actual->applied_fields : now.applied_fields;

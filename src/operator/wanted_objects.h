@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects that are wanted, by component, and what is known of each: whether the server has the
-// wanted text, whether another client has changed it since, and how it failed. Sends nothing: the
-// caller applies objects and says what came of it.
+// The wanted objects by component, with the state of each: whether the API server has the wanted
+// text, whether another client has changed the object since, and its error. Sends nothing: the
+// caller applies objects and reports the results.
 //
 // Drift: the server records which fields were applied. A digest of this record is taken when an
 // object was applied; a watched object with another digest was edited.
@@ -29,14 +29,14 @@ struct WantedObject {
   std::string text;     // of the object, to see a change of the settings
   std::string applied;  // text that the server has; "": unknown
   uint64_t fields = 0;  // digest of the applied fields, see MetadataObject
-  // The watch has not delivered what the last apply wrote, so its state is older than that.
+  // The watch has not delivered the result of the last apply yet, so the watched state is older.
   bool awaits = false;
   int repairs = 0;
   MonotonicTime repaired{};
   Status error;
 };
 
-// How the server took an object.
+// The API server's response to an apply.
 enum class ApplyEffect : uint8_t { kUnchanged, kChanged, kCreated };
 
 class WantedObjects {
@@ -49,20 +49,20 @@ class WantedObjects {
   WantedObjects(const ObjectWatches& watches, const Clock& clock)
       : watches_(watches), clock_(clock) {}
 
-  // Replaces what is wanted, and keeps what is known of objects that stay. Sets their owner, unless
-  // its uid is empty.
+  // Replaces the wanted objects, and keeps the state of objects that stay. Sets the owner of all
+  // objects, unless its uid is empty.
   void Set(std::vector<components::Component> components, const kube::OwnerReference& owner);
 
   const std::vector<AppliedComponent>& components() const { return components_; }
   const AppliedComponent* FindComponent(std::string_view name) const;
   const std::map<std::string, WantedObject>& objects() const { return objects_; }
-  // Null if it is not wanted.
+  // Null if the object is not wanted.
   WantedObject* Find(const std::string& key);
 
-  // Whether another client has edited or deleted what was applied.
+  // Whether another client has edited or deleted the applied object.
   bool Drifted(const WantedObject& object) const;
   bool NeedsApply(const WantedObject& object) const;
-  // How long to wait before an object that drifted is restored: longer each time.
+  // The wait before an object that drifted is restored, which grows with each restoration.
   Duration RepairWait(const WantedObject& object) const;
   bool AllApplied() const;
 
@@ -78,7 +78,7 @@ class WantedObjects {
   ComponentReport ReportOf(const AppliedComponent& component) const;
 
  private:
-  // Whether another client has just changed the object again and again.
+  // Whether another client has changed the object repeatedly in recent time.
   bool IsContested(const WantedObject& object) const;
   std::string WaitsFor(const WantedObject& object) const;
 

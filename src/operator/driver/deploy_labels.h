@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node labels by which NVIDIA's GPU operator says where its components run:
-// nvidia.com/gpu.deploy.<component>=true on nodes with GPUs. DaemonSets select by them, so that a
-// label turns a component of a node off, or pauses it. Pure; any thread.
+// The node labels by which NVIDIA's GPU operator selects the nodes of its components:
+// nvidia.com/gpu.deploy.<component>=true on nodes with GPUs. DaemonSets select nodes by these
+// labels, so a label can turn off or pause a component on a node. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace tessera::driver {
 
 // The changes that a node's labels need, if the node has GPUs and `components` ("driver") are
 // managed. An existing value stays: "false" turns a component off, "paused-…" pauses it.
-// nvidia.com/gpu.deploy.operands=false turns all off: their labels are removed. On a node that
-// lost its GPUs gpu.present becomes "false" and the components' labels are removed; a node that
-// never had any is left alone.
+// nvidia.com/gpu.deploy.operands=false turns all off: their labels are removed. On a node that lost
+// its GPUs, gpu.present becomes "false" and the components' labels are removed. A node that never
+// had GPUs is not changed.
 StringChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
                                  const std::vector<std::string>& components);
 

@@ -22,7 +22,7 @@ std::optional<WallTime> TimeAt(const UpgradeNode& node, std::string_view annotat
   int64_t seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) return {};
-  // Beyond this a time cannot be counted in nanoseconds.
+  // Later times overflow a count of nanoseconds.
   if (seconds < 0 || seconds > 9'000'000'000) return {};
   return WallTime(std::chrono::seconds(seconds));
 }
@@ -31,7 +31,8 @@ bool CordonIsOurs(const UpgradeNode& node) {
   return ValueAt(node.annotations, names::kAnnotationUpgradeCordoned) == "true";
 }
 
-// The driver that the node shall run: after a rollback not that of its pool.
+// The revision of the driver that the node should run; after a rollback it differs from the pool's
+// revision.
 std::string TargetOf(const UpgradeNode& node) {
   const std::string pinned = ValueAt(node.labels, names::kLabelDriverRevision);
   return pinned.empty() || node.wanted_revision.empty() ? node.wanted_revision : pinned;
@@ -85,7 +86,7 @@ UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
       state == UpgradeState::kUnknown ? std::nullopt : std::optional(std::string(NameOf(state)));
   StringChanges& annotations = action.annotations;
   annotations[std::string(names::kAnnotationUpgradeSince)] = Seconds(now_);
-  // Deadlines of steps are shown to NVIDIA's tools, too.
+  // NVIDIA's tools read the start of these two steps from annotations.
   const auto mirror = [&](std::string_view annotation, UpgradeState during) {
     const bool has = node_.annotations.contains(annotation);
     if (state == during) annotations[std::string(annotation)] = Seconds(now_);
@@ -100,7 +101,7 @@ void NodeStepper::Begin() {
   UpgradeAction& action = Enter(UpgradeState::kCordonRequired, "begins to upgrade the driver");
   if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
     action.annotations[std::string(names::kAnnotationUpgradeProblem)] = std::nullopt;
-  // The new driver need not repair what the old one could not use.
+  // GPUs that the old driver could not use need not work with the new driver.
   const std::string unhealthy(names::kAnnotationUpgradeUnhealthyBefore);
   if (node_.gpus_unhealthy) action.annotations[unhealthy] = "true";
   if (!node_.gpus_unhealthy && node_.annotations.contains(unhealthy))
@@ -132,7 +133,7 @@ UpgradeState NodeStepper::After(UpgradeState state) const {
 bool NodeStepper::Expired(Duration limit) {
   const std::optional<WallTime> since = TimeAt(node_, names::kAnnotationUpgradeSince);
   if (!since) {
-    // Another writer set the state: its time runs from now on.
+    // Another writer set the state, so the time of the state starts now.
     Enter(state_, "begins to measure the time of this step");
     return false;
   }
@@ -168,11 +169,12 @@ void NodeStepper::Step() {
   }
 }
 
-// The states without an upgrade in progress.
+// States in which no upgrade of the node is in progress.
 void NodeStepper::StepAtRest() {
   const bool works = RunsTarget(node_) && node_.validated;
   if (state_ == UpgradeState::kFailed && works && TargetOf(node_) == node_.wanted_revision) {
-    // It was slow, a person repaired it, or the driver to which the node went back is wanted again.
+    // The driver works after all: it was slow, an administrator repaired the node, or the settings
+    // want the earlier driver again.
     UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "the wanted driver works");
     action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
@@ -184,7 +186,7 @@ void NodeStepper::StepAtRest() {
     UpgradeAction& action = Enter(UpgradeState::kUpgradeRequired,
                                   fmt::format("driver {} is wanted in place of {}",
                                               TitleOfWanted(node_), TitleOf(*node_.driver)));
-    // A request to try it again.
+    // An administrator has requested another attempt (kAnnotationUpgradeRequested).
     if (FailedHere(node_))
       action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     return;
@@ -207,7 +209,8 @@ void NodeStepper::StepCordon() {
 }
 
 void NodeStepper::StepWait() {
-  // The pods of a node that is gone never end; Kubernetes deletes them in vain.
+  // Pods that are deleted on an unreachable node never end, because only the kubelet confirms their
+  // deletion.
   const auto waits = std::ranges::find_if(node_.pods, [&](const UpgradePod& pod) {
     return pod.waited_for && !pod.ended && (node_.ready || !pod.deleting);
   });
@@ -222,7 +225,7 @@ bool NodeStepper::IsInTheWay(const UpgradePod& pod, bool all) const {
   return pod.uses_gpu ? policy_.delete_gpu_pods || all : all && !pod.skips_drain;
 }
 
-// "" if the policy lets the pod go.
+// Why the policy does not allow the eviction of the pod; "" if it does.
 std::string NodeStepper::WhyStays(const UpgradePod& pod) const {
   if (!pod.controlled && !policy_.force) {
     return fmt::format("pod {}/{} has no controller that replaces it: delete it, or allow force",
@@ -248,7 +251,7 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
   if (going.empty() && stays.empty()) return EnterNext("the node has no pod in the way");
   const bool expired = Expired(timeout);
   if (!stays.empty()) {
-    // Nothing is evicted in vain while another pod keeps the node from upgrading.
+    // If one pod prevents the upgrade of the node, no other pod is evicted in vain.
     if (expired) Release(stays);
     return;
   }
@@ -332,7 +335,7 @@ void NodeStepper::StepUncordon() {
   action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 
-// The driver is as it was, so the node can go on.
+// The driver has not changed, so the node is released.
 void NodeStepper::Release(const std::string& why) {
   UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "gives up: " + why);
   Fail(why, &action);

@@ -16,12 +16,12 @@ namespace tessera::driver {
 
 // The value of a label or annotation; "" without it.
 std::string ValueAt(const StringMap& map, std::string_view key);
-// The driver for people: its version, or its revision where the version is unknown.
+// The driver as shown to users: its version, or its revision if the version is unknown.
 std::string TitleOfWanted(const UpgradeNode& node);
 std::string TitleOf(const DriverPod& driver);
-// Whether the node's driver is the one that it shall have, and is loaded.
+// Whether the wanted driver of the node is loaded.
 bool RunsTarget(const UpgradeNode& node);
-// Whether the node is to be upgraded, now or when there is room.
+// Whether the node needs an upgrade, now or when the limits of the fleet allow it.
 bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node);
 
 // Adds the actions of one node to a step.
@@ -40,11 +40,11 @@ class NodeStepper {
     return step_->actions.back();
   }
   UpgradeAction& Enter(UpgradeState state, std::string reason);
-  // The wanted driver does not work here.
+  // The wanted driver does not work on this node.
   void Fail(const std::string& why, UpgradeAction* action) const;
   UpgradeState After(UpgradeState state) const;
   void EnterNext(std::string reason) { Enter(After(state_), std::move(reason)); }
-  // Whether the state has lasted for `limit`; otherwise asks to be called again then.
+  // Whether the state has lasted for `limit`. If not, requests another call for that time.
   bool Expired(Duration limit);
 
   void StepAtRest();

@@ -53,7 +53,8 @@ Result<PolicySettings> ReadPolicy(const Json& json) {
   ReadTime(pods, "timeoutSeconds", &policy.pod_deletion_timeout);
   ReadFlag(drain, "enable", &policy.drain);
   ReadTime(drain, "timeoutSeconds", &policy.drain_timeout);
-  // Each of both lets pods go that no controller replaces, or that have data.
+  // Both sections allow, by their own options, the eviction of pods without a controller and of
+  // pods with data.
   for (const Json* section : {pods, policy.drain ? drain : nullptr}) {
     bool force = policy.force, empty_dir = policy.delete_empty_dir;
     ReadFlag(section, "force", &force);

@@ -31,7 +31,7 @@ constexpr std::array<std::pair<UpgradeState, std::string_view>, 11> kStates = {{
 
 // Nodes of one wanted revision; canaries are counted among them.
 struct RevisionGroup {
-  int good = 0;  // run it, and passed
+  int good = 0;  // nodes that run it and passed the smoke test
   int trying = 0;
   std::string failed;  // a node on which it failed
 };
@@ -67,7 +67,7 @@ Fleet CountFleet(const std::vector<UpgradeNode>& nodes) {
   return fleet;
 }
 
-// How many nodes may begin, and why no more.
+// The number of nodes that may begin, and the reason of the limit.
 int SlotsOf(const UpgradePolicy& policy, const UpgradeCounts& counts, std::string* blocked) {
   const int allowed = MaxUnavailable(policy, counts.total);
   if (counts.failed > allowed) {
@@ -79,7 +79,7 @@ int SlotsOf(const UpgradePolicy& policy, const UpgradeCounts& counts, std::strin
   if (slots <= 0) {
     *blocked = fmt::format("{} nodes are unavailable (maxUnavailable {})", counts.unavailable,
                            policy.max_unavailable);
-    // Others' cordons slow the upgrade down, and do not stop it.
+    // Cordons by others slow the upgrade down but do not stop it.
     slots = counts.in_progress == 0 ? 1 : 0;
   }
   const int parallel = policy.max_parallel == 0 ? std::numeric_limits<int>::max()
@@ -180,7 +180,7 @@ UpgradeStep NextUpgradeStep(const UpgradePolicy& policy, const std::vector<Upgra
     NodeStepper(policy, node, *state, now, &step).Step();
     const bool idle = step.actions.size() == before;
     if (*state != UpgradeState::kUpgradeRequired || !idle) continue;
-    // An unreachable node would only hold a slot until its deadline.
+    // An unreachable node would count against max_parallel until its deadline, without progress.
     if (node.ready && MayUpgrade(policy, node)) waiting.push_back(&node);
   }
   step.counts = fleet.counts;

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides the next steps of a driver upgrade. One call looks at the whole fleet as it is and
-// returns the actions that are due; the caller carries them out and calls again after a change or
-// when the clock has moved on. All memory is on the nodes, in NVIDIA's label
-// nvidia.com/gpu-driver-upgrade-state and in annotations, so that a caller may be replaced at any
+// Decides the next steps of a driver upgrade. One call takes the current state of the whole fleet
+// and returns the actions that are due. The caller carries them out, and calls again after a change
+// or at UpgradeStep::next. All state is on the nodes, in NVIDIA's label
+// nvidia.com/gpu-driver-upgrade-state and in annotations. So the caller may be replaced at any
 // moment, and an action may be repeated or lost.
 //
-// A node's way, with NVIDIA's state names:
+// The states of a node, by NVIDIA's names:
 //
 //   "" ─► upgrade-required ─► cordon-required ─► wait-for-jobs-required ─► pod-deletion-required
 //      ─► drain-required ─► pod-restart-required ─► validation-required ─► uncordon-required
 //      ─► upgrade-done
 //
-// A step that misses its deadline before the driver was touched releases the node again, as
-// upgrade-failed. After that it leads back to the last driver that worked on this node: the node
-// takes the way from pod-restart-required on with that driver, and ends as upgrade-failed, in use.
-// Where no such driver is known, or it fails too, the node keeps our cordon and waits for a person.
-// A revision that failed on a node is not tried there again; the next one is.
+// If a step misses its deadline before the driver was changed, the node is released as
+// upgrade-failed. If a later step misses its deadline, the node is rolled back: it takes the states
+// from pod-restart-required on with the last driver that worked on it, and ends as upgrade-failed,
+// in use. If no such driver is known, or it fails too, the node stays cordoned and waits for an
+// administrator. A revision that failed on a node is not tried there again; a newer revision is.
 //
 // One bad node never stops the fleet: failed nodes are not counted as unavailable, and nodes that
-// are unavailable for other reasons slow an upgrade down to one node at a time. It stops when a
-// canary fails, or when more nodes failed than may be unavailable.
+// are unavailable for other reasons slow an upgrade down to one node at a time. An upgrade stops
+// when a canary fails, or when more nodes have failed than may be unavailable.
 //
 // Cordons: only a node that this code cordoned is uncordoned by it. A node that was cordoned before
 // is upgraded and stays cordoned. The caller sends each patch with the resourceVersion of the Node
-// that it passed in, so that a cordon that comes in between is noticed.
+// that it passed in, so that the API server rejects the patch if another client has cordoned the
+// node since.
 //
 // Not for: talking to the API server, and rendering the DaemonSet (daemonset.h).
 //
@@ -58,8 +59,8 @@ enum class UpgradeState {
 
 // "upgrade-required"; "" for kUnknown.
 std::string_view NameOf(UpgradeState state);
-// Nullopt for a name that is none of NVIDIA's, or of a mode that Tessera does not have
-// ("node-maintenance-required"). Such a node is left alone.
+// Nullopt for a name that NVIDIA does not use, and for a state of a mode that Tessera does not have
+// ("node-maintenance-required"). Nodes in such a state are not changed.
 std::optional<UpgradeState> UpgradeStateFromName(std::string_view name);
 
 struct UpgradePolicy {
@@ -68,21 +69,21 @@ struct UpgradePolicy {
   // Nodes that may be unavailable at once: cordoned, not ready, or in the upgrade.
   // A number, or a percentage of all nodes, rounded up: "25%".
   std::string max_unavailable = "25%";
-  // Nodes that upgrade first. The others begin when all canaries are done, and none if one failed
-  // or was rolled back.
+  // Nodes that upgrade first. Other nodes begin when all canaries are done; no other node begins if
+  // a canary failed or was rolled back.
   int canaries = 0;
 
   bool wait_for_jobs = false;     // wait for pods that `wait_selector` selected
   Duration wait_timeout{};        // 0: no end
   bool delete_gpu_pods = true;    // evict pods with GPUs
   bool force = false;             // delete pods that no controller replaces
-  bool delete_empty_dir = false;  // and those with data in emptyDir volumes
+  bool delete_empty_dir = false;  // also evict pods with data in emptyDir volumes
   Duration pod_deletion_timeout = std::chrono::minutes(5);
-  bool drain = false;  // evict all other pods, too
+  bool drain = false;  // evict all other pods of the node, too
   Duration drain_timeout = std::chrono::minutes(5);
   Duration restart_timeout = std::chrono::minutes(20);
   Duration validation_timeout = std::chrono::minutes(10);
-  // More restarts of the driver container than this are a failure.
+  // Maximum restarts of the driver container; more restarts are a failure.
   int max_driver_restarts = 10;
   bool rollback = true;
 };
@@ -118,15 +119,15 @@ struct UpgradeNode {
   StringMap annotations;
   bool unschedulable = false;
   bool ready = true;            // condition Ready
-  bool gpus_unhealthy = false;  // the driver answers, and a GPU cannot be used
-  // Nullopt: the DaemonSet has no pod here, for example while the node is away.
+  bool gpus_unhealthy = false;  // the driver answers, but a GPU cannot be used
+  // Nullopt: the DaemonSet has no pod on this node, for example while the node is unreachable.
   std::optional<DriverPod> driver;
-  std::string wanted_revision;  // of its pool's DaemonSet; "": no driver is wanted here
+  std::string wanted_revision;  // of its pool's DaemonSet; "": no driver is wanted on this node
   std::string wanted_version;   // the same for people; "": unknown
-  // Whether the agent of the node has passed the smoke test since the driver pod became ready, but
-  // for GPUs that were unhealthy before.
+  // Whether the agent of the node has passed the smoke test since the driver pod became ready. GPUs
+  // that were unhealthy before do not count.
   bool validated = false;
-  std::vector<UpgradePod> pods;  // all others of the node
+  std::vector<UpgradePod> pods;  // all pods of the node except the driver pod
 };
 
 struct UpgradeAction {
@@ -155,16 +156,16 @@ struct UpgradeCounts {
   int in_progress = 0;  // cordon-required to uncordon-required
   int done = 0;
   int failed = 0;
-  int unavailable = 0;  // in progress, or cordoned, or not ready; without failed ones
+  int unavailable = 0;  // in progress, cordoned or not ready; without failed nodes
   bool operator==(const UpgradeCounts&) const = default;
 };
 
 struct UpgradeStep {
   std::vector<UpgradeAction> actions;
   UpgradeCounts counts;
-  // When to call again without a change; nullopt: no deadline runs.
+  // When to call again if nothing changes; nullopt: no deadline is pending.
   std::optional<WallTime> next;
-  // Why no further node begins; "" if one may.
+  // Why no further node may begin; "" if a node may begin.
   std::string blocked;
 };
 
@@ -172,7 +173,7 @@ struct UpgradeStep {
 Status CheckPolicy(const UpgradePolicy& policy);
 // max_unavailable as a number of `total` nodes, at least 1. REQUIRES: CheckPolicy is OK.
 int MaxUnavailable(const UpgradePolicy& policy, int total);
-// The state that the node's label has; kUnknown without it.
+// The state in the node's label; kUnknown without the label.
 std::optional<UpgradeState> StateOfNode(const UpgradeNode& node);
 
 // From cordon-required to uncordon-required.
@@ -184,9 +185,9 @@ bool FailedHere(const UpgradeNode& node);
 UpgradeStep NextUpgradeStep(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes,
                             WallTime now);
 
-// What NextUpgradeStep will do if all goes well: nodes in the order and the groups in which they
-// upgrade, with the pods that have to go, and what stands in the way. For people, before anything
-// happens. Changes nothing.
+// Predicts the upgrade if every step succeeds: nodes in the order and the groups in which they
+// upgrade, the pods to evict, and the obstacles. Shown to users before the first node begins.
+// Changes nothing.
 std::string PlanText(const UpgradePolicy& policy, std::vector<UpgradeNode> nodes, WallTime now);
 
 }  // namespace tessera::driver

@@ -15,7 +15,7 @@
 namespace tessera::driver {
 namespace {
 
-// A node takes fewer steps than this; a plan that does not end is an error of ours.
+// A node takes fewer steps than this. A plan with more steps is a bug of NextUpgradeStep.
 constexpr int kStepsPerNode = 32;
 
 struct PlannedNode {
@@ -48,7 +48,7 @@ class Planner {
   const UpgradePolicy policy_;
   std::vector<UpgradeNode> nodes_;
   WallTime now_;
-  std::vector<PlannedNode> planned_;  // in the order of their beginning
+  std::vector<PlannedNode> planned_;  // in the order in which they begin
   int wave_ = 0;
   std::string blocked_;
 };
@@ -90,7 +90,7 @@ void Planner::Apply(const UpgradeAction& action) {
   });
 }
 
-// No node begins before the plan is known, so until then all nodes have come to wait.
+// No node begins before the plan is known, so at that time all nodes wait.
 void Planner::MarkWaiting() {
   bool changed = true;
   for (int round = 0; changed && round < kStepsPerNode; ++round) {
@@ -128,7 +128,7 @@ void Planner::Run() {
       if (UpgradeNode* node = Find(action.node)) Record(action, node, &began);
       Apply(action);
     }
-    // Jobs end by themselves.
+    // Pods of Jobs end by themselves, so they count as ended.
     for (UpgradeNode& node : nodes_) {
       if (StateOfNode(node) == UpgradeState::kWaitForJobsRequired)
         std::erase_if(node.pods, [](const UpgradePod& pod) { return pod.waited_for; });
