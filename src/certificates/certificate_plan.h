@@ -5,7 +5,7 @@
 // Each serving certificate has its own authority, whose key is discarded after it has signed. So
 // the key cannot be stolen, and each rotation has the same three steps:
 //
-//   prepare   a next pair is made; its authority is added to the bundle
+//   prepare   the next pair is created; its authority is added to the bundle
 //   promote   after `overlap`, and once that bundle is published to the API servers, the next pair
 //             is served. Replicas that still serve the old one are trusted too
 //   forget    an expired authority is removed from the bundle

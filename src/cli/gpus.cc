@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-// This many fit on a line; -o wide shows all.
+// Maximum number of holders on a line; -o wide shows all holders.
 constexpr size_t kHoldersShown = 3;
 
 // "ml/train (whole)", "default/nginx (0.3, 5 GiB)", "web/a (8 GiB)".

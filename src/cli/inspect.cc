@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kubectl inspect gpushare` with the original columns, because scripts parse them. Unlike in the
-// original, rows are sorted, and each GPU is shown with its own size, not with that of GPU 0.
+// `kubectl inspect gpushare` with the original columns, because scripts parse them. Unlike the
+// original, rows are sorted, and each GPU has its own size instead of the size of GPU 0.
 #include <algorithm>
 #include <set>
 

@@ -9,8 +9,8 @@
 namespace tessera::cli {
 namespace {
 
-// A server counts as unreachable after this many failed attempts. A server that restarts answers
-// one of them.
+// A server counts as unreachable after this many failed attempts. A server that is only restarting
+// answers one of these attempts.
 constexpr int kMaxFailures = 3;
 // Every live server answers this request from memory, to every authenticated user.
 constexpr const char* kProbePath = "/version";

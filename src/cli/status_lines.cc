@@ -95,7 +95,7 @@ void AddProblemOfPod(const InstallationObjects& objects, std::string_view progra
   }
 }
 
-// The line of a DaemonSet: on how many nodes its pods are ready. `name` is what people read.
+// The line of a DaemonSet: on how many nodes its pods are ready. `name` is shown to users.
 StatusLine DaemonSetLine(std::string name, const Json& set) {
   const int64_t wanted = CountAt(set, "desiredNumberScheduled");
   const int64_t ready = CountAt(set, "numberReady");

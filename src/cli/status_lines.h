@@ -20,8 +20,8 @@ StatusLine KubeSchedulerLine(const InstallationObjects& objects);
 std::vector<StatusLine> OperatorLines(const InstallationObjects& objects);
 // One line for each DaemonSet of driver containers.
 std::vector<StatusLine> DriverLines(const InstallationObjects& objects);
-// The problem of a node that has GPUs, or whose agent or driver container does not run; nullopt if
-// it has no problem. The pods may be null.
+// The problem of a node with GPUs, or of a node whose agent or driver container does not run;
+// nullopt if the node works. `agent` and `driver` may be null.
 std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver);
 
 }  // namespace tessera::cli

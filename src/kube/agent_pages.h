@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the agent of a node, or those of all nodes, and reads pages that it serves on its metrics
-// port, through the API server (pod_page.h). That needs the rights `list` on pods and `get` on
+// Finds the agent of a node or the agents of all nodes, and reads pages from their metrics ports
+// through the API server (pod_page.h). The caller needs the rights `list` on pods and `get` on
 // pods/proxy in the namespace of the agents.
 //
 // Not for: the content of pages. Threads, callbacks: the client's runner. Ownership: the client
@@ -29,11 +29,11 @@ class AgentPages {
   // Called once for each agent and path.
   using OnPage =
       std::function<void(const AgentPod&, std::string_view path, const Result<std::string>& page)>;
-  // Fails if the agents cannot be listed. NOT_FOUND: there is none. An agent that does not answer
-  // is an error of its pages only.
+  // Fails if the agents cannot be listed. NOT_FOUND: no agent exists. If an agent does not answer,
+  // only its pages have an error.
   using OnDone = std::function<void(const Status&)>;
 
-  // Each page has to arrive within `patience`.
+  // Maximum time for each page: `patience`.
   AgentPages(Client& client, Duration patience);
   AgentPages(const AgentPages&) = delete;
   AgentPages& operator=(const AgentPages&) = delete;

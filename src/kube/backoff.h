@@ -11,8 +11,8 @@
 
 namespace tessera::kube {
 
-// The wait after a failure that follows `failures` consecutive failures: random in [w/2, w] with w
-// = min(most, first * 2^failures).
+// The next wait after `failures` + 1 consecutive failures: random in [w/2, w] with w = min(most,
+// first * 2^failures).
 template <typename Generator>
 Duration JitteredWait(Duration first, Duration most, int failures, Generator& random) {
   const Duration whole = std::min(most, first * (int64_t{1} << std::min(failures, 20)));

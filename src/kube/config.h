@@ -32,7 +32,8 @@ struct Config {
   net::TlsOptions tls;
   std::optional<net::Proxy> proxy;
   Impersonation impersonation;
-  // At most one of token and token_file is set. The file is read again when the kubelet rotates it.
+  // At most one of token and token_file is set. The token file is read again when the kubelet
+  // rotates it.
   std::string token;
   std::string token_file;
   std::optional<ExecPlugin> exec;  // replaces a token

@@ -42,7 +42,7 @@ class DoctorFindings {
 
 struct DoctorCheck {
   const char* id;
-  const char* complaint;  // what people see when it happens
+  const char* complaint;  // the symptom that users notice
   void (*run)(const ClusterFacts& facts, DoctorFindings* findings);
 };
 

@@ -104,7 +104,7 @@ Status Installer::Install(const Json& spec, bool force) {
   if (force) {
     RETURN_IF_ERROR(CheckServer());
     RETURN_IF_ERROR(CheckNoOperator(api_));
-    // A damaged inventory is no obstacle: the objects are found by their label.
+    // A damaged inventory does not matter, because the objects are found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
   } else {
     RETURN_IF_ERROR(CheckNothingInstalled());

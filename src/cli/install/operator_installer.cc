@@ -24,7 +24,7 @@ constexpr Duration kDefinitionPatience = std::chrono::seconds(30);
 constexpr kube::ResourceType kTesseraType{names::kGroup, names::kResourceVersion,
                                           names::kResourcePlural, false};
 
-// The problem that the operator reports, or what it waits for.
+// The problem that the operator reports, or the reason of its wait.
 std::string ReasonOf(const Json& resource) {
   for (const char* type : {"Degraded", "Progressing", "Ready"}) {
     const Json* condition = ConditionOf(resource, type);

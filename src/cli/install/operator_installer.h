@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Installs Tessera through its operator: the operator, the definition of its resource, and the
-// resource, from which the operator makes all other objects. `kubectl edit tessera tessera` changes
-// settings afterwards; `tessera uninstall` removes all of them.
+// resource, from which the operator makes all other objects. Users change settings afterwards by
+// `kubectl edit tessera tessera`, and remove all objects by `tessera uninstall`.
 //
 // Threads: one; blocks. After a run that fails or is killed, the user runs the command again.
 // Errors: with the remedy; FAILED_PRECONDITION or ALREADY_EXISTS if Tessera is installed.

@@ -47,7 +47,7 @@ std::string JudgeGpus(const CaseResult& result) {
   return fmt::format("the program saw {} GPUs, and {} were assigned", seen_gpus, assigned.size());
 }
 
-// The two GPUs have an NVLink, if any two of the node have one.
+// The two GPUs have an NVLink if any two GPUs of the node have an NVLink.
 std::string JudgePair(const CaseResult& result) {
   std::string wrong = JudgeGpus(result);
   if (!wrong.empty()) return wrong;
@@ -136,7 +136,7 @@ Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& i
        {"image", Json::String(image)},
        {"imagePullPolicy", Json::String(pull_policy)},
        {"args", std::move(args)},
-       // A program without a request must see no GPU, whatever its environment says.
+       // A program without a request must see no GPU, regardless of its environment variables.
        {"env", Json::MakeArray()},
        {"resources", Json::MakeObject({{"limits", std::move(limits)}})},
        {"securityContext",

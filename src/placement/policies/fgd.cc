@@ -66,7 +66,7 @@ class Fgd : public ScoredPolicy {
     return best;
   }
 
-  // Whether a GPU in `tried` has equal slack and memory, and so an equal score.
+  // Whether a GPU in `tried` has equal slack and memory. Such GPUs have equal scores.
   static bool HasEqual(const NodeView& node, uint64_t tried, size_t i) {
     const GpuState& b = node.gpus[i];
     for (; tried != 0; tried &= tried - 1) {

@@ -66,7 +66,7 @@ GpuTree::GpuTree(size_t size, const NodeLinks* links)
   std::ranges::stable_sort(groups_, {}, &PcieGroup::level);
 }
 
-// A pair joins the first group of its level that contains either GPU.
+// A pair of GPUs joins the first group of its level that contains one of them.
 void GpuTree::BuildGroups(const NodeLinks& links) {
   for (size_t a = 0; a < links.size(); ++a) {
     for (size_t b = a + 1; b < links.size(); ++b) {

@@ -52,7 +52,8 @@ std::span<const float> LossGroups::Charges(const Forecast& forecast, const Deman
     reservations_[priced_] = ReservationOf(static_cast<uint16_t>(priced_), forecast);
     scarcities_[priced_] = static_cast<float>(forecast.scarcity(groups_[priced_].model));
   }
-  // One charge more, because nodes where the demand does not fit have group 0 even without groups.
+  // The result has an entry for group 0 even if there are no groups, because nodes where the demand
+  // does not fit have group 0.
   charges_.assign(groups_.size() + 1, 0);
   for (size_t i = 0; i < groups_.size(); ++i) {
     charges_[i] = -reservations_[i];
