@@ -12,7 +12,7 @@
 namespace tessera::components {
 namespace {
 
-// Without double slashes, and without one at the end.
+// Removes double slashes and a slash at the end.
 std::string CleanPath(const std::string& path) {
   std::string clean = std::filesystem::path(path).lexically_normal();
   while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
@@ -59,7 +59,8 @@ Json AgentArguments(const Settings& settings, const AgentSettings& agent) {
           fmt::format("--collect-interval={}",
                       agent.exporter_enabled ? agent.exporter_interval_ms : 0)};
   if (ReadsCounters(agent)) args.emplace_back("--collectors=/etc/dcgm-exporter/dcgm-metrics.csv");
-  // Restarts the agent sooner than the kubelet, which waits longer each time.
+  // Restarts the agent sooner than the kubelet does: the kubelet doubles its wait after each crash
+  // of a container, up to 5 minutes.
   args.emplace_back("--supervise");
   if (agent.runtime_enabled) {
     // Reports when another tool overwrites containerd's configuration.
@@ -108,7 +109,7 @@ void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
   }
 }
 
-// Sets what differs between agents, apart from the choice of nodes.
+// Sets all values that differ between agents, except the choice of nodes.
 Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   Json daemon_set = ChartObject("agent");
   Json& metadata = *daemon_set.Find("metadata");
@@ -178,8 +179,9 @@ void KeepOutOf(std::span<const PoolSettings> pools, Json* daemon_set) {
 Json RenderPool(const Settings& settings, size_t index) {
   const PoolSettings& pool = settings.pools[index];
   Json daemon_set = RenderAgent(settings, pool.agent);
-  // The general DaemonSet selects the pods of pools as well, but a DaemonSet leaves pods alone that
-  // another one owns, and its selector cannot be changed after the first release.
+  // The selector of the general DaemonSet also matches the pods of pools. This does no harm,
+  // because a DaemonSet ignores pods that another controller owns. The selector of an existing
+  // DaemonSet cannot be changed.
   const Json name = Json::String(pool.name);
   daemon_set.Find("metadata")
       ->Set("name", Json::String(fmt::format("tessera-agent-{}", pool.name)));

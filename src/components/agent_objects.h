@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The DaemonSets of tessera-agent: one for each pool, and one for the nodes that are in none; and
-// those that clean their nodes (objects.h).
-// Threads: pure functions.
+// The DaemonSets of tessera-agent: one for each pool, and one for nodes outside of all pools. Also
+// the DaemonSets that clean these nodes (objects.h). Threads: pure functions.
 #pragma once
 
 #include <vector>

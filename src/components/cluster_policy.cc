@@ -12,7 +12,8 @@
 namespace tessera::components {
 namespace {
 
-// The members on the way to the last key are created. REQUIRES: what exists there are objects.
+// Creates the objects on the way to the last key. REQUIRES: existing members on the way are
+// objects.
 Json* Descend(Json* object, const std::vector<std::string_view>& path) {
   for (const std::string_view key : path) {
     auto next = object->ObjectAt(key);
@@ -34,7 +35,8 @@ const Json* FindPath(const Json& object, const std::vector<std::string_view>& pa
 // Values of the label on a node that NVIDIA's operator manages; it pauses its components there.
 constexpr std::array<std::string_view, 3> kManaged = {"true", "paused-for-driver-upgrade",
                                                       "paused-for-mig-change"};
-// Where NVIDIA's operator mounts the driver that it installs. Its chart always names it.
+// The directory in which NVIDIA's operator mounts the driver that it installs. NVIDIA's chart
+// always sets this value.
 constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
 
 Json NotOfNvidia() {
@@ -49,7 +51,7 @@ void KeepOff(Json* daemons) {
   if (required == nullptr) return;
   auto terms = required->ArrayAt("nodeSelectorTerms");
   if (!terms.ok()) return;
-  // One of the terms must hold, so each gets the expression.
+  // A node must match one of the terms, so each term gets the expression.
   if ((*terms)->items().empty()) (*terms)->Append(Json::MakeObject());
   for (Json& term : (*terms)->items()) {
     auto expressions = term.ArrayAt("matchExpressions");
@@ -57,7 +59,7 @@ void KeepOff(Json* daemons) {
   }
 }
 
-// A field of a ClusterPolicy and the setting that means the same.
+// A field of a ClusterPolicy and the setting with the same meaning.
 struct FieldMapping {
   std::vector<std::string_view> from;
   std::vector<std::string_view> to;
@@ -84,7 +86,7 @@ const std::vector<FieldMapping>& Mappings() {
   return mappings;
 }
 
-// Sections without a meaning, and why.
+// Sections that Tessera ignores, and the reason.
 constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
     {"devicePlugin",
      "the agent is the device plugin; there is no time-slicing configuration, use "
@@ -116,7 +118,7 @@ bool IsMapped(std::string_view section, std::string_view field) {
   });
 }
 
-// Values that mean a default: those that the chart of NVIDIA's operator leaves empty.
+// Values that stand for a default, because NVIDIA's chart leaves them empty.
 bool IsEmpty(const Json& value) {
   return value.is_null() || (value.is_string() && value.string_value().empty()) ||
          (value.is_array() && value.items().empty()) ||
@@ -130,7 +132,7 @@ bool IsDisabled(const Json& section) {
   return enabled != nullptr && *enabled == Json::Bool(false);
 }
 
-// Fields of a section that is mapped in part: images and resources of other programs.
+// Ignored fields of mapped sections: images and resources of NVIDIA's programs.
 void NoteUnmapped(const std::string& section, const Json& value, MigrationPlan* plan) {
   if (!value.is_object()) return;
   std::string fields;
@@ -173,7 +175,7 @@ void MapSettings(const Json& spec, MigrationPlan* plan) {
   for (const FieldMapping& one : Mappings()) {
     const Json* value = FindPath(spec, one.from);
     if (value == nullptr || IsEmpty(*value)) continue;
-    // The agent looks there by itself, and at the host before.
+    // The agent itself looks for a driver in this directory, after the host.
     if (one.from.back() == "driverInstallDir" && *value == Json::String(kDriverContainerRoot)) {
       continue;
     }
@@ -181,7 +183,8 @@ void MapSettings(const Json& spec, MigrationPlan* plan) {
   }
 }
 
-// Without the toolkit, the host's engine has NVIDIA's runtime.
+// If the toolkit is disabled, the administrator has configured NVIDIA's runtime in the host's
+// engine.
 void PlanRuntime(const Json& spec, MigrationPlan* plan) {
   const Json* toolkit = spec.Find("toolkit");
   if (toolkit == nullptr || !IsDisabled(*toolkit)) return;
@@ -193,7 +196,7 @@ const Json& SchemaOf(const Json& schema, std::string_view key) {
   return *schema.Find("properties")->Find(key);
 }
 
-// The members that the schema has; notes the others, and values that it does not accept.
+// The members that the schema has. Notes other members and values that the schema rejects.
 Json KeepValid(const Json& schema, const Json& section, const std::string& path,
                MigrationPlan* plan) {
   Json out = Json::MakeObject();
@@ -215,10 +218,10 @@ Json KeepValid(const Json& schema, const Json& section, const std::string& path,
   return out;
 }
 
-// The section under the names of NVIDIA's chart, which are ours.
+// The section by the names of NVIDIA's chart, which Tessera's settings use too.
 Json RenamedDriver(Json driver) {
   const auto open = driver.BoolAt("useOpenKernelModules");
-  // The newer name comes first.
+  // The newer name takes precedence.
   if (driver.StringAt("kernelModuleType").value_or("").empty() && open.ok()) {
     driver.Set("kernelModuleType", Json::String(*open ? "open" : "proprietary"));
   }
@@ -248,8 +251,9 @@ void MapDriver(const Json& spec, const Json& driver, MigrationPlan* plan) {
   }
 }
 
-// A driver that NVIDIA's operator installs stays, as a driver of the host. Its settings come along
-// for the day on which Tessera's operator shall install it: driver.enabled is not among them.
+// A driver that NVIDIA's operator has installed stays, as a driver of the host. Its settings are
+// copied except driver.enabled, so that an administrator can later let Tessera's operator install
+// the driver.
 void PlanDriver(const Json& spec, MigrationPlan* plan) {
   const Json* driver = spec.Find("driver");
   if (driver == nullptr || IsDisabled(*driver)) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coexistence with NVIDIA's GPU operator, and migration from it. Both read its ClusterPolicy and
-// write nothing of it. Threads: pure functions.
+// Coexistence with NVIDIA's GPU operator, and migration from it. Both read NVIDIA's ClusterPolicy
+// and never change it. Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ namespace tessera::components {
 // affinity on its label nvidia.com/gpu.deploy.device-plugin, in addition to what is required there.
 // Other objects stay as they are.
 void KeepOffNvidiaNodes(std::vector<Json>* objects);
-// The same, without the RuntimeClass "nvidia", which belongs to NVIDIA's operator.
+// Like above, for all components. Also removes the RuntimeClass "nvidia", which belongs to NVIDIA's
+// operator.
 void KeepOffNvidiaNodes(std::vector<Component>* components);
 
 // Whether NVIDIA's operator runs its device plugin on the node, or has paused it there.
@@ -29,16 +30,17 @@ struct MappedSetting {
 };
 
 struct MigrationPlan {
-  Json resource;  // a Tessera with the settings that have a meaning here
+  Json resource;  // a Tessera with the settings that could be converted
   std::vector<MappedSetting> mapped;
-  // Fields of the ClusterPolicy that have none, each with the reason: "spec.migManager: …".
+  // Fields of the ClusterPolicy that were not converted, each with the reason: "spec.migManager:
+  // …".
   std::vector<std::string> dropped;
-  // What to do, in order.
+  // Steps for the user, in order.
   std::vector<std::string> steps;
 };
 
-// The Tessera that does the same as a ClusterPolicy, as far as that has a meaning here.
-// INVALID_ARGUMENT if `policy` is no ClusterPolicy.
+// Converts a ClusterPolicy to an equivalent Tessera. INVALID_ARGUMENT if `policy` is no
+// ClusterPolicy.
 Result<MigrationPlan> PlanMigration(const Json& policy);
 
 // A resource Tessera of this spec.

@@ -22,7 +22,7 @@ Json Parsed(std::string_view path, std::string_view text) {
   return *std::move(json);
 }
 
-// Leaves out documents that have comments alone.
+// Leaves out documents that consist only of comments.
 std::vector<Json> Documents(std::string_view path, std::string_view text) {
   std::vector<Json> documents;
   while (!text.empty()) {

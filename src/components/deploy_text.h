@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files of deploy/ that are compiled in. A missing or invalid one is a broken invariant.
-// Threads: pure functions.
+// Reads the files of deploy/ that are compiled in. A missing or invalid file is a bug, and ends the
+// program. Threads: pure functions.
 #pragma once
 
 #include <string_view>
@@ -17,11 +17,11 @@ std::vector<std::string_view> DeployPaths(std::string_view prefix);
 Json ParsedYaml(std::string_view path);
 // The documents of a YAML file; "---" lines separate them.
 std::vector<Json> ParsedDocuments(std::string_view path);
-// The objects of chart/templates/NAME.yaml without the lines that have a directive ("{{"): the
-// caller sets what these say, and removes what stands between them and is not wanted. A member
-// without anything left is missing.
+// The objects of chart/templates/NAME.yaml without the lines that have a directive ("{{"). The
+// caller sets the values of these lines, and removes optional parts between them. A member whose
+// lines all have directives is missing.
 std::vector<Json> ChartObjects(std::string_view name);
-// The only one of that template.
+// The object of a template that has only one.
 Json ChartObject(std::string_view name);
 
 }  // namespace tessera::components

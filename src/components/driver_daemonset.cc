@@ -19,7 +19,7 @@ struct KnownSystem {
   std::string_view os_image;  // how nodeInfo.osImage begins
   std::string_view id;
   bool major_only;
-  std::string_view package_sources;  // where its package manager reads them
+  std::string_view package_sources;  // directory of its package sources
 };
 
 constexpr std::array<KnownSystem, 8> kSystems = {{
@@ -38,7 +38,7 @@ const KnownSystem* FindSystem(std::string_view id) {
   return found != kSystems.end() ? &*found : nullptr;
 }
 
-// "22.04" of "22.04.4 LTS"; of SUSE "15.5" of "15 SP5".
+// Converts "22.04.4 LTS" to "22.04", and SUSE's "15 SP5" to "15.5".
 std::string VersionIn(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789.");
   std::string_view number = text.substr(0, end);
@@ -64,7 +64,7 @@ std::string_view ModuleName(KernelModule module) {
   return "auto";
 }
 
-// FNV-1a, 64 bits: the same text has the same revision in every build.
+// FNV-1a with 64 bits, because std::hash may differ between builds.
 std::string DigestOf(std::string_view text) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -161,10 +161,11 @@ Json ContainerOf(std::string_view name, const std::string& image, const DriverSp
                            {"volumeMounts", volumes.mounts()}});
 }
 
-// The agent closes the driver while the file exists; without an agent nothing waits.
+// The agent closes the driver while the file exists. On a node without an agent there is no wait.
 constexpr std::string_view kRelease =
     "touch /run/tessera/release-driver; rm -f /run/nvidia/validations/.driver-ctr-ready; sleep 6";
-// As NVIDIA's probe: the driver answers, which the file says to NVIDIA's components.
+// Like NVIDIA's probe: once the driver answers, creates the file by which NVIDIA's components
+// notice it.
 constexpr std::string_view kReady =
     "nvidia-smi && mkdir -p /run/nvidia/validations && touch "
     "/run/nvidia/validations/.driver-ctr-ready && rm -f /run/tessera/release-driver";
@@ -181,7 +182,7 @@ Json MainContainer(const DriverSpec& spec, const std::string& image, const std::
   main.Set("args", std::move(args));
   main.Set("env", EnvOf(env));
   if (!spec.resources.members().empty()) main.Set("resources", spec.resources);
-  // Compiling the modules takes minutes; each period costs one nvidia-smi.
+  // Compiling the modules takes minutes; each probe runs nvidia-smi once.
   main.Set("startupProbe",
            Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kReady)}})},
                              {"initialDelaySeconds", Json::Int(5)},
@@ -197,7 +198,7 @@ Json MainContainer(const DriverSpec& spec, const std::string& image, const std::
 
 Json ManagerContainer(const DriverSpec& spec, const Volumes& volumes) {
   Json manager = ContainerOf("k8s-driver-manager", spec.manager_image, spec, volumes);
-  // The operator has cordoned and emptied the node; the manager unloads the modules.
+  // The operator has cordoned and drained the node. This container only unloads the modules.
   Json env = EnvOf({{"NVIDIA_VISIBLE_DEVICES", "void"},
                     {"ENABLE_GPU_POD_EVICTION", "false"},
                     {"ENABLE_AUTO_DRAIN", "false"},
@@ -232,7 +233,7 @@ Json Containers(const DriverSpec& spec, const DriverHost& host, const std::strin
 
 Json Tolerations(const DriverSpec& spec) {
   Json all = Json::MakeArray();
-  // A node that joins with a startup taint waits for this very pod.
+  // A node that joins with a startup taint stays tainted until this pod runs.
   all.Append(Json::MakeObject({{"operator", Text("Exists")}, {"effect", Text("NoSchedule")}}));
   all.Append(Json::MakeObject({{"key", Text("nvidia.com/gpu")}, {"operator", Text("Exists")}}));
   all.Append(Json::MakeObject({{"key", Text("CriticalAddonsOnly")}, {"operator", Text("Exists")}}));
@@ -240,7 +241,7 @@ Json Tolerations(const DriverSpec& spec) {
   return all;
 }
 
-// Nodes that a rollback pinned belong to another DaemonSet.
+// Nodes that a rollback has pinned belong to another DaemonSet.
 Json PinAffinity() {
   const Json without_pin = Json::MakeObject(
       {{"key", Text(names::kLabelDriverRevision)}, {"operator", Text("DoesNotExist")}});
@@ -285,7 +286,8 @@ Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host) 
 std::string PoolName(const DriverSpec& spec, const DriverHost& host) {
   std::string name = fmt::format("{}-{}", spec.name, OsTag(host));
   if (spec.precompiled) name += "-" + host.kernel;
-  // A part of an object's name and of a label's value, which has 63 characters at most.
+  // The result is part of an object's name and the value of a label, which has at most 63
+  // characters.
   for (char& c : name) {
     const auto byte = static_cast<unsigned char>(c);
     c = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
@@ -311,7 +313,7 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   const Volumes volumes = VolumesOf(spec, host);
   const std::string pool = PoolName(spec, host);
   const std::string name = "nvidia-driver-daemonset-" + pool;
-  // The selector of a DaemonSet cannot be changed, so it has nothing that changes.
+  // The selector of a DaemonSet cannot be changed, so it contains only constant labels.
   const StringMap identity = {{"app", name},
                               {"app.kubernetes.io/component", "nvidia-driver"},
                               {"app.kubernetes.io/part-of", "tessera"}};

@@ -3,10 +3,10 @@
 // driver specification, operating system and, for precompiled modules, kernel. Image tags, programs
 // and environment are those that NVIDIA's images expect.
 //
-// The DaemonSet replaces its pods only when they are deleted; src/operator/driver decides when. A
-// pod's label tessera.dev/driver-revision names what would make another driver of it: image,
-// modules, environment, and the pool, whose DaemonSet owns the pod. A changed label, limit or
-// toleration leaves the revision, and so the pods, as they are.
+// The DaemonSet replaces its pods only when they are deleted; src/operator/driver decides when. The
+// pod label tessera.dev/driver-revision is a hash of all settings that determine the driver: image,
+// modules, environment, and the pool. Changes of other labels, limits or tolerations do not change
+// the revision, so they replace no pod.
 //
 // Before the old driver is unloaded, the agent of the node closes it (release-driver); it opens the
 // new one when the driver container is ready.
@@ -35,7 +35,7 @@ struct DriverHost {
 // system for which NVIDIA has no driver image.
 Result<DriverHost> DriverHostOf(std::string_view os_image, std::string_view kernel);
 
-// "ubuntu22.04"; of Red Hat's family the major version alone: "rhel9".
+// "ubuntu22.04"; for Red Hat's family only the major version: "rhel9".
 std::string OsTag(const DriverHost& host);
 
 // "nvcr.io/nvidia/driver:550.163.01-ubuntu22.04", precompiled
@@ -51,16 +51,17 @@ std::string PoolName(const DriverSpec& spec, const DriverHost& host);
 // The revision of the driver: 16 hexadecimal digits.
 Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host);
 
-// The version of the driver that this DaemonSet installs, for people: "550.163.01"; "sha256:" and
-// twelve digits of an image that has no version.
+// The version of the driver that this DaemonSet installs, as shown to users: "550.163.01", or
+// "sha256:" and twelve digits for an image without a version.
 std::string DriverVersionOf(const Json& set);
 
 // Leaves out nodes with the label tessera.dev/driver-revision. INVALID_ARGUMENT: see DriverImage;
 // GDS needs open modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);
 
-// The DaemonSet that keeps nodes on this driver after a rollback, made of the pool's own one when
-// it had it: it selects nodes whose label tessera.dev/driver-revision has its revision.
+// The DaemonSet that keeps nodes on this driver after a rollback. It is made from the pool's
+// earlier DaemonSet with this driver, and selects nodes whose label tessera.dev/driver-revision has
+// its revision.
 Json PinnedDriverDaemonSet(const Json& set);
 
 }  // namespace tessera::components

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of the driver that nodes of a pool get: the section `driver`, with the keys of
-// NVIDIA's chart. Only the operator installs drivers.
+// The settings of the driver of a pool of nodes: the section `driver`, with the keys of NVIDIA's
+// chart. Only the operator installs drivers.
 //
 // Threads: values; the functions are pure.
 #pragma once
@@ -33,12 +33,12 @@ struct DriverSpec {
   bool gds = false;
   bool gdrcopy = false;
   std::string gds_image;      // REPOSITORY/IMAGE:VERSION without the system's tag
-  std::string gdrcopy_image;  // the same
+  std::string gdrcopy_image;  // like gds_image
   std::string manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.1";
   std::vector<std::string> args;
   StringMap env;
   StringMap node_selector;
-  Json tolerations = Json::MakeArray();  // beside nvidia.com/gpu and CriticalAddonsOnly
+  Json tolerations = Json::MakeArray();  // in addition to nvidia.com/gpu and CriticalAddonsOnly
   Json resources = Json::MakeObject();
   std::string priority_class = "system-node-critical";
   std::string repo_config;    // ConfigMap with package sources; "": none
@@ -57,7 +57,7 @@ struct DriverSettings {
 // Reads a section that the schema has accepted; null: no driver. `pool`: the name of its nodes.
 DriverSettings ReadDriver(const Json* section, const std::string& pool);
 
-// INVALID_ARGUMENT names the setting that is missing, or that contradicts another one.
+// INVALID_ARGUMENT names the setting that is missing or contradicts another setting.
 Status CheckDriver(const DriverSpec& spec);
 
 }  // namespace tessera::components

@@ -28,7 +28,7 @@ void EraseItemNamed(Json& array, std::string_view name) {
   });
 }
 
-void AddTexts(Json& object, const LabelMap& texts) {
+void AddTexts(Json& object, const StringMap& texts) {
   for (const auto& [name, text] : texts) {
     if (object.Find(name) == nullptr) object.Set(name, Json::String(text));
   }

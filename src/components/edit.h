@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of objects of Kubernetes as Json. Threads: pure functions.
+// Edits Kubernetes objects as Json. Threads: pure functions.
 #pragma once
 
 #include <initializer_list>
@@ -15,11 +15,12 @@ namespace tessera::components {
 // The value at `path` below `object`. Creates missing objects on the way. REQUIRES: `object` and
 // all values on the way are objects.
 Json& MemberAt(Json& object, std::initializer_list<std::string_view> path);
-// The item of an array with this `name`. REQUIRES: there is one.
+// The item of an array with this `name`. REQUIRES: the array has such an item.
 Json& ItemNamed(Json& array, std::string_view name);
 void EraseItemNamed(Json& array, std::string_view name);
-// Adds `texts` without overwriting: selectors and the list of installed objects rely on our labels.
-void AddTexts(Json& object, const LabelMap& texts);
+// Adds `texts` without overwriting existing members: selectors and the list of installed objects
+// rely on Tessera's labels.
+void AddTexts(Json& object, const StringMap& texts);
 void AppendItems(Json& array, const Json& items);
 void AppendTexts(Json& array, const std::vector<std::string>& texts);
 std::string Joined(const std::vector<std::string>& texts);

@@ -29,7 +29,8 @@ NodeMarks MarksOfTessera(const Json& node);
 
 // A merge patch of the Node without these labels and annotations; nullopt if there are none.
 std::optional<Json> NodePatch(const NodeMarks& marks);
-// A strategic merge patch of its status.
+// A strategic merge patch of the Node's status without these conditions and counts; nullopt if
+// there are none.
 std::optional<Json> NodeStatusPatch(const NodeMarks& marks);
 
 }  // namespace tessera::components

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of NVIDIA's gpu-operator chart in a spec:
+// Converts values of NVIDIA's gpu-operator chart in a spec:
 //
 //   daemonsets.*                            the same names, as in Tessera's values.yaml
 //   hostPaths.driverInstallDir              agent.driverRoot

@@ -16,7 +16,7 @@ void Append(std::vector<Json>* objects, std::vector<Json> more) {
   for (Json& object : more) objects->push_back(std::move(object));
 }
 
-// The policies come first, so that they hold before what they limit runs.
+// The policies come first, so that they apply before the pods that they limit run.
 Component Policies(const Settings& settings) {
   Component out{"policies", ChartObjects("agent-policies")};
   Json& taints = ItemNamed(MemberAt(out.objects.front(), {"spec", "variables"}), "startupTaints");
@@ -35,7 +35,7 @@ Component Policies(const Settings& settings) {
   return out;
 }
 
-// Pods name the RuntimeClass where any node has the runtime.
+// Pods name the RuntimeClass if any node has the runtime.
 bool HasRuntime(const Settings& settings) {
   if (settings.agent.runtime_enabled) return true;
   for (const PoolSettings& pool : settings.pools) {
@@ -93,7 +93,8 @@ Component Scheduler(const Settings& settings) {
   return out;
 }
 
-// What the driver's pods need; the operator adds the DaemonSets, which depend on the nodes.
+// Accounts and rights of the driver's pods. The operator adds the DaemonSets, which depend on the
+// nodes.
 Component Driver(const Settings& settings) {
   Component out{std::string(kDriverComponent), {}};
   if (!CheckWithoutOperator(settings).ok())
@@ -151,7 +152,8 @@ Json ConsoleArguments(const ConsoleSettings& console) {
   return args;
 }
 
-// The volume `name` from the Secret or ConfigMap `object`; without one there is no volume.
+// Sets the source of volume `name` to the Secret or ConfigMap `object`; removes the volume if
+// `object` is "".
 void SetConsoleVolume(Json& pod, Json& container, std::string_view name,
                       std::pair<std::string_view, std::string_view> field,
                       const std::string& object) {

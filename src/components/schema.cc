@@ -34,7 +34,7 @@ std::string NamesOf(const Json::Object& members) {
   return names;
 }
 
-// What a value of this schema may be.
+// Describes the values that the schema allows.
 std::string WantedBy(const Json& schema) {
   if (std::string text = TextOf(schema, "description"); !text.empty()) return text;
   if (const Json* values = schema.Find("enum")) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks values against a JSON schema. Supports the keywords that our own schema uses: type,
 // properties, additionalProperties, required, items, enum, minLength, minimum, maximum, pattern,
-// oneOf. `description` says what a value may be; errors show it. Other keywords are ignored.
+// oneOf. Errors show the `description` of the schema. Other keywords are ignored.
 //
 // Threads: pure functions.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace tessera::components {
 
-// INVALID_ARGUMENT names the first invalid value by its path, and what it may be. A null is valid
-// everywhere: it stands for a missing value.
+// INVALID_ARGUMENT names the first invalid value by its path, and describes the allowed values. A
+// null is valid everywhere: it stands for a missing value.
 Status CheckAgainstSchema(const Json& schema, const Json& value, const std::string& path);
 
 // The schema of a spec: that of the chart's values, and `pools`.

@@ -12,7 +12,7 @@ namespace tessera::components {
 namespace {
 
 constexpr std::string_view kBindingAllocate = "--binding=allocate";
-// A node's pool is decided by an affinity with so many alternatives at most.
+// Maximum number of alternatives in the node affinity of the general DaemonSet (agent_objects.cc).
 constexpr size_t kMaxAlternatives = 256;
 
 // Reads members of an object that the schema has accepted.
@@ -29,12 +29,12 @@ class Section {
     for (const Json& item : json_.Find(key)->items()) texts.push_back(item.string_value());
     return texts;
   }
-  LabelMap Map(std::string_view key) const { return MapOf(*json_.Find(key)); }
+  StringMap Map(std::string_view key) const { return MapOf(*json_.Find(key)); }
 
-  static LabelMap MapOf(const Json& object) {
-    LabelMap map;
+  static StringMap MapOf(const Json& object) {
+    StringMap map;
     for (const auto& [name, value] : object.members()) {
-      if (value.is_string()) map.emplace_back(name, value.string_value());
+      if (value.is_string()) map.emplace(name, value.string_value());
     }
     return map;
   }

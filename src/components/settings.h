@@ -10,10 +10,11 @@
 //     mode: shared            # or whole: agents of these nodes offer whole GPUs only
 //     agent: {driverRoot: /run/nvidia/driver}
 //
-// Values of NVIDIA's gpu-operator chart are accepted where they mean the same.
+// Values of NVIDIA's gpu-operator chart are accepted if Tessera has a setting with the same
+// meaning.
 //
 // Threads: values; the functions are pure. Errors: INVALID_ARGUMENT names the setting, the value
-// and what it may be.
+// and the allowed values.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,11 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/components/driver_settings.h"
 #include "src/formats/json.h"
 
 namespace tessera::components {
-
-// Labels, annotations or a node selector, in the order of the settings.
-using LabelMap = std::vector<std::pair<std::string, std::string>>;
 
 struct ImageSettings {
   std::string registry;
@@ -40,10 +39,10 @@ struct ImageSettings {
 // The settings of one agent. Pools may differ in all of them.
 struct AgentSettings {
   // daemonsets
-  LabelMap labels;
-  LabelMap annotations;
+  StringMap labels;
+  StringMap annotations;
   Json tolerations;  // array
-  LabelMap node_selector;
+  StringMap node_selector;
   std::string priority_class;
   std::string update_strategy;  // RollingUpdate or OnDelete
   Json max_unavailable;         // number, or text such as 10%
@@ -78,8 +77,8 @@ struct AgentSettings {
 // Nodes with all labels of `node_selector` that are in no earlier pool.
 struct PoolSettings {
   std::string name;  // a DNS label
-  std::string mode;  // whole, shared, or "": as the general settings
-  LabelMap node_selector;
+  std::string mode;  // whole, shared, or "": the mode of the general settings
+  StringMap node_selector;
   AgentSettings agent;  // the general settings, with those of the pool merged over them
 };
 
@@ -89,12 +88,12 @@ struct SchedulerSettings {
   std::string policy;
   std::string cluster_ip;  // "": any
   Json resources;          // object
-  LabelMap node_selector;
+  StringMap node_selector;
   Json tolerations;  // array
   std::vector<std::string> extra_args;
 };
 
-// Login with OpenID Connect. Each text may be "": none.
+// Login with OpenID Connect. An empty text means that the setting is not used.
 struct ConsoleLoginSettings {
   std::string issuer_url;
   std::string client_id;
@@ -120,27 +119,27 @@ struct ConsoleSettings {
   PrometheusAccess prometheus;
   ConsoleLoginSettings oidc;
   Json resources;  // object
-  LabelMap node_selector;
+  StringMap node_selector;
   Json tolerations;  // array
   std::vector<std::string> extra_args;
 
-  // Whether others than kubectl port-forward reach it.
+  // Whether the console is reachable other than by kubectl port-forward.
   bool reachable() const { return !tls_secret.empty() || behind_https; }
 };
 
 struct MonitoringSettings {
   bool pod_monitor = false;
   std::string pod_monitor_interval;
-  LabelMap pod_monitor_labels;
+  StringMap pod_monitor_labels;
   bool prometheus_rule = false;
-  LabelMap prometheus_rule_labels;
+  StringMap prometheus_rule_labels;
   bool dashboards = false;
-  LabelMap dashboard_labels;
+  StringMap dashboard_labels;
 };
 
 struct Settings {
   ImageSettings image;
-  AgentSettings agent;  // of all nodes that are in no pool
+  AgentSettings agent;  // of all nodes outside of pools
   std::vector<PoolSettings> pools;
   SchedulerSettings scheduler;
   ConsoleSettings console;
@@ -159,13 +158,13 @@ struct Settings {
 // alone.
 Result<Settings> ParseSettings(const Json& spec);
 
-// FAILED_PRECONDITION if the settings ask for what only the operator does: installing drivers.
+// FAILED_PRECONDITION if the settings install drivers, which only the operator can do.
 Status CheckWithoutOperator(const Settings& settings);
 
-// Whether each value of the spec alone may be what it is; ParseSettings also checks them together.
+// Checks each value of the spec by itself; ParseSettings also checks that the values agree.
 Status CheckSpec(const Json& spec);
 
-// The defaults, as the chart of the same version has them: a spec with every key.
+// The defaults of the chart of the same version, as a spec with every key.
 const Json& DefaultSpec();
 
 // `spec` with the members of `changes` merged over it, as Helm merges values: objects by their

@@ -30,7 +30,7 @@ Json PoolSchema(const Json& properties) {
   for (const std::string_view section : kPoolSections) {
     members.Set(section, *properties.Find(section));
   }
-  // These hold for the whole cluster, or are said by nodeSelector.
+  // These settings apply to the whole cluster, or a pool's nodeSelector replaces them.
   members.Find("runtime")->Find("properties")->Erase("runtimeClass");
   members.Find("sharing")->Find("properties")->Erase("memoryUnit");
   members.Find("daemonsets")->Find("properties")->Erase("nodeSelector");
@@ -78,7 +78,7 @@ Json StructuralSchema(const Json& schema) {
   if (out.Find("type") == nullptr) out.Set("type", Json::String("string"));
   const bool open = out.StringAt("type").value() == "object" && out.Find("properties") == nullptr &&
                     out.Find("additionalProperties") == nullptr;
-  // The API server drops values that no schema has, without this mark.
+  // Without this mark the API server drops values that the schema does not name.
   if (open) out.Set("x-kubernetes-preserve-unknown-fields", Json::Bool(true));
   return out;
 }

@@ -16,7 +16,7 @@ using components::DriverHost;
 
 constexpr std::string_view kDriver = "driver";
 
-// The DaemonSet of nodes that are alike.
+// The DaemonSet that serves nodes with equal needs.
 struct RenderedPool {
   Status error;
   std::string label;  // value of kLabelDriverPool
@@ -34,7 +34,8 @@ bool OfNvidia(const FleetNode& node) {
   return !value.empty() && value != "false";
 }
 
-// Whether the agent can use the driver, whatever else is wrong; nullopt: it has not said so yet.
+// Whether the agent can use the driver, regardless of other problems; nullopt: the agent has not
+// reported yet.
 std::optional<bool> DriverAnswers(const FleetNode& node) {
   if (node.gpu_ready) return true;
   if (node.gpu_reason.empty()) return std::nullopt;
@@ -43,9 +44,9 @@ std::optional<bool> DriverAnswers(const FleetNode& node) {
          node.gpu_reason == names::kReasonSmokeTestFailed;
 }
 
-// Whether the smoke test has passed with this driver pod. Its init container made the agent close
-// the old driver, so the condition was False meanwhile. GPUs that were unhealthy before the upgrade
-// may still be so.
+// Whether the smoke test has passed with this driver pod. The init container of the driver pod made
+// the agent close the old driver, so the condition was False meanwhile. GPUs that were unhealthy
+// before the upgrade may still be unhealthy.
 bool IsValidated(const FleetNode& node, const FleetPod& pod) {
   if (node.gpu_ready) return node.gpu_since >= pod.created;
   return node.gpu_reason == names::kReasonGpuUnhealthy && node.gpu_written >= pod.created &&
@@ -122,7 +123,8 @@ void FleetViewer::KeepRevision(const std::string& revision) {
   if (known != known_.end()) view_.revisions.emplace(*known);
 }
 
-// The version of a revision that the settings may not have any more; "": unknown.
+// The driver version of a revision, also of a revision that the settings no longer have; "":
+// unknown.
 std::string FleetViewer::VersionOf(const std::string& revision) {
   const auto found = versions_.find(revision);
   if (found != versions_.end()) return found->second;
@@ -149,7 +151,7 @@ UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* po
 void FleetViewer::AddNode(const FleetNode& node) {
   const bool ours = node.labels.contains(names::kLabelDriverPool);
   FleetView::PoolView* pool = PoolOf(node);
-  // A node that has left all pools loses its driver like one whose pool wants none.
+  // A node that has left all pools loses its driver, like a node whose pool wants no driver.
   const bool left = pool == nullptr && ours && !view_.pools.empty();
   if (left) pool = &view_.pools.back();
   if (pool == nullptr) return;
@@ -166,7 +168,7 @@ void FleetViewer::AddNode(const FleetNode& node) {
     ++pool->on_host;
     return;
   }
-  // The agent looks for a driver of the host first.
+  // The node gets no driver until its agent has looked for a driver of the host.
   if (!ours && pod == nullptr && !answers.has_value()) return;
   AddManaged(node, pod, pool);
 }
@@ -202,10 +204,10 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod,
   const std::string good = ValueAt(node.annotations, names::kAnnotationDriverGood);
   KeepRevision(pin);
   KeepRevision(good);
-  // It may become the good one.
+  // The wanted revision may become the revision to go back to.
   if (pod != nullptr) KeepRevision(pod->pod.revision);
   if (!pin.empty()) pinned_.insert(pin);
-  // What cannot be rendered any more is nothing to go back to.
+  // A node cannot go back to a revision whose DaemonSet is unknown.
   if (!view_.revisions.contains(good)) {
     upgrade.annotations.erase(std::string(names::kAnnotationDriverGood));
   }
@@ -213,7 +215,7 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod,
   pool->nodes.push_back(std::move(upgrade));
 }
 
-// The pool of the node wants no driver any more.
+// The node's pool no longer wants a driver.
 void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod,
                               FleetView::PoolView* pool) {
   UpgradeNode upgrade = UpgradeNodeOf(node, pod);
@@ -284,7 +286,7 @@ void FleetViewer::AddKept(const std::set<std::string>& revisions, bool pinned) {
 FleetView FleetViewer::Take() {
   AddKept(pinned_, true);
   AddKept(released_, false);
-  // In the same order at each call, whatever the order of the nodes is.
+  // The order is the same at each call, regardless of the order of the nodes.
   std::ranges::sort(view_.daemonsets, {}, NameOfSet);
   return std::move(view_);
 }
@@ -293,7 +295,7 @@ FleetView FleetViewer::Take() {
 
 Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings) {
   std::vector<FleetPool> pools;
-  const auto add = [&](const std::string& name, const components::LabelMap& selector,
+  const auto add = [&](const std::string& name, const StringMap& selector,
                        const components::AgentSettings& agent) -> Status {
     FleetPool pool{name, selector, agent.driver.enabled, agent.driver.spec, {}};
     ASSIGN_OR_RETURN(pool.policy, ReadPolicy(agent.driver.upgrade_policy));

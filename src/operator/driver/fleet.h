@@ -2,10 +2,10 @@
 // Decides from nodes, driver pods and settings what the operator must change for the drivers of a
 // cluster: labels of nodes, the driver's DaemonSets, and the nodes to upgrade (upgrade.h).
 //
-// A node gets a driver if it has a GPU and its pool wants a driver. It gets none if the driver of
-// its host answers, or if NVIDIA's operator manages the node, and none before its agent has said
-// whether a driver answers. A node changes its pool of drivers only inside an upgrade, because the
-// change replaces its driver.
+// A node gets a driver if it has a GPU and its pool wants a driver. It gets no driver if the driver
+// of its host answers, if NVIDIA's operator manages the node, or before its agent has reported
+// whether a driver answers. A node changes its pool only inside an upgrade, because the change
+// replaces its driver.
 //
 // After a rollback a node keeps an earlier revision. The DaemonSet of that revision comes from
 // `Revisions`, because the settings no longer have it.
@@ -30,14 +30,14 @@ namespace tessera::driver {
 
 struct FleetPool {
   std::string name;
-  components::LabelMap selector;  // empty: all nodes that are in no pool before it
+  StringMap selector;  // empty: all nodes that are in no earlier pool
   bool enabled = false;
   components::DriverSpec spec;
   PolicySettings policy;
 };
 
-// The pools of the settings, in the order in which nodes are assigned; the general one is the last.
-// INVALID_ARGUMENT names the pool and the field.
+// The pools of the settings, in the order in which nodes are assigned; the general pool is the
+// last. INVALID_ARGUMENT names the pool and the field.
 Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings);
 
 struct FleetNode {
@@ -66,7 +66,7 @@ struct FleetPod {
   bool operator==(const FleetPod&) const = default;
 };
 
-// The DaemonSet of a pool when it had a revision, as JSON, by revision.
+// By revision: the DaemonSet of a pool with that revision, as JSON.
 using Revisions = std::map<std::string, std::string, std::less<>>;
 
 struct FleetProblem {
@@ -90,7 +90,7 @@ struct FleetView {
   };
   std::vector<PoolView> pools;  // as in the settings
   std::vector<NodePatch> patches;
-  // Nodes whose pool wants no driver any more. The patch takes the driver away, so nodes with
+  // Nodes whose pool no longer wants a driver. The patch removes the driver, so nodes with
   // `has_driver` wait until no pod uses their GPUs; their DaemonSets stay until then.
   struct Release {
     NodePatch patch;
@@ -98,11 +98,11 @@ struct FleetView {
   };
   std::vector<Release> releases;
   std::vector<Json> daemonsets;
-  Revisions revisions;  // that are current, or that a node may go back to
+  Revisions revisions;  // current revisions, and revisions that a node may go back to
   std::vector<FleetProblem> problems;
 };
 
-// `known`: what earlier views had in `revisions`. The view refers to `pools`.
+// `known`: the `revisions` of earlier views. The view refers to `pools`.
 FleetView ViewFleet(const std::vector<FleetPool>& pools, const std::vector<FleetNode>& nodes,
                     const std::vector<FleetPod>& pods, const Revisions& known);
 
