@@ -168,15 +168,6 @@ std::vector<DeviceView> ClusterView::DevicesOf(const PodEntry& pod) const {
   return devices;
 }
 
-std::string ClusterView::DeviceNames(const PodEntry& pod) const {
-  std::string names;
-  for (const DeviceView& device : DevicesOf(pod)) {
-    if (!names.empty()) names += ',';
-    names += device.name;
-  }
-  return names;
-}
-
 device::MemoryUnit MemoryUnitOf(const ledger::ClusterLedger& ledger, const FactsOf& facts) {
   for (const auto& [name, entry] : ledger.nodes()) {
     const std::optional<int64_t> offered = facts(name).gpu_mem;

@@ -72,8 +72,6 @@ class ClusterView {
   Result<NodeRow> Node(std::string_view name) const;
   // Pods that request GPUs, by namespace and name; all namespaces if `ns` is "".
   std::vector<const ledger::PodEntry*> Pods(std::string_view ns) const;
-  // The pod's devices: "3", "0,1", "3:7".
-  std::string DeviceNames(const ledger::PodEntry& pod) const;
   // The view of each of the pod's devices.
   std::vector<DeviceView> DevicesOf(const ledger::PodEntry& pod) const;
 
