@@ -161,7 +161,7 @@ LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
 
 LIMITER_EXPORT Result cuModuleUnload(Module module) {
   if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
-  return Process::Get().Unload(module, [&] { return driver.cuModuleUnload(module); });
+  return Process::Get().DestroyCharged(module, [&] { return driver.cuModuleUnload(module); });
 }
 LIMITER_EXPORT Result cuLibraryUnload(Library library) {
   if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();

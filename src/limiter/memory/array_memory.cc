@@ -9,7 +9,6 @@ namespace tessera::cuda {
 namespace {
 
 using limiter::ArrayBytes;
-using limiter::Charges;
 using limiter::Contexts;
 using limiter::driver;
 using limiter::MipmapBytes;
@@ -32,21 +31,6 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
     result = Result::kOutOfMemory;
   }
   process.accounts().Cancel(context.gpu, reserved);
-  return result;
-}
-
-template <typename Handle, typename Destroy>
-Result DestroyArray(Handle array, Destroy destroy) {
-  Process& process = Process::Get();
-  Charges::ChargedObject taken;
-  const bool known = process.limiting() && process.charges().Take(array, &taken);
-  const Result result = destroy(array);
-  if (!known) return result;
-  if (result == Result::kSuccess) {
-    process.charges().EndCharge(taken, &process.accounts());
-  } else {
-    process.charges().PutBack(array, taken);
-  }
   return result;
 }
 
@@ -87,11 +71,12 @@ LIMITER_EXPORT Result cuMipmappedArrayCreate(MipmappedArray* array,
 
 // A level of a mipmapped array has no charge; the driver refuses to destroy it.
 LIMITER_EXPORT Result cuArrayDestroy(Array array) {
-  return DestroyArray(array, driver.cuArrayDestroy);
+  return Process::Get().DestroyCharged(array, [&] { return driver.cuArrayDestroy(array); });
 }
 
 LIMITER_EXPORT Result cuMipmappedArrayDestroy(MipmappedArray array) {
-  return DestroyArray(array, driver.cuMipmappedArrayDestroy);
+  return Process::Get().DestroyCharged(array,
+                                       [&] { return driver.cuMipmappedArrayDestroy(array); });
 }
 
 }  // namespace tessera::cuda

@@ -62,7 +62,7 @@ LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
     return driver.cuCtxSetLimit(limit, value);
   }
   Charges::ChargedObject held;
-  const bool charged = process.charges().Take(KeyOf(context, limit), &held);
+  const bool charged = process.charges().Find(KeyOf(context, limit), &held);
   const uint64_t free = charged ? held.free : Times(before, unit);
   const uint64_t reserved = RoundToBlocks(Above(Times(value, unit), free + held.bytes));
   Result result = Result::kOutOfMemory;
@@ -77,11 +77,6 @@ LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
       result = Result::kOutOfMemory;
     }
     if (reserved != 0) process.accounts().Cancel(known.gpu, reserved);
-  }
-  if (charged && result == Result::kSuccess) {
-    process.charges().EndCharge(held, &process.accounts());
-  } else if (charged) {
-    process.charges().PutBack(KeyOf(context, limit), held);
   }
   return result;
 }

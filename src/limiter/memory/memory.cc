@@ -3,6 +3,7 @@
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/process/process.h"
 #include "src/limiter/tables/blocks.h"
+#include "src/limiter/tables/moment.h"
 
 namespace tessera::cuda {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 using limiter::Contexts;
 using limiter::driver;
 using limiter::LaunchStream;
+using limiter::NextMoment;
 using limiter::Process;
 using limiter::RoundToBlocks;
 using limiter::Throttle;
@@ -253,6 +255,9 @@ LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* pr
   if (result != Result::kSuccess || !process.limiting()) return result;
   const bool is_on_device = properties->location.type == kLocationDevice;
   const int gpu = is_on_device ? process.GpuOf(properties->location.id) : kNotCharged;
+  // An older pool with the same handle is destroyed.
+  const int replaced = process.FindPool(*pool);
+  if (replaced >= 0) process.pools().Remove(replaced, NextMoment(), &process.accounts());
   if (process.AddPool(*pool, gpu) >= 0 || gpu == kNotCharged) return result;
   driver.cuMemPoolDestroy(*pool);
   return Result::kOutOfMemory;
@@ -268,8 +273,10 @@ LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
   Process& process = Process::Get();
   const int pool = process.FindPool(handle);
+  const uint64_t moment = NextMoment();
   const Result result = driver.cuMemPoolDestroy(handle);
-  if (pool >= 0 && result == Result::kSuccess) process.pools().Remove(pool, &process.accounts());
+  if (pool >= 0 && result == Result::kSuccess)
+    process.pools().Remove(pool, moment, &process.accounts());
   return result;
 }
 

@@ -78,11 +78,13 @@ Result LoadLibrary(Library* library, uint64_t variables, Load load) {
   const limiter::Libraries::Loaded info{process.libraries().NewId(), variables};
   if (!process.ChargeInContexts(info)) return Result::kOutOfMemory;
   Result result = load();
-  if (result == Result::kSuccess && !process.libraries().Add(*library, info)) {
+  limiter::Libraries::Loaded replaced;
+  if (result == Result::kSuccess && !process.libraries().Add(*library, info, &replaced)) {
     driver.cuLibraryUnload(*library);
     result = Result::kOutOfMemory;
   }
   if (result != Result::kSuccess) process.EndChargeInContexts(info);
+  if (replaced.id != 0) process.EndChargeInContexts(replaced);
   return result;
 }
 

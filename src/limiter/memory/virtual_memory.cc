@@ -8,6 +8,7 @@
 #include "src/limiter/memory/shared_handles.h"
 #include "src/limiter/process/process.h"
 #include "src/limiter/tables/blocks.h"
+#include "src/limiter/tables/moment.h"
 
 namespace tessera::cuda {
 namespace {
@@ -85,7 +86,7 @@ LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
 
 LIMITER_EXPORT Result cuMemRelease(PhysicalMemory memory) {
   Process& process = Process::Get();
-  const uint64_t moment = process.physical().NextMoment();
+  const uint64_t moment = limiter::NextMoment();
   const Result result = driver.cuMemRelease(memory);
   if (result == Result::kSuccess) process.physical().Release(memory, moment);
   return result;
@@ -152,7 +153,7 @@ LIMITER_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, voi
 
 LIMITER_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {
   Process& process = Process::Get();
-  const uint64_t moment = process.physical().NextMoment();
+  const uint64_t moment = limiter::NextMoment();
   const Result result = driver.cuMemUnmap(pointer, bytes);
   if (result == Result::kSuccess) process.physical().Unmap(pointer, bytes, kBlockBytes, moment);
   return result;

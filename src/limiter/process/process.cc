@@ -353,9 +353,12 @@ bool Process::ReserveContext(int gpu, uint64_t* reserved) {
   return false;
 }
 
-bool Process::CountContext(int gpu, cuda::Context context, uint64_t reserved) {
+bool Process::CountContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved) {
   bool is_new = false;
-  if (!contexts_.Count(context, gpu, &is_new)) return false;
+  Contexts::Info replaced;
+  const bool is_counted = contexts_.Count(context, gpu, last_id, &is_new, &replaced);
+  if (replaced.id != 0) EndContext(replaced);
+  if (!is_counted) return false;
   if (!is_new) return true;
   const uint64_t charge = context_memory_.Begin(gpu);
   const uint64_t more = charge > reserved ? charge - reserved : 0;
@@ -398,11 +401,8 @@ bool Process::ChargeInContexts(const Libraries::Loaded& library) {
 void Process::EndChargeInContexts(const Libraries::Loaded& library) {
   for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
     Contexts::Info context;
-    Charges::ChargedObject held;
-    if (contexts_.At(i, &context) &&
-        charges_.Take(Libraries::ChargeKey(library.id, context.id), &held)) {
-      charges_.EndCharge(held, &accounts_);
-    }
+    if (!contexts_.At(i, &context)) continue;
+    charges_.End(Libraries::ChargeKey(library.id, context.id), UINT64_MAX, &accounts_);
   }
 }
 
@@ -410,7 +410,7 @@ void Process::SetPrimary(cuda::Device device, cuda::Context context) {
   if (device >= 0 && device < kMaxDevices) primaries_[device].store(context);
 }
 
-void Process::EndPrimary(cuda::Device device) {
+void Process::EndPrimary(cuda::Device device, uint64_t last_id) {
   int active = 1;
   if (device < 0 || device >= kMaxDevices) return;
   if (driver.cuDevicePrimaryCtxGetState(device, nullptr, &active) != Result::kSuccess ||
@@ -418,7 +418,7 @@ void Process::EndPrimary(cuda::Device device) {
     return;
   Contexts::Info known;
   const cuda::Context context = primaries_[device].exchange(nullptr);
-  if (context != nullptr) (void)contexts_.Remove(context, &known);
+  if (context != nullptr) (void)contexts_.Remove(context, last_id, &known);
   EndContext(known);
 }
 

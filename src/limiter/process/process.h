@@ -32,6 +32,7 @@
 #include "src/limiter/tables/context_memory.h"
 #include "src/limiter/tables/contexts.h"
 #include "src/limiter/tables/libraries.h"
+#include "src/limiter/tables/moment.h"
 #include "src/limiter/tables/physical_memory.h"
 #include "src/limiter/tables/pools.h"
 
@@ -85,10 +86,10 @@ class Process {
   // Calls the driver's `destroy` for a context, and ends all of its charges on success.
   template <typename Destroy>
   cuda::Result DestroyContext(cuda::Context context, Destroy destroy);
-  // Calls the driver's `unload` for a module or a library, and ends its charge on success.
-  template <typename UnloadCall>
-  cuda::Result Unload(const void* handle, UnloadCall unload);
-  // Unload for a library, which has a charge in each context.
+  // Calls the driver's `destroy` for an array or a module, and ends its charge on success.
+  template <typename Destroy>
+  cuda::Result DestroyCharged(const void* handle, Destroy destroy);
+  // DestroyCharged for a library, which has a charge in each context.
   template <typename UnloadCall>
   cuda::Result Unload(cuda::Library library, UnloadCall unload);
   // Charges the variables of a library in each context of the process, or ends these charges.
@@ -129,14 +130,14 @@ class Process {
   // Before and after a context is created: reserves its memory, and charges it. False: the limit
   // has no room; after CountContext the caller destroys the context.
   bool ReserveContext(int gpu, uint64_t* reserved);
-  bool CountContext(int gpu, cuda::Context context, uint64_t reserved);
+  bool CountContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved);
   // Free bytes of the device, if it is the device of the current context; else 0.
   static uint64_t FreeBytesOf(cuda::Device device);
   bool ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context);
   // ChargeLibrary for all libraries in a context that is new.
   bool ChargeLibraries(const Contexts::Info& context);
   void SetPrimary(cuda::Device device, cuda::Context context);
-  void EndPrimary(cuda::Device device);
+  void EndPrimary(cuda::Device device, uint64_t last_id);
 
   Accounts accounts_;
   Allocations allocations_;
@@ -177,6 +178,7 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
   if (gpu < 0 || context == nullptr) return create();
   uint64_t reserved = 0;
   if (!ReserveContext(gpu, &reserved)) return cuda::Result::kOutOfMemory;
+  const uint64_t last_id = contexts_.last_id();
   const bool measured = context_memory_.IsToBeMeasured(gpu);
   uint64_t before = measured ? FreeBytesOf(device) : 0;
   cuda::Result result = create();
@@ -190,7 +192,7 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
     *context = made;
     context_memory_.Learn(gpu, after < before ? before - after : 0);
   }
-  if (result == cuda::Result::kSuccess && !CountContext(gpu, *context, reserved)) {
+  if (result == cuda::Result::kSuccess && !CountContext(gpu, *context, last_id, reserved)) {
     (void)DestroyContext(*context, [&] { return driver.cuCtxDestroy_v2(*context); });
     result = cuda::Result::kOutOfMemory;
   }
@@ -203,6 +205,7 @@ template <typename Retain>
 cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device, Retain retain) {
   const int gpu = GpuOf(device);
   int active = 1;
+  const uint64_t last_id = gpu < 0 ? 0 : contexts_.last_id();
   const bool creates =
       gpu >= 0 && context != nullptr &&
       driver.cuDevicePrimaryCtxGetState(device, nullptr, &active) == cuda::Result::kSuccess &&
@@ -216,7 +219,7 @@ cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device,
   if (result == cuda::Result::kSuccess) {
     const uint64_t after = before == 0 ? 0 : FreeBytesOf(device);
     context_memory_.Learn(gpu, after < before ? before - after : 0);
-    if (!CountContext(gpu, *context, reserved)) {
+    if (!CountContext(gpu, *context, last_id, reserved)) {
       (void)ReleasePrimary(device, [&] { return driver.cuDevicePrimaryCtxRelease(device); });
       result = cuda::Result::kOutOfMemory;
     }
@@ -229,40 +232,32 @@ template <typename Destroy>
 cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   if (!limiting()) return destroy();
   Throttle::Get().DropMarks();
-  Contexts::Info known;
-  const bool is_known = contexts_.Remove(context, &known);
+  const uint64_t last_id = contexts_.last_id();
   const cuda::Result result = destroy();
-  if (result == cuda::Result::kSuccess) {
-    EndContext(known);
-  } else if (is_known) {
-    contexts_.Restore(context, known);
-  }
+  if (result != cuda::Result::kSuccess) return result;
+  Contexts::Info known;
+  (void)contexts_.Remove(context, last_id, &known);
+  EndContext(known);
   return result;
 }
 
-template <typename UnloadCall>
-cuda::Result Process::Unload(const void* handle, UnloadCall unload) {
-  Charges::ChargedObject held;
-  if (!limiting() || !charges_.Take(handle, &held)) return unload();
-  const cuda::Result result = unload();
-  if (result == cuda::Result::kSuccess) {
-    charges_.EndCharge(held, &accounts_);
-  } else {
-    charges_.PutBack(handle, held);
-  }
+template <typename Destroy>
+cuda::Result Process::DestroyCharged(const void* handle, Destroy destroy) {
+  if (!limiting()) return destroy();
+  const uint64_t moment = NextMoment();
+  const cuda::Result result = destroy();
+  if (result == cuda::Result::kSuccess) charges_.End(handle, moment, &accounts_);
   return result;
 }
 
 template <typename UnloadCall>
 cuda::Result Process::Unload(cuda::Library library, UnloadCall unload) {
-  Libraries::Loaded info;
-  if (!limiting() || !libraries_.Remove(library, &info)) return unload();
+  if (!limiting()) return unload();
+  const uint64_t moment = NextMoment();
   const cuda::Result result = unload();
-  if (result == cuda::Result::kSuccess) {
-    EndChargeInContexts(info);
-  } else {
-    (void)libraries_.Add(library, info);
-  }
+  Libraries::Loaded info;
+  const bool ends = result == cuda::Result::kSuccess && libraries_.Remove(library, moment, &info);
+  if (ends) EndChargeInContexts(info);
   return result;
 }
 
@@ -270,9 +265,11 @@ cuda::Result Process::Unload(cuda::Library library, UnloadCall unload) {
 // primary context again during the call, its allocations until the end of the call are not charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
-  if (limiting()) Throttle::Get().DropMarks();
+  if (!limiting()) return destroy();
+  Throttle::Get().DropMarks();
+  const uint64_t last_id = contexts_.last_id();
   const cuda::Result result = destroy();
-  if (limiting() && result == cuda::Result::kSuccess) EndPrimary(device);
+  if (result == cuda::Result::kSuccess) EndPrimary(device, last_id);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include "src/limiter/tables/charges.h"
 
 #include "src/limiter/tables/blocks.h"
+#include "src/limiter/tables/moment.h"
 
 namespace tessera::limiter {
 namespace {
@@ -44,8 +45,12 @@ void Charges::Uncharge(const ChargedObject& held, Accounts* accounts) {
 
 bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t bytes,
                   Accounts* accounts, uint64_t free) {
-  const ChargedObject held{.bytes = bytes, .context = context.id, .gpu = context.gpu, .free = free};
   const SpinGuard lock(&lock_);
+  const ChargedObject held{.bytes = bytes,
+                           .context = context.id,
+                           .gpu = context.gpu,
+                           .free = free,
+                           .born = NextMoment()};
   bool added = false;
   auto* entry = entries_.Add(Key(handle), &added);
   if (entry == nullptr) return false;
@@ -56,25 +61,20 @@ bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t by
   return false;
 }
 
-bool Charges::Take(const void* handle, ChargedObject* taken) {
+bool Charges::Find(const void* handle, ChargedObject* found) {
   const SpinGuard lock(&lock_);
-  auto* entry = entries_.Find(Key(handle));
+  const auto* entry = entries_.Find(Key(handle));
   if (entry == nullptr) return false;
-  *taken = entry->value;
-  entries_.Erase(entry);
+  *found = entry->value;
   return true;
 }
 
-void Charges::PutBack(const void* handle, const ChargedObject& taken) {
+void Charges::End(const void* handle, uint64_t moment, Accounts* accounts) {
   const SpinGuard lock(&lock_);
-  bool added = false;
-  auto* entry = entries_.Add(Key(handle), &added);
-  if (entry != nullptr) entry->value = taken;
-}
-
-void Charges::EndCharge(const ChargedObject& taken, Accounts* accounts) {
-  const SpinGuard lock(&lock_);
-  Uncharge(taken, accounts);
+  auto* entry = entries_.Find(Key(handle));
+  if (entry == nullptr || entry->value.born >= moment) return;
+  Uncharge(entry->value, accounts);
+  entries_.Erase(entry);
 }
 
 void Charges::EndContext(uint64_t id, Accounts* accounts) {

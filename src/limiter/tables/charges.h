@@ -25,19 +25,20 @@ class Charges {
     uint64_t context = 0;  // id of the context that ends the charge
     int gpu = 0;           // index in the limits
     uint64_t free = 0;     // for a limit of a context: bytes of the driver's default
+    uint64_t born = 0;     // moment (moment.h) of Add
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
-  // An older charge with the same handle ends: a library that calls the driver directly has
-  // destroyed its object.
+  // An older charge with the same handle ends: it is that of a limit that changes, or of an object
+  // that the driver has destroyed, for a thread that has not called End yet or for a library that
+  // calls the driver directly.
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
            uint64_t free = 0);
-  // Removes a handle before the driver destroys it, because another thread may get the handle at
-  // once. False: the table does not have it. The caller then calls EndCharge if the driver has
-  // destroyed the object, else PutBack.
-  bool Take(const void* handle, ChargedObject* taken);
-  void PutBack(const void* handle, const ChargedObject& taken);
-  void EndCharge(const ChargedObject& taken, Accounts* accounts);
+  // False: the table does not have the handle.
+  bool Find(const void* handle, ChargedObject* found);
+  // Ends the charge of an object that the driver has destroyed. `moment` is from before that call.
+  // Unknown and younger handles have no effect.
+  void End(const void* handle, uint64_t moment, Accounts* accounts);
   // Ends all charges of a destroyed context.
   void EndContext(uint64_t id, Accounts* accounts);
   // Removes all charges, in a child after fork.

@@ -60,24 +60,30 @@ uint64_t Contexts::Add(const void* handle, int gpu) {
   return AddLocked(reinterpret_cast<uintptr_t>(handle), gpu);
 }
 
-bool Contexts::Count(const void* handle, int gpu, bool* is_new) {
+uint64_t Contexts::last_id() {
+  const SpinGuard guard(&lock_);
+  return last_id_;
+}
+
+bool Contexts::Count(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced) {
   const SpinGuard guard(&lock_);
   const auto key = reinterpret_cast<uintptr_t>(handle);
+  (void)RemoveLocked(key, last_id, replaced);
   if (AddLocked(key, gpu) == 0) return false;
   *is_new = !entries_[Look(key) - entries_].is_counted.exchange(true);
   return true;
 }
 
-void Contexts::Restore(const void* handle, const Info& info) {
+bool Contexts::Remove(const void* handle, uint64_t last_id, Info* removed) {
   const SpinGuard guard(&lock_);
-  (void)Put(reinterpret_cast<uintptr_t>(handle), info);
+  return RemoveLocked(reinterpret_cast<uintptr_t>(handle), last_id, removed);
 }
 
-bool Contexts::Remove(const void* handle, Info* removed) {
-  const SpinGuard guard(&lock_);
-  if (!Find(handle, removed)) return false;
-  const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));
-  entries_[entry - entries_].handle.store(kRemoved, std::memory_order_release);
+bool Contexts::RemoveLocked(uintptr_t handle, uint64_t last_id, Info* removed) {
+  Info found;
+  if (!Find(reinterpret_cast<const void*>(handle), &found) || found.id > last_id) return false;
+  *removed = found;
+  entries_[Look(handle) - entries_].handle.store(kRemoved, std::memory_order_release);
   return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contexts of this process that it has created or that have allocated, each with its GPU and a
-// unique id. The driver may reuse the handle of a destroyed context; an id is unique. Threads: any.
-// Find is lock-free.
+// unique id. The driver may reuse the handle of a destroyed context; an id is unique. Ids grow, so
+// they are the moments (moment.h) of contexts. Threads: any. Find is lock-free.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,14 @@ class Contexts {
   bool Find(const void* handle, Info* info) const;
   // Returns the id of the handle, the same to concurrent callers; 0: the table is full.
   uint64_t Add(const void* handle, int gpu);
-  // Add, and marks the context as counted. `*is_new` is false if it was. False: the table is full.
-  bool Count(const void* handle, int gpu, bool* is_new);
-  // Puts back an entry that Remove returned.
-  void Restore(const void* handle, const Info& info);
-  bool Remove(const void* handle, Info* removed);
+  uint64_t last_id();
+  // Adds a context that the driver has created, and marks it as counted. `last_id` is from before
+  // that call. `*is_new` is false if another thread has counted it. `*replaced` is an older context
+  // with the same handle, which is destroyed; its id is 0 if there is none. False: no room.
+  bool Count(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced);
+  // Removes a context that the driver has destroyed. `last_id` is from before that call. False: the
+  // table does not have the handle, or has a younger context.
+  bool Remove(const void* handle, uint64_t last_id, Info* removed);
   static constexpr uint32_t kCapacity = 1024;  // a power of two
   // False: there is no context at `i`. REQUIRES: i < kCapacity.
   bool At(uint32_t i, Info* info) const;
@@ -44,6 +47,7 @@ class Contexts {
   bool Put(uintptr_t handle, const Info& info);   // REQUIRES lock_
   uint64_t AddLocked(uintptr_t handle, int gpu);  // REQUIRES lock_
   const Entry* Look(uintptr_t handle) const;
+  bool RemoveLocked(uintptr_t handle, uint64_t last_id, Info* removed);  // REQUIRES lock_
 
   SpinLock lock_;  // held while entries change
   uint64_t last_id_ = 0;

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/limiter/tables/libraries.h"
 
+#include "src/limiter/tables/moment.h"
+
 namespace tessera::limiter {
 namespace {
 
-uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+uint64_t AddressOf(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 }  // namespace
 
 uint64_t Libraries::NewId() { return ++last_id_ & kIdMask; }
 
-bool Libraries::Add(const void* handle, const Loaded& info) {
+bool Libraries::Add(const void* handle, const Loaded& info, Loaded* replaced) {
   const SpinGuard guard(&lock_);
   bool is_new = false;
-  auto* entry = entries_.Add(Key(handle), &is_new);
-  if (entry != nullptr) entry->value = info;
-  return entry != nullptr;
+  auto* entry = entries_.Add(AddressOf(handle), &is_new);
+  if (entry == nullptr) return false;
+  *replaced = entry->value;
+  entry->value = info;
+  entry->value.born = NextMoment();
+  return true;
 }
 
-bool Libraries::Remove(const void* handle, Loaded* removed) {
+bool Libraries::Remove(const void* handle, uint64_t moment, Loaded* removed) {
   const SpinGuard guard(&lock_);
-  auto* entry = entries_.Find(Key(handle));
-  if (entry == nullptr) return false;
+  auto* entry = entries_.Find(AddressOf(handle));
+  if (entry == nullptr || entry->value.born >= moment) return false;
   *removed = entry->value;
   entries_.Erase(entry);
   return true;

@@ -20,15 +20,17 @@ class Libraries {
   struct Loaded {
     uint64_t id = 0;
     uint64_t bytes = 0;
+    uint64_t born = 0;  // moment (moment.h) of Add
   };
 
   // Of 31 bits.
   uint64_t NewId();
-  // Adds a library that the driver has loaded. False: out of host memory.
-  bool Add(const void* handle, const Loaded& info);
-  // Removes a handle before the driver unloads it, because another thread may get the handle at
-  // once. Add puts it back on failure. False: the table does not have the handle.
-  bool Remove(const void* handle, Loaded* removed);
+  // Adds a library that the driver has loaded. `*replaced` is an older library with the same
+  // handle, which is unloaded; its id is 0 if there is none. False: out of host memory.
+  bool Add(const void* handle, const Loaded& info, Loaded* replaced);
+  // Removes a library that the driver has unloaded. `moment` is from before that call. False: the
+  // table does not have the handle, or has a younger library.
+  bool Remove(const void* handle, uint64_t moment, Loaded* removed);
   uint32_t capacity();
   // False: there is no library at `i`. REQUIRES: i < capacity().
   bool At(uint32_t i, Loaded* info);

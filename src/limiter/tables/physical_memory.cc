@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "src/limiter/tables/moment.h"
+
 namespace tessera::limiter {
 
 void PhysicalPieces::Reset() {
@@ -17,11 +19,6 @@ void PhysicalPieces::Reset() {
   }
   exports_.Clear();
   open_exports_.store(0);
-}
-
-uint64_t PhysicalPieces::NextMoment() {
-  const SpinGuard lock(&lock_);
-  return ++moment_;
 }
 
 // Removes one reference.
@@ -80,7 +77,7 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
       ended = Drop(handle);
       entry = pieces_.Add(handle, &added);
     }
-    entry->value = {.bytes = mark.bytes, .born = ++moment_, .references = 1, .gpu = gpu};
+    entry->value = {.bytes = mark.bytes, .born = NextMoment(), .references = 1, .gpu = gpu};
     entry->value.is_growing = mark.id == 0;
     *charge = mark.bytes;
     if (mark.id != 0) {
@@ -204,7 +201,7 @@ bool PhysicalPieces::Add(uint64_t handle, int gpu, uint64_t bytes) {
       ended = Drop(handle);
       piece = pieces_.Add(handle, &added);
     }
-    piece->value = {.bytes = bytes, .born = ++moment_, .references = 1, .gpu = gpu};
+    piece->value = {.bytes = bytes, .born = NextMoment(), .references = 1, .gpu = gpu};
   }
   Report(ended);
   return true;
@@ -236,7 +233,7 @@ bool PhysicalPieces::Map(uint64_t address, uint64_t handle) {
     if (mapping == nullptr) return false;
     ++piece->value.references;
     if (!added) ended = Drop(mapping->value.handle);
-    mapping->value = {.handle = handle, .born = ++moment_};
+    mapping->value = {.handle = handle, .born = NextMoment()};
   }
   Report(ended);
   return true;

@@ -42,9 +42,6 @@ class PhysicalPieces {
   // Removes all entries, in a child after fork.
   void Reset();
 
-  // A new point in time; call before the driver call that releases or unmaps.
-  uint64_t NextMoment();
-
   // Adds a piece that the driver has created. False: out of host memory.
   bool Add(uint64_t handle, int gpu, uint64_t bytes);
   // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. The
@@ -119,7 +116,6 @@ class PhysicalPieces {
   }
 
   SpinLock lock_;
-  uint64_t moment_ = 0;
   Table<Piece, HashKey> pieces_ = {};
   Table<Mapping, HashKey> mappings_ = {};
   Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the first mark

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "src/limiter/loader/driver.h"
+#include "src/limiter/tables/moment.h"
 
 namespace tessera::limiter {
 namespace {
@@ -56,6 +57,7 @@ int Pools::Add(cuda::MemPool pool, int gpu) {
     chunk.store(static_cast<Pool*>(memory));
   }
   At(free).gpu = gpu;
+  At(free).born.store(NextMoment());
   At(free).handle.store(pool);
   if (free == count) count_.store(count + 1);
   return free;
@@ -99,9 +101,10 @@ cuda::Result Pools::Trim(int index, uint64_t keep, Accounts* accounts) {
   return result;
 }
 
-void Pools::Remove(int index, Accounts* accounts) {
+void Pools::Remove(int index, uint64_t moment, Accounts* accounts) {
   Pool& pool = At(index);
   const SpinGuard guard(&pool.lock);
+  if (pool.born.load() >= moment) return;
   if (pool.charged != 0) accounts->Release(pool.gpu, pool.charged);
   pool.charged = 0;
   pool.charged_reading = pool.readings.load();

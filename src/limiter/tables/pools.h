@@ -41,8 +41,9 @@ class Pools {
   cuda::Result Trim(int index, uint64_t keep, Accounts* accounts);
   // Number of trims begun so far; a trim may return memory that was reserved before it.
   uint32_t TrimsOf(int index) const { return At(index).trims.load(); }
-  // Ends the charge of a destroyed pool.
-  void Remove(int index, Accounts* accounts);
+  // Ends the charge of a pool that the driver has destroyed. `moment` (moment.h) is from before
+  // that call. A younger pool stays.
+  void Remove(int index, uint64_t moment, Accounts* accounts);
   void Reset();
 
   static constexpr int kMaxPools = 1 << 16;
@@ -52,6 +53,7 @@ class Pools {
   struct Pool {
     std::atomic<cuda::MemPool> handle;
     int gpu;
+    std::atomic<uint64_t> born;  // moment of Add
     // Readings are numbered before they are made. An outdated reading is dropped.
     std::atomic<uint64_t> readings;
     std::atomic<uint32_t> trims;

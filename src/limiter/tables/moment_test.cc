@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of objects that threads destroy while others create, on a model of a driver that uses a
+// handle again as soon as its object is destroyed.
+#include "src/limiter/tables/moment.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "src/limiter/tables/charges.h"
+#include "src/limiter/tables/contexts.h"
+#include "src/limiter/tables/libraries.h"
+
+namespace tessera::limiter {
+namespace {
+
+constexpr int kReuses = 100'000;
+constexpr uint64_t kBytes = 4 << 20;
+const void* const kHandle = reinterpret_cast<const void*>(uintptr_t(4096));
+
+// Two threads create objects and destroy them. Both get the same handle in turn: one thread may add
+// its object before the other has removed the old one.
+template <typename Moment, typename Add, typename Remove>
+void ReuseOneHandle(Moment moment, Add add, Remove remove) {
+  std::atomic<bool> exists{false};
+  const auto run = [&] {
+    for (int round = 0; round < kReuses; ++round) {
+      while (exists.exchange(true)) std::this_thread::yield();
+      add();
+      const uint64_t before = moment();
+      exists = false;
+      remove(before);
+    }
+  };
+  std::thread other(run);
+  run();
+  other.join();
+}
+
+class MomentTest : public ::testing::Test {
+ protected:
+  MomentTest() {
+    limits_.gpu_count = 1;
+    usage_.slots_used = 1;
+    accounts_.Open(&limits_, &usage_, 0, nullptr);
+  }
+  static inline Limits limits_{};
+  static inline Usage usage_{};
+  Accounts accounts_;
+};
+
+TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
+  Charges charges;
+  Contexts::Info context;
+  context.id = 1, context.gpu = 0;
+  ReuseOneHandle(
+      NextMoment,
+      [&] {
+        EXPECT_TRUE(charges.Add(kHandle, context, kBytes, &accounts_));
+        EXPECT_GE(accounts_.Held(0), kBytes);
+      },
+      [&](uint64_t moment) { charges.End(kHandle, moment, &accounts_); });
+  EXPECT_EQ(accounts_.Held(0), 0u);
+  Charges::ChargedObject found;
+  EXPECT_FALSE(charges.Find(kHandle, &found));
+}
+
+TEST_F(MomentTest, ALibraryIsReportedOnceAsRemovedOrReplaced) {
+  Libraries libraries;
+  std::atomic<int> ended{0};
+  ReuseOneHandle(
+      NextMoment,
+      [&] {
+        Libraries::Loaded replaced;
+        EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &replaced));
+        if (replaced.id != 0) ++ended;
+      },
+      [&](uint64_t moment) {
+        Libraries::Loaded removed;
+        if (libraries.Remove(kHandle, moment, &removed)) ++ended;
+      });
+  EXPECT_EQ(ended.load(), 2 * kReuses);
+}
+
+TEST_F(MomentTest, AContextIsReportedOnceAsRemovedOrReplaced) {
+  static Contexts contexts;
+  std::atomic<int> ended{0};
+  ReuseOneHandle([&] { return contexts.last_id(); },
+                 [&] {
+                   Contexts::Info replaced;
+                   bool is_new = false;
+                   EXPECT_TRUE(contexts.Count(kHandle, 0, contexts.last_id(), &is_new, &replaced));
+                   EXPECT_TRUE(is_new);
+                   if (replaced.id != 0) ++ended;
+                 },
+                 [&](uint64_t last_id) {
+                   Contexts::Info removed;
+                   if (contexts.Remove(kHandle, last_id, &removed)) ++ended;
+                 });
+  EXPECT_EQ(ended.load(), 2 * kReuses);
+}
+
+}  // namespace
+}  // namespace tessera::limiter
