@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "src/base/machine.h"
 #include "src/base/strings.h"
 
 namespace tessera::oci {
@@ -77,16 +78,11 @@ constexpr std::string_view kOtherVersions[] = {
     "libnvidia-egl-wayland2", "libnvidia-egl-xcb", "libnvidia-egl-xlib",
 };
 
-#if defined(__x86_64__)
-#define TESSERA_ICD "vulkan/icd.d/nvidia_icd.x86_64.json"
-#elif defined(__aarch64__)
-#define TESSERA_ICD "vulkan/icd.d/nvidia_icd.aarch64.json"
-#endif
 constexpr std::string_view kVulkanIcd = "vulkan/icd.d/nvidia_icd.json";
 constexpr std::string_view kEglVendor = "glvnd/egl_vendor.d/10_nvidia.json";
 constexpr DriverFile kDataFiles[] = {
     {kVulkanIcd, kDrawing},
-    {TESSERA_ICD, kDrawing},
+    {"vulkan/icd.d/nvidia_icd." TESSERA_MACHINE ".json", kDrawing},
     {"vulkan/implicit_layer.d/nvidia_layers.json", kDrawing},
     {kEglVendor, kDrawing},
     {"egl/egl_external_platform.d/09_nvidia_wayland2.json", kDrawing},

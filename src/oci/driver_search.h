@@ -9,16 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/machine.h"
 #include "src/base/status.h"
 #include "src/oci/rooted_dir.h"
 
 namespace tessera::oci {
 
-#if defined(__x86_64__)
-#define TESSERA_MULTIARCH "x86_64-linux-gnu"
-#elif defined(__aarch64__)
-#define TESSERA_MULTIARCH "aarch64-linux-gnu"
-#endif
 // The library directories of distributions, relative to a root.
 inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
     "usr/lib/" TESSERA_MULTIARCH,

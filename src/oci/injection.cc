@@ -8,6 +8,7 @@
 
 #include "api/names.h"
 #include "src/base/file.h"
+#include "src/base/machine.h"
 #include "src/oci/image_libraries.h"
 #include "src/oci/rooted_dir.h"
 #include "src/oci/shared_tree.h"
@@ -32,11 +33,8 @@ const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
 const std::vector<std::string> kSharedBind = {"rw",     "nosuid", "nodev",
                                               "noexec", "bind",   "rprivate"};
 
-#if defined(__x86_64__)
-constexpr std::string_view kGbmDirs = "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
-#elif defined(__aarch64__)
-constexpr std::string_view kGbmDirs = "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
-#endif
+constexpr std::string_view kGbmDirs =
+    "/usr/lib/" TESSERA_MULTIARCH "/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 
 // A link that programs expect in addition to the SONAME.
 struct ExtraLink {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/machine.h"
 #include "src/base/status.h"
 
 namespace tessera::oci {
@@ -28,7 +29,7 @@ struct FakeDriverOptions {
   std::vector<FakeGpu> gpus;
 };
 
-inline constexpr const char* kFakeLibraryDir = "usr/lib/x86_64-linux-gnu";
+inline constexpr const char* kFakeLibraryDir = "usr/lib/" TESSERA_MULTIARCH;
 
 Status MakeFakeDriver(const std::string& root, const FakeDriverOptions& options);
 // Creates the character devices 195:minor, 195:255 and 508:0 below <root>/dev. PERMISSION_DENIED

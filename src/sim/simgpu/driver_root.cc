@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "src/base/file.h"
+#include "src/base/machine.h"
 #include "src/sim/simgpu/device_files.h"
 #include "src/sim/simgpu/library_exports.h"
 #include "src/sim/simgpu/pci_files.h"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kLibraryDir = "usr/lib/x86_64-linux-gnu";
+constexpr std::string_view kLibraryDir = "usr/lib/" TESSERA_MULTIARCH;
 
 // A library, by its name without version. An optional library may be missing.
 struct Library {
@@ -144,11 +145,10 @@ std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
 
 Status WriteProc(const std::string& root, const StateFile& state) {
   const std::string proc = JoinPath(root, "proc/driver/nvidia");
-  RETURN_IF_ERROR(
-      Write(proc + "/version",
-            fmt::format("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  (simulated)\n"
-                        "GCC version:  none\n",
-                        state.driver_version)));
+  RETURN_IF_ERROR(Write(proc + "/version", fmt::format("NVRM version: NVIDIA UNIX " TESSERA_MACHINE
+                                                       " Kernel Module  {}  (simulated)\n"
+                                                       "GCC version:  none\n",
+                                                       state.driver_version)));
   // The agent reads the numbers of device nodes that it creates from this file.
   RETURN_IF_ERROR(
       Write(JoinPath(root, "proc/devices"),

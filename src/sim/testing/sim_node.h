@@ -11,6 +11,7 @@
 #include <string>
 
 #include "src/base/file.h"
+#include "src/base/machine.h"
 #include "src/sim/simgpu/driver_root.h"
 #include "src/sim/state.h"
 
@@ -33,7 +34,7 @@ class SimNode {
   std::string driver_root() const { return dir_.path() + "/driver"; }
   std::string dev_root() const { return dir_.path(); }
   std::string library(const std::string& name) const {
-    return driver_root() + "/usr/lib/x86_64-linux-gnu/" + name;
+    return driver_root() + "/usr/lib/" TESSERA_MULTIARCH "/" + name;
   }
   State& state() { return state_; }
 
