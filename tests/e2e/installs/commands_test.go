@@ -204,10 +204,12 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		*rounds = 100
 	}
 	for round := range max(*rounds, 1) {
+		began := time.Now()
 		bed.Tessera(t, append([]string{"install"}, settings()...)...)
 		bed.Tessera(t, "upgrade", "--set", "scheduler.policy=BestFit", "--wait")
 		bed.Tessera(t, "uninstall", "--force")
 		unchanged(fmt.Sprintf("after round %d", round+1))
+		t.Logf("round %d: %.1f s", round+1, time.Since(began).Seconds())
 	}
 	// containerd needs tessera-runtime to stop the pod, so the program is still on the node.
 	bed.DeletePods(t, pod)
