@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -171,29 +172,39 @@ void Launch(const Driver& driver, const Vectors& vectors, unsigned n, unsigned b
   if (busy_seconds != 0) std::printf("%lu launches in %.1f s\n", launches, Seconds() - start);
 }
 
-// Adds on the device that is current; its memory stays allocated.
+// Adds on the device that is current; its memory stays allocated. The host has one part of the
+// vectors at a time, so that it needs little memory of its own.
 Vectors AddVectors(const Driver& driver, uint64_t bytes, unsigned busy_seconds) {
   const auto n = static_cast<unsigned>(bytes / 3 / sizeof(float));
   const size_t size = size_t(n) * sizeof(float);
   std::printf("[Vector addition of %u elements]\n", n);
-  std::vector<float> a(n), b(n), c(n);
-  for (unsigned i = 0; i < n; ++i) {
-    a[i] = float(i % 1000) * 0.5f;
-    b[i] = float(i % 777) * 0.25f;
-  }
   Vectors vectors;
   CALL(cuMemAlloc_v2, &vectors.a, size);
   CALL(cuMemAlloc_v2, &vectors.b, size);
   CALL(cuMemAlloc_v2, &vectors.c, size);
-  CALL(cuMemcpyHtoD_v2, vectors.a, a.data(), size);
-  CALL(cuMemcpyHtoD_v2, vectors.b, b.data(), size);
+  const auto a = [](unsigned i) { return float(i % 1000) * 0.5f; };
+  const auto b = [](unsigned i) { return float(i % 777) * 0.25f; };
+  std::vector<float> part(std::min(n, 1u << 24));
+  for (unsigned begin = 0; begin < n; begin += part.size()) {
+    const size_t count = std::min<size_t>(part.size(), n - begin);
+    const size_t offset = size_t(begin) * sizeof(float);
+    for (unsigned i = 0; i < count; ++i) part[i] = a(begin + i);
+    CALL(cuMemcpyHtoD_v2, vectors.a + offset, part.data(), count * sizeof(float));
+    for (unsigned i = 0; i < count; ++i) part[i] = b(begin + i);
+    CALL(cuMemcpyHtoD_v2, vectors.b + offset, part.data(), count * sizeof(float));
+  }
   Launch(driver, vectors, n, busy_seconds);
-  CALL(cuMemcpyDtoH_v2, c.data(), vectors.c, size);
-  for (unsigned i = 0; i < n; ++i) {
-    if (c[i] == a[i] + b[i]) continue;
-    std::fprintf(stderr, "Result verification failed at element %u: %g + %g gave %g\n", i, a[i],
-                 b[i], c[i]);
-    std::exit(1);
+  for (unsigned begin = 0; begin < n; begin += part.size()) {
+    const size_t count = std::min<size_t>(part.size(), n - begin);
+    const size_t offset = size_t(begin) * sizeof(float);
+    CALL(cuMemcpyDtoH_v2, part.data(), vectors.c + offset, count * sizeof(float));
+    for (unsigned i = 0; i < count; ++i) {
+      const unsigned at = begin + i;
+      if (part[i] == a(at) + b(at)) continue;
+      std::fprintf(stderr, "Result verification failed at element %u: %g + %g gave %g\n", at, a(at),
+                   b(at), part[i]);
+      std::exit(1);
+    }
   }
   return vectors;
 }
