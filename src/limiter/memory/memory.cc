@@ -272,11 +272,12 @@ LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
 
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
   Process& process = Process::Get();
+  const uint64_t moment = NextMoment();  // before FindPool: another pool may get the index
   const int pool = process.FindPool(handle);
-  const uint64_t moment = NextMoment();
   const Result result = driver.cuMemPoolDestroy(handle);
-  if (pool >= 0 && result == Result::kSuccess)
+  if (pool >= 0 && result == Result::kSuccess) {
     process.pools().Remove(pool, moment, &process.accounts());
+  }
   return result;
 }
 
