@@ -29,9 +29,9 @@ class Charges {
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
-  // An older charge with the same handle ends: it is that of a limit that changes, or of an object
-  // that the driver has destroyed, for a thread that has not called End yet or for a library that
-  // calls the driver directly.
+  // An older charge with the same handle ends. It belongs to a limit that is set again, or to an
+  // object that the driver has already destroyed: for a thread that has not called End yet, or for
+  // a library that calls the driver directly.
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
            uint64_t free = 0);
   // False: the table does not have the handle.

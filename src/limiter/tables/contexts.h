@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contexts of this process that it has created or that have allocated, each with its GPU and a
 // unique id. The driver may reuse the handle of a destroyed context; an id is unique. Ids grow, so
-// they are the moments (moment.h) of contexts. Threads: any. Find is lock-free.
+// they serve as moments (moment.h). Threads: any. Find is lock-free.
 #pragma once
 
 #include <atomic>

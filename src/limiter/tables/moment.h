@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of table entries and of the calls that destroy what they stand for.
+// Moments order the entries of tables and the calls that destroy objects. The driver may give the
+// handle of a destroyed object to a new object at once, in another thread.
 //
-// An entry stays in its table until the driver has destroyed the object, and has the moment at
-// which it was added. A call that destroys takes a moment before the driver's function, and
-// afterwards removes only an entry that is older. A younger entry belongs to a new object, for
-// which the driver uses the handle again. If two threads destroy one object at once, the driver
-// does it for one of them, and that one removes the entry.
+// An entry has the moment at which it was added, and stays in its table until the driver has
+// destroyed its object. A call takes a moment before the driver's function. If the driver has
+// destroyed the object, the call removes the entry only if the entry is older than the call; a
+// younger entry belongs to a new object with the same handle. If two threads destroy one object at
+// once, the driver succeeds for one of them, and that thread removes the entry.
 //
 // Threads: any.
 #pragma once

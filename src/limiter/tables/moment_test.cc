@@ -66,6 +66,28 @@ TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
   EXPECT_FALSE(charges.Find(kHandle, &found));
 }
 
+// A call that has destroyed an object ends after the driver has given its handle to a new object.
+TEST_F(MomentTest, ALibraryThatIsYoungerThanTheCallStays) {
+  Libraries libraries;
+  Libraries::Loaded found;
+  EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &found));
+  const uint64_t moment = NextMoment();
+  EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &found));
+  EXPECT_FALSE(libraries.Remove(kHandle, moment, &found));
+  EXPECT_TRUE(libraries.Remove(kHandle, NextMoment(), &found));
+}
+
+TEST_F(MomentTest, AContextThatIsYoungerThanTheCallStays) {
+  static Contexts contexts;
+  Contexts::Info found;
+  bool is_new = false;
+  EXPECT_TRUE(contexts.Count(kHandle, 0, contexts.last_id(), &is_new, &found));
+  const uint64_t last_id = contexts.last_id();
+  EXPECT_TRUE(contexts.Count(kHandle, 0, contexts.last_id(), &is_new, &found));
+  EXPECT_FALSE(contexts.Remove(kHandle, last_id, &found));
+  EXPECT_TRUE(contexts.Remove(kHandle, contexts.last_id(), &found));
+}
+
 TEST_F(MomentTest, ALibraryIsReportedOnceAsRemovedOrReplaced) {
   Libraries libraries;
   std::atomic<int> ended{0};
