@@ -172,8 +172,37 @@ void Launch(const Driver& driver, const Vectors& vectors, unsigned n, unsigned b
   if (busy_seconds != 0) std::printf("%lu launches in %.1f s\n", launches, Seconds() - start);
 }
 
-// Adds on the device that is current; its memory stays allocated. The host has one part of the
-// vectors at a time, so that it needs little memory of its own.
+float ValueOfA(unsigned i) { return float(i % 1000) * 0.5f; }
+float ValueOfB(unsigned i) { return float(i % 777) * 0.25f; }
+
+// The host has one part of a vector at a time, so that it needs little memory of its own.
+constexpr unsigned kPart = 1u << 24;
+
+void Fill(const Driver& driver, DevicePtr vector, unsigned n, float (*value)(unsigned)) {
+  std::vector<float> part(std::min(n, kPart));
+  for (unsigned begin = 0; begin < n; begin += kPart) {
+    const unsigned count = std::min(kPart, n - begin);
+    for (unsigned i = 0; i < count; ++i) part[i] = value(begin + i);
+    CALL(cuMemcpyHtoD_v2, vector + begin * sizeof(float), part.data(), count * sizeof(float));
+  }
+}
+
+void CheckSum(const Driver& driver, DevicePtr sum, unsigned n) {
+  std::vector<float> part(std::min(n, kPart));
+  for (unsigned begin = 0; begin < n; begin += kPart) {
+    const unsigned count = std::min(kPart, n - begin);
+    CALL(cuMemcpyDtoH_v2, part.data(), sum + begin * sizeof(float), count * sizeof(float));
+    for (unsigned i = 0; i < count; ++i) {
+      const float a = ValueOfA(begin + i), b = ValueOfB(begin + i);
+      if (part[i] == a + b) continue;
+      std::fprintf(stderr, "Result verification failed at element %u: %g + %g gave %g\n", begin + i,
+                   a, b, part[i]);
+      std::exit(1);
+    }
+  }
+}
+
+// Adds on the device that is current; its memory stays allocated.
 Vectors AddVectors(const Driver& driver, uint64_t bytes, unsigned busy_seconds) {
   const auto n = static_cast<unsigned>(bytes / 3 / sizeof(float));
   const size_t size = size_t(n) * sizeof(float);
@@ -182,30 +211,10 @@ Vectors AddVectors(const Driver& driver, uint64_t bytes, unsigned busy_seconds) 
   CALL(cuMemAlloc_v2, &vectors.a, size);
   CALL(cuMemAlloc_v2, &vectors.b, size);
   CALL(cuMemAlloc_v2, &vectors.c, size);
-  const auto a = [](unsigned i) { return float(i % 1000) * 0.5f; };
-  const auto b = [](unsigned i) { return float(i % 777) * 0.25f; };
-  std::vector<float> part(std::min(n, 1u << 24));
-  for (unsigned begin = 0; begin < n; begin += part.size()) {
-    const size_t count = std::min<size_t>(part.size(), n - begin);
-    const size_t offset = size_t(begin) * sizeof(float);
-    for (unsigned i = 0; i < count; ++i) part[i] = a(begin + i);
-    CALL(cuMemcpyHtoD_v2, vectors.a + offset, part.data(), count * sizeof(float));
-    for (unsigned i = 0; i < count; ++i) part[i] = b(begin + i);
-    CALL(cuMemcpyHtoD_v2, vectors.b + offset, part.data(), count * sizeof(float));
-  }
+  Fill(driver, vectors.a, n, ValueOfA);
+  Fill(driver, vectors.b, n, ValueOfB);
   Launch(driver, vectors, n, busy_seconds);
-  for (unsigned begin = 0; begin < n; begin += part.size()) {
-    const size_t count = std::min<size_t>(part.size(), n - begin);
-    const size_t offset = size_t(begin) * sizeof(float);
-    CALL(cuMemcpyDtoH_v2, part.data(), vectors.c + offset, count * sizeof(float));
-    for (unsigned i = 0; i < count; ++i) {
-      const unsigned at = begin + i;
-      if (part[i] == a(at) + b(at)) continue;
-      std::fprintf(stderr, "Result verification failed at element %u: %g + %g gave %g\n", at, a(at),
-                   b(at), part[i]);
-      std::exit(1);
-    }
-  }
+  CheckSum(driver, vectors.c, n);
   return vectors;
 }
 
