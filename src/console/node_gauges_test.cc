@@ -22,24 +22,6 @@ std::string PageOf(int utilization) {
       utilization);
 }
 
-class GaugesClock : public SystemClock {
- public:
-  MonotonicTime Now() const override { return SystemClock::Now() + shift_; }
-  void Advance(Duration by) { shift_ += by; }
-
- private:
-  Duration shift_{};
-};
-
-class GaugesRunner : public net::testing::TestRunner {
- public:
-  const Clock& clock() const override { return shifted_; }
-  void Advance(Duration by) { shifted_.Advance(by); }
-
- private:
-  GaugesClock shifted_;
-};
-
 TEST(MapGaugesOfTest, HasBothValuesOfEachGpu) {
   EXPECT_EQ(MapGaugesOf(PageOf(37)), R"({"GPU-a":[37,61],"GPU-b":[null,45]})");
   EXPECT_EQ(MapGaugesOf("no metrics"), "{}");
@@ -64,15 +46,6 @@ class NodeGaugesTest : public ::testing::Test {
     });
   }
 
-  void PutAgent(const std::string& pod, const std::string& node) {
-    server_.Put("/api/v1/namespaces/tessera-system/pods/" + pod,
-                *ParseJson(fmt::format(
-                    R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{}",
-                    "namespace":"tessera-system","uid":"{}",
-                    "labels":{{"app.kubernetes.io/name":"tessera-agent"}}}},
-                    "spec":{{"nodeName":"{}","containers":[{{"name":"agent"}}]}}}})",
-                    pod, pod, node)));
-  }
   // Asks again until the answer has `text`.
   std::string ReadUntil(const std::vector<std::string>& nodes, std::string_view text) {
     std::string answer;
@@ -85,7 +58,7 @@ class NodeGaugesTest : public ::testing::Test {
     return answer;
   }
 
-  GaugesRunner runner_;
+  net::testing::ShiftedRunner runner_;
   net::IoThread io_;  // the I/O thread posts to runner_ until the thread ends
   kube::testing::FakeApiServer server_{io_, runner_};
   std::unique_ptr<kube::Client> client_;
@@ -97,7 +70,7 @@ class NodeGaugesTest : public ::testing::Test {
 };
 
 TEST_F(NodeGaugesTest, OneReadOfAnAgentServesAllViewers) {
-  PutAgent("agent-x", "n1");
+  server_.PutAgent("agent-x", "n1");
   EXPECT_EQ(gauges_->Read({"n1"}), "{}");
   for (int i = 0; i < 20; ++i) EXPECT_EQ(gauges_->Read({"n1"}), "{}");
   const std::string answer = ReadUntil({"n1"}, "GPU-a");
@@ -108,7 +81,7 @@ TEST_F(NodeGaugesTest, OneReadOfAnAgentServesAllViewers) {
 }
 
 TEST_F(NodeGaugesTest, AKnownAgentIsReadAgainWithoutAList) {
-  PutAgent("agent-x", "n1");
+  server_.PutAgent("agent-x", "n1");
   ReadUntil({"n1"}, "[37,");
   const int lists = lists_;
   utilization_ = 80;
@@ -120,7 +93,7 @@ TEST_F(NodeGaugesTest, AKnownAgentIsReadAgainWithoutAList) {
 }
 
 TEST_F(NodeGaugesTest, AnAgentThatFailsLeavesItsLastValuesWithTheirAgeAndTheReason) {
-  PutAgent("agent-x", "n1");
+  server_.PutAgent("agent-x", "n1");
   ReadUntil({"n1"}, "GPU-a");
   status_ = 503;
   runner_.Advance(NodeGauges::kFresh * 2);
@@ -135,13 +108,13 @@ TEST_F(NodeGaugesTest, AnAgentThatFailsLeavesItsLastValuesWithTheirAgeAndTheReas
 }
 
 TEST_F(NodeGaugesTest, ANodeWithoutAgentIsAnErrorOfThisNodeAlone) {
-  PutAgent("agent-x", "n1");
+  server_.PutAgent("agent-x", "n1");
   const std::string answer = ReadUntil({"n1", "n2"}, "no tessera-agent runs on node n2");
   EXPECT_THAT(answer, HasSubstr("GPU-a"));
 }
 
 TEST_F(NodeGaugesTest, NodesThatAreNoLongerInViewAreNotRead) {
-  PutAgent("agent-x", "n1");
+  server_.PutAgent("agent-x", "n1");
   gauges_->Read({"n1"});
   runner_.Advance(NodeGauges::kFresh * 2);
   runner_.RunFor(3 * NodeGauges::kPerRead);
@@ -153,7 +126,7 @@ TEST_F(NodeGaugesTest, ReadsAreSpreadOverTime) {
   constexpr int kNodes = 30;
   std::vector<std::string> nodes;
   for (int i = 0; i < kNodes; ++i) nodes.push_back(fmt::format("n{}", i));
-  for (const std::string& node : nodes) PutAgent("agent-" + node, node);
+  for (const std::string& node : nodes) server_.PutAgent("agent-" + node, node);
   gauges_->Read(nodes);
   runner_.RunFor(5 * NodeGauges::kPerRead);
   EXPECT_LE(paths_.size(), 6U);

@@ -56,14 +56,6 @@ class NodeUsageTest : public ::testing::Test {
     });
   }
 
-  void PutAgent() {
-    server_.Put("/api/v1/namespaces/tessera-system/pods/agent-x",
-                *ParseJson(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"agent-x",
-                  "namespace":"tessera-system","uid":"u",
-                  "labels":{"app.kubernetes.io/name":"tessera-agent"}},
-                  "spec":{"nodeName":"n1","containers":[{"name":"agent"}]}})"));
-  }
-
   Result<Json> Read() {
     std::optional<Result<Json>> answer;
     reader_.Read(session_, "n1", [&](Result<Json> usage) { answer = std::move(usage); });
@@ -82,7 +74,7 @@ class NodeUsageTest : public ::testing::Test {
 };
 
 TEST_F(NodeUsageTest, JoinsThePagesOfTheAgent) {
-  PutAgent();
+  server_.PutAgent("agent-x", "n1");
   const Result<Json> usage = Read();
   ASSERT_TRUE(usage.ok()) << usage.status().ToString();
   EXPECT_EQ(usage->Find("gpus")->Serialize(), JsonOfGpuGauges(kMetrics).Serialize());
@@ -96,7 +88,7 @@ TEST_F(NodeUsageTest, ANodeWithoutAgentIsNamed) {
 }
 
 TEST_F(NodeUsageTest, AnUnreachableAgentOrAnInvalidAnswerIsOneError) {
-  PutAgent();
+  server_.PutAgent("agent-x", "n1");
   containers_.clear();
   EXPECT_THAT(Read().status().message(), HasSubstr("cannot read from the node's agent"));
   containers_ = "no JSON";
@@ -104,7 +96,7 @@ TEST_F(NodeUsageTest, AnUnreachableAgentOrAnInvalidAnswerIsOneError) {
 }
 
 TEST_F(NodeUsageTest, MissingPermissionReturnsTheServersError) {
-  PutAgent();
+  server_.PutAgent("agent-x", "n1");
   server_.Refuse("pods", 403);
   EXPECT_EQ(Read().status().code(), Code::kPermissionDenied);
 }

@@ -14,24 +14,6 @@ namespace {
 using std::chrono::hours;
 using std::chrono::minutes;
 
-class ShiftedClock : public SystemClock {
- public:
-  MonotonicTime Now() const override { return SystemClock::Now() + shift_; }
-  void Advance(Duration by) { shift_ += by; }
-
- private:
-  Duration shift_{};
-};
-
-class ShiftedRunner : public net::testing::TestRunner {
- public:
-  const Clock& clock() const override { return shifted_; }
-  void Advance(Duration by) { shifted_.Advance(by); }
-
- private:
-  ShiftedClock shifted_;
-};
-
 using SessionPtr = std::shared_ptr<WebSession>;
 
 class WebSessionsTest : public ::testing::Test {
@@ -85,7 +67,7 @@ class WebSessionsTest : public ::testing::Test {
     return *code;
   }
 
-  ShiftedRunner runner_;
+  net::testing::ShiftedRunner runner_;
   net::IoThread io_;
   kube::testing::FakeApiServer server_{io_, runner_};
   std::set<std::string> allowed_ = {"nodes/", "pods/team-a"};

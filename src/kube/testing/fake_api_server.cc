@@ -185,6 +185,16 @@ void FakeApiServer::Put(const std::string& path, Json object) {
   NoteChange(type, path, std::move(object));
 }
 
+void FakeApiServer::PutAgent(const std::string& pod, const std::string& node) {
+  Put(fmt::format("/api/v1/namespaces/tessera-system/pods/{}", pod),
+      *ParseJson(fmt::format(
+          R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{0}",
+          "namespace":"tessera-system","uid":"{0}",
+          "labels":{{"app.kubernetes.io/name":"tessera-agent"}}}},
+          "spec":{{"nodeName":"{1}","containers":[{{"name":"agent"}}]}}}})",
+          pod, node)));
+}
+
 void FakeApiServer::Remove(const std::string& path) {
   const auto found = objects_.find(path);
   if (found == objects_.end()) return;

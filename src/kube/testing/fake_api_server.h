@@ -45,6 +45,8 @@ class FakeApiServer {
   // --- Objects, by path; each has a metadata.resourceVersion. Null if no object has this path.
   const Json* Find(const std::string& path) const;
   void Put(const std::string& path, Json object);
+  // The pod of tessera-agent on a node.
+  void PutAgent(const std::string& pod, const std::string& node);
   void Remove(const std::string& path);
   // Number of writes by clients.
   int writes() const { return writes_; }

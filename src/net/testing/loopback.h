@@ -41,6 +41,20 @@ class TestRunner : public TaskRunner {
   std::unique_ptr<Queue> queue_;
 };
 
+// A TestRunner whose monotonic clock the test can move forward. Delays of tasks stay in real time.
+class ShiftedRunner : public TestRunner {
+ public:
+  const Clock& clock() const override { return shifted_; }
+  void Advance(Duration by) { shifted_.shift += by; }
+
+ private:
+  struct ShiftedClock : public SystemClock {
+    MonotonicTime Now() const override { return SystemClock::Now() + shift; }
+    Duration shift{};
+  };
+  ShiftedClock shifted_;
+};
+
 // A blocking TCP connection whose bytes the test controls.
 class RawClient {
  public:
