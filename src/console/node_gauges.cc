@@ -14,10 +14,6 @@ namespace {
 
 constexpr const char* kMetricsPage = "/metrics";
 
-double SecondsBetween(MonotonicTime from, MonotonicTime to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 }  // namespace
 
 std::string MapGaugesOf(std::string_view metrics) {
@@ -50,7 +46,7 @@ std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
     text += ":{";
     if (!gauges.gpus.empty()) {
       fmt::format_to(std::back_inserter(text), "\"age\":{:.1f},\"gpus\":{}",
-                     SecondsBetween(gauges.read, now), gauges.gpus);
+                     std::chrono::duration<double>(now - gauges.read).count(), gauges.gpus);
     }
     if (!gauges.error.empty()) {
       text += gauges.gpus.empty() ? "\"error\":" : ",\"error\":";

@@ -42,10 +42,12 @@ class NodeGauges {
   NodeGauges(const NodeGauges&) = delete;
   NodeGauges& operator=(const NodeGauges&) = delete;
 
-  // What is known now, as {"n1":{"age":3.2,"gpus":{…},"error":"…"}}: seconds since the values were
-  // read, the values as in MapGaugesOf, and why the last read failed. A node that has not been read
-  // yet is absent. Reads the agents of nodes whose values are older than kFresh. REQUIRES: these
-  // nodes exist; at most kMostNodes.
+  // Returns the last values of these nodes, for example
+  //   {"n1":{"age":3.2,"gpus":{"GPU-…":[37,61]}},"n2":{"error":"no route to host"}}
+  // "age": seconds since the agent was read; "gpus": as in MapGaugesOf; both are absent if no read
+  // has succeeded. "error": why the last read failed; absent if it succeeded. A node whose first
+  // read has not ended is absent. Returns at once, and then reads the agents whose last read is
+  // older than kFresh. REQUIRES: these nodes exist; at most kMostNodes.
   std::string Read(const std::vector<std::string>& nodes);
 
  private:
@@ -58,16 +60,15 @@ class NodeGauges {
     std::string pod;                     // the agent's, if the last read succeeded
     bool queued = false;                 // or being read
   };
-  using Number = uint64_t;
-
-  void StepLater();
-  void Step();
-  // Members end in reverse order.
+  // One of the two is set.
   struct AgentRead {
     std::unique_ptr<kube::AgentPages> pages;  // finds the agent's pod and reads its page
     kube::Operation page;                     // reads the page of a known pod
   };
+  using Number = uint64_t;
 
+  void StepLater();
+  void Step();
   void StartRead(const std::string& node);
   void TakePage(const std::string& node, const std::string& pod, const Result<std::string>& page);
   void EndRead(Number number, const std::string& node);
