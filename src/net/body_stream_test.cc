@@ -2,6 +2,7 @@
 // Streamed responses and absent clients, on real sockets.
 #include "src/net/body_stream.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -131,6 +132,26 @@ TEST_F(BodyStreamTest, OurClientReadsAStream) {
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   ASSERT_TRUE(answer->ok()) << answer->status().ToString();
   EXPECT_EQ((*answer)->body, all);
+}
+
+TEST_F(BodyStreamTest, ShortPiecesThatWaitAreWrittenTogether) {
+  Start({}, 32 << 20);
+  RawClient client = Open();
+  // Holds up the connection until all of the short pieces wait.
+  stream_->Push(PieceOf(std::string(16 << 20, 'y') + "end"));
+  runner_.RunFor(milliseconds(100));
+  std::string expected = "end\r\n";
+  std::string joined;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string piece = "event " + std::to_string(i) + "\n";
+    joined += piece;
+    stream_->Push(PieceOf(piece));
+  }
+  stream_->Push(PieceOf(std::string(16 << 10, 'z')));  // does not fit beside them
+  expected += fmt::format("{:x}\r\n{}\r\n4000\r\n", joined.size(), joined);
+  const std::string got = ReceiveUntil(client, "zzz\r\n");
+  EXPECT_EQ(got.substr(got.find("end\r\n"), expected.size()), expected);
+  EXPECT_TRUE(runner_.RunUntil([&] { return stream_->queued_bytes() == 0; }));
 }
 
 TEST_F(BodyStreamTest, AFullQueueRejectsPiecesUntilTheClientHasReadAll) {
