@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/strings.h"
 #include "src/console/node_usage.h"
 #include "src/formats/json.h"
 #include "src/kube/pod_page.h"
