@@ -15,7 +15,7 @@ import (
 const mib = 1 << 20
 
 // limitedPods are the names of three pods. Two always have work for a whole GPU, and have 30 and 70 hundredths of
-// it. The third has a limit of 5 GiB of GPU memory and holds 4 GiB.
+// it. The third has a limit of 2.5 GiB of GPU memory and holds 2 GiB.
 type limitedPods struct{ small, large, holder string }
 
 func createLimitedPods(t *testing.T) limitedPods {
@@ -27,8 +27,8 @@ func createLimitedPods(t *testing.T) limitedPods {
 		}}}.Create(t)
 	}
 	holder := bed.Pod{Name: "limits-memory", Containers: []bed.Container{{
-		Name: "main", Args: []string{"--bytes", fmt.Sprint(4096 * mib), "--hold", "1200"},
-		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+		Name: "main", Args: []string{"--bytes", fmt.Sprint(2048 * mib), "--hold", "1200"},
+		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 10},
 	}}}.Create(t)
 	pods := limitedPods{busy("limits-30", 30), busy("limits-70", 70), holder}
 	for _, pod := range []string{pods.small, pods.large, pods.holder} {
@@ -50,11 +50,11 @@ func allocates(t *testing.T, pod string, bytes int) error {
 func (pods limitedPods) hold(t *testing.T, when string) {
 	t.Helper()
 	waitComputeUse(t, when, map[string]int{pods.small: 30, pods.large: 70})
-	err := allocates(t, pods.holder, 2048*mib)
+	err := allocates(t, pods.holder, 1024*mib)
 	if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
 		t.Errorf("%s a process got memory beyond the limit of its container: %v", when, err)
 	}
-	if err := allocates(t, pods.holder, 900*mib); err != nil {
+	if err := allocates(t, pods.holder, 400*mib); err != nil {
 		t.Errorf("%s a process got no memory within the limit: %v", when, err)
 	}
 	for _, pod := range []string{pods.small, pods.large, pods.holder} {
@@ -70,14 +70,14 @@ func (pods limitedPods) followLimits(t *testing.T, when string) {
 	bed.Tessera(t, "limit", pods.large, "--compute", "20")
 	waitComputeUse(t, when+" with a lower limit", map[string]int{pods.small: 30, pods.large: 20})
 	bed.Tessera(t, "limit", pods.large, "--compute", "none")
-	bed.Tessera(t, "limit", pods.holder, "--memory", "4608Mi")
+	bed.Tessera(t, "limit", pods.holder, "--memory", "2304Mi")
 	bed.Eventually(t, bed.PodTimeout, when+" a lower limit of memory holds", func() bool {
-		err := allocates(t, pods.holder, 900*mib)
+		err := allocates(t, pods.holder, 400*mib)
 		return err != nil && strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY")
 	})
 	bed.Tessera(t, "limit", pods.holder, "--memory", "none")
 	bed.Eventually(t, bed.PodTimeout, when+" the grant holds again", func() bool {
-		return allocates(t, pods.holder, 900*mib) == nil
+		return allocates(t, pods.holder, 400*mib) == nil
 	})
 }
 
