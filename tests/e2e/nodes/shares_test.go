@@ -99,7 +99,11 @@ func TestAPodUnderADisruptionBudgetKeepsItsGPU(t *testing.T) {
 	}
 }
 
-func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
+func TestADeploymentScaledUpAndDownLeavesTheLedgerEmpty(t *testing.T) {
+	rounds := 25
+	if *bed.Long {
+		rounds = 100
+	}
 	bed.WireScheduler(t)
 	waitLedgerEmpty(t)
 	const path = "/apis/apps/v1/namespaces/default/deployments"
@@ -127,7 +131,7 @@ func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
 		})
 	}
 	bound := 0
-	for round := range 100 {
+	for round := range rounds {
 		scale(3)
 		// Some rounds wait until pods are bound, others delete them before that.
 		if round%10 == 0 {
