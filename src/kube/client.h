@@ -16,7 +16,7 @@
 //
 // Errors: api_error.h for responses of the server; net/http_client.h if no response was received;
 // DEADLINE_EXCEEDED after `deadline`, whether the request was sent or not; RESOURCE_EXHAUSTED if
-// the queue is full. Each message begins with the verb and the path.
+// the queue is full, or the server rejects its level until then. Messages begin with verb and path.
 #pragma once
 
 #include <cstdint>

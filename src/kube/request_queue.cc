@@ -56,6 +56,12 @@ struct RequestQueue::Item {
   std::multimap<MonotonicTime, std::shared_ptr<Item>>::iterator timer;
 };
 
+// A priority level whose requests the server rejects.
+struct RejectedLevel {
+  SendLane lane;
+  Status error;  // the last rejection
+};
+
 // Items are in `waiting`, or in `in_flight` from Send until the response. All items are in
 // `deadlines`.
 struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Core> {
@@ -109,10 +115,14 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   }
 
   // Null while the server accepts the request's priority level.
-  SendLane* LaneOf(const Item& item) {
+  RejectedLevel* LevelOf(const Item& item) {
     const auto level = level_of_flow.find(item.flow);
-    const auto lane = levels.find(level == level_of_flow.end() ? item.flow : level->second);
-    return lane == levels.end() ? nullptr : &lane->second;
+    const auto found = levels.find(level == level_of_flow.end() ? item.flow : level->second);
+    return found == levels.end() ? nullptr : &found->second;
+  }
+  SendLane* LaneOf(const Item& item) {
+    RejectedLevel* level = LevelOf(item);
+    return level == nullptr ? nullptr : &level->lane;
   }
 
   void WakeAt(MonotonicTime when) {
@@ -129,12 +139,19 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   void OnAlarm() {
     while (!closed && !deadlines.empty() && deadlines.begin()->first <= Now()) {
       const ItemPtr item = deadlines.begin()->second;
-      Finish(item, ExpiredStatus(*item));
+      Finish(item, ExpiredStatus(*item, in_flight.contains(item)));
     }
     if (!closed) SendReady();
   }
 
-  Status ExpiredStatus(const Item& item) const {
+  Status ExpiredStatus(const Item& item, bool is_in_flight) {
+    const RejectedLevel* level = LevelOf(item);
+    // The server is up, and the request waited for its priority level alone.
+    if (level != nullptr && !is_in_flight && server.IsHealthy()) {
+      return Error(Code::kResourceExhausted,
+                   "the API server has rejected the priority level of {} for {} s: {}", item.flow,
+                   Seconds(options.deadline), level->error.message());
+    }
     const std::string_view known = item.last_error.ok() ? "" : ": the last error was ";
     if (item.attempts > 0) {
       return Error(Code::kDeadlineExceeded, "no response within {} s{}{}",
@@ -223,7 +240,9 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     // A rejection of the priority level is plain text. A Status object concerns only this request:
     // an eviction that a PodDisruptionBudget forbids also gets 429.
     if (answer->status == 429 && !IsApiStatus(*answer)) {
-      return levels[level].OnError(Now(), random);
+      RejectedLevel& rejected = levels[level];
+      rejected.error = ErrorOf(*answer);
+      return rejected.lane.OnError(Now(), random);
     }
     levels.erase(level);
   }
@@ -255,7 +274,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   void RemoveFromFlight(const ItemPtr& item) {
     in_flight.erase(item);
     server.OnEnded(item.get());
-    for (auto& [level, lane] : levels) lane.OnEnded(item.get());
+    for (auto& [name, level] : levels) level.lane.OnEnded(item.get());
   }
 
   void Forget(const ItemPtr& item) {
@@ -303,7 +322,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   std::unordered_set<ItemPtr> in_flight;
   std::multimap<MonotonicTime, ItemPtr> deadlines;
   SendLane server;
-  std::unordered_map<std::string, SendLane> levels;  // rejected priority levels
+  std::unordered_map<std::string, RejectedLevel> levels;
   std::unordered_map<std::string, std::string> level_of_flow;
   Status unreachable_error;  // why the server is unreachable
   std::mt19937_64 random{options.seed.value_or(std::random_device{}())};

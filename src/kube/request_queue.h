@@ -3,7 +3,8 @@
 // errors. While the server is unreachable, all requests wait but one, which probes the server.
 // While the server rejects a priority level, the requests of that level wait. A response with
 // Retry-After delays only its own request. A timer ends each request at its deadline, whether it
-// was sent or not. Included only in src/kube. Threads: the runner's.
+// was sent or not: with RESOURCE_EXHAUSTED if it waits for a rejected priority level, else with
+// DEADLINE_EXCEEDED. Included only in src/kube. Threads: the runner's.
 #pragma once
 
 #include <functional>

@@ -371,6 +371,36 @@ TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
   EXPECT_EQ(Target(7), "/4");
 }
 
+TEST_F(RequestQueueTest, ARequestThatExpiresBehindARejectedLevelWasThrottled) {
+  options_.deadline = seconds(4);
+  options_.max_attempts = 100;
+  const Asked& rejected = Submit("/1", "PATCH daemonsets/");
+  transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {
+    runner_.Post([sent] { sent->on_done(LevelRejected("workload")); });
+  };
+  Answer(0, LevelRejected("workload"));
+  const Asked& unsent = Submit("/2", "PATCH daemonsets/");
+  runner_.AdvanceTimeAndRun(seconds(4));
+  for (const Asked* asked : {&rejected, &unsent}) {
+    ASSERT_TRUE(asked->answer.has_value());
+    EXPECT_EQ(CodeOf(*asked), Code::kResourceExhausted) << asked->answer->status().ToString();
+  }
+  EXPECT_EQ(unsent.answer->status().message(),
+            "the API server has rejected the priority level of PATCH daemonsets/ for 4 s: Too many "
+            "requests, please try again later. (HTTP 429 Too Many Requests)");
+}
+
+TEST_F(RequestQueueTest, ASilentServerIsNotThrottling) {
+  options_.deadline = seconds(4);
+  options_.max_attempts = 100;
+  Submit("/1", "PATCH daemonsets/");
+  Answer(0, LevelRejected("workload"));
+  runner_.AdvanceTimeAndRun(seconds(2));
+  ASSERT_EQ(sent(), 2u) << "the probe, which gets no answer";
+  runner_.AdvanceTimeAndRun(seconds(2));
+  EXPECT_EQ(CodeOf(asked_.front()), Code::kDeadlineExceeded);
+}
+
 TEST_F(RequestQueueTest, CallsBeforeSendAtEachAttempt) {
   bool leads = true;
   options_.max_in_flight = 1;
