@@ -80,7 +80,7 @@ def main():
         program = BUILD / "bin" / name
         check(program.exists(), f"{program} is missing: build the targets of a release with preset release-arm64")
         check("AArch64" in run("readelf", "-h", program), f"{program} is not for arm64")
-        # tessera-runtime passes --version on to runc.
+        # tessera-runtime --version runs runc, which is not there for arm64.
         if name == "tessera-runtime":
             check("Usage: tessera-runtime explain" in run(qemu, program, "explain", "--help"), f"{name} explain --help shows no usage")
         else:

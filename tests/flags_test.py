@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """flags_test.py PROGRAM [FLAG=VALUE...]: a flag that a program does not know, and each of these, ends
-it with 64 (EX_USAGE), and help that cannot be written with 75 (EX_TEMPFAIL)."""
+it with 64 (EX_USAGE), and help that cannot be written with 75 (EX_TEMPFAIL). --version prints one
+line and needs no other flag."""
 
+import re
 import subprocess
 import sys
 
@@ -19,3 +21,6 @@ for wrong in ["--no-such-flag"] + sys.argv[2:]:
     fail_unless(program + [wrong], subprocess.DEVNULL, 64)
 with open("/dev/full", "w") as full:
     fail_unless(program + ["--help"], full, 75)
+version = subprocess.run(program + ["--version"], capture_output=True, text=True, timeout=60)
+if version.returncode != 0 or not re.fullmatch(r"\d+\.\d+\.\d+\S*\n", version.stdout):
+    sys.exit(f"{program[0]} --version: {version.returncode}; said: {version.stdout!r} {version.stderr!r}")

@@ -108,12 +108,12 @@ bool IsPassThroughExec(int argc, char** argv, int verb) {
   return !HasStageBeside(log);
 }
 
-// Tessera prints its own help before the low-level runtime's.
-constexpr std::string_view kHelp[] = {"help", "--help", "-h"};
+// Tessera adds its own help and version to those of the low-level runtime.
+constexpr std::string_view kQuestions[] = {"help", "--help", "-h", "--version"};
 
 bool IsPassThrough(int argc, char** argv) {
   if (argc == 2) {
-    for (const std::string_view word : kHelp) {
+    for (const std::string_view word : kQuestions) {
       if (Same(View(argv[1]), word)) return false;
     }
   }

@@ -12,6 +12,8 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/base/subprocess.h"
+#include "src/base/version.h"
 #include "src/runtime/command_line.h"
 #include "src/runtime/decision.h"
 #include "src/runtime/exec_process.h"
@@ -25,6 +27,8 @@
 
 namespace tessera::runtime {
 namespace {
+
+constexpr Duration kVersionPatience = std::chrono::seconds(10);
 
 std::string ConfigFile() {
   const char* path = ::getenv(names::kEnvRuntimeConfig.data());
@@ -82,6 +86,29 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   return Status::Ok();
 }
 
+Result<std::string> LowLevelRuntime(const Result<Options>& options) {
+  // With an invalid configuration, running containers can still be stopped, probed and deleted.
+  static const Options kDefaults;
+  return FindLowLevelRuntime(options.ok() ? options->runtimes : kDefaults.runtimes,
+                             ::getenv("PATH"));
+}
+
+// Prints the version of the low-level runtime, and our own below it. Engines read the former:
+// containerd in the first line (parseVersion in go-runc), Docker in the last line with the word
+// "version" (parseRuntimeVersion in daemon/info_unix.go). So ours is in neither.
+Result<int> ShowVersions(const Result<Options>& options, const char* flag) {
+  const std::string own = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
+  const Result<std::string> path = LowLevelRuntime(options);
+  if (!path.ok()) {
+    RETURN_IF_ERROR(WriteFd(STDOUT_FILENO, own));
+    return path.status();
+  }
+  ASSIGN_OR_RETURN(const SubprocessResult theirs, RunProgram({*path, flag}, kVersionPatience));
+  RETURN_IF_ERROR(WriteFd(STDERR_FILENO, theirs.err));
+  RETURN_IF_ERROR(WriteFd(STDOUT_FILENO, theirs.out + own));
+  return theirs.exit_code;
+}
+
 Status Run(const CommandLine& line, const Result<Options>& options, int argc, char** argv) {
   if (line.creates_container()) {
     RETURN_IF_ERROR(EditBundle(line, options));
@@ -95,11 +122,7 @@ Status Run(const CommandLine& line, const Result<Options>& options, int argc, ch
     // If the document cannot be read, the low-level runtime reports it.
     (void)StripDeviceRules(line.resources, argc, argv).ok();
   }
-  // With an invalid configuration, running containers can still be stopped, probed and deleted.
-  static const Options kDefaults;
-  ASSIGN_OR_RETURN(
-      const std::string path,
-      FindLowLevelRuntime(options.ok() ? options->runtimes : kDefaults.runtimes, ::getenv("PATH")));
+  ASSIGN_OR_RETURN(const std::string path, LowLevelRuntime(options));
   return ExecRuntime(path, argv);
 }
 
@@ -109,6 +132,7 @@ constexpr std::string_view kHelp =
 Its own commands:
   tessera-runtime configure   makes containerd, Docker or CRI-O use it; see configure --help
   tessera-runtime explain     prints what a container would get, and why; see explain --help
+  tessera-runtime --version   adds its own version to that of the low-level runtime
 
 All other commands are commands of the low-level runtime, whose help follows.
 
@@ -138,6 +162,10 @@ int RuntimeMain(int argc, char** argv) {
   const Result<Options> options = LoadOptions(ConfigFile());
   if (IsOwnVerb(argc, argv, "explain")) return ExplainMain(argc, argv, options);
   const CommandLine line = ParseCommandLine(argc, argv);
+  if (argc == 2 && IsOwnVerb(argc, argv, "--version")) {
+    const Result<int> shown = ShowVersions(options, argv[1]);
+    return shown.ok() ? *shown : ReportFailure(line, shown.status(), "");
+  }
   const Status status = Run(line, options, argc, argv);
   return ReportFailure(line, status, options.ok() ? options->log : std::string());
 }

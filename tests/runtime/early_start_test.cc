@@ -16,6 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr long kFewInstructions = 30'000;  // the C library alone takes as many, and 40 CPUIDs
 
@@ -84,6 +87,22 @@ TEST_F(EarlyStart, APlainVerbCostsLittle) {
     EXPECT_LT(count->instructions, kFewInstructions) << verb[0];
     EXPECT_EQ(count->cpuids, 0) << verb[0];
   }
+}
+
+// go-runc (containerd) wants "runc version" in the first line, Docker takes the last line with the
+// word "version".
+TEST_F(EarlyStart, TheVersionFollowsThatOfTheLowLevelRuntime) {
+  const SubprocessResult result = Run({"--version"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, MatchesRegex(path("first/runc") +
+                                       "\\|--version\\|\ntessera-runtime: [0-9.]+[^ ]*\n"));
+  EXPECT_THAT(result.out.substr(result.out.find("\ntessera-runtime")), Not(HasSubstr("version")));
+  ::setenv("PATH", path("empty").c_str(), 1);
+  WriteConfig("runtimes = [\"no-such-runtime\"]\n");
+  const SubprocessResult none = Run({"--version"});
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_THAT(none.out, StartsWith("tessera-runtime: "));
+  EXPECT_THAT(none.err, HasSubstr("no low-level runtime found"));
 }
 
 TEST_F(EarlyStart, AMissingConfigurationIsTheDefault) {
