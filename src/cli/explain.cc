@@ -121,14 +121,7 @@ class ExplanationWriter {
       output_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
       return;
     }
-    output_.Line("  " + explanation_.summary + ".");
-    if (explanation_.rejected_by_quota > 0) {
-      output_.Line(
-          fmt::format("  The quota rejects {} node{} with room: {}", explanation_.rejected_by_quota,
-                      Plural(explanation_.rejected_by_quota),
-                      fmt::join(explanation_.quota_rejections, "; ")),
-          Tone::kBad);
-    }
+    WriteRejections();
     if (explanation_.fitting > 0) {
       WriteCandidates(fmt::format(
           "{} node{} with room for its GPUs. If it still waits, see kube-scheduler's "
@@ -138,6 +131,24 @@ class ExplanationWriter {
       WriteNearest();
     }
     WriteQuota();
+  }
+
+  // A pod over its quota waits for the quota alone, whatever the nodes have.
+  void WriteRejections() {
+    const std::string quota = fmt::format("{}", fmt::join(explanation_.quota_rejections, "; "));
+    if (explanation_.over_quota) {
+      output_.Line("  Its quota does not allow it on any node: " + quota + ".", Tone::kBad);
+    }
+    output_.Line("  " + explanation_.summary + ".");
+    if (explanation_.rejected_by_quota > 0 && !explanation_.over_quota) {
+      output_.Line(
+          fmt::format("  The quota rejects {} node{} with room: {}", explanation_.rejected_by_quota,
+                      Plural(explanation_.rejected_by_quota), quota),
+          Tone::kBad);
+    }
+    for (const std::string& reservation : explanation_.reservations) {
+      output_.Line("  A node with room does not take it: " + reservation, Tone::kBad);
+    }
   }
 
   void WriteDevices() {
@@ -290,6 +301,7 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
     json.Set("nodes", Json::MakeObject({{"withGpus", JsonOf(found.nodes)},
                                         {"fitting", JsonOf(found.fitting)},
                                         {"refusedByQuota", JsonOf(found.rejected_by_quota)}}));
+    json.Set("overQuota", Json::Bool(found.over_quota));
     json.Set("candidates", JsonOfCandidates(found));
   }
   if (!found.nearest.empty()) json.Set("nearest", JsonOfNearest(found));

@@ -62,13 +62,38 @@ Nodes closest to having room:
 )");
 }
 
+TEST_F(ExplainTest, NamesTheQuotaBeforeNodesWithoutRoom) {
+  cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":2}}})").value());
+  const kube::PodObject& pod = cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "9"}}));
+  const std::string text = Explained(pod);
+  EXPECT_TRUE(text.starts_with(R"(Pod ml/next requests gpu: 9 and waits.
+  Its quota does not allow it on any node: namespace "ml" may use 2 GPUs of model A100: 1 used, 1 left, 9 wanted.
+  0/3 nodes have room: 3 too few GPUs.
+)")) << text;
+  const std::string json =
+      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}).value();
+  EXPECT_TRUE(ParseJson(json)->BoolAt("overQuota").value());
+}
+
+TEST_F(ExplainTest, ANodeOfAnotherModelDoesNotHideTheQuota) {
+  kube::NodeObject other = ledger::testing::GpuNode("other", 1);
+  other.meta.labels[std::string(names::kLabelLegacyGpuModel)] = "T4";
+  cluster_.Add(other);
+  cluster_.ledger().SetQuota(
+      placement::ParseQuota(R"({"ml":{"quota":{"A100":1,"T4":9}}})").value());
+  const std::string text =
+      Explained(cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}})));
+  EXPECT_EQ(text.find("does not allow it on any node"), std::string::npos) << text;
+  EXPECT_NE(text.find("The quota rejects 3 nodes with room"), std::string::npos) << text;
+}
+
 TEST_F(ExplainTest, ShowsTheRemainingQuota) {
   cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":1}}})").value());
   const std::string text =
       Explained(cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}})));
   EXPECT_EQ(text, R"(Pod ml/next requests gpu: 1 and waits.
+  Its quota does not allow it on any node: namespace "ml" may use 1 GPUs of model A100: 1 used, 0 left, 1 wanted.
   3/3 nodes have room.
-  The quota rejects 3 nodes with room: namespace "ml" may use 1 GPUs of model A100: 1 used, 0 left, 1 wanted
 
 Quota of namespace ml, without this pod:
   NAMESPACE   MODEL   USED   LEFT   LIMIT   POOLS
@@ -83,7 +108,7 @@ TEST_F(ExplainTest, ShowsForEachModelWhyTheQuotaRejectsIt) {
   cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":1}}})").value());
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}}));
   const std::string text = Explained(pod);
-  EXPECT_NE(text.find("rejects 4 nodes with room: "), std::string::npos) << text;
+  EXPECT_NE(text.find("does not allow it on any node: "), std::string::npos) << text;
   EXPECT_NE(text.find("A100: 1 used, 0 left, 1 wanted"), std::string::npos) << text;
   EXPECT_NE(text.find("GPU model \"T4\": it has a quota for A100; namespace"), std::string::npos)
       << text;

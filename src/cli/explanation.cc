@@ -17,6 +17,9 @@ using placement::UnfitReason;
 constexpr size_t kCandidatesShown = 5;
 constexpr size_t kNearestShown = 3;
 
+// From this permanence on, the pod may not use the GPUs at all.
+constexpr int kOtherGpus = 5;
+
 // Orders reasons from temporary to permanent.
 int PermanenceOf(UnfitReason shortfall) {
   switch (shortfall) {
@@ -38,7 +41,7 @@ int PermanenceOf(UnfitReason shortfall) {
       return 4;
     case UnfitReason::kOtherGpu:
     case UnfitReason::kOtherModel:
-      return 5;
+      return kOtherGpus;
     default:
       return 6;
   }
@@ -134,19 +137,34 @@ void Explainer::QueryLedger() {
 
 void Explainer::Evaluate(ClusterLedger::Query& query) {
   std::set<std::string_view> fitting;
+  std::set<std::string> rejections;
+  size_t usable = 0, rejected = 0;  // nodes whose GPUs the pod may use
   const placement::Demand& demand = ledger_.cluster().demand(query.gpus_only);
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
     ++explanation_.nodes;
-    if (!placement::WhyNot(ledger_.cluster().node(node.id), demand).ok()) continue;
+    const placement::NodeShortfall shortfall =
+        placement::WhyNot(ledger_.cluster().node(node.id), demand);
+    if (PermanenceOf(shortfall.reason) >= kOtherGpus) continue;
+    ++usable;
+    const Status& allowed = ledger_.CheckQuota(query, node);
+    if (!allowed.ok()) {
+      ++rejected;
+      rejections.insert(allowed.message());
+    }
+    if (!shortfall.ok()) continue;
     const ledger::Verdict verdict = ledger_.Evaluate(query, name);
     if (verdict.fits) {
       fitting.insert(name);
-    } else {
+    } else if (verdict.kind == ledger::Verdict::kQuota) {
       ++explanation_.rejected_by_quota;
       explanation_.quota_rejections.emplace(verdict.reason);
+    } else {
+      explanation_.reservations.emplace(verdict.reason);
     }
   }
+  explanation_.over_quota = rejected > 0 && rejected == usable;
+  if (explanation_.over_quota) explanation_.quota_rejections = std::move(rejections);
   explanation_.fitting = fitting.size();
   Rank(query, fitting);
 }

@@ -51,9 +51,15 @@ struct Explanation {
   std::string summary;                // in one line
   std::vector<Candidate> candidates;  // the best nodes first, and the pod's own node
   std::vector<Misfit> nearest;        // the nearest first
-  // Number of nodes with room that the namespace's quota rejects, and the reasons of the quota.
+  // The namespace's quota allows the pod on no node whose GPUs it may use, whether there is room
+  // or not.
+  bool over_quota = false;
+  // Number of nodes with room that the quota rejects.
   size_t rejected_by_quota = 0;
+  // The reasons of the quota: on all nodes if the pod is over it, else on those with room.
   std::set<std::string> quota_rejections;
+  // Why other nodes with room do not take the pod, such as GPUs reserved for another pod.
+  std::set<std::string> reservations;
   std::vector<QuotaLine> quota;  // lines that limit the namespace
 };
 

@@ -170,6 +170,9 @@ class ClusterLedger {
   Verdict Evaluate(Query& query, std::string_view node) { return Evaluate(query, FindNode(node)); }
   // `node` is the result of FindNode.
   Verdict Evaluate(Query& query, const NodeEntry* node);
+  // Whether the quota of the pod's namespace allows its GPUs on the node, whether the node has room
+  // or not. RESOURCE_EXHAUSTED, PERMISSION_DENIED: the reason. Valid as long as the query.
+  const Status& CheckQuota(Query& query, const NodeEntry& node) const;
   // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
   // policy that the pod names, else the ledger's. Valid until the next call.
   std::span<const float> Scores(const Query& query);
@@ -265,7 +268,6 @@ class ClusterLedger {
                                                 const placement::Pick& pick) const;
   const Status& Allowed(Query& query, const NodeEntry& node, const std::string& model,
                         Bytes gpu_memory) const;
-  const Status& CheckQuota(Query& query, const NodeEntry& node) const;
   using PodFilter = std::function<bool(const PodEntry&)>;
   void Nominate(PodEntry& pod, const std::string& node);
   std::vector<const PodEntry*> NominatedBefore(const PodRequest& request,
