@@ -16,8 +16,9 @@ constexpr int kMaxFailures = 3;
 constexpr const char* kProbePath = "/version";
 constexpr Duration kProbePatience = std::chrono::seconds(10);
 
-Result<kube::Config> WithUsableCertificates(Result<kube::Config> config) {
-  if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config));
+// `place` is for errors of certificates; errors of loading name their file.
+Result<kube::Config> WithUsableCertificates(Result<kube::Config> config, const std::string& place) {
+  if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config).Annotate(place));
   return config;
 }
 
@@ -197,9 +198,7 @@ void Session::OnError(std::string_view what, const Status& status) {
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv) {
   const auto load = [&](const std::string& path) {
-    Result<kube::Config> config = kube::LoadKubeconfig(path, context);
-    if (!config.ok()) return config;
-    return WithUsableCertificates(std::move(config)).Annotate(path);
+    return WithUsableCertificates(kube::LoadKubeconfig(path, context), path);
   };
   if (!kubeconfig.empty()) return load(kubeconfig);
   const auto variable = [&](const char* name) {
@@ -208,7 +207,7 @@ Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std:
   };
   const std::string listed = variable("KUBECONFIG");
   if (!listed.empty()) {
-    return WithUsableCertificates(kube::LoadKubeconfigs(listed, context)).Annotate("$KUBECONFIG");
+    return WithUsableCertificates(kube::LoadKubeconfigs(listed, context), "$KUBECONFIG");
   }
   const std::string own = JoinPath(variable("HOME"), ".kube/config");
   if (PathExists(own)) return load(own);

@@ -216,8 +216,25 @@ TEST_F(ClusterConfigTest, PrefersFlagThenVariableThenHome) {
   EXPECT_EQ(Find()->server.address.host, "two");
   EXPECT_EQ(Find(Write("three", "http://three:1"))->server.address.host, "three");
   EXPECT_FALSE(Find("", "no-such-context").ok());
+}
+
+TEST_F(ClusterConfigTest, AMissingFileIsMissingConfigurationAndNamedOnce) {
+  const std::string remedy = ": no such file: give --kubeconfig FILE, or set $KUBECONFIG";
+  std::vector<Status> errors = {Find("/nowhere/at/all").status()};
   env_["KUBECONFIG"] = "/nowhere/at/all";
-  EXPECT_NE(Find().status().message().find("/nowhere/at/all"), std::string::npos);
+  errors.push_back(Find().status());
+  for (const Status& error : errors) {
+    EXPECT_EQ(InfoOf(error.code()).exit_code, 78);
+    EXPECT_TRUE(error.message().ends_with("/nowhere/at/all" + remedy)) << error.message();
+    EXPECT_EQ(error.message().find("nowhere"), error.message().rfind("nowhere")) << error.message();
+  }
+}
+
+TEST_F(ClusterConfigTest, AnErrorNamesItsFileOnce) {
+  const std::string path = Write("config", "http://a", ", insecure-skip-tls-verify: tru");
+  const std::string message = Find(path).status().message();
+  EXPECT_TRUE(message.starts_with(path)) << message;
+  EXPECT_EQ(message.rfind(path), 0u) << message;
 }
 
 TEST_F(ClusterConfigTest, UnusableCertificatesAreErrors) {

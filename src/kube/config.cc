@@ -280,6 +280,13 @@ class Kubeconfig {
   const std::vector<KubeconfigFile> files_;
 };
 
+// A missing configuration; NOT_FOUND would mean a missing object of the cluster.
+Status NoKubeconfig(std::string_view place) {
+  return Error(Code::kFailedPrecondition,
+               "no kubeconfig: {}: no such file: give --kubeconfig FILE, or set $KUBECONFIG",
+               place);
+}
+
 Result<KubeconfigFile> ParseFile(std::string_view text, const std::string& path) {
   auto root = ParseYaml(text);
   if (!root.ok()) return root.status().Annotate(path);
@@ -315,8 +322,10 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
 }
 
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFile));
-  return ParseKubeconfig(text, path, context);
+  const Result<std::string> text = ReadFile(path, kMaxFile);
+  if (text.status().code() == Code::kNotFound) return NoKubeconfig(path);
+  RETURN_IF_ERROR(text.status());
+  return ParseKubeconfig(*text, path, context);
 }
 
 Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
@@ -334,7 +343,7 @@ Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& cont
     ASSIGN_OR_RETURN(KubeconfigFile file, ParseFile(*text, std::string(path)));
     files.push_back(std::move(file));
   }
-  if (files.empty()) return Error(Code::kNotFound, "$KUBECONFIG: no such file: {}", paths);
+  if (files.empty()) return NoKubeconfig(paths);
   return Kubeconfig(std::move(files)).Load(context);
 }
 

@@ -51,7 +51,8 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kS
 
 // Reads the named context, or the current one. File names are relative to the kubeconfig's
 // directory. An https server without certificate-authority is verified with the system's roots
-// (net/tls.h). INVALID_ARGUMENT names the file, the entry and the reason.
+// (net/tls.h). INVALID_ARGUMENT names the file, the entry and the reason. FAILED_PRECONDITION: no
+// such file.
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "");
 
 // Parses a kubeconfig; `path` is for messages and relative names.
@@ -59,7 +60,7 @@ Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
                                const std::string& context = "");
 
 // Merges the files of a list separated by ':', as in $KUBECONFIG. The first file that has an entry
-// wins; missing files are skipped. NOT_FOUND if no file exists.
+// wins; missing files are skipped. FAILED_PRECONDITION if no file exists.
 Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "");
 
 // Checks the certificates and the key that a kubeconfig has for an https server. INVALID_ARGUMENT

@@ -206,7 +206,7 @@ contexts: [{name: a, context: {cluster: a}}])");
   EXPECT_EQ(LoadKubeconfig(flag).status().message(),
             flag + ":2: insecure-skip-tls-verify must be true or false");
   EXPECT_EQ(LoadKubeconfig(Write("list", "- a"), "").status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(LoadKubeconfig("/nonexistent").status().code(), Code::kNotFound);
+  EXPECT_EQ(LoadKubeconfig("/nonexistent").status().code(), Code::kFailedPrecondition);
 }
 
 TEST_F(ConfigTest, WithoutAnAuthorityTheSystemsCount) {
@@ -262,7 +262,11 @@ contexts: [{name: other, context: {cluster: a, user: u}}]
   EXPECT_EQ(mine.tls.certificate.text, "cert");
   EXPECT_NE(LoadKubeconfigs(paths, "lost").status().message().find(second + ":" + third),
             std::string::npos);
-  EXPECT_EQ(LoadKubeconfigs("/nowhere/a:/nowhere/b").status().code(), Code::kNotFound);
+  const Status none = LoadKubeconfigs("/nowhere/a:/nowhere/b").status();
+  EXPECT_EQ(none.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(none.message(),
+            "no kubeconfig: /nowhere/a:/nowhere/b: no such file: give --kubeconfig FILE, or set "
+            "$KUBECONFIG");
   // An existing file that is not a kubeconfig is an error, not skipped.
   EXPECT_EQ(LoadKubeconfigs(Write("list", "- a") + ":" + third).status().code(),
             Code::kInvalidArgument);
