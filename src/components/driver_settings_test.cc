@@ -68,9 +68,16 @@ TEST(DriverSettingsTest, InvalidSettingsAreRejectedWithTheirNames) {
 }
 
 TEST(DriverSettingsTest, OnlyTheOperatorInstallsDrivers) {
-  EXPECT_TRUE(CheckWithoutOperator(*SettingsWith("{enabled: false}")).ok());
-  const Status status = CheckWithoutOperator(*SettingsWith("{enabled: true, version: '550.1'}"));
-  EXPECT_THAT(status.message(), HasSubstr("only tessera-operator installs drivers"));
+  const auto check = [](std::string_view yaml) {
+    return CheckWithoutOperator(ParseYaml(yaml).value()).message();
+  };
+  EXPECT_EQ(check("driver: {enabled: false}"), "");
+  EXPECT_EQ(check(""), "");
+  // Also of a driver that lacks its version.
+  EXPECT_THAT(check("driver: {enabled: true}"), HasSubstr("tessera install --operator"));
+  EXPECT_THAT(check("pools: [{name: a, nodeSelector: {b: c}, driver: {enabled: true}}]"),
+              HasSubstr("pools: driver.enabled=true: only tessera-operator installs drivers"));
+  EXPECT_THAT(check("driver: 5"), HasSubstr("driver: invalid value 5"));
 }
 
 TEST(DriverSettingsTest, TheDriversRightsComeOnlyWithADriver) {

@@ -97,8 +97,7 @@ Component Scheduler(const Settings& settings) {
 // nodes.
 Component Driver(const Settings& settings) {
   Component out{std::string(kDriverComponent), {}};
-  if (!CheckWithoutOperator(settings).ok())
-    out.objects = ParsedDocuments("objects/driver-rbac.yaml");
+  if (InstallsDrivers(settings)) out.objects = ParsedDocuments("objects/driver-rbac.yaml");
   return out;
 }
 
@@ -281,6 +280,10 @@ std::vector<Json> RenderObjects(const Settings& settings) {
 std::vector<Json> RenderOperator(const Settings& settings) {
   std::vector<Json> objects = ParsedDocuments("operator/operator.yaml");
   objects.front() = SystemNamespace();
+  if (InstallsDrivers(settings)) {
+    const std::vector<Json> rights = ParsedDocuments("operator/drivers.yaml");
+    objects.insert(objects.begin() + 1, rights.begin(), rights.end());
+  }
   for (Json& object : objects) {
     if (object.StringAt("kind").value() != "Deployment") continue;
     Json& pod = MemberAt(object, {"spec", "template", "spec"});

@@ -192,5 +192,20 @@ TEST(ObjectsTest, TheOperatorHasTheImageOfTheSettings) {
   EXPECT_EQ(pod.Find("imagePullSecrets")->Serialize(), R"([{"name":"s"}])");
 }
 
+TEST(ObjectsTest, TheOperatorHasRightsForDriversIfItInstallsThem) {
+  const auto has = [](std::string_view yaml) {
+    const std::vector<Json> objects =
+        RenderOperator(ParseSettings(ParseYaml(yaml).value()).value());
+    return std::ranges::any_of(objects, [](const Json& object) {
+      return object.StringAt("kind").value() == "ClusterRole" &&
+             object.Find("metadata")->StringAt("name").value() == "tessera-operator-drivers";
+    });
+  };
+  EXPECT_FALSE(has("driver: {enabled: false}"));
+  EXPECT_TRUE(has("driver: {enabled: true, version: '550.1'}"));
+  EXPECT_TRUE(
+      has("pools: [{name: a, nodeSelector: {b: c}, driver: {enabled: true, version: '5'}}]"));
+}
+
 }  // namespace
 }  // namespace tessera::components

@@ -278,13 +278,26 @@ const Json& DefaultSpec() {
   return spec;
 }
 
-Status CheckWithoutOperator(const Settings& settings) {
-  bool drivers = settings.agent.driver.enabled;
-  for (const PoolSettings& pool : settings.pools) drivers |= pool.agent.driver.enabled;
-  if (!drivers) return Status::Ok();
+bool InstallsDrivers(const Settings& settings) {
+  return settings.agent.driver.enabled ||
+         std::ranges::any_of(settings.pools,
+                             [](const PoolSettings& pool) { return pool.agent.driver.enabled; });
+}
+
+Status CheckWithoutOperator(const Json& spec) {
+  RETURN_IF_ERROR(CheckSpec(spec));
+  const auto enables = [](const Json& section) {
+    const Json* driver = section.Find("driver");
+    return driver != nullptr && driver->is_object() && driver->BoolAt("enabled").value_or(false);
+  };
+  const Json* pools = spec.Find("pools");
+  const bool in_pool =
+      pools != nullptr && pools->is_array() && std::ranges::any_of(pools->items(), enables);
+  if (!in_pool && !enables(spec)) return Status::Ok();
   return Error(Code::kFailedPrecondition,
-               "driver.enabled=true: only tessera-operator installs drivers: install Tessera with "
-               "deploy/operator, or install a driver on the nodes and leave the value out");
+               "{}driver.enabled=true: only tessera-operator installs drivers: use \"tessera "
+               "install --operator\", or install a driver on the nodes and leave the value out",
+               in_pool ? "pools: " : "");
 }
 
 Status CheckSpec(const Json& spec) { return CheckAgainstSchema(SpecSchema(), spec, ""); }

@@ -158,8 +158,11 @@ struct Settings {
 // alone.
 Result<Settings> ParseSettings(const Json& spec);
 
-// FAILED_PRECONDITION if the settings install drivers, which only the operator can do.
-Status CheckWithoutOperator(const Settings& settings);
+bool InstallsDrivers(const Settings& settings);
+
+// For installations without the operator, before ParseSettings, which wants more settings of a
+// driver. FAILED_PRECONDITION if the spec installs drivers, which only the operator can do.
+Status CheckWithoutOperator(const Json& spec);
 
 // Checks each value of the spec by itself; ParseSettings also checks that the values agree.
 Status CheckSpec(const Json& spec);

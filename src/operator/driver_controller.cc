@@ -215,7 +215,10 @@ std::string DriverController::Unseen() const {
   const auto& [what, error] = errors.front();
   const bool forbidden = error.code() == Code::kPermissionDenied;
   return fmt::format("cannot {}: {}{}", what, error.message(),
-                     forbidden ? ": apply deploy/operator/drivers.yaml" : "");
+                     forbidden ? ": give the operator its rights for drivers: kubectl get tessera "
+                                 "tessera -o yaml | tessera install --operator --dry-run -f - | "
+                                 "kubectl apply -f -"
+                               : "");
 }
 
 std::optional<FleetReport> DriverController::report() const {

@@ -37,8 +37,8 @@ double SecondsOf(Duration duration) { return std::chrono::duration<double>(durat
 }  // namespace
 
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
+  RETURN_IF_ERROR(components::CheckWithoutOperator(spec));
   ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
-  RETURN_IF_ERROR(components::CheckWithoutOperator(settings));
   std::vector<Json> objects = {components::SystemNamespace()};
   for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
   return objects;
