@@ -171,9 +171,49 @@ INSTANTIATE_TEST_SUITE_P(
         "  prometheus: {tokenSecret: reader}}\n",
         "console: {enabled: true, oidc: {issuerUrl: 'https://login.example', clientId: tessera,\n"
         "  caConfigMap: ca, redirectUrl: 'http://127.0.0.1:8090/oidc/callback'}}\n",
+        "dcgmExporter: {serviceMonitor: {enabled: true, interval: 1m, additionalLabels: {a: b}}}\n",
+        "daemonsets: {rollingUpdate: {maxUnavailable: '1'}}\nmig: {strategy: single}\n"
+        "node-feature-discovery: {enabled: true}\nplatform: {openshift: false}\n",
         "startupTaint: {keys: []}\n"
         "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
         "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
+
+// NOTES.txt prints "tessera.ignored", which an added template shows.
+class IgnoredByBoth : public ChartTest {};
+
+TEST_P(IgnoredByBoth, TheChartNamesTheSameValues) {
+  const TempDir copy;
+  const std::string chart = JoinPath(copy.path(), "chart");
+  fs::copy(std::string(TESSERA_SOURCE_DIR) + "/deploy/chart", chart, fs::copy_options::recursive);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(chart, "templates/ignored.yaml"),
+                                  "kind: Lines\nlines:\n"
+                                  "{{- range include \"tessera.ignored\" . | splitList \"\\n\" }}\n"
+                                  "  - {{ quote . }}\n{{- end }}\n",
+                                  0644)
+                  .ok());
+  const auto helm =
+      RunProgram({helm_, "template", "tessera", chart, "--namespace=tessera-system",
+                  "--kube-version=1.36", "-f", values_, "--show-only=templates/ignored.yaml"},
+                 std::chrono::seconds(50));
+  ASSERT_TRUE(helm.ok()) << helm.status().ToString();
+  ASSERT_EQ(helm->exit_code, 0) << helm->err;
+  std::set<std::string> theirs;
+  const Json document = ParseYaml(helm->out.substr(helm->out.find('\n') + 1)).value();
+  for (const Json& line : document.Find("lines")->items()) {
+    if (!line.string_value().empty()) theirs.insert(line.string_value());
+  }
+  const std::vector<std::string> ours = IgnoredValues(ParseYaml(GetParam()).value());
+  EXPECT_EQ(theirs, std::set<std::string>(ours.begin(), ours.end()));
+  EXPECT_GT(ours.size(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, IgnoredByBoth,
+    ::testing::Values("mig: {strategy: mixed}\nnode-feature-discovery: {worker: {a: b}}\n"
+                      "operator: {runtimeClass: gpu, version: v1}\ntoolkit: {enabled: true}\n"
+                      "hostPaths: {rootFS: /}\nvalidator: {plugin: {env: []}, image: a}\n"
+                      "dcgm: {enabled: false, image: a}\nvfioManager: {enabled: true}\n"
+                      "driver: {startupProbe: {periodSeconds: 1}, manager: {env: []}}\n"));
 
 class RejectedByBoth : public ChartTest {};
 
@@ -186,16 +226,20 @@ TEST_P(RejectedByBoth, IsRejectedByTheChartAndByTheSettings) {
 
 INSTANTIATE_TEST_SUITE_P(
     Values, RejectedByBoth,
-    ::testing::Values("scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n",
-                      "agent: {driverRoot: driver}\n", "sharing: {memoryUnit: MB}\n",
-                      "agent: {extraArgs: [verbose]}\n", "console: {enabled: yes please}\n",
-                      "console: {otherTenants: all}\n", "console: {prometheusUrl: prometheus}\n",
-                      "console: {prometheus: {token: secret}}\n",
-                      "console: {oidc: {issuerUrl: 'http://login'}}\n", "driver: {enabled: true}\n",
-                      "migManager: {enabled: true}\n", "gfd: {enabled: false}\n",
-                      "toolkit: {enabled: false}\n", "scheduler: {enabled: false}\n",
-                      "daemonsets: {labels: {a: true}}\n",
-                      "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n"));
+    ::testing::Values(
+        "scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n", "agent: {driverRoot: driver}\n",
+        "sharing: {memoryUnit: MB}\n", "agent: {extraArgs: [verbose]}\n",
+        "console: {enabled: yes please}\n", "console: {otherTenants: all}\n",
+        "console: {prometheusUrl: prometheus}\n", "console: {prometheus: {token: secret}}\n",
+        "console: {oidc: {issuerUrl: 'http://login'}}\n", "driver: {enabled: true}\n",
+        "migManager: {enabled: true}\n", "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
+        "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",
+        "daemonsets: {rollingUpdate: {maxUnavailable: many}}\n", "agent: 5\n",
+        "daemonsets: {rollingUpdate: {maxUnavailable: 200%}}\n", "scheduler: {policy: Nope}\n",
+        "scheduler: {clusterIP: 10.0.0.256}\n", "startupTaint: {keys: ['a b']}\n",
+        "limits: {stopBypass: [a.b]}\n", "agent: {resources: {limits: {memory: 5Q}}}\n",
+        "devicePlugin: {config: {name: slices}}\n", "mig: mixed\n", "driver: {secretEnv: a}\n",
+        "platform: {openshift: true}\n"));
 
 }  // namespace
 }  // namespace tessera::components

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/components/nvidia_values.h"
 #include "src/components/schema.h"
 
 namespace tessera::components {
@@ -86,45 +87,10 @@ const std::vector<FieldMapping>& Mappings() {
   return mappings;
 }
 
-// Sections that Tessera ignores, and the reason.
-constexpr std::pair<std::string_view, std::string_view> kDropped[] = {
-    {"devicePlugin",
-     "the agent is the device plugin; there is no time-slicing configuration, use "
-     "the requests of shares"},
-    {"dcgm", "the exporter reads NVML and needs no DCGM"},
-    {"gfd", "the agent writes the labels"},
-    {"nodeStatusExporter", "the agent's metrics and condition GPUReady say the same"},
-    {"validator", "the agent checks the driver itself"},
-    {"mig", "MIG devices are offered as they are on the node, as with strategy mixed"},
-    {"migManager", "MIG is configured on the node"},
-    {"gds", "it is a part of the driver, which NVIDIA's operator does not install here"},
-    {"gdrcopy", "it is a part of the driver, which NVIDIA's operator does not install here"},
-    {"cdi", "tessera-runtime injects devices itself"},
-    {"psa", "the namespace has its label"},
-    {"psp", "PodSecurityPolicies do not exist any more"},
-    {"sandboxWorkloads", "virtual machines are not supported"},
-    {"vfioManager", "virtual machines are not supported"},
-    {"sandboxDevicePlugin", "virtual machines are not supported"},
-    {"kataSandboxDevicePlugin", "virtual machines are not supported"},
-    {"vgpuManager", "virtual machines are not supported"},
-    {"vgpuDeviceManager", "virtual machines are not supported"},
-    {"ccManager", "virtual machines are not supported"},
-    {"kataManager", "virtual machines are not supported"},
-};
-
 bool IsMapped(std::string_view section, std::string_view field) {
   return std::ranges::any_of(Mappings(), [&](const FieldMapping& one) {
     return one.from[0] == section && (field.empty() || one.from[1] == field);
   });
-}
-
-// Values that stand for a default, because NVIDIA's chart leaves them empty.
-bool IsEmpty(const Json& value) {
-  return value.is_null() || (value.is_string() && value.string_value().empty()) ||
-         (value.is_array() && value.items().empty()) ||
-         (value.is_object() && std::ranges::all_of(value.members(), [](const auto& member) {
-            return IsEmpty(member.second);
-          }));
 }
 
 bool IsDisabled(const Json& section) {
@@ -156,11 +122,9 @@ void NoteDropped(const Json& spec, MigrationPlan* plan) {
       continue;
     }
     if (IsDisabled(value)) continue;
-    std::string_view why = "unknown here";
-    for (const auto& [known, reason] : kDropped) {
-      if (known == section) why = reason;
-    }
-    plan->dropped.push_back(fmt::format("spec.{}: {}", section, why));
+    const std::string why = ReasonToIgnore(section);
+    plan->dropped.push_back(
+        fmt::format("spec.{}: {}", section, why.empty() ? "unknown here" : why));
   }
 }
 
@@ -204,8 +168,12 @@ Json KeepValid(const Json& schema, const Json& section, const std::string& path,
     if (IsEmpty(value)) continue;
     const std::string place = fmt::format("{}.{}", path, key);
     const Json* known = schema.Find("properties")->Find(key);
-    if (known == nullptr) {
-      plan->dropped.push_back(place + ": Tessera's driver has no such setting");
+    // Other sections of a ClusterPolicy become sections of `driver`, which Tessera follows.
+    const std::string why =
+        place.starts_with("spec.driver.") ? ReasonToIgnore(place.substr(5)) : "";
+    if (known == nullptr || !why.empty()) {
+      plan->dropped.push_back(
+          fmt::format("{}: {}", place, why.empty() ? "Tessera's driver has no such setting" : why));
     } else if (known->Find("properties") != nullptr && value.is_object()) {
       Json kept = KeepValid(*known, value, place, plan);
       if (!IsEmpty(kept)) out.Set(key, std::move(kept));
@@ -289,7 +257,7 @@ void PlanSteps(const Json& spec, MigrationPlan* plan) {
   plan->steps.back() =
       "when no node is left, leave NVIDIA's operator for its driver; or let tessera-operator "
       "install the driver: drain the nodes, delete the ClusterPolicy, and set driver.enabled=true "
-      "in the resource (docs/tasks/drivers.md)";
+      "in the resource";
 }
 
 }  // namespace

@@ -107,10 +107,10 @@ TEST(ClusterPolicyTest, SettingsOfTheDriverComeAlong) {
   EXPECT_THAT(
       plan->dropped,
       UnorderedElementsAre(
-          "spec.driver.startupProbe: Tessera's driver has no such setting",
-          "spec.driver.manager.imagePullPolicy: Tessera's driver has no such setting",
+          "spec.driver.startupProbe: the agent checks the driver",
+          HasSubstr("spec.driver.manager.imagePullPolicy: driver.imagePullPolicy is that of all"),
           HasSubstr("spec.driver.env[0].valueFrom: unknown setting"),
-          "spec.driver.upgradePolicy.drain.podSelector: Tessera's driver has no such setting",
+          HasSubstr("spec.driver.upgradePolicy.drain.podSelector: a drain evicts all pods"),
           "spec.gdrcopy.args: Tessera's driver has no such setting"));
   Json spec = *plan->resource.Find("spec");
   const auto settings = ParseSettings(spec);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/components/nvidia_values.h"
 
-#include <array>
-#include <vector>
+#include <algorithm>
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/components/deploy_text.h"
+#include "src/components/settings.h"
 
 namespace tessera::components {
 namespace {
-
-constexpr std::array<std::string_view, 10> kAbsent = {
-    "migManager",       "vgpuManager",         "vgpuDeviceManager", "vfioManager", "kataManager",
-    "sandboxWorkloads", "sandboxDevicePlugin", "ccManager",         "gdrcopy",     "gds"};
-constexpr std::array<std::string_view, 2> kPartsOfTheAgent = {"devicePlugin", "gfd"};
 
 struct Alias {
   std::vector<std::string_view> theirs;
@@ -24,6 +23,11 @@ const Alias kAliases[] = {
     {{"operator", "runtimeClass"}, "runtime", "runtimeClass", Json::Kind::kString},
     {{"dcgmExporter", "enabled"}, "exporter", "enabled", Json::Kind::kBool},
     {{"dcgmExporter", "config", "name"}, "exporter", "configMap", Json::Kind::kString},
+    {{"dcgmExporter", "serviceMonitor", "interval"}, "podMonitor", "interval", Json::Kind::kString},
+    {{"dcgmExporter", "serviceMonitor", "additionalLabels"},
+     "podMonitor",
+     "labels",
+     Json::Kind::kObject},
 };
 
 const Json* ValueAt(const Json& spec, const std::vector<std::string_view>& path) {
@@ -36,18 +40,32 @@ bool IsBool(const Json* value, bool wanted) {
   return value != nullptr && value->kind() == Json::Kind::kBool && value->bool_value() == wanted;
 }
 
-Status CheckEnabled(const Json& spec) {
-  for (const std::string_view name : kAbsent) {
-    if (!IsBool(ValueAt(spec, {name, "enabled"}), true)) continue;
-    return Error(Code::kInvalidArgument,
-                 "{}.enabled=true: Tessera has no such component: leave the value out", name);
+// A section of deploy/chart/files/nvidia-values.yaml.
+const Json::Object& Table(std::string_view section) {
+  static const Json tables = ParsedYaml("chart/files/nvidia-values.yaml");
+  return tables.Find(section)->members();
+}
+
+const Json* ValueNamed(const Json& spec, std::string_view name) {
+  const std::vector<std::string_view> path = Split(name, '.');
+  return ValueAt(spec, path);
+}
+
+// A section with enabled: false is as good as empty.
+bool IsUnset(const Json* value) {
+  return value == nullptr || IsEmpty(*value) || IsBool(value, false) ||
+         (value->is_object() && IsBool(value->Find("enabled"), false));
+}
+
+Status CheckTables(const Json& spec) {
+  for (const auto& [name, why] : Table("rejected")) {
+    const Json* value = ValueNamed(spec, name);
+    if (IsUnset(value)) continue;
+    return Error(Code::kInvalidArgument, "{}={}: {}", name, value->Serialize(), why.string_value());
   }
-  for (const std::string_view name : kPartsOfTheAgent) {
-    if (!IsBool(ValueAt(spec, {name, "enabled"}), false)) continue;
-    return Error(Code::kInvalidArgument,
-                 "{}.enabled=false: it is a part of tessera-agent and cannot be left out: leave "
-                 "the value out",
-                 name);
+  for (const auto& [name, why] : Table("required")) {
+    if (!IsBool(ValueNamed(spec, name), false)) continue;
+    return Error(Code::kInvalidArgument, "{}=false: {}", name, why.string_value());
   }
   return Status::Ok();
 }
@@ -58,19 +76,62 @@ Status Translate(const Alias& alias, Json* spec) {
   if (value->kind() != alias.kind) {
     return Error(Code::kInvalidArgument, "{}: invalid value {}: want {}, as in {}.{}",
                  fmt::join(alias.theirs, "."), value->Serialize(),
-                 alias.kind == Json::Kind::kBool ? "true or false" : "a text", alias.section,
-                 alias.key);
+                 alias.kind == Json::Kind::kBool     ? "true or false"
+                 : alias.kind == Json::Kind::kObject ? "an object"
+                                                     : "a text",
+                 alias.section, alias.key);
   }
-  // An empty text means the default in NVIDIA's chart.
-  if (value->is_string() && value->string_value().empty()) return Status::Ok();
+  // An empty value means the default in NVIDIA's chart.
+  if (IsEmpty(*value)) return Status::Ok();
   spec->Find(alias.section)->Set(alias.key, Json(*value));
   return Status::Ok();
 }
 
 }  // namespace
 
+bool IsEmpty(const Json& value) {
+  return value.is_null() || (value.is_string() && value.string_value().empty()) ||
+         (value.is_array() && value.items().empty()) ||
+         (value.is_object() && std::ranges::all_of(value.members(), [](const auto& member) {
+            return IsEmpty(member.second);
+          }));
+}
+
+std::string ReasonToIgnore(std::string_view name) {
+  for (const auto& [section, key] :
+       {std::pair("ignored", std::string(name)), std::pair("rejected", std::string(name)),
+        std::pair("rejected", fmt::format("{}.enabled", name))}) {
+    for (const auto& [known, why] : Table(section)) {
+      if (known == key) return why.string_value();
+    }
+  }
+  return "";
+}
+
+std::vector<std::string> IgnoredValues(const Json& spec) {
+  std::vector<std::string> lines;
+  for (const auto& [name, why] : Table("ignored")) {
+    if (IsUnset(ValueNamed(spec, name))) continue;
+    lines.push_back(fmt::format("{}: {}", name, why.string_value()));
+  }
+  for (const auto& [name, keys] : Table("partly")) {
+    const Json* section = spec.Find(name);
+    if (section == nullptr || !section->is_object()) continue;
+    Json rest = *section;
+    std::vector<std::string> followed;
+    for (const Json& key : keys.items()) {
+      followed.push_back(key.string_value());
+      rest.Erase(key.string_value());
+    }
+    if (IsEmpty(rest)) continue;
+    lines.push_back(fmt::format("{}: only {} {} an effect", name, fmt::join(followed, ", "),
+                                followed.size() == 1 ? "has" : "have"));
+  }
+  return lines;
+}
+
 Status TranslateNvidiaValues(Json* spec) {
-  RETURN_IF_ERROR(CheckEnabled(*spec));
+  RETURN_IF_ERROR(CheckTables(*spec));
   for (const Alias& alias : kAliases) RETURN_IF_ERROR(Translate(alias, spec));
   if (IsBool(ValueAt(*spec, {"dcgmExporter", "serviceMonitor", "enabled"}), true)) {
     spec->Find("podMonitor")->Set("enabled", Json::Bool(true));

@@ -6,17 +6,29 @@
 //   toolkit.enabled                         runtime.enabled
 //   operator.runtimeClass                   runtime.runtimeClass
 //   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
-//   dcgmExporter.serviceMonitor.enabled     podMonitor.enabled
+//   dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
+//                                           podMonitor.enabled, .interval, .labels
 //   imagePullSecrets                        image.pullSecrets
-//   others with "enabled"                   rejected where Tessera cannot do what they say
+//   others                                  rejected or ignored, as chart/files/nvidia-values.yaml
+//                                           says (IgnoredValues in settings.h)
 //
 // Threads: pure function.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 #include "src/base/status.h"
 #include "src/formats/json.h"
 
 namespace tessera::components {
+
+// Whether the value stands for a default, because NVIDIA's chart leaves it empty.
+bool IsEmpty(const Json& value);
+
+// Why Tessera does not follow a value, such as "mig" or "driver.startupProbe", or a section that
+// can be enabled. "" for a value that it follows or does not know.
+std::string ReasonToIgnore(std::string_view name);
 
 // Replaces NVIDIA's values in the spec by ours, except `driver` (driver_settings.h).
 // INVALID_ARGUMENT with the remedy for a value that Tessera cannot follow.

@@ -60,13 +60,20 @@ std::string WantedBy(const Json& schema) {
   return "an object";
 }
 
-bool HasType(const Json& value, std::string_view type) {
+bool HasOneType(const Json& value, std::string_view type) {
   if (type == "object") return value.is_object();
   if (type == "array") return value.is_array();
   if (type == "string") return value.is_string();
   if (type == "boolean") return value.kind() == Json::Kind::kBool;
   if (type == "integer") return value.is_number() && value.ToInt().ok();
-  return type.empty();
+  return type == "number" && value.is_number();
+}
+
+bool HasType(const Json& value, const Json* type) {
+  if (type == nullptr) return true;
+  if (!type->is_array()) return HasOneType(value, type->string_value());
+  return std::ranges::any_of(
+      type->items(), [&](const Json& one) { return HasOneType(value, one.string_value()); });
 }
 
 bool Matches(const std::string& text, const std::string& pattern) {
@@ -84,9 +91,10 @@ bool IsValidText(const Json& schema, const std::string& text) {
   return pattern.empty() || Matches(text, pattern);
 }
 
-bool IsValidNumber(const Json& schema, int64_t number) {
-  return number >= NumberOf(schema, "minimum").value_or(number) &&
-         number <= NumberOf(schema, "maximum").value_or(number);
+bool IsValidNumber(const Json& schema, double number) {
+  const auto minimum = NumberOf(schema, "minimum"), maximum = NumberOf(schema, "maximum");
+  return (!minimum || number >= static_cast<double>(*minimum)) &&
+         (!maximum || number <= static_cast<double>(*maximum));
 }
 
 bool IsListed(const Json& schema, const Json& value) {
@@ -96,16 +104,9 @@ bool IsListed(const Json& schema, const Json& value) {
 
 // Whether the value itself is valid, without its members and items.
 bool IsValidAlone(const Json& schema, const Json& value) {
-  if (!HasType(value, TextOf(schema, "type")) || !IsListed(schema, value)) return false;
-  if (value.is_string() && !IsValidText(schema, value.string_value())) return false;
-  if (value.is_number() && value.ToInt().ok() && !IsValidNumber(schema, *value.ToInt())) {
-    return false;
-  }
-  const Json* choices = schema.Find("oneOf");
-  if (choices == nullptr) return true;
-  return std::ranges::count_if(choices->items(), [&](const Json& choice) {
-           return IsValidAlone(choice, value);
-         }) == 1;
+  if (!HasType(value, schema.Find("type")) || !IsListed(schema, value)) return false;
+  if (value.is_string()) return IsValidText(schema, value.string_value());
+  return !value.is_number() || IsValidNumber(schema, value.ToDouble().value_or(0));
 }
 
 std::string PathTo(const std::string& path, std::string_view key) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks values against a JSON schema. Supports the keywords that our own schema uses: type,
-// properties, additionalProperties, required, items, enum, minLength, minimum, maximum, pattern,
-// oneOf. Errors show the `description` of the schema. Other keywords are ignored.
+// (one or a list), properties, additionalProperties, required, items, enum, minLength, minimum,
+// maximum, pattern. Errors show the `description` of the schema. Other keywords are ignored.
 //
 // Threads: pure functions.
 #pragma once
@@ -17,7 +17,7 @@ namespace tessera::components {
 // null is valid everywhere: it stands for a missing value.
 Status CheckAgainstSchema(const Json& schema, const Json& value, const std::string& path);
 
-// The schema of a spec: that of the chart's values, and `pools`.
+// The schema of a spec: that of the chart's values without references, and `pools`.
 const Json& SpecSchema();
 
 // `schema` as the API server accepts it in a CustomResourceDefinition (a structural schema).

@@ -43,7 +43,7 @@ class Section {
   const Json& json_;
 };
 
-// A setting without a value (null) has its default.
+// A setting without a value (null) has its default, except that a pod may have no limit.
 void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
   const Json* properties = schema.Find("properties");
   if (properties == nullptr) return;
@@ -53,10 +53,17 @@ void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
     Json* present = spec->Find(key);
     if (present == nullptr || present->is_null()) {
       spec->Set(key, *value);
-    } else if (present->is_object() && value->is_object()) {
+    } else if (key != "resources" && present->is_object() && value->is_object()) {
       FillDefaults(present, *value, property);
     }
   }
+}
+
+// NVIDIA's chart has the text "1" where the API server wants a number.
+Json CountOrPercentage(const Json& value) {
+  if (!value.is_string()) return value;
+  const Result<int64_t> count = ParseInt(value.string_value());
+  return count.ok() ? Json::Int(*count) : value;
 }
 
 AgentSettings ReadAgent(const Json& spec, const std::string& pool) {
@@ -69,7 +76,8 @@ AgentSettings ReadAgent(const Json& spec, const std::string& pool) {
   out.node_selector = daemonsets.Map("nodeSelector");
   out.priority_class = daemonsets.Text("priorityClassName");
   out.update_strategy = daemonsets.Text("updateStrategy");
-  out.max_unavailable = *daemonsets.Value("rollingUpdate").Find("maxUnavailable");
+  out.max_unavailable =
+      CountOrPercentage(*daemonsets.Value("rollingUpdate").Find("maxUnavailable"));
   out.driver_root = agent.Text("driverRoot");
   out.dev_root = agent.Text("devRoot");
   out.create_device_nodes = agent.Flag("createDeviceNodes");

@@ -11,7 +11,7 @@
 //     agent: {driverRoot: /run/nvidia/driver}
 //
 // Values of NVIDIA's gpu-operator chart are accepted if Tessera has a setting with the same
-// meaning.
+// meaning, or needs none. Others are rejected with the reason.
 //
 // Threads: values; the functions are pure. Errors: INVALID_ARGUMENT names the setting, the value
 // and the allowed values.
@@ -166,6 +166,10 @@ Status CheckWithoutOperator(const Json& spec);
 
 // Checks each value of the spec by itself; ParseSettings also checks that the values agree.
 Status CheckSpec(const Json& spec);
+
+// The values of NVIDIA's chart in a spec that have no effect, each with the reason: "mig: MIG
+// devices are offered as they are on the node, as with strategy mixed".
+std::vector<std::string> IgnoredValues(const Json& spec);
 
 // The defaults of the chart of the same version, as a spec with every key.
 const Json& DefaultSpec();

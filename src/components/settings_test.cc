@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <utility>
+
+#include "src/base/strings.h"
 #include "src/formats/yaml.h"
 #include "src/placement/policy.h"
 
@@ -73,21 +77,91 @@ TEST(SettingsTest, ANullRemovesADefaultLimit) {
 TEST(SettingsTest, ValuesOfNvidiasChartMeanTheSame) {
   const auto settings = Parse(
       "hostPaths: {driverInstallDir: /run/nvidia/driver}\noperator: {runtimeClass: gpu}\n"
-      "dcgmExporter: {enabled: false, serviceMonitor: {enabled: true}}\nimagePullSecrets: [a]\n");
+      "dcgmExporter: {enabled: false, serviceMonitor: {enabled: true, interval: 30s,\n"
+      "  additionalLabels: {release: p}}}\nimagePullSecrets: [a]\n");
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
   EXPECT_EQ(settings->agent.driver_root, "/run/nvidia/driver");
   EXPECT_EQ(settings->runtime_class, "gpu");
   EXPECT_FALSE(settings->agent.exporter_enabled);
   EXPECT_TRUE(settings->monitoring.pod_monitor);
+  EXPECT_EQ(settings->monitoring.pod_monitor_interval, "30s");
+  EXPECT_EQ(settings->monitoring.pod_monitor_labels, (StringMap{{"release", "p"}}));
   EXPECT_THAT(settings->image.pull_secrets, ::testing::ElementsAre("a"));
+}
+
+TEST(SettingsTest, ARejectedValueOfNvidiasChartSaysWhatToDoInstead) {
+  EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("set driver.gds.enabled instead"));
+  EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
+  EXPECT_THAT(ErrorOf("migManager: {enabled: true}"), HasSubstr("with nvidia-smi mig"));
+  EXPECT_THAT(ErrorOf("devicePlugin: {config: {name: slices}}"), HasSubstr("aliyun.com/gpu-mem"));
+  EXPECT_THAT(ErrorOf("driver: {licensingConfig: {secretName: a}}"),
+              HasSubstr("driver.licensingConfig.secretName=\"a\": vGPUs"));
+  EXPECT_EQ(ErrorOf("migManager: {enabled: false}\ndevicePlugin: {config: {name: ''}}"), "");
+}
+
+TEST(SettingsTest, ListsTheValuesOfNvidiasChartWithoutEffect) {
+  const auto ignored = [](std::string_view yaml) {
+    EXPECT_EQ(ErrorOf(yaml), "");
+    return IgnoredValues(ParseYaml(yaml).value());
+  };
+  EXPECT_THAT(
+      ignored("mig: {strategy: single}\nnode-feature-discovery: {enabled: true}\n"
+              "operator: {runtimeClass: gpu, image: a}\ntoolkit: {enabled: true, version: ''}\n"
+              "driver: {startupProbe: {periodSeconds: 1}}\ndcgm: {enabled: false, image: a}\n"),
+      ::testing::ElementsAre(
+          "driver.startupProbe: the agent checks the driver",
+          "mig: MIG devices are offered as they are on the node, as with strategy mixed",
+          "node-feature-discovery: the agent finds GPUs and writes the labels without Node Feature "
+          "Discovery",
+          "operator: only runtimeClass has an effect"));
+  EXPECT_THAT(ignored("scheduler: {replicas: 3}"), ::testing::IsEmpty());
+}
+
+TEST(SettingsTest, RejectsValuesThatTheApiServerWouldReject) {
+  for (const auto& [yaml, want] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"scheduler: {policy: Nope}", "\"Nope\": want Tessera, BestFit, FGD"},
+           {"startupTaint: {keys: [a b]}", "\"a b\": want the key of a taint"},
+           {"startupTaint: {keys: [a/b/c]}", "\"a/b/c\": want the key of a taint"},
+           {"agent: {resources: {limits: {memory: 5Q}}}", "\"5Q\": want a quantity such as 100m"},
+           {"console: {resources: {requests: {cpu: -0.5}}}", "-0.5: want a quantity"},
+           {"agent: {resources: {limit: {memory: 1Gi}}}", "want one of requests, limits, claims"},
+           {"limits: {failOpen: [A_b]}", "\"A_b\": want the name of a namespace, or * for all"},
+           {"scheduler: {clusterIP: 10.0.0}", "\"10.0.0\": want an address"},
+           {"daemonsets: {rollingUpdate: {maxUnavailable: 200%}}",
+            "\"200%\": want a number from 1, or a percentage from 1% to 100%"},
+           {"daemonsets: {rollingUpdate: {maxUnavailable: 0}}", "invalid value 0"}}) {
+    EXPECT_THAT(ErrorOf(yaml), HasSubstr(want)) << yaml;
+  }
+  EXPECT_EQ(ErrorOf("startupTaint: {keys: [a, example.com/b_c.d]}\nlimits: {failOpen: ['*', a-1]}\n"
+                    "agent: {resources: {limits: {cpu: 0.5, memory: 1.5e3}, requests: {cpu: 2}}}\n"
+                    "scheduler: {clusterIP: 'fd00::a'}"),
+            "");
+}
+
+TEST(SettingsTest, ThePoliciesAreThoseOfTheScheduler) {
+  for (const placement::PolicyInfo& info : placement::Policies()) {
+    EXPECT_EQ(ErrorOf(fmt::format("scheduler: {{policy: {}}}", info.name)), "");
+  }
+  EXPECT_EQ(ErrorOf("scheduler: {policy: Tessera-memo}"), "");
+  // Each name that the description of the setting lists is known.
+  std::string names = ErrorOf("scheduler: {policy: Nope}");
+  names = names.substr(names.find(": want ") + 7);
+  names.replace(names.find(" or "), 4, ", ");
+  for (const std::string_view name : SplitList(names)) {
+    EXPECT_TRUE(placement::FindPolicy(name).ok()) << name;
+  }
+}
+
+TEST(SettingsTest, ACountMayBeATextAsInNvidiasChart) {
+  const auto settings = Parse("daemonsets: {rollingUpdate: {maxUnavailable: '1'}}");
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_EQ(settings->agent.max_unavailable, Json::Int(1));
 }
 
 TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
   EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("driver.version"));
   EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]"),
               HasSubstr("pools[0]: driver.version"));
-  EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("no such component"));
-  EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
   EXPECT_THAT(ErrorOf("runtime: {enabled: false}"), HasSubstr("--binding=allocate"));
   EXPECT_THAT(ErrorOf("scheduler: {enabled: false}"), HasSubstr("webhook.enabled=false"));
   EXPECT_THAT(ErrorOf("toolkit: {enabled: 'false'}"), HasSubstr("want true or false"));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 
 #include "src/components/deploy_text.h"
@@ -37,8 +38,25 @@ Json PoolSchema(const Json& properties) {
   return pool;
 }
 
+// `schema` with each {"$ref": "#/definitions/NAME"} replaced by this definition.
+Json Resolved(const Json& schema, const Json& definitions) {
+  constexpr std::string_view kPrefix = "#/definitions/";
+  if (schema.is_object() && schema.Find("$ref") != nullptr) {
+    const std::string name = schema.StringAt("$ref").value().substr(kPrefix.size());
+    return Resolved(*definitions.Find(name), definitions);
+  }
+  Json out = schema;
+  if (out.is_object()) {
+    for (auto& [key, value] : out.members()) value = Resolved(value, definitions);
+  }
+  return out;
+}
+
 Json MakeSpecSchema() {
   Json schema = ParsedJson(DeployText("chart/values.schema.json"));
+  const Json definitions = *schema.Find("definitions");
+  schema.Erase("definitions");
+  schema = Resolved(schema, definitions);
   Json& properties = *schema.Find("properties");
   Json pools = Json::MakeObject();
   pools.Set("type", Json::String("array"));
@@ -54,13 +72,17 @@ const Json& SpecSchema() {
   return schema;
 }
 
-// A structural schema has one type for each value, no additionalProperties beside properties, and
-// oneOf only for a number or a text.
+// A structural schema has one type for each value, or a mark instead, and no additionalProperties
+// beside properties.
 Json StructuralSchema(const Json& schema) {
   Json out = Json::MakeObject();
-  if (schema.Find("oneOf") != nullptr) {
-    out.Set("x-kubernetes-int-or-string", Json::Bool(true));
-    return out;
+  const Json* types = schema.Find("type");
+  const bool several = types != nullptr && types->is_array();
+  if (several) {
+    // The mark for a text or a whole number excludes fractions.
+    const bool fractions = std::ranges::count(types->items(), Json::String("number")) > 0;
+    out.Set(fractions ? "x-kubernetes-preserve-unknown-fields" : "x-kubernetes-int-or-string",
+            Json::Bool(true));
   }
   for (const auto& [key, value] : schema.members()) {
     if (key == "properties") {
@@ -71,10 +93,12 @@ Json StructuralSchema(const Json& schema) {
       out.Set(key, std::move(properties));
     } else if (key == "items" || (key == "additionalProperties" && value.is_object())) {
       out.Set(key, StructuralSchema(value));
-    } else if (key != "additionalProperties" && key != "$schema" && key != "title") {
+    } else if (key != "additionalProperties" && key != "$schema" && key != "title" &&
+               !(several && key == "type")) {
       out.Set(key, value);
     }
   }
+  if (several) return out;
   if (out.Find("type") == nullptr) out.Set("type", Json::String("string"));
   const bool open = out.StringAt("type").value() == "object" && out.Find("properties") == nullptr &&
                     out.Find("additionalProperties") == nullptr;

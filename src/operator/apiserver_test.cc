@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <initializer_list>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "api/names.h"
 #include "src/components/objects.h"
@@ -161,6 +163,31 @@ TEST_F(OperatorApiServerTest, RestoresDeletedObjectsAndRemovedLabels) {
       Patch(RoleRef(), R"({"metadata":{"labels":{"app.kubernetes.io/part-of":null}}})").ok());
   EXPECT_TRUE(
       RunUntil([&] { return Get(RoleRef())->Find("metadata")->Find("labels") != nullptr; }));
+}
+
+// As the chart and the command line do.
+TEST_F(OperatorApiServerTest, TheServerRejectsInvalidSettings) {
+  const kube::ObjectRef tessera{kRealTesseras, "tessera", "", ""};
+  const auto error_of = [&](const std::string& spec) {
+    return Patch(tessera, fmt::format(R"({{"spec":{}}})", spec)).status();
+  };
+  for (const auto& [spec, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"({"scheduler":{"policy":"Nope"}})", "Nope"},
+           {R"({"startupTaint":{"keys":["a b"]}})", "a b"},
+           {R"({"agent":{"resources":{"limits":{"memory":"5Q"}}}})", "5Q"},
+           {R"({"limits":{"failOpen":["A_b"]}})", "A_b"},
+           {R"({"scheduler":{"clusterIP":"10.0.0"}})", "10.0.0"},
+           {R"({"daemonsets":{"rollingUpdate":{"maxUnavailable":"200%"}}})", "200%"},
+           {R"({"daemonsets":{"rollingUpdate":{"maxUnavailable":0}}})", "maxUnavailable"}}) {
+    const Status status = error_of(spec);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << spec << ": " << status.ToString();
+    EXPECT_NE(status.message().find(value), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(error_of(R"({"agent":{"resources":{"limits":{"cpu":0.5,"memory":"1Gi"}}},
+      "daemonsets":{"rollingUpdate":{"maxUnavailable":"10%"}},"mig":{"strategy":"single"},
+      "startupTaint":{"keys":["example.com/a"]},"limits":{"failOpen":["*"]}})")
+                .ToString(),
+            "OK");
 }
 
 TEST_F(OperatorApiServerTest, RestoresTheDefinitionOfItsResource) {

@@ -7,27 +7,56 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
   toolkit.enabled                         runtime.enabled
   operator.runtimeClass                   runtime.runtimeClass
   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
-  dcgmExporter.serviceMonitor.enabled     podMonitor.enabled
+  dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
+                                          podMonitor.enabled, .interval, .labels
   imagePullSecrets                        image.pullSecrets
-  driver, devicePlugin, gfd, dcgm, nodeStatusExporter, nfd, cdi: "enabled" is read and
-  refused where Tessera cannot do what it says
+  others                                  files/nvidia-values.yaml: rejected or ignored, with the reason
 */ -}}
+
+{{- /* The value with a name such as "a.b", as a text: (list .Values "a.b"). "" if there is none. */ -}}
+{{- define "tessera.valueAt" -}}
+{{- $at := index . 0 -}}
+{{- range splitList "." (index . 1) -}}
+{{- if kindIs "map" $at -}}{{- $at = get $at . -}}{{- else -}}{{- $at = "" -}}{{- end -}}
+{{- end -}}
+{{- if not (kindIs "invalid" $at) -}}{{- toString $at -}}{{- end -}}
+{{- end -}}
+
+{{- /* Values of NVIDIA's chart without effect, one a line with the reason. */ -}}
+{{- define "tessera.ignored" -}}
+{{- $theirs := .Files.Get "files/nvidia-values.yaml" | fromYaml -}}
+{{- range $name, $why := $theirs.ignored }}
+{{- $off := eq (include "tessera.valueAt" (list $.Values (printf "%s.enabled" $name))) "false" }}
+{{- if not (or $off (has (include "tessera.valueAt" (list $.Values $name)) (list "" "false" "[]" "map[]"))) }}
+{{ $name }}: {{ $why }}
+{{- end }}
+{{- end }}
+{{- range $name, $keys := $theirs.partly }}
+{{- $rest := index $.Values $name | default dict }}
+{{- range $keys }}{{ $rest = omit $rest . }}{{ end }}
+{{- if $rest }}
+{{ $name }}: only {{ join ", " $keys }} {{ len $keys | eq 1 | ternary "has" "have" }} an effect
+{{- end }}
+{{- end }}
+{{- end -}}
 
 {{- define "tessera.check" -}}
 {{- if ne .Release.Namespace "tessera-system" -}}
 {{- fail (printf "namespace %q: the admission policies name the service accounts of namespace tessera-system: use --namespace tessera-system" .Release.Namespace) -}}
 {{- end -}}
-{{- range list "driver" "migManager" "vgpuManager" "vgpuDeviceManager" "vfioManager" "kataManager" "sandboxWorkloads" "sandboxDevicePlugin" "ccManager" "gdrcopy" "gds" -}}
-{{- if (index $.Values . | default dict).enabled -}}
-{{- if eq . "driver" -}}
-{{- fail "driver.enabled=true: only tessera-operator installs drivers: install Tessera with deploy/operator, or install a driver on the nodes and leave the value out" -}}
+{{- if (.Values.driver | default dict).enabled -}}
+{{- fail "driver.enabled=true: only tessera-operator installs drivers: use \"tessera install --operator\" instead of the chart, or install a driver on the nodes and leave the value out" -}}
 {{- end -}}
-{{- fail (printf "%s.enabled=true: Tessera has no such component: leave the value out" .) -}}
+{{- $theirs := .Files.Get "files/nvidia-values.yaml" | fromYaml -}}
+{{- range $name, $why := $theirs.rejected -}}
+{{- $value := include "tessera.valueAt" (list $.Values $name) -}}
+{{- if not (has $value (list "" "false" "[]" "map[]")) -}}
+{{- fail (printf "%s=%s: %s" $name $value $why) -}}
 {{- end -}}
 {{- end -}}
-{{- range list "devicePlugin" "gfd" -}}
-{{- if eq (toString (index $.Values . | default dict).enabled) "false" -}}
-{{- fail (printf "%s.enabled=false: it is a part of tessera-agent and cannot be left out: leave the value out" .) -}}
+{{- range $name, $why := $theirs.required -}}
+{{- if eq (include "tessera.valueAt" (list $.Values $name)) "false" -}}
+{{- fail (printf "%s=false: %s" $name $why) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (or (include "tessera.runtimeEnabled" .) (has "--binding=allocate" .Values.agent.extraArgs)) -}}
@@ -67,6 +96,17 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- define "tessera.podMonitorEnabled" -}}
 {{- $theirs := ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).enabled -}}
 {{- if or $theirs .Values.podMonitor.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{- define "tessera.podMonitorInterval" -}}
+{{- ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).interval | default .Values.podMonitor.interval -}}
+{{- end -}}
+
+{{- /* As YAML. */ -}}
+{{- define "tessera.podMonitorLabels" -}}
+{{- with ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).additionalLabels | default .Values.podMonitor.labels -}}
+{{- toYaml . -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Image and pull policy of a container: (list . "agent"). */ -}}

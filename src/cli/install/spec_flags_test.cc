@@ -38,12 +38,12 @@ TEST(SpecFlagsTest, RejectsWhatIsNoAssignment) {
 TEST(SpecFlagsTest, LaterFilesAndAssignmentsWin) {
   TempDir dir;
   const std::string first = JoinPath(dir.path(), "a.yaml"), second = JoinPath(dir.path(), "b.yaml");
-  ASSERT_TRUE(WriteFileAtomically(first, "scheduler: {replicas: 1, policy: A}\n", 0600).ok());
+  ASSERT_TRUE(WriteFileAtomically(first, "scheduler: {replicas: 1, policy: FGD}\n", 0600).ok());
   ASSERT_TRUE(WriteFileAtomically(second, "scheduler: {replicas: 3}\n", 0600).ok());
-  const auto spec = ReadSpec({first, second}, {"scheduler.policy=B", "agent.devRoot=null"});
+  const auto spec = ReadSpec({first, second}, {"scheduler.policy=BestFit", "agent.devRoot=null"});
   ASSERT_TRUE(spec.ok()) << spec.status().ToString();
   EXPECT_EQ(spec->Serialize(),
-            R"({"scheduler":{"replicas":3,"policy":"B"},"agent":{"devRoot":null}})");
+            R"({"scheduler":{"replicas":3,"policy":"BestFit"},"agent":{"devRoot":null}})");
 }
 
 TEST(SpecFlagsTest, AFileMayBeTheResource) {

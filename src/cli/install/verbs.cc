@@ -11,6 +11,7 @@
 #include "src/cli/install/uninstaller.h"
 #include "src/cli/options.h"
 #include "src/cli/verbs.h"
+#include "src/components/settings.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::cli {
@@ -83,9 +84,18 @@ Status CheckOutput(const InstallFlags& flags) {
                flags.output);
 }
 
+// Standard output may be a manifest.
+Result<Json> ReadSettings(const SpecOptions& options) {
+  ASSIGN_OR_RETURN(Json spec, ReadSpec(options.files, options.assignments));
+  for (const std::string& line : components::IgnoredValues(spec)) {
+    fmt::print(stderr, "tessera: without effect: {}\n", line);
+  }
+  return spec;
+}
+
 Status Install(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
-  ASSIGN_OR_RETURN(const Json spec, ReadSpec(flags.spec.files, flags.spec.assignments));
+  ASSIGN_OR_RETURN(const Json spec, ReadSettings(flags.spec));
   if (flags.dry_run) {
     ASSIGN_OR_RETURN(const std::vector<Json> objects,
                      flags.with_operator ? OperatorObjects(spec) : ObjectsToInstall(spec));
@@ -107,7 +117,7 @@ Status Install(const InstallFlags& flags) {
 
 Status Upgrade(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
-  ASSIGN_OR_RETURN(const Json changes, ReadSpec(flags.spec.files, flags.spec.assignments));
+  ASSIGN_OR_RETURN(const Json changes, ReadSettings(flags.spec));
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);
   if (!flags.output.empty()) {

@@ -26,7 +26,7 @@ func TestTheChartRefusesWhatItCannotDo(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--namespace=other":               "use --namespace tessera-system",
 		"--set=driver.enabled=true":       "only tessera-operator installs drivers",
-		"--set=migManager.enabled=true":   "Tessera has no such component",
+		"--set=migManager.enabled=true":   "with nvidia-smi mig",
 		"--set=gfd.enabled=false":         "part of tessera-agent",
 		"--set=toolkit.enabled=false":     "add --binding=allocate",
 		"--set=scheduler.enabled=false":   "set webhook.enabled=false",
