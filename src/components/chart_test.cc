@@ -13,6 +13,7 @@
 #include "src/base/file.h"
 #include "src/base/subprocess.h"
 #include "src/components/objects.h"
+#include "src/formats/base64.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::components {
@@ -214,6 +215,26 @@ INSTANTIATE_TEST_SUITE_P(
                       "hostPaths: {rootFS: /}\nvalidator: {plugin: {env: []}, image: a}\n"
                       "dcgm: {enabled: false, image: a}\nvfioManager: {enabled: true}\n"
                       "driver: {startupProbe: {periodSeconds: 1}, manager: {env: []}}\n"));
+
+TEST(Chart, LintFindsNothing) {
+  const std::string helm = FindHelm();
+  if (helm.empty()) GTEST_SKIP() << "helm is not built: testcluster build helm";
+  const auto result =
+      RunProgram({helm, "lint", "--strict", std::string(TESSERA_SOURCE_DIR) + "/deploy/chart",
+                  "--namespace=tessera-system"},
+                 std::chrono::seconds(50));
+  ASSERT_TRUE(result.ok()) << result.status().ToString();
+  EXPECT_EQ(result->exit_code, 0) << result->out;
+  EXPECT_EQ(result->out.find('['), std::string::npos) << result->out;
+}
+
+TEST(Chart, TheIconIsThatOfTheConsole) {
+  const std::string root = TESSERA_SOURCE_DIR;
+  const Json chart = ParseYaml(ReadFile(root + "/deploy/chart/Chart.yaml").value()).value();
+  EXPECT_EQ(
+      chart.StringAt("icon").value(),
+      "data:image/svg+xml;base64," + Base64Encode(ReadFile(root + "/web/src/icon.svg").value()));
+}
 
 class RejectedByBoth : public ChartTest {};
 
