@@ -25,27 +25,6 @@ std::string ValueOf(const kube::GetEnv& getenv, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Variables that give tessera-console its flags in a pod. In a user's shell they may have another
-// meaning, so they are removed from the environment.
-constexpr const char* kFlagVariables[] = {"CONTEXT",
-                                          "LISTEN",
-                                          "TLS_CERT_FILE",
-                                          "TLS_PRIVATE_KEY_FILE",
-                                          "QUOTA_CONFIGMAP",
-                                          "USAGE_LABEL",
-                                          "OTHER_TENANTS",
-                                          "PROMETHEUS_URL",
-                                          "PROMETHEUS_CA_FILE",
-                                          "PROMETHEUS_TOKEN_FILE",
-                                          "PROMETHEUS_BASIC_AUTH_DIR",
-                                          "OIDC_ISSUER_URL",
-                                          "OIDC_CLIENT_ID",
-                                          "OIDC_CLIENT_SECRET_FILE",
-                                          "OIDC_CA_FILE",
-                                          "OIDC_SCOPES",
-                                          "OIDC_REDIRECT_URL",
-                                          "LOG_FORMAT"};
-
 // Replaces this process. Returns only on an error.
 Status RunDashboard(const DashboardOptions& options) {
   std::error_code error;
@@ -56,7 +35,6 @@ Status RunDashboard(const DashboardOptions& options) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  for (const char* variable : kFlagVariables) ::unsetenv(variable);
   ::execv(program.c_str(), argv.data());
   return Status::FromErrno(program, errno);
 }

@@ -204,6 +204,15 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   return options;
 }
 
+// Variables that give tessera-console its flags in a pod may have another meaning in the shell of
+// the person who starts "tessera dashboard".
+void IgnoreVariablesOfDashboard(int argc, char** argv, CLI::App* app) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--dashboard") continue;
+    for (CLI::Option* option : app->get_options()) option->envname("");
+  }
+}
+
 }  // namespace
 }  // namespace tessera
 
@@ -212,6 +221,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
   tessera::ConsoleFlags flags;
   tessera::AddConsoleFlags(&app, &flags);
+  tessera::IgnoreVariablesOfDashboard(argc, argv, &app);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
   tessera::ConfigureLogFormat(flags.log_format);
   const auto options = tessera::ToOptions(flags);
