@@ -133,8 +133,8 @@ Status CheckLimited(const std::vector<ContainerUse>& uses) {
     return Error(
         Code::kFailedPrecondition,
         "container {} has no limiter on {}, so no limit can hold: isolation is off on node "
-        "{}, was off when the container started, or its namespace fails open: see "
-        "docs/concepts/isolation.md",
+        "{}, was off when the container started, or its namespace is in limits.failOpen: change "
+        "this, and restart the pod",
         use.container, use.uuid, use.node);
   }
   return Status::Ok();

@@ -59,8 +59,8 @@ void AddAllNamespacesOption(CLI::App* app, NamespaceOptions* options) {
 
 void AddOutputOption(CLI::App* app, StyleOptions* options) {
   app->add_option("-o,--output", options->output,
-                  "table, wide, json, yaml or jsonpath=TEMPLATE; lists also name and "
-                  "custom-columns=SPEC")
+                  "table, wide, json, yaml, jsonpath=TEMPLATE or jsonpath-file=FILE; lists also "
+                  "name, custom-columns=SPEC and custom-columns-file=FILE")
       ->option_text("FORMAT");
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "api/names.h"
@@ -36,26 +35,19 @@ const Json* PodOf(const PodsByNode& pods, const std::string& node) {
   return found == pods.end() ? nullptr : found->second;
 }
 
-void AddItems(const std::vector<StatusLine>& lines, std::string_view kind, Listing* list) {
+void AddRows(const std::vector<StatusLine>& lines, std::string_view kind, Listing* list) {
   for (const StatusLine& line : lines) {
-    Json item = Json::MakeObject({{"kind", Json::String(kind)},
-                                  {"metadata", MetadataOf("", line.name)},
-                                  {"works", Json::Bool(line.works)},
-                                  {"detail", Json::String(line.detail)}});
-    if (!line.fix.empty()) item.Set("fix", Json::String(line.fix));
-    list->rows.push_back({std::move(item), {}});
+    Listing::Row row{Json::MakeObject({{"kind", Json::String(kind)},
+                                       {"metadata", MetadataOf("", line.name)},
+                                       {"works", Json::Bool(line.works)},
+                                       {"detail", Json::String(line.detail)},
+                                       {"fix", Json::String(line.fix)}}),
+                     {line.name,
+                      {line.works ? "ok" : "problem", line.works ? Tone::kGood : Tone::kBad},
+                      line.detail}};
+    if (!line.fix.empty()) row.below = {"", "", {"fix: " + line.fix, Tone::kQuiet}};
+    list->rows.push_back(std::move(row));
   }
-}
-
-void AddLines(std::span<const StatusLine> lines, std::string_view header, TextOutput* output) {
-  TextTable table({std::string(header), "STATUS", "DETAIL"});
-  for (const StatusLine& line : lines) {
-    table.Add({line.name,
-               {line.works ? "ok" : "problem", line.works ? Tone::kGood : Tone::kBad},
-               line.detail});
-    if (!line.fix.empty()) table.Add({"", "", {"fix: " + line.fix, Tone::kQuiet}});
-  }
-  output->Add(table);
 }
 
 }  // namespace
@@ -108,25 +100,23 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
 }
 
 Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style) {
-  if (style.shows_cells()) {
-    TextOutput output(style.color);
-    AddLines(status.components, "COMPONENT", &output);
-    if (!status.nodes.empty()) {
-      output.Space();
-      const size_t shown = style.wide() ? status.nodes.size() : kMaxNodes;
-      AddLines(std::span(status.nodes).first(std::min(shown, status.nodes.size())), "NODE",
-               &output);
-      if (status.nodes.size() > shown) {
-        output.Line(fmt::format("and {} more nodes with problems: -o wide shows all",
-                                status.nodes.size() - shown));
-      }
-    }
-    return output.Take();
+  if (!style.shows_cells()) {
+    Listing list{.kind = "Status", .members = {{"works", Json::Bool(status.works())}}};
+    AddRows(status.components, "Component", &list);
+    AddRows(status.nodes, "Node", &list);
+    return Print(std::move(list), style);
   }
-  Listing list{.kind = "Status", .members = {{"works", Json::Bool(status.works())}}};
-  AddItems(status.components, "Component", &list);
-  AddItems(status.nodes, "Node", &list);
-  return Print(std::move(list), style);
+  Listing components{.kind = "Status", .columns = {"COMPONENT", "STATUS", "DETAIL"}};
+  AddRows(status.components, "Component", &components);
+  Listing nodes{.kind = "Status",
+                .columns = {"NODE", "STATUS", "DETAIL"},
+                .most_rows = kMaxNodes,
+                .rest = "more nodes with problems: -o wide shows all"};
+  AddRows(status.nodes, "Node", &nodes);
+  ASSIGN_OR_RETURN(std::string text, Print(std::move(components), style));
+  ASSIGN_OR_RETURN(const std::string below, Print(std::move(nodes), style));
+  if (!text.empty() && !below.empty()) text += '\n';
+  return text + below;
 }
 
 }  // namespace tessera::cli

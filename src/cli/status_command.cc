@@ -18,6 +18,7 @@ constexpr int kExitProblem = 1;
 struct StatusOptions {
   ClusterOptions cluster;
   StyleOptions style;
+  std::string selector;
   bool wait = false;
 };
 
@@ -30,7 +31,7 @@ int RunStatus(const StatusOptions& options) {
   const MonotonicTime end = api.Now() + options.cluster.timeout();
   InstallationStatus status;
   for (;;) {
-    const Result<InstallationObjects> objects = ReadInstallation(api);
+    const Result<InstallationObjects> objects = ReadInstallation(api, options.selector);
     if (!objects.ok()) return Fail(objects.status());
     status = StatusOf(*objects);
     if (status.works() || !options.wait || api.Now() + kPause > end) break;
@@ -48,7 +49,8 @@ int RunStatus(const StatusOptions& options) {
 Action AddStatus(CLI::App* app) {
   auto options = std::make_shared<StatusOptions>();
   app->add_flag("--wait", options->wait, "wait until all of them work, at most --timeout");
-  AddOutputOption(app, &options->style);
+  AddSelectorOption(app, &options->selector, "only nodes with these labels");
+  AddListOptions(app, &options->style);
   AddClusterOptions(app, &options->cluster);
   app->footer("Exit codes: 0 all works; 1 a component does not work; 75 --wait reached --timeout.");
   return [options] { return RunStatus(*options); };

@@ -23,10 +23,18 @@ std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemN
   return fmt::format("kubectl -n {} {}", ns, rest);
 }
 
+// The API server rejects requests by priority level, which a flow schema gives them.
+constexpr std::string_view kFixOfThrottling =
+    "give its flow schema a larger priority level: kubectl get "
+    "flowschemas,prioritylevelconfigurations";
+
 // What to do about an object that could not be read.
 std::string FixOfError(const Status& status) {
   if (status.code() == Code::kResourceExhausted) {
-    return "the API server throttles requests: run tessera status again in a minute";
+    return fmt::format(
+        "the API server throttles your requests: run tessera status again in a minute; if it goes "
+        "on, {}",
+        kFixOfThrottling);
   }
   if (status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded) {
     return "check the API server: kubectl get --raw /readyz";
@@ -37,8 +45,9 @@ std::string FixOfError(const Status& status) {
 // The line of a component whose object could not be read.
 StatusLine Unreadable(std::string name, const Status& status, std::string_view what) {
   if (status.code() == Code::kNotFound) {
-    return {std::move(name), false, fmt::format("{} is missing", what),
-            "install the chart: docs/tasks/install.md"};
+    return {
+        std::move(name), false, fmt::format("{} is missing", what),
+        "install it with the tool of the installation: tessera install, or helm upgrade --install"};
   }
   return {std::move(name), false, std::string(status.message()), FixOfError(status)};
 }
@@ -143,16 +152,21 @@ std::string TextOfCondition(const Json& condition) {
 
 // What to do about a resource that is not ready, by the reason of its condition
 // (docs/tasks/operator.md).
-std::string_view FixOfResource(std::string_view reason) {
+std::string FixOfResource(std::string_view reason) {
   if (reason == "InvalidSpec") return "kubectl edit tessera tessera";
-  if (reason == "Forbidden") return "kubectl apply -f deploy/operator/operator.yaml";
+  if (reason == "Forbidden") return std::string(kRestoreOperator);
   if (reason == "ObjectContested") {
     return "stop the other client, or change the resource: kubectl edit tessera tessera";
   }
   if (reason == "NotFound") {
-    return "install what defines the type, or turn its setting off: docs/tasks/operator.md";
+    return "install what defines the type, such as the Prometheus operator, or turn its setting "
+           "off: "
+           "kubectl edit tessera tessera";
   }
-  if (reason == "APIServerThrottles" || reason == "APIServerUnreachable") {
+  if (reason == "APIServerThrottles") {
+    return fmt::format("the operator retries; if it goes on, {}", kFixOfThrottling);
+  }
+  if (reason == "APIServerUnreachable") {
     return "the operator retries; check the API server: kubectl get --raw /readyz";
   }
   return "kubectl describe tessera tessera";
@@ -180,22 +194,29 @@ StatusLine ResourceLine(const Json& resource) {
   return line;
 }
 
-std::string_view FixOfCondition(std::string_view reason) {
-  if (reason == names::kReasonGpuUnhealthy) return "docs/concepts/health.md; tessera gpus NODE";
+std::string FixOfCondition(std::string_view reason, const std::string& node) {
+  if (reason == names::kReasonGpuUnhealthy) {
+    return fmt::format(
+        "tessera gpus {} shows each GPU; a GPU that does not recover needs nvidia-smi --gpu-reset, "
+        "or a reboot of the node",
+        node);
+  }
   if (reason == names::kReasonDriverNotReady) {
     return "install the driver, or set agent.driverRoot of the chart";
   }
   if (reason == names::kReasonDriverIncomplete) {
-    return "see the log of the driver container, or install the driver's packages again: "
-           "docs/tasks/drivers.md";
+    return "see the log of the driver container, or install the driver's packages again";
   }
   if (reason == names::kReasonDriverConflict) {
-    return "remove the driver of the host or the driver container: docs/tasks/drivers.md";
+    return "remove the driver of the host or the driver container";
   }
   if (reason == names::kReasonRuntimeNotConfigured) {
-    return "docs/tasks/troubleshoot.md, pods start without their GPUs";
+    return Kubectl(
+        fmt::format("delete pod --field-selector spec.nodeName={} -l {}={}: the next agent "
+                    "configures the engine again; then delete the pods that run without their GPUs",
+                    node, kNameLabel, names::kAgent));
   }
-  return "docs/tasks/troubleshoot.md";
+  return fmt::format("kubectl describe node {}", node);
 }
 
 }  // namespace
@@ -267,7 +288,7 @@ StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
             ""};
   }
   return {"kube-scheduler", true, "has not asked the leader about a pod yet",
-          "if pods with GPUs run: docs/tasks/connect-kube-scheduler.md"};
+          fmt::format("if pods with GPUs run, {}", kConnectKubeScheduler)};
 }
 
 std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
@@ -280,7 +301,7 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
   if (no_deployment) {
     lines.push_back({"operator", false,
                      "missing, so changes of the resource Tessera have no effect",
-                     "kubectl apply -f deploy/operator/operator.yaml, or tessera uninstall"});
+                     fmt::format("{}; or tessera uninstall", kRestoreOperator)});
   } else if (!deployment.ok()) {
     lines.push_back(Unknown("operator", deployment.status()));
   } else {
@@ -288,7 +309,7 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
   }
   if (no_resource) {
     lines.push_back({"resource Tessera", false, "missing, so the operator installs nothing",
-                     "kubectl apply -f deploy/operator/tessera.yaml"});
+                     "tessera install --operator, with your settings"});
   } else {
     lines.push_back(resource.ok() ? ResourceLine(*resource)
                                   : Unknown("resource Tessera", resource.status()));
@@ -334,8 +355,11 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
                       FixOfPod(*pod, problem)};
   }
   if (TextAt(node, {"metadata", "labels", names::kLabelUpgradeState}) == kUpgradeFailed) {
-    return StatusLine{name, false, "the upgrade of its driver has failed",
-                      "docs/tasks/drivers.md; the log of its driver pod"};
+    return StatusLine{
+        name, false, "the upgrade of its driver has failed",
+        fmt::format("kubectl describe node {0} has the reason; to retry: kubectl annotate node {0} "
+                    "{1}=true",
+                    name, names::kAnnotationUpgradeRequested)};
   }
   // The agent writes no condition for a node that never had a GPU.
   if (gpus == nullptr || IsTrue(gpus)) return std::nullopt;
@@ -346,7 +370,7 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
   const std::string reason = gpus->StringAt("reason").value_or("");
   return StatusLine{name, false,
                     fmt::format("{}: {}", reason, gpus->StringAt("message").value_or("")),
-                    std::string(FixOfCondition(reason))};
+                    FixOfCondition(reason, name)};
 }
 
 }  // namespace tessera::cli

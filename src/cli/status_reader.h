@@ -8,8 +8,9 @@
 
 namespace tessera::cli {
 
-// Fails if pods or nodes cannot be listed. If another object cannot be read, its member has the
-// error.
-Result<InstallationObjects> ReadInstallation(ClusterClient& api);
+// Reads only nodes with the labels `nodes_with`. Fails if pods or nodes cannot be listed. If
+// another object cannot be read, its member has the error.
+Result<InstallationObjects> ReadInstallation(ClusterClient& api,
+                                             const std::string& nodes_with = "");
 
 }  // namespace tessera::cli

@@ -74,8 +74,8 @@ Result<CounterSpec> ParseCounter(std::string_view line) {
   if (counter.field == nullptr) {
     return Error(
         Code::kInvalidArgument,
-        "field \"{}\" is unknown: take one of the fields in docs/reference/programs.md, or "
-        "remove the line",
+        "field \"{}\" is unknown: take a field of dcgm-exporter's default-counters.csv, or remove "
+        "the line",
         counter.name);
   }
   if (std::ranges::find(kTypes, counter.type) == kTypes.end()) {

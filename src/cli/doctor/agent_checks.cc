@@ -63,7 +63,8 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
       findings->Note(
           fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
           fmt::format("XID {} since the agent started: {:g}", sample.Label("xid"), sample.value),
-          "an error report of the driver", "docs/concepts/health.md explains XIDs");
+          "an error report of the driver",
+          fmt::format("tessera gpus {} shows whether the GPU is healthy, and what to do", node));
     }
   }
 }
@@ -71,8 +72,8 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckTokens(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_unredeemed_tokens", 0, "containers that run without their GPUs",
             "the engine started them without tessera-runtime",
-            "the agent's log names the pods: repair the engine (docs/tasks/troubleshoot.md), then "
-            "delete them",
+            "the log of the node's agent names the pods: delete the agent's pod, whose successor "
+            "configures the engine again, then delete them",
             true, findings);
 }
 
@@ -101,7 +102,7 @@ void CheckJournal(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckStarts(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_starts_refused_total", 0, "starts of containers that were rejected",
             "with binding: allocate, pods of one size were admitted in another order",
-            "delete the pods in StartError; docs/tasks/troubleshoot.md", false, findings);
+            "delete the pods in StartError: their controllers create new ones", false, findings);
 }
 
 void ReportUses(const ClusterFacts& facts, bool (*matches)(const ContainerUse&), const char* what,
@@ -121,7 +122,9 @@ void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
       facts, [](const ContainerUse& use) { return use.without_limiter > 0; },
       "processes bypass the limiter",
       "the program has a driver of its own, covers its limits, or was started by other means",
-      "the Event GPULimiterBypassed names the process; docs/concepts/isolation.md", findings);
+      "the Event GPULimiterBypassed names the process; the value limits.stopBypass of the "
+      "installation lists namespaces where the agent ends such processes",
+      findings);
 }
 
 void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
@@ -129,7 +132,7 @@ void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
       facts, [](const ContainerUse& use) { return !use.limited; }, "the share is not enforced",
       "isolation was off when the container started: cgpu.disable.isolation of the node, or the "
       "chart's value",
-      "switch isolation on and restart the pod; docs/concepts/isolation.md", findings);
+      "set limits.enabled=true, remove the node label, then restart the pod", findings);
 }
 
 void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {

@@ -286,6 +286,9 @@ TEST(DoctorTest, EachCheckFindsItsPlantedFailureAndNoOther) {
     for (const DoctorFinding& finding : findings) {
       EXPECT_FALSE(finding.where.empty() || finding.what.empty() || finding.fix.empty())
           << check.id << ": " << finding.where << ": " << finding.what << ": " << finding.fix;
+      // An administrator of a cluster has no copy of this tree.
+      EXPECT_EQ(finding.fix.find("docs/"), std::string::npos) << finding.fix;
+      EXPECT_EQ(finding.fix.find("deploy/"), std::string::npos) << finding.fix;
     }
   }
   EXPECT_EQ(Plants().size(), AllChecks().size());
@@ -302,8 +305,8 @@ TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
             "KIND   CHECK           WHERE                WHAT\n"
             "note   xids-reported   node n1, GPU GPU-1   XID 31 since the agent started: 2\n"
             "                                            cause: an error report of the driver\n"
-            "                                            fix: docs/concepts/health.md explains "
-            "XIDs\n");
+            "                                            fix: tessera gpus n1 shows whether the "
+            "GPU is healthy, and what to do\n");
   const Json json =
       ParseJson(ShowFindings(findings, MakeStyle({.output = "json"}, false).value()).value())
           .value();

@@ -124,7 +124,7 @@ void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
     if (!RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
     findings->Note("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
                    "kube-scheduler has no extender, or the scheduler has just restarted",
-                   "docs/tasks/connect-kube-scheduler.md");
+                   std::string(kConnectKubeScheduler));
     return;
   }
 }
@@ -137,7 +137,7 @@ void CheckQuota(const ClusterFacts& facts, DoctorFindings* findings) {
   findings->Add("ConfigMap kube-system/gpuquota", "the quota cannot be read",
                 std::string(status.message()),
                 "correct the key gpu_quota: the last valid quota stays in force until the "
-                "scheduler restarts. docs/tasks/quotas.md");
+                "scheduler restarts");
 }
 
 void CheckRights(const ClusterFacts& facts, DoctorFindings* findings) {

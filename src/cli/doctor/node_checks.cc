@@ -50,11 +50,12 @@ void CheckUnhealthy(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, inventory] : facts.inventories) {
     for (const device::Gpu& gpu : inventory.gpus) {
       if (gpu.health.ok()) continue;
-      findings->Add(fmt::format("node {}, GPU {} ({})", node, gpu.index, gpu.uuid),
-                    fmt::format("the GPU is {} and not offered", device::NameOf(gpu.health.state)),
-                    gpu.health.reason,
-                    "docs/concepts/health.md names the action for each cause; the GPU is offered "
-                    "again when its cause ends");
+      findings->Add(
+          fmt::format("node {}, GPU {} ({})", node, gpu.index, gpu.uuid),
+          fmt::format("the GPU is {} and not offered", device::NameOf(gpu.health.state)),
+          gpu.health.reason,
+          "do what the cause says; the GPU is offered again when its cause ends, or after "
+          "nvidia-smi --gpu-reset or a reboot of the node");
     }
   }
 }
@@ -146,11 +147,13 @@ void CheckUpgrade(const ClusterFacts& facts, DoctorFindings* findings) {
     const std::string state = LabelOf(node, "nvidia.com/gpu-driver-upgrade-state");
     if (state.empty() || state == "upgrade-done") continue;
     const bool cordoned = At(node, {"spec", "unschedulable"}) != nullptr;
-    findings->Add(PlaceOfNode(node),
-                  fmt::format("driver upgrade: {}{}", state, cordoned ? "; cordoned" : ""),
-                  state == "upgrade-failed" ? "the new driver did not become ready"
-                                            : "the upgrade has not ended",
-                  "check the driver's pod of the node; docs/tasks/maintain-driver.md");
+    findings->Add(
+        PlaceOfNode(node), fmt::format("driver upgrade: {}{}", state, cordoned ? "; cordoned" : ""),
+        state == "upgrade-failed" ? "the new driver did not become ready"
+                                  : "the upgrade has not ended",
+        fmt::format("kubectl describe node {0} has the reason; to retry: kubectl annotate "
+                    "node {0} {1}=true",
+                    TextAt(node, {"metadata", "name"}), names::kAnnotationUpgradeRequested));
   }
 }
 

@@ -106,7 +106,7 @@ void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
           fmt::format("pods hold {} thousandths and {} bytes of this GPU, more than it has",
                       found->second.milli, found->second.bytes),
           "pods bypassed the scheduler, or two systems assign one GPU",
-          "keep one system: docs/tasks/migrate.md; the scheduler's repair evicts the "
+          "keep one system: tessera migrate --dry-run says how; the scheduler's repair evicts the "
           "newer pod");
     }
   }
@@ -121,11 +121,13 @@ void CheckStartErrors(const ClusterFacts& facts, DoctorFindings* findings) {
       for (const char* state : {"waiting", "terminated"}) {
         const std::string reason = TextAt(container, {"state", state, "reason"});
         if (!kReasons.contains(reason)) continue;
-        findings->Add(fmt::format("{}, container {}", PlaceOfPod(pod),
-                                  container.StringAt("name").value_or("")),
-                      reason, TextAt(container, {"state", state, "message"}),
-                      "docs/tasks/troubleshoot.md, a container does not start, explains each "
-                      "message");
+        findings->Add(
+            fmt::format("{}, container {}", PlaceOfPod(pod),
+                        container.StringAt("name").value_or("")),
+            reason, TextAt(container, {"state", state, "message"}),
+            fmt::format("follow the message; kubectl -n {} describe pod {} has all of its "
+                        "Events",
+                        TextAt(pod, {"metadata", "namespace"}), TextAt(pod, {"metadata", "name"})));
       }
     }
   }

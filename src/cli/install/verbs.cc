@@ -10,6 +10,7 @@
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/install/uninstaller.h"
 #include "src/cli/options.h"
+#include "src/cli/status.h"
 #include "src/cli/verbs.h"
 #include "src/components/settings.h"
 #include "src/formats/yaml.h"
@@ -110,8 +111,9 @@ Status Install(const InstallFlags& flags) {
     RETURN_IF_ERROR(Installer(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
   }
   fmt::print(
-      "kube-scheduler does not call Tessera until its configuration names the extender "
-      "(docs/tasks/connect-kube-scheduler.md).\n\"tessera status\" shows whether all works.\n");
+      "kube-scheduler does not call Tessera yet: {}.\n\"tessera status\" shows whether all "
+      "works.\n",
+      kConnectKubeScheduler);
   return Status::Ok();
 }
 

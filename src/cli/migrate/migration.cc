@@ -12,6 +12,7 @@
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/other_plugins.h"
+#include "src/cli/status.h"
 #include "src/components/settings.h"
 
 namespace tessera::cli {
@@ -102,9 +103,9 @@ class MigrationPlanner {
                         .Annotate("the settings of the systems to replace"));
     PlanPods();
     PlanNodes();
-    plan_.steps.emplace_back(
-        "connect kube-scheduler: docs/tasks/connect-kube-scheduler.md; remove the extender of the "
-        "earlier system from its configuration");
+    plan_.steps.push_back(
+        fmt::format("connect kube-scheduler: {}; remove the extender of the earlier system",
+                    kConnectKubeScheduler));
     return std::move(plan_);
   }
 

@@ -63,8 +63,15 @@ std::string Table(Listing listing, const Style& style) {
   TextOutput output(style.color);
   TextTable table(std::move(listing.columns));
   table.ShowHeader(style.header);
-  for (Listing::Row& row : listing.rows) table.Add(std::move(row.cells));
+  const size_t all = listing.rows.size();
+  const size_t shown =
+      style.wide() || listing.most_rows == 0 ? all : std::min(all, listing.most_rows);
+  for (size_t i = 0; i < shown; ++i) {
+    table.Add(std::move(listing.rows[i].cells));
+    if (!listing.rows[i].below.empty()) table.Add(std::move(listing.rows[i].below));
+  }
   if (!table.empty()) output.Add(table);
+  if (shown < all) output.Line(fmt::format("and {} {}", all - shown, listing.rest));
   if (table.empty() && !listing.nothing.empty()) output.Line(listing.nothing);
   if (!listing.note.empty()) output.Line(listing.note);
   return output.Take();

@@ -53,6 +53,8 @@ struct Listing {
     Json object;
     // One for each column. Needed if style.shows_cells().
     std::vector<Cell> cells;
+    // A second line of a table's row; empty: none.
+    std::vector<Cell> below = {};
   };
   std::string kind;  // kind of the items, for -o name and the document: "GPU" makes a "GPUList"
   std::vector<std::string> columns;
@@ -60,6 +62,9 @@ struct Listing {
   Json::Object members;  // further members of the document
   std::string nothing;   // printed instead of a table without rows
   std::string note;      // printed below the table
+  // A table without -o wide has at most this many rows; 0: all. Then "and 4 " + `rest` follow.
+  size_t most_rows = 0;
+  std::string rest;
 };
 
 // Selects and sorts the rows, and prints them.

@@ -149,7 +149,7 @@ func operatorWithoutARight(t *testing.T) {
 		return tesseraCondition("Degraded", "reason") == "Forbidden" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), `clusterroles.rbac.authorization.k8s.io "tessera-view" is forbidden`)
 	})
-	bed.StatusSays(t, "Forbidden: ", "fix: kubectl apply -f deploy/operator/operator.yaml")
+	bed.StatusSays(t, "Forbidden: ", "tessera install --operator --dry-run -f - | kubectl apply -f -")
 	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
 	bed.Kubectl(t, "patch", "clusterrole/tessera-operator", "--type=merge", "-p", mustJSON(t, map[string]any{"rules": role["rules"]}))
 	waitTesseraReady(t)
