@@ -136,7 +136,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	if text, code := bed.TryTessera("install"); code == 0 || !strings.Contains(text, "use \"tessera upgrade\"") {
 		t.Errorf("a second install ends with %d: %s", code, text)
 	}
-	pod := bed.Single("through-uninstall", 1, "--hold", "600").Create(t)
+	pod := bed.Single("through-uninstall", 1, "--hold", "86400").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 	unchanged := func(when string) {
 		t.Helper()
