@@ -79,7 +79,7 @@ TEST(CountersTest, ReadsLinesAsDcgmExporterDoes) {
 TEST(CountersTest, AnErrorNamesFileLineAndRemedy) {
   EXPECT_THAT(CountersError("DCGM_FI_DEV_GPU_TEMP, gauge, C\nDCGM_FI_DEV_GPU_TMP, gauge, C\n"),
               AllOf(HasSubstr("INVALID_ARGUMENT: /etc/c.csv, line 2: "),
-                    HasSubstr("DCGM_FI_DEV_GPU_TMP"), HasSubstr("docs/reference/programs.md")));
+                    HasSubstr("DCGM_FI_DEV_GPU_TMP"), HasSubstr("default-counters.csv")));
   EXPECT_THAT(CountersError("\nDCGM_FI_DEV_GPU_TEMP, gauge\n"),
               AllOf(HasSubstr("line 2: 2 columns"), HasSubstr("\"FIELD, type, help\"")));
   EXPECT_THAT(CountersError("DCGM_FI_DEV_GPU_TEMP, gauge, a, b\n"),
