@@ -21,11 +21,6 @@ inline constexpr std::string_view kConnectKubeScheduler =
     "name the extender https://CLUSTER_IP:9410/v1/extender in kube-scheduler's configuration, with "
     "the certificates of Secret tessera-system/tessera-scheduler-client; CLUSTER_IP is that of "
     "Service tessera-system/tessera-scheduler";
-// What to do where the operator, or one of its rights, is missing.
-inline constexpr std::string_view kRestoreOperator =
-    "kubectl get tessera tessera -o yaml | tessera install --operator --dry-run -f - | kubectl "
-    "apply "
-    "-f -";
 
 // One component, or one node with a problem.
 struct StatusLine {

@@ -7,6 +7,7 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/cli/object_fields.h"
+#include "src/components/objects.h"
 
 namespace tessera::cli {
 namespace {
@@ -154,14 +155,13 @@ std::string TextOfCondition(const Json& condition) {
 // (docs/tasks/operator.md).
 std::string FixOfResource(std::string_view reason) {
   if (reason == "InvalidSpec") return "kubectl edit tessera tessera";
-  if (reason == "Forbidden") return std::string(kRestoreOperator);
+  if (reason == "Forbidden") return std::string(components::kRestoreOperator);
   if (reason == "ObjectContested") {
     return "stop the other client, or change the resource: kubectl edit tessera tessera";
   }
   if (reason == "NotFound") {
     return "install what defines the type, such as the Prometheus operator, or turn its setting "
-           "off: "
-           "kubectl edit tessera tessera";
+           "off: kubectl edit tessera tessera";
   }
   if (reason == "APIServerThrottles") {
     return fmt::format("the operator retries; if it goes on, {}", kFixOfThrottling);
@@ -301,7 +301,7 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
   if (no_deployment) {
     lines.push_back({"operator", false,
                      "missing, so changes of the resource Tessera have no effect",
-                     fmt::format("{}; or tessera uninstall", kRestoreOperator)});
+                     fmt::format("{}; or tessera uninstall", components::kRestoreOperator)});
   } else if (!deployment.ok()) {
     lines.push_back(Unknown("operator", deployment.status()));
   } else {

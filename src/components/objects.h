@@ -44,6 +44,11 @@ Json SystemNamespace();
 // resource.
 std::vector<Json> RenderOperator(const Settings& settings);
 
+// The command that gives an operator, which is missing or lacks a right, what RenderOperator has.
+inline constexpr std::string_view kRestoreOperator =
+    "kubectl get tessera tessera -o yaml | tessera install --operator --dry-run -f - | "
+    "kubectl apply -f -";
+
 // DaemonSets that remove tessera-runtime from the engine's configuration, on the nodes whose agents
 // configured it. For an uninstall: applied after the agents have ended, and deleted when they are
 // ready.

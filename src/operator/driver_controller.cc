@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "src/components/objects.h"
 #include "src/operator/driver_actions.h"
 
 namespace tessera::operators {
@@ -214,11 +215,9 @@ std::string DriverController::Unseen() const {
   if (errors.empty()) return "";
   const auto& [what, error] = errors.front();
   const bool forbidden = error.code() == Code::kPermissionDenied;
-  return fmt::format("cannot {}: {}{}", what, error.message(),
-                     forbidden ? ": give the operator its rights for drivers: kubectl get tessera "
-                                 "tessera -o yaml | tessera install --operator --dry-run -f - | "
-                                 "kubectl apply -f -"
-                               : "");
+  return fmt::format("cannot {}: {}{}{}", what, error.message(),
+                     forbidden ? ": give the operator its rights for drivers: " : "",
+                     forbidden ? components::kRestoreOperator : "");
 }
 
 std::optional<FleetReport> DriverController::report() const {
