@@ -22,12 +22,18 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- if not (kindIs "invalid" $at) -}}{{- toString $at -}}{{- end -}}
 {{- end -}}
 
+{{- /* As tessera.valueAt, but "" for a value that is false or empty. */ -}}
+{{- define "tessera.setValueAt" -}}
+{{- $value := include "tessera.valueAt" . -}}
+{{- if not (has $value (list "false" "[]" "map[]")) -}}{{- $value -}}{{- end -}}
+{{- end -}}
+
 {{- /* Values of NVIDIA's chart without effect, one a line with the reason. */ -}}
 {{- define "tessera.ignored" -}}
 {{- $theirs := .Files.Get "files/nvidia-values.yaml" | fromYaml -}}
 {{- range $name, $why := $theirs.ignored }}
 {{- $off := eq (include "tessera.valueAt" (list $.Values (printf "%s.enabled" $name))) "false" }}
-{{- if not (or $off (has (include "tessera.valueAt" (list $.Values $name)) (list "" "false" "[]" "map[]"))) }}
+{{- if and (not $off) (include "tessera.setValueAt" (list $.Values $name)) }}
 {{ $name }}: {{ $why }}
 {{- end }}
 {{- end }}
@@ -49,9 +55,8 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- end -}}
 {{- $theirs := .Files.Get "files/nvidia-values.yaml" | fromYaml -}}
 {{- range $name, $why := $theirs.rejected -}}
-{{- $value := include "tessera.valueAt" (list $.Values $name) -}}
-{{- if not (has $value (list "" "false" "[]" "map[]")) -}}
-{{- fail (printf "%s=%s: %s" $name $value $why) -}}
+{{- with include "tessera.setValueAt" (list $.Values $name) -}}
+{{- fail (printf "%s=%s: %s" $name . $why) -}}
 {{- end -}}
 {{- end -}}
 {{- range $name, $why := $theirs.required -}}
