@@ -54,14 +54,10 @@ class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
     std::string got;
     std::atomic<bool> done = false;
     std::thread reader([&] {
-      size_t received = 0, searched = 0;
-      while (received < count) {
-        const std::string more = client.Receive(64 << 10);
+      while (CountOf(event, got) < count) {
+        const std::string more = client.Receive(1 << 20);
         if (more.empty()) break;
         got += more;
-        for (size_t at; (at = got.find(event, searched)) != std::string::npos; ++received) {
-          searched = at + event.size();
-        }
       }
       done = true;
     });
