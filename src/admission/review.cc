@@ -88,7 +88,7 @@ Result<AdmissionRequest> ParseAdmissionReview(std::string_view body) {
 
 std::string SerializeAdmissionReview(const Uid& uid, const AdmissionAnswer& answer) {
   Json response = Json::MakeObject(
-      {{"uid", Json::String(uid.view())}, {"allowed", Json::Bool(answer.rejection.ok())}});
+      {{"uid", Json::String(uid.str())}, {"allowed", Json::Bool(answer.rejection.ok())}});
   if (!answer.rejection.ok()) response.Set("status", StatusOf(answer.rejection));
   if (answer.rejection.ok() && !answer.patch.empty()) {
     response.Set("patchType", Json::String("JSONPatch"));

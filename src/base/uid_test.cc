@@ -26,11 +26,27 @@ TEST(UidTest, TextsBecomeUidsAndBackOnlyExplicitly) {
 TEST(UidTest, KeepsItsText) {
   const std::string text = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
   EXPECT_EQ(Uid(text).str(), text);
-  EXPECT_EQ(Uid(std::string_view(text)).view(), text);
+  EXPECT_EQ(Uid(std::string_view(text)).str(), text);
   EXPECT_EQ(Uid(text.c_str()), Uid(text));
   EXPECT_FALSE(Uid(text).empty());
   EXPECT_TRUE(Uid().empty());
   EXPECT_EQ(Uid(), Uid(""));
+}
+
+TEST(UidTest, KeepsUuidsInPlaceAndTellsThemFromTextsThatResembleThem) {
+  static_assert(sizeof(Uid) <= 24);
+  constexpr std::string_view kUuid = "01234567-89ab-cdef-0011-2233445566ff";
+  // Each of these differs from the UUID in one position.
+  for (size_t i = 0; i < kUuid.size(); ++i) {
+    for (const char c : {'g', 'A', '-', '/', ':', '`', '1'}) {
+      std::string other(kUuid);
+      other[i] = c;
+      EXPECT_EQ(Uid(other).str(), other);
+      EXPECT_EQ(Uid(other) == Uid(kUuid), other == kUuid) << other;
+      EXPECT_EQ(Uid(other) < Uid(kUuid), other < kUuid) << other;
+    }
+  }
+  EXPECT_NE(Uid("00000000-0000-0000-0000-000000000000"), Uid());
 }
 
 TEST(UidTest, IsOrderedAsItsText) {

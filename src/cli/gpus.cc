@@ -78,7 +78,7 @@ Json ItemOf(const NodeRow& node, const DeviceView& device) {
 Json JsonOfHolding(const Holding& holding) {
   Json json = Json::MakeObject({{"namespace", Json::String(holding.pod->request.ns)},
                                 {"name", Json::String(holding.pod->request.name)},
-                                {"uid", Json::String(holding.pod->request.uid.view())},
+                                {"uid", Json::String(holding.pod->request.uid.str())},
                                 {"whole", Json::Bool(holding.whole())},
                                 {"milli", Json::Int(holding.share.compute.count())},
                                 {"bytes", Json::Int(holding.share.memory.count())}});

@@ -123,7 +123,7 @@ Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
                  MemoryLimitKind::kFlag, ComputeLimitKind::kFlag);
   }
   return Json::MakeObject(
-      {{"metadata", Json::MakeObject({{"uid", Json::String(pod.request.uid.view())},
+      {{"metadata", Json::MakeObject({{"uid", Json::String(pod.request.uid.str())},
                                       {"annotations", std::move(annotations)}})}});
 }
 

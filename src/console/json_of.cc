@@ -119,7 +119,7 @@ void AppendHolders(const std::vector<ShareHolder>& holders, const HolderView& vi
     const bool visible = !view.sees || view.sees(ns);
     if (!visible && view.others == OtherTenants::kSums) continue;
     *out += out->back() == '[' ? "[" : ",[";
-    AppendJsonString(holder.pod->request.uid.view(), out);
+    AppendJsonString(holder.pod->request.uid.str(), out);
     fmt::format_to(std::back_inserter(*out), ",{},{}", holder.share.compute.count(),
                    holder.share.memory.count());
     if (!visible && view.others == OtherTenants::kNamespaces) {
@@ -264,7 +264,7 @@ std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUn
 std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_view why) {
   std::string text;
   ObjectText out(&text);
-  out.Add("uid", pod.request.uid.view());
+  out.Add("uid", pod.request.uid.str());
   out.Add("namespace", pod.request.ns);
   out.Add("name", pod.request.name);
   out.Add("state", StateOf(pod));

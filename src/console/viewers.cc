@@ -208,7 +208,7 @@ std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Change
   for (const Uid& uid : changes.pods) {
     const auto pod = model_.pods().find(uid);
     if (pod == model_.pods().end()) {
-      AppendText(uid.view(), &pods_gone);
+      AppendText(uid.str(), &pods_gone);
     } else if (rights.SeesPodsOf(pod->second.ns)) {
       AppendItem(model_.PodText(uid), &pods);
     }

@@ -193,7 +193,7 @@ std::string EncodeRequest(const GrantRequest& request) {
   const bool ping = request.kind == GrantRequest::Kind::kPing;
   json.Set("kind", Json::String(ping ? kKindPing : kKindGrant));
   if (ping) return json.Serialize();
-  json.Set("pod_uid", Json::String(request.pod_uid.view()));
+  json.Set("pod_uid", Json::String(request.pod_uid.str()));
   json.Set("pod_namespace", Json::String(request.pod_namespace));
   json.Set("pod_name", Json::String(request.pod_name));
   json.Set("container", Json::String(request.container));

@@ -9,7 +9,7 @@ Operation BindPod(Client& client, const PodBinding& binding,
                   std::function<void(const Status&)> on_done, BeforeSend before_send) {
   Json metadata = Json::MakeObject({{"name", Json::String(binding.pod)},
                                     {"namespace", Json::String(binding.ns)},
-                                    {"uid", Json::String(binding.uid.view())}});
+                                    {"uid", Json::String(binding.uid.str())}});
   // The API server copies them to the pod in the transaction that sets its node, and rejects the
   // binding if the UID is another (setPodNodeAndMetadata in pkg/registry/core/pod/storage).
   Json annotations = Json::MakeObject();

@@ -80,7 +80,7 @@ std::string_view NameOf(Propagation propagation) {
 
 Json JsonOf(const DeleteOptions& options) {
   Json preconditions = Json::MakeObject();
-  if (!options.uid.empty()) preconditions.Set("uid", Json::String(options.uid.view()));
+  if (!options.uid.empty()) preconditions.Set("uid", Json::String(options.uid.str()));
   if (!options.resource_version.empty()) {
     preconditions.Set("resourceVersion", Json::String(options.resource_version));
   }

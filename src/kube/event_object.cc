@@ -14,7 +14,7 @@ Json EventObject(std::string_view name, const InvolvedObject& about, const Event
   Json involved = Json::MakeObject({{"apiVersion", string(about.api_version)},
                                     {"kind", string(about.kind)},
                                     {"name", string(about.name)},
-                                    {"uid", string(about.uid.view())}});
+                                    {"uid", string(about.uid.str())}});
   if (!about.ns.empty()) involved.Set("namespace", string(about.ns));
   Json source = Json::MakeObject({{"component", string(reporter.component)}});
   if (!reporter.host.empty()) source.Set("host", string(reporter.host));

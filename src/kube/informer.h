@@ -7,8 +7,8 @@
 // T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace.
 // metadata_object.h has such structs for types that are known only at run time.
 //
-// Outline: an object of which the informer keeps only the digest of its UID, because only its
-// arrival and deletion matter.
+// Outline: an object of which the informer keeps only the UID, because its handler keeps all that
+// it needs, or because only its arrival and deletion matter.
 //
 // Does not schedule work for changes: put a key into a KeyedQueue (keyed_queue.h). Threads,
 // callbacks: the client's runner. Ownership: client and handler outlive the informer; a handler may
@@ -25,10 +25,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/uid.h"
 #include "src/base/weak_ptr.h"
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
-#include "src/kube/uid_digest.h"
 #include "src/kube/watch.h"
 
 namespace tessera::kube {
@@ -54,7 +54,7 @@ class Informer final : private Watch::Delegate {
     virtual void OnRemoved(const T& last) = 0;
     // An outline was added, changed or listed again. `now` is complete, but not kept.
     virtual void OnOutline(const T& now) { (void)now; }
-    virtual void OnOutlineRemoved(const UidDigest& digest) { (void)digest; }
+    virtual void OnOutlineRemoved(const Uid& uid) { (void)uid; }
     // The store is complete. Called after the first list and after each later list.
     virtual void OnSynced() = 0;
     // For logs and metrics.
@@ -108,17 +108,17 @@ class Informer final : private Watch::Delegate {
     for (const auto& [key, entry] : entries_) {
       if (entry.generation != list_generation_) gone.push_back(key);
     }
-    std::vector<UidDigest> outlines_gone;
-    for (const auto& [digest, generation] : outlines_) {
-      if (generation != list_generation_) outlines_gone.push_back(digest);
+    std::vector<Uid> outlines_gone;
+    for (const auto& [uid, generation] : outlines_) {
+      if (generation != list_generation_) outlines_gone.push_back(uid);
     }
     const auto weak = weak_.Get();
     for (const std::string& key : gone) {
       Remove(key);
       if (!weak) return;
     }
-    for (const UidDigest& digest : outlines_gone) {
-      RemoveOutline(digest);
+    for (const Uid& uid : outlines_gone) {
+      RemoveOutline(uid);
       if (!weak) return;
     }
     synced_ = true;
@@ -132,20 +132,19 @@ class Informer final : private Watch::Delegate {
     const auto found = entries_.find(key);
     if (found != entries_.end()) found->second.generation = list_generation_;
     if (!status.ok()) {
-      const auto outline = outlines_.find(UidDigest::Of(now.meta.uid));
+      const auto outline = outlines_.find(now.meta.uid);
       if (outline != outlines_.end()) outline->second = list_generation_;
       return handler_.OnError(status, Duration::zero());
     }
     const auto weak = weak_.Get();
     if (is_outline_ != nullptr) {
-      const UidDigest digest = UidDigest::Of(now.meta.uid);
       if (is_outline_(now)) {
         Remove(key);
         if (!weak) return;
-        outlines_[digest] = list_generation_;
+        outlines_[now.meta.uid] = list_generation_;
         return handler_.OnOutline(now);
       }
-      RemoveOutline(digest);
+      RemoveOutline(now.meta.uid);
       if (!weak) return;
     }
     if (found == entries_.end()) return Insert(key, std::move(now));
@@ -166,7 +165,7 @@ class Informer final : private Watch::Delegate {
     if (!status.ok()) return handler_.OnError(status, Duration::zero());
     const auto weak = weak_.Get();
     Remove(KeyOf(meta));
-    if (weak) RemoveOutline(UidDigest::Of(meta.uid));
+    if (weak) RemoveOutline(meta.uid);
   }
 
   void OnError(const Status& status, Duration retry_in) override {
@@ -188,15 +187,15 @@ class Informer final : private Watch::Delegate {
     handler_.OnRemoved(last);
   }
 
-  void RemoveOutline(const UidDigest& digest) {
-    if (outlines_.erase(digest) > 0) handler_.OnOutlineRemoved(digest);
+  void RemoveOutline(const Uid& uid) {
+    if (outlines_.erase(uid) > 0) handler_.OnOutlineRemoved(uid);
   }
 
   const Keep keep_;
   Handler& handler_;
   const IsOutline is_outline_;
   std::unordered_map<std::string, Entry> entries_;
-  std::unordered_map<UidDigest, uint64_t, UidDigest::Hash> outlines_;  // generation of each
+  std::unordered_map<Uid, uint64_t> outlines_;  // generation of each
   uint64_t list_generation_ = 0;
   bool synced_ = false;
   std::unique_ptr<Watch> watch_;

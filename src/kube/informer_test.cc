@@ -135,10 +135,8 @@ TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
 class OutlineMirror : public Mirror {
  public:
   void OnOutline(const PodObject& now) override { names[now.meta.uid] = KeyOf(now.meta); }
-  void OnOutlineRemoved(const UidDigest& digest) override {
-    EXPECT_EQ(
-        std::erase_if(names, [&](const auto& name) { return UidDigest::Of(name.first) == digest; }),
-        1u);
+  void OnOutlineRemoved(const Uid& uid) override {
+    EXPECT_EQ(std::erase_if(names, [&](const auto& name) { return name.first == uid; }), 1u);
   }
   std::map<Uid, std::string> names;  // names of outlines
 };

@@ -133,13 +133,12 @@ void SetOwner(Json* object, const OwnerReference& owner) {
   Json reference = Json::MakeObject({{"apiVersion", Json::String(owner.api_version)},
                                      {"kind", Json::String(owner.kind)},
                                      {"name", Json::String(owner.name)},
-                                     {"uid", Json::String(owner.uid.view())}});
+                                     {"uid", Json::String(owner.uid.str())}});
   if (owner.controller) reference.Set("controller", Json::Bool(true));
   Json* metadata = object->ObjectAt("metadata").value();
   Json::Array& owners = metadata->ArrayAt("ownerReferences").value()->items();
-  std::erase_if(owners, [&](const Json& one) {
-    return one.StringAt("uid").value_or("") == owner.uid.view();
-  });
+  std::erase_if(
+      owners, [&](const Json& one) { return one.StringAt("uid").value_or("") == owner.uid.str(); });
   owners.push_back(std::move(reference));
 }
 

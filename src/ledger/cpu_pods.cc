@@ -5,9 +5,9 @@
 
 namespace tessera::ledger {
 
-Status CpuPods::Set(const kube::UidDigest& digest, const std::string& node, placement::NodeId id,
+Status CpuPods::Set(const Uid& uid, const std::string& node, placement::NodeId id,
                     int64_t cpu_milli, Bytes memory) {
-  CpuPod& pod = pods_[digest];
+  CpuPod& pod = pods_[uid];
   const bool same_node = pod.node != nullptr && pod.node->first == node;
   if (same_node && pod.cpu_milli == cpu_milli && pod.memory == memory) return {};
   RemoveFromNode(pod);
@@ -19,8 +19,8 @@ Status CpuPods::Set(const kube::UidDigest& digest, const std::string& node, plac
   return id == placement::kNoNode ? Status::Ok() : AddToCluster(pod, id);
 }
 
-void CpuPods::Remove(const kube::UidDigest& digest) {
-  const auto known = pods_.find(digest);
+void CpuPods::Remove(const Uid& uid) {
+  const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
   RemoveFromNode(known->second);
   pods_.erase(known);

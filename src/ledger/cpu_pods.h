@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/uid.h"
 #include "src/base/units.h"
-#include "src/kube/uid_digest.h"
 #include "src/placement/cluster.h"
 #include "src/placement/policy.h"
 
@@ -29,10 +29,10 @@ class CpuPods {
 
   // Records a bound pod with its CPU and memory. `id` is the id of its node, or kNoNode if the node
   // has no GPUs. INVALID_ARGUMENT for invalid amounts; the pod is then not counted.
-  Status Set(const kube::UidDigest& digest, const std::string& node, placement::NodeId id,
-             int64_t cpu_milli, Bytes memory);
+  Status Set(const Uid& uid, const std::string& node, placement::NodeId id, int64_t cpu_milli,
+             Bytes memory);
   // Does nothing for an unknown UID.
-  void Remove(const kube::UidDigest& digest);
+  void Remove(const Uid& uid);
 
   // Call when the node has got GPUs; adds its pods to the cluster.
   void OnNodeAdded(const std::string& node, placement::NodeId id);
@@ -57,7 +57,7 @@ class CpuPods {
 
   placement::Cluster& cluster_;
   placement::Policy& policy_;
-  std::unordered_map<kube::UidDigest, CpuPod, kube::UidDigest::Hash> pods_;
+  std::unordered_map<Uid, CpuPod> pods_;
   ByNode by_node_;
 };
 

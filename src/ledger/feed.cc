@@ -57,9 +57,7 @@ struct ClusterFeed::State {
       if (state.synced) state.delegate.OnPodGone(last);
     }
     void OnOutline(const kube::PodObject& now) override { state.ledger.SetPod(now); }
-    void OnOutlineRemoved(const kube::UidDigest& digest) override {
-      state.ledger.RemoveCpuPod(digest);
-    }
+    void OnOutlineRemoved(const Uid& uid) override { state.ledger.RemovePod(uid); }
     void OnSynced() override { state.OnPart(&state.pods_synced); }
     void OnError(const Status& status, Duration) override {
       state.delegate.OnError("pods", status);

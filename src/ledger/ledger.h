@@ -146,8 +146,6 @@ class ClusterLedger {
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(const Uid& uid);
-  // RemovePod for a pod without GPUs, of which only the UID's digest is known.
-  void RemoveCpuPod(const kube::UidDigest& digest) { cpu_pods_->Remove(digest); }
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
 

@@ -112,7 +112,7 @@ void ClusterLedger::RemoveFromNode(PodEntry& pod) {
 }
 
 void ClusterLedger::RemovePod(const Uid& uid) {
-  RemoveCpuPod(kube::UidDigest::Of(uid));
+  cpu_pods_->Remove(uid);
   const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
   Nominate(known->second, "");
@@ -186,8 +186,8 @@ void ClusterLedger::SetCpuPod(const kube::PodObject& object, const PodRequest& r
   if (object.node_name.empty()) return;                     // a waiting pod takes nothing
   const NodeEntry* node = FindNode(object.node_name);
   const NodeId id = node == nullptr ? placement::kNoNode : node->id;
-  const Status counted = cpu_pods_->Set(kube::UidDigest::Of(request.uid), object.node_name, id,
-                                        request.cpu.count(), request.memory);
+  const Status counted =
+      cpu_pods_->Set(request.uid, object.node_name, id, request.cpu.count(), request.memory);
   if (!counted.ok()) SetUnreadable(object, counted);
 }
 

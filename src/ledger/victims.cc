@@ -41,7 +41,7 @@ void SortBySparing(std::vector<EvictablePod>* candidates) {
               const auto rank = [](const EvictablePod& candidate) {
                 return std::tuple(candidate.pod->deleting, !candidate.violates,
                                   -int64_t{candidate.pod->request.priority}, candidate.proposed,
-                                  candidate.uid->view());
+                                  *candidate.uid);
               };
               return rank(a) < rank(b);
             });

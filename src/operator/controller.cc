@@ -167,7 +167,7 @@ struct Controller::Core : ObjectSet::Delegate, DriverController::Delegate {
     // Rendering without the driver's DaemonSets would delete the existing ones.
     if (drivers != nullptr && !drivers->ready()) return;
     std::string text =
-        fmt::format("{} {} {}", resource.meta.uid.view(), keeps_off, spec.Serialize());
+        fmt::format("{} {} {}", resource.meta.uid.str(), keeps_off, spec.Serialize());
     for (const Json& object : DriverObjects()) text += object.Serialize();
     if (text == wanted_text) {
       spec_error = Status::Ok();

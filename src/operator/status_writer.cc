@@ -36,7 +36,7 @@ void StatusWriter::Send(const kube::JsonObject& resource, Json status, const Sta
       {{"apiVersion", Json::String(ApiVersionOfTessera())},
        {"kind", Json::String(names::kResourceKind)},
        {"metadata", Json::MakeObject({{"name", Json::String(resource.meta.name)},
-                                      {"uid", Json::String(resource.meta.uid.view())}})},
+                                      {"uid", Json::String(resource.meta.uid.str())}})},
        {"status", std::move(status)}});
   const kube::ApplyOptions apply{.field_manager = std::string(names::kOperator),
                                  .force = true,

@@ -293,11 +293,11 @@ Result<BindingArgs> ParseBindingArgs(std::string_view body) {
     to != nullptr ? void(*to = reader.String()) : void(reader.Skip());
   }
   RETURN_IF_ERROR(reader.Finish());
-  for (const auto& [value, name] : {std::pair(std::string_view(args.pod), "PodName"),
-                                    {args.ns, "PodNamespace"},
-                                    {args.uid.view(), "PodUID"},
-                                    {args.node, "Node"}}) {
-    if (value.empty()) return Error(Code::kInvalidArgument, "{} is missing", name);
+  for (const auto& [missing, name] : {std::pair(args.pod.empty(), "PodName"),
+                                      {args.ns.empty(), "PodNamespace"},
+                                      {args.uid.empty(), "PodUID"},
+                                      {args.node.empty(), "Node"}}) {
+    if (missing) return Error(Code::kInvalidArgument, "{} is missing", name);
   }
   return args;
 }
@@ -334,7 +334,7 @@ std::string SerializeVictims(const Victims& victims) {
     out += "{\"Pods\":[";
     for (const Uid& uid : of_node.uids) {
       out += "{\"UID\":";
-      AppendJsonString(uid.view(), &out);
+      AppendJsonString(uid.str(), &out);
       out += "},";
     }
     if (out.back() == ',') out.pop_back();

@@ -34,7 +34,7 @@ Json Attribute(std::string_view key, std::string_view value) {
 // Names of the semantic conventions: https://opentelemetry.io/docs/specs/semconv/resource/k8s/
 Json AttributesOf(const PodSpan& span) {
   Json list = Json::MakeArray();
-  list.Append(Attribute("k8s.pod.uid", span.subject.pod.view()));
+  list.Append(Attribute("k8s.pod.uid", span.subject.pod.str()));
   list.Append(Attribute("k8s.namespace.name", span.subject.ns));
   list.Append(Attribute("k8s.pod.name", span.subject.name));
   if (!span.subject.container.empty()) {
@@ -91,14 +91,13 @@ PodSpan RootSpan(Subject subject, WallTime created, WallTime started) {
 
 std::string TraceIdOf(const Uid& pod) {
   std::string id;
-  for (const char c : pod.view()) {
+  for (const char c : pod.str()) {
     if (c != '-') id.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   }
   const bool is_uuid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
   // Zero is not a valid ID, neither as a whole nor as the half that the root span has.
   if (is_uuid && id.find_first_not_of('0', 16) != id.npos) return id;
-  return fmt::format("{:016x}{:016x}", Fnv1a(pod.view()),
-                     Fnv1a(pod.view(), 0x9E3779B97F4A7C15u) | 1);
+  return fmt::format("{:016x}{:016x}", Fnv1a(pod.str()), Fnv1a(pod.str(), 0x9E3779B97F4A7C15u) | 1);
 }
 
 void WriteMetrics(const TraceMetrics& metrics, MetricsText* text) {

@@ -40,7 +40,7 @@ void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer)
   const auto review = ParseJson(admission::SerializeAdmissionReview(request.uid, answer));
   TESSERA_CHECK(review.ok());
   const Json* response = review->Find("response");
-  TESSERA_CHECK(response != nullptr && response->StringAt("uid").value() == request.uid.view());
+  TESSERA_CHECK(response != nullptr && response->StringAt("uid").value() == request.uid.str());
   TESSERA_CHECK(response->BoolAt("allowed").value() == answer.rejection.ok());
   const Json* warnings = response->Find("warnings");
   if (warnings == nullptr) return;

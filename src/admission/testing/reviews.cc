@@ -46,7 +46,7 @@ AdmissionRequest UpdateOf(Json before, Json after) {
 
 std::string ReviewOf(const AdmissionRequest& request) {
   Json body = Json::MakeObject(
-      {{"uid", Json::String(request.uid.view())},
+      {{"uid", Json::String(request.uid.str())},
        {"operation", Json::String(request.operation)},
        {"resource", Json::MakeObject({{"group", Json::String(request.group)},
                                       {"version", Json::String("v1")},

@@ -119,7 +119,7 @@ std::string ManagerMetricPage(const ManagerState& state) {
 Json ManagerUsage(const ManagerState& state) {
   Json usage = Json::MakeObject();
   for (const ManagedContainer* container : Sorted(state)) {
-    Json* pod = usage.ObjectAt(container->pod_uid.view()).value();
+    Json* pod = usage.ObjectAt(container->pod_uid.str()).value();
     Json devices = Json::MakeArray();
     for (const ManagedGpu& gpu : container->gpus) devices.Append(JsonOfDevice(gpu));
     pod->ObjectAt("stat").value()->Set(container->container,

@@ -31,7 +31,7 @@ Status LimitsError(const std::string& path, int error) {
 }  // namespace
 
 std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key) {
-  return JoinPath(JoinPath(JoinPath(dir, key.first.view()), key.second), limiter::kLimitsFile);
+  return JoinPath(JoinPath(JoinPath(dir, key.first.str()), key.second), limiter::kLimitsFile);
 }
 
 Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
@@ -40,7 +40,7 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
     return std::string();
   RETURN_IF_ERROR(CheckName(holder.pod_uid.str()));
   RETURN_IF_ERROR(CheckName(holder.container));
-  const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid.view()), holder.container);
+  const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid.str()), holder.container);
   // Only root can enter the first directory. The second directory is mounted into the container,
   // whose users must be able to read it.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));

@@ -47,9 +47,9 @@ GpuUse GpuAccounts::Sum(std::string_view uuid, const Take& take) const {
   GpuUse sum;
   const auto found = holds_.find(uuid);
   if (found == holds_.end()) return sum;
-  std::map<std::string_view, std::vector<const Hold*>> pods;
+  std::map<Uid, std::vector<const Hold*>> pods;
   for (const Hold& hold : found->second) {
-    if (take(hold)) pods[hold.pod_uid.view()].push_back(&hold);
+    if (take(hold)) pods[hold.pod_uid].push_back(&hold);
   }
   for (const auto& [uid, holds] : pods) {
     const GpuUse use = PeakUse(holds);

@@ -17,7 +17,7 @@ constexpr size_t kMinGrantHistory = 256;
 // server, not an attacker, chooses the UID of a pod.
 uint64_t Fingerprint(const ContainerRef& ref) {
   constexpr std::string_view kEnd = "\xff";
-  return Fnv1a(kEnd, Fnv1a(ref.container, Fnv1a(kEnd, Fnv1a(ref.pod_uid.view()))));
+  return Fnv1a(kEnd, Fnv1a(ref.container, Fnv1a(kEnd, Fnv1a(ref.pod_uid.str()))));
 }
 
 Hold HoldOfEntry(const GrantLedger::Entry& entry, const device::DeviceShare& share) {

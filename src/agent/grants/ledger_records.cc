@@ -158,7 +158,7 @@ std::string EncodeRecord(const LedgerRecord& record) {
   }
   const bool grant = record.kind == LedgerRecord::Kind::kGrant;
   json.Set("do", Json::String(grant ? kGrant : kRelease));
-  json.Set("uid", Json::String(record.entry.holder.pod_uid.view()));
+  json.Set("uid", Json::String(record.entry.holder.pod_uid.str()));
   json.Set("container", Json::String(record.entry.holder.container));
   if (grant) EncodeGrant(record, &json);
   return json.Serialize();

@@ -124,7 +124,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     Json annotations = Json::MakeObject();
     for (const auto& [key, value] : unwritten->second) annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
-        {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid).view())},
+        {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid).str())},
                                         {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,

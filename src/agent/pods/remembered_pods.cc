@@ -91,7 +91,7 @@ std::optional<device::DeviceRequest> DecodeRequest(const Json& json) {
 }
 
 std::string GoneRecord(const Uid& uid) {
-  return Json::MakeObject({{"do", Json::String("gone")}, {"uid", Json::String(uid.view())}})
+  return Json::MakeObject({{"do", Json::String("gone")}, {"uid", Json::String(uid.str())}})
       .Serialize();
 }
 
@@ -103,7 +103,7 @@ std::string EncodePod(const PodInfo& pod) {
   const auto created =
       std::chrono::duration_cast<std::chrono::nanoseconds>(pod.created.time_since_epoch());
   return Json::MakeObject({{"do", Json::String("pod")},
-                           {"uid", Json::String(pod.uid.view())},
+                           {"uid", Json::String(pod.uid.str())},
                            {"namespace", Json::String(pod.ns)},
                            {"pod", Json::String(pod.name)},
                            {"created", Json::Int(created.count())},

@@ -128,7 +128,7 @@ Json MetadataOf(std::string_view ns, std::string_view name, const Uid& uid) {
   Json metadata = Json::MakeObject();
   if (!ns.empty()) metadata.Set("namespace", Json::String(ns));
   metadata.Set("name", Json::String(name));
-  if (!uid.empty()) metadata.Set("uid", Json::String(uid.view()));
+  if (!uid.empty()) metadata.Set("uid", Json::String(uid.str()));
   return metadata;
 }
 

@@ -66,7 +66,7 @@ const std::string& ManagedFields() {
 
 Json JsonOfMeta(const ObjectMeta& meta) {
   Json out = Json::MakeObject({{"name", Json::String(meta.name)},
-                               {"uid", Json::String(meta.uid.view())},
+                               {"uid", Json::String(meta.uid.str())},
                                {"resourceVersion", Json::String(meta.resource_version)},
                                {"creationTimestamp", Json::String(Rfc3339(meta.created))}});
   if (!meta.ns.empty()) out.Set("namespace", Json::String(meta.ns));
@@ -95,7 +95,7 @@ std::string MessageOfTime(WallTime time) {
 
 std::string MessageOfMeta(const ObjectMeta& meta) {
   WireWriter out;
-  out.Bytes(1, meta.name).Bytes(2, "").Bytes(3, meta.ns).Bytes(4, "").Bytes(5, meta.uid.view());
+  out.Bytes(1, meta.name).Bytes(2, "").Bytes(3, meta.ns).Bytes(4, "").Bytes(5, meta.uid.str());
   out.Bytes(6, meta.resource_version).Varint(7, 3).Bytes(8, MessageOfTime(meta.created));
   if (meta.deleting) out.Bytes(9, MessageOfTime(meta.created));
   for (const auto& [key, value] : meta.labels) out.Entry(11, key, value);
