@@ -21,7 +21,7 @@ std::vector<ClusterLedger::Overassignment> ClusterLedger::Overassigned() const {
 
 placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
   placement::Pick pick = cluster_->Find(*pod.placed_id)->pick;
-  for (size_t n = 0; n < pick.masks.size(); ++n) {
+  for (size_t n = 0; pod.guessed() && n < placement::kMaxGpuDemands; ++n) {
     if (pod.guessed_gpu_demands.test(n)) pick.masks[n] = 0;
   }
   return pick;

@@ -231,7 +231,8 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   Install(id, std::move(spec), state, std::move(gpus));
   for (const PodId pod : node_pods_[id]) {
     PlacedPod& moved = pods_[NumberOf(pod)].pod;
-    for (uint64_t& mask : moved.pick.masks) {
+    for (size_t n = 0; n < demand(moved.shape).gpu_demands.size(); ++n) {
+      uint64_t& mask = moved.pick.masks[n];
       uint64_t now = 0;
       for (uint64_t left = mask; left != 0; left &= left - 1) {
         now |= uint64_t{1} << moved_to[std::countr_zero(left)];

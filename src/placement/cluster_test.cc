@@ -361,5 +361,21 @@ TEST(ClusterTest, ChangesAreKnownWhileTheLogOfThemGrows) {
   for (NodeId i = 0; i < 600; ++i) ASSERT_EQ(changed[2 + i], 10 + i);
 }
 
+TEST(GpuMasksTest, ACopyHasMasksOfItsOwn) {
+  static_assert(sizeof(Pick) <= 16, "the cluster has one for each pod");
+  Pick pick;
+  pick.masks[0] = 0b1;
+  EXPECT_EQ(pick, Pick{.masks = 0b1});
+  Pick other = pick;
+  other.masks[3] = 0b100;
+  EXPECT_NE(pick, other);
+  EXPECT_EQ(pick.all(), 0b1u);
+  EXPECT_EQ(other.all(), 0b101u);
+  pick = other;
+  other.masks[3] = 0;
+  EXPECT_EQ(std::as_const(pick).masks[3], 0b100u);
+  EXPECT_EQ(other, Pick{.masks = 0b1});
+}
+
 }  // namespace
 }  // namespace tessera::placement

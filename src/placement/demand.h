@@ -11,6 +11,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -83,16 +84,54 @@ struct DemandHash {
   size_t operator()(const Demand& demand) const;
 };
 
+// A mask of GPUs for each GPU demand of a pod; 0 where none was set. Almost all pods have at most one
+// GPU demand, so the other masks are allocated when one of them is first written.
+class GpuMasks {
+ public:
+  GpuMasks() = default;
+  GpuMasks(uint64_t first) : first_(first) {}  // NOLINT(google-explicit-constructor)
+  GpuMasks(const GpuMasks& other) { *this = other; }
+  GpuMasks(GpuMasks&&) = default;
+  GpuMasks& operator=(const GpuMasks& other) {
+    first_ = other.first_;
+    others_ = other.others_ ? std::make_unique<Others>(*other.others_) : nullptr;
+    return *this;
+  }
+  GpuMasks& operator=(GpuMasks&&) = default;
+
+  uint64_t operator[](size_t n) const { return n == 0 ? first_ : others_ ? (*others_)[n - 1] : 0; }
+  uint64_t& operator[](size_t n) {
+    if (n == 0) return first_;
+    if (!others_) others_ = std::make_unique<Others>();
+    return (*others_)[n - 1];
+  }
+  uint64_t all() const {
+    uint64_t sum = first_;
+    if (others_) {
+      for (const uint64_t mask : *others_) sum |= mask;
+    }
+    return sum;
+  }
+  bool operator==(const GpuMasks& other) const {
+    for (size_t n = 0; n < kMaxGpuDemands; ++n) {
+      if ((*this)[n] != other[n]) return false;
+    }
+    return true;
+  }
+
+ private:
+  using Others = std::array<uint64_t, kMaxGpuDemands - 1>;
+
+  uint64_t first_ = 0;
+  std::unique_ptr<Others> others_;
+};
+
 // The GPUs for each GPU demand on one node. Each demand has a mask, with bit i for the node's GPU
 // i.
 struct Pick {
-  std::array<uint64_t, kMaxGpuDemands> masks{};
+  GpuMasks masks;
 
-  uint64_t all() const {
-    uint64_t sum = 0;
-    for (const uint64_t mask : masks) sum |= mask;
-    return sum;
-  }
+  uint64_t all() const { return masks.all(); }
   bool operator==(const Pick&) const = default;
 };
 
