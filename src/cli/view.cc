@@ -72,25 +72,25 @@ ClusterView::ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts)
 }
 
 DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const {
-  const placement::GpuSpec& spec = ledger_.cluster().spec(entry.id).gpus[position];
+  const std::string_view uuid = ledger_.cluster().uuid(entry.id, position);
   const placement::GpuState& state = ledger_.cluster().node(entry.id).gpus[position];
   const device::NodeInventory& inventory = *entry.node.inventory;
-  DeviceView view{.uuid = spec.uuid,
+  DeviceView view{.uuid = uuid,
                   .name = "-",
-                  .gpu = inventory.Find(spec.uuid),
-                  .memory = spec.memory,
+                  .gpu = inventory.Find(uuid),
+                  .memory = Bytes(state.total_bytes),
                   .used = Bytes(std::max<int64_t>(0, state.total_bytes - state.free_bytes)),
                   .used_milli = kWholeGpu.count() - state.free_milli};
-  if (const auto holders = holders_.find(spec.uuid); holders != holders_.end()) {
+  if (const auto holders = holders_.find(uuid); holders != holders_.end()) {
     for (const Holding& holding : holders->second) {
       if (holding.pod->node == entry.node.name) view.holders.push_back(holding);
     }
   }
   for (const device::Gpu& gpu : inventory.gpus) {
-    const auto same = [&](const device::MigSlice& slice) { return slice.uuid == spec.uuid; };
+    const auto same = [&](const device::MigSlice& slice) { return slice.uuid == uuid; };
     if (gpu.mig && std::ranges::any_of(*gpu.mig, same)) view.gpu = &gpu;
   }
-  view.slice = inventory.FindMigSlice(spec.uuid);
+  view.slice = inventory.FindMigSlice(uuid);
   if (view.gpu == nullptr) {
     view.unhealthy = "no longer on the node";
     return view;
@@ -118,7 +118,7 @@ NodeRow ClusterView::Describe(const NodeEntry& entry) const {
     view.model = view.model.empty() || view.model == model ? model : "mixed";
   }
   if (entry.id != placement::kNoNode) {
-    const size_t count = ledger_.cluster().spec(entry.id).gpus.size();
+    const size_t count = ledger_.cluster().node(entry.id).gpus.size();
     for (size_t i = 0; i < count; ++i) view.devices.push_back(Describe(entry, i));
   }
   const auto pods = pods_.find(entry.node.name);
@@ -160,9 +160,10 @@ std::vector<DeviceView> ClusterView::DevicesOf(const PodEntry& pod) const {
   const auto node = ledger_.nodes().find(pod.node);
   if (node == ledger_.nodes().end() || node->second.id == placement::kNoNode) return devices;
   const auto shares = ledger::SharesOf(pod);
-  const auto& gpus = ledger_.cluster().spec(node->second.id).gpus;
-  for (size_t i = 0; i < gpus.size(); ++i) {
-    const auto has = [&](const auto& share) { return share.first == gpus[i].uuid; };
+  const placement::Cluster& cluster = ledger_.cluster();
+  const placement::NodeId id = node->second.id;
+  for (size_t i = 0; i < cluster.node(id).gpus.size(); ++i) {
+    const auto has = [&](const auto& share) { return share.first == cluster.uuid(id, i); };
     if (std::ranges::any_of(shares, has)) devices.push_back(Describe(node->second, i));
   }
   return devices;

@@ -141,7 +141,7 @@ struct DeviceContext {
 
 void AppendDevice(const DeviceContext& context, size_t index, std::string* text) {
   const auto& [ledger, node, model, holders, view] = context;
-  const placement::GpuSpec& spec = ledger.cluster().spec(node.id).gpus[index];
+  const placement::GpuSpec spec = ledger.cluster().gpu(node.id, index);
   const placement::GpuState& state = ledger.cluster().node(node.id).gpus[index];
   const Position position = PositionOf(*node.node.inventory, spec.uuid);
   std::string name = position.gpu == nullptr ? "-" : fmt::format("{}", position.gpu->index);
@@ -231,7 +231,7 @@ std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
   text.push_back('[');
   if (node.id != placement::kNoNode) {
     const DeviceContext context{ledger, node, model, holders, view};
-    const size_t count = ledger.cluster().spec(node.id).gpus.size();
+    const size_t count = ledger.cluster().node(node.id).gpus.size();
     for (size_t i = 0; i < count; ++i) {
       if (i > 0) text.push_back(',');
       AppendDevice(context, i, &text);

@@ -70,7 +70,7 @@ placement::GpuShortfall ShortfallAt(const placement::NodeReport& report, size_t 
 
 Json JsonOfNear(const ClusterLedger& ledger, const NearNode& near) {
   const NodeEntry& node = *ledger.FindNode(near.name);
-  const auto gpus = ledger.cluster().spec(node.id).gpus;
+  const auto gpus = ledger.cluster().node(node.id).gpus;
   const uint64_t chosen = near.report.pick ? near.report.pick->all() : 0;
   Json list = Json::MakeArray();
   for (size_t i = 0; i < gpus.size(); ++i) {
@@ -205,7 +205,7 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
     Result<placement::NodeReport> report = ledger.Report(query, name);
     if (!report.ok()) continue;
     NearNode one{name, *std::move(report)};
-    for (size_t i = 0; i < ledger.cluster().spec(node.id).gpus.size(); ++i) {
+    for (size_t i = 0; i < ledger.cluster().node(node.id).gpus.size(); ++i) {
       if (ShortfallAt(one.report, i).reason == placement::UnfitReason::kNothing) ++one.free;
     }
     near.push_back(std::move(one));

@@ -190,12 +190,15 @@ const Status& ClusterLedger::CheckQuota(Query& query, const NodeEntry& node) con
     return kAllowed;
   }
   const Status* rejection = &kAllowed;
-  const placement::GpuSpec* last = nullptr;
-  for (const placement::GpuSpec& gpu : cluster_->spec(node.id).gpus) {
-    if (last != nullptr && last->model == gpu.model && last->memory == gpu.memory) continue;
+  const placement::GpuState* last = nullptr;
+  for (const placement::GpuState& gpu : cluster_->node(node.id).gpus) {
+    if (last != nullptr && last->model == gpu.model && last->total_bytes == gpu.total_bytes) {
+      continue;
+    }
     last = &gpu;
-    const std::string& model = node.model_label.empty() ? gpu.model : node.model_label;
-    const Status& status = Allowed(query, node, model, gpu.memory);
+    const std::string model =
+        node.model_label.empty() ? std::string(cluster_->NameOf(gpu.model)) : node.model_label;
+    const Status& status = Allowed(query, node, model, Bytes(gpu.total_bytes));
     if (status.ok()) return status;
     rejection = &status;
   }
@@ -303,7 +306,7 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::st
         Code::kFailedPrecondition, "node {}: {}", name,
         placement::TextOf(placement::WhyNot(cluster_->node(node.id), demand), demand, *cluster_));
   }
-  const placement::NodeSpec& spec = cluster_->spec(node.id);
+  const placement::NodeSpec spec = cluster_->spec(node.id);
   assumed.assignment = placement::AssignmentOf(request.devices, query.demand, *pick, spec);
   ASSIGN_OR_RETURN(assumed.annotations,
                    device::AnnotationsFor(request.devices, assumed.assignment, *node.node.inventory,

@@ -214,7 +214,7 @@ device::DeviceRequest ClusterLedger::RequestWithAnnotations(const PodEntry& pod,
 }
 
 Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const NodeEntry& node) {
-  const placement::NodeSpec& spec = cluster_->spec(node.id);
+  const placement::NodeSpec spec = cluster_->spec(node.id);
   ASSIGN_OR_RETURN(const auto annotated,
                    device::AssignmentFrom(pod.annotations, pod.request.devices,
                                           *node.node.inventory, options_.gpu_mem_unit));

@@ -172,13 +172,17 @@ NodeId Cluster::NewNodeId() {
 // of the chunk.
 void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
   // Adds the new GPUs before dropping the old GPUs, so that a GPU that stays keeps its number.
+  NodeChunk::Names names{
+      .name = std::move(spec.name), .pool = std::move(spec.pool), .groups = std::move(spec.groups)};
+  names.gpus.reserve(gpus.size());
   for (size_t i = 0; i < gpus.size(); ++i) {
-    gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].parent_uuid);
+    names.gpus.push_back(gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].parent_uuid));
+    gpus[i].id = names.gpus.back().id;
   }
   NodeChunk& chunk = ChunkOf(id);
   const size_t slot = id % kChunkNodes;
   const NodeState& old = chunk.nodes[slot];
-  if (old.present) DropNames(*chunk.specs[slot]);
+  DropNames(chunk.names[slot].gpus);
   state.first_gpu = old.first_gpu;
   state.gpu_capacity = old.gpu_capacity;
   if (state.gpu_capacity < gpus.size()) {
@@ -188,19 +192,44 @@ void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<Gpu
   }
   std::copy(gpus.begin(), gpus.end(), chunk.gpus.begin() + state.first_gpu);
   chunk.nodes[slot] = state;
-  chunk.specs[slot] = std::make_unique<const NodeSpec>(std::move(spec));
+  chunk.names[slot] = std::move(names);
   CountMilli(chunk.View(slot), 1);
   Touch(id);
 }
 
-void Cluster::DropNames(const NodeSpec& spec) {
-  for (const GpuSpec& gpu : spec.gpus) gpu_names_.Drop(gpu.uuid, gpu.parent_uuid);
+void Cluster::DropNames(std::vector<GpuNames::Name>& gpus) {
+  for (const GpuNames::Name& gpu : gpus) gpu_names_.Drop(gpu);
+  gpus.clear();
+}
+
+GpuSpec Cluster::gpu(NodeId id, size_t position) const {
+  const GpuState& state = node(id).gpus[position];
+  const GpuNames::Name& name = NamesOf(id).gpus[position];
+  return {.uuid = std::string(name.uuid),
+          .model = models_[state.model],
+          .memory = Bytes(state.total_bytes),
+          .mig_profile = kinds_[state.kind],
+          .healthy = state.healthy,
+          .parent_uuid = std::string(name.parent_uuid)};
+}
+
+NodeSpec Cluster::spec(NodeId id) const {
+  const NodeChunk::Names& names = NamesOf(id);
+  const NodeView view = node(id);
+  NodeSpec spec{.name = names.name,
+                .cpu_milli = view->cpu_total,
+                .memory = Bytes(view->memory_total),
+                .groups = names.groups,
+                .pool = names.pool,
+                .schedulable = view->schedulable};
+  for (size_t i = 0; i < view.gpus.size(); ++i) spec.gpus.push_back(gpu(id, i));
+  return spec;
 }
 
 Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "node {} is gone", id);
   RETURN_IF_ERROR(CheckSpec(spec));
-  const NodeSpec& old = this->spec(id);
+  const NodeSpec old = this->spec(id);
   if (spec.name != old.name) {
     return Error(Code::kInvalidArgument, "node \"{}\" cannot become \"{}\"", old.name, spec.name);
   }
@@ -248,9 +277,9 @@ Status Cluster::RemoveNode(NodeId id) {
   if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "node {} is gone", id);
   while (!node_pods_[id].empty()) RETURN_IF_ERROR(Remove(node_pods_[id].back()));
   CountMilli(node(id), -1);
-  by_name_.erase(spec(id).name);
-  DropNames(spec(id));
+  by_name_.erase(name(id));
   NodeChunk& chunk = ChunkOf(id);
+  DropNames(chunk.names[id % kChunkNodes].gpus);
   NodeState& state = chunk.nodes[id % kChunkNodes];
   state.present = state.schedulable = false;
   state.gpu_count = 0;

@@ -110,8 +110,14 @@ struct NodeView {
 // Nodes are stored in chunks of 64, so that a node with more GPUs moves only its chunk's GPUs.
 inline constexpr size_t kChunkNodes = 64;
 struct NodeChunk {
+  // What decisions do not read of a NodeSpec.
+  struct Names {
+    std::string name, pool;
+    std::shared_ptr<const LinkedGroups> groups;
+    std::vector<GpuNames::Name> gpus;
+  };
   std::array<NodeState, kChunkNodes> nodes;
-  std::array<std::unique_ptr<const NodeSpec>, kChunkNodes> specs;
+  std::array<Names, kChunkNodes> names;
   std::vector<GpuState> gpus;
 
   NodeView View(size_t slot) const {
@@ -162,9 +168,15 @@ class Cluster {
 
   size_t size() const { return size_; }  // all node ids are below it; some nodes may be removed
   NodeView node(NodeId id) const { return chunks_[id / kChunkNodes]->View(id % kChunkNodes); }
-  const NodeSpec& spec(NodeId id) const {
-    return *chunks_[id / kChunkNodes]->specs[id % kChunkNodes];
+  const std::string& name(NodeId id) const { return NamesOf(id).name; }
+  const std::string& pool(NodeId id) const { return NamesOf(id).pool; }
+  // The UUID of the GPU at this position, valid until its node changes.
+  std::string_view uuid(NodeId id, size_t position) const {
+    return NamesOf(id).gpus[position].uuid;
   }
+  // Made for each call: the cluster keeps no NodeSpec.
+  GpuSpec gpu(NodeId id, size_t position) const;
+  NodeSpec spec(NodeId id) const;
   // Thousandths of all healthy GPUs that are not cut into MIG slices: in total, and not held by
   // pods.
   int64_t total_milli() const { return total_milli_; }
@@ -201,11 +213,14 @@ class Cluster {
 
   NodeId NewNodeId();
   NodeChunk& ChunkOf(NodeId id) { return *chunks_[id / kChunkNodes]; }
+  const NodeChunk::Names& NamesOf(NodeId id) const {
+    return chunks_[id / kChunkNodes]->names[id % kChunkNodes];
+  }
   void Touch(NodeId id);
   Status CheckSpec(const NodeSpec& spec) const;
   Status Describe(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state);
   void Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus);
-  void DropNames(const NodeSpec& spec);
+  void DropNames(std::vector<GpuNames::Name>& gpus);
   PodId Record(ShapeId shape, NodeId node, const Pick& pick);
   void Apply(const PlacedPod& pod, int sign);
   void CountMilli(const NodeView& view, int sign);

@@ -377,5 +377,34 @@ TEST(GpuMasksTest, ACopyHasMasksOfItsOwn) {
   EXPECT_EQ(other, Pick{.masks = 0b1});
 }
 
+TEST(ClusterNamesTest, ASpecIsMadeAnewAsItWasGiven) {
+  Cluster cluster;
+  const NodeSpec spec{.name = "n",
+                      .cpu_milli = 4000,
+                      .memory = GiB(8),
+                      .gpus = {{.uuid = "GPU-1", .model = "A100", .memory = GiB(80)},
+                               {.uuid = "MIG-2",
+                                .model = "A100",
+                                .memory = GiB(10),
+                                .mig_profile = "1g.10gb",
+                                .healthy = false,
+                                .parent_uuid = "GPU-3"}},
+                      .pool = "train"};
+  const NodeId node = cluster.AddNode(spec).value();
+  EXPECT_EQ(cluster.spec(node).gpus, spec.gpus);
+  EXPECT_EQ(cluster.spec(node).cpu_milli, spec.cpu_milli);
+  EXPECT_EQ(cluster.spec(node).memory, spec.memory);
+  EXPECT_EQ(cluster.name(node), "n");
+  EXPECT_EQ(cluster.pool(node), "train");
+  EXPECT_EQ(cluster.uuid(node, 1), "MIG-2");
+  // Another node may list the same GPU, and each of the two may leave first.
+  NodeSpec beside = spec;
+  beside.name = "m";
+  const NodeId other = cluster.AddNode(beside).value();
+  ASSERT_TRUE(cluster.RemoveNode(node).ok());
+  EXPECT_EQ(cluster.spec(other).gpus, spec.gpus);
+  EXPECT_TRUE(cluster.spec(node).gpus.empty());
+}
+
 }  // namespace
 }  // namespace tessera::placement

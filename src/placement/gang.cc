@@ -144,7 +144,7 @@ bool GangPlacer::InOnePool() {
   std::map<std::string_view, float> best;
   std::vector<std::string_view> pool_of(scores.size());
   for (NodeId node = 0; node < scores.size(); ++node) {
-    pool_of[node] = cluster_.spec(node).pool;
+    pool_of[node] = cluster_.pool(node);
     if (scores[node] == kUnfit) continue;
     float& highest = best.emplace(pool_of[node], kUnfit).first->second;
     highest = std::max(highest, scores[node]);
@@ -189,7 +189,7 @@ void GangPlacer::Fail(size_t member, int had_place, NodeId node) {
   result_.had_place = had_place;
   const std::string shortfall =
       node == kNoNode ? CountShortfalls(cluster_, demand).Text()
-                      : fmt::format("{}: {}", cluster_.spec(node).name,
+                      : fmt::format("{}: {}", cluster_.name(node),
                                     TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_));
   result_.why = fmt::format("pod {} of {}: {}", had_place + 1, pods_, shortfall);
 }

@@ -5,34 +5,37 @@
 
 namespace tessera::placement {
 
-GpuNames::Entry& GpuNames::Of(std::string_view uuid) {
+GpuNames::Entries::value_type& GpuNames::Of(std::string_view uuid) {
   const auto at = entries_.find(uuid);
-  return at != entries_.end() ? at->second : entries_[std::string(uuid)];
+  return at != entries_.end() ? *at : *entries_.try_emplace(std::string(uuid)).first;
 }
 
-GpuId GpuNames::Add(std::string_view uuid, std::string_view parent_uuid) {
-  if (uuid.empty()) return kNoGpu;
-  Entry& entry = Of(uuid);
+GpuNames::Name GpuNames::Add(std::string_view uuid, std::string_view parent_uuid) {
+  if (uuid.empty()) return {};
+  auto& [own_uuid, entry] = Of(uuid);
   if (entry.uses++ == 0) entry.own = next_++;
-  const GpuId id = entry.own;
-  if (!parent_uuid.empty()) Of(parent_uuid).slices.push_back(id);
-  return id;
+  Name name{.id = entry.own, .uuid = own_uuid};
+  if (!parent_uuid.empty()) {
+    auto& [known_uuid, parent] = Of(parent_uuid);
+    parent.slices.push_back(name.id);
+    name.parent_uuid = known_uuid;
+  }
+  return name;
 }
 
 void GpuNames::EraseUnused(Entries::iterator at) {
   if (at->second.uses == 0 && at->second.slices.empty()) entries_.erase(at);
 }
 
-void GpuNames::Drop(std::string_view uuid, std::string_view parent_uuid) {
-  if (uuid.empty()) return;
-  const auto at = entries_.find(uuid);
-  const GpuId id = at->second.own;
+void GpuNames::Drop(const Name& name) {
+  if (name.uuid.empty()) return;
+  const auto at = entries_.find(name.uuid);
   if (--at->second.uses == 0) at->second.own = kNoGpu;
   EraseUnused(at);
-  if (parent_uuid.empty()) return;
-  const auto parent = entries_.find(parent_uuid);
+  if (name.parent_uuid.empty()) return;
+  const auto parent = entries_.find(name.parent_uuid);
   std::vector<GpuId>& slices = parent->second.slices;
-  slices.erase(std::find(slices.begin(), slices.end(), id));
+  slices.erase(std::find(slices.begin(), slices.end(), name.id));
   EraseUnused(parent);
 }
 

@@ -20,11 +20,16 @@ class GpuNames {
   // How many GPUs can still be numbered.
   size_t left() const { return kUnknownGpu - next_; }
 
-  // Counts one node that has this GPU, or the slice `uuid` of GPU `parent_uuid`, and returns its
-  // number; kNoGpu for an empty UUID. REQUIRES: left() > 0.
-  GpuId Add(std::string_view uuid, std::string_view parent_uuid);
-  // Reverts one Add. REQUIRES: an Add with these names.
-  void Drop(std::string_view uuid, std::string_view parent_uuid);
+  // A GPU or slice of a node. The texts are those of the table, valid until Drop.
+  struct Name {
+    GpuId id = kNoGpu;
+    std::string_view uuid, parent_uuid;
+  };
+  // Counts one node that has this GPU, or the slice `uuid` of GPU `parent_uuid`, and numbers it;
+  // kNoGpu for an empty UUID. REQUIRES: left() > 0.
+  Name Add(std::string_view uuid, std::string_view parent_uuid);
+  // Reverts one Add. REQUIRES: `name` is from Add.
+  void Drop(const Name& name);
 
   // The GPU or slice of this UUID and the slices of that GPU, ascending.
   std::vector<GpuId> Find(std::string_view uuid) const;
@@ -35,12 +40,12 @@ class GpuNames {
   };
   struct Entry {
     GpuId own = kNoGpu;         // kNoGpu while nodes list only its slices
-    size_t uses = 0;            // of `own`
+    uint32_t uses = 0;          // of `own`
     std::vector<GpuId> slices;  // one for each Add
   };
   using Entries = std::unordered_map<std::string, Entry, Hash, std::equal_to<>>;
 
-  Entry& Of(std::string_view uuid);
+  Entries::value_type& Of(std::string_view uuid);
   void EraseUnused(Entries::iterator at);
 
   Entries entries_;

@@ -78,7 +78,7 @@ Demand RandomDemand(Cluster* cluster, std::mt19937* random) {
 
 // Recounts what the pods of a node hold, independently of Cluster.
 void ExpectNothingOversold(const Cluster& cluster, NodeId node) {
-  const NodeSpec& spec = cluster.spec(node);
+  const NodeSpec spec = cluster.spec(node);
   int64_t cpu = 0, memory = 0;
   std::vector<int64_t> milli(spec.gpus.size()), bytes(spec.gpus.size());
   std::vector<int> pods(spec.gpus.size()), whole(spec.gpus.size());
@@ -430,7 +430,7 @@ TEST_P(PolicyPropertyTest, ScoresDoNotDependOnTheOrderOfNodes) {
     const auto others = mirror_policy->Scores(*mirror.cluster.Intern(mirrored));
     for (NodeId node = 0; node < world.cluster.size(); ++node) {
       if (!world.cluster.node(node)->present) continue;
-      const std::string& name = world.cluster.spec(node).name;
+      const std::string& name = world.cluster.name(node);
       ASSERT_EQ(scores[node], others[mirror.cluster.FindNode(name)]) << name;
     }
   }

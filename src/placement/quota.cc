@@ -114,18 +114,19 @@ Result<QuotaConfig> ParseQuota(std::string_view text) {
 
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick) {
-  const NodeSpec& spec = cluster.spec(node);
+  const std::span<const GpuState> gpus = cluster.node(node).gpus;
   std::map<std::string_view, int64_t> amounts;
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
-      const GpuSpec& gpu = spec.gpus[std::countr_zero(left)];
-      amounts[gpu.model] += MilliOf(demand.gpu_demands[n], cluster, gpu.model, gpu.memory);
+      const GpuState& gpu = gpus[std::countr_zero(left)];
+      const std::string_view model = cluster.NameOf(gpu.model);
+      amounts[model] += MilliOf(demand.gpu_demands[n], cluster, model, Bytes(gpu.total_bytes));
     }
   }
   std::vector<QuotaCharge> charges;
   for (const auto& [model, amount] : amounts) {
     charges.push_back(
-        {std::string(namespace_name), std::string(model), spec.pool, MilliGpu(amount)});
+        {std::string(namespace_name), std::string(model), cluster.pool(node), MilliGpu(amount)});
   }
   return charges;
 }

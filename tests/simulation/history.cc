@@ -305,7 +305,7 @@ class History {
     for (const auto& [name, node] : leader->ledger().nodes()) {
       const placement::NodeView view = cluster.node(node.id);
       for (size_t i = 0; i < view.gpus.size(); ++i) {
-        const std::string& uuid = cluster.spec(node.id).gpus[i].uuid;
+        const std::string uuid(cluster.uuid(node.id, i));
         const auto milli = given.milli().find(uuid);
         const int64_t wanted_milli = milli == given.milli().end() ? 0 : milli->second;
         const int64_t wanted_bytes = given.bytes(uuid, Bytes(kGpuBytes));

@@ -98,7 +98,7 @@ class GpuAdmissionPolicy : public Policy {
       milli += gpu.free_milli;
       bytes += gpu.free_bytes;
     }
-    return {milli, bytes, cluster_.spec(node).name};
+    return {milli, bytes, cluster_.name(node)};
   }
 
   const Cluster& cluster_;
