@@ -116,10 +116,10 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   void ReadAgents() {
     agents.Read(
         "", {"/metrics"},
-        [this](const kube::AgentPages::AgentPod&, std::string_view,
+        [this](const kube::AgentPages::AgentPod& agent, std::string_view,
                const Result<std::string>& page) {
           ++agents_read_;
-          if (page.ok()) meter->TakePage(*page);
+          if (page.ok() && model.synced()) meter->TakePage(model.ledger(), agent.node, *page);
         },
         [this](const Status& status) {
           meter->set_problem(status);

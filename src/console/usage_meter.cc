@@ -6,7 +6,6 @@
 
 #include "src/base/strings.h"
 #include "src/console/metric_line.h"
-#include "src/kube/informer.h"
 
 namespace tessera::console {
 namespace {
@@ -20,8 +19,8 @@ Json Hours(double gpu_seconds) {
   return Json::NumberText(fmt::format("{:.4f}", gpu_seconds / 3600));
 }
 
-std::string PodOf(std::string_view labels) {
-  return fmt::format("{}/{}", LabelOf(labels, "namespace"), LabelOf(labels, "pod"));
+double PartOf(const device::Share& share) {
+  return static_cast<double>(share.compute.count()) / kWholeGpu.count();
 }
 
 }  // namespace
@@ -30,23 +29,13 @@ void UsageMeter::Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, Wa
   const Duration gap = last_ ? now - *last_ : Duration::zero();
   if (!last_) since_ = wall_now;
   last_ = now;
-  Index(ledger);
-  std::erase_if(series_, [this](const auto& one) { return !held_.contains(one.second.pod); });
+  std::erase_if(series_, [&](const auto& one) { return !ledger.pods().contains(one.second.pod); });
   if (gap > kLongestGap) return;
-  for (const auto& [name, held] : held_) {
-    UsageRow& row = RowOf(held.key);
-    for (const auto& [uuid, part] : held.gpus) row.allocated += part * SecondsOf(gap);
-  }
-}
-
-void UsageMeter::Index(const ledger::ClusterLedger& ledger) {
-  held_.clear();
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.node.empty()) continue;
-    PodHoldings& held = held_[kube::KeyOf(pod.request.ns, pod.request.name)];
-    held.key = KeyOf(pod);
+    UsageRow& row = RowOf(KeyOf(pod));
     for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
-      held.gpus.emplace_back(uuid, static_cast<double>(share.compute.count()) / kWholeGpu.count());
+      row.allocated += PartOf(share) * SecondsOf(gap);
     }
   }
 }
@@ -62,22 +51,29 @@ UsageMeter::UsageRow& UsageMeter::RowOf(const Key& key) {
   return rows_.size() < kMostRows ? rows_[key] : rows_[{"", ""}];
 }
 
-void UsageMeter::TakePage(std::string_view metrics) {
+void UsageMeter::TakePage(const ledger::ClusterLedger& ledger, const std::string& node,
+                          std::string_view metrics) {
+  std::map<std::pair<std::string_view, std::string_view>, const ledger::PodEntry*> pods;
+  for (const Uid& uid : ledger.PodsOn(node)) {
+    const ledger::PodEntry& pod = ledger.pods().at(uid);
+    pods[{pod.request.ns, pod.request.name}] = &pod;
+  }
   Series page;
   for (const std::string_view line : Split(metrics, '\n')) {
     if (!line.starts_with(kAllocated) && !line.starts_with(kIdle)) continue;
     const auto metric = ParseMetricLine(line);
     if (!metric) continue;
+    const auto pod =
+        pods.find({LabelOf(metric->labels, "namespace"), LabelOf(metric->labels, "pod")});
+    if (pod == pods.end()) continue;
     Counters& counters = page[std::string(metric->labels)];
-    counters.pod = PodOf(metric->labels);
+    counters.pod = pod->second->request.uid;
     (metric->name == kIdle ? counters.idle : counters.allocated) = metric->value;
   }
-  for (const auto& [labels, now] : page) Add(labels, now);
+  for (const auto& [labels, now] : page) Add(ledger.pods().at(now.pod), labels, now);
 }
 
-void UsageMeter::Add(const std::string& labels, const Counters& now) {
-  const auto held = held_.find(now.pod);
-  if (held == held_.end()) return;
+void UsageMeter::Add(const ledger::PodEntry& pod, const std::string& labels, const Counters& now) {
   const auto known = series_.find(labels);
   if (known == series_.end()) {
     if (series_.size() < kMostSeries) series_[labels] = now;
@@ -89,11 +85,11 @@ void UsageMeter::Add(const std::string& labels, const Counters& now) {
   // The counters of an agent that has started anew begin at zero.
   if (allocated <= 0 || idle < 0) return;
   const std::string_view uuid = LabelOf(labels, "uuid");
-  for (const auto& [held_uuid, part] : held->second.gpus) {
+  for (const auto& [held_uuid, share] : ledger::SharesOf(pod)) {
     if (held_uuid != uuid) continue;
-    UsageRow& row = RowOf(held->second.key);
-    row.measured += part * allocated;
-    row.idle += part * std::min(idle, allocated);
+    UsageRow& row = RowOf(KeyOf(pod));
+    row.measured += PartOf(share) * allocated;
+    row.idle += PartOf(share) * std::min(idle, allocated);
   }
 }
 

@@ -18,9 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -42,9 +40,10 @@ class UsageMeter {
 
   // Every kTick.
   void Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, WallTime wall_now);
-  // Metrics of an agent. Lines other than its counters of allocated and idle seconds are skipped,
-  // and so are pods that the last Tick has not seen.
-  void TakePage(std::string_view metrics);
+  // Metrics of a node's agent. Lines other than its counters of allocated and idle seconds are
+  // skipped, and so are pods that are not on the node.
+  void TakePage(const ledger::ClusterLedger& ledger, const std::string& node,
+                std::string_view metrics);
   // Why idle time is not known; OK if the agents were read.
   void set_problem(Status problem) { problem_ = std::move(problem); }
 
@@ -58,24 +57,18 @@ class UsageMeter {
   struct UsageRow {                                 // in GPU-seconds
     double allocated = 0, measured = 0, idle = 0;
   };
-  struct PodHoldings {  // by a pod
-    Key key;
-    std::vector<std::pair<std::string, double>> gpus;  // by UUID, how much of it
-  };
   struct Counters {  // seconds of one container on one GPU
-    std::string pod;
+    Uid pod;
     std::optional<double> allocated, idle;
   };
   using Series = std::map<std::string, Counters, std::less<>>;  // by labels
 
   Key KeyOf(const ledger::PodEntry& pod) const;
   UsageRow& RowOf(const Key& key);
-  void Index(const ledger::ClusterLedger& ledger);
-  void Add(const std::string& labels, const Counters& now);
+  void Add(const ledger::PodEntry& pod, const std::string& labels, const Counters& now);
 
   const std::string label_;
   std::map<Key, UsageRow> rows_;
-  std::unordered_map<std::string, PodHoldings> held_;  // by "ns/name"
   Series series_;
   std::optional<MonotonicTime> last_;
   WallTime since_{};

@@ -77,19 +77,19 @@ TEST_F(UsageMeterTest, IdleTimeIsThatOfTheCountersBetweenTwoPages) {
   for (int i = 0; i < 8; ++i) {
     if (ledger::SharesOf(*ledger_->FindPod("ns", "a")).front().first == UuidOf("n", i)) gpu = i;
   }
-  meter_.TakePage(Page("a", gpu, 1000, 500));
-  meter_.TakePage(Page("a", gpu, 1360, 590));
+  meter_.TakePage(*ledger_, "n", Page("a", gpu, 1000, 500));
+  meter_.TakePage(*ledger_, "n", Page("a", gpu, 1360, 590));
   EXPECT_NE(Rows().find(R"("measured":0.1000,"idle":0.0250)"), std::string::npos) << Rows();
   // An agent that has started anew, and then goes on.
-  meter_.TakePage(Page("a", gpu, 10, 10));
-  meter_.TakePage(Page("a", gpu, 370, 10));
+  meter_.TakePage(*ledger_, "n", Page("a", gpu, 10, 10));
+  meter_.TakePage(*ledger_, "n", Page("a", gpu, 370, 10));
   EXPECT_NE(Rows().find(R"("measured":0.2000,"idle":0.0250)"), std::string::npos) << Rows();
 }
 
 TEST_F(UsageMeterTest, PodsThatAreNotKnownAreSkipped) {
   Tick();
-  meter_.TakePage(Page("ghost", 0, 10, 10));
-  meter_.TakePage(Page("ghost", 0, 20, 20));
+  meter_.TakePage(*ledger_, "n", Page("ghost", 0, 10, 10));
+  meter_.TakePage(*ledger_, "n", Page("ghost", 0, 20, 20));
   EXPECT_EQ(Rows(), "[]");
 }
 

@@ -235,7 +235,10 @@ class ClusterLedger {
   // By UID: pods that request GPUs, and pods whose request is invalid. Pods that have ended are
   // removed.
   const Pods& pods() const { return pods_; }
+  // Null if no pod has this name; a pass over all pods.
   const PodEntry* FindPod(std::string_view ns, std::string_view name) const;
+  // Pods that have this node.
+  const std::set<Uid>& PodsOn(const std::string& node) const;
   const placement::Cluster& cluster() const { return *cluster_; }
   const placement::Quota& quota() const { return quota_; }
   const LedgerOptions& options() const { return options_; }
@@ -284,7 +287,6 @@ class ClusterLedger {
   // Frees the pod's GPUs and quota; its entry stays.
   void Release(PodEntry& pod);
   void RemoveFromNode(PodEntry& pod);
-  const std::set<Uid>& PodsOn(const std::string& node) const;
   void MoveTo(PodEntry& pod, const std::string& node);
   void Arrived(PodEntry& pod, placement::ShapeId shape);
 
