@@ -212,10 +212,8 @@ void ClusterModel::UpdateReasons() {
 }
 
 std::string ClusterModel::ReasonOf(const ledger::PodEntry& pod) {
-  const kube::PodObject* object = FindPod(pod.request.ns, pod.request.name);
-  if (object == nullptr || object->meta.uid != pod.request.uid) return "";
-  if (!object->gates.empty()) return "held back by scheduling gate " + object->gates.front();
-  Result<ledger::ClusterLedger::Query> query = ledger_->MakeQuery(*object);
+  if (!pod.gates.empty()) return "held back by scheduling gate " + pod.gates.front();
+  Result<ledger::ClusterLedger::Query> query = ledger_->MakeQuery(pod.request);
   if (!query.ok()) return query.status().message();
   return ledger_->Summary(*query);
 }
@@ -224,10 +222,6 @@ std::set<std::string> ClusterModel::Namespaces() const {
   std::set<std::string> namespaces;
   for (const auto& [uid, pod] : pods_) namespaces.insert(pod.ns);
   return namespaces;
-}
-
-const kube::PodObject* ClusterModel::FindPod(const std::string& ns, const std::string& name) const {
-  return feed_->FindPod(kube::KeyOf(ns, name));
 }
 
 void ClusterModel::OnError(std::string_view what, const Status& status) {

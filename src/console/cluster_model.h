@@ -90,8 +90,6 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   const ledger::FeedOptions& feed_options() const { return options_.feed; }
   // REQUIRES: synced().
   ledger::ClusterLedger& ledger() { return *ledger_; }
-  // Null if no such pod is waiting or running.
-  const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
 
  private:
   void Begin(device::MemoryUnit unit, bool with_quota);

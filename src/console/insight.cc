@@ -129,29 +129,28 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_
   return out;
 }
 
-Json ExplainPod(ClusterLedger& ledger, const kube::PodObject& pod, bool details) {
-  Json out = Json::MakeObject({{"namespace", Json::String(pod.meta.ns)},
-                               {"name", Json::String(pod.meta.name)},
-                               {"node", Json::String(details ? pod.node_name : "")},
-                               {"waits", Json::Bool(pod.node_name.empty())},
+Json ExplainPod(ClusterLedger& ledger, const Uid& uid, bool details) {
+  // A placed pod is evaluated like a new one.
+  const WithoutPod without(ledger, uid);
+  const ledger::PodEntry& pod = without.pod();
+  Json out = Json::MakeObject({{"namespace", Json::String(pod.request.ns)},
+                               {"name", Json::String(pod.request.name)},
+                               {"node", Json::String(details ? pod.node : "")},
+                               {"waits", Json::Bool(pod.node.empty())},
                                {"gates", Json::Strings(pod.gates)}});
-  const Result<ledger::PodRequest> request =
-      ledger::PodRequestOf(pod, {.gpu_mem_unit = ledger.options().gpu_mem_unit});
-  if (!request.ok()) {
-    out.Set("invalid", Json::String(request.status().message()));
+  if (!pod.request.devices.requests_devices()) {
+    out.Set("invalid", Json::String(pod.problem));
     return out;
   }
-  out.Set("request", Json::String(RequestTextOf(request->devices, ledger.options().gpu_mem_unit)));
-  // A placed pod is evaluated like a new one; SetPod restores it.
-  ledger.RemovePod(pod.meta.uid);
-  Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
+  out.Set("request",
+          Json::String(RequestTextOf(pod.request.devices, ledger.options().gpu_mem_unit)));
+  Result<ClusterLedger::Query> query = ledger.MakeQuery(pod.request);
   if (query.ok()) {
     AddEvaluation(ledger, *query, details, &out);
-    out.Set("quota", Json::String(ledger.quota().TextOfLines(pod.meta.ns)));
+    out.Set("quota", Json::String(ledger.quota().TextOfLines(pod.request.ns)));
   } else {
     out.Set("invalid", Json::String(query.status().message()));
   }
-  ledger.SetPod(pod);
   return out;
 }
 

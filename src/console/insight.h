@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/console/workload.h"
 #include "src/formats/json.h"
@@ -26,8 +27,26 @@ Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bo
 void AddEvaluation(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query, bool details,
                    Json* out);
 
-// Why the pod waits, or how its node compares with others. `details` as above.
-Json ExplainPod(ledger::ClusterLedger& ledger, const kube::PodObject& pod, bool details);
+// Why the pod waits, or how its node compares with others. `details` as above. REQUIRES: the ledger
+// has the pod.
+Json ExplainPod(ledger::ClusterLedger& ledger, const Uid& uid, bool details);
+
+// Takes a pod out of the ledger while it lives.
+class WithoutPod {
+ public:
+  // REQUIRES: the ledger has the pod.
+  WithoutPod(ledger::ClusterLedger& ledger, const Uid& uid)
+      : ledger_(ledger), pod_(ledger.TakeOut(uid)) {}
+  ~WithoutPod() { ledger_.PutBack(std::move(pod_)); }
+  WithoutPod(const WithoutPod&) = delete;
+  WithoutPod& operator=(const WithoutPod&) = delete;
+
+  const ledger::PodEntry& pod() const { return pod_; }
+
+ private:
+  ledger::ClusterLedger& ledger_;
+  ledger::PodEntry pod_;
+};
 
 // A line for each model of each namespace that `visible` accepts.
 Json JsonOfQuotas(const ledger::ClusterLedger& ledger,

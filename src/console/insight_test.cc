@@ -67,7 +67,7 @@ TEST_F(InsightTest, PreviewWithoutRightsDoesNotShowTheQuota) {
 
 TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerAsItWas) {
   const kube::PodObject bound = ledger::testing::Bind(*ledger_, Whole("x", 2), "a");
-  const Json explained = ExplainPod(*ledger_, bound, true);
+  const Json explained = ExplainPod(*ledger_, bound.meta.uid, true);
   EXPECT_EQ(explained.StringAt("node").value(), "a");
   EXPECT_EQ(explained.IntAt("fits").value(), 2);
   // Its GPUs are held again.
@@ -77,9 +77,9 @@ TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerAsItWas) {
 TEST_F(InsightTest, PeopleWithoutRightsGetNoNamesOfNodes) {
   kube::PodObject waiting = Whole("x", 3);
   ledger_->SetPod(waiting);
-  const Json all = ExplainPod(*ledger_, waiting, true);
+  const Json all = ExplainPod(*ledger_, waiting.meta.uid, true);
   EXPECT_EQ(all.Find("groups")->items().at(0).Find("names")->items().at(0).string_value(), "a");
-  const std::string few = ExplainPod(*ledger_, waiting, false).Serialize();
+  const std::string few = ExplainPod(*ledger_, waiting.meta.uid, false).Serialize();
   EXPECT_EQ(few.find("\"names\""), std::string::npos) << few;
   EXPECT_EQ(few.find("\"example\""), std::string::npos) << few;
 }

@@ -72,8 +72,8 @@ void AddUnlisted(const std::vector<const PodEntry*>& pods,
   }
 }
 
-size_t FittingNodes(ClusterLedger& ledger, const kube::PodObject& pod) {
-  Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
+size_t FittingNodes(ClusterLedger& ledger, const ledger::PodRequest& request) {
+  Result<ClusterLedger::Query> query = ledger.MakeQuery(request);
   if (!query.ok()) return 0;
   size_t fitting = 0;
   for (const auto& [name, node] : ledger.nodes()) {
@@ -144,7 +144,7 @@ Result<QuotaChange> ParseQuotaChange(const Json& body) {
   return change;
 }
 
-Json Consequences(ClusterLedger& ledger, const QuotaChange& change, const FindPodObject& find_pod) {
+Json Consequences(ClusterLedger& ledger, const QuotaChange& change) {
   const placement::QuotaConfig old = ledger.quota().config();
   const std::vector<const PodEntry*> pods = PodsOf(ledger, change.ns);
   placement::QuotaConfig next = old;
@@ -159,11 +159,10 @@ Json Consequences(ClusterLedger& ledger, const QuotaChange& change, const FindPo
   Json lines = JsonOfLines(ledger, change.ns, quota, pods, &over);
   for (const PodEntry* pod : pods) {
     if (pod->binding_state != ledger::BindingState::kWaiting) continue;
-    const kube::PodObject* object = find_pod(change.ns, pod->request.name);
-    if (object == nullptr || waiting.items().size() >= kMostListed) continue;
-    const size_t before = FittingNodes(ledger, *object);
+    if (waiting.items().size() >= kMostListed) break;
+    const size_t before = FittingNodes(ledger, pod->request);
     ledger.SetQuota(next);
-    const size_t after = FittingNodes(ledger, *object);
+    const size_t after = FittingNodes(ledger, pod->request);
     ledger.SetQuota(old);
     waiting.Append(Json::MakeObject({{"pod", Json::String(pod->request.name)},
                                      {"before", Json::Int(static_cast<int64_t>(before))},

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "src/base/status.h"
-#include "src/console/what_if.h"
 #include "src/formats/json.h"
 #include "src/kube/objects.h"
 #include "src/ledger/ledger.h"
@@ -32,9 +31,7 @@ Result<QuotaChange> ParseQuotaChange(const Json& body);
 //  "over":[{"pod":…,"model":…,"milli":…}],   running pods above a line, newest first; they go on
 //  "outside":[…],                            pods on nodes of other pools; they go on
 //  "waiting":[{"pod":…,"before":3,"after":0}]}   waiting pods, with the nodes that fit
-// `find_pod` gives the API server's object of a pod, or null.
-Json Consequences(ledger::ClusterLedger& ledger, const QuotaChange& change,
-                  const FindPodObject& find_pod);
+Json Consequences(ledger::ClusterLedger& ledger, const QuotaChange& change);
 
 // The ConfigMap with the change; other namespaces, and fields that Tessera does not know, stay.
 // ABORTED if the entry is no longer what the person saw. INVALID_ARGUMENT if the quota in the map

@@ -23,23 +23,14 @@ class QuotaEditTest : public ::testing::Test {
     pod.scheduled = WallTime(std::chrono::seconds(++bound_));
     ledger::testing::Bind(*ledger_, pod, "a");
   }
-  void Wait(const std::string& name, int gpus) {
-    waiting_[name] = Whole(name, gpus);
-    ledger_->SetPod(waiting_[name]);
-  }
+  void Wait(const std::string& name, int gpus) { ledger_->SetPod(Whole(name, gpus)); }
   static QuotaChange ChangeTo(const std::string& entry, const std::string& before = "null") {
     return ParseQuotaChange(
                ParseJson(R"({"namespace":"ns","entry":)" + entry + R"(,"before":)" + before + "}")
                    .value())
         .value();
   }
-  Json ConsequencesOf(const std::string& entry) {
-    return Consequences(*ledger_, ChangeTo(entry),
-                        [this](const std::string&, const std::string& name) {
-                          const auto found = waiting_.find(name);
-                          return found == waiting_.end() ? nullptr : &found->second;
-                        });
-  }
+  Json ConsequencesOf(const std::string& entry) { return Consequences(*ledger_, ChangeTo(entry)); }
   static Json MapWith(const std::string& quotas) {
     return Json::MakeObject(
         {{"metadata", Json::MakeObject({{"resourceVersion", Json::String("7")}})},
@@ -54,7 +45,6 @@ class QuotaEditTest : public ::testing::Test {
 
   FakeClock clock_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::map<std::string, kube::PodObject> waiting_;
   int bound_ = 0;
 };
 

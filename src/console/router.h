@@ -111,10 +111,9 @@ class ConsoleRouter {
                   const Reply& reply);
 
   // router_workloads.cc
-  FindPodObject PodFinder() const;
   // The pod that a query or a body names, if the person may see it; otherwise replies.
-  const kube::PodObject* PodFor(const std::string& ns, const std::string& name,
-                                const WebSession& session, const Reply& reply) const;
+  const ledger::PodEntry* PodFor(const std::string& ns, const std::string& name,
+                                 const WebSession& session, const Reply& reply) const;
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowRoom(const net::Request& request, const WebSession& session, const Reply& reply);
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);

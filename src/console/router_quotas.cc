@@ -54,7 +54,7 @@ void ConsoleRouter::PreviewQuota(const net::Request& request, const WebSession& 
         ErrorResponse(Error(Code::kPermissionDenied, "{} may not list pods of namespace {}",
                             session.user, change->ns)));
   }
-  reply(JsonResponse(Consequences(model_.ledger(), *change, PodFinder())));
+  reply(JsonResponse(Consequences(model_.ledger(), *change)));
 }
 
 void ConsoleRouter::SetQuota(const net::Request& request, const SessionPtr& session,

@@ -17,15 +17,11 @@ bool SeesAll(const WebSession& session) { return session.rights.nodes && session
 
 }  // namespace
 
-FindPodObject ConsoleRouter::PodFinder() const {
-  return
-      [this](const std::string& ns, const std::string& name) { return model_.FindPod(ns, name); };
-}
-
-const kube::PodObject* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,
-                                             const WebSession& session, const Reply& reply) const {
+const ledger::PodEntry* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,
+                                              const WebSession& session, const Reply& reply) const {
   // The same answer for a pod that is not there and one that the person may not see.
-  const kube::PodObject* pod = session.rights.SeesPodsOf(ns) ? model_.FindPod(ns, name) : nullptr;
+  const ledger::PodEntry* pod =
+      session.rights.SeesPodsOf(ns) ? model_.ledger().FindPod(ns, name) : nullptr;
   if (pod == nullptr) {
     reply(ErrorResponse(Error(Code::kNotFound,
                               "there is no pod {}/{} that you may see and that has not ended", ns,
@@ -36,10 +32,10 @@ const kube::PodObject* ConsoleRouter::PodFor(const std::string& ns, const std::s
 
 void ConsoleRouter::Explain(const net::Request& request, const WebSession& session,
                             const Reply& reply) {
-  const kube::PodObject* pod = PodFor(request.Query("namespace").value_or(""),
-                                      request.Query("name").value_or(""), session, reply);
+  const ledger::PodEntry* pod = PodFor(request.Query("namespace").value_or(""),
+                                       request.Query("name").value_or(""), session, reply);
   if (pod == nullptr) return;
-  reply(JsonResponse(ExplainPod(model_.ledger(), *pod, SeesAll(session))));
+  reply(JsonResponse(ExplainPod(model_.ledger(), pod->request.uid, SeesAll(session))));
 }
 
 void ConsoleRouter::ShowRoom(const net::Request& request, const WebSession& session,
@@ -48,13 +44,13 @@ void ConsoleRouter::ShowRoom(const net::Request& request, const WebSession& sess
     return reply(ErrorResponse(
         Error(Code::kPermissionDenied, "{} may not list all nodes and pods", session.user)));
   }
-  const kube::PodObject* pod = PodFor(request.Query("namespace").value_or(""),
-                                      request.Query("name").value_or(""), session, reply);
+  const ledger::PodEntry* pod = PodFor(request.Query("namespace").value_or(""),
+                                       request.Query("name").value_or(""), session, reply);
   if (pod == nullptr) return;
-  if (!pod->node_name.empty()) {
+  if (!pod->node.empty()) {
     return reply(ErrorResponse(Error(Code::kFailedPrecondition, "the pod has a node")));
   }
-  reply(JsonResponse(MeasureRoom(model_.ledger(), *pod, PodFinder())));
+  reply(JsonResponse(MeasureRoom(model_.ledger(), pod->request)));
 }
 
 void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& session,
@@ -63,15 +59,15 @@ void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& 
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Result<WhatIf> what_if = ParseWhatIf(*body);
   if (!what_if.ok()) return reply(ErrorResponse(what_if.status()));
-  const kube::PodObject* pod = PodFor(body->StringAt("namespace").value_or(""),
-                                      body->StringAt("name").value_or(""), session, reply);
+  const ledger::PodEntry* pod = PodFor(body->StringAt("namespace").value_or(""),
+                                       body->StringAt("name").value_or(""), session, reply);
   if (pod == nullptr) return;
   if (!what_if->without_name.empty() &&
       PodFor(what_if->without_ns, what_if->without_name, session, reply) == nullptr) {
     return;
   }
   reply(ResponseOf(
-      console::AnswerWhatIf(model_.ledger(), *pod, *what_if, PodFinder(), SeesAll(session))));
+      console::AnswerWhatIf(model_.ledger(), pod->request.uid, *what_if, SeesAll(session))));
 }
 
 void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSession& session,

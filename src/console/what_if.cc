@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/strings.h"
 #include "src/console/insight.h"
 #include "src/console/json_of.h"
 #include "src/device/dialects.h"
@@ -15,37 +16,12 @@ namespace {
 using ledger::ClusterLedger;
 using ledger::NodeEntry;
 using ledger::PodEntry;
+using ledger::PodRequest;
 
 constexpr size_t kMostReports = 200;  // nodes looked at for the nearest
 constexpr size_t kMostNear = 6;
 constexpr size_t kMostTries = 400;
 constexpr size_t kMostMoves = 5;
-
-bool IsGpuResource(std::string_view resource) {
-  return resource == names::kResourceGpu || resource == names::kResourceGpuMem ||
-         resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory ||
-         resource.starts_with(names::kResourceMigPrefix);
-}
-
-bool RequestsGpus(const kube::Container& container) {
-  return std::ranges::any_of(container.limits,
-                             [](const auto& limit) { return IsGpuResource(limit.first); });
-}
-
-// Takes a pod out of the ledger while it lives.
-class WithoutPod {
- public:
-  WithoutPod(ClusterLedger& ledger, const kube::PodObject& pod) : ledger_(ledger), pod_(pod) {
-    ledger_.RemovePod(pod_.meta.uid);
-  }
-  ~WithoutPod() { ledger_.SetPod(pod_); }
-  WithoutPod(const WithoutPod&) = delete;
-  WithoutPod& operator=(const WithoutPod&) = delete;
-
- private:
-  ClusterLedger& ledger_;
-  const kube::PodObject& pod_;
-};
 
 bool MayTake(const NodeEntry& node) {
   return node.id != placement::kNoNode && node.ready && !node.unschedulable;
@@ -89,29 +65,30 @@ Json JsonOfNear(const ClusterLedger& ledger, const NearNode& near) {
 }
 
 struct Move {
-  kube::PodObject pod;
+  Uid uid;
   std::string node;
   int64_t milli = 0;
 };
 
 // Whether the pod fits on the node as the ledger is now.
-bool FitsOn(ClusterLedger& ledger, const kube::PodObject& pod, const NodeEntry& node) {
-  Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
+bool FitsOn(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& node) {
+  Result<ClusterLedger::Query> query = ledger.MakeQuery(request);
   return query.ok() && ledger.Evaluate(*query, &node).fits;
 }
 
 // Whether no eviction helps on this node.
-bool IsHopeless(ClusterLedger& ledger, const kube::PodObject& pod, const NodeEntry& node) {
-  Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
+bool IsHopeless(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& node) {
+  Result<ClusterLedger::Query> query = ledger.MakeQuery(request);
   if (!query.ok()) return true;
   const ledger::Verdict verdict = ledger.Evaluate(*query, &node);
   return verdict.fits || verdict.unresolvable;
 }
 
-std::map<std::string, std::vector<const PodEntry*>> PodsByNode(const ClusterLedger& ledger) {
-  std::map<std::string, std::vector<const PodEntry*>> by_node;
+// By node.
+std::map<std::string, std::vector<Uid>> MovablePods(const ClusterLedger& ledger) {
+  std::map<std::string, std::vector<Uid>> by_node;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (!pod.node.empty() && !pod.deleting) by_node[pod.node].push_back(&pod);
+    if (!pod.node.empty() && !pod.deleting) by_node[pod.node].push_back(uid);
   }
   return by_node;
 }
@@ -124,13 +101,11 @@ int64_t MilliOf(const PodEntry& pod) {
 
 // Where the moved pod would fit, except on the node that it leaves.
 void AddTargets(ClusterLedger& ledger, const Move& move, Json* out) {
-  const WithoutPod without(ledger, move.pod);
-  kube::PodObject anew = move.pod;
-  anew.node_name.clear();
+  const WithoutPod without(ledger, move.uid);
   int64_t others = 0;
   std::string best;
   float best_score = 0;
-  if (Result<ClusterLedger::Query> query = ledger.MakeQuery(anew); query.ok()) {
+  if (Result<ClusterLedger::Query> query = ledger.MakeQuery(without.pod().request); query.ok()) {
     std::vector<const NodeEntry*> fitting;
     for (const auto& [name, node] : ledger.nodes()) {
       if (name == move.node || !MayTake(node) || !ledger.Evaluate(*query, &node).fits) continue;
@@ -149,50 +124,74 @@ void AddTargets(ClusterLedger& ledger, const Move& move, Json* out) {
 }
 
 Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
-  const PodEntry* entry = ledger.FindPod(move.pod.meta.ns, move.pod.meta.name);
+  const PodRequest& request = ledger.pods().at(move.uid).request;
   Json out = Json::MakeObject(
-      {{"namespace", Json::String(move.pod.meta.ns)},
-       {"name", Json::String(move.pod.meta.name)},
+      {{"namespace", Json::String(request.ns)},
+       {"name", Json::String(request.name)},
        {"node", Json::String(move.node)},
-       {"request", Json::String(entry == nullptr ? ""
-                                                 : RequestTextOf(entry->request.devices,
-                                                                 ledger.options().gpu_mem_unit))},
+       {"request", Json::String(RequestTextOf(request.devices, ledger.options().gpu_mem_unit))},
        {"milli", Json::Int(move.milli)}});
   AddTargets(ledger, move, &out);
   return out;
 }
 
 // All single pods whose end makes room, of as many as may be tried.
-std::vector<Move> FindMoves(ClusterLedger& ledger, const kube::PodObject& pod,
-                            const FindPodObject& find_pod, bool* complete) {
+std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bool* complete) {
   std::vector<Move> moves;
   size_t tries = 0;
-  // Copies of names and amounts: trying changes the entries.
-  struct MovablePod {
-    std::string ns, name;
-    int64_t milli;
-  };
-  std::map<std::string, std::vector<MovablePod>> movable;
-  for (const auto& [node, pods] : PodsByNode(ledger)) {
-    for (const PodEntry* held : pods) {
-      movable[node].push_back({held->request.ns, held->request.name, MilliOf(*held)});
-    }
-  }
-  for (const auto& [name, pods] : movable) {
+  for (const auto& [name, pods] : MovablePods(ledger)) {
     const NodeEntry* node = ledger.FindNode(name);
-    if (node == nullptr || !MayTake(*node) || IsHopeless(ledger, pod, *node)) continue;
-    for (const MovablePod& pod_to_move : pods) {
+    if (node == nullptr || !MayTake(*node) || IsHopeless(ledger, request, *node)) continue;
+    for (const Uid& uid : pods) {
       if (++tries > kMostTries) {
         *complete = false;
         return moves;
       }
-      const kube::PodObject* held = find_pod(pod_to_move.ns, pod_to_move.name);
-      if (held == nullptr) continue;
-      const WithoutPod without(ledger, *held);
-      if (FitsOn(ledger, pod, *node)) moves.push_back({*held, name, pod_to_move.milli});
+      const int64_t milli = MilliOf(ledger.pods().at(uid));
+      const WithoutPod without(ledger, uid);
+      if (FitsOn(ledger, request, *node)) moves.push_back({uid, name, milli});
     }
   }
   return moves;
+}
+
+// The request of a container for whole GPUs, or for a part of one.
+Result<device::ContainerRequest> RequestOf(const device::ContainerRequest& before,
+                                           const WhatIf::ChangedRequest& wanted) {
+  device::ContainerSpec spec{.name = before.name, .phase = before.phase};
+  if (wanted.whole) {
+    spec.limits[std::string(names::kResourceGpu)] = fmt::format("{}", wanted.gpus);
+  } else {
+    spec.limits[std::string(names::kResourceVcudaCore)] = fmt::format("{}", wanted.hundredths);
+    spec.limits[std::string(names::kResourceVcudaMemory)] = fmt::format("{}", wanted.memory_blocks);
+  }
+  return device::ParseContainer(spec, {});
+}
+
+Result<PodRequest> ChangedRequest(const PodRequest& request, const WhatIf& what_if) {
+  PodRequest changed = request;
+  device::DeviceRequest& devices = changed.devices;
+  if (what_if.model) {
+    devices.constraints.models.clear();
+    for (const std::string_view model : SplitList(*what_if.model)) {
+      devices.constraints.models.emplace_back(model);
+    }
+  }
+  if (!what_if.request) return changed;
+  const auto requests_gpus = [](const device::ContainerRequest& container) {
+    return container.count > 0;
+  };
+  const auto requesting = std::ranges::count_if(devices.containers, requests_gpus);
+  if (requesting != 1) {
+    return Error(Code::kFailedPrecondition,
+                 "{} containers of the pod request GPUs: only a request of one container can be "
+                 "changed here",
+                 requesting);
+  }
+  device::ContainerRequest& container = *std::ranges::find_if(devices.containers, requests_gpus);
+  ASSIGN_OR_RETURN(container, RequestOf(container, *what_if.request));
+  devices.one_gpu = false;
+  return changed;
 }
 
 }  // namespace
@@ -224,9 +223,9 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
   return out;
 }
 
-Json MeasureRoom(ClusterLedger& ledger, const kube::PodObject& pod, const FindPodObject& find_pod) {
+Json MeasureRoom(ClusterLedger& ledger, const PodRequest& request) {
   bool complete = true;
-  std::vector<Move> moves = FindMoves(ledger, pod, find_pod, &complete);
+  std::vector<Move> moves = FindMoves(ledger, request, &complete);
   std::ranges::stable_sort(moves, [](const Move& a, const Move& b) { return a.milli < b.milli; });
   Json list = Json::MakeArray();
   for (const Move& move : moves) {
@@ -262,51 +261,21 @@ Result<WhatIf> ParseWhatIf(const Json& body) {
   return what_if;
 }
 
-Result<kube::PodObject> ChangedPod(const kube::PodObject& pod, const WhatIf& what_if) {
-  kube::PodObject changed = pod;
-  changed.node_name.clear();
-  if (what_if.model) {
-    changed.meta.annotations.erase(std::string(names::kAnnotationGpuModels));
-    if (!what_if.model->empty()) {
-      changed.meta.annotations[std::string(names::kAnnotationGpuModels)] = *what_if.model;
-    }
-  }
-  if (!what_if.request) return changed;
-  const auto requesting = std::ranges::count_if(changed.containers, RequestsGpus);
-  if (requesting != 1) {
-    return Error(Code::kFailedPrecondition,
-                 "{} containers of the pod request GPUs: only a request of one container can be "
-                 "changed here",
-                 requesting);
-  }
-  kube::Container& container = *std::ranges::find_if(changed.containers, RequestsGpus);
-  for (StringMap* map : {&container.limits, &container.requests}) {
-    std::erase_if(*map, [](const auto& item) { return IsGpuResource(item.first); });
-    if (what_if.request->whole) {
-      (*map)[std::string(names::kResourceGpu)] = fmt::format("{}", what_if.request->gpus);
-      continue;
-    }
-    (*map)[std::string(names::kResourceVcudaCore)] = fmt::format("{}", what_if.request->hundredths);
-    (*map)[std::string(names::kResourceVcudaMemory)] =
-        fmt::format("{}", what_if.request->memory_blocks);
-  }
-  return changed;
-}
-
-Result<Json> AnswerWhatIf(ClusterLedger& ledger, const kube::PodObject& pod, const WhatIf& what_if,
-                          const FindPodObject& find_pod, bool details) {
-  ASSIGN_OR_RETURN(const kube::PodObject changed, ChangedPod(pod, what_if));
-  const WithoutPod without_itself(ledger, pod);
+Result<Json> AnswerWhatIf(ClusterLedger& ledger, const Uid& uid, const WhatIf& what_if,
+                          bool details) {
+  const WithoutPod without_itself(ledger, uid);
+  ASSIGN_OR_RETURN(PodRequest changed, ChangedRequest(without_itself.pod().request, what_if));
   std::optional<WithoutPod> without_other;
-  if (!what_if.without_name.empty()) {
-    const kube::PodObject* other = find_pod(what_if.without_ns, what_if.without_name);
+  const std::string& other_name = what_if.without_name;
+  const bool is_itself = what_if.without_ns == changed.ns && other_name == changed.name;
+  if (!other_name.empty() && !is_itself) {
+    const PodEntry* other = ledger.FindPod(what_if.without_ns, other_name);
     if (other == nullptr) {
-      return Error(Code::kNotFound, "there is no pod {}/{}", what_if.without_ns,
-                   what_if.without_name);
+      return Error(Code::kNotFound, "there is no pod {}/{}", what_if.without_ns, other_name);
     }
-    if (other->meta.uid != pod.meta.uid) without_other.emplace(ledger, *other);
+    without_other.emplace(ledger, other->request.uid);
   }
-  ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(changed));
+  ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(std::move(changed)));
   Json out = Json::MakeObject(
       {{"request",
         Json::String(RequestTextOf(query.request.devices, ledger.options().gpu_mem_unit))}});

@@ -8,22 +8,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "src/base/status.h"
 #include "src/formats/json.h"
-#include "src/kube/objects.h"
 #include "src/ledger/ledger.h"
 
 namespace tessera::console {
-
-// The API server's object of a pod, or null.
-using FindPodObject =
-    std::function<const kube::PodObject*(const std::string& ns, const std::string& name)>;
 
 // The nodes that come closest, with each of their GPUs:
 // [{"node":"n1","fits":false,"text":"3 GPUs wanted, 2 of 8 free: …",
@@ -32,12 +24,11 @@ using FindPodObject =
 // present ledger.
 Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// Single pods whose end makes room for `pod` on their node, the smallest first, and to how many
+// Single pods whose end makes room for a waiting pod on their node, the smallest first, and to how many
 // other nodes each could move:
 // {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
 //  "complete":true}. Not complete: too many were possible to try all.
-Json MeasureRoom(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
-                 const FindPodObject& find_pod);
+Json MeasureRoom(ledger::ClusterLedger& ledger, const ledger::PodRequest& request);
 
 // A changed request of a pod.
 struct WhatIf {
@@ -53,12 +44,10 @@ struct WhatIf {
 };
 Result<WhatIf> ParseWhatIf(const Json& body);
 
-// The pod with that request. FAILED_PRECONDITION if several of its containers request GPUs.
-Result<kube::PodObject> ChangedPod(const kube::PodObject& pod, const WhatIf& what_if);
-
-// Where the changed pod would fit, as ExplainPod (insight.h) says it. NOT_FOUND: there is no pod
-// to take away.
-Result<Json> AnswerWhatIf(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
-                          const WhatIf& what_if, const FindPodObject& find_pod, bool details);
+// Where the pod would fit with the changed request, as ExplainPod (insight.h) says it. NOT_FOUND:
+// there is no pod to take away. FAILED_PRECONDITION if several containers of the pod request GPUs.
+// REQUIRES: the ledger has the pod.
+Result<Json> AnswerWhatIf(ledger::ClusterLedger& ledger, const Uid& uid, const WhatIf& what_if,
+                          bool details);
 
 }  // namespace tessera::console

@@ -18,34 +18,30 @@ class WhatIfTest : public ::testing::Test {
     ledger_->SetNode(GpuNode("b", 2));
   }
   void Bind(const std::string& name, int gpus, const std::string& node) {
-    pods_[name] = ledger::testing::Bind(*ledger_, Whole(name, gpus), node);
+    ledger::testing::Bind(*ledger_, Whole(name, gpus), node);
   }
-  const kube::PodObject& Wait(const std::string& name, int gpus) {
-    pods_[name] = Whole(name, gpus);
-    ledger_->SetPod(pods_[name]);
-    return pods_[name];
+  kube::PodObject Wait(const std::string& name, int gpus) {
+    kube::PodObject pod = Whole(name, gpus);
+    ledger_->SetPod(pod);
+    return pod;
   }
-  FindPodObject Finder() {
-    return [this](const std::string& ns, const std::string& name) {
-      const auto found = pods_.find(name);
-      return ns != "ns" || found == pods_.end() ? nullptr : &found->second;
-    };
+  Json RoomFor(const kube::PodObject& pod) {
+    return MeasureRoom(*ledger_, ledger_->pods().at(pod.meta.uid).request);
   }
   Result<Json> Answer(const kube::PodObject& pod, const std::string& body) {
     ASSIGN_OR_RETURN(const WhatIf what_if, ParseWhatIf(ParseJson(body).value()));
-    return AnswerWhatIf(*ledger_, pod, what_if, Finder(), true);
+    return AnswerWhatIf(*ledger_, pod.meta.uid, what_if, true);
   }
 
   FakeClock clock_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::map<std::string, kube::PodObject> pods_;
 };
 
 TEST_F(WhatIfTest, FindsThePodsWhoseEndMakesRoom) {
   Bind("small", 1, "a");
   Bind("large", 2, "a");
-  const kube::PodObject& waiting = Wait("w", 3);
-  const Json room = MeasureRoom(*ledger_, waiting, Finder());
+  const kube::PodObject waiting = Wait("w", 3);
+  const Json room = RoomFor(waiting);
   // Without "small" two GPUs are free, without "large" three.
   const Json::Array& pods = room.Find("pods")->items();
   ASSERT_EQ(pods.size(), 1U) << room.Serialize();
@@ -59,8 +55,8 @@ TEST_F(WhatIfTest, FindsThePodsWhoseEndMakesRoom) {
 
 TEST_F(WhatIfTest, AQuestionLeavesTheLedgerAsItWas) {
   Bind("large", 4, "a");
-  const kube::PodObject& waiting = Wait("w", 3);
-  (void)MeasureRoom(*ledger_, waiting, Finder());
+  const kube::PodObject waiting = Wait("w", 3);
+  (void)RoomFor(waiting);
   (void)Answer(waiting, R"({"without":{"namespace":"ns","name":"large"}})");
   auto query = ledger_->MakeQuery(waiting).value();
   EXPECT_FALSE(ledger_->Evaluate(query, "a").fits);
@@ -68,7 +64,7 @@ TEST_F(WhatIfTest, AQuestionLeavesTheLedgerAsItWas) {
 }
 
 TEST_F(WhatIfTest, AnotherRequestOrModelIsEvaluated) {
-  const kube::PodObject& waiting = Wait("w", 8);
+  const kube::PodObject waiting = Wait("w", 8);
   EXPECT_EQ(Answer(waiting, "{}")->IntAt("fits").value(), 0);
   EXPECT_EQ(Answer(waiting, R"({"request":{"whole":true,"gpus":2}})")->IntAt("fits").value(), 2);
   const Result<Json> part =
@@ -83,7 +79,7 @@ TEST_F(WhatIfTest, AnotherRequestOrModelIsEvaluated) {
 
 TEST_F(WhatIfTest, WithoutAPodItsGpusAreFree) {
   Bind("large", 4, "a");
-  const kube::PodObject& waiting = Wait("w", 4);
+  const kube::PodObject waiting = Wait("w", 4);
   const std::string without = R"({"without":{"namespace":"ns","name":"large"}})";
   EXPECT_EQ(Answer(waiting, "{}")->IntAt("fits").value(), 0);
   EXPECT_EQ(Answer(waiting, without)->IntAt("fits").value(), 1);
@@ -93,7 +89,7 @@ TEST_F(WhatIfTest, WithoutAPodItsGpusAreFree) {
 
 TEST_F(WhatIfTest, NearNodesShowEachGpu) {
   Bind("small", 1, "b");
-  const kube::PodObject& waiting = Wait("w", 2);
+  const kube::PodObject waiting = Wait("w", 2);
   const Result<Json> answer = Answer(waiting, "{}");
   const Json::Array& near = answer->Find("near")->items();
   ASSERT_EQ(near.size(), 2U);
@@ -112,11 +108,13 @@ TEST_F(WhatIfTest, NearNodesShowEachGpu) {
 }
 
 TEST_F(WhatIfTest, InvalidRequestsAreRejected) {
-  const kube::PodObject& waiting = Wait("w", 1);
+  const kube::PodObject waiting = Wait("w", 1);
   EXPECT_EQ(Answer(waiting, R"({"request":{"whole":true,"gpus":0}})").status().code(),
             Code::kInvalidArgument);
   kube::PodObject two = waiting;
   two.containers.push_back(two.containers.front());
+  two.containers.back().name = "side";
+  ledger_->SetPod(two);
   EXPECT_EQ(Answer(two, R"({"request":{"whole":true,"gpus":1}})").status().code(),
             Code::kFailedPrecondition);
 }

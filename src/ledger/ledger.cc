@@ -155,9 +155,13 @@ placement::Policy& ClusterLedger::PolicyFor(const PodRequest& request) {
 }
 
 Result<ClusterLedger::Query> ClusterLedger::MakeQuery(const kube::PodObject& pod) {
-  Query query;
-  ASSIGN_OR_RETURN(query.request, PodRequestOf(pod, {options_.gpu_mem_unit}));
-  Forget(pod.meta.uid);
+  ASSIGN_OR_RETURN(PodRequest request, PodRequestOf(pod, {options_.gpu_mem_unit}));
+  return MakeQuery(std::move(request));
+}
+
+Result<ClusterLedger::Query> ClusterLedger::MakeQuery(PodRequest request) {
+  Query query{.request = std::move(request)};
+  Forget(query.request.uid);
   RETURN_IF_ERROR(FillDemand(&query));
   return query;
 }

@@ -97,10 +97,11 @@ struct PodEntry {
   std::bitset<placement::kMaxGpuDemands> guessed_gpu_demands;
   std::string nominated_node;  // status.nominatedNodeName: kube-scheduler evicts pods there for it
   StringMap labels;            // only if the pod requests GPUs
-  WallTime bound_at;           // by the API server's clock; the epoch while the pod waits
-  WallTime created;            // by the same clock; the epoch if it is unknown
-  bool controlled = false;     // has a controller, which replaces an evicted pod
-  std::string problem;         // why a bound pod that requests GPUs holds none
+  std::vector<std::string> gates;  // remaining scheduling gates
+  WallTime bound_at;               // by the API server's clock; the epoch while the pod waits
+  WallTime created;                // by the same clock; the epoch if it is unknown
+  bool controlled = false;         // has a controller, which replaces an evicted pod
+  std::string problem;             // why a bound pod that requests GPUs holds none
   // Used only by the ledger.
   StringMap annotations;
   std::optional<placement::PodId> placed_id;
@@ -146,6 +147,10 @@ class ClusterLedger {
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(const Uid& uid);
+  // Removes the pod for a question, as if it did not exist, and returns its entry. PutBack adds it
+  // again with its GPUs. REQUIRES: the pod is waiting or bound.
+  PodEntry TakeOut(Uid uid);
+  void PutBack(PodEntry entry);
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
 
@@ -165,6 +170,7 @@ class ClusterLedger {
   // INVALID_ARGUMENT for a request that breaks a rule of its dialect. Forgets the pod first if it
   // is assumed, so that its own GPUs count as free.
   Result<Query> MakeQuery(const kube::PodObject& pod);
+  Result<Query> MakeQuery(PodRequest request);
   Verdict Evaluate(Query& query, std::string_view node) { return Evaluate(query, FindNode(node)); }
   // `node` is the result of FindNode.
   Verdict Evaluate(Query& query, const NodeEntry* node);
@@ -254,6 +260,8 @@ class ClusterLedger {
   // Counts the CPU and memory of a pod without GPUs.
   void SetCpuPod(const kube::PodObject& object, const PodRequest& request);
   void SetUnreadable(const kube::PodObject& object, const Status& why);
+  // Reports a new pod without a node to the policy.
+  void BeginWaiting(PodEntry& pod);
 
   // For a bound pod: finds or guesses its GPUs and takes them.
   void TakeGpus(PodEntry& pod);

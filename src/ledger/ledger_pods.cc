@@ -134,6 +134,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
     pod.bound_at = object.scheduled == WallTime{} ? object.meta.created : object.scheduled;
   }
   pod.labels = object.meta.labels;
+  pod.gates = object.gates;
   if (object.node_name.empty()) {
     pod.request.uid = object.meta.uid;
     Nominate(pod, object.meta.deleting ? "" : object.nominated_node);
@@ -141,14 +142,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
     if (pod.binding_state == BindingState::kAssumed) return;
     pod.request = *std::move(request);
     pod.binding_state = BindingState::kWaiting;
-    if (pod.arrived) return;
-    const Result<placement::PodDemand> demand = DemandOf(pod.request);
-    if (!demand.ok()) {
-      pod.problem = demand.status().message();
-      return;
-    }
-    const Result<placement::ShapeId> shape = cluster_->Intern(demand->demand);
-    if (shape.ok()) Arrived(pod, *shape);
+    BeginWaiting(pod);
     return;
   }
   Nominate(pod, "");
@@ -166,6 +160,40 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   pod.request = *std::move(request);
   MoveTo(pod, object.node_name);
   if (!as_assumed) TakeGpus(pod);
+}
+
+void ClusterLedger::BeginWaiting(PodEntry& pod) {
+  if (pod.arrived) return;
+  const Result<placement::PodDemand> demand = DemandOf(pod.request);
+  if (!demand.ok()) {
+    pod.problem = demand.status().message();
+    return;
+  }
+  const Result<placement::ShapeId> shape = cluster_->Intern(demand->demand);
+  if (shape.ok()) Arrived(pod, *shape);
+}
+
+// Takes the UID by value, because a reference into the entry would end with it.
+PodEntry ClusterLedger::TakeOut(Uid uid) {  // NOLINT(performance-unnecessary-value-param)
+  PodEntry entry = pods_.at(uid);
+  RemovePod(uid);
+  return entry;
+}
+
+void ClusterLedger::PutBack(PodEntry entry) {
+  const std::string node = std::exchange(entry.node, "");
+  const std::string nominated = std::exchange(entry.nominated_node, "");
+  // Released with the pod.
+  entry.placed_id.reset();
+  entry.charges.clear();
+  entry.assignment = {};
+  entry.arrived = false;
+  PodEntry& pod = pods_[entry.request.uid];
+  pod = std::move(entry);
+  Nominate(pod, nominated);
+  MoveTo(pod, node);
+  if (!pod.request.devices.requests_devices()) return;  // its request is invalid
+  node.empty() ? BeginWaiting(pod) : TakeGpus(pod);
 }
 
 // The agent also rejects such a pod, so it holds nothing.

@@ -245,5 +245,38 @@ TEST_F(LedgerPodsTest, AWaitingPodOfTooManyKindsOfRequestsHasAProblem) {
   EXPECT_EQ(Entry(pod).problem, "");
 }
 
+TEST_F(LedgerPodsTest, APodThatIsPutBackHoldsItsGpusAgain) {
+  SetQuota(R"({"ns":{"quota":{"A100":2}}})");
+  ledger_->SetNode(GpuNode("n", 2));
+  device::Assignment assignment;
+  assignment.containers["main"] = {{UuidOf("n", 1), kWholeGpu, GiB(80)}};
+  const kube::PodObject pod = With(Whole("a"), assignment);
+  ledger_->SetPod(pod);
+  kube::PodObject waiting = Whole("w");
+  waiting.gates = {"g"};
+  ledger_->SetPod(waiting);
+  PodEntry taken = ledger_->TakeOut(pod.meta.uid);
+  PodEntry taken_waiting = ledger_->TakeOut(waiting.meta.uid);
+  EXPECT_TRUE(ledger_->pods().empty());
+  EXPECT_TRUE(Fits(GpuPod("two", {{names::kResourceGpu, "2"}})));
+  ledger_->PutBack(std::move(taken));
+  ledger_->PutBack(std::move(taken_waiting));
+  EXPECT_EQ(Entry(pod).assignment, assignment);
+  EXPECT_FALSE(Entry(pod).guessed());
+  EXPECT_EQ(Entry(waiting).gates, waiting.gates);
+  EXPECT_EQ(ledger_->PodsOn("n"), std::set<Uid>{pod.meta.uid});
+  EXPECT_EQ(ledger_->quota().Used("ns", "A100"), kWholeGpu);
+  EXPECT_FALSE(Fits(GpuPod("two", {{names::kResourceGpu, "2"}})));
+}
+
+TEST_F(LedgerPodsTest, AGuessIsStillAGuessAfterThePodIsPutBack) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject pod = BoundPod(Whole("a"), "n", {});
+  ledger_->SetPod(pod);
+  ASSERT_TRUE(Entry(pod).guessed());
+  ledger_->PutBack(ledger_->TakeOut(pod.meta.uid));
+  EXPECT_TRUE(Entry(pod).guessed());
+}
+
 }  // namespace
 }  // namespace tessera::ledger
