@@ -3,9 +3,7 @@
 
 #include <utility>
 
-#include "api/names.h"
 #include "src/base/log.h"
-#include "src/device/quantity.h"
 
 namespace tessera::console {
 namespace {
@@ -36,6 +34,7 @@ void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   TESSERA_CHECK(ledger.ok());
   ledger_ = *std::move(ledger);
   ledger::FeedOptions feed = options_.feed;
+  feed.objects = false;
   if (!with_quota) feed.quota_name.clear();
   ledger::ClusterFeed::Delegate& self = *this;
   feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);
@@ -48,39 +47,16 @@ void ClusterModel::BeginLater(device::MemoryUnit unit, bool with_quota) {
   });
 }
 
-// As in the command `tessera`, the first node that offers aliyun.com/gpu-mem determines the unit.
-device::MemoryUnit ClusterModel::UnitOfCluster() const {
-  for (const auto& [name, entry] : ledger_->nodes()) {
-    const kube::NodeObject* node = feed_->FindNode(name);
-    if (node == nullptr) continue;
-    const auto offered = node->allocatable.find(names::kResourceGpuMem);
-    if (offered == node->allocatable.end()) continue;
-    const Result<int64_t> units = device::ParseWholeQuantity(offered->second);
-    Bytes memory;
-    for (const device::Gpu& gpu : entry.node.inventory->gpus) memory += gpu.memory;
-    if (!units.ok() || *units == 0 || memory == Bytes(0)) continue;
-    return *units > memory.count() >> 30 ? device::MemoryUnit::kMiB : device::MemoryUnit::kGiB;
-  }
-  return device::MemoryUnit::kGiB;
-}
-
 void ClusterModel::OnSynced() {
-  const device::MemoryUnit unit = UnitOfCluster();
+  const device::MemoryUnit unit = ledger_->OfferedMemoryUnit();
   if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
   synced_ = true;
   nodes_.clear();
   pods_.clear();
-  pods_on_.clear();
-  node_of_.clear();
   reasons_.clear();
   pending_ = {};
   for (const auto& [name, entry] : ledger_->nodes()) pending_.nodes.insert(name);
-  for (const auto& [uid, pod] : ledger_->pods()) {
-    pending_.pods.insert(uid);
-    if (pod.node.empty()) continue;
-    pods_on_[pod.node].insert(uid);
-    node_of_[uid] = pod.node;
-  }
+  for (const auto& [uid, pod] : ledger_->pods()) pending_.pods.insert(uid);
   UpdateReasons();
   Publish();
   delegate_.OnState();
@@ -91,19 +67,7 @@ void ClusterModel::OnNode(const std::string& name) {
   CollectLater();
 }
 
-void ClusterModel::NotePod(const kube::PodObject& pod, bool gone) {
-  const Uid& uid = pod.meta.uid;
-  const std::string node = gone ? "" : pod.node_name;
-  std::string& known = node_of_[uid];
-  for (const std::string& one : {known, node}) {
-    if (!one.empty()) pending_.nodes.insert(one);
-  }
-  if (known != node) {
-    if (!known.empty()) pods_on_[known].erase(uid);
-    if (!node.empty()) pods_on_[node].insert(uid);
-    known = node;
-  }
-  if (known.empty()) node_of_.erase(uid);
+void ClusterModel::NotePod(const Uid& uid) {
   pending_.pods.insert(uid);
   CollectLater();
 }
@@ -127,13 +91,16 @@ void ClusterModel::CollectLater() {
 }
 
 void ClusterModel::Publish() {
-  const Changes pending = std::exchange(pending_, {});
+  Changes pending = std::exchange(pending_, {});
   Changes changed;
+  for (const Uid& uid : pending.pods) {
+    // The texts of nodes show their pods.
+    const std::string before = NodeOf(uid);
+    if (PublishPod(uid)) changed.pods.insert(uid);
+    pending.nodes.insert({before, NodeOf(uid)});
+  }
   for (const std::string& name : pending.nodes) {
     if (PublishNode(name)) changed.nodes.insert(name);
-  }
-  for (const Uid& uid : pending.pods) {
-    if (PublishPod(uid)) changed.pods.insert(uid);
   }
   if (changed.nodes.empty() && changed.pods.empty()) return;
   ++version_;
@@ -142,6 +109,11 @@ void ClusterModel::Publish() {
 
 void ClusterModel::Flush() {
   if (synced_ && !(pending_.nodes.empty() && pending_.pods.empty())) Publish();
+}
+
+std::string ClusterModel::NodeOf(const Uid& uid) const {
+  const auto pod = pods_.find(uid);
+  return pod == pods_.end() ? "" : pod->second.node;
 }
 
 bool ClusterModel::PublishNode(const std::string& name) {
@@ -156,20 +128,15 @@ bool ClusterModel::PublishPod(const Uid& uid) {
   const auto pod = ledger_->pods().find(uid);
   if (pod == ledger_->pods().end()) return pods_.erase(uid) > 0;
   const size_t hash = HashOf(PodText(uid));
-  const auto [known, is_new] = pods_.try_emplace(uid, PublishedPod{pod->second.request.ns, hash});
-  return is_new || std::exchange(known->second.hash, hash) != hash;
+  const auto [known, is_new] = pods_.try_emplace(uid);
+  known->second.node = pod->second.node;
+  return std::exchange(known->second.hash, hash) != hash || is_new;
 }
 
 std::string ClusterModel::NodeText(const std::string& name,
                                    const std::function<bool(const std::string& ns)>& sees) const {
   std::vector<const ledger::PodEntry*> holders;
-  const auto on = pods_on_.find(name);
-  if (on != pods_on_.end()) {
-    for (const Uid& uid : on->second) {
-      const auto pod = ledger_->pods().find(uid);
-      if (pod != ledger_->pods().end()) holders.push_back(&pod->second);
-    }
-  }
+  for (const Uid& uid : ledger_->PodsOn(name)) holders.push_back(&ledger_->pods().at(uid));
   const ledger::NodeEntry* node = ledger_->FindNode(name);
   TESSERA_CHECK(node != nullptr);
   return NodeJson(*ledger_, *node, HoldersOf(holders), {sees, options_.other_tenants});
@@ -220,7 +187,7 @@ std::string ClusterModel::ReasonOf(const ledger::PodEntry& pod) {
 
 std::set<std::string> ClusterModel::Namespaces() const {
   std::set<std::string> namespaces;
-  for (const auto& [uid, pod] : pods_) namespaces.insert(pod.ns);
+  for (const auto& [uid, pod] : ledger_->pods()) namespaces.insert(pod.request.ns);
   return namespaces;
 }
 

@@ -71,8 +71,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   const Status& quota_problem() const { return quota_problem_; }
 
   struct PublishedPod {
-    std::string ns;
-    size_t hash = 0;  // of its text
+    std::string node;  // "": none
+    size_t hash = 0;   // of its text
   };
   // Published objects; of each node the hash of its text.
   const std::map<std::string, size_t>& nodes() const { return nodes_; }
@@ -84,6 +84,9 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   std::string NodeText(const std::string& name,
                        const std::function<bool(const std::string& ns)>& sees) const;
   std::string PodText(const Uid& uid) const;
+  const std::string& NamespaceOf(const Uid& uid) const {
+    return ledger_->pods().at(uid).request.ns;
+  }
   // Namespaces with pods that request GPUs.
   std::set<std::string> Namespaces() const;
 
@@ -94,10 +97,11 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
  private:
   void Begin(device::MemoryUnit unit, bool with_quota);
   void BeginLater(device::MemoryUnit unit, bool with_quota);
-  device::MemoryUnit UnitOfCluster() const;
-  void NotePod(const kube::PodObject& pod, bool gone);
+  void NotePod(const Uid& uid);
   void CollectLater();
   void Publish();
+  // The node that was last published with the pod; "": none.
+  std::string NodeOf(const Uid& uid) const;
   bool PublishNode(const std::string& name);
   bool PublishPod(const Uid& uid);
   void ReasonsLater();
@@ -106,8 +110,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
 
   void OnSynced() override;
   void OnNode(const std::string& name) override;
-  void OnPod(const kube::PodObject& pod) override { NotePod(pod, false); }
-  void OnPodGone(const kube::PodObject& last) override { NotePod(last, true); }
+  void OnPod(const kube::PodObject& pod) override { NotePod(pod.meta.uid); }
+  void OnPodGone(const Uid& uid) override { NotePod(uid); }
   void OnQuota() override;
   void OnError(std::string_view what, const Status& status) override;
   void OnInvalid(std::string_view what, const Status& status) override;
@@ -126,8 +130,6 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   Status quota_problem_;
   std::map<std::string, size_t> nodes_;
   std::map<Uid, PublishedPod> pods_;
-  std::map<std::string, std::set<Uid>> pods_on_;  // by node
-  std::map<Uid, std::string> node_of_;
   std::map<Uid, std::string> reasons_;  // of waiting pods
   Changes pending_;
   bool collecting_ = false;

@@ -134,7 +134,9 @@ void Viewers::AppendItems(const Rights& rights, SnapshotPosition* position, std:
        ++pod) {
     if (is_full()) return;
     position->after = pod->first.str();
-    if (rights.SeesPodsOf(pod->second.ns)) AppendItem(model_.PodText(pod->first), pods);
+    if (rights.SeesPodsOf(model_.NamespaceOf(pod->first))) {
+      AppendItem(model_.PodText(pod->first), pods);
+    }
   }
   *position = {SnapshotPosition::Kind::kEnd, ""};
 }
@@ -209,7 +211,7 @@ std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Change
     const auto pod = model_.pods().find(uid);
     if (pod == model_.pods().end()) {
       AppendText(uid.str(), &pods_gone);
-    } else if (rights.SeesPodsOf(pod->second.ns)) {
+    } else if (rights.SeesPodsOf(model_.NamespaceOf(uid))) {
       AppendItem(model_.PodText(uid), &pods);
     }
   }

@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "api/names.h"
+#include "src/base/clock.h"
 #include "src/device/assignment.h"
 #include "src/kube/testing/fake_api_server.h"
 #include "src/kube/testing/samples.h"
+#include "src/ledger/ledger.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/http_server.h"
 #include "src/net/testing/loopback.h"
@@ -213,6 +215,63 @@ TEST_F(LargeClusterTest, NamespacesOfOtherTenantsAreShownIfTheOptionSaysSo) {
   StartCluster(OtherTenants::kNamespaces);
   EXPECT_EQ(FirstNode(TenantOf("theirs")).Find("gpus")->items()[0].Find("held")->Serialize(),
             R"([["uid-a",300,5368709120,"mine"]])");
+}
+
+// Node "n" and its pod "ns/a".
+class ChangingClusterTest : public ViewersTestBase {
+ protected:
+  static constexpr const char* kNodePath = "/api/v1/nodes/n";
+  static constexpr const char* kPodPath = "/api/v1/namespaces/ns/pods/a";
+
+  void SetUp() override {
+    api_.Put(kNodePath, ObjectOf(ledger::testing::GpuNode("n", 2)));
+    PutPod("first");
+    ModelOptions options;
+    options.feed.quota_name.clear();
+    Start(options);
+    ASSERT_TRUE(Until([&] { return model_->synced(); }));
+  }
+  template <typename T>
+  static Json ObjectOf(const T& object) {
+    return ParseJson(kube::testing::JsonOf(object)).value();
+  }
+  void PutPod(const std::string& uid) {
+    const SystemClock clock;
+    const auto ledger = ledger::ClusterLedger::Make({}, &clock).value();
+    ledger->SetNode(ledger::testing::GpuNode("n", 2));
+    kube::PodObject pod = ledger::testing::Whole("a");
+    pod.meta.uid = Uid(uid);
+    api_.Put(kPodPath, ObjectOf(ledger::testing::Bind(*ledger, pod, "n")));
+  }
+  template <typename Done>
+  bool Until(const Done& done) {
+    return runner_.RunUntil(done);
+  }
+  bool NodeShows(const std::string& uid) {
+    model_->Flush();
+    return model_->nodes().contains("n") &&
+           model_->NodeText("n", nullptr).find(uid) != std::string::npos;
+  }
+};
+
+TEST_F(ChangingClusterTest, PodsAndNodesThatAreDeletedDisappear) {
+  EXPECT_TRUE(NodeShows("first"));
+  api_.Remove(kPodPath);
+  EXPECT_TRUE(Until([&] { return model_->pods().empty(); }));
+  EXPECT_FALSE(NodeShows("first"));
+  api_.Remove(kNodePath);
+  EXPECT_TRUE(Until([&] { return model_->nodes().empty(); }));
+}
+
+TEST_F(ChangingClusterTest, ADeletionDuringAnOutageIsNoticedAfterIt) {
+  api_.Refuse("pods", 410);
+  api_.Remove(kPodPath);
+  PutPod("second");
+  api_.EndWatches();
+  api_.Allow("pods");
+  EXPECT_TRUE(Until([&] { return NodeShows("second"); }));
+  EXPECT_FALSE(NodeShows("first"));
+  EXPECT_EQ(model_->pods().size(), 1U);
 }
 
 TEST_F(ViewersTest, ASlowViewerGetsTheStateThatItMissed) {

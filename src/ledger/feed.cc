@@ -20,15 +20,12 @@ struct ClusterFeed::State {
   struct NodeHandler : kube::Informer<kube::NodeObject>::Handler {
     explicit NodeHandler(State& state) : state(state) {}
     void OnAdded(const kube::NodeObject& now) override { Set(now); }
-    void OnChanged(const kube::NodeObject& before, const kube::NodeObject& now) override {
-      // The kubelet writes the status every few minutes, mostly without a change.
-      kube::NodeObject same = before;
-      same.meta.resource_version = now.meta.resource_version;
-      if (same != now) Set(now);
-    }
-    void OnRemoved(const kube::NodeObject& last) override {
-      state.ledger.RemoveNode(last.meta.name);
-      if (state.synced) state.delegate.OnNode(last.meta.name);
+    void OnChanged(const kube::NodeObject&, const kube::NodeObject& now) override { Set(now); }
+    void OnRemoved(const kube::NodeObject& last) override { Remove(last.meta.name); }
+    void OnOutline(const kube::NodeObject& now) override { Set(now); }
+    void OnOutlineRemoved(const Uid& uid) override {
+      const NodeEntry* node = state.ledger.FindNode(uid);
+      if (node != nullptr) Remove(std::string(node->node.name));
     }
     void OnSynced() override { state.FollowPods(); }
     void OnError(const Status& status, Duration) override {
@@ -38,12 +35,16 @@ struct ClusterFeed::State {
     void Set(const kube::NodeObject& now) {
       const NodeEntry* before = state.ledger.FindNode(now.meta.name);
       const std::string known = before == nullptr ? "" : before->problem;
-      state.ledger.SetNode(now);
+      if (!state.ledger.SetNode(now)) return;
       if (state.synced) state.delegate.OnNode(now.meta.name);
       const std::string& problem = state.ledger.FindNode(now.meta.name)->problem;
       if (problem.empty() || problem == known) return;
       // The problem names the node.
       state.delegate.OnInvalid("nodes", Status(Code::kInvalidArgument, problem));
+    }
+    void Remove(const std::string& name) {
+      state.ledger.RemoveNode(name);
+      if (state.synced) state.delegate.OnNode(name);
     }
     State& state;
   };
@@ -52,12 +53,13 @@ struct ClusterFeed::State {
     explicit PodHandler(State& state) : state(state) {}
     void OnAdded(const kube::PodObject& now) override { Set(now); }
     void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
-    void OnRemoved(const kube::PodObject& last) override {
-      state.ledger.RemovePod(last.meta.uid);
-      if (state.synced) state.delegate.OnPodGone(last);
+    void OnRemoved(const kube::PodObject& last) override { Remove(last.meta.uid); }
+    void OnOutline(const kube::PodObject& now) override {
+      HasNoGpus(now) ? state.ledger.SetPod(now) : Set(now);
     }
-    void OnOutline(const kube::PodObject& now) override { state.ledger.SetPod(now); }
-    void OnOutlineRemoved(const Uid& uid) override { state.ledger.RemovePod(uid); }
+    void OnOutlineRemoved(const Uid& uid) override {
+      state.ledger.pods().contains(uid) ? Remove(uid) : state.ledger.RemovePod(uid);
+    }
     void OnSynced() override { state.OnPart(&state.pods_synced); }
     void OnError(const Status& status, Duration) override {
       state.delegate.OnError("pods", status);
@@ -66,6 +68,10 @@ struct ClusterFeed::State {
     void Set(const kube::PodObject& now) {
       state.ledger.SetPod(now);
       if (state.synced) state.delegate.OnPod(now);
+    }
+    void Remove(const Uid& uid) {
+      state.ledger.RemovePod(uid);
+      if (state.synced) state.delegate.OnPodGone(uid);
     }
     State& state;
   };
@@ -112,10 +118,16 @@ struct ClusterFeed::State {
     return {.label = none, .annotation = none};
   }
 
+  template <typename T>
+  static bool IsAnyObject(const T&) {
+    return true;
+  }
+
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{.label_selector = options.node_selector},
-        KeepOfNodes(ledger.options().labels), node_handler);
+        KeepOfNodes(ledger.options().labels), node_handler, kube::Watch::Options{},
+        options.objects ? nullptr : IsAnyObject<kube::NodeObject>);
     if (options.budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
           client, kube::ListQuery{}, KeepOfBudgets(), budget_handler);
@@ -142,7 +154,9 @@ struct ClusterFeed::State {
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
         KeepOfPods(options.budgets || options.labels), pod_handler, kube::Watch::Options{},
-        all ? nullptr : HasNoGpus);
+        !options.objects ? IsAnyObject<kube::PodObject>
+        : all            ? nullptr
+                         : HasNoGpus);
   }
   void OnPart(bool* part) {
     *part = true;

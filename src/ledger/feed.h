@@ -39,6 +39,9 @@ struct FeedOptions {
   bool budgets = false;
   // Whether the labels of pods are kept (PodEntry::labels); with budgets they always are.
   bool labels = false;
+  // Whether FindPod and FindNode find objects. Without them the feed has only UIDs beside the
+  // ledger, which saves several kilobytes for each object.
+  bool objects = true;
 };
 
 // An empty config if the map does not have the key. INVALID_ARGUMENT names map and key.
@@ -54,10 +57,10 @@ class ClusterFeed {
     // After the first sync: the ledger has changed because a node was added, changed or removed.
     virtual void OnNode(const std::string& name) { (void)name; }
     // After the first sync: the ledger has changed because a pod changed. `pod` is the API server's
-    // current object. Not called for pods that FindPod does not find.
+    // current object. Without FeedOptions::all_pods, not called for pods without GPUs.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
     // The pod was deleted or, without FeedOptions::all_pods, has ended.
-    virtual void OnPodGone(const kube::PodObject& last) { (void)last; }
+    virtual void OnPodGone(const Uid& uid) { (void)uid; }
     // The ledger has the current quota of the ConfigMap; this ends an error of "quota".
     virtual void OnQuota() {}
     // For logs and metrics. `what` is "nodes", "pods", "quota" or "budgets".

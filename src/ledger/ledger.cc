@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/names.h"
 #include "src/device/model.h"
 #include "src/device/pod_annotations.h"
+#include "src/device/quantity.h"
 #include "src/ledger/node_trial.h"
 
 namespace tessera::ledger {
@@ -18,6 +20,22 @@ using placement::Pick;
 std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
   const auto found = node.meta.labels.find(key);
   return found == node.meta.labels.end() ? std::string() : found->second;
+}
+
+int64_t GpuMemUnits(const kube::NodeObject& node) {
+  const auto offered = node.allocatable.find(names::kResourceGpuMem);
+  if (offered == node.allocatable.end()) return 0;
+  return device::ParseWholeQuantity(offered->second).value_or(0);
+}
+
+bool IsSame(const NodeEntry& a, const NodeEntry& b) {
+  const auto tie = [](const NodeEntry& entry) {
+    const device::Node& node = entry.node;
+    return std::tie(entry.id, entry.unschedulable, entry.ready, entry.problem, entry.uid,
+                    entry.gpu_mem_units, entry.model_label, node.name, node.cpu, node.memory,
+                    *node.inventory, node.pool, node.model);
+  };
+  return tie(a) == tie(b);
 }
 
 // The node's model label, if no GPU of the node has it as a name; else "". A quota accepts any name
@@ -77,8 +95,15 @@ placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
   return spec;
 }
 
-void ClusterLedger::SetNode(const kube::NodeObject& object) {
-  NodeEntry entry{.unschedulable = object.unschedulable, .ready = object.ready};
+bool ClusterLedger::SetNode(const kube::NodeObject& object) {
+  if (const NodeEntry* former = FindNode(object.meta.name);
+      former != nullptr && former->uid != object.meta.uid) {
+    RemoveNode(object.meta.name);
+  }
+  NodeEntry entry{.unschedulable = object.unschedulable,
+                  .ready = object.ready,
+                  .uid = object.meta.uid,
+                  .gpu_mem_units = GpuMemUnits(object)};
   const auto [known, added] = nodes_.try_emplace(object.meta.name);
   if (added) by_name_.Insert(known->first, &known->second);
   const Result<device::Node> parsed = device::ParseNode({.name = object.meta.name,
@@ -98,8 +123,28 @@ void ClusterLedger::SetNode(const kube::NodeObject& object) {
   }
   entry.model_label =
       UnmatchedModelLabel(LabelOf(object, options_.labels.model), *entry.node.inventory);
+  // The kubelet writes the status every few minutes, mostly without a change.
+  if (!added && IsSame(known->second, entry)) return false;
   known->second = std::move(entry);
   Install(known->second);
+  return true;
+}
+
+const NodeEntry* ClusterLedger::FindNode(const Uid& uid) const {
+  const auto found = std::ranges::find_if(
+      nodes_, [&uid](const Nodes::value_type& node) { return node.second.uid == uid; });
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+device::MemoryUnit ClusterLedger::OfferedMemoryUnit() const {
+  for (const auto& [name, node] : nodes_) {
+    Bytes memory;
+    for (const device::Gpu& gpu : node.node.inventory->gpus) memory += gpu.memory;
+    if (node.gpu_mem_units == 0 || memory == Bytes(0)) continue;
+    return node.gpu_mem_units > memory.count() >> 30 ? device::MemoryUnit::kMiB
+                                                     : device::MemoryUnit::kGiB;
+  }
+  return device::MemoryUnit::kGiB;
 }
 
 void ClusterLedger::Install(NodeEntry& entry) {

@@ -83,7 +83,9 @@ struct NodeEntry {
   // GPUs that were known last.
   std::string problem;
   device::Node node;
-  std::string model_label;  // model by a label that its GPUs do not confirm; quotas use it
+  Uid uid;
+  int64_t gpu_mem_units = 0;  // allocatable aliyun.com/gpu-mem
+  std::string model_label;    // model by a label that its GPUs do not confirm; quotas use it
 };
 
 struct PodEntry {
@@ -143,7 +145,8 @@ class ClusterLedger {
   ClusterLedger& operator=(const ClusterLedger&) = delete;
 
   // --- State of the API server, in any order. Pods of a node that is not known yet wait for it.
-  void SetNode(const kube::NodeObject& node);
+  // Returns whether the node's entry has changed. Another UID is another node, which replaces it.
+  bool SetNode(const kube::NodeObject& node);
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(const Uid& uid);
@@ -233,6 +236,8 @@ class ClusterLedger {
   const Nodes& nodes() const { return nodes_; }
   // Null if no node has this name.
   const NodeEntry* FindNode(std::string_view name) const { return by_name_.Find(name); }
+  // The same by UID; a pass over all nodes.
+  const NodeEntry* FindNode(const Uid& uid) const;
   // FindNode for each of the thousands of names of a request. REQUIRES: `out` is as long as
   // `names`.
   void FindNodes(std::span<const std::string_view> names, std::span<const NodeEntry*> out) const {
@@ -245,6 +250,9 @@ class ClusterLedger {
   const PodEntry* FindPod(std::string_view ns, std::string_view name) const;
   // Pods that have this node.
   const std::set<Uid>& PodsOn(const std::string& node) const;
+  // The unit in which the nodes offer aliyun.com/gpu-mem, by the first node that does; kGiB without
+  // such a node.
+  device::MemoryUnit OfferedMemoryUnit() const;
   const placement::Cluster& cluster() const { return *cluster_; }
   const placement::Quota& quota() const { return quota_; }
   const LedgerOptions& options() const { return options_; }

@@ -278,5 +278,32 @@ TEST_F(LedgerPodsTest, AGuessIsStillAGuessAfterThePodIsPutBack) {
   EXPECT_TRUE(Entry(pod).guessed());
 }
 
+TEST_F(LedgerPodsTest, OnlyChangesOfANodeAreReported) {
+  kube::NodeObject node = GpuNode("n", 2);
+  EXPECT_TRUE(ledger_->SetNode(node));
+  node.meta.resource_version = "2";
+  EXPECT_FALSE(ledger_->SetNode(node));
+  node.unschedulable = true;
+  EXPECT_TRUE(ledger_->SetNode(node));
+  EXPECT_EQ(ledger_->FindNode(node.meta.uid), ledger_->FindNode("n"));
+  // Another node of the same name.
+  const Uid former = std::exchange(node.meta.uid, Uid("other"));
+  EXPECT_TRUE(ledger_->SetNode(node));
+  EXPECT_EQ(ledger_->FindNode(former), nullptr);
+  EXPECT_EQ(ledger_->nodes().size(), 1u);
+}
+
+TEST_F(LedgerPodsTest, TheFirstNodeThatOffersGpuMemTellsItsUnit) {
+  ledger_->SetNode(GpuNode("n", 2));
+  EXPECT_EQ(ledger_->OfferedMemoryUnit(), device::MemoryUnit::kGiB);
+  kube::NodeObject node = GpuNode("n", 2);
+  node.allocatable.emplace(names::kResourceGpuMem, "160");
+  ledger_->SetNode(node);
+  EXPECT_EQ(ledger_->OfferedMemoryUnit(), device::MemoryUnit::kGiB);
+  node.allocatable.insert_or_assign(std::string(names::kResourceGpuMem), "163840");
+  ledger_->SetNode(node);
+  EXPECT_EQ(ledger_->OfferedMemoryUnit(), device::MemoryUnit::kMiB);
+}
+
 }  // namespace
 }  // namespace tessera::ledger

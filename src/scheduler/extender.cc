@@ -298,7 +298,7 @@ void Extender::OnPod(const kube::PodObject& pod) {
   clock_.Now() - at < kWatchPatience ? Bind(args, done) : done(NotReceived(args));
 }
 
-void Extender::OnPodGone(const kube::PodObject& last) { holds_.EndAttempt(last.meta.uid); }
+void Extender::OnPodGone(const Uid& uid) { holds_.EndAttempt(uid); }
 
 void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& query) {
   std::string message;

@@ -73,7 +73,7 @@ class Extender {
 
   // The feed has received a change of the pod.
   void OnPod(const kube::PodObject& pod);
-  void OnPodGone(const kube::PodObject& last);
+  void OnPodGone(const Uid& uid);
   // Releases GPUs held for too long. Call about once a second.
   void Tick();
 

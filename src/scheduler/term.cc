@@ -45,9 +45,9 @@ void Term::OnPod(const kube::PodObject& pod) {
   extender_->OnPod(pod);
 }
 
-void Term::OnPodGone(const kube::PodObject& last) {
-  binder_->OnPodGone(last.meta.uid);
-  extender_->OnPodGone(last);
+void Term::OnPodGone(const Uid& uid) {
+  binder_->OnPodGone(uid);
+  extender_->OnPodGone(uid);
 }
 
 void Term::OnSynced() {

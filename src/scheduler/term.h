@@ -55,7 +55,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
 
   void OnSynced() override;
   void OnPod(const kube::PodObject& pod) override;
-  void OnPodGone(const kube::PodObject& last) override;
+  void OnPodGone(const Uid& uid) override;
   void OnError(std::string_view what, const Status& status) override;
   void OnInvalid(std::string_view what, const Status& status) override;
 

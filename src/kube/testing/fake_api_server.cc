@@ -61,17 +61,20 @@ bool Selects(const net::Request& request, const Json& object) {
     for (const std::string_view term : Split(selector, ',')) {
       const size_t equals = term.find('=');
       if (values == nullptr || equals == std::string_view::npos) return false;
-      if (values->StringAt(term.substr(0, equals)).value_or("") != term.substr(equals + 1)) {
-        return false;
-      }
+      const bool differs = equals > 0 && term[equals - 1] == '!';
+      const std::string_view key = term.substr(0, equals - (differs ? 1 : 0));
+      const bool equal = values->StringAt(key).value_or("") == term.substr(equals + 1);
+      if (equal == differs) return false;
     }
     return true;
   };
-  const Json* spec = object.Find("spec");
-  const Json fields = Json::MakeObject(
-      {{"metadata.name", Json::String(metadata.StringAt("name").value_or(""))},
-       {"spec.nodeName",
-        Json::String(spec == nullptr ? "" : spec->StringAt("nodeName").value_or(""))}});
+  const auto field = [&object](std::string_view part, std::string_view name) {
+    const Json* found = object.Find(part);
+    return Json::String(found == nullptr ? "" : found->StringAt(name).value_or(""));
+  };
+  const Json fields = Json::MakeObject({{"metadata.name", field("metadata", "name")},
+                                        {"spec.nodeName", field("spec", "nodeName")},
+                                        {"status.phase", field("status", "phase")}});
   return fits(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
          fits(request.Query("fieldSelector").value_or(""), &fields);
 }

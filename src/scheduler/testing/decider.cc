@@ -53,7 +53,7 @@ void Decider::Feed(const kube::PodObject& pod) {
   if (before != fed_.end() && (now == nullptr || now->meta.uid != before->second.meta.uid)) {
     ledger->RemovePod(before->second.meta.uid);
     binder->OnPodGone(before->second.meta.uid);
-    extender->OnPodGone(before->second);
+    extender->OnPodGone(before->second.meta.uid);
     fed_.erase(before);
   }
   if (now == nullptr) return;
