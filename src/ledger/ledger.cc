@@ -375,6 +375,7 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::st
   pod.binding_state = BindingState::kAssumed;
   pod.assignment = assumed.assignment;
   pod.annotations = assumed.annotations;
+  pod.annotations_dropped = false;
   pod.problem.clear();
   pod.placed_id = *place;
   pod.charges = std::move(charges);

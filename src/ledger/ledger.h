@@ -106,6 +106,8 @@ struct PodEntry {
   std::string problem;             // why a bound pod that requests GPUs holds none
   // Used only by the ledger.
   StringMap annotations;
+  uint64_t annotations_hash = 0;
+  bool annotations_dropped = false;  // because `assignment` says the same
   std::optional<placement::PodId> placed_id;
   std::vector<placement::QuotaCharge> charges;
   MonotonicTime assumed_until;
@@ -300,6 +302,8 @@ class ClusterLedger {
   // The GPUs of a placed pod without guessed GPUs.
   placement::Pick AssignedPick(const PodEntry& pod) const;
   void AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const;
+  static void DropAnnotations(PodEntry& pod);
+  static void RestoreAnnotations(PodEntry& pod);
   // Frees the pod's GPUs and quota; its entry stays.
   void Release(PodEntry& pod);
   void RemoveFromNode(PodEntry& pod);

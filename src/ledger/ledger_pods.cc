@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "api/names.h"
+#include "src/base/strings.h"
 #include "src/device/pod_annotations.h"
 #include "src/ledger/ledger.h"
 #include "src/ledger/node_trial.h"
@@ -41,6 +43,12 @@ Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Devi
   }
   if (lasting == 0) return init;
   return std::popcount(lasting) < count ? lasting | init : lasting;
+}
+
+uint64_t HashOf(const StringMap& map) {
+  uint64_t hash = 0;
+  for (const auto& [key, value] : map) hash = Fnv1a(value, Fnv1a("=", Fnv1a(key, hash)));
+  return hash;
 }
 
 }  // namespace
@@ -92,7 +100,23 @@ void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
   if (!std::exchange(pod.arrived, true)) policy_->Arrived(shape);
 }
 
+// AssignmentFrom reads nothing else if there is an assignment.
+void ClusterLedger::DropAnnotations(PodEntry& pod) {
+  const auto text = pod.annotations.find(names::kAnnotationAssignment);
+  if (text == pod.annotations.end()) return;
+  const Result<std::string> same = device::EncodeAssignment(pod.assignment);
+  pod.annotations_dropped = same.ok() && *same == text->second;
+  if (pod.annotations_dropped) pod.annotations.clear();
+}
+
+void ClusterLedger::RestoreAnnotations(PodEntry& pod) {
+  if (!std::exchange(pod.annotations_dropped, false)) return;
+  pod.annotations.emplace(names::kAnnotationAssignment,
+                          device::EncodeAssignment(pod.assignment).value());
+}
+
 void ClusterLedger::Release(PodEntry& pod) {
+  RestoreAnnotations(pod);
   if (pod.placed_id) (void)cluster_->Remove(*pod.placed_id);
   if (!pod.charges.empty()) (void)quota_.Refund(pod.charges);
   pod.placed_id.reset();
@@ -146,11 +170,14 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
     return;
   }
   Nominate(pod, "");
+  const uint64_t annotations_hash = HashOf(object.meta.annotations);
   const bool unchanged = pod.binding_state == BindingState::kBound &&
                          pod.node == object.node_name && pod.request == *request &&
-                         pod.annotations == object.meta.annotations;
+                         pod.annotations_hash == annotations_hash;
   if (unchanged) return;
   pod.annotations = object.meta.annotations;
+  pod.annotations_hash = annotations_hash;
+  pod.annotations_dropped = false;
   // A pod that was bound as assumed keeps its GPUs unchanged.
   const bool as_assumed = pod.binding_state == BindingState::kAssumed &&
                           pod.node == object.node_name && pod.request.devices == request->devices &&
@@ -159,7 +186,8 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   pod.binding_state = BindingState::kBound;
   pod.request = *std::move(request);
   MoveTo(pod, object.node_name);
-  if (!as_assumed) TakeGpus(pod);
+  if (as_assumed) return DropAnnotations(pod);
+  TakeGpus(pod);
 }
 
 void ClusterLedger::BeginWaiting(PodEntry& pod) {
@@ -183,6 +211,7 @@ PodEntry ClusterLedger::TakeOut(Uid uid) {  // NOLINT(performance-unnecessary-va
 void ClusterLedger::PutBack(PodEntry entry) {
   const std::string node = std::exchange(entry.node, "");
   const std::string nominated = std::exchange(entry.nominated_node, "");
+  RestoreAnnotations(entry);
   // Released with the pod.
   entry.placed_id.reset();
   entry.charges.clear();
@@ -348,6 +377,7 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
   const Status status = take();
   if (!status.ok()) pod.problem = status.message();
   if (pod.placed_id) MoveGuessedGpus(pod, node);
+  DropAnnotations(pod);
 }
 
 // Moves guessed GPUs of other pods away from GPUs that `assigned` holds by its annotations.

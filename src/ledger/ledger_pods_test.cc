@@ -278,6 +278,25 @@ TEST_F(LedgerPodsTest, AGuessIsStillAGuessAfterThePodIsPutBack) {
   EXPECT_TRUE(Entry(pod).guessed());
 }
 
+TEST_F(LedgerPodsTest, APodHoldsItsGpusAgainWhenItsNodeReturns) {
+  ledger_->SetNode(GpuNode("n", 2));
+  device::Assignment assignment;
+  assignment.containers["main"] = {{UuidOf("n", 1), kWholeGpu, GiB(80)}};
+  const kube::PodObject pod = With(Whole("a"), assignment);
+  ledger_->SetPod(pod);
+  EXPECT_TRUE(Entry(pod).annotations.empty());  // the assignment says the same
+  ledger_->RemoveNode("n");
+  EXPECT_TRUE(Entry(pod).assignment.containers.empty());
+  ledger_->SetNode(GpuNode("n", 2));
+  EXPECT_EQ(Entry(pod).assignment, assignment);
+  EXPECT_FALSE(Entry(pod).guessed());
+  // Without its annotation the pod only has a guess.
+  kube::PodObject bare = pod;
+  bare.meta.annotations.clear();
+  ledger_->SetPod(bare);
+  EXPECT_TRUE(Entry(pod).guessed());
+}
+
 TEST_F(LedgerPodsTest, OnlyChangesOfANodeAreReported) {
   kube::NodeObject node = GpuNode("n", 2);
   EXPECT_TRUE(ledger_->SetNode(node));
