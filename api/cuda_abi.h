@@ -140,6 +140,18 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+// CUDA_LAUNCH_PARAMS: the launch on one device of several.
+struct DeviceLaunch {
+  Function function;
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  Stream stream;
+  void** parameters;
+};
+static_assert(sizeof(DeviceLaunch) == 56);
+// Flags of cuLaunchCooperativeKernelMultiDevice: the kernels do not wait for earlier work in all
+// streams, or later work does not wait for all kernels.
+inline constexpr unsigned kNoSyncBefore = 1, kNoSyncAfter = 2;
+
 enum class MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
 
 struct Memcpy2D {

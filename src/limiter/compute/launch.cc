@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that give work to the GPU, wait for it, or change the current context.
 #include "src/limiter/compute/launch.h"
-#include "src/limiter/compute/tuning.h"
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/graph_memory.h"
 #include "src/limiter/process/process.h"
@@ -18,6 +17,7 @@ namespace {
 using limiter::Books;
 using limiter::driver;
 using limiter::IsFree;
+using limiter::kKernelGuess;
 using limiter::Launch;
 using limiter::LaunchSlowly;
 using limiter::LaunchStream;
@@ -26,9 +26,6 @@ using limiter::Process;
 using limiter::thread;
 using limiter::Throttle;
 using limiter::Work;
-
-// Price of a kernel until a launch is timed.
-constexpr int64_t kKernelGuess = 20 * limiter::kMicrosecond;
 
 Work KernelWork(Function function, uint64_t x, uint64_t y, uint64_t z) {
   return limiter::KernelWork(reinterpret_cast<uintptr_t>(function), x, y, z);
@@ -118,15 +115,6 @@ KERNEL(cuLaunchKernelEx_ptsz, true, PARAMETERS, ARGUMENTS, OF_CONFIG(grid_x), OF
 #undef ARGUMENTS
 #undef PARAMETERS
 #undef KERNEL
-
-// A launch on several devices is charged to the device of the current context.
-LIMITER_EXPORT Result cuLaunchCooperativeKernelMultiDevice(void* launches, unsigned count,
-                                                           unsigned flags) {
-  const auto call = [&] {
-    return driver.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
-  };
-  return Launch([=] { return Work{0x6d756c7469, count}; }, kKernelGuess, {}, call);
-}
 
 LIMITER_EXPORT Result cuLaunch(Function function) {
   return LaunchKernel(function, 1, 1, 1, {}, [&] { return driver.cuLaunch(function); });

@@ -5,10 +5,14 @@
 #pragma once
 
 #include "src/limiter/compute/throttle.h"
+#include "src/limiter/compute/tuning.h"
 
 namespace tessera::limiter {
 
 extern constinit thread_local ThrottledThread thread;
+
+// Price of a kernel until a launch is timed.
+inline constexpr int64_t kKernelGuess = 20 * kMicrosecond;
 
 // True, the usual case: the launch may be made at once. `work` is called only if the GPU is
 // limited.

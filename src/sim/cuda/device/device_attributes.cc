@@ -40,6 +40,7 @@ constexpr Fixed kFixed[] = {
     {90, 1},                                                    // preemption
     {91, 1},   // host pointers of registered memory
     {95, 1},   // cooperative launch
+    {96, 1},   // cooperative launch on several devices
     {99, 1},   // host registration
     {102, 1},  // virtual memory management
     {103, 1},  // shared by file descriptors

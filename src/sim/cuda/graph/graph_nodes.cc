@@ -69,8 +69,8 @@ Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters, Plann
   const Shape shape{{parameters.grid_x, parameters.grid_y, parameters.grid_z},
                     {parameters.block_x, parameters.block_y, parameters.block_z},
                     parameters.shared_bytes};
-  const Result result =
-      PlanLaunch(call, function, shape, parameters.parameters, parameters.extra, &planned->command);
+  const Result result = PlanLaunch(call, call.context(), function, shape, parameters.parameters,
+                                   parameters.extra, &planned->command);
   if (result != Result::kSuccess) return result;
   planned->parameters = Keep(call->FindFunction(function, call.context())->entry, parameters);
   return Result::kSuccess;

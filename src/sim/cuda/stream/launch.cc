@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "src/sim/cuda/stream/kernels.h"
 
@@ -96,9 +98,18 @@ Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** param
   StreamTag* queue = call->FindStream(call.context(), stream);
   if (queue == nullptr) return Result::kInvalidHandle;
   Command command;
-  const Result result = PlanLaunch(call, handle, shape, parameters, extra, &command);
+  const Result result =
+      PlanLaunch(call, call.context(), handle, shape, parameters, extra, &command);
   if (result != Result::kSuccess) return result;
   return call.Push(queue, std::move(command), GraphNodeType::kKernel);
+}
+
+// Blocks that one multiprocessor runs at once.
+uint64_t BlocksPerSm(const sim::GpuFacts& gpu, uint64_t block_size, size_t shared_bytes) {
+  if (block_size > kMaxThreadsPerBlock) return 0;
+  uint64_t most = gpu.max_threads_per_sm / block_size;
+  most = std::min<uint64_t>(most, gpu.max_threads_per_sm >= 2048 ? 32 : 16);
+  return shared_bytes != 0 ? std::min<uint64_t>(most, gpu.shared_per_sm / shared_bytes) : most;
 }
 
 Result MaxBlocksPerSm(int* blocks, Function handle, int block_size, size_t shared_bytes) {
@@ -106,11 +117,7 @@ Result MaxBlocksPerSm(int* blocks, Function handle, int block_size, size_t share
   if (call->FindFunction(handle, call.context()) == nullptr) return Result::kInvalidHandle;
   if (blocks == nullptr || block_size <= 0) return Result::kInvalidValue;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
-  uint64_t most =
-      block_size > int(kMaxThreadsPerBlock) ? 0 : gpu.max_threads_per_sm / unsigned(block_size);
-  most = std::min<uint64_t>(most, gpu.max_threads_per_sm >= 2048 ? 32 : 16);
-  if (shared_bytes != 0) most = std::min<uint64_t>(most, gpu.shared_per_sm / shared_bytes);
-  *blocks = int(most);
+  *blocks = int(BlocksPerSm(gpu, unsigned(block_size), shared_bytes));
   return Result::kSuccess;
 }
 
@@ -126,6 +133,50 @@ int BlocksOfCluster(const LaunchConfig& config) {
     return std::max(1, int(extents[0] * extents[1] * extents[2]));
   }
   return 1;
+}
+
+Shape ShapeOf(const DeviceLaunch& launch) {
+  return {{launch.grid_x, launch.grid_y, launch.grid_z},
+          {launch.block_x, launch.block_y, launch.block_z},
+          launch.shared_bytes};
+}
+
+// Each launch needs a created stream of another device; kernel and shape are those of `first`.
+Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunch& launch,
+                        std::set<Device>* devices, Command* command) {
+  if (!call->IsStream(launch.stream)) return Result::kInvalidHandle;
+  ContextTag* context = launch.stream->context;
+  if (const Result health = call->HealthOf(context); health != Result::kSuccess) return health;
+  if (!devices->insert(context->device).second) return Result::kInvalidValue;
+  if (call->graphs().Invalidate(launch.stream)) return Result::kStreamCaptureUnsupported;
+  const Shape shape = ShapeOf(launch);
+  if (shape != ShapeOf(first)) return Result::kInvalidValue;
+  const Result result =
+      PlanLaunch(call, context, launch.function, shape, launch.parameters, nullptr, command);
+  if (result != Result::kSuccess) return result;
+  const FunctionTag* function = call->FindFunction(launch.function, context);
+  const FunctionTag* other = call->FindFunction(first.function, first.stream->context);
+  if (function->module->context != context) return Result::kInvalidHandle;
+  if (function->entry.name != other->entry.name) return Result::kInvalidValue;
+  const sim::GpuFacts& gpu = call->FactsOf(context->device);
+  const uint64_t most = BlocksPerSm(gpu, shape.threads_of_block(), shape.shared_bytes);
+  return shape.blocks() > most * gpu.sm_count ? Result::kCooperativeLaunchTooLarge
+                                              : Result::kSuccess;
+}
+
+// Makes each stream wait for what the other streams have now.
+Result WaitForEachOther(Call& call, const DeviceLaunch* launches, unsigned count) {
+  std::vector<TicketRef> ends;
+  for (unsigned i = 0; i < count; ++i) ends.push_back(call->engine().End(launches[i].stream));
+  for (unsigned i = 0; i < count * count; ++i) {
+    StreamTag* stream = launches[i / count].stream;
+    if (i / count == i % count) continue;
+    if (!call->IsStream(stream)) return Result::kInvalidHandle;  // destroyed meanwhile
+    const Result result =
+        call.Push(stream, {.kind = Command::Kind::kWait, .ticket = ends[i % count]});
+    if (result != Result::kSuccess) return result;
+  }
+  return Result::kSuccess;
 }
 
 }  // namespace
@@ -144,12 +195,12 @@ LaunchBuffer BufferOf(void* const* extra) {
   return buffer;
 }
 
-Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
-                  void** extra, Command* command) {
-  FunctionTag* function = call->FindFunction(handle, call.context());
+Result PlanLaunch(Call& call, ContextTag* context, Function handle, const Shape& shape,
+                  void** parameters, void** extra, Command* command) {
+  FunctionTag* function = call->FindFunction(handle, context);
   if (function == nullptr) return Result::kInvalidHandle;
   if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
-  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  const sim::GpuFacts& gpu = call->FactsOf(context->device);
   LaunchEffect effect;
   if (function->known != nullptr) {
     unsigned char buffer[kMaxParameterBytes];
@@ -211,6 +262,28 @@ CUDA_EXPORT Result cuLaunchCooperativeKernel(Function function, unsigned grid_x,
                   stream, parameters, nullptr);
 }
 CUDA_PER_THREAD(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 10)
+
+CUDA_EXPORT Result cuLaunchCooperativeKernelMultiDevice(DeviceLaunch* launches, unsigned count,
+                                                        unsigned flags) {
+  CUDA_ENTER(ContextCall, call);
+  if (launches == nullptr || count == 0 || flags > (kNoSyncBefore | kNoSyncAfter)) {
+    return Result::kInvalidValue;
+  }
+  std::set<Device> devices;
+  std::vector<Command> commands;
+  Result result = Result::kSuccess;
+  for (unsigned i = 0; i < count; ++i) {
+    result = PlanDeviceLaunch(call, launches[0], launches[i], &devices, &commands.emplace_back());
+    if (result != Result::kSuccess) return result;
+  }
+  if ((flags & kNoSyncBefore) == 0) result = WaitForEachOther(call, launches, count);
+  for (unsigned i = 0; i < count && result == Result::kSuccess; ++i) {
+    if (!call->IsStream(launches[i].stream)) return Result::kInvalidHandle;
+    result = call.Push(launches[i].stream, std::move(commands[i]));
+  }
+  if (result != Result::kSuccess || (flags & kNoSyncAfter) != 0) return result;
+  return WaitForEachOther(call, launches, count);
+}
 
 CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function function,
                                                                int block_size,

@@ -10,6 +10,7 @@ inline constexpr size_t kMaxParameterBytes = 4096;  // for one launch
 
 struct Shape {
   unsigned grid[3], block[3], shared_bytes;
+  bool operator==(const Shape&) const = default;
   uint64_t blocks() const { return uint64_t(grid[0]) * grid[1] * grid[2]; }
   uint64_t threads_of_block() const { return uint64_t(block[0]) * block[1] * block[2]; }
 };
@@ -23,8 +24,8 @@ struct LaunchBuffer {
 LaunchBuffer BufferOf(void* const* extra);
 
 // Creates the command of a launch, and reads its parameters now.
-Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
-                  void** extra, Command* command);
+Result PlanLaunch(Call& call, ContextTag* context, Function handle, const Shape& shape,
+                  void** parameters, void** extra, Command* command);
 Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Command* command);
 
 }  // namespace tessera::cuda

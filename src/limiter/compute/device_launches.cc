@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch on several devices. It is charged to each of them like a cooperative launch.
+#include "src/limiter/compute/launch.h"
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/process/process.h"
+
+namespace tessera::cuda {
+namespace {
+
+using limiter::Books;
+using limiter::driver;
+using limiter::Meter;
+using limiter::Process;
+using limiter::thread;
+using limiter::Throttle;
+
+// While an object of this class exists, the context of the stream is current.
+class InContextOf {
+ public:
+  explicit InContextOf(Stream stream) {
+    Context context = nullptr;
+    if (driver.cuStreamGetCtx(stream, &context) != Result::kSuccess) return;
+    pushed_ = driver.cuCtxPushCurrent_v2(context) == Result::kSuccess;
+    if (pushed_) meter_ = Throttle::Get().Find(&thread);
+  }
+  ~InContextOf() {
+    Context context = nullptr;
+    if (pushed_) driver.cuCtxPopCurrent_v2(&context);
+    thread.serial = 0;
+  }
+  InContextOf(const InContextOf&) = delete;
+  InContextOf& operator=(const InContextOf&) = delete;
+
+  // Null: the device of the stream is not limited, or the stream is invalid.
+  Meter* meter() const { return meter_; }
+
+ private:
+  bool pushed_ = false;
+  Meter* meter_ = nullptr;
+};
+
+// The launches on limited devices, in the order of the devices. Threads that wait for several
+// devices wait in this order, so they do not wait for each other.
+class LimitedLaunches {
+ public:
+  // False: the driver will refuse the launches, because two are on the same device.
+  bool Add(const DeviceLaunch& launch) {
+    if (Throttle::Get().IsCaptured({launch.stream})) return false;
+    Meter* const meter = InContextOf(launch.stream).meter();
+    if (meter == nullptr || meter->gate.books().epoch() == 0) return true;
+    int place = count_;
+    for (; place > 0 && launches_[place - 1].meter >= meter; --place) {
+      if (launches_[place - 1].meter == meter) return false;
+      launches_[place] = launches_[place - 1];
+    }
+    launches_[place] = {&launch, meter, Books::kNoMark, false};
+    ++count_;
+    return true;
+  }
+  // Waits for all devices, and then begins all launches: the start event of a launch shortly
+  // precedes the launch.
+  void Begin() {
+    for (One& one : *this) {
+      const InContextOf context(one.launch->stream);
+      if (context.meter() != one.meter) continue;  // the context has ended
+      const DeviceLaunch& launch = *one.launch;
+      const limiter::Work work = limiter::KernelWork(reinterpret_cast<uintptr_t>(launch.function),
+                                                     launch.grid_x, launch.grid_y, launch.grid_z);
+      const auto stream = reinterpret_cast<uintptr_t>(launch.stream);
+      Throttle::Get().Wait(&thread, {work, limiter::kKernelGuess, stream}, {launch.stream},
+                           &one.mark);
+    }
+    for (One& one : *this) {
+      if (one.mark == Books::kNoMark) continue;
+      const InContextOf context(one.launch->stream);
+      one.begun =
+          context.meter() == one.meter && one.meter->gate.Begin(one.mark, {one.launch->stream});
+    }
+  }
+  void End(Result result) {
+    for (One& one : *this) {
+      if (one.mark == Books::kNoMark) continue;
+      const InContextOf context(one.launch->stream);
+      const bool made = one.begun && result == Result::kSuccess && context.meter() == one.meter;
+      one.meter->gate.End(one.mark, {one.launch->stream}, made);
+    }
+  }
+
+ private:
+  struct One {
+    const DeviceLaunch* launch;
+    Meter* meter;
+    int mark;
+    bool begun;
+  };
+  One* begin() { return launches_; }
+  One* end() { return launches_ + count_; }
+
+  One launches_[limiter::kMaxGpus];
+  int count_ = 0;
+};
+
+}  // namespace
+
+LIMITER_EXPORT Result cuLaunchCooperativeKernelMultiDevice(DeviceLaunch* launches, unsigned count,
+                                                           unsigned flags) {
+  LimitedLaunches limited;
+  bool valid = Process::Get().limiting() && launches != nullptr && count <= limiter::kMaxGpus;
+  for (unsigned i = 0; i < count && valid; ++i) valid = limited.Add(launches[i]);
+  if (valid) limited.Begin();
+  const Result result = driver.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+  if (valid) limited.End(result);
+  return result;
+}
+
+}  // namespace tessera::cuda
