@@ -415,6 +415,7 @@ enum class GraphNodeType : int {
   kEventRecord = 7,
   kMemAlloc = 10,
   kMemFree = 11,
+  kConditional = 13,
 };
 
 // cuGraphAddKernelNode takes only the first 56 bytes, its _v2 all.
@@ -456,6 +457,23 @@ struct MemAllocNodeParameters {
 };
 static_assert(sizeof(MemAllocNodeParameters) == 120);
 
+// CUgraphConditionalNodeType. A node with kIf runs its first body if the condition is not 0, and
+// its second one, if it has one, otherwise. kWhile repeats the body while the condition is not 0.
+// kSwitch runs the body whose number is the condition.
+enum class ConditionalType : int { kIf = 0, kWhile = 1, kSwitch = 2 };
+using ConditionalHandle = std::uint64_t;
+// A flag of cuGraphConditionalHandleCreate: each launch begins with the default value.
+inline constexpr unsigned kAssignDefault = 1;
+
+struct ConditionalNodeParameters {
+  ConditionalHandle handle;
+  ConditionalType type;
+  unsigned size;  // number of bodies
+  Graph* bodies;  // out: graphs of the driver, empty at first; valid as long as the node
+  Context context;
+};
+static_assert(sizeof(ConditionalNodeParameters) == 32);
+
 // Parameters of nodes that no part of Tessera reads.
 struct SemaphoresWaitNodeParameters;
 struct MemOpsNodeParameters;
@@ -474,6 +492,7 @@ struct GraphNodeParameters {
     Event event;  // for record nodes and wait nodes
     MemAllocNodeParameters alloc;
     DevicePtr free;
+    ConditionalNodeParameters conditional;
   };
   long long reserved2;
 };
@@ -496,6 +515,10 @@ inline constexpr int kGraphMemUsed = 0, kGraphMemUsedHigh = 1, kGraphMemReserved
                      kGraphMemReservedHigh = 3;
 // CUgraphInstantiate_flags
 inline constexpr unsigned kInstantiateAutoFree = 1, kInstantiateUpload = 2;
+
+// CUgraphInstantiateResult
+inline constexpr int kInstantiateSuccess = 0, kInstantiateError = 1,
+                     kInstantiateOperationNotSupported = 3, kInstantiateHandleUnused = 5;
 
 struct GraphInstantiateParameters {
   std::uint64_t flags;

@@ -253,6 +253,56 @@ TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
   }));
 }
 
+// A graph whose conditional node runs ten kernels of 1 ms if `value` is not 0.
+cuda::Graph Conditional(const CudaLibrary& cuda, cuda::Function function, unsigned value) {
+  cuda::Graph graph = nullptr;
+  cuda::GraphNode node = nullptr;
+  cuda::ConditionalHandle handle = 0;
+  cuda::GraphNodeParameters parameters{.type = cuda::GraphNodeType::kConditional};
+  EXPECT_OK(CU(cuda, cuGraphCreate)(&graph, 0));
+  EXPECT_OK(CU(cuda, cuGraphConditionalHandleCreate)(&handle, graph, nullptr, value,
+                                                     cuda::kAssignDefault));
+  parameters.conditional = {.handle = handle,
+                            .type = cuda::ConditionalType::kIf,
+                            .size = 1,
+                            .bodies = nullptr,
+                            .context = nullptr};
+  EXPECT_OK(CU(cuda, cuGraphAddNode)(&node, graph, nullptr, 0, &parameters));
+  const cuda::KernelNodeParameters kernel{.function = function,
+                                          .grid_x = 1,
+                                          .grid_y = 1,
+                                          .grid_z = 1,
+                                          .block_x = 1,
+                                          .block_y = 1,
+                                          .block_z = 1};
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_OK(CU(cuda, cuGraphAddKernelNode_v2)(&node, parameters.conditional.bodies[0], nullptr, 0,
+                                                &kernel));
+  }
+  return graph;
+}
+
+TEST_F(ThrottleTest, TheBodyOfAConditionalNodeIsChargedWhenItRuns) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    cuda::GraphExec exec = nullptr;
+    cuda::GraphUpdateResult update{};
+    Open(cuda, &function);
+    const auto charged_by_ten = [&] {
+      const int64_t before = node.compute(0).charge.charged;
+      for (int i = 0; i < 10; ++i) EXPECT_OK(CU(cuda, cuGraphLaunch)(exec, nullptr));
+      EXPECT_OK(CU(cuda, cuCtxSynchronize)());
+      return double(node.compute(0).charge.charged - before);
+    };
+    ASSERT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&exec, Conditional(cuda, function, 0), 0));
+    EXPECT_LE(charged_by_ten(), 5.0 * kMillisecond) << "the body does not run";
+    ASSERT_OK(CU(cuda, cuGraphExecUpdate_v2)(exec, Conditional(cuda, function, 1), &update));
+    EXPECT_NEAR(charged_by_ten(), 100.0 * kMillisecond, 20.0 * kMillisecond);
+  }));
+}
+
 TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);

@@ -9,11 +9,18 @@
 namespace tessera::cuda {
 namespace {
 
-// True: the condition holds for the graph or for the graph of a child node.
+// True: `is_it` holds for the graph, for the graph of a child node, or for a body.
 bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>& is_it) {
   return is_it(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
-           return node->child != nullptr && AnyGraph(*node->child, is_it);
+           return std::ranges::any_of(node->children,
+                                      [&](const auto& child) { return AnyGraph(*child, is_it); });
          });
+}
+
+bool AnyNode(const GraphTag& graph, const std::function<bool(const GraphNodeTag&)>& is_it) {
+  return AnyGraph(graph, [&](const GraphTag& one) {
+    return std::ranges::any_of(one.nodes, [&](const auto& node) { return is_it(*node); });
+  });
 }
 
 }  // namespace
@@ -127,6 +134,17 @@ bool Graphs::IsNode(GraphNodeTag* node) const {
   });
 }
 
+const GraphTag* Graphs::OwnerOf(ConditionalHandle handle, const GraphTag* graph) const {
+  const GraphTag* owner = nullptr;
+  (void)Any([&](const GraphTag& one) {
+    const bool has = one.conditions.contains(handle) &&
+                     AnyGraph(one, [graph](const GraphTag& other) { return &other == graph; });
+    if (has) owner = &one;
+    return has;
+  });
+  return owner;
+}
+
 bool Graphs::Any(const std::function<bool(const GraphTag&)>& is_it) const {
   return std::ranges::any_of(graphs_,
                              [&](const auto& item) { return AnyGraph(*item.second, is_it); }) ||
@@ -149,6 +167,7 @@ GraphExecTag* Graphs::Keep(std::unique_ptr<GraphExecTag> exec) {
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
   auto clone = std::make_unique<GraphTag>();
   clone->user_objects = graph.user_objects;
+  clone->conditions = graph.conditions;
   std::map<const GraphNodeTag*, GraphNodeTag*> clones;
   for (const auto& node : graph.nodes) {
     auto copy = std::make_unique<GraphNodeTag>();
@@ -161,7 +180,8 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     copy->origin = node.get();
     copy->event = node->event;
     copy->memory = node->memory;
-    if (node->child != nullptr) copy->child = Clone(*node->child);
+    copy->condition = node->condition;
+    for (const auto& child : node->children) copy->children.push_back(Clone(*child));
     for (const GraphNodeTag* from : node->from) copy->from.push_back(clones[from]);
     clones[node.get()] = copy.get();
     clone->nodes.push_back(std::move(copy));
@@ -172,16 +192,17 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
 void CopyOrigins(const GraphTag& graph, GraphTag* clone) {
   for (size_t i = 0; i < clone->nodes.size() && i < graph.nodes.size(); ++i) {
     clone->nodes[i]->origin = graph.nodes[i]->origin;
-    const bool both = clone->nodes[i]->child != nullptr && graph.nodes[i]->child != nullptr;
-    if (both) CopyOrigins(*graph.nodes[i]->child, clone->nodes[i]->child.get());
+    const auto &from = graph.nodes[i]->children, &to = clone->nodes[i]->children;
+    for (size_t k = 0; k < from.size() && k < to.size(); ++k) CopyOrigins(*from[k], to[k].get());
   }
 }
 
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin) {
   for (const auto& node : graph.nodes) {
     if (node->origin == origin) return node.get();
-    GraphNodeTag* below = node->child == nullptr ? nullptr : FindClone(*node->child, origin);
-    if (below != nullptr) return below;
+    for (const auto& child : node->children) {
+      if (GraphNodeTag* below = FindClone(*child, origin); below != nullptr) return below;
+    }
   }
   return nullptr;
 }
@@ -196,9 +217,18 @@ GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin) {
 }
 
 bool HasUserObjects(const GraphTag& graph) {
-  return !graph.user_objects.empty() || std::ranges::any_of(graph.nodes, [](const auto& node) {
-    return node->child != nullptr && HasUserObjects(*node->child);
+  return AnyGraph(graph, [](const GraphTag& one) { return !one.user_objects.empty(); });
+}
+
+bool HasConditionalNode(const GraphTag& graph, ConditionalHandle handle) {
+  return AnyNode(graph, [handle](const GraphNodeTag& node) {
+    return node.type == GraphNodeType::kConditional && node.condition.handle == handle;
   });
+}
+
+bool HasConditionalNodes(const GraphTag& graph) {
+  return AnyNode(graph,
+                 [](const GraphNodeTag& node) { return node.type == GraphNodeType::kConditional; });
 }
 
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command) {

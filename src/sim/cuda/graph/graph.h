@@ -29,6 +29,17 @@ struct KernelNode {
 using NodeParameters = std::variant<std::monostate, std::shared_ptr<const KernelNode>, Memcpy3D,
                                     MemsetNodeParameters, HostNodeParameters>;
 
+// What a conditional node runs. The value never changes, because kernels of the simulation do not
+// set it.
+struct GraphCondition {
+  ConditionalHandle handle = 0;
+  ConditionalType type = ConditionalType::kIf;
+  unsigned value = 0;
+  // The number of the body to run, which the node may lack. A loop runs its body once: on a GPU, a
+  // kernel in the body would end it.
+  size_t body() const { return type == ConditionalType::kSwitch ? value : value != 0 ? 0 : 1; }
+};
+
 }  // namespace tessera::cuda
 
 // ABI handles point at the following types.
@@ -40,9 +51,12 @@ struct tessera::cuda::GraphNodeTag {
   std::map<int, StreamAttribute> attributes;  // of a kernel, set by the program
   bool enabled = true;                        // false: a launch skips it
   EventTag* event = nullptr;                  // kEventRecord, kWaitEvent
-  std::unique_ptr<GraphTag> child;            // kGraph
-  std::shared_ptr<GraphMemory> memory;        // kMemAlloc, kMemFree
-  std::vector<GraphNodeTag*> from;            // dependencies
+  // kGraph: one graph. kConditional: its bodies.
+  std::vector<std::unique_ptr<GraphTag>> children;
+  GraphCondition condition;             // kConditional
+  std::vector<Graph> bodies;            // `children` as the program sees them
+  std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
+  std::vector<GraphNodeTag*> from;      // dependencies
   // The node from which this node was cloned; it may be destroyed. Programs name the nodes of an
   // instance by the nodes of its original graph.
   const GraphNodeTag* origin = nullptr;
@@ -52,6 +66,9 @@ struct tessera::cuda::GraphNodeTag {
 struct tessera::cuda::GraphTag {
   std::vector<std::unique_ptr<GraphNodeTag>> nodes;
   std::map<UserObjectTag*, unsigned> user_objects;  // with the number of references
+  // The value of each condition at the start of a launch. A conditional node of this graph, or of a
+  // graph in it, has the handle.
+  std::map<ConditionalHandle, unsigned> conditions;
   bool has_memory() const;
 };
 
@@ -138,10 +155,12 @@ class Graphs {
   // Removes a stream that is destroyed.
   void Forget(StreamTag* stream);
 
-  // Include graphs of child nodes and their nodes.
+  // Include graphs of child nodes, bodies of conditional nodes, and their nodes.
   bool IsGraph(GraphTag* graph) const;
   bool IsNode(GraphNodeTag* node) const;
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
+  // The graph with this handle that contains `graph` or is `graph`; or null.
+  const GraphTag* OwnerOf(ConditionalHandle handle, const GraphTag* graph) const;
   GraphTag* Keep(std::unique_ptr<GraphTag> graph);
   void Destroy(GraphTag* graph) { graphs_.erase(graph); }
   GraphExecTag* Keep(std::unique_ptr<GraphExecTag> exec);
@@ -162,8 +181,15 @@ void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);
 // FindClone in an instance, to change the node. A waiting launch keeps the old graph.
 GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin);
-// True: the graph, or the graph of a child node, has user objects.
+// The conditions hold for the graph, for the graph of a child node, or for a body.
 bool HasUserObjects(const GraphTag& graph);
+bool HasConditionalNode(const GraphTag& graph, ConditionalHandle handle);
+bool HasConditionalNodes(const GraphTag& graph);
+// Why the conditional nodes prevent an instance (CUgraphInstantiateResult).
+int CheckConditionalNodes(const GraphTag& graph);
+// Adds a node of type kConditional, and writes its bodies to `parameters`.
+Result AddConditionalNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count,
+                          ConditionalNodeParameters* parameters);
 // True: an edge has ports. The simulation implements only edges from the end of a node to the start
 // of another node.
 bool HasPorts(const GraphEdge* edges, size_t count);

@@ -8,9 +8,15 @@
 namespace tessera::cuda {
 namespace {
 
-Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
+// `reason` is a CUgraphInstantiateResult.
+Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags, int* reason) {
   CUDA_ENTER(ContextCall, call);
+  *reason = kInstantiateError;
   if (exec == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  if (const int found = CheckConditionalNodes(*graph); found != kInstantiateSuccess) {
+    *reason = found;
+    return found == kInstantiateHandleUnused ? Result::kInvalidValue : Result::kNotSupported;
+  }
   auto made = std::make_unique<GraphExecTag>();
   Result result = call->graph_pools().Instantiate(*graph, &made->backing);
   if (result == Result::kSuccess && (flags & kInstantiateUpload) != 0) {
@@ -21,7 +27,12 @@ Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
   made->graph = Clone(*graph);
   call->user_objects().Retain(*made->graph);
   *exec = call->graphs().Keep(std::move(made));
+  *reason = kInstantiateSuccess;
   return Result::kSuccess;
+}
+Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
+  int reason = 0;
+  return Instantiate(exec, graph, flags, &reason);
 }
 
 // Pushes the nodes of a graph. Adjacent nodes that need only the GPU become one command.
@@ -54,7 +65,11 @@ class Launcher {
  private:
   Result Add(const GraphNodeTag& node) {
     if (!node.enabled) return Result::kSuccess;
-    if (node.child != nullptr) return Add(*node.child);
+    if (node.type == GraphNodeType::kGraph) return Add(*node.children[0]);
+    if (node.type == GraphNodeType::kConditional) {
+      const size_t body = node.condition.body();
+      return body < node.children.size() ? Add(*node.children[body]) : Result::kSuccess;
+    }
     if (node.type == GraphNodeType::kHost) {
       const Result result = Flush();
       return result == Result::kSuccess ? call_.Push(stream_, node.command) : result;
@@ -113,7 +128,7 @@ CUDA_EXPORT Result cuGraphDestroy(Graph graph) {
 CUDA_EXPORT Result cuGraphClone(Graph* clone, Graph graph) {
   CUDA_ENTER(Call, call);
   if (clone == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  if (graph->has_memory()) return Result::kNotSupported;
+  if (graph->has_memory() || HasConditionalNodes(*graph)) return Result::kNotSupported;
   *clone = call->graphs().Keep(Clone(*graph));
   call->user_objects().Retain(**clone);
   return Result::kSuccess;
@@ -132,9 +147,7 @@ CUDA_EXPORT Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph,
 CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
                                                 GraphInstantiateParameters* parameters) {
   if (parameters == nullptr) return Result::kInvalidValue;
-  const Result result = Instantiate(exec, graph, parameters->flags);
-  parameters->result = result == Result::kSuccess ? 0 : 1;
-  return result;
+  return Instantiate(exec, graph, parameters->flags, &parameters->result);
 }
 CUDA_PER_THREAD(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 3)
 

@@ -79,7 +79,7 @@ TEST_F(GraphChangesTest, ParametersOfAnyTypeMakeTheSameNodes) {
   parameters = {.type = GraphNodeType::kEventRecord};
   parameters.event = fork_;
   Add(parameters, {empty});
-  parameters = {.type = GraphNodeType(13)};  // a conditional node
+  parameters = {.type = GraphNodeType(12)};  // a batch of memory operations
   GraphNode node = nullptr;
   EXPECT_EQ(CU(*cuda_, cuGraphAddNode)(&node, graph_, nullptr, 0, &parameters),
             Result::kNotSupported);

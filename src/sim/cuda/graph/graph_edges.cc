@@ -161,8 +161,10 @@ CUDA_EXPORT Result cuGraphNodeGetDependentNodes_v2(GraphNode node, GraphNode* to
 
 CUDA_EXPORT Result cuGraphChildGraphNodeGetGraph(GraphNode node, Graph* child) {
   CUDA_ENTER(Call, call);
-  if (!call->graphs().IsNode(node) || node->child == nullptr) return Result::kInvalidValue;
-  return Put(child, node->child.get());
+  if (!call->graphs().IsNode(node) || node->type != GraphNodeType::kGraph) {
+    return Result::kInvalidValue;
+  }
+  return Put(child, node->children[0].get());
 }
 
 CUDA_EXPORT Result cuGraphDestroyNode(GraphNode node) {
@@ -171,7 +173,7 @@ CUDA_EXPORT Result cuGraphDestroyNode(GraphNode node) {
   if (!call->graphs().IsNode(node)) return Result::kInvalidValue;
   // The driver keeps memory nodes as long as their graph.
   if (node->memory != nullptr) return Result::kNotSupported;
-  if (node->child != nullptr) call->user_objects().Release(*node->child, &ended);
+  for (const auto& child : node->children) call->user_objects().Release(*child, &ended);
   std::vector<std::unique_ptr<GraphNodeTag>>& nodes = node->graph->nodes;
   for (const auto& other : nodes) std::erase(other->from, node);
   std::erase_if(nodes, [node](const auto& one) { return one.get() == node; });

@@ -38,8 +38,12 @@ GraphUpdateResult Compare(const GraphTag& graph, const GraphTag& update) {
       result = kUpdateTopologyChanged;
     else if (old.memory != nullptr)
       result = kUpdateNotSupported;
-    else if (old.child != nullptr)
-      result = Compare(*old.child, *changed->child).result;
+    else if (old.children.size() != changed->children.size() ||
+             old.condition.type != changed->condition.type)
+      result = kUpdateParametersChanged;
+    for (size_t k = 0; k < old.children.size() && result == kUpdateSuccess; ++k) {
+      result = Compare(*old.children[k], *changed->children[k]).result;
+    }
     if (result != kUpdateSuccess) {
       return {.result = result, .error_node = changed, .error_from_node = nullptr};
     }
@@ -113,15 +117,14 @@ CUDA_EXPORT Result cuGraphExecChildGraphNodeSetParams(GraphExec exec, GraphNode 
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
   if (!call->graphs().IsExec(exec) || !call->graphs().IsGraph(child)) return Result::kInvalidValue;
   GraphNodeTag* node = NodeToChange(exec, origin);
-  if (node == nullptr || node->child == nullptr) return Result::kInvalidValue;
-  if (Compare(*node->child, *child).result != kUpdateSuccess) {
-    return Result::kGraphExecUpdateFailure;
-  }
+  if (node == nullptr || node->type != GraphNodeType::kGraph) return Result::kInvalidValue;
+  std::unique_ptr<GraphTag>& old = node->children[0];
+  if (Compare(*old, *child).result != kUpdateSuccess) return Result::kGraphExecUpdateFailure;
   std::unique_ptr<GraphTag> updated = Clone(*child);
-  CopyOrigins(*node->child, updated.get());
+  CopyOrigins(*old, updated.get());
   call->user_objects().Retain(*updated);
-  call->user_objects().Release(*node->child, &ended);
-  node->child = std::move(updated);
+  call->user_objects().Release(*old, &ended);
+  old = std::move(updated);
   return Result::kSuccess;
 }
 

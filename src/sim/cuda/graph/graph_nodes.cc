@@ -281,10 +281,10 @@ CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const 
                                             size_t count, Graph child) {
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsGraph(child)) return Result::kInvalidValue;
-  if (child->has_memory()) return Result::kNotSupported;
+  if (child->has_memory() || HasConditionalNodes(*child)) return Result::kNotSupported;
   auto made = NewNode(GraphNodeType::kGraph);
-  made->child = Clone(*child);
-  call->user_objects().Retain(*made->child);
+  made->children.push_back(Clone(*child));
+  call->user_objects().Retain(*made->children[0]);
   return call->graphs().AddNode(node, graph, from, count, std::move(made));
 }
 

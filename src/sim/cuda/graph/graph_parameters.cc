@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of CUDA 12.2 and later that take the parameters of a node of any type, and the
-// attributes of kernel nodes. Not for: conditional nodes, external semaphores, memory operations.
+// attributes of kernel nodes. Not for: external semaphores, memory operations.
 #include "src/sim/cuda/driver/driver.h"
 #include "src/sim/cuda/graph/graph.h"
 
@@ -41,6 +41,8 @@ CUDA_EXPORT Result cuGraphAddNode(GraphNode* node, Graph graph, const GraphNode*
       return cuGraphAddMemAllocNode(node, graph, from, count, &parameters->alloc);
     case GraphNodeType::kMemFree:
       return cuGraphAddMemFreeNode(node, graph, from, count, parameters->free);
+    case GraphNodeType::kConditional:
+      return AddConditionalNode(node, graph, from, count, &parameters->conditional);
   }
   return Result::kNotSupported;
 }

@@ -30,18 +30,20 @@ const char* NameOf(GraphNodeType type) {
       return "MEM_ALLOC";
     case GraphNodeType::kMemFree:
       return "MEM_FREE";
+    case GraphNodeType::kConditional:
+      return "CONDITIONAL";
   }
   return "UNKNOWN";
 }
 
-// Prints the graph and the graphs of its child nodes, each as a cluster.
+// Prints the graph and the graphs in it, each as a cluster.
 void Print(FILE* file, const GraphTag& graph) {
   fprintf(file, "subgraph \"cluster_%p\" {\n", static_cast<const void*>(&graph));
   for (const auto& node : graph.nodes) {
     const void* id = node.get();
     fprintf(file, "\"node_%p\" [label=\"%s\"];\n", id, NameOf(node->type));
     for (const void* from : node->from) fprintf(file, "\"node_%p\" -> \"node_%p\";\n", from, id);
-    if (node->child != nullptr) Print(file, *node->child);
+    for (const auto& child : node->children) Print(file, *child);
   }
   fprintf(file, "}\n");
 }

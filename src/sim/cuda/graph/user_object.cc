@@ -34,14 +34,14 @@ void UserObjects::Release(UserObjectTag* object, unsigned references, Ended* end
 void UserObjects::Release(const GraphTag& graph, Ended* ended) {
   for (const auto& [object, references] : graph.user_objects) Release(object, references, ended);
   for (const auto& node : graph.nodes) {
-    if (node->child != nullptr) Release(*node->child, ended);
+    for (const auto& child : node->children) Release(*child, ended);
   }
 }
 
 void UserObjects::Retain(const GraphTag& graph) {
   for (const auto& [object, references] : graph.user_objects) object->references += references;
   for (const auto& node : graph.nodes) {
-    if (node->child != nullptr) Retain(*node->child);
+    for (const auto& child : node->children) Retain(*child);
   }
 }
 
