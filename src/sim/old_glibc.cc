@@ -31,7 +31,9 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 int __xstat(int version, const char* path, struct stat* status);
+int __lxstat(int version, const char* path, struct stat* status);
 int __fxstat(int version, int file, struct stat* status);
+int __xmknod(int version, const char* path, mode_t mode, dev_t* device);
 void* old_dlopen(const char* path, int flags);
 void* old_dlsym(void* library, const char* name);
 char* old_dlerror();
@@ -70,7 +72,11 @@ OLD(__libc_start_main);
 
 // 2.33: older headers have inline functions that call __xstat with the version of struct stat.
 int stat(const char* path, struct stat* status) { return __xstat(kStatVersion, path, status); }
+int lstat(const char* path, struct stat* status) { return __lxstat(kStatVersion, path, status); }
 int fstat(int file, struct stat* status) { return __fxstat(kStatVersion, file, status); }
+int mknod(const char* path, mode_t mode, dev_t device) {
+  return __xmknod(0, path, mode, &device);  // its version is 0 everywhere
+}
 
 // 2.34: libdl and libpthread became part of libc.
 void* dlopen(const char* path, int flags) { return old_dlopen(path, flags); }

@@ -62,6 +62,26 @@ struct EventView {
   uint32_t gpu = 0;
 };
 
+// The capability to use a GPU instance (MIG), or a compute instance in it.
+struct MigCapability {
+  uint32_t gpu_minor;
+  uint32_t gi;  // id of the GPU instance
+  int ci = -1;  // id of the compute instance; -1: the GPU instance itself
+
+  // Minor number of the device file, and the file's name in /dev.
+  uint32_t number() const {
+    return kFirstCapability + (gpu_minor * kGpuInstanceIds + gi) * (1 + kComputeInstanceIds) +
+           uint32_t(1 + ci);
+  }
+  std::string device() const;
+  std::string text() const;  // contents of its file in /proc
+
+  static constexpr uint32_t kGpuInstanceIds = 15, kComputeInstanceIds = 8;
+  // 1 permits to configure instances, 2 to monitor them.
+  static constexpr uint32_t kFirstCapability = 3;
+};
+inline constexpr unsigned kCapabilityMajor = 511;  // a usual number; the kernel assigns it
+
 class State {
  public:
   // The state folder for the library or program that contains `address`: $SIMGPU_STATE_DIR, else
@@ -95,6 +115,8 @@ class State {
   bool NodeExists(uint32_t gpu) const;
   // "$SIMGPU_DEV_ROOT/dev/<name>".
   static std::string DevicePath(const char* name);
+  // True: the process may open that device file with these flags.
+  static bool MayOpen(const char* name, int flags);
 
   // Memory of live processes on a GPU.
   uint64_t UsedBytes(uint32_t gpu);
@@ -142,7 +164,10 @@ class State {
   std::string InstanceUuid(uint32_t gpu, uint32_t compute_instance) const;
   std::string InstanceProfile(uint32_t gpu, uint32_t compute_instance) const;
   // The compute instance with the `rank`th place in the order of ids; kMaxInstances: none.
-  uint32_t InstanceByRank(uint32_t gpu, uint32_t rank) const;
+  enum class Instances { kUsable, kAll };
+  uint32_t InstanceByRank(uint32_t gpu, uint32_t rank, Instances of = Instances::kUsable) const;
+  // True: this process may open the capability files of the compute instance and its GPU instance.
+  bool MayUse(uint32_t gpu, uint32_t compute_instance) const;
   // Memory of live processes in a GPU instance.
   uint64_t UsedBytesOf(uint32_t gpu, uint32_t gpu_instance);
 
@@ -200,6 +225,9 @@ class State {
   uint32_t FirstHolder(const SharedMemory& memory, bool only_live);
   SharedMemory* FindShared(uint32_t gpu, uint64_t inode);
   bool IsUsed(uint32_t gpu, uint32_t compute_instance);
+  // Create and remove the files of a capability as far as this process may.
+  void ShowCapability(const MigCapability& capability) const;
+  void HideCapability(const MigCapability& capability) const;
   uint32_t SlowCheckFault(const char* function, int32_t gpu);
 
   std::string dir_;

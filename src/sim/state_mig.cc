@@ -174,6 +174,7 @@ int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uin
   made.profile.store(profile);
   made.start.store(start);
   made.id.store(IdOf(wanted, start));
+  ShowCapability({facts.minor, made.id.load()});
   made.present.store(1);
   *instance = entry;
   return 0;
@@ -189,6 +190,7 @@ int State::DestroyGpuInstance(uint32_t gpu, uint32_t instance) {
     if (compute.present.load() != 0 && compute.gpu_instance.load() == instance) return EBUSY;
   }
   live.gpu_instances[instance].present.store(0);
+  HideCapability({facts(gpu).minor, live.gpu_instances[instance].id.load()});
   return 0;
 }
 
@@ -222,6 +224,7 @@ int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t s
   made.slices.store(slices);
   made.uuid_high.store(HashUuid(facts(gpu).uuid, place * 2));
   made.uuid_low.store(HashUuid(facts(gpu).uuid, place * 2 + 1));
+  ShowCapability({facts(gpu).minor, parent.id.load(), int(id)});
   made.present.store(1);
   *instance = entry;
   return 0;
@@ -246,6 +249,8 @@ int State::DestroyComputeInstance(uint32_t gpu, uint32_t instance) {
   if (compute.present.load() == 0) return EINVAL;
   if (IsUsed(gpu, instance)) return EBUSY;
   compute.present.store(0);
+  const GpuInstance& parent = file_->live[gpu].gpu_instances[compute.gpu_instance.load()];
+  HideCapability({facts(gpu).minor, parent.id.load(), int(compute.id.load())});
   return 0;
 }
 
@@ -279,18 +284,23 @@ std::string State::InstanceProfile(uint32_t gpu, uint32_t compute_instance) cons
   return (slices < profile.slices ? std::to_string(slices) + "c." : "") + profile.name;
 }
 
-uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank) const {
+uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, Instances of) const {
   const GpuLive& live = file_->live[gpu];
+  bool counts[kMaxInstances];
+  for (uint32_t i = 0; i < kMaxInstances; ++i) {
+    counts[i] =
+        live.compute_instances[i].present.load() != 0 && (of == Instances::kAll || MayUse(gpu, i));
+  }
   const auto key = [&](uint32_t index) {
     const ComputeInstance& compute = live.compute_instances[index];
     return live.gpu_instances[compute.gpu_instance.load()].id.load() * kMaxInstances +
            compute.id.load();
   };
   for (uint32_t index = 0; index < kMaxInstances; ++index) {
-    if (live.compute_instances[index].present.load() == 0) continue;
+    if (!counts[index]) continue;
     uint32_t before = 0;
     for (uint32_t other = 0; other < kMaxInstances; ++other) {
-      if (live.compute_instances[other].present.load() != 0 && key(other) < key(index)) ++before;
+      if (counts[other] && key(other) < key(index)) ++before;
     }
     if (before == rank) return index;
   }

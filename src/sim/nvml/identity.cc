@@ -38,7 +38,10 @@ Return nvmlDeviceGetIndex(Device device, unsigned* index) {
   if (gpu.instance() != 0) {
     // The place among the MIG devices of its GPU, for nvmlDeviceGetMigDeviceHandleByIndex.
     *index = 0;
-    while (gpu.state().InstanceByRank(gpu.number(), *index) != gpu.instance() - 1) ++*index;
+    while (*index < sim::kMaxInstances &&
+           gpu.state().InstanceByRank(gpu.number(), *index) != gpu.instance() - 1) {
+      ++*index;
+    }
     return Return::kSuccess;
   }
   const Enter call(__func__, Faults::kLater);

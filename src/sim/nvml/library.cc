@@ -56,6 +56,7 @@ Return MigHandleByUuid(const char* function, const char* uuid, Device* device) {
     for (std::uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
       if (state.file().live[gpu].compute_instances[instance].present.load() == 0) continue;
       if (strcasecmp(uuid, state.InstanceUuid(gpu, instance).c_str()) != 0) continue;
+      if (!state.MayUse(gpu, instance)) continue;
       if (state.lost(gpu)) return Return::kGpuIsLost;
       *device = HandleOfInstance(gpu, instance);
       return Return::kSuccess;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -184,6 +185,22 @@ TEST_F(MigTest, ProfilesSayTheirNameIdAndSize) {
             Return::kArgumentVersionMismatch);
   GpuInstanceProfileInfo old{};
   EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceProfileInfo)(Handle(0), 6, &old), Return::kNotSupported);
+}
+
+// As in a container that has the device files of one instance.
+TEST_F(MigTest, DevicesWithoutCapabilityFilesAreHidden) {
+  for (int i = 0; i < 2; ++i) CreateCompute(Create(k1g), 0);
+  const std::string hidden = Uuid(Mig(0)), shown = Uuid(Mig(1));
+  unsigned gi = 0, ci = 0;
+  ASSERT_EQ(NVML(nvmlDeviceGetGpuInstanceId)(Mig(0), &gi), Return::kSuccess);
+  ASSERT_EQ(NVML(nvmlDeviceGetComputeInstanceId)(Mig(0), &ci), Return::kSuccess);
+  const sim::MigCapability capability{0, gi, static_cast<int>(ci)};
+  ASSERT_EQ(std::remove(sim::State::DevicePath(capability.device().c_str()).c_str()), 0);
+  EXPECT_EQ(Uuid(Mig(0)), shown);
+  Device device = nullptr;
+  EXPECT_EQ(NVML(nvmlDeviceGetMigDeviceHandleByIndex)(Handle(0), 1, &device), Return::kNotFound);
+  EXPECT_EQ(NVML(nvmlDeviceGetHandleByUUID)(hidden.c_str(), &device), Return::kNotFound);
+  EXPECT_EQ(NVML(nvmlDeviceGetHandleByUUID)(shown.c_str(), &device), Return::kSuccess);
 }
 
 TEST_F(MigTest, UtilizationIsNotSupportedInMigMode) {

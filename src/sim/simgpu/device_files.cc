@@ -15,6 +15,9 @@
 namespace tessera::sim {
 namespace {
 
+constexpr std::string_view kMigConfigDevice = "nvidia-caps/nvidia-cap1";
+constexpr std::string_view kMigMonitorDevice = "nvidia-caps/nvidia-cap2";
+
 std::string ListPath(const std::string& state_dir) { return JoinPath(state_dir, "device-files"); }
 
 // Writes a line for each file: "c 195 0 /dev/nvidia0", "f 0 0 /tmp/node/dev/nvidia0".
@@ -46,6 +49,12 @@ bool Is(const struct stat& info, const DeviceFile& file) {
   return file.type == S_IFCHR ? info.st_rdev == file.number : info.st_size == 0;
 }
 
+// Only root may configure MIG instances; everyone may monitor them.
+mode_t ModeOf(const DeviceFile& file) {
+  if (file.path.ends_with(kMigConfigDevice)) return 0400;
+  return file.path.ends_with(kMigMonitorDevice) ? 0444 : 0666;
+}
+
 // Creates the file if it is missing, and then sets `made`.
 Status MakeOne(const DeviceFile& file, bool* made) {
   struct stat info;
@@ -64,11 +73,16 @@ Status MakeOne(const DeviceFile& file, bool* made) {
         .Annotate(nodes ? "run as root, or use --device-files for plain files" : "");
   }
   // mknod applies the umask.
-  if (chmod(file.path.c_str(), 0666) != 0) return Status::FromErrno(file.path, errno);
+  if (chmod(file.path.c_str(), ModeOf(file)) != 0) return Status::FromErrno(file.path, errno);
   return {};
 }
 
 }  // namespace
+
+bool HasMig(const StateFile& state) {
+  return std::any_of(state.facts, state.facts + state.gpu_count,
+                     [](const GpuFacts& gpu) { return gpu.mig_capable != 0; });
+}
 
 std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string& dev_root,
                                       mode_t type) {
@@ -84,6 +98,10 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
   for (uint32_t i = 0; i < state.gpu_count; ++i) {
     const unsigned number = state.facts[i].minor;
     add(fmt::format("nvidia{}", number), kNvidiaMajor, number);
+  }
+  if (HasMig(state)) {
+    add(std::string(kMigConfigDevice), kCapabilityMajor, kMigConfig);
+    add(std::string(kMigMonitorDevice), kCapabilityMajor, kMigMonitor);
   }
   return files;
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/sim/state_layout.h"
+#include "src/sim/state.h"
 
 namespace tessera::sim {
 
@@ -26,6 +26,11 @@ struct DeviceFile {
 
 inline constexpr unsigned kNvidiaMajor = 195;
 inline constexpr unsigned kUvmMajor = 510;  // a usual number; the kernel assigns it at run time
+// Minor numbers of the capabilities that belong to no instance (src/sim/state.h).
+inline constexpr unsigned kMigConfig = 1, kMigMonitor = 2;
+
+// True: a GPU of the node can be partitioned.
+bool HasMig(const StateFile& state);
 
 // The device files of a node, in `dev_root`/dev.
 std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string& dev_root,

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <tuple>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -143,6 +144,36 @@ std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
       driver_version);
 }
 
+// The minor numbers of all capabilities of MIG, and the capabilities that exist without instances.
+Status WriteCapabilities(const std::string& root, const StateFile& state) {
+  if (!HasMig(state)) return {};
+  constexpr uint32_t kGpus = 32;  // the driver has numbers for as many
+  std::string minors = fmt::format("config {}\nmonitor {}\n", kMigConfig, kMigMonitor);
+  for (uint32_t gpu = 0; gpu < kGpus; ++gpu) {
+    for (uint32_t gi = 0; gi < MigCapability::kGpuInstanceIds; ++gi) {
+      minors += fmt::format("gpu{}/gi{}/access {}\n", gpu, gi, MigCapability{gpu, gi}.number());
+      for (int ci = 0; ci < int(MigCapability::kComputeInstanceIds); ++ci) {
+        minors += fmt::format("gpu{}/gi{}/ci{}/access {}\n", gpu, gi, ci,
+                              MigCapability{gpu, gi, ci}.number());
+      }
+    }
+  }
+  RETURN_IF_ERROR(Write(JoinPath(root, "proc/driver/nvidia-caps/mig-minors"), minors));
+  const std::string capabilities = JoinPath(root, "proc/driver/nvidia/capabilities");
+  for (const auto& [name, number, mode] :
+       {std::tuple("config", kMigConfig, 0400), std::tuple("monitor", kMigMonitor, 0444)}) {
+    RETURN_IF_ERROR(
+        Write(fmt::format("{}/mig/{}", capabilities, name),
+              fmt::format("DeviceFileMinor: {}\nDeviceFileMode: {}\nDeviceFileModify: 1\n", number,
+                          mode)));
+  }
+  for (uint32_t i = 0; i < state.gpu_count; ++i) {
+    if (state.facts[i].mig_capable == 0) continue;
+    RETURN_IF_ERROR(MakeDirs(fmt::format("{}/gpu{}/mig", capabilities, state.facts[i].minor)));
+  }
+  return {};
+}
+
 Status WriteProc(const std::string& root, const StateFile& state) {
   const std::string proc = JoinPath(root, "proc/driver/nvidia");
   RETURN_IF_ERROR(Write(proc + "/version", fmt::format("NVRM version: NVIDIA UNIX " TESSERA_MACHINE
@@ -152,8 +183,9 @@ Status WriteProc(const std::string& root, const StateFile& state) {
   // The agent reads the numbers of device nodes that it creates from this file.
   RETURN_IF_ERROR(
       Write(JoinPath(root, "proc/devices"),
-            fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n\nBlock devices:\n",
-                        kNvidiaMajor, kUvmMajor)));
+            fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n{} nvidia-caps\n\nBlock "
+                        "devices:\n",
+                        kNvidiaMajor, kUvmMajor, kCapabilityMajor)));
   RETURN_IF_ERROR(
       Write(proc + "/params",
             "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"));
@@ -162,7 +194,7 @@ Status WriteProc(const std::string& root, const StateFile& state) {
     RETURN_IF_ERROR(Write(fmt::format("{}/gpus/{}/information", proc, PciAddressText(gpu.pci)),
                           Information(gpu, state.driver_version)));
   }
-  return {};
+  return WriteCapabilities(root, state);
 }
 
 // The device files that the options ask for.

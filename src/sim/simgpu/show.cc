@@ -79,7 +79,7 @@ Json GpuJson(State* state, uint32_t index) {
 std::vector<uint32_t> InstancesOf(const State& state, uint32_t gpu) {
   std::vector<uint32_t> instances;
   for (uint32_t rank = 0; rank < kMaxInstances; ++rank) {
-    const uint32_t instance = state.InstanceByRank(gpu, rank);
+    const uint32_t instance = state.InstanceByRank(gpu, rank, State::Instances::kAll);
     if (instance != kMaxInstances) instances.push_back(instance);
   }
   return instances;

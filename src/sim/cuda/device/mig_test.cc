@@ -104,5 +104,26 @@ TEST_F(MigCudaTest, AProcessSeesOneInstanceOrTheOtherGpus) {
   EXPECT_EQ(CountDevices(old.c_str()), 1);
 }
 
+// A container gets the device files of its instance only.
+TEST_F(MigCudaTest, AProcessNeedsTheCapabilityFilesOfItsInstance) {
+  const std::string first = NewDevice("1g.10gb"), second = NewDevice("1g.10gb");
+  const sim::GpuLive& live = node_.state().live(0);
+  const auto remove = [&](const sim::MigCapability& capability) {
+    EXPECT_EQ(unlink((node_.dev_root() + "/dev/" + capability.device()).c_str()), 0);
+  };
+  const uint32_t instance = node_.state().InstanceByRank(0, 0);
+  const uint32_t gi =
+      live.gpu_instances[live.compute_instances[instance].gpu_instance.load()].id.load();
+  const bool is_first = node_.state().InstanceUuid(0, instance) == first;
+  const std::string& uuid = is_first ? first : second;
+  remove({0, gi, 0});
+  EXPECT_EQ(CountDevices(uuid.c_str()), 200) << "the file of the compute instance is missing";
+  EXPECT_EQ(CountDevices((is_first ? second : first).c_str()), 1);
+  EXPECT_EQ(CountDevices("0"), 1) << "the other instance is the first that the process may use";
+  EXPECT_NE(node_.state().InstanceByRank(0, 0), instance);
+  EXPECT_EQ(node_.state().InstanceByRank(0, 1), sim::kMaxInstances);
+  EXPECT_EQ(node_.state().InstanceByRank(0, 0, sim::State::Instances::kAll), instance);
+}
+
 }  // namespace
 }  // namespace tessera::cuda

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/cuda/device/visible.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -12,13 +10,6 @@
 
 namespace tessera::cuda {
 namespace {
-
-// The simulation has no kernel module, so an allowed open() fails with ENXIO.
-bool MayOpen(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (fd >= 0) close(fd);
-  return fd >= 0 || errno == ENXIO || errno == ENODEV;
-}
 
 // The index in `gpus` of the GPU that an entry names; -1: no GPU, or several.
 int Match(const sim::State& state, const std::vector<uint32_t>& gpus, std::string_view entry) {
@@ -46,7 +37,7 @@ std::vector<VisibleDevice> MatchInstance(const sim::State& state, const std::vec
     const sim::GpuLive& live = state.file().live[gpu];
     for (uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
       const sim::ComputeInstance& compute = live.compute_instances[instance];
-      if (compute.present.load() == 0) continue;
+      if (compute.present.load() == 0 || !state.MayUse(gpu, instance)) continue;
       const uint32_t parent = live.gpu_instances[compute.gpu_instance.load()].id.load();
       const std::string old = std::string("MIG-") + state.facts(gpu).uuid + "/" +
                               std::to_string(parent) + "/" + std::to_string(compute.id.load());
@@ -79,7 +70,7 @@ std::vector<uint32_t> NodesOf(const sim::State& state) {
   std::vector<uint32_t> gpus;
   for (uint32_t i = 0; i < state.gpu_count(); ++i) {
     const std::string name = "nvidia" + std::to_string(state.facts(i).minor);
-    if (MayOpen(sim::State::DevicePath(name.c_str()))) gpus.push_back(i);
+    if (sim::State::MayOpen(name.c_str(), O_RDWR)) gpus.push_back(i);
   }
   return gpus;
 }
