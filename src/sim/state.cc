@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/sim/futex.h"
+#include "src/sim/state_socket.h"
 
 namespace tessera::sim {
 namespace {
@@ -34,8 +35,10 @@ uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
 }
 
 // The descriptor of a `slots` file, one for the whole process and never closed (state.h). It keeps
-// the inode alive, so device and inode identify the file.
-int SharedSlotsFd(const std::string& path) {
+// the inode alive, so device and inode identify the file. `open_file` opens a file that is not
+// known yet; -1: errno has the reason.
+template <typename Open>
+int SharedSlotsFd(dev_t device, ino_t inode, Open open_file) {
   struct OpenFile {
     dev_t device;
     ino_t inode;
@@ -45,17 +48,58 @@ int SharedSlotsFd(const std::string& path) {
   static OpenFile known[256];
   static size_t count = 0;
   std::lock_guard lock(mutex);
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) return -1;
   for (size_t i = 0; i < count; ++i) {
-    if (known[i].device == info.st_dev && known[i].inode == info.st_ino) return known[i].fd;
+    if (known[i].device == device && known[i].inode == inode) return known[i].fd;
   }
   if (count == std::size(known)) return errno = EMFILE, -1;
-  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info;
+  const int fd = open_file();
   if (fd < 0 || fstat(fd, &info) != 0) return -1;
   known[count++] = {info.st_dev, info.st_ino, fd};
   return fd;
+}
+
+// The files of a node. `slots` is shared and never closed.
+struct OpenedFiles {
+  int state = -1, slots = -1;
+  int slots_error = 0;
+  bool writable = true;
+};
+
+int OpenFolder(const std::string& dir, OpenedFiles* files) {
+  const std::string path = dir + "/state", slots = dir + "/slots";
+  files->state = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (files->state < 0 && (errno == EACCES || errno == EROFS || errno == EPERM)) {
+    files->writable = false;
+    files->state = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  }
+  if (files->state < 0) return errno;
+  struct stat info;
+  if (stat(slots.c_str(), &info) == 0) {
+    files->slots = SharedSlotsFd(info.st_dev, info.st_ino, [&] {
+      const int fd = open(slots.c_str(), O_RDWR | O_CLOEXEC);
+      return fd >= 0 ? fd : open(slots.c_str(), O_RDONLY | O_CLOEXEC);
+    });
+  }
+  if (files->slots < 0) files->slots_error = errno;
+  return 0;
+}
+
+int ReceiveFiles(const std::string& path, OpenedFiles* files) {
+  const int socket = ConnectTo(path);
+  if (socket < 0) return errno;
+  NodeFiles node = {};
+  int error = 0;
+  if (ReceiveFile(socket, &node, sizeof(node), &files->state)) {
+    files->slots = SharedSlotsFd(node.slots_device, node.slots_inode, [&] {
+      char more = 0;
+      int fd = -1;
+      return ReceiveFile(socket, &more, sizeof(more), &fd) ? fd : -1;
+    });
+  }
+  if (files->slots < 0) error = errno;
+  close(socket);
+  return error;
 }
 
 // Writes all of `size` bytes.
@@ -130,7 +174,7 @@ std::string State::FindDir(const void* address) {
     const std::string dir = path + "/run/simgpu";
     if (access((dir + "/state").c_str(), F_OK) == 0) return dir;
   }
-  return "";
+  return IsSocket(kStateSocket) ? kStateSocket : "";
 }
 
 State::~State() {
@@ -138,30 +182,20 @@ State::~State() {
 }
 
 int State::Open(const std::string& dir) {
-  const std::string path = dir + "/state";
-  bool writable = true;
-  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0 && (errno == EACCES || errno == EROFS || errno == EPERM)) {
-    writable = false;
-    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  }
-  if (fd < 0) return errno;
+  OpenedFiles files;
+  int error = IsSocket(dir) ? ReceiveFiles(dir, &files) : OpenFolder(dir, &files);
   struct stat info;
   void* memory = MAP_FAILED;
-  int error = fstat(fd, &info) != 0 ? errno : 0;
+  if (error == 0 && fstat(files.state, &info) != 0) error = errno;
   if (error == 0 && size_t(info.st_size) < sizeof(StateFile)) error = EPROTO;
+  if (error == 0) error = files.slots_error;
   if (error == 0) {
-    const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    memory = mmap(nullptr, sizeof(StateFile), protection, MAP_SHARED, fd, 0);
+    const int protection = files.writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    memory = mmap(nullptr, sizeof(StateFile), protection, MAP_SHARED, files.state, 0);
     if (memory == MAP_FAILED) error = errno;
   }
-  close(fd);
-  const int slots = error == 0 ? SharedSlotsFd(dir + "/slots") : -1;
-  if (error == 0 && slots < 0) error = errno;
-  if (error != 0) {
-    if (memory != MAP_FAILED) munmap(memory, sizeof(StateFile));
-    return error;
-  }
+  if (files.state >= 0) close(files.state);
+  if (error != 0) return error;
   auto* file = static_cast<StateFile*>(memory);
   if (file->magic != kStateMagic || file->version != kStateVersion ||
       file->size != sizeof(StateFile) || file->gpu_count > kMaxGpus) {
@@ -170,8 +204,9 @@ int State::Open(const std::string& dir) {
   }
   dir_ = dir;
   file_ = file;
-  slots_fd_ = slots;
-  writable_ = writable;
+  slots_fd_ = files.slots;
+  writable_ = files.writable;
+  inode_ = info.st_ino;
   return 0;
 }
 

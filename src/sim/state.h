@@ -85,7 +85,8 @@ inline constexpr unsigned kCapabilityMajor = 511;  // a usual number; the kernel
 class State {
  public:
   // The state folder for the library or program that contains `address`: $SIMGPU_STATE_DIR, else
-  // <A>/run/simgpu in the nearest ancestor A of its file that has this folder. "": none.
+  // <A>/run/simgpu in the nearest ancestor A of its file that has this folder, else the socket of
+  // `simgpu serve` (state_socket.h). "": none.
   static std::string FindDir(const void* address);
 
   State() = default;
@@ -93,8 +94,8 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Maps <dir>/state, read-only without permission to write. ENOENT: no simulated node; EPROTO: not
-  // a state file of this version.
+  // Maps <dir>/state, read-only without permission to write, or the file that the socket `dir`
+  // gives. ENOENT: no simulated node; EPROTO: not a state file of this version.
   int Open(const std::string& dir);
   // Creates <dir>/state from `image` (which is too large for the stack), and an empty `slots`.
   // Replaces an old state; processes that have mapped it keep using it.
@@ -103,6 +104,7 @@ class State {
   bool valid() const { return file_ != nullptr; }
   bool writable() const { return writable_; }
   const std::string& dir() const { return dir_; }
+  uint64_t inode() const { return inode_; }  // of the mapped file
   // REQUIRES: valid(). For facts; the functions below read other fields.
   const StateFile& file() const { return *file_; }
   StateFile& file() { return *file_; }
@@ -233,6 +235,7 @@ class State {
   std::string dir_;
   StateFile* file_ = nullptr;
   bool writable_ = false;
+  uint64_t inode_ = 0;
   int slots_fd_ = -1;
   // Record locks do not exclude threads of one process.
   std::mutex mutex_;

@@ -17,6 +17,8 @@
 #include <new>
 #include <string>
 
+#include "src/sim/state_socket.h"
+
 namespace tessera::nvml {
 namespace {
 
@@ -32,7 +34,6 @@ Opened* g_opened = nullptr;
 std::atomic<sim::State*> g_state{nullptr};  // an element of g_opened
 std::atomic<unsigned> g_references{0};
 Visible g_visible;  // written while g_references is 0
-ino_t g_inode = 0;
 // The state file, open while g_references > 0, as the real library keeps /dev/nvidiactl open, so
 // that /proc/<pid>/fd shows users of the driver.
 int g_session_fd = -1;
@@ -52,8 +53,10 @@ Return OpenState() {
   const std::string dir = sim::State::FindDir(g_devices);
   if (dir.empty()) return Return::kDriverNotLoaded;
   struct stat info;
-  if (stat((dir + "/state").c_str(), &info) != 0) return Return::kDriverNotLoaded;
-  if (g_state.load() != nullptr && (g_references.load() > 0 || info.st_ino == g_inode)) {
+  const bool folder = stat((dir + "/state").c_str(), &info) == 0;
+  if (!folder && !sim::IsSocket(dir)) return Return::kDriverNotLoaded;
+  const sim::State* const known = g_state.load();
+  if (known != nullptr && (g_references.load() > 0 || (folder && info.st_ino == known->inode()))) {
     return Return::kSuccess;
   }
   auto* opened = new (std::nothrow) Opened();
@@ -64,10 +67,13 @@ Return OpenState() {
     if (error == EPROTO) return Return::kLibRmVersionMismatch;
     return error == EACCES ? Return::kNoPermission : Return::kDriverNotLoaded;
   }
+  if (known != nullptr && opened->state.inode() == known->inode()) {
+    delete opened;
+    return Return::kSuccess;
+  }
   opened->earlier = g_opened;
   g_opened = opened;
   g_state.store(&opened->state);
-  g_inode = info.st_ino;
   return Return::kSuccess;
 }
 

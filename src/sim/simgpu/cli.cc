@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/simgpu/cli.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +18,7 @@
 #include "src/sim/simgpu/inject.h"
 #include "src/sim/simgpu/known_names.h"
 #include "src/sim/simgpu/show.h"
+#include "src/sim/simgpu/state_server.h"
 #include "src/sim/state.h"
 
 namespace tessera::sim {
@@ -192,6 +194,12 @@ void AddNodeCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
       ->envname("SIMGPU_DEV_ROOT");
   destroy->callback(
       [=] { *action = [flags] { return DestroyDriverRoot(flags->root, flags->dev_root); }; });
+
+  CLI::App* serve = app->add_subcommand(
+      "serve", "Give the node to containers that get the driver from NVIDIA's container toolkit");
+  serve->callback([=] {
+    *action = [flags] { return ServeState(flags->root, BlockSignals({SIGINT, SIGTERM})); };
+  });
 
   CLI::App* profiles = app->add_subcommand("profiles", "List the built-in profiles, or print one");
   profiles->add_option("NAME", flags->profile_name,

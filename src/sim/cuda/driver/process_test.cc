@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many processes on one node: its totals equal the sum of the processes, whenever one is killed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <new>
 #include <random>
+#include <thread>
 #include <vector>
 
+#include "src/base/file.h"
 #include "src/sim/cuda/cuda_library.h"
+#include "src/sim/simgpu/state_server.h"
+#include "src/sim/state_socket.h"
 #include "src/sim/testing/sim_node.h"
 
 namespace tessera::cuda {
@@ -173,7 +180,7 @@ TEST_F(ProcessTest, AThousandProcessesGetSlots) {
   constexpr int kMany = 1000;
   std::vector<pid_t> children;
   int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
   for (int i = 0; i < kMany; ++i) {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -203,7 +210,7 @@ TEST_F(ProcessTest, AThousandProcessesGetSlots) {
 TEST_F(ProcessTest, TheHostSeesHostPidsOfProcessesInAPidNamespace) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root for a pid namespace";
   int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
   const pid_t outer = fork();
   if (outer == 0) {
     if (unshare(CLONE_NEWPID) != 0) _exit(1);
@@ -231,6 +238,60 @@ TEST_F(ProcessTest, TheHostSeesHostPidsOfProcessesInAPidNamespace) {
   kill(views[0].pid, SIGKILL);
   waitpid(outer, nullptr, 0);
   EXPECT_EQ(node_.state().UsedBytes(0), 0u);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+// A container that NVIDIA's container toolkit sets up: it has the libraries at other paths, device
+// files, and the socket of `simgpu serve`, mounted read-only.
+bool EnterContainer(const std::string& socket, const std::string& own) {
+  const std::string folder = DirName(sim::kStateSocket);
+  return unshare(CLONE_NEWNS) == 0 && mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("tmpfs", "/run", "tmpfs", 0, nullptr) == 0 && MakeDirs(folder).ok() &&
+         WriteFileAtomically(sim::kStateSocket, "", 0644).ok() &&
+         mount(socket.c_str(), sim::kStateSocket, nullptr, MS_BIND, nullptr) == 0 &&
+         mount("", sim::kStateSocket, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0 &&
+         unsetenv("SIMGPU_STATE_DIR") == 0 && PathExists(own);
+}
+
+TEST_F(ProcessTest, AContainerWithTheSocketOfThePersistenceDaemonSharesTheNode) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for a mount namespace";
+  const TempDir own("container");
+  const std::string library = own.path() + "/libcuda.so.1";
+  std::filesystem::copy_file(node_.library("libcuda.so.1"), library);
+  int stop[2], ready[2];
+  ASSERT_EQ(pipe2(stop, O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const Fd stop_read(stop[0]);
+  Fd stop_write(stop[1]);
+  std::thread server([&] { EXPECT_TRUE(sim::ServeState(node_.driver_root(), stop_read).ok()); });
+  const std::string socket = node_.driver_root() + sim::kStateSocket;
+  for (int i = 0; i < 1000 && !sim::IsSocket(socket); ++i) usleep(1000);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char answer = 'n';
+    if (EnterContainer(socket, library)) {
+      const CudaLibrary cuda(library);
+      Context context = nullptr;
+      DevicePtr pointer = 0;
+      if (CU(cuda, cuInit)(0) == Result::kSuccess &&
+          CU(cuda, cuCtxCreate_v2)(&context, 0, 1) == Result::kSuccess &&
+          CU(cuda, cuMemAlloc_v2)(&pointer, 64 * kMiB) == Result::kSuccess) {
+        answer = 'y';
+      }
+    }
+    if (write(ready[1], &answer, 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char answer = 0;
+  ASSERT_EQ(read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  EXPECT_EQ(node_.state().UsedBytes(1), kContext + 64 * kMiB);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  EXPECT_EQ(node_.state().UsedBytes(1), 0u);
+  stop_write.Reset();
+  server.join();
   close(ready[0]);
   close(ready[1]);
 }

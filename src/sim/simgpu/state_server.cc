@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/state_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "src/sim/simgpu/driver_root.h"
+#include "src/sim/state_socket.h"
+
+namespace tessera::sim {
+namespace {
+
+Result<Fd> Listen(const std::string& path) {
+  // The socket gets its name when it accepts connections.
+  const std::string unready = path + ".new";
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (unready.size() >= sizeof(address.sun_path)) {
+    return Error(
+        Code::kInvalidArgument,
+        "the path of a socket has at most {} characters, and {} has {}: use a shorter --root",
+        sizeof(address.sun_path) - 1, unready, unready.size());
+  }
+  if (const Fd other(ConnectTo(path)); other.valid()) {
+    return Error(Code::kAlreadyExists, "another \"simgpu serve\" serves {}", path);
+  }
+  RETURN_IF_ERROR(MakeDirs(DirName(path)));
+  unlink(unready.c_str());
+  std::memcpy(address.sun_path, unready.c_str(), unready.size());
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid() ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(unready.c_str(), 0666) != 0 || listen(fd.get(), 128) != 0 ||
+      rename(unready.c_str(), path.c_str()) != 0) {
+    return Status::FromErrno("listen on " + path, errno);
+  }
+  return fd;
+}
+
+// Gives a client the files as they are now. Both messages fit into the socket's buffer, so a client
+// that reads nothing delays no other.
+void Serve(const std::string& state_dir, const Fd& client) {
+  const Fd state(open((state_dir + "/state").c_str(), O_RDWR | O_CLOEXEC));
+  const Fd slots(open((state_dir + "/slots").c_str(), O_RDWR | O_CLOEXEC));
+  struct stat info;
+  if (!state.valid() || !slots.valid() || fstat(slots.get(), &info) != 0) return;
+  const NodeFiles files{info.st_dev, info.st_ino};
+  const char more = 0;
+  if (SendFile(client.get(), &files, sizeof(files), state.get())) {
+    (void)SendFile(client.get(), &more, sizeof(more), slots.get());
+  }
+}
+
+}  // namespace
+
+Status ServeState(const std::string& root, const Fd& stop) {
+  const std::string state_dir = StateDir(root);
+  if (!PathExists(state_dir + "/state")) {
+    return Error(Code::kNotFound,
+                 "no simulated node at {}: create it with \"simgpu create\", or set --root or "
+                 "$SIMGPU_ROOT",
+                 root);
+  }
+  const std::string path = root + kStateSocket;
+  ASSIGN_OR_RETURN(const Fd listener, Listen(path));
+  pollfd waits[] = {{listener.get(), POLLIN, 0}, {stop.get(), POLLIN, 0}};
+  while (waits[1].revents == 0) {
+    if (poll(waits, std::size(waits), -1) < 0 && errno != EINTR) break;
+    const Fd client(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (client.valid()) Serve(state_dir, client);
+  }
+  unlink(path.c_str());
+  return {};
+}
+
+}  // namespace tessera::sim

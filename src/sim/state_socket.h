@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The socket of `simgpu serve`, which gives processes the files of a node: for containers that have
+// the driver's libraries but no state folder. The socket has the name of NVIDIA's persistence
+// daemon, which NVIDIA's container toolkit mounts into containers, read-only.
+//
+// A client connects and reads two messages (SOCK_SEQPACKET): NodeFiles with a descriptor of
+// `state`, then a byte with a descriptor of `slots`. It reads the second message only if it has no
+// descriptor of that file yet, because closing a second one would drop its locks (state.h).
+// Threads: any. Errors: an errno.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera::sim {
+
+// Below a driver root, and in a container.
+inline constexpr char kStateSocket[] = "/run/nvidia-persistenced/socket";
+
+// Identifies `slots`.
+struct NodeFiles {
+  uint64_t slots_device, slots_inode;
+};
+
+bool IsSocket(const std::string& path);
+// A socket that is connected to `path`, or -1 with errno. Its calls give up after two seconds.
+int ConnectTo(const std::string& path);
+// Sends `size` bytes and a descriptor, or receives them. False: errno has the reason.
+bool SendFile(int socket, const void* bytes, size_t size, int fd);
+bool ReceiveFile(int socket, void* bytes, size_t size, int* fd);
+
+}  // namespace tessera::sim
