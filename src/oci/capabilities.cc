@@ -19,8 +19,8 @@ constexpr CapabilityWord kWords[] = {
     {"display", kDisplay}, {"ngx", kNgx},         {"compat32", 0},   {"all", kAllCapabilities},
 };
 
-// Libraries of different capabilities depend on each other: NVENC on CUDA, GLX on the TLS helper.
 constexpr Capabilities kDrawing = kGraphics | kDisplay;
+// The groups of libnvidia-container (src/nvc_info.c), and libraries that newer drivers added.
 constexpr DriverFile kLibraries[] = {
     {"libnvidia-ml", kUtility},
     {"libnvidia-cfg", kUtility},

@@ -223,12 +223,14 @@ Status ConfigDocument::AddDevice(const DeviceNode& node) {
 Status ConfigDocument::AddRule(Json rule) {
   ASSIGN_OR_RETURN(Json * resources, MakePath(&json_, {"linux", "resources"}));
   ASSIGN_OR_RETURN(Json * rules, resources->ArrayAt("devices"));
-  // A later rule wins, so the new rule comes after the rule for all devices.
+  // runc and crun apply the rules in order and a later rule overrides earlier rules, so the new
+  // rule comes after the rule for all devices.
   std::erase(rules->items(), rule);
   rules->Append(std::move(rule));
   return Status::Ok();
 }
 
+// Without "m": runc's own rules allow mknod of every device ("c *:* m"), and access needs "rw".
 Status ConfigDocument::AllowDevice(const DeviceNode& node) {
   return AddRule(RuleToJson(node, true, "rw"));
 }
@@ -240,6 +242,7 @@ Status ConfigDocument::DenyDevice(const DeviceNode& node) {
 bool ConfigDocument::AllowsAllDevices() const {
   const Json* rules = FindPath(json_, {"linux", "resources", "devices"});
   if (rules == nullptr || !rules->is_array()) return false;
+  // runc and crun read a missing type as "a" (all), and a missing number or -1 as every number.
   const auto any_number = [](const Json* number) {
     return number == nullptr || number->ToInt().value_or(-1) == -1;
   };

@@ -45,7 +45,8 @@ std::vector<DmemRegion> ParseDmemCapacity(std::string_view text) {
 }
 
 std::vector<DmemRegion> ReadDmemRegions(const std::string& cgroup_root) {
-  // cgroup v1 has no cgroup.controllers in its root.
+  // cgroup v1 has no cgroup.controllers in its root. A child cgroup has dmem.max only if its
+  // parent's cgroup.subtree_control lists dmem.
   if (!HasWord(JoinPath(cgroup_root, "cgroup.controllers"), "dmem") ||
       !HasWord(JoinPath(cgroup_root, "cgroup.subtree_control"), "dmem")) {
     return {};

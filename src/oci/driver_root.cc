@@ -15,13 +15,14 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kBinaryDirs = {"usr/bin", "usr/sbin", "bin", "sbin",
                                                          "usr/local/bin"};
+// Shared memory of the simulated driver.
 constexpr std::array<std::string_view, 2> kStateFiles = {"run/simgpu/state", "run/simgpu/slots"};
 
-struct SocketPlace {
+struct SocketPath {
   std::string_view path;
   Capabilities needed_by;
 };
-constexpr SocketPlace kSockets[] = {
+constexpr SocketPath kSockets[] = {
     {"run/nvidia-persistenced/socket", kUtility},
     {"run/nvidia-fabricmanager/socket", kUtility},
 };
@@ -38,6 +39,7 @@ class Finder {
     files_.version = place_.version;
     for (const std::string& dir : place_.dirs) {
       RETURN_IF_ERROR(FindLibraries(dir));
+      // libvdpau loads its drivers from this subdirectory.
       RETURN_IF_ERROR(FindLibraries(dir + "/vdpau"));
     }
     std::ranges::sort(files_.libraries, {}, &DriverLibrary::file_name);
@@ -64,7 +66,7 @@ class Finder {
 
   static std::string_view StemOf(std::string_view name) { return name.substr(0, name.find(".so")); }
 
-  // Adds each name and each file once. If several files have a name, the first counts.
+  // Adds each name and each file once; of several files with one name, the first that is found.
   Status AddLibrary(const std::string& dir, const std::string& name) {
     const Result<Fd> fd = root_.OpenTrustedFile(JoinPath(dir, name));
     if (!fd.ok()) {
@@ -148,7 +150,7 @@ class Finder {
   }
 
   void FindSockets() {
-    for (const SocketPlace& socket : kSockets) {
+    for (const SocketPath& socket : kSockets) {
       if (!(socket.needed_by & capabilities_)) continue;
       Result<std::string> path = root_.HostPath(std::string(socket.path));
       if (path.ok()) files_.sockets.push_back({std::move(*path), fmt::format("/{}", socket.path)});
@@ -184,10 +186,12 @@ Result<std::string> FindDriverLibrary(const std::string& root, std::string_view 
 }
 
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id) {
-  const bool own =
+  // A driver container's root has no sysfs; only the root of a simulated driver has a /sys of its
+  // own.
+  const bool has_sysfs =
       PathExists(JoinPath(root, "proc/driver/nvidia")) && PathExists(JoinPath(root, "sys/bus/pci"));
   const std::string dir =
-      fmt::format("{}/bus/pci/devices/{}/drm", own ? JoinPath(root, "sys") : "/sys", bus_id);
+      fmt::format("{}/bus/pci/devices/{}/drm", has_sysfs ? JoinPath(root, "sys") : "/sys", bus_id);
   std::vector<std::string> nodes;
   for (const std::string& name : ListDir(dir).value_or({})) {
     // Skips the connectors of a card: card1-DP-1.

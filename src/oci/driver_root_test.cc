@@ -397,7 +397,8 @@ TEST(Capabilities, ALibraryOfTheDriverHasItsVersion) {
   EXPECT_FALSE(IsDriverLibrary("libcuda.so", "550.54"));
   EXPECT_FALSE(IsDriverLibrary("libcuda", "550.54"));
   EXPECT_FALSE(IsDriverLibrary("cuda.so.550.54", "550.54"));
-  EXPECT_TRUE(IsDriverLibrary("libnvidia-egl-gbm.so.1.1.2", "550.54")) << "has one of its own";
+  EXPECT_TRUE(IsDriverLibrary("libnvidia-egl-gbm.so.1.1.2", "550.54"))
+      << "has a version of its own";
 }
 
 TEST(Capabilities, RecognizesTheKeywords) {

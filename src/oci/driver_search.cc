@@ -41,8 +41,8 @@ std::vector<std::string> DriverSearch::Dirs() const {
     if (root_.HasDir(*real, Links::kReject)) dirs.push_back(std::move(*real));
   };
   for (const std::string_view dir : kLibraryDirs) add(std::string(dir));
-  const size_t plain = dirs.size();
-  for (size_t i = 0; i < plain; ++i) {
+  const size_t plain_dirs = dirs.size();
+  for (size_t i = 0; i < plain_dirs; ++i) {
     const std::string versions = JoinPath(dirs[i], kVersionsDir);
     const auto names = root_.List(versions);
     if (!names.ok()) continue;

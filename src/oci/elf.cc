@@ -19,7 +19,7 @@ constexpr size_t kMaxProgramHeaders = 512;
 constexpr size_t kMaxDynamicEntries = 4096;
 constexpr size_t kMaxSonameLength = 255;
 
-Status Bad(std::string_view problem) { return Error(Code::kInvalidArgument, "{}", problem); }
+Status BadElf(std::string_view problem) { return Error(Code::kInvalidArgument, "{}", problem); }
 
 // Reads at offsets. The first read covers the headers, and small files completely: a container
 // start reads all the driver's libraries, so each read counts.
@@ -56,7 +56,7 @@ class ElfFile {
       const ssize_t count = ::pread(fd_, to, size, static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return Status::FromErrno("read", errno);
-      if (count == 0) return Bad("ends in the middle of an ELF structure");
+      if (count == 0) return BadElf("ends in the middle of an ELF structure");
       to += count;
       offset += static_cast<uint64_t>(count);
       size -= static_cast<size_t>(count);
@@ -79,7 +79,7 @@ class ElfWalker {
   Result<ElfInfo> Walk() {
     Ehdr header;
     RETURN_IF_ERROR(file_.ReadAt(0, &header, sizeof(header)));
-    if (header.e_type != ET_DYN) return Bad("is not a shared object");
+    if (header.e_type != ET_DYN) return BadElf("is not a shared object");
     ElfInfo info{.is_64_bit = sizeof(Ehdr) == sizeof(Elf64_Ehdr), .machine = header.e_machine};
     RETURN_IF_ERROR(ReadProgramHeaders(header));
     ASSIGN_OR_RETURN(info.soname, ReadSoname());
@@ -89,10 +89,10 @@ class ElfWalker {
  private:
   Status ReadProgramHeaders(const Ehdr& header) {
     if (header.e_phentsize != sizeof(Phdr) || header.e_phnum > kMaxProgramHeaders) {
-      return Bad("has an invalid program header table");
+      return BadElf("has an invalid program header table");
     }
     if (!file_.Inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Phdr))) {
-      return Bad("has its program headers outside of the file");
+      return BadElf("has its program headers outside of the file");
     }
     segments_.resize(header.e_phnum);
     return file_.ReadAt(header.e_phoff, segments_.data(), segments_.size() * sizeof(Phdr));
@@ -102,13 +102,13 @@ class ElfWalker {
     for (const Phdr& segment : segments_) {
       if (segment.p_type == PT_DYNAMIC) return SonameFrom(segment);
     }
-    return Bad("has no dynamic section");
+    return BadElf("has no dynamic section");
   }
 
   Result<std::string> SonameFrom(const Phdr& dynamic) {
     const size_t count = dynamic.p_filesz / sizeof(Dyn);
     if (count > kMaxDynamicEntries || !file_.Inside(dynamic.p_offset, dynamic.p_filesz)) {
-      return Bad("has its dynamic section outside of the file");
+      return BadElf("has its dynamic section outside of the file");
     }
     std::vector<Dyn> entries(count);
     RETURN_IF_ERROR(file_.ReadAt(dynamic.p_offset, entries.data(), count * sizeof(Dyn)));
@@ -120,7 +120,8 @@ class ElfWalker {
       if (entry.d_tag == DT_STRSZ) table_size = entry.d_un.d_val;
     }
     if (!name) return std::string();
-    if (!table || !table_size || *name >= *table_size) return Bad("has a SONAME without a string");
+    if (!table || !table_size || *name >= *table_size)
+      return BadElf("has a SONAME without a string");
     ASSIGN_OR_RETURN(const uint64_t offset, FileOffset(*table));
     return StringAt(offset, *name, *table_size - *name);
   }
@@ -132,19 +133,20 @@ class ElfWalker {
       const uint64_t into = address - segment.p_vaddr;
       if (into < segment.p_filesz) return segment.p_offset + into;
     }
-    return Bad("has its string table in no segment");
+    return BadElf("has its string table in no segment");
   }
 
   Result<std::string> StringAt(uint64_t table, uint64_t name, uint64_t left) const {
     const uint64_t offset = table + name;
-    if (offset < table || offset >= file_.size()) return Bad("has its SONAME outside of the file");
+    if (offset < table || offset >= file_.size())
+      return BadElf("has its SONAME outside of the file");
     char text[kMaxSonameLength + 1];
     const uint64_t length = std::min<uint64_t>({sizeof(text), left, file_.size() - offset});
     RETURN_IF_ERROR(file_.ReadAt(offset, text, length));
     const size_t end = ::strnlen(text, length);
-    if (end == length) return Bad("has a SONAME that does not end");
+    if (end == length) return BadElf("has a SONAME that does not end");
     if (end == 0 || std::memchr(text, '/', end) != nullptr)
-      return Bad("has an empty SONAME, or a SONAME with a slash");
+      return BadElf("has an empty SONAME, or a SONAME with a slash");
     return std::string(text, end);
   }
 
@@ -158,15 +160,15 @@ Result<ElfInfo> ReadElf(int fd) {
   ASSIGN_OR_RETURN(const ElfFile file, ElfFile::Open(fd));
   unsigned char ident[EI_NIDENT];
   RETURN_IF_ERROR(file.ReadAt(0, ident, sizeof(ident)));
-  if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) return Bad("is not an ELF file");
-  if (ident[EI_DATA] != ELFDATA2LSB) return Bad("is not little endian");
+  if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) return BadElf("is not an ELF file");
+  if (ident[EI_DATA] != ELFDATA2LSB) return BadElf("is not little endian");
   if (ident[EI_CLASS] == ELFCLASS64) {
     return ElfWalker<Elf64_Ehdr, Elf64_Phdr, Elf64_Dyn>(file).Walk();
   }
   if (ident[EI_CLASS] == ELFCLASS32) {
     return ElfWalker<Elf32_Ehdr, Elf32_Phdr, Elf32_Dyn>(file).Walk();
   }
-  return Bad("is of neither 32 nor 64 bits");
+  return BadElf("is of neither 32 nor 64 bits");
 }
 
 }  // namespace tessera::oci

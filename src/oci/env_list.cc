@@ -46,11 +46,11 @@ std::vector<std::pair<std::string, std::string>> EnvView::GetPrefix(std::string_
 void EnvList::Set(std::string_view name, std::string_view value) {
   Json text = Json::String(fmt::format("{}={}", name, value));
   auto& items = list_->items();
-  const auto is_it = [&](const Json& entry) { return IsEntryOf(entry, name); };
-  const auto first = std::find_if(items.begin(), items.end(), is_it);
+  const auto matches = [&](const Json& entry) { return IsEntryOf(entry, name); };
+  const auto first = std::find_if(items.begin(), items.end(), matches);
   if (first == items.end()) return list_->Append(std::move(text));
   *first = std::move(text);
-  items.erase(std::remove_if(first + 1, items.end(), is_it), items.end());
+  items.erase(std::remove_if(first + 1, items.end(), matches), items.end());
 }
 
 void EnvList::AppendDir(std::string_view name, std::string_view dir, std::string_view otherwise) {

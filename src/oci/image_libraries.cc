@@ -40,34 +40,34 @@ class ImageSearch {
   }
 
   std::vector<ImageLibrary> Find() && {
-    for (const std::string& dir : dirs_) LookIn(root_, dir.substr(1), nullptr);
-    for (const Mount& mount : mounts_) LookInMount(mount);
+    for (const std::string& dir : dirs_) SearchDir(root_, dir.substr(1), nullptr);
+    for (const Mount& mount : mounts_) SearchMount(mount);
     return std::move(found_);
   }
 
  private:
-  bool HasItsName(std::string_view name) const {
+  bool IsNamedLikeLibrary(std::string_view name) const {
     return std::ranges::any_of(sonames_, [&](std::string_view soname) {
       return name.starts_with(soname.substr(0, soname.rfind('.')));  // libcuda.so
     });
   }
 
-  void LookInMount(const Mount& mount) {
+  void SearchMount(const Mount& mount) {
     const auto has = [&](std::string_view option) {
       return std::ranges::count(mount.options, option) != 0;
     };
-    const bool of_host = mount.source.starts_with('/') && mount.destination != "/";
-    if (!of_host || has("shared") || has("rshared") || IsOurs(mount.destination)) return;
-    if (HasItsName(BaseName(mount.destination))) {
+    const bool is_host_path = mount.source.starts_with('/') && mount.destination != "/";
+    if (!is_host_path || has("shared") || has("rshared") || IsOurs(mount.destination)) return;
+    if (IsNamedLikeLibrary(BaseName(mount.destination))) {
       const Result<RootedDir> dir = RootedDir::Open(DirName(mount.source));
-      if (dir.ok()) LookAt(*dir, BaseName(mount.source), mount.destination, &mount);
+      if (dir.ok()) CheckFile(*dir, BaseName(mount.source), mount.destination, &mount);
       return;
     }
     const Result<RootedDir> base = RootedDir::Open(mount.source);
     if (!base.ok()) return;
     for (const std::string& dir : dirs_) {
       if (!IsBelow(dir, mount.destination)) continue;
-      LookIn(*base, "." + dir.substr(mount.destination.size()), &mount);
+      SearchDir(*base, "." + dir.substr(mount.destination.size()), &mount);
     }
   }
 
@@ -76,19 +76,20 @@ class ImageSearch {
   }
 
   // `base` is the source of `mount`, or the image if `mount` is null.
-  void LookIn(const RootedDir& base, const std::string& dir, const Mount* mount) {
+  void SearchDir(const RootedDir& base, const std::string& dir, const Mount* mount) {
     const std::string at = mount == nullptr ? "/" : mount->destination;
-    const auto names = base.List(dir, [&](std::string_view name) { return HasItsName(name); });
+    const auto names =
+        base.List(dir, [&](std::string_view name) { return IsNamedLikeLibrary(name); });
     if (!names.ok()) return;
     for (const std::string& name : *names) {
       const Result<std::string> real = base.RealPath(JoinPath(dir, name));
-      if (real.ok()) LookAt(base, *real, CleanPath(JoinPath(at, *real)), mount);
+      if (real.ok()) CheckFile(base, *real, CleanPath(JoinPath(at, *real)), mount);
     }
   }
 
   // A low-level runtime would create a missing mount point, so the file must exist.
-  void LookAt(const RootedDir& base, const std::string& file, std::string path,
-              const Mount* mount) {
+  void CheckFile(const RootedDir& base, const std::string& file, std::string path,
+                 const Mount* mount) {
     if (MountOver(mounts_, path) != mount) return;
     const Result<Fd> fd = base.OpenFile(file, Links::kInRoot);
     const Result<ElfInfo> elf = fd.ok() ? ReadElf(fd->get()) : fd.status();

@@ -47,12 +47,12 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-// A search path of a loader. `dir` of the tree is put in front of it. If the variable is not set,
-// the loader uses the directories `otherwise`, so the new value names them as well.
+// A search path of a loader. Injection prepends the tree's directory `dir`. If the variable is not
+// set, the loader searches `default_dirs`, so the new value names them as well.
 struct LoaderPath {
   std::string_view variable;
   std::string_view dir;
-  std::string_view otherwise;
+  std::string_view default_dirs;
 };
 constexpr LoaderPath kLoaderPaths[] = {
     {"XDG_DATA_DIRS", "share", "/usr/local/share:/usr/share"},  // Vulkan
@@ -85,8 +85,8 @@ bool IsOurs(const Mount& mount, const std::string& stage, const std::string& tre
          (mount.destination == names::kContainerDriverDir || mount.destination == kOtherDriverDir);
 }
 
-std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std::string& tree_dir,
-                                      std::string_view path) {
+std::optional<Mount> FindEngineMountOver(const ConfigDocument& document,
+                                         const std::string& tree_dir, std::string_view path) {
   const std::string stage = Stage::PathIn(document.bundle());
   std::vector<Mount> mounts = document.Mounts();
   std::erase_if(mounts, [&](const Mount& mount) { return IsOurs(mount, stage, tree_dir); });
@@ -97,7 +97,7 @@ std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std:
 // Whether `path` is in a file system that the engine creates and removes with this container. New
 // files are created only there.
 bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std::string_view path) {
-  const std::optional<Mount> over = EnginesMountOver(document, tree_dir, path);
+  const std::optional<Mount> over = FindEngineMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
 }
 
@@ -112,7 +112,7 @@ Status CheckNoLink(const RootedDir& root, const std::string& dir) {
 
 LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
                        const std::string& tree_dir) {
-  if (const auto over = EnginesMountOver(document, tree_dir, kLdCache)) {
+  if (const auto over = FindEngineMountOver(document, tree_dir, kLdCache)) {
     return {.why = "a mount at " + over->destination + " lies over " + std::string(kLdCache)};
   }
   return FindLinkerSetup(root, document.IsRootReadOnly());
@@ -134,7 +134,7 @@ class Injector {
     }
     RETURN_IF_ERROR(CollectTree());
     ASSIGN_OR_RETURN(std::string how, MountTree());
-    for (const Mount& mount : on_tree_) RETURN_IF_ERROR(document_.AddMount(mount));
+    for (const Mount& mount : mounts_after_tree_) RETURN_IF_ERROR(document_.AddMount(mount));
     RETURN_IF_ERROR(AddSockets());
     RETURN_IF_ERROR(EditEnv());
     return how;
@@ -152,7 +152,8 @@ class Injector {
   // For a container whose /dev is a directory of the host. Nothing is created there, so the node
   // must exist.
   Status CheckBoundNode(const DeviceNode& node) {
-    const std::optional<Mount> over = EnginesMountOver(document_, injection_.tree_dir, node.path);
+    const std::optional<Mount> over =
+        FindEngineMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
       const std::string below = node.path.substr(CleanPath(over->destination).size());
       const std::string host_path = CleanPath(over->source) + below;
@@ -181,7 +182,7 @@ class Injector {
     }
     for (const std::string& file : injection_.driver.state_files) {
       tree_.AddMountPoint(file);
-      on_tree_.push_back(
+      mounts_after_tree_.push_back(
           {InContainer(file), "bind", JoinPath(injection_.driver.root, file), kSharedBind});
     }
     for (const Mount& mount : injection_.mounts) RETURN_IF_ERROR(AddGrantedMount(mount));
@@ -199,13 +200,15 @@ class Injector {
     RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
     tree_.AddDir("limits");
     tree_.AddDir("usage", 01777);
-    on_tree_.push_back({InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
-    on_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
+    mounts_after_tree_.push_back(
+        {InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
+    mounts_after_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
     std::vector<std::string_view> sonames;
     for (const LimiterLibrary& library : kLimiterLibraries) sonames.push_back(library.soname);
     for (const ImageLibrary& library :
          FindImageLibraries(document_, target_.root, target_.linker.cache, sonames)) {
-      on_tree_.push_back({library.path, "bind", LimiterFor(library.soname), kReadOnlyBind});
+      mounts_after_tree_.push_back(
+          {library.path, "bind", LimiterFor(library.soname), kReadOnlyBind});
     }
     return Status::Ok();
   }
@@ -227,7 +230,7 @@ class Injector {
 
   // In a limited container the limiter's libraries replace the driver's, which they load by these
   // fixed paths.
-  std::string FileOf(const DriverLibrary& library) {
+  std::string HostFileFor(const DriverLibrary& library) {
     std::string limiter = LimiterFor(library.soname);
     if (limiter.empty()) return library.host_path;
     tree_.AddDriverFile("real/" + RealNameOf(library.soname), library.host_path);
@@ -235,7 +238,7 @@ class Injector {
   }
 
   void AddLibrary(const DriverLibrary& library) {
-    tree_.AddDriverFile("lib/" + library.file_name, FileOf(library));
+    tree_.AddDriverFile("lib/" + library.file_name, HostFileFor(library));
     AddCacheEntry(library.file_name);
     // The GBM loader requests the driver of the kernel module nvidia-drm by this name.
     if (library.soname == "libnvidia-allocator.so.1" && !injection_.driver.data_files.empty()) {
@@ -302,14 +305,14 @@ class Injector {
     const std::string destination = CleanPath(mount.destination);
     if (destination == names::kContainerDriverDir ||
         !IsBelow(destination, names::kContainerDriverDir)) {
-      on_tree_.push_back(mount);
+      mounts_after_tree_.push_back(mount);
       return Status::Ok();
     }
     std::string name = destination.substr(names::kContainerDriverDir.size() + 1);
     struct stat info;
     if (::stat(mount.source.c_str(), &info) != 0) return Status::FromErrno(mount.source, errno);
-    on_tree_.push_back(mount);
-    on_tree_.back().destination = InContainer(name);
+    mounts_after_tree_.push_back(mount);
+    mounts_after_tree_.back().destination = InContainer(name);
     S_ISDIR(info.st_mode) ? tree_.AddDir(std::move(name)) : tree_.AddMountPoint(std::move(name));
     return Status::Ok();
   }
@@ -334,7 +337,7 @@ class Injector {
     const auto below = [&](const TreeEntry& entry) { return entry.name.starts_with(prefix); };
     if (std::ranges::none_of(tree_.entries(), below)) return;
     const std::string dir = InContainer(path.dir);
-    const std::string list = env->Get(path.variable).value_or(std::string(path.otherwise));
+    const std::string list = env->Get(path.variable).value_or(std::string(path.default_dirs));
     if (!list.starts_with(dir)) env->Set(path.variable, fmt::format("{}:{}", dir, list));
   }
 
@@ -355,7 +358,7 @@ class Injector {
   Stage stage_;
   ConfigDocument& document_;
   Tree tree_;
-  std::vector<Mount> on_tree_;  // in order, after the tree
+  std::vector<Mount> mounts_after_tree_;  // in order, after the tree
   std::vector<LdCacheEntry> cache_entries_;
 };
 

@@ -149,7 +149,8 @@ void AppendRaw(const T& value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-bool Known(const LdCacheEntry& entry, const LdCache& cache) {
+// False for an entry of a glibc-hwcaps directory that the cache does not list.
+bool HasKnownHwcap(const LdCacheEntry& entry, const LdCache& cache) {
   return (entry.hwcap & kHwcapExtension) == 0 || (entry.hwcap & 0xffffffff) < cache.hwcaps.size();
 }
 
@@ -194,6 +195,7 @@ Result<LdCache> ParseLdCache(std::string_view data) {
   if (data.starts_with(kOldMagic)) {
     uint32_t count = 0;
     if (data.size() < kOldHeaderSize) return BadCache("shorter than its header");
+    // The magic has eleven bytes; padding aligns the number of entries.
     std::memcpy(&count, data.data() + kOldMagic.size() + 1, sizeof(count));
     // The newer part starts at the next multiple of eight.
     const size_t end = (kOldHeaderSize + size_t{count} * kOldEntrySize + 7) & ~size_t{7};
@@ -207,11 +209,11 @@ Result<LdCache> ParseLdCache(std::string_view data) {
 LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image) {
   LdCache merged;
   merged.hwcaps = image.hwcaps;
-  std::set<std::pair<std::string, int32_t>> taken;
-  for (const LdCacheEntry& entry : ours) taken.emplace(entry.name, entry.flags);
+  std::set<std::pair<std::string, int32_t>> names_of_ours;
+  for (const LdCacheEntry& entry : ours) names_of_ours.emplace(entry.name, entry.flags);
   merged.entries = std::move(ours);
   for (const LdCacheEntry& entry : image.entries) {
-    if (!taken.contains({entry.name, entry.flags})) merged.entries.push_back(entry);
+    if (!names_of_ours.contains({entry.name, entry.flags})) merged.entries.push_back(entry);
   }
   return merged;
 }
@@ -219,7 +221,7 @@ LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image) {
 std::string WriteLdCache(const LdCache& cache) {
   std::vector<const LdCacheEntry*> sorted;
   for (const LdCacheEntry& entry : cache.entries) {
-    if (Known(entry, cache)) sorted.push_back(&entry);
+    if (HasKnownHwcap(entry, cache)) sorted.push_back(&entry);
   }
   // Descending, like ldconfig. Equal names keep their order, in which the linker tries them.
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {

@@ -20,6 +20,7 @@ Status ReplaceFile(const std::string& path, std::string_view data) {
   const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.valid()) return Status::FromErrno(path, errno);
   Status status = WriteFd(fd.get(), data);
+  // fchown clears the set-ID bits, so fchmod follows it.
   if (status.ok() && (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 ||
                       ::fchmod(fd.get(), like.st_mode & 07777) != 0 ||
                       ::rename(temporary.c_str(), path.c_str()) != 0)) {

@@ -51,14 +51,15 @@ Result<Fd> RootedDir::OpenTrustedFile(const std::string& path) const {
 }
 
 Result<Fd> RootedDir::OpenFile(const std::string& path, Links links) const {
-  ASSIGN_OR_RETURN(const Fd place, Resolve(path, O_PATH, links));
+  // O_PATH does not open the file: a FIFO does not block, and a device is not touched.
+  ASSIGN_OR_RETURN(const Fd handle, Resolve(path, O_PATH, links));
   struct stat info;
-  if (::fstat(place.get(), &info) != 0) return Status::FromErrno(path, errno);
+  if (::fstat(handle.get(), &info) != 0) return Status::FromErrno(path, errno);
   if (!S_ISREG(info.st_mode)) {
     return Error(Code::kInvalidArgument, "{}: not a regular file", JoinPath(this->path(), path));
   }
   // Opens through the descriptor, so that the opened file is the checked file.
-  const std::string name = "/proc/self/fd/" + std::to_string(place.get());
+  const std::string name = "/proc/self/fd/" + std::to_string(handle.get());
   Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!fd.valid()) return Status::FromErrno(JoinPath(this->path(), path), errno);
   return fd;
@@ -78,8 +79,8 @@ bool RootedDir::Exists(const std::string& path) const {
 }
 
 bool RootedDir::IsMissing(const std::string& path) const {
-  const Result<Fd> place = Resolve(path, O_PATH | O_NOFOLLOW, Links::kInRoot);
-  return !place.ok() && place.status().code() == Code::kNotFound;
+  const Result<Fd> handle = Resolve(path, O_PATH | O_NOFOLLOW, Links::kInRoot);
+  return !handle.ok() && handle.status().code() == Code::kNotFound;
 }
 
 Result<std::string> RootedDir::ReadLink(const std::string& path) const {
@@ -98,7 +99,9 @@ Result<std::string> RootedDir::RealPath(const std::string& path) const {
   if (root == "/") return real.substr(1);
   if (real == root) return std::string(".");
   if (!real.starts_with(root + "/")) {
-    return Error(Code::kNotFound, "{}: is at {}", JoinPath(this->path(), path), real);
+    // The file was moved after the kernel resolved its path.
+    return Error(Code::kNotFound, "{}: moved out of the root, to {}", JoinPath(this->path(), path),
+                 real);
   }
   return real.substr(root.size() + 1);
 }

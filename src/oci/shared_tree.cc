@@ -82,14 +82,14 @@ class SharedTreeMaker {
   }
 
   Result<std::string> Share() {
-    RETURN_IF_ERROR(LookAtFiles());
+    RETURN_IF_ERROR(IdentifyFiles());
     if (IsComplete()) return path_;
     RETURN_IF_ERROR(MakeDirs(dir_));
     ASSIGN_OR_RETURN(const Fd lock, Lock(dir_));
     if (IsComplete()) return path_;
     RETURN_IF_ERROR(MakeBase());
     UnmountAll(path_);  // left by an interrupted process
-    RETURN_IF_ERROR(MakeRoom());
+    RETURN_IF_ERROR(UnmountStaleTrees());
     const Status made = Make();
     if (!made.ok()) {
       UnmountAll(path_);
@@ -99,7 +99,7 @@ class SharedTreeMaker {
   }
 
  private:
-  Status LookAtFiles() {
+  Status IdentifyFiles() {
     std::string content = label_;
     for (const TreeEntry& entry : tree_.entries()) {
       FileId id;
@@ -123,16 +123,16 @@ class SharedTreeMaker {
     return {};
   }
 
-  // Making the tree read only is the last step of its creation.
+  // Whether the tree exists as a whole: making it read-only is the last step of its creation.
   bool IsComplete() const {
     struct statfs info;
     if (::statfs(path_.c_str(), &info) != 0) return false;
     // f_flags has the flags of the mount besides those of the file system (calculate_f_flags in
     // fs/statfs.c).
-    return info.f_type == TMPFS_MAGIC && (info.f_flags & ST_RDONLY) != 0 && ShowsTheFiles();
+    return info.f_type == TMPFS_MAGIC && (info.f_flags & ST_RDONLY) != 0 && HasCurrentFiles();
   }
 
-  bool ShowsTheFiles() const {
+  bool HasCurrentFiles() const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       const TreeEntry& entry = tree_.entries()[i];
       if (entry.kind != TreeEntryKind::kDriverFile) continue;
@@ -178,13 +178,13 @@ class SharedTreeMaker {
       // to it.
       RETURN_IF_ERROR(Mount(nullptr, place, nullptr, MS_PRIVATE));
     }
-    if (!ShowsTheFiles()) {
+    if (!HasCurrentFiles()) {
       return Error(Code::kAborted, "{}: the driver's files changed meanwhile", path_);
     }
     return Mount(nullptr, path_, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV);
   }
 
-  Status MakeRoom() const {
+  Status UnmountStaleTrees() const {
     ASSIGN_OR_RETURN(const std::vector<std::string> others, ListDir(trees_));
     size_t left = others.size();
     for (const std::string& other : others) {
