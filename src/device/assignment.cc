@@ -34,7 +34,7 @@ bool IsUuid(std::string_view uuid) {
   });
 }
 
-std::string PlaceOf(std::string_view container, size_t position) {
+std::string PathOf(std::string_view container, size_t position) {
   return fmt::format("containers.{}[{}]", container, position);
 }
 
@@ -49,11 +49,11 @@ Status CheckUuids(std::string_view container, const std::vector<DeviceShare>& sh
   for (size_t i = 0; i < shares.size(); ++i) {
     const std::string& uuid = shares[i].uuid;
     if (!IsUuid(uuid)) {
-      return Error(Code::kInvalidArgument, "{}.gpu: \"{}\" is not a UUID", PlaceOf(container, i),
+      return Error(Code::kInvalidArgument, "{}.gpu: \"{}\" is not a UUID", PathOf(container, i),
                    uuid.substr(0, kMaxUuidLength));
     }
     if (!seen.insert(uuid).second) {
-      return Error(Code::kInvalidArgument, "{}.gpu: {} occurs twice", PlaceOf(container, i), uuid);
+      return Error(Code::kInvalidArgument, "{}.gpu: {} occurs twice", PathOf(container, i), uuid);
     }
   }
   return Status::Ok();
@@ -63,7 +63,7 @@ Status CheckRange(std::string_view container, size_t position, std::string_view 
                   int64_t value, int64_t max) {
   if (value >= 0 && value <= max) return Status::Ok();
   return Error(Code::kInvalidArgument, "{}.{}: {} is not within 0 and {}",
-               PlaceOf(container, position), field, value, max);
+               PathOf(container, position), field, value, max);
 }
 
 Status Check(const Assignment& assignment) {
@@ -80,11 +80,11 @@ Status Check(const Assignment& assignment) {
   return Status::Ok();
 }
 
-Result<DeviceShare> DecodeShare(const Json& json, const std::string& place) {
-  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", place);
-  const JsonFields fields(json, place + ".");
+Result<DeviceShare> DecodeShare(const Json& json, const std::string& path) {
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", path);
+  const JsonFields fields(json, path + ".");
   for (const std::string_view key : {"gpu", "milli", "bytes"}) {
-    RETURN_IF_ERROR(fields.Once(key));
+    RETURN_IF_ERROR(fields.CheckOnce(key));
   }
   DeviceShare share;
   if (!fields.Has("gpu")) return fields.Invalid("gpu", "is missing");
@@ -103,7 +103,7 @@ Result<std::vector<DeviceShare>> DecodeShares(std::string_view name, const Json&
   }
   std::vector<DeviceShare> shares;
   for (const Json& item : json.items()) {
-    ASSIGN_OR_RETURN(DeviceShare share, DecodeShare(item, PlaceOf(name, shares.size())));
+    ASSIGN_OR_RETURN(DeviceShare share, DecodeShare(item, PathOf(name, shares.size())));
     shares.push_back(std::move(share));
   }
   return shares;
@@ -145,7 +145,7 @@ Result<Assignment> DecodeAssignment(std::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseAnnotation(text, kMaxAssignmentBytes));
   const JsonFields fields(json, "");
   for (const std::string_view key : {"version", "containers"}) {
-    RETURN_IF_ERROR(fields.Once(key));
+    RETURN_IF_ERROR(fields.CheckOnce(key));
   }
   RETURN_IF_ERROR(fields.Version(kAssignmentVersion));
   const Json* containers = json.Find("containers");

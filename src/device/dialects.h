@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dialects in which pods request GPUs, parsed into one Request:
+// The dialects in which pods request GPUs, parsed into one DeviceRequest:
 //
 //   nvidia.com/gpu: 2                whole GPUs
 //   nvidia.com/mig-1g.10gb: 1        MIG slices

@@ -94,7 +94,7 @@ TEST(DialectsTest, RejectsNumbersThatAreNotWholeNegativeOrHuge) {
       "or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
   EXPECT_EQ(Rejection({{"aliyun.com/gpu-mem", "1.5"}}),
             "container \"main\": aliyun.com/gpu-mem: \"1.5\" is not a whole number: request whole "
-            "units, which are GiB or MiB as the cluster has it");
+            "units, GiB or MiB as the cluster is configured");
   EXPECT_EQ(Rejection({{"nvidia.com/mig-1g.5gb", "-1"}}),
             "container \"main\": nvidia.com/mig-1g.5gb: \"-1\" is negative: request whole slices");
   EXPECT_EQ(Rejection({{"nvidia.com/gpu", "1025"}}),

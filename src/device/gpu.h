@@ -79,7 +79,7 @@ struct Gpu {
   Health health;
   bool mig_capable = false;            // the driver reports a MIG mode for this GPU, on or off
   std::optional<FabricClique> fabric;  // once the fabric manager has registered the GPU
-  // Nothing while MIG is off. While MIG is on, the GPU itself is not offered, even if it has no
+  // nullopt while MIG is off. While MIG is on, the GPU itself is not offered, even if it has no
   // slices.
   std::optional<std::vector<MigSlice>> mig;
 
@@ -116,7 +116,7 @@ inline constexpr int kLinkScoreUnit = 10;
 inline constexpr int kMaxLinkScore = 60 + 100 * kMaxNvLinks;
 // "NV12", "NVS18" (through NVSwitch), "SYS", "NV4+NODE", "?".
 std::string NameOf(const Link& link);
-// The inverse of NameOf; nothing if `name` is not the name of a link.
+// The inverse of NameOf; nullopt if `name` is not the name of a link.
 std::optional<Link> LinkFromName(std::string_view name);
 
 // Links of all pairs of n GPUs, by position in NodeInventory::gpus. Symmetric by construction.

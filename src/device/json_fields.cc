@@ -60,7 +60,7 @@ Status JsonFields::Version(int known) const {
   return Status::Ok();
 }
 
-Status JsonFields::Once(std::string_view key) const {
+Status JsonFields::CheckOnce(std::string_view key) const {
   const Json::Object& members = object_.members();
   const auto count = std::count_if(members.begin(), members.end(),
                                    [&](const Json::Member& member) { return member.first == key; });

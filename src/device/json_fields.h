@@ -36,7 +36,7 @@ class JsonFields {
   // An absent member leaves `out` unchanged.
   Status Text(std::string_view key, std::string* out) const;
   Status SmallNumber(std::string_view key, std::optional<int>* out) const;
-  // A number within 0 and max; nothing if the member is absent.
+  // A number within 0 and max; nullopt if the member is absent.
   Result<std::optional<int64_t>> Number(std::string_view key, int64_t max) const;
   // Like Number, but an absent member is an error.
   Result<int64_t> RequiredNumber(std::string_view key, int64_t max) const;
@@ -44,8 +44,8 @@ class JsonFields {
   Result<const Json::Array*> Items(std::string_view key) const;
   // The member "version" must exist and be `known`.
   Status Version(int known) const;
-  // Rejects a repeated member, because some readers take the first and others the last.
-  Status Once(std::string_view key) const;
+  // Rejects a repeated member, because some JSON parsers use the first value and others the last.
+  Status CheckOnce(std::string_view key) const;
 
  private:
   const Json& object_;

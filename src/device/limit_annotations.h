@@ -33,7 +33,7 @@ using GpuLimits = std::vector<AnnotatedLimit<Amount>>;
 Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text);
 Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text);
 
-// Nothing if no limit matches.
+// nullopt if no limit matches.
 template <typename Amount>
 std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view container,
                                std::string_view uuid) {

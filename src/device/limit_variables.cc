@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kMemory = "CUDA_DEVICE_MEMORY_LIMIT";
 constexpr std::string_view kCompute = "CUDA_DEVICE_SM_LIMIT";
 
-// The index of the GPU in the variable's name; nothing for `base` itself, which applies to all
+// The index of the GPU in the variable's name; nullopt for `base` itself, which applies to all
 // GPUs. NOT_FOUND if the name is another variable.
 Result<std::optional<size_t>> GpuOf(std::string_view name, std::string_view base) {
   const Status other(Code::kNotFound, "another variable");
@@ -64,7 +64,7 @@ Result<GpuLimits<Amount>> LimitsOf(const StringMap& variables,
                                    const std::vector<DeviceShare>& shares, std::string_view base,
                                    Result<int64_t> (*parse)(std::string_view)) {
   GpuLimits<Amount> limits;
-  // The variable for all GPUs sorts first, and the last match counts.
+  // In the map the variable for all GPUs comes before those for one GPU, and the last match counts.
   for (const auto& [name, value] : variables) {
     const auto gpu = GpuOf(name, base);
     if (!gpu.ok() || (*gpu && **gpu >= shares.size())) continue;

@@ -112,9 +112,9 @@ Status DecodeHealth(const JsonFields& reader, Health* health) {
   return reader.Text("unhealthy", &health->reason);
 }
 
-Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& place) {
-  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", place);
-  const JsonFields reader(json, place + ".");
+Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& path) {
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", path);
+  const JsonFields reader(json, path + ".");
   MigSlice slice;
   RETURN_IF_ERROR(reader.Text("uuid", &slice.uuid));
   if (slice.uuid.empty()) return reader.Invalid("uuid", "is missing");
@@ -132,7 +132,7 @@ Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& place) {
 }
 
 // Without member "mig", MIG is off.
-Status DecodeMig(const JsonFields& reader, const std::string& place,
+Status DecodeMig(const JsonFields& reader, const std::string& path,
                  std::optional<std::vector<MigSlice>>* mig) {
   if (!reader.Has("mig")) return Status::Ok();
   ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("mig"));
@@ -142,15 +142,15 @@ Status DecodeMig(const JsonFields& reader, const std::string& place,
   mig->emplace();
   for (size_t i = 0; i < items->size(); ++i) {
     ASSIGN_OR_RETURN(MigSlice slice,
-                     DecodeMigSlice((*items)[i], fmt::format("{}.mig[{}]", place, i)));
+                     DecodeMigSlice((*items)[i], fmt::format("{}.mig[{}]", path, i)));
     (*mig)->push_back(std::move(slice));
   }
   return Status::Ok();
 }
 
-Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
-  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", place);
-  const JsonFields reader(json, place + ".");
+Result<Gpu> DecodeGpu(const Json& json, const std::string& path) {
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", path);
+  const JsonFields reader(json, path + ".");
   Gpu gpu;
   RETURN_IF_ERROR(reader.Text("uuid", &gpu.uuid));
   if (gpu.uuid.empty()) return reader.Invalid("uuid", "is missing");
@@ -172,18 +172,18 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
     if (!gpu.compute_capability) return reader.Invalid("cc", "\"{}\" is not like 8.0", capability);
   }
   RETURN_IF_ERROR(DecodeHealth(reader, &gpu.health));
-  RETURN_IF_ERROR(DecodeMig(reader, place, &gpu.mig));
+  RETURN_IF_ERROR(DecodeMig(reader, path, &gpu.mig));
   return gpu;
 }
 
-Status CheckUuidsOnce(const Gpu& gpu, const std::string& place, std::set<std::string>* seen) {
+Status CheckUuidsOnce(const Gpu& gpu, const std::string& path, std::set<std::string>* seen) {
   if (!seen->insert(gpu.uuid).second) {
-    return Error(Code::kInvalidArgument, "{}.uuid: {} occurs twice", place, gpu.uuid);
+    return Error(Code::kInvalidArgument, "{}.uuid: {} occurs twice", path, gpu.uuid);
   }
   if (!gpu.mig) return Status::Ok();
   for (size_t i = 0; i < gpu.mig->size(); ++i) {
     if (seen->insert((*gpu.mig)[i].uuid).second) continue;
-    return Error(Code::kInvalidArgument, "{}.mig[{}].uuid: {} occurs twice", place, i,
+    return Error(Code::kInvalidArgument, "{}.mig[{}].uuid: {} occurs twice", path, i,
                  (*gpu.mig)[i].uuid);
   }
   return Status::Ok();
@@ -197,25 +197,25 @@ Status DecodeGpus(const JsonFields& reader, std::vector<Gpu>* gpus) {
   }
   std::set<std::string> seen;
   for (size_t i = 0; i < items->size(); ++i) {
-    const std::string place = fmt::format("gpus[{}]", i);
-    ASSIGN_OR_RETURN(Gpu gpu, DecodeGpu((*items)[i], place));
-    RETURN_IF_ERROR(CheckUuidsOnce(gpu, place, &seen));
+    const std::string path = fmt::format("gpus[{}]", i);
+    ASSIGN_OR_RETURN(Gpu gpu, DecodeGpu((*items)[i], path));
+    RETURN_IF_ERROR(CheckUuidsOnce(gpu, path, &seen));
     gpus->push_back(std::move(gpu));
   }
   return Status::Ok();
 }
 
 Status DecodeLinkRow(const Json& row, size_t number, LinkMatrix* links) {
-  const std::string place = fmt::format("links[{}]", number);
+  const std::string path = fmt::format("links[{}]", number);
   if (!row.is_array() || row.items().size() != number) {
-    return Error(Code::kInvalidArgument, "{}: must be an array of {} links", place, number);
+    return Error(Code::kInvalidArgument, "{}: must be an array of {} links", path, number);
   }
   for (size_t column = 0; column < number; ++column) {
     const Json& name = row.items()[column];
     const std::optional<Link> link =
         name.is_string() ? LinkFromName(name.string_value()) : std::nullopt;
     if (!link) {
-      return Error(Code::kInvalidArgument, "{}[{}]: {} is not a link", place, column,
+      return Error(Code::kInvalidArgument, "{}[{}]: {} is not a link", path, column,
                    name.Serialize());
     }
     links->Set(number, column, *link);

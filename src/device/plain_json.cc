@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 
-// Reads one object with known members, each at most once. After a failure the reader returns
-// nothing more, so callers check for errors only at the end.
+// Reads one object with known members, each at most once. After a failure Next returns false, so
+// callers check for errors only at the end.
 class PlainObject {
  public:
   PlainObject(JsonReader* reader, bool* plain) : reader_(*reader), plain_(*plain) {
@@ -37,19 +37,19 @@ class PlainObject {
     seen_ |= 1u << bit;
     return plain_;
   }
-  bool Saw(unsigned bit) const { return (seen_ >> bit & 1) != 0; }
-  void Unknown() { plain_ = false; }
+  bool HasSeen(unsigned bit) const { return (seen_ >> bit & 1) != 0; }
+  void RejectUnknown() { plain_ = false; }
 
   void Text(std::string* out) { *out = reader_.String(); }
   // Accepts digits without a leading zero, which all parsers read in the same way.
-  int64_t Number(int64_t most) {
+  int64_t Number(int64_t max) {
     const std::string_view word = reader_.Skip();
     int64_t value = 0;
     const char* const end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, value);
-    const bool good = error == std::errc() && stop == end && !word.starts_with('-') &&
-                      (word.size() == 1 || !word.starts_with('0')) && value <= most;
-    if (!good) plain_ = false;
+    const bool valid = error == std::errc() && stop == end && !word.starts_with('-') &&
+                       (word.size() == 1 || !word.starts_with('0')) && value <= max;
+    if (!valid) plain_ = false;
     return value;
   }
   int SmallNumber() { return static_cast<int>(Number(kMaxSmallNumber)); }
@@ -96,10 +96,10 @@ Gpu ReadGpu(JsonReader* reader, bool* plain) {
       gpu.compute_capability = CapabilityOf(reader->String());
       if (!gpu.compute_capability) *plain = false;
     } else {
-      object.Unknown();
+      object.RejectUnknown();
     }
   }
-  if (gpu.uuid.empty() || !object.Saw(1) || !object.Saw(4)) *plain = false;
+  if (gpu.uuid.empty() || !object.HasSeen(1) || !object.HasSeen(4)) *plain = false;
   return gpu;
 }
 
@@ -148,10 +148,10 @@ void ReadShares(JsonReader* reader, bool* plain, std::vector<DeviceShare>* share
       } else if (object.Is("bytes", 2)) {
         share.memory = Bytes(object.Number(kMaxShareMemory.count()));
       } else {
-        object.Unknown();
+        object.RejectUnknown();
       }
     }
-    if (!object.Saw(0) || !object.Saw(1) || !object.Saw(2)) *plain = false;
+    if (!object.HasSeen(0) || !object.HasSeen(1) || !object.HasSeen(2)) *plain = false;
   }
 }
 
@@ -175,13 +175,13 @@ std::optional<NodeInventory> ReadPlainInventory(std::string_view text) {
       ReadGpus(&reader, &plain, &inventory.gpus);
       inventory.links = LinkMatrix(inventory.gpus.size());
     } else if (object.Is("links", 4)) {
-      if (!object.Saw(3)) object.Unknown();
+      if (!object.HasSeen(3)) object.RejectUnknown();
       ReadLinks(&reader, &plain, &inventory.links);
     } else {
-      object.Unknown();
+      object.RejectUnknown();
     }
   }
-  if (!plain || !reader.Finish().ok() || version != kNodeAnnotationVersion || !object.Saw(3)) {
+  if (!plain || !reader.Finish().ok() || version != kNodeAnnotationVersion || !object.HasSeen(3)) {
     return std::nullopt;
   }
   return inventory;
@@ -206,10 +206,10 @@ std::optional<Assignment> ReadPlainAssignment(std::string_view text) {
         ReadShares(&reader, &plain, &place->second);
       }
     } else {
-      object.Unknown();
+      object.RejectUnknown();
     }
   }
-  if (!plain || !reader.Finish().ok() || version != kAssignmentVersion || !object.Saw(1)) {
+  if (!plain || !reader.Finish().ok() || version != kAssignmentVersion || !object.HasSeen(1)) {
     return std::nullopt;
   }
   return assignment;

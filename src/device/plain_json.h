@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included only in src/device. Reads annotations in one pass if they have exactly the form that our
 // encoders write, because a cluster has tens of thousands of annotations. For any other text (an
-// unknown member, an escape, an error) the functions return nothing, and the caller decodes it with
-// json_fields.h, which reports errors. Otherwise both decoders return the same result.
+// unknown member, an escape, an error) the functions return nullopt, and the caller decodes the
+// text with json_fields.h, which reports errors. For all other texts both decoders return the same
+// result.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,7 @@
 
 namespace tessera::device {
 
-// Also returns nothing if a GPU is unhealthy or has MIG, or if there are notes or problems.
+// Also returns nullopt if a GPU is unhealthy or has MIG, or if there are notes or problems.
 std::optional<NodeInventory> ReadPlainInventory(std::string_view text);
 // Does not check names and amounts.
 std::optional<Assignment> ReadPlainAssignment(std::string_view text);

@@ -247,8 +247,8 @@ Result<std::optional<Assignment>> AssignmentFrom(const StringMap& annotations,
     ASSIGN_OR_RETURN(assignment, FromGpushare(*gpushare, request, inventory));
   }
   if (gpu_manager) {
-    ASSIGN_OR_RETURN(Assignment more, FromGpuManager(*gpu_manager, request, inventory));
-    assignment.containers.merge(more.containers);
+    ASSIGN_OR_RETURN(Assignment vcuda, FromGpuManager(*gpu_manager, request, inventory));
+    assignment.containers.merge(vcuda.containers);
   }
   return std::optional<Assignment>(std::move(assignment));
 }

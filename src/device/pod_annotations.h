@@ -53,8 +53,9 @@ Result<StringMap> AnnotationsFor(const DeviceRequest& request, const Assignment&
 // 1. tessera.dev/assignment, returned unchanged, even with GPUs that the node no longer has;
 // 2. gpushare's allocation, or else its five other annotations; gpu-manager's annotations are
 // added.
-// Nothing without any of them. INVALID_ARGUMENT if an annotation is malformed, or if an older one
-// names a GPU that the node does not have or another number of GPUs than `request`.
+// nullopt if the pod has no such annotation. INVALID_ARGUMENT if an annotation is malformed, or if
+// an annotation of an older system names a GPU that the node does not have, or another number of
+// GPUs than `request`.
 Result<std::optional<Assignment>> AssignmentFrom(const StringMap& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,

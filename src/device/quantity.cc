@@ -13,7 +13,8 @@
 namespace tessera::device {
 namespace {
 
-// Rejects longer texts as an attack. The API server itself writes at most 20 digits.
+// The API server writes at most 20 digits. A longer text is rejected, because the arithmetic below
+// takes time by its length.
 constexpr size_t kMaxLength = 128;
 // Kubernetes keeps nine digits after the decimal point.
 constexpr int kNanoDigits = 9;
@@ -95,7 +96,7 @@ std::optional<Suffix> ParseSuffix(std::string_view text) {
   return Suffix{"e", static_cast<int>(std::clamp(exponent, -kFarExponent, kFarExponent)), 0};
 }
 
-// Nothing if `text` is not a quantity.
+// nullopt if `text` is not a quantity.
 std::optional<Decimal> ParseDecimal(std::string_view text) {
   Decimal value;
   if (!text.empty() && (text[0] == '+' || text[0] == '-')) {

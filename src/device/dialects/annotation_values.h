@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included only in src/device. Parses plain-text annotation values. The functions return nothing
+// Included only in src/device. Parses plain-text annotation values. The functions return nullopt
 // for a missing annotation; errors name the annotation, the value and the valid values.
 #pragma once
 

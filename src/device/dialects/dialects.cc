@@ -58,7 +58,9 @@ Result<int64_t> ParseAmount(std::string_view container, std::string_view resourc
   return Reject(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
 }
 
-// The API server rejects this, too, but a webhook runs first and gives a better message.
+// The API server also requires equal requests and limits of extended resources
+// (ValidateResourceRequirements in pkg/apis/core/validation). A mutating webhook runs before that
+// check and gives a better message.
 Status CheckRequests(const ContainerSpec& spec) {
   for (const auto& [resource, text] : spec.requests) {
     const DialectParser* parser = ParserOf(resource);
@@ -109,7 +111,7 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
     const DialectParser* owner = ParserOf(resource);
     if (owner == nullptr) continue;
     ASSIGN_OR_RETURN(const int64_t amount, ParseAmount(spec.name, resource, text, *owner));
-    // Zeros do not count as a request, because charts write 0 for unused resources.
+    // A zero is not a request: charts write 0 for unused resources.
     if (amount == 0) continue;
     if (parser != nullptr && parser != owner) return RejectMix(spec, *parser, *owner);
     parser = owner;

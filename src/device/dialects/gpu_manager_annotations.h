@@ -36,10 +36,10 @@ struct GpuManagerAnnotations {
 
 // REQUIRES: the values satisfy the rules of DecodeGpuManager.
 StringMap EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
-// Nothing if `annotations` names no GPU for any container.
+// nullopt if `annotations` names no GPU for any container.
 Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const StringMap& annotations);
 
-// tencent.com/vcuda-core-limit; nothing without the annotation.
+// tencent.com/vcuda-core-limit; nullopt without the annotation.
 Result<std::optional<MilliGpu>> DecodeElasticLimit(const StringMap& annotations);
 
 }  // namespace tessera::device

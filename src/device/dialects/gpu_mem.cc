@@ -19,8 +19,7 @@ Status Parse(const Amounts& amounts, const DialectOptions& options, ContainerReq
 
 }  // namespace
 
-const DialectParser kGpuMem = {Dialect::kGpuMem, Owns,
-                               "request whole units, which are GiB or MiB as the cluster has it",
-                               Parse};
+const DialectParser kGpuMem = {
+    Dialect::kGpuMem, Owns, "request whole units, GiB or MiB as the cluster is configured", Parse};
 
 }  // namespace tessera::device::dialects

@@ -39,7 +39,7 @@ struct GpushareAnnotations {
 
 // REQUIRES: no number is negative.
 StringMap EncodeGpushare(const GpushareAnnotations& gpushare);
-// Nothing if `annotations` has neither ALIYUN_COM_GPU_MEM_IDX nor ALIYUN_COM_GPU_MEM_POD.
+// nullopt if `annotations` has neither ALIYUN_COM_GPU_MEM_IDX nor ALIYUN_COM_GPU_MEM_POD.
 Result<std::optional<GpushareAnnotations>> DecodeGpushare(const StringMap& annotations);
 
 // Units by position of the container in spec.containers, then by minor number.

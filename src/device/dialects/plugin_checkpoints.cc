@@ -52,7 +52,7 @@ std::optional<int> ParseMinor(std::string_view text) {
                                                                 : std::nullopt;
 }
 
-// The minor number in "/dev/nvidia0"; nothing for other devices, such as /dev/nvidiactl.
+// The minor number in "/dev/nvidia0"; nullopt for other devices, such as /dev/nvidiactl.
 std::optional<int> MinorOfPath(std::string_view path) {
   constexpr std::string_view kPrefix = "/dev/nvidia";
   return path.starts_with(kPrefix) ? ParseMinor(path.substr(kPrefix.size())) : std::nullopt;
@@ -127,6 +127,7 @@ Status AddEntry(const Json& entry, AllocatedMinors* allocated) {
   ASSIGN_OR_RETURN(std::string container, entry.StringAt("ContainerName"));
   const Json* answer = entry.Find("AllocResp");
   if (answer == nullptr || answer->is_null()) return {};
+  // The plugin's answer as protobuf; Go writes bytes into JSON as base64.
   ASSIGN_OR_RETURN(const std::string text, entry.StringAt("AllocResp"));
   ASSIGN_OR_RETURN(const std::string bytes, Base64Decode(text).Annotate("AllocResp"));
   ASSIGN_OR_RETURN(std::vector<int> minors, MinorsOfAnswer(bytes, resource).Annotate("AllocResp"));
@@ -161,7 +162,7 @@ Status AddKubeletCheckpoint(std::string_view text, AllocatedMinors* allocated) {
   const Json& body = data != nullptr ? *data : json;
   const Json* entries = body.is_object() ? body.Find("PodDeviceEntries") : nullptr;
   if (entries == nullptr) return InvalidArgument("PodDeviceEntries is missing");
-  if (entries->is_null()) return Status::Ok();  // the kubelet has granted nothing
+  if (entries->is_null()) return Status::Ok();  // the kubelet has allocated no device
   if (!entries->is_array()) return InvalidArgument("PodDeviceEntries must be a list");
   Problems problems;
   for (size_t i = 0; i < entries->items().size(); ++i) {

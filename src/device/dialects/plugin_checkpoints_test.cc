@@ -71,7 +71,7 @@ TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
   }
 }
 
-TEST(KubeletCheckpointTest, EachPluginNamesGpusInItsOwnWayAlone) {
+TEST(KubeletCheckpointTest, ReadsDeviceNodesOfGpuManagerAndVariablesOfGpushare) {
   AllocatedMinors given;
   const std::string both = Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Node("/dev/nvidia4095");
   const Status status =
@@ -99,7 +99,7 @@ TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
 }
 
 TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
-  const auto wrong = [](const std::string& entry) {
+  const auto ErrorOf = [](const std::string& entry) {
     AllocatedMinors given;
     const Status status = AddKubeletCheckpoint(
         fmt::format(R"({{"PodDeviceEntries":[{},{}]}})", entry,
@@ -109,21 +109,21 @@ TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
     EXPECT_EQ(given.size(), 1u) << entry;
     return status.message();
   };
-  EXPECT_EQ(wrong("7"), "PodDeviceEntries[0]: must be an object, not a number");
-  EXPECT_THAT(wrong("{}"), StartsWith("PodDeviceEntries[0]: \"ResourceName\""));
-  EXPECT_THAT(wrong(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":3})"), HasSubstr("PodUID"));
-  EXPECT_THAT(wrong(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":"u","ContainerName":"c",)"
-                    R"("AllocResp":"!"})"),
+  EXPECT_EQ(ErrorOf("7"), "PodDeviceEntries[0]: must be an object, not a number");
+  EXPECT_THAT(ErrorOf("{}"), StartsWith("PodDeviceEntries[0]: \"ResourceName\""));
+  EXPECT_THAT(ErrorOf(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":3})"), HasSubstr("PodUID"));
+  EXPECT_THAT(ErrorOf(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":"u","ContainerName":"c",)"
+                      R"("AllocResp":"!"})"),
               StartsWith("PodDeviceEntries[0]: AllocResp: not base64"));
-  EXPECT_THAT(wrong(Entry("u", "c", "tencent.com/vcuda-core", "[]", kTwoGpus.substr(0, 60))),
+  EXPECT_THAT(ErrorOf(Entry("u", "c", "tencent.com/vcuda-core", "[]", kTwoGpus.substr(0, 60))),
               StartsWith("PodDeviceEntries[0]: AllocResp: "));
-  EXPECT_THAT(wrong(Entry("u", "c", "tencent.com/vcuda-core", "[]", Field(3, "\x12\x7f"))),
+  EXPECT_THAT(ErrorOf(Entry("u", "c", "tencent.com/vcuda-core", "[]", Field(3, "\x12\x7f"))),
               StartsWith("PodDeviceEntries[0]: AllocResp: "));
   EXPECT_EQ(
-      wrong(Entry("u", "c", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "x"))),
+      ErrorOf(Entry("u", "c", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "x"))),
       "PodDeviceEntries[0]: AllocResp: ALIYUN_COM_GPU_MEM_IDX: \"x\" is not the minor number of a "
       "GPU");
-  EXPECT_EQ(wrong("7,8,{}"),
+  EXPECT_EQ(ErrorOf("7,8,{}"),
             "PodDeviceEntries[0]: must be an object, not a number; 2 more entries are invalid");
 }
 
@@ -149,13 +149,13 @@ TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
   EXPECT_EQ(given, (AllocatedMinors{{{Uid("u1"), "main"}, {0}},
                                     {{Uid("u1"), "side"}, {2, 10}},
                                     {{Uid("u2"), "main"}, {7}}}))
-      << "what is known already stays";
+      << "an entry that exists is kept";
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":null})", &given).ok());
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &given).ok());
 }
 
 TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
-  const auto wrong = [](const std::string& pods) {
+  const auto ErrorOf = [](const std::string& pods) {
     AllocatedMinors given;
     const Status status = AddGpuManagerCheckpoint(
         fmt::format(
@@ -165,22 +165,22 @@ TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
     EXPECT_EQ(given.size(), 1u) << pods;
     return status.message();
   };
-  EXPECT_EQ(wrong(R"("u":1)"), "PodGPUMapping, pod \"u\": must be an object, not a number");
-  EXPECT_EQ(wrong(R"("u":{"c":[]})"),
+  EXPECT_EQ(ErrorOf(R"("u":1)"), "PodGPUMapping, pod \"u\": must be an object, not a number");
+  EXPECT_EQ(ErrorOf(R"("u":{"c":[]})"),
             "PodGPUMapping, pod \"u\", container \"c\": must be an object, not an array");
-  EXPECT_EQ(wrong(R"("u":{"c":{"Devices":"/dev/nvidia0"}})"),
+  EXPECT_EQ(ErrorOf(R"("u":{"c":{"Devices":"/dev/nvidia0"}})"),
             "PodGPUMapping, pod \"u\", container \"c\": Devices must be a list");
   for (const std::string device : {R"("/dev/nvidiactl")", R"("/dev/nvidia-1")", R"("/dev/nvidia")",
                                    R"("/dev/nvidia4096")", R"("/dev/sda")", "0"}) {
     EXPECT_EQ(
-        wrong(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", device)),
+        ErrorOf(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", device)),
         fmt::format("PodGPUMapping, pod \"u\", container \"c\": Devices: {} is not the device node "
                     "of a GPU",
                     device));
   }
   std::string many;
   for (int i = 0; i < 65; ++i) many += fmt::format(R"({}"/dev/nvidia{}")", i > 0 ? "," : "", i);
-  EXPECT_THAT(wrong(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", many)),
+  EXPECT_THAT(ErrorOf(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", many)),
               HasSubstr("more than 64 GPUs"));
 }
 
