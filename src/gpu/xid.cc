@@ -32,8 +32,6 @@ std::optional<uint64_t> ParseCode(std::string_view word) {
 
 }  // namespace
 
-std::span<const XidInfo> XidCatalog() { return kCatalog; }
-
 const XidInfo* FindXid(uint64_t code) {
   const auto info = std::ranges::lower_bound(kCatalog, code, {}, &XidInfo::code);
   return info != std::end(kCatalog) && info->code == code ? &*info : nullptr;

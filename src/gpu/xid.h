@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <set>
-#include <span>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +22,6 @@ struct XidInfo {
   XidAction action;
 };
 
-std::span<const XidInfo> XidCatalog();
 // Null for a code that the catalog does not have.
 const XidInfo* FindXid(uint64_t code);
 // "XID 79: GPU has fallen off the bus", "XID 4242".

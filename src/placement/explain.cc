@@ -121,9 +121,6 @@ std::string GpuDemandText(const GpuDemand& gpu_demand, const Demand& demand,
 std::string_view MetricLabelOf(UnfitReason shortfall) {
   return kInfo[static_cast<size_t>(shortfall)].id;
 }
-std::string_view PhraseOf(UnfitReason shortfall) {
-  return kInfo[static_cast<size_t>(shortfall)].phrase;
-}
 
 GpuShortfall WhyNot(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
   const int64_t milli = gpu_demand.milli.count(), bytes = gpu_demand.bytes.count();

@@ -46,8 +46,6 @@ enum class UnfitReason : uint8_t {
 inline constexpr size_t kUnfitReasonCount = 18;
 // "other-model": for JSON and metrics.
 std::string_view MetricLabelOf(UnfitReason shortfall);
-// "other GPU model", as in "0/12 nodes: 12 other GPU model".
-std::string_view PhraseOf(UnfitReason shortfall);
 
 // Why a demand does not fit on one node: the first reason found.
 struct NodeShortfall {

@@ -199,11 +199,15 @@ TEST_F(ExplainTest, AgreesWithFitsOnRandomNodesAndDemands) {
   }
 }
 
-TEST(LackTest, EveryLackHasAUniqueName) {
-  std::set<std::string_view> ids, phrases;
+TEST(UnfitReasonTest, EveryReasonHasAUniqueLabelAndText) {
+  std::set<std::string_view> labels;
+  std::set<std::string> texts;
   for (size_t i = 0; i < kUnfitReasonCount; ++i) {
-    EXPECT_TRUE(ids.insert(MetricLabelOf(static_cast<UnfitReason>(i))).second);
-    EXPECT_TRUE(phrases.insert(PhraseOf(static_cast<UnfitReason>(i))).second);
+    const auto reason = static_cast<UnfitReason>(i);
+    EXPECT_TRUE(labels.insert(MetricLabelOf(reason)).second);
+    ShortfallCounts counts;
+    counts.Add({.reason = reason});
+    EXPECT_TRUE(texts.insert(counts.Text()).second) << counts.Text();
   }
 }
 
