@@ -77,8 +77,8 @@ std::string RequestOf(Json spans, const Tracer::Options& options) {
   return Json::MakeObject({{"resourceSpans", ListOf(std::move(spans_of_service))}}).Serialize();
 }
 
-// What the OTLP specification says of a failed export: the client may send it again.
-bool MayBeSentAgain(const Result<net::Response>& answer) {
+// Whether the OTLP specification allows to retry an export with this answer.
+bool IsRetryable(const Result<net::Response>& answer) {
   return !answer.ok() || answer->status == 429 || answer->status >= 500;
 }
 
@@ -95,16 +95,16 @@ std::string TraceIdOf(const Uid& pod) {
     if (c != '-') id.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   }
   const bool is_uuid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
-  // Zero is not a valid ID, neither as a whole nor as the half that the root span has.
+  // OpenTelemetry rejects IDs of zeros only. The second half is also the ID of the root span.
   if (is_uuid && id.find_first_not_of('0', 16) != id.npos) return id;
   return fmt::format("{:016x}{:016x}", Fnv1a(pod.str()), Fnv1a(pod.str(), 0x9E3779B97F4A7C15u) | 1);
 }
 
 void WriteMetrics(const TraceMetrics& metrics, MetricsText* text) {
-  WriteCounter("tessera_trace_spans_sent_total", "Spans that the collector has taken.",
+  WriteCounter("tessera_trace_spans_sent_total", "Spans that the collector has accepted.",
                metrics.sent, text);
   WriteCounter("tessera_trace_spans_dropped_total",
-               "Spans that were lost: the collector was away for long, or rejected them.",
+               "Spans that were dropped: the collector was unreachable for long, or rejected them.",
                metrics.dropped, text);
 }
 
@@ -138,15 +138,15 @@ void Tracer::Record(PodSpan span) {
 void Tracer::Add(PodSpan span) {
   if (waiting_.size() >= kMaxWaiting) return metrics_.dropped.Add();
   waiting_.push_back(std::move(span));
-  SendLater();
+  ScheduleSend();
 }
 
-void Tracer::SendLater() {
-  if (planned_ || call_.active() || waiting_.empty()) return;
-  planned_ = true;
+void Tracer::ScheduleSend() {
+  if (send_scheduled_ || call_.active() || waiting_.empty()) return;
+  send_scheduled_ = true;
   runner_.PostDelayed(kInterval, [self = weak_.Get()] {
     if (!self) return;
-    self->planned_ = false;
+    self->send_scheduled_ = false;
     self->Send();
   });
 }
@@ -164,22 +164,22 @@ void Tracer::Send() {
 }
 
 void Tracer::OnAnswer(const Result<net::Response>& answer) {
-  const bool taken = answer.ok() && answer->status / 100 == 2;
-  if (!taken && runner_.clock().Now() >= next_warning_) {
+  const bool accepted = answer.ok() && answer->status / 100 == 2;
+  if (!accepted && runner_.clock().Now() >= next_warning_) {
     next_warning_ = runner_.clock().Now() + kWarnEvery;
-    Log(Severity::kWarning, "the collector does not take spans",
+    Log(Severity::kWarning, "cannot send spans to the collector, retrying",
         {{"endpoint", options_.endpoint},
          {"why", answer.ok()
                      ? fmt::format("HTTP {} {}", answer->status, net::ReasonPhrase(answer->status))
                      : answer.status().ToString()}});
   }
-  if (taken || !MayBeSentAgain(answer)) {
-    (taken ? metrics_.sent : metrics_.dropped).Add(batch_);
+  if (accepted || !IsRetryable(answer)) {
+    (accepted ? metrics_.sent : metrics_.dropped).Add(batch_);
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(batch_));
     next_span_ += kMaxBatch;
   }
   batch_ = 0;
-  SendLater();
+  ScheduleSend();
 }
 
 }  // namespace tessera::trace

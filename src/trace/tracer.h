@@ -2,9 +2,9 @@
 // Sends spans to a collector: OTLP over HTTP with JSON
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp), because it needs only an HTTP client.
 //
-// A collector that is away never delays a pod: spans wait in a queue of kMaxWaiting, newer ones are
-// dropped and counted. A batch is sent at most once in kInterval, and is sent again if the
-// collector did not answer, or answered 429 or a 5xx status.
+// An unreachable collector never delays a pod: spans wait in a queue of kMaxWaiting; spans beyond
+// that are dropped and counted. A batch is sent at most once in kInterval. It is retried if the
+// collector does not answer, or answers 429 or a 5xx status.
 //
 // Threads: any may call Record; otherwise the runner's. Ownership: io, runner and metrics outlive
 // the tracer.
@@ -28,8 +28,8 @@
 namespace tessera::trace {
 
 struct TraceMetrics {
-  Counter sent;     // spans that the collector has taken
-  Counter dropped;  // spans that were lost: the collector was away for long, or rejected them
+  Counter sent;     // spans that the collector has accepted
+  Counter dropped;  // the collector was unreachable for long, or rejected them
 };
 void WriteMetrics(const TraceMetrics& metrics, MetricsText* text);
 
@@ -61,7 +61,7 @@ class Tracer {
   Tracer(net::IoThread& io, TaskRunner& runner, TraceMetrics& metrics,
          net::HttpClient::Options client, Options options);
   void Add(PodSpan span);
-  void SendLater();
+  void ScheduleSend();
   void Send();
   void OnAnswer(const Result<net::Response>& answer);
 
@@ -72,7 +72,7 @@ class Tracer {
   net::HttpCall call_;
   std::deque<PodSpan> waiting_;
   size_t batch_ = 0;  // how many of `waiting_` are under way
-  bool planned_ = false;
+  bool send_scheduled_ = false;
   uint64_t next_span_;
   MonotonicTime next_warning_{};
   WeakPtrFactory<Tracer> weak_{this};
