@@ -12,6 +12,7 @@ void Budgets::Remove(std::string_view ns, std::string_view name) {
   budgets_.erase({std::string(ns), std::string(name)});
 }
 
+// The algorithm of kube-scheduler's plugin DefaultPreemption (filterPodsWithPDBViolation).
 std::vector<bool> Budgets::Violated(std::span<const CoveredPod> pods) const {
   std::vector<bool> violated(pods.size(), false);
   for (const auto& [key, budget] : budgets_) {

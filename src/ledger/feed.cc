@@ -27,7 +27,7 @@ struct ClusterFeed::State {
       const NodeEntry* node = state.ledger.FindNode(uid);
       if (node != nullptr) Remove(std::string(node->node.name));
     }
-    void OnSynced() override { state.FollowPods(); }
+    void OnSynced() override { state.WatchPods(); }
     void OnError(const Status& status, Duration) override {
       state.delegate.OnError("nodes", status);
     }
@@ -60,7 +60,7 @@ struct ClusterFeed::State {
     void OnOutlineRemoved(const Uid& uid) override {
       state.ledger.pods().contains(uid) ? Remove(uid) : state.ledger.RemovePod(uid);
     }
-    void OnSynced() override { state.OnPart(&state.pods_synced); }
+    void OnSynced() override { state.OnPartSynced(&state.pods_synced); }
     void OnError(const Status& status, Duration) override {
       state.delegate.OnError("pods", status);
     }
@@ -82,17 +82,17 @@ struct ClusterFeed::State {
     void OnChanged(const kube::ConfigMapObject&, const kube::ConfigMapObject& now) override {
       Set(now);
     }
-    void OnRemoved(const kube::ConfigMapObject&) override { Take({}); }
-    void OnSynced() override { state.OnPart(&state.quota_synced); }
+    void OnRemoved(const kube::ConfigMapObject&) override { Apply({}); }
+    void OnSynced() override { state.OnPartSynced(&state.quota_synced); }
     void OnError(const Status& status, Duration) override {
       state.delegate.OnError("quota", status);
     }
     void Set(const kube::ConfigMapObject& now) {
       Result<placement::QuotaConfig> config = QuotaIn(now, state.options.quota_key);
       if (!config.ok()) return state.delegate.OnInvalid("quota", config.status());
-      Take(*std::move(config));
+      Apply(*std::move(config));
     }
-    void Take(placement::QuotaConfig config) {
+    void Apply(placement::QuotaConfig config) {
       state.ledger.SetQuota(std::move(config));
       state.delegate.OnQuota();
     }
@@ -145,7 +145,7 @@ struct ClusterFeed::State {
   static constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 
   // Called once all nodes are known.
-  void FollowPods() {
+  void WatchPods() {
     if (pods) return;
     const bool all = options.all_pods;
     pods = std::make_unique<kube::Informer<kube::PodObject>>(
@@ -158,7 +158,7 @@ struct ClusterFeed::State {
         : all            ? nullptr
                          : HasNoGpus);
   }
-  void OnPart(bool* part) {
+  void OnPartSynced(bool* part) {
     *part = true;
     if (synced || !pods_synced || !quota_synced) return;
     synced = true;

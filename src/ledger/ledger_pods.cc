@@ -63,13 +63,13 @@ std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry&
   };
   const auto add = [&](bool init) {
     for (const device::ContainerRequest& container : pod.request.devices.containers) {
-      const auto has = pod.assignment.containers.find(container.name);
-      if (has == pod.assignment.containers.end()) continue;
+      const auto assigned = pod.assignment.containers.find(container.name);
+      if (assigned == pod.assignment.containers.end()) continue;
       if ((container.phase == device::Phase::kInit) != init) continue;
-      for (const device::DeviceShare& one : has->second) {
-        device::Share& sum = share_of(one.uuid);
-        sum.compute = init ? std::max(sum.compute, one.compute) : sum.compute + one.compute;
-        sum.memory = init ? std::max(sum.memory, one.memory) : sum.memory + one.memory;
+      for (const device::DeviceShare& share : assigned->second) {
+        device::Share& sum = share_of(share.uuid);
+        sum.compute = init ? std::max(sum.compute, share.compute) : sum.compute + share.compute;
+        sum.memory = init ? std::max(sum.memory, share.memory) : sum.memory + share.memory;
       }
     }
   };
@@ -343,27 +343,28 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
     return;
   }
   const NodeEntry& node = known->second;
-  const auto take = [&]() -> Status {
+  const auto assign_gpus = [&]() -> Status {
     Query query{.request = pod.request};
     RETURN_IF_ERROR(FillDemand(&query));
     Result<Pick> pick = PickOf(pod, query, node);
-    Status doubt;
+    Status annotation_error;
     if (!pick.ok()) {
       // An invalid annotation does not free the GPU that the pod uses.
-      doubt = pick.status();
+      annotation_error = pick.status();
       const std::optional<Pick> free = FreePick(query, node.id);
       if (free) {
         pick = *free;
         for (size_t n = 0; n < query.demand.demand.gpu_demands.size(); ++n)
           pod.guessed_gpu_demands.set(n);
       } else {
-        // Some of its containers may run, so their GPUs are not free.
+        // No GPUs are free for all containers. The containers whose GPUs the annotations name may
+        // run, so these GPUs are taken.
         pod.guessed_gpu_demands.reset();
         query.request.devices = RequestWithAnnotations(pod, node);
-        if (!query.request.devices.requests_devices()) return doubt;
+        if (!query.request.devices.requests_devices()) return annotation_error;
         RETURN_IF_ERROR(FillDemand(&query));
         pick = PickOf(pod, query, node);
-        if (!pick.ok()) return doubt;
+        if (!pick.ok()) return annotation_error;
       }
     }
     ASSIGN_OR_RETURN(pod.placed_id, cluster_->Adopt(query.shape, node.id, *pick));
@@ -372,9 +373,9 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
     pod.charges = ChargesOf(pod.request, node, query.demand.demand, *pick);
     quota_.Record(pod.charges);
     Arrived(pod, query.shape);
-    return doubt;
+    return annotation_error;
   };
-  const Status status = take();
+  const Status status = assign_gpus();
   if (!status.ok()) pod.problem = status.message();
   if (pod.placed_id) MoveGuessedGpus(pod, node);
   DropAnnotations(pod);

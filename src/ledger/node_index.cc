@@ -14,7 +14,7 @@ constexpr size_t kBlock = 32;
 }  // namespace
 
 void NodeIndex::Put(HashBucket bucket) {
-  size_t at = PlaceOf(bucket.hash);
+  size_t at = FirstBucketOf(bucket.hash);
   while (buckets_[at].entry != nullptr) at = (at + 1) & (buckets_.size() - 1);
   buckets_[at] = bucket;
 }
@@ -42,7 +42,7 @@ void NodeIndex::Erase(std::string_view name) {
 }
 
 const NodeIndex::HashBucket* NodeIndex::FindBucket(std::string_view name, uint64_t hash) const {
-  for (size_t at = PlaceOf(hash); buckets_[at].entry != nullptr;
+  for (size_t at = FirstBucketOf(hash); buckets_[at].entry != nullptr;
        at = (at + 1) & (buckets_.size() - 1)) {
     if (buckets_[at].hash == hash && buckets_[at].name == name) return &buckets_[at];
   }
@@ -61,10 +61,10 @@ void NodeIndex::Find(std::span<const std::string_view> names,
     const size_t count = std::min(kBlock, names.size() - begin);
     for (size_t i = 0; i < count; ++i) {
       hashes[i] = HashOf(names[begin + i]);
-      __builtin_prefetch(&buckets_[PlaceOf(hashes[i])]);
+      __builtin_prefetch(&buckets_[FirstBucketOf(hashes[i])]);
     }
     for (size_t i = 0; i < count; ++i) {
-      const HashBucket& bucket = buckets_[PlaceOf(hashes[i])];
+      const HashBucket& bucket = buckets_[FirstBucketOf(hashes[i])];
       __builtin_prefetch(bucket.name.data());
       __builtin_prefetch(bucket.entry);
     }

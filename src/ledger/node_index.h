@@ -50,7 +50,7 @@ class NodeIndex {
     hash = (hash ^ word) * kFactor;
     return hash ^ hash >> 32;
   }
-  size_t PlaceOf(uint64_t hash) const { return hash & (buckets_.size() - 1); }
+  size_t FirstBucketOf(uint64_t hash) const { return hash & (buckets_.size() - 1); }
   const HashBucket* FindBucket(std::string_view name, uint64_t hash) const;
   void Put(HashBucket bucket);
 

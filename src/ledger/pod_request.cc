@@ -24,8 +24,9 @@ device::Phase PhaseOf(ContainerKind kind) {
   return device::Phase::kMain;
 }
 
-// The maximum over time of a resource that `parse` reads. At one time, either an init container
-// runs with the sidecars before it, or all sidecars and main containers run.
+// The maximum over time of a resource that `parse` reads, as kube-scheduler computes it
+// (PodRequests in k8s.io/component-helpers/resource). At one time, either an init container runs
+// with the sidecars before it, or all sidecars and main containers run.
 template <typename T, typename Parse>
 Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Parse parse) {
   T lasting{}, most{};

@@ -30,23 +30,24 @@ bool UnfitReasons::Less::operator()(const NodeShortfall& a, const NodeShortfall&
   return all(a) < all(b);
 }
 
-UnfitReasons::OfShape& UnfitReasons::Find(uint64_t serial) {
+UnfitReasons::ShapeReasons& UnfitReasons::Find(uint64_t serial) {
   const auto known = std::find_if(shapes_.begin(), shapes_.end(),
-                                  [&](const OfShape& at) { return at.serial == serial; });
+                                  [&](const ShapeReasons& at) { return at.serial == serial; });
   if (known != shapes_.end()) return *known;
   if (shapes_.size() < kMaxShapes) {
-    OfShape& added = shapes_.emplace_back();
+    ShapeReasons& added = shapes_.emplace_back();
     added.serial = serial;
     return added;
   }
-  OfShape& oldest =
-      *std::min_element(shapes_.begin(), shapes_.end(),
-                        [](const OfShape& a, const OfShape& b) { return a.used < b.used; });
+  ShapeReasons& oldest = *std::min_element(
+      shapes_.begin(), shapes_.end(),
+      [](const ShapeReasons& a, const ShapeReasons& b) { return a.used < b.used; });
   oldest = {.serial = serial};
   return oldest;
 }
 
-void UnfitReasons::LookAt(NodeId node, const placement::Demand& demand, OfShape* known) const {
+void UnfitReasons::UpdateNode(NodeId node, const placement::Demand& demand,
+                              ShapeReasons* known) const {
   const NodeShortfall shortfall = placement::WhyNot(cluster_.node(node), demand);
   if (shortfall.ok()) {
     known->of_nodes[node] = nullptr;
@@ -61,8 +62,8 @@ void UnfitReasons::LookAt(NodeId node, const placement::Demand& demand, OfShape*
   known->of_nodes[node] = &reason->second;
 }
 
-UnfitReasons::OfShape& UnfitReasons::Current(placement::ShapeId shape) {
-  OfShape& known = Find(cluster_.shapes().serial(shape));
+UnfitReasons::ShapeReasons& UnfitReasons::Current(placement::ShapeId shape) {
+  ShapeReasons& known = Find(cluster_.shapes().serial(shape));
   const placement::Demand& demand = cluster_.demand(shape);
   known.used = ++uses_;
   changed_.clear();
@@ -71,9 +72,9 @@ UnfitReasons::OfShape& UnfitReasons::Current(placement::ShapeId shape) {
   known.of_nodes.resize(cluster_.size());
   if (all) {
     known.reasons.clear();
-    for (NodeId node = 0; node < cluster_.size(); ++node) LookAt(node, demand, &known);
+    for (NodeId node = 0; node < cluster_.size(); ++node) UpdateNode(node, demand, &known);
   } else {
-    for (const NodeId node : changed_) LookAt(node, demand, &known);
+    for (const NodeId node : changed_) UpdateNode(node, demand, &known);
   }
   known.version = cluster_.version();
   return known;

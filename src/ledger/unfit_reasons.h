@@ -45,20 +45,21 @@ class UnfitReasons {
   struct Less {
     bool operator()(const placement::NodeShortfall& a, const placement::NodeShortfall& b) const;
   };
-  struct OfShape {
+  struct ShapeReasons {
     uint64_t serial = 0;   // of the shape, because shape ids are reused
     uint64_t version = 0;  // of the cluster when `of_nodes` was computed
     uint64_t used = 0;     // value of uses_ at the last query
     std::vector<const Reason*> of_nodes;
     std::map<placement::NodeShortfall, Reason, Less> reasons;
   };
-  OfShape& Current(placement::ShapeId shape);
-  OfShape& Find(uint64_t serial);
-  void LookAt(placement::NodeId node, const placement::Demand& demand, OfShape* known) const;
+  ShapeReasons& Current(placement::ShapeId shape);
+  ShapeReasons& Find(uint64_t serial);
+  void UpdateNode(placement::NodeId node, const placement::Demand& demand,
+                  ShapeReasons* known) const;
 
   const placement::Cluster& cluster_;
-  std::deque<OfShape> shapes_;
-  OfShape* last_ = nullptr;
+  std::deque<ShapeReasons> shapes_;
+  ShapeReasons* last_ = nullptr;
   uint64_t uses_ = 0;
   std::vector<placement::NodeId> changed_;
 };

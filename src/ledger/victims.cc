@@ -64,7 +64,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
   }
   const size_t without_gpus = eviction.uids.size();
   std::vector<EvictablePod> candidates;
-  const auto may_leave = [&](const PodEntry& pod, bool is_proposed) {
+  const auto may_evict = [&](const PodEntry& pod, bool is_proposed) {
     if (!pod.placed_id || pod.binding_state != BindingState::kBound) return false;
     return is_proposed || (budgets_.known() && pod.request.priority < query.request.priority);
   };
@@ -72,7 +72,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
     const PodEntry& pod = pods_.find(uid)->second;
     const bool is_proposed =
         std::find(proposed.uids.begin(), proposed.uids.end(), uid) != proposed.uids.end();
-    if (may_leave(pod, is_proposed)) candidates.push_back({&uid, &pod, is_proposed});
+    if (may_evict(pod, is_proposed)) candidates.push_back({&uid, &pod, is_proposed});
   }
   const auto stays = [&](const PodEntry& pod) {
     return std::none_of(candidates.begin(), candidates.end(),
@@ -93,20 +93,20 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
   const std::vector<bool> violated = Violated(budgets_, candidates);
   for (size_t i = 0; i < candidates.size(); ++i) candidates[i].violates = violated[i];
   SortBySparing(&candidates);
-  std::vector<EvictablePod> leaving;
+  std::vector<EvictablePod> victims;
   for (const EvictablePod& candidate : candidates) {
-    NodeTrial with = trial;
-    AddTo(&with, *candidate.pod);
-    if (with.Fits(wanted)) {
-      trial = std::move(with);
+    NodeTrial trial_with_pod = trial;
+    AddTo(&trial_with_pod, *candidate.pod);
+    if (trial_with_pod.Fits(wanted)) {
+      trial = std::move(trial_with_pod);
     } else {
-      leaving.push_back(candidate);
+      victims.push_back(candidate);
       eviction.uids.push_back(*candidate.uid);
     }
   }
   if (eviction.uids.empty()) return std::nullopt;
-  std::erase_if(leaving, [](const EvictablePod& candidate) { return candidate.pod->deleting; });
-  eviction.pdb_violations = CountViolated(budgets_, leaving);
+  std::erase_if(victims, [](const EvictablePod& candidate) { return candidate.pod->deleting; });
+  eviction.pdb_violations = CountViolated(budgets_, victims);
   // The labels of pods without GPUs are not known here, so their violations are those that
   // kube-scheduler counted.
   if (without_gpus > 0) {
