@@ -15,8 +15,9 @@ void AdmissionOrder::Set(std::vector<WaitingContainer> waiting) {
       return entry.pod_uid == uid && entry.container == container;
     });
   };
-  std::erase_if(given_,
-                [&](const Given& given) { return !waits(std::get<0>(given), std::get<1>(given)); });
+  std::erase_if(allocated_, [&](const Allocation& allocation) {
+    return !waits(std::get<0>(allocation), std::get<1>(allocation));
+  });
 }
 
 const AdmissionOrder::WaitingContainer* AdmissionOrder::Find(std::string_view resource,
@@ -25,7 +26,7 @@ const AdmissionOrder::WaitingContainer* AdmissionOrder::Find(std::string_view re
       std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingContainer& entry) {
         const auto requested = entry.units.find(resource);
         return requested != entry.units.end() && requested->second == units &&
-               !given_.contains({entry.pod_uid, entry.container, std::string(resource)});
+               !allocated_.contains({entry.pod_uid, entry.container, std::string(resource)});
       });
   return found == waiting_.end() ? nullptr : &*found;
 }
@@ -37,10 +38,11 @@ std::optional<AdmissionOrder::WaitingContainer> AdmissionOrder::Next(std::string
   return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
-void AdmissionOrder::GiveNext(std::string_view resource, int64_t units) {
+void AdmissionOrder::AllocateNext(std::string_view resource, int64_t units) {
   const std::lock_guard lock(mutex_);
   const WaitingContainer* found = Find(resource, units);
-  if (found != nullptr) given_.insert({found->pod_uid, found->container, std::string(resource)});
+  if (found != nullptr)
+    allocated_.insert({found->pod_uid, found->container, std::string(resource)});
 }
 
 }  // namespace tessera::agent

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Guesses the container for which the kubelet allocates, because the kubelet does not name it. The
-// kubelet admits one pod at a time, so the guess is the container that has been assigned GPUs, has
-// been given none, and came to the node first. GetPreferredAllocation follows the guess, so that
-// PodResources names the right GPUs; a container gets its assignment also after a wrong guess.
+// kubelet admits one pod at a time. So the guess is the first container, in the order of admission,
+// that has an assignment and for which the kubelet has not allocated yet. GetPreferredAllocation
+// follows the guess, so that PodResources names the right GPUs; a container gets its assignment
+// also after a wrong guess.
 //
 // Threads: any. The grants' thread sets the list, gRPC's threads read it.
 #pragma once
@@ -36,19 +37,19 @@ class AdmissionOrder {
   // All containers that wait, in the order in which the kubelet allocates for them.
   void Set(std::vector<WaitingContainer> waiting);
 
-  // The first container that requests `units` of the resource and has been given none.
+  // The first container that requests `units` of the resource and has no allocation of it.
   std::optional<WaitingContainer> Next(std::string_view resource, int64_t units) const;
-  // Records that the container that Next returns, if any, has been given its units.
-  void GiveNext(std::string_view resource, int64_t units);
+  // Records an allocation for the container that Next returns, if there is one.
+  void AllocateNext(std::string_view resource, int64_t units);
 
  private:
-  using Given = std::tuple<Uid, std::string, std::string>;  // pod, container, resource
+  using Allocation = std::tuple<Uid, std::string, std::string>;  // pod, container, resource
   const WaitingContainer* Find(std::string_view resource, int64_t units) const;
 
   // Guards all members, because calls of the kubelet do not wait for the grants' thread.
   mutable std::mutex mutex_;
   std::vector<WaitingContainer> waiting_;
-  std::set<Given> given_;
+  std::set<Allocation> allocated_;
 };
 
 }  // namespace tessera::agent

@@ -25,7 +25,7 @@ TEST(AdmissionOrderTest, NextIsTheOldestContainerWithThisRequestAndNoUnits) {
   AdmissionOrder order;
   order.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
   ASSERT_EQ(order.Next(kGpuName, 1)->pod_uid, Uid("b"));
-  order.GiveNext(kGpuName, 1);
+  order.AllocateNext(kGpuName, 1);
   EXPECT_EQ(order.Next(kGpuName, 1)->pod_uid, Uid("c"));
   EXPECT_EQ(order.Next(kGpuName, 2)->pod_uid, Uid("a"));
   EXPECT_FALSE(order.Next(kGpuName, 3));

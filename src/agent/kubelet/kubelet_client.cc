@@ -101,10 +101,10 @@ void Run(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending,
   });
 }
 
-// Passes the error of a call that could not start to `done`.
+// Reports to `done`, in a task of its own, that a call could not start.
 template <typename Done>
-void Fail(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending, Status status,
-          Done done) {
+void PostError(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending, Status status,
+               Done done) {
   runner->Post([pending, done = std::move(done), status = std::move(status)] {
     if (!pending->over()) done(status);
   });
@@ -159,7 +159,7 @@ std::string GrpcKubeletRegistry::SocketIdentity() const {
 
 void GrpcKubeletRegistry::Register(const Registration& registration, Done done) {
   auto channel = Dial(socket_path_);
-  if (!channel.ok()) return Fail(runner_, pending_, channel.status(), std::move(done));
+  if (!channel.ok()) return PostError(runner_, pending_, channel.status(), std::move(done));
   auto call = std::make_shared<RegisterCall>();
   call->channel = *channel;
   call->stub = v1beta1::Registration::NewStub(call->channel);
@@ -192,7 +192,7 @@ GrpcPodResources::~GrpcPodResources() { pending_->CancelAndWait(); }
 
 void GrpcPodResources::List(Done done) {
   auto channel = Dial(socket_path_);
-  if (!channel.ok()) return Fail(runner_, pending_, channel.status(), std::move(done));
+  if (!channel.ok()) return PostError(runner_, pending_, channel.status(), std::move(done));
   auto call = std::make_shared<ListCall>();
   call->channel = *channel;
   call->stub = v1::PodResourcesLister::NewStub(call->channel);

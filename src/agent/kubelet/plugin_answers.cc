@@ -67,7 +67,7 @@ Result<ContainerAllocation> TokenAnswers::Allocate(const DeviceSet& set,
   const std::vector<std::string> token_ids =
       ids_ == Ids::kGpus ? WithoutRepeats(ids) : ShareTokenIds(ids);
   if (admission_order_ != nullptr)
-    admission_order_->GiveNext(resource_, static_cast<int64_t>(token_ids.size()));
+    admission_order_->AllocateNext(resource_, static_cast<int64_t>(token_ids.size()));
   return TokenAnswer(resource_, signer_->Sign(resource_, token_ids, clock_->WallNow()));
 }
 

@@ -22,8 +22,8 @@ Registrar::~Registrar() = default;
 
 void Registrar::Start() {
   started_ = true;
-  Repair();
-  Try();
+  EnsureListening();
+  TryRegister();
 }
 
 void Registrar::OnKubeletSocketAppeared() {
@@ -40,20 +40,20 @@ void Registrar::OnKubeletSocketAppeared() {
   starting_until_ = runner_->clock().Now() + kStarting;
   // An attempt with the earlier kubelet ends here.
   in_flight_ = false;
-  Try();
+  TryRegister();
 }
 
 void Registrar::OnPluginSocketVanished() {
-  if (started_) Repair();
+  if (started_) EnsureListening();
 }
 
 void Registrar::OnRescan() {
   if (!started_) return;
-  Repair();
+  EnsureListening();
   OnKubeletSocketAppeared();
 }
 
-void Registrar::Repair() {
+void Registrar::EnsureListening() {
   if (endpoint_->SocketPresent()) return;
   const Status status = endpoint_->Listen();
   if (status.ok()) {
@@ -66,11 +66,11 @@ void Registrar::Repair() {
   Log(Severity::kError, "cannot listen for the kubelet",
       {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
   runner_->PostDelayed(kLongestPause, [weak = weak_.Get()] {
-    if (weak) weak->Repair();
+    if (weak) weak->EnsureListening();
   });
 }
 
-void Registrar::Try() {
+void Registrar::TryRegister() {
   if (in_flight_) return;
   ++attempt_;
   accepted_ = false;
@@ -106,7 +106,7 @@ void Registrar::OnRegistered(const Status& status) {
   UpdateRegistered();
   // The kubelet may have died between its answer and its stream.
   PostForAttempt(stream_ended_in_flight_ ? kShortStreamWait : kStreamWait, [this] {
-    if (endpoint_->open_streams() == 0) Try();
+    if (endpoint_->open_streams() == 0) TryRegister();
   });
 }
 
@@ -114,7 +114,7 @@ void Registrar::ScheduleRetry(Code why) {
   const Duration pause = pause_;
   const bool starting = why == Code::kUnavailable && runner_->clock().Now() < starting_until_;
   if (!starting) pause_ = std::min(pause_ * 2, Duration(kLongestPause));
-  PostForAttempt(pause, [this] { Try(); });
+  PostForAttempt(pause, [this] { TryRegister(); });
 }
 
 void Registrar::OnStreamOpened() {

@@ -73,8 +73,8 @@ class Registrar {
   bool registered() const { return registered_; }
 
  private:
-  void Repair();
-  void Try();
+  void EnsureListening();
+  void TryRegister();
   void ScheduleRetry(Code why);
   void OnRegistered(const Status& status);
   void UpdateRegistered();

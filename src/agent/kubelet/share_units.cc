@@ -61,7 +61,7 @@ ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource
     const bool healthy = gpu.health.ok() && gpu.minor.has_value();
     units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count_of(gpu)), healthy});
   }
-  // Only a node with hundreds of GPUs gets here. Its plan offers fewer units, never larger units.
+  // Only a node with hundreds of GPUs exceeds the limit. It offers fewer units, never larger units.
   while (ListBytes(units) > kMaxListBytes && resource != names::kResourceGpuMem) {
     for (ShareUnits::PerGpu& gpu : units.gpus) gpu.count -= gpu.count / 16;
   }
@@ -104,9 +104,8 @@ SharePlan::SharePlan(const device::NodeInventory& inventory, device::MemoryUnit 
   if (ListBytes(gpu_mem) > kMaxListBytes) {
     unit_ = device::MemoryUnit::kGiB;
     note_ = fmt::format(
-        "{} counts GiB on this node, not MiB: its GPUs would need {} device ids, and the kubelet "
-        "takes "
-        "no longer lists; pods that mean MiB are for other nodes",
+        "{} counts GiB on this node, not MiB: a list of {} device IDs would be too long for the "
+        "kubelet; schedule pods that count MiB on other nodes",
         names::kResourceGpuMem, gpu_mem.count());
     gpu_mem = of_memory(names::kResourceGpuMem, 'm', device::SizeOf(unit_));
   }
