@@ -24,8 +24,8 @@ namespace tessera::console {
 // present ledger.
 Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// Single pods whose end makes room for a waiting pod on their node, the smallest first, and to how many
-// other nodes each could move:
+// Single pods whose end makes room for a waiting pod on their node, the smallest first, and to how
+// many other nodes each could move:
 // {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
 //  "complete":true}. Not complete: too many were possible to try all.
 Json MeasureRoom(ledger::ClusterLedger& ledger, const ledger::PodRequest& request);

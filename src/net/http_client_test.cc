@@ -65,7 +65,7 @@ TEST_F(HttpClientTest, AnOldConnectionIsNotUsedAgain) {
   EXPECT_EQ(server_->connections(), 2);
 }
 
-TEST_F(HttpClientTest, AConnectionThatGetsOldUnderARequestIsNotKept) {
+TEST_F(HttpClientTest, AConnectionThatReachesItsMaxAgeDuringARequestIsClosed) {
   Serve([](int fd) {
     while (!RawServer::ReadHeader(fd).empty()) {
       std::this_thread::sleep_for(milliseconds(60));
@@ -125,14 +125,14 @@ TEST_F(HttpClientTest, AConnectionTheServerClosedWhileIdleIsNotUsed) {
     RawServer::Write(fd, kOk);
   });
   EXPECT_TRUE(Send().ok());
-  // Safe for POST, too, because the end was seen before sending.
+  // The client sends a POST as well: it saw the end of the connection before it sent anything.
   ASSERT_TRUE(runner_.RunUntil([&] { return CodeOf({.method = "POST"}) == Code::kOk; }));
 }
 
 TEST_F(HttpClientTest, NamesTheExceededDeadline) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);
-    RawServer::ReadHeader(fd);  // Until the client leaves.
+    RawServer::ReadHeader(fd);  // returns when the client closes the connection
   });
   const auto answer = Send({}, {.deadlines = {.header = milliseconds(50)}});
   EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);

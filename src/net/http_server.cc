@@ -44,9 +44,9 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     if (connections.size() >= options.limits.connections && !Evict()) return transport->Close();
     std::shared_ptr<ssl_ctx_st> context;
     if (tls) {
-      auto fresh = tls->Get();
-      if (!fresh.ok()) return transport->Close();
-      context = *std::move(fresh);
+      auto current = tls->Get();
+      if (!current.ok()) return transport->Close();
+      context = *std::move(current);
     }
     std::weak_ptr<Core> weak = weak_from_this();
     auto connection = std::make_shared<ServerConnection>(
@@ -56,7 +56,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
             self->Dispatch(std::move(request), from, request_number);
         },
         [weak] {
-          if (const auto self = weak.lock()) self->BoundBodies();
+          if (const auto self = weak.lock()) self->LimitBodies();
         },
         [weak](ServerConnection* closed) {
           if (const auto self = weak.lock()) self->connections.erase(closed);
@@ -78,7 +78,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   }
 
   // Rejects the largest body first, so that small requests are served regardless of large requests.
-  void BoundBodies() {
+  void LimitBodies() {
     size_t all = 0;
     ServerConnection* largest = nullptr;
     for (const auto& [connection, held] : connections) {
@@ -89,9 +89,9 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
       if (!largest || bytes > largest->body_bytes()) largest = connection;
     }
     const ServerLimits& limits = options.limits;
-    const size_t most =
+    const size_t max =
         limits.all_bodies_bytes > 0 ? limits.all_bodies_bytes : 4 * limits.body_bytes;
-    if (all > most && largest) largest->RejectBody();
+    if (all > max && largest) largest->RejectBody();
   }
 
   void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from,

@@ -84,8 +84,8 @@ struct DemandHash {
   size_t operator()(const Demand& demand) const;
 };
 
-// A mask of GPUs for each GPU demand of a pod; 0 where none was set. Almost all pods have at most one
-// GPU demand, so the other masks are allocated when one of them is first written.
+// A mask of GPUs for each GPU demand of a pod; 0 where none was set. Almost all pods have at most
+// one GPU demand, so the other masks are allocated when one of them is first written.
 class GpuMasks {
  public:
   GpuMasks() = default;

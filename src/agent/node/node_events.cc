@@ -56,22 +56,22 @@ void AppendNotes(const std::optional<device::NodeInventory>& before,
 std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>& before,
                                      const device::NodeInventory& now) {
   std::vector<NodeEvent> events;
-  const bool was_problem = before && !before->problem.empty();
+  const bool had_problem = before && !before->problem.empty();
   if (!now.problem.empty()) {
-    if (!was_problem) events.push_back({true, ConditionOf(now).reason, now.problem});
+    if (!had_problem) events.push_back({true, ConditionOf(now).reason, now.problem});
     return events;
   }
-  if (was_problem) {
+  if (had_problem) {
     events.push_back(
         {false, names::kReasonDriverReady,
          fmt::format("driver {} reports {} GPUs", now.driver_version, now.gpus.size())});
   }
-  AppendGpuEvents(before && !was_problem ? &*before : nullptr, now, &events);
-  const bool was_without = before && !before->runtime_problem.empty();
-  if (!now.runtime_problem.empty() && !was_without) {
+  AppendGpuEvents(before && !had_problem ? &*before : nullptr, now, &events);
+  const bool had_runtime_problem = before && !before->runtime_problem.empty();
+  if (!now.runtime_problem.empty() && !had_runtime_problem) {
     events.push_back({true, names::kReasonRuntimeNotConfigured, now.runtime_problem});
   }
-  if (now.runtime_problem.empty() && was_without) {
+  if (now.runtime_problem.empty() && had_runtime_problem) {
     events.push_back(
         {false, names::kReasonRuntimeConfigured, "containers start through tessera-runtime again"});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of tessera-agent. Flags and variables that NVIDIA's device plugin has too keep
-// their names; a flag overrides its variable.
+// The command line of tessera-agent. Where NVIDIA's device plugin has the same flag or variable,
+// the name is the same. A flag overrides its variable.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -8,13 +8,13 @@ constexpr uintptr_t kNever = 0, kRemoved = 1;
 
 }  // namespace
 
-uint32_t Contexts::Home(uintptr_t handle) {
+uint32_t Contexts::FirstSlotOf(uintptr_t handle) {
   return uint32_t((handle >> 4) * 0x9e3779b97f4a7c15u >> 54);
 }
 static_assert(sizeof(uint64_t) * 8 - 54 == 10, "1,024 entries");
 
-const Contexts::Entry* Contexts::Look(uintptr_t handle) const {
-  uint32_t i = Home(handle);
+const Contexts::Entry* Contexts::FindEntry(uintptr_t handle) const {
+  uint32_t i = FirstSlotOf(handle);
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
     const uintptr_t found = entries_[i].handle.load(std::memory_order_acquire);
     if (found == handle) return &entries_[i];
@@ -24,7 +24,7 @@ const Contexts::Entry* Contexts::Look(uintptr_t handle) const {
 }
 
 bool Contexts::Find(const void* handle, Info* info) const {
-  const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));
+  const Entry* entry = FindEntry(reinterpret_cast<uintptr_t>(handle));
   if (entry == nullptr) return false;
   *info = {entry->id.load(std::memory_order_relaxed), entry->gpu.load(std::memory_order_relaxed),
            entry->is_counted.load(std::memory_order_relaxed)};
@@ -37,7 +37,7 @@ bool Contexts::At(uint32_t i, Info* info) const {
 }
 
 bool Contexts::Put(uintptr_t handle, const Info& info) {
-  uint32_t i = Home(handle);
+  uint32_t i = FirstSlotOf(handle);
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
     Entry& entry = entries_[i];
     if (entry.handle.load(std::memory_order_relaxed) > kRemoved) continue;
@@ -51,7 +51,7 @@ bool Contexts::Put(uintptr_t handle, const Info& info) {
 }
 
 uint64_t Contexts::AddLocked(uintptr_t handle, int gpu) {
-  if (const Entry* entry = Look(handle)) return entry->id.load(std::memory_order_relaxed);
+  if (const Entry* entry = FindEntry(handle)) return entry->id.load(std::memory_order_relaxed);
   return Put(handle, {++last_id_, gpu}) ? last_id_ : 0;
 }
 
@@ -70,7 +70,7 @@ bool Contexts::Count(const void* handle, int gpu, uint64_t last_id, bool* is_new
   const auto key = reinterpret_cast<uintptr_t>(handle);
   (void)RemoveLocked(key, last_id, replaced);
   if (AddLocked(key, gpu) == 0) return false;
-  *is_new = !entries_[Look(key) - entries_].is_counted.exchange(true);
+  *is_new = !entries_[FindEntry(key) - entries_].is_counted.exchange(true);
   return true;
 }
 
@@ -83,7 +83,7 @@ bool Contexts::RemoveLocked(uintptr_t handle, uint64_t last_id, Info* removed) {
   Info found;
   if (!Find(reinterpret_cast<const void*>(handle), &found) || found.id > last_id) return false;
   *removed = found;
-  entries_[Look(handle) - entries_].handle.store(kRemoved, std::memory_order_release);
+  entries_[FindEntry(handle) - entries_].handle.store(kRemoved, std::memory_order_release);
   return true;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contexts of this process that it has created or that have allocated, each with its GPU and a
-// unique id. The driver may reuse the handle of a destroyed context; an id is unique. Ids grow, so
-// they serve as moments (moment.h). Threads: any. Find is lock-free.
+// A table of this process's contexts, each with its GPU and an id. It has the contexts that the
+// process has created and those in which it has allocated memory. The driver may reuse the handle
+// of a destroyed context, but an id is unique. Ids grow, so they serve as moments (moment.h).
+// Threads: any. Find is lock-free.
 #pragma once
 
 #include <atomic>
@@ -43,10 +44,10 @@ class Contexts {
     std::atomic<int> gpu;
     std::atomic<bool> is_counted;
   };
-  static uint32_t Home(uintptr_t handle);
+  static uint32_t FirstSlotOf(uintptr_t handle);
   bool Put(uintptr_t handle, const Info& info);   // REQUIRES lock_
   uint64_t AddLocked(uintptr_t handle, int gpu);  // REQUIRES lock_
-  const Entry* Look(uintptr_t handle) const;
+  const Entry* FindEntry(uintptr_t handle) const;
   bool RemoveLocked(uintptr_t handle, uint64_t last_id, Info* removed);  // REQUIRES lock_
 
   SpinLock lock_;  // held while entries change

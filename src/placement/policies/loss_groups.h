@@ -25,9 +25,9 @@ class LossGroups {
   size_t size() const { return groups_.size(); }
   void Clear();
 
-  // Call when prices have changed.
-  void Reprice() { priced_ = 0; }
-  // The charge of the demand in each group: never positive.
+  // Call when the forecast's prices have changed.
+  void OnPricesChanged() { priced_ = 0; }
+  // The charge (forecast.h) of the demand in each group; 0 or negative.
   std::span<const float> Charges(const Forecast& forecast, const Demand& demand);
   // The reservation charge of one group.
   float ReservationOf(uint16_t group, const Forecast& forecast) const;

@@ -184,7 +184,7 @@ void TesseraPolicy::ApplyChanges() {
   }
   if (changed || priced_ != arrived_ / kArrivalsPerPrice) {
     forecast_.Price(without_);
-    groups_.Reprice();
+    groups_.OnPricesChanged();
     priced_ = arrived_ / kArrivalsPerPrice;
   }
 }
