@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SKIP = 77
@@ -209,6 +210,31 @@ def gpu_user(node):
             process.kill()
 
 
+@contextlib.contextmanager
+def container_toolkit(node):
+    """Adds what NVIDIA's container toolkit looks for: a MIG device on the last GPU, and the socket of
+    a daemon. Yields the device as "simgpu show" has it."""
+    smi = os.path.join(node.root, "usr/bin/nvidia-smi")
+    gpu = str(GPUS - 1)
+    for arguments in (["-i", gpu, "-mig", "1"], ["mig", "-i", gpu, "-cgi", "19", "-C"]):
+        subprocess.run([smi, *arguments], check=True, env=node.environment(),
+                       stdout=subprocess.DEVNULL)
+    socket = pathlib.Path(node.root, "run/nvidia-persistenced/socket")
+    with subprocess.Popen([node.simgpu, "serve", "--root", node.root]) as server:
+        try:
+            while not socket.exists() and server.poll() is None:
+                time.sleep(0.01)
+            yield json.loads(node.call("show", "-o", "json"))["gpus"][-1]["mig_devices"][0]
+        finally:
+            server.terminate()
+
+
+def with_proc_of(node, command):
+    """The toolkit reads the numbers of capabilities in /proc, whatever the driver root is."""
+    return ["unshare", "--mount", "sh", "-c",
+            'mount --bind "$0/proc/driver" /proc/driver && exec "$@"', node.root, *command]
+
+
 def command_for(client):
     if client.startswith("go-"):
         return [go_client(client.replace("-", ""))]
@@ -269,9 +295,14 @@ def run_limited(node, container, client, command, folder):
 
 
 def run_alone(node, client, command, folder):
-    with gpu_user(node) as pid:
+    with contextlib.ExitStack() as stack:
+        pid = stack.enter_context(gpu_user(node))
+        facts = facts_of(node, False, pid)
+        if client == "go-nvcdi":
+            facts["mig"] = stack.enter_context(container_toolkit(node))
+            command = with_proc_of(node, command)
         environment = dict(node.environment(), **settings_of(client, command, folder),
-                           CLIENT_FACTS=json.dumps(facts_of(node, False, pid)))
+                           CLIENT_FACTS=json.dumps(facts))
         return subprocess.run(command, env=environment, timeout=240, check=False).returncode
 
 

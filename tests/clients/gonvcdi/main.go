@@ -22,6 +22,11 @@ type facts struct {
 	Driver     string   `json:"driver"`
 	DriverRoot string   `json:"driver_root"`
 	DevRoot    string   `json:"dev_root"`
+	// A MIG device on the last GPU.
+	MIG struct {
+		GPUInstance     int `json:"gpu_instance"`
+		ComputeInstance int `json:"compute_instance"`
+	} `json:"mig"`
 }
 
 func must(what string, err error) {
@@ -45,6 +50,21 @@ func hasNode(nodes []*specs.DeviceNode, name string) bool {
 	return false
 }
 
+// The numbers of capabilities as NVIDIA's MIG user guide lists them: 15 GPU instances of 9 numbers
+// for each GPU.
+func checkMIG(f facts, device specs.Device) {
+	gpu := len(f.UUIDs) - 1
+	number := 3 + (gpu*15+f.MIG.GPUInstance)*9
+	for _, name := range []string{
+		fmt.Sprintf("nvidia%d", gpu),
+		fmt.Sprintf("nvidia-caps/nvidia-cap%d", number),
+		fmt.Sprintf("nvidia-caps/nvidia-cap%d", number+1+f.MIG.ComputeInstance),
+	} {
+		check(hasNode(device.ContainerEdits.DeviceNodes, name), "MIG device has no %s: %v", name,
+			device.ContainerEdits.DeviceNodes)
+	}
+}
+
 func checkDevices(f facts, library nvcdi.Interface) {
 	devices, err := library.GetAllDeviceSpecs()
 	must("GetAllDeviceSpecs", err)
@@ -62,6 +82,9 @@ func checkDevices(f facts, library nvcdi.Interface) {
 			check(nodes[0].HostPath == path.Join(f.DevRoot, "dev", wanted), "host path %s", nodes[0].HostPath)
 		}
 	}
+	mig, found := names[fmt.Sprintf("%d:0", len(f.UUIDs)-1)]
+	check(found, "no CDI device of the MIG instance")
+	checkMIG(f, mig)
 }
 
 func checkCommon(f facts, library nvcdi.Interface) {
@@ -74,8 +97,12 @@ func checkCommon(f facts, library nvcdi.Interface) {
 	for _, mount := range edits.Mounts {
 		check(strings.HasPrefix(mount.HostPath, f.DriverRoot), "mount of %s", mount.HostPath)
 		mounts[path.Base(mount.ContainerPath)] = true
+		if path.Base(mount.ContainerPath) == "socket" {
+			check(mount.ContainerPath == "/run/nvidia-persistenced/socket", "socket at %s", mount.ContainerPath)
+		}
 	}
-	for _, name := range []string{"libcuda.so." + f.Driver, "libnvidia-ml.so." + f.Driver, "nvidia-smi"} {
+	// By the socket, libraries in the container find the node.
+	for _, name := range []string{"libcuda.so." + f.Driver, "libnvidia-ml.so." + f.Driver, "nvidia-smi", "socket"} {
 		check(mounts[name], "%s is not mounted: %v", name, mounts)
 	}
 }
