@@ -8,7 +8,8 @@
 namespace tessera::runtime {
 namespace {
 
-// Options of runc 1.1 and crun 1.x; runc accepts one dash or two.
+// Options of runc 1.1 and crun 1.x that take a value. runc's flag parser (Go's package flag)
+// accepts one dash or two.
 constexpr std::string_view kGlobalWithValue[] = {"root",           "log",      "log-format", "criu",
                                                  "cgroup-manager", "log-level"};
 constexpr std::string_view kCreateWithValue[] = {"bundle",         "b",        "config",      "f",
@@ -31,7 +32,8 @@ constexpr std::string_view kExecWithValue[] = {"process",
                                                "preserve-fds",
                                                "cgroup"};
 
-// Other options of update take values as well, which are skipped like all arguments.
+// Not complete: the values of update's other options do not begin with a dash, so they are skipped
+// like the container's id.
 constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
 
 struct Option {
@@ -49,10 +51,7 @@ Option Read(const char* argument) {
 bool IsOption(const char* argument) { return argument[0] == '-' && argument[1] != '\0'; }
 
 bool Contains(std::span<const std::string_view> names, std::string_view name) {
-  for (const std::string_view one : names) {
-    if (one == name) return true;
-  }
-  return false;
+  return std::ranges::find(names, name) != names.end();
 }
 
 // Walks the options from `at` on. Stops at "--", at the end or, unless `to_the_end`, at the first

@@ -94,7 +94,8 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
   return nodes;
 }
 
-// The node's GPUs that are not in `granted`. Empty unless the container may open any device.
+// The node's GPUs that are not in `granted`. Empty unless the container may open any device: in all
+// other containers the engine's first rule denies every device that no later rule allows.
 std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
                                       const std::string& driver_root, const std::string& dev_root,
                                       const std::vector<DeviceNode>& granted) {
@@ -115,23 +116,21 @@ std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
 
 Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver) {
   Facts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
-  const auto known = oci::ListGpus(selection.driver_root);
+  const auto node_gpus = oci::ListGpus(selection.driver_root).value_or({});
   for (const SelectedGpu& gpu : selection.gpus) {
-    GpuProperties fact{gpu.uuid, "", "unknown"};
-    if (known.ok()) {
-      const auto found = std::find_if(known->begin(), known->end(),
-                                      [&](const auto& one) { return one.uuid == gpu.uuid; });
-      if (found != known->end()) {
-        fact.arch = ArchOfModel(found->model);
-        fact.brand = BrandOfModel(found->model);
-      }
+    GpuProperties properties{gpu.uuid, "", "unknown"};
+    const auto found = std::ranges::find(node_gpus, gpu.uuid, &oci::ProcGpu::uuid);
+    if (found != node_gpus.end()) {
+      properties.arch = ArchOfModel(found->model);
+      properties.brand = BrandOfModel(found->model);
     }
-    facts.gpus.push_back(std::move(fact));
+    facts.gpus.push_back(std::move(properties));
   }
   return facts;
 }
 
-// The kernel's limit for a container with shares of GPUs; "" where the kernel has none.
+// The value of the cgroup file dmem.max for a container with shares of GPUs. Empty if the kernel or
+// the driver does not support dmem.
 std::string FindDmemMax(const GpuSelection& selection, const std::string& cgroup_root) {
   const auto regions = oci::ReadDmemRegions(cgroup_root);
   if (regions.empty()) return "";
@@ -296,7 +295,8 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
       selection.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}, Bytes(0)});
     }
   }
-  // A runtime inside this container must not give more GPUs than the container has.
+  // Replaces "all" by UUIDs, so that a container engine inside this container (Docker in Docker)
+  // cannot give its containers more GPUs than this container has.
   selection.env.emplace_back(names::kEnvVisibleDevices,
                              selection.gpus.empty() ? "none" : UuidList(selection.gpus));
   std::string reason = fmt::format("requested by NVIDIA_VISIBLE_DEVICES: {}",
@@ -304,8 +304,8 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
   return MakeDecision(document, options, std::move(selection), std::move(reason));
 }
 
-std::string First(const oci::ConfigDocument& document,
-                  std::initializer_list<std::string_view> annotations) {
+std::string FirstAnnotation(const oci::ConfigDocument& document,
+                            std::initializer_list<std::string_view> annotations) {
   for (const std::string_view name : annotations) {
     if (auto value = document.Annotation(name); value && !value->empty()) return *value;
   }
@@ -332,21 +332,24 @@ Result<Decision> Decide(const ConfigDocument& document, const Options& options) 
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const std::string path = document.CgroupsPath();
   const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
-  // podman also writes these two annotations of CRI-O. An engine of Kubernetes always writes more
-  // of them.
+  // podman writes these two annotations of CRI-O outside Kubernetes. CRI-O in Kubernetes writes
+  // further annotations with this prefix.
   const bool annotated = document.HasAnnotationPrefix(
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;
   Identity identity;
-  const std::string type = First(document, {names::kCriContainerType, names::kCrioContainerType});
+  const std::string type =
+      FirstAnnotation(document, {names::kCriContainerType, names::kCrioContainerType});
   identity.is_sandbox = type == "sandbox";
-  identity.pod_uid = Uid(First(document, {names::kCriSandboxUid, names::kCrioPodUid}));
+  identity.pod_uid = Uid(FirstAnnotation(document, {names::kCriSandboxUid, names::kCrioPodUid}));
   if (identity.pod_uid.empty() && is_of_kubelet) {
     if (auto cgroup = grant::ParsePodCgroup(path)) identity.pod_uid = std::move(cgroup->pod_uid);
   }
-  identity.pod_namespace = First(document, {names::kCriSandboxNamespace, names::kCrioPodNamespace});
-  identity.pod_name = First(document, {names::kCriSandboxName, names::kCrioPodName});
-  identity.container = First(document, {names::kCriContainerName, names::kCrioContainerName});
+  identity.pod_namespace =
+      FirstAnnotation(document, {names::kCriSandboxNamespace, names::kCrioPodNamespace});
+  identity.pod_name = FirstAnnotation(document, {names::kCriSandboxName, names::kCrioPodName});
+  identity.container =
+      FirstAnnotation(document, {names::kCriContainerName, names::kCrioContainerName});
   return identity;
 }
 

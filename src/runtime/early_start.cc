@@ -12,13 +12,14 @@
 #if defined(__x86_64__)
 // At entry the stack has argc, argv, the environment and the auxiliary vector, and no return
 // address (System V ABI, "Process Initialization").
-// The stack is aligned at entry; two pushes keep it aligned. The C library needs rdx.
+// The stack is aligned at entry; two pushes keep it aligned. The C library's _start reads rdx (a
+// function to register with atexit), so the call must not lose it.
 __asm__(
     ".text\n.globl tessera_start\n.type tessera_start, @function\ntessera_start:\n"
     "  mov %rsp, %rdi\n  push %rdx\n  push %rdx\n  call TesseraEarlyStart\n"
     "  pop %rdx\n  pop %rdx\n  jmp _start\n");
 #elif defined(__aarch64__)
-// The C library needs x0.
+// The C library's _start reads x0 (a function to register with atexit). A call preserves x19.
 __asm__(
     ".text\n.globl tessera_start\n.type tessera_start, %function\ntessera_start:\n"
     "  mov x19, x0\n  mov x0, sp\n  bl TesseraEarlyStart\n  mov x0, x19\n  b _start\n");
@@ -92,11 +93,13 @@ bool HasStageBeside(std::string_view log) {
 
 // `verb` is the index of "exec". Options before it are global options.
 bool IsPassThroughExec(int argc, char** argv, int verb) {
-  bool has_process = false;
+  // Matches -p and --process, but also --pid-file, --preserve-fds and --process-label. Such a
+  // command is decided by the stage, as if it had a process file.
+  bool may_have_process_file = false;
   for (int i = verb + 1; i < argc; ++i) {
-    has_process = has_process || StartsWith(OptionName(View(argv[i])), "p"sv);
+    may_have_process_file = may_have_process_file || StartsWith(OptionName(View(argv[i])), "p"sv);
   }
-  if (!has_process) return true;
+  if (!may_have_process_file) return true;
   // "exec" could be the value of an option.
   if (View(argv[verb - 1])[0] == '-') return false;
   std::string_view log;
@@ -129,6 +132,8 @@ bool IsPassThrough(int argc, char** argv) {
   return true;
 }
 
+// Whether the configuration leaves the choice of the low-level runtime to the defaults. A file of
+// 4 KiB or more counts as naming runtimes, because there is no memory to read it into.
 bool NamesNoRuntimes(const char* config) {
   const long fd = raw::OpenToRead(config);
   if (fd < 0) return fd == -ENOENT || fd == -ENOTDIR;
@@ -161,6 +166,7 @@ void TesseraEarlyStart(long* stack) {
     char* const own_name = argv[0];
     argv[0] = path;
     raw::Execute(path, argv, env);
+    // execve returns only on an error, which main() reports when it executes the program again.
     argv[0] = own_name;
     return;
   }

@@ -42,8 +42,8 @@ Result<size_t> IndexOf(const std::string& item, const std::vector<oci::ProcGpu>&
                  item);
   }
   if (item.starts_with("MIG-") || item.find(':') != std::string::npos) {
-    return Error(Code::kUnimplemented, "\"{}\": MIG devices cannot be given yet: name whole GPUs",
-                 item);
+    return Error(Code::kUnimplemented,
+                 "\"{}\": MIG devices are not supported outside Kubernetes: name whole GPUs", item);
   }
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (gpus[i].uuid == item || std::to_string(i) == item) return i;
@@ -54,8 +54,7 @@ Result<size_t> IndexOf(const std::string& item, const std::vector<oci::ProcGpu>&
 
 }  // namespace
 
-// As in NVIDIA's toolkit (IsLegacy in internal/config/image/cuda_image.go): images that are older
-// than the other variables.
+// The rule of NVIDIA's toolkit (IsLegacy in internal/config/image/cuda_image.go).
 bool IsLegacyCudaImage(const oci::ConfigDocument& document) {
   return !document.env().Get(kCudaVersion).value_or("").empty() &&
          !document.env().Get(kRequireCuda);
@@ -68,14 +67,14 @@ VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document) {
   VisibleDevices visible;
   for (const std::string_view item : SplitList(*value)) visible.items.emplace_back(item);
   if (visible.items.empty()) return {};
-  const auto has = [&](std::string_view word) {
+  const auto find = [&](std::string_view word) {
     return std::find(visible.items.begin(), visible.items.end(), word);
   };
   const auto end = visible.items.end();
-  if (has("void") != end) return {};
-  // The first of the two counts (NewVisibleDevices in internal/config/image/devices.go of NVIDIA's
-  // toolkit).
-  const auto all = has("all"), none = has("none");
+  if (find("void") != end) return {};
+  // In a list with both "all" and "none" the first word decides, as in NVIDIA's toolkit
+  // (NewVisibleDevices in internal/config/image/devices.go).
+  const auto all = find("all"), none = find("none");
   if (all != end || none != end) return {all < none ? Kind::kAll : Kind::kDriverOnly, {}};
   visible.kind = Kind::kListed;
   return visible;

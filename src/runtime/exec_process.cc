@@ -26,6 +26,7 @@ void AppendDriverDirs(const oci::EnvView& container, std::string_view name, oci:
   // A process without the variable gets the container's whole list.
   if (!env->Get(name)) return env->Set(name, *driver_dirs);
   for (const std::string_view dir : Split(*driver_dirs, ':')) {
+    // Driver directories of a container are below /dev/tessera or /run/tessera (oci/tree.h).
     if (dir.find("/tessera/") != std::string_view::npos) env->AppendDir(name, dir);
   }
 }

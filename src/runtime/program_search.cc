@@ -8,7 +8,7 @@
 namespace tessera::runtime {
 namespace {
 
-// Writes "directory/name" and its zero. False if it is too long.
+// Writes "directory/name" with its terminating zero to `path`. False if it does not fit.
 bool Join(std::string_view dir, std::string_view name, ProgramPath& path) {
   if (dir.size() + name.size() + 2 > sizeof(path)) return false;
   char* to = path;

@@ -12,6 +12,7 @@ namespace tessera::runtime::raw {
 inline long Call(long number, long a, long b, long c, long d) {
 #if defined(__x86_64__)
   long result;
+  // The instruction syscall overwrites rcx, so the kernel takes the fourth argument from r10.
   register long fourth __asm__("r10") = d;
   __asm__ volatile("syscall"
                    : "=a"(result)

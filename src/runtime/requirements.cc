@@ -129,12 +129,12 @@ Result<std::string> UnmetReasons(std::string_view requirement, const Facts& fact
   return satisfied ? std::string() : reasons;
 }
 
+// A word of a model name, and the compute capability of that model.
 struct ModelWord {
   std::string_view word;
   std::string_view arch;
 };
-// The first of these words that the model name contains determines the brand or architecture.
-constexpr ModelWord kWords[] = {
+constexpr ModelWord kModelWords[] = {
     {"K80", "3.7"},   {"M40", "5.2"},   {"M60", "5.2"},    {"M10", "5.0"},   {"P100", "6.0"},
     {"P40", "6.1"},   {"P4", "6.1"},    {"V100", "7.0"},   {"V100S", "7.0"}, {"T4", "7.5"},
     {"T4G", "7.5"},   {"A100", "8.0"},  {"A100X", "8.0"},  {"A800", "8.0"},  {"A30", "8.0"},
@@ -146,7 +146,7 @@ constexpr ModelWord kWords[] = {
 };
 
 struct DriverRelease {
-  int least_major;
+  int min_major;
   std::string_view cuda;
 };
 // CUDA release notes, "CUDA driver" column; newest first.
@@ -186,11 +186,11 @@ std::string ArchOfNumber(std::string_view word) {
 
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const Facts& facts) {
-  // The driver's conditions are checked even without GPUs.
-  static const std::vector<GpuProperties> kNone = {{"", "", "unknown"}};
+  // Without GPUs the conditions on driver and CUDA are checked against this placeholder.
+  static const std::vector<GpuProperties> kNoGpu = {{"", "", "unknown"}};
   for (const auto& [name, value] : requirements) {
     if (SplitList(value, ' ').empty()) continue;
-    for (const GpuProperties& gpu : facts.gpus.empty() ? kNone : facts.gpus) {
+    for (const GpuProperties& gpu : facts.gpus.empty() ? kNoGpu : facts.gpus) {
       Result<std::string> why = UnmetReasons(value, facts, gpu);
       if (!why.ok()) return why.status().Annotate(name);
       if (why->empty()) continue;
@@ -208,7 +208,7 @@ std::string ArchOfModel(std::string_view model) {
   if (Has(words, "Blackwell")) return "12.0";
   if (Has(words, "Ada")) return "8.9";
   for (const std::string_view word : words) {
-    for (const ModelWord& entry : kWords) {
+    for (const ModelWord& entry : kModelWords) {
       if (entry.word == word) return std::string(entry.arch);
     }
   }
@@ -237,7 +237,7 @@ std::string CudaOfDriver(std::string_view version) {
   const auto major = ParseInt(version.substr(0, version.find('.')));
   if (!major.ok()) return {};
   for (const DriverRelease& release : kReleases) {
-    if (*major >= release.least_major) return std::string(release.cuda);
+    if (*major >= release.min_major) return std::string(release.cuda);
   }
   return {};
 }

@@ -46,7 +46,7 @@ Status ExecRuntime(const std::string& path, char** argv) {
 // Appends a line to a log. Ignores errors.
 void AppendLog(const std::string& path, bool json, std::string_view level,
                std::string_view message) {
-  // Appended, because runc appends to the same file.
+  // O_APPEND, because runc writes to the same file. O_NOCTTY, because --log may name a terminal.
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!fd.valid()) return;
   (void)WriteFd(fd.get(), LogLine(json, level, message, Rfc3339(SystemClock().WallNow()))).ok();

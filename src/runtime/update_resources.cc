@@ -15,14 +15,16 @@ namespace {
 
 bool IsStandardInput(const char* resources) { return std::strcmp(resources, "-") == 0; }
 
-// Handles "--resources FILE" and "--resources=FILE".
+// Handles "--resources FILE", where `resources` is an argument, and "--resources=FILE", where it is
+// the end of an argument.
 void ReplaceWithStandardInput(const char* resources, int argc, char** argv) {
   static char standard_input[] = "-";
   static char option[] = "--resources=-";
   for (int i = 1; i < argc; ++i) {
     if (argv[i] == resources) argv[i] = standard_input;
-    const bool within = argv[i] < resources && resources <= argv[i] + std::strlen(argv[i]);
-    if (within) argv[i] = option;
+    const bool is_end_of_argument =
+        argv[i] < resources && resources <= argv[i] + std::strlen(argv[i]);
+    if (is_end_of_argument) argv[i] = option;
   }
 }
 

@@ -19,12 +19,12 @@ namespace tessera::engine {
 namespace {
 
 constexpr Duration kValidateDeadline = std::chrono::seconds(30);
-// Long enough for Recover to read the record, during which it holds the lock.
+// Together one second: longer than Recover holds the lock while it reads the record.
 constexpr int kLockAttempts = 20;
 constexpr int kLockPauseMs = 50;
 constexpr int kRecoverPauseMs = 500;
 
-Status FirstOf(const Status& first, const Status& second) { return first.ok() ? second : first; }
+Status FirstError(const Status& first, const Status& second) { return first.ok() ? second : first; }
 
 }  // namespace
 
@@ -63,7 +63,7 @@ std::optional<Version> Configurator::EngineVersion() const {
 Result<std::optional<FileState>> Configurator::RemoveOurEdits(
     const RecordedFile& file, const std::optional<FileState>& current) const {
   if (current && current->text == file.wrote) return file.original;
-  // An interrupted run had not yet written this file.
+  // An interrupted run ended before it wrote this file.
   if (current == file.original) return current;
   if (!current) return current;
   auto text = EditText(file.format, current->text, file.undo);
@@ -227,10 +227,10 @@ Result<bool> Configurator::FindInterruptedRun() {
 Status Configurator::Recover() {
   const MonotonicTime end = SystemClock().Now() + options_.reload.timeout;
   for (;;) {
-    const auto cut_off = FindInterruptedRun();
-    if (cut_off.status().code() == Code::kUnavailable) return Status::Ok();
-    RETURN_IF_ERROR(cut_off.status());
-    if (!*cut_off) return Status::Ok();
+    const auto interrupted = FindInterruptedRun();
+    if (interrupted.status().code() == Code::kUnavailable) return Status::Ok();
+    RETURN_IF_ERROR(interrupted.status());
+    if (!*interrupted) return Status::Ok();
     if (record_->served_cri) reloader_.RequireCri();
     const bool last = SystemClock().Now() >= end;
     if (!last) lock_.Reset();  // the query may block
@@ -238,7 +238,8 @@ Status Configurator::Recover() {
     if (last) break;
     ::poll(nullptr, 0, kRecoverPauseMs);
   }
-  // Finds the way to reload, if the engine answers at all.
+  // Selects how to reload the engine. An error means that the engine does not answer; then the
+  // files are restored without a reload.
   (void)reloader_.Prepare();
   const Status restored = RestoreOriginals();
   lock_.Reset();
@@ -319,11 +320,11 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
   if (status.ok()) status = written;
   if (written.ok()) {
     if (record_) {
-      status = FirstOf(status, SaveRecord(host_, options_.settings.config, *record_));
+      status = FirstError(status, SaveRecord(host_, options_.settings.config, *record_));
     } else if (next_) {
       const Status removed = RemoveRecord(host_, options_.settings.config, *next_);
       if (removed.ok()) RemoveDirs(next_->dirs);
-      status = FirstOf(status, removed);
+      status = FirstError(status, removed);
     }
   }
   if (status.ok()) return cause.Annotate("rolled back, every file has its earlier content");
@@ -333,10 +334,11 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
 }
 
 Status Configurator::RestoreOriginals() {
-  const std::string place = DirName(options_.settings.config);
-  const auto take = [&]() -> Status {
+  const std::string config_dir = DirName(options_.settings.config);
+  const auto restore = [&]() -> Status {
     RETURN_IF_ERROR(SetTargetsToBase());
-    // The engine's supervisor may be restarting the engine in a loop, or systemd may have given up.
+    // A reload is needed even though the engine is down: its supervisor may be restarting it in a
+    // loop, and systemd gives up after StartLimitBurst failures.
     Expectation expectation;
     RETURN_IF_ERROR(WriteForReload(targets_, &expectation));
     const Status serves = reloader_.ReloadAndCheck(expectation);
@@ -345,17 +347,17 @@ Status Configurator::RestoreOriginals() {
     RemoveDirs(record_->dirs);
     return serves;
   };
-  const Status taken = take();
-  if (!taken.ok()) {
+  const Status restored = restore();
+  if (!restored.ok()) {
     return Error(Code::kInternal,
                  "{} was left half configured, and restoring it failed: {}: restore the originals, "
                  "*.tessera-backup in {}",
-                 options_.settings.config, taken.message(), place);
+                 options_.settings.config, restored.message(), config_dir);
   }
   return Error(Code::kAborted,
                "an interrupted run had changed {}, and {} has not served since; now every file is "
-               "restored to its state before Tessera: run it again",
-               place, NameOf(options_.engine));
+               "restored to its state before Tessera: run the command again",
+               config_dir, NameOf(options_.engine));
 }
 
 void Configurator::RemoveDirs(const std::vector<std::string>& dirs) const {

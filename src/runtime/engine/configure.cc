@@ -36,7 +36,7 @@ struct DefaultPaths {
 };
 
 const DefaultPaths& DefaultPathsOf(EngineKind engine) {
-  static const std::map<EngineKind, DefaultPaths> places = {
+  static const std::map<EngineKind, DefaultPaths> paths = {
       {EngineKind::kContainerd,
        {"/etc/containerd/config.toml",
         "/etc/containerd/conf.d/99-tessera.toml",
@@ -49,7 +49,7 @@ const DefaultPaths& DefaultPathsOf(EngineKind engine) {
         "/run/crio/crio.sock",
         {"crio", "api", "listen"}}},
   };
-  return places.at(engine);
+  return paths.at(engine);
 }
 
 struct ConfigureFlags {
@@ -81,7 +81,7 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::strin
                        T* to, const std::vector<std::pair<std::string, T>>& choices) {
   std::string listed;
   for (const auto& [name, value] : choices) listed += (listed.empty() ? "" : ",") + name;
-  const auto take = [to, names, choices, listed](const std::string& text) {
+  const auto assign = [to, names, choices, listed](const std::string& text) {
     for (const auto& [name, value] : choices) {
       if (name != text) continue;
       *to = value;
@@ -90,7 +90,7 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::strin
     throw CLI::ValidationError(names.substr(0, names.find(',')),
                                fmt::format("\"{}\" is not one of {}", text, listed));
   };
-  return app->add_option_function<std::string>(names, take, description)
+  return app->add_option_function<std::string>(names, assign, description)
       ->type_name("{" + listed + "}");
 }
 
@@ -158,26 +158,26 @@ void AddOtherFlags(CLI::App* app, ConfigureFlags* flags) {
 
 // The engine's socket: from the flag, else from the engine's configuration, else the default.
 std::string SocketOf(const ConfigureFlags& flags, const HostRoot& host, const std::string& config) {
-  const DefaultPaths& places = DefaultPathsOf(flags.engine);
+  const DefaultPaths& defaults = DefaultPathsOf(flags.engine);
   if (flags.socket) return *flags.socket;
-  if (places.socket_key.empty()) return places.socket;
+  if (defaults.socket_key.empty()) return defaults.socket;
   const auto state = host.Read(config);
-  if (!state.ok() || !state->has_value()) return places.socket;
+  if (!state.ok() || !state->has_value()) return defaults.socket;
   const auto document = ParseToml((*state)->text);
-  if (!document.ok()) return places.socket;
-  const Json* const address = FindPath(*document, places.socket_key);
+  if (!document.ok()) return defaults.socket;
+  const Json* const address = FindPath(*document, defaults.socket_key);
   if (address == nullptr || !address->is_string() || address->string_value().empty()) {
-    return places.socket;
+    return defaults.socket;
   }
   return address->string_value();
 }
 
 ConfigureOptions ToOptions(const ConfigureFlags& flags, const HostRoot& host) {
-  const DefaultPaths& places = DefaultPathsOf(flags.engine);
+  const DefaultPaths& defaults = DefaultPathsOf(flags.engine);
   ConfigureOptions options;
   options.engine = flags.engine;
-  options.settings.config = flags.config.value_or(places.config);
-  options.settings.drop_in = flags.drop_in.value_or(places.drop_in);
+  options.settings.config = flags.config.value_or(defaults.config);
+  options.settings.drop_in = flags.drop_in.value_or(defaults.drop_in);
   options.settings.runtime_name = flags.runtime_name;
   options.settings.runtime_path = flags.runtime_path;
   options.settings.set_as_default = flags.set_as_default;
@@ -246,7 +246,7 @@ Status PrepareHost(const ConfigureFlags& flags, const HostRoot& host,
     return Error(
         Code::kFailedPrecondition,
         "{} does not exist{}, so no container would start: use --install, or mount its directory",
-        flags.runtime_path, host.IsMachine() ? "" : " below " + host.root());
+        flags.runtime_path, host.IsOwnRoot() ? "" : " below " + host.root());
   }
   if ((flags.install || flags.settings.Any()) && !flags.dry_run) {
     ASSIGN_OR_RETURN(const bool changed,
@@ -268,8 +268,8 @@ Result<std::string> TreeDirOf(const ConfigureFlags& flags, const HostRoot& host)
 
 // Unmounts the driver file trees, which only new containers need. Keeps them if another engine uses
 // the runtime.
-Status DropTrees(const ConfigureFlags& flags, const HostRoot& host,
-                 std::vector<std::string>* notes) {
+Status UnmountDriverTrees(const ConfigureFlags& flags, const HostRoot& host,
+                          std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
   if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
   for (const EngineKind engine :
@@ -285,7 +285,8 @@ Status DropTrees(const ConfigureFlags& flags, const HostRoot& host,
   return Status::Ok();
 }
 
-// The PCI bus shows an NVIDIA display controller, or the driver is loaded.
+// Whether the driver is loaded, or the PCI bus has a display controller (class 0x03) of NVIDIA
+// (vendor 0x10de).
 bool HasGpu() {
   const HostRoot machine("");
   if (machine.Exists("/proc/driver/nvidia/version")) return true;
@@ -298,7 +299,7 @@ bool HasGpu() {
   return false;
 }
 
-// Waits a random time if the engine has to be changed.
+// Waits a random time if the engine's files must be changed.
 Status DelayForSpread(const ConfigureFlags& flags, const ConfigureOptions& options,
                       const HostRoot& host) {
   if (flags.spread_s <= 0 || flags.dry_run || flags.undo) return Status::Ok();
@@ -320,11 +321,12 @@ Status DelayForSpread(const ConfigureFlags& flags, const ConfigureOptions& optio
 // finishes or undoes the interrupted run. Returns the exit code in the parent, and nullopt to the
 // process that has to do the work.
 std::optional<int> RunInSupervisedChild() {
-  sigset_t passed_on;
+  // sigwaitinfo(2) takes only blocked signals. The child inherits the mask and must restore it.
+  sigset_t forwarded;
   sigset_t before;
-  ::sigemptyset(&passed_on);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&passed_on, signal);
-  ::sigprocmask(SIG_BLOCK, &passed_on, &before);
+  ::sigemptyset(&forwarded);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&forwarded, signal);
+  ::sigprocmask(SIG_BLOCK, &forwarded, &before);
   const pid_t child = ::fork();
   if (child <= 0) {
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
@@ -332,11 +334,12 @@ std::optional<int> RunInSupervisedChild() {
   }
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) != child) {
-    const int signal = ::sigwaitinfo(&passed_on, nullptr);
+    const int signal = ::sigwaitinfo(&forwarded, nullptr);
     if (signal > 0 && signal != SIGCHLD) ::kill(child, signal);
   }
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
+  // The operator stopped the work with these signals, so the parent does not finish it.
   if (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT) return 128 + WTERMSIG(status);
   Log(Severity::kError,
       "the configuring process was killed: its parent finishes or undoes the change",
@@ -360,7 +363,7 @@ Result<Outcome> Run(const ConfigureFlags& flags) {
   outcome.notes.insert(outcome.notes.begin(), notes.begin(), notes.end());
   if (flags.undo && !flags.dry_run) {
     // The undo is complete even if this fails.
-    const Status dropped = DropTrees(flags, host, &outcome.notes);
+    const Status dropped = UnmountDriverTrees(flags, host, &outcome.notes);
     if (!dropped.ok()) outcome.notes.push_back(dropped.message());
   }
   return outcome;

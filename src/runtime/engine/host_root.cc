@@ -217,7 +217,7 @@ std::string FindHostProgram(const HostRoot& host, std::string_view name) {
 
 Result<SubprocessResult> RunOnHost(const HostRoot& host, const std::vector<std::string>& argv,
                                    Duration deadline) {
-  if (host.IsMachine()) return RunProgram(argv, deadline);
+  if (host.IsOwnRoot()) return RunProgram(argv, deadline);
   std::array<int, 2> ends;
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::FromErrno("pipe", errno);
   const Fd read_end(ends[0]);

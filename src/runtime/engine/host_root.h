@@ -34,7 +34,8 @@ class HostRoot {
   explicit HostRoot(std::string_view root);
 
   const std::string& root() const { return root_; }
-  bool IsMachine() const { return root_.empty(); }
+  // Whether host paths are also the paths of this process.
+  bool IsOwnRoot() const { return root_.empty(); }
 
   // The path of `path` for this process; does not follow links.
   std::string Map(std::string_view path) const { return root_ + std::string(path); }

@@ -40,8 +40,8 @@ Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const
     if (!S_ISREG(info.st_mode)) {
       return Error(Code::kFailedPrecondition, "{} is not a regular file", to);
     }
-    const auto there = ReadFile(real, kMaxProgram);
-    if (there.ok() && *there == program.text && (info.st_mode & 07777) == program.mode)
+    const auto existing = ReadFile(real, kMaxProgram);
+    if (existing.ok() && *existing == program.text && (info.st_mode & 07777) == program.mode)
       return false;
   }
   RETURN_IF_ERROR(host.MakeParents(to).status());
@@ -51,7 +51,7 @@ Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const
 
 Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
                                   const RuntimeSettings& settings) {
-  ASSIGN_OR_RETURN(const std::optional<FileState> there, host.Read(path));
+  ASSIGN_OR_RETURN(const std::optional<FileState> existing, host.Read(path));
   std::vector<TextEdit> edits;
   const auto set = [&](const char* key, const std::optional<std::string>& value) {
     if (value) edits.push_back({EditKind::kSet, {key}, Json::String(*value)});
@@ -62,19 +62,19 @@ Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
   if (!settings.runtimes.empty()) {
     edits.push_back({EditKind::kSet, {"runtimes"}, Json::Strings(settings.runtimes)});
   }
-  constexpr std::string_view kNew = "# Settings of tessera-runtime.\n";
-  FileState state = there.value_or(FileState{});
-  Result<std::string> text = EditText(Format::kToml, there ? there->text : kNew, edits);
-  if (!text.ok() && there) {
+  constexpr std::string_view kNewFile = "# Settings of tessera-runtime.\n";
+  FileState state = existing.value_or(FileState{});
+  Result<std::string> text = EditText(Format::kToml, existing ? existing->text : kNewFile, edits);
+  if (!text.ok() && existing) {
     const std::string kept = path + ".damaged";
     Log(Severity::kWarning,
         "the settings of tessera-runtime do not parse: replaced by new settings",
         {{"error", text.status().Annotate(path).ToString()}, {"kept", kept}});
-    RETURN_IF_ERROR(host.Write(kept, *there));
-    text = EditText(Format::kToml, kNew, edits);
+    RETURN_IF_ERROR(host.Write(kept, *existing));
+    text = EditText(Format::kToml, kNewFile, edits);
   }
   ASSIGN_OR_RETURN(state.text, std::move(text).Annotate(path));
-  if (there && there->text == state.text) return false;
+  if (existing && existing->text == state.text) return false;
   RETURN_IF_ERROR(host.MakeParents(path).status());
   RETURN_IF_ERROR(host.Write(path, state));
   return true;

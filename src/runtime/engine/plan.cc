@@ -29,7 +29,7 @@ const KeyPath& PathToRemove(const FilePlan& file, const Json& before, const KeyP
   return inside && FindPath(before, file.owned_table) == nullptr ? file.owned_table : path;
 }
 
-constexpr std::array<std::string_view, 6> kPrograms = {
+constexpr std::array<std::string_view, 6> kNvidiaPrograms = {
     "nvidia-container-runtime",        "nvidia-container-runtime.cdi",
     "nvidia-container-runtime.legacy", "nvidia-container-runtime.experimental",
     "nvidia-container-runtime-hook",   "nvidia-container-toolkit",
@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 2> kCdiDirs = {"/etc/cdi", "/var/run/cdi"
 
 bool IsNvidiaProgram(const Json& value) {
   return value.is_string() &&
-         std::ranges::count(kPrograms, std::string_view(BaseName(value.string_value()))) != 0;
+         std::ranges::count(kNvidiaPrograms, std::string_view(BaseName(value.string_value()))) != 0;
 }
 
 class LeftoverFinder {
@@ -102,7 +102,7 @@ class LeftoverFinder {
       if (name == settings_.runtime_name) continue;
       if (IsNvidiaProgram(value)) {
         found_.push_back(fmt::format(
-            "{}: the runtime handler \"{}\" leads to {}, which gives GPUs that Tessera did not "
+            "{}: the runtime handler \"{}\" runs {}, which gives GPUs that Tessera did not "
             "grant: remove it, and RuntimeClasses that name it",
             path, name, value.string_value()));
       }

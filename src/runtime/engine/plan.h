@@ -88,8 +88,10 @@ Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std:
 Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
                                         const std::optional<std::string>& text);
 
-// Returns a line for the operator for each entry: file, finding, remedy. Ignores the handler
-// `settings.runtime_name`, which the plan points to tessera-runtime. Skips unreadable files.
+// Finds handlers, hooks and CDI files of NVIDIA's toolkit, which give GPUs without a grant. Returns
+// a line for the operator for each: file, finding, remedy. Ignores the handler
+// `settings.runtime_name`, whose program the plan replaces by tessera-runtime. Skips unreadable
+// files.
 std::vector<std::string> FindLeftovers(const EngineSettings& settings, const Plan& plan,
                                        const ConfigTree& tree);
 

@@ -177,7 +177,7 @@ class ContainerdPlanner {
 
   // The current default runtime. Tessera's runtime must keep its options. Containers would not
   // start, for example, with another cgroup driver than the kubelet's.
-  Json SourceRuntime() const {
+  Json CurrentDefaultRuntime() const {
     const Json merged = MergedSection(files_);
     const Json* name = FindPath(merged, {"containerd", "default_runtime_name"});
     for (const std::string& candidate :
@@ -193,12 +193,12 @@ class ContainerdPlanner {
 
   // Scalars and arrays of `from`, each under its own key below `path`.
   static void CopyLeaves(const Json& from, const KeyPath& path, std::vector<TextEdit>* edits) {
-    // RuntimeEdits sets the program and its type.
-    static constexpr std::array<std::string_view, 7> kOurs = {
+    // RuntimeEdits sets the keys of the program and its type to our values.
+    static constexpr std::array<std::string_view, 7> kSkippedKeys = {
         "runtime_type", "runtime_path", "runtime_engine", "runtime_root",
         "BinaryName",   "Runtime",      "options"};
     for (const auto& [key, value] : from.members()) {
-      if (std::find(kOurs.begin(), kOurs.end(), key) != kOurs.end()) continue;
+      if (std::find(kSkippedKeys.begin(), kSkippedKeys.end(), key) != kSkippedKeys.end()) continue;
       KeyPath inner = path;
       inner.push_back(key);
       if (value.is_object()) {
@@ -223,7 +223,7 @@ class ContainerdPlanner {
                        Json::String(settings_.runtime_name)});
     }
     const KeyPath runtime = RuntimeTable(version);
-    const Json source = SourceRuntime();
+    const Json source = CurrentDefaultRuntime();
     KeyPath at = runtime;
     at.emplace_back("runtime_type");
     edits.push_back({EditKind::kSet, at, Json::String(kRunc)});

@@ -85,6 +85,7 @@ Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree) {
     return Error(Code::kInvalidArgument,
                  "CRI-O is configured by a drop-in: --drop-in-config is empty");
   }
+  // CRI-O reads the main file, then its drop-ins in the order of their names; later values win.
   std::vector<std::string> paths = {settings.config};
   const std::string dir = settings.drop_in.substr(0, settings.drop_in.rfind('/'));
   for (const std::string& path : tree.glob(dir + "/*")) {

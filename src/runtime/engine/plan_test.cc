@@ -466,7 +466,7 @@ TEST(FindLeftovers, NamesFileAndRemedy) {
       MakePlan(EngineKind::kContainerd, Containerd(Version{2, 2}), TreeOf(files))->notes;
   ASSERT_EQ(notes.size(), 2u) << notes.back();
   EXPECT_THAT(notes[0], HasSubstr("/etc/containerd/conf.d/50-nvidia.toml: the runtime handler "
-                                  "\"nvidia-cdi\" leads to /usr/local/nvidia/toolkit/"));
+                                  "\"nvidia-cdi\" runs /usr/local/nvidia/toolkit/"));
   EXPECT_THAT(notes[0], HasSubstr("remove it"));
   EXPECT_THAT(notes[1], HasSubstr("/etc/cdi/nvidia.yaml"));
 }
@@ -481,7 +481,7 @@ TEST(FindLeftovers, FindsEntriesOfDockerAndCrio) {
                              "nvidia": {"path": "nvidia-container-runtime"}, "crun": {"path": "crun"}}})"}};
   const auto notes = MakePlan(EngineKind::kDocker, docker, TreeOf(daemon))->notes;
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_THAT(notes[0], HasSubstr("handler \"old\" leads to nvidia-container-runtime"));
+  EXPECT_THAT(notes[0], HasSubstr("handler \"old\" runs nvidia-container-runtime"));
   EngineSettings crio = docker;
   crio.config = "/etc/crio/crio.conf";
   crio.drop_in = "/etc/crio/crio.conf.d/99-tessera.toml";

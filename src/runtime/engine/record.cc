@@ -76,8 +76,8 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   const Json* files = json.Find("files");
   if (files == nullptr || !files->is_array())
     return Error(Code::kDataLoss, "the record names no files");
-  for (const Json& one : files->items()) {
-    ASSIGN_OR_RETURN(RecordedFile file, FileFromJson(host, config, one));
+  for (const Json& item : files->items()) {
+    ASSIGN_OR_RETURN(RecordedFile file, FileFromJson(host, config, item));
     record.files.push_back(std::move(file));
   }
   return record;

@@ -152,8 +152,8 @@ Status Reloader::RestartUnit() {
 Status Reloader::Signal() {
   // Queries the pid again: at a rollback it is another process than at Prepare.
   const auto answer = Query(std::min(kQueryDeadline, options_.timeout));
-  if (!answer.ok() && answer.status().code() == Code::kUnavailable)
-    return Status::Ok();  // starting
+  // The engine is not running. Its supervisor starts it, and it then reads the new files.
+  if (!answer.ok() && answer.status().code() == Code::kUnavailable) return Status::Ok();
   RETURN_IF_ERROR(answer.status());
   if (answer->pid <= 1)
     return Error(Code::kFailedPrecondition, "the engine's process is not visible");
