@@ -9,10 +9,11 @@
 namespace tessera::scheduler {
 namespace {
 
-// Long enough to last: the binder itself releases the GPUs that it assumed.
+// The assumption does not expire: the binder ends it when the outcome of the binding is known.
 constexpr Duration kForever = std::chrono::hours(24 * 365);
 
-// Codes after which the pod may still be bound.
+// Codes after which the pod may still be bound. The API server may also fail (HTTP 500) after etcd
+// has stored the binding.
 bool IsUnclear(Code code) {
   switch (code) {
     case Code::kUnavailable:
@@ -40,7 +41,7 @@ Binder::~Binder() = default;
 void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done) {
   const Uid& uid = pod.meta.uid;
   const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
-  if (const std::string why = Unsettled(uid); !why.empty()) {
+  if (const std::string why = UnsettledReason(uid); !why.empty()) {
     return done(Status(Code::kAborted, who + " " + why));
   }
   if (!pod.node_name.empty()) {
@@ -82,7 +83,7 @@ Status Binder::BeforeSend(const Uid& uid) {
 void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
   // The entry is missing if the feed was faster.
   const auto found = pending_.find(uid);
-  const Done record_event = done;  // the operation that owns `done` may be destroyed
+  const Done report = done;  // GiveUp destroys the operation, which owns `done`
   const Uid id = uid;
   if (found != pending_.end()) {
     Pending& pending = found->second;
@@ -92,12 +93,12 @@ void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
     } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
       pending.state = State::kUnclear;
       pending.next_check = clock_.Now() + options_.recheck;
-      return record_event(status.Annotate("it is unclear whether the pod is bound"));
+      return report(status.Annotate("it is unclear whether the pod is bound"));
     } else {
       GiveUp(id);
     }
   }
-  record_event(status);
+  report(status);
 }
 
 void Binder::GiveUp(const Uid& uid) {
@@ -111,7 +112,7 @@ size_t Binder::unanswered() const {
   }));
 }
 
-std::string Binder::Unsettled(const Uid& uid) const {
+std::string Binder::UnsettledReason(const Uid& uid) const {
   const auto found = pending_.find(uid);
   if (found == pending_.end()) return "";
   const Pending& pending = found->second;
@@ -142,8 +143,8 @@ void Binder::Tick() {
 }
 
 void Binder::Check(const Uid& uid, Pending& pending) {
-  pending.asked = clock_.Now();
-  pending.next_check = pending.asked + options_.recheck;
+  pending.read_sent = clock_.Now();
+  pending.next_check = pending.read_sent + options_.recheck;
   pending.operation =
       api_.Read(pending.ns, pending.name,
                 [this, uid](const Result<kube::PodObject>& pod) { OnRead(Uid(uid), pod); });
@@ -168,9 +169,9 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
     pending.next_check = clock_.Now() + options_.unseen;
     return;
   }
-  // Counts from when the read was sent. If this process was suspended, the binding may have taken
-  // effect after the API server answered the read.
-  if (pending.asked - pending.sent >= options_.settle) GiveUp(uid);
+  // Compares with the time when the read was sent, not with now: if this process was suspended
+  // meanwhile, the binding may have taken effect after the API server answered the read.
+  if (pending.read_sent - pending.sent >= options_.settle) GiveUp(uid);
 }
 
 kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,

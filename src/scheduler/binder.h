@@ -86,7 +86,7 @@ class Binder {
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
   // Why no decision about the pod is allowed now; "" if it is allowed.
-  std::string Unsettled(const Uid& uid) const;
+  std::string UnsettledReason(const Uid& uid) const;
   size_t under_way() const { return pending_.size(); }
   // Pending bindings without a response: they may still take effect.
   size_t unanswered() const;
@@ -103,7 +103,7 @@ class Binder {
     State state = State::kQueued;
     std::string ns, name, node;
     MonotonicTime sent{};
-    MonotonicTime asked{};  // when the last read was sent
+    MonotonicTime read_sent{};  // when the last read was sent
     MonotonicTime next_check;
     kube::Operation operation;
   };

@@ -107,14 +107,14 @@ void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
       "tessera_scheduler_allocated_devices", "gauge",
       "GPUs and MIG slices that pods hold or share, by the dialect of the pods; a GPU that "
       "pods of two dialects share counts for each.");
-  write("tessera_scheduler_allocated_devices", [](const AllocatedAmounts& one) {
-    return static_cast<uint64_t>(one.whole + one.shared.size());
+  write("tessera_scheduler_allocated_devices", [](const AllocatedAmounts& amounts) {
+    return static_cast<uint64_t>(amounts.whole + amounts.shared.size());
   });
   text->Family("tessera_scheduler_allocated_gpus", "gauge",
                "Compute that pods hold, in GPUs, by the dialect of the pods. A pod that requests "
                "device memory alone counts with its part of the memory.");
   write("tessera_scheduler_allocated_gpus",
-        [](const AllocatedAmounts& one) { return InGpus(one.compute); });
+        [](const AllocatedAmounts& amounts) { return InGpus(amounts.compute); });
 }
 
 double FragmentationOf(const ClusterLedger& ledger) {
@@ -135,7 +135,7 @@ double FragmentationOf(const ClusterLedger& ledger) {
 void WriteFragmentation(const ClusterLedger& ledger, MetricsText* text) {
   text->Family("tessera_scheduler_fragmentation_ratio", "gauge",
                "The part of the free compute that a typical pod cannot use: the mean over the pods "
-               "that hold GPUs now. 0: each of them could use all of it.");
+               "that hold GPUs now. 0: each of these pods could use all free compute.");
   text->Sample("tessera_scheduler_fragmentation_ratio", "", FragmentationOf(ledger));
 }
 
@@ -198,13 +198,14 @@ void WriteWaitingPods(const ClusterLedger& ledger, const WaitReasons& reasons, W
     }
   }
   text->Family("tessera_scheduler_oldest_waiting_pod_seconds", "gauge",
-               "Age of the oldest pod that waits for a reason.");
+               "Age of the oldest waiting pod, by the reason at its last attempt.");
   for (const auto& [reason, waiting] : all) {
     text->Sample("tessera_scheduler_oldest_waiting_pod_seconds", MetricLabel("reason", reason),
                  static_cast<uint64_t>(waiting.oldest_seconds));
   }
   text->Family("tessera_scheduler_waiting_pods_by_age", "gauge",
-               "Pods that wait for a reason and are older than this.");
+               "Waiting pods older than the label older_than_seconds, by the reason at their last "
+               "attempt.");
   for (const auto& [reason, waiting] : all) {
     for (size_t i = 0; i < kAgesInSeconds.size(); ++i) {
       text->Sample("tessera_scheduler_waiting_pods_by_age",

@@ -8,13 +8,13 @@ namespace {
 
 constexpr Duration kPause = std::chrono::milliseconds(50);
 
-void Look(TaskRunner& runner, MonotonicTime until, std::function<size_t()> left,
+void Poll(TaskRunner& runner, MonotonicTime until, std::function<size_t()> left,
           std::function<void(size_t)> on_done) {
   const size_t now = left();
   if (now == 0 || runner.clock().Now() >= until) return on_done(now);
   runner.PostDelayed(kPause,
                      [&runner, until, left = std::move(left), on_done = std::move(on_done)] {
-                       Look(runner, until, left, on_done);
+                       Poll(runner, until, left, on_done);
                      });
 }
 
@@ -24,7 +24,7 @@ void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> left,
            std::function<void(size_t left)> on_done) {
   const MonotonicTime until = runner.clock().Now() + limit;
   runner.Post([&runner, until, left = std::move(left), on_done = std::move(on_done)] {
-    Look(runner, until, left, on_done);
+    Poll(runner, until, left, on_done);
   });
 }
 

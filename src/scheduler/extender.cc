@@ -47,13 +47,14 @@ class ReasonKeeper {
   std::unordered_map<const char*, std::string_view> kept_;
 };
 
-void Mark(placement::NodeId id, std::vector<bool>* fits) {
+void MarkFitting(placement::NodeId id, std::vector<bool>* fits) {
   if (id >= fits->size()) fits->resize(id + 1);
   (*fits)[id] = true;
 }
 
-// Points by the number of better nodes. Counts nodes by score instead of sorting them, because many
-// nodes have equal scores.
+// Points by the number of better nodes. kube-scheduler multiplies them by the extender's weight and
+// by 10, and adds them to its own scores. Counts nodes by score instead of sorting them, because
+// many nodes have equal scores.
 std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
   struct ScoreGroup {
     size_t nodes = 0;
@@ -107,7 +108,7 @@ Extender::~Extender() {
 
 Result<Extender::Query> Extender::MakeQuery(const kube::PodObject& pod) {
   const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
-  if (const std::string why = binder_.Unsettled(pod.meta.uid); !why.empty()) {
+  if (const std::string why = binder_.UnsettledReason(pod.meta.uid); !why.empty()) {
     return Status(Code::kAborted, who + " " + why);
   }
   const auto known = ledger_.pods().find(pod.meta.uid);
@@ -144,14 +145,14 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
     kinds.Add(verdict);
     if (verdict.fits) {
       result.fitting.push_back(i);
-      if (query->requests_gpus()) Mark(nodes[i]->id, &fits);
+      if (query->requests_gpus()) MarkFitting(nodes[i]->id, &fits);
     } else {
       (verdict.unresolvable ? result.unresolvable : result.failed)
           .emplace_back(i, reasons.Keep(verdict.reason));
     }
   }
   if (query->requests_gpus()) {
-    wait_reasons_.Note(args.pod.meta.uid, kinds.Reason(), clock_.Now());
+    wait_reasons_.Set(args.pod.meta.uid, kinds.Reason(), clock_.Now());
   }
   holds_.SetFitting(args.pod, std::move(fits));
   if (result.fitting.empty()) {
@@ -177,18 +178,18 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
   const auto keep = [&result](std::string text) -> std::string_view {
     return *result.reasons.emplace_back(std::make_unique<const std::string>(std::move(text)));
   };
-  std::unordered_map<std::string_view, std::string_view> in_its_words;
+  std::unordered_map<std::string_view, std::string_view> message_by_reason;
   for (auto* rejections : {&result.failed, &result.unresolvable}) {
     for (auto& [position, reason] : *rejections) {
       if (!HasGpus(args.names[position])) {
         reason = kNoDevice;
         continue;
       }
-      std::string_view& words = in_its_words[reason];
-      if (words.empty()) {
-        words = keep(fmt::format("{} does not match with this node: {}", pod, reason));
+      std::string_view& message = message_by_reason[reason];
+      if (message.empty()) {
+        message = keep(fmt::format("{} does not match with this node: {}", pod, reason));
       }
-      reason = words;
+      reason = message;
     }
   }
   if (result.fitting.size() < 2) return result;
@@ -251,9 +252,9 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
 void Extender::Bind(const BindingArgs& args, Binder::Done done) {
   const std::string key = args.ns + "/" + args.pod;
   const kube::PodObject* pod = find_pod_(key);
-  const bool named = holds_.IsFitting(args.uid, args.node);
+  const bool filter_named_node = holds_.IsFitting(args.uid, args.node);
   if (pod == nullptr || pod->meta.uid != args.uid) {
-    if (named) {
+    if (filter_named_node) {
       waiting_bindings_.insert_or_assign(args.uid,
                                          WaitingBinding{args, std::move(done), clock_.Now()});
       return;
@@ -271,7 +272,7 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
                       key));
   }
   // The binder's reason says more if the pod is bound or being bound.
-  if (!named && pod->node_name.empty() && binder_.Unsettled(args.uid).empty()) {
+  if (!filter_named_node && pod->node_name.empty() && binder_.UnsettledReason(args.uid).empty()) {
     return done(
         Error(Code::kFailedPrecondition,
               "pod {}: filter did not name node {} for the pod in this replica, or the attempt "
@@ -327,7 +328,7 @@ void Extender::Tick() {
   metrics_.expired.Add(ledger_.Expire().size());
   const MonotonicTime now = clock_.Now();
   holds_.Tick();
-  wait_reasons_.Tidy(ledger_, now);
+  wait_reasons_.ForgetOthers(ledger_, now);
   std::erase_if(waiting_bindings_, [&](auto& entry) {
     const auto& [args, done, at] = entry.second;
     if (now - at < kWatchPatience) return false;

@@ -38,7 +38,8 @@ std::vector<std::string> AddressesOf(const Json& service) {
 
 }  // namespace
 
-// One round: authorities, addresses of the Service, what is served, kube-scheduler's Secret.
+// One round: reads or replaces the authorities, reads the Service's addresses, renews the served
+// certificate, and writes kube-scheduler's Secret.
 struct ExtenderCertificates::Impl {
   Impl(kube::Client& c, ExtenderCertificateOptions o, Delegate& d)
       : client(c),
@@ -89,9 +90,8 @@ struct ExtenderCertificates::Impl {
     operation = client.Get({kServices, options.service, options.ns, ""},
                            [this](const Result<Json>& answer) {
                              if (answer.ok()) addresses = AddressesOf(*answer);
-                             // The port is served also after an error: the certificate then has the
-                             // Service's names, which suffice for a client that expects one of
-                             // them.
+                             // An error does not stop the port. The certificate then lacks the
+                             // addresses, but clients can connect by the Service's names.
                              if (!answer.ok() && answer.status().code() != Code::kNotFound) {
                                delegate.OnCertificateError(answer.status());
                              }
@@ -100,9 +100,9 @@ struct ExtenderCertificates::Impl {
   }
 
   void Serve() {
-    std::vector<std::string> more = options.more;
-    more.insert(more.end(), addresses.begin(), addresses.end());
-    const auto names = certificates::ServiceNames(options.service, options.ns, more);
+    std::vector<std::string> all_addresses = options.extra_addresses;
+    all_addresses.insert(all_addresses.end(), addresses.begin(), addresses.end());
+    const auto names = certificates::ServiceNames(options.service, options.ns, all_addresses);
     const auto next =
         certificates::NextServing(serving, authorities, names, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());

@@ -5,8 +5,8 @@
 //
 // Works in every replica, without a leader (shared_secret.h). Threads, callbacks: the client's
 // runner; none after destruction. Ownership: client and delegate outlive this object; the delegate
-// must not destroy it inside a call. Cost: three GETs every `period`. Errors are reported, and
-// retried earlier than that.
+// must not destroy it inside a call. Cost: three GETs every `period`. An error is reported, and the
+// next round then comes earlier.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ namespace tessera::scheduler {
 
 struct ExtenderCertificateOptions {
   std::string ns;
-  std::string service;            // kube-scheduler connects to its names and cluster addresses
-  std::vector<std::string> more;  // other addresses of this replica
-  std::string authority_secret;   // holds private keys of authorities: only for replicas
-  std::string client_secret;      // ca.crt, tls.crt and tls.key for kube-scheduler
+  std::string service;  // kube-scheduler connects to its names and cluster addresses
+  std::vector<std::string> extra_addresses;  // addresses of this replica besides the Service's
+  std::string authority_secret;              // holds private keys of authorities: only for replicas
+  std::string client_secret;                 // ca.crt, tls.crt and tls.key for kube-scheduler
   certificates::AuthorityOptions authority;
   Duration period = std::chrono::seconds(30);
 };

@@ -45,7 +45,7 @@ class ExtenderCertificatesTest : public ::testing::Test {
     return std::make_unique<Replica>(io_, runner_, store_.config(),
                                      ExtenderCertificateOptions{.ns = "ns",
                                                                 .service = "tessera-scheduler",
-                                                                .more = {address},
+                                                                .extra_addresses = {address},
                                                                 .authority_secret = "authority",
                                                                 .client_secret = "client",
                                                                 .period = milliseconds(20)});
@@ -206,7 +206,7 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   // The certificate is valid for long: no warning is logged, and the metrics page has its end.
   const std::string page = SendOverTls(client, {.method = "GET", .target = "/metrics"})->body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_client_certificate_expiration_timestamp_seconds"));
-  EXPECT_THAT(logged, ::testing::Not(::testing::Contains(HasSubstr("kube-scheduler ends soon"))));
+  EXPECT_THAT(logged, ::testing::Not(::testing::Contains(HasSubstr("certificate expires soon"))));
   // A plain HTTP caller is rejected with the reason.
   const auto plain = Bind({.server = {.address = scheduler_->address()}});
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();

@@ -78,7 +78,7 @@ void Holds::OnPod(const kube::PodObject& pod) {
     attempts_.erase(found);
     return;
   }
-  if (attempt.node.empty() || !binder_.Unsettled(pod.meta.uid).empty()) return;
+  if (attempt.node.empty() || !binder_.UnsettledReason(pod.meta.uid).empty()) return;
   if (!attempt.received) {
     attempt.received = true;
     attempt.received_failure = pod.failed_attempt;

@@ -43,8 +43,8 @@ struct LeaderEndpoint::Core {
                              {"conditions", Json::MakeObject({{"ready", Json::Bool(true)}})}})});
     }
     // kube-proxy assigns the slice to the Service by the first label
-    // (pkg/proxy/endpointslicecache.go). By the second, the EndpointSlice controller leaves it
-    // alone: it selects those with its own name.
+    // (pkg/proxy/endpointslicecache.go). The EndpointSlice controller changes only slices whose
+    // second label has the controller's own name.
     Json metadata = Json::MakeObject(
         {{"name", Json::String(options.service)},
          {"namespace", Json::String(options.ns)},

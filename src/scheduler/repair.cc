@@ -26,44 +26,44 @@ Repair::Repair(const ledger::ClusterLedger& ledger, EvictionApi& api, const Cloc
 
 void Repair::Tick() {
   const MonotonicTime now = clock_.Now();
-  for (auto& [uid, one] : cases_) one.current = false;
-  for (const ledger::ClusterLedger::Overassignment& one : ledger_.Overassigned()) {
-    const auto [found, is_new] = cases_.try_emplace(one.excess->request.uid);
+  for (auto& [uid, known] : cases_) known.current = false;
+  for (const ledger::ClusterLedger::Overassignment& conflict : ledger_.Overassigned()) {
+    const auto [found, is_new] = cases_.try_emplace(conflict.excess->request.uid);
     Case& known = found->second;
     known.current = true;
     if (is_new) known.since = now;
     if (now - known.since < options_.settle) continue;
-    if (!std::exchange(known.recorded, true)) RecordEvent(one);
-    if (!one.excess->controlled || evicting_ || now < next_eviction_ || now < known.next_try) {
+    if (!std::exchange(known.recorded, true)) RecordEvent(conflict);
+    if (!conflict.excess->controlled || evicting_ || now < next_eviction_ || now < known.next_try) {
       continue;
     }
     known.next_try = now + options_.retry;
     next_eviction_ = now + options_.pause;
-    Evict(one);
+    Evict(conflict);
   }
   std::erase_if(cases_, [](const auto& entry) { return !entry.second.current; });
 }
 
-void Repair::RecordEvent(const ledger::ClusterLedger::Overassignment& one) {
-  const std::string both =
-      fmt::format("GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later",
-                  one.gpu, one.node, one.older->request.Text(), one.excess->request.Text());
+void Repair::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) {
+  const std::string both = fmt::format(
+      "GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later", conflict.gpu,
+      conflict.node, conflict.older->request.Text(), conflict.excess->request.Text());
   const std::string what =
-      one.excess->controlled
+      conflict.excess->controlled
           ? "the later pod is evicted, so that its controller creates it again"
           : "the later pod has no controller and is not evicted: delete and create it again";
   Log(Severity::kWarning, both + ": " + what);
-  for (const ledger::PodEntry* pod : {one.older, one.excess}) {
+  for (const ledger::PodEntry* pod : {conflict.older, conflict.excess}) {
     record_event_(ObjectOf(*pod), kube::EventKind::kWarning, names::kReasonGpuOverassigned,
                   both + ": " + what);
   }
 }
 
-void Repair::Evict(const ledger::ClusterLedger::Overassignment& one) {
-  const std::string who = one.excess->request.Text();
+void Repair::Evict(const ledger::ClusterLedger::Overassignment& conflict) {
+  const std::string who = conflict.excess->request.Text();
   evicting_ = true;
   eviction_ = api_.Evict(
-      one.excess->request.ns, one.excess->request.name, one.excess->request.uid,
+      conflict.excess->request.ns, conflict.excess->request.name, conflict.excess->request.uid,
       [this, who](const Status& status) {
         evicting_ = false;
         // The pod was deleted, or another pod has its name: nothing is left to repair.

@@ -78,8 +78,8 @@ class Repair {
     bool current = false;
   };
 
-  void RecordEvent(const ledger::ClusterLedger::Overassignment& one);
-  void Evict(const ledger::ClusterLedger::Overassignment& one);
+  void RecordEvent(const ledger::ClusterLedger::Overassignment& conflict);
+  void Evict(const ledger::ClusterLedger::Overassignment& conflict);
 
   const ledger::ClusterLedger& ledger_;
   EvictionApi& api_;

@@ -23,12 +23,12 @@ void Router::Route(const net::Request& request, net::HttpServer::Reply reply) co
   const Entry* entry = Find(request.path());
   if (entry == nullptr) {
     std::string text = "unknown page; known pages:\n";
-    for (const auto& [path, at] : routes_) text += at.method + " " + path + "\n";
+    for (const auto& [path, route] : routes_) text += route.method + " " + path + "\n";
     return reply(net::TextResponse(404, std::move(text)));
   }
-  const bool fits =
+  const bool is_allowed =
       request.method == entry->method || (request.method == "HEAD" && entry->method == "GET");
-  if (!fits) {
+  if (!is_allowed) {
     net::Response response = net::TextResponse(405, "this page requires " + entry->method + "\n");
     response.headers.Set("Allow", entry->method);
     return reply(std::move(response));

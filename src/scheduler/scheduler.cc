@@ -32,8 +32,9 @@ constexpr Duration kTick = std::chrono::seconds(1);
 static_assert(kBindDeadline < kStopPatience);
 static_assert(kBindDeadline <
               kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
-// A caller's certificate that expires within this time is logged once in kWarnEvery. By then its
-// successor has been in the Secret for two months.
+// A caller's certificate that expires within kWarnBefore is logged once in kWarnEvery. The Secret
+// gets a new certificate when a third of the lifetime is left (authority_plan.h), so the caller
+// then uses files that have been outdated for two months.
 constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
 constexpr Duration kWarnEvery = std::chrono::hours(24);
 
@@ -42,7 +43,7 @@ std::string HostName() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
-std::string MadeUpIdentity() {
+std::string GenerateIdentity() {
   std::random_device random;
   return fmt::format("{}_{:08x}{:08x}", HostName(), random(), random());
 }
@@ -92,7 +93,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   bool makes_certificates() const {
     return !options_.plain_http && options_.tls.certificate.empty();
   }
-  void NoteCaller(const net::Request& request);
+  void CheckCallerCertificate(const net::Request& request);
   Status ServeAdmission();
   Status Elect();
   void BeginTerm();
@@ -148,7 +149,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::string lease_error_;  // last error of renewing or acquiring the Lease
   bool stopping_ = false;
   bool has_certificate_ = false;  // true if no certificate is needed
-  std::optional<WallTime> caller_ends_;
+  std::optional<WallTime> caller_certificate_ends_;
   MonotonicTime next_warning_;
   std::unique_ptr<net::HttpServer> server_, status_server_;
   std::unique_ptr<ExtenderCertificates> certificates_;
@@ -159,7 +160,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
 Status Scheduler::Impl::Start() {
   // Checked here, so that an invalid option fails at the start instead of when leading begins.
   RETURN_IF_ERROR(placement::FindPolicy(options_.ledger.policy).status().Annotate("--policy"));
-  if (options_.election.identity.empty()) options_.election.identity = MadeUpIdentity();
+  if (options_.election.identity.empty()) options_.election.identity = GenerateIdentity();
   if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
   ns_ = config.default_namespace;
@@ -200,7 +201,7 @@ Status Scheduler::Impl::Listen() {
   ASSIGN_OR_RETURN(server_, net::HttpServer::Start(
                                 io_, runner_, std::move(options),
                                 [this](const net::Request& request, net::HttpServer::Reply reply) {
-                                  NoteCaller(request);
+                                  CheckCallerCertificate(request);
                                   verbs_.Route(request, std::move(reply));
                                 }));
   KeepCertificates();
@@ -235,7 +236,9 @@ void Scheduler::Impl::KeepCertificates() {
                                      .service = std::string(names::kScheduler),
                                      .authority_secret = std::string(names::kAuthoritySecret),
                                      .client_secret = std::string(names::kClientSecret)};
-  if (!options_.advertise_address.empty()) options.more.push_back(options_.advertise_address);
+  if (!options_.advertise_address.empty()) {
+    options.extra_addresses.push_back(options_.advertise_address);
+  }
   certificates_ = std::make_unique<ExtenderCertificates>(
       clients_->feed, std::move(options), static_cast<ExtenderCertificates::Delegate&>(*this));
 }
@@ -246,17 +249,16 @@ void Scheduler::Impl::OnTls(const net::TlsOptions& tls) {
   if (term_ && term_->synced()) Advertise();
 }
 
-void Scheduler::Impl::NoteCaller(const net::Request& request) {
+void Scheduler::Impl::CheckCallerCertificate(const net::Request& request) {
   if (!request.certificate_ends) return;
-  caller_ends_ = request.certificate_ends;
+  caller_certificate_ends_ = request.certificate_ends;
   const Clock& clock = runner_.clock();
-  if (*caller_ends_ - clock.WallNow() > kWarnBefore || clock.Now() < next_warning_) return;
+  if (*caller_certificate_ends_ - clock.WallNow() > kWarnBefore || clock.Now() < next_warning_)
+    return;
   next_warning_ = clock.Now() + kWarnEvery;
   Log(Severity::kWarning,
-      "the certificate of kube-scheduler ends soon: replace its files, from the Secret if they "
-      "were "
-      "copied from it",
-      {{"ends", Rfc3339(*caller_ends_)},
+      "kube-scheduler's client certificate expires soon: copy the files from the Secret again",
+      {{"expires", Rfc3339(*caller_certificate_ends_)},
        {"secret", fmt::format("{}/{}", ns_, names::kClientSecret)}});
 }
 
@@ -301,7 +303,7 @@ void Scheduler::Impl::AddStatusPages(Router* router) {
 SchedulerState Scheduler::Impl::StateNow() const {
   SchedulerState state{.leading = MayWrite(),
                        .admission = admission_ ? &admission_->counts() : nullptr,
-                       .caller_certificate_ends = caller_ends_};
+                       .caller_certificate_ends = caller_certificate_ends_};
   if (!term_) return state;
   state.synced = term_->synced();
   state.bindings_under_way = term_->bindings_under_way();
@@ -427,7 +429,8 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
       if (elector_ && left == 0) return elector_->Release(on_done);
       on_done();
     };
-    // Done before the Lease is released, because a later write could overwrite the next leader's.
+    // Withdraws before the Lease is released: a later write could overwrite the EndpointSlice of
+    // the next leader.
     if (endpoint_) return endpoint_->Withdraw(release);
     release();
   });

@@ -18,12 +18,13 @@ using net::HttpServer;
 using net::Request;
 using net::Response;
 
-struct Use {
+// A pod's part of a device.
+struct PodOnGpu {
   const ledger::PodEntry* pod;
   Bytes memory;
 };
 // By UUID of the device.
-using UsesByUuid = std::map<std::string, std::vector<Use>, std::less<>>;
+using UsesByUuid = std::map<std::string, std::vector<PodOnGpu>, std::less<>>;
 
 // By node.
 std::map<std::string, UsesByUuid, std::less<>> UsesOf(const ledger::ClusterLedger& ledger) {
@@ -42,7 +43,7 @@ Json DeviceOf(const device::Gpu& gpu, const UsesByUuid& uses, int64_t unit) {
   const auto add = [&](std::string_view uuid) {
     const auto of_gpu = uses.find(uuid);
     if (of_gpu == uses.end()) return;
-    for (const Use& use : of_gpu->second) {
+    for (const PodOnGpu& use : of_gpu->second) {
       const int64_t units = use.memory.count() / unit;
       used += units;
       pods.Append(Json::MakeObject({{"name", Json::String(use.pod->request.name)},
@@ -86,17 +87,17 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
   using Decide = FilterResult (Extender::*)(const ExtenderArgs&);
   Router::Handler Filter(Decide decide) {
-    return WithExtender(
-        ExtenderVerb::kFilter, [this, decide](Extender& extender, const Request& request) {
-          ExtenderArgs& args = args_;
-          if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
-            return Bad(ExtenderVerb::kFilter, status, SerializeFilterError(status.message()));
-          }
-          const WallTime began = clock_.WallNow();
-          const FilterResult result = (extender.*decide)(args);
-          TraceFilter(args, began, result);
-          return JsonResponse(200, Serialize(args, result));
-        });
+    return WithExtender(ExtenderVerb::kFilter, [this, decide](Extender& extender,
+                                                              const Request& request) {
+      ExtenderArgs& args = args_;
+      if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
+        return BadRequest(ExtenderVerb::kFilter, status, SerializeFilterError(status.message()));
+      }
+      const WallTime began = clock_.WallNow();
+      const FilterResult result = (extender.*decide)(args);
+      TraceFilter(args, began, result);
+      return JsonResponse(200, Serialize(args, result));
+    });
   }
 
   template <typename Score>
@@ -105,7 +106,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
         ExtenderVerb::kPrioritize, [this, score](Extender& extender, const Request& request) {
           ExtenderArgs& args = args_;
           if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
-            return Bad(ExtenderVerb::kPrioritize, status, "[]");
+            return BadRequest(ExtenderVerb::kPrioritize, status, "[]");
           }
           return JsonResponse(200, SerializePriorities(args, (extender.*score)(args)));
         });
@@ -114,7 +115,8 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   Router::Handler Preempt() {
     return WithExtender(ExtenderVerb::kPreempt, [this](Extender& extender, const Request& request) {
       const Result<PreemptionArgs> args = ParsePreemptionArgs(request.body);
-      if (!args.ok()) return Bad(ExtenderVerb::kPreempt, args.status(), SerializeVictims({}));
+      if (!args.ok())
+        return BadRequest(ExtenderVerb::kPreempt, args.status(), SerializeVictims({}));
       return JsonResponse(200, SerializeVictims(extender.Preempt(*args)));
     });
   }
@@ -165,7 +167,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
     return response;
   }
 
-  Response Bad(ExtenderVerb verb, const Status& status, std::string body) {
+  Response BadRequest(ExtenderVerb verb, const Status& status, std::string body) {
     metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(verb)]);
     // A filter response has a field for the error; the others do not. After an error of prioritize,
     // kube-scheduler goes on without our points (prioritizeNodes in pkg/scheduler/schedule_one.go).

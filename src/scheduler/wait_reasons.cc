@@ -11,11 +11,11 @@ using ledger::Verdict;
 void VerdictKinds::Add(const Verdict& verdict) {
   fits_ |= verdict.fits;
   if (verdict.fits) return;
-  const auto is_it = [&](const Count& count) {
+  const auto matches = [&](const Count& count) {
     return count.kind.data() == verdict.kind.data() && count.unresolvable == verdict.unresolvable;
   };
-  if (last_ >= counts_.size() || !is_it(counts_[last_])) {
-    last_ = static_cast<size_t>(std::ranges::find_if(counts_, is_it) - counts_.begin());
+  if (last_ >= counts_.size() || !matches(counts_[last_])) {
+    last_ = static_cast<size_t>(std::ranges::find_if(counts_, matches) - counts_.begin());
   }
   if (last_ == counts_.size()) counts_.push_back({verdict.kind, verdict.unresolvable, 0});
   ++counts_[last_].nodes;
@@ -45,7 +45,7 @@ std::optional<std::string_view> WaitReasons::Find(const Uid& uid) const {
   return found->second.reason;
 }
 
-void WaitReasons::Tidy(const ledger::ClusterLedger& ledger, MonotonicTime now) {
+void WaitReasons::ForgetOthers(const ledger::ClusterLedger& ledger, MonotonicTime now) {
   if (now < next_tidy_) return;
   next_tidy_ = now + kPatience;
   std::erase_if(reasons_, [&](const auto& entry) {

@@ -24,9 +24,9 @@ namespace tessera::scheduler {
 class VerdictKinds {
  public:
   void Add(const ledger::Verdict& verdict);
-  // The kind of reason that is closest to a fit, in this order: GPUs are free but not for this pod
-  // (quota, reserved); other pods can free GPUs; no pod can free GPUs; the node has no GPUs. Of
-  // several reasons of a kind, the most frequent.
+  // The reason that is closest to a fit, in this order: GPUs are free but not for this pod (quota,
+  // reserved); other pods can free GPUs; no pod can free GPUs; the node has no GPUs. If several
+  // reasons are equally close, returns the reason of most nodes.
   std::string_view Reason() const;
 
  private:
@@ -46,25 +46,25 @@ class WaitReasons {
  public:
   static constexpr std::string_view kNotTried = "not-tried";
   static constexpr std::string_view kNotBound = "not-bound";
-  // A pod that the watch does not show after this time is forgotten.
+  // A pod that the watch has not shown after this time is forgotten.
   static constexpr Duration kPatience = std::chrono::minutes(1);
 
   // `reason` is a constant.
-  void Note(const Uid& uid, std::string_view reason, MonotonicTime now) {
-    reasons_.insert_or_assign(uid, Noted{reason, now});
+  void Set(const Uid& uid, std::string_view reason, MonotonicTime now) {
+    reasons_.insert_or_assign(uid, LastReason{reason, now});
   }
-  // Nothing for a pod that was not tried.
+  // nullopt if kube-scheduler has not filtered for the pod.
   std::optional<std::string_view> Find(const Uid& uid) const;
-  // Forgets pods that do not wait any more. Looks at all of them once in kPatience.
-  void Tidy(const ledger::ClusterLedger& ledger, MonotonicTime now);
+  // Forgets pods that no longer wait. Cost: once in kPatience a pass over all pods.
+  void ForgetOthers(const ledger::ClusterLedger& ledger, MonotonicTime now);
   size_t size() const { return reasons_.size(); }
 
  private:
-  struct Noted {
+  struct LastReason {
     std::string_view reason;
     MonotonicTime at{};
   };
-  std::map<Uid, Noted> reasons_;
+  std::map<Uid, LastReason> reasons_;
   MonotonicTime next_tidy_{};
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 // Compares ASCII keys without case. The types of k8s.io/kube-scheduler/extender/v1 have no JSON
 // tags: Go writes the names of their fields, and reads them in any case.
-bool Is(std::string_view key, std::string_view name) {
+bool KeyIs(std::string_view key, std::string_view name) {
   if (key.size() != name.size()) return false;
   for (size_t i = 0; i < key.size(); ++i) {
     if ((key[i] | 0x20) != (name[i] | 0x20)) return false;
@@ -38,8 +38,8 @@ Status ReadPod(std::string_view text, kube::PodObject* out) {
   return {};
 }
 
-// Reads metadata.name of a node from its text; empty if missing. API servers write metadata first,
-// so most of the text is skipped.
+// Reads metadata.name of a node from its text; empty if missing. API servers write metadata before
+// spec and status, so the rest of the text is not read.
 std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* kept,
                               std::string_view* quoted) {
   JsonReader reader(node, kept);
@@ -76,7 +76,7 @@ Status ReadNodes(JsonReader& reader, ExtenderArgs* out) {
   if (reader.TakeNull()) return {};
   std::string_view key;
   for (reader.BeginObject(); reader.NextMember(&key);) {
-    if (!Is(key, "items")) {
+    if (!KeyIs(key, "items")) {
       reader.Skip();
     } else if (!reader.TakeNull()) {
       for (reader.BeginArray(); reader.NextItem();) {
@@ -108,13 +108,13 @@ void ReadVictims(JsonReader& reader, Victims* out) {
     NodeVictims& victims = (*out)[std::string(node)];
     if (reader.TakeNull()) continue;
     for (reader.BeginObject(); reader.NextMember(&key);) {
-      if (Is(key, "NumPDBViolations")) {
+      if (KeyIs(key, "NumPDBViolations")) {
         victims.pdb_violations = reader.Int();
-      } else if (Is(key, "Pods") && !reader.TakeNull()) {
+      } else if (KeyIs(key, "Pods") && !reader.TakeNull()) {
         // {"UID":…}, or whole pods.
         for (reader.BeginArray(); reader.NextItem();) {
           for (reader.BeginObject(); reader.NextMember(&key);) {
-            if (Is(key, "UID")) {
+            if (KeyIs(key, "UID")) {
               victims.uids.emplace_back(reader.String());
             } else if (key == "metadata") {
               for (reader.BeginObject(); reader.NextMember(&key);) {
@@ -126,7 +126,7 @@ void ReadVictims(JsonReader& reader, Victims* out) {
             }
           }
         }
-      } else if (!Is(key, "Pods")) {
+      } else if (!KeyIs(key, "Pods")) {
         reader.Skip();
       }
     }
@@ -143,8 +143,9 @@ class QuotedReasons {
  public:
   void Append(std::string_view reason, std::string* out) {
     Entry& entry = entries_[(reinterpret_cast<uintptr_t>(reason.data()) >> 4) % entries_.size()];
-    if (entry.of.data() != reason.data() || entry.of.size() != reason.size()) {
-      entry.of = reason;
+    // Compares addresses: the extender stores each distinct reason once.
+    if (entry.reason.data() != reason.data() || entry.reason.size() != reason.size()) {
+      entry.reason = reason;
       entry.text.clear();
       AppendJsonString(reason, &entry.text);
     }
@@ -153,15 +154,15 @@ class QuotedReasons {
 
  private:
   struct Entry {
-    std::string_view of;
-    std::string text;
+    std::string_view reason;
+    std::string text;  // as JSON
   };
   std::array<Entry, 64> entries_;
 };
 
-void AppendRefusals(const ExtenderArgs& args,
-                    const std::vector<FilterResult::Rejection>& rejections, QuotedReasons* reasons,
-                    std::string* out) {
+void AppendRejections(const ExtenderArgs& args,
+                      const std::vector<FilterResult::Rejection>& rejections,
+                      QuotedReasons* reasons, std::string* out) {
   *out += '{';
   for (const auto& [position, reason] : rejections) {
     *out += args.quoted[position];
@@ -200,17 +201,17 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
   std::string_view key, pod;
   bool has_names = false;
   for (reader.BeginObject(); reader.NextMember(&key);) {
-    if (Is(key, "Pod")) {
+    if (KeyIs(key, "Pod")) {
       pod = reader.Skip();
-    } else if (Is(key, "NodeNames") && !reader.TakeNull()) {
+    } else if (KeyIs(key, "NodeNames") && !reader.TakeNull()) {
       has_names = true;
       RETURN_IF_ERROR(ReadNames(reader, out));
-    } else if (Is(key, "Nodes") && has_names) {
+    } else if (KeyIs(key, "Nodes") && has_names) {
       // A caller that sends only names has the nodes itself.
       reader.Skip();
-    } else if (Is(key, "Nodes")) {
+    } else if (KeyIs(key, "Nodes")) {
       RETURN_IF_ERROR(ReadNodes(reader, out));
-    } else if (!Is(key, "NodeNames")) {
+    } else if (!KeyIs(key, "NodeNames")) {
       reader.Skip();
     }
   }
@@ -240,9 +241,9 @@ std::string Serialize(const ExtenderArgs& args, const FilterResult& result) {
   AppendNames(args, result.fitting, &out);
   out += "],\"FailedNodes\":";
   QuotedReasons reasons;
-  AppendRefusals(args, result.failed, &reasons, &out);
+  AppendRejections(args, result.failed, &reasons, &out);
   out += ",\"FailedAndUnresolvableNodes\":";
-  AppendRefusals(args, result.unresolvable, &reasons, &out);
+  AppendRejections(args, result.unresolvable, &reasons, &out);
   return out += ",\"Error\":\"\"}";
 }
 
@@ -282,14 +283,14 @@ Result<BindingArgs> ParseBindingArgs(std::string_view body) {
   BindingArgs args;
   std::string_view key;
   for (reader.BeginObject(); reader.NextMember(&key);) {
-    if (Is(key, "PodUID")) {
+    if (KeyIs(key, "PodUID")) {
       args.uid = Uid(reader.String());
       continue;
     }
-    std::string* to = Is(key, "PodName")        ? &args.pod
-                      : Is(key, "PodNamespace") ? &args.ns
-                      : Is(key, "Node")         ? &args.node
-                                                : nullptr;
+    std::string* to = KeyIs(key, "PodName")        ? &args.pod
+                      : KeyIs(key, "PodNamespace") ? &args.ns
+                      : KeyIs(key, "Node")         ? &args.node
+                                                   : nullptr;
     to != nullptr ? void(*to = reader.String()) : void(reader.Skip());
   }
   RETURN_IF_ERROR(reader.Finish());
@@ -313,9 +314,11 @@ Result<PreemptionArgs> ParsePreemptionArgs(std::string_view body) {
   PreemptionArgs args;
   std::string_view key, pod;
   for (reader.BeginObject(); reader.NextMember(&key);) {
-    if (Is(key, "Pod")) {
+    if (KeyIs(key, "Pod")) {
       pod = reader.Skip();
-    } else if (Is(key, "NodeNameToVictims") || Is(key, "NodeNameToMetaVictims")) {
+      // kube-scheduler sends UIDs (MetaVictims) if the extender is nodeCacheCapable, else whole
+      // pods.
+    } else if (KeyIs(key, "NodeNameToVictims") || KeyIs(key, "NodeNameToMetaVictims")) {
       ReadVictims(reader, &args.victims);
     } else {
       reader.Skip();

@@ -16,7 +16,7 @@
 namespace tessera::bench {
 namespace {
 
-[[noreturn]] void Give(std::string_view what, std::string_view text) {
+[[noreturn]] void Fail(std::string_view what, std::string_view text) {
   std::fprintf(stderr, "%.*s: %.*s\n", static_cast<int>(what.size()), what.data(),
                static_cast<int>(std::min<size_t>(text.size(), 300)), text.data());
   std::exit(1);
@@ -33,7 +33,7 @@ ExtenderCaller::ExtenderCaller(const net::Address& to)
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   if (::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    Give("connect", to.ToString());
+    Fail("connect", to.ToString());
   }
 }
 
@@ -79,7 +79,7 @@ std::string_view ExtenderCaller::Exchange(std::span<const std::string_view> piec
   }
   for (size_t at = 0; at < rest.size();) {
     const ssize_t sent = ::writev(socket_.get(), &rest[at], static_cast<int>(rest.size() - at));
-    if (sent < 0) Give("send", "the extender hung up");
+    if (sent < 0) Fail("send", "the extender hung up");
     for (size_t left = static_cast<size_t>(sent); at < rest.size(); ++at) {
       if (left < rest[at].iov_len) {
         rest[at].iov_base = static_cast<char*>(rest[at].iov_base) + left;
@@ -95,15 +95,15 @@ std::string_view ExtenderCaller::Exchange(std::span<const std::string_view> piec
 std::string_view ExtenderCaller::Receive() {
   size_t have = 0, wanted = std::string::npos, body = 0;
   while (have < wanted) {
-    if (have == buffer_.size()) Give("receive", "an answer above 4 MiB");
+    if (have == buffer_.size()) Fail("receive", "an answer above 4 MiB");
     const ssize_t got = ::recv(socket_.get(), buffer_.data() + have, buffer_.size() - have, 0);
-    if (got <= 0) Give("receive", "the extender hung up");
+    if (got <= 0) Fail("receive", "the extender hung up");
     have += static_cast<size_t>(got);
     if (body != 0) continue;
     const std::string_view text(buffer_.data(), have);
     const size_t end = text.find("\r\n\r\n");
     if (end == std::string_view::npos) continue;
-    if (!text.starts_with("HTTP/1.1 200")) Give("answer", text);
+    if (!text.starts_with("HTTP/1.1 200")) Fail("answer", text);
     body = end + 4;
     wanted = body + std::strtoul(text.data() + text.find("Content-Length: ") + 16, nullptr, 10);
   }
@@ -113,7 +113,7 @@ std::string_view ExtenderCaller::Receive() {
 std::string_view NamesIn(std::string_view answer) {
   constexpr std::string_view kKey = "\"NodeNames\":", kNext = ",\"FailedNodes\"";
   const size_t begin = answer.find(kKey), end = answer.find(kNext);
-  if (begin == std::string_view::npos || end == std::string_view::npos) Give("filter", answer);
+  if (begin == std::string_view::npos || end == std::string_view::npos) Fail("filter", answer);
   return answer.substr(begin + kKey.size(), end - begin - kKey.size());
 }
 
