@@ -53,8 +53,8 @@ void Put(std::string* out, fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace
 
-std::vector<double> Ticks(double least, double most, int count) {
-  const double rough = std::max(most - least, 1e-9) / count;
+std::vector<double> Ticks(double min, double max, int count) {
+  const double rough = std::max(max - min, 1e-9) / count;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double nice : {1.0, 2.0, 5.0}) {
@@ -64,7 +64,7 @@ std::vector<double> Ticks(double least, double most, int count) {
     }
   }
   std::vector<double> ticks;
-  const double first = std::floor(least / step + 1e-9), last = std::ceil(most / step - 1e-9);
+  const double first = std::floor(min / step + 1e-9), last = std::ceil(max / step - 1e-9);
   for (double n = first; n <= last; ++n) ticks.push_back(n * step);
   return ticks;
 }
@@ -104,12 +104,12 @@ void Chart::Legend(double x, double y, const std::vector<ChartLine>& lines) {
 
 void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lines) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  double least = options.from_zero ? 0 : kInfinity, most = -kInfinity;
+  double min = options.from_zero ? 0 : kInfinity, max = -kInfinity;
   double left = kInfinity, right = -kInfinity;
   for (const ChartLine& line : lines) {
     for (const LinePoint& point : line.points) {
-      least = std::min(least, point.least);
-      most = std::max(most, point.most);
+      min = std::min(min, point.min);
+      max = std::max(max, point.max);
       left = std::min(left, point.x);
       right = std::max(right, point.x);
     }
@@ -117,7 +117,7 @@ void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lin
   if (right <= left) right = left + 1;
   const Scale scale{.box = options.box,
                     .xs = Ticks(left, right, 8),
-                    .ys = Ticks(least, std::max(most, least + 1e-6), 6),
+                    .ys = Ticks(min, std::max(max, min + 1e-6), 6),
                     .left = left,
                     .right = right};
   Axes(options, scale);
@@ -172,11 +172,11 @@ void Chart::Draw(const ChartLine& line, size_t number, const Scale& scale) {
     *to += fmt::format("{}{:.1f} {:.1f}", to->empty() ? "M" : "L", scale.X(x), scale.Y(y));
   };
   for (const LinePoint& point : line.points) {
-    add(&band, point.x, point.most);
+    add(&band, point.x, point.max);
     add(&path, point.x, point.y);
   }
   for (auto point = line.points.rbegin(); point != line.points.rend(); ++point) {
-    add(&band, point->x, point->least);
+    add(&band, point->x, point->min);
   }
   Put(&out_,
       "<path class=\"band\" fill=\"{0}\" d=\"{1}Z\"/><path class=\"line\" stroke=\"{0}\" "
@@ -224,7 +224,7 @@ std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
   chart.Text(left.box.x, 34, "title", title);
   chart.Text(left.box.x, 54, "note",
              seeds == 1 ? std::string("one seed")
-                        : fmt::format("lines: mean of {} seeds; bands: least to most", seeds));
+                        : fmt::format("lines: mean of {} seeds; bands: min to max", seeds));
   chart.Legend(left.box.x, 78, left_lines);
   chart.Panel(left, left_lines);
   chart.Panel(right, right_lines);

@@ -16,7 +16,7 @@ struct ChartBox {
 
 struct LinePoint {
   double x = 0, y = 0;
-  double least = 0, most = 0;  // bounds of the band
+  double min = 0, max = 0;  // bounds of the band
 };
 
 struct ChartLine {
@@ -33,9 +33,9 @@ struct PanelOptions {
   int decimals = 1;           // decimals of the end values
 };
 
-// About `count` round numbers that enclose least … most. Their distance is 1, 2 or 5 times a power
+// About `count` round numbers that enclose min … max. Their distance is 1, 2 or 5 times a power
 // of ten.
-std::vector<double> Ticks(double least, double most, int count);
+std::vector<double> Ticks(double min, double max, int count);
 
 class Chart {
  public:

@@ -60,7 +60,7 @@ class RowReader {
     return false;
   }
 
-  Status Wrong(size_t line, std::string_view problem) const {
+  Status InvalidField(size_t line, std::string_view problem) const {
     return Error(Code::kInvalidArgument, "{}:{}: {}", file_, line, problem);
   }
 
@@ -94,9 +94,10 @@ class RowReader {
   Status TakePlain(size_t number, std::vector<std::string_view>* fields) {
     const std::string_view field = rest_.substr(0, rest_.find_first_of(",\n"));
     if (field.find('"') != std::string_view::npos) {
-      return Wrong(next_line_, fmt::format("field {}: a quote inside {}: quote the whole field, "
-                                           "and double the quotes in it",
-                                           number, Quote(Trim(field))));
+      return InvalidField(next_line_,
+                          fmt::format("field {}: a quote inside {}: quote the whole field, "
+                                      "and double the quotes in it",
+                                      number, Quote(Trim(field))));
     }
     fields->push_back(Trim(field));
     Skip(field.size());
@@ -113,7 +114,7 @@ class RowReader {
     while (true) {
       const size_t end = rest_.find('"');
       if (end == std::string_view::npos) {
-        return Wrong(opened, fmt::format("field {}: its quote is not closed", number));
+        return InvalidField(opened, fmt::format("field {}: its quote is not closed", number));
       }
       const std::string_view piece = rest_.substr(0, end);
       next_line_ += static_cast<size_t>(std::count(piece.begin(), piece.end(), '\n'));
@@ -134,8 +135,9 @@ class RowReader {
     }
     SkipBlanks();
     if (rest_.empty() || rest_.front() == ',' || rest_.front() == '\n') return {};
-    return Wrong(next_line_, fmt::format("field {}: {} after its closing quote", number,
-                                         Quote(rest_.substr(0, rest_.find_first_of(",\n")))));
+    return InvalidField(next_line_,
+                        fmt::format("field {}: {} after its closing quote", number,
+                                    Quote(rest_.substr(0, rest_.find_first_of(",\n")))));
   }
 
   std::string_view rest_;
@@ -158,23 +160,24 @@ Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
     if (csv.columns_.empty()) {
       csv.columns_ = std::move(fields);
       for (auto at = csv.columns_.begin(); at != csv.columns_.end(); ++at) {
-        if (at->empty()) return reader.Wrong(reader.line(), "a column has no name");
+        if (at->empty()) return reader.InvalidField(reader.line(), "a column has no name");
         if (std::find(csv.columns_.begin(), at, *at) != at) {
-          return reader.Wrong(reader.line(), fmt::format("duplicate column {}", Quote(*at)));
+          return reader.InvalidField(reader.line(), fmt::format("duplicate column {}", Quote(*at)));
         }
       }
       continue;
     }
     if (fields.size() != csv.columns_.size()) {
-      return reader.Wrong(reader.line(),
-                          fmt::format("{} fields where the first line names {} columns",
-                                      fields.size(), csv.columns_.size()));
+      return reader.InvalidField(reader.line(),
+                                 fmt::format("{} fields where the first line names {} columns",
+                                             fields.size(), csv.columns_.size()));
     }
     csv.fields_.insert(csv.fields_.end(), fields.begin(), fields.end());
     csv.lines_.push_back(reader.line());
   }
   if (csv.lines_.empty()) {
-    return reader.Wrong(std::max<size_t>(reader.line(), 1), "no rows below the column names");
+    return reader.InvalidField(std::max<size_t>(reader.line(), 1),
+                               "no rows below the column names");
   }
   return csv;
 }
@@ -198,24 +201,25 @@ Result<size_t> Csv::Column(std::string_view column) const {
 
 Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t most) const {
   const std::string_view text = Text(row, column);
-  if (text.empty()) return Wrong(row, column, "a number is missing");
+  if (text.empty()) return InvalidField(row, column, "a number is missing");
   const Result<int64_t> number = ParseInt(text);
   if (!number.ok() && !LooksLikeHuge(text)) {
-    return Wrong(row, column,
-                 fmt::format("{} is {}", Quote(text),
-                             LooksLikeFraction(text) ? "not a whole number" : "not a number"));
+    return InvalidField(
+        row, column,
+        fmt::format("{} is {}", Quote(text),
+                    LooksLikeFraction(text) ? "not a whole number" : "not a number"));
   }
   const bool negative = number.ok() ? *number < 0 : text.starts_with('-');
   if (negative && least >= 0) {
-    return Wrong(row, column, fmt::format("{} is negative", Quote(text)));
+    return InvalidField(row, column, fmt::format("{} is negative", Quote(text)));
   }
   if (!number.ok() || *number < least || *number > most) {
-    return Wrong(row, column, fmt::format("{} is not in {} … {}", Quote(text), least, most));
+    return InvalidField(row, column, fmt::format("{} is not in {} … {}", Quote(text), least, most));
   }
   return *number;
 }
 
-Status Csv::Wrong(size_t row, size_t column, std::string_view problem) const {
+Status Csv::InvalidField(size_t row, size_t column, std::string_view problem) const {
   return Error(Code::kInvalidArgument, "{}:{}: {}: {}", file_, lines_[row], columns_[column],
                problem);
 }

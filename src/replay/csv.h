@@ -39,7 +39,7 @@ class Csv {
   // INVALID_ARGUMENT for an empty field, a number that is not whole, or one outside the limits.
   Result<int64_t> Number(size_t row, size_t column, int64_t least, int64_t most) const;
   // INVALID_ARGUMENT: "pods.csv:17: gpu_milli: <problem>".
-  Status Wrong(size_t row, size_t column, std::string_view problem) const;
+  Status InvalidField(size_t row, size_t column, std::string_view problem) const;
 
  private:
   std::string file_;

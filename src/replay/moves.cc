@@ -50,7 +50,7 @@ struct Mover::Candidate {
   }
 };
 
-bool Mover::EnoughIdle(ShapeId shape) const {
+bool Mover::HasEnoughIdle(ShapeId shape) const {
   const Demand& demand = cluster_.demand(shape);
   int64_t idle = 0;
   for (NodeId node = 0; node < cluster_.size(); ++node)

@@ -33,11 +33,10 @@ class Mover {
       : cluster_(cluster), policy_(policy), renamed_(std::move(renamed)) {}
 
   // Whether the GPUs that the demand may use have enough idle thousandths in total.
-  bool EnoughIdle(placement::ShapeId shape) const;
+  bool HasEnoughIdle(placement::ShapeId shape) const;
 
-  // Moves pods and places one of this shape. Returns nothing, with all pods in their places, if it
-  // finds no solution. The policy decides where moved pods go, possibly to another GPU of the same
-  // node.
+  // Moves pods and places a pod of this shape. Returns nullopt, with all pods on their old GPUs, if
+  // it finds no solution. The policy chooses the new GPUs of moved pods, possibly on the same node.
   std::optional<RoomMade> MakeRoom(placement::ShapeId shape);
   // Removes the placed pod and puts the moved pods back.
   void Undo(RoomMade* made);

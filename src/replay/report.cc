@@ -2,8 +2,11 @@
 #include "src/replay/report.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "src/formats/json.h"
+#include "src/replay/chart.h"
 #include "src/replay/text_table.h"
 
 namespace tessera::replay {
@@ -86,6 +89,48 @@ std::string SpeedCell(const Speed& speed, size_t column) {
   }
 }
 
+using PointField = double Point::*;
+
+// Policies start to differ at this load.
+constexpr int kFirstLoad = 70;
+
+// The runs of the n-th policy, which are adjacent.
+std::span<const RunResult> RunsOf(const Study& study, size_t policy) {
+  const size_t seeds = study.runs.size() / study.means.size();
+  return std::span(study.runs).subspan(policy * seeds, seeds);
+}
+
+ChartLine LineOf(const Study& study, size_t policy, PointField field, int first) {
+  const PolicyMean& mean = study.means[policy];
+  ChartLine line{.name = mean.policy};
+  for (size_t i = static_cast<size_t>(first); i < mean.points.size(); ++i) {
+    double min = mean.points[i].*field, max = min;
+    for (const RunResult& run : RunsOf(study, policy)) {
+      min = std::min(min, run.points[i].*field);
+      max = std::max(max, run.points[i].*field);
+    }
+    line.points.push_back({.x = static_cast<double>(mean.points[i].load),
+                           .y = mean.points[i].*field,
+                           .min = min,
+                           .max = max});
+  }
+  return line;
+}
+
+std::vector<ChartLine> LinesOf(const Study& study, PointField field, int first) {
+  std::vector<ChartLine> lines;
+  for (size_t n = 0; n < study.means.size(); ++n) {
+    lines.push_back(LineOf(study, n, field, first));
+  }
+  return lines;
+}
+
+int LastLoad(const Study& study) {
+  int last = 0;
+  for (const PolicyMean& mean : study.means) last = std::max(last, mean.points.back().load);
+  return last;
+}
+
 }  // namespace
 
 std::string ToJson(const Study& study) {
@@ -127,7 +172,8 @@ std::string ToTable(const Study& study) {
     };
     AddTable(study, title, at, cell, &out);
   };
-  add_percents("Allocated, % of all GPUs, when pods for so many had arrived", &Point::allocation);
+  add_percents("Allocated, % of all GPUs, by load: GPUs that the arrived pods request, % of all",
+               &Point::allocation);
   add_percents("Fragmented, % of all GPUs: idle, and useless to typical pods",
                &Point::fragmentation);
   add_percents("Fragmented, % of the idle GPUs", &Point::idle_fragmented);
@@ -141,7 +187,7 @@ std::string ToTable(const Study& study) {
   };
   AddTable(
       study,
-      fmt::format("Refused until {} % had arrived, GPUs (of none: pods), by what a pod asks for",
+      fmt::format("Refused up to a load of {} %, by requested GPUs; in GPUs, column none in pods",
                   until),
       sizes, refused, &out);
   AddTable(
@@ -149,6 +195,18 @@ std::string ToTable(const Study& study) {
       {"p50", "p99", "max", "deciding", "learning"},
       [](const PolicyMean& mean, size_t n) { return SpeedCell(mean.speed, n); }, &out);
   return out;
+}
+
+std::string ToSvg(const Study& study) {
+  const size_t seeds = study.runs.size() / study.means.size();
+  const int last = LastLoad(study), first = last > kFirstLoad ? kFirstLoad : 0;
+  constexpr const char* kRequested = "requested by arrived pods, % of all GPUs";
+  return PlotPair(
+      "Allocation by policy", seeds,
+      {.title = "Allocated, % of all GPUs", .x_label = kRequested, .diagonal = "all requests"},
+      LinesOf(study, &Point::allocation, first),
+      {.title = "Fragmented, % of all GPUs", .x_label = kRequested, .from_zero = true},
+      LinesOf(study, &Point::fragmentation, 0));
 }
 
 }  // namespace tessera::replay

@@ -31,7 +31,7 @@ struct Point {
   double allocation = 0;       // percent of capacity that pods hold
   double fragmentation = 0;    // percent of capacity that is idle and useless to typical pods
   double idle_fragmented = 0;  // the same in percent of the idle GPUs
-  // GPUs requested in vain, by size; for kNoGpu the number of pods.
+  // GPUs of refused pods, by size; for kNoGpu the number of pods.
   std::array<double, kSizes> refused{};
 };
 

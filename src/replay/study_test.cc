@@ -6,7 +6,6 @@
 
 #include "src/formats/json.h"
 #include "src/replay/chart.h"
-#include "src/replay/plot.h"
 #include "src/replay/report.h"
 
 namespace tessera::replay {
@@ -155,7 +154,7 @@ TEST(ReportTest, TableShowsALoadThatWasNotReachedAsSuch) {
 }
 
 TEST(PlotTest, NamesPoliciesAndUnits) {
-  const std::string svg = Plot(StudyOf(SmallTrace(), 1));
+  const std::string svg = ToSvg(StudyOf(SmallTrace(), 1));
   EXPECT_THAT(svg, ::testing::StartsWith("<svg "));
   for (const char* text : {"FGD", "Random", "Allocated, % of all GPUs", "mean of 3 seeds"}) {
     EXPECT_THAT(svg, HasSubstr(text));

@@ -179,8 +179,9 @@ class Timeline {
     return {};
   }
 
-  // Only resources that became free can help waiting pods.
-  bool FitsWhatWasFreed(const Demand& demand) const {
+  // Waiting pods fit on no other nodes: they did not fit at the last Retry, and nothing became free
+  // there since.
+  bool FitsOnFreedNode(const Demand& demand) const {
     return std::any_of(freed_.begin(), freed_.end(),
                        [&](NodeId node) { return Fits(cluster_.node(node), demand); });
   }
@@ -189,17 +190,17 @@ class Timeline {
   // that does not fit is not tried again.
   Status Retry() {
     if (freed_.empty()) return {};
-    std::set<std::pair<uint32_t, uint32_t>> hopeful;  // first arrival, queue
+    std::set<std::pair<uint32_t, uint32_t>> candidates;  // first arrival, queue
     for (const uint32_t queue : waiting_queues_) {
-      if (FitsWhatWasFreed(queues_[queue].demand)) {
-        hopeful.emplace(queues_[queue].waiting.front(), queue);
+      if (FitsOnFreedNode(queues_[queue].demand)) {
+        candidates.emplace(queues_[queue].waiting.front(), queue);
       }
     }
-    while (!hopeful.empty()) {
-      const auto [arrival, number] = *hopeful.begin();
-      hopeful.erase(hopeful.begin());
+    while (!candidates.empty()) {
+      const auto [arrival, number] = *candidates.begin();
+      candidates.erase(candidates.begin());
       ShapeQueue& queue = queues_[number];
-      if (!FitsWhatWasFreed(queue.demand)) continue;
+      if (!FitsOnFreedNode(queue.demand)) continue;
       ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(queue.demand));
       ASSIGN_OR_RETURN(const bool placed, Start(arrival, shape));
       if (!placed) continue;
@@ -208,7 +209,7 @@ class Timeline {
       if (queue.waiting.empty()) {
         waiting_queues_.erase(number);
       } else {
-        hopeful.emplace(queue.waiting.front(), number);
+        candidates.emplace(queue.waiting.front(), number);
       }
     }
     freed_.clear();
@@ -237,7 +238,7 @@ class Timeline {
 
   // Whether moving other pods let the pod start.
   bool TryMoves(uint32_t arrival, ShapeId shape) {
-    if (PodOf(arrival).gpus == 0 || !mover_->EnoughIdle(shape)) return false;
+    if (PodOf(arrival).gpus == 0 || !mover_->HasEnoughIdle(shape)) return false;
     ++result_.blocked.enough_idle;
     auto made = mover_->MakeRoom(shape);
     if (!made) return false;
@@ -323,7 +324,7 @@ Result<std::vector<TimelineResult>> RunTimelines(const std::vector<TraceNode>& n
   }
   if (CapacityOf(nodes) == 0) return Error(Code::kInvalidArgument, "the nodes have no GPUs");
   if (PeakMilli(list.pods, AsRecorded(list.pods).arrivals) == 0) {
-    return Error(Code::kInvalidArgument, "no pod asks for a GPU for any time");
+    return Error(Code::kInvalidArgument, "no pod of the list holds a GPU for a time above 0");
   }
   const size_t seeds = options.seeds.size();
   std::vector<std::optional<Result<TimelineResult>>> results(options.policies.size() * seeds);

@@ -34,10 +34,14 @@ inline constexpr int kTimelinePoints = 200;
 // Pods that fit on no node when they arrived. Moves are tried only if no pod of the same shape is
 // waiting already.
 struct BlockedPods {
-  uint64_t waited = 0;         // all pods that had to wait
-  uint64_t enough_idle = 0;    // of these: although enough GPU was idle in total
-  uint64_t room_by_moves = 0;  // of these: a few moves helped or would have helped
-  uint64_t moved = 0;          // pods that were, or would have been, moved for them
+  // All pods that had to wait.
+  uint64_t waited = 0;
+  // Pods that had to wait although enough GPU was idle in total.
+  uint64_t enough_idle = 0;
+  // Pods of `enough_idle` that a few moves helped, or would have helped.
+  uint64_t room_by_moves = 0;
+  // Pods that were moved for them, or would have been.
+  uint64_t moved = 0;
 };
 
 struct TimelineResult {

@@ -171,8 +171,8 @@ std::vector<ChartLine> LinesOf(const std::vector<Results>& groups, double Timeli
       const auto [least, most] = std::minmax_element(
           group.begin(), group.end(),
           [&](auto& a, auto& b) { return a.points[i].*field < b.points[i].*field; });
-      point.least = least->points[i].*field;
-      point.most = most->points[i].*field;
+      point.min = least->points[i].*field;
+      point.max = most->points[i].*field;
       line.points.push_back(point);
     }
     lines.push_back(std::move(line));
@@ -207,13 +207,13 @@ std::string ToTable(const std::vector<TimelineResult>& results) {
   const auto mean = [&](auto&& get) { return MeanOf(groups[0], get); };
   const double peak = mean([](auto& r) { return r.peak_milli; }) / 1000;
   std::string out = fmt::format(
-      "{} nodes with {:.0f} GPUs; {:.0f} pods in {:.2f} hours ask for up to {:.1f} GPUs at a time "
+      "{} nodes with {:.0f} GPUs; {:.0f} pods in {:.2f} hours request up to {:.1f} GPUs at a time "
       "({:.0f} %).\n{:.1f} pods fit on none of these nodes and are left out.\n",
       results[0].nodes, gpus, mean([](auto& r) { return r.pods; }),
       mean([](auto& r) { return r.span / kHour; }), peak, 100 * peak / gpus,
       mean([](auto& r) { return r.never; }));
   AddWork(groups, &out);
-  AddWaits(groups, "Waiting, hours, mean, by the GPUs that a pod asks for", &WaitStats::mean, &out);
+  AddWaits(groups, "Waiting, hours, mean, by requested GPUs", &WaitStats::mean, &out);
   AddWaits(groups, "Waiting, hours, median", &WaitStats::p50, &out);
   AddWaits(groups, "Waiting, hours, 99th percentile", &WaitStats::p99, &out);
   AddBlocked(groups, &out);

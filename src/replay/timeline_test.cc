@@ -250,7 +250,7 @@ TEST(MoverTest, PutsEverythingBack) {
     pods[now] = pods.at(before);
     pods.erase(before);
   });
-  EXPECT_TRUE(mover.EnoughIdle(two));
+  EXPECT_TRUE(mover.HasEnoughIdle(two));
   auto made = mover.MakeRoom(two);
   ASSERT_TRUE(made.has_value());
   EXPECT_EQ(made->moved.size(), 1u);

@@ -32,7 +32,7 @@ Result<HostColumns> FindHostColumns(const Csv& csv, std::string_view name) {
 template <typename Item>
 Status ReadHost(const Csv& csv, const HostColumns& columns, size_t row, Item* item) {
   item->name = csv.Text(row, columns.name);
-  if (item->name.empty()) return csv.Wrong(row, columns.name, "a name is missing");
+  if (item->name.empty()) return csv.InvalidField(row, columns.name, "a name is missing");
   ASSIGN_OR_RETURN(item->cpu_milli, csv.Number(row, columns.cpu, 0, kMaxCpuMilli));
   ASSIGN_OR_RETURN(const int64_t mib, csv.Number(row, columns.memory, 0, kMaxMemoryMib));
   item->memory = MiB(mib);
@@ -48,8 +48,8 @@ Status ReadGpus(const Csv& csv, const PodColumns& columns, size_t row, TracePod*
   ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, columns.gpus, 0, kMaxGpus));
   ASSIGN_OR_RETURN(const int64_t milli, csv.Number(row, columns.milli, 0, kWholeGpu.count()));
   if ((gpus == 0) != (milli == 0)) {
-    return csv.Wrong(row, columns.milli,
-                     fmt::format("{} thousandths of each of {} GPUs", milli, gpus));
+    return csv.InvalidField(row, columns.milli,
+                            fmt::format("{} thousandths of each of {} GPUs", milli, gpus));
   }
   pod->gpus = static_cast<int>(gpus);
   pod->per_gpu = MilliGpu(milli);
@@ -64,8 +64,9 @@ Status ReadTimes(const Csv& csv, const PodColumns& columns, size_t row, TracePod
   ASSIGN_OR_RETURN(pod->created, csv.Number(row, columns.created, 0, kMaxSeconds));
   ASSIGN_OR_RETURN(pod->deleted, csv.Number(row, columns.deleted, 0, kMaxSeconds));
   if (pod->deleted < pod->created) {
-    return csv.Wrong(row, columns.deleted,
-                     fmt::format("{} is before its creation at {}", pod->deleted, pod->created));
+    return csv.InvalidField(
+        row, columns.deleted,
+        fmt::format("{} is before its creation at {}", pod->deleted, pod->created));
   }
   return {};
 }
@@ -83,7 +84,7 @@ Result<std::vector<TraceNode>> ParseNodes(std::string_view text, std::string_vie
     TraceNode& node = nodes[row];
     RETURN_IF_ERROR(ReadHost(csv, columns, row, &node));
     if (!names.insert(csv.Text(row, columns.name)).second) {
-      return csv.Wrong(row, columns.name, fmt::format("duplicate node {}", node.name));
+      return csv.InvalidField(row, columns.name, fmt::format("duplicate node {}", node.name));
     }
     constexpr int64_t kMost = placement::kMaxGpusPerNode;
     ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, gpu, 0, kMost));
@@ -91,7 +92,7 @@ Result<std::vector<TraceNode>> ParseNodes(std::string_view text, std::string_vie
     node.model = csv.Text(row, model);
     if (gpus > 0) models.insert(csv.Text(row, model));
     if (models.size() >= placement::kMaxModels) {
-      return csv.Wrong(
+      return csv.InvalidField(
           row, model,
           fmt::format("more than {} models of GPUs in one list", placement::kMaxModels - 1));
     }

@@ -46,8 +46,8 @@ struct UnknownModels {
 UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
                                 const std::vector<TracePod>& pods);
 
-// What shares are shares of. With kMemory, `gpu_milli` counts thousandths of a GPU's device memory,
-// as a request in GiB does, and no compute is requested.
+// The resource that a share divides. With kMemory, `gpu_milli` counts thousandths of a GPU's device
+// memory, as a request in GiB does, and no compute is requested.
 enum class ShareOf : uint8_t { kCompute, kMemory };
 
 // A cluster with the nodes of a trace, and the demands of its pods in it.

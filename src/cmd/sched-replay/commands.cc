@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "src/base/file.h"
-#include "src/replay/plot.h"
 #include "src/replay/report.h"
 #include "src/replay/study.h"
 #include "src/replay/timeline.h"
@@ -57,7 +56,7 @@ Status Print(const ReplayFlags& flags, const Fd& plot, const Results& results) {
   const Status printed = WriteFd(STDOUT_FILENO, text).Annotate("standard output");
   if (plot.valid()) {
     RETURN_IF_ERROR(
-        WriteOutput(plot.get(), replay::Plot(results)).Annotate("--plot " + flags.plot));
+        WriteOutput(plot.get(), replay::ToSvg(results)).Annotate("--plot " + flags.plot));
   }
   return printed;
 }
