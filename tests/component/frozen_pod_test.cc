@@ -118,12 +118,12 @@ TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
     PodInCgroup pod(*hierarchy, FolderOf(GetParam()));
     if (!pod.made()) continue;  // not mounted here, or no root
     any = true;
-    EXPECT_TRUE(Remains().starts_with(fmt::format("process {} ", pod.pid()))) << Remains();
+    EXPECT_TRUE(Remains().starts_with(fmt::format("its process {} ", pod.pid()))) << Remains();
     ASSERT_TRUE(pod.Freeze(true));
     pod.Kill();
     if (hierarchy->survives_kill) {
       std::this_thread::sleep_for(50ms);
-      EXPECT_TRUE(Remains().starts_with(fmt::format("process {} ", pod.pid()))) << Remains();
+      EXPECT_TRUE(Remains().starts_with(fmt::format("its process {} ", pod.pid()))) << Remains();
       ASSERT_TRUE(pod.Freeze(false));
     }
     // The process is a zombie from here on, so it holds no GPU.

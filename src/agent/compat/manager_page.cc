@@ -54,9 +54,9 @@ ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
                             const device::NodeInventory& inventory,
                             const gpu::ProcessReport& report, const OwnerOfPid& owner_of) {
   ManagerState state{.node = node, .problem = report.status.message()};
-  std::map<const HeldContainer*, size_t> places;
+  std::map<const HeldContainer*, size_t> positions;
   for (const HeldContainer& held : holdings.containers) {
-    places[&held] = state.containers.size();
+    positions[&held] = state.containers.size();
     state.containers.push_back(LimitsOf(held, inventory));
   }
   for (const device::Gpu& gpu : inventory.gpus) {
@@ -75,7 +75,7 @@ ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
       const std::optional<ProcessOwner> owner = owner_of(process.pid);
       const HeldContainer* container = owner ? ContainerOf(holdings, *owner) : nullptr;
       if (container == nullptr) continue;
-      for (ManagedGpu& managed : state.containers[places[container]].gpus) {
+      for (ManagedGpu& managed : state.containers[positions[container]].gpus) {
         if (managed.index != gpu.index) continue;
         managed.used += process.memory;
         managed.percent += process.percent;
@@ -115,7 +115,7 @@ Result<std::unique_ptr<ManagerPage>> ManagerPage::Start(net::IoThread* io, TaskR
 
 void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
   if (request.method != "GET" && request.method != "HEAD") {
-    return reply(net::TextResponse(405, "only GET\n"));
+    return reply(net::TextResponse(405, "this page requires GET\n"));
   }
   if (request.path() == "/metric") {
     return Gather(

@@ -31,16 +31,16 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
                      const DeviceSet& set, const DialectSettings& settings, WallTime now) {
   if (pod.ended || !pod.request.ok()) return false;
   device::Assignment held;
-  bool corrects = false;
+  bool differs = false;  // from the annotations
   for (const device::ContainerRequest& container : pod.request->containers) {
     if (container.count == 0 || ledger_->entries().contains({pod.uid, container.name})) continue;
     auto shares = HeldBy(pod, container, annotated, set.inventory());
     if (shares.empty()) continue;
     const auto assigned = annotated.assignment.containers.find(container.name);
-    corrects |= assigned == annotated.assignment.containers.end() || assigned->second != shares;
+    differs |= assigned == annotated.assignment.containers.end() || assigned->second != shares;
     held.containers[container.name] = std::move(shares);
   }
-  bool taken = false;
+  bool entered_any = false;
   for (const auto& [name, shares] : held.containers) {
     const device::ContainerRequest& container = *FindContainerRequest(*pod.request, name);
     GrantLedger::Entry entry{.holder = {pod.uid, pod.ns, pod.name, name},
@@ -48,16 +48,16 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
                              .dialect = container.dialect,
                              .shares = shares};
     entry.env = DialectEnv(*pod.request, container, shares, set.inventory(), settings);
-    const Status status = ledger_->Bind(entry, corrects ? &held : nullptr, set.inventory(), now);
+    const Status status = ledger_->Bind(entry, differs ? &held : nullptr, set.inventory(), now);
     if (!status.ok()) {
       LogOnce(pod, name, status);
       continue;
     }
-    taken = true;
+    entered_any = true;
     Log(Severity::kInfo, "took over a container and its GPU from another device plugin",
         {{"pod", pod.Text()}, {"container", name}, {"gpu", shares.front().uuid}});
   }
-  return taken;
+  return entered_any;
 }
 
 // Empty if the container holds nothing, or its GPUs are unknown.

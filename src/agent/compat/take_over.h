@@ -5,9 +5,9 @@
 // checkpoint and annotations differ, the entry counts as the agent's choice, so that the pod's
 // annotations are corrected.
 //
-// Each change of a pod retries its containers until the ledger has them, so API server, driver and
-// agent may restart meanwhile. If a container cannot be taken over, its pod's annotations count
-// instead, and the error is logged once.
+// Each change of a pod retries its containers until the ledger has an entry for each, so API
+// server, driver and agent may restart meanwhile. If a container cannot be taken over, its pod's
+// annotations count instead, and the error is logged once.
 //
 // Threads: one.
 #pragma once

@@ -75,7 +75,8 @@ void ContainerMeter::AddUses(const ContainerUses& uses) {
     account->second.use = *percent / 100;
     account->second.use_sum += *percent / 100;
     ++account->second.reports;
-    // The driver counts in whole percents.
+    // NVML reports whole percents, so a use of 0 does not prove that no kernel ran. The limiter's
+    // count is exact.
     account->second.ran |= *percent > 0 || (use.compute_use && use.compute_use->used > 0);
   }
 }
@@ -87,9 +88,10 @@ void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading)
   AddIdle(reading, &gpu);
   if (reading.energy_mj) {
     const uint64_t before = gpu.energy_mj.value_or(*reading.energy_mj);
-    const bool began_again = *reading.energy_mj < before;
+    // The driver counts from its load, so a reload sets the counter to 0.
+    const bool was_reset = *reading.energy_mj < before;
     if (!gpu.rest_mj) gpu.rest_mj = 0;
-    DivideEnergy(*reading.energy_mj - (began_again ? 0 : before), reading, &gpu);
+    DivideEnergy(*reading.energy_mj - (was_reset ? 0 : before), reading, &gpu);
     gpu.energy_mj = reading.energy_mj;
   }
   for (auto& [who, account] : gpu.containers) {
@@ -137,9 +139,10 @@ void ContainerMeter::Write(MetricsText* text) const {
                "Time that a container has held a GPU, or a share of it.");
   WriteAccounts(gpus_, "tessera_container_gpu_allocated_seconds_total", text,
                 [&](const Account& account) { return seconds(account.allocated()); });
-  text->Family("tessera_container_gpu_idle_seconds_total", "counter",
-               "Time that a container has held a GPU and ran no kernel on it; missing where its "
-               "use is unknown.");
+  text->Family(
+      "tessera_container_gpu_idle_seconds_total", "counter",
+      "Time that a container has held a GPU without running a kernel on it; missing if the "
+      "container's use is unknown.");
   WriteAccounts(gpus_, "tessera_container_gpu_idle_seconds_total", text,
                 [&](const Account& account) { return seconds(account.idle); });
   text->Family("tessera_container_gpu_energy_joules_total", "counter",

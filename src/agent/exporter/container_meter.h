@@ -28,8 +28,8 @@ class ContainerMeter {
   struct Account {
     MonotonicTime since{};              // first time that the container held the GPU
     MonotonicTime until{};              // last time that it held the GPU
-    std::optional<Duration> idle;       // nothing while the container's use is unknown
-    std::optional<uint64_t> energy_mj;  // nothing while the container's use is unknown
+    std::optional<Duration> idle;       // nullopt while the container's use is unknown
+    std::optional<uint64_t> energy_mj;  // nullopt while the container's use is unknown
     std::optional<double> use;          // fraction of the GPU's time, as reported last
     double use_sum = 0;                 // sum of all reports since the last reading
     int reports = 0;
@@ -45,7 +45,7 @@ class ContainerMeter {
   };
   struct Reading {
     MonotonicTime at{};
-    std::optional<uint64_t> energy_mj;  // the device's counter; nothing: the GPU has none
+    std::optional<uint64_t> energy_mj;  // the device's counter; nullopt if the GPU has none
     std::optional<double> use;          // fraction of the time in which a kernel ran, by NVML
   };
 

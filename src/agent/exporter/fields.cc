@@ -18,6 +18,8 @@ constexpr bool kInteger = false;
 constexpr bool kActive = true;
 constexpr bool kCommentedOut = false;
 
+// The numbers are NVML_FI_DEV_* for kField and kFieldPair, and NVML_GPM_METRIC_* for kGpm. GPM
+// reports ratios in percent, and traffic in MiB per second.
 constexpr Field kFields[] = {
     {"DCGM_FI_DEV_SM_CLOCK", "gauge", Source::kSmClock, 0, 1, kInteger, kActive,
      "SM clock frequency (in MHz)."},

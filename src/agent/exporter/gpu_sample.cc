@@ -40,7 +40,8 @@ GpuReader::GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSp
     }
     if (field.source == Source::kGpm) gpm_metrics_.push_back(field.id);
   }
-  // For ContainerMeter, after the queries of the counters.
+  // ContainerMeter needs the energy and the use, whatever the counters are. ReadFields expects the
+  // query of the energy after the queries of the counters.
   field_queries_.push_back({.field = nvml::kFieldTotalEnergy});
   sources_.insert(Source::kGpuPercent);
 }
@@ -194,6 +195,7 @@ void GpuReader::ReadGpm(std::vector<std::optional<double>>* numbers) {
   if (unsupported_) gpm_metrics_.clear();
   if (!sample) return;
   const std::unique_ptr<gpu::GpmSample> before = std::exchange(gpm_before_, *std::move(sample));
+  // A metric is the mean between two samples, so the first sample gives none.
   if (before == nullptr) return;
   const auto values = ValueOrRecord(nvml_->GpmMetrics(*before, *gpm_before_, gpm_metrics_));
   if (!values) return;

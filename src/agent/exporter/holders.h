@@ -36,7 +36,7 @@ struct GpuHolders {
 using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
 
 ContainerName NameOf(const ContainerRef& who);
-// The percentage of the GPU's time that a share used; nothing where it is unknown.
+// The percentage of the GPU's time that a share used; nullopt if it is unknown.
 std::optional<double> PercentOf(const ContainerGpuUse& use);
 
 // A GPU that several containers hold whole, such as a pod's init container and its main container,

@@ -112,7 +112,8 @@ TEST_F(ExporterPageTest, SharesAddUpToTheDevice) {
   EXPECT_THAT(page, HasSubstr(line("FB_USED", "a", "1000") + line("FB_USED", "b", "3000") +
                               line("FB_USED", "", "5000")));
   EXPECT_THAT(page, HasSubstr(line("FB_FREE", "", "1000")));
-  EXPECT_THAT(page, Not(HasSubstr("pod=\"c\""))) << "its use is unknown and counts in the rest";
+  EXPECT_THAT(page, Not(HasSubstr("pod=\"c\"")))
+      << "the use of pod c is unknown and counts in the rest";
 }
 
 TEST_F(ExporterPageTest, XidSeriesHaveTheLastXidAndCounts) {

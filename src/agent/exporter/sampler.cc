@@ -84,7 +84,7 @@ void Sampler::CheckSession() {
   next_check_ = runner_->clock().Now() + kSessionInterval;
   struct Check {
     std::shared_ptr<NvmlSession> used;
-    Result<std::shared_ptr<NvmlSession>> found = std::shared_ptr<NvmlSession>();
+    Result<std::shared_ptr<NvmlSession>> opened = std::shared_ptr<NvmlSession>();
     bool is_current = false;
   };
   const auto check = std::make_shared<Check>();
@@ -95,19 +95,21 @@ void Sampler::CheckSession() {
   job.work = [check, loader = loader_, counters = counters_] {
     const std::shared_ptr<NvmlSession> used = check->used;
     check->is_current = used != nullptr && used->IsCurrent(loader.get());
-    if (!check->is_current) check->found = NvmlSession::Open(loader.get(), counters);
+    if (!check->is_current) check->opened = NvmlSession::Open(loader.get(), counters);
+    // The last reference must not be dropped on the runner's thread, because that closes the
+    // session.
     check->used.reset();
   };
   job.finished = [this, check, weak = weak_.Get()] {
     if (!weak) return;
     checking_session_ = false;
     if (check->is_current) return;
-    const std::string problem = check->found.status().message();
+    const std::string problem = check->opened.status().message();
     if (problem != session_problem_ && !problem.empty()) {
       Log(Severity::kWarning, "cannot read GPUs for dcgm-exporter's metrics", {{"error", problem}});
     }
     session_problem_ = problem;
-    UseSession(check->found.ok() ? *check->found : nullptr);
+    UseSession(check->opened.ok() ? *check->opened : nullptr);
   };
   job.overdue = [] {
     Log(Severity::kError,

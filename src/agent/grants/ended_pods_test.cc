@@ -97,7 +97,7 @@ TEST_F(EndedPodsTest, TheNextPodsErrorNamesTheRemainingProcess) {
   EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
   EXPECT_NE(
       (*answer)->status().message().find("GPU-1 is not free yet: pod default/a (uid uid-a) is "
-                                         "gone, but process 4711 (state D)"),
+                                         "gone, but its process 4711 (state D)"),
       std::string::npos)
       << (*answer)->status().message();
 }
@@ -126,7 +126,7 @@ TEST_F(EndedPodsTest, AfterTheBoundTheGpuIsWithheldUntilTheProcessIsGone) {
   runner_.AdvanceTimeAndRun(6s);
   ASSERT_TRUE(withheld_.contains("GPU-1"));
   EXPECT_EQ(withheld_.at("GPU-1"),
-            "withheld: pod default/a is gone, but process 4711 (state D) of it is still there");
+            "withheld: pod default/a is gone, but its process 4711 (state D) still exists");
   EXPECT_EQ(metrics_.release_bounds_exceeded.value(), 1u);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   runner_.AdvanceTimeAndRun(1h);

@@ -56,11 +56,12 @@ std::string DescribeBypass(std::string_view maps) {
   }
   if (!other.empty()) {
     return fmt::format(
-        "it has loaded {}, which is not the node's driver; remove that library from the image or "
-        "from its search path",
+        "the process has loaded {}, which is not the node's driver; remove that library from the "
+        "image or from its search path",
         other);
   }
-  return "it calls the kernel driver without libcuda; use libcuda, or give the pod a whole GPU";
+  return "the process calls the kernel driver without libcuda; use libcuda, or give the pod a "
+         "whole GPU";
 }
 
 Status KillProcessOf(const ProcessOwner& owner, const std::string& proc_root, int pid) {

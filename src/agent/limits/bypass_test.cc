@@ -21,10 +21,9 @@ std::string Map(const std::string& path) {
 std::string Describe(const std::string& maps) { return DescribeBypass(std::string(kHeap) + maps); }
 
 TEST(BypassTest, NamesTheLibraryThatAProcessHasLoadedInsteadOfTheLimiter) {
-  EXPECT_EQ(
-      Describe(Map("/opt/own/lib/libcuda.so.535.54.03")),
-      "it has loaded /opt/own/lib/libcuda.so.535.54.03, which is not the node's driver; remove "
-      "that library from the image or from its search path");
+  EXPECT_EQ(Describe(Map("/opt/own/lib/libcuda.so.535.54.03")),
+            "the process has loaded /opt/own/lib/libcuda.so.535.54.03, which is not the node's "
+            "driver; remove that library from the image or from its search path");
   EXPECT_EQ(Describe(Map("/run/tessera/real/libcuda")),
             "the process calls /run/tessera/real/libcuda directly and bypasses the limiter; load "
             "the library by the name libcuda.so.1");
@@ -34,7 +33,8 @@ TEST(BypassTest, NamesTheLibraryThatAProcessHasLoadedInsteadOfTheLimiter) {
       "library by the name libcuda.so.1")
       << "the limiter is loaded, and never called";
   EXPECT_EQ(Describe(Map("/usr/lib/libcudart.so.12")),
-            "it calls the kernel driver without libcuda; use libcuda, or give the pod a whole GPU");
+            "the process calls the kernel driver without libcuda; use libcuda, or give the pod a "
+            "whole GPU");
 }
 
 TEST(BypassTest, PointsToTheLogOfALimiterThatCannotCount) {

@@ -31,7 +31,7 @@ TEST_F(ContainerUsageTest, ReportsAProcessWithoutALimiterAfterTwoRounds) {
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
   EXPECT_EQ(events_[0].message,
             "process 75 (python) of container main uses " + uuid_ +
-                " without the limiter, so its share is not enforced: it has loaded "
+                " without the limiter, so its share is not enforced: the process has loaded "
                 "/opt/own/libcuda.so.1, which is not the node's driver; remove that library from "
                 "the image or from its search path");
   Seconds(290);

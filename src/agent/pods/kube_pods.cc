@@ -21,10 +21,9 @@ constexpr Duration kLongestWait = std::chrono::minutes(2);
 
 Uid NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
-  // The API server makes no UID of this length, so the annotation cannot claim the UID of a pod
-  // that the API server has made.
   // The kubelet's UID of a static pod is an MD5 in hex (pkg/kubelet/config/common.go), and the
-  // annotation of its mirror has the same text (pkg/kubelet/pod/mirror_client.go).
+  // annotation of its mirror has the same text (pkg/kubelet/pod/mirror_client.go). UIDs of the API
+  // server are longer, so a user's annotation cannot claim the UID of another pod.
   constexpr size_t kHashLength = 32;
   const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
                        mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -84,7 +83,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     if (api_uid == api_uids.end() || api_uid->second != last.meta.uid) return;
     api_uids.erase(api_uid);
     pods.erase(uid);
-    wanted.erase(uid);
+    pending.erase(uid);
     delegate->OnPod(uid);
   }
   void OnSynced() override {
@@ -119,8 +118,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   // The merge patch contains the UID, so the API server rejects it for another pod of that name.
   void Write(const Uid& uid, kube::KeyedQueue::Done done) {
     const auto pod = pods.find(uid);
-    const auto unwritten = wanted.find(uid);
-    if (pod == pods.end() || unwritten == wanted.end()) return done(Status::Ok());
+    const auto unwritten = pending.find(uid);
+    if (pod == pods.end() || unwritten == pending.end()) return done(Status::Ok());
     Json annotations = Json::MakeObject();
     for (const auto& [key, value] : unwritten->second) annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
@@ -137,15 +136,15 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
 
   void Written(const Uid& uid, const StringMap& sent, const Status& status) {
     operations.erase(uid);
-    const auto unwritten = wanted.find(uid);
-    if (status.ok() && unwritten != wanted.end()) {
+    const auto unwritten = pending.find(uid);
+    if (status.ok() && unwritten != pending.end()) {
       for (const auto& [key, value] : sent) {
         const auto entry = unwritten->second.find(key);
         if (entry != unwritten->second.end() && entry->second == value) {
           unwritten->second.erase(entry);
         }
       }
-      if (unwritten->second.empty()) wanted.erase(unwritten);
+      if (unwritten->second.empty()) pending.erase(unwritten);
     }
     if (!status.ok() && status.code() != Code::kNotFound) {
       Log(Severity::kWarning, "cannot annotate a pod with its GPUs, retrying",
@@ -162,7 +161,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   bool synced = false;
   Status problem =
       Status(Code::kUnavailable, "the API server has not listed the pods of this node yet");
-  std::map<Uid, StringMap> wanted;  // to be written, by pod
+  std::map<Uid, StringMap> pending;  // annotations to be written, by pod
   std::map<Uid, kube::Operation> operations;
   kube::EventRecorder events;
   kube::KeyedQueue queue;
@@ -187,8 +186,8 @@ bool KubePods::synced() const { return impl_->synced; }
 Status KubePods::last_error() const { return impl_->problem; }
 
 void KubePods::Annotate(const PodInfo& pod, const StringMap& annotations) {
-  StringMap& wanted = impl_->wanted[pod.uid];
-  for (const auto& [key, value] : annotations) wanted[key] = value;
+  StringMap& pending = impl_->pending[pod.uid];
+  for (const auto& [key, value] : annotations) pending[key] = value;
   impl_->queue.Add(pod.uid.str());
 }
 

@@ -41,13 +41,13 @@ std::string ProcessSightings::RemainsOf(const Uid& pod_uid,
     const size_t count = pod->second.size();
     const std::string text = fmt::format("{} (state {})", first.pid, first.state);
     return count == 1
-               ? fmt::format("process {} of it is still there", text)
-               : fmt::format("{} processes of it are still there, the first is {}", count, text);
+               ? fmt::format("its process {} still exists", text)
+               : fmt::format("{} of its processes still exist, the first is {}", count, text);
   }
   for (const device::DeviceShare& share : shares) {
     const auto exited = exited_on_gpu.find(share.uuid);
     if (exited == exited_on_gpu.end() || exited->second.empty()) continue;
-    return fmt::format("the driver still has process {}, which has exited, on {}",
+    return fmt::format("the driver still lists process {}, which has exited, on {}",
                        exited->second.front(), share.uuid);
   }
   return "";

@@ -38,8 +38,8 @@ struct ProcessSightings {
   // Processes that the driver lists on a GPU, by UUID, and that have left /proc.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
-  // Describes for users the remaining processes of a pod with these shares: "process 4711 (state D)
-  // of it is still there", "2 processes of it are still there, the first is 4711 (state S)"; "" if
+  // Describes for users the remaining processes of a pod with these shares: "its process 4711
+  // (state D) still exists", "2 of its processes still exist, the first is 4711 (state S)"; "" if
   // no process is left.
   std::string RemainsOf(const Uid& pod_uid, const std::vector<device::DeviceShare>& shares) const;
 };

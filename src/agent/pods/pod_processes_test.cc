@@ -43,22 +43,22 @@ TEST_F(PodProcessesTest, FindsProcessesOfBothCgroupVersionsAndDrivers) {
         "5:freezer:/kubepods/pod" + kUid + "\n4:memory:/\n0::/\n",
         "11:pids:/\n3:devices:/kubepods.slice/" + kSlice + "/crio-" + kId + ".scope\n"}) {
     Put(4711, cgroup);
-    EXPECT_EQ(Remains(), "process 4711 (state S) of it is still there") << cgroup;
+    EXPECT_EQ(Remains(), "its process 4711 (state S) still exists") << cgroup;
   }
 }
 
 TEST_F(PodProcessesTest, AProcessThatHangsOrIsFrozenRemains) {
   Put(31, "0::/kubepods/pod" + kUid + "/x", 'D');
-  EXPECT_EQ(Remains(), "process 31 (state D) of it is still there");
+  EXPECT_EQ(Remains(), "its process 31 (state D) still exists");
   Put(9, "0::/kubepods/pod" + kUid + "/x", 'T');
-  EXPECT_EQ(Remains(), "2 processes of it are still there, the first is 9 (state T)");
+  EXPECT_EQ(Remains(), "2 of its processes still exist, the first is 9 (state T)");
 }
 
 TEST_F(PodProcessesTest, AZombieCountsOnlyIfOneOfItsThreadsLives) {
   Put(31, "0::/kubepods/pod" + kUid + "/x", 'Z');
   EXPECT_EQ(Remains(), "");
   Put(31, "0::/kubepods/pod" + kUid + "/x", 'Z', 2);
-  EXPECT_EQ(Remains(), "process 31 (state Z) of it is still there");
+  EXPECT_EQ(Remains(), "its process 31 (state Z) still exists");
 }
 
 TEST_F(PodProcessesTest, ProcessesOfOthersDoNotCount) {
@@ -72,7 +72,7 @@ TEST_F(PodProcessesTest, AProcessThatTheDriverStillListsAfterItsExitHoldsItsGpu)
   EXPECT_EQ(Remains({.status = {}, .gpus = {{.uuid = "GPU-0", .processes = {{.pid = 2}}}}}), "");
   EXPECT_EQ(Remains({.status = {}, .gpus = {{.uuid = "GPU-1", .processes = {{.pid = 3}}}}}), "");
   EXPECT_EQ(Remains({.status = {}, .gpus = {{.uuid = "GPU-0", .processes = {{.pid = 3}}}}}),
-            "the driver still has process 3, which has exited, on GPU-0");
+            "the driver still lists process 3, which has exited, on GPU-0");
 }
 
 TEST_F(PodProcessesTest, WithoutProcNothingIsKnown) {

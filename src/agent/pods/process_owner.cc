@@ -7,7 +7,7 @@
 namespace tessera::agent {
 std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup) {
   for (const std::string_view line : Split(cgroup, '\n')) {
-    // "4:memory:/kubepods/…": the path is what follows the second colon, and may have colons.
+    // "4:memory:/kubepods/…": the path begins after the second colon, and may contain colons.
     const size_t first = line.find(':');
     const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
     if (second == std::string_view::npos) continue;

@@ -14,7 +14,7 @@ namespace {
 // is written only after some megabytes of history.
 constexpr size_t kMinPodHistory = 4096;
 
-bool IsWorthIt(const PodInfo& pod) {
+bool ShouldRemember(const PodInfo& pod) {
   return !pod.ended && pod.request.ok() && pod.request->requests_devices();
 }
 
@@ -185,14 +185,14 @@ void RememberedPods::Forget(const Uid& uid) {
 }
 
 void RememberedPods::Remember(const PodInfo& pod) {
-  if (!IsWorthIt(pod)) {
+  if (!ShouldRemember(pod)) {
     if (written_.erase(pod.uid) > 0) Write(GoneRecord(pod.uid));
     return;
   }
   const std::string record = EncodePod(pod);
   const size_t hash = std::hash<std::string>()(record);
-  const auto [at, fresh] = written_.emplace(pod.uid, hash);
-  if (!fresh && at->second == hash) return;
+  const auto [at, is_new] = written_.emplace(pod.uid, hash);
+  if (!is_new && at->second == hash) return;
   at->second = hash;
   Write(record);
 }
@@ -207,8 +207,8 @@ void RememberedPods::Write(const std::string& record) {
   }
   if (!status.ok() && !rewrite_) {
     Log(Severity::kWarning,
-        "cannot record the pods of this node: an agent that starts while "
-        "the API server is away will not know them",
+        "cannot record the pods of this node: an agent that starts while the API server is "
+        "unreachable will not know these pods",
         {{"error", status.ToString()}});
   }
   rewrite_ = !status.ok();

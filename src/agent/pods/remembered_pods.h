@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pods of this node that survive a restart of the agent. Pods that request devices are recorded in
-// a journal, so that an agent that starts while the API server is away knows their assignments. The
-// server's state replaces the records; after the server's first complete list, pods that are not in
-// it are forgotten. Until then a pod that has ended meanwhile still counts as a holder of its GPUs.
+// a journal, so that an agent that starts while the API server is unreachable knows their
+// assignments. The API server's state replaces the records. After its first complete list, the
+// agent forgets pods that the list does not have. Until then a pod that has ended meanwhile still
+// counts as a holder of its GPUs.
 //
 // The records, as JSON:
 //
