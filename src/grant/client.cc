@@ -48,7 +48,8 @@ Result<Fd> Connect(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::FromErrno("socket", errno);
-  // EAGAIN means that the backlog is full. RequestGrant retries it like a missing agent.
+  // On a full backlog connect(2) of a non-blocking Unix socket fails with EAGAIN, instead of
+  // waiting as on a TCP socket. RequestGrant retries after every error.
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Status(Code::kUnavailable, std::strerror(errno));
   }
@@ -76,7 +77,7 @@ Status Receive(int fd, char* data, size_t size, MonotonicTime end) {
       data += count;
       size -= static_cast<size_t>(count);
     } else if (count == 0) {
-      return Status(Code::kUnavailable, "it closed the connection without an answer");
+      return Status(Code::kUnavailable, "the connection was closed without an answer");
     } else if (errno == EAGAIN) {
       RETURN_IF_ERROR(WaitFor(fd, POLLIN, end));
     } else if (errno != EINTR) {
@@ -119,12 +120,6 @@ Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& r
     ::poll(nullptr, 0, static_cast<int>(pause.count()));
     pause = std::min(pause * 2, kLongestPause);
   }
-}
-
-Status Ping(const std::string& socket_path, Duration deadline) {
-  GrantRequest request;
-  request.kind = GrantRequest::Kind::kPing;
-  return RequestGrant(socket_path, request, deadline).status();
 }
 
 }  // namespace tessera::grant

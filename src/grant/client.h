@@ -19,7 +19,4 @@ namespace tessera::grant {
 Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& request,
                            Duration deadline);
 
-// OK if an agent answers. Errors: see RequestGrant.
-Status Ping(const std::string& socket_path, Duration deadline);
-
 }  // namespace tessera::grant

@@ -62,13 +62,17 @@ void Answer(int fd) {
 
 class ClientTest : public ::testing::Test {
  protected:
+  Status Ask(const std::string& socket, Duration deadline) {
+    return RequestGrant(socket, {}, deadline).status();
+  }
+
   TempDir dir_;
   std::string socket_ = dir_.path() + "/grant.sock";
 };
 
 TEST_F(ClientTest, ReturnsTheAgentsAnswer) {
   const FakeAgent agent(socket_, {Answer});
-  const auto reply = RequestGrant(socket_, {.kind = GrantRequest::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {}, 5s);
   ASSERT_TRUE(reply.ok()) << reply.status().ToString();
   EXPECT_EQ(reply->agent_version, "1");
 }
@@ -80,19 +84,19 @@ TEST_F(ClientTest, ReturnsTheAgentsErrorUnchanged) {
                               EncodeReply(Status(Code::kPermissionDenied, "replayed"));
                           ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
                         }});
-  const auto reply = RequestGrant(socket_, {.kind = GrantRequest::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {}, 5s);
   EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
 }
 
 TEST_F(ClientTest, SuggestsToCheckTheAgentOnlyIfItIsUnreachable) {
   const std::string hint = "check that tessera-agent runs on this node";
-  EXPECT_TRUE(Ping(socket_, 20ms).message().ends_with(hint));
+  EXPECT_TRUE(Ask(socket_, 20ms).message().ends_with(hint));
   const FakeAgent agent(socket_, {[](int fd) {
                           ReadRequest(fd);
                           const auto body = EncodeReply(Status(Code::kUnavailable, "in use"));
                           ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
                         }});
-  EXPECT_EQ(Ping(socket_, 5s).ToString(), "UNAVAILABLE: in use");
+  EXPECT_EQ(Ask(socket_, 5s).ToString(), "UNAVAILABLE: in use");
 }
 
 TEST_F(ClientTest, SendsALargeRequestToAnAgentThatReadsLate) {
@@ -126,18 +130,18 @@ TEST_F(ClientTest, ReassemblesAnAnswerInPieces) {
                             std::this_thread::sleep_for(100us);
                           }
                         }});
-  const auto reply = RequestGrant(socket_, {.kind = GrantRequest::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {}, 5s);
   ASSERT_TRUE(reply.ok()) << reply.status().ToString();
   EXPECT_EQ(reply->agent_version, "in pieces");
 }
 
 TEST_F(ClientTest, RetriesIfTheAgentDiesBeforeItAnswers) {
   const FakeAgent agent(socket_, {[](int) {}, ReadRequest, Answer});
-  EXPECT_TRUE(Ping(socket_, 5s).ok());
+  EXPECT_TRUE(Ask(socket_, 5s).ok());
 }
 
 TEST_F(ClientTest, NamesTheSocketIfNoAgentListens) {
-  const Status status = Ping(socket_, 20ms);
+  const Status status = Ask(socket_, 20ms);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(socket_), std::string::npos) << status.message();
 }
@@ -152,7 +156,7 @@ TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
                           char byte;
                           EXPECT_EQ(::read(release_read.get(), &byte, 1), 0);
                         }});
-  const Status status = Ping(socket_, 30ms);
+  const Status status = Ask(socket_, 30ms);
   release_write.Reset();
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.ToString();
 }
@@ -162,17 +166,17 @@ TEST_F(ClientTest, RejectsAnAnswerThatAnnouncesTooMuch) {
                           ReadRequest(fd);
                           ASSERT_TRUE(WriteFd(fd, "\xff\xff\xff\x7f").ok());
                         }});
-  EXPECT_EQ(Ping(socket_, 5s).code(), Code::kResourceExhausted);
+  EXPECT_EQ(Ask(socket_, 5s).code(), Code::kResourceExhausted);
 }
 
 TEST_F(ClientTest, RejectsAPathThatIsTooLong) {
-  EXPECT_EQ(Ping(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
+  EXPECT_EQ(Ask(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
 }
 
 TEST_F(ClientTest, AcceptsTheLongestSocketPath) {
   const std::string longest(sizeof(sockaddr_un::sun_path) - 1, 'x');
-  EXPECT_EQ(Ping(longest, 1ms).code(), Code::kUnavailable);
-  EXPECT_EQ(Ping(longest + "x", 1ms).code(), Code::kInvalidArgument);
+  EXPECT_EQ(Ask(longest, 1ms).code(), Code::kUnavailable);
+  EXPECT_EQ(Ask(longest + "x", 1ms).code(), Code::kInvalidArgument);
 }
 
 }  // namespace

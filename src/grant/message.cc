@@ -10,7 +10,6 @@ namespace {
 
 constexpr JsonLimits kLimits = {.max_bytes = kMaxMessageSize, .max_depth = 8};
 constexpr std::string_view kKindGrant = "grant";
-constexpr std::string_view kKindPing = "ping";
 
 Result<std::string> BoundedString(const Json& json, std::string_view key, size_t max) {
   ASSIGN_OR_RETURN(std::string value, json.StringAt(key));
@@ -88,7 +87,7 @@ Result<uint32_t> DeviceNumber(const Json& json, std::string_view key) {
   return static_cast<uint32_t>(value);
 }
 
-// An agent from before limits existed sends no limits.
+// A missing member means no limit: earlier agents did not send it.
 Result<int64_t> LimitAt(const Json& json, std::string_view key, int64_t absent, int64_t max) {
   if (json.Find(key) == nullptr) return absent;
   ASSIGN_OR_RETURN(const int64_t value, json.IntAt(key));
@@ -190,9 +189,7 @@ std::string UuidsOf(const Grant& grant) {
 
 std::string EncodeRequest(const GrantRequest& request) {
   Json json = Json::MakeObject();
-  const bool ping = request.kind == GrantRequest::Kind::kPing;
-  json.Set("kind", Json::String(ping ? kKindPing : kKindGrant));
-  if (ping) return json.Serialize();
+  json.Set("kind", Json::String(kKindGrant));
   json.Set("pod_uid", Json::String(request.pod_uid.str()));
   json.Set("pod_namespace", Json::String(request.pod_namespace));
   json.Set("pod_name", Json::String(request.pod_name));
@@ -217,10 +214,7 @@ Result<GrantRequest> DecodeRequest(std::string_view text) {
   if (!json.is_object()) return Status(Code::kInvalidArgument, "grant request: not an object");
   GrantRequest request;
   ASSIGN_OR_RETURN(const std::string kind, json.StringAt("kind"));
-  if (kind == kKindPing) {
-    request.kind = GrantRequest::Kind::kPing;
-    return request;
-  }
+
   if (kind != kKindGrant) {
     return Error(Code::kUnimplemented, "grant request: unknown kind \"{:.32}\"", kind);
   }

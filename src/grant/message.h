@@ -40,11 +40,6 @@ struct Token {
 };
 
 struct GrantRequest {
-  enum class Kind {
-    kGrant,  // returns the container's grant
-    kPing,   // returns an empty grant; needs none of the members below
-  };
-  Kind kind = Kind::kGrant;
   Uid pod_uid;
   std::string pod_namespace;
   std::string pod_name;

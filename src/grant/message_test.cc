@@ -36,12 +36,6 @@ TEST(MessageTest, RequestRoundTrips) {
   EXPECT_EQ(*decoded, SomeRequest());
 }
 
-TEST(MessageTest, PingNeedsNothingElse) {
-  const auto decoded = DecodeRequest(R"({"kind":"ping"})");
-  ASSERT_TRUE(decoded.ok());
-  EXPECT_EQ(decoded->kind, GrantRequest::Kind::kPing);
-}
-
 TEST(MessageTest, GrantRoundTrips) {
   const auto decoded = DecodeReply(EncodeReply(SomeGrant()));
   ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
@@ -126,22 +120,23 @@ TEST(MessageTest, ErrorWithMembersOfOtherTypesIsStillAnError) {
   EXPECT_EQ(decoded.status().message(), "");
 }
 
-// Decodes a reply in which the device's member `had` is replaced by `has`.
-Result<Grant> WithMember(const std::string& had, const std::string& has) {
+// Decodes a reply in which the text `member` of the device is replaced by `replacement`.
+Result<Grant> WithMember(const std::string& member, const std::string& replacement) {
   Grant grant = SomeGrant();
   grant.devices[0].milli = 300;
   grant.devices[0].bytes = 5;
   std::string text = EncodeReply(grant);
-  text.replace(text.find(had), had.size(), has);
+  text.replace(text.find(member), member.size(), replacement);
   return DecodeReply(text);
 }
 
 TEST(MessageTest, DeviceNumbersHaveThirtyTwoBits) {
-  const std::string had = R"("major_number":195)";
-  EXPECT_EQ(WithMember(had, R"("major_number":0)")->devices[0].major_number, 0u);
-  EXPECT_EQ(WithMember(had, R"("major_number":4294967295)")->devices[0].major_number, UINT32_MAX);
-  EXPECT_EQ(WithMember(had, R"("major_number":-1)").status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(WithMember(had, R"("major_number":4294967296)").status().code(),
+  const std::string member = R"("major_number":195)";
+  EXPECT_EQ(WithMember(member, R"("major_number":0)")->devices[0].major_number, 0u);
+  EXPECT_EQ(WithMember(member, R"("major_number":4294967295)")->devices[0].major_number,
+            UINT32_MAX);
+  EXPECT_EQ(WithMember(member, R"("major_number":-1)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(WithMember(member, R"("major_number":4294967296)").status().code(),
             Code::kInvalidArgument);
 }
 
@@ -149,15 +144,15 @@ TEST(MessageTest, LimitsAreAtMostAWholeGpuWhichIsTheDefault) {
   const auto given = WithMember("", "");
   EXPECT_EQ(given->devices[0].milli, 300);
   EXPECT_EQ(given->devices[0].bytes, 5);
-  const std::string had = R"(,"milli":300,"bytes":5)";
-  const auto absent = WithMember(had, "");
+  const std::string member = R"(,"milli":300,"bytes":5)";
+  const auto absent = WithMember(member, "");
   ASSERT_TRUE(absent.ok()) << absent.status().ToString();
   EXPECT_EQ(absent->devices[0].milli, 1000);
   EXPECT_EQ(absent->devices[0].bytes, 0);
-  EXPECT_EQ(WithMember(had, R"(,"milli":0)")->devices[0].milli, 0);
-  EXPECT_EQ(WithMember(had, R"(,"milli":1000)")->devices[0].milli, 1000);
-  EXPECT_EQ(WithMember(had, R"(,"milli":1001)").status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(WithMember(had, R"(,"milli":-1)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(WithMember(member, R"(,"milli":0)")->devices[0].milli, 0);
+  EXPECT_EQ(WithMember(member, R"(,"milli":1000)")->devices[0].milli, 1000);
+  EXPECT_EQ(WithMember(member, R"(,"milli":1001)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(WithMember(member, R"(,"milli":-1)").status().code(), Code::kInvalidArgument);
 }
 
 TEST(MessageTest, RejectsEveryPrefixOfARequest) {

@@ -136,7 +136,7 @@ void GrantServer::Dispatch(uint64_t id, ClientConnection* connection) {
   handler_(*request,
            [this, id, weak = weak_.Get(), request = *request](const Result<grant::Grant>& reply) {
              if (!weak) return;
-             if (request.kind == grant::GrantRequest::Kind::kGrant) LogAnswer(request, reply);
+             LogAnswer(request, reply);
              Answer(id, reply);
            });
 }

@@ -38,7 +38,13 @@ class GrantServerTest : public ::testing::Test {
     pollfd poll_fd{.fd = fd.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
     return ::poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLHUP | POLLRDHUP)) != 0;
   }
-  static std::string Ping() { return grant::Frame(R"({"kind":"ping"})"); }
+  static std::string RequestFrame() {
+    return grant::Frame(grant::EncodeRequest({.pod_uid = Uid("u"),
+                                              .pod_namespace = "ns",
+                                              .pod_name = "p",
+                                              .container = "c",
+                                              .tokens = {{"TESSERA_GRANT_X", "t"}}}));
+  }
 
   TempDir dir_;
   std::string path_ = dir_.path() + "/grant.sock";
@@ -59,7 +65,7 @@ class GrantServerTest : public ::testing::Test {
 
 TEST_F(GrantServerTest, AnswersARequestThatComesByteByByte) {
   const Fd client = Connect();
-  for (const char byte : Ping()) Send(client, {&byte, 1});
+  for (const char byte : RequestFrame()) Send(client, {&byte, 1});
   EXPECT_NE(Answer(client).find("here"), std::string::npos);
   EXPECT_TRUE(Closed(client));
   EXPECT_EQ(server_.connections(), 0u);
@@ -68,7 +74,7 @@ TEST_F(GrantServerTest, AnswersARequestThatComesByteByByte) {
 TEST_F(GrantServerTest, AnswersAClientThatHasClosedItsSendingSide) {
   const Fd client = Connect();
   hold_ = true;
-  Send(client, Ping());
+  Send(client, RequestFrame());
   ::shutdown(client.get(), SHUT_WR);
   runner_.RunUntilIdle();
   waiting_.at(0)(grant::Grant{.agent_version = "late"});
@@ -82,12 +88,7 @@ TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
   const auto ask = [&](const Result<grant::Grant>& reply) {
     log.clear();
     const Fd client = Connect();
-    Send(client, grant::Frame(grant::EncodeRequest({.kind = grant::GrantRequest::Kind::kGrant,
-                                                    .pod_uid = Uid("u"),
-                                                    .pod_namespace = "ns",
-                                                    .pod_name = "p",
-                                                    .container = "c",
-                                                    .tokens = {{"TESSERA_GRANT_X", "t"}}})));
+    Send(client, RequestFrame());
     ASSERT_EQ(waiting_.size(), 1u) << Answer(client);
     std::exchange(waiting_, {})[0](reply);
     runner_.RunUntilIdle();
@@ -105,13 +106,13 @@ TEST_F(GrantServerTest, RejectsAnotherUser) {
                      [](const grant::GrantRequest&, const GrantServer::Reply&) { FAIL(); });
   ASSERT_TRUE(strict.Listen(path_).ok());
   const Fd client = Connect();
-  Send(client, Ping());
+  Send(client, RequestFrame());
   EXPECT_NE(Answer(client).find("PERMISSION_DENIED"), std::string::npos);
 }
 
 TEST_F(GrantServerTest, AnswersAStalledClientAndClosesItsConnection) {
   const Fd client = Connect();
-  Send(client, Ping().substr(0, 3));
+  Send(client, RequestFrame().substr(0, 3));
   runner_.AdvanceTimeAndRun(5s);
   EXPECT_NE(Answer(client).find("DEADLINE_EXCEEDED"), std::string::npos);
   EXPECT_EQ(server_.connections(), 0u);
@@ -121,7 +122,7 @@ TEST_F(GrantServerTest, StalledClientsDoNotKeepOthersOut) {
   std::vector<Fd> stalled;
   for (int i = 0; i < 4; ++i) stalled.push_back(Connect());
   const Fd client = Connect();
-  Send(client, Ping());
+  Send(client, RequestFrame());
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_NE(Answer(client).find("here"), std::string::npos);
   EXPECT_LE(server_.connections(), 4u);
@@ -132,10 +133,10 @@ TEST_F(GrantServerTest, MoreRequestsThanConnectionsWaitForTheirTurn) {
   std::vector<Fd> clients;
   for (int i = 0; i < 4; ++i) {
     clients.push_back(Connect());
-    Send(clients.back(), Ping());
+    Send(clients.back(), RequestFrame());
   }
   const Fd fifth = Connect();
-  Send(fifth, Ping());
+  Send(fifth, RequestFrame());
   runner_.AdvanceTimeAndRun(10s);
   EXPECT_EQ(Answer(fifth), "");
   EXPECT_FALSE(Closed(fifth));
@@ -163,7 +164,7 @@ TEST_F(GrantServerTest, AClosedConnectionLeavesNoState) {
   {
     const Fd silent = Connect();
     const Fd client = Connect();
-    Send(client, Ping());
+    Send(client, RequestFrame());
   }
   runner_.RunUntilIdle();
   waiting_.at(0)(grant::Grant());
@@ -177,7 +178,7 @@ TEST_F(GrantServerTest, HandlerMayAnswerAfterTheServerIsGone) {
                       [&](const grant::GrantRequest&, GrantServer::Reply reply) { late = reply; });
     ASSERT_TRUE(brief.Listen(path_).ok());
     const Fd client = Connect();
-    Send(client, Ping());
+    Send(client, RequestFrame());
     ASSERT_TRUE(late != nullptr);
   }
   late(grant::Grant());

@@ -70,11 +70,6 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
 GrantService::~GrantService() = default;
 
 void GrantService::Handle(const grant::GrantRequest& request, Reply reply) {
-  if (request.kind == grant::GrantRequest::Kind::kPing) {
-    grant::Grant pong;
-    pong.agent_version = options_.description.version;
-    return reply(std::move(pong));
-  }
   PendingRequest pending{
       .requester = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
       .variables = request.variables,

@@ -259,12 +259,5 @@ TEST_F(GrantServiceTest, MakesNoCallOfTheKubeletWithoutGrants) {
   EXPECT_EQ(pods_.calls, 0);
 }
 
-TEST_F(GrantServiceTest, PingAnswersWithTheVersion) {
-  std::string version;
-  service_->Handle({.kind = grant::GrantRequest::Kind::kPing},
-                   [&](const Result<grant::Grant>& reply) { version = reply->agent_version; });
-  EXPECT_EQ(version, "1");
-}
-
 }  // namespace
 }  // namespace tessera::agent

@@ -52,7 +52,6 @@ void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& conte
 
 GrantServer::Reply WithSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
                              const grant::GrantRequest& request, GrantServer::Reply reply) {
-  if (request.kind == grant::GrantRequest::Kind::kPing) return reply;
   auto asked = std::make_shared<const AskedGrant>(
       AskedGrant{request, context.clock->WallNow(), !HasGrants(*context.ledger, request.pod_uid)});
   return [record, context, asked = std::move(asked),
