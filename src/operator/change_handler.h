@@ -23,9 +23,9 @@ class ChangeHandler : public kube::Informer<T>::Handler {
   void OnAdded(const T&) override { on_change_(); }
   void OnChanged(const T& before, const T& now) override {
     if constexpr (requires { before == now; }) {
-      T same = now;
-      same.meta.resource_version = before.meta.resource_version;
-      if (same == before) return;  // such as a node's heartbeat
+      T unchanged = now;
+      unchanged.meta.resource_version = before.meta.resource_version;
+      if (unchanged == before) return;  // such as a node's heartbeat
     }
     on_change_();
   }

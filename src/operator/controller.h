@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reconciles the cluster with the resource Tessera during one term of leading: renders its spec,
-// applies and restores the objects (object_set.h), installs and upgrades drivers
-// (driver_controller.h), keeps agents off nodes of NVIDIA's operator, writes status and Events, and
-// cleans up when the resource is deleted. Also applies the resource's CustomResourceDefinition.
+// Reconciles the cluster with the resource Tessera during one term of leading (reconciler.h), and
+// writes the resource's status (status_reporter.h) and Events.
 //
 // A new controller reads everything from the API server; no state survives a term. If the cluster
 // matches the resource, it writes nothing.
@@ -40,7 +38,7 @@ class Controller {
   bool synced() const;
   // nullopt if the resource does not exist.
   std::optional<StatusInput> status() const;
-  // Compares the wanted with the actual state at once, as after each change. For benchmarks.
+  // Compares the wanted with the actual state now, as after each change. For benchmarks.
   void ReconcileForTest();
 
  private:

@@ -82,14 +82,14 @@ bool FleetReader::known() const {
 
 driver::FleetView FleetReader::View(const std::vector<driver::FleetPool>& pools) const {
   std::vector<driver::FleetNode> nodes;
-  nodes_->ForEach([&](const DriverNodeState& one) {
-    nodes.push_back(one.node);
-    nodes.back().version = one.meta.resource_version;
+  nodes_->ForEach([&](const DriverNodeState& state) {
+    nodes.push_back(state.node);
+    nodes.back().version = state.meta.resource_version;
   });
   // Sorted, so that equal clusters give equal reports.
   std::ranges::sort(nodes, {}, &driver::FleetNode::name);
   std::vector<driver::FleetPod> drivers;
-  pods_->ForEach([&](const DriverPodState& one) { drivers.push_back(one.pod); });
+  pods_->ForEach([&](const DriverPodState& state) { drivers.push_back(state.pod); });
   return driver::ViewFleet(pools, nodes, drivers, revisions_);
 }
 

@@ -31,9 +31,9 @@ constexpr std::array<std::pair<UpgradeState, std::string_view>, 11> kStates = {{
 
 // Nodes of one wanted revision; canaries are counted among them.
 struct RevisionGroup {
-  int good = 0;  // nodes that run it and passed the smoke test
-  int trying = 0;
-  std::string failed;  // a node on which it failed
+  int passed = 0;           // nodes that run it and passed the smoke test
+  int upgrading = 0;        // nodes that are being upgraded to it
+  std::string failed_node;  // a node on which it failed; "": none
 };
 
 struct Fleet {
@@ -45,23 +45,23 @@ Fleet CountFleet(const std::vector<UpgradeNode>& nodes) {
   Fleet fleet;
   for (const UpgradeNode& node : nodes) {
     const std::optional<UpgradeState> state = StateOfNode(node);
-    const bool working = !state || InProgress(*state);
-    if (node.wanted_revision.empty() && !working) continue;
+    const bool in_progress = !state || InProgress(*state);
+    if (node.wanted_revision.empty() && !in_progress) continue;
     UpgradeCounts& counts = fleet.counts;
     ++counts.total;
-    counts.in_progress += working;
+    counts.in_progress += in_progress;
     counts.pending += state == UpgradeState::kUpgradeRequired;
     counts.done += state == UpgradeState::kDone;
     const bool failed = state == UpgradeState::kFailed;
     counts.failed += failed;
-    counts.unavailable += !failed && (working || node.unschedulable || !node.ready);
+    counts.unavailable += !failed && (in_progress || node.unschedulable || !node.ready);
     RevisionGroup& group = fleet.groups[node.wanted_revision];
     if (FailedHere(node)) {
-      if (group.failed.empty()) group.failed = node.name;
-    } else if (working) {
-      ++group.trying;
+      if (group.failed_node.empty()) group.failed_node = node.name;
+    } else if (in_progress) {
+      ++group.upgrading;
     } else if (state == UpgradeState::kDone && RunsTarget(node)) {
-      ++group.good;
+      ++group.passed;
     }
   }
   return fleet;
@@ -91,12 +91,12 @@ int SlotsOf(const UpgradePolicy& policy, const UpgradeCounts& counts, std::strin
 // Whether one more node of the group may begin.
 bool PassesCanaries(const UpgradePolicy& policy, const RevisionGroup& group, std::string_view title,
                     std::string* blocked) {
-  if (group.good >= policy.canaries) return true;
-  if (!group.failed.empty()) {
-    *blocked = fmt::format("driver {} failed on canary {}", title, group.failed);
+  if (group.passed >= policy.canaries) return true;
+  if (!group.failed_node.empty()) {
+    *blocked = fmt::format("driver {} failed on canary {}", title, group.failed_node);
     return false;
   }
-  if (group.good + group.trying < policy.canaries) return true;
+  if (group.passed + group.upgrading < policy.canaries) return true;
   *blocked = fmt::format("driver {} is tried on {} canaries first", title, policy.canaries);
   return false;
 }
@@ -114,7 +114,7 @@ void BeginNodes(const UpgradePolicy& policy, std::vector<const UpgradeNode*> wai
     RevisionGroup& group = fleet.groups[node->wanted_revision];
     if (!PassesCanaries(policy, group, TitleOfWanted(*node), &step->blocked)) continue;
     NodeStepper(policy, *node, UpgradeState::kUpgradeRequired, now, step).Begin();
-    ++group.trying;
+    ++group.upgrading;
     --slots;
   }
 }

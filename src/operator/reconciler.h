@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries out the spec of the resource Tessera: renders it, applies and restores the objects
+// (object_set.h), installs and upgrades drivers (driver_controller.h), keeps agents off nodes of
+// NVIDIA's operator, and cleans up when the resource is deleted (removal.h). Also applies the
+// resource's CustomResourceDefinition. Included only in src/operator.
+//
+// Threads: the client's runner. Ownership: the arguments outlive the reconciler.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/kube/keyed_queue.h"
+#include "src/kube/metadata_object.h"
+#include "src/kube/type_catalog.h"
+#include "src/operator/cluster_policy_reader.h"
+#include "src/operator/controller.h"
+#include "src/operator/driver_controller.h"
+#include "src/operator/object_set.h"
+#include "src/operator/removal.h"
+
+namespace tessera::operators {
+
+class Reconciler : private ObjectSet::Delegate, private DriverController::Delegate {
+ public:
+  class Delegate {
+   public:
+    virtual ~Delegate() = default;
+    // Report() may have changed.
+    virtual void OnReportChanged() = 0;
+    // Reconcile must be called after `wait`.
+    virtual void OnReconcileDue(Duration wait) = 0;
+    // An Event about the resource.
+    virtual void OnEvent(kube::EventKind kind, std::string_view reason,
+                         const std::string& message) = 0;
+  };
+
+  Reconciler(const ClusterAccess& access, const Rendering& rendering,
+             const ControllerOptions& options, Delegate& delegate);
+  Reconciler(const Reconciler&) = delete;
+  Reconciler& operator=(const Reconciler&) = delete;
+
+  // Whether the cluster was checked for NVIDIA's operator. REQUIRED before Reconcile.
+  bool synced() const { return policies_.known(); }
+  // Compares the wanted with the actual state, and begins the missing changes. `resource`: the
+  // current object; null if there is none. `agents_run`: pods of agents exist.
+  void Reconcile(const kube::JsonObject* resource, bool agents_run, kube::KeyedQueue::Done done);
+
+  // The generation of the resource that was reconciled last; 0 if none was.
+  int64_t generation() const { return generation_; }
+  // Whether the objects of a new term or spec are still being applied for the first time. Most of
+  // these applies change nothing, so the status can wait for them.
+  bool is_applying() const;
+  bool is_removing() const { return removal_ != nullptr; }
+  // The name of the ClusterPolicy whose nodes get no agent; "" if agents run on all nodes.
+  const std::string& respected_policy() const;
+  // Why nodes cannot be cleaned after the resource was deleted.
+  Status cleaning_error() const { return is_removing() ? removal_->error() : Status::Ok(); }
+  // The status without the nodes.
+  StatusInput Report() const;
+  // Call when the API server has the status.
+  void OnPublished(const StatusInput& status);
+
+ private:
+  std::unique_ptr<ObjectSet> NewSet(std::vector<Json> examples);
+  void OnObjectsChanged() override;
+  void OnRepair(const std::string& component, const std::string& what) override;
+  void OnDriversChanged() override;
+
+  void Render(const kube::JsonObject& resource, const kube::MetadataObject& meta);
+  void SetSpecError(Status status);
+  Status SetDriverPools(const Json& spec);
+  std::vector<Json> DriverObjects() const;
+  void AddDriverObjects(std::vector<components::Component>* components) const;
+  void WriteFinalizers(const kube::MetadataObject& meta, kube::KeyedQueue::Done done);
+  void Remove(kube::MetadataObject meta, const Json& spec, bool agents_run,
+              kube::KeyedQueue::Done done);
+  std::unique_ptr<Removal> MakeRemoval(const kube::ObjectMeta& meta, const Json& spec);
+  MonotonicTime Now() const { return access_.client.runner().clock().Now(); }
+
+  const ClusterAccess& access_;
+  const Rendering& rendering_;
+  const ControllerOptions& options_;
+  Delegate& delegate_;
+  kube::TypeCatalog types_;
+  ClusterPolicyReader policies_;
+  bool keeps_off_ = false;  // agents are kept off nodes that NVIDIA's operator manages
+  int64_t generation_ = 0;
+  std::string wanted_text_;  // the input of the last rendering
+  Status spec_error_;
+  MonotonicTime applied_by_{};  // from then on the status names objects that are not applied yet
+  kube::Operation finalizer_write_;
+  std::unique_ptr<ObjectSet> objects_;
+  std::unique_ptr<ObjectSet> definition_;      // null: another program keeps the definition
+  std::unique_ptr<DriverController> drivers_;  // null: drivers are not managed
+  std::string drivers_text_;                   // the spec whose drivers are wanted
+  std::unique_ptr<Removal> removal_;           // null: the resource is not being deleted
+};
+
+}  // namespace tessera::operators
