@@ -1,20 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-// tessera-operator: installs Tessera, and keeps it as the resource Tessera describes it.
+// tessera-operator: installs Tessera, and keeps it as the Tessera resource describes it.
 #include <CLI/CLI.hpp>
 #include <string>
 
 #include "src/base/parse_flags.h"
 #include "src/base/version.h"
-#include "src/cmd/tessera-operator/flags.h"
+#include "src/cmd/election_flags.h"
 #include "src/operator/operator.h"
 
+namespace {
+
+using namespace tessera;
+
+// A flag overrides its environment variable.
+struct Flags {
+  operators::OperatorOptions options;
+  std::string log_format = "text";
+  ElectionFlags election;
+  double resync_s = 0;
+};
+
+// Sets the defaults of `flags`, which must outlive `app`.
+void AddFlags(CLI::App* app, Flags* flags) {
+  operators::OperatorOptions* o = &flags->options;
+  o->metrics_address = ":9412";
+  flags->resync_s = SecondsOf(o->controller.resync);
+  AddTextFlag(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG",
+              "default: the pod's service account");
+  AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+              "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
+  AddTextFlag(app, "--namespace", &o->ns, "NAMESPACE",
+              "namespace of the agents (default: our own)");
+  AddSecondsFlag(app, "--resync", &flags->resync_s,
+                 "interval between checks for a ClusterPolicy of NVIDIA's operator");
+  AddElectionFlags(app, "write only while holding the Lease; off for a single replica", o,
+                   &flags->election);
+  AddLogFormatFlag(app, &flags->log_format);
+}
+
+operators::OperatorOptions ToOptions(const Flags& flags) {
+  operators::OperatorOptions options = flags.options;
+  SetElectionTimes(flags.election, &options);
+  options.controller.resync = DurationOf(flags.resync_s);
+  return options;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  CLI::App app{"Installs and keeps Tessera as the resource Tessera says.", "tessera-operator"};
-  app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
+  CLI::App app{"Installs Tessera, and keeps it as the Tessera resource describes it.",
+               "tessera-operator"};
+  app.set_version_flag("--version", std::string(kTesseraVersion));
   app.footer("SIGTERM releases the Lease.");
-  tessera::OperatorFlags flags;
-  tessera::AddOperatorFlags(&app, &flags);
-  if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  tessera::ConfigureLogFormat(flags.log_format);
-  return tessera::operators::RunOperator(tessera::ToOptions(flags));
+  Flags flags;
+  AddFlags(&app, &flags);
+  if (const auto done = ParseFlags(&app, argc, argv)) return *done;
+  ConfigureLogFormat(flags.log_format);
+  return operators::RunOperator(ToOptions(flags));
 }
