@@ -172,7 +172,7 @@ TEST_F(ExplainTest, AgreesWithFitsOnRandomNodesAndDemands) {
     NodeSpec spec = MakeNode("n", static_cast<int>(random() % 5), GiB(8));
     for (GpuSpec& gpu : spec.gpus) {
       gpu.healthy = random() % 5 != 0;
-      if (random() % 4 == 0) gpu.model = "B";
+      if (random() % 4 == 0) gpu.model = std::string("B");
       if (random() % 5 == 0) gpu.mig_profile = "1g.5gb";
       if (random() % 5 == 0) gpu.memory = GiB(4);
     }
