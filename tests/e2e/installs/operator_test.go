@@ -3,7 +3,10 @@
 package installs
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +70,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	t.Run("restores", operatorRestores)
 	t.Run("killed", operatorKilled)
 	t.Run("without a right", operatorWithoutARight)
+	t.Run("throttled", operatorThrottled)
 	t.Run("invalid", operatorInvalid)
 	t.Run("an image that is missing", operatorWithAMissingImage)
 
@@ -162,6 +166,90 @@ func mustJSON(t *testing.T, value any) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// oneSeat gives all changes of DaemonSets by the operator one seat: a level without shares serves one request at a
+// time, and rejects the others with 429.
+const oneSeat = `apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: one-seat}
+spec:
+  type: Limited
+  limited: {nominalConcurrencyShares: 0, lendablePercent: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: one-seat}
+spec:
+  priorityLevelConfiguration: {name: one-seat}
+  matchingPrecedence: 2
+  rules:
+  - subjects: [{kind: ServiceAccount, serviceAccount: {name: tessera-operator, namespace: tessera-system}}]
+    resourceRules: [{verbs: [create, update, patch], apiGroups: [apps], resources: [daemonsets], namespaces: ["*"]}]
+`
+
+// createAsOperator sends a DaemonSet as the operator, and returns the status.
+func createAsOperator(ctx context.Context, client *http.Client, body io.Reader) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		bed.Shared.URL()+"/apis/apps/v1/namespaces/tessera-system/daemonsets", body)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Impersonate-User", "system:serviceaccount:tessera-system:tessera-operator")
+	request.Header.Add("Impersonate-Group", "system:serviceaccounts")
+	request.Header.Add("Impersonate-Group", "system:authenticated")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	response.Body.Close()
+	return response.StatusCode, nil
+}
+
+// takeSeat keeps the seat until the test ends or the returned function is called: it sends a request whose body
+// never comes. The server ends such a request after a minute.
+func takeSeat(t *testing.T) (release func()) {
+	t.Helper()
+	client, err := bed.Shared.HTTPClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Timeout = 0
+	held, release := context.WithCancel(ctx)
+	t.Cleanup(release)
+	go func() {
+		for held.Err() == nil {
+			body, never := io.Pipe()
+			createAsOperator(held, client, body)
+			never.Close()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	bed.Eventually(t, bed.PodTimeout, "the server rejects changes of DaemonSets", func() bool {
+		status, err := createAsOperator(ctx, client, strings.NewReader("{}"))
+		return err == nil && status == http.StatusTooManyRequests
+	})
+	return release
+}
+
+// The API server rejects the operator's changes of DaemonSets. The status names this, and the operator goes on when
+// the server accepts them again.
+func operatorThrottled(t *testing.T) {
+	want := agentImage()
+	applyText(t, oneSeat)
+	t.Cleanup(func() {
+		bed.Kubectl(t, "delete", "--ignore-not-found", "flowschema/one-seat", "prioritylevelconfiguration/one-seat")
+	})
+	release := takeSeat(t)
+	bed.Kubectl(t, "-n", "tessera-system", "set", "image", "daemonset/tessera-agent", "agent=example.com/other:1")
+	bed.Eventually(t, bed.PodTimeout, "the condition says that the server throttles", func() bool {
+		return tesseraCondition("Degraded", "reason") == "APIServerThrottles"
+	})
+	bed.StatusSays(t, "APIServerThrottles: ", "flow schema")
+	release()
+	bed.Eventually(t, bed.PodTimeout, "the edited object comes back", func() bool { return agentImage() == want })
+	waitTesseraReady(t)
 }
 
 // A condition names an error in the resource that the schema cannot check. The objects stay.
