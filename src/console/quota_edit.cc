@@ -74,7 +74,7 @@ void AddUnlisted(const std::vector<const PodEntry*>& pods,
 
 size_t FittingNodes(ClusterLedger& ledger, const ledger::PodRequest& request) {
   Result<ClusterLedger::Query> query = ledger.MakeQuery(request);
-  if (!query.ok()) return 0;
+  if (!query.ok() || !query->requests_gpus()) return 0;  // an invalid request fits nowhere
   size_t fitting = 0;
   for (const auto& [name, node] : ledger.nodes()) {
     if (node.id == placement::kNoNode || node.unschedulable || !node.ready) continue;

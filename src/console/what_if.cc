@@ -264,6 +264,9 @@ Result<WhatIf> ParseWhatIf(const Json& body) {
 Result<Json> AnswerWhatIf(ClusterLedger& ledger, const Uid& uid, const WhatIf& what_if,
                           bool details) {
   const WithoutPod without_itself(ledger, uid);
+  if (!without_itself.pod().request.devices.requests_devices()) {
+    return Error(Code::kInvalidArgument, "{}", without_itself.pod().problem);
+  }
   ASSIGN_OR_RETURN(PodRequest changed, ChangedRequest(without_itself.pod().request, what_if));
   std::optional<WithoutPod> without_other;
   const std::string& other_name = what_if.without_name;

@@ -107,6 +107,14 @@ TEST_F(WhatIfTest, NearNodesShowEachGpu) {
       1);
 }
 
+TEST_F(WhatIfTest, APodWithAnInvalidRequestFitsNowhere) {
+  const kube::PodObject invalid = ledger::testing::GpuPod("i", {{"nvidia.com/gpu", "1.5"}});
+  ledger_->SetPod(invalid);
+  const Result<Json> answer = Answer(invalid, R"({"model":""})");
+  EXPECT_EQ(answer.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(answer.status().message(), ledger_->pods().at(invalid.meta.uid).problem);
+}
+
 TEST_F(WhatIfTest, InvalidRequestsAreRejected) {
   const kube::PodObject waiting = Wait("w", 1);
   EXPECT_EQ(Answer(waiting, R"({"request":{"whole":true,"gpus":0}})").status().code(),
