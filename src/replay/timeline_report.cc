@@ -220,7 +220,7 @@ std::string ToTable(const std::vector<TimelineResult>& results) {
   return out;
 }
 
-std::string Plot(const std::vector<TimelineResult>& results) {
+std::string ToSvg(const std::vector<TimelineResult>& results) {
   const std::vector<Results> groups = ByPolicy(results);
   const std::vector<ChartLine> allocation = LinesOf(groups, &TimelinePoint::allocation);
   return PlotPair("How the GPUs were used over time", groups[0].size(),

@@ -19,7 +19,7 @@ std::string ToJson(const std::vector<TimelineResult>& results);
 std::string ToCsv(const std::vector<TimelineResult>& results);
 // Means of all seeds for each policy; quantiles over the pods of all seeds.
 std::string ToTable(const std::vector<TimelineResult>& results);
-// Allocation and fragmentation over time.
-std::string Plot(const std::vector<TimelineResult>& results);
+// One self-contained SVG file: allocation and fragmentation over time.
+std::string ToSvg(const std::vector<TimelineResult>& results);
 
 }  // namespace tessera::replay

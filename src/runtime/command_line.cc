@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/command_line.h"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string_view>
