@@ -206,13 +206,10 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
     } else if (KeyIs(key, "NodeNames") && !reader.TakeNull()) {
       has_names = true;
       RETURN_IF_ERROR(ReadNames(reader, out));
-    } else if (KeyIs(key, "Nodes") && has_names) {
-      // A caller that sends only names has the nodes itself.
-      reader.Skip();
-    } else if (KeyIs(key, "Nodes")) {
+    } else if (KeyIs(key, "Nodes") && !has_names) {
       RETURN_IF_ERROR(ReadNodes(reader, out));
     } else if (!KeyIs(key, "NodeNames")) {
-      reader.Skip();
+      reader.Skip();  // "Nodes", too, after names: the caller has the nodes itself
     }
   }
   RETURN_IF_ERROR(reader.Finish());
