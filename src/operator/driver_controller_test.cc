@@ -109,7 +109,8 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
       const std::string pod = path.substr(0, path.rfind('/'));
       if (protected_ > 0 && pod.ends_with("guarded")) {
         --protected_;
-        return answer(429, R"({"kind":"Status","reason":"TooManyRequests","message":"budget"})");
+        return answer(429,
+                      R"({"kind":"Status","reason":"TooManyRequests","message":"its budget"})");
       }
       server_.Remove(pod);
       return answer(201, "{}");
@@ -248,6 +249,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   net::IoThread io_;
   kube::testing::FakeApiServer server_{io_, runner_};
   kube::Client client_{io_, runner_, server_.config(), {.max_attempts = 1}};
+  std::string sent_events_;
   kube::EventRecorder events_{client_, {.component = "test"}, [](const Status&) {}};
   OperatorMetrics metrics_;
   std::map<std::string, Takes> takes_;  // by node
@@ -273,6 +275,9 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
   AddGpuPod("guarded", "slow");
   pods_ = {"plain", "guarded"};
   protected_ = 2;
+  server_.OnRequest([this](const net::Request& request) {
+    if (request.path().ends_with("/events")) sent_events_ += request.body;
+  });
   Json mine = *server_.Find(NodePath("well"));
   mine.Find("spec")->Set("unschedulable", Json::Bool(true));
   server_.Put(NodePath("well"), std::move(mine));
@@ -292,7 +297,8 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
   EXPECT_FALSE(Cordoned("slow"));
   EXPECT_EQ(server_.Find(PodPath("d", "guarded")), nullptr);
   EXPECT_EQ(metrics_.driver_evictions.values(),
-            (std::map<std::string, uint64_t>{{"accepted", 2}, {"blocked", 2}}));
+            (std::map<std::string, uint64_t>{{"accepted", 2}, {"rejected", 2}}));
+  EXPECT_THAT(sent_events_, HasSubstr("its budget (TooManyRequests, HTTP 429)"));
   const std::map<std::string, uint64_t> results = {{"done", 2}, {"failed", 3}, {"rolled_back", 3}};
   EXPECT_TRUE(RunUntil([&] { return metrics_.driver_upgrades.values() == results; }));
   ASSERT_TRUE(RunUntil([&] { return controller_->report()->problems.size() == 3; }));

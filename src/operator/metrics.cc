@@ -76,9 +76,11 @@ std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& sta
       "Driver upgrades of nodes, by result: done or failed; rolled_back are those that went back "
       "to an earlier driver.",
       "result", metrics.driver_upgrades, &text);
-  WriteLabeled("tessera_operator_driver_evictions_total",
-               "Evictions of pods for driver upgrades, by result: accepted, blocked or failed.",
-               "result", metrics.driver_evictions, &text);
+  WriteLabeled(
+      "tessera_operator_driver_evictions_total",
+      "Evictions of pods for driver upgrades, by result: accepted, rejected (by a disruption "
+      "budget or a throttling API server) or failed.",
+      "result", metrics.driver_evictions, &text);
   if (state.status) WriteResource(*state.status, &text);
   if (state.status && state.status->drivers) WriteDrivers(*state.status->drivers, &text);
   return text.Take();

@@ -95,16 +95,18 @@ void UpgradeExecutor::DoToPod(const UpgradeAction& action) {
 }
 
 void UpgradeExecutor::OnPodAnswer(const UpgradeAction& action, const Status& status) {
-  const bool blocked = status.code() == Code::kResourceExhausted;
   if (action.kind == UpgradeAction::Kind::kEvict) {
-    access_.metrics.driver_evictions.Add(status.ok() ? "accepted" : blocked ? "blocked" : "failed");
+    const bool rejected = status.code() == Code::kResourceExhausted;
+    access_.metrics.driver_evictions.Add(status.ok() ? "accepted"
+                                         : rejected  ? "rejected"
+                                                     : "failed");
   }
   if (status.ok()) {
     Record(action);
   } else if (status.code() != Code::kNotFound && status.code() != Code::kAborted) {
     UpgradeAction refused = action;
     refused.warning = true;
-    refused.reason = blocked ? "a disruption budget keeps it" : status.message();
+    refused.reason = status.message();  // names a disruption budget, if that is the reason
     Record(refused, "DriverUpgradeWaitsForPod");
   }
   delegate_.OnPodAnswer();
