@@ -53,8 +53,9 @@ func (l layout) addJSON(mediaType string, value any) (descriptor, error) {
 }
 
 // WriteIndexFile writes one image for several architectures as an OCI archive, which containerd, podman and skopeo
-// read. Each of the archives is an image of one architecture that WriteFile wrote. Engines choose theirs by the
-// index. All archives have the same tags, which become those of the index. The order of the archives does not matter.
+// read. Each of the archives is an image of one architecture that WriteFile wrote. A container engine finds the image
+// of its own architecture in the index. All archives must have the same tags, which become the tags of the index. The
+// order of the archives does not matter.
 func WriteIndexFile(file string, archives []string) error {
 	blobs, manifests, tags := layout{}, []descriptor{}, []string(nil)
 	for _, archive := range archives {
@@ -127,12 +128,15 @@ func (l layout) addImage(archive string) (descriptor, []string, error) {
 		RepoTags []string
 		Layers   []string
 	}
-	if err := json.Unmarshal(files["manifest.json"], &listed); err != nil || len(listed) != 1 {
-		return descriptor{}, nil, fmt.Errorf("manifest.json does not name one image (%v): make it with make-image", err)
+	if err := json.Unmarshal(files["manifest.json"], &listed); err != nil {
+		return descriptor{}, nil, fmt.Errorf("manifest.json: %w: make the archive with make-image", err)
+	}
+	if len(listed) != 1 {
+		return descriptor{}, nil, fmt.Errorf("manifest.json names %d images, want 1: make the archive with make-image", len(listed))
 	}
 	config := files[listed[0].Config]
-	var of platform
-	if err := json.Unmarshal(config, &of); err != nil {
+	var imagePlatform platform
+	if err := json.Unmarshal(config, &imagePlatform); err != nil {
 		return descriptor{}, nil, fmt.Errorf("configuration: %w", err)
 	}
 	layers := []descriptor{}
@@ -142,10 +146,10 @@ func (l layout) addImage(archive string) (descriptor, []string, error) {
 	manifest, err := l.addJSON(ociManifest, map[string]any{
 		"schemaVersion": 2, "mediaType": ociManifest, "config": l.add(ociConfig, config), "layers": layers,
 	})
-	if of.Architecture == "arm64" {
-		of.Variant = "v8"
+	if imagePlatform.Architecture == "arm64" {
+		imagePlatform.Variant = "v8"
 	}
-	manifest.Platform = &of
+	manifest.Platform = &imagePlatform
 	return manifest, listed[0].RepoTags, err
 }
 

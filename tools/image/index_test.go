@@ -3,8 +3,10 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,6 +107,27 @@ func TestAnIndexIsOverOneImageForEachArchitecture(t *testing.T) {
 	} {
 		err := WriteIndexFile(filepath.Join(t.TempDir(), "index.tar"), archives)
 		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
+}
+
+func TestAnArchiveInAnIndexHasOneImage(t *testing.T) {
+	for manifest, want := range map[string]string{
+		`[{}, {}]`: "manifest.json names 2 images, want 1: make the archive with make-image",
+		`{`:        "manifest.json: unexpected end of JSON input: make the archive with make-image",
+	} {
+		var archive bytes.Buffer
+		out := tar.NewWriter(&archive)
+		if err := errors.Join(writeEntry(out, "manifest.json", entry{mode: 0o644, content: []byte(manifest)}), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "image.tar")
+		if err := os.WriteFile(file, archive.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := WriteIndexFile(filepath.Join(t.TempDir(), "index.tar"), []string{file})
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
 		}
 	}
