@@ -72,7 +72,7 @@ try {
   await step('a person sees the nodes', async () => {
     await keeper.getByText('3 nodes', { exact: true }).waitFor();
   });
-  await step('a person creates the first pod of article 003: 0.3 of a GPU and 20 x 256 MiB', async () => {
+  await step('a person creates a pod with 0.3 of a GPU and 20 x 256 MiB', async () => {
     await create(keeper, {
       name: 'nginx', namespace: 'people',
       amount: async () => {
@@ -91,7 +91,7 @@ try {
     await containers.getByRole('row', { name: /people\/nginx nginx|people\/nginx main/ }).waitFor();
     await containers.getByText(/\/5 GiB/).waitFor();
   });
-  await step('a person creates the second pod of article 003: one whole GPU', async () => {
+  await step('a person creates a pod with one whole GPU', async () => {
     await create(keeper, {
       name: 'gpu-operator-test', namespace: 'people',
       amount: async () => {

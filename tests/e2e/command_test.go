@@ -30,7 +30,7 @@ func TestTesseraTestPassesAndLeavesNothing(t *testing.T) {
 		}
 	}
 	if left := testNamespaces(t); left != "" {
-		t.Errorf("left: %s", left)
+		t.Errorf("namespaces of tessera test are left: %s", left)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestTesseraTestNamesTheReasonOfAFailure(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if left := testNamespaces(t); left != "" {
-		t.Errorf("left: %s", left)
+		t.Errorf("namespaces of tessera test are left: %s", left)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestAnInterruptedTesseraTestCleansUp(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if left := testNamespaces(t); left != "" {
-		t.Errorf("left: %s", left)
+		t.Errorf("namespaces of tessera test are left: %s", left)
 	}
 }
 

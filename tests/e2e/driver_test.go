@@ -79,7 +79,7 @@ func TestAStartupTaintLeavesAfterTheSmokeTestAndOthersStay(t *testing.T) {
 	}
 	setTaints(t)
 	bed.WaitPhase(t, pod, "Succeeded")
-	bed.Passed(t, pod, 1)
+	bed.RequirePassed(t, pod, 1)
 }
 
 // startDriver runs the simulated driver container on the node. The container tolerates every taint, and runs
@@ -125,7 +125,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 	simgpu(t, "destroy")
 	// Allocatable was 0 for a moment while the agent was replaced, too: the condition is the new agent's.
 	waitCondition(t, "False DriverNotReady: ")
-	bed.StatusSays(t, "DriverNotReady: ", "fix: install the driver")
+	bed.WaitStatusSays(t, "DriverNotReady: ", "fix: install the driver")
 	setTaints(t, startupTaint)
 	agent := bed.AgentOf(node)
 
@@ -138,7 +138,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		if got := waitCondition(t, "False DriverIncomplete: "); !strings.Contains(got, want) {
 			t.Errorf("%s: the condition is %s", mode, got)
 		}
-		bed.StatusSays(t, "DriverIncomplete: ", "fix: see the log of the driver container")
+		bed.WaitStatusSays(t, "DriverIncomplete: ", "fix: see the log of the driver container")
 		if got := taintKeys(t); len(got) != 1 {
 			t.Errorf("%s: the startup taint is gone", mode)
 		}
@@ -152,7 +152,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 	pod := bed.Single("with-driver-container", 2).Create(t)
 	waitAllocatable(t, 4, time.Minute)
 	bed.WaitPhase(t, pod, "Succeeded")
-	bed.Passed(t, pod, 2)
+	bed.RequirePassed(t, pod, 2)
 	if got := taintKeys(t); len(got) != 0 {
 		t.Errorf("the taints are %v", got)
 	}

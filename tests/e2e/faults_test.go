@@ -22,7 +22,7 @@ func TestACriticalXIDWithdrawsOneGPU(t *testing.T) {
 	waitAllocatable(t, gpus-1, 30*time.Second)
 	bed.Single("elsewhere", gpus-1).Create(t)
 	bed.WaitPhase(t, "elsewhere", "Succeeded")
-	bed.Passed(t, "elsewhere", gpus-1)
+	bed.RequirePassed(t, "elsewhere", gpus-1)
 }
 
 func agentPID(t *testing.T) string {
@@ -67,7 +67,7 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time
 	}
 	after := bed.Single("after-"+name, gpus-1).Create(t)
 	bed.WaitPhase(t, after, "Succeeded")
-	bed.Passed(t, after, gpus-1)
+	bed.RequirePassed(t, after, gpus-1)
 }
 
 // registrations returns how often the agent has registered nvidia.com/gpu since the kubelet started, as the
@@ -222,7 +222,7 @@ func TestADamagedRuntimeConfigurationStopsOnlyPodsWithGPUs(t *testing.T) {
 	restore()
 	mended := bed.Single("mended", 1).Create(t)
 	bed.WaitPhase(t, mended, "Succeeded")
-	bed.Passed(t, mended, 1)
+	bed.RequirePassed(t, mended, 1)
 }
 
 // freezePod keeps all processes of a pod from running and from ending, as a hang in the driver does, until the
@@ -276,7 +276,7 @@ func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
 	waitAllocatable(t, gpus, time.Minute)
 	waitCondition(t, "True GPUsHealthy")
 	bed.WaitPhase(t, next.Name, "Succeeded")
-	bed.Passed(t, next.Name, gpus)
+	bed.RequirePassed(t, next.Name, gpus)
 }
 
 func TestAGPUInMIGModeIsWithdrawn(t *testing.T) {

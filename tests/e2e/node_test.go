@@ -110,7 +110,7 @@ func TestADriverWhoseFilesVanishIsWithdrawnAndComesBack(t *testing.T) {
 	waitEvent(t, "DriverReady", back)
 	after := bed.Single("after-driver", 1).Create(t)
 	bed.WaitPhase(t, after, "Succeeded")
-	bed.Passed(t, after, 1)
+	bed.RequirePassed(t, after, 1)
 }
 
 // labelOf returns a label of the node, "" if missing.
@@ -165,7 +165,7 @@ func TestADriverFolderThatIsDeletedAndMadeAnewIsSeen(t *testing.T) {
 	}
 	pod := bed.Single("on-the-new-driver", 4).Create(t)
 	bed.WaitPhase(t, pod, "Succeeded")
-	bed.Passed(t, pod, 4)
+	bed.RequirePassed(t, pod, 4)
 	if after := containers(); after != before {
 		t.Errorf("the agent's container was restarted: %s, before %s", after, before)
 	}

@@ -45,7 +45,7 @@ func TestSamplePodsOfTheArticles(t *testing.T) {
 	bed.Kubectl(t, append([]string{"apply"}, files...)...)
 	for pod, count := range map[string]int{"test-gpu": 1, "gpu-pod": 1, "two-gpus": 2} {
 		bed.WaitPhase(t, pod, "Succeeded")
-		bed.Passed(t, pod, count)
+		bed.RequirePassed(t, pod, count)
 	}
 }
 
@@ -441,7 +441,7 @@ func TestAPodDeletedAndCreatedAgainAtOnceRuns(t *testing.T) {
 	}
 	bed.Single("again", gpus).Create(t)
 	bed.WaitPhase(t, "again", "Succeeded")
-	bed.Passed(t, "again", gpus)
+	bed.RequirePassed(t, "again", gpus)
 }
 
 func TestMorePodsThanGPUsWaitAndNoneFails(t *testing.T) {
@@ -466,7 +466,7 @@ func TestMorePodsThanGPUsWaitAndNoneFails(t *testing.T) {
 		t.Errorf("%d pods ran at once on %d GPUs", most, gpus)
 	}
 	for _, name := range names {
-		bed.Passed(t, name, 1)
+		bed.RequirePassed(t, name, 1)
 	}
 }
 
@@ -475,7 +475,7 @@ func TestAReadOnlyRootFileSystemWorks(t *testing.T) {
 	p.ReadOnlyRootFS = true
 	p.Create(t)
 	bed.WaitPhase(t, "read-only", "Succeeded")
-	bed.Passed(t, "read-only", 1)
+	bed.RequirePassed(t, "read-only", 1)
 }
 
 func TestNothingIsLeftInTheLayerOfTheImage(t *testing.T) {

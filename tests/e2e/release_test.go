@@ -16,7 +16,7 @@ func startHolder(t *testing.T, name string) string {
 	pod := bed.Single(name, 1, "--hold", "3600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 	bed.Eventually(t, bed.PodTimeout, pod+" has computed", func() bool { return strings.Contains(bed.Logs(t, pod), "Test PASSED") })
-	return bed.Passed(t, pod, 1)[0]
+	return bed.RequirePassed(t, pod, 1)[0]
 }
 
 // TestUpgradeFromTheEarlierReleaseAndBack runs pods with a whole GPU and with shares through an upgrade from an earlier

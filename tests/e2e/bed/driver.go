@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// makeDriverImages makes images of the simulated driver container (simdriver): by tag, what it does as NVIDIA's.
+// makeDriverImages makes one image of the simulated driver container (simdriver) for each entry of modes. The key is
+// the tag. The value is what SIMDRIVER is set to: how simdriver behaves in place of NVIDIA's driver container.
 func makeDriverImages(out string, modes map[string]string) error {
 	program := filepath.Join(out, "simdriver")
 	build := exec.Command("go", "build", "-o", program, "./simdriver")
@@ -24,7 +25,7 @@ func makeDriverImages(out string, modes map[string]string) error {
 	for _, name := range []string{"nvidia-driver", "nvidia-smi", "driver-manager"} {
 		args = append(args, "--symlink", "/simdriver:/usr/bin/"+name)
 	}
-	// For the commands of the DaemonSet.
+	// The containers of the operator's driver DaemonSet run these commands.
 	for _, tool := range []string{"sh", "mkdir", "rm", "sleep", "touch"} {
 		args = append(args, "--elf", "/bin/"+tool+":/usr/bin/"+tool)
 	}
@@ -39,8 +40,7 @@ func makeDriverImages(out string, modes map[string]string) error {
 	return nil
 }
 
-// LoadDriverImages gives all nodes images of the simulated driver container, by tag: what the container does
-// as NVIDIA's (simdriver).
+// LoadDriverImages loads the images of the simulated driver container on all nodes. modes is as in makeDriverImages.
 func LoadDriverImages(t *testing.T, modes map[string]string) {
 	t.Helper()
 	out := t.TempDir()
@@ -52,8 +52,8 @@ func LoadDriverImages(t *testing.T, modes map[string]string) {
 	}
 }
 
-// LeaveOnlyTheBus takes the simulated driver off node i, from 1, and leaves a GPU on its PCI bus, as a node
-// has it before its first driver; simdriver leaves it, too.
+// LeaveOnlyTheBus removes the simulated driver from node i, from 1. One GPU stays on the PCI bus, as on a node that
+// never had a driver. When simdriver later removes a driver that it installed, this GPU stays on the bus as well.
 func LeaveOnlyTheBus(t *testing.T, i int) {
 	t.Helper()
 	const device = "/sys/bus/pci/devices/0000:07:00.0"

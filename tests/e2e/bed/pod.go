@@ -70,7 +70,8 @@ func (c Container) manifest(readOnly bool) Object {
 	return m
 }
 
-// Create makes the pod. At the end of the test, the pod is deleted and its GPUs are waited for.
+// Create makes the pod. At the end of the test, the pod is deleted, and the test waits until the API server no longer
+// has it.
 func (p Pod) Create(t *testing.T) string {
 	t.Helper()
 	if err := p.TryCreate(t); err != nil {
@@ -135,7 +136,8 @@ var (
 	podsOf    = map[*testing.T][]string{}
 )
 
-// deleteAtTheEnd deletes all pods of a test at once, after the cleanups that were registered after the first pod.
+// deleteAtTheEnd deletes all pods of a test in one cleanup, which the first pod registers. Cleanups run in reverse
+// order, so the cleanups that are registered later run before the pods are deleted.
 func deleteAtTheEnd(t *testing.T, name string) {
 	podsMutex.Lock()
 	defer podsMutex.Unlock()

@@ -12,12 +12,13 @@ import (
 )
 
 // schedulerSetup is the last configuration of kube-scheduler: "wired" with tessera-scheduler, "plain" without it,
-// or "" if it is unknown, as at the start in a cluster that -keep left. A test leaves the configuration to the
-// next test, because a change restarts kube-scheduler, which takes seconds.
+// or "" if it is unknown. It is unknown when the tests start, because an earlier run with -keep may have left the
+// cluster. A test leaves the configuration to the next test, because a change restarts kube-scheduler, which takes
+// seconds.
 var schedulerSetup string
 
 // WireScheduler waits until a replica of tessera-scheduler leads, and then gives kube-scheduler the sample
-// configuration with the address of tessera-scheduler's Service. The cluster needs Services.
+// configuration with the address of tessera-scheduler's Service. This needs a cluster with cluster.Options.Services.
 func WireScheduler(t *testing.T) {
 	t.Helper()
 	if schedulerSetup == "wired" {

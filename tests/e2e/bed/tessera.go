@@ -34,8 +34,8 @@ func Tessera(t *testing.T, args ...string) string {
 	return text
 }
 
-// StatusSays waits until "tessera status" reports a problem with these texts: its cause and its fix.
-func StatusSays(t *testing.T, texts ...string) {
+// WaitStatusSays waits until "tessera status" reports a problem with these texts: its cause and its fix.
+func WaitStatusSays(t *testing.T, texts ...string) {
 	t.Helper()
 	Eventually(t, 30*time.Second, fmt.Sprintf("tessera status says %q", texts), func() bool {
 		text, code := TryTessera("status")

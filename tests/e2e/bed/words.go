@@ -82,7 +82,8 @@ func WaitPhase(t *testing.T, name, phase string) {
 		if time.Now().After(deadline) || (pod.Status.Phase == "Failed" && phase != "Failed") {
 			text, _ := Shared.Kubectl(ctx, "describe", "pod", name)
 			log, _ := Shared.Kubectl(ctx, "logs", name, "--all-containers", "--ignore-errors")
-			// What decides comes last, because CI shows the end of a long text.
+			// The states of the containers come last, because they show the cause, and CI shows only the end of
+			// a long text.
 			for _, container := range pod.Status.ContainerStatuses {
 				log += fmt.Sprintf("\ncontainer %s: %v", container.Name, container.State)
 			}
@@ -91,7 +92,7 @@ func WaitPhase(t *testing.T, name, phase string) {
 	}
 }
 
-// Phase of a pod.
+// Phase returns the phase of a pod.
 func Phase(t *testing.T, pod string) string {
 	t.Helper()
 	return ReadPod(t, pod).Status.Phase
@@ -137,8 +138,8 @@ func UUIDsIn(text string) []string {
 	return found
 }
 
-// Passed fails the test unless the pod added vectors on that many GPUs, and returns their UUIDs.
-func Passed(t *testing.T, pod string, count int) []string {
+// RequirePassed fails the test unless the pod added vectors on that many GPUs, and returns their UUIDs.
+func RequirePassed(t *testing.T, pod string, count int) []string {
 	t.Helper()
 	var containers []string
 	for _, container := range ReadPod(t, pod).Spec.Containers {

@@ -38,7 +38,7 @@ func TestANodeWithTwoDriversIsNamedWithTheFix(t *testing.T) {
 
 	remove := giveHostDriver(t, 1, "470.1.2")
 	t.Cleanup(remove)
-	bed.StatusSays(t, "DriverConflict: the node has two drivers: the host has 470.1.2 and a driver container ("+bed.DriverRoot+") has ",
+	bed.WaitStatusSays(t, "DriverConflict: the node has two drivers: the host has 470.1.2 and a driver container ("+bed.DriverRoot+") has ",
 		"; a driver container ("+bed.DriverRoot+") is used", "fix: remove the driver of the host or the driver container")
 	if text, _ := status(); strings.Contains(text, "n2 ") || strings.Contains(text, "n3 ") {
 		t.Errorf("the status names a node that has one driver: %s", text)
@@ -46,7 +46,7 @@ func TestANodeWithTwoDriversIsNamedWithTheFix(t *testing.T) {
 	pod := bed.Single("with-two-drivers", bed.NodeGPUs[0].Count)
 	pod.NodeSelector = map[string]string{"kubernetes.io/hostname": "n1"}
 	bed.WaitPhase(t, pod.Create(t), "Succeeded")
-	bed.Passed(t, pod.Name, bed.NodeGPUs[0].Count)
+	bed.RequirePassed(t, pod.Name, bed.NodeGPUs[0].Count)
 
 	remove()
 	statusWorks(t)

@@ -99,8 +99,8 @@ func commandsOf(t *testing.T, page, heading string) (lines []string) {
 	return lines
 }
 
-// person runs a line of a page as a person would, with tessera and kubectl in PATH.
-func person(t *testing.T, line string) string {
+// runAsPerson runs a line of a page as a person would, with tessera and kubectl in PATH.
+func runAsPerson(t *testing.T, line string) string {
 	t.Helper()
 	bin := t.TempDir()
 	if err := os.Symlink(bed.Tool("tessera"), filepath.Join(bin, "tessera")); err != nil {
@@ -164,7 +164,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 			line += " --yes -f " + filepath.Join(bed.Root, "deploy/simulated/values.yaml")
 			installed = true
 		}
-		text := person(t, line)
+		text := runAsPerson(t, line)
 		if strings.HasPrefix(line, "tessera migrate --wait") {
 			if !strings.Contains(text, "nodes that NVIDIA's operator manages get no agent") || agents() != "" {
 				t.Errorf("agents beside NVIDIA's plugin: %s\n%s", agents(), text)
@@ -299,7 +299,7 @@ func statusOfAViewer(t *testing.T) {
 func installThroughTheOperator(t *testing.T) {
 	values := filepath.Join(bed.Root, "deploy/simulated/values.yaml")
 	if text, err := bed.TesseraCommand("install", "--operator").CombinedOutput(); err == nil || !strings.Contains(string(text), "tessera upgrade") {
-		t.Errorf("an operator over an installation: %v %s", err, text)
+		t.Errorf("tessera install --operator did not refuse to replace an installation without the operator: %v %s", err, text)
 	}
 	if text, err := bed.TesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -153,7 +153,7 @@ func operatorWithoutARight(t *testing.T) {
 		return tesseraCondition("Degraded", "reason") == "Forbidden" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), `clusterroles.rbac.authorization.k8s.io "tessera-view" is forbidden`)
 	})
-	bed.StatusSays(t, "Forbidden: ", "tessera install --operator --dry-run -f - | kubectl apply -f -")
+	bed.WaitStatusSays(t, "Forbidden: ", "tessera install --operator --dry-run -f - | kubectl apply -f -")
 	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
 	bed.Kubectl(t, "patch", "clusterrole/tessera-operator", "--type=merge", "-p", mustJSON(t, map[string]any{"rules": role["rules"]}))
 	waitTesseraReady(t)
@@ -246,7 +246,7 @@ func operatorThrottled(t *testing.T) {
 	bed.Eventually(t, bed.PodTimeout, "the condition says that the server throttles", func() bool {
 		return tesseraCondition("Degraded", "reason") == "APIServerThrottles"
 	})
-	bed.StatusSays(t, "APIServerThrottles: ", "flow schema")
+	bed.WaitStatusSays(t, "APIServerThrottles: ", "flow schema")
 	release()
 	bed.Eventually(t, bed.PodTimeout, "the edited object comes back", func() bool { return agentImage() == want })
 	waitTesseraReady(t)
@@ -262,7 +262,7 @@ func operatorInvalid(t *testing.T) {
 		return tesseraCondition("Degraded", "reason") == "InvalidSpec" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), "runtime.enabled=false")
 	})
-	bed.StatusSays(t, "InvalidSpec: ", "fix: kubectl edit tessera tessera")
+	bed.WaitStatusSays(t, "InvalidSpec: ", "fix: kubectl edit tessera tessera")
 	if agentImage() == "" {
 		t.Error("an invalid spec removed the agents")
 	}
@@ -273,7 +273,7 @@ func operatorInvalid(t *testing.T) {
 // The node cannot pull the agent's image. The pod with a GPU goes on, and so does the scheduler.
 func operatorWithAMissingImage(t *testing.T) {
 	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"image":{"tag":"missing","pullPolicy":"Never"}}}`)
-	bed.StatusSays(t, "ErrImageNeverPull", "fix: give the node the image")
+	bed.WaitStatusSays(t, "ErrImageNeverPull", "fix: give the node the image")
 	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"image":null}}`)
 	waitTesseraReady(t)
 	waitGPUs(t, "n1")

@@ -46,8 +46,8 @@ func forward(t *testing.T) string {
 	return "http://" + address
 }
 
-// addTrainingPool adds agents that offer whole GPUs only, on nodes with the label use=training, as an installation
-// with pools has them.
+// addTrainingPool adds a second DaemonSet of agents, for the nodes with the label use=training. These agents offer
+// whole GPUs only. An installation with node pools (spec.pools) has such a DaemonSet for each pool.
 func addTrainingPool(t *testing.T) {
 	t.Helper()
 	get := func() bed.Object {
@@ -103,8 +103,9 @@ func addTrainingPool(t *testing.T) {
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=90s")
 }
 
-// Two people in a browser, against the console that the chart has installed: the two pods of article 003 through
-// the form, a tenant's limits, the drain of a node, and the mode of another one.
+// Two people use the console that the chart has installed, in a browser. One person may do everything: they create
+// two pods with the form (0.3 of a GPU, and a whole GPU), drain node n2, and change node n3 to whole GPUs only. The
+// other person, a tenant, may only do what the tenant's Role allows.
 func TestPeopleUseTheInstalledConsole(t *testing.T) {
 	bed.WireScheduler(t)
 	installConsole(t)
@@ -137,14 +138,14 @@ func TestPeopleUseTheInstalledConsole(t *testing.T) {
 	}
 	t.Logf("%s", text)
 
-	// What the browser showed is what has happened.
-	people := func(args ...string) string { return bed.Kubectl(t, append([]string{"-n", "people"}, args...)...) }
-	bed.Eventually(t, bed.PodTimeout, "the whole GPU has computed", func() bool {
+	// The cluster is in the state that the browser showed.
+	kubectlInPeople := func(args ...string) string { return bed.Kubectl(t, append([]string{"-n", "people"}, args...)...) }
+	bed.Eventually(t, bed.PodTimeout, "pod gpu-operator-test has printed Test PASSED", func() bool {
 		log, _ := bed.TryKubectl("-n", "people", "logs", "gpu-operator-test")
 		return strings.Contains(log, "Test PASSED")
 	})
-	if limits := people("get", "pod", "gpu-operator-test", "-o", "jsonpath={.spec.containers[0].resources.limits} {.spec.restartPolicy} {.spec.nodeName}"); limits != `{"nvidia.com/gpu":"1"} OnFailure n2` {
-		t.Errorf("the second pod has %s", limits)
+	if limits := kubectlInPeople("get", "pod", "gpu-operator-test", "-o", "jsonpath={.spec.containers[0].resources.limits} {.spec.restartPolicy} {.spec.nodeName}"); limits != `{"nvidia.com/gpu":"1"} OnFailure n2` {
+		t.Errorf("pod gpu-operator-test has limits, restart policy and node %s", limits)
 	}
 	bed.Eventually(t, bed.PodTimeout, "the drained pod is gone", func() bool {
 		_, err := bed.TryKubectl("-n", "people", "get", "pod", "nginx")
@@ -157,6 +158,6 @@ func TestPeopleUseTheInstalledConsole(t *testing.T) {
 		return bed.Allocatable("n3", "tencent.com/vcuda-core") <= 0 && bed.Allocatable("n3", bed.WholeGPU) > 0
 	})
 	if pods := bed.Kubectl(t, "-n", "tenant", "get", "pods", "-o", "name"); pods != "pod/intruder" {
-		t.Errorf("the tenant has %s", pods)
+		t.Errorf("namespace tenant has pods %s", pods)
 	}
 }

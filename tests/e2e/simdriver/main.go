@@ -11,11 +11,11 @@
 //	hangs  writes the libraries and never loads the kernel's module
 //	half   lacks libcuda
 //
-// A root that has the node's PCI bus and no driver (bed.LeaveOnlyTheBus) has it again afterwards.
+// If the root had only the node's PCI bus (bed.LeaveOnlyTheBus), it has only the bus again after the removal.
 //
-// As nvidia-driver, nvidia-smi and driver-manager it is what the operator's DaemonSet runs: then the
-// arguments are in the variable SIMDRIVER, the host's folder is at /run/nvidia, and nvidia-smi fails
-// until the kernel's module is loaded.
+// The operator's DaemonSet runs simdriver under the names nvidia-driver, nvidia-smi and driver-manager. Then
+// the arguments are in the variable SIMDRIVER, the host's folder is at /run/nvidia, and nvidia-smi fails until
+// the kernel's module is loaded.
 package main
 
 import (
