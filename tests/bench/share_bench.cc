@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Shared GPUs: who gets which, and how fast."};
   bool allocate = false;
   app.add_flag("--allocate", allocate, "as with --binding=allocate");
-  app.add_flag("--blind", options.blind, "the kubelet does not answer which pod it is admitting");
+  app.add_flag("--blind", options.pod_resources_fails,
+               "the kubelet does not answer which pod it is admitting");
   app.add_option("--starts", options.starts)->capture_default_str();
   app.add_option("--at-once", options.at_once)->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
@@ -63,7 +64,7 @@ int main(int argc, char** argv) {
       result.refused);
   if (result.refused > 0) fmt::print("first refusal: {}\n", result.first_refusal);
   tessera::testing::Print("Allocate", result.allocate_us);
-  if (allocate) tessera::testing::Print("its own", result.own_us);
+  if (allocate) tessera::testing::Print("its own", result.allocate_agent_us);
   tessera::testing::Print(allocate ? "PreStart" : "grant", result.grant_us);
   tessera::testing::Print("its ping", result.ping_us);
   tessera::testing::Print("its flush", tessera::testing::FlushTimes());

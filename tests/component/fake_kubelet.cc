@@ -83,7 +83,7 @@ struct FakeKubelet::State final : public v1beta1::Registration::Service {
 
   mutable std::mutex mutex;
   std::condition_variable changed;
-  Manners manners;
+  Behavior behavior;
   std::vector<Fd> accepted;
   std::vector<std::shared_ptr<PluginConnection>> connections;
   Clock::time_point listening_since;
@@ -99,13 +99,13 @@ struct FakeKubelet::State final : public v1beta1::Registration::Service {
 grpc::Status FakeKubelet::State::Register(grpc::ServerContext*,
                                           const v1beta1::RegisterRequest* request,
                                           v1beta1::Empty*) {
-  Manners now;
+  Behavior now;
   {
     const std::lock_guard lock(mutex);
-    now = manners;
-    if (manners.refuse > 0) --manners.refuse;
-    if (now.refuse == 0 && manners.no_stream > 0) --manners.no_stream;
-    if (now.refuse == 0 && manners.end_stream_at_once > 0) --manners.end_stream_at_once;
+    now = behavior;
+    if (behavior.refuse > 0) --behavior.refuse;
+    if (now.refuse == 0 && behavior.no_stream > 0) --behavior.no_stream;
+    if (now.refuse == 0 && behavior.end_stream_at_once > 0) --behavior.end_stream_at_once;
   }
   if (request->version() != "v1beta1") {
     return {grpc::StatusCode::INVALID_ARGUMENT, "unsupported version " + request->version()};
@@ -203,9 +203,9 @@ FakeKubelet::FakeKubelet(std::string dir) : state_(std::make_shared<State>(std::
 
 FakeKubelet::~FakeKubelet() { Kill(); }
 
-void FakeKubelet::SetManners(Manners manners) {
+void FakeKubelet::SetBehavior(Behavior behavior) {
   const std::lock_guard lock(state_->mutex);
-  state_->manners = manners;
+  state_->behavior = behavior;
 }
 
 void FakeKubelet::Bind() {

@@ -28,13 +28,13 @@ class FakeKubelet {
     int numa = -1;
     bool operator==(const Device&) const = default;
   };
-  // How the next registrations go.
-  struct Manners {
-    int refuse = 0;              // so many registrations are answered with an error
-    int end_stream_at_once = 0;  // so many streams are cancelled after their first list
-    int no_stream = 0;           // so many registrations are not followed by a stream
+  // What the kubelet does at the next registrations.
+  struct Behavior {
+    int refuse = 0;              // number of registrations that get an error
+    int end_stream_at_once = 0;  // number of streams that are cancelled after their first list
+    int no_stream = 0;           // number of registrations that no stream follows
     bool two_streams = false;
-    bool pre_start = false;  // the plugin shall want to be asked before each start
+    bool pre_start = false;  // the registration must have this pre_start_required
   };
 
   explicit FakeKubelet(std::string dir);
@@ -42,7 +42,7 @@ class FakeKubelet {
   FakeKubelet(const FakeKubelet&) = delete;
   FakeKubelet& operator=(const FakeKubelet&) = delete;
 
-  void SetManners(Manners manners);
+  void SetBehavior(Behavior behavior);
 
   // Removes all sockets of the folder, makes kubelet.sock, and listens.
   void Start() {

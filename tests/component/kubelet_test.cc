@@ -142,7 +142,7 @@ TEST_F(KubeletTest, SendsChangesOnlyAndAllOfThem) {
 }
 
 TEST_F(KubeletTest, EveryStreamReceivesAChange) {
-  kubelet_.SetManners({.two_streams = true});
+  kubelet_.SetBehavior({.two_streams = true});
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
@@ -166,7 +166,7 @@ TEST_F(KubeletTest, RegistersAgainWhenTheKubeletEndsItsStreamAndLivesOn) {
 }
 
 TEST_F(KubeletTest, OutlastsAKubeletThatDropsEachNewStream) {
-  kubelet_.SetManners({.end_stream_at_once = 4});
+  kubelet_.SetBehavior({.end_stream_at_once = 4});
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
@@ -175,7 +175,7 @@ TEST_F(KubeletTest, OutlastsAKubeletThatDropsEachNewStream) {
 }
 
 TEST_F(KubeletTest, OutlastsRefusals) {
-  kubelet_.SetManners({.refuse = 4});
+  kubelet_.SetBehavior({.refuse = 4});
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
@@ -184,7 +184,7 @@ TEST_F(KubeletTest, OutlastsRefusals) {
 }
 
 TEST_F(KubeletTest, OutlastsAKubeletThatForgetsItsStream) {
-  kubelet_.SetManners({.no_stream = 1});
+  kubelet_.SetBehavior({.no_stream = 1});
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();

@@ -41,7 +41,7 @@ struct Pod {
   std::vector<std::string> ids;
   std::string token;
   std::string visible;  // GPUs in the answer of Allocate
-  Status turned_away;
+  Status allocate_error;
 };
 
 class Drill {
@@ -55,7 +55,7 @@ class Drill {
     inventory->links = device::LinkMatrix(static_cast<size_t>(options.gpus));
     devices_.Set(std::make_shared<agent::DeviceSet>(inventory));
     room_.assign(static_cast<size_t>(options.gpus), options.gib_per_gpu / options.gib_per_pod);
-    kubelet_.SetManners({.pre_start = AtAllocate()});
+    kubelet_.SetBehavior({.pre_start = AtAllocate()});
     kubelet_.Start();
     StartGrants();
     if (AtAllocate()) {
@@ -131,10 +131,11 @@ class Drill {
 
   // Makes new pods on random GPUs with room, under the names of ended pods if there are any.
   void Schedule() {
-    std::vector<int> places;
-    for (int gpu = 0; gpu < options_.gpus; ++gpu) places.insert(places.end(), room_[gpu], gpu);
-    random_.Shuffle(places);
-    for (const int gpu : places) {
+    std::vector<int> gpus_with_room;  // each GPU once for each pod that fits on it
+    for (int gpu = 0; gpu < options_.gpus; ++gpu)
+      gpus_with_room.insert(gpus_with_room.end(), room_[gpu], gpu);
+    random_.Shuffle(gpus_with_room);
+    for (const int gpu : gpus_with_room) {
       Pod pod{.uid = Uid("uid-" + std::to_string(next_uid_++)), .gpu = gpu};
       --room_[gpu];
       if (names_.empty()) {
@@ -164,24 +165,24 @@ class Drill {
   // Admits the pods as the kubelet does: one pod at a time, with any free IDs.
   void Admit() {
     random_.Shuffle(waiting_);
-    admitted_.Fail(options_.blind);
+    admitted_.Fail(options_.pod_resources_fails);
     for (Pod& pod : waiting_) {
-      // The kubelet knows of a pod before it admits it.
+      // The kubelet's PodResources lists a pod before the kubelet calls Allocate for it.
       admitted_.Admit(pod.name, {}, kMem);
       random_.Shuffle(free_);
       pod.ids.assign(free_.end() - options_.gib_per_pod, free_.end());
       free_.resize(free_.size() - pod.ids.size());
       const auto start = Clock::now();
-      const Duration own = grant_metrics_.allocate_own.sum();
+      const Duration agent_time_before = grant_metrics_.allocate_own.sum();
       const auto env = kubelet_.Allocate(pod.ids);
       result_.allocate_us.push_back(MicrosSince(start));
-      result_.own_us.push_back(
-          std::chrono::duration<double, std::micro>(grant_metrics_.allocate_own.sum() - own)
-              .count());
+      result_.allocate_agent_us.push_back(std::chrono::duration<double, std::micro>(
+                                              grant_metrics_.allocate_own.sum() - agent_time_before)
+                                              .count());
       if (!env.ok()) {
-        if (!options_.blind) CheckFailed(__FILE__, __LINE__, env.status().ToString());
+        if (!options_.pod_resources_fails) CheckFailed(__FILE__, __LINE__, env.status().ToString());
         // The kubelet rejects the pod, because the agent could not find out which pods are gone.
-        pod.turned_away = env.status();
+        pod.allocate_error = env.status();
         admitted_.End(pod.name);
         continue;
       }
@@ -194,7 +195,7 @@ class Drill {
     admitted_.Fail(false);
   }
 
-  // Containers.
+  // Starts one container of each waiting pod, `at_once` at a time.
   void Start() {
     random_.Shuffle(waiting_);
     std::atomic<size_t> next{0};
@@ -207,10 +208,10 @@ class Drill {
           const auto gpu = GpuOf(waiting_[at]);
           const double took = MicrosSince(start);
           const auto ping = Clock::now();
-          const bool there = AgentAnswers();
+          const bool answered = AgentAnswers();
           const double pinged = MicrosSince(ping);
           const std::lock_guard lock(mutex);
-          if (there) result_.ping_us.push_back(pinged);
+          if (answered) result_.ping_us.push_back(pinged);
           Judge(waiting_[at], gpu, took);
         }
       });
@@ -233,7 +234,7 @@ class Drill {
 
   // The GPU that a starting container gets.
   Result<std::string> GpuOf(const Pod& pod) {
-    RETURN_IF_ERROR(pod.turned_away);
+    RETURN_IF_ERROR(pod.allocate_error);
     if (AtAllocate()) {
       std::vector<std::string> ids(pod.ids.rbegin(), pod.ids.rend());
       RETURN_IF_ERROR(kubelet_.PreStart(ids));
@@ -276,8 +277,8 @@ class Drill {
       names_.push_back(pod.name);
       running_.pop_back();
     }
-    // While the kubelet is blind, the agent learns only later which pods are gone.
-    while (options_.blind && HoldsForTheGone()) std::this_thread::sleep_for(5ms);
+    // While PodResources fails, the agent learns only later which pods are gone.
+    while (options_.pod_resources_fails && HoldsForTheGone()) std::this_thread::sleep_for(5ms);
   }
 
   bool HoldsForTheGone() {
@@ -310,8 +311,8 @@ class Drill {
   std::unique_ptr<agent::GrantsThread> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread
 
-  std::vector<int> room_;           // pods, by GPU
-  std::vector<std::string> free_;   // the kubelet's ids
+  std::vector<int> room_;           // by GPU: the number of further pods that fit on it
+  std::vector<std::string> free_;   // device IDs that the kubelet can give to a pod
   std::vector<std::string> names_;  // of pods that ended
   std::vector<Pod> waiting_, running_;
   int next_uid_ = 0;

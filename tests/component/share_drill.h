@@ -17,9 +17,10 @@ namespace tessera::testing {
 
 struct DrillOptions {
   agent::BindingMode binding = agent::BindingMode::kLate;
-  // With BindingMode::kAllocate: the kubelet does not answer which pod it is admitting. The agent
-  // then has only the order in which it observed the pods, which is not the kubelet's order.
-  bool blind = false;
+  // With BindingMode::kAllocate: PodResources fails, so the kubelet does not answer which pod it is
+  // admitting. The agent then has only the order in which it observed the pods, which is not the
+  // kubelet's order.
+  bool pod_resources_fails = false;
   int gpus = 8;
   int gib_per_gpu = 141;
   int gib_per_pod = 8;
@@ -34,8 +35,9 @@ struct DrillResult {
   int refused = 0;  // did not start, though they had been assigned a GPU with room
   int remade = 0;   // made under the name of an earlier pod
   std::vector<double> allocate_us;
-  std::vector<double> own_us;    // of Allocate with BindingMode::kAllocate: not the kubelet's list
-  std::vector<double> grant_us;  // or PreStartContainer
+  // With BindingMode::kAllocate: the part of allocate_us without the wait for PodResources.
+  std::vector<double> allocate_agent_us;
+  std::vector<double> grant_us;  // of the request for a grant, or of PreStartContainer
   std::vector<double> ping_us;   // of requests without a decision, between the other requests
   std::string first_refusal;
 };

@@ -23,8 +23,10 @@ TEST(ShareDrillTest, WithBindingAllocateNoContainerStartsWithAnotherGpuThanAssig
 }
 
 TEST(ShareDrillTest, WithBindingAllocateAContainerThatWasMistakenForAnotherDoesNotStart) {
-  const DrillResult result = RunShareDrill(
-      {.binding = agent::BindingMode::kAllocate, .blind = true, .at_once = 4, .starts = 600});
+  const DrillResult result = RunShareDrill({.binding = agent::BindingMode::kAllocate,
+                                            .pod_resources_fails = true,
+                                            .at_once = 4,
+                                            .starts = 600});
   EXPECT_GT(result.remade, 100);
   EXPECT_EQ(result.wrong, 0);
   EXPECT_GT(result.refused, 0) << "the order was shuffled";
