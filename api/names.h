@@ -44,9 +44,9 @@ inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // 
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
 inline constexpr std::string_view kAnnotationComputeLimit = "tessera.dev/compute-limit";
 
-// Annotation that users put on pods with a share of compute, for the agent, and its values. While a
-// pod of class high works on a GPU, pods of class low on this GPU wait and get less than their
-// share.
+// An annotation for the agent, with its possible values. Users put it on pods with a share of
+// compute. While a pod of class high works on a GPU, pods of class low on this GPU wait and get
+// less than their share.
 inline constexpr std::string_view kAnnotationComputeClass = "tessera.dev/compute-class";
 inline constexpr std::string_view kComputeClassHigh = "high";
 inline constexpr std::string_view kComputeClassNormal = "normal";  // as without the annotation
@@ -111,7 +111,7 @@ inline constexpr std::string_view kAnnotationDriverFailed =
 inline constexpr std::string_view kAnnotationUpgradeProblem =
     "tessera.dev/driver-upgrade-problem";  // why it did not work, for users
 inline constexpr std::string_view kLabelDriverRevision =
-    "tessera.dev/driver-revision";  // on driver pods; on Nodes: fixed by a rollback
+    "tessera.dev/driver-revision";  // of a driver pod; on Nodes: set by a rollback
 inline constexpr std::string_view kLabelDriverPool =
     "tessera.dev/driver-pool";  // nodes with the same driver image
 inline constexpr std::string_view kLabelAgentPool =
@@ -139,8 +139,9 @@ inline constexpr std::string_view kReasonRuntimeNotConfigured =
 inline constexpr std::string_view kReasonRuntimeConfigured =
     "RuntimeConfigured";  // Event: the engine starts containers through tessera-runtime again
 
-// Keys of taints of nodes that join without usable GPUs; the agent removes these taints. Under the
-// prefixes of cluster-autoscaler (and so of GKE and AKS) the node counts as still starting.
+// Keys of taints of nodes that join without usable GPUs; the agent removes these taints. If the key
+// has a prefix of cluster-autoscaler, which GKE and AKS use too, cluster-autoscaler treats the node
+// as still starting.
 inline constexpr std::string_view kTaintNotReady = "tessera.dev/not-ready";
 inline constexpr std::string_view kTaintNotReadyAutoscaler =
     "startup-taint.cluster-autoscaler.kubernetes.io/tessera-not-ready";
@@ -175,23 +176,26 @@ inline constexpr std::string_view kAgent = "tessera-agent";
 // The name of the scheduler's Lease, of its Service, and of the Service's EndpointSlice.
 inline constexpr std::string_view kScheduler = "tessera-scheduler";
 
-// Secrets of the extender's port: the private keys of the authorities, only for the replicas; and
-// the client certificate and the CA bundle, for kube-scheduler.
+// Secrets for TLS on the extender's port. Only the replicas read the first Secret, which has the
+// private keys of the CAs. The second Secret has the client certificate and the CA bundle for
+// kube-scheduler.
 inline constexpr std::string_view kAuthoritySecret = "tessera-scheduler-authority";
 inline constexpr std::string_view kClientSecret = "tessera-scheduler-client";
 
-// The name of the admission webhook's Service, its certificates' Secret, and both configurations.
+// The name of four objects of the admission webhook: its Service, the Secret with its certificates,
+// its ValidatingWebhookConfiguration and its MutatingWebhookConfiguration.
 inline constexpr std::string_view kWebhook = "tessera-webhook";
 
-// The operator's name, of its Lease, its field manager and in Events; its custom resource, of which
-// one object exists; and the finalizer that keeps this object until the installation is deleted.
-inline constexpr std::string_view kOperator = "tessera-operator";
-inline constexpr std::string_view kGroup = "tessera.dev";
-inline constexpr std::string_view kResourceVersion = "v1alpha1";
-inline constexpr std::string_view kResourceKind = "Tessera";
-inline constexpr std::string_view kResourcePlural = "tesseras";
-inline constexpr std::string_view kResourceName = "tessera";
-inline constexpr std::string_view kOperatorFinalizer = "tessera.dev/operator";
+// The operator, and its custom resource, of which one object exists.
+inline constexpr std::string_view kOperator =
+    "tessera-operator";  // the operator in its Lease, in Events and as field manager
+inline constexpr std::string_view kGroup = "tessera.dev";  // API group
+inline constexpr std::string_view kCustomResourceApiVersion = "v1alpha1";
+inline constexpr std::string_view kCustomResourceKind = "Tessera";
+inline constexpr std::string_view kCustomResourcePlural = "tesseras";
+inline constexpr std::string_view kCustomResourceName = "tessera";  // name of the one object
+inline constexpr std::string_view kOperatorFinalizer =
+    "tessera.dev/operator";  // keeps the object until the installation is deleted
 
 // Annotation of the custom resource: "true" also places agents on nodes that NVIDIA's operator
 // manages.
@@ -222,7 +226,7 @@ inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 inline constexpr std::string_view kEnvGpuMemContainer =
-    "ALIYUN_COM_GPU_MEM_CONTAINER";  // gpushare's others have the names of its annotations
+    "ALIYUN_COM_GPU_MEM_CONTAINER";  // gpushare's other variables are named like its annotations
 inline constexpr std::string_view kEnvCgpuDisable = "CGPU_DISABLE";
 inline constexpr std::string_view kEnvDriverCapabilities = "NVIDIA_DRIVER_CAPABILITIES";
 inline constexpr std::string_view kEnvRequirePrefix = "NVIDIA_REQUIRE_";
@@ -242,7 +246,7 @@ inline constexpr std::string_view kGrantSocket = "/run/tessera/grant.sock";
 inline constexpr std::string_view kLimitsDir =
     "/run/tessera/limits";  // a directory with the limits of each container with a share
 inline constexpr std::string_view kDriverReleaseFile =
-    "release-driver";  // beside the socket; while it exists, the agent keeps the driver closed
+    "release-driver";  // beside grant.sock; while it exists, the agent does not open the driver
 inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";

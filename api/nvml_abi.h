@@ -6,10 +6,13 @@
 // of nvml_values.h and the structs of nvml_mig.h. Not for: loading the library, nor for any
 // behavior.
 //
-// Rules of the ABI: every function returns a Return as int, but nvmlErrorString. Strings are
-// NUL-terminated into the caller's buffer, else kInsufficientSize. A struct with a `version` word
-// carries VersionOf<T, n>(), which the caller sets; a mismatch is kArgumentVersionMismatch.
-// Sizes and offsets are asserted below, since a wrong one corrupts the caller's stack.
+// Rules of the ABI:
+// - Every function except nvmlErrorString returns a Return, as int.
+// - A string is copied into the caller's buffer with a NUL at its end. A function whose buffer is
+//   too small returns kInsufficientSize.
+// - If a struct has a member `version`, the caller sets it to VersionOf<T>(n), unless the struct
+//   says otherwise. Another value gives kArgumentVersionMismatch.
+// - A wrong size or offset would corrupt the caller's stack, so both are asserted below.
 
 #include <cstddef>
 #include <cstdint>

@@ -288,9 +288,10 @@ bool IsManagedByNvidia(const Json& node) {
 
 Json TesseraResource(Json spec) {
   return Json::MakeObject(
-      {{"apiVersion", Json::String(fmt::format("{}/{}", names::kGroup, names::kResourceVersion))},
-       {"kind", Json::String(names::kResourceKind)},
-       {"metadata", Json::MakeObject({{"name", Json::String(names::kResourceName)}})},
+      {{"apiVersion",
+        Json::String(fmt::format("{}/{}", names::kGroup, names::kCustomResourceApiVersion))},
+       {"kind", Json::String(names::kCustomResourceKind)},
+       {"metadata", Json::MakeObject({{"name", Json::String(names::kCustomResourceName)}})},
        {"spec", std::move(spec)}});
 }
 

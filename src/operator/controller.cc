@@ -47,14 +47,14 @@ struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
     const kube::JsonObject* resource = Resource();
     if (resource == nullptr) return;
     access.events.Record({.api_version = ApiVersionOfTessera(),
-                          .kind = std::string(names::kResourceKind),
+                          .kind = std::string(names::kCustomResourceKind),
                           .name = resource->meta.name,
                           .uid = resource->meta.uid},
                          kind, reason, message);
   }
 
   const kube::JsonObject* Resource() const {
-    return resources.Find(std::string(names::kResourceName));
+    return resources.Find(std::string(names::kCustomResourceName));
   }
 
   void Work(const std::string& key, kube::KeyedQueue::Done done) {

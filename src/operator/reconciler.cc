@@ -14,7 +14,7 @@ namespace {
 
 kube::OwnerReference OwnerOf(const kube::ObjectMeta& meta) {
   return {.api_version = ApiVersionOfTessera(),
-          .kind = std::string(names::kResourceKind),
+          .kind = std::string(names::kCustomResourceKind),
           .name = meta.name,
           .uid = meta.uid};
 }

@@ -102,7 +102,7 @@ void StatusReporter::Send(const kube::JsonObject& resource, Json status, const S
   // The UID makes the API server reject the status for a resource that was created again.
   const Json body = Json::MakeObject(
       {{"apiVersion", Json::String(ApiVersionOfTessera())},
-       {"kind", Json::String(names::kResourceKind)},
+       {"kind", Json::String(names::kCustomResourceKind)},
        {"metadata", Json::MakeObject({{"name", Json::String(resource.meta.name)},
                                       {"uid", Json::String(resource.meta.uid.str())}})},
        {"status", std::move(status)}});

@@ -9,11 +9,11 @@
 
 namespace tessera::operators {
 
-inline constexpr kube::ResourceType kTesseras{names::kGroup, names::kResourceVersion,
-                                              names::kResourcePlural, false};
+inline constexpr kube::ResourceType kTesseras{names::kGroup, names::kCustomResourceApiVersion,
+                                              names::kCustomResourcePlural, false};
 
 inline std::string ApiVersionOfTessera() {
-  return std::string(names::kGroup).append("/").append(names::kResourceVersion);
+  return std::string(names::kGroup).append("/").append(names::kCustomResourceApiVersion);
 }
 
 }  // namespace tessera::operators

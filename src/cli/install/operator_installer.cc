@@ -21,8 +21,8 @@ namespace {
 // The API server serves a definition's type about a second after it was created.
 constexpr Duration kDefinitionPatience = std::chrono::seconds(30);
 
-constexpr kube::ResourceType kTesseraType{names::kGroup, names::kResourceVersion,
-                                          names::kResourcePlural, false};
+constexpr kube::ResourceType kTesseraType{names::kGroup, names::kCustomResourceApiVersion,
+                                          names::kCustomResourcePlural, false};
 
 // The problem that the operator reports, or the reason of its wait.
 std::string ReasonOf(const Json& resource) {

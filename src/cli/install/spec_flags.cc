@@ -94,7 +94,7 @@ Result<Json> ParseAssignment(const Marks& marks) {
 
 // Whether the file is a resource of kind Tessera, as `tessera migrate -o yaml` prints it.
 bool IsResource(const Json& values) {
-  return values.is_object() && values.StringAt("kind").value_or("") == names::kResourceKind &&
+  return values.is_object() && values.StringAt("kind").value_or("") == names::kCustomResourceKind &&
          values.Find("spec") != nullptr;
 }
 
