@@ -33,7 +33,7 @@ void NodeTrial::Add(const Demand& demand, const Pick& pick) {
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       GpuState& gpu = gpus_[static_cast<size_t>(std::countr_zero(left))];
       gpu.slack =
-          static_cast<int16_t>(std::max(0, gpu.slack - placement::SlackOf(gpu, gpu_demand)));
+          static_cast<int16_t>(std::max(0, gpu.slack - placement::SlackTakenFrom(gpu, gpu_demand)));
       gpu.free_milli -= static_cast<int32_t>(gpu_demand.milli.count());
       gpu.free_bytes -= gpu_demand.whole() ? gpu.total_bytes : gpu_demand.bytes.count();
       gpu.held_whole |= gpu_demand.whole();

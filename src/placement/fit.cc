@@ -68,14 +68,14 @@ bool Fits(const NodeView& node, const Demand& demand) {
   return false;
 }
 
-uint64_t RoomFor(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand) {
-  uint64_t room = 0;
+uint64_t GpusWithRoom(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand) {
+  uint64_t gpus = 0;
   uint64_t bit = 1;
   for (const GpuState& gpu : node.gpus) {
-    if (HasRoom(gpu, gpu_demand)) room |= bit;
+    if (HasRoom(gpu, gpu_demand)) gpus |= bit;
     bit <<= 1;
   }
-  return demand.allows_any() ? room : Allowed(node.gpus, demand, room);
+  return demand.allows_any() ? gpus : Allowed(node.gpus, demand, gpus);
 }
 
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick) {
@@ -86,7 +86,7 @@ void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick) {
     uint64_t others = 0;
     for (size_t m = 0; m < demand.gpu_demands.size(); ++m) others |= m == n ? 0 : pick->masks[m];
     const uint64_t linked =
-        node->groups->Choose(RoomFor(node, gpu_demand, demand) & ~others, 0, gpu_demand.count);
+        node->groups->Choose(GpusWithRoom(node, gpu_demand, demand) & ~others, 0, gpu_demand.count);
     if (linked != 0) pick->masks[n] = linked;
   }
 }
@@ -99,7 +99,7 @@ int LinkPoints(const NodeView& node, const Demand& demand) {
     if (largest == nullptr || gpu_demand.count > largest->count) largest = &gpu_demand;
   }
   if (largest == nullptr) return 0;
-  return node->groups->BestScore(RoomFor(node, *largest, demand), largest->count);
+  return node->groups->BestScore(GpusWithRoom(node, *largest, demand), largest->count);
 }
 
 bool GetsJoined(const NodeView& node, const Demand& demand) {
@@ -107,7 +107,7 @@ bool GetsJoined(const NodeView& node, const Demand& demand) {
   if (demand.gpu_demands.size() == 1) {
     const GpuDemand& gpu_demand = demand.gpu_demands[0];
     return IsGroup(gpu_demand) &&
-           node->groups->ChoosesJoined(RoomFor(node, gpu_demand, demand), gpu_demand.count);
+           node->groups->ChoosesJoined(GpusWithRoom(node, gpu_demand, demand), gpu_demand.count);
   }
   Pick pick;
   if (std::ranges::none_of(demand.gpu_demands, IsGroup) || !PickTightest(node, demand, &pick))
@@ -124,7 +124,7 @@ void SlackAfter(const NodeView& node, const Demand& demand, const Pick& pick, in
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       const size_t i = std::countr_zero(left);
-      after[i] -= static_cast<int16_t>(SlackOf(node.gpus[i], demand.gpu_demands[n]));
+      after[i] -= static_cast<int16_t>(SlackTakenFrom(node.gpus[i], demand.gpu_demands[n]));
     }
   }
 }

@@ -52,7 +52,7 @@ inline int MilliOn(int64_t device_memory, int milli, int64_t bytes) {
 }
 
 // Thousandths of slack that one GPU of `gpu_demand` takes from `gpu`. REQUIRES: it fits.
-inline int SlackOf(const GpuState& gpu, const GpuDemand& gpu_demand) {
+inline int SlackTakenFrom(const GpuState& gpu, const GpuDemand& gpu_demand) {
   const int milli = static_cast<int>(gpu_demand.milli.count());
   return gpu_demand.whole() ? milli : MilliOn(gpu.total_bytes, milli, gpu_demand.bytes.count());
 }
@@ -73,7 +73,7 @@ bool Fits(const NodeView& node, const Demand& demand);
 bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick);
 
 // GPUs of `node` that have room for one GPU of `gpu_demand` now, bit i for GPU i.
-uint64_t RoomFor(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand);
+uint64_t GpusWithRoom(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand);
 
 // If the links between the node's GPUs are known, moves picks of whole GPUs to the best linked
 // GPUs, such that the remaining GPUs lose least. A demand for one GPU takes the GPU that breaks the

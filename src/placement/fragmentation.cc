@@ -145,7 +145,7 @@ double Fragmentation::OfOne(const NodeView& node, int64_t cpu_free, const int16_
     const bool large_enough = largest->bytes <= Bytes(gpu.total_bytes);
     const bool room = left > 0 && large_enough && gpu.kind == largest->kind &&
                       demand.AllowsModel(gpu.model) && demand.AllowsGpu(gpu.id) &&
-                      left >= SlackOf(gpu, *largest);
+                      left >= SlackTakenFrom(gpu, *largest);
     enough += room;
     useless += room ? 0 : left;
   }

@@ -13,7 +13,7 @@ namespace tessera::placement {
 namespace {
 
 constexpr int kMaxCount = 16;
-constexpr int kGroupsOfTheFuture[] = {2, 4, 8};
+constexpr int kFutureGroupSizes[] = {2, 4, 8};  // the sizes in LinkedGroups::Tables::MeritOf
 static_assert(kMaxCount * (kMaxCount - 1) / 2 * device::kMaxLinkScore / device::kLinkScoreUnit <=
               std::numeric_limits<Score>::max());
 
@@ -38,10 +38,10 @@ PartitionTable::PartitionTable(int count, const std::function<int(int, int)>& sc
   TESSERA_CHECK(count >= 0 && count <= kMaxCount);
   FillScores(score);
   FillSets();
-  for (int group = 2; group < count; ++group) {
-    const bool future = std::ranges::count(kGroupsOfTheFuture, group) != 0;
-    const int largest = future ? count - 1 : count - group;
-    if (largest > group) FillTotals(group, largest);
+  for (int group_size = 2; group_size < count; ++group_size) {
+    const bool future = std::ranges::count(kFutureGroupSizes, group_size) != 0;
+    const int largest = future ? count - 1 : count - group_size;
+    if (largest > group_size) FillTotals(group_size, largest);
   }
 }
 
@@ -77,19 +77,20 @@ void PartitionTable::FillSets() {
 }
 
 // Subsets come before their supersets in the order of sizes, and each set needs only smaller sets.
-void PartitionTable::FillTotals(int group, int largest) {
-  std::vector<Score>& totals = totals_[group];
+void PartitionTable::FillTotals(int group_size, int largest) {
+  std::vector<Score>& totals = totals_[group_size];
   totals.resize(scores_.size());
   for (int size = 0; size <= largest; ++size) {
     for (const Mask set : SetsOf(size)) {
-      totals[set] = size <= group ? scores_[set] : BestSplit(totals, set, group, size % group);
+      totals[set] =
+          size <= group_size ? scores_[set] : BestSplit(totals, set, group_size, size % group_size);
     }
   }
 }
 
 // The lowest position of `set` is either in a full group or in the group of the rest, so only
 // divisions by these two cases are tried.
-Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group,
+Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group_size,
                                 int left_over) const {
   const Mask lowest = set & -set;
   std::array<Mask, kMaxCount> bits;
@@ -99,7 +100,7 @@ Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int 
   const auto visit = [&, scores = scores_.data(), table = totals.data()](Mask part) {
     best = std::max(best, static_cast<Score>(scores[part] + table[set ^ part]));
   };
-  ForEachSet(bits.data(), end, group - 1, lowest, visit);
+  ForEachSet(bits.data(), end, group_size - 1, lowest, visit);
   if (left_over > 0) ForEachSet(bits.data(), end, left_over - 1, lowest, visit);
   return best;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of all sets of up to 16 GPUs, and the best totals into which each set can be divided, for
-// linked_groups.h. A set is a bit mask of positions. Included only in src/placement.
+// For linked_groups.h: the score of each set of up to 16 GPUs, and the highest total score of the
+// groups into which a set can be divided. A set is a bit mask of positions. Included only in
+// src/placement.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -13,8 +14,8 @@
 namespace tessera::placement {
 
 using Mask = uint16_t;
-// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits. This halves the
-// memory, and doubles the speed if two tables share a cache.
+// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits. A table of
+// 32-bit scores would be twice as large, and less of it would stay in the CPU's cache.
 using Score = uint16_t;
 
 class PartitionTable {
@@ -25,11 +26,12 @@ class PartitionTable {
   // Sum of the scores of all pairs in `set`.
   Score ScoreOf(Mask set) const { return scores_[set]; }
 
-  // The best sum of scores over all divisions of `set` into groups of `group` positions and one
-  // group of the rest. REQUIRES: |set| <= count - group, or group is 2, 4 or 8 and |set| < count.
-  Score BestTotal(int group, Mask set) const {
-    if (group == 1) return 0;
-    const std::vector<Score>& totals = totals_[group];
+  // The best sum of scores over all divisions of `set` into groups of `group_size` positions and
+  // one group of the rest. REQUIRES: |set| <= count - group_size, because one group of this size
+  // was taken. For 2, 4 and 8, the sizes that future pods may request, |set| < count is enough.
+  Score BestTotal(int group_size, Mask set) const {
+    if (group_size == 1) return 0;
+    const std::vector<Score>& totals = totals_[group_size];
     return totals.empty() ? scores_[set] : totals[set];
   }
 
@@ -41,15 +43,15 @@ class PartitionTable {
  private:
   void FillScores(const std::function<int(int, int)>& score);
   void FillSets();
-  void FillTotals(int group, int largest);
-  Score BestSplit(const std::vector<Score>& totals, Mask set, int group, int left_over) const;
+  void FillTotals(int group_size, int largest);
+  Score BestSplit(const std::vector<Score>& totals, Mask set, int group_size, int left_over) const;
 
   int count_;
   std::vector<Score> scores_;      // by set
   std::vector<Mask> sets_;         // by size
   std::vector<size_t> first_set_;  // by size, into sets_
-  // By group size, then by set. Empty for groups so large that no set contains two: the best total
-  // of a set is then its score.
+  // By group size, then by set. Empty for a group size if no set that BestTotal allows is larger
+  // than one group. The best total of a set is then the score of the set.
   std::vector<std::vector<Score>> totals_;
 };
 

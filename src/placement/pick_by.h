@@ -29,7 +29,7 @@ class RemainingGpus {
 
   void Take(size_t i, const GpuDemand& gpu_demand) {
     GpuState& gpu = gpus_[i];
-    gpu.slack -= static_cast<int16_t>(SlackOf(gpu, gpu_demand));
+    gpu.slack -= static_cast<int16_t>(SlackTakenFrom(gpu, gpu_demand));
     gpu.free_milli -= static_cast<int32_t>(gpu_demand.milli.count());
     gpu.free_bytes -= gpu_demand.whole() ? gpu.free_bytes : gpu_demand.bytes.count();
     gpu.held_whole |= gpu_demand.whole();

@@ -42,20 +42,20 @@ class Fgd : public ScoredPolicy {
     return static_cast<float>(static_cast<int>(100 / (1 + std::exp(-gain / 1000))));
   }
 
-  // Tries all GPUs with room for a share of one GPU, and picks the best.
+  // Tries all GPUs with room for the demanded share of one GPU, and picks the best.
   float BestGpu(const NodeView& node, const Demand& demand, int16_t* after, Pick* pick) {
     const GpuDemand& gpu_demand = demand.gpu_demands[0];
-    const uint64_t room = RoomFor(node, gpu_demand, demand);
-    if (room == 0) return kUnfit;
+    const uint64_t gpus_with_room = GpusWithRoom(node, gpu_demand, demand);
+    if (gpus_with_room == 0) return kUnfit;
     const double before = fragmentation_.Of(node);
     *pick = {};
     for (size_t i = 0; i < node.gpus.size(); ++i) after[i] = node.gpus[i].slack;
     float best = kUnfit;
-    for (uint64_t left = room; left != 0; left &= left - 1) {
+    for (uint64_t left = gpus_with_room; left != 0; left &= left - 1) {
       const size_t i = static_cast<size_t>(std::countr_zero(left));
       const GpuState& gpu = node.gpus[i];
-      if (HasEqual(node, room & ~left, i)) continue;
-      after[i] -= static_cast<int16_t>(SlackOf(gpu, gpu_demand));
+      if (HasEqual(node, gpus_with_room & ~left, i)) continue;
+      after[i] -= static_cast<int16_t>(SlackTakenFrom(gpu, gpu_demand));
       const float score =
           Quantised(before - fragmentation_.Of(node, node->cpu_free - demand.cpu_milli, after));
       after[i] = gpu.slack;

@@ -38,7 +38,7 @@ bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
   return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuDemand& gpu_demand) {
     if (!gpu_demand.whole()) return TightestByCores(gpus, gpu_demand, demand);
     const NodeView now{node.state, gpus};
-    const uint64_t available = RoomFor(now, gpu_demand, demand);
+    const uint64_t available = GpusWithRoom(now, gpu_demand, demand);
     return gpu_demand.count == 1 ? tree.PickFragment(available, 1, gpus)
                                  : tree.PickLinked(available, gpu_demand.count, gpus);
   });

@@ -54,7 +54,8 @@ class RandomPolicy : public Policy {
     if (!PickTightest(view, demand, &pick)) return std::nullopt;
     const bool share = demand.gpu_demands.size() == 1 && demand.gpu_demands[0].count == 1 &&
                        !demand.gpu_demands[0].whole();
-    if (share) pick.masks[0] = AnyOf(RoomFor(view, demand.gpu_demands[0], demand), NumberFor(node));
+    if (share)
+      pick.masks[0] = AnyOf(GpusWithRoom(view, demand.gpu_demands[0], demand), NumberFor(node));
     PreferLinked(view, demand, &pick);
     return pick;
   }

@@ -251,7 +251,7 @@ bool TesseraPolicy::TryShare(NodeId id, const Demand& demand, TrialPlacement* tr
   for (size_t i = 0; i < view.gpus.size(); ++i) {
     const GpuState& gpu = view.gpus[i];
     if (!fits(gpu) || tried(i)) continue;
-    slack[i] = static_cast<int16_t>(std::max(gpu.slack - SlackOf(gpu, gpu_demand), 0));
+    slack[i] = static_cast<int16_t>(std::max(gpu.slack - SlackTakenFrom(gpu, gpu_demand), 0));
     const NodeKey key =
         NodeKey::Of(view->model, node.cpu - demand.cpu_milli, node.memory - demand.memory.count(),
                     slack.data(), view.gpus.size());
