@@ -107,7 +107,7 @@ std::string MetricsPage(const AgentStatus& status) {
   WriteMetrics(*status.metrics, status.resource, &text);
   if (status.container_uses != nullptr) WriteContainerUses(*status.container_uses, &text);
   if (status.exporter == nullptr) return text.Take();
-  status.exporter->WriteState(&text);
+  status.exporter->WriteOwnMetrics(&text);
   return text.Take().append(status.exporter->text());
 }
 

@@ -99,7 +99,7 @@ class SimulatedExporterTest : public ::testing::Test {
     const std::string sample =
         fmt::format("tessera_exporter_sample_age_seconds{{gpu=\"{}\"}} ", gpu);
     MetricsText state;
-    OnRunner([&] { exporter_->WriteState(&state); });
+    OnRunner([&] { exporter_->WriteOwnMetrics(&state); });
     const std::string text = state.Take();
     const size_t at = text.find(sample);
     return at == std::string::npos ? -1 : std::atof(text.c_str() + at + sample.size());

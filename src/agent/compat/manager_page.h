@@ -23,8 +23,9 @@ namespace tessera::agent {
 
 using OwnerOfPid = std::function<std::optional<ProcessOwner>(int pid)>;
 
-// A process counts for the container of its cgroup. While the engine's IDs are unknown, it counts
-// for the only container with GPUs of its pod, and for no container if the pod has several.
+// A process counts for the container of its cgroup. While the agent does not know the container
+// engine's IDs of a pod's containers, a process of the pod counts for the pod's one container with
+// GPUs. If several containers of the pod have GPUs, the process counts for none.
 ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
                             const device::NodeInventory& inventory,
                             const gpu::ProcessReport& report, const OwnerOfPid& owner_of);

@@ -27,8 +27,8 @@ void ReadFileInto(const std::string& path, ReadInto read, device::AllocatedMinor
 
 }  // namespace
 
-bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
-                     const DeviceSet& set, const DialectSettings& settings, WallTime now) {
+bool TakeOver::AddEntries(const PodInfo& pod, const Assignments::Assigned& annotated,
+                          const DeviceSet& set, const DialectSettings& settings, WallTime now) {
   if (pod.ended || !pod.request.ok()) return false;
   device::Assignment held;
   bool differs = false;  // from the annotations
@@ -40,7 +40,7 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
     differs |= assigned == annotated.assignment.containers.end() || assigned->second != shares;
     held.containers[container.name] = std::move(shares);
   }
-  bool entered_any = false;
+  bool added_any = false;
   for (const auto& [name, shares] : held.containers) {
     const device::ContainerRequest& container = *FindContainerRequest(*pod.request, name);
     GrantLedger::Entry entry{.holder = {pod.uid, pod.ns, pod.name, name},
@@ -53,11 +53,11 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
       LogOnce(pod, name, status);
       continue;
     }
-    entered_any = true;
+    added_any = true;
     Log(Severity::kInfo, "took over a container and its GPU from another device plugin",
         {{"pod", pod.Text()}, {"container", name}, {"gpu", shares.front().uuid}});
   }
-  return entered_any;
+  return added_any;
 }
 
 // Empty if the container holds nothing, or its GPUs are unknown.

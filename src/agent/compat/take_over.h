@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters into the ledger the GPUs of containers that gpushare's device plugin or gpu-manager
-// started before the agent was installed. The GPUs come from the checkpoints of the kubelet and of
-// gpu-manager, else from the pod's annotations. The shares come from the pod's request. If
-// checkpoint and annotations differ, the entry counts as the agent's choice, so that the pod's
-// annotations are corrected.
+// Adds entries to the GrantLedger for containers that were running before the agent was installed,
+// and whose GPUs gpushare's device plugin or gpu-manager chose. The GPUs come from the checkpoints
+// of the kubelet and of gpu-manager, else from the pod's annotations. The shares come from the
+// pod's request. If the checkpoint and the annotations differ, the checkpoint counts. The entry is
+// then recorded as a choice of the agent, and the agent therefore writes the GPUs of the checkpoint
+// into the pod's annotations.
 //
-// Each change of a pod retries its containers until the ledger has an entry for each, so API
-// server, driver and agent may restart meanwhile. If a container cannot be taken over, its pod's
-// annotations count instead, and the error is logged once.
+// Each time a pod changes, this is retried for its containers that have no entry. Therefore the API
+// server, the driver or the agent may restart before all containers have one. If a container cannot
+// be taken over, the annotations of its pod count instead, and the error is logged once.
 //
 // Threads: one.
 #pragma once
@@ -28,8 +29,8 @@ class TakeOver final : public OtherPluginGrants {
   TakeOver(device::AllocatedMinors minors, GrantLedger* ledger)
       : minors_(std::move(minors)), ledger_(ledger) {}
 
-  bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
-             const DialectSettings& settings, WallTime now) override;
+  bool AddEntries(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
+                  const DialectSettings& settings, WallTime now) override;
   void Forget(const Uid& uid) override { logged_.erase(uid); }
 
  private:

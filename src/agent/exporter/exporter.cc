@@ -20,11 +20,11 @@ PageOptions PageOptionsOf(const ExporterOptions& options) {
 
 Exporter::Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources)
     : runner_(runner),
-      page_(PageOptionsOf(options)),
+      page_options_(PageOptionsOf(options)),
       xid_window_(options.xid_window),
       sources_(std::move(sources)),
       meter_(options.interval + Sampler::kDeadline),
-      sampler_(runner, sources_.loader, sources_.caller, page_.counters, options.interval,
+      sampler_(runner, sources_.loader, sources_.caller, page_options_.counters, options.interval,
                [this] { OnRound(); }) {}
 
 void Exporter::OnXid(const std::string& uuid, uint64_t code) {
@@ -87,11 +87,11 @@ void Exporter::Render() {
   for (const Sampler::SampledGpu& gpu : sampler_.gpus()) {
     if (gpu.sample != nullptr) samples.push_back(gpu.sample);
   }
-  text_ = RenderPage(page_, samples, HoldersOf(holdings_, uses_.get()), xids_);
+  text_ = RenderPage(page_options_, samples, HoldersOf(holdings_, uses_.get()), xids_);
   render_time_ = runner_->clock().Now() - began;
 }
 
-void Exporter::WriteState(MetricsText* text) const {
+void Exporter::WriteOwnMetrics(MetricsText* text) const {
   meter_.Write(text);
   const MonotonicTime now = runner_->clock().Now();
   const auto seconds = [](Duration duration) {

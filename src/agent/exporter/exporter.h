@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dcgm-exporter's metrics of this node's GPUs, from NVML, ready as text. A sampler (sampler.h)
 // reads the GPUs, and after each round the exporter renders the text again (page.h). A scrape
-// copies it, so it never waits for the driver.
+// copies this text and therefore never waits for the driver.
 //
 // Series of a GPU that does not answer are absent. tessera_exporter_sample_age_seconds is the age
 // of its last answer. Threads: lives on `runner`.
@@ -48,8 +48,8 @@ class Exporter {
 
   // The text of the last round.
   const std::string& text() const { return text_; }
-  // The families of the exporter and of containers.
-  void WriteState(MetricsText* text) const;
+  // Writes the metric families tessera_exporter_* and those of containers (ContainerMeter).
+  void WriteOwnMetrics(MetricsText* text) const;
 
  private:
   struct Xid {
@@ -65,7 +65,7 @@ class Exporter {
   void Render();
 
   TaskRunner* const runner_;
-  const PageOptions page_;
+  const PageOptions page_options_;
   const Duration xid_window_;
   const Sources sources_;
   bool holdings_requested_ = false;

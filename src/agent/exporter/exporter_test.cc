@@ -35,7 +35,7 @@ class ExporterTest : public ::testing::Test {
   const std::string& Uuid(int gpu) { return loader_->driver->gpus[gpu].uuid; }
   std::string State() {
     MetricsText text;
-    exporter_->WriteState(&text);
+    exporter_->WriteOwnMetrics(&text);
     return text.Take();
   }
 

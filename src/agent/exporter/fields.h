@@ -25,12 +25,12 @@ enum class Source : uint8_t {
   kMemoryReserved,
   kMemoryUsedRatio,
   kPcieReplays,
-  kField,          // `id` is the number of nvmlDeviceGetFieldValues
+  kField,          // `id` is the field ID for nvmlDeviceGetFieldValues
   kFieldPair,      // the sum of fields `id` and `id` + 1, over all links
-  kGpm,            // `id` is the number of nvmlGpmMetricsGet
+  kGpm,            // `id` is the metric ID for nvmlGpmMetricsGet
   kLastXid,        // XIDs come from the driver's events
   kXidTotal,       // one series for each code
-  kXidInWindow,    // likewise
+  kXidInWindow,    // one series for each code; counts the recent XIDs
   kDriverVersion,  // this source and the following sources are texts
   kNvmlVersion,
   kSerial,

@@ -55,7 +55,9 @@ class GpuReader {
   gpu::Nvml* const nvml_;
   const int index_;
   const std::shared_ptr<const CounterSpecs> counters_;
-  std::set<Source> sources_;  // read and supported by the GPU
+  // The sources that the counters or ContainerMeter need, without those that the GPU does not
+  // support.
+  std::set<Source> sources_;
   std::vector<gpu::FieldQuery> field_queries_;
   std::vector<unsigned> gpm_metrics_;
 

@@ -66,7 +66,7 @@ void Sampler::StartRound() {
   ++round_;
   awaited_ = 0;
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    if (gpus_[i].is_queried) continue;
+    if (gpus_[i].query_running) continue;
     ++awaited_;
     ReadGpu(i);
   }
@@ -140,7 +140,7 @@ void Sampler::Close(std::shared_ptr<NvmlSession> session) {
 }
 
 void Sampler::ReadGpu(size_t index) {
-  gpus_[index].is_queried = true;
+  gpus_[index].query_running = true;
   struct GpuRead {
     std::shared_ptr<NvmlSession> session;
     Result<GpuSample> sample = GpuSample();
@@ -170,7 +170,7 @@ void Sampler::OnRead(uint64_t generation, uint64_t round, size_t index,
                      const Result<GpuSample>& sample) {
   if (generation != generation_) return;
   SampledGpu& gpu = gpus_[index];
-  gpu.is_queried = false;
+  gpu.query_running = false;
   gpu.sample = sample.ok() ? std::make_shared<const GpuSample>(*sample) : nullptr;
   if (sample.ok()) gpu.answered_at = runner_->clock().Now();
   OnAnswered(round);

@@ -35,7 +35,7 @@ class Sampler {
     std::shared_ptr<const GpuSample> sample;  // null: the GPU does not answer
     MonotonicTime answered_at{};              // time of the first query if it has never answered
     uint64_t late = 0;                        // queries that missed the deadline
-    bool is_queried = false;                  // a query is running
+    bool query_running = false;
   };
 
   // The arguments must outlive the object; `loader` is used on other threads. `on_round` is called

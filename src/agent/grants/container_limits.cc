@@ -51,7 +51,8 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   file.SetFailOpen(FailsOpen(holder));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
-    // The compute control may raise the rate. 0 and 1000 thousandths are not limited.
+    // These two rates, the share's floor and cap, hold while no allowance is valid. The arbiter's
+    // allowance may be more. 0 and 1000 thousandths are not limited.
     const double rate = device.milli % 1000 / 1000.0;
     if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
     if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);

@@ -198,7 +198,7 @@ void GrantService::Wait(PendingRequest pending) {
 
 void GrantService::OnInventoryChanged() {
   if (pods_ != nullptr) {
-    for (const auto& [uid, pod] : pods_->pods()) EnterOtherPluginGrants(pod);
+    for (const auto& [uid, pod] : pods_->pods()) AddOtherPluginGrants(pod);
   }
   ScheduleUsage();
 }
@@ -212,7 +212,7 @@ void GrantService::OnPod(const Uid& uid) {
     limit_changes_.Forget(uid);
   } else {
     occupancy_.OnPodAdded(uid);
-    EnterOtherPluginGrants(found->second);
+    AddOtherPluginGrants(found->second);
     // A patch of an agent that died may arrive after its successor's.
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
@@ -238,11 +238,11 @@ void GrantService::OnPodsSynced() {
   ScheduleUsage();
 }
 
-void GrantService::EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod) {
+void GrantService::AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
   if (set == nullptr || options_.other_plugin_grants == nullptr) return;
-  if (!options_.other_plugin_grants->Enter(*pod, occupancy_.AssignedTo(pod, set), *set, dialects_,
-                                           runner_->clock().WallNow())) {
+  if (!options_.other_plugin_grants->AddEntries(*pod, occupancy_.AssignedTo(pod, set), *set,
+                                                dialects_, runner_->clock().WallNow())) {
     return;
   }
   ended_.SchedulePrune();

@@ -101,7 +101,7 @@ class GrantService final : public Pods::Delegate {
   Result<grant::Grant> Bind(const PendingRequest& pending, const PlannedGrant& planned,
                             const DeviceSet& set);
   void Wait(PendingRequest pending);
-  void EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
+  void AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
   void PublishAssignment(const Uid& uid);
   void UpdateAdmissionOrder();
   void ScheduleUsage();

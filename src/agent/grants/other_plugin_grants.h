@@ -18,10 +18,10 @@ namespace tessera::agent {
 class OtherPluginGrants {
  public:
   virtual ~OtherPluginGrants() = default;
-  // Enters into the ledger the GPUs of the pod's running containers that have no entry.
-  // `annotated`: the pod's assignment by annotations. Returns whether the ledger has new entries.
-  virtual bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
-                     const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
+  // Adds entries to the GrantLedger for the pod's running containers that have none. `annotated`:
+  // the pod's assignment by annotations. Returns whether the ledger has new entries.
+  virtual bool AddEntries(const PodInfo& pod, const Assignments::Assigned& annotated,
+                          const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
   // Call when the pod is deleted.
   virtual void Forget(const Uid& uid) = 0;
 };

@@ -163,10 +163,10 @@ void ComputeControl::TickGpu(int64_t now, GpuArbiter* gpu) {
   const std::lock_guard lock(mutex_);
   for (const auto& [meter, totals] : totals_) {
     // The sum decreases when a process ends.
-    const int64_t more = std::max<int64_t>(0, totals.metered - meter->metered);
+    const int64_t more = std::max<int64_t>(0, totals.gpu_time_ns - meter->metered);
     meter->used += meter->bias * static_cast<double>(more);
-    meter->metered = totals.metered;
-    meter->waited = totals.waited;
+    meter->metered = totals.gpu_time_ns;
+    meter->waited = totals.wait_time_ns;
     meter->at = now;
   }
   for (size_t i = 0; i < gpu->members.size(); ++i) {

@@ -37,7 +37,7 @@ void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::ContainerReading* 
   const Arbiter::ProcessReading process = limiter::ReadLine(slot, line);
   if (process.last_written == 0) return;
   reading->processes.push_back(process);
-  totals->metered += std::clamp<int64_t>(process.metered, 0, kMostNs);
+  totals->gpu_time_ns += std::clamp<int64_t>(process.metered, 0, kMostNs);
 }
 
 // Returns the number of used slots.
@@ -45,7 +45,8 @@ uint32_t AddFirstLines(const FirstLines& lines, Arbiter::ContainerReading* readi
                        ComputeTotals* totals) {
   reading->charged = lines.charge.charged.load(limiter::kRelaxed);
   reading->processes.clear();
-  totals->waited = std::clamp<int64_t>(lines.charge.waited.load(limiter::kRelaxed), 0, kMostNs);
+  totals->wait_time_ns =
+      std::clamp<int64_t>(lines.charge.waited.load(limiter::kRelaxed), 0, kMostNs);
   const uint32_t slots = std::min(lines.charge.slots.load(limiter::kRelaxed), limiter::kMaxSlots);
   for (uint32_t slot = 0; slot < std::min(slots, kLines); ++slot) {
     AddLine(slot, lines.slots[slot], reading, totals);

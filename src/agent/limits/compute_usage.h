@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the time of one GPU that the processes of one container used, from `usage`, a file that the
-// container can write (src/limiter/region.h). So the numbers are claims; only the sums are bounded.
+// container can write (src/limiter/region.h). The container can write any number, so the numbers
+// cannot be trusted. The reader cuts each number, so that their sum does not overflow.
 //
-// The slots of the first processes are read through a mapping, because every tick of the compute
-// control reads them for every container. Further slots, and a file that was truncated, are read
-// with pread. The kernel may charge mapped pages of the container's tmpfs to the agent, so the
-// mapping has two pages at most.
+// The slots of the first processes are read through a mapping, because every tick of the arbiter
+// reads them for every container. Further slots, and a file that was truncated, are read with
+// pread. The kernel may charge mapped pages of the container's tmpfs to the agent, so the mapping
+// has two pages at most.
 //
 // Threads: one for each ComputeUsageFile.
 #pragma once
@@ -20,9 +21,10 @@
 
 namespace tessera::agent {
 
-// Sums over all processes of a container, in nanoseconds.
+// In nanoseconds, over all processes of a container.
 struct ComputeTotals {
-  int64_t metered = 0, waited = 0;
+  int64_t gpu_time_ns = 0;   // GPU time of work that has ended
+  int64_t wait_time_ns = 0;  // time that threads waited before launches
 };
 
 class ComputeUsageFile {
@@ -30,7 +32,8 @@ class ComputeUsageFile {
   // `gpu`: the index of the GPU in the file.
   ComputeUsageFile(std::shared_ptr<const Fd> file, uint32_t gpu);
 
-  // Replaces all of `reading` except its id. Nothing if the file is too short.
+  // Replaces all of `reading` except its id. Returns nullopt if the file is too short; `reading` is
+  // then undefined.
   std::optional<ComputeTotals> Read(limiter::Arbiter::ContainerReading* reading);
 
  private:

@@ -46,8 +46,8 @@ TEST_F(ComputeUsageTest, ReadsTheLinesOfItsGpu) {
   for (int times = 0; times < 2; ++times) {
     const auto totals = file.Read(&reading);
     ASSERT_TRUE(totals.has_value());
-    EXPECT_EQ(totals->metered, 12);
-    EXPECT_EQ(totals->waited, 9);
+    EXPECT_EQ(totals->gpu_time_ns, 12);
+    EXPECT_EQ(totals->wait_time_ns, 9);
     EXPECT_EQ(reading.id, 4u);
     EXPECT_EQ(reading.charged, 20);
     ASSERT_EQ(reading.processes.size(), 2u);
@@ -62,7 +62,7 @@ TEST_F(ComputeUsageTest, ReadsManyProcesses) {
   limiter::Arbiter::ContainerReading reading;
   const auto totals = file.Read(&reading);
   ASSERT_TRUE(totals.has_value());
-  EXPECT_EQ(totals->metered, 2000);
+  EXPECT_EQ(totals->gpu_time_ns, 2000);
   EXPECT_EQ(reading.processes.size(), 1000u);
 }
 
@@ -78,7 +78,7 @@ TEST_F(ComputeUsageTest, ReadsATruncatedFileAgainOnceItIsComplete) {
   SetLine(0, 1, 6);
   const auto totals = file.Read(&reading);
   ASSERT_TRUE(totals.has_value());
-  EXPECT_EQ(totals->metered, 6);
+  EXPECT_EQ(totals->gpu_time_ns, 6);
 }
 
 TEST_F(ComputeUsageTest, BoundsTheClaimsOfAContainer) {
@@ -91,8 +91,8 @@ TEST_F(ComputeUsageTest, BoundsTheClaimsOfAContainer) {
   limiter::Arbiter::ContainerReading reading;
   const auto totals = file.Read(&reading);
   ASSERT_TRUE(totals.has_value());
-  EXPECT_EQ(totals->metered, int64_t{1} << 51);
-  EXPECT_EQ(totals->waited, 0);
+  EXPECT_EQ(totals->gpu_time_ns, int64_t{1} << 51);
+  EXPECT_EQ(totals->wait_time_ns, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the driver to an administrator while a file exists, who makes it before an upgrade of the
-// driver or a reset of a GPU. Then no part of the agent opens the driver (gpu/driver_gate.h).
+// Closes the driver while a file exists. An administrator creates the file before an upgrade of the
+// driver or a reset of a GPU. While the driver is closed, no part of the agent opens it
+// (gpu/driver_gate.h).
 //
 // Threads: lives on `runner`; the loaders from any.
 #pragma once
