@@ -38,7 +38,7 @@ std::string TargetOf(const UpgradeNode& node) {
   return pinned.empty() || node.wanted_revision.empty() ? node.wanted_revision : pinned;
 }
 
-bool WantsOther(const UpgradeNode& node) {
+bool WantsOtherDriver(const UpgradeNode& node) {
   if (node.wanted_revision.empty() || !node.driver) return false;
   if (!ValueAt(node.annotations, names::kAnnotationSafeLoad).empty()) return true;
   return node.driver->revision != node.wanted_revision;
@@ -75,7 +75,8 @@ bool RunsTarget(const UpgradeNode& node) {
 }
 
 bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node) {
-  if (!WantsOther(node) || ValueAt(node.labels, names::kLabelUpgradeSkip) == "true") return false;
+  if (!WantsOtherDriver(node) || ValueAt(node.labels, names::kLabelUpgradeSkip) == "true")
+    return false;
   if (node.annotations.contains(names::kAnnotationUpgradeRequested)) return true;
   return policy.auto_upgrade && !FailedHere(node);
 }
@@ -192,7 +193,7 @@ void NodeStepper::StepAtRest() {
     return;
   }
   if (state_ == UpgradeState::kDone || state_ == UpgradeState::kFailed) return;
-  if (!works || WantsOther(node_)) return;
+  if (!works || WantsOtherDriver(node_)) return;
   Enter(UpgradeState::kDone, "the driver is up to date")
       .annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
@@ -211,13 +212,13 @@ void NodeStepper::StepCordon() {
 void NodeStepper::StepWait() {
   // Pods that are deleted on an unreachable node never end, because only the kubelet confirms their
   // deletion.
-  const auto waits = std::ranges::find_if(node_.pods, [&](const UpgradePod& pod) {
+  const auto running_pod = std::ranges::find_if(node_.pods, [&](const UpgradePod& pod) {
     return pod.waited_for && !pod.ended && (node_.ready || !pod.deleting);
   });
-  if (waits == node_.pods.end()) return EnterNext("no pod is left to wait for");
+  if (running_pod == node_.pods.end()) return EnterNext("no pod is left to wait for");
   if (policy_.wait_timeout == Duration::zero()) return;
   if (Expired(policy_.wait_timeout))
-    EnterNext(fmt::format("pod {}/{} has not ended in time", waits->ns, waits->name));
+    EnterNext(fmt::format("pod {}/{} has not ended in time", running_pod->ns, running_pod->name));
 }
 
 bool NodeStepper::IsInTheWay(const UpgradePod& pod, bool all) const {
@@ -228,39 +229,42 @@ bool NodeStepper::IsInTheWay(const UpgradePod& pod, bool all) const {
 // Why the policy does not allow the eviction of the pod; "" if it does.
 std::string NodeStepper::WhyStays(const UpgradePod& pod) const {
   if (!pod.controlled && !policy_.force) {
-    return fmt::format("pod {}/{} has no controller that replaces it: delete it, or allow force",
-                       pod.ns, pod.name);
+    return fmt::format(
+        "pod {}/{} has no controller that replaces it: delete the pod, or set "
+        "driver.upgradePolicy.gpuPodDeletion.force=true",
+        pod.ns, pod.name);
   }
   if (pod.empty_dir && !policy_.delete_empty_dir) {
     return fmt::format(
-        "pod {}/{} has data in an emptyDir volume: delete it, or allow deleteEmptyDir", pod.ns,
-        pod.name);
+        "pod {}/{} has data in an emptyDir volume: delete the pod, or set "
+        "driver.upgradePolicy.gpuPodDeletion.deleteEmptyDir=true",
+        pod.ns, pod.name);
   }
   return {};
 }
 
 void NodeStepper::StepPods(bool all, Duration timeout) {
-  std::string stays;
-  std::vector<const UpgradePod*> going;
+  std::string why_blocked;
+  std::vector<const UpgradePod*> to_evict;
   for (const UpgradePod& pod : node_.pods) {
     if (!IsInTheWay(pod, all)) continue;
     std::string why = WhyStays(pod);
-    if (why.empty()) going.push_back(&pod);
-    if (stays.empty()) stays = std::move(why);
+    if (why.empty()) to_evict.push_back(&pod);
+    if (why_blocked.empty()) why_blocked = std::move(why);
   }
-  if (going.empty() && stays.empty()) return EnterNext("the node has no pod in the way");
+  if (to_evict.empty() && why_blocked.empty()) return EnterNext("the node has no pod in the way");
   const bool expired = Expired(timeout);
-  if (!stays.empty()) {
+  if (!why_blocked.empty()) {
     // If one pod prevents the upgrade of the node, no other pod is evicted in vain.
-    if (expired) Release(stays);
+    if (expired) Release(why_blocked);
     return;
   }
   if (expired && (!policy_.force || Expired(2 * timeout))) {
     return Release(
-        fmt::format("pod {}/{} did not go in time: see its disruption budget and finalizers",
-                    going.front()->ns, going.front()->name));
+        fmt::format("pod {}/{} was not evicted in time: see its disruption budget and finalizers",
+                    to_evict.front()->ns, to_evict.front()->name));
   }
-  for (const UpgradePod* pod : going) {
+  for (const UpgradePod* pod : to_evict) {
     if (pod->deleting) continue;
     UpgradeAction& action =
         Act(expired ? UpgradeAction::Kind::kDeletePod : UpgradeAction::Kind::kEvict,
@@ -285,13 +289,15 @@ void NodeStepper::StepRestart() {
     Enter(UpgradeState::kValidationRequired, "the driver is loaded");
     return;
   }
-  const bool right = node_.driver && node_.driver->revision == TargetOf(node_);
-  if (right && node_.driver->restarts > policy_.max_driver_restarts) {
+  const bool pod_has_target_revision = node_.driver && node_.driver->revision == TargetOf(node_);
+  if (pod_has_target_revision && node_.driver->restarts > policy_.max_driver_restarts) {
     return RollBack(fmt::format("the driver container failed {} times", node_.driver->restarts));
   }
   if (Expired(policy_.restart_timeout)) return RollBack("the driver was not ready in time");
-  if (!node_.driver || right || node_.driver->deleting) return;
-  UpgradeAction& action = Act(UpgradeAction::Kind::kDeletePod, "its successor has the new driver");
+  if (!node_.driver || pod_has_target_revision || node_.driver->deleting) return;
+  UpgradeAction& action =
+      Act(UpgradeAction::Kind::kDeletePod,
+          "deletes the driver pod, so that its DaemonSet starts one with the new driver");
   action.ns = node_.driver->ns;
   action.pod = node_.driver->name;
 }
@@ -318,20 +324,20 @@ void NodeStepper::StepUncordon() {
     return;
   }
   const bool failed = FailedHere(node_);
-  const bool gone = node_.wanted_revision.empty();
-  UpgradeAction& action = Enter(gone     ? UpgradeState::kUnknown
-                                : failed ? UpgradeState::kFailed
-                                         : UpgradeState::kDone,
-                                gone     ? "no driver is wanted here any more"
-                                : failed ? "the node works with its earlier driver"
-                                         : "the driver is upgraded");
+  const bool driver_not_wanted = node_.wanted_revision.empty();
+  UpgradeAction& action = Enter(driver_not_wanted ? UpgradeState::kUnknown
+                                : failed          ? UpgradeState::kFailed
+                                                  : UpgradeState::kDone,
+                                driver_not_wanted ? "no driver is wanted here any more"
+                                : failed          ? "the node works with its earlier driver"
+                                                  : "the driver is upgraded");
   for (const std::string_view annotation :
        {names::kAnnotationInitiallyUnschedulable, names::kAnnotationUpgradeRequested,
         names::kAnnotationUpgradeUnhealthyBefore}) {
     if (node_.annotations.contains(annotation))
       action.annotations[std::string(annotation)] = std::nullopt;
   }
-  if (gone || !node_.driver || !RunsTarget(node_) || !node_.validated) return;
+  if (driver_not_wanted || !node_.driver || !RunsTarget(node_) || !node_.validated) return;
   action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 

@@ -375,7 +375,7 @@ TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
             "  1. a: old -> new\n"
             "  2. b: old -> new; evicts ml/train-0\n"
             "  3. c: old -> new; gives up: pod ml/bare has no controller that replaces it: delete "
-            "it, or allow force\n"
+            "the pod, or set driver.upgradePolicy.gpuPodDeletion.force=true\n"
             "  not d: it has the label nvidia.com/gpu-driver-upgrade.skip=true\n");
   UpgradeNode named = NodeWith("a");
   named.driver->version = "550.1";
