@@ -75,7 +75,8 @@ Action AddDashboard(CLI::App* app) {
   app->add_option("--port", options->port, "on 127.0.0.1; 0: any")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  app->add_option("--kubeconfig", options->kubeconfig, "default: $KUBECONFIG, ~/.kube/config");
+  app->add_option("--kubeconfig", options->kubeconfig,
+                  "kubeconfig file; default: $KUBECONFIG, else ~/.kube/config");
   app->add_option("--context", options->context, "context of the kubeconfig");
   app->footer("Prints the address to open, which lets in its reader only. Runs until Ctrl+C.");
   return [options] { return Fail(RunDashboard(*options)); };

@@ -51,7 +51,7 @@ std::string Follower::StaleNotice() {
   const auto outage = session_->outage();
   std::optional<bool> rejected;
   if (outage) rejected = outage->status.code() == Code::kUnauthenticated;
-  if (std::exchange(noticed_, rejected) == rejected) return "";
+  if (std::exchange(last_notice_rejected_, rejected) == rejected) return "";
   return outage ? StaleLine() : "follows the cluster again";
 }
 

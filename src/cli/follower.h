@@ -25,12 +25,14 @@ class Follower {
   Follower(net::IoThread& io, TaskRunner& runner, SessionOptions options, LoadConfig load_config,
            Session::OnReady on_ready);
 
-  // REQUIRES: on_ready got OK. Changes with the credentials.
+  // REQUIRES: on_ready was called with OK. Valid until the next task of the runner, because new
+  // credentials replace the session.
   Session& session() { return *session_; }
   // "stale since 10:42:13: …", or "" while the session is current.
   std::string StaleLine() const;
-  // StaleLine for a log: once per outage, again when the server starts to reject the credentials,
-  // then "follows the cluster again". "" if nothing is new.
+  // For a log; call it repeatedly. Returns StaleLine when an outage begins, and again when the
+  // server begins or ceases to reject the credentials during the outage. Returns "follows the
+  // cluster again" when the outage ends, and otherwise "".
   std::string StaleNotice();
 
   // Interval of configuration reloads while the credentials are rejected.
@@ -47,7 +49,8 @@ class Follower {
   const LoadConfig load_config_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Session> next_;  // with the latest configuration
-  std::optional<bool> noticed_;    // set in an outage: whether its notice was for credentials
+  // At the last StaleNotice: whether the server rejected the credentials; nullopt: no outage.
+  std::optional<bool> last_notice_rejected_;
   WeakPtrFactory<Follower> weak_{this};
 };
 

@@ -25,7 +25,8 @@ bool UseColor() {
 
 void AddClusterOptions(CLI::App* app, ClusterOptions* options) {
   app->add_option("--kubeconfig", options->kubeconfig,
-                  "default: $KUBECONFIG, ~/.kube/config, the pod's service account");
+                  "kubeconfig file; default: $KUBECONFIG, else ~/.kube/config, else the pod's "
+                  "service account");
   app->add_option("--context", options->context,
                   "context of the kubeconfig; default: the current one");
   app->add_option("--as", options->as, "user to impersonate");
@@ -59,8 +60,8 @@ void AddAllNamespacesOption(CLI::App* app, NamespaceOptions* options) {
 
 void AddOutputOption(CLI::App* app, StyleOptions* options) {
   app->add_option("-o,--output", options->output,
-                  "table, wide, json, yaml, jsonpath=TEMPLATE or jsonpath-file=FILE; lists also "
-                  "name, custom-columns=SPEC and custom-columns-file=FILE")
+                  "table, wide, json, yaml, jsonpath=TEMPLATE or jsonpath-file=FILE; for lists "
+                  "also name, custom-columns=SPEC or custom-columns-file=FILE")
       ->option_text("FORMAT");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera top`: the GPU usage of containers with a share, once or repeatedly. Unlike other
-// commands it reads only the agents and needs no ledger. Included only in src/cli.
+// commands it reads only the agents' pages, and does not count what pods hold (src/ledger).
+// Included only in src/cli.
 #pragma once
 
 #include "src/cli/usage.h"

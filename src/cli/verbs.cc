@@ -6,7 +6,8 @@ namespace tessera::cli {
 std::span<const Verb> Verbs() {
   static constexpr Verb kVerbs[] = {
       {"install", "install Tessera in the cluster", AddInstall},
-      {"upgrade", "change settings or version of an installation by \"install\"", AddUpgrade},
+      {"upgrade", "change the settings or the version of what \"tessera install\" installed",
+       AddUpgrade},
       {"uninstall", "remove Tessera from the cluster; pods go on", AddUninstall},
       {"migrate", "put Tessera in the place of NVIDIA's operator or another device plugin",
        AddMigrate},

@@ -14,8 +14,10 @@ void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
     const bool denied = page.status().code() == Code::kPermissionDenied;
     findings->Add("node " + node, "the agent's metrics cannot be read",
                   std::string(page.status().message()),
-                  denied ? "ask for get on pods/proxy in tessera-system: Role tessera-view-usage"
-                         : "kubectl -n tessera-system logs of the agent on the node");
+                  denied ? "ask an administrator to bind you to Role tessera-view-usage in "
+                           "tessera-system, which allows get on pods/proxy"
+                         : "look at the log of the agent's pod on this node: kubectl -n "
+                           "tessera-system logs POD");
   }
 }
 
@@ -62,7 +64,8 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
       if (sample.value < 1) continue;
       findings->Note(
           fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
-          fmt::format("XID {} since the agent started: {:g}", sample.Label("xid"), sample.value),
+          fmt::format("the driver has reported XID {} since the agent started, count: {:g}",
+                      sample.Label("xid"), sample.value),
           "an error report of the driver",
           fmt::format("tessera gpus {} shows whether the GPU is healthy, and what to do", node));
     }
@@ -72,12 +75,12 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckTokens(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_unredeemed_tokens", 0, "containers that run without their GPUs",
             "the engine started them without tessera-runtime",
-            "the log of the node's agent names the pods: delete the agent's pod, whose successor "
-            "configures the engine again, then delete them",
+            "save the log of the node's agent, which names these pods; delete the agent's pod, "
+            "whose successor configures the engine again; then delete the pods that the log names",
             true, findings);
 }
 
-void CheckLeaving(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckWithheld(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_leaving_containers", 0, "deleted pods whose processes still use GPUs",
             "processes that do not end, mostly in state D",
             "tessera gpus NODE names GPU and pod; end the processes, or reboot the node", false,
@@ -87,8 +90,8 @@ void CheckLeaving(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_grants_named_other_gpus_total", 0,
             "grants whose GPUs differ from the kubelet's",
-            "the kubelet did not follow the preferred allocation: pods of one size started "
-            "together",
+            "pods of one size started together, and the kubelet gave them other device IDs than "
+            "the agent preferred",
             "containers have the assigned GPUs; only tools that read PodResources show others",
             false, findings);
 }
@@ -101,7 +104,8 @@ void CheckJournal(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckStarts(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_starts_refused_total", 0, "starts of containers that were rejected",
-            "with binding: allocate, pods of one size were admitted in another order",
+            "the agent runs with --binding=allocate, and the kubelet admitted pods of one size in "
+            "another order than the agent expected",
             "delete the pods in StartError: their controllers create new ones", false, findings);
 }
 
@@ -121,7 +125,8 @@ void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportUses(
       facts, [](const ContainerUse& use) { return use.without_limiter > 0; },
       "processes bypass the limiter",
-      "the program has a driver of its own, covers its limits, or was started by other means",
+      "the program brings its own libcuda, has mounted something over /dev/tessera, or was started "
+      "without the environment of its container",
       "the Event GPULimiterBypassed names the process; the value limits.stopBypass of the "
       "installation lists namespaces where the agent ends such processes",
       findings);
@@ -161,7 +166,7 @@ std::span<const DoctorCheck> AgentChecks() {
       {"containers-without-gpus", "\"Failed to initialize NVML\" in pods that were given a GPU",
        CheckTokens},
       {"gpus-of-gone-pods", "GPUs stay busy after their pod is gone; the next pod fails",
-       CheckLeaving},
+       CheckWithheld},
       {"kubelet-named-other-gpus", "pods of one size swap their GPUs in monitoring",
        CheckOtherGpus},
       {"journal-repaired", "after a crash the agent does not know which GPUs it gave out",

@@ -301,12 +301,14 @@ TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
   const std::vector<DoctorFinding> findings = Diagnose(facts);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_TRUE(findings[0].serious);
-  EXPECT_EQ(ShowFindings({findings[1]}, {}).value(),
-            "KIND   CHECK           WHERE                WHAT\n"
-            "note   xids-reported   node n1, GPU GPU-1   XID 31 since the agent started: 2\n"
-            "                                            cause: an error report of the driver\n"
-            "                                            fix: tessera gpus n1 shows whether the "
-            "GPU is healthy, and what to do\n");
+  EXPECT_EQ(
+      ShowFindings({findings[1]}, {}).value(),
+      "KIND   CHECK           WHERE                WHAT\n"
+      "note   xids-reported   node n1, GPU GPU-1   the driver has reported XID 31 since the agent "
+      "started, count: 2\n"
+      "                                            cause: an error report of the driver\n"
+      "                                            fix: tessera gpus n1 shows whether the "
+      "GPU is healthy, and what to do\n");
   const Json json =
       ParseJson(ShowFindings(findings, MakeStyle({.output = "json"}, false).value()).value())
           .value();

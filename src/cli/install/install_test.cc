@@ -74,24 +74,24 @@ constexpr const char* kSet =
     "status: {{observedGeneration: 2, desiredNumberScheduled: 3, numberAvailable: {},\n"
     "  updatedNumberScheduled: {}}}\n";
 
-std::string MissingOfSet(int generation, const char* strategy, int available, int updated) {
-  return MissingOf(
+std::string WhySetNotRolledOut(int generation, const char* strategy, int available, int updated) {
+  return WhyNotRolledOut(
       FromYaml(fmt::format(fmt::runtime(kSet), generation, strategy, available, updated)));
 }
 
 TEST(RolloutTest, WaitsForAllPodsToBeNewAndReady) {
-  EXPECT_EQ(MissingOfSet(2, "RollingUpdate", 3, 3), "");
-  EXPECT_EQ(MissingOfSet(3, "RollingUpdate", 3, 3), "DaemonSet ns/a: not yet observed");
-  EXPECT_EQ(MissingOfSet(2, "RollingUpdate", 2, 3), "DaemonSet ns/a: 2 of 3 pods ready");
-  EXPECT_EQ(MissingOfSet(2, "RollingUpdate", 3, 1), "DaemonSet ns/a: 1 of 3 pods ready");
-  EXPECT_EQ(MissingOfSet(2, "OnDelete", 3, 1), "");
+  EXPECT_EQ(WhySetNotRolledOut(2, "RollingUpdate", 3, 3), "");
+  EXPECT_EQ(WhySetNotRolledOut(3, "RollingUpdate", 3, 3), "DaemonSet ns/a: not yet observed");
+  EXPECT_EQ(WhySetNotRolledOut(2, "RollingUpdate", 2, 3), "DaemonSet ns/a: 2 of 3 pods ready");
+  EXPECT_EQ(WhySetNotRolledOut(2, "RollingUpdate", 3, 1), "DaemonSet ns/a: 1 of 3 pods ready");
+  EXPECT_EQ(WhySetNotRolledOut(2, "OnDelete", 3, 1), "");
   const std::string deployment =
       "kind: Deployment\nmetadata: {name: a, generation: 1}\nspec: {replicas: 2}\n";
-  EXPECT_EQ(MissingOf(FromYaml(deployment)), "Deployment a: not yet observed");
-  EXPECT_EQ(
-      MissingOf(FromYaml(deployment + "status: {observedGeneration: 1, updatedReplicas: 2}\n")),
-      "Deployment a: 0 of 2 pods ready");
-  EXPECT_EQ(MissingOf(FromYaml("kind: Service\nmetadata: {name: a}\n")), "");
+  EXPECT_EQ(WhyNotRolledOut(FromYaml(deployment)), "Deployment a: not yet observed");
+  EXPECT_EQ(WhyNotRolledOut(
+                FromYaml(deployment + "status: {observedGeneration: 1, updatedReplicas: 2}\n")),
+            "Deployment a: 0 of 2 pods ready");
+  EXPECT_EQ(WhyNotRolledOut(FromYaml("kind: Service\nmetadata: {name: a}\n")), "");
 }
 
 TEST(UninstallTest, PodsThatHoldGpusAreBoundAndHaveNotEnded) {
@@ -121,7 +121,7 @@ TEST(InstallTest, WithTheOperatorItsResourceComesLast) {
   ASSERT_TRUE(objects.ok()) << objects.status().ToString();
   EXPECT_EQ(IdOf(objects->front()).Text(), "Namespace tessera-system");
   EXPECT_EQ(IdOf(objects->end()[-2]).Text(), "CustomResourceDefinition tesseras.tessera.dev");
-  EXPECT_EQ(IdOf(objects->back()), ResourceId());
+  EXPECT_EQ(IdOf(objects->back()), TesseraResourceId());
   EXPECT_EQ(objects->back().Find("spec")->Serialize(), R"({"scheduler":{"replicas":3}})");
   EXPECT_EQ(OperatorObjects(FromYaml("a: b")).status().code(), Code::kInvalidArgument);
 }

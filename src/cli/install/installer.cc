@@ -66,10 +66,10 @@ Status CheckNoHelmRelease(ClusterClient& api) {
                release->string_value());
 }
 
-ObjectId ResourceId() { return {"tessera.dev/v1alpha1", "Tessera", "", "tessera"}; }
+ObjectId TesseraResourceId() { return {"tessera.dev/v1alpha1", "Tessera", "", "tessera"}; }
 
 Status CheckNoOperator(ClusterClient& api) {
-  const Result<Json> resource = api.Get(ResourceId());
+  const Result<Json> resource = api.Get(TesseraResourceId());
   if (resource.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(resource.status());
   return Error(Code::kFailedPrecondition,
@@ -82,8 +82,8 @@ Status Installer::CheckServer() {
   const std::string minor = version.StringAt("minor").value_or("");
   if (std::atoi(minor.c_str()) >= kMinMinor) return Status::Ok();
   return Error(Code::kFailedPrecondition,
-               "the cluster has Kubernetes {}: Tessera needs 1.{} or later, whose tokens of pods "
-               "name their nodes",
+               "the cluster has Kubernetes {}: Tessera needs Kubernetes 1.{} or later, where "
+               "the token of a pod names the pod's node, which Tessera checks",
                version.StringAt("gitVersion").value_or("of an unknown version"), kMinMinor);
 }
 
@@ -149,17 +149,17 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
   size_t changed = 0;
   for (const Json& object : objects) {
     const ObjectId id = IdOf(object);
-    const Result<Json> now = api_.Get(id);
-    if (now.status().code() == Code::kNotFound) {
+    const Result<Json> current = api_.Get(id);
+    if (current.status().code() == Code::kNotFound) {
       fmt::print(out_, "{}: created\n", id.Text());
       ++changed;
       continue;
     }
-    RETURN_IF_ERROR(now.status());
+    RETURN_IF_ERROR(current.status());
     // A dry run of the server returns the object as it would be. An invalid object is rejected
     // here, before any object has changed.
-    ASSIGN_OR_RETURN(const Json then, api_.Apply(object, true));
-    const std::vector<std::string> lines = ChangesOf(*now, then);
+    ASSIGN_OR_RETURN(const Json planned, api_.Apply(object, true));
+    const std::vector<std::string> lines = ChangesOf(*current, planned);
     for (const std::string& line : lines) fmt::print(out_, "{}: {}\n", id.Text(), Printable(line));
     changed += lines.empty() ? 0 : 1;
   }
@@ -173,8 +173,9 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
   return Status::Ok();
 }
 
-// Leaves out objects that NVIDIA's operator owns, such as RuntimeClass "nvidia", which it deletes
-// when it is removed. Prints which nodes it goes on managing.
+// Removes RuntimeClass "nvidia" from `objects` if the cluster's RuntimeClass has an owner, such as
+// NVIDIA's ClusterPolicy; the RuntimeClass is deleted together with its owner. Prints which nodes
+// NVIDIA's operator continues to manage.
 Status Installer::LeaveObjectsOfOthers(std::vector<Json>* objects) {
   ASSIGN_OR_RETURN(const std::vector<Json> policies,
                    api_.List("nvidia.com/v1", "ClusterPolicy", ""));
@@ -231,24 +232,24 @@ Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<O
 }
 
 Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
-  std::string missing;
+  std::string not_ready;
   Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
-    missing.clear();
+    not_ready.clear();
     for (const Json& object : objects) {
       const ObjectId id = IdOf(object);
       if (id.kind != "DaemonSet" && id.kind != "Deployment") continue;
       ASSIGN_OR_RETURN(const Json now, api_.Get(id));
-      missing = MissingOf(now);
-      if (!missing.empty()) return false;
+      not_ready = WhyNotRolledOut(now);
+      if (!not_ready.empty()) return false;
     }
     return true;
   });
-  if (waited.code() != Code::kDeadlineExceeded || missing.empty()) return waited;
+  if (waited.code() != Code::kDeadlineExceeded || not_ready.empty()) return waited;
   return Error(
       Code::kDeadlineExceeded,
       "{} after {:.0f} s: \"tessera status\" has the reason; the installation goes on without "
       "this command",
-      missing, SecondsOf(*patience_));
+      not_ready, SecondsOf(*patience_));
 }
 
 }  // namespace tessera::cli

@@ -27,7 +27,7 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 // The installation that `tessera install` made; nullopt if there is none.
 Result<std::optional<Installation>> FindInstallation(ClusterClient& api);
 // The resource with the settings of an installation by the operator.
-ObjectId ResourceId();
+ObjectId TesseraResourceId();
 // FAILED_PRECONDITION if a release of Helm has the agent.
 Status CheckNoHelmRelease(ClusterClient& api);
 // FAILED_PRECONDITION if the resource of the operator exists.

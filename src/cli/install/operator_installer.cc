@@ -55,7 +55,7 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
   Installer installer(api_, out_, patience_);
   const Status vacant = installer.CheckNothingInstalled();
-  const bool is_there = api_.Get(ResourceId()).ok();
+  const bool is_there = api_.Get(TesseraResourceId()).ok();
   // Two programs would restore each other's objects in turns.
   if (!vacant.ok() && !(force && is_there)) return vacant;
   const MonotonicTime start = api_.Now();
@@ -78,7 +78,7 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
 Status OperatorInstaller::ReplaceSpec(const Json& spec) {
   const Json change = Json::MakeObject(
       {{"op", Json::String("add")}, {"path", Json::String("/spec")}, {"value", spec}});
-  return api_.Patch({kTesseraType, ResourceId().name, "", ""}, kube::PatchKind::kJson,
+  return api_.Patch({kTesseraType, TesseraResourceId().name, "", ""}, kube::PatchKind::kJson,
                     Json::MakeArray({change}));
 }
 
@@ -94,7 +94,7 @@ Status OperatorInstaller::ApplyResource(const Json& resource) {
 Status OperatorInstaller::WaitUntilReady() {
   std::string reason;
   const Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
-    ASSIGN_OR_RETURN(const Json resource, api_.Get(ResourceId()));
+    ASSIGN_OR_RETURN(const Json resource, api_.Get(TesseraResourceId()));
     if (IsReady(resource)) return true;
     reason = ReasonOf(resource);
     return false;
@@ -104,7 +104,7 @@ Status OperatorInstaller::WaitUntilReady() {
       Code::kDeadlineExceeded,
       "{} is not ready: {}: \"tessera status\" shows more; the operator goes on without this "
       "command",
-      ResourceId().Text(), Printable(reason));
+      TesseraResourceId().Text(), Printable(reason));
 }
 
 }  // namespace tessera::cli

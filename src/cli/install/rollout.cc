@@ -22,7 +22,7 @@ bool ReplacesPods(const Json& spec) {
 
 }  // namespace
 
-std::string MissingOf(const Json& object) {
+std::string WhyNotRolledOut(const Json& object) {
   const ObjectId id = IdOf(object);
   const bool is_daemon_set = id.kind == "DaemonSet";
   if (!is_daemon_set && id.kind != "Deployment") return "";

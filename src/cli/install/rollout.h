@@ -11,6 +11,6 @@ namespace tessera::cli {
 
 // "" if the object is rolled out or of another kind; else what is missing: "DaemonSet
 // tessera-system/tessera-agent: 2 of 3 pods ready". A DaemonSet without nodes is rolled out.
-std::string MissingOf(const Json& object);
+std::string WhyNotRolledOut(const Json& object);
 
 }  // namespace tessera::cli

@@ -103,7 +103,7 @@ Status Uninstaller::WaitUntilGone(const ObjectId& id) {
 
 // If the operator has installed Tessera, its resource has the settings.
 Status Uninstaller::ReadSpecOfResource() {
-  const Result<Json> resource = api_.Get(ResourceId());
+  const Result<Json> resource = api_.Get(TesseraResourceId());
   if (resource.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(resource.status());
   const Json* spec = resource->Find("spec");
@@ -112,13 +112,13 @@ Status Uninstaller::ReadSpecOfResource() {
 }
 
 Status Uninstaller::DeleteResource() {
-  RETURN_IF_ERROR(api_.Delete(ResourceId()));
-  Status gone = WaitUntilGone(ResourceId());
+  RETURN_IF_ERROR(api_.Delete(TesseraResourceId()));
+  Status gone = WaitUntilGone(TesseraResourceId());
   if (gone.code() != Code::kDeadlineExceeded) return gone;
   return Error(Code::kDeadlineExceeded,
                "{} stays: its operator does not remove its finalizer: check the pod of Deployment "
                "tessera-operator, or remove the finalizer and run this command again",
-               ResourceId().Text());
+               TesseraResourceId().Text());
 }
 
 Status Uninstaller::CheckNoPods() {
@@ -225,7 +225,7 @@ Status Uninstaller::CleanNodes() {
   Status cleaned = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
     for (const Json& cleanup : cleanups) {
       ASSIGN_OR_RETURN(const Json now, api_.Get(IdOf(cleanup)));
-      missing = MissingOf(now);
+      missing = WhyNotRolledOut(now);
       if (!missing.empty()) return false;
     }
     return true;

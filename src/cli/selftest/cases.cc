@@ -78,13 +78,14 @@ std::string JudgeLimit(const CaseResult& result) {
   return "the allocation beyond the share did not end with CUDA_ERROR_OUT_OF_MEMORY";
 }
 
-std::string JudgeNothing(const CaseResult&) { return ""; }
+// Judge compares only the exit code.
+std::string JudgeByExitCode(const CaseResult&) { return ""; }
 
 constexpr TestCase kCases[] = {
     {"whole-gpu", "a whole GPU", names::kResourceGpu, 1, {}, false, JudgeGpus},
     {"share", "a share of a GPU", names::kResourceGpuMem, 1, {}, false, JudgeGpus},
     {"linked-pair",
-     "two GPUs with an NVLink, where there are any",
+     "two GPUs, joined by NVLink if the node has such a pair",
      names::kResourceGpu,
      2,
      {},
@@ -97,7 +98,7 @@ constexpr TestCase kCases[] = {
      {"--bytes", "3221225472"},
      true,
      JudgeLimit},
-    {"default-deny", "no GPU without a request", "", 0, {"--expect-none"}, false, JudgeNothing},
+    {"default-deny", "no GPU without a request", "", 0, {"--expect-none"}, false, JudgeByExitCode},
 };
 
 // The last lines of a log, in one line.
@@ -136,13 +137,13 @@ Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& i
        {"image", Json::String(image)},
        {"imagePullPolicy", Json::String(pull_policy)},
        {"args", std::move(args)},
-       // A program without a request must see no GPU, regardless of its environment variables.
        {"env", Json::MakeArray()},
        {"resources", Json::MakeObject({{"limits", std::move(limits)}})},
        {"securityContext",
         ParseJson(R"({"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}})")
             .value()}});
   if (test.resource.empty()) {
+    // A pod without a request must get no GPU, even with this variable.
     container.Set(
         "env", Json::MakeArray({Json::MakeObject({{"name", Json::String(names::kEnvVisibleDevices)},
                                                   {"value", Json::String("all")}})}));

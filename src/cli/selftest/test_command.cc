@@ -138,11 +138,11 @@ class SelfTest {
     Result<std::string> log = std::string();
     api_.ReadText(fmt::format("/api/v1/namespaces/{}/pods/{}/log?tailLines=200", ns_, test.name),
                   kMaxTestLog, &log);
-    Result<Json> of_node = Json();
-    if (!node.empty()) api_.ReadObject(kube::Node(node), &of_node);
+    Result<Json> node_object = Json();
+    if (!node.empty()) api_.ReadObject(kube::Node(node), &node_object);
     api_.Wait(kRequestPatience);
     if (log.ok()) result->log = *std::move(log);
-    if (of_node.ok()) result->node = *std::move(of_node);
+    if (node_object.ok()) result->node = *std::move(node_object);
     const std::string wrong = Judge(test, *result);
     RETURN_IF_ERROR(Say({&test, wrong.empty() ? "ok" : "failed", wrong, node}));
     // The next case may need its GPUs.
@@ -236,7 +236,7 @@ Action AddTest(CLI::App* app) {
   app->add_option("--image", options->image,
                   "image of the test pods: its entrypoint is the program samples/vectoradd")
       ->capture_default_str();
-  app->add_option("--image-pull-policy", options->pull_policy, "of the test pods")
+  app->add_option("--image-pull-policy", options->pull_policy, "image pull policy of the test pods")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}))
       ->capture_default_str();
   app->add_option("--only", options->only,
@@ -249,7 +249,7 @@ Action AddTest(CLI::App* app) {
   app->add_flag("--keep", options->keep, "leave the namespace and its pods");
   AddOutputOption(app, &options->style);
   AddClusterOptions(app, &options->cluster);
-  app->footer("Exit codes: 0 no test failed; 1 one did; 130 interrupted.");
+  app->footer("Exit codes: 0 no test failed; 1 at least one test failed; 130 interrupted.");
   return [options] { return RunTest(*options); };
 }
 
