@@ -70,7 +70,8 @@ void GpuTable::Resize(int count, std::vector<oci::ProcGpu> proc_gpus) {
   proc_gpus_ = std::move(proc_gpus);
 }
 
-GpuTable::GpuRecord* GpuTable::OnIdentified(int index, const GpuReport& report, MonotonicTime now) {
+GpuTable::GpuRecord* GpuTable::OnIdentifyAnswer(int index, const GpuReport& report,
+                                                MonotonicTime now) {
   const std::string uuid =
       report.identified ? report.gpu.uuid : GuessUuid(index, report.gpu.pci_bus_id);
   failures_[index] = report.status.message();

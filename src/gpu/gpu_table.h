@@ -42,7 +42,7 @@ class GpuTable {
   // Records the answer of the GPU at `index`. A GPU that does not report its UUID is assumed to be
   // the GPU seen at that index before, or the GPU that the kernel module lists at its address or
   // position. Null if the GPU remains unknown.
-  GpuRecord* OnIdentified(int index, const GpuReport& report, MonotonicTime now);
+  GpuRecord* OnIdentifyAnswer(int index, const GpuReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
   GpuRecord* OnHang(int index, NvmlCall call);
 

@@ -93,12 +93,12 @@ std::optional<uint64_t> HealthTracker::unrepaired_xid() const {
 
 device::Health HealthTracker::health() const {
   const auto others = [this]() -> std::string {
-    if (rules_.probes_count) {
+    if (rules_.failed_probe_is_unhealthy) {
       for (const std::string* reason : {&missing_, &hang_, &failure_}) {
         if (!reason->empty()) return *reason;
       }
     }
-    if (rules_.recovery_counts && !recovery_.empty()) return recovery_;
+    if (rules_.recovery_action_is_unhealthy && !recovery_.empty()) return recovery_;
     return unwatched_;
   }();
   // Names the XID first, because it causes the others: all calls fail on a GPU that fell off the

@@ -26,8 +26,8 @@
 namespace tessera::gpu {
 
 struct HealthRules {
-  bool probes_count = true;     // a GPU that fails to answer is unhealthy
-  bool recovery_counts = true;  // a requested recovery action makes the GPU unhealthy
+  bool failed_probe_is_unhealthy = true;     // a GPU that fails to answer is unhealthy
+  bool recovery_action_is_unhealthy = true;  // a requested recovery action makes the GPU unhealthy
   Duration xid_quiet{};
   int good_polls_after_xid = 0;
 };

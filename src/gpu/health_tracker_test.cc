@@ -190,7 +190,7 @@ TEST(HealthTrackerTest, UnwatchedEventsAreAReason) {
 
 TEST(HealthTrackerTest, ProbesDoNotCountWhereAllChecksAreOff) {
   HealthRules rules = kRules;
-  rules.probes_count = rules.recovery_counts = false;
+  rules.failed_probe_is_unhealthy = rules.recovery_action_is_unhealthy = false;
   HealthTracker tracker(rules);
   tracker.OnAnswer(kLost, std::nullopt, At(1));
   tracker.OnHang(NvmlCall::kName);

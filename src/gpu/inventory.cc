@@ -23,8 +23,8 @@ struct DriverReport {
 };
 
 HealthRules RulesOf(const InventoryOptions& options) {
-  return {.probes_count = options.xids.polls(),
-          .recovery_counts = options.xids.watches_any(),
+  return {.failed_probe_is_unhealthy = options.xids.polls(),
+          .recovery_action_is_unhealthy = options.xids.watches_any(),
           .xid_quiet = options.xid_quiet,
           .good_polls_after_xid = options.good_polls_after_xid};
 }
@@ -63,13 +63,13 @@ void Inventory::Impl::PollNow() {
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
 
-// First closes a session that still works (after a GPU was lost). Abandons a dead session, or a
-// session whose library was replaced, together with its hanging calls.
+// In phase kClosing, no call of the old session is running, and Open closes it first. In another
+// phase, Open abandons the old session together with its hanging calls.
 void Inventory::Impl::Open() {
   const bool close = phase_ == SessionPhase::kClosing;
   phase_ = SessionPhase::kOpening;
   jobs_.NextSession();
-  ++session_;
+  ++session_number_;
   const NvmlEventSet set = listener_ != nullptr ? listener_->event_set() : nullptr;
   listener_.reset();
   jobs_.Start<SessionReport>(
@@ -137,7 +137,7 @@ void Inventory::Impl::OnNoGpus() {
 
 void Inventory::Impl::OnOpenFailed(const std::string& problem) {
   if (problem_ != problem) {
-    Log(Severity::kWarning, "no NVIDIA driver", {{"reason", problem}});
+    Log(Severity::kWarning, "cannot open a session with the NVIDIA driver", {{"reason", problem}});
   }
   phase_ = SessionPhase::kClosed;
   problem_ = problem;
@@ -184,9 +184,9 @@ void Inventory::Impl::StartListener() {
   hooks.watched = [this](NvmlDevice device, const Status& status) {
     GpuTable::GpuRecord* record = table_.FindHandle(device);
     if (record == nullptr) return;
-    const bool lacks = status.code() == Code::kUnimplemented;
-    record->health.OnEventsWatched(lacks ? Status::Ok() : status);
-    if (!status.ok() && !lacks) ArmRetry(record->gpu.index, options_.retry_max);
+    const bool events_unsupported = status.code() == Code::kUnimplemented;
+    record->health.OnEventsWatched(events_unsupported ? Status::Ok() : status);
+    if (!status.ok() && !events_unsupported) ArmRetry(record->gpu.index, options_.retry_max);
   };
   hooks.hang = [this](NvmlDevice device, NvmlCall call) {
     if (GpuTable::GpuRecord* record = table_.FindHandle(device)) {
@@ -267,7 +267,7 @@ void Inventory::Impl::ReopenForLostGpus() {
 void Inventory::Impl::IdentifyAll() {
   // Late answers to earlier queries must not be assigned to the new order of GPUs.
   jobs_.NextSession();
-  ++session_;
+  ++session_number_;
   checking_driver_ = false;
   queries_.assign(table_.size(), {});
   publish_incomplete_ = false;
@@ -291,9 +291,9 @@ void Inventory::Impl::OnDrained() {
   // follow each other without a pause.
   phase_ = SessionPhase::kClosing;
   jobs_.NextSession();
-  ++session_;
-  const bool again = session_started_ + options_.retry_max > runner_->clock().Now();
-  PostInSession(again ? options_.retry_max : Duration::zero(), [this] { Open(); });
+  ++session_number_;
+  const bool session_was_short = session_started_ + options_.retry_max > runner_->clock().Now();
+  PostInSession(session_was_short ? options_.retry_max : Duration::zero(), [this] { Open(); });
 }
 
 bool Inventory::Impl::ReadyToPublish() const {
@@ -337,10 +337,10 @@ void Inventory::Impl::Publish() {
 }
 
 void Inventory::Impl::PostInSession(Duration delay, std::function<void()> task) {
-  runner_->PostDelayed(delay,
-                       [this, weak = weak_.Get(), session = session_, task = std::move(task)] {
-                         if (weak && session_ == session) task();
-                       });
+  runner_->PostDelayed(
+      delay, [this, weak = weak_.Get(), session_number = session_number_, task = std::move(task)] {
+        if (weak && session_number_ == session_number) task();
+      });
 }
 
 Inventory::Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,

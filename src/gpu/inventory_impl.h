@@ -92,7 +92,7 @@ class Inventory::Impl {
   Jobs jobs_;
 
   SessionPhase phase_ = SessionPhase::kClosed;
-  uint64_t session_ = 0;
+  uint64_t session_number_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
   bool library_missing_ = false;  // the library's file was missing at the last check

@@ -51,7 +51,7 @@ void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
   GpuQueryState& query_state = queries_[index];
   query_state.answered = true;
   query_state.last_ok = report.status.ok();
-  GpuTable::GpuRecord* record = table_.OnIdentified(index, report, runner_->clock().Now());
+  GpuTable::GpuRecord* record = table_.OnIdentifyAnswer(index, report, runner_->clock().Now());
   // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
   if (!query_state.last_ok || record == nullptr) return RetryFailed(index);

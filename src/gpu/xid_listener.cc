@@ -90,7 +90,7 @@ void XidListener::CreateSet() {
       [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
         if (!weak) return;
         ++abandoned_;
-        Abandon(call);
+        AbandonSetAfter(call);
       });
 }
 
@@ -121,7 +121,7 @@ void XidListener::RegisterNext() {
         if (!weak) return;
         hung_.push_back(device);
         hooks_.hang(device, call);
-        Abandon(call);
+        AbandonSetAfter(call);
       });
 }
 
@@ -152,7 +152,7 @@ void XidListener::Wait() {
       [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
         if (!weak) return;
         ++abandoned_;
-        Abandon(call);
+        AbandonSetAfter(call);
       });
 }
 
@@ -173,7 +173,7 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
 }
 
 // Replaces the set, because the hanging call may still use it.
-void XidListener::Abandon(NvmlCall call) {
+void XidListener::AbandonSetAfter(NvmlCall call) {
   set_ = nullptr;
   pending_.insert(pending_.end(), registered_.begin(), registered_.end());
   registered_.clear();

@@ -51,7 +51,7 @@ class XidListener {
   void RegisterNext();
   void Wait();
   void OnWaitEnded(const Result<XidEvent>& event, Duration took);
-  void Abandon(NvmlCall call);
+  void AbandonSetAfter(NvmlCall call);
   void ContinueAfterError();
 
   TaskRunner* const runner_;
