@@ -35,9 +35,9 @@ struct LeaderEndpoint::Core {
         slice{kube::kEndpointSlices, options.service, options.ns, ""} {}
 
   // `version` is the resourceVersion that was read; "" if there was no EndpointSlice.
-  Json Body(bool answering, const std::string& version) const {
+  Json Body(bool with_endpoint, const std::string& version) const {
     Json endpoints = Json::MakeArray({});
-    if (answering) {
+    if (with_endpoint) {
       endpoints = Json::MakeArray(
           {Json::MakeObject({{"addresses", Json::Strings({options.ip})},
                              {"conditions", Json::MakeObject({{"ready", Json::Bool(true)}})}})});
@@ -69,16 +69,17 @@ struct LeaderEndpoint::Core {
   using Done = std::function<void(const Status&)>;
 
   // Reads the EndpointSlice, confirms the Lease, and replaces the EndpointSlice that was read.
-  void Write(bool answering, Done on_done) {
+  void Write(bool with_endpoint, Done on_done) {
     operation =
-        client.Get(slice, [this, answering, on_done = std::move(on_done)](Result<Json> now) {
-          const Done done = on_done;  // keeps it alive while its operation is replaced
+        client.Get(slice, [this, with_endpoint, on_done = std::move(on_done)](Result<Json> now) {
+          // A copy, because the next request replaces `operation`, which owns this lambda.
+          const Done done = on_done;
           if (!now.ok() && now.status().code() != Code::kNotFound) return done(now.status());
           std::string version;
           if (now.ok()) version = kube::RawObject(*std::move(now)).ResourceVersion();
-          ConfirmLease([this, answering, version, done](const Status& leading) {
+          ConfirmLease([this, with_endpoint, version, done](const Status& lease_check) {
             const Done then = done;
-            leading.ok() ? Replace(answering, version, then) : then(leading);
+            lease_check.ok() ? Replace(with_endpoint, version, then) : then(lease_check);
           });
         });
   }
@@ -93,16 +94,17 @@ struct LeaderEndpoint::Core {
           const auto lease = kube::Decode<kube::LeaseObject>(kube::RawObject(*std::move(answer)));
           if (!lease.ok()) return done(lease.status());
           if (lease->holder == options.identity) return done(Status::Ok());
-          done(Error(Code::kFailedPrecondition, "not written: the Lease is held by \"{}\"",
+          done(Error(Code::kFailedPrecondition,
+                     "the EndpointSlice was not written, because replica \"{}\" holds the Lease",
                      lease->holder));
         });
   }
 
-  void Replace(bool answering, const std::string& version, Done on_done) {
+  void Replace(bool with_endpoint, const std::string& version, Done on_done) {
     const auto written = [on_done = std::move(on_done)](const Result<Json>& answer) {
       on_done(answer.status());
     };
-    const Json body = Body(answering, version);
+    const Json body = Body(with_endpoint, version);
     operation = version.empty() ? client.Create({kube::kEndpointSlices, "", options.ns, ""}, body,
                                                 written, options.before_send)
                                 : client.Patch(slice, kube::PatchKind::kApply, body,

@@ -106,7 +106,7 @@ TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
   ASSERT_TRUE(Come("10.4.5.6"));
   ASSERT_TRUE(runner_.RunUntil([&] { return !error_.ok(); }));
   EXPECT_EQ(error_.code(), Code::kFailedPrecondition);
-  EXPECT_NE(error_.message().find("held by \"new\""), std::string::npos) << error_.message();
+  EXPECT_NE(error_.message().find("replica \"new\" holds"), std::string::npos) << error_.message();
   EXPECT_EQ(Addresses(), "10.4.5.6");
   // The former leader does not withdraw its successor's EndpointSlice either.
   bool done = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/repair.h"
+#include "src/scheduler/overassignment_evictor.h"
 
 #include <utility>
 
@@ -15,8 +15,10 @@ kube::PodObject ObjectOf(const ledger::PodEntry& pod) {
 
 }  // namespace
 
-Repair::Repair(const ledger::ClusterLedger& ledger, EvictionApi& api, const Clock& clock,
-               SchedulerMetrics& metrics, Extender::RecordEvent record_event, RepairOptions options)
+OverassignmentEvictor::OverassignmentEvictor(const ledger::ClusterLedger& ledger, EvictionApi& api,
+                                             const Clock& clock, SchedulerMetrics& metrics,
+                                             Extender::RecordEvent record_event,
+                                             OverassignmentEvictorOptions options)
     : ledger_(ledger),
       api_(api),
       clock_(clock),
@@ -24,7 +26,7 @@ Repair::Repair(const ledger::ClusterLedger& ledger, EvictionApi& api, const Cloc
       record_event_(std::move(record_event)),
       options_(options) {}
 
-void Repair::Tick() {
+void OverassignmentEvictor::Tick() {
   const MonotonicTime now = clock_.Now();
   for (auto& [uid, known] : cases_) known.current = false;
   for (const ledger::ClusterLedger::Overassignment& conflict : ledger_.Overassigned()) {
@@ -44,7 +46,7 @@ void Repair::Tick() {
   std::erase_if(cases_, [](const auto& entry) { return !entry.second.current; });
 }
 
-void Repair::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) {
+void OverassignmentEvictor::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) {
   const std::string both = fmt::format(
       "GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later", conflict.gpu,
       conflict.node, conflict.older->request.Text(), conflict.excess->request.Text());
@@ -59,7 +61,7 @@ void Repair::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) 
   }
 }
 
-void Repair::Evict(const ledger::ClusterLedger::Overassignment& conflict) {
+void OverassignmentEvictor::Evict(const ledger::ClusterLedger::Overassignment& conflict) {
   const std::string who = conflict.excess->request.Text();
   evicting_ = true;
   eviction_ = api_.Evict(

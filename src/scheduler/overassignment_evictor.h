@@ -2,7 +2,7 @@
 // Detects oversubscribed GPUs and repairs them: the older binding stays, and the newer pod is
 // evicted, so that its controller creates it again and it is scheduled again. Before that, the
 // agent rejects the newer pod's grant, so the GPU is never shared beyond its limits. Without the
-// repair, that pod would wait until the older pod ends.
+// eviction, that pod would wait until the older pod ends.
 //
 // This happens if a binding takes effect long after it was sent, when another replica already
 // leads, or if other components bind pods and assign GPUs.
@@ -13,7 +13,7 @@
 // - Evictions are made one at a time, `pause` apart, through the eviction API, which honors
 //   PodDisruptionBudgets.
 //
-// Threads: the runner's. Ownership: all arguments outlive the repair. Cost: a pass over all GPUs
+// Threads: the runner's. Ownership: all arguments outlive the evictor. Cost: a pass over all GPUs
 // for each Tick.
 #pragma once
 
@@ -54,18 +54,19 @@ class KubeEvictionApi final : public EvictionApi {
   const kube::BeforeSend before_send_;
 };
 
-struct RepairOptions {
+struct OverassignmentEvictorOptions {
   Duration settle = std::chrono::seconds(10);
   Duration pause = std::chrono::seconds(5);
   Duration retry = std::chrono::seconds(30);  // between attempts for one pod
 };
 
-class Repair {
+class OverassignmentEvictor {
  public:
-  Repair(const ledger::ClusterLedger& ledger, EvictionApi& api, const Clock& clock,
-         SchedulerMetrics& metrics, Extender::RecordEvent record_event, RepairOptions options = {});
-  Repair(const Repair&) = delete;
-  Repair& operator=(const Repair&) = delete;
+  OverassignmentEvictor(const ledger::ClusterLedger& ledger, EvictionApi& api, const Clock& clock,
+                        SchedulerMetrics& metrics, Extender::RecordEvent record_event,
+                        OverassignmentEvictorOptions options = {});
+  OverassignmentEvictor(const OverassignmentEvictor&) = delete;
+  OverassignmentEvictor& operator=(const OverassignmentEvictor&) = delete;
 
   // Call about once a second.
   void Tick();
@@ -86,7 +87,7 @@ class Repair {
   const Clock& clock_;
   SchedulerMetrics& metrics_;
   const Extender::RecordEvent record_event_;
-  const RepairOptions options_;
+  const OverassignmentEvictorOptions options_;
   std::map<Uid, Case> cases_;  // by UID of the newer pod
   MonotonicTime next_eviction_{};
   kube::Operation eviction_;

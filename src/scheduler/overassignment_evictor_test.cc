@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/repair.h"
+#include "src/scheduler/overassignment_evictor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class FakeEvictions final : public EvictionApi {
   std::function<void(const Status&)> answer;
 };
 
-class RepairTest : public ::testing::Test {
+class OverassignmentEvictorTest : public ::testing::Test {
  protected:
   void SetUp() override { ledger_->SetNode(GpuNode("n", 2)); }
   // Binds a pod to GPU 0 of the node at that second.
@@ -49,7 +49,7 @@ class RepairTest : public ::testing::Test {
   void Advance(Duration by) {
     for (; by > Duration::zero(); by -= 1s) {
       clock_.Advance(1s);
-      repair_.Tick();
+      overassignment_evictor_.Tick();
     }
   }
 
@@ -58,14 +58,15 @@ class RepairTest : public ::testing::Test {
   FakeEvictions api_;
   std::vector<std::string> recorded_;
   std::unique_ptr<ledger::ClusterLedger> ledger_ = ledger::ClusterLedger::Make({}, &clock_).value();
-  Repair repair_{*ledger_, api_, clock_, metrics_,
-                 [this](const kube::PodObject& pod, kube::EventKind, std::string_view reason,
-                        const std::string& message) {
-                   recorded_.push_back(fmt::format("{} {}: {}", pod.meta.name, reason, message));
-                 }};
+  OverassignmentEvictor overassignment_evictor_{
+      *ledger_, api_, clock_, metrics_,
+      [this](const kube::PodObject& pod, kube::EventKind, std::string_view reason,
+             const std::string& message) {
+        recorded_.push_back(fmt::format("{} {}: {}", pod.meta.name, reason, message));
+      }};
 };
 
-TEST_F(RepairTest, TheOlderBindingWins) {
+TEST_F(OverassignmentEvictorTest, TheOlderBindingWins) {
   Bind("b-older", 1);
   Bind("a-newer", 2);
   Advance(30s);
@@ -76,7 +77,7 @@ TEST_F(RepairTest, TheOlderBindingWins) {
   EXPECT_THAT(recorded_[1], HasSubstr("is evicted"));
 }
 
-TEST_F(RepairTest, IgnoresAShortConflict) {
+TEST_F(OverassignmentEvictorTest, IgnoresAShortConflict) {
   Bind("older", 1);
   const kube::PodObject newer = Bind("newer", 2);
   Advance(9s);
@@ -88,7 +89,7 @@ TEST_F(RepairTest, IgnoresAShortConflict) {
   EXPECT_THAT(recorded_, IsEmpty());
 }
 
-TEST_F(RepairTest, PodsThatAreBeingDeletedCountAsGone) {
+TEST_F(OverassignmentEvictorTest, PodsThatAreBeingDeletedCountAsGone) {
   kube::PodObject older = Bind("older", 1);
   Bind("newer", 2);
   older.meta.deleting = true;
@@ -97,7 +98,7 @@ TEST_F(RepairTest, PodsThatAreBeingDeletedCountAsGone) {
   EXPECT_THAT(api_.evicted, IsEmpty());
 }
 
-TEST_F(RepairTest, APodWithoutAControllerIsNotEvicted) {
+TEST_F(OverassignmentEvictorTest, APodWithoutAControllerIsNotEvicted) {
   Bind("older", 1);
   Bind("newer", 2, false);
   Advance(5min);
@@ -106,7 +107,7 @@ TEST_F(RepairTest, APodWithoutAControllerIsNotEvicted) {
   EXPECT_THAT(recorded_[1], HasSubstr("delete and create it again"));
 }
 
-TEST_F(RepairTest, ReportsAnOverassignmentAfterTenSeconds) {
+TEST_F(OverassignmentEvictorTest, ReportsAnOverassignmentAfterTenSeconds) {
   Bind("older", 1);
   Bind("newer", 2);
   Advance(10s);  // observed after the first
@@ -115,7 +116,7 @@ TEST_F(RepairTest, ReportsAnOverassignmentAfterTenSeconds) {
   EXPECT_THAT(recorded_, SizeIs(2));
 }
 
-TEST_F(RepairTest, WaitsBetweenEvictionsAndLongerForTheSamePod) {
+TEST_F(OverassignmentEvictorTest, WaitsBetweenEvictionsAndLongerForTheSamePod) {
   Bind("a", 1);
   Bind("b", 2);
   Bind("c", 3);
@@ -135,7 +136,7 @@ TEST_F(RepairTest, WaitsBetweenEvictionsAndLongerForTheSamePod) {
   EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c"), Uid("uid-b")));
 }
 
-TEST_F(RepairTest, EvictionsGoOneByOneAndAreRetried) {
+TEST_F(OverassignmentEvictorTest, EvictionsGoOneByOneAndAreRetried) {
   Bind("a", 1);
   Bind("b", 2);
   Bind("c", 3);

@@ -19,7 +19,7 @@
 #include "src/scheduler/extender_certificates.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
-#include "src/scheduler/repair.h"
+#include "src/scheduler/overassignment_evictor.h"
 #include "src/scheduler/router.h"
 #include "src/scheduler/term.h"
 #include "src/scheduler/verbs.h"

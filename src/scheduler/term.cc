@@ -25,8 +25,8 @@ Term::Term(const Options& options, const Dependencies& dependencies,
           *ledger_, *binder_, dependencies.clock, dependencies.metrics,
           [this](const std::string& key) { return feed_->FindPod(key); }, dependencies.record_event,
           options.extender)),
-      repair_(*ledger_, dependencies.evictions, dependencies.clock, dependencies.metrics,
-              dependencies.record_event) {
+      overassignment_evictor_(*ledger_, dependencies.evictions, dependencies.clock,
+                              dependencies.metrics, dependencies.record_event) {
   feed_ = std::make_unique<ledger::ClusterFeed>(dependencies.client, *ledger_, options.feed,
                                                 static_cast<ledger::ClusterFeed::Delegate&>(*this));
 }
@@ -37,7 +37,7 @@ void Term::Tick() {
   if (!synced()) return;
   extender_->Tick();
   binder_->Tick();
-  repair_.Tick();
+  overassignment_evictor_.Tick();
 }
 
 void Term::OnPod(const kube::PodObject& pod) {

@@ -15,7 +15,7 @@
 #include "src/scheduler/binder.h"
 #include "src/scheduler/extender.h"
 #include "src/scheduler/metrics.h"
-#include "src/scheduler/repair.h"
+#include "src/scheduler/overassignment_evictor.h"
 
 namespace tessera::scheduler {
 
@@ -66,7 +66,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
   const std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Binder> binder_;
   std::unique_ptr<Extender> extender_;
-  Repair repair_;
+  OverassignmentEvictor overassignment_evictor_;
   std::unique_ptr<ledger::ClusterFeed> feed_;
 };
 

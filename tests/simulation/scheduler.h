@@ -2,7 +2,7 @@
 // Two replicas of the scheduler, one of which leads, and kube-scheduler, which schedules one pod at
 // a time with the replica in the EndpointSlice, and binds concurrently. A replica is the product's
 // code without sockets: LeaderElector on a Lease, Client with its queue, Informer, Term with
-// ledger, binder, extender and repair, and LeaderEndpoint.
+// ledger, binder, extender and evictor, and LeaderEndpoint.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 #include "src/scheduler/binder.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
-#include "src/scheduler/repair.h"
+#include "src/scheduler/overassignment_evictor.h"
 #include "src/scheduler/term.h"
 #include "tests/simulation/api_server.h"
 #include "tests/simulation/connection.h"
