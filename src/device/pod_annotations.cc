@@ -14,7 +14,8 @@ namespace {
 
 using dialects::RejectAnnotation;
 
-// The main containers, which the older systems count.
+// The containers without init containers. gpushare and gpu-manager name a container by its position
+// in this list.
 std::vector<const ContainerRequest*> MainContainers(const DeviceRequest& request) {
   std::vector<const ContainerRequest*> main;
   for (const ContainerRequest& container : request.containers) {
@@ -37,8 +38,11 @@ Status Check(const DeviceRequest& request, const Assignment& assignment,
     if (container.dialect != Dialect::kGpuMem) continue;
     const std::string& uuid = shares->second.front().uuid;
     if (one_gpu != nullptr && *one_gpu != uuid) {
-      return Error(Code::kInvalidArgument, "container \"{}\": {} is assigned, but the pod is on {}",
-                   container.name, uuid, *one_gpu);
+      return Error(
+          Code::kInvalidArgument,
+          "container \"{}\" is assigned {}, and another container {}: all containers with {} "
+          "must be on one GPU",
+          container.name, uuid, *one_gpu, names::kResourceGpuMem);
     }
     one_gpu = &uuid;
   }
@@ -179,7 +183,8 @@ Result<DeviceShare> ShareOn(const ContainerRequest& container, const NodeInvento
   if (container.dialect == Dialect::kNvidiaMig) {
     const MigSlice* slice = inventory.FindMigSlice(uuid);
     if (slice == nullptr || slice->profile != container.mig_profile) {
-      return Error(Code::kInvalidArgument, "container \"{}\": {} is not a slice of {} here",
+      return Error(Code::kInvalidArgument,
+                   "container \"{}\": {} is not a MIG slice of this node with profile {}",
                    container.name, uuid, container.mig_profile);
     }
     share.memory = slice->memory;

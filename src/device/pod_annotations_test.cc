@@ -158,7 +158,8 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
       {two, {{{"a", {share}}}}, "container \"b\": 0 devices are assigned, but it requests 1"},
       {two,
        {{{"a", {share}}, {"b", {{"GPU-b", MilliGpu(0), GiB(8)}}}}},
-       "container \"b\": GPU-b is assigned, but the pod is on GPU-a"},
+       "container \"b\" is assigned GPU-b, and another container GPU-a: all containers with "
+       "aliyun.com/gpu-mem must be on one GPU"},
       {two,
        {{{"a", {share}}, {"b", {share}}, {"c", {share}}}},
        "3 containers are assigned devices, but the pod has only 2 of them"},
@@ -171,7 +172,7 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
        "container \"a\": GPU-x is not a GPU of the node"},
       {mig,
        {{{"a", {{"MIG-1", kWholeGpu, MiB(9728)}}}}},
-       "container \"a\": MIG-1 is not a slice of 2g.20gb here"},
+       "container \"a\": MIG-1 is not a MIG slice of this node with profile 2g.20gb"},
   };
   for (const auto& test : kCases) {
     const Result<StringMap> annotations =

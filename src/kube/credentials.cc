@@ -34,7 +34,7 @@ struct CredentialSource::Core {
     return current;
   }
 
-  bool Reject(const Credential& credential) {
+  bool RejectAndCheckRetry(const Credential& credential) {
     if (!plugin) return FromConfig().ok() && current.generation != credential.generation;
     if (credential.generation == current.generation) has_current = false;
     return true;
@@ -109,6 +109,8 @@ void CredentialSource::Get(OnReady on_ready) {
   held->Get(std::move(on_ready));
 }
 
-bool CredentialSource::Reject(const Credential& credential) { return core_->Reject(credential); }
+bool CredentialSource::RejectAndCheckRetry(const Credential& credential) {
+  return core_->RejectAndCheckRetry(credential);
+}
 
 }  // namespace tessera::kube

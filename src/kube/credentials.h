@@ -33,7 +33,7 @@ class CredentialSource {
   // destroyed.
   void Get(OnReady on_ready);
   // The server answered 401. Returns whether Get may provide another credential.
-  bool Reject(const Credential& credential);
+  bool RejectAndCheckRetry(const Credential& credential);
 
  private:
   struct Core;

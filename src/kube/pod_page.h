@@ -14,7 +14,8 @@
 namespace tessera::kube {
 
 // Calls `on_done` once on the client's runner, unless the operation is destroyed first. The pod
-// must answer within `patience`. Not retried: the API server answers 503 for a pod that is down.
+// must answer within `patience`. A 503 is not retried, because the API server also answers 503 for
+// a pod that is down.
 Operation ReadPodPage(Client& client, const ObjectRef& pod, std::string_view port,
                       std::string_view path, Duration patience,
                       std::function<void(Result<std::string>)> on_done);

@@ -251,7 +251,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   bool MayRetry(Item* item, const Result<net::Response>& answer) {
     if (item->attempts >= options.max_attempts) return false;
     if (answer.ok() && answer->status == 401) {
-      return item->attempts == 1 && credentials.Reject(item->credential);
+      return item->attempts == 1 && credentials.RejectAndCheckRetry(item->credential);
     }
     const bool unreachable = IsUnreachable(answer);
     if (!unreachable && (!answer.ok() || !IsDeferred(*answer))) return false;
@@ -380,7 +380,7 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
         core->AddCredentials(&request, credential.value_or({}));
         handler.on_head = [core, used = credential.value_or({}),
                            on_head = std::move(handler.on_head)](const net::Response& head) {
-          if (head.status == 401) core->credentials.Reject(used);
+          if (head.status == 401) (void)core->credentials.RejectAndCheckRetry(used);
           on_head(head);
         };
         state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));

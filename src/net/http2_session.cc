@@ -166,7 +166,7 @@ struct Http2Session::Hooks {
       return 0;
     }
     stream->request.body.append(View(bytes, size));
-    self.events_.on_body();
+    self.events_.on_body_grew();
     return 0;
   }
 

@@ -32,8 +32,8 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
 
   struct Events {
     std::function<void(Request request, uint64_t stream)> on_request;
-    std::function<void()> on_body;    // a piece of a body has arrived
-    std::function<void()> on_closed;  // once; the owner drops the session later
+    std::function<void()> on_body_grew;  // a piece of a body has arrived
+    std::function<void()> on_closed;     // once; the owner drops the session later
   };
   using OnGone = std::function<void()>;
 

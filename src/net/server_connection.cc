@@ -28,12 +28,12 @@ int RefusalStatus(const Status& status) {
 }  // namespace
 
 ServerConnection::ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
-                                   std::function<void()> on_body,
+                                   std::function<void()> on_body_grew,
                                    std::function<void(ServerConnection*)> on_closed)
     : io_(io),
       limits_(limits),
       dispatch_(std::move(dispatch)),
-      on_body_(std::move(on_body)),
+      on_body_grew_(std::move(on_body_grew)),
       on_closed_(std::move(on_closed)),
       timer_(io) {}
 
@@ -77,7 +77,7 @@ void ServerConnection::StartHttp2() {
                                  request.peer = self->peer_;
                                  self->dispatch_(std::move(request), self, stream);
                                },
-                           .on_body = on_body_,
+                           .on_body_grew = on_body_grew_,
                            .on_closed =
                                [weak] {
                                  if (const auto self = weak.lock()) self->Close();
@@ -99,7 +99,7 @@ bool ServerConnection::evictable() const {
 void ServerConnection::NextRequest(std::string rest) {
   state_ = ConnectionState::kReading;
   waiting_since_ = std::chrono::steady_clock::now();
-  continued_ = false;
+  sent_100_continue_ = false;
   on_gone_ = nullptr;
   rest += std::exchange(read_ahead_, {});
   parser_ =
@@ -136,7 +136,7 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   }
   const Status parsed = parser_->Put(bytes);
   if (!parsed.ok()) return Reject(parsed);
-  if (parser_->body_waiting() > 0) on_body_();
+  if (parser_->body_waiting() > 0) on_body_grew_();
   if (state_ == ConnectionState::kReading) Advance();
 }
 
@@ -192,10 +192,10 @@ void ServerConnection::Advance() {
     if (on_gone_) std::exchange(on_gone_, nullptr)();
     return;
   }
-  const bool expects = parser_->header_done() && !continued_ &&
+  const bool expects = parser_->header_done() && !sent_100_continue_ &&
                        ToLower(parser_->request().headers.Get("Expect")) == "100-continue";
   if (!expects) return ReadMore();
-  continued_ = true;
+  sent_100_continue_ = true;
   transport_->Write("HTTP/1.1 100 Continue\r\n\r\n", [self = shared_from_this()](const Status& s) {
     if (self->state_ != ConnectionState::kReading) return;
     s.ok() ? self->ReadMore() : self->Close();

@@ -23,10 +23,11 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
                                       uint64_t request_number)>;
   using OnGone = std::function<void()>;
 
-  // Calls `on_body` for each received piece of a body. It may reject the body of this or of another
-  // connection.
+  // Calls `on_body_grew` for each received piece of a body. The server then checks the total size
+  // of all bodies and may reject the body of this or of another connection.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
-                   std::function<void()> on_body, std::function<void(ServerConnection*)> on_closed);
+                   std::function<void()> on_body_grew,
+                   std::function<void(ServerConnection*)> on_closed);
 
   // With `tls`, starts with the TLS handshake.
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
@@ -78,7 +79,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   IoThread& io_;
   const ServerLimits limits_;
   Dispatch dispatch_;
-  std::function<void()> on_body_;
+  std::function<void()> on_body_grew_;
   std::function<void(ServerConnection*)> on_closed_;
   Timer timer_;
   std::shared_ptr<Attempt> handshake_;
@@ -100,7 +101,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   bool head_only_ = false;
   bool http_1_0_ = false;
   bool keep_alive_ = false;
-  bool continued_ = false;  // 100 Continue was sent
+  bool sent_100_continue_ = false;
   size_t lingered_ = 0;
   size_t handled_bytes_ = 0;                  // body size of the last dispatched request
   std::optional<WallTime> certificate_ends_;  // of the client

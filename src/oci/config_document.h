@@ -80,7 +80,7 @@ class ConfigDocument {
   Status AllowDevice(const DeviceNode& node);
   // Whether the cgroup may open any device, as for privileged containers.
   bool AllowsAllDevices() const;
-  // Forbids this device after a rule that allows all devices.
+  // Appends a rule that forbids this device; it wins over an earlier rule that allows all devices.
   Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
   // Sets a file of the container's cgroup v2, such as "memory.high", unless the engine has set it.

@@ -19,13 +19,13 @@ uint64_t Times(uint64_t a, uint64_t b) {
 }
 
 // Sections .nv.global (zeros) and .nv.global.init.
-uint64_t CubinBytes(const char* image, size_t most) {
+uint64_t CubinBytes(const char* image, size_t max_image_bytes) {
   Elf64_Ehdr header;
-  if (most < sizeof(header)) return 0;
+  if (max_image_bytes < sizeof(header)) return 0;
   ::memcpy(&header, image, sizeof(header));
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr)) return 0;
   const uint64_t table = uint64_t(header.e_shnum) * sizeof(Elf64_Shdr);
-  if (header.e_shoff > most || table > most - header.e_shoff) return 0;
+  if (header.e_shoff > max_image_bytes || table > max_image_bytes - header.e_shoff) return 0;
   if (header.e_shstrndx >= header.e_shnum) return 0;
   const auto section_at = [&](uint32_t i) {
     Elf64_Shdr section;
@@ -33,7 +33,8 @@ uint64_t CubinBytes(const char* image, size_t most) {
     return section;
   };
   const Elf64_Shdr names = section_at(header.e_shstrndx);
-  if (names.sh_offset > most || names.sh_size > most - names.sh_offset) return 0;
+  if (names.sh_offset > max_image_bytes || names.sh_size > max_image_bytes - names.sh_offset)
+    return 0;
   constexpr char kPrefix[] = ".nv.global";
   uint64_t sum = 0;
   for (uint32_t i = 0; i < header.e_shnum; ++i) {
@@ -50,8 +51,8 @@ uint64_t CubinBytes(const char* image, size_t most) {
 // Reads PTX text word by word. Punctuation that matters is a word of its own.
 class PtxWords {
  public:
-  PtxWords(const char* text, size_t most)
-      : at_(text), end_(most == SIZE_MAX ? nullptr : text + most) {}
+  PtxWords(const char* text, size_t max_image_bytes)
+      : at_(text), end_(max_image_bytes == SIZE_MAX ? nullptr : text + max_image_bytes) {}
 
   // False: the end of the text.
   bool Next() {
@@ -138,8 +139,8 @@ uint64_t StatementBytes(PtxWords* words) {
   return sum < kMostBytes ? sum : kMostBytes;
 }
 
-uint64_t PtxBytes(const char* text, size_t most) {
-  PtxWords words(text, most);
+uint64_t PtxBytes(const char* text, size_t max_image_bytes) {
+  PtxWords words(text, max_image_bytes);
   uint64_t sum = 0;
   bool elsewhere = false;  // the statement names a variable of another module
   while (words.Next() && sum < kMostBytes) {
@@ -152,9 +153,9 @@ uint64_t PtxBytes(const char* text, size_t most) {
 
 }  // namespace
 
-uint64_t VariableBytesOf(const void* image, size_t most) {
+uint64_t VariableBytesOf(const void* image, size_t max_image_bytes) {
   uint32_t magic = 0;
-  if (image == nullptr || most < sizeof(magic)) return 0;
+  if (image == nullptr || max_image_bytes < sizeof(magic)) return 0;
   const auto* bytes = static_cast<const char*>(image);
   // A text may be shorter than the number.
   for (size_t i = 0; i < sizeof(magic); ++i) {
@@ -162,8 +163,8 @@ uint64_t VariableBytesOf(const void* image, size_t most) {
     if (bytes[i] == 0) break;
   }
   if (magic == kFatBinary || magic == kFatBinaryWrapper) return 0;
-  if (::memcmp(&magic, ELFMAG, SELFMAG) == 0) return CubinBytes(bytes, most);
-  return PtxBytes(bytes, most);
+  if (::memcmp(&magic, ELFMAG, SELFMAG) == 0) return CubinBytes(bytes, max_image_bytes);
+  return PtxBytes(bytes, max_image_bytes);
 }
 
 }  // namespace tessera::limiter

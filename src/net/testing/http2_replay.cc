@@ -65,7 +65,7 @@ Http2Outcome Replay(IoThread& io, const ServerLimits& limits, std::string_view b
                                  streams.push_back(stream);
                                  weak.lock()->WatchPeer(stream, [&outcome] { ++outcome.gone; });
                                },
-                           .on_body = [] {},
+                           .on_body_grew = [] {},
                            .on_closed = [&outcome] { ++outcome.closed; }});
   weak = session;
   session->Start();
