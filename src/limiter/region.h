@@ -177,7 +177,7 @@ inline constexpr uint32_t kMaxPieces = 1024;
 inline constexpr uint32_t kMaxHolders = 24;
 
 struct SharedPiece {
-  std::atomic<uint64_t> id;     // of the mark of its descriptor (memory/shared_handles.h)
+  std::atomic<uint64_t> id;     // from the marks of its descriptors (memory/shared_handles.h)
   std::atomic<uint64_t> bytes;  // size of the piece; each holder has them in its slot
   std::atomic<uint32_t> gpu;
   uint32_t reserved;

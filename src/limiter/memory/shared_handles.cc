@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/limiter/memory/shared_handles.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "src/limiter/tables/blocks.h"
 
@@ -16,21 +20,27 @@
 namespace tessera::limiter {
 namespace {
 
-// A range begins at kFirst + id * kStep and has one byte for each block.
+// The range of an export begins at kFirst + (id * kExports + number) * kStep and has one byte for
+// each block. Each file description has a range of its own, because it does not conflict with
+// itself: that is how FindMark recognizes the descriptor's own lock.
 constexpr int64_t kFirst = int64_t(1) << 62;
 constexpr int64_t kStep = int64_t(1) << 22;
-constexpr uint64_t kIds = uint64_t(1) << 40;
+constexpr int64_t kExports = 1 << 12;
+constexpr int kIdBits = 28;
+static_assert((int64_t(1) << kIdBits) * kExports == kFirst / kStep);
 // A search ends without a result after this many marks.
 constexpr int kMostMarks = 4096;
 
-struct flock RangeOf(const SharedMark& mark) {
+struct flock RangeOf(int64_t start, int64_t bytes) {
   struct flock range = {};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
-  range.l_start = kFirst + int64_t(mark.id % kIds) * kStep;
-  range.l_len = int64_t(mark.bytes / kBlockBytes);
+  range.l_start = start;
+  range.l_len = bytes;
   return range;
 }
+
+int64_t StartOf(const SharedMark& mark) { return kFirst + int64_t(mark.id) * kExports * kStep; }
 
 bool IsLocked(int fd, struct flock range) {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
@@ -44,20 +54,30 @@ int Reopen(int fd) {
   return ::open(path, O_RDWR | O_CLOEXEC);
 }
 
+// Locks the range of an export that no open descriptor has. False: there is none, or the file
+// cannot be locked.
+bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
+  // Most calls find a free number at once.
+  static std::atomic<uint32_t> last{0};
+  const uint32_t first = uint32_t(::getpid()) * 0x9e3779b9u + last.fetch_add(1);
+  for (uint32_t i = 0; i < kExports; ++i) {
+    const int64_t number = int64_t((first + i) % kExports);
+    *range = RangeOf(StartOf(mark) + number * kStep, int64_t(mark.bytes / kBlockBytes));
+    if (::fcntl(fd, F_OFD_SETLK, range) == 0) return true;
+    if (errno != EAGAIN && errno != EACCES) return false;
+  }
+  return false;
+}
+
 // The kernel reports one lock in a range, not the first. `left` bounds the search.
 bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, SharedMark* mark) {
   while (begin < end && (*left)-- > 0) {
-    struct flock found = {};
-    found.l_type = F_WRLCK;
-    found.l_whence = SEEK_SET;
-    found.l_start = begin;
-    found.l_len = end - begin;
+    struct flock found = RangeOf(begin, end - begin);
     if (::fcntl(probe_fd, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
     if (found.l_len <= 0 || found.l_start < begin) return false;
     const int64_t from = found.l_start, bytes = found.l_len;
-    found.l_type = F_WRLCK;
-    if (!IsLocked(fd, found)) {
-      *mark = {uint64_t(from - kFirst) / uint64_t(kStep), uint64_t(bytes) * kBlockBytes};
+    if (!IsLocked(fd, RangeOf(from, bytes))) {
+      *mark = {uint64_t((from - kFirst) / kStep / kExports), uint64_t(bytes) * kBlockBytes};
       return true;
     }
     if (Search(fd, probe_fd, begin, from, left, mark)) return true;
@@ -68,18 +88,36 @@ bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, SharedM
 
 }  // namespace
 
+uint64_t NewPieceId() {
+  static std::atomic<uint64_t> last{0};
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t seed = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+  const uint64_t mixed =
+      (seed + (uint64_t(::getpid()) << 32) + last.fetch_add(1) * 0x9e3779b9u) * 0x9e3779b97f4a7c15u;
+  return (mixed >> (64 - kIdBits)) | 1;
+}
+
 bool MarkShared(int fd, const SharedMark& mark, int* probe_fd) {
-  struct flock range = RangeOf(mark);
-  if (::fcntl(fd, F_OFD_SETLK, &range) != 0) return false;
-  *probe_fd = Reopen(fd);
+  struct flock range;
+  if (!LockAnExport(fd, mark, &range)) return false;
+  const bool is_new = *probe_fd < 0;
+  if (is_new) *probe_fd = Reopen(fd);
+  if (*probe_fd < 0) return false;
   // If the path leads to another file, the new descriptor does not see the lock.
-  if (*probe_fd >= 0 && IsOpen(*probe_fd, mark)) return true;
-  if (*probe_fd >= 0) ::close(*probe_fd);
-  *probe_fd = -1;
+  range.l_type = F_WRLCK;
+  if (IsLocked(*probe_fd, range)) return true;
+  if (is_new) {
+    ::close(*probe_fd);
+    *probe_fd = -1;
+  }
+  errno = 0;
   return false;
 }
 
-bool IsOpen(int probe_fd, const SharedMark& mark) { return IsLocked(probe_fd, RangeOf(mark)); }
+bool IsOpen(int probe_fd, const SharedMark& mark) {
+  return IsLocked(probe_fd, RangeOf(StartOf(mark), kExports * kStep));
+}
 
 bool FindMark(int fd, SharedMark* mark) {
   const int probe_fd = Reopen(fd);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks on descriptors by which programs share device memory (cuMemExportToShareableHandle). The
-// memory lives as long as a copy of the descriptor is open in any process, and no call of the
-// driver reports whether one is open. So the limiter takes an open-file-description lock on a range
-// far beyond the end of the file, which the kernel keeps until all copies are closed. The position
-// and the length of the range are the id and the size of the piece.
+// memory lives as long as a copy of a descriptor is open in any process, and no call of the driver
+// reports whether one is open. So the limiter takes an open-file-description lock on a range far
+// beyond the end of the file, which the kernel keeps until all copies are closed. The position of
+// the range is the id of the piece and the number of the export, its length the size of the piece.
 // Threads: any. Cost: some system calls.
 #pragma once
 
@@ -11,15 +11,19 @@
 
 namespace tessera::limiter {
 
+// The piece of memory that a marked descriptor exports.
 struct SharedMark {
-  uint64_t id = 0;  // of this export; 0: none
+  uint64_t id = 0;  // of the piece; 0: none
   uint64_t bytes = 0;
 };
 
-// Marks a descriptor that the driver has returned. `*probe_fd` is a descriptor for IsOpen, which
-// the caller owns. False: the descriptor cannot be marked.
+// An id that is unique with high probability. The result is never 0.
+uint64_t NewPieceId();
+// Marks a descriptor that the driver has returned. `*probe_fd` is a descriptor for IsOpen; -1: none
+// yet, then a new one is stored there, which the caller owns. False: the descriptor cannot be
+// marked; errno is EMFILE or ENFILE if only a descriptor lacks.
 bool MarkShared(int fd, const SharedMark& mark, int* probe_fd);
-// Whether a copy of the marked descriptor is open in any process.
+// Whether a descriptor of the piece is open in any process, however often it was exported.
 bool IsOpen(int probe_fd, const SharedMark& mark);
 // Finds the mark of a descriptor. False: it has none.
 bool FindMark(int fd, SharedMark* mark);

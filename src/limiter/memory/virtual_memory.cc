@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that create and map device memory separately from addresses. Host memory,
 // which cuMemCreate can create too, is not charged.
-#include <time.h>
-#include <unistd.h>
-
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/shared_handles.h"
 #include "src/limiter/process/process.h"
@@ -18,19 +15,6 @@ using limiter::kBlockBytes;
 using limiter::Process;
 using limiter::RoundToBlocks;
 using limiter::SharedMark;
-
-// An id that is unique among the processes that share a file, with high probability. If two ids are
-// equal, the only effect is that the exporter stays charged until its process ends.
-uint64_t NewMarkId() {
-  static std::atomic<uint64_t> last{0};
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  const uint64_t seed = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
-  const uint64_t mixed =
-      (seed + (uint64_t(::getpid()) << 32) + last.fetch_add(1) * 0x9e3779b9u) * 0x9e3779b97f4a7c15u;
-  return (mixed >> 24) | 1;
-}
-static_assert(sizeof(uint64_t) * 8 - 24 == 40, "bits of an id (shared_handles.cc)");
 
 // Charges a piece of memory that the driver has imported. If the limit has no room for the piece,
 // the caller releases it. A piece that another process of the container holds is not charged again.
@@ -125,14 +109,9 @@ LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory 
   auto& pieces = Process::Get().physical();
   pieces.Retain(memory);
   const Result result = driver.cuMemExportToShareableHandle(shared, memory, handle_type, flags);
-  const uint64_t bytes = pieces.BytesOf(memory);
-  if (result == Result::kSuccess && bytes != 0) {
-    const SharedMark mark{NewMarkId(), bytes};
-    int probe_fd = -1;
-    if (handle_type == kShareByFileDescriptor) {
-      (void)limiter::MarkShared(*static_cast<int*>(shared), mark, &probe_fd);
-    }
-    pieces.AddExport(memory, mark, probe_fd);
+  if (result == Result::kSuccess) {
+    pieces.AddExport(memory,
+                     handle_type == kShareByFileDescriptor ? *static_cast<int*>(shared) : -1);
   }
   pieces.Release(memory, UINT64_MAX);
   return result;

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <random>
 #include <thread>
@@ -111,10 +113,65 @@ TEST_F(LimitedVirtualMemoryTest, ExportedMemoryIsChargedUntilItsDescriptorsAreCl
   }));
 }
 
-// A process that exports a piece of three blocks by two descriptors, and ends on request.
+size_t OpenDescriptors() {
+  return size_t(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+// A program that sends each piece to a process that maps it and ends.
+TEST_F(LimitedVirtualMemoryTest, ExportsThatHaveEndedKeepNeitherDescriptorsNorCharges) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    const rlimit few = {.rlim_cur = 200, .rlim_max = 200};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    PhysicalMemory parked = 0;
+    int parked_fd = -1;
+    ASSERT_OK(CU(cuda, cuMemCreate)(&parked, kBlock, &kExportable, 0));
+    ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&parked_fd, parked, 1, 0));
+    ASSERT_OK(CU(cuda, cuMemRelease)(parked));
+    const size_t before = OpenDescriptors();
+    for (int i = 0; i < 1000; ++i) {
+      PhysicalMemory memory = 0;
+      int fd = -1;
+      ASSERT_OK(CU(cuda, cuMemCreate)(&memory, kBlock, &kExportable, 0)) << i;
+      ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, memory, 1, 0)) << i;
+      const bool close_first = i % 2 == 0 || i > 900;
+      if (close_first) ::close(fd);
+      ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+      if (!close_first) ::close(fd);
+      ASSERT_LE(node.Held(0), 20 * kBlock) << i;
+    }
+    EXPECT_LE(OpenDescriptors(), before + 20);
+    size_t free = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemGetInfo_v2)(&free, nullptr));
+    EXPECT_EQ(node.Held(0), kBlock) << "its descriptor is open";
+    ::close(parked_fd);
+    ASSERT_OK(CU(cuda, cuMemGetInfo_v2)(&free, nullptr));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
+TEST_F(LimitedVirtualMemoryTest, AReleaseAfterTheDescriptorsAreClosedEndsTheChargeAtOnce) {
+  LimitedNode node({10 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    PhysicalMemory memory = 0;
+    int fd = -1;
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    ASSERT_OK(CU(cuda, cuMemCreate)(&memory, kBlock, &kExportable, 0));
+    ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, memory, 1, 0));
+    ::close(fd);
+    EXPECT_EQ(node.Held(0), kBlock);
+    ASSERT_OK(CU(cuda, cuMemRelease)(memory));
+    EXPECT_EQ(node.Held(0), 0u);
+  }));
+}
+
+// A process that exports a piece of three blocks by two descriptors, and ends on request. Before,
+// it exports the piece by `more` descriptors that it closes.
 class Exporter {
  public:
-  explicit Exporter(LimitedNode* node) {
+  explicit Exporter(LimitedNode* node, int more = 0) {
     int link[2], done[2];
     EXPECT_EQ(::pipe2(link, O_CLOEXEC), 0);
     EXPECT_EQ(::pipe2(done, O_CLOEXEC), 0);
@@ -125,6 +182,12 @@ class Exporter {
       PhysicalMemory memory = 0;
       int sent[2] = {-1, -1};
       ASSERT_OK(CU(cuda, cuMemCreate)(&memory, 3 * kBlock, &kExportable, 0));
+      const size_t before = OpenDescriptors();
+      for (int i = 0; i < more; ++i) {
+        ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&sent[0], memory, 1, 0));
+        ::close(sent[0]);
+      }
+      ASSERT_LE(OpenDescriptors(), before + 1);
       for (int& fd : sent) ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, memory, 1, 0));
       ASSERT_EQ(::write(sends.get(), sent, sizeof(sent)), ssize_t(sizeof(sent)));
       char byte = 0;
@@ -226,6 +289,22 @@ TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnceAsOnTheDevice
   third.End();
   EXPECT_EQ(node.Held(0), 0u);
   EXPECT_EQ(node.DeviceBytes(0), kContextBytes);
+}
+
+TEST_F(LimitedVirtualMemoryTest, ManyExportsOfAPieceCountOnceAndTakeOneDescriptor) {
+  LimitedNode node({4 * kBlock});
+  Exporter exporter(&node, 3000);
+  Importer first(&node, &exporter, 0);
+  Importer second(&node, &exporter, 1);
+  EXPECT_EQ(node.Held(0), 3 * kBlock);
+  exporter.CloseDescriptors();
+  exporter.Kill();
+  node.Sweep();
+  EXPECT_EQ(node.Held(0), 3 * kBlock) << "imported by two descriptors";
+  first.End();
+  EXPECT_EQ(node.Held(0), 3 * kBlock);
+  second.End();
+  EXPECT_EQ(node.Held(0), 0u);
 }
 
 TEST_F(LimitedVirtualMemoryTest, APieceIsChargedAfterItsExporterWasKilled) {

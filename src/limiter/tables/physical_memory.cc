@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/limiter/tables/physical_memory.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "src/limiter/tables/moment.h"
@@ -13,12 +14,12 @@ void PhysicalPieces::Reset() {
   mappings_.Clear();
   shared_charges_.Clear();
   // Probes are copies of the parent's descriptors.
-  for (uint32_t i = 0; i < exports_.capacity(); ++i) {
-    const auto* entry = exports_.At(i);
-    if (entry->key != 0 && entry->value.probe_fd >= 0) ::close(entry->value.probe_fd);
+  for (uint32_t i = 0; i < probes_.capacity(); ++i) {
+    if (probes_.At(i)->key != 0) ::close(probes_.At(i)->value);
   }
-  exports_.Clear();
-  open_exports_.store(0);
+  probes_.Clear();
+  probe_count_.store(0);
+  sweep_at_.store(kFirstSweep);
 }
 
 // Removes one reference.
@@ -34,22 +35,24 @@ EndedCharge PhysicalPieces::Drop(uint64_t handle) {
 
 EndedCharge PhysicalPieces::EndIfUnused(uint64_t id) {
   auto* shared = shared_charges_.Find(id);
-  if (shared == nullptr || shared->value.pieces != 0 || shared->value.exports != 0) return {};
+  if (shared == nullptr || shared->value.pieces != 0 || HasOpenDescriptors(id, shared->value)) {
+    return {};
+  }
   const EndedCharge ended{shared->value.gpu, shared->value.bytes};
   shared_charges_.Erase(shared);
-  ForgetExports(id);
   shared_->Leave(id);
   return ended;
 }
 
-void PhysicalPieces::ForgetExports(uint64_t id) {
-  for (uint32_t i = 0; i < exports_.capacity(); ++i) {
-    // Erase may move another entry to this place.
-    while (exports_.At(i)->key != 0 && exports_.At(i)->value.shared_charge == id) {
-      shared_->Leave(exports_.At(i)->key);
-      exports_.Erase(exports_.At(i));
-    }
+bool PhysicalPieces::HasOpenDescriptors(uint64_t id, const SharedCharge& shared) {
+  auto* probe = probes_.Find(id);
+  if (probe != nullptr && IsOpen(probe->value, {id, shared.bytes})) return true;
+  if (probe != nullptr) {
+    ::close(probe->value);
+    probes_.Erase(probe);
+    probe_count_.fetch_sub(1, std::memory_order_relaxed);
   }
+  return shared.is_endless;
 }
 
 // Moves the charge of the piece to the shared charge, which is either new or already charged for
@@ -58,7 +61,9 @@ bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   bool added = false;
   auto* shared = shared_charges_.Add(id, &added);
   if (shared == nullptr) return false;
-  if (added) shared->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .exports = 0};
+  if (added) {
+    shared->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .is_endless = false};
+  }
   ++shared->value.pieces;
   piece->shared_charge = id;
   return true;
@@ -81,9 +86,8 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
     entry->value.is_growing = mark.id == 0;
     *charge = mark.bytes;
     if (mark.id != 0) {
-      const uint64_t id = SharedChargeOf(mark.id);
-      if (shared_charges_.Find(id) != nullptr) *charge = 0;
-      if (!JoinSharedCharge(id, &entry->value)) {
+      if (shared_charges_.Find(mark.id) != nullptr) *charge = 0;
+      if (!JoinSharedCharge(mark.id, &entry->value)) {
         pieces_.Erase(entry);
         return false;
       }
@@ -93,83 +97,88 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
   return true;
 }
 
-uint64_t PhysicalPieces::SharedChargeOf(uint64_t mark_id) {
-  const auto* exported = exports_.Find(mark_id);
-  return exported != nullptr ? exported->value.shared_charge : mark_id;
-}
-
-bool PhysicalPieces::IsChargedFor(uint64_t mark_id) {
+bool PhysicalPieces::IsChargedFor(uint64_t id) {
   const SpinGuard lock(&lock_);
-  return mark_id != 0 && shared_charges_.Find(SharedChargeOf(mark_id)) != nullptr;
+  return id != 0 && shared_charges_.Find(id) != nullptr;
 }
 
-uint64_t PhysicalPieces::BytesOf(uint64_t handle) {
-  const SpinGuard lock(&lock_);
-  const auto* piece = pieces_.Find(handle);
-  return piece == nullptr ? 0 : piece->value.bytes;
+void PhysicalPieces::AddExport(uint64_t handle, int fd) {
+  SharedCharge shared = {};
+  bool lacks_fd = false;
+  uint64_t id = RecordExport(handle, fd, &shared, &lacks_fd);
+  if (lacks_fd || probe_count_.load(std::memory_order_relaxed) >= sweep_at_.load()) {
+    EndClosedExports();
+  }
+  if (lacks_fd) id = RecordExport(handle, fd, &shared, nullptr);
+  // A process that is in the table already stays there.
+  if (id != 0) shared_->Join(id, shared.gpu, shared.bytes, 0);
 }
 
-// The handle of the caller keeps the shared charge until this process is in the table.
-void PhysicalPieces::AddExport(uint64_t handle, const SharedMark& mark, int probe_fd) {
-  const int gpu = RecordExport(handle, mark, probe_fd);
-  if (gpu >= 0) shared_->Join(mark.id, gpu, mark.bytes, 0);
-}
-
-int PhysicalPieces::RecordExport(uint64_t handle, const SharedMark& mark, int probe_fd) {
+// The caller's handle keeps the charge.
+uint64_t PhysicalPieces::RecordExport(uint64_t handle, int fd, SharedCharge* recorded,
+                                      bool* lacks_fd) {
   const SpinGuard lock(&lock_);
   auto* piece = pieces_.Find(handle);
-  bool added = false;
-  auto* exported = piece == nullptr ? nullptr : exports_.Add(mark.id, &added);
-  const bool joined = exported != nullptr &&
-                      (piece->value.shared_charge != 0 || JoinSharedCharge(mark.id, &piece->value));
-  if (!joined) {
-    // Out of host memory: one reference more keeps the charge.
-    if (exported != nullptr) exports_.Erase(exported);
-    if (piece != nullptr) ++piece->value.references;
-    if (probe_fd >= 0) ::close(probe_fd);
-    return -1;
+  if (piece == nullptr || piece->value.bytes == 0) return 0;
+  SharedCharge* const shared = SharedChargeFor(&piece->value);
+  if (shared == nullptr) {
+    ++piece->value.references;  // out of host memory: the charge stays
+    return 0;
   }
-  exported->value = {
-      .shared_charge = piece->value.shared_charge, .bytes = mark.bytes, .probe_fd = probe_fd};
-  ++shared_charges_.Find(piece->value.shared_charge)->value.exports;
-  open_exports_.fetch_add(1, std::memory_order_relaxed);
-  return piece->value.gpu;
+  *recorded = *shared;
+  const uint64_t id = piece->value.shared_charge;
+  if (fd >= 0 && Mark(fd, id, *shared)) return id;
+  if (fd >= 0 && lacks_fd != nullptr && (errno == EMFILE || errno == ENFILE)) {
+    *lacks_fd = true;
+  } else {
+    shared->is_endless = true;
+  }
+  return id;
+}
+
+PhysicalPieces::SharedCharge* PhysicalPieces::SharedChargeFor(Piece* piece) {
+  if (piece->shared_charge == 0) {
+    uint64_t id = NewPieceId();
+    while (shared_charges_.Find(id) != nullptr || shared_->HasOthers(id)) id = NewPieceId();
+    if (!JoinSharedCharge(id, piece)) return nullptr;
+  }
+  return &shared_charges_.Find(piece->shared_charge)->value;
+}
+
+bool PhysicalPieces::Mark(int fd, uint64_t id, const SharedCharge& shared) {
+  bool added = false;
+  auto* probe = probes_.Add(id, &added);
+  errno = 0;
+  if (probe == nullptr) return false;
+  if (added) probe->value = -1;
+  const bool marked = MarkShared(fd, {id, shared.bytes}, &probe->value);
+  if (added && marked) probe_count_.fetch_add(1, std::memory_order_relaxed);
+  if (added && !marked) probes_.Erase(probe);
+  return marked;
 }
 
 void PhysicalPieces::EndClosedExports() {
-  if (open_exports_.load(std::memory_order_relaxed) == 0) return;
-  while (true) {
+  if (probe_count_.load(std::memory_order_relaxed) == 0) return;
+  uint32_t capacity = 0;
+  for (uint32_t i = 0; true;) {
     EndedCharge ended;
     {
       const SpinGuard lock(&lock_);
-      auto* closed = FindClosed();
-      if (closed == nullptr) return;
-      const uint64_t id = closed->value.shared_charge;
-      Close(closed);
-      open_exports_.fetch_sub(1, std::memory_order_relaxed);
-      if (auto* shared = shared_charges_.Find(id)) --shared->value.exports;
+      if (capacity != probes_.capacity()) i = 0;  // a new table
+      capacity = probes_.capacity();
+      if (i >= capacity) {
+        const uint32_t doubled = 2 * probe_count_.load(std::memory_order_relaxed);
+        sweep_at_.store(doubled > kFirstSweep ? doubled : kFirstSweep);
+        return;
+      }
+      const uint64_t id = probes_.At(i)->key;
+      if (auto* shared = shared_charges_.Find(id)) (void)HasOpenDescriptors(id, shared->value);
+      // If the probe was closed, another one may have moved to this place.
+      if (probes_.At(i)->key == id) ++i;
       ended = EndIfUnused(id);
     }
     Report(ended);
   }
-}
-
-void PhysicalPieces::Close(Table<Export, HashKey>::Entry* exported) {
-  ::close(exported->value.probe_fd);
-  exported->value.probe_fd = kClosed;
-  if (shared_->HasOthers(exported->key)) return;
-  // The table knows a piece that is still held by its first mark.
-  if (exported->key != exported->value.shared_charge) shared_->Leave(exported->key);
-  exports_.Erase(exported);
-}
-
-Table<PhysicalPieces::Export, PhysicalPieces::HashKey>::Entry* PhysicalPieces::FindClosed() {
-  for (uint32_t i = 0; i < exports_.capacity(); ++i) {
-    auto* entry = exports_.At(i);
-    if (entry->key == 0 || entry->value.probe_fd < 0) continue;
-    if (!IsOpen(entry->value.probe_fd, {entry->key, entry->value.bytes})) return entry;
-  }
-  return nullptr;
 }
 
 uint64_t PhysicalPieces::Growth(uint64_t handle, uint64_t bytes, int* gpu) {
@@ -186,6 +195,7 @@ uint64_t PhysicalPieces::Grow(uint64_t handle, uint64_t bytes) {
   if (piece == nullptr || piece->value.bytes >= bytes) return 0;
   const uint64_t more = bytes - piece->value.bytes;
   piece->value.bytes = bytes;
+  if (auto* shared = shared_charges_.Find(piece->value.shared_charge)) shared->value.bytes += more;
   return more;
 }
 

@@ -9,6 +9,12 @@
 // for it (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged
 // until its process ends, and an importer is charged for the part that it maps.
 //
+// Probes. While descriptors of a piece may be open, this process keeps one descriptor of its own
+// (a probe) for all exports of the piece. A release of the last handle looks at once whether all
+// other descriptors are closed. Pieces whose descriptors are closed later are found by a sweep of
+// all probes: when an export has doubled their number since the last sweep, when no descriptor is
+// left for a probe, when the limit is reached, and when the program queries free memory.
+//
 // The driver may give a released handle or address to another thread before this table removes it.
 // So the table changes only after the driver's answer. A caller that receives a handle or an
 // address that is still in the table ends the old entry. A caller that ends an entry passes the
@@ -48,15 +54,14 @@ class PhysicalPieces {
   // charge is `*charge` bytes, 0 for a piece that this process already pays for. False: out of host
   // memory.
   bool AddImported(uint64_t handle, int gpu, const SharedMark& mark, uint64_t* charge);
-  // Whether this process pays for the piece with that mark.
-  bool IsChargedFor(uint64_t mark_id);
-  // Bytes of the piece, and 0 for an unknown handle.
-  uint64_t BytesOf(uint64_t handle);
-  // Records a descriptor that exports the piece. `probe_fd` (see MarkShared) is -1 if the
-  // descriptor cannot be marked. Takes ownership of `probe_fd`.
-  void AddExport(uint64_t handle, const SharedMark& mark, int probe_fd);
-  // Ends charges of pieces that only closed descriptors held. Makes system calls if there are
-  // exports.
+  // Whether this process pays for the piece with that id.
+  bool IsChargedFor(uint64_t id);
+  // Records an export of the piece by the descriptor `fd`, which it marks; -1: an export that
+  // cannot be followed. Makes system calls. Unknown handles have no effect. The caller holds a
+  // handle of the piece during the call.
+  void AddExport(uint64_t handle, int fd);
+  // Ends charges of pieces that only closed descriptors held, and closes their probes. Makes system
+  // calls if there are probes.
   void EndClosedExports();
   // Growth returns the additional bytes to charge for an imported piece of unknown size, and its
   // GPU, if the program maps the first `bytes` of the piece. Grow records the mapping and returns
@@ -86,16 +91,10 @@ class PhysicalPieces {
     uint64_t bytes;
     int gpu;
     uint32_t pieces;
-    uint32_t exports;  // entries of exports_
+    bool is_endless;  // an export cannot be followed: the charge stays until the process ends
   };
-  struct Export {
-    uint64_t shared_charge;
-    uint64_t bytes;
-    int probe_fd;  // or kUnknown, kClosed
-  };
-  static constexpr int kUnknown = -1;  // no probe_fd: counts as open until the process ends
-  // All copies were closed. The entry stays as long as a process that imported the piece holds it.
-  static constexpr int kClosed = -2;
+  // The first sweep takes place at this number of probes.
+  static constexpr uint32_t kFirstSweep = 16;
   struct Mapping {
     uint64_t handle;
     uint64_t born;
@@ -104,13 +103,14 @@ class PhysicalPieces {
   // REQUIRES lock_.
   EndedCharge Drop(uint64_t handle);
   EndedCharge EndIfUnused(uint64_t id);
-  void ForgetExports(uint64_t id);
-  // The GPU of the piece; -1: the export is not recorded.
-  int RecordExport(uint64_t handle, const SharedMark& mark, int probe_fd);
-  uint64_t SharedChargeOf(uint64_t mark_id);
   bool JoinSharedCharge(uint64_t id, Piece* piece);
-  Table<Export, HashKey>::Entry* FindClosed();
-  void Close(Table<Export, HashKey>::Entry* exported);
+  // Closes the probe of the piece if no other descriptor of the piece is open.
+  bool HasOpenDescriptors(uint64_t id, const SharedCharge& shared);
+  SharedCharge* SharedChargeFor(Piece* piece);
+  bool Mark(int fd, uint64_t id, const SharedCharge& shared);
+  // The id of the shared charge; 0: the piece is unknown. `*lacks_fd` is set if the process has no
+  // free descriptor for a probe; null: the export then cannot be followed.
+  uint64_t RecordExport(uint64_t handle, int fd, SharedCharge* recorded, bool* lacks_fd);
   void Report(const EndedCharge& ended) {
     if (ended.gpu >= 0) end_(argument_, ended);
   }
@@ -118,9 +118,10 @@ class PhysicalPieces {
   SpinLock lock_;
   Table<Piece, HashKey> pieces_ = {};
   Table<Mapping, HashKey> mappings_ = {};
-  Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the first mark
-  Table<Export, HashKey> exports_ = {};               // by the id of the mark
-  std::atomic<uint32_t> open_exports_{0};
+  Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the piece
+  Table<int, HashKey> probes_ = {};                   // descriptors by the id of the piece
+  std::atomic<uint32_t> probe_count_{0};
+  std::atomic<uint32_t> sweep_at_{kFirstSweep};  // of probe_count_
   SharedPieces* shared_ = nullptr;
   End end_ = nullptr;
   void* argument_ = nullptr;
