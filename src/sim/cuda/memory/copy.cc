@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <iterator>
 #include <memory>
 
 #include "src/sim/cuda/graph/graph.h"
@@ -22,6 +23,18 @@ bool IsDeviceMemory(const Allocation* allocation) {
 
 const Allocation* AllocationAt(Call& call, const void* pointer, uint64_t bytes = 1) {
   return call->FindAllocation(reinterpret_cast<DevicePtr>(pointer), bytes);
+}
+
+// Whether the address is one of the GPU's: allocated, or reserved for mappings. A mapping without
+// access counts too.
+bool IsDeviceAddress(Call& call, const void* pointer) {
+  const auto at = reinterpret_cast<DevicePtr>(pointer);
+  const auto reserved = call->reservations().upper_bound(at);
+  if (reserved != call->reservations().begin()) {
+    const auto& [base, size] = *std::prev(reserved);
+    if (at - base < size) return true;
+  }
+  return IsDeviceMemory(AllocationAt(call, pointer));
 }
 
 // True: host memory that the GPU cannot access. The driver accesses all of it before the call
@@ -54,7 +67,7 @@ std::shared_ptr<void> Snapshot(BoxCopy* copy) {
 Result Enqueue(ContextCall& call, BoxCopy copy, Stream stream, bool wait) {
   StreamTag* queue = call->FindStream(call.context(), stream);
   if (queue == nullptr) return Result::kInvalidHandle;
-  if (copy.box.bytes() == 0) return wait ? call.Wait(queue) : Result::kSuccess;
+  if (copy.box.empty()) return wait ? call.Wait(queue) : Result::kSuccess;
   Command command;
   Result result = PlanCopy(call, copy, &command);
   if (result != Result::kSuccess) return result;
@@ -232,14 +245,18 @@ Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found) {
 }
 
 Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command) {
-  if (copy.box.bytes() == 0) return Result::kSuccess;
+  if (copy.box.empty()) return Result::kSuccess;
   if (copy.to == nullptr || copy.from == nullptr) return Result::kInvalidValue;
-  // The whole range of a device side must be allocated.
-  const bool to_device = copy.way == Way::kHostToDevice || copy.way == Way::kDeviceToDevice;
-  const bool from_device = copy.way == Way::kDeviceToHost || copy.way == Way::kDeviceToDevice;
+  // The whole range of a device side must be allocated. An address of the GPU is a device side even
+  // where the function allows host memory.
+  const bool to_device = copy.way == Way::kHostToDevice || copy.way == Way::kDeviceToDevice ||
+                         IsDeviceAddress(call, copy.to);
+  const bool from_device = copy.way == Way::kDeviceToHost || copy.way == Way::kDeviceToDevice ||
+                           IsDeviceAddress(call, copy.from);
   const uint64_t to_span = copy.box.Span(copy.to_pitches);
   const uint64_t from_span = copy.box.Span(copy.from_pitches);
-  if ((to_device && AllocationAt(call, copy.to, to_span) == nullptr) ||
+  if (to_span == UINT64_MAX || from_span == UINT64_MAX ||
+      (to_device && AllocationAt(call, copy.to, to_span) == nullptr) ||
       (from_device && AllocationAt(call, copy.from, from_span) == nullptr)) {
     return Result::kInvalidValue;
   }

@@ -20,6 +20,7 @@ struct Pitches {
 struct Box {
   uint64_t width = 0, height = 1, depth = 1;
 
+  bool empty() const { return width == 0 || height == 0 || depth == 0; }
   uint64_t bytes() const { return width * height * depth; }
   // Bytes from the first to the last byte; UINT64_MAX: overflow.
   uint64_t Span(const Pitches& pitches) const;

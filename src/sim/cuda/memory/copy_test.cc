@@ -183,6 +183,51 @@ TEST_F(CopyTest, RefusesFillsThatDoNotFit) {
   EXPECT_EQ(CU(*cuda_, cuMemsetD2D8_v2)(memory_, SIZE_MAX / 2, 0, 8, 4), Result::kInvalidValue);
 }
 
+// The addresses decide where the memory is, so a range beyond an allocation is not host memory.
+TEST_F(CopyTest, ARangeBeyondAnAllocationIsRefusedByEveryFunction) {
+  constexpr size_t kHuge = size_t(1) << 40;
+  const auto refused = Result::kInvalidValue;
+  DevicePtr other = 0;
+  ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&other, kHuge >> 18));
+  Bytes host(64);
+  const auto on_host = reinterpret_cast<DevicePtr>(host.data());
+  EXPECT_EQ(CU(*cuda_, cuMemcpy)(other, memory_, kHuge), refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpy)(other, on_host, kHuge), refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpy)(on_host, other, kHuge), refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpyAsync)(other, memory_, kHuge, nullptr), refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpyAsync)(on_host, memory_, kHuge, nullptr), refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpyPeer)(other, nullptr, memory_, nullptr, kHuge), refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpyPeerAsync)(other, nullptr, memory_, nullptr, kHuge, nullptr),
+            refused);
+  EXPECT_EQ(CU(*cuda_, cuMemcpyHtoD_v2)(other, reinterpret_cast<void*>(memory_), kHuge), refused);
+  Memcpy3D box{.src_type = MemoryType::kUnified,
+               .src_device = memory_,
+               .dst_type = MemoryType::kUnified,
+               .dst_device = other,
+               .width = kHuge,
+               .height = 1,
+               .depth = 1};
+  EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(&box), refused);
+  // The product of the extents overflows to 0.
+  box.width = kHuge, box.height = size_t(1) << 24;
+  EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(&box), refused);
+  const Memcpy2D rows{.src_type = MemoryType::kUnified,
+                      .src_device = memory_,
+                      .src_pitch = kHuge,
+                      .dst_type = MemoryType::kUnified,
+                      .dst_device = other,
+                      .width = 8,
+                      .height = 2};
+  EXPECT_EQ(CU(*cuda_, cuMemcpy2D_v2)(&rows), refused);
+  // Mapped, but without access.
+  DevicePtr reserved = 0;
+  ASSERT_OK(CU(*cuda_, cuMemAddressReserve)(&reserved, 2 * kMiB, 0, 0, 0));
+  EXPECT_EQ(CU(*cuda_, cuMemcpy)(reserved, memory_, 8), refused);
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(reserved, 2 * kMiB));
+  EXPECT_OK(CU(*cuda_, cuMemcpy)(other, memory_, kBytes));
+  EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other));
+}
+
 // Programs of CUDA 3.1 and before, with addresses of 32 bits.
 class NarrowCopyTest : public OneGpuTest {
  protected:
