@@ -359,10 +359,13 @@ CUDA_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* 
 }
 
 void Driver::EndShared(const Physical& physical) {
+  const auto is_same = [&](const Physical& other) { return other.shared == physical.shared; };
+  if (std::ranges::any_of(exported_only_, is_same)) {
+    close(physical.fd);  // one entry of a file is enough
+    return;
+  }
   if (LockedByte(physical.fd) >= 0) return exported_only_.push_back(physical);
   close(physical.fd);
-  const auto is_same = [&](const Physical& other) { return other.shared == physical.shared; };
-  if (std::ranges::any_of(exported_only_, is_same)) return;
   if (std::ranges::any_of(physical_, [&](const auto& item) { return is_same(item.second); })) {
     return;
   }
@@ -370,8 +373,7 @@ void Driver::EndShared(const Physical& physical) {
 }
 
 void Driver::EndClosedShares() {
-  // EndShared adds memory with open descriptors to the list again. Either all entries of a file
-  // have open descriptors, or none.
+  // EndShared adds memory with open descriptors to the list again.
   for (const Physical& physical : std::exchange(exported_only_, {})) EndShared(physical);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <vector>
 
 #include "src/sim/cuda/one_gpu_test.h"
@@ -150,6 +151,31 @@ TEST_F(VirtualMemoryTest, ExportedMemoryLivesUntilTheLastDescriptorIsClosed) {
   ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
   EXPECT_EQ(Used(), kBlock);
   ASSERT_OK(CU(*cuda_, cuMemRelease)(other));
+}
+
+TEST_F(VirtualMemoryTest, ImportsThatAreReleasedKeepNoDescriptors) {
+  const auto open_descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  int fd = -1;
+  PhysicalMemory memory = Create(kBlock);
+  ASSERT_OK(CU(*cuda_, cuMemExportToShareableHandle)(&fd, memory, kShareByFileDescriptor, 0));
+  const auto before = open_descriptors();
+  for (int i = 0; i < 50; ++i) {
+    PhysicalMemory imported = 0;
+    ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
+        &imported, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
+    ASSERT_OK(CU(*cuda_, cuMemRelease)(imported));
+  }
+  EXPECT_LE(open_descriptors(), before + 1);
+  EXPECT_EQ(Used(), kBlock);
+  ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
+  EXPECT_EQ(Used(), kBlock) << "a descriptor holds the memory";
+  close(fd);
+  size_t free = 0, total = 0;
+  ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
+  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(open_descriptors(), before - 2);
 }
 
 TEST_F(VirtualMemoryTest, InvalidCallsAreRefused) {
