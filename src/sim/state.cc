@@ -379,6 +379,9 @@ Load State::Utilization(uint32_t gpu) {
     busy_then = BusyBefore(mark.total_ns.load(), mark.until_ns.load(), from);
     found = mark.time_ns.load() <= from;
   }
+  // Turns after the last mark, which a killed process does not mark, end at `busy_until_ns`.
+  busy_then = std::max(
+      busy_then, BusyBefore(live.turns.busy_ns.load(), live.turns.busy_until_ns.load(), from));
   uint64_t percent = busy_now > busy_then ? (busy_now - busy_then) * 100 / kLoadWindowNs : 0;
   if (percent > 100) percent = 100;
   Load load;

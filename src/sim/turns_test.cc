@@ -93,6 +93,18 @@ TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {
   EXPECT_EQ(state_.live(0).turns.busy_ns.load(), 50 * kMs);
 }
 
+// A killed process does not mark its last turns.
+TEST_F(TurnsTest, TurnsAfterTheLastMarkDoNotKeepTheGpuBusy) {
+  state_.live(0).utilization_gpu.store(kDerived);
+  Worker worker(&state_);
+  const uint64_t begin = MonotonicNs() - 3000 * kMs;
+  worker.turns->Want(45 * kMs, begin);
+  EXPECT_EQ(worker.Run(begin + kMs), kMs);
+  EXPECT_EQ(worker.Run(begin + 45 * kMs), 45 * kMs);
+  EXPECT_EQ(state_.live(0).turns.busy_mark_count.load(), 1u);
+  EXPECT_EQ(state_.Utilization(0).gpu, 0u);
+}
+
 TEST_F(TurnsTest, TwoBusyProcessesGetHalfEach) {
   Worker a(&state_), b(&state_);
   a.turns->Want(10'000 * kMs, 0);
