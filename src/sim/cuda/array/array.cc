@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/sim/cuda/device/device_attributes.h"
 #include "src/sim/cuda/driver/driver.h"
 
 namespace tessera::cuda {
@@ -153,8 +154,26 @@ void Arrays::Forget(ContextTag* context) {
 
 namespace {
 
+// Whether the extents are within the limits that the device's attributes give. Cubemaps are not
+// checked.
+bool FitsDevice(const sim::GpuFacts& gpu, const Array3DDescriptor& descriptor) {
+  const auto& [width, height, depth, format, channels, flags] = descriptor;
+  const auto within = [&gpu](size_t extent, int attribute) {
+    int most = 0;
+    return DeviceAttribute(gpu, attribute, &most) && extent <= size_t(most);
+  };
+  if ((flags & kArrayCubemap) != 0) return true;
+  if ((flags & kArrayLayered) != 0) {
+    return height == 0 ? within(width, 42) && within(depth, 43)
+                       : within(width, 27) && within(height, 28) && within(depth, 29);
+  }
+  if (depth != 0) return within(width, 24) && within(height, 25) && within(depth, 26);
+  return height == 0 ? within(width, 21) : within(width, 22) && within(height, 23);
+}
+
 Result CreateArray(Array* array, const Array3DDescriptor& descriptor) {
   CUDA_ENTER(ContextCall, call);
+  if (!FitsDevice(call->FactsOf(call.context()->device), descriptor)) return Result::kInvalidValue;
   return call->arrays().Create(&call.driver(), call.context(), descriptor, array);
 }
 

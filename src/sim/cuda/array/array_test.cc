@@ -36,8 +36,7 @@ TEST_F(ArrayTest, AnArrayTakesWholeBlocksWithRowsInTiles) {
             18 * kMiB);
   EXPECT_EQ(Taken({.width = 1024, .height = 1024, .depth = 10, .format = 0x10, .channels = 1}),
             20 * kMiB);
-  EXPECT_EQ(Taken({.width = 1, .height = 1 << 20, .format = kFormatUint8, .channels = 1}),
-            64 * kMiB)
+  EXPECT_EQ(Taken({.width = 1, .height = 1 << 16, .format = kFormatUint8, .channels = 1}), 4 * kMiB)
       << "a row takes 64 bytes";
   EXPECT_EQ(Taken({.width = 100, .format = kFormatUint8, .channels = 1}), 2 * kMiB);
   Array3DDescriptor sparse{.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4};
@@ -152,6 +151,45 @@ TEST_F(ArrayTest, InvalidDescriptorsAreRefused) {
   EXPECT_EQ(create(), Result::kOutOfMemory);
   EXPECT_EQ(CU(*cuda_, cuArray3DCreate_v2)(nullptr, &descriptor), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(nullptr), Result::kInvalidHandle);
+}
+
+TEST_F(ArrayTest, ExtentsBeyondTheAttributesOfTheDeviceAreRefused) {
+  struct Case {
+    size_t width, height, depth;
+    unsigned flags;
+  };
+  const auto create = [&](const Case& of) {
+    const Array3DDescriptor descriptor{.width = of.width,
+                                       .height = of.height,
+                                       .depth = of.depth,
+                                       .format = kFormatUint8,
+                                       .channels = 1,
+                                       .flags = of.flags};
+    Array array = nullptr;
+    const Result result = CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor);
+    if (result == Result::kSuccess) {
+      EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+    }
+    return result;
+  };
+  const Case largest[] = {{131'072, 0, 0, 0},
+                          {131'072, 1, 0, 0},
+                          {1, 65'536, 0, 0},
+                          {1, 1, 16'384, 0},
+                          {32'768, 0, 1, kArrayLayered},
+                          {1, 0, 2048, kArrayLayered},
+                          {1, 1, 2048, kArrayLayered}};
+  for (const Case& fits : largest) {
+    EXPECT_OK(create(fits)) << fits.width << " " << fits.height << " " << fits.depth;
+    for (size_t Case::*extent : {&Case::width, &Case::height, &Case::depth}) {
+      Case beyond = fits;
+      if (beyond.*extent > 1) {
+        ++(beyond.*extent);
+        EXPECT_EQ(create(beyond), Result::kInvalidValue)
+            << beyond.width << " " << beyond.height << " " << beyond.depth;
+      }
+    }
+  }
 }
 
 }  // namespace
