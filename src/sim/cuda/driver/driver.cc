@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 
 #include "src/sim/cuda/device/visible.h"
 #include "src/sim/cuda/stream/kernels.h"
@@ -20,10 +21,20 @@ std::string StateDir() {
   return sim::State::FindDir(&here);
 }
 
-// The kernel's entry in $SIMGPU_KERNEL_NS.
+// The kernel's entry in $SIMGPU_KERNEL_NS. Reports an invalid setting once in a process.
 KernelTimes ConfiguredTimes(std::string_view kernel) {
   const char* const setting = getenv("SIMGPU_KERNEL_NS");
-  return KernelTimes::Find(setting == nullptr ? "" : setting, kernel);
+  if (setting == nullptr) return {};
+  static bool is_checked = false;
+  const std::string invalid(is_checked ? "" : KernelTimes::FirstInvalid(setting));
+  is_checked = true;
+  if (!invalid.empty()) {
+    fprintf(stderr,
+            "simgpu: invalid item \"%s\" of SIMGPU_KERNEL_NS is ignored: want "
+            "KERNEL=NS, KERNEL=LOW..HIGH or KERNEL=NS|NS|..., in whole nanoseconds above 0\n",
+            invalid.c_str());
+  }
+  return KernelTimes::Find(setting, kernel);
 }
 
 bool Exists(const char* device) {

@@ -296,5 +296,43 @@ TEST_F(ProcessTest, AContainerWithTheSocketOfThePersistenceDaemonSharesTheNode) 
   close(ready[1]);
 }
 
+TEST(KernelTimeSettingTest, AnInvalidItemIsReportedOnceInAProcess) {
+  const sim::testing::SimNode node;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    setenv("SIMGPU_KERNEL_NS", "first=5,step=-5", 1);
+    const CudaLibrary cuda(node.library("libcuda.so.1"));
+    Context context = nullptr;
+    Module module = nullptr;
+    constexpr char kPtx[] =
+        ".version 7.0\n.target sm_50\n.address_size 64\n"
+        ".visible .entry first() { ret; }\n.visible .entry step() { ret; }\n";
+    bool works = CU(cuda, cuInit)(0) == Result::kSuccess &&
+                 CU(cuda, cuCtxCreate_v2)(&context, 0, 0) == Result::kSuccess &&
+                 CU(cuda, cuModuleLoadData)(&module, kPtx) == Result::kSuccess;
+    for (const char* name : {"first", "step"}) {
+      Function function = nullptr;
+      works = works && CU(cuda, cuModuleGetFunction)(&function, module, name) == Result::kSuccess;
+    }
+    _exit(works ? 0 : 1);
+  }
+  close(ends[1]);
+  char text[1000] = "";
+  size_t size = 0;
+  for (ssize_t got = 0; (got = read(ends[0], text + size, sizeof(text) - 1 - size)) > 0;) {
+    size += size_t(got);
+  }
+  close(ends[0]);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::string(text),
+            "simgpu: invalid item \"step=-5\" of SIMGPU_KERNEL_NS is ignored: want KERNEL=NS, "
+            "KERNEL=LOW..HIGH or KERNEL=NS|NS|..., in whole nanoseconds above 0\n");
+}
+
 }  // namespace
 }  // namespace tessera::cuda

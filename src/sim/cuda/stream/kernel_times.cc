@@ -37,18 +37,31 @@ uint64_t Advance(uint64_t* state) {
 
 }  // namespace
 
-KernelTimes KernelTimes::Find(std::string_view setting, std::string_view kernel) {
+KernelTimes KernelTimes::Parse(std::string_view value) {
   KernelTimes times;
+  times.is_range_ = value.find("..") != std::string_view::npos;
+  times.ns_ = Numbers(value, times.is_range_ ? ".." : "|");
+  const bool valid = !times.is_range_ || (times.ns_.size() == 2 && times.ns_[0] <= times.ns_[1]);
+  return valid ? times : KernelTimes();
+}
+
+KernelTimes KernelTimes::Find(std::string_view setting, std::string_view kernel) {
   while (!setting.empty()) {
     std::string_view value = TakeUntil(&setting, ",");
     const std::string_view name = TakeUntil(&value, "=");
-    if (name != "*" && name != kernel) continue;
-    times.is_range_ = value.find("..") != std::string_view::npos;
-    times.ns_ = Numbers(value, times.is_range_ ? ".." : "|");
-    const bool valid = !times.is_range_ || (times.ns_.size() == 2 && times.ns_[0] <= times.ns_[1]);
-    return valid ? times : KernelTimes();
+    if (name == "*" || name == kernel) return Parse(value);
   }
-  return times;
+  return {};
+}
+
+std::string_view KernelTimes::FirstInvalid(std::string_view setting) {
+  while (!setting.empty()) {
+    const std::string_view item = TakeUntil(&setting, ",");
+    std::string_view value = item;
+    const std::string_view name = TakeUntil(&value, "=");
+    if (!item.empty() && (name.empty() || Parse(value).empty())) return item;
+  }
+  return {};
 }
 
 uint64_t KernelTimes::Next() {

@@ -18,12 +18,16 @@ class KernelTimes {
   // The durations in the first item of `setting` with the name of the kernel, or with "*". Empty:
   // no such item, or none that is valid.
   static KernelTimes Find(std::string_view setting, std::string_view kernel);
+  // The first item of `setting` that is invalid; empty: all are valid.
+  static std::string_view FirstInvalid(std::string_view setting);
 
   bool empty() const { return ns_.empty(); }
   // Nanoseconds of the next launch. REQUIRES: not empty.
   uint64_t Next();
 
  private:
+  static KernelTimes Parse(std::string_view value);
+
   std::vector<uint64_t> ns_;
   bool is_range_ = false;
   uint64_t random_ = 0;

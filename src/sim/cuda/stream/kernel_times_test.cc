@@ -55,5 +55,15 @@ TEST(KernelTimesTest, InvalidDurationsSetNone) {
   }
 }
 
+TEST(KernelTimesTest, TheFirstInvalidItemIsFound) {
+  for (const char* valid : {"", "k=5", "k=1..3,*=5|6", "k=1,"}) {
+    EXPECT_EQ(KernelTimes::FirstInvalid(valid), "") << valid;
+  }
+  for (const char* invalid : {"foo", "step=abc", "step=-5", "*=1e99", "=5", "k=3..1", "k="}) {
+    EXPECT_EQ(KernelTimes::FirstInvalid(invalid), invalid);
+    EXPECT_EQ(KernelTimes::FirstInvalid(std::string("k=5,") + invalid + ",x=y"), invalid);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::cuda
