@@ -15,22 +15,52 @@
 namespace tessera {
 namespace {
 
+constexpr char kSeeHelp[] = "Run with --help for more information.\n";
+
+// The innermost command that the program has named.
+const CLI::App& InnermostCommand(const CLI::App& app) {
+  const std::vector<CLI::App*> named = app.get_subcommands();
+  return named.empty() ? app : InnermostCommand(*named.front());
+}
+
 // The word that stands in place of a command, or "" if there is none. CLI11 only reports that a
 // command is required, not which word is invalid.
 std::string InvalidCommand(const CLI::App& app) {
-  const bool wanted = app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
-  const std::vector<std::string> left = app.remaining();
+  const CLI::App& innermost = InnermostCommand(app);
+  const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  const bool wanted = innermost.get_require_subcommand_min() > 0;
   return wanted && !left.empty() && !left.front().starts_with('-') ? left.front() : "";
 }
 
 std::string InvalidCommandError(const CLI::App& app, const std::string& word) {
+  const CLI::App& innermost = InnermostCommand(app);
   std::vector<std::string> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : innermost.get_subcommands([](const CLI::App*) { return true; })) {
     commands.push_back(command->get_name());
   }
-  return fmt::format(
-      "unknown command \"{}\": use one of {}\nRun with --help for more information.\n", word,
-      fmt::join(commands, ", "));
+  return fmt::format("unknown command \"{}{}\": use one of {}\n{}",
+                     &innermost == &app ? "" : innermost.get_name() + " ", word,
+                     fmt::join(commands, ", "), kSeeHelp);
+}
+
+// A message of CLI11 about one flag, with the form that the flag wants. Empty: it is another error.
+std::string FlagError(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const CLI::App& innermost = InnermostCommand(app);
+  for (const CLI::Option* option : innermost.get_options()) {
+    const std::string name = option->get_name();
+    const std::string converted = "Could not convert: " + name + " = ";
+    if (text.starts_with(converted) && option->get_items_expected_max() == 0) {
+      return fmt::format("invalid value \"{}\" of {}: want true, false or no value\n{}",
+                         text.substr(converted.size()), name, kSeeHelp);
+    }
+    if (text == name + ": 1 required " + option->get_type_name() + " missing") {
+      const std::string form = option->get_option_text();
+      return fmt::format("{} has no value: want {} {}\n{}", name, name,
+                         form.empty() ? option->get_type_name() : form, kSeeHelp);
+    }
+  }
+  return "";
 }
 
 // "--flag=" gives the flag an empty value; CLI11 would take the next argument as its value.
@@ -65,6 +95,8 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
       out << app->help();
     } else if (!word.empty()) {
       err << InvalidCommandError(*app, word);
+    } else if (const std::string text = FlagError(*app, error); !text.empty()) {
+      err << text;
     } else {
       asked = app->exit(error, out, err) == 0;
     }

@@ -80,6 +80,42 @@ TEST(ParseFlagsTest, AnUnknownCommandIsNamedWithTheValidOnes) {
   EXPECT_NE(parse("--unknown").err.find("required"), std::string::npos);
 }
 
+TEST(ParseFlagsTest, AnUnknownCommandOfACommandIsNamedWithTheValidOnes) {
+  CLI::App app{"Does things.", "thing"};
+  CLI::App* make = app.add_subcommand("make", "makes it");
+  make->add_subcommand("tea", "hot");
+  make->add_subcommand("coffee", "black");
+  for (CLI::App* each : {&app, make}) each->require_subcommand(1);
+  app.fallthrough();
+  const char* argv[] = {"thing", "make", "teaa", "--cups", "2"};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(ParseFlags(&app, 5, argv), 64);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "unknown command \"make teaa\": use one of tea, coffee\n"
+            "Run with --help for more information.\n");
+}
+
+TEST(ParseFlagsTest, AnInvalidOrMissingValueIsReportedWithTheFormOfTheFlag) {
+  const auto error_of = [](const char* word) {
+    CLI::App app{"Does things.", "thing"};
+    bool watch = false;
+    std::string memory, name;
+    CLI::App* show = app.add_subcommand("show");
+    show->add_flag("-w,--watch", watch);
+    show->add_option("--memory", memory)->option_text("AMOUNT");
+    show->add_option("--name", name);
+    const char* argv[] = {"thing", "show", word};
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(ParseFlags(&app, 3, argv), 64);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string help = "\nRun with --help for more information.\n";
+  EXPECT_EQ(error_of("--watch=x"),
+            "invalid value \"x\" of --watch: want true, false or no value" + help);
+  EXPECT_EQ(error_of("--memory"), "--memory has no value: want --memory AMOUNT" + help);
+  EXPECT_EQ(error_of("--name"), "--name has no value: want --name TEXT" + help);
+}
+
 TEST(ParseFlagsTest, HelpThatCannotBeWrittenIsAnError) {
   CLI::App app{"Does things.", "thing"};
   const char* argv[] = {"thing", "--help"};

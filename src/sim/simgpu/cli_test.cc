@@ -54,6 +54,12 @@ TEST_F(CliTest, CreateReplacesANodeOnlyByForce) {
   EXPECT_EQ(ListDir(node_.driver_root() + "/sys/bus/pci/devices")->size(), 2u);
 }
 
+TEST_F(CliTest, AnUnknownFaultIsNamedWithTheKnownOnes) {
+  const Outcome refused = Run({"inject", "lostt", "--gpu", "0"});
+  EXPECT_EQ(refused.code, 64);
+  EXPECT_THAT(refused.error, HasSubstr("unknown command \"inject lostt\": use one of xid, lost, "));
+}
+
 TEST_F(CliTest, EccWithoutACountIsRefused) {
   const Outcome refused = Run({"inject", "ecc", "--gpu", "1"});
   EXPECT_NE(refused.code, 0);
