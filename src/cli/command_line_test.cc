@@ -51,6 +51,19 @@ TEST(CommandLineTest, VerbsAcceptTheirOptions) {
   EXPECT_EQ(Parsed(LedgerVerb::kGpus, "n1").node, "n1");
 }
 
+TEST(CommandLineTest, InvalidLimitsAreRejectedBeforeTheKubeconfigIsRead) {
+  LedgerCommandOptions limit = Parsed(LedgerVerb::kLimit, "nginx --kubeconfig /nonexistent");
+  const auto error_of = [&limit](const char* memory, const char* compute) {
+    limit.memory = memory, limit.compute = compute;
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(RunLedgerCommand(limit), 64);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(error_of("8 Gi", "").find("--memory: \"8 Gi\""), std::string::npos);
+  EXPECT_NE(error_of("4Gi", "0").find("--compute: \"0\""), std::string::npos);
+  EXPECT_NE(error_of("", "").find("want an amount"), std::string::npos);
+}
+
 TEST(CommandLineTest, ImpersonatesLikeKubectl) {
   const LedgerCommandOptions nodes =
       Parsed(LedgerVerb::kNodes, "--as ann --as-group a --as-group b --context c");

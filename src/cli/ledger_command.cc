@@ -239,6 +239,10 @@ class LedgerCommandRun {
 int RunLedgerCommand(const LedgerCommandOptions& options) {
   Result<Style> style = StyleOf(options.style);
   if (!style.ok()) return Fail(style.status());
+  if (options.verb == LedgerVerb::kLimit) {
+    const Status valid = CheckNewLimits({options.memory, options.compute});
+    if (!valid.ok()) return Fail(valid);
+  }
   const auto load_config = [cluster = options.cluster] { return ConfigOf(cluster); };
   Result<kube::Config> config = load_config();
   if (!config.ok()) return Fail(config.status());

@@ -90,6 +90,12 @@ Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limit
 }
 
 template <typename Kind>
+Status CheckText(const std::string& text) {
+  if (text.empty() || text == kNone) return Status::Ok();
+  return Kind::Parse(text).status().Annotate(Kind::kFlag);
+}
+
+template <typename Kind>
 Status SetAnnotation(const ledger::PodEntry& pod, const std::string& text, Json* annotations) {
   if (text.empty()) return Status::Ok();
   Json value;  // null
@@ -114,14 +120,20 @@ std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
 
 }  // namespace
 
-Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
-  Json annotations = Json::MakeObject();
-  RETURN_IF_ERROR(SetAnnotation<MemoryLimitKind>(pod, limits.memory, &annotations));
-  RETURN_IF_ERROR(SetAnnotation<ComputeLimitKind>(pod, limits.compute, &annotations));
-  if (annotations.members().empty()) {
+Status CheckNewLimits(const NewLimits& limits) {
+  if (limits.memory.empty() && limits.compute.empty()) {
     return Error(Code::kInvalidArgument, "want an amount, such as {} 8Gi or {} 20, or \"none\"",
                  MemoryLimitKind::kFlag, ComputeLimitKind::kFlag);
   }
+  RETURN_IF_ERROR(CheckText<MemoryLimitKind>(limits.memory));
+  return CheckText<ComputeLimitKind>(limits.compute);
+}
+
+Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
+  RETURN_IF_ERROR(CheckNewLimits(limits));
+  Json annotations = Json::MakeObject();
+  RETURN_IF_ERROR(SetAnnotation<MemoryLimitKind>(pod, limits.memory, &annotations));
+  RETURN_IF_ERROR(SetAnnotation<ComputeLimitKind>(pod, limits.compute, &annotations));
   return Json::MakeObject(
       {{"metadata", Json::MakeObject({{"uid", Json::String(pod.request.uid.str())},
                                       {"annotations", std::move(annotations)}})}});

@@ -20,6 +20,8 @@ struct NewLimits {
   std::string memory, compute;
 };
 
+// INVALID_ARGUMENT, with the remedy: no limit is given, or one is invalid for every pod.
+Status CheckNewLimits(const NewLimits& limits);
 // The patch of the pod. INVALID_ARGUMENT, with the remedy: no limit is given, a limit is invalid,
 // exceeds the grant, or names a container or GPU that the pod does not have.
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
