@@ -18,7 +18,8 @@ import sys
 
 def tasks_of(commands, files):
     """The compile command of each file. A header is compiled by the source of the same name, which
-    includes it first; without such a source, by the flags of the nearest source."""
+    includes it first; without such a source, by the flags of a source that includes it or of the
+    nearest source."""
     by_file = {pathlib.Path(entry["file"]): entry for entry in commands}
     tasks = {}
     for file in map(pathlib.Path.absolute, map(pathlib.Path, files)):
@@ -26,10 +27,16 @@ def tasks_of(commands, files):
         if source in by_file:
             tasks[source] = (by_file[source], source)
         elif file.suffix == ".h":
-            near = nearest(by_file, file)
+            near = including(by_file, file) or nearest(by_file, file)
             if near:
                 tasks[file] = (by_file[near], file)
     return tasks.values()
+
+
+def including(by_file, header):
+    """A source that includes the header."""
+    line = f'#include "{header.relative_to(pathlib.Path.cwd())}"'
+    return next((f for f in sorted(by_file) if f.exists() and line in f.read_text()), None)
 
 
 def nearest(by_file, header):
