@@ -237,7 +237,7 @@ async function measureLatency(api, page, uuids) {
   const name = nodeName(7);
   const watch = watchNodes(api);
   await page.getByLabel('Filter').fill(name);
-  await page.locator('.card').waitFor();
+  await page.locator(`[data-node="${name}"]`).waitFor();
   await page.evaluate((node) => {
     window.shown = new Map();
     const card = () => document.querySelector(`[data-node="${node}"]`);
