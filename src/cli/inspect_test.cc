@@ -85,12 +85,16 @@ TEST_F(InspectTest, ShowsTheSizeOfEachGpu) {
 
 TEST(InspectUnitTest, UnitIsMibIfANodeOffersMoreThanItsGib) {
   FakeCluster cluster;
-  cluster.Add(ledger::testing::GpuNode("h200", 1, "141Gi"));
-  EXPECT_EQ(MemoryUnitOf(cluster.ledger(), cluster.facts()), device::MemoryUnit::kGiB);
-  cluster.SetGpuMem("h200", 141);
-  EXPECT_EQ(MemoryUnitOf(cluster.ledger(), cluster.facts()), device::MemoryUnit::kGiB);
-  cluster.SetGpuMem("h200", 141 * 1024);
-  EXPECT_EQ(MemoryUnitOf(cluster.ledger(), cluster.facts()), device::MemoryUnit::kMiB);
+  kube::NodeObject node = ledger::testing::GpuNode("h200", 1, "141Gi");
+  const auto unit_if_offered = [&](int64_t units) {
+    node.allocatable[std::string(names::kResourceGpuMem)] = std::to_string(units);
+    cluster.Add(node);
+    return cluster.ledger().OfferedMemoryUnit();
+  };
+  cluster.Add(node);
+  EXPECT_EQ(cluster.ledger().OfferedMemoryUnit(), device::MemoryUnit::kGiB);
+  EXPECT_EQ(unit_if_offered(141), device::MemoryUnit::kGiB);
+  EXPECT_EQ(unit_if_offered(141 * 1024), device::MemoryUnit::kMiB);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ const kube::PodObject* Session::FindPod(const std::string& ns, const std::string
 }
 
 void Session::OnSynced() {
-  const device::MemoryUnit unit = MemoryUnitOf(*ledger_, facts());
+  const device::MemoryUnit unit = ledger_->OfferedMemoryUnit();
   if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
   Finish(Status::Ok());
 }

@@ -5,8 +5,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "api/names.h"
-#include "src/device/quantity.h"
 #include "src/kube/watch.h"
 #include "src/placement/quota.h"
 
@@ -59,14 +57,7 @@ class ListCollector final : private kube::Watch::Delegate {
 
 }  // namespace
 
-NodeExtras FactsIn(const kube::NodeObject& node) {
-  NodeExtras facts{.internal_ip = node.internal_ip};
-  const auto offered = node.allocatable.find(names::kResourceGpuMem);
-  if (offered == node.allocatable.end()) return facts;
-  const Result<int64_t> count = device::ParseWholeQuantity(offered->second);
-  if (count.ok()) facts.gpu_mem = *count;
-  return facts;
-}
+NodeExtras FactsIn(const kube::NodeObject& node) { return {.internal_ip = node.internal_ip}; }
 
 struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)

@@ -169,18 +169,6 @@ std::vector<DeviceView> ClusterView::DevicesOf(const PodEntry& pod) const {
   return devices;
 }
 
-device::MemoryUnit MemoryUnitOf(const ledger::ClusterLedger& ledger, const FactsOf& facts) {
-  for (const auto& [name, entry] : ledger.nodes()) {
-    const std::optional<int64_t> offered = facts(name).gpu_mem;
-    if (!offered || *offered == 0) continue;
-    Bytes memory;
-    for (const device::Gpu& gpu : entry.node.inventory->gpus) memory += gpu.memory;
-    if (memory == Bytes(0)) continue;
-    return *offered > memory.count() >> 30 ? device::MemoryUnit::kMiB : device::MemoryUnit::kGiB;
-  }
-  return device::MemoryUnit::kGiB;
-}
-
 std::string DidYouMean(std::string_view wanted, const std::vector<std::string>& names) {
   std::vector<std::pair<size_t, std::string_view>> near;
   for (const std::string& name : names) {

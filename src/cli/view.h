@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,8 +17,7 @@ namespace tessera::cli {
 
 // Facts of a Node that the ledger does not keep.
 struct NodeExtras {
-  std::string internal_ip;         // "" if unknown
-  std::optional<int64_t> gpu_mem;  // allocatable aliyun.com/gpu-mem
+  std::string internal_ip;  // "" if unknown
 };
 using FactsOf = std::function<NodeExtras(const std::string& node)>;
 
@@ -84,10 +82,6 @@ class ClusterView {
   std::unordered_map<std::string_view, std::vector<Holding>> holders_;               // by UUID
   std::unordered_map<std::string_view, std::vector<const ledger::PodEntry*>> pods_;  // by node
 };
-
-// The cluster's unit of aliyun.com/gpu-mem. Decided by the first node that offers any: MiB if it
-// offers more units than its GPUs have GiB. Otherwise GiB.
-device::MemoryUnit MemoryUnitOf(const ledger::ClusterLedger& ledger, const FactsOf& facts);
 
 // ": did you mean a, b?" with up to three of `names` that are similar to `wanted`, or "".
 std::string DidYouMean(std::string_view wanted, const std::vector<std::string>& names);

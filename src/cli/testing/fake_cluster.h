@@ -45,7 +45,6 @@ class FakeCluster {
         std::move(pod), node,
         {{std::string(names::kAnnotationAssignment), EncodeAssignment(assignment).value()}}));
   }
-  void SetGpuMem(const std::string& node, int64_t amount) { facts_[node].gpu_mem = amount; }
 
   ledger::ClusterLedger& ledger() { return *ledger_; }
   FactsOf facts() const {
