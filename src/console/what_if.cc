@@ -2,6 +2,7 @@
 #include "src/console/what_if.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "api/names.h"
@@ -84,15 +85,6 @@ bool IsHopeless(ClusterLedger& ledger, const PodRequest& request, const NodeEntr
   return verdict.fits || verdict.unresolvable;
 }
 
-// By node.
-std::map<std::string, std::vector<Uid>> MovablePods(const ClusterLedger& ledger) {
-  std::map<std::string, std::vector<Uid>> by_node;
-  for (const auto& [uid, pod] : ledger.pods()) {
-    if (!pod.node.empty() && !pod.deleting) by_node[pod.node].push_back(uid);
-  }
-  return by_node;
-}
-
 int64_t MilliOf(const PodEntry& pod) {
   int64_t milli = 0;
   for (const auto& [uuid, share] : ledger::SharesOf(pod)) milli += share.compute.count();
@@ -139,17 +131,19 @@ Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
 std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bool* complete) {
   std::vector<Move> moves;
   size_t tries = 0;
-  for (const auto& [name, pods] : MovablePods(ledger)) {
-    const NodeEntry* node = ledger.FindNode(name);
-    if (node == nullptr || !MayTake(*node) || IsHopeless(ledger, request, *node)) continue;
+  for (const auto& [name, node] : ledger.nodes()) {
+    const std::set<Uid> pods = ledger.PodsOn(name);  // a copy: trying changes the ledger's set
+    if (pods.empty() || !MayTake(node) || IsHopeless(ledger, request, node)) continue;
     for (const Uid& uid : pods) {
+      const PodEntry& pod = ledger.pods().at(uid);
+      if (pod.deleting) continue;
       if (++tries > kMostTries) {
         *complete = false;
         return moves;
       }
-      const int64_t milli = MilliOf(ledger.pods().at(uid));
+      const int64_t milli = MilliOf(pod);
       const WithoutPod without(ledger, uid);
-      if (FitsOn(ledger, request, *node)) moves.push_back({uid, name, milli});
+      if (FitsOn(ledger, request, node)) moves.push_back({uid, name, milli});
     }
   }
   return moves;
