@@ -74,13 +74,14 @@ struct MigCapability {
            uint32_t(1 + ci);
   }
   std::string device() const;
-  std::string text() const;  // contents of its file in /proc
 
   static constexpr uint32_t kGpuInstanceIds = 15, kComputeInstanceIds = 8;
   // 1 permits to configure instances, 2 to monitor them.
   static constexpr uint32_t kFirstCapability = 3;
 };
 inline constexpr unsigned kCapabilityMajor = 511;  // a usual number; the kernel assigns it
+// Contents of a capability's file in /proc; `number` and `mode` are those of its device file.
+std::string CapabilityText(uint32_t number, unsigned mode);
 
 class State {
  public:

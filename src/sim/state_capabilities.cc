@@ -69,9 +69,9 @@ void MakeDevice(const std::string& state_dir, const MigCapability& capability) {
 
 }  // namespace
 
-std::string MigCapability::text() const {
-  return "DeviceFileMinor: " + std::to_string(number()) +
-         "\nDeviceFileMode: " + std::to_string(0444) + "\nDeviceFileModify: 1\n";
+std::string CapabilityText(uint32_t number, unsigned mode) {
+  return "DeviceFileMinor: " + std::to_string(number) +
+         "\nDeviceFileMode: " + std::to_string(mode) + "\nDeviceFileModify: 1\n";
 }
 
 std::string MigCapability::device() const {
@@ -90,7 +90,7 @@ void State::ShowCapability(const MigCapability& capability) const {
   if (!root.empty()) {
     const std::string folder = root + "/proc/driver/nvidia/capabilities/" + FolderOf(capability);
     MakeFolders(folder);
-    Write(folder + "/access", O_TRUNC, capability.text());
+    Write(folder + "/access", O_TRUNC, CapabilityText(capability.number(), 0444));
   }
   MakeDevice(dir_, capability);
 }

@@ -163,9 +163,7 @@ Status WriteCapabilities(const std::string& root, const StateFile& state) {
   for (const auto& [name, number, mode] :
        {std::tuple("config", kMigConfig, 0400), std::tuple("monitor", kMigMonitor, 0444)}) {
     RETURN_IF_ERROR(
-        Write(fmt::format("{}/mig/{}", capabilities, name),
-              fmt::format("DeviceFileMinor: {}\nDeviceFileMode: {}\nDeviceFileModify: 1\n", number,
-                          mode)));
+        Write(fmt::format("{}/mig/{}", capabilities, name), CapabilityText(number, mode)));
   }
   for (uint32_t i = 0; i < state.gpu_count; ++i) {
     if (state.facts[i].mig_capable == 0) continue;
