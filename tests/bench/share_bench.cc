@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   tessera::testing::Print("Allocate", result.allocate_us);
   if (allocate) tessera::testing::Print("its own", result.allocate_agent_us);
   tessera::testing::Print(allocate ? "PreStart" : "grant", result.grant_us);
-  tessera::testing::Print("its ping", result.ping_us);
+  tessera::testing::Print("no decision", result.rejected_us);
   tessera::testing::Print("its flush", tessera::testing::FlushTimes());
   return result.wrong == 0 ? 0 : 1;
 }

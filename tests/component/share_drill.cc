@@ -207,11 +207,11 @@ class Drill {
           const auto start = Clock::now();
           const auto gpu = GpuOf(waiting_[at]);
           const double took = MicrosSince(start);
-          const auto ping = Clock::now();
+          const auto asked = Clock::now();
           const bool answered = AgentAnswers();
-          const double pinged = MicrosSince(ping);
+          const double answer_took = MicrosSince(asked);
           const std::lock_guard lock(mutex);
-          if (answered) result_.ping_us.push_back(pinged);
+          if (answered) result_.rejected_us.push_back(answer_took);
           Judge(waiting_[at], gpu, took);
         }
       });

@@ -37,8 +37,8 @@ struct DrillResult {
   std::vector<double> allocate_us;
   // With BindingMode::kAllocate: the part of allocate_us without the wait for PodResources.
   std::vector<double> allocate_agent_us;
-  std::vector<double> grant_us;  // of the request for a grant, or of PreStartContainer
-  std::vector<double> ping_us;   // of requests without a decision, between the other requests
+  std::vector<double> grant_us;     // of the request for a grant, or of PreStartContainer
+  std::vector<double> rejected_us;  // of requests without a decision, between the other requests
   std::string first_refusal;
 };
 
