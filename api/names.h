@@ -190,7 +190,8 @@ inline constexpr std::string_view kWebhook = "tessera-webhook";
 inline constexpr std::string_view kOperator =
     "tessera-operator";  // the operator in its Lease, in Events and as field manager
 inline constexpr std::string_view kGroup = "tessera.dev";  // API group
-inline constexpr std::string_view kCustomResourceApiVersion = "v1alpha1";
+inline constexpr std::string_view kCustomResourceVersion = "v1alpha1";
+inline constexpr std::string_view kCustomResourceApiVersion = "tessera.dev/v1alpha1";
 inline constexpr std::string_view kCustomResourceKind = "Tessera";
 inline constexpr std::string_view kCustomResourcePlural = "tesseras";
 inline constexpr std::string_view kCustomResourceName = "tessera";  // name of the one object

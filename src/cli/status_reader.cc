@@ -11,8 +11,6 @@ namespace {
 constexpr std::string_view kSchedulerMetricsPort = "9411";
 // The label of driver containers, which NVIDIA's operator sets, too.
 constexpr const char* kDriverSelector = "app.kubernetes.io/component=nvidia-driver";
-constexpr kube::ResourceType kTesseras{names::kGroup, names::kCustomResourceApiVersion,
-                                       names::kCustomResourcePlural, false};
 
 // Keeps only the fields of a node or pod that StatusOf reads, because a node's image list alone is
 // longer than all these fields.
@@ -58,7 +56,8 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   api.ReadList({.type = kube::kPods, .label_selector = kDriverSelector}, &driver_pods, Reduced);
   api.ReadObject({kube::kDeployments, std::string(names::kOperator), ns, ""},
                  &objects.operator_deployment);
-  api.ReadObject({kTesseras, std::string(names::kCustomResourceName), "", ""}, &objects.resource);
+  api.ReadObject({kube::kTesseras, std::string(names::kCustomResourceName), "", ""},
+                 &objects.resource);
   api.ReadObject({kube::kDeployments, scheduler, ns, ""}, &objects.scheduler_deployment);
   api.ReadObject({kube::kEndpointSlices, scheduler, ns, ""}, &objects.scheduler_endpoints);
   api.ReadObject({kube::kValidatingWebhooks, webhook, "", ""}, &objects.webhook);

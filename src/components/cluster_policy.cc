@@ -288,8 +288,7 @@ bool IsManagedByNvidia(const Json& node) {
 
 Json TesseraResource(Json spec) {
   return Json::MakeObject(
-      {{"apiVersion",
-        Json::String(fmt::format("{}/{}", names::kGroup, names::kCustomResourceApiVersion))},
+      {{"apiVersion", Json::String(names::kCustomResourceApiVersion)},
        {"kind", Json::String(names::kCustomResourceKind)},
        {"metadata", Json::MakeObject({{"name", Json::String(names::kCustomResourceName)}})},
        {"spec", std::move(spec)}});

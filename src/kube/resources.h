@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "api/names.h"
+
 namespace tessera::kube {
 
 struct ResourceType {
@@ -29,6 +31,8 @@ inline constexpr ResourceType kMutatingWebhooks{"admissionregistration.k8s.io", 
                                                 "mutatingwebhookconfigurations", false};
 inline constexpr ResourceType kValidatingWebhooks{"admissionregistration.k8s.io", "v1",
                                                   "validatingwebhookconfigurations", false};
+inline constexpr ResourceType kTesseras{names::kGroup, names::kCustomResourceVersion,
+                                        names::kCustomResourcePlural, false};
 
 // One object. `subresource` such as "status" or "binding".
 struct ObjectRef {

@@ -6,7 +6,6 @@
 #include "api/names.h"
 #include "src/operator/reconciler.h"
 #include "src/operator/status_reporter.h"
-#include "src/operator/tessera_resource.h"
 
 namespace tessera::operators {
 namespace {
@@ -23,7 +22,7 @@ struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
         rendering(std::move(r)),
         options(std::move(o)),
         resource_handler(access.metrics, "tesseras", [this] { OnReconcileDue(Duration::zero()); }),
-        resources(access.client, kube::ListQuery{.type = kTesseras}, kube::Keep{},
+        resources(access.client, kube::ListQuery{.type = kube::kTesseras}, kube::Keep{},
                   resource_handler),
         reconciler(access, rendering, options, *this),
         reporter(access, options.ns, reconciler, *this) {}
@@ -46,7 +45,7 @@ struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
   void OnEvent(kube::EventKind kind, std::string_view reason, const std::string& message) override {
     const kube::JsonObject* resource = Resource();
     if (resource == nullptr) return;
-    access.events.Record({.api_version = ApiVersionOfTessera(),
+    access.events.Record({.api_version = std::string(names::kCustomResourceApiVersion),
                           .kind = std::string(names::kCustomResourceKind),
                           .name = resource->meta.name,
                           .uid = resource->meta.uid},

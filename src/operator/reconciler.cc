@@ -7,13 +7,12 @@
 #include "api/names.h"
 #include "src/base/log.h"
 #include "src/components/cluster_policy.h"
-#include "src/operator/tessera_resource.h"
 
 namespace tessera::operators {
 namespace {
 
 kube::OwnerReference OwnerOf(const kube::ObjectMeta& meta) {
-  return {.api_version = ApiVersionOfTessera(),
+  return {.api_version = std::string(names::kCustomResourceApiVersion),
           .kind = std::string(names::kCustomResourceKind),
           .name = meta.name,
           .uid = meta.uid};
@@ -175,7 +174,7 @@ void Reconciler::AddDriverObjects(std::vector<components::Component>* components
 }
 
 void Reconciler::WriteFinalizers(const kube::MetadataObject& meta, kube::KeyedQueue::Done done) {
-  const kube::ObjectRef ref{kTesseras, meta.meta.name, "", ""};
+  const kube::ObjectRef ref{kube::kTesseras, meta.meta.name, "", ""};
   finalizer_write_ = access_.client.Patch(
       ref, kube::PatchKind::kMerge,
       kube::FinalizersPatch(meta.finalizers, meta.meta.resource_version),

@@ -5,7 +5,6 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
-#include "src/operator/tessera_resource.h"
 
 namespace tessera::operators {
 namespace {
@@ -101,7 +100,7 @@ void StatusReporter::Send(const kube::JsonObject& resource, Json status, const S
                           std::vector<StatusChange> changes, kube::KeyedQueue::Done done) {
   // The UID makes the API server reject the status for a resource that was created again.
   const Json body = Json::MakeObject(
-      {{"apiVersion", Json::String(ApiVersionOfTessera())},
+      {{"apiVersion", Json::String(names::kCustomResourceApiVersion)},
        {"kind", Json::String(names::kCustomResourceKind)},
        {"metadata", Json::MakeObject({{"name", Json::String(resource.meta.name)},
                                       {"uid", Json::String(resource.meta.uid.str())}})},
@@ -110,7 +109,7 @@ void StatusReporter::Send(const kube::JsonObject& resource, Json status, const S
                                  .force = true,
                                  .subresource = "status",
                                  .before_send = access_.before_send};
-  write_ = access_.client.Apply(kTesseras, body, apply,
+  write_ = access_.client.Apply(kube::kTesseras, body, apply,
                                 [this, input, changes = std::move(changes),
                                  done = std::move(done)](const Result<Json>& answer) {
                                   if (answer.status().code() == Code::kNotFound)

@@ -21,9 +21,6 @@ namespace {
 // The API server serves a definition's type about a second after it was created.
 constexpr Duration kDefinitionPatience = std::chrono::seconds(30);
 
-constexpr kube::ResourceType kTesseraType{names::kGroup, names::kCustomResourceApiVersion,
-                                          names::kCustomResourcePlural, false};
-
 // The problem that the operator reports, or the reason of its wait.
 std::string ReasonOf(const Json& resource) {
   for (const char* type : {"Degraded", "Progressing", "Ready"}) {
@@ -78,7 +75,7 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
 Status OperatorInstaller::ReplaceSpec(const Json& spec) {
   const Json change = Json::MakeObject(
       {{"op", Json::String("add")}, {"path", Json::String("/spec")}, {"value", spec}});
-  return api_.Patch({kTesseraType, TesseraResourceId().name, "", ""}, kube::PatchKind::kJson,
+  return api_.Patch({kube::kTesseras, TesseraResourceId().name, "", ""}, kube::PatchKind::kJson,
                     Json::MakeArray({change}));
 }
 
