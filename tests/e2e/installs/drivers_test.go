@@ -331,12 +331,11 @@ func upgradesOneNodeAfterTheOther(t *testing.T) {
 }
 
 // upgradeFails upgrades to a version that does not work, and expects the first node to go back, and the other to stay.
-func upgradeFails(t *testing.T, version, why string) {
+// `patience` is the time in seconds until the driver's container must be ready.
+func upgradeFails(t *testing.T, version, why string, patience int) {
 	t.Helper()
-	// A driver that works is ready in time, but for a loaded machine: then the earlier driver comes later than it may,
-	// and the node ends in the same state.
 	patchTessera(t, bed.Object{"driver": bed.Object{"version": version,
-		"upgradePolicy": bed.Object{"restartTimeoutSeconds": 25, "validationTimeoutSeconds": 10}}})
+		"upgradePolicy": bed.Object{"restartTimeoutSeconds": patience, "validationTimeoutSeconds": 10}}})
 	bed.Eventually(t, driverTimeout, "n1 says why driver "+version+" failed", func() bool {
 		object, _ := bed.Node("n1")
 		return stateOf("n1") == "upgrade-failed" &&
@@ -359,18 +358,21 @@ func upgradeFails(t *testing.T, version, why string) {
 	waitWorkload(t, "works")
 }
 
-// Meanwhile n3, a pool of its own, gets another driver.
+// Meanwhile n3, a pool of its own, gets another driver. A pool has the settings of all nodes where it sets nothing else,
+// so it needs its own timeouts. On a loaded machine, the earlier driver of n1 may be ready after the timeout; n1 ends in
+// the same state.
 func aDriverThatHangsIsRolledBackAndDelaysNoOtherPool(t *testing.T) {
 	gpuWorkload(t, "works", "n2")
+	patient := bed.Object{"maxUnavailable": "100%", "restartTimeoutSeconds": 170, "validationTimeoutSeconds": 60}
 	patchTessera(t, bed.Object{"pools": []bed.Object{{"name": "own", "nodeSelector": bed.Object{"kubernetes.io/hostname": "n3"},
-		"driver": driverSettings("2.0", bed.Object{"maxUnavailable": "100%"})}}})
-	upgradeFails(t, "3.0", "was not ready in time")
+		"driver": driverSettings("2.0", patient)}}})
+	upgradeFails(t, "3.0", "was not ready in time", 25)
 	waitDriver(t, 3, "2.0", "upgrade-done")
 }
 
 func halfADriverIsRolledBack(t *testing.T) {
 	gpuWorkload(t, "works", "n2")
-	upgradeFails(t, "4.0", "did not pass the smoke test")
+	upgradeFails(t, "4.0", "did not pass the smoke test", 120)
 }
 
 // The version that failed is not wanted any more.
