@@ -118,7 +118,7 @@ func (c *Cluster) apiserverFlags() []string {
 func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 	m := &c.Nodes[i-1]
 	dir := c.machineDir(m)
-	tools := map[string]string{"/usr/local/bin/kubectl": c.Parts.Kubernetes}
+	tools := map[string]string{"/usr/local/bin/kubectl": c.Parts.Kubectl}
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		tools["/usr/local/bin/"+name] = filepath.Join(c.Parts.Containerd, name)
 	}

@@ -33,7 +33,7 @@ func (c *Cluster) writeFiles() error {
 		return err
 	}
 	for name, target := range map[string]string{
-		"kubectl": c.Parts.Kubernetes, "ctr": filepath.Join(c.Parts.Containerd, "ctr"), "helm": c.Parts.Helm,
+		"kubectl": c.Parts.Kubectl, "ctr": filepath.Join(c.Parts.Containerd, "ctr"), "helm": c.Parts.Helm,
 	} {
 		if err := os.Symlink(target, filepath.Join(c.Dir, "bin", name)); err != nil {
 			return err

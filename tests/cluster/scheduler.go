@@ -103,7 +103,7 @@ func (c *Cluster) schedulerState(ctx context.Context) (Component, error) {
 
 // schedulerServes checks kube-scheduler from inside its namespace, because it listens only there, with a self-signed certificate.
 func (c *Cluster) schedulerServes(ctx context.Context) bool {
-	_, err := c.Exec(ctx, 0, c.Parts.Kubernetes, "kubectl", "get", "--raw", "/readyz",
+	_, err := c.Exec(ctx, 0, c.Parts.Kubectl, "get", "--raw", "/readyz",
 		"--kubeconfig="+schedulerKubeconfig, "--server=https://127.0.0.1:10259", "--insecure-skip-tls-verify")
 	return err == nil
 }

@@ -58,7 +58,7 @@ func TestServiceIsReachedFromEveryPodAndMachine(t *testing.T) {
 	address := serve(t, c, "greeter", "n1", "serve")
 	for i := range 3 {
 		eventually(t, fmt.Sprintf("machine %d reaches the service", i), func() (bool, string) {
-			text, err := c.Exec(t.Context(), i, c.Parts.Kubernetes, "kubectl", "get", "--raw", "/", "--server=http://"+address)
+			text, err := c.Exec(t.Context(), i, c.Parts.Kubectl, "get", "--raw", "/", "--server=http://"+address)
 			return text == "hello from greeter\n", fmt.Sprintf("%q, %v", text, err)
 		})
 	}

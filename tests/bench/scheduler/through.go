@@ -90,7 +90,7 @@ func (b *bench) place(ctx context.Context, prefix, what, config string) error {
 		}
 	}
 	fmt.Printf("\n%s: %.0f pods/s\n", what, float64(b.pods-1)/last.Sub(first).Seconds())
-	text, err := b.cluster.Exec(ctx, 0, b.cluster.Parts.Kubernetes, "kubectl", "get", "--raw", "/metrics",
+	text, err := b.cluster.Exec(ctx, 0, b.cluster.Parts.Kubectl, "get", "--raw", "/metrics",
 		"--kubeconfig="+b.inside, "--server=https://127.0.0.1:10259", "--insecure-skip-tls-verify")
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubernetes, etcd and kubectl as one program. The first argument names the component; every
+// Kubernetes and etcd as one program. The first argument names the component; every
 // component is a process of its own, because each of them installs signal handlers and fills
 // process-wide metric and feature-gate registries.
 package main
@@ -17,8 +17,6 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -37,7 +35,7 @@ var components = map[string]func() *cobra.Command{
 func main() {
 	// A link named after a component runs it, as busybox does; otherwise the first argument decides.
 	name := filepath.Base(os.Args[0])
-	if _, known := components[name]; !known && name != "etcd" && name != "kubectl" {
+	if _, known := components[name]; !known && name != "etcd" {
 		if len(os.Args) < 2 {
 			fmt.Fprintln(os.Stderr, "usage: kubernetes COMPONENT [FLAG...]")
 			os.Exit(2)
@@ -48,10 +46,6 @@ func main() {
 	switch name {
 	case "etcd":
 		etcdmain.Main(os.Args)
-	case "kubectl":
-		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-			kubectlutil.CheckErr(err)
-		}
 	default:
 		make, known := components[name]
 		if !known {
