@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kMostAnswerBytes = 1 << 20;
 constexpr size_t kMostSecretBytes = 4 << 10;
 constexpr size_t kMostReasonBytes = 200;
+constexpr double kLatestEnd = 9e9;  // seconds; later times overflow a count of nanoseconds
 constexpr net::Deadlines kIssuerDeadlines{.connect = std::chrono::seconds(5),
                                           .header = std::chrono::seconds(10),
                                           .body = std::chrono::seconds(10)};
@@ -86,6 +87,53 @@ Status CheckIssuer(const std::string& text) {
 
 Status Unauthenticated(std::string_view why) {
   return Error(Code::kUnauthenticated, "the ID token is not for this login: {}", why);
+}
+
+// A request to the token endpoint with the console's own credentials.
+net::Request AuthenticatedRequest(const OidcProvider& provider, const OidcOptions& options,
+                                  std::string_view client_secret, std::string form) {
+  net::Request request{.method = "POST",
+                       .headers = {{"Content-Type", "application/x-www-form-urlencoded"},
+                                   {"Accept", "application/json"}},
+                       .body = std::move(form)};
+  if (!client_secret.empty() && !provider.secret_in_body) {
+    const std::string credentials = fmt::format("{}:{}", net::PercentEncode(options.client_id),
+                                                net::PercentEncode(client_secret));
+    request.headers.Add("Authorization", "Basic " + Base64Encode(credentials));
+    return request;
+  }
+  request.body += "&" + Form({{"client_id", options.client_id}});
+  if (!client_secret.empty()) request.body += "&" + Form({{"client_secret", client_secret}});
+  return request;
+}
+
+// The claims of an ID token, after the check of iss, aud and exp.
+Status ReadClaims(const OidcOptions& options, WallTime now, OidcTokens* tokens) {
+  const auto parts = Split(tokens->id_token, '.');
+  const Result<std::string> text =
+      parts.size() == 3 ? Base64UrlDecode(std::string(parts[1])) : std::string();
+  const Json claims = ParseJson(text.value_or("")).value_or({});
+  if (!claims.is_object()) {
+    return Unauthenticated("it is not a signed JWT: check that the issuer does not encrypt it");
+  }
+  const std::string issuer = claims.StringAt("iss").value_or("");
+  if (issuer != options.issuer) {
+    return Unauthenticated(fmt::format("its issuer is \"{}\": check --oidc-issuer-url",
+                                       CutText(issuer, kMostReasonBytes)));
+  }
+  if (!Contains(claims.Find("aud"), options.client_id)) {
+    return Unauthenticated(
+        fmt::format("its audience lacks \"{}\": check --oidc-client-id", options.client_id));
+  }
+  const Json* exp = claims.Find("exp");
+  const double ends = exp == nullptr ? 0 : exp->ToDouble().value_or(0);
+  if (ends <= std::chrono::duration<double>(now.time_since_epoch()).count()) {
+    return Unauthenticated("it has expired: compare the clocks of the issuer and of the console");
+  }
+  tokens->ends = WallTime(std::chrono::seconds(static_cast<int64_t>(std::min(ends, kLatestEnd))));
+  tokens->subject = claims.StringAt("sub").value_or("");
+  tokens->nonce = claims.StringAt("nonce").value_or("");
+  return Status::Ok();
 }
 
 }  // namespace
@@ -165,71 +213,56 @@ std::string AuthorizationUrl(const OidcProvider& provider, const OidcOptions& op
 net::Request TokenRequest(const OidcProvider& provider, const OidcOptions& options,
                           std::string_view client_secret, std::string_view code,
                           std::string_view verifier) {
-  net::Request request{.method = "POST",
-                       .headers = {{"Content-Type", "application/x-www-form-urlencoded"},
-                                   {"Accept", "application/json"}},
-                       .body = Form({{"grant_type", "authorization_code"},
-                                     {"code", code},
-                                     {"redirect_uri", options.redirect_url},
-                                     {"code_verifier", verifier}})};
-  if (!client_secret.empty() && !provider.secret_in_body) {
-    const std::string credentials = fmt::format("{}:{}", net::PercentEncode(options.client_id),
-                                                net::PercentEncode(client_secret));
-    request.headers.Add("Authorization", "Basic " + Base64Encode(credentials));
-    return request;
-  }
-  request.body += "&" + Form({{"client_id", options.client_id}});
-  if (!client_secret.empty()) request.body += "&" + Form({{"client_secret", client_secret}});
-  return request;
+  return AuthenticatedRequest(provider, options, client_secret,
+                              Form({{"grant_type", "authorization_code"},
+                                    {"code", code},
+                                    {"redirect_uri", options.redirect_url},
+                                    {"code_verifier", verifier}}));
+}
+
+net::Request RefreshRequest(const OidcProvider& provider, const OidcOptions& options,
+                            std::string_view client_secret, std::string_view refresh_token) {
+  return AuthenticatedRequest(
+      provider, options, client_secret,
+      Form({{"grant_type", "refresh_token"}, {"refresh_token", refresh_token}}));
 }
 
 std::string IssuerReason(std::string_view error, std::string_view description) {
   return CutText(std::string(Trim(fmt::format("{} {}", error, description))), kMostReasonBytes);
 }
 
-Result<std::string> IdTokenOf(const net::Response& answer) {
+Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& options, WallTime now) {
   const Json json = ParseJson(answer.body).value_or({});
   if (answer.status != 200) {
-    return Error(Code::kUnauthenticated,
+    // An issuer that cannot answer now may answer later.
+    return Error(answer.status >= 500 ? Code::kUnavailable : Code::kUnauthenticated,
                  "status {}, {}: log in again; if that fails, check --oidc-client-id, "
                  "--oidc-client-secret-file and --oidc-redirect-url",
                  answer.status,
                  IssuerReason(json.StringAt("error").value_or("no reason"),
                               json.StringAt("error_description").value_or("")));
   }
-  const std::string token = json.StringAt("id_token").value_or("");
-  if (!token.empty()) return token;
-  return Error(Code::kUnauthenticated,
-               "the answer has no id_token: check that the issuer supports OpenID Connect");
+  OidcTokens tokens{.id_token = json.StringAt("id_token").value_or(""),
+                    .refresh_token = json.StringAt("refresh_token").value_or("")};
+  if (tokens.id_token.empty()) {
+    return Error(Code::kUnauthenticated,
+                 "the answer has no id_token: check that the issuer supports OpenID Connect");
+  }
+  RETURN_IF_ERROR(ReadClaims(options, now, &tokens));
+  return tokens;
 }
 
-Status CheckIdToken(std::string_view token, const OidcOptions& options, std::string_view nonce,
-                    WallTime now) {
-  const auto parts = Split(token, '.');
-  const Result<std::string> text =
-      parts.size() == 3 ? Base64UrlDecode(std::string(parts[1])) : std::string();
-  const Json claims = ParseJson(text.value_or("")).value_or({});
-  if (!claims.is_object()) {
-    return Unauthenticated("it is not a signed JWT: check that the issuer does not encrypt it");
-  }
-  const std::string issuer = claims.StringAt("iss").value_or("");
-  if (issuer != options.issuer) {
-    return Unauthenticated(fmt::format("its issuer is \"{}\": check --oidc-issuer-url",
-                                       CutText(issuer, kMostReasonBytes)));
-  }
-  if (!Contains(claims.Find("aud"), options.client_id)) {
-    return Unauthenticated(
-        fmt::format("its audience lacks \"{}\": check --oidc-client-id", options.client_id));
-  }
-  const Json* exp = claims.Find("exp");
-  const double ends = exp == nullptr ? 0 : exp->ToDouble().value_or(0);
-  if (ends <= std::chrono::duration<double>(now.time_since_epoch()).count()) {
-    return Unauthenticated("it has expired: compare the clocks of the issuer and of the console");
-  }
-  if (!SameSecret(claims.StringAt("nonce").value_or(""), nonce)) {
-    return Unauthenticated("its nonce belongs to another login: log in again");
-  }
-  return Status::Ok();
+Status CheckNonce(const OidcTokens& tokens, std::string_view nonce) {
+  if (SameSecret(tokens.nonce, nonce)) return Status::Ok();
+  return Unauthenticated("its nonce belongs to another login: log in again");
+}
+
+Result<OidcTokens> Refreshed(const OidcTokens& last, OidcTokens fresh) {
+  if (fresh.subject != last.subject) return Unauthenticated("it belongs to another person");
+  if (fresh.nonce.empty()) fresh.nonce = last.nonce;
+  RETURN_IF_ERROR(CheckNonce(fresh, last.nonce));
+  if (fresh.refresh_token.empty()) fresh.refresh_token = last.refresh_token;
+  return fresh;
 }
 
 OidcLogin::OidcLogin(net::IoThread& io, TaskRunner& runner, OidcOptions options)
@@ -248,12 +281,28 @@ void OidcLogin::Begin(std::string_view secret, OnText on_url) {
   });
 }
 
-void OidcLogin::Complete(const std::string& code, std::string_view secret, OnText on_token) {
-  WithProvider([this, code, secrets = SecretsOf(secret),
-                on_token = std::move(on_token)](const Result<OidcProvider>& provider) {
-    if (!provider.ok()) return on_token(provider.status());
-    Exchange(*provider, code, secrets, on_token);
-  });
+void OidcLogin::Complete(const std::string& code, std::string_view secret, OnTokens on_tokens) {
+  const LoginSecrets secrets = SecretsOf(secret);
+  Ask(
+      "exchange the code",
+      [this, code, secrets](const OidcProvider& provider, std::string_view client_secret) {
+        return TokenRequest(provider, options_, client_secret, code, secrets.verifier);
+      },
+      [secrets, on_tokens = std::move(on_tokens)](Result<OidcTokens> tokens) {
+        const Status checked = tokens.ok() ? CheckNonce(*tokens, secrets.nonce) : tokens.status();
+        checked.ok() ? on_tokens(std::move(tokens)) : on_tokens(checked);
+      });
+}
+
+void OidcLogin::Refresh(const OidcTokens& tokens, OnTokens on_tokens) {
+  Ask(
+      "refresh the tokens",
+      [this, tokens](const OidcProvider& provider, std::string_view client_secret) {
+        return RefreshRequest(provider, options_, client_secret, tokens.refresh_token);
+      },
+      [tokens, on_tokens = std::move(on_tokens)](Result<OidcTokens> fresh) {
+        on_tokens(fresh.ok() ? Refreshed(tokens, *std::move(fresh)) : fresh.status());
+      });
 }
 
 void OidcLogin::WithProvider(std::function<void(const Result<OidcProvider>&)> then) {
@@ -277,26 +326,26 @@ void OidcLogin::WithProvider(std::function<void(const Result<OidcProvider>&)> th
        });
 }
 
-void OidcLogin::Exchange(const OidcProvider& provider, const std::string& code,
-                         const LoginSecrets& secrets, const OnText& on_token) {
-  std::string client_secret;
-  if (!options_.client_secret_file.empty()) {
-    const Result<std::string> text = ReadFile(options_.client_secret_file, kMostSecretBytes);
-    if (!text.ok()) return on_token(text.status().Annotate("--oidc-client-secret-file"));
-    client_secret = Trim(*text);
-  }
-  Send(provider.token_endpoint,
-       TokenRequest(provider, options_, client_secret, code, secrets.verifier),
-       [this, url = provider.token_endpoint, nonce = secrets.nonce,
-        on_token](const Result<net::Response>& answer) {
-         Result<std::string> token = answer.ok() ? IdTokenOf(*answer) : answer.status();
-         if (!token.ok()) {
-           return on_token(
-               token.status().Annotate(fmt::format("cannot exchange the code at {}", url)));
-         }
-         const Status checked = CheckIdToken(*token, options_, nonce, runner_.clock().WallNow());
-         checked.ok() ? on_token(std::move(token)) : on_token(checked);
-       });
+void OidcLogin::Ask(std::string_view what, MakeRequest make, OnTokens on_tokens) {
+  WithProvider([this, what, make = std::move(make),
+                on_tokens = std::move(on_tokens)](const Result<OidcProvider>& provider) {
+    if (!provider.ok()) return on_tokens(provider.status());
+    std::string client_secret;
+    if (!options_.client_secret_file.empty()) {
+      const Result<std::string> text = ReadFile(options_.client_secret_file, kMostSecretBytes);
+      if (!text.ok()) return on_tokens(text.status().Annotate("--oidc-client-secret-file"));
+      client_secret = Trim(*text);
+    }
+    const std::string& url = provider->token_endpoint;
+    Send(url, make(*provider, client_secret),
+         [this, what, url, on_tokens](const Result<net::Response>& answer) {
+           Result<OidcTokens> tokens = answer.ok()
+                                           ? TokensOf(*answer, options_, runner_.clock().WallNow())
+                                           : answer.status();
+           if (tokens.ok()) return on_tokens(std::move(tokens));
+           on_tokens(tokens.status().Annotate(fmt::format("cannot {} at {}", what, url)));
+         });
+  });
 }
 
 void OidcLogin::Send(const std::string& url, net::Request request, OnResponse then) {

@@ -7,6 +7,9 @@
 // signature: the API server does, when it authenticates the token at the login. A token that the
 // API server rejects begins no session.
 //
+// If the issuer gives a refresh token, it is exchanged for a new ID token before the last one
+// expires (token_refresher.h).
+//
 // All secrets of one login follow from one random text, which only the browser keeps: in a cookie,
 // for kLongestLogin. So the console stores nothing about logins that no person completes. Messages
 // contain neither tokens nor codes.
@@ -64,18 +67,32 @@ Result<OidcProvider> ParseProvider(std::string_view document, const std::string&
 // Where the browser logs in.
 std::string AuthorizationUrl(const OidcProvider& provider, const OidcOptions& options,
                              const LoginSecrets& secrets);
-// `client_secret` "": a public client.
+// For the ID token of a code. `client_secret` "": a public client.
 net::Request TokenRequest(const OidcProvider& provider, const OidcOptions& options,
                           std::string_view client_secret, std::string_view code,
                           std::string_view verifier);
+// For a new ID token, see TokenRequest above.
+net::Request RefreshRequest(const OidcProvider& provider, const OidcOptions& options,
+                            std::string_view client_secret, std::string_view refresh_token);
 // The reason of an issuer for an error, for people; cut to 200 bytes.
 std::string IssuerReason(std::string_view error, std::string_view description);
-// The id_token of the token endpoint's answer. UNAUTHENTICATED with the issuer's reason.
-Result<std::string> IdTokenOf(const net::Response& answer);
-// UNAUTHENTICATED if iss, aud, exp or nonce do not belong to this login. Does not check the
-// signature.
-Status CheckIdToken(std::string_view token, const OidcOptions& options, std::string_view nonce,
-                    WallTime now);
+
+// The tokens of one person, with the claims of the ID token.
+struct OidcTokens {
+  std::string id_token;
+  std::string refresh_token;  // "": the issuer gives none
+  std::string subject;        // the person, for the issuer
+  std::string nonce;          // "": none
+  WallTime ends{};            // when the ID token expires
+};
+// From the token endpoint's answer. UNAUTHENTICATED with the issuer's reason, or if the claims iss,
+// aud or exp do not belong to this console. Does not check the signature.
+Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& options, WallTime now);
+// UNAUTHENTICATED if the tokens belong to another login than the one with this nonce.
+Status CheckNonce(const OidcTokens& tokens, std::string_view nonce);
+// The tokens after a refresh, which keep what the issuer does not give again. UNAUTHENTICATED if
+// `fresh` belongs to another person or login.
+Result<OidcTokens> Refreshed(const OidcTokens& last, OidcTokens fresh);
 
 class OidcLogin {
  public:
@@ -83,6 +100,7 @@ class OidcLogin {
   // Calls back once, later or at once, and not after this object is destroyed. UNAVAILABLE: the
   // issuer does not answer.
   using OnText = std::function<void(Result<std::string>)>;
+  using OnTokens = std::function<void(Result<OidcTokens>)>;
 
   OidcLogin(net::IoThread& io, TaskRunner& runner, OidcOptions options);
 
@@ -91,8 +109,10 @@ class OidcLogin {
   std::string issuer_host() const;
   // Where the browser logs in.
   void Begin(std::string_view secret, OnText on_url);
-  // The ID token for a code. REQUIRES: the caller has compared the state.
-  void Complete(const std::string& code, std::string_view secret, OnText on_token);
+  // The tokens for a code. REQUIRES: the caller has compared the state.
+  void Complete(const std::string& code, std::string_view secret, OnTokens on_tokens);
+  // Newer tokens of the same person. UNAUTHENTICATED: the issuer wants a new login.
+  void Refresh(const OidcTokens& tokens, OnTokens on_tokens);
 
  private:
   static constexpr Duration kFresh = std::chrono::minutes(10);
@@ -103,8 +123,10 @@ class OidcLogin {
   using OnResponse = std::function<void(Result<net::Response>)>;
 
   void WithProvider(std::function<void(const Result<OidcProvider>&)> then);
-  void Exchange(const OidcProvider& provider, const std::string& code, const LoginSecrets& secrets,
-                const OnText& on_token);
+  using MakeRequest =
+      std::function<net::Request(const OidcProvider& provider, std::string_view client_secret)>;
+  // Sends a request to the token endpoint. `what` is for errors: "exchange the code".
+  void Ask(std::string_view what, MakeRequest make, OnTokens on_tokens);
   void Send(const std::string& url, net::Request request, OnResponse then);
 
   net::IoThread& io_;

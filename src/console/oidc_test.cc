@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "src/console/token_refresher.h"
 #include "src/formats/base64.h"
-#include "src/formats/json.h"
 
 namespace tessera::console {
 namespace {
@@ -119,44 +119,86 @@ TEST(OidcTest, AuthenticatesAsTheProviderWants) {
   EXPECT_FALSE(post.headers.Has("Authorization"));
 }
 
-TEST(OidcTest, ReportsWhyTheIssuerRefusesACode) {
-  EXPECT_EQ(*IdTokenOf({200, {}, R"({"id_token":"x.y.z"})"}), "x.y.z");
-  const auto refused =
-      IdTokenOf({400, {}, R"({"error":"invalid_grant","error_description":"used"})"});
-  EXPECT_NE(refused.status().message().find("status 400, invalid_grant used: log in again"),
-            std::string::npos);
-  EXPECT_FALSE(IdTokenOf({200, {}, R"({"access_token":"x"})"}).ok());
-  EXPECT_FALSE(IdTokenOf({200, {}, "<html>"}).ok());
+TEST(OidcTest, RefreshesWithTheSameCredentials) {
+  const net::Request request = RefreshRequest({}, TestOptions(), "a b", "r/1");
+  EXPECT_EQ(Get("/?" + request.body).Query("grant_type"), "refresh_token");
+  EXPECT_EQ(Get("/?" + request.body).Query("refresh_token"), "r/1");
+  EXPECT_EQ(request.headers.Get("Authorization"), "Basic " + Base64Encode("tessera:a%20b"));
 }
 
-TEST(OidcTest, AcceptsOnlyTheIdTokenOfThisLogin) {
-  const auto check = [](std::string_view claims) {
-    return CheckIdToken(fmt::format("e30.{}.c2ln", Base64Encode(claims)), TestOptions(), "n", kNow);
+std::string ClaimsOf(std::string_view iss, std::string_view aud, int64_t exp) {
+  return fmt::format(R"({{"iss":"{}","aud":{},"exp":{},"nonce":"n","sub":"s"}})", iss, aud, exp);
+}
+
+Result<OidcTokens> TokensWith(std::string_view claims) {
+  const std::string answer =
+      fmt::format(R"({{"id_token":"e30.{}.c2ln","refresh_token":"r"}})", Base64Encode(claims));
+  return TokensOf({200, {}, answer}, TestOptions(), kNow);
+}
+
+constexpr std::string_view kIssuer = "https://login.example";
+constexpr int64_t kLater = 1'700'000'060;
+
+TEST(OidcTest, ReportsWhyTheIssuerGivesNoToken) {
+  const auto error = [](int status, std::string_view body) {
+    return TokensOf({status, {}, std::string(body)}, TestOptions(), kNow).status();
   };
-  const auto claims = [](std::string_view iss, std::string_view aud, int64_t exp,
-                         std::string_view nonce) {
-    return fmt::format(R"({{"iss":"{}","aud":{},"exp":{},"nonce":"{}"}})", iss, aud, exp, nonce);
-  };
-  const std::string issuer = "https://login.example";
-  const int64_t later = 1'700'000'060;
-  EXPECT_TRUE(check(claims(issuer, R"("tessera")", later, "n")).ok());
-  EXPECT_TRUE(check(claims(issuer, R"(["other","tessera"])", later, "n")).ok());
+  const Status refused = error(400, R"({"error":"invalid_grant","error_description":"used"})");
+  EXPECT_EQ(refused.code(), Code::kUnauthenticated);
+  EXPECT_NE(refused.message().find("status 400, invalid_grant used: log in again"),
+            std::string::npos);
+  EXPECT_EQ(error(503, "").code(), Code::kUnavailable);
+  EXPECT_EQ(error(200, R"({"access_token":"x"})").code(), Code::kUnauthenticated);
+  EXPECT_EQ(error(200, "<html>").code(), Code::kUnauthenticated);
+  EXPECT_EQ(error(200, R"({"id_token":"opaque"})").code(), Code::kUnauthenticated);
+}
+
+TEST(OidcTest, AcceptsOnlyTheIdTokenOfThisConsole) {
+  const auto tokens = TokensWith(ClaimsOf(kIssuer, R"("tessera")", kLater));
+  ASSERT_TRUE(tokens.ok()) << tokens.status().ToString();
+  EXPECT_EQ(tokens->refresh_token, "r");
+  EXPECT_EQ(tokens->subject, "s");
+  EXPECT_EQ(tokens->ends, kNow + std::chrono::seconds(60));
+  EXPECT_TRUE(TokensWith(ClaimsOf(kIssuer, R"(["other","tessera"])", kLater)).ok());
   const std::pair<std::string, std::string_view> wrong[] = {
-      {claims("https://evil", R"("tessera")", later, "n"), "issuer"},
-      {claims(issuer, R"("other")", later, "n"), "audience"},
-      {claims(issuer, R"(["other"])", later, "n"), "audience"},
-      {claims(issuer, R"("tessera")", 1'700'000'000, "n"), "expired"},
-      {claims(issuer, R"("tessera")", later, "m"), "nonce"},
-      {fmt::format(R"({{"iss":"{}","aud":"tessera","exp":{}}})", issuer, later), "nonce"},
-      {fmt::format(R"({{"iss":"{}","aud":"tessera","nonce":"n"}})", issuer), "expired"},
+      {ClaimsOf("https://evil", R"("tessera")", kLater), "issuer"},
+      {ClaimsOf(kIssuer, R"("other")", kLater), "audience"},
+      {ClaimsOf(kIssuer, R"(["other"])", kLater), "audience"},
+      {ClaimsOf(kIssuer, R"("tessera")", 1'700'000'000), "expired"},
+      {fmt::format(R"({{"iss":"{}","aud":"tessera","nonce":"n"}})", kIssuer), "expired"},
       {"[]", "JWT"},
   };
   for (const auto& [text, why] : wrong) {
-    const Status status = check(text);
+    const Status status = TokensWith(text).status();
     EXPECT_EQ(status.code(), Code::kUnauthenticated) << text;
     EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
   }
-  EXPECT_FALSE(CheckIdToken("opaque", TestOptions(), "n", kNow).ok());
+}
+
+TEST(OidcTest, AcceptsOnlyTheNonceOfThisLogin) {
+  EXPECT_TRUE(CheckNonce({.nonce = "n"}, "n").ok());
+  EXPECT_EQ(CheckNonce({.nonce = "m"}, "n").code(), Code::kUnauthenticated);
+  EXPECT_EQ(CheckNonce({}, "n").code(), Code::kUnauthenticated);
+}
+
+TEST(OidcTest, ARefreshKeepsWhatTheIssuerDoesNotGiveAgain) {
+  const OidcTokens last{.id_token = "1", .refresh_token = "r", .subject = "s", .nonce = "n"};
+  const auto kept = Refreshed(last, {.id_token = "2", .subject = "s"});
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(kept->id_token, "2");
+  EXPECT_EQ(kept->refresh_token, "r");
+  EXPECT_EQ(kept->nonce, "n");
+  EXPECT_EQ(Refreshed(last, {.refresh_token = "r2", .subject = "s"})->refresh_token, "r2");
+  for (const OidcTokens& other : {OidcTokens{.subject = "t"}, {.subject = "s", .nonce = "m"}}) {
+    EXPECT_EQ(Refreshed(last, other).status().code(), Code::kUnauthenticated);
+  }
+}
+
+TEST(TokenRefresherTest, WaitsForMostOfTheTokensLife) {
+  const auto wait = [](Duration life) { return TokenRefresher::WaitBefore(kNow + life, kNow); };
+  EXPECT_EQ(wait(std::chrono::minutes(5)), std::chrono::seconds(270));
+  EXPECT_EQ(wait(std::chrono::hours(24)), std::chrono::hours(1));
+  EXPECT_EQ(wait(std::chrono::seconds(-5)), std::chrono::seconds(1));
 }
 
 }  // namespace

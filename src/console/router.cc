@@ -30,6 +30,7 @@ ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSession
       meter_(meter),
       history_(history),
       oidc_(oidc),
+      refresher_(oidc == nullptr ? nullptr : std::make_unique<TokenRefresher>(runner, *oidc)),
       options_(options),
       cookie_(SessionCookieName(options.secure_cookie,
                                 options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")),

@@ -23,6 +23,7 @@
 #include "src/console/oidc.h"
 #include "src/console/quota_edit.h"
 #include "src/console/sessions.h"
+#include "src/console/token_refresher.h"
 #include "src/console/usage_meter.h"
 #include "src/console/viewers.h"
 #include "src/net/http_server.h"
@@ -138,6 +139,7 @@ class ConsoleRouter {
   const UsageMeter* const meter_;
   MetricHistory* const history_;
   OidcLogin* const oidc_;
+  const std::unique_ptr<TokenRefresher> refresher_;  // null without oidc_
   const RouterOptions options_;
   const std::string cookie_;        // name of the session's cookie
   const std::string login_cookie_;  // name of the cookie during a login with OpenID Connect

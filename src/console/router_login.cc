@@ -100,29 +100,31 @@ void ConsoleRouter::CompleteOidcLogin(const net::Request& request, const Reply& 
   const std::string secret(CookieOf(request, login_cookie_));
   const Result<std::string> code = CodeOf(request, *oidc_, secret);
   if (!code.ok()) return fail(code.status());
-  oidc_->Complete(*code, secret, [this, reply, fail](const Result<std::string>& token) {
-    if (!token.ok()) return fail(token.status());
-    if (token->size() > kMostTokenBytes) {
+  oidc_->Complete(*code, secret, [this, reply, fail](const Result<OidcTokens>& tokens) {
+    if (!tokens.ok()) return fail(tokens.status());
+    if (tokens->id_token.size() > kMostTokenBytes) {
       return fail(Error(Code::kUnauthenticated,
                         "the ID token has {} bytes, at most {} are accepted: let the issuer put "
                         "fewer groups into it",
-                        token->size(), kMostTokenBytes));
+                        tokens->id_token.size(), kMostTokenBytes));
     }
-    sessions_.LogIn(*token, [this, reply, fail](const Result<SessionPtr>& session) {
-      if (session.status().code() == Code::kUnauthenticated) {
-        return fail(Error(Code::kUnauthenticated,
-                          "the API server rejects the ID token: {}: give the API server the same "
-                          "issuer and client ID (--oidc-issuer-url={} --oidc-client-id={})",
-                          session.status().message(), oidc_->options().issuer,
-                          oidc_->options().client_id));
-      }
-      if (!session.ok()) return fail(session.status());
-      Log(Severity::kInfo, "login", {{"user", (*session)->user}});
-      net::Response response{303, {{"Location", "/"}, {"Cache-Control", "no-store"}}, ""};
-      response.headers.Add("Set-Cookie", CookieFor((*session)->id));
-      response.headers.Add("Set-Cookie", LoginCookieFor(""));
-      reply(std::move(response));
-    });
+    sessions_.LogIn(
+        tokens->id_token, [this, reply, fail, tokens = *tokens](const Result<SessionPtr>& session) {
+          if (session.status().code() == Code::kUnauthenticated) {
+            return fail(Error(
+                Code::kUnauthenticated,
+                "the API server rejects the ID token: {}: give the API server the same "
+                "issuer and client ID (--oidc-issuer-url={} --oidc-client-id={})",
+                session.status().message(), oidc_->options().issuer, oidc_->options().client_id));
+          }
+          if (!session.ok()) return fail(session.status());
+          Log(Severity::kInfo, "login", {{"user", (*session)->user}});
+          refresher_->Follow(*session, tokens);
+          net::Response response{303, {{"Location", "/"}, {"Cache-Control", "no-store"}}, ""};
+          response.headers.Add("Set-Cookie", CookieFor((*session)->id));
+          response.headers.Add("Set-Cookie", LoginCookieFor(""));
+          reply(std::move(response));
+        });
   });
 }
 

@@ -220,6 +220,8 @@ Client::Client(net::IoThread& io, TaskRunner& runner, Config config, Options opt
 
 Client::~Client() = default;
 
+void Client::SetToken(std::string token) { core_->queue.SetToken(std::move(token)); }
+
 TaskRunner& Client::runner() { return core_->queue.runner(); }
 uint64_t Client::NextSeed() { return core_->seeds(); }
 const Config& Client::config() const { return core_->config; }

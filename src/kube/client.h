@@ -157,6 +157,10 @@ class Client {
   Operation Stream(const std::string& target, const ListQuery& query,
                    const net::Deadlines& deadlines, net::StreamHandler handler);
 
+  // Requests that are sent from now on have this token instead of Config::token. Has no effect if
+  // the configuration has a token file or a plugin.
+  void SetToken(std::string token);
+
   TaskRunner& runner();
   const Config& config() const;
   // A seed for the jitter of this client's users.

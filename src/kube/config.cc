@@ -391,4 +391,8 @@ Result<std::string> TokenSource::Get() {
   return token_;
 }
 
+void TokenSource::Set(std::string token) {
+  if (file_.empty()) token_ = std::move(token);
+}
+
 }  // namespace tessera::kube

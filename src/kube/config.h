@@ -80,6 +80,8 @@ class TokenSource {
 
   // "" if the configuration has no token. The last token stays in use if the file is missing.
   Result<std::string> Get();
+  // Replaces the configuration's token. Has no effect on the token of a file.
+  void Set(std::string token);
 
  private:
   std::string token_;

@@ -109,6 +109,8 @@ void CredentialSource::Get(OnReady on_ready) {
   held->Get(std::move(on_ready));
 }
 
+void CredentialSource::SetToken(std::string token) { core_->tokens.Set(std::move(token)); }
+
 bool CredentialSource::RejectAndCheckRetry(const Credential& credential) {
   return core_->RejectAndCheckRetry(credential);
 }

@@ -32,6 +32,8 @@ class CredentialSource {
   // Calls `on_ready` at once if the credential is known, else later, and not after this object is
   // destroyed.
   void Get(OnReady on_ready);
+  // See TokenSource::Set.
+  void SetToken(std::string token);
   // The server answered 401. Returns whether Get may provide another credential.
   bool RejectAndCheckRetry(const Credential& credential);
 

@@ -391,4 +391,6 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
   });
 }
 
+void RequestQueue::SetToken(std::string token) { core_->credentials.SetToken(std::move(token)); }
+
 }  // namespace tessera::kube

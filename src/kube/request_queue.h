@@ -33,6 +33,8 @@ class RequestQueue {
   // Sends a streamed request once, at once if the credential is known.
   Operation Stream(net::Request request, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
+  // Requests that are sent from now on have this token. See TokenSource::Set.
+  void SetToken(std::string token);
   TaskRunner& runner();
 
  private:

@@ -62,11 +62,16 @@ class Issuer {
     this.reset();
   }
 
-  // What the next logins deviate in: `claims`, `keys` of the signature, `answer` of /auth.
+  // What the next logins deviate in: `claims`, `keys` of the signature, `answer` of /auth, and the
+  // seconds for which ID tokens are valid. `refreshes`: whether to give refresh tokens.
   reset() {
     this.claims = {};
     this.signer = this.keys;
     this.refusal = null;
+    this.seconds = 300;
+    this.refreshes = false;
+    this.refreshTokens = new Set(); // each is valid once
+    this.refreshed = 0;
     this.codes = new Map();
     this.issued = []; // codes and tokens
     this.targets = [];
@@ -120,17 +125,32 @@ class Issuer {
     if (received.headers.authorization !== `Basic ${Buffer.from(basic).toString('base64')}`) {
       return json(401, { error: 'invalid_client' });
     }
+    if (form.get('grant_type') === 'refresh_token') {
+      if (!this.refreshTokens.delete(form.get('refresh_token'))) return json(400, { error: 'invalid_grant' });
+      this.refreshed += 1;
+      return json(200, this.tokens(undefined));
+    }
     const login = this.codes.get(form.get('code'));
     this.codes.delete(form.get('code'));
     const proven = login && sha256(form.get('code_verifier')) === login.code_challenge;
     if (!proven || form.get('redirect_uri') !== login.redirect_uri) return json(400, { error: 'invalid_grant' });
-    json(200, { access_token: 'unused', token_type: 'Bearer', id_token: this.idToken(login.nonce) });
+    json(200, this.tokens(login.nonce));
+  }
+
+  tokens(nonce) {
+    const tokens = { access_token: 'unused', token_type: 'Bearer', id_token: this.idToken(nonce) };
+    if (!this.refreshes) return tokens;
+    const refresh = `refresh-${randomUUID()}`;
+    this.refreshTokens.add(refresh);
+    this.issued.push(refresh);
+    return { ...tokens, refresh_token: refresh };
   }
 
   idToken(nonce) {
     const now = Math.floor(Date.now() / 1000);
     const claims = {
-      iss: this.url, aud: kClient, sub: '1', email: 'alice@example.com', nonce, iat: now, exp: now + 300, ...this.claims,
+      iss: this.url, aud: kClient, sub: '1', email: 'alice@example.com', nonce, iat: now, exp: now + this.seconds,
+      ...this.claims,
     };
     const text = [{ alg: 'RS256', kid: 'k' }, claims]
       .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.');
@@ -307,6 +327,24 @@ test('the log contains neither tokens nor codes', async () => {
   assert.match(consoleProcess.log, /login.*alice@example.com/);
   assert.equal(issuer.issued.length, 4);
   for (const text of [...issuer.issued, kSecret]) assert.ok(!consoleProcess.log.includes(text), text);
+});
+
+// Both begin with ID tokens of some seconds. The console asks the API server again every 30 seconds, and the API
+// server keeps its answer about a token for 10.
+test('a session outlives its ID token if the issuer gives refresh tokens', { timeout: 120_000 }, async () => {
+  issuer.seconds = 8;
+  const short = { Cookie: cookieOf(await logIn()) };
+  issuer.refreshes = true;
+  const long = { Cookie: cookieOf(await logIn()) };
+  const status = async (headers) => (await raw('/api/v1/session', headers)).status;
+  await waitFor('the end of the session without refresh tokens', async () => (await status(short)) === 401, 90);
+  assert.equal(await status(long), 200);
+  assert.ok(issuer.refreshed > 1, `${issuer.refreshed} refreshes`);
+  // A stolen refresh token, for example, makes the issuer revoke it.
+  issuer.refreshTokens.clear();
+  await waitFor('the end of the other session', async () => (await status(long)) === 401, 90);
+  assert.match(consoleProcess.log, /a session ends with its ID token.*alice@example.com.*invalid_grant/);
+  for (const text of issuer.issued) assert.ok(!consoleProcess.log.includes(text), text);
 });
 
 test('too many logins are rejected', async () => {

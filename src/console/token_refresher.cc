@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/token_refresher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::console {
+namespace {
+
+// A token that expires later is refreshed again after this time.
+constexpr Duration kLongestWait = std::chrono::hours(1);
+
+}  // namespace
+
+Duration TokenRefresher::WaitBefore(WallTime ends, WallTime now) {
+  return std::clamp<Duration>((ends - now) * 9 / 10, std::chrono::seconds(1), kLongestWait);
+}
+
+void TokenRefresher::Follow(const std::shared_ptr<WebSession>& session, OidcTokens tokens) {
+  if (!tokens.refresh_token.empty()) Wait(session, std::move(tokens));
+}
+
+void TokenRefresher::Wait(std::weak_ptr<WebSession> session, OidcTokens tokens) {
+  const Duration wait = WaitBefore(tokens.ends, runner_.clock().WallNow());
+  runner_.PostDelayed(
+      wait, [this, weak = weak_.Get(), session = std::move(session), tokens = std::move(tokens)] {
+        if (weak) Refresh(session, tokens);
+      });
+}
+
+void TokenRefresher::Refresh(const std::weak_ptr<WebSession>& session, const OidcTokens& tokens) {
+  const std::shared_ptr<WebSession> held = session.lock();
+  if (held == nullptr || held->ended) return;
+  login_.Refresh(tokens, [this, weak = weak_.Get(), session, tokens](Result<OidcTokens> fresh) {
+    if (weak) OnTokens(session, tokens, std::move(fresh));
+  });
+}
+
+void TokenRefresher::OnTokens(const std::weak_ptr<WebSession>& session, const OidcTokens& last,
+                              Result<OidcTokens> fresh) {
+  const std::shared_ptr<WebSession> held = session.lock();
+  if (held == nullptr || held->ended) return;
+  if (fresh.ok()) {
+    held->client->SetToken(fresh->id_token);
+    return Wait(session, *std::move(fresh));
+  }
+  const bool rejected = fresh.status().code() == Code::kUnauthenticated;
+  const bool expired = last.ends <= runner_.clock().WallNow();
+  Log(Severity::kWarning,
+      rejected || expired ? "a session ends with its ID token"
+                          : "cannot refresh the tokens of a session, retrying",
+      {{"user", held->user}, {"error", fresh.status().message()}});
+  if (!rejected && !expired) Wait(session, last);
+}
+
+}  // namespace tessera::console

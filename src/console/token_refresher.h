@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the sessions of people who logged in with OpenID Connect: exchanges the refresh token for a
+// new ID token before the last one expires. Without a refresh token, or if the issuer rejects it,
+// the session ends with its ID token. Refresh tokens are kept in memory only, at most an hour
+// longer than their session.
+//
+// Threads: the runner's. Ownership: `login` outlives the refresher.
+#pragma once
+
+#include <memory>
+
+#include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
+#include "src/console/oidc.h"
+#include "src/console/sessions.h"
+
+namespace tessera::console {
+
+class TokenRefresher {
+ public:
+  TokenRefresher(TaskRunner& runner, OidcLogin& login) : runner_(runner), login_(login) {}
+
+  // Follows the session, which began with these tokens, until it ends.
+  void Follow(const std::shared_ptr<WebSession>& session, OidcTokens tokens);
+
+  // From now on until the refresh of tokens that expire at `ends`: nine tenths of the rest, but no
+  // less than a second.
+  static Duration WaitBefore(WallTime ends, WallTime now);
+
+ private:
+  void Wait(std::weak_ptr<WebSession> session, OidcTokens tokens);
+  void Refresh(const std::weak_ptr<WebSession>& session, const OidcTokens& tokens);
+  void OnTokens(const std::weak_ptr<WebSession>& session, const OidcTokens& last,
+                Result<OidcTokens> fresh);
+
+  TaskRunner& runner_;
+  OidcLogin& login_;
+  WeakPtrFactory<TokenRefresher> weak_{this};
+};
+
+}  // namespace tessera::console
