@@ -179,17 +179,20 @@ StatusLine ResourceLine(const Json& resource) {
   const int64_t generation = metadata == nullptr ? 0 : metadata->IntAt("generation").value_or(0);
   const Json* ready = ConditionOf(resource, "Ready");
   const Json* degraded = ConditionOf(resource, "Degraded");
-  line.works = IsTrue(ready);
+  const bool is_unread =
+      ready == nullptr || ready->IntAt("observedGeneration").value_or(0) < generation;
+  line.works = IsTrue(ready) && !is_unread;
   const Json* shown = IsTrue(degraded) ? degraded : ready;
   if (shown != nullptr) line.detail = TextOfCondition(*shown);
-  if (ready == nullptr || ready->IntAt("observedGeneration").value_or(0) < generation) {
-    line.works = false;
-    line.detail = "the operator has not read its last change yet";
-  }
   const Json* nvidia = ConditionOf(resource, "NVIDIAOperatorPresent");
   if (IsTrue(nvidia)) line.detail += "; " + nvidia->StringAt("message").value_or("");
   if (!line.works) {
     line.fix = FixOfResource(shown == nullptr ? "" : shown->StringAt("reason").value_or(""));
+  }
+  if (is_unread) {
+    line.detail = "the operator has not read its last change yet, or cannot write the status";
+    line.fix = Kubectl(fmt::format("logs deployment/{} says why; if it lacks a right: {}",
+                                   names::kOperator, components::kRestoreOperator));
   }
   return line;
 }
@@ -362,11 +365,13 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
                     name, names::kAnnotationUpgradeRequested)};
   }
   // The agent writes no condition for a node that never had a GPU.
-  if (gpus == nullptr || IsTrue(gpus)) return std::nullopt;
+  if (gpus == nullptr) return std::nullopt;
+  // The condition outlives the agent.
   if (agent == nullptr) {
-    return StatusLine{name, false, "no agent runs on it, and it had GPUs",
-                      "check daemonsets.nodeSelector and tolerations of the chart"};
+    return StatusLine{name, false, "it has GPUs, and no agent runs on it",
+                      "check daemonsets.nodeSelector and daemonsets.tolerations"};
   }
+  if (IsTrue(gpus)) return std::nullopt;
   const std::string reason = gpus->StringAt("reason").value_or("");
   return StatusLine{name, false,
                     fmt::format("{}: {}", reason, gpus->StringAt("message").value_or("")),

@@ -184,7 +184,9 @@ TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
   EXPECT_EQ(Component("operator").detail, "2 of 2 replicas ready");
   EXPECT_EQ(Component("resource Tessera").detail, "AllComponentsReady: m; it manages 2 nodes");
   objects_.resource = ResourceOf(3, "True", "AllComponentsReady", "False");
-  EXPECT_EQ(Component("resource Tessera").detail, "the operator has not read its last change yet");
+  EXPECT_THAT(Component("resource Tessera").detail, HasSubstr("has not read its last change yet"));
+  EXPECT_THAT(Component("resource Tessera").fix, HasSubstr("logs deployment/tessera-operator"));
+  EXPECT_FALSE(Component("resource Tessera").works);
   objects_.resource = ResourceOf(2, "False", "InvalidSpec", "False");
   EXPECT_EQ(Component("resource Tessera").detail, "InvalidSpec: m");
   EXPECT_FALSE(Component("resource Tessera").works);
@@ -277,7 +279,10 @@ TEST_F(InstallationStatusTest, SortsAndSelectsAsOtherLists) {
 TEST_F(InstallationStatusTest, NamesANodeWithoutAgentOrKubelet) {
   objects_.pods.erase(objects_.pods.begin());
   objects_.nodes[0] = NodeOf("n1", R"({"type":"GPUReady","status":"False","reason":"NoGPU"})");
-  EXPECT_EQ(OnlyNode().detail, "no agent runs on it, and it had GPUs");
+  EXPECT_EQ(OnlyNode().detail, "it has GPUs, and no agent runs on it");
+  // The condition outlives the agent.
+  objects_.nodes[0] = NodeOf("n1", R"({"type":"GPUReady","status":"True","reason":"GPUsHealthy"})");
+  EXPECT_EQ(OnlyNode().detail, "it has GPUs, and no agent runs on it");
   objects_.nodes[0] = NodeOf("n1", kHealthy, "Unknown");
   EXPECT_EQ(OnlyNode().fix, "kubectl describe node n1");
 }
