@@ -249,6 +249,15 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod,
 }
 
 void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
+  if (!StateOfNode(node)) {
+    view_.problems.push_back(
+        {node.name, "UnknownUpgradeState",
+         fmt::format("its driver is not upgraded, because the label {0} is \"{1}\", a state of "
+                     "another tool: end the tool's work, then remove the label: kubectl label node "
+                     "{2} {0}-",
+                     names::kLabelUpgradeState, ValueAt(node.labels, names::kLabelUpgradeState),
+                     node.name)});
+  }
   if (StateOfNode(node) == UpgradeState::kFailed) {
     const bool serves = RunsTarget(node);
     const std::string failed = ValueAt(node.annotations, names::kAnnotationDriverFailed);
@@ -256,8 +265,8 @@ void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
     view_.problems.push_back(
         {node.name, "DriverUpgradeFailed",
          fmt::format(
-             "driver {} does not work here: {}; {}: correct its cause, then annotate the "
-             "node with {}=true",
+             "the upgrade to driver {} failed: {}; {}: correct the cause, then annotate the node "
+             "with {}=true",
              version.empty() ? failed : version,
              ValueAt(node.annotations, names::kAnnotationUpgradeProblem),
              serves ? "the node goes on with its earlier driver" : "the node stays cordoned",

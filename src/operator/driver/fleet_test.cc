@@ -266,6 +266,17 @@ TEST(FleetTest, AFailedNodeSaysWhyAndWhatHelps) {
   EXPECT_THAT(view.problems[0].message, HasSubstr("the driver was not ready; the node stays"));
 }
 
+TEST(FleetTest, AStateOfAnotherToolIsNamed) {
+  const auto pools = FleetPools(kOne);
+  FleetNode node = GpuNode("a", "default-ubuntu22-04");
+  node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";
+  const FleetView view = ViewFleet(pools, {node}, {}, {});
+  ASSERT_EQ(view.problems.size(), 1u);
+  EXPECT_EQ(view.problems[0].reason, "UnknownUpgradeState");
+  EXPECT_THAT(view.problems[0].message,
+              HasSubstr("kubectl label node a nvidia.com/gpu-driver-upgrade-state-"));
+}
+
 TEST(PolicyTest, KeysAreThoseOfNvidiasChart) {
   const auto read = ReadPolicy(
       *ParseJson(R"({"autoUpgrade":false,"maxParallelUpgrades":0,"maxUnavailable":2,"canaries":1,

@@ -45,7 +45,8 @@ Fleet CountFleet(const std::vector<UpgradeNode>& nodes) {
   Fleet fleet;
   for (const UpgradeNode& node : nodes) {
     const std::optional<UpgradeState> state = StateOfNode(node);
-    const bool in_progress = !state || InProgress(*state);
+    // A node in a state of another tool is left alone, and delays no other node.
+    const bool in_progress = state && InProgress(*state);
     if (node.wanted_revision.empty() && !in_progress) continue;
     UpgradeCounts& counts = fleet.counts;
     ++counts.total;
@@ -93,7 +94,8 @@ bool PassesCanaries(const UpgradePolicy& policy, const RevisionGroup& group, std
                     std::string* blocked) {
   if (group.passed >= policy.canaries) return true;
   if (!group.failed_node.empty()) {
-    *blocked = fmt::format("driver {} failed on canary {}", title, group.failed_node);
+    *blocked =
+        fmt::format("the upgrade to driver {} failed on canary {}", title, group.failed_node);
     return false;
   }
   if (group.passed + group.upgrading < policy.canaries) return true;

@@ -265,6 +265,11 @@ TEST(UpgradeTest, ASkippedNodeAndOneThatIsAwayAreLeftAlone) {
   node = NodeWith("a");
   node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";
   EXPECT_TRUE(StepOf(node).actions.empty()) << "another operator's state";
+  // It delays no other node.
+  const UpgradeStep step = NextUpgradeStep(
+      {.max_parallel = 1}, {node, NodeWith("b", UpgradeState::kUpgradeRequired)}, kNow);
+  ASSERT_EQ(step.actions.size(), 1U);
+  EXPECT_EQ(step.actions[0].node, "b");
 }
 
 TEST(UpgradeTest, WithoutAutoUpgradeANodeUpgradesOnRequest) {
