@@ -63,11 +63,17 @@ std::string FlagError(const CLI::App& app, const CLI::ParseError& error) {
   return "";
 }
 
-// "--flag=" gives the flag an empty value; CLI11 would take the next argument as its value.
-std::vector<std::string> WithEmptyValues(int argc, const char* const* argv) {
+// The arguments in the forms that CLI11 knows. "--flag=" gives the flag an empty value, where CLI11
+// would take the next argument as its value. "-f=value" is "-fvalue", as in kubectl.
+std::vector<std::string> Normalized(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
+  bool are_flags = true;  // until "--"
   for (int i = 0; i < argc; ++i) {
     std::string argument = argv[i];
+    are_flags = are_flags && argument != "--";
+    const bool is_short = are_flags && argument.size() > 3 && argument[0] == '-' &&
+                          argument[1] != '-' && argument[2] == '=';
+    if (is_short) argument.erase(2, 1);
     const bool empty = argument.starts_with("--") && argument.ends_with('=') &&
                        argument.find('=') == argument.size() - 1;
     if (empty) argument.pop_back();
@@ -80,7 +86,7 @@ std::vector<std::string> WithEmptyValues(int argc, const char* const* argv) {
 }  // namespace
 
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) {
-  const std::vector<std::string> arguments = WithEmptyValues(argc, argv);
+  const std::vector<std::string> arguments = Normalized(argc, argv);
   std::vector<const char*> pointers;
   for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   try {

@@ -47,6 +47,20 @@ TEST(ParseFlagsTest, AFlagMayHaveAnEmptyValue) {
   EXPECT_EQ(next, "a=b");
 }
 
+TEST(ParseFlagsTest, AShortFlagMayHaveAnEqualsSign) {
+  CLI::App app{"Does things.", "thing"};
+  std::string output, selector;
+  std::vector<std::string> rest;
+  app.add_option("-o", output);
+  app.add_option("-l", selector);
+  app.add_option("rest", rest);
+  const char* argv[] = {"thing", "-o=json", "-l=a=b", "--", "-o=x"};
+  EXPECT_EQ(ParseFlags(&app, 5, argv), std::nullopt);
+  EXPECT_EQ(output, "json");
+  EXPECT_EQ(selector, "a=b");
+  EXPECT_EQ(rest, std::vector<std::string>{"-o=x"});
+}
+
 TEST(ParseFlagsTest, AMistakeIsReportedOnStandardErrorWithTheUsageCode) {
   const Outcome outcome = Parse("--unknown");
   EXPECT_EQ(outcome.code, 64);

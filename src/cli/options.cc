@@ -34,7 +34,11 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options) {
       ->option_text("GROUP")
       ->allow_extra_args(false);
   app->add_option("--as-uid", options->as_uid, "UID to impersonate");
-  app->add_option("--timeout", options->timeout_s, "seconds to wait for the cluster")
+  app->add_option("--timeout", options->timeout_s,
+                  "how long to wait for the cluster: seconds, or with a unit, such as 2m")
+      ->transform(
+          CLI::AsNumberWithUnit(std::map<std::string, int>{{"s", 1}, {"m", 60}, {"h", 3600}})
+              .description(""))
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
 }

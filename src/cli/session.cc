@@ -173,6 +173,11 @@ void Session::OnError(std::string_view what, const Status& status) {
                  "server: {} of the kubeconfig must begin with https://: {}",
                  options_.config.server.ToString(), status.message()));
   }
+  const std::string& selector = what == "nodes" ? options_.node_selector : options_.pod_selector;
+  if (!selector.empty() && status.code() == Code::kInvalidArgument &&
+      status.message().ends_with("HTTP 400)")) {
+    return Finish(status.Annotate(fmt::format("-l {}", selector)));
+  }
   const bool refused =
       status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
   if (what == "quota" &&

@@ -94,6 +94,14 @@ TEST_P(SessionTest, TheServerSelectsByLabels) {
   EXPECT_TRUE(requested("/api/v1/pods?", "labelSelector=app%20in%20%28x%2Cy%29"));
 }
 
+TEST_P(SessionTest, ASelectorThatTheServerRejectsIsAnError) {
+  node_selector_ = "bad===";
+  server_.Refuse("nodes", 400);
+  const Status status = Open();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_TRUE(status.message().starts_with("-l bad===: ")) << status.message();
+}
+
 TEST_P(SessionTest, ReadsMibWhereNodesOfferMib) {
   kube::NodeObject node = ledger::testing::GpuNode("n1", 2);
   node.allocatable[std::string(names::kResourceGpuMem)] = "163840";

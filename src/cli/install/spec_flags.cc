@@ -54,7 +54,11 @@ std::vector<Marks> Split(const Marks& marks, char separator) {
   return parts;
 }
 
+// A value in double quotes is a text, also if it looks like a number.
 Json ScalarOf(const Marks& marks) {
+  if (marks.size() >= 2 && marks.front().Is('"') && marks.back().Is('"')) {
+    return Json::String(TextOf(Marks(marks.begin() + 1, marks.end() - 1)));
+  }
   const std::string text = TextOf(marks);
   if (text == "true" || text == "false") return Json::Bool(text == "true");
   if (text == "null") return {};
@@ -108,8 +112,10 @@ void AddSpecOptions(CLI::App* app, SpecOptions* options) {
   app->add_option("-f,--values", options->files,
                   "YAML file with settings, as of the chart; several are merged")
       ->option_text("FILE");
-  app->add_option("--set", options->assignments,
-                  "one setting, or several with commas: scheduler.replicas=3,limits.failOpen={a,b}")
+  app->add_option(
+         "--set", options->assignments,
+         "one setting, or several with commas: scheduler.replicas=3,limits.failOpen={a,b}; "
+         "a text that looks like a number in quotes: 'driver.version=\"550\"'")
       ->option_text("NAME=VALUE");
 }
 

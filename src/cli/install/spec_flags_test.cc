@@ -25,6 +25,7 @@ TEST(SpecFlagsTest, AssignmentsAreHelms) {
   EXPECT_EQ(Assigned("agent.extraArgs={--binding=allocate}"),
             R"({"agent":{"extraArgs":["--binding=allocate"]}})");
   EXPECT_EQ(Assigned("a=1.5"), R"({"a":"1.5"})");
+  EXPECT_EQ(Assigned(R"(a="550",b={"1",2},c=\"3")"), R"({"a":"550","b":["1",2],"c":"\"3\""})");
   EXPECT_EQ(Assigned(R"(a=\{x\})"), R"({"a":"{x}"})");
 }
 
