@@ -63,6 +63,10 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
     api.ReadPage(TextAt(*pod, {"metadata", "name"}), MetricsPortOf(component), "/metrics", &page);
   }
   api.Wait();
+  std::ranges::sort(pages, {}, [](const auto& entry) {
+    const auto& labels = TextAt(*entry.first, {"metadata", "labels", "app.kubernetes.io/name"});
+    return std::pair(labels, TextAt(*entry.first, {"spec", "nodeName"}));
+  });
   for (const auto& [pod, page] : pages) {
     const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
     if (component.empty()) continue;

@@ -69,7 +69,10 @@ Status Uninstaller::Run() {
                   .value_or(components::ParseSettings(Json::MakeObject()).value());
   if (!options_.force) {
     if (!found) RETURN_IF_ERROR(CheckNoHelmRelease(api_));
-    RETURN_IF_ERROR(CheckNoPods());
+    // A dry run shows what would be removed without these pods.
+    const Status unused = CheckNoPods();
+    if (!unused.ok() && !options_.dry_run) return unused;
+    if (!unused.ok()) fmt::print(out_, "{}\n", unused.message());
   }
   if (!options_.dry_run) RETURN_IF_ERROR(DeleteResource());
   ASSIGN_OR_RETURN(const std::vector<ObjectId> objects, Find());
