@@ -142,19 +142,25 @@ class Sysdump {
                           {"leases", kube::kLeases, system},
                           {"events", kube::kEvents, system},
                           {"runtimeclasses", kRuntimeClassType, ""},
-                          {"validatingwebhooks", kube::kValidatingWebhooks, ""}};
+                          {"validatingwebhooks", kube::kValidatingWebhooks, ""},
+                          {"tesseras", kube::kTesseras, ""}};
     std::map<std::string, Result<std::vector<Json>>> lists;
     for (const Kind& kind : kinds) {
       auto& into = lists.emplace(kind.name, std::vector<Json>()).first->second;
       api_.ReadList({.type = kind.type, .ns = kind.ns}, &into);
     }
-    Result<std::vector<Json>> of_nodes = std::vector<Json>();
+    Result<std::vector<Json>> of_nodes = std::vector<Json>(), of_resource = std::vector<Json>();
     api_.ReadList({.type = kube::kEvents, .field_selector = "involvedObject.kind=Node"}, &of_nodes);
+    api_.ReadList({.type = kube::kEvents, .field_selector = "involvedObject.kind=Tessera"},
+                  &of_resource);
     Wait();
+    // Without an operator the cluster has no such type.
+    if (lists.at("tesseras").status().code() == Code::kNotFound) lists.erase("tesseras");
     for (const auto& [name, list] : lists) {
       AddList(fmt::format("objects/{}.json", name), list, WithoutSecrets);
     }
     AddList("objects/events-of-nodes.json", of_nodes, WithoutSecrets);
+    AddList("objects/events-of-tesseras.json", of_resource, WithoutSecrets);
   }
 
   void AddPages(const ClusterFacts& facts) {
