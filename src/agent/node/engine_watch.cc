@@ -99,10 +99,10 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
   last_error_.clear();
   if (result->out.empty()) return SetProblem("");
   SetProblem(fmt::format(
-      "{} was changed since it was configured: new containers start without tessera-runtime, and "
-      "so "
-      "without their GPUs. Restart the agent's pod of this node, which configures it again, or set "
-      "--repair-engine",
+      "{} lacks the settings of tessera-runtime, because it was changed since or never configured: "
+      "new containers start without tessera-runtime, and so without their GPUs. Restart the "
+      "agent's pod of this node, whose init container configures the engine, or logs why it does "
+      "not; or set --repair-engine",
       FilesOf(result->out)));
   if (options_.repair) Repair();
 }

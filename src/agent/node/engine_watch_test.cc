@@ -61,7 +61,8 @@ TEST_F(EngineWatchTest, AnOverwrittenFileAndItsRestorationAreReportedWithinSecon
   std::ofstream(dir_.path() + "/config.toml") << "another";
   runner_.AdvanceTimeAndRun(EngineWatch::kDebounce);
   ASSERT_EQ(problems_.size(), 2u);
-  EXPECT_TRUE(problems_[1].starts_with("/etc/containerd/config.toml was changed")) << problems_[1];
+  EXPECT_TRUE(problems_[1].starts_with("/etc/containerd/config.toml lacks the settings"))
+      << problems_[1];
   EXPECT_EQ(Repairs(), 0u) << "nothing is repaired unasked";
   result_->out.clear();
   std::ofstream(dir_.path() + "/config.toml", std::ios::app) << "as before";
@@ -74,7 +75,8 @@ TEST_F(EngineWatchTest, NamesAMissingFile) {
   result_->out = "--- /dev/null\n+++ /etc/containerd/conf.d/99-tessera.toml\n@@\n+--- x\n";
   Start();
   ASSERT_EQ(problems_.size(), 1u);
-  EXPECT_TRUE(problems_[0].starts_with("/etc/containerd/conf.d/99-tessera.toml was changed"));
+  EXPECT_TRUE(
+      problems_[0].starts_with("/etc/containerd/conf.d/99-tessera.toml lacks the settings"));
 }
 
 TEST_F(EngineWatchTest, FindsAMissedChangeAtTheNextInterval) {
