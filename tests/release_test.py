@@ -131,8 +131,9 @@ def main():
             check_packages(first, arch, work)
         for name in ("agent", "scheduler", "operator", "console", "vectoradd"):
             check_image(first[name + ".tar"], work / name)
-        manifest = next(file for name, file in first.items() if name.endswith(".yaml")).read_text()
-        check("tessera.dev/agent:dev" not in manifest and "tessera.dev/agent:" in manifest, "the manifests name no released image")
+        manifests = [file.read_text() for name, file in sorted(first.items()) if name.endswith(".yaml")]
+        for manifest, image in zip(manifests, ("agent", "operator"), strict=True):
+            check(f"tessera.dev/{image}:" in manifest and ":dev\n" not in manifest, f"{image}: the manifest names no released image")
         ids = {package["SPDXID"].removeprefix("SPDXRef-") for package in json.loads(first["sbom.spdx.json"].read_text())["packages"]}
         wanted = {f"{name}-{arch}" for name in ("libgrpc-dev", "libstdc---12-dev", "libssl3", "libc6") for arch in ARCHITECTURES}
         check({"tessera", *wanted} <= ids, f"sbom.spdx.json lists {ids}")
