@@ -93,6 +93,11 @@ TEST(SettingsTest, ARejectedValueOfNvidiasChartSaysWhatToDoInstead) {
   EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("set driver.gds.enabled instead"));
   EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
   EXPECT_THAT(ErrorOf("migManager: {enabled: true}"), HasSubstr("with nvidia-smi mig"));
+  EXPECT_THAT(ErrorOf("gpuCluster: {deployCR: true}"), HasSubstr("Dynamic Resource Allocation"));
+  EXPECT_THAT(ErrorOf("extraObjects: [{kind: Secret}]"), HasSubstr("apply the objects yourself"));
+  EXPECT_EQ(ErrorOf("clusterPolicy: {deployCR: true}\ngpuCluster: {deployCR: false}\n"
+                    "draDriver: {gpus: {}}\nextraObjects: []"),
+            "");
   EXPECT_THAT(ErrorOf("devicePlugin: {config: {name: slices}}"), HasSubstr("aliyun.com/gpu-mem"));
   EXPECT_THAT(ErrorOf("driver: {licensingConfig: {secretName: a}}"),
               HasSubstr("driver.licensingConfig.secretName=\"a\": vGPUs"));
