@@ -10,15 +10,8 @@ import { NodePage } from './node';
 import { Empty } from './parts';
 import { QuotaPage } from './quota';
 import { api, ApiError, connect, disconnect, loadSession, useCluster, type Session } from './store';
+import { currentTheme, setTheme } from './theme';
 import { WorkloadPage, WorkloadsPage } from './workloads';
-
-type Theme = 'light' | 'dark';
-
-function initialTheme(): Theme {
-  const kept = localStorage.getItem('theme');
-  if (kept === 'light' || kept === 'dark') return kept;
-  return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
-}
 
 function useHash(): string {
   const [hash, setHash] = useState(location.hash);
@@ -134,7 +127,7 @@ function App() {
   const hash = useHash();
   const [session, setSession] = useState<Session | null | undefined>(undefined);
   const [message, setMessage] = useState('');
-  const [theme, setTheme] = useState(initialTheme);
+  const [theme, setShownTheme] = useState(currentTheme());
   const [, setShownLanguage] = useState(currentLanguage());
   const main = useRef<HTMLElement>(null);
 
@@ -155,10 +148,6 @@ function App() {
     setLanguage(currentLanguage());
     void enter();
   }, []);
-  useEffect(() => {
-    document.documentElement.dataset.theme = theme;
-    localStorage.setItem('theme', theme);
-  }, [theme]);
   const shown = useRef(hash);
   useEffect(() => {
     if (shown.current === hash) return;
@@ -188,7 +177,7 @@ function App() {
           </nav>
         )}
         <span class="spacer" />
-        <button type="button" onClick={() => setTheme(otherTheme)}>
+        <button type="button" onClick={() => (setTheme(otherTheme), setShownTheme(otherTheme))}>
           {t(otherTheme === 'dark' ? 'themeDark' : 'themeLight')}
         </button>
         <button
@@ -215,4 +204,5 @@ function App() {
   );
 }
 
+setTheme(currentTheme());
 render(<App />, document.getElementById('app')!);

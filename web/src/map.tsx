@@ -1,155 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 // All nodes with their GPUs, grouped by pool and model. Only what is visible is in the document, so
 // thousands of nodes cost as much as a screen full.
-import { Component } from 'preact';
+import { Component, createRef } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { cellsHeight, drawCells, isGauge, kHot, kWarm, usedPart, type Cells, type Mode } from './cells';
 import { gpuText, memoryText, tenantColor } from './format';
 import { gaugeOf, useGauges, type Gauge, type NodeGauges } from './gauges';
 import { currentLanguage, t, type Key } from './i18n';
-import { addUp, cluster, hiddenPart, sortedNodes, useCluster, works, type Gpu, type Held, type Node } from './store';
 import { Empty, Filter, UsageFailure } from './parts';
+import { addUp, cluster, podVersion, sortedNodes, useCluster, type Node } from './store';
+import { currentTheme } from './theme';
 
-type Mode = 'allocation' | 'memory' | 'tenant' | 'health' | Gauge;
 type Shown = 'all' | 'unhealthy' | 'free' | 'partial';
 
 const kCardWidth = 160;
+const kCardHeight = 32; // without cells
 const kGap = 8;
+const kRowGap = 22;
+const kBlockRows = 3;
 const kHeaderHeight = 40;
-const kGpusPerLine = 8;
-const kOverscan = 400;
+const kOverscan = 200;
 const kStep = 100;
 
-interface Row {
+// Rows of cards, or the title of a group.
+interface NodeBlock {
+  index: number;
   top: number;
   height: number;
+  card: number; // height of a card
   header?: string;
   nodes: Node[];
 }
 
-// In degrees Celsius: most GPUs for servers slow down between 85 and 90.
-const kWarm = 60;
-const kHot = 80;
-
-const isGauge = (mode: Mode): mode is Gauge => mode === 'utilization' || mode === 'temperature';
-
-function fill(gpu: Gpu, mode: Mode): number {
-  const memory = gpu.memory > 0 ? gpu.used / gpu.memory : 0;
-  if (mode === 'memory') return memory;
-  return Math.min(1, Math.max(gpu.usedMilli / 1000, memory));
-}
-
-function classOfHolder([uid, , , namespace]: Held): string {
-  const shown = cluster.pods.get(uid)?.namespace ?? namespace;
-  return shown === undefined ? 'hidden-tenant' : `tenant${tenantColor(shown)}`;
-}
-
-// A cell whose left part has the color of `color`. Most cells are empty or full, which takes no style.
-function partCell(part: number, color: string) {
-  if (part <= 0) return <span class="gpu" />;
-  if (part >= 1) return <span class={`gpu full ${color}`} />;
-  return <span class={`gpu part ${color}`} style={{ '--part': `${part * 100}%` }} />;
-}
-
-// Slices side by side, each as wide as its share; what the console hides is the last one.
-function tenantCell(gpu: Gpu) {
-  const part = (milli: number, bytes: number) => Math.max(milli / 1000, gpu.memory > 0 ? bytes / gpu.memory : 0);
-  const slices: [string, number][] = gpu.held.map((held) => [classOfHolder(held), part(held[1], held[2])]);
-  const rest = hiddenPart(gpu);
-  const hidden = part(rest.milli, rest.bytes);
-  if (hidden > 0) slices.push(['hidden-tenant', hidden]);
-  if (slices.length === 0) return <span class="gpu" />;
-  if (slices[0]![1] >= 1) return <span class={`gpu ${slices[0]![0]}`} />;
-  return (
-    <span class="gpu shared">
-      {slices.map(([color, width]) => (
-        <span class={`slice ${color}`} style={{ width: `${Math.min(1, width) * 100}%` }} />
-      ))}
-    </span>
-  );
-}
-
-function heatOf(degrees: number): string {
-  return degrees >= kHot ? 'hot' : degrees >= kWarm ? 'warm' : 'cool';
-}
-
-// A function, not a component: a screen has more than a thousand cells.
-function gpuCell(gpu: Gpu, mode: Mode, gauges?: NodeGauges) {
-  if (!works(gpu)) return <span class="gpu bad">×</span>;
-  if (mode === 'health') return <span class={`gpu ${gpu.state}`} />;
-  if (mode === 'tenant') return tenantCell(gpu);
-  if (!isGauge(mode)) return partCell(fill(gpu, mode), '');
-  const value = gaugeOf(gauges, gpu, mode);
-  if (value === null) return <span class="gpu unknown">?</span>;
-  return partCell(value / 100, mode === 'temperature' ? heatOf(value) : '');
-}
-
-interface CardProps {
-  node: Node;
-  mode: Mode;
-  pods: number; // version of the pods if the card shows them
-  language: string;
-  gauges?: NodeGauges; // if the card shows them
-}
-
 // What the card shows in a mode with values of agents, in words.
-function gaugeLabel(node: Node, mode: Mode, gauges?: NodeGauges): string {
-  if (!isGauge(mode)) return '';
-  const values = node.gpus.map((gpu) => gaugeOf(gauges, gpu, mode)).filter((value) => value !== null);
-  if (values.length === 0) return t(mode === 'utilization' ? 'utilizationUnknown' : 'temperatureUnknown');
+function gaugeLabel(node: Node, gauge: Gauge, gauges?: NodeGauges): string {
+  const values = node.gpus.map((gpu) => gaugeOf(gauges, gpu, gauge)).filter((value) => value !== null);
+  if (values.length === 0) return t(gauge === 'utilization' ? 'utilizationUnknown' : 'temperatureUnknown');
   const highest = Math.round(Math.max(...values));
   const mean = Math.round(values.reduce((sum, value) => sum + value, 0) / values.length);
-  const text = mode === 'utilization' ? t('utilizationLabel', mean, highest) : t('temperatureLabel', highest);
+  const text = gauge === 'utilization' ? t('utilizationLabel', mean, highest) : t('temperatureLabel', highest);
   return gauges!.stale ? `${text}, ${t('oldValues')}` : text;
 }
 
-// Drawn again only if what it shows has changed: at each event most cards have not.
-class NodeCard extends Component<CardProps> {
-  override shouldComponentUpdate(next: CardProps) {
-    const now = this.props;
-    return (
-      next.node !== now.node ||
-      next.mode !== now.mode ||
-      next.pods !== now.pods ||
-      next.gauges !== now.gauges ||
-      next.language !== now.language
-    );
-  }
-
-  render({ node, mode, gauges }: CardProps) {
-    const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
-    const { busy, gpus, bad } = node.sum;
-    const measured = gaugeLabel(node, mode, gauges);
-    const label = [t('nodeLabel', node.name, busy, gpus, bad), measured, ...marks, node.problem ?? ''];
-    return (
-      <a
-        class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
-        href={`#/node/${encodeURIComponent(node.name)}`}
-        aria-label={label.filter(Boolean).join(', ')}
-        data-node={node.name}
-        title={measured || undefined}
-      >
-        <span class="card-name">{node.name}</span>
-        <span class={`gpus${gauges?.stale ? ' old' : ''}`} aria-hidden="true">
-          {node.gpus.map((gpu) => gpuCell(gpu, mode, gauges))}
-        </span>
-      </a>
-    );
-  }
+// `measured`: what its agent measures, in words. The cells of its GPUs are on the canvas.
+function NodeCard({ node, measured }: { node: Node; measured: string }) {
+  const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
+  const { busy, gpus, bad } = node.sum;
+  const label = [t('nodeLabel', node.name, busy, gpus, bad), measured, ...marks, node.problem ?? ''];
+  return (
+    <a
+      class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
+      href={`#/node/${encodeURIComponent(node.name)}`}
+      aria-label={label.filter(Boolean).join(', ')}
+      data-node={node.name}
+      title={measured || undefined}
+    >
+      {node.name}
+    </a>
+  );
 }
+
+const isPart = (part: number) => part > 0 && part < 1;
 
 function matches(node: Node, filter: string, shown: Shown): boolean {
   if (shown === 'unhealthy' && node.ready && !node.problem && node.sum.bad === 0) return false;
   if (shown === 'free' && node.sum.idle === 0) return false;
-  if (shown === 'partial' && !node.gpus.some((g) => fill(g, 'allocation') > 0 && fill(g, 'allocation') < 1)) {
-    return false;
-  }
+  if (shown === 'partial' && !node.gpus.some((gpu) => isPart(usedPart(gpu, 'allocation')))) return false;
   if (!filter) return true;
   return node.search.includes(filter);
 }
 
 // `nodes`: in the order of their keys, so that groups are next to each other.
-function rowsOf(nodes: Node[], columns: number): { rows: Row[]; height: number } {
-  const rows: Row[] = [];
+function blocksOf(nodes: Node[], columns: number): { blocks: NodeBlock[]; height: number } {
+  const blocks: NodeBlock[] = [];
   let top = 0;
   for (let begin = 0, end = 0; begin < nodes.length; begin = end) {
     const { pool, model } = nodes[begin]!;
@@ -157,37 +80,48 @@ function rowsOf(nodes: Node[], columns: number): { rows: Row[]; height: number }
     const group = nodes.slice(begin, end);
     const sum = addUp(group.map((node) => node.sum));
     const header = t('group', pool || t('noPool'), model || '–', group.length, sum.gpus, sum.idle);
-    rows.push({ top, height: kHeaderHeight, header, nodes: [] });
+    blocks.push({ index: blocks.length, top, height: kHeaderHeight, card: 0, header, nodes: [] });
     top += kHeaderHeight;
     const most = group.reduce((so_far, node) => Math.max(so_far, node.sum.gpus), 1);
-    const height = 44 + Math.ceil(most / kGpusPerLine) * 20 + kGap;
-    for (let i = 0; i < group.length; i += columns) {
-      rows.push({ top, height, nodes: group.slice(i, i + columns) });
+    const card = kCardHeight + cellsHeight(most);
+    for (let i = 0; i < group.length; i += columns * kBlockRows) {
+      const part = group.slice(i, i + columns * kBlockRows);
+      const height = Math.ceil(part.length / columns) * (card + kRowGap);
+      blocks.push({ index: blocks.length, top, height, card, nodes: part });
       top += height;
     }
   }
-  return { rows, height: top };
+  return { blocks, height: top };
+}
+
+const cardsOf = (element: Element) => [...element.querySelectorAll<HTMLElement>('.card')];
+
+// The card in the same column of the next row that has one there.
+function cardBeyond(card: HTMLElement, step: number): HTMLElement | null {
+  const block = card.parentElement!;
+  const columns = Number(block.dataset.columns);
+  const place = [...block.children].indexOf(card);
+  const beside = cardsOf(block)[place + step * columns];
+  if (beside) return beside;
+  const next = (one: Element) => (step > 0 ? one.nextElementSibling : one.previousElementSibling);
+  for (let other = next(block); other; other = next(other)) {
+    const column = cardsOf(other).filter((_, i) => i % columns === place % columns);
+    if (column.length > 0) return step > 0 ? column[0]! : column[column.length - 1]!;
+  }
+  return null;
 }
 
 // Moves the focus between cards with the arrow keys.
 function onArrow(event: KeyboardEvent) {
-  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 0, ArrowUp: 0 }[event.key];
   const card = (event.target as HTMLElement).closest<HTMLElement>('.card');
-  if (step === undefined || !card) return;
-  const cards = [...document.querySelectorAll<HTMLElement>('.card')];
-  const at = card.getBoundingClientRect();
-  let next = cards[cards.indexOf(card) + step];
-  if (step === 0) {
-    const down = event.key === 'ArrowDown';
-    const beside = cards.filter((other) => {
-      const box = other.getBoundingClientRect();
-      return box.left === at.left && (down ? box.top > at.top : box.top < at.top);
-    });
-    next = down ? beside[0] : beside[beside.length - 1];
-  }
+  const side = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const line = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!card || (!side && !line)) return;
+  const cards = cardsOf(card.closest('.map')!);
+  const next = line ? cardBeyond(card, line) : cards[cards.indexOf(card) + side!];
   if (!next) return;
   event.preventDefault();
-  next.focus();
+  next.focus({ preventScroll: true });
   next.scrollIntoView({ block: 'nearest' });
 }
 
@@ -199,42 +133,55 @@ function GaugeProblem({ names, known, failure }: { names: string[] } & ReturnTyp
   return <p class="hint">{t('noGauges', all[0]!.error)}</p>;
 }
 
-interface RowProps {
+const isSame = (a: unknown, b: unknown): boolean =>
+  a === b || (Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((item, i) => item === b[i]));
+
+// Rendered again only if a property, or an item of a list, has changed: at each event most have not.
+abstract class Steady<Props extends object> extends Component<Props> {
+  override shouldComponentUpdate(next: Props) {
+    return (Object.keys(next) as (keyof Props)[]).some((key) => !isSame(next[key], this.props[key]));
+  }
+}
+
+interface CardsProps {
   nodes: Node[];
-  mode: Mode;
-  pods: number;
-  known: Map<string, NodeGauges>;
-  current: boolean; // draw the changes now
+  gauge?: Gauge; // if the map shows one
+  gauges: (NodeGauges | undefined)[]; // of each node
+  language: string;
 }
 
-// Cards keep their place, so that a filter changes texts and colors instead of making new cards.
-class NodeRow extends Component<RowProps> {
-  override shouldComponentUpdate(next: RowProps) {
-    return next.current;
-  }
-
-  render({ nodes, mode, pods, known }: RowProps) {
-    return nodes.map((node) => (
-      <NodeCard
-        node={node}
-        mode={mode}
-        pods={pods}
-        language={currentLanguage()}
-        gauges={isGauge(mode) ? known.get(node.name) : undefined}
-      />
-    ));
+// Cards keep their place, so that a filter changes texts instead of making new cards.
+class Cards extends Steady<CardsProps> {
+  render({ nodes, gauge, gauges }: CardsProps) {
+    return nodes.map((node, i) => <NodeCard node={node} measured={gauge ? gaugeLabel(node, gauge, gauges[i]) : ''} />);
   }
 }
 
-// The last of the values of `key` that the browser has shown; '' before the first.
-function useShown(key: string): string {
-  const [shown, setShown] = useState('');
-  useEffect(() => {
-    let timer = 0;
-    const frame = requestAnimationFrame(() => (timer = window.setTimeout(() => setShown(key))));
-    return () => (cancelAnimationFrame(frame), clearTimeout(timer));
-  }, [key]);
-  return shown;
+interface BlockProps extends Cells {
+  pods: number; // version of the pods if the cells show them
+  theme: string;
+  language: string;
+}
+
+class Block extends Steady<BlockProps> {
+  private readonly canvas = createRef<HTMLCanvasElement>();
+
+  override componentDidMount() {
+    drawCells(this.canvas.current!, this.props);
+  }
+
+  override componentDidUpdate() {
+    drawCells(this.canvas.current!, this.props);
+  }
+
+  render({ nodes, gauges, mode, language }: BlockProps) {
+    return (
+      <>
+        <Cards nodes={nodes} gauge={isGauge(mode) ? mode : undefined} gauges={gauges} language={language} />
+        <canvas ref={this.canvas} aria-hidden="true" />
+      </>
+    );
+  }
 }
 
 // Cards keep their place, so after a change another node may be where the focus is: moves it to the
@@ -250,24 +197,34 @@ function useFocusOfNode(list: { current: HTMLElement | null }) {
   return (event: FocusEvent) => (name.current = (event.target as HTMLElement).closest<HTMLElement>('.card')?.dataset.node ?? '');
 }
 
-// `what`: what people have chosen to see. After a change of it, rows beyond the screen follow when
-// the browser has shown those on it.
-function NodeList({ nodes, mode, pods, what }: { nodes: Node[]; mode: Mode; pods: number; what: string }) {
+const kNoGauges: undefined[] = [];
+
+function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   const list = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(1024);
-  const [view, setView] = useState({ from: 0, to: 1200 });
+  const [{ width, scale }, setSize] = useState({ width: 0, scale: 1 });
+  const [view, setView] = useState({ from: 0, to: 0 });
   const columns = Math.max(1, Math.floor((width + kGap) / (kCardWidth + kGap)));
-  const { rows, height } = useMemo(() => rowsOf(nodes, columns), [nodes, columns]);
-  const shown = useShown(what);
-  const isNear = (row: Row, beyond: number) => row.top + row.height >= view.from - beyond && row.top <= view.to + beyond;
-  const names = isGauge(mode) ? rows.filter((row) => isNear(row, 0)).flatMap((row) => row.nodes.map((node) => node.name)) : [];
+  // The first rendering only measures the width; it is about as high as the next, which may need a scroll bar.
+  const { blocks, height } = useMemo(
+    () => (width > 0 ? blocksOf(nodes, columns) : { blocks: [], height: nodes.length * kCardHeight }),
+    [nodes, width > 0, columns, currentLanguage()],
+  );
+  const isNear = (top: number, bottom: number, beyond: number) => bottom >= view.from - beyond && top <= view.to + beyond;
+  const inView = ({ nodes, top, card }: NodeBlock) =>
+    nodes.filter((_, i) => {
+      const above = top + Math.floor(i / columns) * (card + kRowGap);
+      return isNear(above, above + card, 0);
+    });
+  const visible = blocks.filter(({ top, height }) => isNear(top, top + height, 0));
+  const names = isGauge(mode) ? visible.flatMap(inView).map((node) => node.name) : [];
   const { known, failure } = useGauges(isGauge(mode), names);
   const onFocus = useFocusOfNode(list);
 
   useLayoutEffect(() => {
     const measure = () => {
       const box = list.current!.getBoundingClientRect();
-      setWidth(box.width);
+      const scale = window.devicePixelRatio;
+      setSize((old) => (old.width === box.width && old.scale === scale ? old : { width: box.width, scale }));
       // Steps, so that most scrolling changes nothing.
       const from = Math.floor(-box.top / kStep) * kStep;
       const to = Math.ceil((window.innerHeight - box.top) / kStep) * kStep;
@@ -285,27 +242,42 @@ function NodeList({ nodes, mode, pods, what }: { nodes: Node[]; mode: Mode; pods
     };
   }, []);
 
+  const draw = ({ index, top, height, card, header, nodes }: NodeBlock) => {
+    if (!isNear(top, top + height, kOverscan)) return null;
+    if (header) {
+      return (
+        <h2 class="group" style={{ top: `${top}px` }} key={`h${index}`}>
+          {header}
+        </h2>
+      );
+    }
+    const style = {
+      top: `${top}px`,
+      gridAutoRows: `${card}px`,
+      gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`,
+    };
+    return (
+      <div class="block" style={style} data-columns={columns} key={index}>
+        <Block
+          nodes={nodes}
+          gauges={isGauge(mode) ? nodes.map((node) => known.get(node.name)) : kNoGauges}
+          mode={mode}
+          columns={columns}
+          across={(width + kGap) / columns}
+          down={card + kRowGap}
+          scale={scale}
+          pods={mode === 'tenant' ? podVersion() : 0}
+          theme={currentTheme()}
+          language={currentLanguage()}
+        />
+      </div>
+    );
+  };
   return (
     <>
       {isGauge(mode) && <GaugeProblem names={names} known={known} failure={failure} />}
       <div class="map" ref={list} style={{ height: `${height}px` }} onKeyDown={onArrow} onFocusIn={onFocus}>
-        {rows.map((row, i) => {
-          if (!isNear(row, shown ? kOverscan : 0)) return null;
-          const style = { top: `${row.top}px` };
-          if (row.header) {
-            return (
-              <h2 class="group" style={style} key={`h${i}`}>
-                {row.header}
-              </h2>
-            );
-          }
-          const current = shown === what || isNear(row, 0);
-          return (
-            <div class="row" style={{ ...style, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }} key={i}>
-              <NodeRow nodes={row.nodes} mode={mode} pods={pods} known={known} current={current} />
-            </div>
-          );
-        })}
+        {blocks.map(draw)}
       </div>
     </>
   );
@@ -343,9 +315,8 @@ function LegendEntry({ color, name }: { color: string; name: string }) {
   );
 }
 
-// `all`: changes with the cluster.
-function Legend({ mode, all }: { mode: Mode; all: Node[] }) {
-  const tenants = useMemo(() => (mode === 'tenant' ? tenantNames().slice(0, 12) : []), [mode, all]);
+function Legend({ mode }: { mode: Mode }) {
+  const tenants = useMemo(() => (mode === 'tenant' ? tenantNames().slice(0, 12) : []), [mode, podVersion()]);
   const colors: [string, string][] =
     mode === 'tenant'
       ? [
@@ -365,7 +336,7 @@ function Legend({ mode, all }: { mode: Mode; all: Node[] }) {
 
 function Summary({ nodes }: { nodes: Node[] }) {
   const sum = useMemo(() => addUp(nodes.map((node) => node.sum)), [nodes]);
-  const waiting = useMemo(() => [...cluster.pods.values()].filter((pod) => pod.state === 'waiting').length, [nodes]);
+  const waiting = useMemo(() => [...cluster.pods.values()].filter((pod) => pod.state === 'waiting').length, [podVersion()]);
   return (
     <ul class="summary" aria-busy={!cluster.complete}>
       <li>{t('nodesCount', nodes.length)}</li>
@@ -382,11 +353,6 @@ function Summary({ nodes }: { nodes: Node[] }) {
       {!cluster.complete && <li>{t('loading')}</li>}
     </ul>
   );
-}
-
-// Changes with the pods if cards in this mode show them.
-function podVersion(mode: Mode): number {
-  return mode === 'tenant' ? cluster.version * 1e6 + cluster.pods.size : 0;
 }
 
 const kModes: [Mode, Key][] = [
@@ -436,11 +402,11 @@ export function MapPage() {
             ))}
           </select>
         </label>
-        <Legend mode={mode} all={all} />
+        <Legend mode={mode} />
         <a href="#/add-node">{t('addNode')}</a>
       </div>
       {visible.length === 0 ? <Empty title={t('noMatch')} /> : (
-        <NodeList nodes={visible} mode={mode} pods={podVersion(mode)} what={`${mode} ${shown} ${filter}`} />
+        <NodeList nodes={visible} mode={mode} />
       )}
     </>
   );

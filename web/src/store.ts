@@ -168,11 +168,18 @@ function completedPod(pod: Pod): Pod {
 // change takes one pass.
 class Order<T extends { key: string }> {
   private sorted: T[] = [];
-  private version = -1;
+  private outdated = false;
+  version = 0;
 
+  outdate() {
+    this.outdated = true;
+    this.version++;
+  }
+
+  // The same array as before if nothing has changed.
   of(map: Map<string, T>, name: (item: T) => string): T[] {
-    if (this.version === generation) return this.sorted;
-    this.version = generation;
+    if (!this.outdated) return this.sorted;
+    this.outdated = false;
     const next: T[] = [];
     const seen = new Set<string>();
     for (const item of this.sorted) {
@@ -191,6 +198,8 @@ const nodeOrder = new Order<Node>();
 const podOrder = new Order<Pod>();
 export const sortedNodes = () => nodeOrder.of(cluster.nodes, (node) => node.name);
 export const sortedPods = () => podOrder.of(cluster.pods, (pod) => pod.uid);
+// Changes with the pods.
+export const podVersion = () => podOrder.version;
 
 const listeners = new Set<() => void>();
 let scheduled = false;
@@ -287,6 +296,8 @@ function follow(type: string, take: (data: never) => void) {
 function takePart(part: { nodes: Node[]; pods: Pod[]; more: boolean }) {
   for (const node of part.nodes) arriving.nodes.set(node.name, completed(node));
   for (const pod of part.pods) arriving.pods.set(pod.uid, completedPod(pod));
+  if (part.nodes.length > 0 || !part.more) nodeOrder.outdate();
+  if (part.pods.length > 0 || !part.more) podOrder.outdate();
   if (part.more) return;
   cluster.nodes = arriving.nodes;
   cluster.pods = arriving.pods;
@@ -320,6 +331,8 @@ export function connect(loggedOut: () => void) {
     cluster.mayListNodes = snapshot.mayListNodes;
     const empty = { nodes: new Map<string, Node>(), pods: new Map<string, Pod>() };
     arriving = cluster.complete ? empty : Object.assign(cluster, empty);
+    nodeOrder.outdate();
+    podOrder.outdate();
     takePart(snapshot);
   });
   follow('part', takePart);
@@ -327,6 +340,8 @@ export function connect(loggedOut: () => void) {
     cluster.version = change.version;
     const nodes = change.nodes.map(completed);
     const pods = change.pods.map(completedPod);
+    if (nodes.length + change.nodesGone.length > 0) nodeOrder.outdate();
+    if (pods.length + change.podsGone.length > 0) podOrder.outdate();
     for (const target of new Set([cluster, arriving])) {
       for (const node of nodes) target.nodes.set(node.name, node);
       for (const name of change.nodesGone) target.nodes.delete(name);
@@ -351,4 +366,6 @@ export function disconnect() {
   cluster.loaded = cluster.complete = false;
   cluster.nodes.clear();
   cluster.pods.clear();
+  nodeOrder.outdate();
+  podOrder.outdate();
 }
