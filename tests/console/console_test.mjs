@@ -440,6 +440,30 @@ test('a waiting pod is explained', async (t) => {
   await picture(page, 'explain');
 });
 
+test('workloads are found by name, node and state, and a long list is shown whole', async (t) => {
+  await api.namespace('crowd');
+  const names = Array.from({ length: 110 }, (_, i) => `many-${i}`);
+  t.after(() => Promise.all(names.map((name) => api.request('DELETE', `/api/v1/namespaces/crowd/pods/${name}?gracePeriodSeconds=0`))));
+  for (const name of names) await api.pod('crowd', name, { 'nvidia.com/gpu': '16' });
+  const page = await openAs(t, tokens.viewer);
+  await page.getByRole('link', { name: 'Workloads', exact: true }).click();
+  const rows = page.locator('tbody tr');
+  const shows = (count) => waitFor(`${count} rows`, async () => (await rows.count()) === count);
+  await page.getByLabel('Filter').fill('crowd/MANY-');
+  await shows(100);
+  await page.getByText('10 more', { exact: false }).waitFor();
+  await page.getByLabel('Filter').fill('many-109');
+  await shows(1);
+  await page.getByRole('row', { name: /crowd many-109 waiting/ }).waitFor();
+  await page.getByLabel('Filter').fill('placed');
+  await page.getByRole('row', { name: /team-b infer placed/ }).waitFor();
+  await shows(2);
+  await page.getByLabel('Filter').fill('infer n3');
+  await shows(1);
+  await page.getByLabel('Filter').fill('infer n4');
+  await page.getByText('Nothing matches').waitFor();
+});
+
 test('a person creates a workload with the form', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/create`);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pods that request GPUs, and why one waits or is where it is.
-import { useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ageText } from './format';
-import { kindText, t } from './i18n';
+import { currentLanguage, kindText, t } from './i18n';
 import { Empty, ErrorNote, Filter, Scroll, useLoaded } from './parts';
 import { api, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
 const kMostRows = 100;
+const kFirstRows = 30; // about a screen
+const kPause = 200; // in milliseconds; longer than between two keys
 
 export function podLink(namespace: string, name: string): string {
   return `#/workload/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
@@ -18,11 +20,29 @@ function nodeCell(pod: Pod, mayListNodes: boolean) {
   return mayListNodes ? <a href={`#/node/${encodeURIComponent(pod.node)}`}>{pod.node}</a> : pod.node;
 }
 
+function search(pods: Pod[], filter: string): Pod[] {
+  const states = new Set((['waiting', 'bound', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
+  return pods.filter((pod) => states.has(pod.state) || pod.search.includes(filter));
+}
+
+// How many rows to render: first those of the screen, and the others after a pause. `what`: what people
+// have chosen to see.
+function useRows(what: string): number {
+  const [whole, setWhole] = useState<string>();
+  useEffect(() => {
+    const timer = setTimeout(() => setWhole(what), kPause);
+    return () => clearTimeout(timer);
+  }, [what]);
+  return whole === what ? kMostRows : kFirstRows;
+}
+
 export function WorkloadsPage() {
   const { pods, mayListNodes } = useCluster();
   const [filter, setFilter] = useState('');
-  const states = new Set((['waiting', 'bound', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
-  const found = sortedPods().filter((pod) => states.has(pod.state) || pod.search.includes(filter));
+  const all = sortedPods();
+  const found = useMemo(() => (filter ? search(all, filter) : all), [all, filter, currentLanguage()]);
+  // A filter that finds all changes no row.
+  const rows = useRows(found.length < all.length ? filter : '');
   return (
     <>
       <h1>{t('workloads')}</h1>
@@ -49,7 +69,7 @@ export function WorkloadsPage() {
                   </tr>
                 </thead>
                 <tbody>
-                  {found.slice(0, kMostRows).map((pod) => (
+                  {found.slice(0, rows).map((pod) => (
                     <tr key={pod.uid}>
                       <td>{pod.namespace}</td>
                       <th scope="row">
