@@ -286,10 +286,27 @@ export async function loadSession(): Promise<Session> {
 
 let source: EventSource | null = null;
 
+// Events that wait until the browser has shown the first nodes of a new page; null: they need not wait.
+let held: (() => void)[] | null = null;
+
+function holdEvents() {
+  held = [];
+  const release = () => {
+    const waiting = held ?? [];
+    held = null;
+    for (const take of waiting) take();
+  };
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(release)));
+  setTimeout(release, 500); // a hidden page has no frames
+}
+
 function follow(type: string, take: (data: never) => void) {
   source!.addEventListener(type, (event) => {
-    take(JSON.parse((event as MessageEvent<string>).data) as never);
-    changed();
+    const run = () => {
+      take(JSON.parse((event as MessageEvent<string>).data) as never);
+      changed();
+    };
+    held ? held.push(run) : run();
   });
 }
 
@@ -308,6 +325,7 @@ function takePart(part: { nodes: Node[]; pods: Pod[]; more: boolean }) {
 export function connect(loggedOut: () => void) {
   onLoggedOut = loggedOut;
   source?.close();
+  held = null;
   source = new EventSource('/api/v1/events');
   source.onopen = () => {
     cluster.connected = true;
@@ -333,6 +351,7 @@ export function connect(loggedOut: () => void) {
     arriving = cluster.complete ? empty : Object.assign(cluster, empty);
     nodeOrder.outdate();
     podOrder.outdate();
+    if (!cluster.complete && snapshot.more) holdEvents();
     takePart(snapshot);
   });
   follow('part', takePart);
@@ -362,6 +381,7 @@ function connectLater(loggedOut: () => void) {
 export function disconnect() {
   source?.close();
   source = null;
+  held = null;
   session = null;
   cluster.loaded = cluster.complete = false;
   cluster.nodes.clear();
