@@ -2,21 +2,19 @@
 // The UID of a Kubernetes object as a type, so that it cannot be mixed up with a name or a node.
 // Conversions between texts and UIDs are explicit. Not for UUIDs of GPUs.
 //
-// Threads: values. Cost: 24 bytes. The API server creates UUIDs, of which only the 128 bits are
-// kept, so a table of hundreds of thousands of objects needs no texts.
+// Threads: values. Cost: 24 bytes, because the API server creates UUIDs (uuid_text.h).
 #pragma once
 
 #include <fmt/format.h>
 
 #include <compare>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <variant>
+
+#include "src/base/uuid_text.h"
 
 namespace tessera {
 
@@ -24,26 +22,15 @@ namespace tessera {
 class Uid {
  public:
   Uid() = default;
-  explicit Uid(std::string_view text);
+  explicit Uid(std::string_view text) : text_(text) {}
 
-  std::string str() const;
-  bool empty() const { return std::holds_alternative<std::monostate>(value_); }
-  bool operator==(const Uid& other) const {
-    return value_.index() == other.value_.index() && (*this <=> other) == 0;
-  }
-  std::strong_ordering operator<=>(const Uid& other) const;
-  size_t Hash() const noexcept;
+  std::string str() const { return text_.str(); }
+  bool empty() const { return text_.empty(); }
+  auto operator<=>(const Uid&) const = default;
+  size_t Hash() const noexcept { return text_.Hash(); }
 
  private:
-  // A UUID in lower case with its dashes, ordered like its text.
-  struct Uuid {
-    uint64_t high = 0, low = 0;
-    static std::optional<Uuid> Parse(std::string_view text);
-    auto operator<=>(const Uuid&) const = default;
-  };
-
-  // Nothing, a UUID, or another text.
-  std::variant<std::monostate, Uuid, std::shared_ptr<const std::string>> value_;
+  UuidText text_;
 };
 
 // For messages of tests.

@@ -2,6 +2,7 @@
 #include "src/cli/view.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -72,7 +73,7 @@ ClusterView::ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts)
 }
 
 DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const {
-  const std::string_view uuid = ledger_.cluster().uuid(entry.id, position);
+  const std::string uuid = ledger_.cluster().uuid(entry.id, position);
   const placement::GpuState& state = ledger_.cluster().node(entry.id).gpus[position];
   const device::NodeInventory& inventory = *entry.node.inventory;
   DeviceView view{.uuid = uuid,
@@ -159,13 +160,13 @@ std::vector<DeviceView> ClusterView::DevicesOf(const PodEntry& pod) const {
   std::vector<DeviceView> devices;
   const auto node = ledger_.nodes().find(pod.node);
   if (node == ledger_.nodes().end() || node->second.id == placement::kNoNode) return devices;
-  const auto shares = ledger::SharesOf(pod);
-  const placement::Cluster& cluster = ledger_.cluster();
-  const placement::NodeId id = node->second.id;
-  for (size_t i = 0; i < cluster.node(id).gpus.size(); ++i) {
-    const auto has = [&](const auto& share) { return share.first == cluster.uuid(id, i); };
-    if (std::ranges::any_of(shares, has)) devices.push_back(Describe(node->second, i));
+  std::set<size_t> positions;
+  for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
+    if (const auto position = ledger_.cluster().PositionOf(node->second.id, uuid)) {
+      positions.insert(*position);
+    }
   }
+  for (const size_t position : positions) devices.push_back(Describe(node->second, position));
   return devices;
 }
 

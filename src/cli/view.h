@@ -31,7 +31,7 @@ struct Holding {
 
 // A GPU, or one of its MIG slices.
 struct DeviceView {
-  std::string_view uuid;
+  std::string uuid;
   std::string name;  // "3": its index; "3:7": slice 7 of it; "-": a GPU that is gone
   const device::Gpu* gpu = nullptr;  // null: gone, but still held
   const device::MigSlice* slice = nullptr;

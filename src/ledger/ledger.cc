@@ -355,8 +355,8 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::st
         Code::kFailedPrecondition, "node {}: {}", name,
         placement::TextOf(placement::WhyNot(cluster_->node(node.id), demand), demand, *cluster_));
   }
-  const placement::NodeSpec spec = cluster_->spec(node.id);
-  assumed.assignment = placement::AssignmentOf(request.devices, query.demand, *pick, spec);
+  assumed.assignment =
+      placement::AssignmentOf(request.devices, query.demand, *pick, *cluster_, node.id);
   ASSIGN_OR_RETURN(assumed.annotations,
                    device::AnnotationsFor(request.devices, assumed.assignment, *node.node.inventory,
                                           {.node = node.node.name,

@@ -23,22 +23,20 @@ using placement::Pick;
 // containers.
 Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::DeviceRequest& request,
                         const std::vector<size_t>& containers, int count,
-                        const placement::NodeSpec& spec) {
+                        const placement::Cluster& cluster, NodeId node) {
   uint64_t lasting = 0, init = 0;
   for (const size_t i : containers) {
     const device::ContainerRequest& container = request.containers[i];
     const auto shares = assignment.containers.find(container.name);
     if (shares == assignment.containers.end()) continue;
     for (const device::DeviceShare& share : shares->second) {
-      const auto same = [&](const placement::GpuSpec& gpu) { return gpu.uuid == share.uuid; };
-      const auto gpu = std::find_if(spec.gpus.begin(), spec.gpus.end(), same);
-      if (gpu == spec.gpus.end()) {
+      const std::optional<size_t> position = cluster.PositionOf(node, share.uuid);
+      if (!position) {
         return Error(Code::kNotFound,
                      "container \"{}\" has GPU {}, which does not exist on node {}", container.name,
-                     share.uuid, spec.name);
+                     share.uuid, cluster.name(node));
       }
-      (container.phase == device::Phase::kInit ? init : lasting) |= uint64_t{1}
-                                                                    << (gpu - spec.gpus.begin());
+      (container.phase == device::Phase::kInit ? init : lasting) |= uint64_t{1} << *position;
     }
   }
   if (lasting == 0) return init;
@@ -271,7 +269,6 @@ device::DeviceRequest ClusterLedger::RequestWithAnnotations(const PodEntry& pod,
 }
 
 Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const NodeEntry& node) {
-  const placement::NodeSpec spec = cluster_->spec(node.id);
   ASSIGN_OR_RETURN(const auto annotated,
                    device::AssignmentFrom(pod.annotations, pod.request.devices,
                                           *node.node.inventory, options_.gpu_mem_unit));
@@ -281,8 +278,9 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const Node
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     const int count = demand.gpu_demands[n].count;
     if (annotated) {
-      ASSIGN_OR_RETURN(pick.masks[n], MaskOf(*annotated, pod.request.devices,
-                                             query.demand.containers[n], count, spec));
+      ASSIGN_OR_RETURN(pick.masks[n],
+                       MaskOf(*annotated, pod.request.devices, query.demand.containers[n], count,
+                              *cluster_, node.id));
     }
     if (pick.masks[n] == 0) {
       unknown.push_back(n);
@@ -297,7 +295,7 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const Node
                                        : FreeBeside(query, node, pick);
   if (!free) {
     return Error(Code::kFailedPrecondition,
-                 "no annotation names its GPUs, and node {} has no free GPUs", spec.name);
+                 "no annotation names its GPUs, and node {} has no free GPUs", node.node.name);
   }
   for (const size_t n : unknown) {
     pick.masks[n] = free->masks[n];
@@ -368,8 +366,8 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
       }
     }
     ASSIGN_OR_RETURN(pod.placed_id, cluster_->Adopt(query.shape, node.id, *pick));
-    pod.assignment = placement::AssignmentOf(query.request.devices, query.demand, *pick,
-                                             cluster_->spec(node.id));
+    pod.assignment =
+        placement::AssignmentOf(query.request.devices, query.demand, *pick, *cluster_, node.id);
     pod.charges = ChargesOf(pod.request, node, query.demand.demand, *pick);
     quota_.Record(pod.charges);
     Arrived(pod, query.shape);

@@ -62,7 +62,7 @@ void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassig
     const uint64_t shared = AssignedPick(**older).all() & wanted;
     const size_t position = static_cast<size_t>(std::countr_zero(shared));
     all->push_back({.node = node.node.name,
-                    .gpu = std::string(cluster_->uuid(node.id, position)),
+                    .gpu = cluster_->uuid(node.id, position),
                     .excess = pod,
                     .older = *older});
   }

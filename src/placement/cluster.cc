@@ -177,7 +177,7 @@ void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<Gpu
   names.gpus.reserve(gpus.size());
   for (size_t i = 0; i < gpus.size(); ++i) {
     names.gpus.push_back(gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].parent_uuid));
-    gpus[i].id = names.gpus.back().id;
+    gpus[i].id = names.gpus.back().id();
   }
   NodeChunk& chunk = ChunkOf(id);
   const size_t slot = id % kChunkNodes;
@@ -205,12 +205,20 @@ void Cluster::DropNames(std::vector<GpuNames::Name>& gpus) {
 GpuSpec Cluster::gpu(NodeId id, size_t position) const {
   const GpuState& state = node(id).gpus[position];
   const GpuNames::Name& name = NamesOf(id).gpus[position];
-  return {.uuid = std::string(name.uuid),
+  return {.uuid = name.uuid().str(),
           .model = models_[state.model],
           .memory = Bytes(state.total_bytes),
           .mig_profile = kinds_[state.kind],
           .healthy = state.healthy,
-          .parent_uuid = std::string(name.parent_uuid)};
+          .parent_uuid = name.parent_uuid().str()};
+}
+
+std::optional<size_t> Cluster::PositionOf(NodeId id, std::string_view uuid) const {
+  const UuidText wanted(uuid);
+  const std::vector<GpuNames::Name>& gpus = NamesOf(id).gpus;
+  const auto at = std::ranges::find(gpus, wanted, &GpuNames::Name::uuid);
+  if (at == gpus.end()) return std::nullopt;
+  return static_cast<size_t>(at - gpus.begin());
 }
 
 NodeSpec Cluster::spec(NodeId id) const {

@@ -170,10 +170,11 @@ class Cluster {
   NodeView node(NodeId id) const { return chunks_[id / kChunkNodes]->View(id % kChunkNodes); }
   const std::string& name(NodeId id) const { return NamesOf(id).name; }
   const std::string& pool(NodeId id) const { return NamesOf(id).pool; }
-  // The UUID of the GPU at this position, valid until its node changes.
-  std::string_view uuid(NodeId id, size_t position) const {
-    return NamesOf(id).gpus[position].uuid;
+  std::string uuid(NodeId id, size_t position) const {
+    return NamesOf(id).gpus[position].uuid().str();
   }
+  // The position of a GPU or MIG slice; nullopt if the node does not have it.
+  std::optional<size_t> PositionOf(NodeId id, std::string_view uuid) const;
   // Made for each call: the cluster keeps no NodeSpec.
   GpuSpec gpu(NodeId id, size_t position) const;
   NodeSpec spec(NodeId id) const;

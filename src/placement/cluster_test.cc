@@ -397,6 +397,8 @@ TEST(ClusterNamesTest, ASpecIsMadeAnewAsItWasGiven) {
   EXPECT_EQ(cluster.name(node), "n");
   EXPECT_EQ(cluster.pool(node), "train");
   EXPECT_EQ(cluster.uuid(node, 1), "MIG-2");
+  EXPECT_EQ(cluster.PositionOf(node, "MIG-2"), 1u);
+  EXPECT_EQ(cluster.PositionOf(node, "GPU-3"), std::nullopt) << "only its slices are there";
   // Another node may list the same GPU, and each of the two may leave first.
   NodeSpec beside = spec;
   beside.name = "m";

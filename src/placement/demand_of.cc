@@ -106,7 +106,8 @@ Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_mil
 }
 
 device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodDemand& pod,
-                                const Pick& pick, const NodeSpec& spec) {
+                                const Pick& pick, const Cluster& cluster, NodeId node) {
+  const NodeView view = cluster.node(node);
   device::Assignment assignment;
   for (size_t n = 0; n < pod.containers.size(); ++n) {
     for (const size_t i : pod.containers[n]) {
@@ -116,10 +117,10 @@ device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodD
       auto& shares = assignment.containers[container.name];
       uint64_t left = pick.masks[n];
       for (int taken = 0; taken < container.count; ++taken, left &= left - 1) {
-        const GpuSpec& gpu = spec.gpus[std::countr_zero(left)];
-        shares.push_back(whole ? device::DeviceShare{gpu.uuid, kWholeGpu, gpu.memory}
-                               : device::DeviceShare{gpu.uuid, container.per_gpu.compute,
-                                                     container.per_gpu.memory});
+        const size_t position = static_cast<size_t>(std::countr_zero(left));
+        shares.push_back(
+            {cluster.uuid(node, position), whole ? kWholeGpu : container.per_gpu.compute,
+             whole ? Bytes(view.gpus[position].total_bytes) : container.per_gpu.memory});
       }
     }
   }

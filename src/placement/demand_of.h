@@ -36,6 +36,6 @@ Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_mil
 // The share of each GPU that each container gets, by position on the node. REQUIRES: `pod` is the
 // result of DemandOf for this request, and `pick` is for its demand on a node like `spec`.
 device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodDemand& pod,
-                                const Pick& pick, const NodeSpec& spec);
+                                const Pick& pick, const Cluster& cluster, NodeId node);
 
 }  // namespace tessera::placement

@@ -55,7 +55,7 @@ class DemandOfTest : public ::testing::Test {
     const PodDemand pod = Demanded(request);
     Pick pick;
     EXPECT_TRUE(PickTightest(cluster_.node(node_), pod.demand, &pick));
-    return AssignmentOf(request, pod, pick, cluster_.spec(node_));
+    return AssignmentOf(request, pod, pick, cluster_, node_);
   }
 
   Cluster cluster_;

@@ -5,45 +5,37 @@
 
 namespace tessera::placement {
 
-GpuNames::Entries::value_type& GpuNames::Of(std::string_view uuid) {
-  const auto at = entries_.find(uuid);
-  return at != entries_.end() ? *at : *entries_.try_emplace(std::string(uuid)).first;
-}
-
 GpuNames::Name GpuNames::Add(std::string_view uuid, std::string_view parent_uuid) {
-  if (uuid.empty()) return {};
-  auto& [own_uuid, entry] = Of(uuid);
-  if (entry.uses++ == 0) entry.own = next_++;
-  Name name{.id = entry.own, .uuid = own_uuid};
+  Name name;
+  if (uuid.empty()) return name;
+  auto& numbered = *numbers_.try_emplace(UuidText(uuid)).first;
+  if (numbered.second.uses++ == 0) numbered.second.id = next_++;
+  name.number_ = &numbered;
   if (!parent_uuid.empty()) {
-    auto& [known_uuid, parent] = Of(parent_uuid);
-    parent.slices.push_back(name.id);
-    name.parent_uuid = known_uuid;
+    auto& parent = *slices_.try_emplace(UuidText(parent_uuid)).first;
+    parent.second.push_back(name.id());
+    name.parent_ = &parent;
   }
   return name;
 }
 
-void GpuNames::EraseUnused(Entries::iterator at) {
-  if (at->second.uses == 0 && at->second.slices.empty()) entries_.erase(at);
-}
-
 void GpuNames::Drop(const Name& name) {
-  if (name.uuid.empty()) return;
-  const auto at = entries_.find(name.uuid);
-  if (--at->second.uses == 0) at->second.own = kNoGpu;
-  EraseUnused(at);
-  if (name.parent_uuid.empty()) return;
-  const auto parent = entries_.find(name.parent_uuid);
-  std::vector<GpuId>& slices = parent->second.slices;
-  slices.erase(std::find(slices.begin(), slices.end(), name.id));
-  EraseUnused(parent);
+  if (name.number_ == nullptr) return;
+  if (name.parent_ != nullptr) {
+    const auto parent = slices_.find(name.parent_->first);
+    std::vector<GpuId>& slices = parent->second;
+    slices.erase(std::find(slices.begin(), slices.end(), name.id()));
+    if (slices.empty()) slices_.erase(parent);
+  }
+  const auto numbered = numbers_.find(name.number_->first);
+  if (--numbered->second.uses == 0) numbers_.erase(numbered);
 }
 
-std::vector<GpuId> GpuNames::Find(std::string_view uuid) const {
-  const auto at = entries_.find(uuid);
-  if (at == entries_.end()) return {};
-  std::vector<GpuId> ids = at->second.slices;
-  if (at->second.own != kNoGpu) ids.push_back(at->second.own);
+std::vector<GpuId> GpuNames::Find(std::string_view text) const {
+  const UuidText uuid(text);
+  std::vector<GpuId> ids;
+  if (const auto slices = slices_.find(uuid); slices != slices_.end()) ids = slices->second;
+  if (const auto own = numbers_.find(uuid); own != numbers_.end()) ids.push_back(own->second.id);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;

@@ -6,27 +6,45 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/uuid_text.h"
 #include "src/placement/demand.h"
 
 namespace tessera::placement {
 
 class GpuNames {
+  struct NumberedGpu {
+    GpuId id = kNoGpu;
+    uint32_t uses = 0;  // nodes that have the GPU
+  };
+  using Numbers = std::unordered_map<UuidText, NumberedGpu>;
+  // By the UUID of the GPU; a number for each Add.
+  using Slices = std::unordered_map<UuidText, std::vector<GpuId>>;
+
  public:
   // How many GPUs can still be numbered.
   size_t left() const { return kUnknownGpu - next_; }
 
-  // A GPU or slice of a node. The texts are those of the table, valid until Drop.
-  struct Name {
-    GpuId id = kNoGpu;
-    std::string_view uuid, parent_uuid;
+  // A GPU or slice of a node.
+  class Name {
+   public:
+    GpuId id() const { return number_ == nullptr ? kNoGpu : number_->second.id; }
+    // Empty for a GPU without UUID.
+    UuidText uuid() const { return number_ == nullptr ? UuidText() : number_->first; }
+    // Empty for a GPU.
+    UuidText parent_uuid() const { return parent_ == nullptr ? UuidText() : parent_->first; }
+
+   private:
+    friend GpuNames;
+    const Numbers::value_type* number_ = nullptr;
+    const Slices::value_type* parent_ = nullptr;
   };
-  // Counts one node that has this GPU, or the slice `uuid` of GPU `parent_uuid`, and numbers it;
-  // kNoGpu for an empty UUID. REQUIRES: left() > 0.
+  // Counts one node that has this GPU, or the slice `uuid` of GPU `parent_uuid`, and numbers it,
+  // unless the UUID is empty. REQUIRES: left() > 0.
   Name Add(std::string_view uuid, std::string_view parent_uuid);
   // Reverts one Add. REQUIRES: `name` is from Add.
   void Drop(const Name& name);
@@ -35,20 +53,8 @@ class GpuNames {
   std::vector<GpuId> Find(std::string_view uuid) const;
 
  private:
-  struct Hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-  struct Entry {
-    GpuId own = kNoGpu;         // kNoGpu while nodes list only its slices
-    uint32_t uses = 0;          // of `own`
-    std::vector<GpuId> slices;  // one for each Add
-  };
-  using Entries = std::unordered_map<std::string, Entry, Hash, std::equal_to<>>;
-
-  Entries::value_type& Of(std::string_view uuid);
-  void EraseUnused(Entries::iterator at);
-
-  Entries entries_;
+  Numbers numbers_;
+  Slices slices_;
   GpuId next_ = kNoGpu + 1;
 };
 
