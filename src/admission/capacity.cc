@@ -16,7 +16,8 @@ using device::Dialect;
 void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
   std::map<std::string_view, int> whole;
   int all = 0;
-  for (const device::Gpu& gpu : entry.node.inventory->gpus) {
+  const device::NodeInventory inventory = entry.node.inventory.Full();
+  for (const device::Gpu& gpu : inventory.gpus) {
     capacity->uuids.insert(gpu.uuid);
     if (!gpu.model.empty()) {
       capacity->quota_keys.emplace(entry.model_label.empty() ? gpu.model : entry.model_label,
@@ -159,10 +160,10 @@ void AddQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
   if (own == capacity.quota.config().end()) return;
   placement::Quota unused;
   unused.SetConfig({*own});
-  const MilliGpu amount = ComputeOf(pod.devices);
+  const MilliGpu amount = ComputeOf(*pod.devices);
   std::set<std::string> rejections;  // of all models: raising one of the quotas would suffice
   for (const auto& [model, pool] : capacity.quota_keys) {
-    if (!Allows(pod.devices.constraints, model)) continue;
+    if (!Allows(pod.devices->constraints, model)) continue;
     const placement::QuotaCharge charge{pod.ns, model, pool, amount};
     if (unused.Check(charge).ok()) return;
     rejections.insert(capacity.quota.Check(charge).message());
@@ -181,7 +182,7 @@ ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger) {
 
 std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterCapacity& capacity) {
   std::vector<std::string> lines;
-  const device::DeviceRequest& request = pod.devices;
+  const device::DeviceRequest& request = *pod.devices;
   if (!request.requests_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
     return lines;
   }

@@ -155,7 +155,7 @@ void WarnOfMemoryLimit(std::string_view value, const ledger::PodRequest& pod_req
   };
   const auto text = [](Bytes bytes) { return fmt::format("{} MiB", bytes.count() >> 20); };
   WarnOfLimits(names::kAnnotationMemoryLimit, device::ParseMemoryLimits(value),
-               pod_request.devices.containers, requested, text, warnings);
+               pod_request.devices->containers, requested, text, warnings);
 }
 
 void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_request,
@@ -164,11 +164,11 @@ void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_re
     if (container.exclusive || container.per_gpu.compute == kWholeGpu) return MilliGpu(0);
     if (container.per_gpu.compute == MilliGpu(0)) return MilliGpu(0);
     return std::max(container.per_gpu.compute,
-                    pod_request.devices.elastic_limit.value_or(MilliGpu(0)));
+                    pod_request.devices->elastic_limit.value_or(MilliGpu(0)));
   };
   const auto text = [](MilliGpu milli) { return fmt::format("{} hundredths", milli.count() / 10); };
   WarnOfLimits(names::kAnnotationComputeLimit, device::ParseComputeLimits(value),
-               pod_request.devices.containers, requested, text, warnings);
+               pod_request.devices->containers, requested, text, warnings);
 }
 
 void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::string>* warnings) {
@@ -185,7 +185,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
                        std::vector<std::string>* warnings) {
   const Json* annotations = AnnotationsOf(request.object);
   if (annotations == nullptr) return;
-  const auto& containers = pod_request.devices.containers;
+  const auto& containers = pod_request.devices->containers;
   const bool shares = std::ranges::any_of(containers, [](const ContainerRequest& container) {
     return container.dialect == Dialect::kVcuda && !container.exclusive;
   });
@@ -203,7 +203,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
           "unknown annotation {}; Tessera reads these annotations of pods: {}, {}, {}, {}",
           CutText(key, 64), fmt::join(kRequestAnnotations, ", "), names::kAnnotationMemoryLimit,
           names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
-    } else if (IsRequestAnnotation(key) && !pod_request.devices.requests_devices()) {
+    } else if (IsRequestAnnotation(key) && !pod_request.devices->requests_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container requests GPUs", key));
     } else if (key == names::kAnnotationVcudaCoreLimit && !shares) {
@@ -212,7 +212,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
                       names::kResourceVcudaCore));
     }
   }
-  const auto& limit = pod_request.devices.elastic_limit;
+  const auto& limit = pod_request.devices->elastic_limit;
   for (const ContainerRequest& container : containers) {
     if (!limit || container.dialect != Dialect::kVcuda || container.exclusive) continue;
     const MilliGpu core = container.per_gpu.compute;
@@ -260,12 +260,12 @@ void WarnOfContainer(const Json& container, const ContainerRequest& requested,
 void WarnOfContainers(const Json& pod, const ledger::PodRequest& pod_request,
                       std::vector<std::string>* warnings) {
   const Json* spec = Member(&pod, "spec");
-  auto next = pod_request.devices.containers.begin();
+  auto next = pod_request.devices->containers.begin();
   for (const char* key : {"initContainers", "containers"}) {
     const Json* list = spec == nullptr ? nullptr : spec->Find(key);
     if (list == nullptr || !list->is_array()) continue;
     for (const Json& container : list->items()) {
-      if (next == pod_request.devices.containers.end()) return;
+      if (next == pod_request.devices->containers.end()) return;
       WarnOfContainer(container, *next++, warnings);
     }
   }
@@ -288,7 +288,7 @@ AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   const Json* spec = Member(&request.object, "spec");
   const auto pod_request = PodRequestOf(request.object, request, options_);
   // Validate rejects an invalid request.
-  if (spec == nullptr || !pod_request.ok() || !pod_request->devices.requests_devices())
+  if (spec == nullptr || !pod_request.ok() || !pod_request->devices->requests_devices())
     return answer;
   const Json* named = spec->Find("runtimeClassName");
   if (named != nullptr && !named->is_null()) return answer;

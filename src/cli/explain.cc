@@ -33,7 +33,7 @@ std::string TermsText(const Candidate& candidate) {
 }
 
 bool HasShares(const ledger::PodEntry& pod) {
-  return std::ranges::any_of(pod.assignment.containers, [](const auto& container) {
+  return std::ranges::any_of(pod.assignment().containers, [](const auto& container) {
     return std::ranges::any_of(container.second,
                                [](const auto& share) { return share.compute != kWholeGpu; });
   });
@@ -88,7 +88,7 @@ class ExplanationWriter {
     output_.Line(fmt::format("{} requests {} and is on node {}{}.", name, explanation_.request_text,
                              pod.node, pod.deleting ? ", terminating" : ""),
                  Tone::kHead);
-    if (!pod.problem.empty()) output_.Line("  " + pod.problem, Tone::kBad);
+    if (!pod.problem().empty()) output_.Line("  " + pod.problem(), Tone::kBad);
     if (pod.guessed()) {
       output_.Line(
           "  It bypassed the scheduler, so its GPUs are unknown; these are set aside until the "
@@ -153,7 +153,7 @@ class ExplanationWriter {
 
   void WriteDevices() {
     TextTable table({"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"});
-    for (const auto& [container, shares] : explanation_.pod.assignment.containers) {
+    for (const auto& [container, shares] : explanation_.pod.assignment().containers) {
       for (const device::DeviceShare& share : shares) {
         const auto same = [&](const DeviceView& device) { return device.uuid == share.uuid; };
         const auto device = std::ranges::find_if(explanation_.devices, same);

@@ -99,15 +99,18 @@ Explanation Explainer::Explain() {
     return std::move(explanation_);
   }
   const auto known = ledger_.pods().find(object_.meta.uid);
-  if (known != ledger_.pods().end()) explanation_.pod = known->second;
-  explanation_.pod.request = *request;
-  explanation_.request_text = RequestText(request->devices, ledger_.options().gpu_mem_unit);
-  if (!request->devices.requests_devices()) {
+  if (known != ledger_.pods().end()) {
+    explanation_.pod = known->second;
+  } else {
+    explanation_.pod.request = *request;
+  }
+  explanation_.request_text = RequestText(*request->devices, ledger_.options().gpu_mem_unit);
+  if (!request->devices->requests_devices()) {
     explanation_.finding = Finding::kNoGpus;
     return std::move(explanation_);
   }
-  explanation_.policy = request->devices.policy ? std::string(NameOf(*request->devices.policy))
-                                                : ledger_.options().policy;
+  explanation_.policy = request->devices->policy ? std::string(NameOf(*request->devices->policy))
+                                                 : ledger_.options().policy;
   explanation_.finding = object_.node_name.empty() ? Finding::kWaits : Finding::kPlaced;
   if (explanation_.finding == Finding::kPlaced) {
     // Read before the pod is removed from the ledger below.

@@ -41,7 +41,7 @@ class Inspection {
   std::vector<GpuColumn> GpusOf(const NodeRow& node) const;
   // Whether the pod's GPUs on its node are unknown.
   static bool IsPending(const ledger::PodEntry& pod) {
-    return pod.guessed() || pod.assignment.containers.empty();
+    return pod.guessed() || pod.assignment().containers.empty();
   }
   int64_t RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const;
   std::optional<int64_t> PendingOf(const NodeRow& node) const;
@@ -83,7 +83,7 @@ std::vector<GpuColumn> Inspection::GpusOf(const NodeRow& node) const {
 }
 
 int64_t Inspection::RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const {
-  const device::DeviceRequest& request = pod.request.devices;
+  const device::DeviceRequest& request = *pod.request.devices;
   Bytes sum = request.OneGpuShare().memory;
   for (const device::ContainerRequest& container : request.containers) {
     if (container.dialect == device::Dialect::kNone) continue;

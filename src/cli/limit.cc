@@ -14,13 +14,13 @@ namespace {
 constexpr std::string_view kNone = "none";
 
 bool HasContainer(const ledger::PodEntry& pod, const std::string& name) {
-  return std::ranges::any_of(pod.request.devices.containers, [&](const auto& container) {
+  return std::ranges::any_of(pod.request.devices->containers, [&](const auto& container) {
     return container.name == name && container.dialect != device::Dialect::kNone;
   });
 }
 
 bool HasGpu(const ledger::PodEntry& pod, const std::string& uuid) {
-  return std::ranges::any_of(pod.assignment.containers, [&](const auto& container) {
+  return std::ranges::any_of(pod.assignment().containers, [&](const auto& container) {
     return std::ranges::any_of(container.second,
                                [&](const auto& share) { return share.uuid == uuid; });
   });
@@ -43,7 +43,7 @@ struct ComputeLimitKind {
   static auto Parse(std::string_view text) { return device::ParseComputeLimits(text); }
   static MilliGpu MaxOf(const ledger::PodEntry& pod, const device::DeviceShare& share) {
     if (share.compute == MilliGpu(0)) return share.compute;
-    return std::max(share.compute, pod.request.devices.elastic_limit.value_or(MilliGpu(0)));
+    return std::max(share.compute, pod.request.devices->elastic_limit.value_or(MilliGpu(0)));
   }
   static std::string Text(MilliGpu compute) {
     return fmt::format("{} hundredths of the time", compute.count() / 10);
@@ -80,7 +80,7 @@ Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limit
         "\"tessera explain\"",
         limit.only, pod.request.Text());
   }
-  for (const auto& [container, shares] : pod.assignment.containers) {
+  for (const auto& [container, shares] : pod.assignment().containers) {
     for (const device::DeviceShare& share : shares) {
       const auto limit = device::LimitFor(limits, container, share.uuid);
       if (limit) RETURN_IF_ERROR(CheckShare<Kind>(pod, container, share, *limit));
@@ -156,7 +156,7 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
                       const std::vector<ContainerUse>& uses) {
   TextOutput output(false);
   bool any = false;
-  for (const auto& [container, shares] : pod.assignment.containers) {
+  for (const auto& [container, shares] : pod.assignment().containers) {
     for (const device::DeviceShare& share : shares) {
       if (share.compute == kWholeGpu) continue;
       const std::string memory = TextOf<MemoryLimitKind>(pod, container, share, limits.memory);
@@ -178,7 +178,7 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
                               MemoryText(use->used)));
     }
   }
-  if (pod.assignment.containers.empty()) {
+  if (pod.assignment().containers.empty()) {
     output.Line("The limit takes effect when the pod is placed.");
   } else if (!any) {
     output.Line("Nothing changes: no container of the pod has such a limit.");

@@ -12,7 +12,8 @@ Cell StatusOf(const NodeRow& node) {
   std::string text = entry.ready ? "Ready" : "NotReady";
   if (entry.unschedulable) text += ",Cordoned";
   if (node.unhealthy() > 0) text += fmt::format(",{} unhealthy", node.unhealthy());
-  const std::string& why = entry.problem.empty() ? entry.node.inventory->problem : entry.problem;
+  const std::string& why =
+      entry.problem.empty() ? entry.node.inventory.without_uuids().problem : entry.problem;
   if (!why.empty()) text += ": " + why;
   const bool healthy = entry.ready && node.unhealthy() == 0 && why.empty();
   return {text, !healthy ? Tone::kBad : entry.unschedulable ? Tone::kPlain : Tone::kGood};
@@ -28,7 +29,7 @@ Json JsonOfNode(const NodeRow& node) {
       {"unschedulable", Json::Bool(entry.unschedulable)},
       {"model", Json::String(node.model)},
       {"pool", Json::String(entry.node.pool)},
-      {"driver", Json::String(entry.node.inventory->driver_version)},
+      {"driver", Json::String(entry.node.inventory.without_uuids().driver_version)},
       {"internalIP", Json::String(node.facts.internal_ip)},
       {"gpus", Json::MakeObject({{"count", JsonOf(node.devices.size())},
                                  {"idle", JsonOf(node.idle())},
@@ -40,7 +41,7 @@ Json JsonOfNode(const NodeRow& node) {
       {"pods", JsonOf(node.pods.size())},
   });
   if (!entry.problem.empty()) json.Set("problem", Json::String(entry.problem));
-  const device::NodeInventory& inventory = *entry.node.inventory;
+  const device::NodeInventory& inventory = entry.node.inventory.without_uuids();
   if (!inventory.problem.empty()) json.Set("driverProblem", Json::String(inventory.problem));
   if (!inventory.notes.empty()) json.Set("notes", Json::Strings(inventory.notes));
   return json;
@@ -57,7 +58,7 @@ std::vector<Cell> CellsOf(const NodeRow& node, const Style& style) {
       fmt::format("{}", node.pods.size())};
   if (style.wide()) {
     cells.emplace_back(OrDash(node.entry->node.pool));
-    cells.emplace_back(OrDash(node.entry->node.inventory->driver_version));
+    cells.emplace_back(OrDash(node.entry->node.inventory.without_uuids().driver_version));
     cells.emplace_back(OrDash(node.facts.internal_ip));
   }
   cells.push_back(StatusOf(node));

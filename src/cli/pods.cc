@@ -13,7 +13,7 @@ using ledger::PodEntry;
 Cell StatusOf(const PodEntry& pod) {
   std::string text = pod.binding_state == BindingState::kWaiting ? "Waiting" : "Placed";
   if (pod.deleting) text = "Leaving";
-  if (!pod.problem.empty()) return {text + ": " + pod.problem, Tone::kBad};
+  if (!pod.problem().empty()) return {text + ": " + pod.problem(), Tone::kBad};
   if (pod.guessed()) return {text + ": the agent has not reported the GPUs", Tone::kPlain};
   return {text, pod.binding_state == BindingState::kWaiting ? Tone::kPlain : Tone::kGood};
 }
@@ -23,7 +23,7 @@ std::vector<Cell> CellsOf(const ClusterView& view, const PodEntry& pod, bool wit
   std::vector<Cell> cells;
   if (with_namespace) cells.emplace_back(pod.request.ns);
   cells.emplace_back(pod.request.name);
-  cells.emplace_back(RequestText(pod.request.devices, view.ledger().options().gpu_mem_unit));
+  cells.emplace_back(RequestText(*pod.request.devices, view.ledger().options().gpu_mem_unit));
   cells.emplace_back(pod.node.empty() ? "-" : pod.node);
   std::string names, uuids;
   for (const DeviceView& device : view.DevicesOf(pod)) {
@@ -45,13 +45,14 @@ std::vector<Cell> CellsOf(const ClusterView& view, const PodEntry& pod, bool wit
 Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
   const device::MemoryUnit unit = view.ledger().options().gpu_mem_unit;
   Json containers = Json::MakeArray();
-  for (const device::ContainerRequest& container : pod.request.devices.containers) {
+  const device::Assignment assignment = pod.assignment();
+  for (const device::ContainerRequest& container : pod.request.devices->containers) {
     if (container.dialect == device::Dialect::kNone) continue;
     Json json = Json::MakeObject({{"name", Json::String(container.name)},
                                   {"asks", Json::String(RequestText(container, unit))}});
     Json shares = Json::MakeArray();
-    const auto has = pod.assignment.containers.find(container.name);
-    if (has != pod.assignment.containers.end()) {
+    const auto has = assignment.containers.find(container.name);
+    if (has != assignment.containers.end()) {
       for (const device::DeviceShare& share : has->second) {
         shares.Append(Json::MakeObject({{"uuid", Json::String(share.uuid)},
                                         {"milli", Json::Int(share.compute.count())},
@@ -68,7 +69,7 @@ Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
                         {"containers", std::move(containers)}});
   if (pod.deleting) json.Set("deleting", Json::Bool(true));
   if (pod.guessed()) json.Set("confirmed", Json::Bool(false));
-  if (!pod.problem.empty()) json.Set("problem", Json::String(pod.problem));
+  if (!pod.problem().empty()) json.Set("problem", Json::String(pod.problem()));
   return json;
 }
 

@@ -45,7 +45,7 @@ std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::stri
   // Usage by model that no quota line counts.
   std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
   for (const auto& [uid, pod] : ledger.pods()) {
-    for (const placement::QuotaCharge& charge : pod.charges) {
+    for (const placement::QuotaCharge& charge : *pod.charges) {
       used[charge.namespace_name][charge.model] += charge.amount.count();
     }
   }

@@ -63,7 +63,7 @@ ClusterView::ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts)
     : ledger_(ledger), facts_(std::move(facts)) {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.request.devices.requests_devices() && !pod.node.empty()) pods.push_back(&pod);
+    if (pod.request.devices->requests_devices() && !pod.node.empty()) pods.push_back(&pod);
   }
   std::ranges::sort(pods, ByName);
   for (const PodEntry* pod : pods) {
@@ -75,10 +75,11 @@ ClusterView::ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts)
 DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const {
   const std::string uuid = ledger_.cluster().uuid(entry.id, position);
   const placement::GpuState& state = ledger_.cluster().node(entry.id).gpus[position];
-  const device::NodeInventory& inventory = *entry.node.inventory;
+  const auto [gpu, slice] = entry.node.inventory.Find(uuid);
   DeviceView view{.uuid = uuid,
                   .name = "-",
-                  .gpu = inventory.Find(uuid),
+                  .gpu = gpu,
+                  .slice = slice,
                   .memory = Bytes(state.total_bytes),
                   .used = Bytes(std::max<int64_t>(0, state.total_bytes - state.free_bytes)),
                   .used_milli = kWholeGpu.count() - state.free_milli};
@@ -87,11 +88,6 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
       if (holding.pod->node == entry.node.name) view.holders.push_back(holding);
     }
   }
-  for (const device::Gpu& gpu : inventory.gpus) {
-    const auto same = [&](const device::MigSlice& slice) { return slice.uuid == uuid; };
-    if (gpu.mig && std::ranges::any_of(*gpu.mig, same)) view.gpu = &gpu;
-  }
-  view.slice = inventory.FindMigSlice(uuid);
   if (view.gpu == nullptr) {
     view.unhealthy = "no longer on the node";
     return view;
@@ -112,7 +108,7 @@ NodeRow ClusterView::Describe(const NodeEntry& entry) const {
   NodeRow view{.entry = &entry, .facts = facts_(entry.node.name)};
   // Mostly all GPUs of a node have one model, for which ShortModel is called once.
   std::string_view before;
-  for (const device::Gpu& gpu : entry.node.inventory->gpus) {
+  for (const device::Gpu& gpu : entry.node.inventory.without_uuids().gpus) {
     if (!view.model.empty() && gpu.model == before) continue;
     before = gpu.model;
     const std::string model = device::ShortModel(gpu.model);
@@ -131,7 +127,8 @@ std::vector<NodeRow> ClusterView::Nodes() const {
   std::vector<NodeRow> nodes;
   for (const auto& [name, entry] : ledger_.nodes()) {
     const bool has_gpus = entry.id != placement::kNoNode;
-    if (!has_gpus && entry.problem.empty() && entry.node.inventory->problem.empty()) continue;
+    if (!has_gpus && entry.problem.empty() && entry.node.inventory.without_uuids().problem.empty())
+      continue;
     nodes.push_back(Describe(entry));
   }
   return nodes;
@@ -149,7 +146,7 @@ std::vector<const PodEntry*> ClusterView::Pods(std::string_view ns) const {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger_.pods()) {
     // A pod with an invalid request has a problem, and a pod that requests no GPU has none.
-    const bool about_gpus = pod.request.devices.requests_devices() || !pod.problem.empty();
+    const bool about_gpus = pod.request.devices->requests_devices() || !pod.problem().empty();
     if (about_gpus && (ns.empty() || pod.request.ns == ns)) pods.push_back(&pod);
   }
   std::ranges::sort(pods, ByName);

@@ -79,7 +79,7 @@ class ClusterView {
 
   const ledger::ClusterLedger& ledger_;
   const FactsOf facts_;
-  std::unordered_map<std::string_view, std::vector<Holding>> holders_;               // by UUID
+  std::unordered_map<std::string, std::vector<Holding>> holders_;                    // by UUID
   std::unordered_map<std::string_view, std::vector<const ledger::PodEntry*>> pods_;  // by node
 };
 

@@ -162,7 +162,7 @@ void ClusterModel::ReasonsLater() {
 void ClusterModel::UpdateReasons() {
   std::map<Uid, std::string> now;
   for (const auto& [uid, pod] : ledger_->pods()) {
-    if (pod.binding_state != ledger::BindingState::kWaiting || !pod.problem.empty()) continue;
+    if (pod.binding_state != ledger::BindingState::kWaiting || !pod.problem().empty()) continue;
     if (now.size() >= kMostReasons) break;
     now[uid] = ReasonOf(pod);
   }
@@ -179,7 +179,7 @@ void ClusterModel::UpdateReasons() {
 }
 
 std::string ClusterModel::ReasonOf(const ledger::PodEntry& pod) {
-  if (!pod.gates.empty()) return "held back by scheduling gate " + pod.gates.front();
+  if (!pod.gates().empty()) return "held back by scheduling gate " + pod.gates().front();
   Result<ledger::ClusterLedger::Query> query = ledger_->MakeQuery(pod.request);
   if (!query.ok()) return query.status().message();
   return ledger_->Summary(*query);

@@ -123,7 +123,7 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_
   ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(pod));
   Json out = Json::MakeObject({{"requestsGpus", Json::Bool(query.requests_gpus())}});
   out.Set("request",
-          Json::String(RequestTextOf(query.request.devices, ledger.options().gpu_mem_unit)));
+          Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit)));
   AddEvaluation(ledger, query, false, &out);
   if (with_quota) out.Set("quota", Json::String(ledger.quota().TextOfLines(manifest.ns)));
   return out;
@@ -137,13 +137,13 @@ Json ExplainPod(ClusterLedger& ledger, const Uid& uid, bool details) {
                                {"name", Json::String(pod.request.name)},
                                {"node", Json::String(details ? pod.node : "")},
                                {"waits", Json::Bool(pod.node.empty())},
-                               {"gates", Json::Strings(pod.gates)}});
-  if (!pod.request.devices.requests_devices()) {
-    out.Set("invalid", Json::String(pod.problem));
+                               {"gates", Json::Strings(pod.gates())}});
+  if (!pod.request.devices->requests_devices()) {
+    out.Set("invalid", Json::String(pod.problem()));
     return out;
   }
   out.Set("request",
-          Json::String(RequestTextOf(pod.request.devices, ledger.options().gpu_mem_unit)));
+          Json::String(RequestTextOf(*pod.request.devices, ledger.options().gpu_mem_unit)));
   Result<ClusterLedger::Query> query = ledger.MakeQuery(pod.request);
   if (query.ok()) {
     AddEvaluation(ledger, *query, details, &out);
@@ -158,7 +158,7 @@ Json JsonOfQuotas(const ClusterLedger& ledger,
                   const std::function<bool(const std::string&)>& visible) {
   std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
   for (const auto& [uid, pod] : ledger.pods()) {
-    for (const placement::QuotaCharge& charge : pod.charges) {
+    for (const placement::QuotaCharge& charge : *pod.charges) {
       used[charge.namespace_name][charge.model] += charge.amount.count();
     }
   }

@@ -12,6 +12,7 @@
 namespace tessera::console {
 namespace {
 
+using Device = device::SharedInventory::Device;
 using ledger::ClusterLedger;
 using ledger::NodeEntry;
 using ledger::PodEntry;
@@ -50,24 +51,6 @@ std::string TextOfContainer(const device::ContainerRequest& container, device::M
   return text;
 }
 
-// The position of a device in the inventory. `gpu` is null if the device no longer exists but is
-// still held.
-struct Position {
-  const device::Gpu* gpu = nullptr;
-  const device::MigSlice* slice = nullptr;
-};
-
-Position PositionOf(const device::NodeInventory& inventory, std::string_view uuid) {
-  Position position{inventory.Find(uuid), nullptr};
-  for (const device::Gpu& gpu : inventory.gpus) {
-    if (!gpu.mig) continue;
-    for (const device::MigSlice& slice : *gpu.mig) {
-      if (slice.uuid == uuid) position = {&gpu, &slice};
-    }
-  }
-  return position;
-}
-
 // Appends the members of a JSON object. Texts are written without a document in between, because a
 // new viewer of a large cluster takes ten thousand of them.
 class ObjectText {
@@ -99,14 +82,14 @@ class ObjectText {
   std::string& out_;
 };
 
-void AddHealth(const Position& position, ObjectText* out) {
-  if (position.gpu == nullptr) {
+void AddHealth(const Device& found, ObjectText* out) {
+  if (found.gpu == nullptr) {
     out->Add("state", "gone");
     out->Add("why", "no longer on the node");
     return;
   }
-  const bool of_slice = position.slice != nullptr && position.gpu->health.ok();
-  const device::Health& health = of_slice ? position.slice->health : position.gpu->health;
+  const bool of_slice = found.slice != nullptr && found.gpu->health.ok();
+  const device::Health& health = of_slice ? found.slice->health : found.gpu->health;
   if (health.state != device::Health::State::kHealthy) out->Add("state", NameOf(health.state));
   if (!health.reason.empty()) out->Add("why", health.reason);
 }
@@ -143,9 +126,9 @@ void AppendDevice(const DeviceContext& context, size_t index, std::string* text)
   const auto& [ledger, node, model, holders, view] = context;
   const placement::GpuSpec spec = ledger.cluster().gpu(node.id, index);
   const placement::GpuState& state = ledger.cluster().node(node.id).gpus[index];
-  const Position position = PositionOf(*node.node.inventory, spec.uuid);
-  std::string name = position.gpu == nullptr ? "-" : fmt::format("{}", position.gpu->index);
-  if (position.slice != nullptr) name += fmt::format(":{}", position.slice->gpu_instance);
+  const Device found = node.node.inventory.Find(spec.uuid);
+  std::string name = found.gpu == nullptr ? "-" : fmt::format("{}", found.gpu->index);
+  if (found.slice != nullptr) name += fmt::format(":{}", found.slice->gpu_instance);
   ObjectText out(text);
   out.Add("uuid", spec.uuid);
   out.Add("name", name);
@@ -157,9 +140,9 @@ void AppendDevice(const DeviceContext& context, size_t index, std::string* text)
   const int64_t used_milli = kWholeGpu.count() - state.free_milli;
   if (used_milli != 0) out.Add("usedMilli", used_milli);
   if (!spec.mig_profile.empty()) out.Add("slice", spec.mig_profile);
-  AddHealth(position, &out);
-  if (position.gpu != nullptr && position.gpu->numa_node) {
-    out.Add("numa", *position.gpu->numa_node);
+  AddHealth(found, &out);
+  if (found.gpu != nullptr && found.gpu->numa_node) {
+    out.Add("numa", *found.gpu->numa_node);
   }
   if (const auto held = holders.find(spec.uuid); held != holders.end()) {
     out.Key("held");
@@ -171,7 +154,7 @@ void AppendDevice(const DeviceContext& context, size_t index, std::string* text)
 std::string ModelOf(const NodeEntry& node) {
   std::string model;
   std::string_view before;  // mostly all GPUs of a node have one model
-  for (const device::Gpu& gpu : node.node.inventory->gpus) {
+  for (const device::Gpu& gpu : node.node.inventory.without_uuids().gpus) {
     if (!model.empty() && gpu.model == before) continue;
     before = gpu.model;
     const std::string one = device::ShortModel(gpu.model);
@@ -207,12 +190,12 @@ SharesByUuid HoldersOf(const std::vector<const PodEntry*>& pods) {
 
 bool IsGpuNode(const NodeEntry& node) {
   return node.id != placement::kNoNode || !node.problem.empty() ||
-         !node.node.inventory->problem.empty();
+         !node.node.inventory.without_uuids().problem.empty();
 }
 
 std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
                      const SharesByUuid& holders, const HolderView& view) {
-  const device::NodeInventory& inventory = *node.node.inventory;
+  const device::NodeInventory& inventory = node.node.inventory.without_uuids();
   const std::string model = ModelOf(node);
   std::string text;
   ObjectText out(&text);
@@ -269,9 +252,9 @@ std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_vi
   out.Add("name", pod.request.name);
   out.Add("state", StateOf(pod));
   out.Add("node", pod.node);
-  out.Add("request", RequestTextOf(pod.request.devices, unit));
+  out.Add("request", RequestTextOf(*pod.request.devices, unit));
   out.Add("created", Seconds(pod.created));
-  const std::string_view reason = pod.problem.empty() ? why : std::string_view(pod.problem);
+  const std::string_view reason = pod.problem().empty() ? why : std::string_view(pod.problem());
   if (!reason.empty()) out.Add("why", reason);
   out.End();
   return text;

@@ -23,7 +23,7 @@ struct ShareHolder {
 };
 
 // By UUID of the device, the pods that hold a part of it.
-using SharesByUuid = std::unordered_map<std::string_view, std::vector<ShareHolder>>;
+using SharesByUuid = std::unordered_map<std::string, std::vector<ShareHolder>>;
 SharesByUuid HoldersOf(const std::vector<const ledger::PodEntry*>& pods);
 
 // What a user sees of pods in namespaces whose pods the user may not list.

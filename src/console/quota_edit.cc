@@ -33,7 +33,7 @@ std::vector<const PodEntry*> PodsOf(const ClusterLedger& ledger, const std::stri
 
 int64_t ChargedFor(const PodEntry& pod, std::string_view model) {
   int64_t milli = 0;
-  for (const placement::QuotaCharge& charge : pod.charges) {
+  for (const placement::QuotaCharge& charge : *pod.charges) {
     if (device::MatchesModel(charge.model, model)) milli += charge.amount.count();
   }
   return milli;
@@ -58,7 +58,7 @@ void AddUnlisted(const std::vector<const PodEntry*>& pods,
                  const std::vector<placement::QuotaLimit>& limits, Json* lines) {
   std::map<std::string, int64_t> unlisted;
   for (const PodEntry* pod : pods) {
-    for (const placement::QuotaCharge& charge : pod->charges) {
+    for (const placement::QuotaCharge& charge : *pod->charges) {
       const bool listed = std::ranges::any_of(limits, [&](const placement::QuotaLimit& limit) {
         return device::MatchesModel(charge.model, limit.model);
       });

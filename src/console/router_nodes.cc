@@ -121,7 +121,8 @@ void ConsoleRouter::ShowNodeHistory(const net::Request& request, const std::stri
   const ledger::NodeEntry* node = model_.ledger().FindNode(name);
   std::vector<std::string> uuids;
   if (node != nullptr) {
-    for (const device::Gpu& gpu : node->node.inventory->gpus) uuids.push_back(gpu.uuid);
+    const device::NodeInventory inventory = node->node.inventory.Full();
+    for (const device::Gpu& gpu : inventory.gpus) uuids.push_back(gpu.uuid);
   }
   history_->Read(uuids, std::chrono::hours(*hours),
                  [reply](const Result<Json>& curves) { reply(ResponseOf(curves)); });
@@ -133,7 +134,7 @@ void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,
   if (node == nullptr) {
     return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
   }
-  const device::NodeInventory& inventory = *node->node.inventory;
+  const device::NodeInventory& inventory = node->node.inventory.without_uuids();
   Json gpus = Json::MakeArray();
   for (const device::Gpu& gpu : inventory.gpus) gpus.Append(Json::Int(gpu.index));
   const Json details = Json::MakeObject({{"links", JsonOfLinks(inventory)},

@@ -41,8 +41,8 @@ void UsageMeter::Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, Wa
 }
 
 UsageMeter::Key UsageMeter::KeyOf(const ledger::PodEntry& pod) const {
-  const auto label = pod.labels.find(label_);
-  return {pod.request.ns, label == pod.labels.end() ? "" : label->second};
+  const auto label = pod.labels->find(label_);
+  return {pod.request.ns, label == pod.labels->end() ? "" : label->second};
 }
 
 UsageMeter::UsageRow& UsageMeter::RowOf(const Key& key) {

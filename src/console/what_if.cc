@@ -121,7 +121,7 @@ Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
       {{"namespace", Json::String(request.ns)},
        {"name", Json::String(request.name)},
        {"node", Json::String(move.node)},
-       {"request", Json::String(RequestTextOf(request.devices, ledger.options().gpu_mem_unit))},
+       {"request", Json::String(RequestTextOf(*request.devices, ledger.options().gpu_mem_unit))},
        {"milli", Json::Int(move.milli)}});
   AddTargets(ledger, move, &out);
   return out;
@@ -132,7 +132,7 @@ std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bo
   std::vector<Move> moves;
   size_t tries = 0;
   for (const auto& [name, node] : ledger.nodes()) {
-    const std::set<Uid> pods = ledger.PodsOn(name);  // a copy: trying changes the ledger's set
+    const std::vector<Uid> pods = ledger.PodsOn(name);  // a copy: trying changes the ledger's set
     if (pods.empty() || !MayTake(node) || IsHopeless(ledger, request, node)) continue;
     for (const Uid& uid : pods) {
       const PodEntry& pod = ledger.pods().at(uid);
@@ -164,14 +164,17 @@ Result<device::ContainerRequest> RequestOf(const device::ContainerRequest& befor
 
 Result<PodRequest> ChangedRequest(const PodRequest& request, const WhatIf& what_if) {
   PodRequest changed = request;
-  device::DeviceRequest& devices = changed.devices;
+  device::DeviceRequest devices = *request.devices;
   if (what_if.model) {
     devices.constraints.models.clear();
     for (const std::string_view model : SplitList(*what_if.model)) {
       devices.constraints.models.emplace_back(model);
     }
   }
-  if (!what_if.request) return changed;
+  if (!what_if.request) {
+    changed.devices = SharedValue(std::move(devices));
+    return changed;
+  }
   const auto requests_gpus = [](const device::ContainerRequest& container) {
     return container.count > 0;
   };
@@ -185,6 +188,7 @@ Result<PodRequest> ChangedRequest(const PodRequest& request, const WhatIf& what_
   device::ContainerRequest& container = *std::ranges::find_if(devices.containers, requests_gpus);
   ASSIGN_OR_RETURN(container, RequestOf(container, *what_if.request));
   devices.one_gpu = false;
+  changed.devices = SharedValue(std::move(devices));
   return changed;
 }
 
@@ -258,8 +262,8 @@ Result<WhatIf> ParseWhatIf(const Json& body) {
 Result<Json> AnswerWhatIf(ClusterLedger& ledger, const Uid& uid, const WhatIf& what_if,
                           bool details) {
   const WithoutPod without_itself(ledger, uid);
-  if (!without_itself.pod().request.devices.requests_devices()) {
-    return Error(Code::kInvalidArgument, "{}", without_itself.pod().problem);
+  if (!without_itself.pod().request.devices->requests_devices()) {
+    return Error(Code::kInvalidArgument, "{}", without_itself.pod().problem());
   }
   ASSIGN_OR_RETURN(PodRequest changed, ChangedRequest(without_itself.pod().request, what_if));
   std::optional<WithoutPod> without_other;
@@ -275,7 +279,7 @@ Result<Json> AnswerWhatIf(ClusterLedger& ledger, const Uid& uid, const WhatIf& w
   ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(std::move(changed)));
   Json out = Json::MakeObject(
       {{"request",
-        Json::String(RequestTextOf(query.request.devices, ledger.options().gpu_mem_unit))}});
+        Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit))}});
   AddEvaluation(ledger, query, details, &out);
   return out;
 }

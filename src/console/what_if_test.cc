@@ -112,7 +112,7 @@ TEST_F(WhatIfTest, APodWithAnInvalidRequestFitsNowhere) {
   ledger_->SetPod(invalid);
   const Result<Json> answer = Answer(invalid, R"({"model":""})");
   EXPECT_EQ(answer.status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(answer.status().message(), ledger_->pods().at(invalid.meta.uid).problem);
+  EXPECT_EQ(answer.status().message(), ledger_->pods().at(invalid.meta.uid).problem());
 }
 
 TEST_F(WhatIfTest, InvalidRequestsAreRejected) {

@@ -6,6 +6,7 @@
 // Threads: values; NodeInventory is passed as shared_ptr<const>, which any thread may read.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,7 +38,7 @@ struct Health {
   bool ok() const { return state == State::kHealthy || state == State::kSuspect; }
   // Whether containers that hold the GPU may restart.
   bool usable() const { return ok() || state == State::kWithheld; }
-  bool operator==(const Health&) const = default;
+  auto operator<=>(const Health&) const = default;
 };
 
 // "healthy", "suspect", "unhealthy", "recovering", "withheld".
@@ -46,7 +47,7 @@ std::string_view NameOf(Health::State state);
 struct ComputeCapability {
   int major = 0;
   int minor = 0;
-  bool operator==(const ComputeCapability&) const = default;
+  auto operator<=>(const ComputeCapability&) const = default;
 };
 
 // A MIG slice that is offered as a device: one GPU instance with its compute instance.
@@ -57,7 +58,7 @@ struct MigSlice {
   Bytes memory;
   Health health;  // of the slice alone; slices of an unhealthy GPU are not offered
 
-  bool operator==(const MigSlice&) const = default;
+  auto operator<=>(const MigSlice&) const = default;
 };
 
 // The part of a multi-node NVLink fabric to which a GPU belongs.
@@ -83,7 +84,7 @@ struct Gpu {
   // slices.
   std::optional<std::vector<MigSlice>> mig;
 
-  bool operator==(const Gpu&) const = default;
+  auto operator<=>(const Gpu&) const = default;
 };
 
 // The PCIe path between two GPUs, near to far, with the points of NVIDIA's allocator.
@@ -106,7 +107,7 @@ struct Link {
   bool via_nvswitch = false;
 
   bool known() const { return pcie != PcieLevel::kUnknown || nvlinks > 0; }
-  bool operator==(const Link&) const = default;
+  auto operator<=>(const Link&) const = default;
 };
 
 // 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for an unknown link. Always a multiple of
@@ -129,7 +130,7 @@ class LinkMatrix {
   // REQUIRES: a != b, both < size().
   const Link& At(size_t a, size_t b) const { return links_[PositionOf(a, b)]; }
   void Set(size_t a, size_t b, Link link) { links_[PositionOf(a, b)] = link; }
-  bool operator==(const LinkMatrix&) const = default;
+  auto operator<=>(const LinkMatrix&) const = default;
 
  private:
   size_t PositionOf(size_t a, size_t b) const;
@@ -153,7 +154,7 @@ struct NodeInventory {
   const Gpu* FindMinor(int minor) const;
   const MigSlice* FindMigSlice(std::string_view uuid) const;
   size_t healthy_count() const;
-  bool operator==(const NodeInventory&) const = default;
+  auto operator<=>(const NodeInventory&) const = default;
 };
 
 }  // namespace tessera::device

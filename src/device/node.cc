@@ -40,7 +40,7 @@ Result<Node> Parse(const NodeFields& object, const NodeLabelKeys& keys) {
   }
   node.pool = ValueOr(object.labels, keys.pool, "");
   node.model = ValueOr(object.labels, keys.model, CommonModel(inventory));
-  node.inventory = std::make_shared<const NodeInventory>(std::move(inventory));
+  node.inventory = SharedInventory(std::move(inventory));
   return node;
 }
 

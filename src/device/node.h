@@ -3,12 +3,10 @@
 // annotation tessera.dev/devices, and the labels that quotas refer to. Not for free resources
 // (src/placement).
 //
-// Threads: values; the inventory is shared and immutable. Errors: INVALID_ARGUMENT names the node,
+// Threads: values. Errors: INVALID_ARGUMENT names the node,
 // the field and the value.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -16,17 +14,17 @@
 #include "src/base/status.h"
 #include "src/base/strings.h"
 #include "src/base/units.h"
-#include "src/device/gpu.h"
 #include "src/device/quantity.h"
+#include "src/device/shared_inventory.h"
 
 namespace tessera::device {
 
 struct Node {
   std::string name;
-  MilliCpu cpu;                                    // allocatable
-  Bytes memory;                                    // allocatable
-  std::shared_ptr<const NodeInventory> inventory;  // never null; empty without the annotation
-  std::string pool;                                // label; empty: none
+  MilliCpu cpu;               // allocatable
+  Bytes memory;               // allocatable
+  SharedInventory inventory;  // empty without the annotation
+  std::string pool;           // label; empty: none
   // The label. Without a label, the short model (model.h) if all GPUs have the same one; empty if
   // there are no GPUs or several models.
   std::string model;

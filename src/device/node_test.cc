@@ -26,7 +26,7 @@ TEST(NodeTest, IsReadFromItsObject) {
   EXPECT_EQ(node->name, "gpu-1");
   EXPECT_EQ(node->cpu, MilliCpu(7910));
   EXPECT_EQ(node->memory, GiB(32));
-  EXPECT_EQ(*node->inventory, inventory);
+  EXPECT_EQ(node->inventory.Full(), inventory);
   EXPECT_EQ(node->pool, "public");
   EXPECT_EQ(node->model, "T4");
 
@@ -46,7 +46,7 @@ TEST(NodeTest, GpusOfDifferentSizeAndModelAreNotMerged) {
   const Result<Node> node = ParseNode(SpecOf(inventory));
   ASSERT_TRUE(node.ok());
   EXPECT_EQ(node->model, "");
-  EXPECT_EQ(node->inventory->gpus[1].memory, GiB(80));
+  EXPECT_EQ(node->inventory.without_uuids().gpus[1].memory, GiB(80));
 }
 
 TEST(NodeTest, ProductsOfOneChipAreOneModel) {
@@ -60,7 +60,7 @@ TEST(NodeTest, ProductsOfOneChipAreOneModel) {
 TEST(NodeTest, ANodeWithoutTheAnnotationHasNoGpus) {
   const Result<Node> node = ParseNode({.name = "cpu-1"});
   ASSERT_TRUE(node.ok());
-  EXPECT_TRUE(node->inventory->gpus.empty());
+  EXPECT_TRUE(node->inventory.without_uuids().gpus.empty());
   EXPECT_EQ(node->model, "");
   EXPECT_EQ(node->cpu, MilliCpu(0));
 }

@@ -6,6 +6,7 @@
 // Threads: values. Cost: allocates.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@ namespace tessera::device {
 struct Share {
   MilliGpu compute;
   Bytes memory;
-  bool operator==(const Share&) const = default;
+  auto operator<=>(const Share&) const = default;
 };
 
 enum class Dialect : uint8_t {
@@ -57,7 +58,7 @@ struct Constraints {
   // A slice is checked by the model of its GPU and by both UUIDs.
   bool Allow(const Gpu& gpu) const;
   bool Allow(const Gpu& gpu, const MigSlice& slice) const;
-  bool operator==(const Constraints&) const = default;
+  auto operator<=>(const Constraints&) const = default;
 };
 
 // Bounds that keep every sum over a pod far below the limits of 64 bits.
@@ -74,7 +75,7 @@ struct ContainerRequest {
   bool exclusive = false;   // no other pod shares these GPUs; false for MIG slices, which share one
   std::string mig_profile;  // "1g.10gb" for dialect kNvidiaMig, else empty
 
-  bool operator==(const ContainerRequest&) const = default;
+  auto operator<=>(const ContainerRequest&) const = default;
 };
 
 // A pod's choice of placement policy, which overrides the scheduler's configuration.
@@ -113,7 +114,7 @@ struct DeviceRequest {
   // such containers.
   Share OneGpuShare() const;
 
-  bool operator==(const DeviceRequest&) const = default;
+  auto operator<=>(const DeviceRequest&) const = default;
 };
 
 }  // namespace tessera::device

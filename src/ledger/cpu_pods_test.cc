@@ -75,7 +75,7 @@ TEST_F(CpuPodsTest, CountsACorrectedPod) {
   ledger_->SetNode(GpuNode("n", 1));
   Set(CpuPod("a", "lots"), "n");
   ASSERT_EQ(ledger_->pods().size(), 1u);
-  EXPECT_NE(ledger_->pods().begin()->second.problem, "");
+  EXPECT_NE(ledger_->pods().begin()->second.problem(), "");
   Set(CpuPod("a", "2"), "n");
   EXPECT_TRUE(ledger_->pods().empty());
   EXPECT_EQ(Taken("n").first, 2000);

@@ -33,7 +33,7 @@ bool IsSame(const NodeEntry& a, const NodeEntry& b) {
     const device::Node& node = entry.node;
     return std::tie(entry.id, entry.unschedulable, entry.ready, entry.problem, entry.uid,
                     entry.gpu_mem_units, entry.model_label, node.name, node.cpu, node.memory,
-                    *node.inventory, node.pool, node.model);
+                    node.inventory, node.pool, node.model);
   };
   return tie(a) == tie(b);
 }
@@ -66,7 +66,8 @@ ClusterLedger::ClusterLedger(LedgerOptions options, const Clock* clock)
 ClusterLedger::~ClusterLedger() = default;
 
 placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
-  const device::NodeInventory& inventory = *entry.node.inventory;
+  const device::NodeInventory& inventory = entry.node.inventory.without_uuids();
+  auto uuid = entry.node.inventory.uuids().begin();
   // Cordoned nodes stay schedulable in the ledger, because some pods tolerate the taint;
   // kube-scheduler checks this.
   placement::NodeSpec spec{.name = entry.node.name,
@@ -75,19 +76,20 @@ placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
                            .pool = entry.node.pool};
   bool linked = true;
   for (const device::Gpu& gpu : inventory.gpus) {
+    const std::string gpu_uuid = (uuid++)->str();
     if (!gpu.mig) {
       spec.gpus.push_back(
-          {.uuid = gpu.uuid, .model = gpu.model, .memory = gpu.memory, .healthy = gpu.health.ok()});
+          {.uuid = gpu_uuid, .model = gpu.model, .memory = gpu.memory, .healthy = gpu.health.ok()});
       continue;
     }
     linked = false;  // positions of slices differ from those in the inventory
     for (const device::MigSlice& slice : *gpu.mig) {
-      spec.gpus.push_back({.uuid = slice.uuid,
+      spec.gpus.push_back({.uuid = (uuid++)->str(),
                            .model = gpu.model,
                            .memory = slice.memory,
                            .mig_profile = slice.profile,
                            .healthy = gpu.health.ok() && slice.health.ok(),
-                           .parent_uuid = gpu.uuid});
+                           .parent_uuid = gpu_uuid});
     }
   }
   if (linked && spec.gpus.size() > 1)
@@ -106,25 +108,25 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
                   .gpu_mem_units = GpuMemUnits(object)};
   const auto [known, added] = nodes_.try_emplace(object.meta.name);
   if (added) by_name_.Insert(known->first, &known->second);
-  const Result<device::Node> parsed = device::ParseNode({.name = object.meta.name,
-                                                         .allocatable = object.allocatable,
-                                                         .labels = object.meta.labels,
-                                                         .annotations = object.meta.annotations},
-                                                        options_.labels);
+  Result<device::Node> parsed = device::ParseNode({.name = object.meta.name,
+                                                   .allocatable = object.allocatable,
+                                                   .labels = object.meta.labels,
+                                                   .annotations = object.meta.annotations},
+                                                  options_.labels);
   entry.id = known->second.id;
   if (parsed.ok()) {
-    entry.node = *parsed;
+    entry.node = *std::move(parsed);
   } else {
     // Keep the last known GPUs, because pods hold them.
     entry.node = known->second.node;
     entry.node.name = object.meta.name;
-    if (!entry.node.inventory) entry.node.inventory = std::make_shared<device::NodeInventory>();
     entry.problem = parsed.status().message();
   }
-  entry.model_label =
-      UnmatchedModelLabel(LabelOf(object, options_.labels.model), *entry.node.inventory);
+  entry.model_label = UnmatchedModelLabel(LabelOf(object, options_.labels.model),
+                                          entry.node.inventory.without_uuids());
   // The kubelet writes the status every few minutes, mostly without a change.
   if (!added && IsSame(known->second, entry)) return false;
+  entry.node.inventory.ShareIn(&inventories_);
   known->second = std::move(entry);
   Install(known->second);
   return true;
@@ -139,7 +141,7 @@ const NodeEntry* ClusterLedger::FindNode(const Uid& uid) const {
 device::MemoryUnit ClusterLedger::OfferedMemoryUnit() const {
   for (const auto& [name, node] : nodes_) {
     Bytes memory;
-    for (const device::Gpu& gpu : node.node.inventory->gpus) memory += gpu.memory;
+    for (const device::Gpu& gpu : node.node.inventory.without_uuids().gpus) memory += gpu.memory;
     if (node.gpu_mem_units == 0 || memory == Bytes(0)) continue;
     return node.gpu_mem_units > memory.count() >> 30 ? device::MemoryUnit::kMiB
                                                      : device::MemoryUnit::kGiB;
@@ -148,7 +150,7 @@ device::MemoryUnit ClusterLedger::OfferedMemoryUnit() const {
 }
 
 void ClusterLedger::Install(NodeEntry& entry) {
-  if (entry.id == placement::kNoNode && entry.node.inventory->gpus.empty()) return;
+  if (entry.id == placement::kNoNode && entry.node.inventory.without_uuids().gpus.empty()) return;
   if (entry.id != placement::kNoNode) {
     const Status updated = cluster_->UpdateNode(entry.id, SpecOf(entry));
     if (!updated.ok()) entry.problem = updated.message();
@@ -165,8 +167,8 @@ void ClusterLedger::Install(NodeEntry& entry) {
   // because their binding may be in flight.
   for (const Uid& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
-    if (!pod.request.devices.requests_devices()) continue;
-    if (!pod.problem.empty()) TakeGpus(pod);
+    if (!pod.request.devices->requests_devices()) continue;
+    if (!pod.problem().empty()) TakeGpus(pod);
   }
 }
 
@@ -176,7 +178,7 @@ void ClusterLedger::RemoveNode(std::string_view name) {
   for (const Uid& uid : PodsOn(known->first)) {
     PodEntry& pod = pods_.find(uid)->second;
     Release(pod);
-    pod.problem = "its node was deleted";
+    pod.SetProblem("its node was deleted");
   }
   if (known->second.id != placement::kNoNode) (void)cluster_->RemoveNode(known->second.id);
   cpu_pods_->OnNodeRemoved(known->first);
@@ -185,7 +187,7 @@ void ClusterLedger::RemoveNode(std::string_view name) {
 }
 
 Result<placement::PodDemand> ClusterLedger::DemandOf(const PodRequest& request) {
-  return placement::DemandOf(request.devices, request.cpu.count(), request.memory, *cluster_);
+  return placement::DemandOf(*request.devices, request.cpu.count(), request.memory, *cluster_);
 }
 
 placement::Policy& ClusterLedger::PolicyFor(const PodRequest& request) {
@@ -193,8 +195,8 @@ placement::Policy& ClusterLedger::PolicyFor(const PodRequest& request) {
     if (!policy) policy = placement::MakePolicy(name, *cluster_, {}).value();
     return policy.get();
   };
-  if (!request.devices.policy) return *policy_;
-  return *request.devices.policy == device::PackingPolicy::kBinpack
+  if (!request.devices->policy) return *policy_;
+  return *request.devices->policy == device::PackingPolicy::kBinpack
              ? *named(binpack_, "NodeBinpackGpuBinpack")
              : *named(spread_, "NodeSpreadGpuSpread");
 }
@@ -356,12 +358,13 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::st
         placement::TextOf(placement::WhyNot(cluster_->node(node.id), demand), demand, *cluster_));
   }
   assumed.assignment =
-      placement::AssignmentOf(request.devices, query.demand, *pick, *cluster_, node.id);
-  ASSIGN_OR_RETURN(assumed.annotations,
-                   device::AnnotationsFor(request.devices, assumed.assignment, *node.node.inventory,
-                                          {.node = node.node.name,
-                                           .time_ns = clock_->WallNow().time_since_epoch().count(),
-                                           .gpu_mem_unit = options_.gpu_mem_unit}));
+      placement::AssignmentOf(*request.devices, query.demand, *pick, *cluster_, node.id);
+  ASSIGN_OR_RETURN(
+      assumed.annotations,
+      device::AnnotationsFor(*request.devices, assumed.assignment, node.node.inventory.Full(),
+                             {.node = node.node.name,
+                              .time_ns = clock_->WallNow().time_since_epoch().count(),
+                              .gpu_mem_unit = options_.gpu_mem_unit}));
   auto charges = ChargesOf(request, node, query.demand.demand, *pick);
   RETURN_IF_ERROR(quota_.Charge(charges));
   // Adopt instead of Place: CPU and memory may be short, which only kube-scheduler checks.
@@ -371,15 +374,17 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::st
     return place.status();
   }
   PodEntry& pod = pods_[request.uid];
-  pod.request = request;
+  SetRequest(pod, request);
   pod.binding_state = BindingState::kAssumed;
-  pod.assignment = assumed.assignment;
-  pod.annotations = assumed.annotations;
+  pod.SetAssignment(assumed.assignment);
   pod.annotations_dropped = false;
-  pod.problem.clear();
   pod.placed_id = *place;
-  pod.charges = std::move(charges);
-  pod.assumed_until = clock_->Now() + hold;
+  pod.charges = charges_.Get(SharedValue(std::move(charges)));
+  pod.rare.Update([&](PodEntry::Rare& rare) {
+    rare.annotations = assumed.annotations;
+    rare.problem.clear();
+    rare.assumed_until = clock_->Now() + hold;
+  });
   MoveTo(pod, node.node.name);
   Arrived(pod, query.shape);
   assumed_.insert(request.uid);

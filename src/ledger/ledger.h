@@ -43,9 +43,11 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/base/shared_pool.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
 #include "src/base/uid.h"
+#include "src/base/uuid_text.h"
 #include "src/device/assignment.h"
 #include "src/device/dialects.h"
 #include "src/device/node.h"
@@ -88,39 +90,64 @@ struct NodeEntry {
   std::string model_label;    // model by a label that its GPUs do not confirm; quotas use it
 };
 
+// A pod. A cluster has tens of thousands of pods with GPUs, so values that most pods share or lack
+// take no memory of their own.
 struct PodEntry {
   PodRequest request;
   BindingState binding_state = BindingState::kWaiting;
   bool deleting = false;
-  std::string node;               // "" while it waits
-  device::Assignment assignment;  // empty if the pod holds no GPU
+  bool controlled = false;  // has a controller, which replaces an evicted pod
+  std::string node;         // "" while it waits
   // Which GPU demands have guessed GPUs, by position: no annotation names their GPUs, because the
   // pod bypassed the scheduler and these containers have not started.
   std::bitset<placement::kMaxGpuDemands> guessed_gpu_demands;
-  std::string nominated_node;  // status.nominatedNodeName: kube-scheduler evicts pods there for it
-  StringMap labels;            // only if the pod requests GPUs
-  std::vector<std::string> gates;  // remaining scheduling gates
-  WallTime bound_at;               // by the API server's clock; the epoch while the pod waits
-  WallTime created;                // by the same clock; the epoch if it is unknown
-  bool controlled = false;         // has a controller, which replaces an evicted pod
-  std::string problem;             // why a bound pod that requests GPUs holds none
-  // Used only by the ledger.
-  StringMap annotations;
-  uint64_t annotations_hash = 0;
-  bool annotations_dropped = false;  // because `assignment` says the same
-  std::optional<placement::PodId> placed_id;
-  std::vector<placement::QuotaCharge> charges;
-  MonotonicTime assumed_until;
-  bool arrived = false;   // reported to the policy
-  bool received = false;  // the API server has shown the pod; else it is only assumed
+  SharedValue<StringMap> labels;  // only if the pod requests GPUs
+  WallTime bound_at;              // by the API server's clock; the epoch while the pod waits
+  WallTime created;               // by the same clock; the epoch if it is unknown
+  SharedValue<std::vector<placement::QuotaCharge>> charges;
 
   bool guessed() const { return guessed_gpu_demands.any(); }
+  // Empty if the pod holds no GPU. Made for each call.
+  device::Assignment assignment() const;
+  // Why a bound pod that requests GPUs holds none.
+  const std::string& problem() const { return rare->problem; }
+  // Remaining scheduling gates.
+  const std::vector<std::string>& gates() const { return rare->gates; }
+  // status.nominatedNodeName: kube-scheduler evicts pods there for it.
+  const std::string& nominated_node() const { return rare->nominated_node; }
+
+  // The rest is used only by the ledger.
+  // Keeps the devices of the containers that `request` has.
+  void SetAssignment(const device::Assignment& assignment);
+  void SetProblem(std::string_view problem);
+
+  // A device of a container.
+  struct Held {
+    UuidText uuid;
+    Bytes memory;
+    uint32_t container = 0;  // its position in the request
+    int32_t milli = 0;
+  };
+  std::vector<Held> held;
+  // What few pods have.
+  struct Rare {
+    std::string problem, nominated_node;
+    std::vector<std::string> gates;
+    StringMap annotations;
+    MonotonicTime assumed_until;
+    bool operator==(const Rare&) const = default;
+  };
+  SharedValue<Rare> rare;
+  uint64_t annotations_hash = 0;
+  std::optional<placement::PodId> placed_id;
+  bool annotations_dropped = false;  // because the assignment says the same
+  bool arrived = false;              // reported to the policy
+  bool received = false;             // the API server has shown the pod; else it is only assumed
 };
 
 // By UUID, the most that the pod's containers hold of a device at one time: the sum over main
-// containers and sidecars, or a single init container if it holds more. The UUIDs live as long as
-// the entry.
-std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry& pod);
+// containers and sidecars, or a single init container if it holds more.
+std::vector<std::pair<std::string, device::Share>> SharesOf(const PodEntry& pod);
 
 // Whether the GPUs that a pod requests are available on a node, and if not, why.
 struct Verdict {
@@ -250,8 +277,8 @@ class ClusterLedger {
   const Pods& pods() const { return pods_; }
   // Null if no pod has this name; a pass over all pods.
   const PodEntry* FindPod(std::string_view ns, std::string_view name) const;
-  // Pods that have this node.
-  const std::set<Uid>& PodsOn(const std::string& node) const;
+  // Pods that have this node, sorted.
+  const std::vector<Uid>& PodsOn(const std::string& node) const;
   // The unit in which the nodes offer aliyun.com/gpu-mem, by the first node that does; kGiB without
   // such a node.
   device::MemoryUnit OfferedMemoryUnit() const;
@@ -277,7 +304,12 @@ class ClusterLedger {
   void TakeGpus(PodEntry& pod);
   Result<placement::Pick> PickOf(PodEntry& pod, const Query& query, const NodeEntry& node);
   device::DeviceRequest RequestWithAnnotations(const PodEntry& pod, const NodeEntry& node) const;
+  // Frees GPUs that the pod holds for another request.
+  void SetRequest(PodEntry& pod, PodRequest request);
   void MoveGuessedGpus(const PodEntry& assigned, const NodeEntry& node);
+  // The GPUs that the pod's annotations name; nullopt without such annotations.
+  Result<std::optional<device::Assignment>> AnnotatedGpus(const PodEntry& pod,
+                                                          const NodeEntry& node) const;
   bool MatchesAnnotations(const PodEntry& pod) const;
   std::optional<placement::Pick> FreePick(const Query& query, placement::NodeId id);
   std::optional<placement::Pick> FreeBeside(const Query& query, const NodeEntry& node,
@@ -318,11 +350,15 @@ class ClusterLedger {
   std::unique_ptr<placement::Policy> binpack_, spread_;  // created when a pod first names them
   placement::LinkedGroupsCache groups_;
   placement::Quota quota_;
+  device::SharedInventory::Pool inventories_;
   Nodes nodes_;
   NodeIndex by_name_;  // views of the keys of nodes_
   Pods pods_;
-  std::optional<CpuPods> cpu_pods_;                         // empty until the policy is created
-  std::unordered_map<std::string, std::set<Uid>> pods_of_;  // by node
+  std::optional<CpuPods> cpu_pods_;                            // empty until the policy is created
+  std::unordered_map<std::string, std::vector<Uid>> pods_of_;  // by node; sorted
+  SharedPool<device::DeviceRequest> requests_;
+  SharedPool<StringMap> labels_;
+  SharedPool<std::vector<placement::QuotaCharge>> charges_;
   std::set<Uid> assumed_;
   std::unordered_map<std::string, std::set<Uid>> nominated_;  // by node
   Budgets budgets_;

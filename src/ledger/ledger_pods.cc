@@ -51,34 +51,66 @@ uint64_t HashOf(const StringMap& map) {
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry& pod) {
-  std::vector<std::pair<std::string_view, device::Share>> shares;
-  const auto share_of = [&](std::string_view uuid) -> device::Share& {
-    for (auto& [known, share] : shares) {
-      if (known == uuid) return share;
+device::Assignment PodEntry::assignment() const {
+  device::Assignment assignment;
+  for (const Held& device : held) {
+    assignment.containers[request.devices->containers[device.container].name].push_back(
+        {device.uuid.str(), MilliGpu(device.milli), device.memory});
+  }
+  return assignment;
+}
+
+void PodEntry::SetAssignment(const device::Assignment& assignment) {
+  held.clear();
+  const std::vector<device::ContainerRequest>& containers = request.devices->containers;
+  for (uint32_t i = 0; i < containers.size(); ++i) {
+    const auto devices = assignment.containers.find(containers[i].name);
+    if (devices == assignment.containers.end()) continue;
+    for (const device::DeviceShare& share : devices->second) {
+      held.push_back({.uuid = UuidText(share.uuid),
+                      .memory = share.memory,
+                      .container = i,
+                      .milli = static_cast<int32_t>(share.compute.count())});
     }
-    return shares.emplace_back(uuid, device::Share()).second;
+  }
+  held.shrink_to_fit();
+}
+
+void PodEntry::SetProblem(std::string_view problem) {
+  if (rare->problem == problem) return;
+  rare.Update([&](Rare& changed) { changed.problem = problem; });
+}
+
+std::vector<std::pair<std::string, device::Share>> SharesOf(const PodEntry& pod) {
+  std::vector<std::pair<UuidText, device::Share>> sums;
+  const auto sum_of = [&](const UuidText& uuid) -> device::Share& {
+    for (auto& [known, sum] : sums) {
+      if (known == uuid) return sum;
+    }
+    return sums.emplace_back(uuid, device::Share()).second;
   };
   const auto add = [&](bool init) {
-    for (const device::ContainerRequest& container : pod.request.devices.containers) {
-      const auto assigned = pod.assignment.containers.find(container.name);
-      if (assigned == pod.assignment.containers.end()) continue;
-      if ((container.phase == device::Phase::kInit) != init) continue;
-      for (const device::DeviceShare& share : assigned->second) {
-        device::Share& sum = share_of(share.uuid);
-        sum.compute = init ? std::max(sum.compute, share.compute) : sum.compute + share.compute;
-        sum.memory = init ? std::max(sum.memory, share.memory) : sum.memory + share.memory;
-      }
+    for (const PodEntry::Held& device : pod.held) {
+      const auto phase = pod.request.devices->containers[device.container].phase;
+      if ((phase == device::Phase::kInit) != init) continue;
+      device::Share& sum = sum_of(device.uuid);
+      const MilliGpu compute(device.milli);
+      sum.compute = init ? std::max(sum.compute, compute) : sum.compute + compute;
+      sum.memory = init ? std::max(sum.memory, device.memory) : sum.memory + device.memory;
     }
   };
   add(false);
   add(true);
-  for (auto& [uuid, share] : shares) share.compute = std::min(share.compute, kWholeGpu);
+  std::vector<std::pair<std::string, device::Share>> shares;
+  shares.reserve(sums.size());
+  for (const auto& [uuid, sum] : sums) {
+    shares.push_back({uuid.str(), {std::min(sum.compute, kWholeGpu), sum.memory}});
+  }
   return shares;
 }
 
-const std::set<Uid>& ClusterLedger::PodsOn(const std::string& node) const {
-  static const std::set<Uid> kNone;
+const std::vector<Uid>& ClusterLedger::PodsOn(const std::string& node) const {
+  static const std::vector<Uid> kNone;
   const auto found = pods_of_.find(node);
   return found == pods_of_.end() ? kNone : found->second;
 }
@@ -87,11 +119,14 @@ void ClusterLedger::MoveTo(PodEntry& pod, const std::string& node) {
   if (pod.node == node) return;
   if (!pod.node.empty()) {
     const auto old = pods_of_.find(pod.node);
-    old->second.erase(pod.request.uid);
-    if (old->second.empty()) pods_of_.erase(old);
+    std::vector<Uid>& pods = old->second;
+    pods.erase(std::ranges::lower_bound(pods, pod.request.uid));
+    if (pods.empty()) pods_of_.erase(old);
   }
   pod.node = node;
-  if (!node.empty()) pods_of_[node].insert(pod.request.uid);
+  if (node.empty()) return;
+  std::vector<Uid>& pods = pods_of_[node];
+  pods.insert(std::ranges::lower_bound(pods, pod.request.uid), pod.request.uid);
 }
 
 void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
@@ -100,26 +135,30 @@ void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
 
 // AssignmentFrom reads nothing else if there is an assignment.
 void ClusterLedger::DropAnnotations(PodEntry& pod) {
-  const auto text = pod.annotations.find(names::kAnnotationAssignment);
-  if (text == pod.annotations.end()) return;
-  const Result<std::string> same = device::EncodeAssignment(pod.assignment);
+  const auto text = pod.rare->annotations.find(names::kAnnotationAssignment);
+  if (text == pod.rare->annotations.end()) return;
+  const Result<std::string> same = device::EncodeAssignment(pod.assignment());
   pod.annotations_dropped = same.ok() && *same == text->second;
-  if (pod.annotations_dropped) pod.annotations.clear();
+  if (pod.annotations_dropped) {
+    pod.rare.Update([](PodEntry::Rare& rare) { rare.annotations.clear(); });
+  }
 }
 
 void ClusterLedger::RestoreAnnotations(PodEntry& pod) {
   if (!std::exchange(pod.annotations_dropped, false)) return;
-  pod.annotations.emplace(names::kAnnotationAssignment,
-                          device::EncodeAssignment(pod.assignment).value());
+  pod.rare.Update([&](PodEntry::Rare& rare) {
+    rare.annotations.emplace(names::kAnnotationAssignment,
+                             device::EncodeAssignment(pod.assignment()).value());
+  });
 }
 
 void ClusterLedger::Release(PodEntry& pod) {
   RestoreAnnotations(pod);
   if (pod.placed_id) (void)cluster_->Remove(*pod.placed_id);
-  if (!pod.charges.empty()) (void)quota_.Refund(pod.charges);
+  if (!pod.charges->empty()) (void)quota_.Refund(*pod.charges);
   pod.placed_id.reset();
-  pod.charges.clear();
-  pod.assignment = {};
+  pod.charges = {};
+  pod.held = {};
   pod.guessed_gpu_demands.reset();
 }
 
@@ -146,7 +185,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (object.ended()) return RemovePod(object.meta.uid);
   Result<PodRequest> request = PodRequestOf(object, {options_.gpu_mem_unit});
   if (!request.ok()) return SetUnreadable(object, request.status());
-  if (!request->devices.requests_devices()) return SetCpuPod(object, *request);
+  if (!request->devices->requests_devices()) return SetCpuPod(object, *request);
   PodEntry& pod = pods_[object.meta.uid];
   pod.received = true;
   pod.deleting = object.meta.deleting;
@@ -155,14 +194,16 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (!object.node_name.empty()) {
     pod.bound_at = object.scheduled == WallTime{} ? object.meta.created : object.scheduled;
   }
-  pod.labels = object.meta.labels;
-  pod.gates = object.gates;
+  if (*pod.labels != object.meta.labels) pod.labels = labels_.Get(SharedValue(object.meta.labels));
+  if (pod.gates() != object.gates) {
+    pod.rare.Update([&](PodEntry::Rare& rare) { rare.gates = object.gates; });
+  }
   if (object.node_name.empty()) {
     pod.request.uid = object.meta.uid;
     Nominate(pod, object.meta.deleting ? "" : object.nominated_node);
     // The API server may not have processed the binding yet.
     if (pod.binding_state == BindingState::kAssumed) return;
-    pod.request = *std::move(request);
+    SetRequest(pod, *std::move(request));
     pod.binding_state = BindingState::kWaiting;
     BeginWaiting(pod);
     return;
@@ -173,7 +214,10 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
                          pod.node == object.node_name && pod.request == *request &&
                          pod.annotations_hash == annotations_hash;
   if (unchanged) return;
-  pod.annotations = object.meta.annotations;
+  pod.rare.Update([&](PodEntry::Rare& rare) {
+    rare.annotations = object.meta.annotations;
+    rare.assumed_until = {};
+  });
   pod.annotations_hash = annotations_hash;
   pod.annotations_dropped = false;
   // A pod that was bound as assumed keeps its GPUs unchanged.
@@ -182,17 +226,23 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
                           MatchesAnnotations(pod);
   assumed_.erase(object.meta.uid);
   pod.binding_state = BindingState::kBound;
-  pod.request = *std::move(request);
+  SetRequest(pod, *std::move(request));
   MoveTo(pod, object.node_name);
   if (as_assumed) return DropAnnotations(pod);
   TakeGpus(pod);
+}
+
+void ClusterLedger::SetRequest(PodEntry& pod, PodRequest request) {
+  if (!(pod.request.devices == request.devices)) Release(pod);
+  pod.request = std::move(request);
+  pod.request.devices = requests_.Get(pod.request.devices);
 }
 
 void ClusterLedger::BeginWaiting(PodEntry& pod) {
   if (pod.arrived) return;
   const Result<placement::PodDemand> demand = DemandOf(pod.request);
   if (!demand.ok()) {
-    pod.problem = demand.status().message();
+    pod.SetProblem(demand.status().message());
     return;
   }
   const Result<placement::ShapeId> shape = cluster_->Intern(demand->demand);
@@ -208,18 +258,19 @@ PodEntry ClusterLedger::TakeOut(Uid uid) {  // NOLINT(performance-unnecessary-va
 
 void ClusterLedger::PutBack(PodEntry entry) {
   const std::string node = std::exchange(entry.node, "");
-  const std::string nominated = std::exchange(entry.nominated_node, "");
+  const std::string nominated = entry.nominated_node();
+  entry.rare.Update([](PodEntry::Rare& rare) { rare.nominated_node.clear(); });
   RestoreAnnotations(entry);
   // Released with the pod.
   entry.placed_id.reset();
-  entry.charges.clear();
-  entry.assignment = {};
+  entry.charges = {};
+  entry.held = {};
   entry.arrived = false;
   PodEntry& pod = pods_[entry.request.uid];
   pod = std::move(entry);
   Nominate(pod, nominated);
   MoveTo(pod, node);
-  if (!pod.request.devices.requests_devices()) return;  // its request is invalid
+  if (!pod.request.devices->requests_devices()) return;  // its request is invalid
   node.empty() ? BeginWaiting(pod) : TakeGpus(pod);
 }
 
@@ -231,7 +282,7 @@ void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& w
   pod.received = true;
   pod.created = object.meta.created;
   pod.deleting = object.meta.deleting;
-  pod.problem = why.message();
+  pod.SetProblem(why.message());
   pod.binding_state = object.node_name.empty() ? BindingState::kWaiting : BindingState::kBound;
   MoveTo(pod, object.node_name);
 }
@@ -246,21 +297,28 @@ void ClusterLedger::SetCpuPod(const kube::PodObject& object, const PodRequest& r
   if (!counted.ok()) SetUnreadable(object, counted);
 }
 
-// Whether the pod's annotations name GPUs of this node.
+Result<std::optional<device::Assignment>> ClusterLedger::AnnotatedGpus(
+    const PodEntry& pod, const NodeEntry& node) const {
+  // Only the annotations of older systems refer to the GPUs of the node by number.
+  const bool refers = !pod.rare->annotations.contains(names::kAnnotationAssignment);
+  return device::AssignmentFrom(pod.rare->annotations, *pod.request.devices,
+                                refers ? node.node.inventory.Full() : device::NodeInventory(),
+                                options_.gpu_mem_unit);
+}
+
+// Whether the pod's annotations are those of its assignment.
 bool ClusterLedger::MatchesAnnotations(const PodEntry& pod) const {
   const auto node = nodes_.find(pod.node);
   if (node == nodes_.end() || !pod.placed_id) return false;
-  const auto annotated = device::AssignmentFrom(
-      pod.annotations, pod.request.devices, *node->second.node.inventory, options_.gpu_mem_unit);
-  return annotated.ok() && *annotated && **annotated == pod.assignment;
+  const auto annotated = AnnotatedGpus(pod, node->second);
+  return annotated.ok() && *annotated && **annotated == pod.assignment();
 }
 
 // The pod's request, reduced to the containers for which its annotations name GPUs.
 device::DeviceRequest ClusterLedger::RequestWithAnnotations(const PodEntry& pod,
                                                             const NodeEntry& node) const {
-  device::DeviceRequest part = pod.request.devices;
-  const auto annotated =
-      device::AssignmentFrom(pod.annotations, part, *node.node.inventory, options_.gpu_mem_unit);
+  device::DeviceRequest part = *pod.request.devices;
+  const auto annotated = AnnotatedGpus(pod, node);
   for (device::ContainerRequest& container : part.containers) {
     if (annotated.ok() && *annotated && (*annotated)->containers.contains(container.name)) continue;
     container = {.name = container.name, .phase = container.phase};
@@ -269,9 +327,7 @@ device::DeviceRequest ClusterLedger::RequestWithAnnotations(const PodEntry& pod,
 }
 
 Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const NodeEntry& node) {
-  ASSIGN_OR_RETURN(const auto annotated,
-                   device::AssignmentFrom(pod.annotations, pod.request.devices,
-                                          *node.node.inventory, options_.gpu_mem_unit));
+  ASSIGN_OR_RETURN(const auto annotated, AnnotatedGpus(pod, node));
   Pick pick;
   const Demand& demand = query.demand.demand;
   std::vector<size_t> unknown;  // GPU demands whose GPUs no annotation names
@@ -279,7 +335,7 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Query& query, const Node
     const int count = demand.gpu_demands[n].count;
     if (annotated) {
       ASSIGN_OR_RETURN(pick.masks[n],
-                       MaskOf(*annotated, pod.request.devices, query.demand.containers[n], count,
+                       MaskOf(*annotated, *pod.request.devices, query.demand.containers[n], count,
                               *cluster_, node.id));
     }
     if (pick.masks[n] == 0) {
@@ -334,10 +390,10 @@ std::optional<Pick> ClusterLedger::FreeBeside(const Query& query, const NodeEntr
 
 void ClusterLedger::TakeGpus(PodEntry& pod) {
   Release(pod);
-  pod.problem.clear();
+  pod.SetProblem("");
   const auto known = nodes_.find(pod.node);
   if (known == nodes_.end() || known->second.id == placement::kNoNode) {
-    pod.problem = "its node has no known GPUs";
+    pod.SetProblem("its node has no known GPUs");
     return;
   }
   const NodeEntry& node = known->second;
@@ -358,23 +414,24 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
         // No GPUs are free for all containers. The containers whose GPUs the annotations name may
         // run, so these GPUs are taken.
         pod.guessed_gpu_demands.reset();
-        query.request.devices = RequestWithAnnotations(pod, node);
-        if (!query.request.devices.requests_devices()) return annotation_error;
+        query.request.devices = SharedValue(RequestWithAnnotations(pod, node));
+        if (!query.request.devices->requests_devices()) return annotation_error;
         RETURN_IF_ERROR(FillDemand(&query));
         pick = PickOf(pod, query, node);
         if (!pick.ok()) return annotation_error;
       }
     }
     ASSIGN_OR_RETURN(pod.placed_id, cluster_->Adopt(query.shape, node.id, *pick));
-    pod.assignment =
-        placement::AssignmentOf(query.request.devices, query.demand, *pick, *cluster_, node.id);
-    pod.charges = ChargesOf(pod.request, node, query.demand.demand, *pick);
-    quota_.Record(pod.charges);
+    pod.SetAssignment(
+        placement::AssignmentOf(*query.request.devices, query.demand, *pick, *cluster_, node.id));
+    pod.charges =
+        charges_.Get(SharedValue(ChargesOf(pod.request, node, query.demand.demand, *pick)));
+    quota_.Record(*pod.charges);
     Arrived(pod, query.shape);
     return annotation_error;
   };
   const Status status = assign_gpus();
-  if (!status.ok()) pod.problem = status.message();
+  if (!status.ok()) pod.SetProblem(status.message());
   if (pod.placed_id) MoveGuessedGpus(pod, node);
   DropAnnotations(pod);
 }
@@ -410,7 +467,8 @@ void ClusterLedger::Forget(const Uid& uid) {
 void ClusterLedger::Extend(const Uid& uid, Duration hold) {
   const auto known = pods_.find(uid);
   if (known == pods_.end() || known->second.binding_state != BindingState::kAssumed) return;
-  known->second.assumed_until = clock_->Now() + hold;
+  known->second.rare.Update(
+      [&](PodEntry::Rare& rare) { rare.assumed_until = clock_->Now() + hold; });
 }
 
 std::vector<std::string> ClusterLedger::Expire() {
@@ -418,7 +476,7 @@ std::vector<std::string> ClusterLedger::Expire() {
   std::vector<std::string> names;
   const MonotonicTime now = clock_->Now();
   for (const Uid& uid : assumed_) {
-    if (pods_.find(uid)->second.assumed_until <= now) expired.push_back(uid);
+    if (pods_.find(uid)->second.rare->assumed_until <= now) expired.push_back(uid);
   }
   for (const Uid& uid : expired) {
     names.push_back(pods_.find(uid)->second.request.Text());

@@ -99,19 +99,44 @@ TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
 
 TEST_F(LedgerPodsTest, SharesAreTheMaximumOfMainContainersAndInitContainers) {
   PodEntry pod;
+  device::DeviceRequest request;
+  device::Assignment assignment;
   const auto add = [&](const char* name, device::Phase phase, int milli, int gib) {
-    pod.request.devices.containers.push_back({.name = name, .phase = phase});
-    pod.assignment.containers[name] = {{"G", MilliGpu(milli), GiB(gib)}};
+    request.containers.push_back({.name = name, .phase = phase});
+    assignment.containers[name] = {{"G", MilliGpu(milli), GiB(gib)}};
+    pod.request.devices = SharedValue(request);
+    pod.SetAssignment(assignment);
   };
   add("prepare", device::Phase::kInit, 900, 12);
   add("a", device::Phase::kMain, 300, 10);
   add("b", device::Phase::kMain, 400, 5);
   ASSERT_EQ(SharesOf(pod).size(), 1u);
   EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{MilliGpu(900), GiB(15)}));
-  pod.assignment.containers["prepare"] = {{"G", MilliGpu(100), GiB(20)}};
+  assignment.containers["prepare"] = {{"G", MilliGpu(100), GiB(20)}};
+  pod.SetAssignment(assignment);
+  EXPECT_EQ(pod.assignment(), assignment);
   EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{MilliGpu(700), GiB(20)}));
   add("c", device::Phase::kSidecar, 500, 1);
   EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{kWholeGpu, GiB(20)}));
+}
+
+TEST_F(LedgerPodsTest, PodsAndNodesOfOneKindShareWhatTheyHaveInCommon) {
+  for (const char* node : {"n", "other"}) ledger_->SetNode(GpuNode(node, 2));
+  EXPECT_EQ(&ledger_->FindNode("n")->node.inventory.without_uuids(),
+            &ledger_->FindNode("other")->node.inventory.without_uuids());
+  kube::PodObject a = Whole("a"), b = Whole("b");
+  for (kube::PodObject* pod : {&a, &b}) {
+    pod->meta.labels = {{"app", "train"}};
+    ledger_->SetPod(
+        With(*pod, {{{"main", {{UuidOf("n", pod == &a ? 0 : 1), kWholeGpu, GiB(80)}}}}}));
+  }
+  EXPECT_EQ(&*Entry(a).request.devices, &*Entry(b).request.devices);
+  EXPECT_EQ(&*Entry(a).labels, &*Entry(b).labels);
+  EXPECT_EQ(&*Entry(a).charges, &*Entry(b).charges);
+  EXPECT_EQ(Entry(a).charges->size(), 1u);
+  EXPECT_EQ(Entry(a).labels->at("app"), "train");
+  EXPECT_NE(Entry(a).assignment(), Entry(b).assignment());
+  EXPECT_LE(sizeof(PodEntry), 304u) << "a cluster has tens of thousands of them";
 }
 
 TEST_F(LedgerPodsTest, OtherGpusOfAnInitContainerDoNotCount) {
@@ -123,9 +148,9 @@ TEST_F(LedgerPodsTest, OtherGpusOfAnInitContainerDoNotCount) {
   pod.containers.insert(pod.containers.begin(), init);
   ledger_->SetPod(With(pod, {{{"prepare", {{UuidOf("n", 0), kWholeGpu, GiB(80)}}},
                               {"main", {{UuidOf("n", 1), kWholeGpu, GiB(80)}}}}}));
-  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_EQ(ledger_->cluster().free_milli(), 1000);
-  EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, UuidOf("n", 1));
+  EXPECT_EQ(Entry(pod).assignment().containers.at("main")[0].uuid, UuidOf("n", 1));
 }
 
 TEST_F(LedgerPodsTest, SlicesAreOfferedWhereTheyAndTheirGpuAreHealthy) {
@@ -178,7 +203,7 @@ TEST_F(LedgerPodsTest, ThePodsPolicyOverridesTheClusters) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject first = GpuPod("a", {{names::kResourceGpuMem, "10"}});
   ASSERT_TRUE(Assume(first).ok());
-  const std::string used = Entry(first).assignment.containers.at("main")[0].uuid;
+  const std::string used = Entry(first).assignment().containers.at("main")[0].uuid;
   for (const char* policy : {"binpack", "spread"}) {
     kube::PodObject pod = GpuPod("b", {{names::kResourceGpuMem, "10"}});
     pod.meta.annotations[std::string(names::kAnnotationPolicy)] = policy;
@@ -238,11 +263,11 @@ TEST_F(LedgerPodsTest, AWaitingPodOfTooManyKindsOfRequestsHasAProblem) {
     pod.containers.back().name = fmt::format("c{}", i);
   }
   ledger_->SetPod(pod);
-  EXPECT_NE(Entry(pod).problem, "");
+  EXPECT_NE(Entry(pod).problem(), "");
   pod.containers.pop_back();
   pod.meta.uid = Uid("uid-b");
   ledger_->SetPod(pod);
-  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(Entry(pod).problem(), "");
 }
 
 TEST_F(LedgerPodsTest, APodThatIsPutBackHoldsItsGpusAgain) {
@@ -261,10 +286,10 @@ TEST_F(LedgerPodsTest, APodThatIsPutBackHoldsItsGpusAgain) {
   EXPECT_TRUE(Fits(GpuPod("two", {{names::kResourceGpu, "2"}})));
   ledger_->PutBack(std::move(taken));
   ledger_->PutBack(std::move(taken_waiting));
-  EXPECT_EQ(Entry(pod).assignment, assignment);
+  EXPECT_EQ(Entry(pod).assignment(), assignment);
   EXPECT_FALSE(Entry(pod).guessed());
-  EXPECT_EQ(Entry(waiting).gates, waiting.gates);
-  EXPECT_EQ(ledger_->PodsOn("n"), std::set<Uid>{pod.meta.uid});
+  EXPECT_EQ(Entry(waiting).gates(), waiting.gates);
+  EXPECT_EQ(ledger_->PodsOn("n"), std::vector<Uid>{pod.meta.uid});
   EXPECT_EQ(ledger_->quota().Used("ns", "A100"), kWholeGpu);
   EXPECT_FALSE(Fits(GpuPod("two", {{names::kResourceGpu, "2"}})));
 }
@@ -284,11 +309,11 @@ TEST_F(LedgerPodsTest, APodHoldsItsGpusAgainWhenItsNodeReturns) {
   assignment.containers["main"] = {{UuidOf("n", 1), kWholeGpu, GiB(80)}};
   const kube::PodObject pod = With(Whole("a"), assignment);
   ledger_->SetPod(pod);
-  EXPECT_TRUE(Entry(pod).annotations.empty());  // the assignment says the same
+  EXPECT_TRUE(Entry(pod).rare->annotations.empty());  // the assignment says the same
   ledger_->RemoveNode("n");
-  EXPECT_TRUE(Entry(pod).assignment.containers.empty());
+  EXPECT_TRUE(Entry(pod).assignment().containers.empty());
   ledger_->SetNode(GpuNode("n", 2));
-  EXPECT_EQ(Entry(pod).assignment, assignment);
+  EXPECT_EQ(Entry(pod).assignment(), assignment);
   EXPECT_FALSE(Entry(pod).guessed());
   // Without its annotation the pod only has a guess.
   kube::PodObject bare = pod;

@@ -56,10 +56,10 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   // A restarted ledger has the same account.
   Restart();
   ledger_->SetPod(BoundPod(pod, "n", assumed->annotations));
-  EXPECT_NE(Entry(pod).problem, "");
+  EXPECT_NE(Entry(pod).problem(), "");
   ledger_->SetNode(GpuNode("n", 4));
-  EXPECT_EQ(Entry(pod).problem, "");
-  EXPECT_EQ(Entry(pod).assignment, assumed->assignment);
+  EXPECT_EQ(Entry(pod).problem(), "");
+  EXPECT_EQ(Entry(pod).assignment(), assumed->assignment);
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Free(), 2000);
 }
@@ -110,14 +110,14 @@ TEST_F(LedgerTest, APodThatBypassedTheSchedulerHoldsGuessedGpusUntilItsNodePubli
   ledger_->SetPod(BoundPod(pod, "n", {}));
   EXPECT_TRUE(Entry(pod).guessed());
   EXPECT_EQ(Free(), 1000);
-  const std::string guess = Entry(pod).assignment.containers.at("main")[0].uuid;
+  const std::string guess = Entry(pod).assignment().containers.at("main")[0].uuid;
   const std::string truth = UuidOf("n", guess == UuidOf("n", 0) ? 1 : 0);
   const device::Assignment published{{{"main", {{truth, kWholeGpu, GiB(80)}}}}};
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
   EXPECT_FALSE(Entry(pod).guessed());
-  EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, truth);
+  EXPECT_EQ(Entry(pod).assignment().containers.at("main")[0].uuid, truth);
   EXPECT_EQ(Free(), 1000);
 }
 
@@ -133,14 +133,14 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
                              {{std::string(names::kAnnotationAssignment),
                                device::EncodeAssignment(published).value()}}));
     EXPECT_EQ(Free(), 0);
-    EXPECT_EQ(Entry(pod).assignment.containers.at("second")[0].uuid, UuidOf("n", gpu));
-    EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, UuidOf("n", 1 - gpu));
+    EXPECT_EQ(Entry(pod).assignment().containers.at("second")[0].uuid, UuidOf("n", gpu));
+    EXPECT_EQ(Entry(pod).assignment().containers.at("main")[0].uuid, UuidOf("n", 1 - gpu));
   }
   // Another pod has the other GPU.
   ledger_->RemovePod(pod.meta.uid);
   const kube::PodObject other = GpuPod("b", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(other, "n", Assume(other, "n").value().annotations));
-  const std::string taken = Entry(other).assignment.containers.at("main")[0].uuid;
+  const std::string taken = Entry(other).assignment().containers.at("main")[0].uuid;
   const std::string left = UuidOf("n", taken == UuidOf("n", 0) ? 1 : 0);
   const device::Assignment published{{{"second", {{left, kWholeGpu, GiB(80)}}}}};
   ledger_->SetPod(BoundPod(
@@ -148,7 +148,7 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
   EXPECT_EQ(Free(), 0) << "the GPU that it holds is not free, although another one is missing";
   EXPECT_FALSE(Entry(pod).guessed());
-  EXPECT_NE(Entry(pod).problem, "");
+  EXPECT_NE(Entry(pod).problem(), "");
   ledger_->RemovePod(pod.meta.uid);
   EXPECT_EQ(Free(), 1000);
 }
@@ -161,13 +161,13 @@ TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanTheRequest) {
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(forged).value()}}));
-  EXPECT_EQ(Entry(pod).problem, "its annotations name 2 GPUs, but it requests 1");
+  EXPECT_EQ(Entry(pod).problem(), "its annotations name 2 GPUs, but it requests 1");
   EXPECT_TRUE(Entry(pod).guessed());
   EXPECT_TRUE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   EXPECT_FALSE(Fits(GpuPod("c", {{names::kResourceGpu, "2"}}), "n"));
   ledger_->SetPod(BoundPod(GpuPod("d", {{names::kResourceGpuMem, "8"}}), "n",
                            {{std::string(names::kAnnotationAssignment), "{\"version\":"}}));
-  EXPECT_NE(ledger_->FindPod("ns", "d")->problem, "");
+  EXPECT_NE(ledger_->FindPod("ns", "d")->problem(), "");
 }
 
 TEST_F(LedgerTest, AnotherPodOfTheSameNameIsAnotherPod) {
@@ -181,7 +181,7 @@ TEST_F(LedgerTest, AnotherPodOfTheSameNameIsAnotherPod) {
   EXPECT_EQ(Free(), 0);
   ledger_->RemovePod(pod.meta.uid);
   EXPECT_EQ(Free(), 1000);
-  EXPECT_EQ(Entry(again).problem, "");
+  EXPECT_EQ(Entry(again).problem(), "");
 }
 
 TEST_F(LedgerTest, APodHoldsItsGpuWhileItIsDeletedAndNotWhenItHasEnded) {
@@ -224,16 +224,16 @@ TEST_F(LedgerTest, AnInitContainersGpuStaysWithThePodUntilItEnds) {
   pod.containers.insert(pod.containers.begin(), init);
   const kube::PodObject bound = BoundPod(pod, "n", Assume(pod, "n").value().annotations);
   ledger_->SetPod(bound);
-  const device::Assignment had = Entry(pod).assignment;
+  const device::Assignment had = Entry(pod).assignment();
   EXPECT_EQ(Free(), 1000);
   // Same order as after a restart of the scheduler.
   ledger_->RemovePod(bound.meta.uid);
   ASSERT_EQ(Free(), 3000);
   ledger_->SetPod(bound);
   EXPECT_EQ(Free(), 1000);
-  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_FALSE(Entry(pod).guessed());
-  EXPECT_EQ(Entry(pod).assignment, had);
+  EXPECT_EQ(Entry(pod).assignment(), had);
 }
 
 TEST_F(LedgerTest, SharedGpuIsNotGivenAsAWholeGpu) {
@@ -260,13 +260,13 @@ TEST_F(LedgerTest, ANodeThatLeavesAndReturnsHasItsPodsAgain) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
-  const device::Assignment had = Entry(pod).assignment;
+  const device::Assignment had = Entry(pod).assignment();
   ledger_->RemoveNode("n");
-  EXPECT_EQ(Entry(pod).problem, "its node was deleted");
+  EXPECT_EQ(Entry(pod).problem(), "its node was deleted");
   EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   ledger_->SetNode(GpuNode("n", 2));
-  EXPECT_EQ(Entry(pod).problem, "");
-  EXPECT_EQ(Entry(pod).assignment, had);
+  EXPECT_EQ(Entry(pod).problem(), "");
+  EXPECT_EQ(Entry(pod).assignment(), had);
   EXPECT_EQ(Free(), 1000);
 }
 
@@ -316,13 +316,13 @@ TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
                              {{std::string(names::kAnnotationAssignment),
                                device::EncodeAssignment(assignment).value()}}));
   };
-  const std::string first = Entry(guessed).assignment.containers.at("main")[0].uuid;
+  const std::string first = Entry(guessed).assignment().containers.at("main")[0].uuid;
   publish("b", first);
-  const std::string second = Entry(guessed).assignment.containers.at("main")[0].uuid;
+  const std::string second = Entry(guessed).assignment().containers.at("main")[0].uuid;
   EXPECT_NE(second, first);
   EXPECT_TRUE(Entry(guessed).guessed());
   publish("c", second);
-  EXPECT_NE(Entry(guessed).problem, "") << "no GPU is free for the guessed pod";
+  EXPECT_NE(Entry(guessed).problem(), "") << "no GPU is free for the guessed pod";
   EXPECT_FALSE(Entry(guessed).placed_id);
 }
 
@@ -396,8 +396,8 @@ TEST_F(LedgerTest, AnAssumedPodHoldsItsGpusWhenItsNodeReturns) {
   ledger_->SetNode(GpuNode("n", 1));
   EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   ledger_->SetPod(BoundPod(pod, "n", assumed->annotations));
-  EXPECT_EQ(Entry(pod).problem, "");
-  EXPECT_EQ(Entry(pod).assignment, assumed->assignment);
+  EXPECT_EQ(Entry(pod).problem(), "");
+  EXPECT_EQ(Entry(pod).assignment(), assumed->assignment);
   ledger_->RemovePod(pod.meta.uid);
   EXPECT_TRUE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
 }

@@ -14,12 +14,12 @@ using placement::Demand;
 using placement::Pick;
 
 void ClusterLedger::Nominate(PodEntry& pod, const std::string& node) {
-  if (pod.nominated_node == node) return;
-  if (const auto old = nominated_.find(pod.nominated_node); old != nominated_.end()) {
+  if (pod.nominated_node() == node) return;
+  if (const auto old = nominated_.find(pod.nominated_node()); old != nominated_.end()) {
     old->second.erase(pod.request.uid);
     if (old->second.empty()) nominated_.erase(old);
   }
-  pod.nominated_node = node;
+  pod.rare.Update([&](PodEntry::Rare& rare) { rare.nominated_node = node; });
   if (!node.empty()) nominated_[node].insert(pod.request.uid);
 }
 
@@ -33,7 +33,7 @@ std::vector<const PodEntry*> ClusterLedger::NominatedBefore(const PodRequest& re
     const PodEntry& pod = pods_.find(uid)->second;
     // Assumed pods already hold their GPUs.
     if (uid == request.uid || pod.binding_state != BindingState::kWaiting) continue;
-    if (pod.request.priority >= request.priority && pod.request.devices.requests_devices()) {
+    if (pod.request.priority >= request.priority && pod.request.devices->requests_devices()) {
       pods.push_back(&pod);
     }
   }

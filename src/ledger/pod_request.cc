@@ -86,7 +86,8 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
                                .limits = container.limits,
                                .requests = container.requests});
   }
-  ASSIGN_OR_RETURN(request.devices, device::ParseRequest(spec, options));
+  ASSIGN_OR_RETURN(device::DeviceRequest devices, device::ParseRequest(spec, options));
+  request.devices = SharedValue(std::move(devices));
   ASSIGN_OR_RETURN(request.cpu, MostAtOnce<device::MilliCpu>(pod, "cpu", device::ParseCpu));
   ASSIGN_OR_RETURN(request.memory, MostAtOnce<Bytes>(pod, "memory", device::ParseMemory));
   return request;

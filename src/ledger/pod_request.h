@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/base/shared_pool.h"
 #include "src/base/status.h"
 #include "src/base/uid.h"
 #include "src/base/units.h"
@@ -24,7 +25,7 @@ struct PodRequest {
   Uid uid;
   std::string ns, name;
   int32_t priority = 0;
-  device::DeviceRequest devices;
+  SharedValue<device::DeviceRequest> devices;  // pods of one workload mostly share it
   // The maximum over time of all running containers, as kube-scheduler computes it.
   device::MilliCpu cpu;
   Bytes memory;

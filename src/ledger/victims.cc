@@ -22,7 +22,7 @@ std::vector<bool> Violated(const Budgets& budgets, const std::vector<EvictablePo
   std::vector<Budgets::CoveredPod> pods;
   for (const EvictablePod& candidate : candidates) {
     pods.push_back(
-        {candidate.pod->request.ns, candidate.pod->request.name, &candidate.pod->labels});
+        {candidate.pod->request.ns, candidate.pod->request.name, &*candidate.pod->labels});
   }
   return budgets.Violated(pods);
 }
@@ -58,7 +58,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
   Eviction eviction;  // starts with proposed pods without GPUs
   for (const Uid& uid : proposed.uids) {
     const auto pod = pods_.find(uid);
-    if (pod == pods_.end() || !pod->second.request.devices.requests_devices()) {
+    if (pod == pods_.end() || !pod->second.request.devices->requests_devices()) {
       eviction.uids.push_back(uid);
     }
   }

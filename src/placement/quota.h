@@ -11,6 +11,7 @@
 // Threads: one. Cost: some string compares; check once for each model and pool, not for each node.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <optional>
 #include <span>
@@ -53,7 +54,7 @@ struct QuotaCharge {
   std::string model;  // of the GPU: its product name or a node's label
   std::string pool;   // of the node
   MilliGpu amount;
-  bool operator==(const QuotaCharge&) const = default;
+  auto operator<=>(const QuotaCharge&) const = default;
 };
 
 // The charges of a pod on this node, one for each model among its GPUs. A share is charged its

@@ -37,11 +37,11 @@ Dialect DialectOf(const device::DeviceRequest& request) {
 
 struct AllocatedAmounts {
   size_t whole = 0;
-  std::unordered_set<std::string_view> shared;  // UUIDs of GPUs with shares, and of slices
+  std::unordered_set<std::string> shared;  // UUIDs of GPUs with shares, and of slices
   MilliGpu compute{0};
 
   void Add(const PodEntry& pod) {
-    for (const placement::QuotaCharge& charge : pod.charges) compute += charge.amount;
+    for (const placement::QuotaCharge& charge : *pod.charges) compute += charge.amount;
     for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
       if (share.compute == kWholeGpu) {
         ++whole;
@@ -79,9 +79,9 @@ WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reason
   WaitingByReason all;
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.binding_state != ledger::BindingState::kWaiting || pod.deleting) continue;
-    const std::string_view untried = pod.problem.empty() ? WaitReasons::kNotTried : kInvalid;
+    const std::string_view untried = pod.problem().empty() ? WaitReasons::kNotTried : kInvalid;
     WaitingPods& waiting = all[reasons.Find(uid).value_or(untried)];
-    ++waiting.by_size[SizeOf(pod.request.devices)];
+    ++waiting.by_size[SizeOf(*pod.request.devices)];
     if (pod.created == WallTime{}) continue;
     const int64_t age = std::chrono::floor<std::chrono::seconds>(now - pod.created).count();
     waiting.oldest_seconds = std::max(waiting.oldest_seconds, age);
@@ -95,7 +95,7 @@ WaitingByReason WaitingOf(const ClusterLedger& ledger, const WaitReasons& reason
 void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
   std::map<Dialect, AllocatedAmounts> allocated;
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.placed_id) allocated[DialectOf(pod.request.devices)].Add(pod);
+    if (pod.placed_id) allocated[DialectOf(*pod.request.devices)].Add(pod);
   }
   const auto write = [&](std::string_view name, const auto& value_of) {
     for (const Dialect dialect : kDialects) {

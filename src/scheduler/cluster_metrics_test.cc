@@ -130,7 +130,7 @@ TEST_F(ClusterMetricsTest, ABoundPodHasWaitedSinceItsCreation) {
 
 TEST_F(ClusterMetricsTest, SizesOfRequests) {
   const auto size = [](std::map<std::string_view, std::string> limits) {
-    return SizeOf(ledger::PodRequestOf(GpuPod("a", limits), {})->devices);
+    return SizeOf(*ledger::PodRequestOf(GpuPod("a", limits), {})->devices);
   };
   EXPECT_EQ(size({{names::kResourceGpu, "1"}}), "1");
   EXPECT_EQ(size({{names::kResourceGpu, "8"}}), "8");

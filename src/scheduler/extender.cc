@@ -265,7 +265,7 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
     return done(Error(Code::kNotFound, "pod {} with UID {} {}", key, args.uid, other));
   }
   const auto request = ledger::PodRequestOf(*pod, {ledger_.options().gpu_mem_unit});
-  if (request.ok() && !request->devices.requests_devices()) {
+  if (request.ok() && !request->devices->requests_devices()) {
     return done(Error(Code::kInvalidArgument,
                       "pod {} requests no GPU: name the GPU resources in the extender's "
                       "managedResources, so that kube-scheduler binds such pods itself",

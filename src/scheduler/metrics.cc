@@ -22,7 +22,7 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
   for (const auto& [uid, pod] : ledger.pods()) {
     assumed += pod.binding_state == ledger::BindingState::kAssumed;
     guessed += pod.guessed();
-    problems += !pod.problem.empty();
+    problems += !pod.problem().empty();
   }
   WriteGauge("tessera_scheduler_gpu_nodes", "Nodes with known GPUs.", gpu_nodes, text);
   WriteGauge("tessera_scheduler_assumed_pods",

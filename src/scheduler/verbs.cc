@@ -31,7 +31,7 @@ std::map<std::string, UsesByUuid, std::less<>> UsesOf(const ledger::ClusterLedge
   std::map<std::string, UsesByUuid, std::less<>> all;
   for (const auto& [uid, pod] : ledger.pods()) {
     for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
-      all[pod.node][std::string(uuid)].push_back({&pod, share.memory});
+      all[pod.node][uuid].push_back({&pod, share.memory});
     }
   }
   return all;
@@ -64,7 +64,8 @@ Json DeviceOf(const device::Gpu& gpu, const UsesByUuid& uses, int64_t unit) {
 Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit) {
   Json devices = Json::MakeArray();
   int64_t total = 0, used = 0;
-  for (const device::Gpu& gpu : node.node.inventory->gpus) {
+  const device::NodeInventory inventory = node.node.inventory.Full();
+  for (const device::Gpu& gpu : inventory.gpus) {
     Json device = DeviceOf(gpu, uses, unit);
     total += device.IntAt("totalGPU").value_or(0);
     used += device.IntAt("usedGPU").value_or(0);

@@ -32,17 +32,16 @@ Uid NodeUidOf(const kube::ObjectMeta& pod) {
 
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit) {
   Result<ledger::PodRequest> request = ledger::PodRequestOf(pod, {.gpu_mem_unit = unit});
-  return std::make_shared<const PodInfo>(
-      PodInfo{.uid = NodeUidOf(pod.meta),
-              .ns = pod.meta.ns,
-              .name = pod.meta.name,
-              .request = request.ok() ? Result<device::DeviceRequest>(std::move(request->devices))
-                                      : request.status(),
-              .annotations = pod.meta.annotations,
-              .ended = pod.ended(),
-              .container_ids = pod.container_ids,
-              .ended_containers = pod.ended_containers,
-              .created = pod.meta.created});
+  return std::make_shared<const PodInfo>(PodInfo{
+      .uid = NodeUidOf(pod.meta),
+      .ns = pod.meta.ns,
+      .name = pod.meta.name,
+      .request = request.ok() ? Result<device::DeviceRequest>(*request->devices) : request.status(),
+      .annotations = pod.meta.annotations,
+      .ended = pod.ended(),
+      .container_ids = pod.container_ids,
+      .ended_containers = pod.ended_containers,
+      .created = pod.meta.created});
 }
 
 struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {

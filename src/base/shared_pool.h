@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One copy of equal values, for tables of many objects of which most are alike: the pods of a
+// workload, the nodes of one type.
+//
+// Threads: one; values that are never updated may be copied and read by any thread. Ownership: a
+// value lives while it is used, also without its pool.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <utility>
+
+namespace tessera {
+
+// A value that its copies share until one of them is updated. Compared by value; copies that share
+// it are recognized at once.
+template <typename T>
+class SharedValue {
+ public:
+  // T(), without an allocation.
+  SharedValue() : value_(Default()) {}
+  explicit SharedValue(T value) : value_(std::make_shared<T>(std::move(value))) {}
+
+  const T& operator*() const { return *value_; }
+  const T* operator->() const { return value_.get(); }
+  bool operator==(const SharedValue& other) const {
+    return value_ == other.value_ || *value_ == *other.value_;
+  }
+
+  // Changes this copy alone.
+  template <typename Change>
+  void Update(const Change& change) {
+    if (value_.use_count() != 1) value_ = std::make_shared<T>(*value_);
+    change(*value_);
+    if (*value_ == *Default()) value_ = Default();
+  }
+
+ private:
+  template <typename>
+  friend class SharedPool;
+
+  static const std::shared_ptr<T>& Default() {
+    static const auto kDefault = std::make_shared<T>();
+    return kDefault;
+  }
+
+  std::shared_ptr<T> value_;
+};
+
+// Finds equal values. T is ordered. Cost: Get compares with the logarithm of the number of
+// different values; values that are not used any more are dropped when their number has doubled.
+template <typename T>
+class SharedPool {
+ public:
+  // The known value that is equal, or else `value`.
+  SharedValue<T> Get(const SharedValue<T>& value) {
+    if (const auto known = values_.find(value); known != values_.end()) return *known;
+    if (values_.size() >= drop_at_) {
+      std::erase_if(values_, [](const auto& known) { return known.value_.use_count() == 1; });
+      drop_at_ = std::max(kLeast, 2 * values_.size());
+    }
+    return *values_.insert(value).first;
+  }
+  // Values in use, and some that were.
+  size_t size() const { return values_.size(); }
+
+ private:
+  static constexpr size_t kLeast = 64;
+  struct ByValue {
+    bool operator()(const SharedValue<T>& a, const SharedValue<T>& b) const {
+      return a.value_ != b.value_ && *a < *b;
+    }
+  };
+
+  std::set<SharedValue<T>, ByValue> values_;
+  size_t drop_at_ = kLeast;
+};
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inventory of a node in a cluster of thousands. Nodes of one type differ only in the UUIDs of
+// their devices, so they share everything else.
+//
+// Threads: values. The pool: one thread. Cost: 24 bytes for each device and one inventory for each
+// type of node; a node with an unhealthy GPU is a type of its own.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "src/base/shared_pool.h"
+#include "src/base/uuid_text.h"
+#include "src/device/gpu.h"
+
+namespace tessera::device {
+
+class SharedInventory {
+ public:
+  using Pool = SharedPool<NodeInventory>;
+
+  // Without GPUs.
+  SharedInventory() = default;
+  explicit SharedInventory(NodeInventory inventory);
+
+  // Everything but the UUIDs: those of its GPUs and slices are empty. Its GPUs live as long as an
+  // inventory that shares them.
+  const NodeInventory& without_uuids() const { return *shared_; }
+  // Of each GPU, followed by those of its slices.
+  const std::vector<UuidText>& uuids() const { return uuids_; }
+  // Everything; made for each call.
+  NodeInventory Full() const;
+
+  // A device in without_uuids().
+  struct Device {
+    const Gpu* gpu = nullptr;         // null if the node has no such device
+    const MigSlice* slice = nullptr;  // null for a GPU
+  };
+  Device Find(std::string_view uuid) const;
+
+  // Shares it with the equal inventories of `pool`.
+  void ShareIn(Pool* pool) { shared_ = pool->Get(shared_); }
+  bool operator==(const SharedInventory&) const = default;
+
+ private:
+  SharedValue<NodeInventory> shared_;
+  std::vector<UuidText> uuids_;
+};
+
+}  // namespace tessera::device
