@@ -93,7 +93,14 @@ Result<std::optional<std::string_view>> EventReader::NextFrame() {
 Result<std::optional<WatchEvent>> EventReader::Next() {
   const bool lines = encoding_ == Encoding::kJson;
   ASSIGN_OR_RETURN(const std::optional<std::string_view> piece, lines ? NextLine() : NextFrame());
-  if (!piece) return std::optional<WatchEvent>();
+  if (!piece) {
+    // The objects of a large collection fill the buffer once; the changes that follow are small.
+    if (begin_ == buffer_.size() && buffer_.capacity() > kMostKept) {
+      std::string().swap(buffer_);  // an assignment keeps the memory
+      begin_ = scanned_ = 0;
+    }
+    return std::optional<WatchEvent>();
+  }
   ASSIGN_OR_RETURN(WatchEvent event, lines ? ReadLine(*piece, max_event_) : ReadFrame(*piece));
   return std::optional(std::move(event));
 }

@@ -4,6 +4,7 @@
 // envelope. Included only in src/kube. Threads: one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,10 +27,13 @@ class EventReader {
   EventReader(Encoding encoding, size_t max_event) : encoding_(encoding), max_event_(max_event) {}
 
   void Put(std::string_view bytes);
-  // The next complete event, valid until Put; nullopt if more bytes are needed. After an error the
-  // stream is unusable. INVALID_ARGUMENT: not an event; RESOURCE_EXHAUSTED: longer than
+  // The next complete event, valid until the next call; nullopt if more bytes are needed. After an
+  // error the stream is unusable. INVALID_ARGUMENT: not an event; RESOURCE_EXHAUSTED: longer than
   // `max_event`.
   Result<std::optional<WatchEvent>> Next();
+
+  static constexpr size_t kMostKept = 64 << 10;  // bytes of memory while nothing is unread
+  size_t CapacityForTest() const { return buffer_.capacity(); }
 
  private:
   Result<std::optional<std::string_view>> NextLine();

@@ -68,6 +68,27 @@ TEST(EventReaderTest, AnEventMayNotBeLongerThanItsLimit) {
   EXPECT_EQ(Read(Encoding::kProtobuf, {"\x7f\xff\xff\xff"}, 50), "RESOURCE_EXHAUSTED");
 }
 
+TEST(EventReaderTest, GivesTheMemoryOfALargeCollectionBack) {
+  EventReader reader(Encoding::kJson, 1000);
+  std::string lines;
+  while (lines.size() < 4 * EventReader::kMostKept) lines += Line("ADDED", "1");
+  reader.Put(lines.substr(0, lines.size() - 1));
+  const auto read_all = [&] {
+    size_t count = 0;
+    for (auto event = reader.Next(); event.ok() && event->has_value(); event = reader.Next()) {
+      ++count;
+    }
+    return count;
+  };
+  const size_t count = read_all();
+  EXPECT_GE(reader.CapacityForTest(), lines.size() - 1) << "the last event is incomplete";
+  reader.Put("\n");
+  EXPECT_EQ(read_all(), 1u);
+  EXPECT_LE(reader.CapacityForTest(), EventReader::kMostKept);
+  reader.Put(lines);
+  EXPECT_EQ(read_all(), count + 1);
+}
+
 TEST(EventReaderTest, NonsenseIsAnError) {
   const std::string good = Line("ADDED", "1");
   EXPECT_EQ(Read(Encoding::kJson, {good, "x\n"}), "ADDED 1, INVALID_ARGUMENT");
