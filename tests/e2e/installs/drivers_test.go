@@ -5,6 +5,7 @@ package installs
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -112,20 +113,21 @@ func isCordoned(t *testing.T, node string) bool {
 func waitDriver(t *testing.T, i int, version, state string) {
 	t.Helper()
 	node := bed.Shared.Nodes[i-1].Name
-	for deadline := time.Now().Add(driverTimeout); ; time.Sleep(time.Second) {
-		gpus := bed.Allocatable(node, bed.WholeGPU)
-		if stateOf(node) == state && driverOn(node) == version && gpus == 2 {
+	done := false
+	defer func() {
+		if done {
 			return
-		}
-		if time.Now().Before(deadline) {
-			continue
 		}
 		events, _ := bed.TryKubectl("get", "events", "--all-namespaces", "--field-selector", "involvedObject.name="+node)
 		pods, _ := bed.TryKubectl("-n", "tessera-system", "get", "pods,daemonsets", "-o", "wide")
 		object, _ := bed.Node(node)
-		t.Fatalf("%s\n%s\n%v\n%v\nnot within %s: %s is %s with driver %s; it is %q with driver %q and %d GPUs", events, pods,
-			object.Metadata.Labels, object.Metadata.Annotations, driverTimeout, node, state, version, stateOf(node), driverOn(node), gpus)
-	}
+		t.Logf("%s\n%s\n%v\n%v\n%s is %q with driver %q and %d GPUs", events, pods, object.Metadata.Labels,
+			object.Metadata.Annotations, node, stateOf(node), driverOn(node), bed.Allocatable(node, bed.WholeGPU))
+	}()
+	bed.Eventually(t, driverTimeout, fmt.Sprintf("%s is %s with driver %s", node, state, version), func() bool {
+		return stateOf(node) == state && driverOn(node) == version && bed.Allocatable(node, bed.WholeGPU) == 2
+	})
+	done = true
 }
 
 // poolStatus is a field of the status of a pool's drivers.
