@@ -26,7 +26,7 @@ class SharedInventory {
   // Everything but the UUIDs: those of its GPUs and slices are empty. Its GPUs live as long as an
   // inventory that shares them.
   const NodeInventory& without_uuids() const { return *shared_; }
-  // Of each GPU, followed by those of its slices.
+  // The UUID of each GPU in order, followed by the UUIDs of its slices.
   const std::vector<UuidText>& uuids() const { return uuids_; }
   // Everything; made for each call.
   NodeInventory Full() const;

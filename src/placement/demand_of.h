@@ -34,7 +34,7 @@ Result<PodDemand> DemandOf(const device::DeviceRequest& request, int64_t cpu_mil
                            Cluster& names);
 
 // The share of each GPU that each container gets, by position on the node. REQUIRES: `pod` is the
-// result of DemandOf for this request, and `pick` is for its demand on a node like `spec`.
+// result of DemandOf for this request, and `pick` is for its demand on this node.
 device::Assignment AssignmentOf(const device::DeviceRequest& request, const PodDemand& pod,
                                 const Pick& pick, const Cluster& cluster, NodeId node);
 

@@ -12,7 +12,7 @@ const kCell = 16;
 const kPitch = 18; // from one cell to the next
 const kRadius = 3;
 const kPerLine = 8;
-// Of the first cell in its card.
+// From the corner of a card to its first cell: border, padding and name of .card in app.css.
 const kLeft = 9;
 const kTop = 27;
 
