@@ -58,7 +58,8 @@ void ClusterModel::OnSynced() {
   for (const auto& [name, entry] : ledger_->nodes()) pending_.nodes.insert(name);
   for (const auto& [uid, pod] : ledger_->pods()) pending_.pods.insert(uid);
   UpdateReasons();
-  Publish();
+  UpdatePublished();
+  ++version_;
   delegate_.OnState();
 }
 
@@ -91,6 +92,13 @@ void ClusterModel::CollectLater() {
 }
 
 void ClusterModel::Publish() {
+  const Changes changed = UpdatePublished();
+  if (changed.nodes.empty() && changed.pods.empty()) return;
+  ++version_;
+  delegate_.OnChanges(changed);
+}
+
+ClusterModel::Changes ClusterModel::UpdatePublished() {
   Changes pending = std::exchange(pending_, {});
   Changes changed;
   for (const Uid& uid : pending.pods) {
@@ -102,9 +110,7 @@ void ClusterModel::Publish() {
   for (const std::string& name : pending.nodes) {
     if (PublishNode(name)) changed.nodes.insert(name);
   }
-  if (changed.nodes.empty() && changed.pods.empty()) return;
-  ++version_;
-  delegate_.OnChanges(changed);
+  return changed;
 }
 
 void ClusterModel::Flush() {

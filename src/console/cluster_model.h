@@ -100,6 +100,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   void NotePod(const Uid& uid);
   void CollectLater();
   void Publish();
+  // Publishes what is pending, and returns what has changed.
+  Changes UpdatePublished();
   // The node that was last published with the pod; "": none.
   std::string NodeOf(const Uid& uid) const;
   bool PublishNode(const std::string& name);

@@ -41,8 +41,8 @@ class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
                                             static_cast<ClusterModel::Delegate&>(*this));
     viewers_ = std::make_unique<Viewers>(io_, runner_, *model_);
   }
-  void OnChanges(const ClusterModel::Changes&) override {}
-  void OnState() override {}
+  void OnChanges(const ClusterModel::Changes& changes) override { viewers_->OnChanges(changes); }
+  void OnState() override { viewers_->OnState(); }
 
   static std::shared_ptr<WebSession> SessionOf(const std::string& user) {
     auto session = std::make_shared<WebSession>();
@@ -96,6 +96,10 @@ class LargeClusterTest : public ViewersTestBase {
   static constexpr size_t kNodes = 300;
 
   void StartCluster(OtherTenants others) {
+    BeginToRead(others);
+    ASSERT_TRUE(runner_.RunUntil([&] { return model_->synced(); }));
+  }
+  void BeginToRead(OtherTenants others) {
     std::vector<std::string> nodes;
     for (size_t i = 0; i < kNodes; ++i) {
       kube::NodeObject node = ledger::testing::GpuNode(fmt::format("n{:03}", i), 8);
@@ -110,7 +114,6 @@ class LargeClusterTest : public ViewersTestBase {
     options.other_tenants = others;
     options.feed.quota_name.clear();
     Start(options);
-    ASSERT_TRUE(runner_.RunUntil([&] { return model_->synced(); }));
   }
   static std::string PodOn(const std::string& ns, const std::string& name, int gpu,
                            MilliGpu compute) {
@@ -174,6 +177,14 @@ TEST_F(LargeClusterTest, ASnapshotComesInPartsThatHaveEachObjectOnce) {
   EXPECT_EQ(names.size(), kNodes);
   EXPECT_TRUE(std::ranges::is_sorted(names));
   EXPECT_EQ(pods, 2U);
+}
+
+TEST_F(LargeClusterTest, AViewerFromBeforeTheClusterWasReadGetsItInParts) {
+  BeginToRead(OtherTenants::kShares);
+  stream_ = viewers_->Add(TenantOf("mine")).value();
+  const std::string got = Receive("\"more\":false", 1);
+  EXPECT_EQ(CountOf("event: snapshot\n", got), 1U);
+  EXPECT_EQ(CountOf("event: change\n", got), 0U);
 }
 
 TEST_F(LargeClusterTest, ADownloadIsOneJsonObject) {
