@@ -196,32 +196,29 @@ async function checkAxe(page, name) {
   return result.violations.map((v) => `${name}: ${v.id}: ${v.nodes.map((n) => n.target.join(' ')).slice(0, 3).join('; ')}`);
 }
 
-// How the GPUs of a node look on the map: for each the color of its left edge, as a variable of app.css,
-// with its sign and "pale" if it is translucent, or "striped".
+// How the GPUs of a node look on the map: for each what its left edge is filled with, as a variable of
+// app.css or "striped", with its sign, and "pale" if it is translucent.
 async function cellsOf(page, node, gpus) {
   return page.evaluate(([name, count]) => {
     const card = document.querySelector(`[data-node="${name}"]`);
-    const canvas = card.parentElement.querySelector('canvas');
-    const left = Math.round(card.getBoundingClientRect().left - canvas.getBoundingClientRect().left + 9);
-    const top = Math.round(card.getBoundingClientRect().top - canvas.getBoundingClientRect().top + 27);
-    const style = getComputedStyle(document.documentElement);
-    const probe = new OffscreenCanvas(1, 1).getContext('2d');
-    const colors = ['used', 'free', 'bad', 'warn', 'good', 'muted', ...Array.from({ length: 12 }, (_, i) => `tenant${i}`)].map((color) => {
-      probe.fillStyle = style.getPropertyValue(`--${color}`);
-      probe.fillRect(0, 0, 1, 1);
-      return [color, [...probe.getImageData(0, 0, 1, 1).data]];
+    const drawing = card.parentElement.querySelector('svg.cells');
+    const left = Math.round(card.getBoundingClientRect().left - drawing.getBoundingClientRect().left + 9);
+    const top = Math.round(card.getBoundingClientRect().top - drawing.getBoundingClientRect().top + 27);
+    const probe = document.body.appendChild(document.createElement('i'));
+    const colors = ['used', 'free', 'bad-bg', 'warn', 'good', 'bad', ...Array.from({ length: 12 }, (_, i) => `tenant${i}`)].map((color) => {
+      probe.style.color = `var(--${color})`;
+      return [getComputedStyle(probe).color, color];
     });
-    const isNear = (a, b) => [0, 1, 2].every((i) => Math.abs(a[i] - b[i]) < 24);
-    const nameOf = (pixel) => colors.find(([, color]) => isNear(pixel, color))?.[0] ?? `rgb ${pixel}`;
+    probe.remove();
     return Array.from({ length: count }, (_, gpu) => {
-      const { data } = canvas.getContext('2d').getImageData(left + gpu * 18, top, 16, 16);
-      const at = (x, y) => [...data.slice((y * 16 + x) * 4, (y * 16 + x) * 4 + 4)];
-      const edge = at(0, 8);
-      const beside = Array.from({ length: 20 }, (_, i) => nameOf(at(i % 2 ? 2 : 13, 3 + Math.floor(i / 2))));
-      if (beside.includes('muted')) return 'striped';
-      const inside = Array.from({ length: 60 }, (_, i) => nameOf(at(5 + (i % 6), 3 + Math.floor(i / 6))));
-      const sign = inside.includes('muted') ? ' ?' : nameOf(edge) === 'bad' && inside.includes('bad') && inside.some((color) => color !== 'bad') ? ' ×' : '';
-      return `${nameOf(edge)}${sign}${edge[3] < 200 ? ' pale' : ''}`;
+      const at = (x, y) => new DOMPoint(left + gpu * 18 + x, top + y);
+      const paths = [...drawing.querySelectorAll('path')];
+      const edge = paths.findLast((path) => path.isPointInFill(at(1, 8)));
+      const { fill, opacity } = getComputedStyle(edge);
+      const color = fill.startsWith('url(') ? 'striped' : new Map(colors).get(fill) ?? fill;
+      const crossed = paths.some((path) => getComputedStyle(path).stroke !== 'none' && path.isPointInStroke(at(8, 8)));
+      const unknown = paths.some((path) => getComputedStyle(path).stroke !== 'none' && path.isPointInStroke(at(5.5, 6.2)));
+      return `${color}${crossed ? ' ×' : unknown ? ' ?' : ''}${Number(opacity) < 1 ? ' pale' : ''}`;
     });
   }, [node, gpus]);
 }
@@ -252,7 +249,7 @@ test('the map colors GPUs by what a person chooses, in both themes', async (t) =
   await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy' }).waitFor();
   const free = (count) => Array(count).fill('free');
   assert.deepEqual(await cellsOf(page, 'n1', 8), ['used', 'used', ...free(6)]);
-  assert.deepEqual(await cellsOf(page, 'n2', 8), [...free(7), 'bad ×']);
+  assert.deepEqual(await cellsOf(page, 'n2', 8), [...free(7), 'bad-bg ×']);
   assert.deepEqual(await cellsOf(page, 'n3', 4), ['used', ...free(3)]);
   await page.getByLabel('Color by').selectOption('Namespace');
   const [own, other] = [(await cellsOf(page, 'n1', 8))[0], (await cellsOf(page, 'n3', 4))[0]];
@@ -260,9 +257,9 @@ test('the map colors GPUs by what a person chooses, in both themes', async (t) =
   assert.notEqual(own, other);
   assert.deepEqual(await cellsOf(page, 'n1', 8), [own, own, ...free(6)]);
   await page.getByLabel('Color by').selectOption('Health');
-  assert.deepEqual(await cellsOf(page, 'n2', 8), [...Array(7).fill('good'), 'bad ×']);
+  assert.deepEqual(await cellsOf(page, 'n2', 8), [...Array(7).fill('good'), 'bad-bg ×']);
   await page.getByRole('button', { name: 'Dark colors' }).click();
-  assert.deepEqual(await cellsOf(page, 'n2', 8), [...Array(7).fill('good'), 'bad ×']);
+  assert.deepEqual(await cellsOf(page, 'n2', 8), [...Array(7).fill('good'), 'bad-bg ×']);
   await page.getByLabel('Color by').selectOption('Allocation');
   await page.getByLabel('Filter').fill('n1');
   await waitFor('a single node', async () => (await page.locator('.card').count()) === 1);
@@ -366,7 +363,7 @@ test('the map shows what agents measure, what is old and what is unknown', async
   await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 0 unhealthy, utilization 30 % on average, 30 % at most, older than a minute' }).waitFor();
   const unknown = (count) => Array(count).fill('free ?');
   assert.deepEqual(await cellsOf(page, 'n1', 8), ['used', 'used', ...unknown(6)]);
-  assert.deepEqual(await cellsOf(page, 'n2', 8), [...unknown(7), 'bad ×']);
+  assert.deepEqual(await cellsOf(page, 'n2', 8), [...unknown(7), 'bad-bg ×']);
   assert.match((await cellsOf(page, 'n3', 4))[0], /pale$/);
   assert.deepEqual(await checkAxe(page, 'utilization'), []);
   await picture(page, 'utilization');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frame of all pages: login, navigation, theme, language, and whether the view is current.
 import { render } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { AddNodePage } from './add_node';
 import { CreatePage } from './create';
 import { currentLanguage, setLanguage, t, type Key } from './i18n';
@@ -10,8 +10,27 @@ import { NodePage } from './node';
 import { Empty } from './parts';
 import { QuotaPage } from './quota';
 import { api, ApiError, connect, disconnect, loadSession, useCluster, type Session } from './store';
-import { currentTheme, setTheme } from './theme';
 import { WorkloadPage, WorkloadsPage } from './workloads';
+
+type Theme = 'light' | 'dark';
+
+function firstTheme(): Theme {
+  const kept = localStorage.getItem('theme');
+  if (kept === 'light' || kept === 'dark') return kept;
+  return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+}
+
+function useTheme(): [Theme, (next: Theme) => void] {
+  const [theme, setTheme] = useState(firstTheme);
+  useLayoutEffect(() => {
+    document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  const choose = (next: Theme) => {
+    localStorage.setItem('theme', next);
+    setTheme(next);
+  };
+  return [theme, choose];
+}
 
 function useHash(): string {
   const [hash, setHash] = useState(location.hash);
@@ -127,7 +146,7 @@ function App() {
   const hash = useHash();
   const [session, setSession] = useState<Session | null | undefined>(undefined);
   const [message, setMessage] = useState('');
-  const [theme, setShownTheme] = useState(currentTheme());
+  const [theme, setTheme] = useTheme();
   const [, setShownLanguage] = useState(currentLanguage());
   const main = useRef<HTMLElement>(null);
 
@@ -177,7 +196,7 @@ function App() {
           </nav>
         )}
         <span class="spacer" />
-        <button type="button" onClick={() => (setTheme(otherTheme), setShownTheme(otherTheme))}>
+        <button type="button" onClick={() => setTheme(otherTheme)}>
           {t(otherTheme === 'dark' ? 'themeDark' : 'themeLight')}
         </button>
         <button
@@ -204,5 +223,4 @@ function App() {
   );
 }
 
-setTheme(currentTheme());
 render(<App />, document.getElementById('app')!);

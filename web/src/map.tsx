@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // All nodes with their GPUs, grouped by pool and model. Only what is visible is in the document, so
 // thousands of nodes cost as much as a screen full.
-import { Component, createRef } from 'preact';
+import { Component } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { cellsHeight, drawCells, isGauge, kHot, kWarm, usedPart, type Cells, type Mode } from './cells';
-import { gpuText, memoryText, tenantColor } from './format';
+import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, kHot, kUnknown, kWarm, Stripes, usedPart, type CellsProps, type Filling, type Mode } from './cells';
+import { gpuText, memoryText } from './format';
 import { gaugeOf, useGauges, type Gauge, type NodeGauges } from './gauges';
 import { currentLanguage, t, type Key } from './i18n';
 import { Empty, Filter, UsageFailure } from './parts';
 import { addUp, cluster, podVersion, sortedNodes, useCluster, type Node } from './store';
-import { currentTheme } from './theme';
 
 type Shown = 'all' | 'unhealthy' | 'free' | 'partial';
 
@@ -143,7 +142,7 @@ abstract class Steady<Props extends object> extends Component<Props> {
   }
 }
 
-interface CardsProps {
+interface NodeCardsProps {
   nodes: Node[];
   gauge?: Gauge; // if the map shows one
   gauges: (NodeGauges | undefined)[]; // of each node
@@ -151,34 +150,24 @@ interface CardsProps {
 }
 
 // Cards keep their place, so that a filter changes texts instead of making new cards.
-class Cards extends Steady<CardsProps> {
-  render({ nodes, gauge, gauges }: CardsProps) {
+class Cards extends Steady<NodeCardsProps> {
+  render({ nodes, gauge, gauges }: NodeCardsProps) {
     return nodes.map((node, i) => <NodeCard node={node} measured={gauge ? gaugeLabel(node, gauge, gauges[i]) : ''} />);
   }
 }
 
-interface BlockProps extends Cells {
+interface BlockProps extends CellsProps {
   pods: number; // version of the pods if the cells show them
-  theme: string;
   language: string;
 }
 
 class Block extends Steady<BlockProps> {
-  private readonly canvas = createRef<HTMLCanvasElement>();
-
-  override componentDidMount() {
-    drawCells(this.canvas.current!, this.props);
-  }
-
-  override componentDidUpdate() {
-    drawCells(this.canvas.current!, this.props);
-  }
-
-  render({ nodes, gauges, mode, language }: BlockProps) {
+  render({ language, ...cells }: BlockProps) {
+    const { nodes, gauges, mode } = cells;
     return (
       <>
         <Cards nodes={nodes} gauge={isGauge(mode) ? mode : undefined} gauges={gauges} language={language} />
-        <canvas ref={this.canvas} aria-hidden="true" />
+        <Cells {...cells} />
       </>
     );
   }
@@ -201,7 +190,7 @@ const kNoGauges: undefined[] = [];
 
 function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   const list = useRef<HTMLDivElement>(null);
-  const [{ width, scale }, setSize] = useState({ width: 0, scale: 1 });
+  const [width, setWidth] = useState(0);
   const [view, setView] = useState({ from: 0, to: 0 });
   const columns = Math.max(1, Math.floor((width + kGap) / (kCardWidth + kGap)));
   // The first rendering only measures the width; it is about as high as the next, which may need a scroll bar.
@@ -223,8 +212,7 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   useLayoutEffect(() => {
     const measure = () => {
       const box = list.current!.getBoundingClientRect();
-      const scale = window.devicePixelRatio;
-      setSize((old) => (old.width === box.width && old.scale === scale ? old : { width: box.width, scale }));
+      setWidth(box.width);
       // Steps, so that most scrolling changes nothing.
       const from = Math.floor(-box.top / kStep) * kStep;
       const to = Math.ceil((window.innerHeight - box.top) / kStep) * kStep;
@@ -265,9 +253,7 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
           columns={columns}
           across={(width + kGap) / columns}
           down={card + kRowGap}
-          scale={scale}
           pods={mode === 'tenant' ? podVersion() : 0}
-          theme={currentTheme()}
           language={currentLanguage()}
         />
       </div>
@@ -289,46 +275,38 @@ function tenantNames(): string[] {
   return [...names].sort();
 }
 
-const kColors: Record<Exclude<Mode, 'tenant'>, [string, Key][]> = {
-  allocation: [['', 'legendFree'], ['full', 'legendFull']],
-  memory: [['', 'legendFree'], ['full', 'legendFull']],
-  health: [['', 'legendFree'], ['suspect', 'suspect']],
-  utilization: [['', 'legendNotBusy'], ['full', 'legendBusy'], ['unknown', 'legendUnknown'], ['full old', 'oldValues']],
+type LegendEntry = [filling: Filling, key: Key, old?: boolean];
+const kByUse: LegendEntry[] = [['free', 'legendFree'], ['used', 'legendFull']];
+const kLegends: Record<Exclude<Mode, 'tenant'>, LegendEntry[]> = {
+  allocation: kByUse,
+  memory: kByUse,
+  health: [['good', 'healthy'], ['warn', 'suspect']],
+  utilization: [['free', 'legendNotBusy'], ['used', 'legendBusy'], [kUnknown, 'legendUnknown'], ['used', 'oldValues', true]],
   temperature: [
-    ['full cool', 'legendCool'],
-    ['full warm', 'legendWarm'],
-    ['full hot', 'legendHot'],
-    ['unknown', 'legendUnknown'],
-    ['full cool old', 'oldValues'],
+    ['good', 'legendCool'],
+    ['warn', 'legendWarm'],
+    ['bad', 'legendHot'],
+    [kUnknown, 'legendUnknown'],
+    ['good', 'oldValues', true],
   ],
 };
 
-function LegendEntry({ color, name }: { color: string; name: string }) {
-  const sign = color === 'bad' ? '×' : color === 'unknown' ? '?' : '';
-  return (
-    <li>
-      <span class={`gpu ${color}`} aria-hidden="true">
-        {sign}
-      </span>{' '}
-      {name}
-    </li>
-  );
-}
-
 function Legend({ mode }: { mode: Mode }) {
   const tenants = useMemo(() => (mode === 'tenant' ? tenantNames().slice(0, 12) : []), [mode, podVersion()]);
-  const colors: [string, string][] =
+  const entries: [Filling, string, boolean?][] =
     mode === 'tenant'
       ? [
-          ['', t('legendFree')],
-          ...tenants.map((name): [string, string] => [`tenant${tenantColor(name)}`, name]),
-          ['hidden-tenant', t('legendHidden')],
+          ['free', t('legendFree')],
+          ...tenants.map((name): [Filling, string] => [fillingOfTenant(name), name]),
+          [kHidden, t('legendHidden')],
         ]
-      : kColors[mode].map(([color, key]) => [color, t(key, kWarm, kHot)]);
+      : kLegends[mode].map(([filling, key, old]) => [filling, t(key, kWarm, kHot), old]);
   return (
     <ul class="legend">
-      {[...colors, ['bad', t('legendBad')] as const].map(([color, name]) => (
-        <LegendEntry key={`${color} ${name}`} color={color} name={name} />
+      {[...entries, [kBroken, t('legendBad')] as const].map(([filling, name, old]) => (
+        <li key={name}>
+          <Cell filling={filling} old={old} /> {name}
+        </li>
       ))}
     </ul>
   );
@@ -383,6 +361,7 @@ export function MapPage() {
   return (
     <>
       <h1 class="unseen">{t('map')}</h1>
+      <Stripes />
       <Summary nodes={all} />
       <div class="tools">
         <Filter placeholder={t('filterNodes')} onChange={setFilter} />

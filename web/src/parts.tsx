@@ -41,7 +41,7 @@ export function Filter({ placeholder, onChange }: { placeholder: string; onChang
   const [text, setText] = useState('');
   useEffect(() => {
     let timer = 0;
-    const frame = requestAnimationFrame(() => (timer = window.setTimeout(() => onChange(text.trim().toLowerCase()), 30)));
+    const frame = requestAnimationFrame(() => (timer = window.setTimeout(() => onChange(text.trim().toLowerCase()))));
     return () => (cancelAnimationFrame(frame), clearTimeout(timer));
   }, [text]);
   return (
