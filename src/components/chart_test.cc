@@ -146,8 +146,10 @@ INSTANTIATE_TEST_SUITE_P(
         "limits: {failOpen: [a, b], stopBypass: ['*']}\n"
         "exporter: {intervalMs: 5000, configMap: mine}\n",
         "dcgmExporter: {enabled: false, config: {name: theirs}}\n",
+        "podMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}\n",
+        "serviceMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}\n",
         "dcgmExporter: {config: {name: theirs}, serviceMonitor: {enabled: true}}\n"
-        "podMonitor: {interval: 30s, labels: {release: prometheus}}\n",
+        "serviceMonitor: {interval: 30s, labels: {release: prometheus}}\n",
         "prometheusRule: {enabled: true, labels: {a: b}}\n"
         "dashboards: {enabled: true, labels: {grafana_dashboard: '2', folder: GPUs}}\n",
         "scheduler: {replicas: 3, policy: BestFit, clusterIP: 10.0.0.50, extraArgs: "
@@ -260,7 +262,8 @@ INSTANTIATE_TEST_SUITE_P(
         "scheduler: {clusterIP: 10.0.0.256}\n", "startupTaint: {keys: ['a b']}\n",
         "limits: {stopBypass: [a.b]}\n", "agent: {resources: {limits: {memory: 5Q}}}\n",
         "devicePlugin: {config: {name: slices}}\n", "mig: mixed\n", "driver: {secretEnv: a}\n",
-        "platform: {openshift: true}\n"));
+        "platform: {openshift: true}\n",
+        "podMonitor: {enabled: true}\ndcgmExporter: {serviceMonitor: {enabled: true}}\n"));
 
 }  // namespace
 }  // namespace tessera::components

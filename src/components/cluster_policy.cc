@@ -79,9 +79,9 @@ const std::vector<FieldMapping>& Mappings() {
       {{"toolkit", "enabled"}, {"runtime", "enabled"}},
       {{"dcgmExporter", "enabled"}, {"exporter", "enabled"}},
       {{"dcgmExporter", "config", "name"}, {"exporter", "configMap"}},
-      {{"dcgmExporter", "serviceMonitor", "enabled"}, {"podMonitor", "enabled"}},
-      {{"dcgmExporter", "serviceMonitor", "interval"}, {"podMonitor", "interval"}},
-      {{"dcgmExporter", "serviceMonitor", "additionalLabels"}, {"podMonitor", "labels"}},
+      {{"dcgmExporter", "serviceMonitor", "enabled"}, {"serviceMonitor", "enabled"}},
+      {{"dcgmExporter", "serviceMonitor", "interval"}, {"serviceMonitor", "interval"}},
+      {{"dcgmExporter", "serviceMonitor", "additionalLabels"}, {"serviceMonitor", "labels"}},
       {{"hostPaths", "driverInstallDir"}, {"agent", "driverRoot"}},
   };
   return mappings;

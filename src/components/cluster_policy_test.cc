@@ -37,7 +37,7 @@ TEST(ClusterPolicyTest, MapsWhatHasAMeaning) {
             R"({"daemonsets":{"tolerations":[{"key":"a"}],"priorityClassName":"p",)"
             R"("updateStrategy":"OnDelete"},"runtime":{"enabled":false},)"
             R"("exporter":{"enabled":true,"configMap":"counters"},)"
-            R"("podMonitor":{"enabled":true,"interval":"30s"},)"
+            R"("serviceMonitor":{"enabled":true,"interval":"30s"},)"
             R"("agent":{"extraArgs":["--binding=allocate"]}})");
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.migManager: MIG is configured")));
   EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.toolkit: image: of a program")));

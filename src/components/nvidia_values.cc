@@ -23,9 +23,12 @@ const Alias kAliases[] = {
     {{"operator", "runtimeClass"}, "runtime", "runtimeClass", Json::Kind::kString},
     {{"dcgmExporter", "enabled"}, "exporter", "enabled", Json::Kind::kBool},
     {{"dcgmExporter", "config", "name"}, "exporter", "configMap", Json::Kind::kString},
-    {{"dcgmExporter", "serviceMonitor", "interval"}, "podMonitor", "interval", Json::Kind::kString},
+    {{"dcgmExporter", "serviceMonitor", "interval"},
+     "serviceMonitor",
+     "interval",
+     Json::Kind::kString},
     {{"dcgmExporter", "serviceMonitor", "additionalLabels"},
-     "podMonitor",
+     "serviceMonitor",
      "labels",
      Json::Kind::kObject},
 };
@@ -134,7 +137,7 @@ Status TranslateNvidiaValues(Json* spec) {
   RETURN_IF_ERROR(CheckTables(*spec));
   for (const Alias& alias : kAliases) RETURN_IF_ERROR(Translate(alias, spec));
   if (IsBool(ValueAt(*spec, {"dcgmExporter", "serviceMonitor", "enabled"}), true)) {
-    spec->Find("podMonitor")->Set("enabled", Json::Bool(true));
+    spec->Find("serviceMonitor")->Set("enabled", Json::Bool(true));
   }
   if (const Json* secrets = spec->Find("imagePullSecrets")) {
     for (const Json& name : secrets->items()) {

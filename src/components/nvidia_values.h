@@ -7,7 +7,7 @@
 //   operator.runtimeClass                   runtime.runtimeClass
 //   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
 //   dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
-//                                           podMonitor.enabled, .interval, .labels
+//                                           serviceMonitor.enabled, .interval, .labels
 //   imagePullSecrets                        image.pullSecrets
 //   others                                  rejected or ignored, as chart/files/nvidia-values.yaml
 //                                           says (IgnoredValues in settings.h)

@@ -212,19 +212,48 @@ Component Console(const Settings& settings) {
   return out;
 }
 
-void AddPodMonitors(const MonitoringSettings& monitoring, std::vector<Json>* objects) {
-  for (const std::string_view program : {names::kAgent, names::kScheduler}) {
-    const Json name = Json::String(program);
+// The programs with metrics, and the ports of these.
+constexpr std::pair<std::string_view, int> kMetricsPorts[] = {
+    {names::kAgent, 9400}, {names::kScheduler, 9411}, {names::kOperator, 9412}};
+constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
+
+// A PodMonitor or ServiceMonitor of a program.
+void SetMonitor(const MonitorSettings& settings, std::string_view program,
+                std::string_view endpoints, Json* monitor) {
+  const Json name = Json::String(program);
+  Json& metadata = *monitor->Find("metadata");
+  metadata.Set("name", name);
+  metadata.Find("labels")->Set(kNameLabel, name);
+  AddTexts(*metadata.Find("labels"), settings.labels);
+  MemberAt(*monitor, {"spec", "selector", "matchLabels"}).Set(kNameLabel, name);
+  for (Json& endpoint : MemberAt(*monitor, {"spec", endpoints}).items()) {
+    endpoint.Set("interval", Json::String(settings.interval));
+  }
+}
+
+void AddPodMonitors(const MonitorSettings& settings, std::vector<Json>* objects) {
+  for (const auto& [program, port] : kMetricsPorts) {
     Json monitor = ChartObject("podmonitor");
-    Json& metadata = *monitor.Find("metadata");
-    metadata.Set("name", name);
-    metadata.Find("labels")->Set("app.kubernetes.io/name", name);
-    AddTexts(*metadata.Find("labels"), monitoring.pod_monitor_labels);
-    MemberAt(monitor, {"spec", "selector", "matchLabels"}).Set("app.kubernetes.io/name", name);
-    for (Json& endpoint : MemberAt(monitor, {"spec", "podMetricsEndpoints"}).items()) {
-      endpoint.Set("interval", Json::String(monitoring.pod_monitor_interval));
-    }
+    SetMonitor(settings, program, "podMetricsEndpoints", &monitor);
     objects->push_back(std::move(monitor));
+  }
+}
+
+void AddServiceMonitors(const MonitorSettings& settings, std::vector<Json>* objects) {
+  for (const auto& [program, port] : kMetricsPorts) {
+    std::vector<Json> pair = ChartObjects("servicemonitor");
+    Json& service = pair.front();
+    const Json name = Json::String(program);
+    MemberAt(service, {"metadata"}).Set("name", Json::String(fmt::format("{}-metrics", program)));
+    MemberAt(service, {"metadata", "labels"}).Set(kNameLabel, name);
+    MemberAt(service, {"spec", "selector"}).Set(kNameLabel, name);
+    MemberAt(service, {"spec"})
+        .Set("ports",
+             Json::MakeArray({Json::MakeObject({{"name", Json::String("metrics")},
+                                                {"port", Json::Int(port)},
+                                                {"targetPort", Json::String("metrics")}})}));
+    SetMonitor(settings, program, "endpoints", &pair.back());
+    Append(objects, std::move(pair));
   }
 }
 
@@ -246,7 +275,10 @@ void AddDashboards(const MonitoringSettings& monitoring, std::vector<Json>* obje
 Component Monitoring(const Settings& settings) {
   const MonitoringSettings& monitoring = settings.monitoring;
   Component out{"monitoring", {}};
-  if (monitoring.pod_monitor) AddPodMonitors(monitoring, &out.objects);
+  if (monitoring.pod_monitor.enabled) AddPodMonitors(monitoring.pod_monitor, &out.objects);
+  if (monitoring.service_monitor.enabled) {
+    AddServiceMonitors(monitoring.service_monitor, &out.objects);
+  }
   if (monitoring.prometheus_rule) {
     Json rule = ChartObject("prometheusrule");
     AddTexts(MemberAt(rule, {"metadata", "labels"}), monitoring.prometheus_rule_labels);
@@ -295,9 +327,12 @@ std::vector<Json> RenderOperator(const Settings& settings) {
 
 Json SystemNamespace() { return ParsedYaml("objects/namespace.yaml"); }
 
-Json SpecOfEveryKind() {
-  const Json on = Json::MakeObject({{"enabled", Json::Bool(true)}});
-  return Json::MakeObject({{"podMonitor", on}, {"prometheusRule", on}, {"dashboards", on}});
+std::vector<Json> ObjectsOfEveryKind() {
+  Settings settings = ParseSettings(Json::MakeObject()).value();
+  MonitoringSettings& monitoring = settings.monitoring;
+  monitoring.pod_monitor.enabled = monitoring.service_monitor.enabled = true;
+  monitoring.prometheus_rule = monitoring.dashboards = true;
+  return RenderObjects(settings);
 }
 
 Json TesseraDefinition() {

@@ -57,7 +57,8 @@ std::vector<Json> RenderCleanup(const Settings& settings);
 // The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema
 // of the settings, and a status of any content.
 Json TesseraDefinition();
-// A spec that renders objects of all types, to find objects that earlier settings have left.
-Json SpecOfEveryKind();
+// Objects of each type and namespace that settings may render, to find objects that earlier
+// settings have left.
+std::vector<Json> ObjectsOfEveryKind();
 
 }  // namespace tessera::components

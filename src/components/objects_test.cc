@@ -38,11 +38,8 @@ Json ObjectOf(const Settings& settings, std::string_view kind, std::string_view 
   return Json::MakeObject();
 }
 
-TEST(ObjectsTest, AllHaveTheLabelByWhichTheyAreFound) {
+void ExpectLabelsAndNames(const std::vector<Json>& objects) {
   std::set<std::string> ids;
-  std::vector<Json> objects = RenderObjects(SettingsOf(kEverything));
-  objects.push_back(SystemNamespace());
-  objects.push_back(TesseraDefinition());
   for (const Json& object : objects) {
     const Json& metadata = *object.Find("metadata");
     const std::string name = metadata.StringAt("name").value();
@@ -53,6 +50,34 @@ TEST(ObjectsTest, AllHaveTheLabelByWhichTheyAreFound) {
                            metadata.StringAt("namespace").value_or("") + "/" + name)
                     .second)
         << name;
+  }
+}
+
+TEST(ObjectsTest, AllHaveTheLabelByWhichTheyAreFound) {
+  ExpectLabelsAndNames(RenderObjects(SettingsOf(kEverything)));
+  ExpectLabelsAndNames(ObjectsOfEveryKind());
+  ExpectLabelsAndNames({SystemNamespace(), TesseraDefinition()});
+}
+
+// The operator's Service for metrics must not find the pods of agents.
+TEST(ObjectsTest, EachProgramWithMetricsHasAMonitorOfItsOwn) {
+  const Settings pods = SettingsOf("podMonitor: {enabled: true, interval: 7s}");
+  const Settings services = SettingsOf("serviceMonitor: {enabled: true, labels: {release: p}}");
+  for (const std::string program : {"tessera-agent", "tessera-scheduler", "tessera-operator"}) {
+    const std::string selected =
+        fmt::format(R"({{"matchLabels":{{"app.kubernetes.io/name":"{}"}}}})", program);
+    const Json pod_monitor = ObjectOf(pods, "PodMonitor", program);
+    EXPECT_EQ(pod_monitor.Find("spec")->Find("selector")->Serialize(), selected);
+    const Json service = ObjectOf(services, "Service", program + "-metrics");
+    EXPECT_EQ(service.Find("spec")->Find("selector")->StringAt("app.kubernetes.io/name").value(),
+              program);
+    const Json monitor = ObjectOf(services, "ServiceMonitor", program);
+    EXPECT_EQ(monitor.Find("metadata")->Find("labels")->StringAt("release").value(), "p");
+    const Json* labels = service.Find("metadata")->Find("labels");
+    for (const auto& [key, value] :
+         monitor.Find("spec")->Find("selector")->Find("matchLabels")->members()) {
+      EXPECT_EQ(*labels->Find(key), value) << key;
+    }
   }
 }
 

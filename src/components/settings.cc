@@ -158,13 +158,16 @@ ConsoleSettings ReadConsole(const Json& spec) {
   return out;
 }
 
+MonitorSettings ReadMonitor(const Json& spec, std::string_view name) {
+  const Section monitor(spec, name);
+  return {monitor.Flag("enabled"), monitor.Text("interval"), monitor.Map("labels")};
+}
+
 MonitoringSettings ReadMonitoring(const Json& spec) {
-  const Section monitor(spec, "podMonitor"), rule(spec, "prometheusRule");
-  const Section dashboards(spec, "dashboards");
+  const Section rule(spec, "prometheusRule"), dashboards(spec, "dashboards");
   MonitoringSettings out;
-  out.pod_monitor = monitor.Flag("enabled");
-  out.pod_monitor_interval = monitor.Text("interval");
-  out.pod_monitor_labels = monitor.Map("labels");
+  out.pod_monitor = ReadMonitor(spec, "podMonitor");
+  out.service_monitor = ReadMonitor(spec, "serviceMonitor");
   out.prometheus_rule = rule.Flag("enabled");
   out.prometheus_rule_labels = rule.Map("labels");
   out.dashboards = dashboards.Flag("enabled");
@@ -254,6 +257,11 @@ Result<Settings> ReadSettings(const Json& spec) {
     return Error(Code::kInvalidArgument,
                  "scheduler.enabled=false: the scheduler serves the webhook: set "
                  "webhook.enabled=false, too");
+  }
+  if (out.monitoring.pod_monitor.enabled && out.monitoring.service_monitor.enabled) {
+    return Error(Code::kInvalidArgument,
+                 "podMonitor.enabled=true and serviceMonitor.enabled=true: Prometheus would scrape "
+                 "each pod twice: enable one of them");
   }
   RETURN_IF_ERROR(ReadPools(spec, &out));
   return out;

@@ -127,10 +127,16 @@ struct ConsoleSettings {
   bool reachable() const { return !tls_secret.empty() || behind_https; }
 };
 
+// PodMonitors or ServiceMonitors.
+struct MonitorSettings {
+  bool enabled = false;
+  std::string interval;
+  StringMap labels;
+};
+
 struct MonitoringSettings {
-  bool pod_monitor = false;
-  std::string pod_monitor_interval;
-  StringMap pod_monitor_labels;
+  MonitorSettings pod_monitor;
+  MonitorSettings service_monitor;
   bool prometheus_rule = false;
   StringMap prometheus_rule_labels;
   bool dashboards = false;

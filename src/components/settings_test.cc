@@ -83,9 +83,9 @@ TEST(SettingsTest, ValuesOfNvidiasChartMeanTheSame) {
   EXPECT_EQ(settings->agent.driver_root, "/run/nvidia/driver");
   EXPECT_EQ(settings->runtime_class, "gpu");
   EXPECT_FALSE(settings->agent.exporter_enabled);
-  EXPECT_TRUE(settings->monitoring.pod_monitor);
-  EXPECT_EQ(settings->monitoring.pod_monitor_interval, "30s");
-  EXPECT_EQ(settings->monitoring.pod_monitor_labels, (StringMap{{"release", "p"}}));
+  EXPECT_TRUE(settings->monitoring.service_monitor.enabled);
+  EXPECT_EQ(settings->monitoring.service_monitor.interval, "30s");
+  EXPECT_EQ(settings->monitoring.service_monitor.labels, (StringMap{{"release", "p"}}));
   EXPECT_THAT(settings->image.pull_secrets, ::testing::ElementsAre("a"));
 }
 
@@ -170,6 +170,8 @@ TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
   EXPECT_THAT(ErrorOf("runtime: {enabled: false}"), HasSubstr("--binding=allocate"));
   EXPECT_THAT(ErrorOf("scheduler: {enabled: false}"), HasSubstr("webhook.enabled=false"));
   EXPECT_THAT(ErrorOf("toolkit: {enabled: 'false'}"), HasSubstr("want true or false"));
+  EXPECT_THAT(ErrorOf("podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}"),
+              HasSubstr("enable one of them"));
 }
 
 TEST(SettingsTest, APoolHasTheGeneralSettingsButItsOwn) {

@@ -56,7 +56,9 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
     };
     controller_ = std::make_unique<Controller>(
         ClusterAccess{*client_, *events_, metrics_, nullptr},
-        Rendering{.render = render, .definition = components::TesseraDefinition()},
+        Rendering{.render = render,
+                  .definition = components::TesseraDefinition(),
+                  .examples = {Map(), Role()}},
         ControllerOptions{
             .ns = "default", .settle = milliseconds(200), .status_delay = milliseconds(50)});
   }

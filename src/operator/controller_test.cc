@@ -69,7 +69,8 @@ class ControllerTest : public ::testing::Test {
     });
   }
   void Start() {
-    Rendering rendering{.render = RenderMaps, .definition = Json()};
+    Rendering rendering{
+        .render = RenderMaps, .definition = Json(), .examples = {MapNamed("a1", "")}};
     rendering.cleanup = [this](const Json&) { return cleanup_; };
     controller_ = std::make_unique<Controller>(
         ClusterAccess{client_, events_, metrics_, nullptr}, std::move(rendering),

@@ -60,14 +60,14 @@ std::string PluralOf(const std::string& kind) {
 }
 
 TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
-  const auto settings = components::ParseSettings(
-      ParseYaml("podMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
-                "dashboards: {enabled: true}\nconsole: {enabled: true, behindHttps: true}\ndriver: "
-                "{enabled: true, version: '550.1'}\n"
-                "pools: [{name: p, nodeSelector: {a: b}}]\n")
-          .value());
+  const auto settings =
+      components::ParseSettings(ParseYaml("console: {enabled: true, behindHttps: true}\n"
+                                          "driver: {enabled: true, version: '550.1'}\n"
+                                          "pools: [{name: p, nodeSelector: {a: b}}]\n")
+                                    .value());
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
   std::vector<Json> objects = components::RenderObjects(*settings);
+  for (Json& object : components::ObjectsOfEveryKind()) objects.push_back(std::move(object));
   const std::vector<Json> documents = Documents();
   for (const Json& object : objects) {
     const std::string version = object.StringAt("apiVersion").value();

@@ -50,7 +50,7 @@ Reconciler::Reconciler(const ClusterAccess& access, const Rendering& rendering,
       types_(access.client),
       policies_(access.client, options.resync,
                 [this] { delegate_.OnReconcileDue(Duration::zero()); }) {
-  objects_ = NewSet(ExamplesOf(rendering_));
+  objects_ = NewSet(rendering_.examples);
   if (!rendering_.definition.is_null()) {
     definition_ = NewSet({});
     definition_->SetWanted({{"definition", {rendering_.definition}}}, {});

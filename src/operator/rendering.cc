@@ -11,7 +11,7 @@ Rendering DefaultRendering() {
             return components::RenderComponents(settings);
           },
           .definition = components::TesseraDefinition(),
-          .every_kind = components::SpecOfEveryKind(),
+          .examples = components::ObjectsOfEveryKind(),
           .pools = [](const Json& spec) -> Result<std::vector<driver::FleetPool>> {
             ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
             return driver::PoolsOf(settings);
@@ -20,16 +20,6 @@ Rendering DefaultRendering() {
             ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
             return components::RenderCleanup(settings);
           }};
-}
-
-std::vector<Json> ExamplesOf(const Rendering& rendering) {
-  std::vector<Json> examples;
-  const auto components = rendering.render(rendering.every_kind);
-  if (!components.ok()) return examples;
-  for (const components::Component& component : *components) {
-    examples.insert(examples.end(), component.objects.begin(), component.objects.end());
-  }
-  return examples;
 }
 
 }  // namespace tessera::operators

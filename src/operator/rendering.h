@@ -17,15 +17,14 @@ struct Rendering {
   using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
   using Pools = std::function<Result<std::vector<driver::FleetPool>>(const Json& spec)>;
   Render render;
-  Json definition;        // of the resource; null: another program keeps it
-  Json every_kind;        // a spec under which all kinds of objects are rendered
+  Json definition;  // of the resource; null: another program keeps it
+  // An object of each type and namespace that settings may render.
+  std::vector<Json> examples = {};
   Pools pools = nullptr;  // the drivers of a spec; null: drivers are not managed
   // DaemonSets that clean nodes when the resource is deleted; null: nodes are not cleaned.
   std::function<Result<std::vector<Json>>(const Json& spec)> cleanup = nullptr;
 };
 // Renders the objects of src/components.
 Rendering DefaultRendering();
-// An object of each type and namespace that settings may render.
-std::vector<Json> ExamplesOf(const Rendering& rendering);
 
 }  // namespace tessera::operators

@@ -8,7 +8,7 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
   operator.runtimeClass                   runtime.runtimeClass
   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
   dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
-                                          podMonitor.enabled, .interval, .labels
+                                          serviceMonitor.enabled, .interval, .labels
   imagePullSecrets                        image.pullSecrets
   others                                  files/nvidia-values.yaml: rejected or ignored, with the reason
 */ -}}
@@ -70,6 +70,9 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- if and .Values.webhook.enabled (not .Values.scheduler.enabled) -}}
 {{- fail "scheduler.enabled=false: the scheduler serves the webhook: set webhook.enabled=false, too" -}}
 {{- end -}}
+{{- if and .Values.podMonitor.enabled (include "tessera.serviceMonitorEnabled" .) -}}
+{{- fail "podMonitor.enabled=true and serviceMonitor.enabled=true: Prometheus would scrape each pod twice: enable one of them" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "tessera.driverRoot" -}}
@@ -98,18 +101,19 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- ((.Values.dcgmExporter | default dict).config | default dict).name | default .Values.exporter.configMap -}}
 {{- end -}}
 
-{{- define "tessera.podMonitorEnabled" -}}
+{{- /* "true" or "" */ -}}
+{{- define "tessera.serviceMonitorEnabled" -}}
 {{- $theirs := ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).enabled -}}
-{{- if or $theirs .Values.podMonitor.enabled -}}true{{- end -}}
+{{- if or $theirs .Values.serviceMonitor.enabled -}}true{{- end -}}
 {{- end -}}
 
-{{- define "tessera.podMonitorInterval" -}}
-{{- ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).interval | default .Values.podMonitor.interval -}}
+{{- define "tessera.serviceMonitorInterval" -}}
+{{- ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).interval | default .Values.serviceMonitor.interval -}}
 {{- end -}}
 
 {{- /* As YAML. */ -}}
-{{- define "tessera.podMonitorLabels" -}}
-{{- with ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).additionalLabels | default .Values.podMonitor.labels -}}
+{{- define "tessera.serviceMonitorLabels" -}}
+{{- with ((.Values.dcgmExporter | default dict).serviceMonitor | default dict).additionalLabels | default .Values.serviceMonitor.labels -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end -}}

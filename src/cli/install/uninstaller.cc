@@ -38,8 +38,7 @@ std::vector<ObjectId> MadeAtRunTime() {
 // apiVersion and kind of all objects that may have been installed.
 std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId>& known) {
   std::set<std::pair<std::string, std::string>> kinds;
-  const auto settings = components::ParseSettings(components::SpecOfEveryKind());
-  for (const Json& object : components::RenderObjects(settings.value())) {
+  for (const Json& object : components::ObjectsOfEveryKind()) {
     const ObjectId id = IdOf(object);
     kinds.emplace(id.api_version, id.kind);
   }
