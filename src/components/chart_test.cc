@@ -11,8 +11,10 @@
 #include <set>
 
 #include "src/base/file.h"
+#include "src/base/strings.h"
 #include "src/base/subprocess.h"
 #include "src/components/objects.h"
+#include "src/components/settings.h"
 #include "src/formats/base64.h"
 #include "src/formats/yaml.h"
 
@@ -145,6 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
         "operator: {runtimeClass: theirs}\nhostPaths: {driverInstallDir: /run/nvidia/driver}\n",
         "limits: {failOpen: [a, b], stopBypass: ['*']}\n"
         "exporter: {intervalMs: 5000, configMap: mine}\n",
+        "image: {pullSecrets: null}\n"
         "dcgmExporter: {enabled: false, config: {name: theirs}}\n",
         "podMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}\n",
         "serviceMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}\n",
@@ -236,6 +239,91 @@ TEST(Chart, TheIconIsThatOfTheConsole) {
   EXPECT_EQ(
       chart.StringAt("icon").value(),
       "data:image/svg+xml;base64," + Base64Encode(ReadFile(root + "/web/src/icon.svg").value()));
+}
+
+class RejectedByTheChart : public ChartTest {};
+
+TEST_P(RejectedByTheChart, OneErrorNamesEachValue) {
+  const auto helm = Template();
+  ASSERT_TRUE(helm.ok()) << helm.status().ToString();
+  EXPECT_NE(helm->exit_code, 0);
+  // Each of the test's values is on a line, followed by the text that the error has for it.
+  for (const std::string_view line : Split(std::string_view(GetParam()), '\n')) {
+    const size_t wanted = line.find("# ");
+    if (wanted == std::string_view::npos) continue;
+    EXPECT_NE(helm->err.find(line.substr(wanted + 2)), std::string::npos) << line << helm->err;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, RejectedByTheChart,
+    ::testing::Values(
+        "migManager: {enabled: true}  # migManager.enabled=true: MIG is configured\n"
+        "gds: {enabled: true}         # gds.enabled=true: it is a part of the driver\n"
+        "gfd: {enabled: false}        # gfd.enabled=false: it is a part of tessera-\n"
+        "driver: {enabled: true}      # driver.enabled=true: only tessera-operator\n",
+        "image: null                  # image=null: the chart needs this section\n"
+        "console: null                # console=null: the chart needs this section\n"
+        "daemonsets:                  # 3 values cannot be used\n"
+        "  rollingUpdate: null        # daemonsets.rollingUpdate=null: the chart\n",
+        "image: {tag: null}           # at '/image': missing property 'tag'\n"
+        "podMonitor: {interval: null} # at '/podMonitor': missing property\n"));
+
+// The lists of values that a null may not remove are complete.
+class ValuesThatTheChartNeeds : public ::testing::Test {
+ protected:
+  ValuesThatTheChartNeeds() {
+    schema_ = ParseJson(ReadFile(chart_ + "values.schema.json").value()).value();
+    CheckSection(*schema_.Find("properties"), DefaultSpec(), "");
+  }
+  void CheckSection(const Json& properties, const Json& defaults, const std::string& path) {
+    for (const auto& [name, value] : defaults.members()) {
+      const Json* schema = properties.Find(name);
+      if (const auto reference = schema->StringAt("$ref"); reference.ok()) {
+        schema = schema_.Find("definitions")->Find(BaseName(*reference));
+      }
+      if (!value.is_object() || schema->Find("properties") == nullptr || name == "resources") {
+        continue;
+      }
+      sections_.insert(path + name);
+      std::set<std::string> set, required;
+      for (const auto& [key, member] : value.members()) {
+        const bool is_scalar = !member.is_object() && !member.is_array();
+        if (is_scalar && !IsEmpty(member) && member != Json::Bool(false)) set.insert(key);
+      }
+      if (const Json* names = schema->Find("required")) {
+        for (const Json& key : names->items()) required.insert(key.string_value());
+      }
+      EXPECT_EQ(required, set) << "values.schema.json: required of " << path << name;
+      CheckSection(*schema->Find("properties"), value, path + name + ".");
+    }
+  }
+  static bool IsEmpty(const Json& value) {
+    return value.is_null() || (value.is_string() && value.string_value().empty());
+  }
+
+  const std::string chart_ = std::string(TESSERA_SOURCE_DIR) + "/deploy/chart/";
+  Json schema_;
+  std::set<std::string> sections_;
+};
+
+TEST_F(ValuesThatTheChartNeeds, AreCheckedBeforeATemplateReadsThem) {
+  const std::string values = ReadFile(chart_ + "templates/_values.tpl").value();
+  const size_t begin = values.find('\n', values.find("{{- define \"tessera.sections\" -}}")) + 1;
+  std::string text = values.substr(begin, values.find("{{- end -}}", begin) - begin);
+  std::ranges::replace(text, '\n', ' ');
+  std::set<std::string> listed;
+  for (const std::string_view name : Split(text, ' ')) {
+    if (!name.empty()) listed.emplace(name);
+  }
+  EXPECT_EQ(listed, sections_);
+  for (const auto& entry : fs::directory_iterator(chart_ + "templates")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const std::string file = ReadFile(entry.path()).value();
+    const size_t first = file.find("{{");
+    if (file.find(".Values") == std::string::npos) continue;
+    EXPECT_EQ(file.find("{{- include \"tessera.check\" . }}"), first) << entry.path();
+  }
 }
 
 class RejectedByBoth : public ChartTest {};

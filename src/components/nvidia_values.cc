@@ -61,16 +61,21 @@ bool IsUnset(const Json* value) {
 }
 
 Status CheckTables(const Json& spec) {
+  std::vector<std::string> problems;
   for (const auto& [name, why] : Table("rejected")) {
     const Json* value = ValueNamed(spec, name);
     if (IsUnset(value)) continue;
-    return Error(Code::kInvalidArgument, "{}={}: {}", name, value->Serialize(), why.string_value());
+    problems.push_back(fmt::format("{}={}: {}", name, value->Serialize(), why.string_value()));
   }
   for (const auto& [name, why] : Table("required")) {
     if (!IsBool(ValueNamed(spec, name), false)) continue;
-    return Error(Code::kInvalidArgument, "{}=false: {}", name, why.string_value());
+    problems.push_back(fmt::format("{}=false: {}", name, why.string_value()));
   }
-  return Status::Ok();
+  if (problems.empty()) return Status::Ok();
+  if (problems.size() == 1) return Status(Code::kInvalidArgument, problems.front());
+  for (size_t i = 0; i < problems.size(); ++i) problems[i].insert(0, fmt::format("({}) ", i + 1));
+  return Error(Code::kInvalidArgument, "{} values cannot be used: {}", problems.size(),
+               fmt::join(problems, "; "));
 }
 
 Status Translate(const Alias& alias, Json* spec) {

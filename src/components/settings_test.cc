@@ -104,6 +104,14 @@ TEST(SettingsTest, ARejectedValueOfNvidiasChartSaysWhatToDoInstead) {
   EXPECT_EQ(ErrorOf("migManager: {enabled: false}\ndevicePlugin: {config: {name: ''}}"), "");
 }
 
+TEST(SettingsTest, OneErrorNamesAllRejectedValuesOfNvidiasChart) {
+  const std::string error =
+      ErrorOf("gds: {enabled: true}\nmigManager: {enabled: true}\ngfd: {enabled: false}");
+  EXPECT_THAT(error, HasSubstr("3 values cannot be used: (1) gds.enabled=true: it is a part of"));
+  EXPECT_THAT(error, HasSubstr("; (2) migManager.enabled=true: MIG is configured"));
+  EXPECT_THAT(error, HasSubstr("; (3) gfd.enabled=false: it is a part of tessera-agent"));
+}
+
 TEST(SettingsTest, ListsTheValuesOfNvidiasChartWithoutEffect) {
   const auto ignored = [](std::string_view yaml) {
     EXPECT_EQ(ErrorOf(yaml), "");

@@ -52,11 +52,21 @@ Json Resolved(const Json& schema, const Json& definitions) {
   return out;
 }
 
+// Helm checks values together with the defaults, so the schema requires some. A spec has only what
+// differs from the defaults.
+void RequireNothing(Json* schema) {
+  schema->Erase("required");
+  Json* properties = schema->Find("properties");
+  if (properties == nullptr) return;
+  for (auto& [name, property] : properties->members()) RequireNothing(&property);
+}
+
 Json MakeSpecSchema() {
   Json schema = ParsedJson(DeployText("chart/values.schema.json"));
   const Json definitions = *schema.Find("definitions");
   schema.Erase("definitions");
   schema = Resolved(schema, definitions);
+  RequireNothing(&schema);
   Json& properties = *schema.Find("properties");
   Json pools = Json::MakeObject();
   pools.Set("type", Json::String("array"));

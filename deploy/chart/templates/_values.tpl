@@ -46,24 +46,47 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- end }}
 {{- end -}}
 
+{{- /* Sections of values.yaml. A value null removes one with its defaults, and the templates read all. */ -}}
+{{- define "tessera.sections" -}}
+image daemonsets daemonsets.rollingUpdate agent startupTaint runtime sharing limits scheduler console
+console.prometheus console.oidc webhook privilegedPolicy assignments networkPolicy gpuManagerMetric exporter
+podMonitor serviceMonitor prometheusRule dashboards
+{{- end -}}
+
+{{- /* Fails with the problems of a list, as one error. */ -}}
+{{- define "tessera.failWith" -}}
+{{- if eq (len .) 1 -}}{{- fail (first .) -}}{{- end -}}
+{{- if . -}}{{- fail (printf "%d values cannot be used:\n  %s" (len .) (join "\n  " .)) -}}{{- end -}}
+{{- end -}}
+
+{{- /* Each template that reads values includes this first: Helm renders templates in no fixed order. */ -}}
 {{- define "tessera.check" -}}
 {{- if ne .Release.Namespace "tessera-system" -}}
 {{- fail (printf "namespace %q: the admission policies name the service accounts of namespace tessera-system: use --namespace tessera-system" .Release.Namespace) -}}
 {{- end -}}
+{{- $problems := list -}}
+{{- range include "tessera.sections" . | replace "\n" " " | splitList " " -}}
+{{- $above := include "tessera.valueAt" (list $.Values (splitList "." . | initial | join ".")) -}}
+{{- if and (or (not (contains "." .)) $above) (not (include "tessera.valueAt" (list $.Values .))) -}}
+{{- $problems = append $problems (printf "%s=null: the chart needs this section: leave it out, then it has its defaults" .) -}}
+{{- end -}}
+{{- end -}}
+{{- include "tessera.failWith" $problems -}}
 {{- if (.Values.driver | default dict).enabled -}}
-{{- fail "driver.enabled=true: only tessera-operator installs drivers: use \"tessera install --operator\" instead of the chart, or install a driver on the nodes and leave the value out" -}}
+{{- $problems = append $problems "driver.enabled=true: only tessera-operator installs drivers: use \"tessera install --operator\" instead of the chart, or install a driver on the nodes and leave the value out" -}}
 {{- end -}}
 {{- $theirs := .Files.Get "files/nvidia-values.yaml" | fromYaml -}}
 {{- range $name, $why := $theirs.rejected -}}
 {{- with include "tessera.setValueAt" (list $.Values $name) -}}
-{{- fail (printf "%s=%s: %s" $name . $why) -}}
+{{- $problems = append $problems (printf "%s=%s: %s" $name . $why) -}}
 {{- end -}}
 {{- end -}}
 {{- range $name, $why := $theirs.required -}}
 {{- if eq (include "tessera.valueAt" (list $.Values $name)) "false" -}}
-{{- fail (printf "%s=false: %s" $name $why) -}}
+{{- $problems = append $problems (printf "%s=false: %s" $name $why) -}}
 {{- end -}}
 {{- end -}}
+{{- include "tessera.failWith" $problems -}}
 {{- if not (or (include "tessera.runtimeEnabled" .) (has "--binding=allocate" .Values.agent.extraArgs)) -}}
 {{- fail "runtime.enabled=false: without tessera-runtime no container gets its GPUs: add --binding=allocate to agent.extraArgs (NVIDIA's runtime then gives them), or enable it" -}}
 {{- end -}}
