@@ -331,6 +331,36 @@ TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
   EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "nonenonenone");
 }
 
+// A scheduler that still has its rights would make its Lease again.
+TEST_F(ControllerTest, TheSchedulersOwnObjectsGoLast) {
+  const std::string lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/tessera-scheduler";
+  const std::string slice =
+      "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/tessera-scheduler";
+  const std::string foreign = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/other";
+  for (const std::string& path : {lease, slice, foreign}) {
+    server_.Put(path, ParseJson(R"({"metadata":{"name":"x"}})").value());
+  }
+  PutResource("{}", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  rejected_ = "/leases/tessera-scheduler";
+  server_.OnRequest([&](const net::Request& request) {
+    if (request.method != "DELETE" || request.path() != slice) return;
+    EXPECT_EQ(Values(), "nonenonenone");
+  });
+  const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
+  deletion_ = client_.Delete(ref, {}, [](const Result<Json>&) {});
+  ASSERT_TRUE(RunUntil([&] {
+    return ConditionText("Degraded", "message").find("cannot remove what is left") !=
+           std::string::npos;
+  }));
+  EXPECT_EQ(server_.Find(slice), nullptr);
+  rejected_.clear();
+  EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
+  EXPECT_EQ(server_.Find(lease), nullptr);
+  EXPECT_NE(server_.Find(foreign), nullptr);
+}
+
 TEST_F(ControllerTest, EnginesAreCleanBeforeTheRestGoes) {
   DeleteWithCleanup();
   runner_.RunFor(milliseconds(500));

@@ -86,6 +86,16 @@ TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
   }
 }
 
+TEST(ManifestTest, TheOperatorMayDeleteWhatASchedulerLeavesBehind) {
+  const std::vector<Json> documents = Documents();
+  for (const auto& [group, resource] : {std::pair("coordination.k8s.io", "leases"),
+                                        std::pair("discovery.k8s.io", "endpointslices")}) {
+    EXPECT_TRUE(
+        Allows(documents, "tessera-system", group, resource, "delete", "tessera-scheduler"));
+    EXPECT_FALSE(Allows(documents, "tessera-system", group, resource, "delete", "other"));
+  }
+}
+
 TEST(ManifestTest, NoRightHasAWildcard) {
   for (const Json& document : Documents()) {
     const Json* rules = document.Find("rules");

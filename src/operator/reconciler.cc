@@ -214,10 +214,14 @@ std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, c
             Log(Severity::kWarning, "the deletion is not complete", {{"why", message}});
             delegate_.OnEvent(kube::EventKind::kWarning, "EngineNotCleaned", message);
           }};
+  const std::string scheduler(names::kScheduler);
   return std::make_unique<Removal>(
       std::move(parts),
-      Removal::Wanted{OwnerOf(meta), AtDeletion(rendering_.pools, spec),
-                      AtDeletion(rendering_.cleanup, spec)},
+      Removal::Wanted{OwnerOf(meta),
+                      AtDeletion(rendering_.pools, spec),
+                      AtDeletion(rendering_.cleanup, spec),
+                      {{kube::kEndpointSlices, scheduler, options_.ns, ""},
+                       {kube::kLeases, scheduler, options_.ns, ""}}},
       options_.cleanup_patience);
 }
 

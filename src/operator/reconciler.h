@@ -55,8 +55,8 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   bool is_removing() const { return removal_ != nullptr; }
   // The name of the ClusterPolicy whose nodes get no agent; "" if agents run on all nodes.
   const std::string& respected_policy() const;
-  // Why nodes cannot be cleaned after the resource was deleted.
-  Status cleaning_error() const { return is_removing() ? removal_->error() : Status::Ok(); }
+  // Why a step of the removal fails after the resource was deleted.
+  Status removal_error() const { return is_removing() ? removal_->error() : Status::Ok(); }
   // The status without the nodes.
   StatusInput Report() const;
   // Call when the API server has the status.

@@ -42,6 +42,10 @@ bool Removal::Advance(bool agents_run) {
     parts_.objects.Remove(wanted_.owner, true);
     return false;
   }
+  if (deleted_ < wanted_.made_at_run_time.size()) {
+    DeleteMadeAtRunTime();
+    return false;
+  }
   Enter("done");
   return true;
 }
@@ -99,10 +103,26 @@ void Removal::CleanNodes() {
 
 void Removal::OnNodesCleaned(const Status& status, size_t cleaned) {
   cleaner_.reset();
-  error_ = status;
+  error_ = status.Annotate("cannot clean the nodes");
   nodes_clean_ = status.ok();
   if (nodes_clean_) Log(Severity::kInfo, "cleaned the nodes", {{"nodes", cleaned}});
   parts_.on_progress(nodes_clean_ ? Duration::zero() : kRetry);
+}
+
+void Removal::DeleteMadeAtRunTime() {
+  Enter("the Lease and the EndpointSlice of the schedulers are being removed");
+  const kube::BeforeSend& before_send = parts_.access.before_send;
+  if (deleting_ || (before_send && !before_send().ok())) return;
+  deleting_ = true;
+  const kube::ObjectRef& object = wanted_.made_at_run_time[deleted_];
+  deletion_ = parts_.access.client.Delete(
+      object, {.propagation = kube::Propagation::kBackground}, [this](const Result<Json>& answer) {
+        deleting_ = false;
+        const bool gone = answer.ok() || answer.status().code() == Code::kNotFound;
+        error_ = gone ? Status::Ok() : answer.status().Annotate("cannot remove what is left");
+        deleted_ += gone ? 1 : 0;
+        parts_.on_progress(gone ? Duration::zero() : kRetry);
+      });
 }
 
 void Removal::Enter(std::string step) {

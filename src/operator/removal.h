@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes Tessera from the cluster after its resource was deleted, in this order: drivers that no
 // pod uses, agents and schedulers, tessera-runtime in the engines' configurations, the agents'
-// marks on Nodes, all other objects. The marks come after the agents, because a running agent
-// writes them again. The other objects come last, because agents need their rights until they end.
+// marks on Nodes, all other objects, and the objects that schedulers made at run time. The marks
+// come after the agents, because a running agent writes them again. The other objects come later,
+// because agents need their rights until they end, and the schedulers' own objects last, because a
+// scheduler that still has its rights makes them again.
 //
 // Needs no saved state: a new Removal continues where an earlier one stopped. Threads: the client's
 // runner. Ownership: what Parts refers to outlives it.
@@ -37,8 +39,9 @@ class Removal {
   // The drivers and cleanups of the deleted resource.
   struct Wanted {
     kube::OwnerReference owner;
-    std::vector<driver::FleetPool> pools;  // of drivers
-    std::vector<Json> cleanup;             // DaemonSets for EngineCleanup
+    std::vector<driver::FleetPool> pools;           // of drivers
+    std::vector<Json> cleanup;                      // DaemonSets for EngineCleanup
+    std::vector<kube::ObjectRef> made_at_run_time;  // by schedulers, without an owner
   };
 
   // `patience`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
@@ -51,7 +54,7 @@ class Removal {
   bool Advance(bool agents_run);
   // The reason of the current wait, as a clause.
   const std::string& step() const { return step_; }
-  // Why nodes cannot be cleaned.
+  // Why the current step fails, and is retried.
   const Status& error() const { return error_; }
 
  private:
@@ -60,6 +63,7 @@ class Removal {
   void OnEnginesCleaned(const Status& status);
   void CleanNodes();
   void OnNodesCleaned(const Status& status, size_t cleaned);
+  void DeleteMadeAtRunTime();
   void Enter(std::string step);
 
   const Parts parts_;
@@ -73,6 +77,9 @@ class Removal {
   Status error_;
   std::unique_ptr<EngineCleanup> engine_cleanup_;
   std::unique_ptr<NodeCleaner> cleaner_;
+  bool deleting_ = false;
+  size_t deleted_ = 0;  // of made_at_run_time
+  kube::Operation deletion_;
   WeakPtrFactory<Removal> weak_{this};
 };
 

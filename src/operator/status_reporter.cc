@@ -59,8 +59,8 @@ StatusInput StatusReporter::Collect() {
   input.nodes = Health();
   if (input.drivers) AddDriverProblems(*input.drivers, &input.nodes);
   if (std::string error = WatchError(); !error.empty()) input.unseen = std::move(error);
-  if (const Status error = reconciler_.cleaning_error(); !error.ok()) {
-    input.unseen = "cannot clean the nodes: " + error.message();
+  if (const Status error = reconciler_.removal_error(); !error.ok()) {
+    input.unseen = error.message();
   }
   if (!reconciler_.respected_policy().empty()) {
     input.coexistence = fmt::format(

@@ -20,7 +20,6 @@ namespace {
 constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
 // The label of the operator's own objects, in contrast to the objects that it installs.
 constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
-constexpr const char* kOperator = "tessera-operator";
 constexpr size_t kMaxListed = 10;
 
 // Whether the object defines the settings' resource. The definition is deleted last, because all
@@ -32,7 +31,7 @@ std::vector<ObjectId> MadeAtRunTime() {
   const std::string ns(names::kSystemNamespace), scheduler(names::kScheduler);
   return {{"coordination.k8s.io/v1", "Lease", ns, scheduler},
           {"discovery.k8s.io/v1", "EndpointSlice", ns, scheduler},
-          {"coordination.k8s.io/v1", "Lease", ns, kOperator}};
+          {"coordination.k8s.io/v1", "Lease", ns, std::string(names::kOperator)}};
 }
 
 // apiVersion and kind of all objects that may have been installed.

@@ -78,6 +78,9 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	if text, err := bed.Shared.Kubectl(ctx, "-n", "tessera-system", "get", "daemonsets,serviceaccounts,roles", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || text != "" {
 		t.Errorf("left after the deletion: %s %v", text, err)
 	}
+	if text := bed.Kubectl(t, "-n", "tessera-system", "get", "leases,endpointslices", "-o", "name"); strings.Contains(text, "/tessera-scheduler") {
+		t.Errorf("left by the scheduler after the deletion: %s", text)
+	}
 	if text := bed.Kubectl(t, "get", "node", "n1", "-o", "jsonpath={.metadata.annotations}{.metadata.labels}{.status.conditions[*].type}"); strings.Contains(text, "tessera.dev/") || strings.Contains(text, "nvidia.com/gpu.present") || strings.Contains(text, "GPUReady") {
 		t.Errorf("the node keeps what the agent has written: %s", text)
 	}
