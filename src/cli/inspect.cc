@@ -40,9 +40,7 @@ class Inspection {
 
   std::vector<GpuColumn> GpusOf(const NodeRow& node) const;
   // Whether the pod's GPUs on its node are unknown.
-  static bool IsPending(const ledger::PodEntry& pod) {
-    return pod.guessed() || pod.assignment().containers.empty();
-  }
+  static bool IsPending(const ledger::PodEntry& pod) { return pod.guessed() || !pod.holds_gpus(); }
   int64_t RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const;
   std::optional<int64_t> PendingOf(const NodeRow& node) const;
   int64_t HeldOf(const NodeRow& node, const ledger::PodEntry& pod, int index) const;

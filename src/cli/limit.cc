@@ -178,7 +178,7 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
                               MemoryText(use->used)));
     }
   }
-  if (pod.assignment().containers.empty()) {
+  if (!pod.holds_gpus()) {
     output.Line("The limit takes effect when the pod is placed.");
   } else if (!any) {
     output.Line("Nothing changes: no container of the pod has such a limit.");

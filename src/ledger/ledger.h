@@ -107,6 +107,7 @@ struct PodEntry {
   SharedValue<std::vector<placement::QuotaCharge>> charges;
 
   bool guessed() const { return guessed_gpu_demands.any(); }
+  bool holds_gpus() const { return !held.empty(); }
   // Empty if the pod holds no GPU. Made for each call.
   device::Assignment assignment() const;
   // Why a bound pod that requests GPUs holds none.

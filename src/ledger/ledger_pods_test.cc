@@ -311,8 +311,10 @@ TEST_F(LedgerPodsTest, APodHoldsItsGpusAgainWhenItsNodeReturns) {
   ledger_->SetPod(pod);
   EXPECT_TRUE(Entry(pod).rare->annotations.empty());  // the assignment says the same
   ledger_->RemoveNode("n");
+  EXPECT_FALSE(Entry(pod).holds_gpus());
   EXPECT_TRUE(Entry(pod).assignment().containers.empty());
   ledger_->SetNode(GpuNode("n", 2));
+  EXPECT_TRUE(Entry(pod).holds_gpus());
   EXPECT_EQ(Entry(pod).assignment(), assignment);
   EXPECT_FALSE(Entry(pod).guessed());
   // Without its annotation the pod only has a guess.
