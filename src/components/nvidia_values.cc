@@ -95,6 +95,22 @@ Status Translate(const Alias& alias, Json* spec) {
   return Status::Ok();
 }
 
+// Of the section `operator` only the tolerations remain.
+Status KeepOperatorTolerations(Json* spec) {
+  const Json* value = ValueAt(*spec, {"operator", "tolerations"});
+  const Json tolerations = value == nullptr ? Json::MakeArray() : *value;
+  const bool is_valid =
+      tolerations.is_array() && std::ranges::all_of(tolerations.items(), &Json::is_object);
+  if (!is_valid) {
+    return Error(Code::kInvalidArgument,
+                 "operator.tolerations: invalid value {}: want a list of tolerations, as in "
+                 "daemonsets.tolerations",
+                 tolerations.Serialize());
+  }
+  spec->Set("operator", Json::MakeObject({{"tolerations", tolerations}}));
+  return Status::Ok();
+}
+
 }  // namespace
 
 bool IsEmpty(const Json& value) {
@@ -150,10 +166,10 @@ Status TranslateNvidiaValues(Json* spec) {
     }
   }
   for (const std::string_view section :
-       {"hostPaths", "toolkit", "operator", "dcgmExporter", "imagePullSecrets"}) {
+       {"hostPaths", "toolkit", "dcgmExporter", "imagePullSecrets"}) {
     spec->Erase(section);
   }
-  return Status::Ok();
+  return KeepOperatorTolerations(spec);
 }
 
 }  // namespace tessera::components

@@ -5,6 +5,7 @@
 //   hostPaths.driverInstallDir              agent.driverRoot
 //   toolkit.enabled                         runtime.enabled
 //   operator.runtimeClass                   runtime.runtimeClass
+//   operator.tolerations                    the same: of the pods of tessera-operator
 //   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
 //   dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
 //                                           serviceMonitor.enabled, .interval, .labels

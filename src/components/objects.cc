@@ -321,6 +321,7 @@ std::vector<Json> RenderOperator(const Settings& settings) {
     Json& pod = MemberAt(object, {"spec", "template", "spec"});
     SetPullSecrets(pod, settings.image);
     SetImage(ItemNamed(*pod.Find("containers"), "operator"), settings.image, "operator");
+    AppendItems(*pod.Find("tolerations"), settings.operator_tolerations);
   }
   return objects;
 }

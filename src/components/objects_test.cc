@@ -8,12 +8,14 @@
 #include <functional>
 #include <set>
 
+#include "src/components/driver_daemonset.h"
 #include "src/components/schema.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::components {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -165,6 +167,44 @@ TEST(ObjectsTest, NodesAreCleanedWhereTheRuntimeWasInstalled) {
     const Json* ours = cleanup.Find(key);
     EXPECT_EQ(ours ? ours->Serialize() : "", agent.Find(key) ? agent.Find(key)->Serialize() : "");
   }
+}
+
+// The keys of the taints that the object's pods tolerate, separated by blanks.
+std::string ToleratedBy(const Json& object) {
+  std::string keys;
+  const Json& pod = *object.Find("spec")->Find("template")->Find("spec");
+  for (const Json& each : pod.Find("tolerations")->items()) {
+    keys += each.StringAt("key").value_or("any") + " ";
+  }
+  return keys;
+}
+
+TEST(ObjectsTest, TolerationsReachThePodsThatTheyAreFor) {
+  const Settings settings = SettingsOf(
+      "daemonsets: {tolerations: [{key: general}]}\nscheduler: {tolerations: [{key: s}]}\n"
+      "console: {enabled: true, tolerations: [{key: c}]}\noperator: {tolerations: [{key: o}]}\n"
+      "driver: {enabled: true, version: '550.1'}\nstartupTaint: {keys: []}\n"
+      "pools:\n- {name: a, nodeSelector: {p: a}}\n"
+      "- {name: b, nodeSelector: {p: b}, daemonsets: {tolerations: [{key: own}]}}\n");
+  const std::string always = "nvidia.com/gpu CriticalAddonsOnly ";
+  const std::vector<Json> cleanups = RenderCleanup(settings);
+  ASSERT_EQ(cleanups.size(), 3u);
+  const AgentSettings* agents[] = {&settings.agent, &settings.pools[0].agent,
+                                   &settings.pools[1].agent};
+  const char* names[] = {"tessera-agent", "tessera-agent-a", "tessera-agent-b"};
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string wanted = always + (i == 2 ? "own " : "general ");
+    EXPECT_EQ(ToleratedBy(ObjectOf(settings, "DaemonSet", names[i])), wanted);
+    EXPECT_EQ(ToleratedBy(cleanups[i]), wanted);
+    const auto driver =
+        RenderDriverDaemonSet(agents[i]->driver.spec, {"ubuntu", "22.04", "5.15.0-113-generic"});
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    EXPECT_EQ(ToleratedBy(*driver), "any " + wanted);
+  }
+  EXPECT_THAT(ToleratedBy(ObjectOf(settings, "Deployment", "tessera-scheduler")), EndsWith(" s "));
+  EXPECT_THAT(ToleratedBy(ObjectOf(settings, "Deployment", "tessera-console")), EndsWith(" c "));
+  EXPECT_EQ(ToleratedBy(RenderOperator(settings).back()),
+            "node-role.kubernetes.io/control-plane CriticalAddonsOnly o ");
 }
 
 TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {

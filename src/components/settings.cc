@@ -244,6 +244,7 @@ Result<Settings> ReadSettings(const Json& spec) {
   out.scheduler = ReadScheduler(spec);
   out.console = ReadConsole(spec);
   out.monitoring = ReadMonitoring(spec);
+  out.operator_tolerations = Section(spec, "operator").Value("tolerations");
   out.startup_taints = Section(spec, "startupTaint").Texts("keys");
   out.memory_unit = Section(spec, "sharing").Text("memoryUnit");
   out.runtime_class = Section(spec, "runtime").Text("runtimeClass");

@@ -148,6 +148,7 @@ struct Settings {
   AgentSettings agent;  // of all nodes outside of pools
   std::vector<PoolSettings> pools;
   SchedulerSettings scheduler;
+  Json operator_tolerations;  // array
   ConsoleSettings console;
   MonitoringSettings monitoring;
   std::vector<std::string> startup_taints;  // keys that agents tolerate and remove

@@ -126,7 +126,7 @@ TEST(SettingsTest, ListsTheValuesOfNvidiasChartWithoutEffect) {
           "mig: MIG devices are offered as they are on the node, as with strategy mixed",
           "node-feature-discovery: the agent finds GPUs and writes the labels without Node Feature "
           "Discovery",
-          "operator: only runtimeClass has an effect"));
+          "operator: only runtimeClass, tolerations have an effect"));
   EXPECT_THAT(ignored("scheduler: {replicas: 3}"), ::testing::IsEmpty());
 }
 
@@ -178,6 +178,8 @@ TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
   EXPECT_THAT(ErrorOf("runtime: {enabled: false}"), HasSubstr("--binding=allocate"));
   EXPECT_THAT(ErrorOf("scheduler: {enabled: false}"), HasSubstr("webhook.enabled=false"));
   EXPECT_THAT(ErrorOf("toolkit: {enabled: 'false'}"), HasSubstr("want true or false"));
+  EXPECT_THAT(ErrorOf("operator: {tolerations: {key: a}}"),
+              HasSubstr("want a list of tolerations"));
   EXPECT_THAT(ErrorOf("podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}"),
               HasSubstr("enable one of them"));
 }

@@ -6,6 +6,7 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
   hostPaths.driverInstallDir              agent.driverRoot
   toolkit.enabled                         runtime.enabled
   operator.runtimeClass                   runtime.runtimeClass
+  operator.tolerations                    of tessera-operator, which "tessera install --operator" installs
   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
   dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
                                           serviceMonitor.enabled, .interval, .labels
