@@ -37,9 +37,23 @@ std::string VersionIn(const Result<std::string>& page) {
   return samples.empty() ? "unknown" : samples[0].Label("version");
 }
 
-std::string_view MetricsPortOf(std::string_view component) {
-  if (component == names::kAgent) return names::kAgentMetricsPort;
-  return "9411";
+const Json::Array& ContainersOf(const Json& pod) { return ItemsAt(pod, {"spec", "containers"}); }
+
+// The number of the container port "metrics"; "" if the pod has none.
+std::string MetricsPortOf(const Json& pod) {
+  for (const Json& container : ContainersOf(pod)) {
+    for (const Json& port : ItemsAt(container, {"ports"})) {
+      if (TextAt(port, {"name"}) != "metrics") continue;
+      return std::to_string(port.IntAt("containerPort").value_or(0));
+    }
+  }
+  return "";
+}
+
+// A component without metrics is known by its image.
+std::string ImageOf(const Json& pod) {
+  const Json::Array& containers = ContainersOf(pod);
+  return containers.empty() ? "unknown" : "image " + TextAt(containers.front(), {"image"});
 }
 
 Status AddCluster(const VersionOptions& options, Listing* list) {
@@ -59,8 +73,9 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
   std::vector<std::pair<const Json*, Result<std::string>>> pages;
   for (const Json& pod : *pods) pages.emplace_back(&pod, Status(Code::kUnavailable, ""));
   for (auto& [pod, page] : pages) {
-    const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
-    api.ReadPage(TextAt(*pod, {"metadata", "name"}), MetricsPortOf(component), "/metrics", &page);
+    const std::string port = MetricsPortOf(*pod);
+    if (port.empty()) continue;
+    api.ReadPage(TextAt(*pod, {"metadata", "name"}), port, "/metrics", &page);
   }
   api.Wait();
   std::ranges::sort(pages, {}, [](const auto& entry) {
@@ -70,7 +85,8 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
   for (const auto& [pod, page] : pages) {
     const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
     if (component.empty()) continue;
-    AddRow(component, TextAt(*pod, {"spec", "nodeName"}), VersionIn(page), list);
+    AddRow(component, TextAt(*pod, {"spec", "nodeName"}),
+           MetricsPortOf(*pod).empty() ? ImageOf(*pod) : VersionIn(page), list);
   }
   if (!nodes.ok()) return Status::Ok();
   ClusterFacts facts;

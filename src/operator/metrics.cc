@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/operator/metrics.h"
 
+#include "src/base/version.h"
+
 namespace tessera::operators {
 namespace {
 
@@ -52,6 +54,8 @@ void WriteDrivers(const FleetReport& drivers, MetricsText* text) {
 
 std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& state) {
   MetricsText text;
+  text.Family("tessera_build_info", "gauge", "The program's version.");
+  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
   WriteGauge("tessera_operator_leading", "1 if this replica leads.", state.leading ? 1 : 0, &text);
   WriteGauge("tessera_operator_synced", "1 if the leader has read the cluster.",
              state.synced ? 1 : 0, &text);
